@@ -22,9 +22,9 @@ class Images:
     image: Floats
     labels: Labels
 
-    def take(self, chosen: slice | npt.NDArray[np.int64]) -> Images:
+    def take(self, indices: slice | npt.NDArray[np.int64]) -> Images:
         """Return the chosen images with their labels."""
-        return Images(self.image[chosen], self.labels[chosen])
+        return Images(self.image[indices], self.labels[indices])
 
     def __len__(self) -> int:
         return len(self.labels)

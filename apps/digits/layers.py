@@ -172,8 +172,8 @@ def _max_pool(x: Floats) -> tuple[Floats, Callable[[Floats], Floats]]:
     n, c, h, w = x.shape
     squares = x.reshape(n, c, h // 2, 2, w // 2, 2)
     largest = squares.max((3, 5), keepdims=True)
-    chosen = (squares == largest).astype(np.float32)
-    share = chosen / chosen.sum((3, 5), keepdims=True)  # equal values share the gradient
+    is_largest = (squares == largest).astype(np.float32)
+    share = is_largest / is_largest.sum((3, 5), keepdims=True)  # equal values share the gradient
     return largest[:, :, :, 0, :, 0], lambda g: (share * g[:, :, :, None, :, None]).reshape(x.shape)
 
 

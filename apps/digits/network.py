@@ -43,11 +43,11 @@ def gradients(network: Network, weights: Weights, batch: Images) -> tuple[float,
     """Return the loss on one batch and its gradient at every parameter."""
     logits, backwards = forward(network, weights, batch.image)
     loss, g = cross_entropy(logits, batch.labels)
-    found: list[Params] = []
+    layer_gradients: list[Params] = []
     for backward in reversed(backwards):
         g, at_params = backward(g)
-        found.append(at_params)
-    return loss, tuple(reversed(found))
+        layer_gradients.append(at_params)
+    return loss, tuple(reversed(layer_gradients))
 
 
 def train(network: Network, images: Images, epochs: int, seed: int) -> Iterator[tuple[float, Weights]]:
@@ -58,9 +58,9 @@ def train(network: Network, images: Images, epochs: int, seed: int) -> Iterator[
     batches = len(images) // BATCH
     for epoch in range(epochs):
         losses = []
-        for k, chosen in enumerate(np.array_split(rng.permutation(len(images)), batches)):
+        for k, indices in enumerate(np.array_split(rng.permutation(len(images)), batches)):
             step = epoch * batches + k
-            loss, g = gradients(network, weights, images.take(chosen))
+            loss, g = gradients(network, weights, images.take(indices))
             mean = _blend(mean, g, DECAY_MEAN)
             square = _blend(square, tuple({name: value * value for name, value in params.items()} for params in g), DECAY_SQUARE)
             weights = _move(weights, mean, square, step + 1, RATE * (1 - step / (epochs * batches)))
@@ -69,14 +69,14 @@ def train(network: Network, images: Images, epochs: int, seed: int) -> Iterator[
 
 
 def _blend(old: Weights, new: Weights, decay: float) -> Weights:
-    keep, take = np.float32(decay), np.float32(1 - decay)
-    return tuple({name: keep * o[name] + take * n[name] for name in o} for o, n in zip(old, new, strict=True))
+    old_weight, new_weight = np.float32(decay), np.float32(1 - decay)
+    return tuple({name: old_weight * o[name] + new_weight * n[name] for name in o} for o, n in zip(old, new, strict=True))
 
 
 def _move(weights: Weights, mean: Weights, square: Weights, step: int, rate: float) -> Weights:
     scale = np.float32(rate * math.sqrt(1 - DECAY_SQUARE**step) / (1 - DECAY_MEAN**step))
-    moved = zip(weights, mean, square, strict=True)
-    return tuple({name: w[name] - scale * _over_root(m[name], s[name]) for name in w} for w, m, s in moved)
+    layers = zip(weights, mean, square, strict=True)
+    return tuple({name: w[name] - scale * _over_root(m[name], s[name]) for name in w} for w, m, s in layers)
 
 
 def _over_root(mean: Floats, square: Floats) -> Floats:

@@ -42,9 +42,9 @@ class Price:
     def without(self, moved: int) -> Price:
         """Return the price when so many bytes need not cross the links; their cycles are taken in proportion."""
         c = self.cost
-        spared = c.transfer_cycles * moved // c.bytes if moved else 0
-        left = Cost(c.unit, c.compute_cycles, c.transfer_cycles - spared, {**c.moved, STAYED: -moved}, c.estimated)
-        return replace(self, cost=left)
+        saved_cycles = c.transfer_cycles * moved // c.bytes if moved else 0
+        remaining_cost = Cost(c.unit, c.compute_cycles, c.transfer_cycles - saved_cycles, {**c.moved, STAYED: -moved}, c.estimated)
+        return replace(self, cost=remaining_cost)
 
     @property
     def bound(self) -> str:
@@ -69,13 +69,13 @@ def price(
     total: Cost | None = None
     for sizes, calls in tiles(tiling):
         key = tuple(sizes.values())
-        one = None if known is None else known.get(key)
-        if one is None:
-            one = m.cost(sizes, attributes, resources)
-            assert one is not None
+        tile_cost = None if known is None else known.get(key)
+        if tile_cost is None:
+            tile_cost = m.cost(sizes, attributes, resources)
+            assert tile_cost is not None
             if known is not None:
-                known[key] = one
-        total = one.times(calls) if total is None else total.plus(one.times(calls))
+                known[key] = tile_cost
+        total = tile_cost.times(calls) if total is None else total.plus(tile_cost.times(calls))
     assert total is not None
     unit = next((u.per_cycle for u in resources.units if u.name == total.unit), 1)
     return Price(total, resources.clock.hertz, unit, added(m, tiling), host)
@@ -83,17 +83,17 @@ def price(
 
 def accesses(m: Operation, tiling: Tiling, attributes: Mapping[str, Any]) -> dict[str, dict[str, dict[str, int]]] | None:
     """Return the bytes that all calls read and write by memory and tensor, None when the target does not say."""
-    found: dict[str, dict[str, dict[str, int]]] = {}
+    totals: dict[str, dict[str, dict[str, int]]] = {}
     for sizes, calls in tiles(tiling):
-        one = m.accesses(sizes, attributes)
-        if one is None:
+        tile_accesses = m.accesses(sizes, attributes)
+        if tile_accesses is None:
             return None
-        for memory, tensors in one.items():
+        for memory, tensors in tile_accesses.items():
             for tensor, (reads, writes) in tensors.items():
-                total = found.setdefault(memory, {}).setdefault(tensor, {"reads": 0, "writes": 0})
+                total = totals.setdefault(memory, {}).setdefault(tensor, {"reads": 0, "writes": 0})
                 total["reads"] += calls * reads
                 total["writes"] += calls * writes
-    return found
+    return totals
 
 
 def femtojoules(m: Operation, tiling: Tiling, attributes: Mapping[str, Any], resources: Resources, macs: int) -> int:
@@ -101,14 +101,16 @@ def femtojoules(m: Operation, tiling: Tiling, attributes: Mapping[str, Any], res
 
     The resources must give energies and the mapping its accesses; the host and the links give none.
     """
-    counted = accesses(m, tiling, attributes)
-    assert counted is not None
+    access_counts = accesses(m, tiling, attributes)
+    assert access_counts is not None
     total = 0.0
-    for name, tensors in counted.items():
+    for name, tensors in access_counts.items():
         memory = resources.memory(name)
         assert memory.read_energy is not None
         assert memory.write_energy is not None
-        reads, writes = (sum(found[kind] for found in tensors.values()) / memory.element_bytes for kind in ("reads", "writes"))
+        reads, writes = (
+            sum(tensor_counts[kind] for tensor_counts in tensors.values()) / memory.element_bytes for kind in ("reads", "writes")
+        )
         total += reads * memory.read_energy.joules + writes * memory.write_energy.joules
     unit = next((u for u in resources.units if m.operation in u.operations), resources.units[0])
     assert unit.energy is not None
@@ -126,10 +128,10 @@ def tiles(tiling: Tiling) -> Iterator[tuple[dict[str, int], int]]:
     kinds = []
     for d, n in tiling.sizes.items():
         size = tiling.tile[d]
-        whole, rest = divmod(n, size) if size else (1, 0)
-        kinds.append([(d, s, count) for s, count in ((size, whole), (rest, 1)) if count and (s or not n)])
-    for chosen in itertools.product(*kinds):
-        yield {d: s for d, s, _ in chosen}, math.prod(count for *_, count in chosen)
+        full_tiles, remainder = divmod(n, size) if size else (1, 0)
+        kinds.append([(d, s, count) for s, count in ((size, full_tiles), (remainder, 1)) if count and (s or not n)])
+    for tile_sizes in itertools.product(*kinds):
+        yield {d: s for d, s, _ in tile_sizes}, math.prod(count for *_, count in tile_sizes)
 
 
 def added(m: Operation, tiling: Tiling) -> int:
@@ -145,11 +147,11 @@ def cost_document(p: Price, macs: int, host_picoseconds: int, levels: Mapping[st
     utilisation = p.utilisation(macs)
     return {
         "cycles": p.cost.cycles, "compute_cycles": p.cost.compute_cycles, "transfer_cycles": p.cost.transfer_cycles,
-        "clock_hertz": p.hertz, "nanoseconds": _nano(p.picoseconds), "host_nanoseconds": _nano(host_picoseconds),
+        "clock_hertz": p.hertz, "nanoseconds": _nanoseconds(p.picoseconds), "host_nanoseconds": _nanoseconds(host_picoseconds),
         "bytes": p.bytes, "traffic": dict(p.cost.moved), "levels": levels, "added_elements": p.added, "unit": p.cost.unit,
         "utilisation": None if utilisation is None else round(utilisation, 6), "bound": p.bound, "estimated": p.cost.estimated,
     }  # fmt: skip
 
 
-def _nano(picoseconds: int) -> int:
+def _nanoseconds(picoseconds: int) -> int:
     return -(-picoseconds // 1000)

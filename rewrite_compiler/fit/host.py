@@ -66,8 +66,8 @@ def host_picoseconds(
     if op.macs is not None:
         kind = "grouped" if attributes.get("group", 1) != 1 else op.name if op.name in table.mac else "matmul"
         return table.call + table.mac[kind] * int(op.macs(*(t.shape for t in operands), **attributes))
-    moved = sum(t.size for t in results) if op.kind == LAYOUT else elements
-    return table.call + table.of_element(op) * moved
+    moved_elements = sum(t.size for t in results) if op.kind == LAYOUT else elements
+    return table.call + table.of_element(op) * moved_elements
 
 
 def host_bytes(op: Op | None, operands: Sequence[TensorType], results: Sequence[TensorType]) -> int:

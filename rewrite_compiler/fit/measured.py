@@ -52,12 +52,12 @@ def measured_table() -> HostTable:
 
 
 def _program(op: str, shapes: Shapes, attributes: Mapping[str, Any], chain: int = 1) -> Program:
-    made = Builder(op)
+    builder = Builder(op)
     operands = drawn({str(n): s for n, s in enumerate(shapes)}, {str(n): "float32" for n in range(len(shapes))})
-    y = made.input("x", TensorType(shapes[0], "float32"))
+    y = builder.input("x", TensorType(shapes[0], "float32"))
     for _ in range(chain):
-        y = made.apply(op, [y, *(made.constant(operands[str(n)]) for n in range(1, len(shapes)))], dict(attributes))[0]
-    return made.finish([y])
+        y = builder.apply(op, [y, *(builder.constant(operands[str(n)]) for n in range(1, len(shapes)))], dict(attributes))[0]
+    return builder.finish([y])
 
 
 def _picoseconds(p: Program) -> int:

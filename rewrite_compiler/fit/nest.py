@@ -43,17 +43,17 @@ def problem_from(document: Any) -> Problem:
 
 
 def _axes(tensor: str, axes: Any, dimensions: Mapping[str, int]) -> tuple[Mapping[str, int], ...]:
-    found = []
-    seen: set[str] = set()
+    coefficients = []
+    dimensions_used: set[str] = set()
     for axis in _list(axes, f"Tensor {tensor}"):
         for d, coefficient in table(axis, f"an axis of tensor {tensor}").items():
-            _known(d, dimensions, f"Tensor {tensor}")
+            _check_dimension(d, dimensions, f"Tensor {tensor}")
             positive(coefficient, f"The coefficient of {d} in tensor {tensor}")
-            if d in seen:
+            if d in dimensions_used:
                 raise InputError("F230", f"Dimension {d} must run along one axis of tensor {tensor}, not along two")
-            seen.add(d)
-        found.append(dict(axis))
-    return tuple(found)
+            dimensions_used.add(d)
+        coefficients.append(dict(axis))
+    return tuple(coefficients)
 
 
 def levels_from(document: Any, problem: Problem) -> tuple[Level, ...]:
@@ -82,13 +82,13 @@ def _level(entry: Any, problem: Problem) -> Level:
 
 
 def _loops(entries: Any, memory: str, kind: str, problem: Problem) -> tuple[Loop, ...]:
-    found = []
+    loops = []
     for loop in _list(entries, f"The {kind} loops of {memory}"):
         if not isinstance(loop, list | tuple) or len(loop) != 2:
             raise InputError("F230", f"A {kind} loop of {memory} must be a dimension and a count, not {loop!r}")
-        _known(loop[0], problem.dimensions, f"A {kind} loop of {memory}")
-        found.append((loop[0], positive(loop[1], f"The {kind} loop of {memory} over {loop[0]}")))
-    return tuple(found)
+        _check_dimension(loop[0], problem.dimensions, f"A {kind} loop of {memory}")
+        loops.append((loop[0], positive(loop[1], f"The {kind} loop of {memory} over {loop[0]}")))
+    return tuple(loops)
 
 
 def keys(document: Any, what: str, needed: Sequence[str], allowed: Sequence[str] = ()) -> None:
@@ -117,15 +117,15 @@ def positive(value: Any, what: str) -> int:
     return value
 
 
-def _list(document: Any, what: str) -> Sequence[Any]:
+def _list(document: Any, subject: str) -> Sequence[Any]:
     if not isinstance(document, list | tuple):
-        raise InputError("F230", f"{what} must be a list, not {document!r}")
+        raise InputError("F230", f"{subject} must be a list, not {document!r}")
     return document
 
 
-def _known(d: Any, dimensions: Mapping[str, int], what: str) -> None:
+def _check_dimension(d: Any, dimensions: Mapping[str, int], subject: str) -> None:
     if not isinstance(d, str) or d not in dimensions:
-        raise InputError("F230", f"{what} must use a dimension of the problem ({', '.join(dimensions)}), not {d!r}")
+        raise InputError("F230", f"{subject} must use a dimension of the problem ({', '.join(dimensions)}), not {d!r}")
 
 
 @dataclass(frozen=True)
@@ -194,21 +194,21 @@ def distinct(digits: Iterable[tuple[int, int]]) -> int:
         elif is_dense:
             count = reach + step * (n - 1) + 1
         else:
-            return _counted(pairs)
+            return _count_sums(pairs)
         reach += step * (n - 1)
     return count
 
 
-def _counted(pairs: Sequence[tuple[int, int]]) -> int:
+def _count_sums(pairs: Sequence[tuple[int, int]]) -> int:
     """Count sums one by one, a bit each."""
     reach = sum(step * (n - 1) for step, n in pairs)
     if reach > MOST_POSITIONS:
         raise InputError("F230", f"An axis with gaps must have at most {MOST_POSITIONS:,} positions, not {reach + 1:,}")
     sums = 1
     for step, n in pairs:
-        made = 1
-        while made < n:
-            more = min(made, n - made)
-            sums |= sums << step * more
-            made += more
+        copies = 1
+        while copies < n:
+            added = min(copies, n - copies)
+            sums |= sums << step * added
+            copies += added
     return sums.bit_count()

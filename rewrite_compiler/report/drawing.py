@@ -15,9 +15,9 @@ ON_HOST, ABSORBED = "#eeeeee", "#ffffff"
 def graph_svg(graph: Graph, targets: Sequence[str]) -> str:
     """Return the drawing of the page as a file that stands alone, with the page's style."""
     style = (Path(__file__).parent / "page.css").read_text("utf-8")
-    drawn = svg(graph, targets)
-    head, end, rest = drawn.partition(">")
-    return f'{head} xmlns="http://www.w3.org/2000/svg"{end}<style>{style}</style>{rest}\n'
+    drawing = svg(graph, targets)
+    head, end, content = drawing.partition(">")
+    return f'{head} xmlns="http://www.w3.org/2000/svg"{end}<style>{style}</style>{content}\n'
 
 
 def graph_dot(name: str, graph: Graph, targets: Sequence[str]) -> str:

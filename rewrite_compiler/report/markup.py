@@ -34,8 +34,8 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Cell]]) ->
     """Return a table; the caption is markup, heads are text."""
     head = "".join(f'<th scope="col">{escape(h)}</th>' if h else "<td></td>" for h in heads)
     body = "\n".join(f"<tr>{''.join(_cell(*cell) for cell in row)}</tr>" for row in rows)
-    whole = f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
-    return f'<div class="wide">{whole}</div>'
+    table_markup = f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
+    return f'<div class="wide">{table_markup}</div>'
 
 
 def _cell(kind: str, markup: str) -> str:

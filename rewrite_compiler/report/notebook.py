@@ -27,16 +27,21 @@ def install() -> None:
 def program_lines(p: Program) -> list[str]:
     """Return a program as lines: what it reads, each operation, what it gives."""
     rows = [f"{p.names[n.outputs[0]]}: {p.types[n.outputs[0]]} = {n.op}({', '.join(p.names[v] for v in n.inputs)})" for n in p.nodes]
-    cut = [f"… and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
-    reads = ", ".join(f"{p.names[v]}: {p.types[v]}" for v in p.inputs)
-    return [f"program {p.name}({reads})", *(f"  {r}" for r in rows[:SHOWN]), *cut, f"  gives {', '.join(p.names[v] for v in p.outputs)}"]
+    omission = [f"… and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
+    inputs = ", ".join(f"{p.names[v]}: {p.types[v]}" for v in p.inputs)
+    return [
+        f"program {p.name}({inputs})",
+        *(f"  {r}" for r in rows[:SHOWN]),
+        *omission,
+        f"  gives {', '.join(p.names[v] for v in p.outputs)}",
+    ]
 
 
 def program_html(p: Program) -> str:
     """Return a program as a table."""
     rows = [(p.names[n.outputs[0]], n.op, ", ".join(p.names[v] for v in n.inputs), str(p.types[n.outputs[0]])) for n in p.nodes[:SHOWN]]
-    more = f"; {len(p.nodes) - SHOWN} more are not shown" if len(p.nodes) > SHOWN else ""
-    return _table(f"{p.name}: {len(p.nodes)} operations{more}", ("value", "operation", "reads", "type"), rows)
+    omission = f"; {len(p.nodes) - SHOWN} more are not shown" if len(p.nodes) > SHOWN else ""
+    return _table(f"{p.name}: {len(p.nodes)} operations{omission}", ("value", "operation", "reads", "type"), rows)
 
 
 def plan_html(plan: Plan) -> str:
@@ -58,8 +63,8 @@ def report_html(report: Report) -> str:
 
 def proof_lines(p: Proof) -> list[str]:
     """Return a certificate as lines."""
-    against = [f"  {p.counterexample}"] if p.counterexample is not None else []
-    return [f"{p.name}: {p.verdict}, grade {p.grade}", f"  {p.strength} · {p.evidence}", *against]
+    counterexample = [f"  {p.counterexample}"] if p.counterexample is not None else []
+    return [f"{p.name}: {p.verdict}, grade {p.grade}", f"  {p.strength} · {p.evidence}", *counterexample]
 
 
 def proof_html(p: Proof) -> str:

@@ -132,14 +132,14 @@ def accuracy(
     All operands come from one distribution where it is given. At other `binades` of magnitude one group is run.
     """
     distributions = operand_distributions(m, sizes) if drawn is None else {v.name: drawn for v in m.operands}
-    found: list[tuple[float, float, float]] = []
-    searched: dict[str, Format] = {}
+    error_rows: list[tuple[float, float, float]] = []
+    searched_formats: dict[str, Format] = {}
     for group in range(groups):
-        found += _group(m, ila, sizes, distributions, np.random.default_rng([seed, group]), searched)
-    shown = {n: str(d) for n, d in distributions.items()}
-    as_drawn, held, rounded = (Errors(column) for column in zip(*found, strict=True))
+        error_rows += _group(m, ila, sizes, distributions, np.random.default_rng([seed, group]), searched_formats)
+    distribution_texts = {n: str(d) for n, d in distributions.items()}
+    drawn_errors, held_errors, rounded_errors = (Errors(column) for column in zip(*error_rows, strict=True))
     means = _at_binades(m, ila, sizes, distributions, seed, binades)
-    return Accuracy(m.name, dict(sizes), shown, as_drawn, held, rounded, means)
+    return Accuracy(m.name, dict(sizes), distribution_texts, drawn_errors, held_errors, rounded_errors, means)
 
 
 def _at_binades(
@@ -199,7 +199,7 @@ def _group(
     sizes: MappingOf[str, Any],
     distributions: MappingOf[str, Drawn | Codes],
     random: np.random.Generator,
-    searched: dict[str, Format],
+    searched_formats: dict[str, Format],
 ) -> list[tuple[float, float, float]]:
     """Return the errors of ten inputs with the same constants, in formats chosen for all of them."""
     constants = constant_operands(m)
@@ -208,32 +208,36 @@ def _group(
         shape = tuple(sizes[d] for d in m.axes.of[v.name])
         operands[v.name] = distributions[v.name].draw(random, shape if v.name in constants else (INPUTS_IN_GROUP, *shape))
     attributes = {name: sizes[name] for name, _ in m.statics}
-    expected = _meanings(m, operands, constants, attributes)
-    formats = _formats(m, ila, operands, expected, attributes, searched)
+    expected = _reference_results(m, operands, constants, attributes)
+    formats = _formats(m, ila, operands, expected, attributes, searched_formats)
     codes = {n: operand_codes(formats[n], x) for n, x in operands.items()}
-    found = _on_device(m, ila, codes, formats, attributes)
-    exact = _meanings(m, {n: _held(formats[n], c, operands[n]) for n, c in codes.items()}, constants, attributes)
+    actual = _device_results(m, ila, codes, formats, attributes)
+    exact = _reference_results(m, {n: _values_of_codes(formats[n], c, operands[n]) for n, c in codes.items()}, constants, attributes)
     result = formats[m.axes.result]
     rounded = np.asarray(values_of(result, codes_of(result, exact[0])))
-    return list(zip(_errors(found, expected[0]), _errors(found, exact[0]), _errors(found, rounded), strict=True))
+    return list(
+        zip(_relative_errors(actual, expected[0]), _relative_errors(actual, exact[0]), _relative_errors(actual, rounded), strict=True)
+    )
 
 
-def _meanings(m: Mapping, operands: MappingOf[str, Data], constants: set[str], attributes: MappingOf[str, Any]) -> tuple[Data, ...]:
+def _reference_results(
+    m: Mapping, operands: MappingOf[str, Data], constants: set[str], attributes: MappingOf[str, Any]
+) -> tuple[Data, ...]:
     """Return every result of the meaning [inputs, …]."""
     types = [TensorType((x if n in constants else x[0]).shape, _dtype(x)) for n, x in operands.items()]
     body = body_of(m, types, attributes)
     rows = []
     for k in range(INPUTS_IN_GROUP):
-        given = [x if n in constants else x[k] for n, x in operands.items()]
-        reals = (x.astype(np.float64) if x.dtype.kind == "f" else x for x in given)
+        operand_rows = [x if n in constants else x[k] for n, x in operands.items()]
+        reals = (x.astype(np.float64) if x.dtype.kind == "f" else x for x in operand_rows)
         values = run(body, dict(zip(body.inputs, reals, strict=True)), real=np.float64)
         rows.append([values[v] for v in body.outputs])
     return tuple(np.stack(column) for column in zip(*rows, strict=True))
 
 
-def _held(f: Format, codes: Data, drawn: Data) -> Data:
+def _values_of_codes(f: Format, codes: Data, operand: Data) -> Data:
     """Return the values of codes; a model's own integers are their codes."""
-    return values_of(f, codes) if drawn.dtype.kind == "f" else codes
+    return values_of(f, codes) if operand.dtype.kind == "f" else codes
 
 
 def _dtype(x: Data) -> str:
@@ -246,15 +250,17 @@ def _formats(
     operands: MappingOf[str, Data],
     expected: tuple[Data, ...],
     attributes: MappingOf[str, Any],
-    searched: dict[str, Format],
+    searched_formats: dict[str, Format],
 ) -> dict[str, Format]:
     """Return formats calibrated on the group, as `calibrate` chooses them; those that are tried out, on the first group."""
     tensors = {**operands, **dict(zip(m.axes.results, expected, strict=True))}
     formats = m.formats_for({n: float(np.max(np.abs(tensors[n]), initial=0)) for n in m.format_choices})
     for name, candidates in m.search.items():
-        if name not in searched:
-            searched[name] = min(candidates, key=lambda f: _error(m, ila, operands, expected, attributes, m.with_format(formats, name, f)))
-        formats = m.with_format(formats, name, searched[name])
+        if name not in searched_formats:
+            searched_formats[name] = min(
+                candidates, key=lambda f: _error(m, ila, operands, expected, attributes, m.with_format(formats, name, f))
+            )
+        formats = m.with_format(formats, name, searched_formats[name])
     return formats
 
 
@@ -267,10 +273,12 @@ def _error(
     formats: MappingOf[str, Format],
 ) -> float:
     codes = {n: operand_codes(formats[n], x) for n, x in operands.items()}
-    return math.fsum(_errors(_on_device(m, ila, codes, formats, attributes), expected[0]))
+    return math.fsum(_relative_errors(_device_results(m, ila, codes, formats, attributes), expected[0]))
 
 
-def _on_device(m: Mapping, ila: Ila, codes: MappingOf[str, Data], formats: MappingOf[str, Format], attributes: MappingOf[str, Any]) -> Data:
+def _device_results(
+    m: Mapping, ila: Ila, codes: MappingOf[str, Data], formats: MappingOf[str, Format], attributes: MappingOf[str, Any]
+) -> Data:
     """Return the first result [inputs, …] that the driver brings back from a simulator."""
     device = simulated_device(ila, samples=INPUTS_IN_GROUP)
     results = m.run_driver(device, codes, formats, attributes)
@@ -278,8 +286,8 @@ def _on_device(m: Mapping, ila: Ila, codes: MappingOf[str, Data], formats: Mappi
     return np.asarray(values_of(formats[m.axes.result], np.asarray(first)))
 
 
-def _errors(found: Data, expected: Data) -> list[float]:
-    want = expected.reshape(INPUTS_IN_GROUP, -1)
-    got = np.broadcast_to(found, expected.shape).reshape(INPUTS_IN_GROUP, -1)
-    norms = np.maximum(np.linalg.norm(want, axis=1), np.finfo(np.float64).tiny)
-    return [float(e) for e in np.linalg.norm(got - want, axis=1) / norms]
+def _relative_errors(actual: Data, expected: Data) -> list[float]:
+    expected_rows = expected.reshape(INPUTS_IN_GROUP, -1)
+    actual_rows = np.broadcast_to(actual, expected.shape).reshape(INPUTS_IN_GROUP, -1)
+    norms = np.maximum(np.linalg.norm(expected_rows, axis=1), np.finfo(np.float64).tiny)
+    return [float(e) for e in np.linalg.norm(actual_rows - expected_rows, axis=1) / norms]

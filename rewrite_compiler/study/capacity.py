@@ -22,7 +22,7 @@ from ..target import Limit, Mapping, simulated_device
 def contradictions(m: Mapping, ila: Ila) -> Iterator[Problem]:
     """Yield every edge at which the limits admit what the device refuses; what it refuses at all sizes is no capacity."""
     refused: list[tuple[MappingOf[str, Any], Problem]] = []
-    tried = 0
+    trials = 0
     for sizes in [*numeric_sizes(m), *corners(m)]:
         attributes = {name: sizes[name] for name, _ in m.statics}
         violated = _violated(m, sizes)
@@ -32,20 +32,20 @@ def contradictions(m: Mapping, ila: Ila) -> Iterator[Problem]:
             continue
         formats = m.formats_for(dict.fromkeys(m.format_choices, 1.0))
         codes = {v.name: np.zeros([sizes[d] for d in m.axes.of[v.name]], np.int64) for v in m.operands}
-        tried += 1
+        trials += 1
         try:
             m.run_driver(simulated_device(ila), codes, formats, attributes)
         except FlexmatchError as error:
             if error.__cause__ is not None:  # the driver itself ended with an exception, which no limit could prevent
                 raise
             refused.append((sizes, error.problem))
-    if len(refused) == tried > 1:
+    if len(refused) == trials > 1:
         sizes, first = refused[0]
         sentence = f"the driver of {m.name} fails at every size that is tried, at {shown(sizes)} because {first.sentence}"
         yield Problem("I104", sentence, m.rule.place, first.help or "correct the driver")
         return
-    for sizes, why in refused:
-        sentence = f"the limits of {m.name} admit {shown(sizes)}, which the device refuses: {why.sentence}"
+    for sizes, problem in refused:
+        sentence = f"the limits of {m.name} admit {shown(sizes)}, which the device refuses: {problem.sentence}"
         yield Problem("I106", sentence, m.rule.place, "read the capacity from the model's state")
 
 

@@ -120,40 +120,42 @@ def check_target(
     progress("golden vectors")
     golden = replay(target, ila)
     if golden is not None:
-        problems += [Problem("I110", f"vector {n} of {target.name}: {why}", str(golden.folder)) for n, why in golden.differs.items()]
+        problems += [
+            Problem("I110", f"vector {n} of {target.name}: {difference}", str(golden.folder)) for n, difference in golden.differs.items()
+        ]
     accuracies = []
     problems += _refusals([target.resources])
     for m in target.mappings.values():
         progress(m.name)
-        wrong = _accounts(m, target)
+        mapping_problems = _accounting_problems(m, target)
         sizes = accuracy_sizes(m)
         try:
-            wrong += _mapping_problems(m, ila)
+            mapping_problems += _mapping_problems(m, ila)
             is_run = m.drive is not None and is_admitted(m, sizes)  # sizes that its limits refuse are a problem already
             accuracies += [accuracy(m, ila, sizes, groups=groups, seed=seed, binades=SWEPT)] if is_run else []
         except FlexmatchError as error:
-            wrong += [] if wrong else [error.at(m.rule.place).problem]
+            mapping_problems += [] if mapping_problems else [error.at(m.rule.place).problem]
         except Exception as error:  # the driver and the numerics are code of the target
-            wrong += [] if wrong else [_ended(m, error)]
-        problems += wrong
+            mapping_problems += [] if mapping_problems else [_driver_problem(m, error)]
+        problems += mapping_problems
     return Checked(target.name, "target", tuple(problems), verdict, golden, tuple(accuracies), parameters=target.values, seed=seed)
 
 
-def _accounts(m: Mapping, target: Target) -> list[Problem]:
+def _accounting_problems(m: Mapping, target: Target) -> list[Problem]:
     """Return what is wrong with the functions that account for one tile: its limits, rooms, levels and costs."""
     sizes = m.trials[0] if m.trials else accuracy_sizes(m)
     attributes = {name: sizes[name] for name, _ in m.statics if name in sizes}
-    asked: list[Callable[[], object]] = [partial(f, sizes, attributes) for f in (m.violated, m.rooms, m.accesses)]
+    calls: list[Callable[[], object]] = [partial(f, sizes, attributes) for f in (m.violated, m.rooms, m.accesses)]
     with contextlib.suppress(FlexmatchError):  # which is a problem already
         resources = target.resources()
-        asked += [] if resources is None else [partial(m.cost, sizes, attributes, resources)]
-    return _refusals(asked)
+        calls += [] if resources is None else [partial(m.cost, sizes, attributes, resources)]
+    return _refusals(calls)
 
 
-def _refusals(asked: Sequence[Callable[[], object]]) -> list[Problem]:
+def _refusals(calls: Sequence[Callable[[], object]]) -> list[Problem]:
     """Call functions of a target, each once; return their refusals."""
     refusals = []
-    for f in asked:
+    for f in calls:
         try:
             f()
         except FlexmatchError as error:
@@ -161,7 +163,7 @@ def _refusals(asked: Sequence[Callable[[], object]]) -> list[Problem]:
     return refusals
 
 
-def _ended(m: Mapping, error: Exception) -> Problem:
+def _driver_problem(m: Mapping, error: Exception) -> Problem:
     """Return the problem of an exception that came through the target's own code; any other one is a mistake here."""
     place = user_line(m.rule.place, error)
     if not place.rpartition(":")[2].isdigit():
@@ -172,9 +174,9 @@ def _ended(m: Mapping, error: Exception) -> Problem:
 
 def _mapping_problems(m: Mapping, ila: Ila) -> Iterator[Problem]:
     """Yield what is wrong with one mapping: parts that are missing, capacities, codes that differ from the numerics."""
-    for part, what in ((m.drive, "driver"), (m.codes, "numerics")):
+    for part, part_name in ((m.drive, "driver"), (m.codes, "numerics")):
         if part is None:
-            yield Problem("I104", f"{m.name} has no {what}", m.rule.place, f"decorate a function with @{m.variant}.{what}")
+            yield Problem("I104", f"{m.name} has no {part_name}", m.rule.place, f"decorate a function with @{m.variant}.{part_name}")
     if m.drive is None or m.codes is None:
         return
     refused = list(contradictions(m, ila))

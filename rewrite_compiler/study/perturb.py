@@ -60,13 +60,13 @@ def styles(
     """Yield for each seed how the offloads of another spelling of a model differ from those of the model."""
     rules, mappings = tuple(map(proved, shipped_rules())), list(target.mappings.values())
     model, _ = read_model(path, limits)
-    own = offloads_of(path, rules, mappings, limits)
+    model_offloads = offloads_of(path, rules, mappings, limits)
     with TemporaryDirectory() as folder:
         for seed in seeds:
-            changed, applied = perturbed(model, seed, names, share)
+            variant, applied = perturbed(model, seed, names, share)
             file = Path(folder) / "style.onnx"
-            file.write_bytes(changed.SerializeToString())
-            missing, added = difference(own, offloads_of(file, rules, mappings, limits))
+            file.write_bytes(variant.SerializeToString())
+            missing, added = difference(model_offloads, offloads_of(file, rules, mappings, limits))
             yield Style(seed, applied, missing, added)
 
 
@@ -77,36 +77,36 @@ def offloads_of(path: Path, rules: Sequence[Rule], mappings: Sequence[Mapping], 
 
 def found_in(p: Program, mappings: Sequence[Mapping]) -> list[Found]:
     """Return the offloads of a chosen program."""
-    known = {m.name: m for m in mappings}
-    found, sizes_of = [], _sizes(p, [v for n in p.nodes if n.op in known for v in n.inputs])
+    mappings_by_name = {m.name: m for m in mappings}
+    offloads, sizes_of = [], _sizes(p, [v for n in p.nodes if n.op in mappings_by_name for v in n.inputs])
     for n in p.nodes:
-        if n.op not in known:
+        if n.op not in mappings_by_name:
             continue
-        m = known[n.op]
+        m = mappings_by_name[n.op]
         sizes = tuple(sizes_of[v] for v in n.inputs if v in sizes_of)
-        found.append(Found(f"{m.target}.{m.operation}", tuple(p.types[v].shape for v in n.inputs), sizes))
-    return found
+        offloads.append(Found(f"{m.target}.{m.operation}", tuple(p.types[v].shape for v in n.inputs), sizes))
+    return offloads
 
 
-def _sizes(p: Program, wanted: Sequence[Value]) -> dict[Value, float]:
+def _sizes(p: Program, values: Sequence[Value]) -> dict[Value, float]:
     """Return the sizes of those values that follow from constants."""
     fixed, nodes = set(p.constants), list[Node]()
     for n in p.nodes:
         if n.operator is not None and all(v in fixed for v in n.inputs):
             fixed.update(n.outputs)
             nodes.append(n)
-    outputs = tuple(dict.fromkeys(v for v in wanted if v in fixed))
-    found = run(replace(p, nodes=tuple(nodes), outputs=outputs), {}, real=None)
-    return {v: float(np.linalg.norm(found[v].astype(np.float64))) for v in outputs}
+    outputs = tuple(dict.fromkeys(v for v in values if v in fixed))
+    constants = run(replace(p, nodes=tuple(nodes), outputs=outputs), {}, real=None)
+    return {v: float(np.linalg.norm(constants[v].astype(np.float64))) for v in outputs}
 
 
 def difference(left: Sequence[Found], right: Sequence[Found]) -> tuple[tuple[Found, ...], tuple[Found, ...]]:
     """Return what only the left and what only the right has."""
     added, missing = list(right), []
-    for found in left:
-        twin = next((n for n, other in enumerate(added) if found.agrees(other)), None)
+    for offload in left:
+        twin = next((n for n, candidate in enumerate(added) if offload.agrees(candidate)), None)
         if twin is None:
-            missing.append(found)
+            missing.append(offload)
         else:
             del added[twin]
     return tuple(missing), tuple(added)

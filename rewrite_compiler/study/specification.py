@@ -31,9 +31,9 @@ def sentences(ila: Ila) -> Sentences:
 
 def changes(old: Ila, new: Ila) -> list[Change]:
     """Return what differs between two models, in the order of the new one; what it lacks comes last."""
-    before, after = sentences(old), sentences(new)
-    found = (_change(subject, before.get(subject, []), after.get(subject, [])) for subject in {**after, **before})
-    return [c for c in found if c.old or c.new]
+    old_lines, new_lines = sentences(old), sentences(new)
+    subject_changes = (_change(subject, old_lines.get(subject, []), new_lines.get(subject, [])) for subject in {**new_lines, **old_lines})
+    return [c for c in subject_changes if c.old or c.new]
 
 
 def _change(subject: str, old: list[str], new: list[str]) -> Change:
@@ -51,8 +51,8 @@ def _state(s: State) -> str:
 
 def _instruction(i: Instruction) -> list[str]:
     fields = [f"{name} is {o.input}[{o.bits.high}:{o.bits.low}]{' signed' if o.bits.signed else ''}" for name, o in i.operands.items()]
-    gives = [] if i.result is None else [f"gives {Writer().array(i.result)}"]
-    return [f"when {show(i.decode)}", *fields, *written(i.update), *gives]
+    result_line = [] if i.result is None else [f"gives {Writer().array(i.result)}"]
+    return [f"when {show(i.decode)}", *fields, *written(i.update), *result_line]
 
 
 def words(old: Sequence[str], new: Sequence[str]) -> list[str]:

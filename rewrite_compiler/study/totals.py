@@ -57,20 +57,20 @@ class Run:
 
 def totals(p: Program, run_of: Callable[[Node], Run | None], table: HostTable = SHIPPED) -> Totals:
     """Return the sums over a program; `run_of` gives the offload that a node is, None for a host operator."""
-    found = Totals()
+    sums = Totals()
     for node in p.nodes:
         run = run_of(node)
-        found = found.plus(_on_host(p, node, table) if run is None else _on_device(run))
-    return found
+        sums = sums.plus(_on_host(p, node, table) if run is None else _on_device(run))
+    return sums
 
 
 def _on_device(run: Run) -> Totals:
     if run.price is None:
         return Totals(offloads=1, device_calls=run.calls, unpriced=1)
-    paid = run.price
-    return Totals(1, run.calls, paid.cost.cycles, paid.bytes, -(-paid.picoseconds // 1000))
+    price = run.price
+    return Totals(1, run.calls, price.cost.cycles, price.bytes, -(-price.picoseconds // 1000))
 
 
 def _on_host(p: Program, node: Node, table: HostTable) -> Totals:
-    moved = host_bytes(node.operator, [p.types[v] for v in node.inputs], [p.types[v] for v in node.outputs])
-    return Totals(host_macs=total_macs(p, [node]), host_bytes=moved, host_nanoseconds=-(-picoseconds_of(p, [node], table) // 1000))
+    byte_count = host_bytes(node.operator, [p.types[v] for v in node.inputs], [p.types[v] for v in node.outputs])
+    return Totals(host_macs=total_macs(p, [node]), host_bytes=byte_count, host_nanoseconds=-(-picoseconds_of(p, [node], table) // 1000))

@@ -69,14 +69,14 @@ class Trials:
         """Run a variant on all samples."""
         key = (id(plan.program), *((o.id, o.target.build, *o.target.values.items(), *o.formats.items()) for o in plan.offloads))
         if key not in self.known:
-            found = self.shared.outputs(plan, self.inputs, threads=threads or self.threads, is_last=is_last)[self.output]
-            self.known[key] = plan, self._judged(found)
+            outputs = self.shared.outputs(plan, self.inputs, threads=threads or self.threads, is_last=is_last)[self.output]
+            self.known[key] = plan, self._trial_of(outputs)
         return self.known[key][1]
 
-    def _judged(self, found: Data) -> Trial:
-        scores = scored(self.metric, self.data, found, self.expected)
+    def _trial_of(self, outputs: Data) -> Trial:
+        scores = scored(self.metric, self.data, outputs, self.expected)
         value = self.metric.value(scores)
-        difference = found.astype(np.float64) - self.expected
+        difference = outputs.astype(np.float64) - self.expected
         size = float(np.sum(self.expected.astype(np.float64) ** 2))
         error = (float(np.sum(difference**2)) / size) ** 0.5 if size else 0.0
         return Trial(value, self.metric.loss(self.value, value), error, scores)
@@ -97,8 +97,8 @@ def with_float(plan: Plan, ids: Collection[str]) -> Plan:
     """Return the plan with some offloads in float on the host."""
     if not ids:
         return plan
-    kept = tuple(o for o in plan.offloads if o.id not in ids)
-    return replace(plan, program=float_program(plan, frozenset(ids)), offloads=kept)
+    remaining = tuple(o for o in plan.offloads if o.id not in ids)
+    return replace(plan, program=float_program(plan, frozenset(ids)), offloads=remaining)
 
 
 def with_formats_of(plan: Plan, formats: Mapping[str, Mapping[str, Format]]) -> Plan:
