@@ -36,7 +36,11 @@ APPS = (
 
 
 def named(name: str) -> App | Architecture:
-    """Return the application or architecture called `name`; UsageError lists the known ones."""
+    """Return the application or architecture called `name`.
+
+    Raises:
+        UsageError: there is none of that name (F203); the remedy lists them.
+    """
     models_by_name: dict[str, App | Architecture] = {a.name: a for a in (*APPS, *GALLERY)}
     if name not in models_by_name:
         raise UsageError("F203", f'there is no application called "{name}"', help=f"known applications: {', '.join(models_by_name)}")

@@ -1,4 +1,4 @@
-"""Networks as chains of layers: forward pass, gradients, training and frozen statistics."""
+"""Networks as chains of layers: forward pass, gradients, training by Adam, frozen batch statistics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RATE, DECAY_MEAN, DECAY_SQUARE, TINY = 2e-3, 0.9, 0.999, 1e-8
 
 
 def forward(network: Network, weights: Weights, x: Floats) -> tuple[Floats, list[Backward]]:
-    """Return the logits and the derivative of each layer."""
+    """Return the logits [sample, class] and the derivative of each layer."""
     backwards = []
     for layer, params in zip(network, weights, strict=True):
         x, backward = layer.forward(params, x)
@@ -51,7 +51,7 @@ def gradients(network: Network, weights: Weights, batch: Images) -> tuple[float,
 
 
 def train(network: Network, images: Images, epochs: int, seed: int) -> Iterator[tuple[float, Weights]]:
-    """Yield the mean loss and the weights after each epoch of Adam; the rate falls linearly to zero."""
+    """Yield the mean loss and the weights after each epoch of Adam (Kingma & Ba 2015); the learning rate falls linearly to zero."""
     rng = np.random.default_rng(seed)
     weights = tuple(layer.start(rng) for layer in network)
     mean = square = tuple({name: np.zeros_like(value) for name, value in params.items()} for params in weights)
@@ -85,7 +85,7 @@ def _over_root(mean: Floats, square: Floats) -> Floats:
 
 
 def freeze(network: Network, weights: Weights, x: Floats) -> Weights:
-    """Return the weights with the statistics of every batch normalisation over the images `x` stored."""
+    """Return the weights with the statistics of every batch normalisation over the images `x` frozen."""
     frozen: list[Params] = []
     for layer, params in zip(network, weights, strict=True):
         params = layer.freeze(params, x) if isinstance(layer, BatchNorm) else params
@@ -95,6 +95,6 @@ def freeze(network: Network, weights: Weights, x: Floats) -> Weights:
 
 
 def accuracy(network: Network, weights: Weights, images: Images) -> float:
-    """Return the share of images whose largest logit is the right one."""
+    """Return the share of images whose largest logit is that of their label."""
     logits, _ = forward(network, weights, images.image)
     return float((logits.argmax(1) == images.labels).mean())

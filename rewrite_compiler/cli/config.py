@@ -47,7 +47,11 @@ class Configuration:
 def read_configuration(folder: Path) -> Configuration:
     """Return the configuration of a folder: flexmatch.toml, else [tool.flexmatch] of pyproject.toml, else nothing.
 
-    Nobody named the file on the command line: one that no person wrote as a configuration must not stop the command.
+    Nobody named the file on the command line, so a file beyond all bounds gives a warning in place of settings.
+
+    Raises:
+        InputError: the file is not TOML, or tool.flexmatch is no table (F103).
+        UsageError: the file sets an option that there is not (F203).
     """
     try:
         return _configuration(folder)
@@ -91,7 +95,11 @@ def _checked(name: str, values: Any) -> Configuration:
 def settled(
     action: argparse.Action, given: Mapping[str, Any], environment: Mapping[str, str], configuration: Configuration, default: Any
 ) -> Setting:
-    """Return the value of one option and its origin."""
+    """Return the value of one option and its origin: the flag's, else the environment's, else the file's, else the default.
+
+    Raises:
+        UsageError: the environment or the file gives a value that the option does not take (F203).
+    """
     key = action.dest
     if key in given:
         return Setting(given[key], FLAG)

@@ -56,7 +56,7 @@ def _refused(problem: Problem, code: int) -> int:
 
 
 def of_system(error: OSError) -> Problem:
-    """Return what the system says about a file, as a problem."""
+    """Return an operating-system error about a file as a problem (F100)."""
     message = (error.strerror or str(error)).lower()
     return Problem("F100", f"the file cannot be used: {message}", printable(os.fsdecode(error.filename)))
 

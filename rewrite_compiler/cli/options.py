@@ -1,4 +1,4 @@
-"""What verbs share: options, parsing that answers in sentences, and printing."""
+"""What verbs share: options, parsing whose errors are sentences, and output."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DESCRIBE = "\0describe"  # what no command line can hold
 
 
 class Described(Exception):
-    """The parser of a verb, given instead of running the verb."""
+    """Signals that the parser of a verb was asked for, not a run, and carries the parser."""
 
     def __init__(self, parser: Parser) -> None:
         super().__init__(parser.prog)
@@ -60,14 +60,19 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--help-all", action=_AllHelp, nargs=0, help="list every option, and leave")
 
     def setting(self, *names: str, further: bool = False, **options: Any) -> None:
-        """Add an option that configuration may set, too; a further one is listed by --help-all only."""
+        """Add an option that configuration may set, too; a `further` one is listed by --help-all only."""
         action = self.add_argument(*names, **options)
         self.settings[action.dest] = action
         if further:
             self.further.append(action)
 
     def parse_settled(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Return the arguments, options without a flag as configuration says; `origins` tells where each came from."""
+        """Return the arguments, options without a flag as configuration says; `origins` maps each setting to where it came from.
+
+        Raises:
+            Described: the parser was asked for, not a run.
+            UsageError: an argument is unknown, missing or of a wrong value (F203).
+        """
         if list(arguments) == [DESCRIBE]:
             raise Described(self)
         self._check_names(arguments)
@@ -91,7 +96,11 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"unrecognized arguments: {name}")
 
     def error(self, message: str) -> NoReturn:
-        """Raise the problem instead of printing usage."""
+        """Raise argparse's message as a sentence of ours instead of printing usage.
+
+        Raises:
+            UsageError: always (F203).
+        """
         for pattern, sentence in SENTENCES:
             match = re.fullmatch(pattern, message, re.DOTALL)
             if match:
@@ -164,7 +173,11 @@ def parser(verb: str, about: str) -> Parser:
 
 
 def options(made: Parser, arguments: Sequence[str], *inputs: str) -> argparse.Namespace:
-    """Return the parsed arguments; refuses a --json file that cannot be written or is one of the `inputs` arguments."""
+    """Return the parsed arguments, once --json and --html are known to be writable.
+
+    Raises:
+        UsageError: an argument is refused (F203), or an output cannot be written or is one of the `inputs` arguments (F100).
+    """
     args = made.parse_settled(arguments)
     outputs = [Path(x) for x in (args.json, vars(args).get("html")) if x not in (None, "-")]
     check_outputs(outputs, input_files(args, inputs))
@@ -177,12 +190,12 @@ def page_option(made: Parser) -> None:
 
 
 def input_files(given: argparse.Namespace, names: Iterable[str]) -> list[Path]:
-    """Return the files that arguments name."""
+    """Return the files that the arguments called `names` hold."""
     return [Path(value) for name, value in vars(given).items() if name in names and value is not None]
 
 
 def whole_number(least: int) -> Callable[[str], int]:
-    """Return a reader of whole numbers from `least` on, for an option."""
+    """Return an argparse type that reads whole numbers from `least` on."""
 
     def read(text: str) -> int:
         if not re.fullmatch(r"-?[0-9]{1,18}", text) or int(text) < least:
@@ -193,7 +206,7 @@ def whole_number(least: int) -> Callable[[str], int]:
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
-    """Return a reader of one word out of several, for an option."""
+    """Return an argparse type that reads one of several words."""
 
     def read(text: str) -> str:
         if text not in choices:
@@ -204,7 +217,7 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 
 def steering(made: Parser) -> None:
-    """Add the options that steer compilation."""
+    """Add the options that steer compilation: accelerators, objective, rules, pins, shapes, limits."""
     made.setting(
         "--accel", action="append", default=[], metavar="NAME[:key=value,…]", help="accelerator by name or path; repeat for several"
     )
@@ -225,7 +238,11 @@ def steering(made: Parser) -> None:
 
 
 def compile_options(given: argparse.Namespace) -> Options:
-    """Return the Options that the steering arguments describe."""
+    """Return the Options that the steering arguments describe.
+
+    Raises:
+        UsageError: a shape (F160), a limit or the host's table (F203) is none.
+    """
     from ..compile import Options
     from ..limits import DEFAULT
 
@@ -237,7 +254,11 @@ def compile_options(given: argparse.Namespace) -> Options:
 
 
 def host_table(source: str) -> HostTable:
-    """Return what operators cost on the host: the shipped table, or what this machine measures now."""
+    """Return the host's cost table: the shipped one, or figures that this machine measures now.
+
+    Raises:
+        UsageError: the source is neither `shipped` nor `measured` (F203).
+    """
     from ..fit.host import SHIPPED
 
     if source == "shipped":
@@ -250,7 +271,11 @@ def host_table(source: str) -> HostTable:
 
 
 def plan_of(given: argparse.Namespace, path: Path) -> Plan:
-    """Return the plan in a file, or that of the model in it, compiled as the steering arguments say."""
+    """Return the plan in a file, or that of the model in it, compiled as the steering arguments say.
+
+    Raises:
+        UsageError: there is no such file (F101), or an option would change a plan that is already made (F203).
+    """
     from ..compile import compile_model, is_plan, read_plan
     from ..data import single_samples
 
@@ -273,7 +298,7 @@ def plan_of(given: argparse.Namespace, path: Path) -> Plan:
 
 
 def accelerators(given: argparse.Namespace) -> list[str]:
-    """Return the accelerators asked for; a comma separates plain names."""
+    """Return the names in --accel; a comma separates plain names, not those with parameters."""
     names: list[str] = []
     for text in given.accel:
         names.extend([text] if ":" in text else [part for part in text.split(",") if part])
@@ -291,7 +316,11 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def shapes_of(given: argparse.Namespace) -> dict[str, tuple[int, ...]]:
-    """Return the shapes that --shape binds."""
+    """Return the shapes that --shape binds, by input name.
+
+    Raises:
+        UsageError: a text is not NAME=1,3,32,32 with positive sizes (F160).
+    """
     return dict(map(_shape, given.shape))
 
 
@@ -304,12 +333,12 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def json_files(document: Any, where: str | None) -> Mapping[Path, bytes]:
-    """Return the file that --json asks for, if it asks for one."""
+    """Return the document as {path: bytes} where --json names a file, else nothing."""
     return {} if where in (None, "-") else {Path(str(where)): document_bytes(document)}
 
 
 def emit_json(document: Any, where: str | None) -> None:
-    """Write a document to a file or to standard output."""
+    """Write a document where --json says: a file, or standard output for `-`."""
     write_whole(json_files(document, where))
     if where == "-":
         print_json(document)

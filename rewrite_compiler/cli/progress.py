@@ -1,4 +1,4 @@
-"""Live lines: what a command is doing and for how long, on a terminal only; nothing of them stays."""
+"""Live lines on a terminal: what a command is doing and for how long; they are erased at the end."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ TICK = 0.25  # seconds between two looks at the clock
 
 @contextlib.contextmanager
 def phase(given: argparse.Namespace, text: str) -> Iterator[Callable[[str], None]]:
-    """Show a line with the seconds while the body runs, on standard error if that is a terminal; take it away at the end.
+    """Show a line with the elapsed seconds while the body runs, if standard error is a terminal; erase it at the end.
 
-    The body gets a function that says in another line what it is doing now.
+    Yields a function that replaces the text of the line.
     """
     if not is_live(given):
         yield lambda _: None

@@ -1,4 +1,4 @@
-"""Interrupted or terminated: one sentence, nothing half-written, no child left, and the process ends at once.
+"""SIGINT and SIGTERM: one sentence, nothing half-written, no child left, and the process ends at once.
 
 A thread of its own answers, because the main thread may be inside a long call of a library when the signal comes.
 """
@@ -39,7 +39,7 @@ def _wait(reader: int) -> None:
 
 
 def end(code: int, what: str) -> None:
-    """Say what happened and end the process, with its children and temporary files."""
+    """Print what happened and end the process with an exit code, its children and temporary files with it."""
     stop_children()
     remove_unfinished()
     try:

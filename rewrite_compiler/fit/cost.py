@@ -1,4 +1,4 @@
-"""The cost of an offload: what its target says of each tile, added up over all calls, and the partial sums the host adds."""
+"""The cost of an offload: its target's cost of each tile, summed over all calls, and the partial sums that the host adds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PICO = 10**12
 
 @dataclass(frozen=True)
 class Price:
-    """What an offload costs: cycles and bytes of its device at a clock, and elements of partial sums that the host adds."""
+    """The cost of an offload: cycles and bytes of its device at a clock in hertz, and elements of partial sums that the host adds."""
 
     cost: Cost
     hertz: int
@@ -31,16 +31,16 @@ class Price:
 
     @property
     def picoseconds(self) -> int:
-        """The time of device and host, one after the other."""
+        """Time of device and host in picoseconds, one after the other."""
         return -(-self.cost.cycles * PICO // self.hertz) + self.added * self.host.element["add"]
 
     @property
     def bytes(self) -> int:
-        """All bytes over links, and those that adding reads and writes."""
+        """Bytes over links, and those that the host's additions read and write."""
         return self.cost.bytes + 3 * FLOAT_BYTES * self.added
 
     def without(self, moved: int) -> Price:
-        """Return the price when so many bytes need not cross the links; their cycles are taken in proportion."""
+        """Return the price with so many bytes fewer over the links; transfer cycles shrink in proportion."""
         c = self.cost
         saved_cycles = c.transfer_cycles * moved // c.bytes if moved else 0
         remaining_cost = Cost(c.unit, c.compute_cycles, c.transfer_cycles - saved_cycles, {**c.moved, STAYED: -moved}, c.estimated)
@@ -48,11 +48,11 @@ class Price:
 
     @property
     def bound(self) -> str:
-        """What takes most of the cycles."""
+        """What most of the cycles are spent on: `transfer` or `compute`."""
         return "transfer" if self.cost.transfer_cycles > self.cost.compute_cycles else "compute"
 
     def utilisation(self, macs: int) -> float | None:
-        """Return the share of the unit's multiply-accumulates that the operation uses; None for one without any."""
+        """Return the share of the unit's multiply-accumulates per cycle that the operation uses; None for one without any."""
         return macs / (self.per_cycle * self.cost.cycles) if macs and self.cost.cycles else None
 
 
@@ -60,9 +60,9 @@ def price(
     m: Operation, tiling: Tiling, attributes: Mapping[str, Any], resources: Resources | None, host: HostTable = SHIPPED,
     known: dict[tuple[int, ...], Cost] | None = None,
 ) -> Price | None:  # fmt: skip
-    """Return what all calls of an operation cost, None when its target does not say.
+    """Return the price of all calls of an operation, None when its target gives no cost.
 
-    `known` are tiles of this operation whose cost was asked for before.
+    `known` caches the costs of this operation's tiles by their sizes, across calls.
     """
     if resources is None or m.price is None:
         return None
@@ -82,7 +82,7 @@ def price(
 
 
 def accesses(m: Operation, tiling: Tiling, attributes: Mapping[str, Any]) -> dict[str, dict[str, dict[str, int]]] | None:
-    """Return the bytes that all calls read and write by memory and tensor, None when the target does not say."""
+    """Return the bytes that all calls read and write by memory and tensor, None when the target gives no accesses."""
     totals: dict[str, dict[str, dict[str, int]]] = {}
     for sizes, calls in tiles(tiling):
         tile_accesses = m.accesses(sizes, attributes)
@@ -97,9 +97,9 @@ def accesses(m: Operation, tiling: Tiling, attributes: Mapping[str, Any]) -> dic
 
 
 def femtojoules(m: Operation, tiling: Tiling, attributes: Mapping[str, Any], resources: Resources, macs: int) -> int:
-    """Return what all calls take: every element read and written at its memory's energy, every multiply-accumulate at its unit's.
+    """Return the energy of all calls: memory accesses at their memory's energy an element, multiply-accumulates at their unit's.
 
-    The resources must give energies and the mapping its accesses; the host and the links give none.
+    The resources must give energies and the mapping its accesses; host and links are not counted.
     """
     access_counts = accesses(m, tiling, attributes)
     assert access_counts is not None
@@ -118,13 +118,13 @@ def femtojoules(m: Operation, tiling: Tiling, attributes: Mapping[str, Any], res
 
 
 def call_sizes(tiling: Tiling) -> Iterator[dict[str, int]]:
-    """Yield the sizes of the tile of every call, in order."""
+    """Yield the tile sizes of every call, in order."""
     for slices in tiling.slices():
         yield {d: part.stop - part.start for d, part in slices.items()}
 
 
 def tiles(tiling: Tiling) -> Iterator[tuple[dict[str, int], int]]:
-    """Yield the sizes of the different tiles and how many calls have them."""
+    """Yield each distinct tile's sizes with the number of calls that compute one."""
     kinds = []
     for d, n in tiling.sizes.items():
         size = tiling.tile[d]
@@ -135,7 +135,7 @@ def tiles(tiling: Tiling) -> Iterator[tuple[dict[str, int], int]]:
 
 
 def added(m: Operation, tiling: Tiling) -> int:
-    """Return how many elements of partial results the host adds up."""
+    """Return how many elements of partial sums the host adds: the result's size for each split but one of the summed dimensions."""
     parts = math.prod(-(-tiling.sizes[d] // tiling.tile[d]) for d in m.axes.summed if tiling.sizes.get(d) and tiling.tile[d])
     if parts == 1:
         return 0
@@ -143,7 +143,7 @@ def added(m: Operation, tiling: Tiling) -> int:
 
 
 def cost_document(p: Price, macs: int, host_picoseconds: int, levels: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return a price as the plan writes it, beside what the same meaning takes on the host; `levels` are its accesses by memory."""
+    """Return a price as the plan's JSON, beside the host's time for the same meaning; `levels` are its accesses by memory."""
     utilisation = p.utilisation(macs)
     return {
         "cycles": p.cost.cycles, "compute_cycles": p.cost.compute_cycles, "transfer_cycles": p.cost.transfer_cycles,

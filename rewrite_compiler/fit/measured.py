@@ -1,4 +1,4 @@
-"""The host's table as this machine gives it: each operator timed in onnxruntime, one thread, on the shapes of the shipped table."""
+"""The host's cost table measured on this machine: each operator timed in onnxruntime, one thread, on the shipped table's shapes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LIKE = {"log_softmax": "softmax", "average_pool": "max_pool", "reduce_sum": "red
 
 
 def measured_table() -> HostTable:
-    """Return the table of this machine: the median of five measurements of each operator, calls first."""
+    """Return this machine's table: the median of five measurements of each operator, less the cost of a call."""
     call = max(1, _picoseconds(_program("tanh", ((1, 16),), {}, CHAIN)) // CHAIN)
     macs = {}
     for kind, (op, shapes, attributes) in MACS.items():

@@ -1,8 +1,8 @@
-"""Residency: which tensors stay on a device between its calls, so that the fewest bytes cross its links.
+"""Residency: which tensors stay in device memory between calls, so that the fewest bytes cross the links.
 
-Calls run in a fixed order. A tensor may stay from one use to the next one where both have it in one memory in one form; a
-result that all its readers find on the device is never read; weights may stay from one inference to the next. One integer
-program chooses, under the capacity of every memory at every call; then every tensor gets an address.
+Calls run in a fixed order. A tensor may stay from one use to the next where both have it in one memory in one form; a result
+that all its readers find on the device is never read back; weights may stay from one inference to the next. One 0-1 program
+chooses, under the capacity of every memory at every call; then every tensor gets an address (first fit).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CHOSEN = 0.5
 
 @dataclass(frozen=True)
 class Piece:
-    """What one tensor of one call takes of a memory; `moved` bytes cross the link unless it is there, or stays."""
+    """A tensor of one call in a memory, `size` elements; `moved` bytes cross the link unless it is resident."""
 
     tensor: str
     memory: str
@@ -40,7 +40,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Gap:
-    """Two uses of a tensor, one after the other: (call, piece) each. A constant's is from one inference to the next."""
+    """Two consecutive uses of a tensor, (call, piece) each, and the bytes saved if it stays; a constant's is cyclic."""
 
     start: tuple[int, int]
     end: tuple[int, int]
@@ -52,13 +52,13 @@ class Gap:
         return self.start == self.end
 
     def spans(self, call: int) -> bool:
-        """Tell whether the tensor lies there while another call runs."""
+        """Tell whether the tensor is live across another call."""
         return (self.lasts and call != self.start[0]) or self.start[0] < call < self.end[0]
 
 
 @dataclass(frozen=True)
 class Unread:
-    """A result that need not be read when all its gaps are closed."""
+    """A result that need not be read back when all its gaps are closed."""
 
     at: tuple[int, int]
     gaps: tuple[int, ...]
@@ -74,13 +74,13 @@ class Question:
     elsewhere: frozenset[int] = frozenset()
 
     def piece(self, at: tuple[int, int]) -> Piece:
-        """Return a piece by its place."""
+        """Return the piece at (call, piece)."""
         return self.calls[at[0]].pieces[at[1]]
 
 
 @dataclass(frozen=True)
 class Residency:
-    """What stays: gaps that are closed, results that are not read, the first element of every piece, and the bytes that saves."""
+    """A solution: closed gaps, results that are not read back, first element of every piece, bytes saved and their upper bound."""
 
     gaps: tuple[Gap, ...] = ()
     unread: tuple[tuple[int, int], ...] = ()
@@ -90,7 +90,7 @@ class Residency:
 
 
 def gaps_of(q: Question) -> tuple[tuple[Gap, ...], tuple[Unread, ...]]:
-    """Return what may stay, and which results may go unread."""
+    """Return the gaps that may be closed, and the results that may go unread."""
     uses: dict[int, list[tuple[int, int]]] = {}
     gaps: list[Gap] = []
     for n, call in enumerate(q.calls):
@@ -118,7 +118,7 @@ def _hands_over(q: Question, start: tuple[int, int], end: tuple[int, int]) -> bo
 
 
 def fits(q: Question, chosen: Sequence[Gap]) -> bool:
-    """Tell whether at every call the tensors that stay, and those of the call, add up to no more than each memory."""
+    """Tell whether at every call the live tensors and those of the call fit into each memory."""
     return all(_occupancy(q, chosen, n, memory) <= capacity for n in range(len(q.calls)) for memory, capacity in q.capacities.items())
 
 
@@ -133,7 +133,7 @@ def saved_by(gaps: Sequence[Gap], unread: Sequence[Unread], chosen: frozenset[in
 
 
 def resident(q: Question) -> Residency:
-    """Return the choice that saves most; where memories are too fragmented for it, without the gaps that save least."""
+    """Return the residency that saves most; where fragmentation forbids it, without the gaps that save least."""
     gaps, unread = gaps_of(q)
     if not gaps:
         return Residency()
@@ -193,7 +193,7 @@ Span = tuple[int, int, int, list[tuple[int, int]]]  # first call, last call, siz
 
 
 def addresses(q: Question, chosen: Sequence[Gap]) -> dict[tuple[int, int], int] | None:
-    """Return the first element of every piece, the lowest that is free as long as it lies there; None when one finds no place."""
+    """Return the first element of every piece by first fit over its lifetime; None when a piece finds no place."""
     first_elements: dict[tuple[int, int], int] = {}
     for memory, capacity in q.capacities.items():
         placements: list[tuple[int, int, int, int]] = []  # first call, last call, from, up to

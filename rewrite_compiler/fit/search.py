@@ -1,9 +1,10 @@
-"""The cheapest tiling: branch and bound over tile sizes, with a proof of optimality or a bound.
+"""The cheapest tiling: branch and bound over tile sizes, with a proof of optimality or a lower bound.
 
 Of an operation with one dimension to split, every tile size is tried. With several, the proof rests on three facts about a
-device. Capacities never shrink when a tile grows. Splitting a dimension never saves anything, so that chosen tile sizes cost
-at least what they do with all other dimensions undivided. What a tile needs depends on its whole steps along a dimension,
-and what it costs on these and on words that are not full, so that of all tilings into so many parts one of these will do.
+device. Feasibility is monotone: a capacity that a tile exceeds is exceeded by every larger one. Splitting a dimension never
+saves anything, so chosen tile sizes cost at least what they do with all other dimensions undivided. The need of a tile
+depends on its whole steps along a dimension, and its cost on these and on partly filled words, so that of all tilings into
+so many parts one of these is cheapest.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Key = tuple[int, int, int]  # what decides, the other one, calls
 
 @dataclass(frozen=True)
 class Cheapest:
-    """The best tiling that was found, its price, and what no tiling can be cheaper than."""
+    """The best tiling found, its price, a lower bound on every tiling's cost, and whether the search was complete."""
 
     tiling: Tiling
     price: Price
@@ -38,7 +39,7 @@ def cheapest(
 ) -> Cheapest | Refusal:
     """Return the tiling with the fewest bytes (or the least time), then the least time (bytes), then the fewest calls.
 
-    The operation must have a cost. The search stops after a number of `nodes` with what it has.
+    The operation must have a cost. After `nodes` tile sizes the search stops with its best tiling and a lower bound.
     """
     first = tile(m, sizes, attributes)
     if isinstance(first, Refusal):

@@ -1,7 +1,7 @@
-"""Tiling: how an offload that exceeds a capacity is split into calls that fit.
+"""Tiling: the split of an offload that exceeds a capacity into calls that fit.
 
-Capacities never shrink when a tile grows; under that assumption the search finds the fewest calls, and among those the
-fewest splits of summed dimensions, whose partial results the host adds up.
+Feasibility is monotone in the tile size; under that assumption the search finds the fewest calls, and among those the fewest
+splits of summed dimensions, whose partial sums the host adds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..target import Limit, Mapping
 class Tiling:
     """Dimension sizes of an offload and of the largest tile; every call computes one tile.
 
-    `bound` is what no tiling can be cheaper than, where a search for the cheapest one stopped early.
+    `bound` is a lower bound on the cost of every tiling, where a search for the cheapest one stopped early.
     """
 
     sizes: MappingOf[str, int]
@@ -33,14 +33,14 @@ class Tiling:
         return math.prod(-(-n // self.tile[d]) if n else 1 for d, n in self.sizes.items())
 
     def slices(self) -> Iterator[dict[str, slice]]:
-        """Yield the part of every dimension that each call computes."""
+        """Yield for each call the slice of every dimension that it computes."""
         parts = [[(d, slice(at, min(at + self.tile[d], n))) for at in range(0, n, self.tile[d])] for d, n in self.sizes.items()]
         yield from (dict(call_slices) for call_slices in itertools.product(*parts))
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why not even the smallest tile fits: the capacity with its numbers, or what is wrong with the capacities."""
+    """Why not even the smallest tile fits: the capacity that it exceeds, or a sentence."""
 
     limit: Limit | str
 

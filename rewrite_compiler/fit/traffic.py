@@ -1,4 +1,4 @@
-"""Traffic: how often each memory of a mapping is read and written for each tensor, in closed form."""
+"""Traffic: reads, fills and updates of each memory for each tensor of a loop nest, in closed form."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def traffic(
 
 
 def counts(nest: Nest, tensor: str, level: int) -> dict[str, int]:
-    """Return the counts of one tensor at one level."""
+    """Return tile, instances, reads, fills and updates of one tensor at one level, in elements per instance."""
     tile = nest.tile(tensor, level)
     transferred = nest.switches(tensor, level - 1) * nest.gathered(tensor, level)
     fills = nest.switches(tensor, level) * tile if level < len(nest.levels) - 1 else 0

@@ -1,4 +1,4 @@
-"""What a co-simulation says, as sections of the page: accuracy, errors along the network, values against formats, sources of the loss."""
+"""Sections of the page about a co-simulation: accuracy, errors along the network, histograms of values, attribution of the loss."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PICTURED = 24  # offloads whose values are drawn, those with the largest errors
 
 
 def accuracy(cosim: Mapping[str, Any]) -> str:
-    """Return the metric on host and accelerator with its interval, and the errors of the offloads in the order of the network."""
+    """Return the metric on host and accelerator with its interval, and the relative errors of the offloads in the network's order."""
     metric = escape(cosim["metric"])
     total = table(
         f"{metric} over {counted(cosim['samples'], 'sample')} of {escape(cosim['data']['source'])}", ("where", metric),
@@ -56,7 +56,7 @@ def _network_errors(offloads: Sequence[Mapping[str, Any]]) -> str:
 
 
 def values(cosim: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
-    """Return histograms of the tensors of offloads with the range that their formats hold, the largest errors first."""
+    """Return histograms of the offloads' tensors with the ranges that their formats represent, the largest errors first."""
     formats = {o["id"]: o["formats"] for o in plan["offloads"] if "formats" in o}
     offloads = [o for o in cosim["offloads"] if o.get("tensors")]
     if not offloads:
@@ -117,7 +117,7 @@ def _open_range(largest: float) -> tuple[float, float]:
 
 
 def attribution(found: Mapping[str, Any] | None) -> str:
-    """Return the picture of where the loss comes from: a bar for each offload alone and restored, and for each change of a format."""
+    """Return the attribution of the loss: a bar for each offload alone and restored, and for each change of a format."""
     if found is None:
         return ""
     device_trial = found["accelerated"]

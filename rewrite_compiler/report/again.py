@@ -1,4 +1,4 @@
-"""How to make a plan and its co-simulation again: the commands, and what they must find."""
+"""Reproduction: the commands that make a plan and its co-simulation again, and the hashes they must find."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ DEPENDENCIES = ("flexmatch", "egglog", "numpy", "onnx", "onnxruntime", "highspy"
 
 
 def reproduction(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> str:
-    """Return the commands that lead here."""
+    """Return the section of the page with the commands, and the hashes and versions behind the plan."""
     return folded("How to make this again", lines(commands(plan, cosim)) + definitions(_rows(plan)), "again")
 
 
 def commands(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> list[str]:
-    """Return the command lines: compile, co-simulate, show."""
+    """Return the shell commands: compile, co-simulate, show."""
     model = plan["model"]["path"]
     stem = f"{model.rsplit('/', 1)[-1].rsplit('.', 1)[0]}.{'-'.join(t['name'] for t in plan['targets'])}"
     word_lists = [["flexmatch", model, *_steering(plan), "-o", stem]]

@@ -1,4 +1,4 @@
-"""Charts: small SVG drawings by hand; every one has a title for readers who do not see it, and names are text, never attributes."""
+"""Charts as SVG: each has a title for readers who do not see it, and names are text, never attributes."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ SHOWN = 30  # characters of a label
 
 
 def chart(title: str, wide: int, tall: int, body: str) -> str:
-    """Return a drawing with its title."""
+    """Return an SVG drawing of a size in pixels, with its title."""
     size = f'width="{wide}" height="{tall}" viewBox="0 0 {wide} {tall}"'
     return f'<div class="plot"><svg class="chart" role="img" {size}><title>{escape(title)}</title>{body}</svg></div>'
 
 
 def words(x: float, y: float, content: str, kind: str = "") -> str:
-    """Return text at a place."""
+    """Return an SVG text at a point, the names of a model escaped."""
     group = f' class="{kind}"' if kind else ""
     return f'<text x="{x:g}" y="{y:g}"{group}>{escape(content)}</text>'
 
 
 def box(x: float, y: float, wide: float, tall: float, kind: str, says: str = "") -> str:
-    """Return a rectangle; what it says is shown under the pointer."""
+    """Return an SVG rectangle with a tooltip."""
     title_markup = f"<title>{escape(says)}</title>" if says else ""
     return f'<rect x="{x:.4g}" y="{y:.4g}" width="{max(wide, 0.5):.4g}" height="{max(tall, 0.5):.4g}" class="{kind}">{title_markup}</rect>'
 
 
 def line(points: Sequence[tuple[float, float]], kind: str) -> str:
-    """Return a line through points."""
+    """Return an SVG line through points, nothing for fewer than two."""
     return f'<path class="{kind}" d="M{"L".join(f"{x:.4g} {y:.4g}" for x, y in points)}"></path>' if len(points) > 1 else ""
 
 
 def short(name: str) -> str:
-    """Return a name that fits into the room for labels."""
+    """Return a label cut to SHOWN characters."""
     return name if len(name) <= SHOWN else f"{name[: SHOWN - 1]}…"
 
 
 def stacked(title: str, rows: Sequence[tuple[str, Sequence[tuple[str, float, str]]]]) -> str:
-    """Return a row of bars for each label: parts as (class, size, words), all rows to one scale."""
+    """Return a stacked bar chart: a row of parts (class, size, tooltip) for each label, all rows to one scale."""
     largest = max((sum(size for _, size, _ in parts) for _, parts in rows), default=0) or 1
     room = WIDE - LEFT - 90
     body = []
@@ -57,7 +57,10 @@ def stacked(title: str, rows: Sequence[tuple[str, Sequence[tuple[str, float, str
 
 
 def network(title: str, rows: Sequence[tuple[str, float | None, float | None]]) -> str:
-    """Return errors along the network: bars of each one's own, a line of what all up to it did together; the scale is by powers of ten."""
+    """Return errors along the network on a logarithmic scale: a bar for each offload's own, a line for the cumulative ones.
+
+    Rows are (name, own relative error, relative error of all offloads up to it); None is left out.
+    """
     top, plot_height, margin = 10, 150, 52
     errors = [e for _, error, cumulative in rows for e in (error, cumulative) if e is not None and math.isfinite(e)]
     top_decade = max(0, math.ceil(math.log10(max([*errors, LEAST]))))
@@ -84,7 +87,10 @@ def _power(decade: int) -> str:
 
 
 def histogram(title: str, first: int, counts: Sequence[int], holds: tuple[float, float]) -> str:
-    """Return values by binade from exponent `first` on, over the range of exponents that a format holds; what is above it stands out."""
+    """Return a histogram by binade: `counts[i]` values of exponent `first + i`, over the exponents that a format represents.
+
+    Heights are logarithms of counts; bars beyond the format's largest exponent are of another colour.
+    """
     low, high = min(first, math.floor(holds[0])), max(first + len(counts), math.ceil(holds[1]))
     height, largest_log = 60, math.log1p(max([*counts, 1]))
     width = (high - low) * BIN
@@ -106,7 +112,7 @@ def histogram(title: str, first: int, counts: Sequence[int], holds: tuple[float,
 
 
 def growth(title: str, sizes: Sequence[int]) -> str:
-    """Return a size by round."""
+    """Return a line chart of a size by round."""
     height, margin, largest = 110, 10, max([*sizes, 1])
     step = min(90.0, (WIDE - 2 * margin - 60) / max(1, len(sizes) - 1))
     points = [(margin + n * step, 24 + height * (1 - size / largest)) for n, size in enumerate(sizes)]
@@ -118,7 +124,7 @@ def growth(title: str, sizes: Sequence[int]) -> str:
 
 
 def lanes(title: str, end: float, spans: Mapping[str, Sequence[tuple[float, float]]], unit: str) -> str:
-    """Return a lane for each name with the spans of time in which it is busy."""
+    """Return a Gantt chart: a lane for each name with the intervals (start, end) in which it is busy, from 0 to `end`."""
     room = WIDE - LEFT - 10
     scale = room / (end or 1)
     body = []

@@ -1,4 +1,4 @@
-"""The neighbourhood of an e-class: lines for people, a page to walk in, and a graph for Graphviz."""
+"""Views of the neighbourhood of an e-class: lines of text, an interactive page, and a graph for Graphviz."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = Mapping[str, Any]
 
 
 def egraph_lines(document: Row) -> Iterator[str]:
-    """Yield every class with its e-nodes and the rules that made them, then what is cut off."""
+    """Yield every shown e-class with its e-nodes and the rules that made them, then how many classes beside them are cut off."""
     yield f"{document['model']['path'].rsplit('/', 1)[-1]}  {about(document)}"
     for row in document["shown"]:
         yield f"{_name(row)}  {_description(row)}"
@@ -29,7 +29,7 @@ def egraph_lines(document: Row) -> Iterator[str]:
 
 
 def about(document: Row) -> str:
-    """Return how large the e-graph is, and how much of it is shown."""
+    """Return why saturation stopped, the size of the e-graph, and how many of its classes are shown."""
     stop = document["stop"]["reason"]
     size = f"{document['e_nodes']:,} e-nodes in {_classes(document['e_classes'])}"
     selection = f"{len(document['shown']):,} within {counted(document['steps'], 'step')} of {document['around']}"
@@ -41,25 +41,25 @@ def _classes(n: int) -> str:
 
 
 def term(node: Row) -> str:
-    """Return an e-node as it is read: its operator on classes, with its attributes."""
+    """Return an e-node as text: its operator on e-classes, with its attributes."""
     attributes = ", ".join(map(str, node["attributes"]))
     short_attributes = attributes if len(attributes) <= MOST_ATTRIBUTES else f"{attributes[: MOST_ATTRIBUTES - 1]}…"
     return f"{node['op']}({', '.join(f'e{c}' for c in node['operands'])}){f' [{short_attributes}]' if short_attributes else ''}"
 
 
 def made_by(node: Row) -> str:
-    """Return the rule behind an e-node and its line, or that the program has it."""
+    """Return the rule that made an e-node and the rule's line, or `program`."""
     return f"{node['rule']} ({node['at']})" if node["rule"] else "program"
 
 
 def egraph_page(document: Row) -> str:
-    """Return one self-contained page: classes as boxes, their e-nodes beside them at a click; cut ones are boxes, too."""
+    """Return one self-contained page: e-classes as boxes, their e-nodes beside them at a click; cut ones are boxes, too."""
     name = document["model"]["path"].rsplit("/", 1)[-1]
     return drawn_page(f"{name}: e-classes around {document['around']}", about(document), graph_of(document), "e-classes")
 
 
 def graph_of(document: Row) -> Graph:
-    """Return classes as boxes, and an edge from each class to those whose e-nodes read it."""
+    """Return e-classes as boxes, and an edge from each class to those whose e-nodes have it as an operand."""
     rows = [*document["shown"], *document["cut"]]
     number = {row["e_class"]: n for n, row in enumerate(rows)}
     edges = {(number[c], number[row["e_class"]]) for row in rows for n in row["e_nodes"] for c in n["operands"] if c in number}
@@ -88,7 +88,7 @@ def _description(row: Row) -> str:
 
 
 def egraph_dot(document: Row) -> str:
-    """Return the neighbourhood for Graphviz: a frame a class, a box an e-node, an arrow to each operand."""
+    """Return the neighbourhood for Graphviz: a cluster for each e-class, a box for each e-node, an arrow to each operand."""
     rows: Sequence[Row] = [*document["shown"], *document["cut"]]
     cut_classes = {row["e_class"] for row in document["cut"]}
     first = {row["e_class"]: f"n{row['e_class']}_0" for row in rows if row["e_nodes"]}

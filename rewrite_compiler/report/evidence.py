@@ -1,4 +1,4 @@
-"""Evidence: how the e-graph grew, the rules that matched with their lines, and the certificates of what a plan rests on."""
+"""Sections of the page about evidence: growth of the e-graph, rules that matched, certificates behind a plan."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ JUDGE_TARGET = "flexmatch prove --no-rules --accel"
 
 
 def certificates_of(plan: Plan, kept: Cache | None = None) -> tuple[Certificate, ...]:
-    """Return the certificates of the rules, operations and models behind a plan: of this machine's court, else those that ship."""
+    """Return the certificates of the rules, operations and models behind a plan: this machine's, else the shipped ones."""
     kept = kept or court_cache()
     rule_names = {r.rule for o in plan.offloads for r in o.because}
     return (*_rules(plan, rule_names, kept), *_targets(plan, rule_names, kept))
@@ -58,7 +58,7 @@ def _certificate(kind: str, name: str, record: Mapping[str, Any] | None, shipped
 
 
 def search(plan: Mapping[str, Any]) -> str:
-    """Return how the e-graph grew, why it stopped, and which rules matched."""
+    """Return the section about saturation: its growth, why it stopped, and which rules matched how often."""
     e = plan["egraph"]
     sizes, fired = e.get("growth", ()), e.get("fired", ())
     stop = e["stop"]["reason"] if e["stop"]["reason"] == "saturated" else f"stopped: {e['stop']['detail']}"
@@ -75,7 +75,7 @@ def search(plan: Mapping[str, Any]) -> str:
 
 
 def certificates(found: Sequence[Certificate]) -> str:
-    """Return what is proved of what the plan rests on."""
+    """Return the section about certificates: verdict, what it covers, evidence and measured rounding of each."""
     if not found:
         return ""
     proved = sum(c.verdict == "proved" for c in found)

@@ -1,4 +1,4 @@
-"""Graph: the nodes of a model with what they read, laid out in layers, and drawn as SVG in which no name is an attribute."""
+"""The graph of a model's nodes: layered layout (Sugiyama), drawn as SVG in which no name is an attribute."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ BECAUSE = "because"
 
 @dataclass(frozen=True)
 class Box:
-    """One source node: its name, operator, where it went, rows of what there is to say about it, and the type of what it gives.
+    """One source node: name, operator, where it went, rows of detail (label, text), and the type of its last result.
 
-    Nodes of one offload have the same rows, and offloads found alike the same chain of rules.
+    Nodes of one offload have the same rows, and offloads derived alike the same chain of rules.
     """
 
     name: str
@@ -37,14 +37,14 @@ class Box:
 
 @dataclass(frozen=True)
 class Graph:
-    """Boxes in the order of the model, and edges from producer to reader by their numbers."""
+    """Boxes in model order, and edges (producer, reader) by box number."""
 
     boxes: tuple[Box, ...]
     edges: tuple[tuple[int, int], ...]
 
 
 def graph_of(plan: Plan, document: Mapping[str, Any], cosim: Mapping[str, Any] | None = None) -> Graph:
-    """Return the graph of a plan's source model, with what the documents of plan and co-simulation say of each node."""
+    """Return the graph of a plan's source model; details come from the documents of plan and co-simulation."""
     errors = {} if cosim is None else {o["id"]: o["relative_error"] for o in cosim["offloads"]}
     places = _places(document, errors)
     shapes = _shapes(plan.source)
@@ -100,7 +100,7 @@ def _edges(p: Program) -> set[tuple[int, int]]:
 
 
 def layers_of(graph: Graph) -> list[list[int]]:
-    """Return the boxes by depth, those of a layer ordered near what they read; the last layer holds boxes without edges."""
+    """Return boxes by depth, each layer ordered by the mean position of its predecessors; rows of isolated boxes come last."""
     predecessors: dict[int, list[int]] = {}
     for a, b in graph.edges:
         predecessors.setdefault(b, []).append(a)
@@ -188,7 +188,7 @@ def _short(name: str) -> str:
 
 
 def details(graph: Graph) -> str:
-    """Return what there is to say about every box, hidden until the page's script shows it; what several have is there once."""
+    """Return the details of every box as hidden panels that the page's script shows; rows that boxes share are there once."""
     row_groups = [*(box.rows for box in graph.boxes), *(box.chain for box in graph.boxes)]  # chains come last
     shared = {rows: k for k, rows in enumerate(dict.fromkeys(row_groups))}
     panels = []

@@ -1,4 +1,4 @@
-"""The headline of a page: three figures to be read across a room — accuracy, what is offloaded, speed — each marked, with its reason."""
+"""The headline of a page: three marked figures with reasons: accuracy, offloaded work, speed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST = 0.999  # share of the work from which on nearly all is offloaded
 
 @dataclass(frozen=True)
 class Tile:
-    """One figure: what it is, its mark, the figure itself, what stands beside it, and why it is marked so."""
+    """One figure: its label, its mark, the figure with a text beside it, and the reasons for the mark."""
 
     label: str
     mark: str
@@ -28,12 +28,12 @@ class Tile:
 
 
 def tiles(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> tuple[Tile, Tile, Tile]:
-    """Return the three figures of a plan, with its co-simulation when there is one."""
+    """Return accuracy, offloaded work and speed of a plan; accuracy needs its co-simulation."""
     return _accuracy(plan, cosim), _offloaded(plan), _speed(plan)
 
 
 def headline(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> str:
-    """Return the figures as markup."""
+    """Return the tiles as markup."""
     return f"<div class='tiles'>{''.join(map(_tile_markup, tiles(plan, cosim)))}</div>"
 
 
@@ -64,7 +64,7 @@ def _accuracy(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> Tile:
 
 
 def loss_of(cosim: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Return the interval of what is lost, from the least to the most."""
+    """Return the confidence interval of the metric's loss, least first; None without an interval."""
     ends = cosim["paired"]["interval"]
     if ends is None or None in ends:
         return None

@@ -1,4 +1,4 @@
-"""The report as one HTML page: one script of our own, no network; every name from the model is escaped, and no attribute holds one."""
+"""The report as one HTML page: one inline script, nothing loaded; model names are escaped, and no attribute holds one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HINT = "Click a node to see why it went where it did; drag to move, turn the whe
 
 @dataclass(frozen=True)
 class Extras:
-    """What only the plan itself knows, beside its document: the graph, the commands of an offload, the certificates."""
+    """What the page shows beyond the plan's document: graph, timeline of one offload, certificates."""
 
     graph: Graph | None = None
     timeline: Timeline | None = None
@@ -39,13 +39,13 @@ class Extras:
 
 
 def report_page(plan: Plan, cosim: Mapping[str, Any] | None = None, document: Mapping[str, Any] | None = None) -> str:
-    """Return the whole page of a plan, with its co-simulation when there is one."""
+    """Return the page of a plan, with its co-simulation when there is one."""
     document = document or to_json(plan)
     return page(document, cosim, extras=Extras(graph_of(plan, document, cosim), timeline_of(plan), certificates_of(plan)))
 
 
 def page(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None = None, graph: Graph | None = None, extras: Extras | None = None) -> str:
-    """Return the page of documents, with whatever else is given."""
+    """Return the page of a plan's and a co-simulation's documents, with `extras` or at least a graph."""
     extras = extras or Extras(graph)
     name = plan["model"]["path"].rsplit("/", 1)[-1]
     title = f"{name} on {', '.join(t['name'] for t in plan['targets'])}"
@@ -67,7 +67,7 @@ def _step(question: str) -> str:
 
 
 def drawn_page(title: str, about: str, graph: Graph, what: str) -> str:
-    """Return a page that is one drawing, with what there is to say about each box at a click."""
+    """Return a page that is one drawing, with the details of each box at a click."""
     legend = [("t0", "chosen"), ("host", "not chosen"), ("absorbed", "cut off here")]
     drawing = _map(graph, ("chosen",), what, legend, HINT.replace("a node to see why it went where it did", "a box to see what is in it"))
     return _document(title, note(about), [section(what, drawing, "model")])

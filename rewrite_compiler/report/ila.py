@@ -1,4 +1,4 @@
-"""An accelerator model as a page: what a designer keeps open beside the specification, read from the model alone."""
+"""An accelerator model as a page of reference: states, instructions, fields, semantics, read from the model alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ila_blocks(m: Ila, only: str = "") -> list[Block]:
 
 
 def ila_document(m: Ila) -> dict[str, Any]:
-    """Return the model as a document."""
+    """Return a model as JSON: inputs, states, instructions with fields, decodes, updates and diagnostics."""
     return {
         "schema": SCHEMA,
         "name": m.name,

@@ -1,4 +1,4 @@
-"""Where cycles and bytes go: bars of the offloads that take most, and sums by operation and by tensor."""
+"""Section of the page about cost: bars of the most expensive offloads, sums by operation and by tensor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN = 30  # offloads with a bar of their own
 
 
 def spending(plan: Mapping[str, Any]) -> str:
-    """Return cycles and bytes of the offloads, and what the host does between them."""
+    """Return cycles and bytes of the offloads, and the host operations that rewriting inserted."""
     priced_offloads = [o for o in plan["offloads"] if o.get("cost")]
     unpriced = len(plan["offloads"]) - len(priced_offloads)
     unpriced_note = note(f"{counted(unpriced, 'offload')} without a cost: their target does not say what they take.") if unpriced else ""

@@ -1,4 +1,4 @@
-"""Tables for terminals: rich lays out the columns; every cell is made harmless and printable before it is measured."""
+"""Tables for terminals, laid out by rich; every cell is made printable before it is measured."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ ASCII = {"·": "-", "…": "...", "–": "-", "−": "-", "×": "x", "≤": "<="
 
 
 def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], figures: Collection[str] = (), indent: int = 2) -> list[str]:
-    """Return a table as lines that fit the terminal: long words are folded, columns named in `figures` are set to the right.
+    """Return a table as lines that fit the terminal, nothing without rows.
 
-    Nothing without rows.
+    Long words are folded; columns named in `figures` are set to the right.
     """
     cells = [[harmless(cell) for cell in row] for row in rows]
     if not cells:
@@ -41,7 +41,7 @@ def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], figures: Collectio
 
 
 def columns() -> int:
-    """Return how wide lines may be: 100, or what a narrower terminal or $COLUMNS has."""
+    """Return the width of lines: 100 columns, or that of a narrower terminal or $COLUMNS, at least 40."""
     setting = os.environ.get("COLUMNS", "")
     if setting.isascii() and setting.isdigit():
         return max(NARROWEST, min(WIDTH, int(setting)))
@@ -53,12 +53,12 @@ def columns() -> int:
 
 
 def harmless(text: str) -> str:
-    """Return text that can neither steer a terminal nor pretend to be several lines, in characters that it can show."""
+    """Return text without control characters or line breaks, in characters that standard output can encode."""
     return encodable(printable(text, len(text) * 10))
 
 
 def encodable(text: str) -> str:
-    """Return text in the characters of standard output's encoding, with stand-ins for others."""
+    """Return text in characters of standard output's encoding, with stand-ins for others."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     return "".join(c if _is_encodable(c, encoding) else ASCII.get(c, "?") for c in text)
 

@@ -1,4 +1,4 @@
-"""Terminal views: a plan and a co-simulation as lines of at most 100 columns."""
+"""Views for the terminal: a plan and a co-simulation as lines of at most 100 columns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ Row = tuple[str, str]
 
 
 def plan_lines(document: Mapping[str, Any], written: Iterable[str] = (), following: str = "", *, verbose: bool = False) -> list[str]:
-    """Return a plan for people: sizes, matching, offloads by operation, what stays and why; verbose: each rule, each cost."""
+    """Return a plan as text: sizes, saturation, offloads by operation, what stays on the host and why.
+
+    `verbose` adds tables of every offload and of every rule that matched.
+    """
     model, egraph = document["model"], document["egraph"]
     stop = egraph["stop"]["reason"] if egraph["stop"]["reason"] == "saturated" else f"stopped: {egraph['stop']['detail']}"
     rows = [
@@ -63,7 +66,7 @@ def _check_notes(run: Mapping[str, Any]) -> list[str]:
 
 
 def offload_texts(document: Mapping[str, Any]) -> list[str]:
-    """Return one line a target: operations by kind, as written and in all, and their share of the multiply-accumulates."""
+    """Return one line for each target: operations by kind, in all and as written, and their share of the multiply-accumulates."""
     total, unknown = macs_in_all(document), uncounted_operators(document)
     texts = []
     for target, counts in document["counts"].items():
@@ -79,18 +82,18 @@ def offload_texts(document: Mapping[str, Any]) -> list[str]:
 
 
 def macs_in_all(document: Mapping[str, Any]) -> int:
-    """Return the multiply-accumulates of a plan: offloaded, and on the host as far as they are known."""
+    """Return the multiply-accumulates of a plan: those offloaded, and those on the host as far as they are known."""
     return int(sum(o["macs"] for o in document["offloads"]) + document["extraction"]["cost"]["host_macs"])
 
 
 def uncounted_operators(document: Mapping[str, Any]) -> str:
-    """Name the operators on the host that may multiply, nobody knows how often; nothing where there are none."""
+    """Return the operators on the host whose multiply-accumulates are not known, comma-separated; empty without any."""
     names = set(document.get("uncounted", ()))
     return ", ".join(sorted({h["op"] for h in document["host"] if h["node"] in names}))
 
 
 def at_most(part: float, whole: float) -> str:
-    """Return the share of a part of a whole that may be larger."""
+    """Return a share as an upper bound, for a total that is only a lower bound."""
     return "less than 100%" if part >= whole else f"at most {share(part, whole)}"
 
 
@@ -99,19 +102,19 @@ def _kinds(counts: Mapping[str, int]) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """Return a percentage, or a dash of nothing."""
+    """Return a percentage, a dash of a total of 0; less than all is never 100.0%."""
     if not whole:
         return "–"
     return f"{100 * part / whole if part >= whole else min(100 * part / whole, 99.9):.1f}%"  # what is not all is not 100.0%
 
 
 def cost_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return one line a target: what its offloads cost there, and their speed against the same nodes on one host core."""
+    """Return one line for each target: the cost of its offloads, and their speed against the same nodes on one host core."""
     return [text for text, _ in compared_costs(offloads)]
 
 
 def compared_costs(offloads: Iterable[Mapping[str, Any]]) -> list[tuple[str, bool]]:
-    """Return one line a target: what its offloads cost there, and whether one host core takes longer for the same nodes."""
+    """Return for each target the line of `cost_texts`, and whether its offloads take no longer than one host core."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for o in offloads:
         if o.get("cost") is not None:
@@ -125,7 +128,7 @@ def _is_gain(costs: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def offload_grid(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a table of offloads: the size of each, what it costs where that is known, and what bounds it."""
+    """Return a table of offloads: shape, calls, and where the cost is known cycles, what bounds them, and bytes."""
     heads = ("offload", "operation", "shape", "calls", "cycles", "bound by", "bytes")
     return grid(heads, [_offload_row(o) for o in offloads], ("calls", "cycles", "bytes"))
 
@@ -155,7 +158,7 @@ def _ratio_text(ratio: float) -> str:
 
 
 def tiled_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the offloads that need several calls, those split alike together: the sizes, and what one call takes."""
+    """Return the offloads that need several calls, those tiled alike together: their sizes, and the largest tile."""
     groups: dict[str, list[str]] = {}
     for o in offloads:
         split = {d: n for d, n in o["shape"].items() if o["tiles"].get(d, n) < n}
@@ -167,18 +170,18 @@ def tiled_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def reason_texts(host: Iterable[Mapping[str, str]]) -> list[str]:
-    """Return why nodes stay on the host, the same reasons together, the most frequent first."""
+    """Return why nodes stay on the host, equal reasons together, the most frequent first."""
     groups = Counter((h["op"], OFFERED.sub("", h["why_not"])) for h in host)
     return [f"{n} {op}: {reason}" for (op, reason), n in sorted(groups.items(), key=lambda item: (-item[1], item[0]))]
 
 
 def offered_texts(host: Iterable[Mapping[str, str]]) -> list[str]:
-    """Return what is offered to the operators for which nothing is, once."""
+    """Return what the targets offer to operators that none of them has an operation for, each text once."""
     return list(dict.fromkeys(match[1] for h in host if (match := OFFERED.search(h["why_not"])) is not None))
 
 
 def rule_grid(document: Mapping[str, Any]) -> list[str]:
-    """Return a table of the rules that matched: name, place, grade of those behind offloads, matches, new e-nodes, seconds, offloads."""
+    """Return a table of the rules that matched: place, grade, matches, new e-nodes, seconds, offloads derived with them."""
     offload_counts = {name: (grade, n) for (name, _, grade), n in rule_table(document["offloads"]).items()}
     seconds = document.get("run", {}).get("rule_seconds", {})
     rows = [_rule_row(f, *offload_counts.get(f["rule"], ("–", 0)), seconds.get(f["rule"])) for f in document["egraph"].get("fired", ())]
@@ -202,13 +205,13 @@ def _enabled_first(row: Sequence[str]) -> tuple[int, int, str]:
 
 
 def rule_table(offloads: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], int]:
-    """Return the number of offloads behind which each rule (name, place, grade) stands, the most frequent first."""
+    """Return how many offloads each rule (name, place, grade) has a part in deriving, the most frequent first."""
     counts = Counter((r["rule"], r["at"], r["grade"]) for o in offloads for r in o["because"])
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def counted(n: int, noun: str) -> str:
-    """Return a number with its noun, in the plural unless it is one."""
+    """Return a number with its noun, in the plural unless it is 1."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
@@ -217,7 +220,7 @@ def _labelled(label: str, texts: Iterable[str]) -> list[Row]:
 
 
 def table(rows: Iterable[Row]) -> list[str]:
-    """Return rows of a label and what it says as lines: aligned, without those that say nothing, wrapped under the text."""
+    """Return (label, text) rows as aligned lines, without empty ones, wrapped under the text."""
     visible_rows = [(printable(label), printable(text, len(text) * 10)) for label, text in rows if text]
     pad = max([LABEL, *(len(label) + 2 for label, _ in visible_rows)])
     width = columns() - pad
@@ -250,7 +253,10 @@ def _fallback_text(run: Mapping[str, Any]) -> str:
 
 
 def cosim_lines(document: Mapping[str, Any], following: str = "", *, verbose: bool = False) -> list[str]:
-    """Return a co-simulation for people: the metric on both sides, the difference, the worst offloads; verbose: every offload."""
+    """Return a co-simulation as text: the metric on both sides, the difference, the worst offloads.
+
+    `verbose` adds a table of every offload's errors.
+    """
     reference, accelerated, metric = document["reference"]["value"], document["accelerated"]["value"], document["metric"]
     run, simulator = document["run"], document["simulator"]
     resumed = run.get("resumed_samples", 0)
@@ -278,14 +284,14 @@ def cosim_lines(document: Mapping[str, Any], following: str = "", *, verbose: bo
 
 
 def error_grid(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a table of offloads: the error that each adds, the error up to it, and the share of its outputs that saturated."""
+    """Return a table of offloads: own relative error, cumulative relative error, share of saturated outputs."""
     keys = ("relative_error", "cumulative_error", "saturated")
     rows = [(o["id"], *("–" if o.get(key) is None else f"{100 * o[key]:.3g}%" for key in keys)) for o in offloads]
     return grid(("offload", "error", "up to here", "saturated"), rows, ("error", "up to here", "saturated"))
 
 
 def attribution_texts(attribution: Mapping[str, Any] | None) -> list[str]:
-    """Return the offloads that the loss comes from, most first, and the changes of formats that take most of it back."""
+    """Return the offloads that cause most of the loss, and the changes of formats that recover most of it."""
     if attribution is None:
         return []
     device_trial = attribution["accelerated"]
@@ -306,7 +312,7 @@ def _loss_text(trial: Mapping[str, Any]) -> str:
 
 
 def far_text(offloads: Iterable[Mapping[str, Any]]) -> str:
-    """Return the offloads whose own results are far from what they mean on these samples, worst first, or nothing."""
+    """Return the offloads with a relative error above FAR on these samples, worst first; empty without any."""
     errors = {o["id"]: o["relative_error"] for o in offloads if (o.get("relative_error") or 0) > FAR}
     error_texts = [f"{key} {100 * errors[key]:.3g}%" for key in sorted(errors, key=lambda key: -errors[key])]
     if not error_texts:
@@ -318,7 +324,7 @@ def far_text(offloads: Iterable[Mapping[str, Any]]) -> str:
 
 
 def diverging_text(document: Mapping[str, Any]) -> str:
-    """Return the first offload that is far from the float32 run, or nothing."""
+    """Return the first offload whose cumulative error exceeds the threshold; empty without one."""
     first = document.get("first_diverging")
     if first is None:
         return ""
@@ -327,7 +333,7 @@ def diverging_text(document: Mapping[str, Any]) -> str:
 
 
 def change(paired: Mapping[str, Any]) -> str:
-    """Return the difference of accelerator and host in parentheses, with its interval; nothing when there is none."""
+    """Return the difference of accelerator and host in parentheses with its interval; empty without one."""
     if paired["difference"] is None:
         return ""
     interval = ""
@@ -337,7 +343,7 @@ def change(paired: Mapping[str, Any]) -> str:
 
 
 def worst_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the offloads with the largest errors."""
+    """Return the offloads with the largest relative errors."""
     by_error = sorted((o for o in offloads if o["relative_error"] is not None), key=lambda o: -o["relative_error"])
     return [f"{o['id']}: relative error {100 * o['relative_error']:.1f}%{_saturation_text(o)}" for o in by_error[:WORST]]
 

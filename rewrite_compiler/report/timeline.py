@@ -1,4 +1,4 @@
-"""Timeline: what crosses the bus for one call of one offload, as lanes over time and as a list of commands."""
+"""Timeline: the bus traffic for one call of one offload, as lanes over time and as a list of commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Event = tuple[str, str, int]  # lane, phase, words; no words: the host waits
 
 @dataclass(frozen=True)
 class Timeline:
-    """The commands of the first call of an offload: runs of one instruction as spans of cycles or commands, and lines for readers."""
+    """The commands of an offload's first call: busy intervals of each phase and instruction, in `unit`, and lines of text."""
 
     offload: str
     calls: int
@@ -41,7 +41,7 @@ class Timeline:
 
 
 def timeline_of(plan: Plan) -> Timeline | None:
-    """Return the timeline of one offload for inputs of zeros: of those that are cheap to record the one that takes most cycles.
+    """Return the timeline of one offload for zero inputs: among those cheap to record, the one with most cycles.
 
     None when the plan has no offload or no formats yet.
     """
@@ -155,7 +155,7 @@ def _extend_spans(spans: list[tuple[float, float]], start: float, end: float) ->
 
 
 def timeline(found: Timeline | None, calibrated: bool) -> str:
-    """Return the section of the page."""
+    """Return the section of the page, with the reason where there is no timeline."""
     if found is None:
         reason = "the plan has no offload" if calibrated else "the plan has no formats yet: compile with --calibrate FILE, or co-simulate"
         return folded("Commands of one offload", note(f"There are no commands to show: {reason}."), "timeline")

@@ -1,4 +1,4 @@
-"""Verdict: what the headline does not say — coverage by the host, what is far off, completeness — each good, or something to look at."""
+"""The lines below the headline: work on the host, large errors, completeness of the search, each with a mark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Line = tuple[str, str, str]  # mark, what it is about, sentence
 
 
 def verdict(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> list[Line]:
-    """Return the lines below the headline."""
+    """Return the lines below the headline as (mark, label, sentence)."""
     return [*_coverage(plan), *([] if cosim is None else _accuracy(cosim)), *_completeness(plan)]
 
 

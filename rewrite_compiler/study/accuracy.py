@@ -1,8 +1,8 @@
-"""Accuracy: how far an operation on the device is from its meaning, on seeded random inputs.
+"""Accuracy of an operation: its error on the device against its meaning, on seeded random inputs.
 
-The error of one input is ‖device − meaning‖ / ‖meaning‖: Frobenius norms, the meaning in 64-bit floats. It is told twice:
-against the meaning of the operands as they were drawn, and against that of the operands as the device's formats hold them,
-which is the error of the operation alone. Inputs come in groups that share weights and formats.
+The error of one input is ‖device − meaning‖ / ‖meaning‖ in the Frobenius norm, the meaning in 64-bit floats. It is given
+twice: against the meaning of the operands as drawn, and against that of the operands rounded to the device's formats, which
+is the error of the operation alone. Inputs come in groups that share weights and formats.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ SWEPT = (-6, -3, 3, 6)  # binades of magnitudes, from the usual ones, at which a
 
 @dataclass(frozen=True)
 class Distribution:
-    """Normal numbers of a mean and a standard deviation."""
+    """A normal distribution by mean and standard deviation."""
 
     mean: float
     deviation: float
 
     def draw(self, random: np.random.Generator, shape: tuple[int, ...]) -> Data:
-        """Return float32 numbers."""
+        """Return float32 samples of a shape."""
         return random.normal(self.mean, self.deviation, shape).astype(np.float32)
 
     def scaled(self, k: int) -> Distribution:
-        """Return the distribution of numbers that are 2^k as large."""
+        """Return the distribution of the samples times 2^k."""
         return Distribution(math.ldexp(self.mean, k), math.ldexp(self.deviation, k))
 
     def __str__(self) -> str:
@@ -53,10 +53,10 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Uniform:
-    """Numbers of −1 … 1, all alike."""
+    """The uniform distribution over −1 … 1."""
 
     def draw(self, random: np.random.Generator, shape: tuple[int, ...]) -> Data:
-        """Return float32 numbers."""
+        """Return float32 samples of a shape."""
         return random.uniform(-1, 1, shape).astype(np.float32)
 
     def __str__(self) -> str:
@@ -68,12 +68,12 @@ Drawn = Distribution | Uniform
 
 @dataclass(frozen=True)
 class Codes:
-    """All integers of a format alike."""
+    """The uniform distribution over the integers of a format."""
 
     format: Int
 
     def draw(self, random: np.random.Generator, shape: tuple[int, ...]) -> Data:
-        """Return integers in the type that holds the format."""
+        """Return integer samples of a shape, in the type that holds the format."""
         low, high = self.format.codes
         assert low is not None
         assert high is not None
@@ -85,7 +85,7 @@ class Codes:
 
 @dataclass(frozen=True)
 class Errors:
-    """Relative errors, one an input."""
+    """Relative errors, one for each input."""
 
     values: tuple[float, ...]
 
@@ -101,7 +101,7 @@ class Errors:
 
     @property
     def worst(self) -> float:
-        """The largest."""
+        """The largest error."""
         return max(self.values)
 
 
@@ -109,9 +109,9 @@ class Errors:
 class Accuracy:
     """The errors of one operation at one size.
 
-    `drawn` is against the meaning of the operands as drawn, `held` of the operands as the formats hold them; `rounded` is
-    `held` with the meaning's result rounded to the result's format, too. `binades` are means of `drawn` where moving operands
-    are so many powers of 2 larger.
+    `drawn` is against the meaning of the operands as drawn, `held` against that of the operands rounded to their formats;
+    `rounded` is `held` with the meaning's result rounded to the result's format, too. `binades` maps k to the mean of `drawn`
+    where moving operands are scaled by 2^k.
     """
 
     name: str
@@ -129,7 +129,7 @@ def accuracy(
 ) -> Accuracy:  # fmt: skip
     """Run an operation on `groups` groups of ten random inputs through its driver, and compare with its meaning.
 
-    All operands come from one distribution where it is given. At other `binades` of magnitude one group is run.
+    `drawn` replaces the distribution of every operand. For each k in `binades` one group is run, scaled by 2^k.
     """
     distributions = operand_distributions(m, sizes) if drawn is None else {v.name: drawn for v in m.operands}
     error_rows: list[tuple[float, float, float]] = []
@@ -158,9 +158,9 @@ def _at_binades(
 
 
 def operand_distributions(m: Mapping, sizes: MappingOf[str, Any]) -> dict[str, Drawn | Codes]:
-    """Return what operands are drawn from: as the mapping says; else N(0, 1), weights by fan-in, constant vectors N(0, ¼²).
+    """Return the distribution of each operand: as the mapping says; else N(0, 1), weights N(0, 1 / fan-in), vectors N(0, ¼²).
 
-    A model's own integers are drawn from all that their format has.
+    Operands that are integers in the model are drawn from all codes of their format.
     """
     formats = m.formats_for(dict.fromkeys(m.format_choices, 1.0)) if _takes_integers(m) else {}
     return {v.name: Codes(f) if isinstance(f := formats.get(v.name), Int) else _distribution(m, v, sizes) for v in m.operands}
@@ -181,12 +181,12 @@ def _distribution(m: Mapping, v: Variable, sizes: MappingOf[str, Any]) -> Distri
 
 
 def constant_operands(m: Mapping) -> set[str]:
-    """Return the operands that the guard wants known at compile time."""
+    """Return the operands that the guard requires to be known at compile time."""
     return {c.tensor.name for c in m.rule.where if isinstance(c, IsConstant) and isinstance(c.tensor, Variable)}
 
 
 def accuracy_sizes(m: Mapping) -> MappingOf[str, Any]:
-    """Return the size at which an operation is measured: its second trial, else a ragged one of a few units."""
+    """Return the sizes at which an operation is measured: its second trial, else 3u + 1 of each dimension with unit u > 1, 3 of others."""
     if m.trials:
         return m.trials[min(1, len(m.trials) - 1)]
     dimensions = dict.fromkeys(d for dims in m.axes.of.values() for d in dims)

@@ -1,7 +1,7 @@
-"""advise: which single change of a target helps whole applications most.
+"""advise: the single change of a target that saves most on whole applications.
 
 A change is another value of one parameter, one capacity doubled, one link twice as wide, a clock twice as fast, or one
-elementwise operation fused behind another one. The e-graph of a model is made once; every change extracts from it again.
+elementwise operator fused behind an operation. Each model is saturated once; every change extracts from its e-graph again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ KINDS = ("parameter", "capacity", "fusion", "link", "clock")
 
 @dataclass(frozen=True)
 class Change:
-    """One change: what kind, of what, from and to which value; and the target with it, None where the host gains."""
+    """One change of a target: kind, subject, value before and after; the changed target, None where a host operator is fused."""
 
     kind: str
     name: str
@@ -52,7 +52,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a change leads to: the levels of the objective over all models, and their totals."""
+    """The result of a change: the levels of the objective over all models, and their totals."""
 
     change: Change | None
     levels: tuple[int, ...]
@@ -60,13 +60,13 @@ class Outcome:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """What ranks: the objective's levels, then time and bytes."""
+        """The sort key: the objective's levels, then time and bytes."""
         return (*self.levels, self.totals.nanoseconds, self.totals.bytes)
 
 
 @dataclass(frozen=True)
 class Advice:
-    """The outcome as it is, and that of every change, the best first."""
+    """The outcome of the unchanged target, and that of every change, best first."""
 
     target: Target
     objective: str
@@ -76,7 +76,11 @@ class Advice:
 
 
 def advise(models: Sequence[str | Path], accel: str | Target, options: Options = DEFAULT) -> Advice:
-    """Return single changes of a target, ranked by what they save on the models."""
+    """Return single changes of a target, ranked by what they save on the models.
+
+    Raises:
+        UsageError: there are no models (F203), or no such accelerator (F201).
+    """
     if not models:
         raise UsageError("F203", "Models must be at least one, not none")
     (target,) = chosen_targets([accel])
@@ -152,7 +156,7 @@ def _outcome(change: Change | None, extractions: Sequence[_Extraction]) -> Outco
 
 
 def changes(target: Target, binding: Iterable[str]) -> Iterator[Change]:
-    """Yield every single change of a target itself; `binding` are capacities that some layer exceeds."""
+    """Yield every single change of a target itself; `binding` are the capacities that some layer exceeds."""
     yield from _parameters(target)
     for capacity in binding:
         yield Change("capacity", capacity, "as it is", "twice", _with_capacities(target, partial(_doubled, capacity=capacity)))
@@ -240,7 +244,7 @@ def _described(target: Target, resources: Resources) -> Target:
 
 
 def fusions(found: Iterable[_Extraction]) -> list[tuple[Change, list[tuple[Program, Node]]]]:
-    """Return elementwise operators of the host that are the only reader of an offload's result."""
+    """Return elementwise host operators that are the only reader of an offload's result, by operation and operator."""
     nodes: dict[tuple[str, str], list[tuple[Program, Node]]] = {}
     for f in found:
         p, users = f.matched.program, f.matched.program.users()

@@ -1,8 +1,8 @@
-"""Attribution: which offloads, and which fields of their formats, the loss of the application comes from.
+"""Attribution of an application's loss to offloads, and to single fields of their number formats.
 
-Runs are exact but for some offloads. Each offload is put on the device *alone*; those that then lose most are *restored*,
-alone in float while all others are on the device. Then single fields of their formats are changed, the best of them by the
-error of the offload alone, and each change is judged by the whole application again.
+Each offload is run *alone* on the device, all else in float. The offloads that then lose most are *restored*: run in float
+while all others are on the device. Then single fields of their formats are changed, preselected by the isolated error of the
+offload, and each change is judged by the whole application again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ AS_GOOD = 0.95  # of the most that a change takes back: then the one back to the
 
 
 def attribute(plan: Plan, trials: Trials, table: Bench | None = None) -> dict[str, Any]:
-    """Return the attribution document: losses alone and restored by offload, the most guilty first, and changes of fields."""
+    """Return the attribution document: losses alone and restored by offload, the guiltiest first, and changes of fields.
+
+    Raises:
+        UsageError: the plan has no offloads (C100).
+    """
     if not plan.offloads:
         raise UsageError("C100", "the plan has no offloads: there is no loss to attribute", help="compile for an accelerator that has some")
     device_trial = trials.run(plan)

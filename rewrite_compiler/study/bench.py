@@ -1,4 +1,4 @@
-"""bench: what the phases of a compilation and a co-simulation take, measured several times; and which became slower."""
+"""bench: seconds of the phases of a compilation and a co-simulation, measured several times; and which became slower."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ Document = dict[str, Any]
 
 @dataclass
 class Phase:
-    """One phase: seconds of the processor, those of a child that saturates with them, and of the clock, one of each a run."""
+    """Samples of one phase, one a run: processor seconds, those of a child process included, and wall-clock seconds."""
 
     cpu: list[float] = field(default_factory=list)
     wall: list[float] = field(default_factory=list)
 
     def timed(self, work: Callable[[], Made], of_child: Callable[[Made], float] = lambda _: 0.0) -> Made:
-        """Return what the work returns, and note what it took."""
+        """Return the result of `work`, and record the seconds it took, those of its child process added by `of_child`."""
         cpu, wall = time.process_time(), time.perf_counter()
         result = work()
         self.wall.append(time.perf_counter() - wall)
@@ -49,7 +49,7 @@ class Phase:
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """Return the median of figures, and the least and the largest."""
+    """Return median, minimum and maximum, rounded to microseconds."""
     low, high = min(values), max(values)
     return {name: round(x, 6) for name, x in (("low", low), ("median", statistics.median(values)), ("high", high))}
 
@@ -58,9 +58,9 @@ def bench(
     model: str | Path, accel: Sequence[str], options: Options = DEFAULT, *, runs: int = RUNS, data: str | Path | None = None,
     calibrate: str | Path | None = None, settings: Settings | None = None, progress: Callable[[str, int], None] = lambda *_: None,
 ) -> Document:  # fmt: skip
-    """Return what reading, saturating, extracting, planning and, with data, simulating a model take, as JSON.
+    """Return seconds for reading, saturating, extracting, planning and, with data, simulating a model, as JSON.
 
-    Saturation is computed in every run; planning is the whole command when what saturation found is kept.
+    Saturation is computed in every run; planning is the whole command with the saturation from the cache.
     """
     phases = {name: Phase() for name in ("read", "saturate", "extract", "plan")}
     rules: dict[str, list[float]] = {}
@@ -133,7 +133,8 @@ def _offloads_by(plan: Plan, rule: str) -> int:
 def slower(document: Mapping[str, Any], before: Mapping[str, Any], most: float) -> list[Document]:
     """Return the phases and simulators whose median of processor seconds is more than `most` times that of an earlier document.
 
-    InputError F103 when that is no document of bench, or one of another model.
+    Raises:
+        InputError: the earlier document is none of bench, or one of another model (F103).
     """
     if before.get("schema") != SCHEMA or before.get("model", {}).get("sha256") != document["model"]["sha256"]:
         raise InputError("F103", "what --against names must be a document of flexmatch bench for the same model")
@@ -148,5 +149,5 @@ def slower(document: Mapping[str, Any], before: Mapping[str, Any], most: float) 
 
 
 def medians(document: Mapping[str, Any]) -> dict[str, float]:
-    """Return the median of processor seconds of each phase, and of a sample on each tier."""
+    """Return the median processor seconds of each phase, and of one sample on each tier."""
     return {row["name"]: row["cpu_seconds"]["median"] for part in COMPARED for row in document["run"][part]}

@@ -1,4 +1,4 @@
-"""Candidates: what single fields of number formats could be instead, and what each would do to its offload alone."""
+"""Candidate changes of single fields of number formats, and the isolated error of their offload under each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHIFTED = ("fraction", "bias")
 
 @dataclass(frozen=True)
 class Change:
-    """One field of the format of one tensor of an offload: before and after, all formats after it, and its isolated error."""
+    """One changed field of one tensor's format: value before and after, all formats of the offload with it, its isolated error."""
 
     offload: str
     tensor: str
@@ -43,13 +43,13 @@ class Change:
     error: float = 0.0
 
     def document(self) -> dict[str, Any]:
-        """Return what a report says."""
+        """Return the change as JSON."""
         return {"offload": self.offload, "tensor": self.tensor, "field": self.field, "before": self.before, "after": self.after}
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A float run of some samples: the values of all tensors of the offloads, on which changes are tried in isolation."""
+    """A float run of some samples: the values of all tensors of the offloads, on which changes are judged in isolation."""
 
     plan: Plan
     kept: Mapping[Value, Data]
@@ -59,7 +59,7 @@ class Bench:
     done: dict[str, tuple[float, list[Change]]] = field(default_factory=dict)
 
     def usual(self, o: Offload) -> dict[str, Format]:
-        """Return the formats that calibration on these samples would choose."""
+        """Return the formats that calibration on these samples chooses."""
         return o.mapping.formats_for({n: float(np.max(np.abs(x), initial=0)) for n, x in self._values(o).items()})
 
     def _values(self, o: Offload) -> dict[str, Data]:
@@ -67,7 +67,7 @@ class Bench:
         return {n: p.constants[v] if v in p.constants else self.kept[v] for n, v in tensors_of(o).items()}
 
     def error(self, o: Offload, formats: Mapping[str, Format], below: float = float("inf")) -> float:
-        """Return the relative error of an offload's first result with formats; infinite where they cannot be, or it is not `below`."""
+        """Return the relative error of an offload's first result; infinite where formats are refused, or the error is not `below`."""
         variant = replace(o, formats=formats)
         try:
             model = self._model(o)
@@ -101,13 +101,13 @@ class Bench:
         return self.ilas.setdefault((o.target.name, *o.target.values.items()), o.target.ila())
 
     def differs(self, o: Offload, target: Target) -> bool:
-        """Tell whether an offload on another design of its target has another error, each with the formats of calibration."""
+        """Tell whether an offload has another error on another design of its target, each in the formats of calibration."""
         variant = replace(o, target=target, mapping=target.mappings[o.mapping.variant])
         error, variant_error = self.error(o, self.usual(o)), self.error(variant, self.usual(variant))
         return error != variant_error or error == float("inf")
 
     def tried(self, o: Offload) -> tuple[float, list[Change]]:
-        """Return an offload's isolated error, and changes that lessen it: the best one of every field, the best first."""
+        """Return an offload's isolated error, and the changes that lessen it: the best one of every field, best first."""
         if o.id not in self.done:
             current_error = self.error(o, o.formats)
             best: dict[tuple[str, str], Change] = {}
@@ -145,7 +145,7 @@ def _squared_error(f: Format, x: Data) -> float:
 
 
 def bench(plan: Plan, data: Dataset) -> Bench:
-    """Run the first samples in float and keep the values of all tensors of the offloads."""
+    """Run the first samples in float and record the values of all tensors of the offloads."""
     p = float_program(plan)
     first = data.take(np.arange(min(KEPT_SAMPLES, data.count)))
     inputs = first.inputs
@@ -159,9 +159,9 @@ def bench(plan: Plan, data: Dataset) -> Bench:
 
 
 def changes(o: Offload, usual: Mapping[str, Format]) -> Iterator[Change]:
-    """Yield every change of one field: what calibration would choose, other roundings, and nearby binary points and biases.
+    """Yield every change of one field: the calibrated value, other roundings, and nearby binary points and biases.
 
-    A binary point may move alone, or together with that of the results, where the device's arithmetic shifts them along.
+    A binary point may move alone, or together with those of the results, where the device's arithmetic shifts them along.
     """
     for name, f in o.formats.items():
         if name in o.mapping.derived:

@@ -1,7 +1,7 @@
-"""Capacities: what a mapping's limits admit must run on the device under strict simulation.
+"""Capacities: a mapping's limits against the device under strict simulation.
 
-The sizes of a mapping's proofs, and those that cannot be any larger, are driven with codes of zero. A command that does not
-fit the model, or a diagnostic, means that the limits contradict the model.
+The sizes of a mapping's proofs, and the largest that its limits admit, are driven with codes of zero. A command that the
+model refuses, or a diagnostic, means that the limits contradict the model.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..target import Limit, Mapping, simulated_device
 
 
 def contradictions(m: Mapping, ila: Ila) -> Iterator[Problem]:
-    """Yield every edge at which the limits admit what the device refuses; what it refuses at all sizes is no capacity."""
+    """Yield a problem for every size that the limits admit and the device refuses; one for all where it refuses every size."""
     refused: list[tuple[MappingOf[str, Any], Problem]] = []
     trials = 0
     for sizes in [*numeric_sizes(m), *corners(m)]:
@@ -50,7 +50,7 @@ def contradictions(m: Mapping, ila: Ila) -> Iterator[Problem]:
 
 
 def is_admitted(m: Mapping, sizes: MappingOf[str, Any]) -> bool:
-    """Tell whether the limits of a mapping admit a tile."""
+    """Tell whether a mapping's limits admit a tile."""
     return _violated(m, sizes) is None
 
 

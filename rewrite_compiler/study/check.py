@@ -1,4 +1,4 @@
-"""check: everything that is wrong with a target, a rule file, an accelerator model or a model, in one go."""
+"""check: every problem of a target, a rule file, an accelerator model or a model, in one go."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SCHEMA = "flexmatch.check/1"
 
 @dataclass(frozen=True)
 class Checked:
-    """What was looked at, what it is, and everything that is wrong with it."""
+    """The subject of a check, its kind, and every problem of it."""
 
     subject: str
     kind: str  # target, rules, ila or model
@@ -46,7 +46,7 @@ class Checked:
 
     @property
     def is_good(self) -> bool:
-        """Tell whether nothing is wrong."""
+        """Tell whether there is no problem."""
         return not self.problems
 
 
@@ -90,7 +90,7 @@ def _file(subject: str, path: Path, groups: int, seed: int, progress: Progress) 
 
 
 def check_rules(subject: str, rules: tuple[Rule, ...], progress: Progress = lambda _: None) -> Checked:
-    """Judge every rule, and that their names differ."""
+    """Judge every rule, and check that their names differ."""
     problems = []
     names: dict[str, Rule] = {}
     for r in rules:
@@ -195,7 +195,7 @@ def _mapping_problems(m: Mapping, ila: Ila) -> Iterator[Problem]:
 
 
 def to_json(found: Checked) -> dict[str, Any]:
-    """Return the document of a check."""
+    """Return a check as JSON."""
     return {
         "schema": SCHEMA,
         "subject": found.subject,

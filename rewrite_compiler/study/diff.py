@@ -1,4 +1,4 @@
-"""diff: one model on two targets: which offloads appear, vanish or change, and what that does to cycles, bytes and accuracy."""
+"""diff: one model on two targets: offloads that appear, vanish or change, and the difference in cycles, bytes and accuracy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMPARED = ("operation", "nodes", "shape", "tiles", "device_calls", "cost")
 
 @dataclass(frozen=True)
 class Sides:
-    """The plans of one model for two targets, and what names the targets: accelerators with parameters, or files."""
+    """The plans of one model for two targets, and the texts that name the targets."""
 
     old: Plan
     new: Plan
@@ -35,7 +35,7 @@ def compared(old: str, new: str, model: str | Path, options: Options = DEFAULT) 
 
 
 def diff_document(sides: Sides, data: str | Path | None = None, *, metric: str = "", samples: int = 0) -> dict[str, Any]:
-    """Return what differs as JSON; with data, the accuracy of both."""
+    """Return the differences as JSON; with data, the accuracy of both, too."""
     old, new = _by_nodes(sides.old), _by_nodes(sides.new)
     common = [(old[key], new[key]) for key in old if key in new]
     sums = [plan_totals(plan) for plan in (sides.old, sides.new)]
@@ -70,7 +70,7 @@ def is_changed(document: Mapping[str, Any]) -> bool:
 
 
 def plan_totals(plan: Plan) -> Totals:
-    """Return the sums over a plan's program."""
+    """Return the totals of a plan's program on host and device."""
     offloads = {o.node.outputs[0]: Run(o.tiling.calls, o.price) for o in plan.offloads}
     return totals(plan.program, lambda node: offloads.get(node.outputs[0]), table_from(plan.settings["host_costs"]))
 

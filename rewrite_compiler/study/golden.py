@@ -37,7 +37,7 @@ Record = MappingOf[str, Any]
 
 @dataclass(frozen=True)
 class Replayed:
-    """How a model did on the vectors of a folder: names that ran, what differs, how many are of other designs."""
+    """The replay of a folder's vectors: names that ran, first difference of each that differs, how many are of other designs."""
 
     folder: Path
     run: tuple[str, ...]
@@ -46,7 +46,7 @@ class Replayed:
 
 
 def golden_folder(target: Target) -> Path | None:
-    """Return where a target's vectors lie; None when there are none."""
+    """Return the folder of a target's golden vectors; None without any."""
     for source in target.sources[:1]:
         for base in list(source.resolve().parents)[:ABOVE]:
             for folder in (base / "golden" / target.name, base / "tests" / "golden" / target.name):
@@ -56,7 +56,7 @@ def golden_folder(target: Target) -> Path | None:
 
 
 def replay(target: Target, ila: Ila) -> Replayed | None:
-    """Run every vector that the target's parameters fit; None when it has none."""
+    """Replay every vector recorded on the target's parameters; None when it has no vectors."""
     folder = golden_folder(target)
     if folder is None:
         return None

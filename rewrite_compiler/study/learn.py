@@ -1,9 +1,9 @@
-"""learn: laws that models need and the rules lack, found by enumeration and certified by the court.
+"""learn: rewrite rules that models need and the rule set lacks, enumerated and certified.
 
-Fragments are pairs of operators next to each other in the e-graph of a model, and single ones; those that share operators
-with the pattern of a mapping come first. Right sides are terms of a fixed vocabulary (`vocabulary.py`) over the fragment's
-variables that agree with it on small random data. Those that make the programs cheaper (fewer host multiply-accumulates,
-fewer host operators, …) are sent to the court, and what is proved is returned. Nothing that is not proved is.
+Fragments are pairs of adjacent operators in the e-graph of a model, and single ones; those that share operators with the
+pattern of a mapping come first. Right sides are terms of a fixed vocabulary (`vocabulary.py`) over the fragment's variables
+that agree with it on small random data. Those that make the programs cheaper (fewer host multiply-accumulates, fewer host
+operators, …) are judged, and only those that are proved are returned.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ DEFAULT = Options()
 
 @dataclass(frozen=True)
 class Fragment:
-    """A pattern found in models: its variables, the guard that says what they are there, and how near it is to a mapping."""
+    """A pattern found in models: its variables, the guard on their ranks and constancy, and its similarity to a mapping's pattern."""
 
     left: Apply
     variables: dict[str, object]
@@ -64,7 +64,7 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Learned:
-    """A law that was proved, how many more offloads it gives, and what it saves in words."""
+    """A proved rule, how many more offloads it gives, and what it saves in words."""
 
     rule: Rule
     proof: Proof
@@ -74,7 +74,7 @@ class Learned:
 
 @dataclass(frozen=True)
 class Search:
-    """What a search found and what it went through."""
+    """The rules of a search and its statistics."""
 
     base: int
     fragments: int
@@ -87,7 +87,11 @@ class Search:
 def learn(
     paths: Sequence[str | Path], accel: Sequence[str], options: Options = DEFAULT, *, seconds: float = SECONDS, most: int = 1
 ) -> Search:
-    """Return at most so many laws that make the programs of models cheaper; `options.without` are rules to do without."""
+    """Return at most `most` rules that make the programs of models cheaper; `options.without` are shipped rules to do without.
+
+    Raises:
+        UsageError: `options.without` names no rule (F203), or there is no such accelerator (F201).
+    """
     mappings = [m for t in chosen_targets(accel, options.limits) for m in t.mappings.values()]
     shipped = shipped_rules()
     rule_names = {r.name for r in shipped}
@@ -103,7 +107,7 @@ def learn(
 
 @dataclass
 class Hunt:
-    """A search for laws, one after the other; each is used from then on."""
+    """A search for rules, one after the other; each is used from then on."""
 
     programs: Sequence[Program]
     rules: list[Rule]
@@ -117,7 +121,7 @@ class Hunt:
     judged: int = 0
 
     def laws(self) -> Iterator[Learned]:
-        """Yield the laws that are proved and make the programs cheaper, as long as there is time."""
+        """Yield the rules that are proved and make the programs cheaper, until the processor time is used up."""
         matches = [match(p, self.rules, self.mappings, self.limits) for p in self.programs]
         best = Worth.of(matches, self.mappings)
         self.base = best.offloads
@@ -139,26 +143,26 @@ class Hunt:
                     yield Learned(law, proof, best.offloads - previous.offloads, saved(previous.cost, best.cost))
 
     def now(self, *more: Rule) -> Worth:
-        """Return what the programs come to with the rules that there are, and more."""
+        """Return the worth of the programs under the rules so far and more."""
         return Worth.of([match(p, [*self.rules, *more], self.mappings, self.limits) for p in self.programs], self.mappings)
 
 
 @dataclass(frozen=True)
 class Worth:
-    """Offloads of programs, and what they cost by the levels of the objective `offloads`."""
+    """The number of offloads of programs, and their cost by the levels of the objective `offloads`."""
 
     offloads: int
     cost: tuple[int, ...]
 
     @staticmethod
     def of(matched: Sequence[Matched], mappings: Sequence[Mapping]) -> Worth:
-        """Return the worth of matched programs."""
+        """Return the sum over matched programs."""
         costs = zip(*(m.extraction.cost for m in matched), strict=True)
         return Worth(sum(_offloads(m.program, mappings) for m in matched), tuple(map(sum, costs)))
 
 
 def saved(before: Sequence[int], after: Sequence[int]) -> str:
-    """Return the first level of costs that a law lowers, in words."""
+    """Return the first level of the cost that a rule lowers, in words."""
     level, n = next((name, a - b) for name, a, b in zip(LEVELS, before, after, strict=True) if a != b)
     return f"{n} fewer {level.replace('_', ' ')}"
 
@@ -174,7 +178,7 @@ def _certified(rule: Rule) -> tuple[Rule, Proof]:
 
 
 def learned_document(found: Search, models: Sequence[str]) -> dict[str, Any]:
-    """Return what a search found as JSON values."""
+    """Return a search as JSON."""
     laws = [
         {
             "name": x.rule.name, "text": rule_text(x.rule), "verdict": x.proof.verdict, "strength": x.proof.strength,
@@ -195,7 +199,7 @@ def _offloads(p: Program, mappings: Sequence[Mapping]) -> int:
 
 
 def near_misses(graphs: Sequence[EGraph], mappings: Sequence[Mapping]) -> list[Fragment]:
-    """Return the fragments of e-graphs, those that share most operators with a mapping's pattern first."""
+    """Return the fragments of e-graphs, those most similar to a mapping's pattern first."""
     fragments: dict[Any, Fragment] = {}
     patterns = [m.rule.left for m in mappings]
     for graph in graphs:
@@ -272,7 +276,7 @@ def _free_attribute(kind: str, name: str, variables: dict[str, object]) -> Any:
 
 
 def shared_operators(a: Tensor, b: Tensor) -> int:
-    """Return how many operators the least general generalisation of two patterns keeps, from their roots down."""
+    """Return how many operators the least general generalisation (anti-unification) of two patterns keeps."""
     if not isinstance(a, Apply) or not isinstance(b, Apply) or a.op is not b.op:
         return 0
     return 1 + sum(shared_operators(x, y) for x, y in zip(a.operands, b.operands, strict=False))

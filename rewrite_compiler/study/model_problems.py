@@ -1,6 +1,6 @@
-"""Problems of a model: all that do not follow from one another.
+"""The independent problems of a model.
 
-After each refusal at a node, the node and all that depends on it are left out and the rest is read again.
+After each refusal at a node, the node and everything that depends on it are removed, and the rest is read again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ MOST = 100
 
 
 def model_problems(path: Path, shapes: dict[str, tuple[int, ...]] | None = None, limits: Limits = DEFAULT) -> list[Problem]:
-    """Return the independent problems of a model, at most 100; a missing file raises."""
+    """Return the independent problems of a model, at most 100.
+
+    Raises:
+        InputError: the file is missing or no ONNX model (F101, F104).
+    """
     model, digest = read_model(path, limits)
     for number, node in enumerate(model.graph.node):
         node.name = node.name or f"{node.op_type}_{number}"

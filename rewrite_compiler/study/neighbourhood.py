@@ -25,9 +25,10 @@ Names = Mapping[ClassId, Sequence[str]]
 
 
 def neighbourhood(model: str | Path, accel: Sequence[str], options: Options, node: str, steps: int = STEPS) -> Document:
-    """Return the classes at most so many edges from a node of the model or from a value, and those that are cut off, as JSON.
+    """Return the e-classes at most `steps` edges from a node or value of the model, and those cut off beside them, as JSON.
 
-    UsageError F203 when the model has no node or value of that name.
+    Raises:
+        UsageError: the model has no node or value of that name (F203).
     """
     targets = chosen_targets(accel, options.limits)
     loaded = load(model, options.shapes, options.limits)
@@ -85,7 +86,7 @@ def _rule_of(n: ENode, rule_places: Sequence[tuple[str, str]]) -> tuple[str, str
 
 
 def class_names(p: Program, graph: EGraph) -> Names:
-    """Return the names of the program's values by the class they are in."""
+    """Return the names of the program's values by their e-class."""
     value_names: dict[ClassId, dict[str, None]] = {}
     for value, c in ((v, c) for v, c in graph.values.items() if v < len(p.names)):  # others are inside of operators
         value_names.setdefault(c, {})[p.names[value]] = None
@@ -93,7 +94,11 @@ def class_names(p: Program, graph: EGraph) -> Names:
 
 
 def class_of(p: Program, graph: EGraph, name: str) -> ClassId:
-    """Return the class of a source node's last result, or of a value."""
+    """Return the e-class of a source node's last result, or of a value.
+
+    Raises:
+        UsageError: the model has no node or value of that name (F203).
+    """
     sources = {s.name: n for n, s in enumerate(p.sources)}
     results = [n.outputs[0] for n in p.nodes if name in sources and sources[name] in n.origins]
     values = results[-1:] or [v for v, value_name in enumerate(p.names) if value_name == name]

@@ -1,7 +1,7 @@
 """reduce: a smaller model that shows the same problem, by delta debugging over its nodes; every shape stays.
 
-What is a problem is decided by a check: a crash of the compiler, a plan that differs from its model, a node that is not
-offloaded for the same reason, or a command that ends with 0 while the problem is there.
+The problem is a predicate: a crash of the compiler, a plan that differs from its model, a node that is not offloaded for the
+same reason, or a command that ends with 0 while the problem is there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Holds = Callable[[Path], bool]
 
 @dataclass(frozen=True)
 class Question:
-    """What to look for: the check, the accelerators, and the node for `not-offloaded` (default: the first with work)."""
+    """The predicate: the check, the accelerators, the node for `not-offloaded` (default: the first with work), and the budget."""
 
     check: str
     accel: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Reduced:
-    """The smaller model, its size beside that of the whole, and what still goes wrong in it."""
+    """The smaller model, its number of operators beside the original's, and the problem that it shows."""
 
     onnx: bytes
     before: int
@@ -51,7 +51,12 @@ class Reduced:
 
 
 def reduce_model(path: Path, question: Question) -> Reduced:
-    """Return the smallest model found that still shows the problem; AnswerNo when the whole model does not show it."""
+    """Return the smallest model found that still shows the problem.
+
+    Raises:
+        AnswerNo: the original does not show it (F214).
+        UsageError: the check cannot be run (F203).
+    """
     model = cuttable(path, question.options.shapes, question.options.limits)
     names = model.names
     with tempfile.TemporaryDirectory(prefix="flexmatch-reduce-") as folder:
@@ -181,7 +186,7 @@ def _run(command: Sequence[str], q: Question) -> tuple[int, str] | None:
 
 
 def to_json(reduced: Reduced, question: Question, model: Path, written: Path) -> dict[str, Any]:
-    """Return the document."""
+    """Return the reduction as JSON."""
     return {
         "schema": SCHEMA, "model": {"path": str(model)}, "check": question.check, "ops_before": reduced.before,
         "ops_after": reduced.after, "tests": reduced.tests, "outcome": reduced.outcome, "written": str(written),

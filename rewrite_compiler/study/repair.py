@@ -1,8 +1,8 @@
-"""Repair: the smallest changes of number formats, or of a target's parameters, that bring an application's accuracy back.
+"""Repair: the smallest change of number formats, or of a target's parameters, that brings an application's accuracy back.
 
 Changes are searched on one half of the samples and judged on the other. A change costs the bits it adds to stored values;
-another rounding or binary point adds none. What is smallest: fewest added bits, then the same design before another one, then
-fewest fields, then least loss. Another design is calibrated anew; one that does no better than this one calibrated anew is none.
+another rounding or binary point adds none. The order is lexicographic: added bits, other designs after the same one, number
+of fields, loss. Another design is recalibrated, and proposed only where it beats this design recalibrated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Formats = Mapping[str, Mapping[str, Format]]
 
 @dataclass(frozen=True)
 class Proposal:
-    """One way to change the design: what it is, its plan, the changes it makes, the parameters it sets, the bits it adds."""
+    """One change of a design: its description and plan, changed fields, parameters that are set, bits that it adds."""
 
     kind: str  # rounding, binary point, format, several, calibration, parameter
     what: str
@@ -44,7 +44,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Judged:
-    """A proposal and what it does on the samples of the search and on the others."""
+    """A proposal with its trial on the samples of the search and, for the promising ones, on those held back."""
 
     proposal: Proposal
     search: Trial
@@ -53,7 +53,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Repair:
-    """The document of a repair, and the plan of the change that was chosen, if one was."""
+    """The document of a repair, and the plan of the chosen change, if there is one."""
 
     document: Mapping[str, Any]
     plan: Plan | None
@@ -70,7 +70,11 @@ def repair(
     threads: int = 1,
     tier: str = "auto",
 ) -> Repair:
-    """Search the changes of a calibrated plan that keep the metric's loss within a band; `options` are those it was compiled with."""
+    """Search the changes of a calibrated plan that keep the metric's loss within a band; `options` are those it was compiled with.
+
+    Raises:
+        UsageError: there are too few samples to split (F203), or the plan has no offloads (C100).
+    """
     if data.count < LEAST_SAMPLES:
         raise UsageError("F203", f"Repair needs at least {LEAST_SAMPLES} samples, not {data.count}", place=data.place)
     halves = [data.take(np.arange(k, data.count, 2)) for k in (0, 1)]

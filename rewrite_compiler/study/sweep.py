@@ -23,14 +23,18 @@ MOST_POINTS = 256
 
 @dataclass(frozen=True)
 class Axis:
-    """What a sweep varies, `TARGET.PARAMETER`, `calibration-method` or `accel` (sets of targets, A+B), and its values."""
+    """One axis of a sweep, `TARGET.PARAMETER`, `calibration-method` or `accel` (sets of targets, A+B), and its values."""
 
     name: str
     values: tuple[str, ...]
 
 
 def axes_of(texts: Sequence[str], targets: Sequence[Target]) -> list[Axis]:
-    """Read NAME=VALUE,…; a name alone has all its values; without any text every parameter of every target is varied."""
+    """Read axes as NAME=VALUE,…; a name alone has all its values; without texts every parameter of every target is an axis.
+
+    Raises:
+        UsageError: an axis or value is unknown, an axis comes twice, or there are no points or too many (F203).
+    """
     values_by_name = {f"{t.name}.{name}": values for t in targets for name, values in t.parameters.items()}
     parameters = [*values_by_name]
     values_by_name |= {METHOD: METHODS, ACCEL: _subsets([t.name for t in targets])}
@@ -67,7 +71,7 @@ def _axis(text: str, values_by_name: Mapping[str, tuple[str, ...]]) -> Axis:
 
 
 def points(axes: Sequence[Axis]) -> Iterator[dict[str, str]]:
-    """Yield every combination of values, without parameters of accelerators that it leaves out."""
+    """Yield every combination of values, without the parameters of accelerators that it leaves out, each once."""
     earlier_points = []
     for values in itertools.product(*(a.values for a in axes)):
         point = dict(zip((a.name for a in axes), values, strict=True))
@@ -82,7 +86,7 @@ def sweep(
     model: Path, targets: Sequence[Target], data: Path, axes: Sequence[Axis], *, calibrate: Path | None = None,
     options: Options = NO_OPTIONS, settings: Settings = USUAL, progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Compile, calibrate and co-simulate at every point; the document has one row each."""
+    """Compile, calibrate and co-simulate a model at every point; return the document with one row for each."""
     every = list(points(axes))
     job = _Job(model.resolve(), tuple(map(spelled, targets)), data.resolve(), calibrate and calibrate.resolve(), options, settings)
     rows = []

@@ -1,7 +1,7 @@
-"""The vocabulary of `learn`: which right sides are tried for a fragment, the plainest first.
+"""The vocabulary of `learn`: the right sides that are tried for a fragment, the simplest first.
 
-`ORDERS` are the families of terms; `LAYOUTS` and `lists`, `axes` what attributes are made of; `RESPELLED` the operators that
-one operator may be written by. Nothing else is tried.
+`ORDERS` are the families of terms; `PERMUTATIONS`, `lists` and `axes` are what attributes are made of; `RESPELLED` the operators that
+one operator may be replaced by. Nothing else is tried.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ RESPELLED: dict[str, tuple[str, ...]] = {
 
 
 def right_sides(left: Apply, variables: Variables) -> Iterator[Tensor]:
-    """Yield the right sides of the vocabulary for a left side."""
+    """Yield the right sides of every family for a left side."""
     for family in ORDERS:
         yield from family(left, variables)
 
 
 def lists(left: Apply, variables: Variables) -> list[Ints]:
-    """Return the lists that attributes are made of: those of the left side, composed, and shapes."""
+    """Return the integer lists for attributes: those of the left side, compositions of its permutations, and shapes."""
     named_lists = [v for v in variables.values() if isinstance(v, Named)]
     composed = [p.permuted(q) for p, q in itertools.permutations(named_lists, 2)]
     tensors = [v for v in variables.values() if isinstance(v, Variable)]
@@ -45,7 +45,7 @@ def lists(left: Apply, variables: Variables) -> list[Ints]:
 
 
 def axes(variables: Variables) -> list[Any]:
-    """Return the axes: those of the left side, the last one of an operand, that which a permutation takes it to, 0, 1, 2."""
+    """Return the axes for attributes: those of the left side and their images under its permutations, last axes, 0, 1, 2."""
     numbers = [v for v in variables.values() if isinstance(v, Expr)]
     named_lists = [v for v in variables.values() if isinstance(v, Named)]
     last = [v.rank - n for v in variables.values() if isinstance(v, Variable) for n in (1, 2, 3)]
@@ -72,7 +72,7 @@ def _applications(op: Op, operands: Sequence[Tensor], left: Apply, variables: Va
 
 
 def arranged(x: Tensor) -> Iterator[Tensor]:
-    """Yield a tensor as it is, flat, as rows, without its first axis, and transposed."""
+    """Yield a tensor as it is, flattened, as rows, without its first axis, and transposed."""
     yield x
     for shape in (as_ints((x.size,)), as_ints((x.size // x.shape[-1], x.shape[-1])), x.shape[1:]):
         yield Apply(OPS["reshape"], (x,), {"shape": shape})
@@ -81,14 +81,14 @@ def arranged(x: Tensor) -> Iterator[Tensor]:
 
 
 def transposed(x: Tensor) -> Iterator[Tensor]:
-    """Yield a tensor under every permutation of 2 and 3 axes."""
+    """Yield a tensor under every permutation of 2 and 3 axes but the identity."""
     for rank in (2, RANK):
         permutations = [p for p in itertools.permutations(range(rank)) if p != tuple(range(rank))]
         yield from (Apply(OPS["transpose"], (x,), {"perm": as_ints(p)}) for p in permutations)
 
 
 def wrapped(x: Tensor, left: Apply) -> Iterator[Tensor]:
-    """Yield a term as it is, in the shape of the left side, and transposed."""
+    """Yield a term as it is, reshaped to the left side's shape, and transposed."""
     yield x
     yield Apply(OPS["reshape"], (x,), {"shape": left.shape})
     yield from transposed(x)
@@ -102,14 +102,14 @@ def _inner(left: Apply) -> Iterator[tuple[int, Apply]]:
 
 
 def negated(left: Apply, variables: Variables) -> Iterator[Tensor]:
-    """A difference as the sum with a negated operand."""
+    """Yield a difference as a sum with a negated operand."""
     if left.op.name == "sub":
         x, y = left.operands
         yield Apply(OPS["add"], (x, Apply(OPS["neg"], (y,), {})), {})
 
 
 def dropped(left: Apply, variables: Variables) -> Iterator[Tensor]:
-    """One operator less: f(g(x)) as x, as f(x) and as g(x)."""
+    """Yield terms with one operator less: f(g(x)) as x, as f(x) and as g(x)."""
     for k, g in _inner(left):
         for n in range(len(g.operands)):
             yield from _applications(left.op, (*left.operands[:k], g.operands[n], *left.operands[k + 1 :]), left, variables)
@@ -119,13 +119,13 @@ def dropped(left: Apply, variables: Variables) -> Iterator[Tensor]:
 
 
 def commuted(left: Apply, variables: Variables) -> Iterator[Tensor]:
-    """Operands exchanged."""
+    """Yield a binary operator with its operands exchanged."""
     if len(left.operands) == 2:
         yield Apply(left.op, left.operands[::-1], left.attributes)
 
 
 def swapped(left: Apply, variables: Variables) -> Iterator[Tensor]:
-    """The operators in the other order: f(g(x, a), b) as g(f(x, b), a), b as it is or arranged."""
+    """Yield the operators in the other order: f(g(x, a), b) as g(f(x, b), a), b as it is or arranged."""
     for k, g in _inner(left):
         for n, x in enumerate(g.operands):
             operand_choices = [list(arranged(y)) if j != k else [x] for j, y in enumerate(left.operands)]
@@ -135,7 +135,7 @@ def swapped(left: Apply, variables: Variables) -> Iterator[Tensor]:
 
 
 def distributed(left: Apply, variables: Variables) -> Iterator[Tensor]:
-    """Both operands moved under one operator: f(g(x), g(y)) as g(f(x, y)); a second one joins: f(g(x, a), b) as g(x, h(a, b))."""
+    """Yield both operands under one operator: f(g(x), g(y)) as g(f(x, y)), and f(g(x, a), b) as g(x, h(a, b))."""
     for _, g in _inner(left):
         outer_operands = [y for y in left.operands if y is not g]
         for n, h in itertools.product(range(len(g.operands)), ("add", "mul", "scale", "bias_add")):
@@ -144,7 +144,7 @@ def distributed(left: Apply, variables: Variables) -> Iterator[Tensor]:
 
 
 def distributed_twice(left: Apply, variables: Variables) -> Iterator[Tensor]:
-    """f(g(x, a), b) as g(f(x, b), h(a, b))."""
+    """Yield f(g(x, a), b) as g(f(x, b), h(a, b))."""
     for k, g in _inner(left):
         outer_operands = [y for y in left.operands if y is not g]
         if len(g.operands) != 2 or len(outer_operands) != 1:
@@ -156,7 +156,7 @@ def distributed_twice(left: Apply, variables: Variables) -> Iterator[Tensor]:
 
 
 def respelled(left: Apply, variables: Variables) -> Iterator[Tensor]:
-    """Another operator on the operands, each arranged, the result as it is or arranged."""
+    """Yield another operator on the operands, each arranged; the result as it is or arranged."""
     if any(_inner(left)):
         return
     for name in RESPELLED.get(left.op.name, ()):

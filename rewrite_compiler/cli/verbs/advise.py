@@ -14,7 +14,11 @@ SHOWN = 10
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
+    """Run `flexmatch advise` and return its exit code.
+
+    Raises:
+        UsageError: not exactly one accelerator is given (F201).
+    """
     verb_parser = parser("advise", "Rank single changes of an accelerator by what they save on whole models.")
     verb_parser.add_argument("models", metavar="MODEL.onnx", nargs="+")
     steering(verb_parser)
@@ -32,7 +36,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def lines(document: Mapping[str, Any], top: int) -> list[str]:
-    """Return the best changes for people: what each saves at the first level where it does, and in time and bytes."""
+    """Return the best changes as text: what each saves at the first level of the objective where it does, in time and in bytes."""
     from ...report.tables import grid
     from ...report.terminal import counted, table
 

@@ -1,4 +1,4 @@
-"""flexmatch bench: what the phases of a compilation and the simulators take."""
+"""flexmatch bench: seconds of the phases of a compilation and of the simulators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ RUNS, SLOWDOWN = 5, "1.5"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
+    """Run `flexmatch bench` and return its exit code.
+
+    Raises:
+        AnswerNo: a phase or simulator is slower than --max-slowdown allows (F217).
+    """
     verb_parser = parser(
         "bench", "Time reading, saturation, extraction and planning of a model, and with data its simulators, several times."
     )
@@ -55,14 +59,22 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def factor(text: str) -> float:
-    """Read a factor from 1 on."""
+    """Read a factor from 1 on, for an option.
+
+    Raises:
+        ArgumentTypeError: the text is no decimal number from 1 on.
+    """
     if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text, re.ASCII) or float(text) < 1:
         raise argparse.ArgumentTypeError(f'must be a number from 1 on, not "{text}"')
     return float(text)
 
 
 def earlier(path: Path) -> Mapping[str, Any]:
-    """Return an earlier document; InputError F101 or F103 where there is none."""
+    """Return an earlier document of this verb.
+
+    Raises:
+        InputError: there is no such file (F101), or it is not a document of bench (F103).
+    """
     try:
         document = json_of(read_bytes(path, Bound("a document", DOCUMENT_BYTES)))
     except Unreadable:
@@ -85,7 +97,7 @@ def _is_row(row: Any) -> bool:
 
 
 def progress(given: argparse.Namespace) -> Callable[[str, int], None]:
-    """Return a live line for terminals."""
+    """Return a callback that shows the phase and the number of the run on a live line."""
 
     def show(phase: str, n: int) -> None:
         if is_live(given):
@@ -95,7 +107,7 @@ def progress(given: argparse.Namespace) -> Callable[[str, int], None]:
 
 
 def lines(document: Mapping[str, Any], before: Mapping[str, Any] | None, *, verbose: bool = False) -> list[str]:
-    """Return the figures for people: medians, between the least and the largest."""
+    """Return a document as text: medians with minima and maxima, beside an earlier document's medians if there is one."""
     from ...report.tables import grid
     from ...report.terminal import counted
     from ...study.bench import medians

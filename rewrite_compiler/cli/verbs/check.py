@@ -14,7 +14,7 @@ KINDS = ("drawn", "held", "rounded")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
+    """Run `flexmatch check` and return its exit code: 1 where anything is wrong."""
     verb_parser = parser("check", "Find everything that is wrong; of an accelerator's operations, how far they are from what they mean.")
     verb_parser.add_argument("subject", metavar="NAME|FILE", help="an accelerator (NAME:key=value,… too), or a .py or .onnx file")
     verb_parser.add_argument(
@@ -45,7 +45,7 @@ def _progress(name: str) -> None:
 
 
 def lines(document: Mapping[str, Any], *, verbose: bool) -> list[str]:
-    """Return what was checked for people: model, golden vectors, errors of every operation, how many problems."""
+    """Return a check as text: model, golden vectors, errors of every operation, how many problems."""
     output = []
     if document["ila"] is not None:
         c = document["ila"]

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
+    """Run `flexmatch compile` and return its exit code.
+
+    Raises:
+        AnswerNo: fewer offloads than --require-offload are found (F213).
+    """
     verb_parser = parser("compile", "Find every offload of a model and write the plan.")
     verb_parser.add_argument("model", metavar="MODEL.onnx")
     steering(verb_parser)
@@ -86,7 +90,11 @@ def _alternatives(args: argparse.Namespace, targets: Sequence[Target], stem: Pat
 
 
 def stem_of(given: argparse.Namespace, targets: Sequence[Target]) -> Path:
-    """Return the plan's files without their endings; refused before any work when they cannot be written."""
+    """Return the path of the plan's files without suffix, once both are known to be writable.
+
+    Raises:
+        UsageError: a file cannot be written, or is an input (F100).
+    """
     text = Path(given.model).stem + "." + "-".join(t.name for t in targets) if given.output is None else given.output
     stem = Path(text)
     if given.output is not None:
@@ -102,7 +110,7 @@ def plan_names(stem: Path) -> tuple[Path, Path]:
 
 
 def compiled(given: argparse.Namespace, targets: Sequence[Target], progress: Callable[[str], None] = lambda _: None) -> Plan:
-    """Return the plan that the arguments describe, calibrated when they say with what."""
+    """Return the plan of the model that the arguments name, calibrated if --calibrate is given."""
     from ...compile import compile_model
 
     plan_options = compile_options(given)
@@ -111,7 +119,7 @@ def compiled(given: argparse.Namespace, targets: Sequence[Target], progress: Cal
 
 
 def write_plan(plan: Plan, stem: Path, given: argparse.Namespace) -> tuple[Mapping[str, Any], list[str]]:
-    """Check the plan against its model, write its files whole, and return the document and their names."""
+    """Check a plan against its model, write its two files and the --json document; return the document and the files' names."""
     from ...compile import plan_files
     from ...compile.verify import check_plan
 

@@ -1,4 +1,4 @@
-"""flexmatch completion: a static script for a shell, with verbs, options, accelerators, codes and rule files."""
+"""flexmatch completion: a static completion script for a shell, with verbs, options, accelerators, codes and rule files."""
 
 from __future__ import annotations
 
@@ -62,7 +62,11 @@ _flexmatch "$$@"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
+    """Run `flexmatch completion` and return its exit code.
+
+    Raises:
+        UsageError: the shell is not one of those there are scripts for (F203).
+    """
     verb_parser = parser("completion", "Print a script that completes verbs, options, accelerators and files in a shell.")
     verb_parser.add_argument("shell", metavar="bash|zsh|fish")
     args = options(verb_parser, arguments)

@@ -1,4 +1,4 @@
-"""flexmatch cosim: a plan, or a model with --accel, over data."""
+"""flexmatch cosim: the co-simulation of a plan, or of a model with --accel, over data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
+    """Run `flexmatch cosim` and return its exit code.
+
+    Raises:
+        AnswerNo: the metric loses more than --within allows (C105).
+    """
     verb_parser = parser("cosim", "Run a plan, or a model compiled now, over data: host parts in float32, offloads bit-exactly.")
     verb_parser.add_argument("plan", metavar="PLAN|MODEL")
     steering(verb_parser)
@@ -60,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def write_page(where: str | None, report: Report) -> None:
-    """Write a co-simulation with its plan as one page, if that is asked for."""
+    """Write a co-simulation with its plan as one HTML page, if there is a path."""
     if where is not None:
         from ...report.html import report_page
 
@@ -69,7 +73,7 @@ def write_page(where: str | None, report: Report) -> None:
 
 
 def attribution_of(given: argparse.Namespace, report: Report, plan: Plan) -> Mapping[str, Any]:
-    """Return where the loss of a co-simulation comes from, on at most so many of its samples."""
+    """Return the attribution of a co-simulation's loss to offloads, on at most ATTRIBUTED_SAMPLES of its samples."""
     from ...cosim.cosimulate import dataset_for, with_formats
     from ...cosim.metrics.metrics import metric_of
     from ...study.attribution import attribute
@@ -83,7 +87,7 @@ def attribution_of(given: argparse.Namespace, report: Report, plan: Plan) -> Map
 
 
 def log_of(given: argparse.Namespace) -> dict[str, Any]:
-    """Return where finished samples are kept: the file of --log, or one beside the report until that is written."""
+    """Return the setting of the sample log: the file of --log, or one beside the report until that is written."""
     if given.log is not None:
         check_outputs([Path(given.log)], input_files(given, ("plan", "data", "calibrate", "json")))
         return {"log": Path(given.log)}
@@ -91,7 +95,11 @@ def log_of(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def refuse_loss(document: Mapping[str, Any], band: Band | None) -> None:
-    """Raise AnswerNo C105 when the metric loses more than is allowed; judged on the value, told with its interval."""
+    """Refuse a loss beyond a band; the metric's value decides, the sentence gives the interval, too.
+
+    Raises:
+        AnswerNo: the metric loses more than the band allows (C105).
+    """
     from ...report.figures import interval_text
 
     if band is None:
@@ -105,13 +113,13 @@ def refuse_loss(document: Mapping[str, Any], band: Band | None) -> None:
 
 
 def calibration_options(made: Parser) -> None:
-    """Add the options that choose number formats."""
+    """Add the options of calibration: its samples, and how ranges become number formats."""
     made.add_argument("--calibrate", metavar="FILE", help="samples that fix the number formats (default: the first 32 of --data)")
     method_option(made)
 
 
 def method_option(made: Parser) -> None:
-    """Add the option that chooses how magnitudes become formats."""
+    """Add the option that chooses the calibration method."""
     made.add_argument(
         "--calibration-method", default="", metavar="METHOD", help="max (default), percentile, mse, entropy; OFFLOAD.TENSOR=METHOD for one"
     )
@@ -161,7 +169,7 @@ def settings(given: argparse.Namespace) -> Settings:
 
 
 def progress(given: argparse.Namespace) -> Callable[[int, int], None] | None:
-    """Return a live counter for terminals, None otherwise."""
+    """Return a callback that shows finished samples, rate and remaining seconds on a live line; None without a terminal."""
     if not is_live(given):
         return None
 

@@ -25,7 +25,7 @@ UNTRAINED = "note      the weights are drawn: no accuracy to compare, nothing is
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
+    """Run `flexmatch demo` and return its exit code."""
     verb_parser = parser("demo", "Compile and co-simulate a shipped application, or compile an architecture of the gallery.")
     verb_parser.add_argument(
         "app", nargs="?", default="digits_cnn", metavar="APP", help="an application of `flexmatch list` (default digits_cnn)"

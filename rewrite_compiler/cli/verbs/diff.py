@@ -16,7 +16,12 @@ TOTALS = ("device_calls", "device_cycles", "bytes", "nanoseconds", "host_macs")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
+    """Run `flexmatch diff` and return its exit code.
+
+    Raises:
+        UsageError: --accel is given, which diff takes from OLD and NEW (F203).
+        AnswerNo: --fail-on-change is given and the plans differ (F213).
+    """
     verb_parser = parser("diff", "Compile a model for two targets and tell what differs: offloads, cycles, bytes, with data the accuracy.")
     verb_parser.add_argument("old", metavar="OLD")
     verb_parser.add_argument("new", metavar="NEW")
@@ -47,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def lines(document: Mapping[str, Any]) -> list[str]:
-    """Return a comparison for people."""
+    """Return a comparison of two plans as text."""
     from ...report.tables import grid
     from ...report.terminal import change, counted, number, table
 

@@ -1,4 +1,4 @@
-"""flexmatch emit: what leaves the tool for a board: traces of commands, C of a plan, C of a device."""
+"""flexmatch emit: files for a board: command traces, C of a plan, C or Verilog of a device."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PARTS = {"whole": None, "constant": True, "inference": False}
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
+    """Run `flexmatch emit` and return its exit code."""
     verb_parser = parser("emit", "Write what leaves the tool: the commands of an inference; or check a trace on the simulator.")
     verb_parser.add_argument("what", metavar="|".join(EMITTERS), type=one_of(*EMITTERS))
     verb_parser.add_argument("subject", nargs="+", metavar="PLAN|MODEL|TRACE|TARGET")
@@ -62,7 +62,11 @@ Answer = tuple[Mapping[Path, bytes], dict[str, Any], list[str]]
 
 
 def emit_trace(given: argparse.Namespace) -> Answer:
-    """Return the trace files of a plan, one for each accelerator."""
+    """Return the command traces of a plan, one file for each accelerator, with the document and lines of what they cost.
+
+    Raises:
+        UsageError: --comments is given for a form that has none (F203).
+    """
     from ...emit.mmio.trace import costs, cycles_of, part_of, traces_of
     from ...ila.traces.writer import to_assembly, to_binary, to_json_lines
 
@@ -86,7 +90,11 @@ def emit_trace(given: argparse.Namespace) -> Answer:
 
 
 def plan_and_inputs(given: argparse.Namespace) -> tuple[Plan, Mapping[str, Data] | None, str]:
-    """Return the plan with formats, one sample of its inputs when there are data, and where that comes from."""
+    """Return the plan with formats, one sample of its inputs where --data is given, and where that comes from.
+
+    Raises:
+        UsageError: more than one file is given, or --sample is beyond the samples (F203).
+    """
     from ...cosim.cosimulate import dataset_for, with_formats
 
     plan = plan_of(given, _single_subject(given))
@@ -126,7 +134,7 @@ def cost_lines(name: str, emitted: Emitted, trace: Trace) -> list[str]:
 
 
 def cycle_lines(phases: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the estimated cycles of an inference by phase; nothing where the target gives no costs."""
+    """Return the estimated cycles of an inference by phase as text; nothing where the target gives no costs."""
     if not phases or any(row["cycles"] is None for row in phases):
         return []
     by_phase: dict[str, int] = {}
@@ -137,7 +145,12 @@ def cycle_lines(phases: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def emit_check(given: argparse.Namespace) -> Answer:
-    """Replay traces (parts of one are joined) on the simulator, or prove a Verilog text."""
+    """Replay traces on the simulator, parts of one trace joined, or prove a Verilog text.
+
+    Raises:
+        UsageError: the files are not parts of one trace (F203).
+        AnswerNo: a read differs from the recorded one (I111), or a part of the Verilog text from the model (I115).
+    """
     if given.subject[0].endswith(".v"):
         return check_text(given, _bytes)
     from ...emit.mmio.replay import replay
@@ -172,7 +185,11 @@ def emit_check(given: argparse.Namespace) -> Answer:
 
 
 def target_of(given: argparse.Namespace, header: Header) -> Any:
-    """Return the target that a trace is for: the one given, or a shipped one of its name."""
+    """Return the target of a trace: the one of --accel, else the shipped one of its name, with the trace's parameters.
+
+    Raises:
+        UsageError: --accel names another target (F203).
+    """
     from ...target import find_target
 
     candidates = [find_target(text) for text in accelerators(given)]

@@ -38,7 +38,12 @@ def emit_verilog(given: argparse.Namespace) -> Answer:
 
 
 def check_text(given: argparse.Namespace, read: Any) -> Answer:
-    """Prove every part of a Verilog text against the model of the accelerator; I115 names the first part that differs."""
+    """Prove every part of a Verilog text equivalent to the model of the accelerator.
+
+    Raises:
+        UsageError: not exactly one text and one accelerator are given (F203).
+        AnswerNo: a part differs from the model, or is not decided (I115).
+    """
     from ...emit.rtl.readback_check import ROUNDS, check_verilog
     from ...target import find_target
 

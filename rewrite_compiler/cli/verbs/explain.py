@@ -1,4 +1,4 @@
-"""flexmatch explain: the page of an error code, or why a node of a model went where it did."""
+"""flexmatch explain: the page of an error code, or why a node of a model is offloaded or not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEMA = "flexmatch.explain/1"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
+    """Run `flexmatch explain` and return its exit code."""
     verb_parser = parser("explain", "Explain an error code, the nodes of a model, or one of them.")
     verb_parser.add_argument("what", metavar="CODE|MODEL|PLAN")
     verb_parser.add_argument(

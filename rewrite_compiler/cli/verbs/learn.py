@@ -14,7 +14,11 @@ SECONDS = 600
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
+    """Run `flexmatch learn` and return its exit code: 1 when no law is proved.
+
+    Raises:
+        UsageError: no accelerator is given (F201).
+    """
     verb_parser = parser("learn", "Propose laws that models need, let the court judge them, print those that are proved as a rule file.")
     verb_parser.add_argument("models", metavar="MODEL.onnx", nargs="+")
     steering(verb_parser)
@@ -36,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def lines(document: Mapping[str, Any]) -> list[str]:
-    """Return the laws as a rule file in the text form: what was looked at stands in comments."""
+    """Return the proved laws as a rule file in the text form, the statistics of the search in comments."""
     output = [
         f"# {document['offloads']} offloads; {document['fragments']} fragments, {document['candidates']} right sides, "
         f"{document['judged']} judged, {len(document['laws'])} proved and of use"

@@ -21,7 +21,11 @@ KINDS = {
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
+    """Run `flexmatch list` and return its exit code.
+
+    Raises:
+        UsageError: a kind is not one of KINDS (F203).
+    """
     verb_parser = parser("list", "List accelerators, operations, rules, number formats and applications.")
     verb_parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"print only these: {', '.join(KINDS)} (the document has all)")
     args = options(verb_parser, arguments)
@@ -46,7 +50,7 @@ def _cell(value: Any) -> str:
 
 
 def listing() -> dict[str, Any]:
-    """Return everything by kind, each with its name, place and one line."""
+    """Return the document of everything by kind: each with its name, place and one line."""
     from ...apps import APPS, GALLERY
     from ...lang import IEEE, AdaptivFloat, Fixed, Int
     from ...prove.certificates.status import in_short, known_verdicts

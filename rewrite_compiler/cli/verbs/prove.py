@@ -19,7 +19,11 @@ ADDED_ZEROS = ("operations in the same order, added zeros left out", "operations
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
+    """Run `flexmatch prove` and return its exit code: 1 when anything is refuted or open.
+
+    Raises:
+        UsageError: --only names no rule and no mapping (F203).
+    """
     verb_parser = parser("prove", "Judge every shipped rule, and the mappings and models of accelerators (default: all shipped).")
     verb_parser.add_argument(
         "files", nargs="*", type=Path, metavar="RULES.py", help="judge the rules of these files instead of the shipped ones"
@@ -81,7 +85,7 @@ def _progress(name: str) -> None:
 
 
 def lines(document: Mapping[str, Any], *, verbose: bool) -> list[str]:
-    """Return the verdicts for people: totals, then a line for each rule, mapping and model."""
+    """Return the verdicts as text: totals, then a line for each rule, mapping and model."""
     output = []
     for kind in ("rules", "mappings"):
         proofs = document[kind]

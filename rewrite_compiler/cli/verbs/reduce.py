@@ -11,7 +11,7 @@ from ..output import say
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
+    """Run `flexmatch reduce` and return its exit code."""
     verb_parser = parser("reduce", "Leave nodes out of a model while it still shows a problem; every shape stays.")
     verb_parser.add_argument("model", metavar="MODEL.onnx")
     checks = "crash|mismatch|not-offloaded|COMMAND"

@@ -19,7 +19,11 @@ INPUTS = ("plan", "data", "calibrate")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
+    """Run `flexmatch repair` and return its exit code.
+
+    Raises:
+        AnswerNo: no change that was tried keeps the loss within the band (C105).
+    """
     verb_parser = parser(
         "repair", "Search the smallest change of number formats, or of the accelerator, that keeps an application's accuracy."
     )
@@ -71,7 +75,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def lines(document: Mapping[str, Any], written: Sequence[str] = ()) -> list[str]:
-    """Return a repair for people: the culprit, the proposals by their price, and the one that was chosen."""
+    """Return a repair as text: the culprit, the proposals by their price, and the one that was chosen."""
     from ...report.tables import grid
     from ...report.terminal import number, table
 

@@ -13,7 +13,11 @@ SCHEMA = "flexmatch.schema/1"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
+    """Run `flexmatch schema` and return its exit code.
+
+    Raises:
+        UsageError: there is no document of that name (F203).
+    """
     verb_parser = parser("schema", f"Print the JSON schema of a document: {', '.join(ROWS)}.")
     verb_parser.add_argument("name", metavar="DOCUMENT")
     args = options(verb_parser, arguments)

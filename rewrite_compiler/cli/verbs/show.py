@@ -22,7 +22,7 @@ Verb = Callable[[Sequence[str]], int]
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
+    """Run `flexmatch show` and return its exit code."""
     if arguments and arguments[0] in PARTS:
         return PARTS[arguments[0]]()(arguments[1:])
     verb_parser = parser("show", "Show a plan: what is offloaded, why, and why the rest is not; or another part of what is known.")
@@ -112,7 +112,11 @@ def _open_page(path: Path) -> int:
 
 
 def read_cosim(path: Path, plan: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the document of a co-simulation of the plan's model; refused when it is something else."""
+    """Return the document of a co-simulation of the plan's model.
+
+    Raises:
+        InputError: the file is not JSON (F103), of another schema, or about another model (C100).
+    """
     remedy = "run flexmatch cosim again"
     try:
         document = json_of(read_bytes(path, Bound("a report", DOCUMENT_BYTES, remedy)))

@@ -15,7 +15,7 @@ SCHEMA = "flexmatch.config/1"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run `show config`."""
+    """Run `flexmatch show config` and return its exit code."""
     verb_parser = config_parser()
     args = options(verb_parser, arguments)
     settings = [{"key": key, "value": vars(args)[key], "origin": args.origins[key]} for key in sorted(verb_parser.settings)]

@@ -14,7 +14,7 @@ STEPS = 2
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run `show egraph`."""
+    """Run `flexmatch show egraph` and return its exit code."""
     verb_parser = parser(
         "show egraph", "Show part of a model's e-graph: the classes around a node, their e-nodes, the rules that made them."
     )

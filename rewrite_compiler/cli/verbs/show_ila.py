@@ -12,7 +12,11 @@ from ..output import show
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run `show ila`."""
+    """Run `flexmatch show ila` and return its exit code.
+
+    Raises:
+        UsageError: no instruction or state has PART in its name (F203).
+    """
     verb_parser = parser("show ila", "Show the states, instructions and fields of an accelerator, and what each instruction does.")
     verb_parser.add_argument("name", metavar="NAME[:key=value,…]|FILE")
     verb_parser.add_argument("only", nargs="?", default="", metavar="PART", help="only instructions and states whose names contain this")

@@ -12,7 +12,11 @@ SCHEMA = "flexmatch.offload/1"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb's second form."""
+    """Run `flexmatch show offload` and return its exit code.
+
+    Raises:
+        UsageError: --call is beyond the offload's calls (F203).
+    """
     verb_parser = parser("show offload", "Show what one offload means, its instructions and its commands, for inputs of zeros.")
     verb_parser.add_argument("offload", metavar="ID")
     verb_parser.add_argument("plan", metavar="PLAN")

@@ -1,4 +1,4 @@
-"""flexmatch show target: what an accelerator is made of, and what its operations are."""
+"""flexmatch show target: the resources of an accelerator, and its operations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCHEMA = "flexmatch.target/1"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run `show target`."""
+    """Run `flexmatch show target` and return its exit code."""
     verb_parser = parser("show target", "Show the memories, units, links and clock of an accelerator, and its operations.")
     verb_parser.add_argument("name", metavar="NAME[:key=value,…]")
     verb_parser.add_argument("--dot", metavar="FILE", help="write the architecture graph for Graphviz, too")

@@ -14,7 +14,7 @@ from .cosim import calibration_options, settings, simulation_options
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
+    """Run `flexmatch sweep` and return its exit code."""
     verb_parser = parser("sweep", "Co-simulate a model at every value of its accelerators' parameters.")
     verb_parser.add_argument("model", metavar="MODEL.onnx")
     steering(verb_parser)
@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def lines(document: Mapping[str, Any]) -> list[str]:
-    """Return a sweep for people: what the host gives, and a table with a row a point."""
+    """Return a sweep as text: the host's value, and a table with a row for each point."""
     from ...report.tables import grid
     from ...report.terminal import counted, number
 
