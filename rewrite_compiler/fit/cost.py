@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from ..target import Cost, Resources
@@ -17,6 +18,15 @@ FLOAT_BYTES = 4
 STAYED = "stayed"
 FEMTO = 1e15
 PICO = 10**12
+
+
+class Bound(StrEnum):
+    """What most of an offload's cycles are spent on."""
+
+    COMPUTE = "compute"
+    """The unit, from trigger to interrupt."""
+    TRANSFER = "transfer"
+    """The links between host and device."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +57,9 @@ class Price:
         return replace(self, cost=remaining_cost)
 
     @property
-    def bound(self) -> str:
+    def bound(self) -> Bound:
         """What most of the cycles are spent on: `transfer` or `compute`."""
-        return "transfer" if self.cost.transfer_cycles > self.cost.compute_cycles else "compute"
+        return Bound.TRANSFER if self.cost.transfer_cycles > self.cost.compute_cycles else Bound.COMPUTE
 
     def utilisation(self, macs: int) -> float | None:
         """Return the share of the unit's multiply-accumulates per cycle that the operation uses; None for one without any."""
@@ -149,7 +159,7 @@ def cost_document(p: Price, macs: int, host_picoseconds: int, levels: Mapping[st
         "cycles": p.cost.cycles, "compute_cycles": p.cost.compute_cycles, "transfer_cycles": p.cost.transfer_cycles,
         "clock_hertz": p.hertz, "nanoseconds": _nanoseconds(p.picoseconds), "host_nanoseconds": _nanoseconds(host_picoseconds),
         "bytes": p.bytes, "traffic": dict(p.cost.moved), "levels": levels, "added_elements": p.added, "unit": p.cost.unit,
-        "utilisation": None if utilisation is None else round(utilisation, 6), "bound": p.bound, "estimated": p.cost.estimated,
+        "utilisation": None if utilisation is None else round(utilisation, 6), "bound": p.bound.value, "estimated": p.cost.estimated,
     }  # fmt: skip
 
 

@@ -11,10 +11,26 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
-IN, OUT, CONSTANT, SCRATCH = "in", "out", "constant", "scratch"
 MOST_GAPS = 4_000  # variables of one program; beyond, uses far apart are not joined
 CHOSEN = 0.5
+
+
+class Role(StrEnum):
+    """What a tensor is to a call."""
+
+    IN = "in"
+    """An operand that may be resident already."""
+    OUT = "out"
+    """A result that may stay for its readers."""
+    CONSTANT = "constant"
+    """A constant operand, which may stay from one inference to the next."""
+    SCRATCH = "scratch"
+    """Memory that the call alone uses."""
+
+
+IN, OUT, CONSTANT, SCRATCH = Role
 
 
 @dataclass(frozen=True)
@@ -24,7 +40,7 @@ class Piece:
     tensor: str
     memory: str
     size: int
-    role: str
+    role: Role
     moved: int = 0
     value: int = -1  # the same for all uses of one tensor of the program
     form: tuple[int, ...] = ()

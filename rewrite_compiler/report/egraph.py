@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .architecture import quoted
-from .graph import Box, Graph
+from .graph import Box, Graph, Place
 from .html import drawn_page
 from .terminal import counted
 
-CUT, SHOWN, CHOSEN = "absorbed", "host", "chosen"
+CUT, SHOWN, CHOSEN = Place.ABSORBED, Place.HOST, "chosen"  # the page draws cut classes like absorbed nodes, others like host nodes
 MOST_ATTRIBUTES = 60  # characters
 Row = Mapping[str, Any]
 

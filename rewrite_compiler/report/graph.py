@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from html import escape
 from typing import Any
 
@@ -15,8 +16,21 @@ from .markup import definitions
 WIDTH, HEIGHT, GAP_X, GAP_Y = 172, 40, 18, 34
 SHOWN = 22  # characters of a name inside a box; the whole name is in the panel
 SWEEPS = 4
-OFFLOAD, HOST, ABSORBED = "offload", "host", "absorbed"
 BECAUSE = "because"
+
+
+class Place(StrEnum):
+    """Where a node of the model went."""
+
+    OFFLOAD = "offload"
+    """It is part of an offload."""
+    HOST = "host"
+    """It runs on the host."""
+    ABSORBED = "absorbed"
+    """Rewriting or constant folding left no operation of it."""
+
+
+OFFLOAD, HOST, ABSORBED = Place
 
 
 @dataclass(frozen=True)
@@ -28,7 +42,7 @@ class Box:
 
     name: str
     op: str
-    place: str
+    place: Place
     target: str
     rows: tuple[tuple[str, str], ...]
     gives: str = ""
@@ -57,9 +71,9 @@ def graph_of(plan: Plan, document: Mapping[str, Any], cosim: Mapping[str, Any] |
     return Graph(tuple(boxes), tuple(sorted(_edges(plan.source))))
 
 
-def _places(document: Mapping[str, Any], errors: Mapping[str, float | None]) -> dict[str, tuple[str, str, list[tuple[str, str]]]]:
+def _places(document: Mapping[str, Any], errors: Mapping[str, float | None]) -> dict[str, tuple[Place, str, list[tuple[str, str]]]]:
     """Return place, target and rows of every source node by its name."""
-    places: dict[str, tuple[str, str, list[tuple[str, str]]]] = {}
+    places: dict[str, tuple[Place, str, list[tuple[str, str]]]] = {}
     for o in document["offloads"]:
         rows = list(_offload_rows(o, errors.get(o["id"])))
         places.update((name, (OFFLOAD, o["target"], rows)) for name in o["nodes"])

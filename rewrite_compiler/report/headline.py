@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from html import escape
 from typing import Any
 
 from .figures import difference_text, interval_text, number, outwards
 from .terminal import at_most, counted, far_text, macs_in_all, offload_texts, share, uncounted_operators
 
-GOOD, LOOK, BAD = "✓", "!", "✗"
+
+class Mark(StrEnum):
+    """The mark of a figure or a line."""
+
+    GOOD = "✓"
+    """Nothing to do."""
+    LOOK = "!"
+    """Something that a reader should look at."""
+    BAD = "✗"
+    """A loss that is shown, no offload at all, or a device slower than the host."""
+
+
+GOOD, LOOK, BAD = Mark
 KINDS = {GOOD: "good", LOOK: "look", BAD: "bad"}
 SAYS = {GOOD: "good", LOOK: "look at this", BAD: "not good"}
 MOST = 0.999  # share of the work from which on nearly all is offloaded
@@ -21,7 +34,7 @@ class Tile:
     """One figure: its label, its mark, the figure with a text beside it, and the reasons for the mark."""
 
     label: str
-    mark: str
+    mark: Mark
     figure: str
     reasons: tuple[str, ...]
     beside: str = ""
@@ -72,7 +85,7 @@ def loss_of(cosim: Mapping[str, Any]) -> tuple[float, float] | None:
     return low, high
 
 
-def _mark(cosim: Mapping[str, Any]) -> str:
+def _mark(cosim: Mapping[str, Any]) -> Mark:
     lost = loss_of(cosim)
     if lost is not None and lost[0] > 0:
         return BAD

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .headline import GOOD, LOOK
+from .headline import GOOD, LOOK, Mark
 from .terminal import counted, far_text, macs_in_all, share, uncounted_operators
 
 SATURATED = 0.01  # share of saturated results from which on an offload is named
-Line = tuple[str, str, str]  # mark, what it is about, sentence
+Line = tuple[Mark, str, str]  # mark, what it is about, sentence
 
 
 def verdict(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> list[Line]:

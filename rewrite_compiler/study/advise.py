@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,14 +34,28 @@ from .totals import Run, Totals, totals
 
 SCHEMA = "flexmatch.advise/1"
 DEFAULT = Options()
-KINDS = ("parameter", "capacity", "fusion", "link", "clock")
+
+
+class ChangeKind(StrEnum):
+    """What a change alters, in the order in which equal outcomes are ranked."""
+
+    PARAMETER = "parameter"
+    """A parameter that the target offers, to its next value."""
+    CAPACITY = "capacity"
+    """A capacity, doubled."""
+    FUSION = "fusion"
+    """An elementwise operator of the host, fused behind an operation."""
+    LINK = "link"
+    """A link, twice as wide."""
+    CLOCK = "clock"
+    """The clock, twice as fast."""
 
 
 @dataclass(frozen=True)
 class Change:
     """One change of a target: kind, subject, value before and after; the changed target, None where a host operator is fused."""
 
-    kind: str
+    kind: ChangeKind
     name: str
     before: str
     after: str
@@ -98,7 +113,7 @@ def advise(models: Sequence[str | Path], accel: str | Target, options: Options =
 def _rank(change: Change | None) -> tuple[int, str]:
     """Order changes that save the same: what a target offers by itself comes first."""
     assert change is not None
-    return KINDS.index(change.kind), str(change)
+    return list(ChangeKind).index(change.kind), str(change)
 
 
 @dataclass(frozen=True)
@@ -159,7 +174,7 @@ def changes(target: Target, binding: Iterable[str]) -> Iterator[Change]:
     """Yield every single change of a target itself; `binding` are the capacities that some layer exceeds."""
     yield from _parameters(target)
     for capacity in binding:
-        yield Change("capacity", capacity, "as it is", "twice", _with_capacities(target, partial(_doubled, capacity=capacity)))
+        yield Change(ChangeKind.CAPACITY, capacity, "as it is", "twice", _with_capacities(target, partial(_doubled, capacity=capacity)))
     resources = target.resources()
     if resources is not None:
         yield _faster(target, resources)
@@ -176,7 +191,7 @@ def _parameters(target: Target) -> Iterator[Change]:
                 changed_target.resources()
             except UsageError:
                 continue  # no such design
-            yield Change("parameter", key, current, value, changed_target)
+            yield Change(ChangeKind.PARAMETER, key, current, value, changed_target)
 
 
 def _neighbours(allowed: Sequence[str], current: str) -> list[str]:
@@ -221,7 +236,7 @@ def _with_capacities(target: Target, transform: Callable[[Limit], Limit]) -> Tar
 def _faster(target: Target, resources: Resources) -> Change:
     clock = Clock(2 * resources.clock.hertz, "twice the declared one")
     faster_target = _described(target, replace(resources, clock=clock))
-    return Change("clock", "hertz", f"{resources.clock.hertz:,}", f"{clock.hertz:,}", faster_target)
+    return Change(ChangeKind.CLOCK, "hertz", f"{resources.clock.hertz:,}", f"{clock.hertz:,}", faster_target)
 
 
 def _wider(target: Target, resources: Resources, number: int) -> Change:
@@ -230,7 +245,7 @@ def _wider(target: Target, resources: Resources, number: int) -> Change:
     wide_link = replace(link, width_bytes=2 * link.width_bytes)
     wide_resources = replace(resources, links=tuple(wide_link if n == number else x for n, x in enumerate(resources.links)))
     old_width, new_width = (f"{x.width_bytes} bytes" for x in (link, wide_link))
-    return Change("link", f"{link.source} → {link.sink}", old_width, new_width, _described(target, wide_resources))
+    return Change(ChangeKind.LINK, f"{link.source} → {link.sink}", old_width, new_width, _described(target, wide_resources))
 
 
 def _described(target: Target, resources: Resources) -> Target:
@@ -253,7 +268,7 @@ def fusions(found: Iterable[_Extraction]) -> list[tuple[Change, list[tuple[Progr
             if len(readers) == 1 and node.outputs[0] not in p.outputs and _is_elementwise(readers[0]):
                 nodes.setdefault((f.mappings[node.op].operation, readers[0].op), []).append((p, readers[0]))
     return [
-        (Change("fusion", f"{op} behind {operation}", "on the host", "on the device"), readers)
+        (Change(ChangeKind.FUSION, f"{op} behind {operation}", "on the host", "on the device"), readers)
         for (operation, op), readers in sorted(nodes.items(), key=lambda item: item[0])
     ]
 

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,25 @@ Progress = Callable[[str], None]
 SCHEMA = "flexmatch.check/1"
 
 
+class Kind(StrEnum):
+    """The kind of a check's subject."""
+
+    TARGET = "target"
+    """An accelerator: its model, resources, golden vectors and mappings."""
+    RULES = "rules"
+    """A Python file of rewrite rules."""
+    ILA = "ila"
+    """A Python file of accelerator models without a target."""
+    MODEL = "model"
+    """An ONNX model."""
+
+
 @dataclass(frozen=True)
 class Checked:
     """The subject of a check, its kind, and every problem of it."""
 
     subject: str
-    kind: str  # target, rules, ila or model
+    kind: Kind
     problems: tuple[Problem, ...]
     ila: Check | None = None
     golden: Replayed | None = None
@@ -65,7 +79,7 @@ def check(
     if path.suffix == ".py":
         return _file(subject, path, groups, seed, progress)
     if "/" in name or path.exists():
-        return Checked(name, "model", tuple(model_problems(path, shapes, limits)))
+        return Checked(name, Kind.MODEL, tuple(model_problems(path, shapes, limits)))
     return check_target(find_target(subject), groups=groups, seed=seed, progress=progress)
 
 
@@ -76,7 +90,7 @@ def _file(subject: str, path: Path, groups: int, seed: int, progress: Progress) 
     except UsageError:
         raise
     except FlexmatchError as error:
-        return Checked(subject, "rules", (error.problem,))
+        return Checked(subject, Kind.RULES, (error.problem,))
     values = list(vars(module).values())
     if any(isinstance(v, Target) for v in values):
         return check_target(find_target(subject), path, groups=groups, seed=seed, progress=progress)
@@ -85,7 +99,7 @@ def _file(subject: str, path: Path, groups: int, seed: int, progress: Progress) 
         return check_rules(subject, rules, progress)
     models = [check_ila(v) for v in values if isinstance(v, Ila)]
     if models:
-        return Checked(subject, "ila", tuple(p for c in models for p in c.problems), models[0])
+        return Checked(subject, Kind.ILA, tuple(p for c in models for p in c.problems), models[0])
     raise UsageError("F203", f"{path} defines no target, no rule and no accelerator model", help="flexmatch check NAME_OR_PATH")
 
 
@@ -100,7 +114,7 @@ def check_rules(subject: str, rules: tuple[Rule, ...], progress: Progress = lamb
             problems.append(Problem("R104", f'there are two rules called "{r.name}"', r.place, f"the first is at {first.place}"))
         problem = prove_rule(r).problem
         problems += [problem] if problem is not None else []
-    return Checked(subject, "rules", tuple(problems), rules=tuple(names))
+    return Checked(subject, Kind.RULES, tuple(problems), rules=tuple(names))
 
 
 def check_target(
@@ -114,7 +128,7 @@ def check_target(
     try:
         ila = target.ila()
     except FlexmatchError as error:
-        return Checked(target.name, "target", (error.problem,), parameters=target.values, seed=seed)
+        return Checked(target.name, Kind.TARGET, (error.problem,), parameters=target.values, seed=seed)
     verdict = check_ila(ila)
     problems = list(verdict.problems)
     progress("golden vectors")
@@ -138,7 +152,7 @@ def check_target(
         except Exception as error:  # the driver and the numerics are code of the target
             mapping_problems += [] if mapping_problems else [_driver_problem(m, error)]
         problems += mapping_problems
-    return Checked(target.name, "target", tuple(problems), verdict, golden, tuple(accuracies), parameters=target.values, seed=seed)
+    return Checked(target.name, Kind.TARGET, tuple(problems), verdict, golden, tuple(accuracies), parameters=target.values, seed=seed)
 
 
 def _accounting_problems(m: Mapping, target: Target) -> list[Problem]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,33 @@ JUDGED_FIELDS = 4  # fields of all offloads of an operation that are judged by t
 Formats = Mapping[str, Mapping[str, Format]]
 
 
+class ProposalKind(StrEnum):
+    """What a proposal changes."""
+
+    NONE = "none"
+    """Nothing: the design as it is."""
+    ROUNDING = "rounding"
+    """The rounding of a number format."""
+    BINARY_POINT = "binary point"
+    """The binary point of a fixed-point format, or the exponent bias of a float format."""
+    FORMAT = "format"
+    """Another field of a number format."""
+    SEVERAL = "several"
+    """Two of these at once."""
+    CALIBRATION = "calibration"
+    """All formats, to those that calibration chooses."""
+    PARAMETER = "parameter"
+    """A parameter of the accelerator: another design."""
+
+
+KIND_OF_FIELD = {"rounding": ProposalKind.ROUNDING, "fraction": ProposalKind.BINARY_POINT, "bias": ProposalKind.BINARY_POINT}
+
+
 @dataclass(frozen=True)
 class Proposal:
     """One change of a design: its description and plan, changed fields, parameters that are set, bits that it adds."""
 
-    kind: str  # rounding, binary point, format, several, calibration, parameter
+    kind: ProposalKind
     what: str
     plan: Plan
     changes: tuple[Change, ...] = ()
@@ -80,7 +103,7 @@ def repair(
     halves = [data.take(np.arange(k, data.count, 2)) for k in (0, 1)]
     shared = variants_of(halves[0].count, batch, tier)
     search, verify = (Trials(plan, half, metric, batch=batch, threads=threads, shared=shared) for half in halves)
-    baseline = Judged(Proposal("none", "as it is", plan), search.run(plan), verify.run(plan))
+    baseline = Judged(Proposal(ProposalKind.NONE, "as it is", plan), search.run(plan), verify.run(plan))
     table = bench(plan, halves[0])
     attribution = attribute(plan, search, table)
     candidates = _judge(search, _of_formats(plan, table, attribution))
@@ -159,11 +182,11 @@ def _of_operations(plan: Plan, improvements: Mapping[str, tuple[float, list[Chan
     return [_of_changes(_kind(g[0][1]), plan, tuple(c for _, c in g)) for g in ranked[:JUDGED_FIELDS] if len(g) > 1]
 
 
-def _kind(change: Change) -> str:
-    return {"rounding": "rounding", "fraction": "binary point", "bias": "binary point"}.get(change.field, "format")
+def _kind(change: Change) -> ProposalKind:
+    return KIND_OF_FIELD.get(change.field, ProposalKind.FORMAT)
 
 
-def _of_changes(kind: str, plan: Plan, changes: tuple[Change, ...]) -> Proposal:
+def _of_changes(kind: ProposalKind, plan: Plan, changes: tuple[Change, ...]) -> Proposal:
     formats: Formats = {c.offload: c.formats for c in changes}
     bits = sum(max(0, new_width - old_width) for _, old_width, new_width in _widths(plan, formats))
     return Proposal(kind, _text(changes), with_formats_of(plan, formats), changes, (), bits)
@@ -204,7 +227,7 @@ def _of_calibration(plan: Plan, data: Dataset) -> list[Proposal]:
     if not changes:
         return []
     bits = sum(max(0, new_width - old_width) for _, old_width, new_width in _widths(plan, {o.id: o.formats for o in recalibrated.offloads}))
-    return [Proposal("calibration", "formats as calibration chooses them", recalibrated, tuple(changes), (), bits)]
+    return [Proposal(ProposalKind.CALIBRATION, "formats as calibration chooses them", recalibrated, tuple(changes), (), bits)]
 
 
 def _of_parameters(plan: Plan, table: Bench, attribution: Mapping[str, Any], options: Options, data: Dataset) -> list[Proposal]:
@@ -234,7 +257,7 @@ def _with_parameter(plan: Plan, target: Target, name: str, value: str, options: 
     widths = {(role, after) for role, _, after in _widths(variant, {o.id: o.formats for o in variant.offloads})}
     old_widths = {role: width for role, width, _ in _widths(plan, {o.id: o.formats for o in plan.offloads})}
     added_bits = sum(max(0, after - old_widths.get(role, after)) for role, after in widths)
-    return Proposal("parameter", f"{target.name} {name} = {value}", variant, (), ((target.name, name, value),), added_bits)
+    return Proposal(ProposalKind.PARAMETER, f"{target.name} {name} = {value}", variant, (), ((target.name, name, value),), added_bits)
 
 
 def _combined(plan: Plan, candidates: list[Judged]) -> list[Proposal]:
@@ -264,7 +287,12 @@ def _merged(plan: Plan, left: Proposal, right: Proposal) -> Proposal | None:
             formats[c.offload][name] = replace(formats[c.offload][name], **parameters)  # type: ignore[arg-type]
     merged_plan = with_formats_of(plan, formats)
     return Proposal(
-        "several", f"{left.what}; {right.what}", merged_plan, (*left.changes, *right.changes), (), left.added_bits + right.added_bits
+        ProposalKind.SEVERAL,
+        f"{left.what}; {right.what}",
+        merged_plan,
+        (*left.changes, *right.changes),
+        (),
+        left.added_bits + right.added_bits,
     )
 
 
