@@ -60,7 +60,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--help-all", action=_AllHelp, nargs=0, help="list every option, and leave")
 
     def setting(self, *names: str, further: bool = False, **options: Any) -> None:
-        """Add an option that configuration may set, too; a `further` one is listed by --help-all only."""
+        """Add an option that configuration may set, too, listed by --help or by --help-all only."""
         action = self.add_argument(*names, **options)
         self.settings[action.dest] = action
         if further:
@@ -195,7 +195,7 @@ def input_files(given: argparse.Namespace, names: Iterable[str]) -> list[Path]:
 
 
 def whole_number(least: int) -> Callable[[str], int]:
-    """Return an argparse type that reads whole numbers from `least` on."""
+    """Return an argparse type that reads whole numbers from a minimum on."""
 
     def read(text: str) -> int:
         if not re.fullmatch(r"-?[0-9]{1,18}", text) or int(text) < least:

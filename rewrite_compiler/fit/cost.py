@@ -72,7 +72,7 @@ def price(
 ) -> Price | None:  # fmt: skip
     """Return the price of all calls of an operation, None when its target gives no cost.
 
-    `known` caches the costs of this operation's tiles by their sizes, across calls.
+    The costs of this operation's tiles can be cached by their sizes, across calls.
     """
     if resources is None or m.price is None:
         return None

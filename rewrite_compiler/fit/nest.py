@@ -171,7 +171,7 @@ class Nest:
         return self.touched(tensor, lambda at, kind: at <= level or kind == "temporal")
 
     def touched(self, tensor: str, chosen: Callable[[int, str], bool]) -> int:
-        """Return the distinct elements of a tensor that the loops with `chosen(level, kind)` run through.
+        """Return the distinct elements of a tensor that the loops which a predicate of (level, kind) selects run through.
 
         Raises:
             InputError: an axis with gaps has too many positions to count (F230).

@@ -35,7 +35,7 @@ IN, OUT, CONSTANT, SCRATCH = Role
 
 @dataclass(frozen=True)
 class Piece:
-    """A tensor of one call in a memory, `size` elements; `moved` bytes cross the link unless it is resident."""
+    """A tensor of one call in a memory, `size` elements, and the bytes that cross the link unless it is resident."""
 
     tensor: str
     memory: str

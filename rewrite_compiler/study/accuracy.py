@@ -109,9 +109,9 @@ class Errors:
 class Accuracy:
     """The errors of one operation at one size.
 
-    `drawn` is against the meaning of the operands as drawn, `held` against that of the operands rounded to their formats;
-    `rounded` is `held` with the meaning's result rounded to the result's format, too. `binades` maps k to the mean of `drawn`
-    where moving operands are scaled by 2^k.
+    They are against the meaning of the operands as drawn, against that of the operands rounded to their formats, and against the
+    latter with its result rounded to the result's format, too. `binades` maps k to the mean of the first where moving operands
+    are scaled by 2^k.
     """
 
     name: str
@@ -129,7 +129,7 @@ def accuracy(
 ) -> Accuracy:  # fmt: skip
     """Run an operation on `groups` groups of ten random inputs through its driver, and compare with its meaning.
 
-    `drawn` replaces the distribution of every operand. For each k in `binades` one group is run, scaled by 2^k.
+    A distribution that is given replaces that of every operand. For each k in `binades` one group is run, scaled by 2^k.
     """
     distributions = operand_distributions(m, sizes) if drawn is None else {v.name: drawn for v in m.operands}
     error_rows: list[tuple[float, float, float]] = []

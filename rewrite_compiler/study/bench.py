@@ -36,7 +36,7 @@ class Phase:
     wall: list[float] = field(default_factory=list)
 
     def timed(self, work: Callable[[], Made], of_child: Callable[[Made], float] = lambda _: 0.0) -> Made:
-        """Return the result of `work`, and record the seconds it took, those of its child process added by `of_child`."""
+        """Return the result of `work`, and record the seconds that it and its child process took."""
         cpu, wall = time.process_time(), time.perf_counter()
         result = work()
         self.wall.append(time.perf_counter() - wall)
@@ -131,7 +131,7 @@ def _offloads_by(plan: Plan, rule: str) -> int:
 
 
 def slower(document: Mapping[str, Any], before: Mapping[str, Any], most: float) -> list[Document]:
-    """Return the phases and simulators whose median of processor seconds is more than `most` times that of an earlier document.
+    """Return the phases and simulators whose median of processor seconds exceeds that of an earlier document by more than a factor.
 
     Raises:
         InputError: the earlier document is none of bench, or one of another model (F103).

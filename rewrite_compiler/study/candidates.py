@@ -67,7 +67,7 @@ class Bench:
         return {n: p.constants[v] if v in p.constants else self.kept[v] for n, v in tensors_of(o).items()}
 
     def error(self, o: Offload, formats: Mapping[str, Format], below: float = float("inf")) -> float:
-        """Return the relative error of an offload's first result; infinite where formats are refused, or the error is not `below`."""
+        """Return the relative error of an offload's first result; infinite where formats are refused, or the error reaches the bound."""
         variant = replace(o, formats=formats)
         try:
             model = self._model(o)

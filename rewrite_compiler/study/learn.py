@@ -87,7 +87,7 @@ class Search:
 def learn(
     paths: Sequence[str | Path], accel: Sequence[str], options: Options = DEFAULT, *, seconds: float = SECONDS, most: int = 1
 ) -> Search:
-    """Return at most `most` rules that make the programs of models cheaper; `options.without` are shipped rules to do without.
+    """Return so many rules at most that make the programs of models cheaper; `options.without` are shipped rules to do without.
 
     Raises:
         UsageError: `options.without` names no rule (F203), or there is no such accelerator (F201).

@@ -1,7 +1,7 @@
 """The vocabulary of `learn`: the right sides that are tried for a fragment, the simplest first.
 
-`ORDERS` are the families of terms; `PERMUTATIONS`, `lists` and `axes` are what attributes are made of; `RESPELLED` the operators that
-one operator may be replaced by. Nothing else is tried.
+Families of terms are tried in a fixed order, with attributes from permutations, shapes and axes of the left side, and with
+operators from a table of equivalents. Nothing else is tried.
 """
 
 from __future__ import annotations
