@@ -36,11 +36,15 @@ APPS = (
 
 
 def named(name: str) -> App | Architecture:
-    """Return the application or architecture called `name`; UsageError lists the known ones."""
-    known: dict[str, App | Architecture] = {a.name: a for a in (*APPS, *GALLERY)}
-    if name not in known:
-        raise UsageError("F203", f'there is no application called "{name}"', help=f"known applications: {', '.join(known)}")
-    return known[name]
+    """Return the application or architecture called `name`.
+
+    Raises:
+        UsageError: there is none of that name (F203); the remedy lists them.
+    """
+    models_by_name: dict[str, App | Architecture] = {a.name: a for a in (*APPS, *GALLERY)}
+    if name not in models_by_name:
+        raise UsageError("F203", f'there is no application called "{name}"', help=f"known applications: {', '.join(models_by_name)}")
+    return models_by_name[name]
 
 
 __all__ = ["APPS", "GALLERY", "App", "Architecture", "named"]

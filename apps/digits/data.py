@@ -17,14 +17,14 @@ LEVELS = 16.0
 
 @dataclass(frozen=True)
 class Images:
-    """Images in the layout (sample, channel, row, column) with values from 0 to 1, and the digit each one shows."""
+    """Images [sample, channel, row, column] with values from 0 to 1, and the digit that each shows."""
 
     image: Floats
     labels: Labels
 
-    def take(self, chosen: slice | npt.NDArray[np.int64]) -> Images:
-        """Return the chosen images with their labels."""
-        return Images(self.image[chosen], self.labels[chosen])
+    def take(self, indices: slice | npt.NDArray[np.int64]) -> Images:
+        """Return the images at some indices with their labels."""
+        return Images(self.image[indices], self.labels[indices])
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -33,7 +33,7 @@ class Images:
 def split(seed: int = 0) -> tuple[Images, Images]:
     """Return the training and the test images.
 
-    scikit-learn gives 1,797 images, all different; a permutation drawn from `seed` puts the last 500 aside for the test.
+    scikit-learn gives 1,797 distinct images; a permutation drawn from `seed` puts the last 500 aside for the test.
     """
     from sklearn.datasets import load_digits
 

@@ -1,6 +1,7 @@
-"""Layers of a small network: starting values, forward pass with its derivative, and ONNX spelling of each.
+"""Layers of a small network: initial parameters, forward pass with its derivative, and ONNX spelling of each.
 
-`forward` returns the output and a function from the gradient at the output to the gradients at the input and at the layer's parameters.
+`forward` returns the output and a function from the gradient at the output to the gradients at the input and at the layer's
+parameters.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ class Layer(Protocol):
         """Give the ONNX operator's attributes."""
 
     def start(self, rng: np.random.Generator) -> Params:
-        """Draw the parameters that training starts from."""
+        """Draw the initial parameters."""
 
     def forward(self, params: Params, x: Floats) -> tuple[Floats, Backward]:
         """Compute the output and its derivative."""
 
 
 def he(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-    """Draw weights with variance 2 / fan-in."""
+    """Draw weights with variance 2 / fan-in (He et al. 2015)."""
     deviation = math.sqrt(2.0 / math.prod(shape[1:]))
     return rng.normal(scale=deviation, size=shape).astype(np.float32)
 
@@ -107,7 +108,7 @@ def _correlate(patches: Floats, w: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class BatchNorm:
-    """Batch normalisation: by the statistics of the batch while training, by stored ones after `freeze`."""
+    """Batch normalisation: by the statistics of the batch while training, by the frozen ones after `freeze`."""
 
     channels: int
     op: str = "BatchNormalization"
@@ -172,8 +173,8 @@ def _max_pool(x: Floats) -> tuple[Floats, Callable[[Floats], Floats]]:
     n, c, h, w = x.shape
     squares = x.reshape(n, c, h // 2, 2, w // 2, 2)
     largest = squares.max((3, 5), keepdims=True)
-    chosen = (squares == largest).astype(np.float32)
-    share = chosen / chosen.sum((3, 5), keepdims=True)  # equal values share the gradient
+    is_largest = (squares == largest).astype(np.float32)
+    share = is_largest / is_largest.sum((3, 5), keepdims=True)  # equal values share the gradient
     return largest[:, :, :, 0, :, 0], lambda g: (share * g[:, :, :, None, :, None]).reshape(x.shape)
 
 

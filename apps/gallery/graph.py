@@ -1,4 +1,4 @@
-"""Writing an ONNX model layer by layer, weights drawn with a seed."""
+"""Builds an ONNX model layer by layer, weights drawn with a seed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Value:
 
 
 class Graph:
-    """An ONNX model in the making: every method adds nodes and returns their result."""
+    """An ONNX model under construction: every method adds nodes and returns their result."""
 
     def __init__(self, name: str, seed: int = 0) -> None:
         self.name = name
@@ -47,7 +47,7 @@ class Graph:
         return Value(name, value.shape)
 
     def weight(self, *shape: int, summed: int) -> Value:
-        """Add a weight whose products keep the scale of what they sum over."""
+        """Add a weight drawn from N(0, 1 / summed), which keeps the variance of a sum of so many products."""
         return self.constant(self.random.standard_normal(shape, dtype=np.float32) * np.float32(math.sqrt(1 / summed)))
 
     def ints(self, *values: int) -> Value:
@@ -84,7 +84,7 @@ class Graph:
         return self.node("Transpose", [x], [x.shape[p] for p in perm], perm=list(perm))
 
     def conv(self, x: Value, channels: int, kernel: int, stride: int = 1, groups: int = 1, *, bias: bool = False) -> Value:
-        """Add a convolution of [n, c, …] that keeps the size divided by the stride."""
+        """Add a convolution of [n, c, …], padded so that the size is divided by the stride."""
         rank, pad = len(x.shape) - 2, kernel // 2
         inner = x.shape[1] // groups
         w = self.weight(channels, inner, *[kernel] * rank, summed=inner * kernel**rank)
@@ -94,19 +94,19 @@ class Graph:
         return self.node("Conv", operands, [x.shape[0], channels, *size], **attributes)
 
     def batch_norm(self, x: Value) -> Value:
-        """Add a batch normalisation with drawn statistics."""
+        """Add a batch normalisation of [n, c, …] with drawn statistics."""
         c = x.shape[1]
         gamma, beta, mean = (self.weight(c, summed=4) for _ in range(3))
         variance = self.constant(self.random.uniform(0.5, 1.5, c).astype(np.float32))
         return self.node("BatchNormalization", [x, gamma, beta, mean, variance], x.shape)
 
     def gemm(self, x: Value, width: int) -> Value:
-        """Add a fully connected layer of [n, k] with a bias."""
+        """Add a fully connected layer of [n, k] with a bias: [n, width]."""
         k = x.shape[1]
         return self.node("Gemm", [x, self.weight(width, k, summed=k), self.weight(width, summed=width)], [x.shape[0], width], transB=1)
 
     def linear(self, x: Value, width: int) -> Value:
-        """Add a fully connected layer of the last axis: a product and a sum, as exporters write it for rank 3."""
+        """Add a fully connected layer of the last axis as MatMul and Add, as exporters write it for rank 3."""
         k = x.shape[-1]
         product = self.node("MatMul", [x, self.weight(k, width, summed=k)], [*x.shape[:-1], width])
         return self.binary("Add", product, self.weight(width, summed=width))
@@ -117,7 +117,7 @@ class Graph:
         return self.node("LayerNormalization", [x, self.weight(k, summed=4), self.weight(k, summed=4)], x.shape, axis=-1)
 
     def global_mean(self, x: Value) -> Value:
-        """Add the mean over all positions of [n, c, h, w] and drop them."""
+        """Add the mean over all positions of [n, c, h, w]: [n, c]."""
         pooled = self.node("GlobalAveragePool", [x], [*x.shape[:2], 1, 1])
         return self.node("Flatten", [pooled], x.shape[:2], axis=1)
 

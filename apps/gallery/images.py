@@ -107,5 +107,5 @@ def _scaled(g: Graph, x: Value) -> Value:
 
 def _gelu(g: Graph, x: Value) -> Value:
     """Add x · (1 + erf(x / √2)) / 2 in single operators."""
-    root, one, half = (g.constant(np.array(v, np.float32)) for v in (2**0.5, 1, 0.5))
-    return g.binary("Mul", g.binary("Mul", x, g.binary("Add", g.unary("Erf", g.binary("Div", x, root)), one)), half)
+    root, unit, half = (g.constant(np.array(v, np.float32)) for v in (2**0.5, 1, 0.5))
+    return g.binary("Mul", g.binary("Mul", x, g.binary("Add", g.unary("Erf", g.binary("Div", x, root)), unit)), half)

@@ -47,7 +47,11 @@ class Configuration:
 def read_configuration(folder: Path) -> Configuration:
     """Return the configuration of a folder: flexmatch.toml, else [tool.flexmatch] of pyproject.toml, else nothing.
 
-    Nobody named the file on the command line: one that no person wrote as a configuration must not stop the command.
+    Nobody named the file on the command line, so a file beyond all bounds gives a warning in place of settings.
+
+    Raises:
+        InputError: the file is not TOML, or tool.flexmatch is no table (F103).
+        UsageError: the file sets an option that there is not (F203).
     """
     try:
         return _configuration(folder)
@@ -58,9 +62,9 @@ def read_configuration(folder: Path) -> Configuration:
 
 
 def _configuration(folder: Path) -> Configuration:
-    own = _toml(folder / OWN)
-    if own is not None:
-        return _checked(OWN, own)
+    flexmatch_table = _toml(folder / OWN)
+    if flexmatch_table is not None:
+        return _checked(OWN, flexmatch_table)
     project = _toml(folder / PROJECT)
     tool = {} if project is None else project.get("tool", {})
     values = tool.get("flexmatch") if isinstance(tool, dict) else None
@@ -83,15 +87,19 @@ def _checked(name: str, values: Any) -> Configuration:
         raise InputError("F103", "tool.flexmatch must be a table of options", place=name, help="write [tool.flexmatch]")
     for key in values:
         if key not in KEYS:
-            known = " ".join(filter(None, (did_you_mean(key, KEYS), f"keys: {', '.join(KEYS)}")))
-            raise UsageError("F203", f'there is no setting called "{key}"', place=name, help=known)
+            remedy = " ".join(filter(None, (did_you_mean(key, KEYS), f"keys: {', '.join(KEYS)}")))
+            raise UsageError("F203", f'there is no setting called "{key}"', place=name, help=remedy)
     return Configuration(name, values)
 
 
 def settled(
     action: argparse.Action, given: Mapping[str, Any], environment: Mapping[str, str], configuration: Configuration, default: Any
 ) -> Setting:
-    """Return the value of one option and its origin."""
+    """Return the value of one option and its origin: the flag's, else the environment's, else the file's, else the default.
+
+    Raises:
+        UsageError: the environment or the file gives a value that the option does not take (F203).
+    """
     key = action.dest
     if key in given:
         return Setting(given[key], FLAG)

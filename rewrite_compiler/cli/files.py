@@ -1,4 +1,4 @@
-"""Files written whole: all of a set or none of it, and never over what was read."""
+"""Atomic writes of output files: all of a set or none of it, and never over an input."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ UNFINISHED: set[str] = set()  # temporary files that have no name yet
 
 
 def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path | None] = ()) -> None:
-    """Raise the reason why a file could not be written, before the work whose result it holds; inputs are never written over."""
-    read = [path for path in inputs if path is not None and path.exists()]
+    """Check, before the work whose result they hold, that files can be written; inputs are never written over.
+
+    Raises:
+        UsageError: a path is no file name, its folder is missing or read-only, or it is one of the inputs (F100).
+    """
+    existing_inputs = [path for path in inputs if path is not None and path.exists()]
     for path in outputs:
         reason = _obstacle(path)
         if reason:
             raise UsageError("F100", f"{path} cannot be written: {reason}", help="choose another name or folder")
-        if path.exists() and any(path.samefile(other) for other in read):
+        if path.exists() and any(path.samefile(input_path) for input_path in existing_inputs):
             raise UsageError("F100", f"{path} cannot be written: it is an input of this command", help="choose another name")
 
 
@@ -35,7 +39,11 @@ def _obstacle(path: Path) -> str:
 
 
 def write_whole(files: Mapping[Path, bytes]) -> None:
-    """Write files completely, all of them or none."""
+    """Write files atomically: each to a temporary file beside it first, then all of them renamed into place.
+
+    Raises:
+        UsageError: a file cannot be written; none of them is there then (F100).
+    """
     staged: dict[Path, str] = {}
     path = next(iter(files), Path())
     try:
@@ -51,7 +59,7 @@ def write_whole(files: Mapping[Path, bytes]) -> None:
 
 
 def page_file(where: str | None, text: str) -> dict[Path, bytes]:
-    """Return a page as the file that is asked for, if any; what is no Unicode in a name stays readable."""
+    """Return a page as {path: bytes}, empty without a path; lone surrogates are written as escapes."""
     return {} if where is None else {Path(where): text.encode("utf-8", "backslashreplace")}
 
 
@@ -67,7 +75,7 @@ def _staged(path: Path, data: bytes) -> str:
 
 
 def remove_unfinished() -> None:
-    """Remove temporary files that did not get their name."""
+    """Remove the temporary files that were not renamed into place."""
     for temporary in list(UNFINISHED):
         with contextlib.suppress(OSError):
             os.unlink(temporary)

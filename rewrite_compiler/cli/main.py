@@ -20,15 +20,15 @@ INTERNAL = 5
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; without `arguments` this process is the command and signals end it."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
         watch()
     # one thread a worker: the co-simulator runs its own
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    debug = "--debug" in given
+    debug = "--debug" in words
     try:
-        return _dispatch([a for a in given if a != "--debug"])
+        return _dispatch([a for a in words if a != "--debug"])
     except FlexmatchError as error:
         if debug:
             raise
@@ -50,42 +50,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _refused(problem: Problem, code: int) -> int:
     """Say what is wrong and what to do, the code's own remedy when the problem has none."""
-    shown = problem if problem.help else Problem(problem.code, problem.sentence, problem.place, _remedy(problem.code))
-    complain(str(shown))
+    problem_with_help = problem if problem.help else Problem(problem.code, problem.sentence, problem.place, _remedy(problem.code))
+    complain(str(problem_with_help))
     return code
 
 
 def of_system(error: OSError) -> Problem:
-    """Return what the system says about a file, as a problem."""
-    said = (error.strerror or str(error)).lower()
-    return Problem("F100", f"the file cannot be used: {said}", printable(os.fsdecode(error.filename)))
+    """Return an operating-system error about a file as a problem (F100)."""
+    message = (error.strerror or str(error)).lower()
+    return Problem("F100", f"the file cannot be used: {message}", printable(os.fsdecode(error.filename)))
 
 
 def _remedy(code: str) -> str:
     return CODES[code][1] if code in CODES else "flexmatch --help lists the verbs"  # a code of somebody's own target
 
 
-def _dispatch(given: list[str]) -> int:
+def _dispatch(words: list[str]) -> int:
     """Run the verb; SystemExit comes from --help and from standard output that nobody reads."""
     try:
-        return _run(given)
+        return _run(words)
     except SystemExit as end:
         return int(end.code or 0)
 
 
-def _run(given: list[str]) -> int:
-    if not given or given[0] in ("-h", "--help"):
+def _run(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help"):
         show(overview())
         return 0
-    if given[0] == "--version":
+    if words[0] == "--version":
         from importlib.metadata import version
 
         show(f"flexmatch {version('flexmatch')}")
         return 0
-    verb = given[0] if given[0] in VERBS else "compile"
-    if verb != given[0]:
-        _check_verb(given)
-    return int(verb_module(verb).run(given[1:] if given[0] in VERBS else given))
+    verb = words[0] if words[0] in VERBS else "compile"
+    if verb != words[0]:
+        _check_verb(words)
+    return int(verb_module(verb).run(words[1:] if words[0] in VERBS else words))
 
 
 def verb_module(verb: str) -> ModuleType:
@@ -93,12 +93,12 @@ def verb_module(verb: str) -> ModuleType:
     return importlib.import_module(f".verbs.{VERBS[verb].module}", __package__)
 
 
-def _check_verb(given: Sequence[str]) -> None:
+def _check_verb(words: Sequence[str]) -> None:
     """Refuse a first word that is no verb and cannot be the model of the bare form."""
-    word = given[0]
+    word = words[0]
     if not word.startswith("-") and "." not in word and "/" not in word and not Path(word).exists():
-        listed = f"verbs: {', '.join(VERBS)}; or give a model"
-        raise UsageError("F203", f'there is no verb "{word}"', help=" ".join(filter(None, (did_you_mean(word, VERBS), listed))))
+        verbs = f"verbs: {', '.join(VERBS)}; or give a model"
+        raise UsageError("F203", f'there is no verb "{word}"', help=" ".join(filter(None, (did_you_mean(word, VERBS), verbs))))
 
 
 if __name__ == "__main__":

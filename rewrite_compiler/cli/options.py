@@ -1,4 +1,4 @@
-"""What verbs share: options, parsing that answers in sentences, and printing."""
+"""What verbs share: options, parsing whose errors are sentences, and output."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DESCRIBE = "\0describe"  # what no command line can hold
 
 
 class Described(Exception):
-    """The parser of a verb, given instead of running the verb."""
+    """Signals that the parser of a verb was asked for, not a run, and carries the parser."""
 
     def __init__(self, parser: Parser) -> None:
         super().__init__(parser.prog)
@@ -60,28 +60,33 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--help-all", action=_AllHelp, nargs=0, help="list every option, and leave")
 
     def setting(self, *names: str, further: bool = False, **options: Any) -> None:
-        """Add an option that configuration may set, too; a further one is listed by --help-all only."""
+        """Add an option that configuration may set, too, listed by --help or by --help-all only."""
         action = self.add_argument(*names, **options)
         self.settings[action.dest] = action
         if further:
             self.further.append(action)
 
     def parse_settled(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Return the arguments, options without a flag as configuration says; `origins` tells where each came from."""
+        """Return the arguments, options without a flag as configuration says; `origins` maps each setting to where it came from.
+
+        Raises:
+            Described: the parser was asked for, not a run.
+            UsageError: an argument is unknown, missing or of a wrong value (F203).
+        """
         if list(arguments) == [DESCRIBE]:
             raise Described(self)
         self._check_names(arguments)
         defaults = {key: action.default for key, action in self.settings.items()}
         for key, action in self.settings.items():
             action.default = [] if isinstance(defaults[key], list) else argparse.SUPPRESS
-        given = vars(self.parse_args(arguments))
-        flagged = {key: value for key, value in given.items() if key not in defaults or value != []}
+        values = vars(self.parse_args(arguments))
+        flagged = {key: value for key, value in values.items() if key not in defaults or value != []}
         file = read_configuration(Path.cwd())
         if file.warning:
             complain(file.warning)
-        found = {k: settled(a, flagged, os.environ, file, defaults[k]) for k, a in self.settings.items()}
-        origins = {key: setting.origin for key, setting in found.items()}
-        return argparse.Namespace(**{**given, **{key: setting.value for key, setting in found.items()}}, origins=origins)
+        settings = {k: settled(a, flagged, os.environ, file, defaults[k]) for k, a in self.settings.items()}
+        origins = {key: setting.origin for key, setting in settings.items()}
+        return argparse.Namespace(**{**values, **{key: setting.value for key, setting in settings.items()}}, origins=origins)
 
     def _check_names(self, arguments: Sequence[str]) -> None:
         """Refuse an option that there is not, before anything that is missing."""
@@ -91,11 +96,15 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"unrecognized arguments: {name}")
 
     def error(self, message: str) -> NoReturn:
-        """Raise the problem instead of printing usage."""
+        """Raise argparse's message as a sentence of ours instead of printing usage.
+
+        Raises:
+            UsageError: always (F203).
+        """
         for pattern, sentence in SENTENCES:
-            found = re.fullmatch(pattern, message, re.DOTALL)
-            if found:
-                raise UsageError("F203", self._sentence(found.expand(sentence)), help=self._remedy(message))
+            match = re.fullmatch(pattern, message, re.DOTALL)
+            if match:
+                raise UsageError("F203", self._sentence(match.expand(sentence)), help=self._remedy(message))
         raise UsageError("F203", message, help=self._remedy(message))
 
     def _sentence(self, text: str) -> str:
@@ -103,27 +112,27 @@ class Parser(argparse.ArgumentParser):
         return text if name == text or name.startswith("-") else f'"{name[:-1]}" is one argument too many'
 
     def _remedy(self, message: str) -> str:
-        listed = f"{self.prog} --help lists the options"
+        help_hint = f"{self.prog} --help lists the options"
         unknown = re.match(r"unrecognized arguments: (--[^\s=]*)", message)
         guess = did_you_mean(unknown[1], [*self._option_string_actions, "--version"]) if unknown else ""
-        return " ".join(filter(None, (guess, listed)))
+        return " ".join(filter(None, (guess, help_hint)))
 
     def print_help(self, file: Any = None) -> None:
         """Print the help in what the terminal can show, at most MOST_HELP lines of it where leaving out rare options can do that."""
         rare = [a for dest in RARE for a in self.every_option() if a.dest == dest and a not in self.further]
-        hidden = list(self.further)
-        text = self._help_without(hidden)
+        hidden_actions = list(self.further)
+        text = self._help_without(hidden_actions)
         while len(text.splitlines()) > MOST_HELP - 2 and rare:
-            hidden.append(rare.pop(0))
-            text = self._help_without(hidden)
-        show(text + (f"\n\n--help-all lists {len(hidden)} more options" if hidden else ""))
+            hidden_actions.append(rare.pop(0))
+            text = self._help_without(hidden_actions)
+        show(text + (f"\n\n--help-all lists {len(hidden_actions)} more options" if hidden_actions else ""))
 
-    def _help_without(self, hidden: Sequence[argparse.Action]) -> str:
-        words = [action.help for action in hidden]
-        for action in hidden:
+    def _help_without(self, hidden_actions: Sequence[argparse.Action]) -> str:
+        words = [action.help for action in hidden_actions]
+        for action in hidden_actions:
             action.help = argparse.SUPPRESS
         text = self.full_help()
-        for action, text_before in zip(hidden, words, strict=True):
+        for action, text_before in zip(hidden_actions, words, strict=True):
             action.help = text_before
         return text
 
@@ -155,20 +164,24 @@ class _AllHelp(argparse.Action):
 
 def parser(verb: str, about: str) -> Parser:
     """Return a verb's parser with the options every verb has."""
-    made = Parser(prog=f"flexmatch {verb}", description=about, allow_abbrev=False)
-    made.add_argument("--json", metavar="FILE|-", help="write the document there; - is standard output")
-    made.setting("-q", "--quiet", action="store_true", help="errors only")
-    made.setting("-v", "--verbose", action="store_true", help="more detail")
-    made.add_argument("--debug", action="store_true", help="show a traceback when something fails")
-    return made
+    verb_parser = Parser(prog=f"flexmatch {verb}", description=about, allow_abbrev=False)
+    verb_parser.add_argument("--json", metavar="FILE|-", help="write the document there; - is standard output")
+    verb_parser.setting("-q", "--quiet", action="store_true", help="errors only")
+    verb_parser.setting("-v", "--verbose", action="store_true", help="more detail")
+    verb_parser.add_argument("--debug", action="store_true", help="show a traceback when something fails")
+    return verb_parser
 
 
 def options(made: Parser, arguments: Sequence[str], *inputs: str) -> argparse.Namespace:
-    """Return the parsed arguments; refuses a --json file that cannot be written or is one of the `inputs` arguments."""
-    given = made.parse_settled(arguments)
-    asked = [Path(x) for x in (given.json, vars(given).get("html")) if x not in (None, "-")]
-    check_outputs(asked, input_files(given, inputs))
-    return given
+    """Return the parsed arguments, once --json and --html are known to be writable.
+
+    Raises:
+        UsageError: an argument is refused (F203), or an output cannot be written or is one of the `inputs` arguments (F100).
+    """
+    args = made.parse_settled(arguments)
+    outputs = [Path(x) for x in (args.json, vars(args).get("html")) if x not in (None, "-")]
+    check_outputs(outputs, input_files(args, inputs))
+    return args
 
 
 def page_option(made: Parser) -> None:
@@ -177,12 +190,12 @@ def page_option(made: Parser) -> None:
 
 
 def input_files(given: argparse.Namespace, names: Iterable[str]) -> list[Path]:
-    """Return the files that arguments name."""
+    """Return the files that the arguments called `names` hold."""
     return [Path(value) for name, value in vars(given).items() if name in names and value is not None]
 
 
 def whole_number(least: int) -> Callable[[str], int]:
-    """Return a reader of whole numbers from `least` on, for an option."""
+    """Return an argparse type that reads whole numbers from a minimum on."""
 
     def read(text: str) -> int:
         if not re.fullmatch(r"-?[0-9]{1,18}", text) or int(text) < least:
@@ -193,7 +206,7 @@ def whole_number(least: int) -> Callable[[str], int]:
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
-    """Return a reader of one word out of several, for an option."""
+    """Return an argparse type that reads one of several words."""
 
     def read(text: str) -> str:
         if text not in choices:
@@ -204,7 +217,7 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 
 def steering(made: Parser) -> None:
-    """Add the options that steer compilation."""
+    """Add the options that steer compilation: accelerators, objective, rules, pins, shapes, limits."""
     made.setting(
         "--accel", action="append", default=[], metavar="NAME[:key=value,…]", help="accelerator by name or path; repeat for several"
     )
@@ -225,7 +238,11 @@ def steering(made: Parser) -> None:
 
 
 def compile_options(given: argparse.Namespace) -> Options:
-    """Return the Options that the steering arguments describe."""
+    """Return the Options that the steering arguments describe.
+
+    Raises:
+        UsageError: a shape (F160), a limit or the host's table (F203) is none.
+    """
     from ..compile import Options
     from ..limits import DEFAULT
 
@@ -237,7 +254,11 @@ def compile_options(given: argparse.Namespace) -> Options:
 
 
 def host_table(source: str) -> HostTable:
-    """Return what operators cost on the host: the shipped table, or what this machine measures now."""
+    """Return the host's cost table: the shipped one, or figures that this machine measures now.
+
+    Raises:
+        UsageError: the source is neither `shipped` nor `measured` (F203).
+    """
     from ..fit.host import SHIPPED
 
     if source == "shipped":
@@ -250,16 +271,20 @@ def host_table(source: str) -> HostTable:
 
 
 def plan_of(given: argparse.Namespace, path: Path) -> Plan:
-    """Return the plan in a file, or that of the model in it, compiled as the steering arguments say."""
+    """Return the plan in a file, or that of the model in it, compiled as the steering arguments say.
+
+    Raises:
+        UsageError: there is no such file (F101), or an option would change a plan that is already made (F203).
+    """
     from ..compile import compile_model, is_plan, read_plan
     from ..data import single_samples
 
     if not path.exists():
         raise UsageError("F101", "there is no such file", place=str(path), help="give a plan or a model")
     if not is_plan(path):
-        plan, chosen = compile_model(path, accelerators(given), compile_options(given)), compile_options(given)
-        shapes = {} if chosen.shapes else single_samples(plan.source, vars(given).get("data"), chosen.limits)
-        return compile_model(path, accelerators(given), replace(chosen, shapes=shapes)) if shapes else plan
+        plan, plan_options = compile_model(path, accelerators(given), compile_options(given)), compile_options(given)
+        shapes = {} if plan_options.shapes else single_samples(plan.source, vars(given).get("data"), plan_options.limits)
+        return compile_model(path, accelerators(given), replace(plan_options, shapes=shapes)) if shapes else plan
     for name in ("exact", "only", "without", "shape", "objective", "host_costs"):
         if vars(given)[name] and given.origins[name] == FLAG:
             raise UsageError(
@@ -268,21 +293,21 @@ def plan_of(given: argparse.Namespace, path: Path) -> Plan:
                 place=str(path),
                 help="compile its model again",
             )
-    named = accelerators(given) if given.origins["accel"] == FLAG else ()  # configuration cannot change a plan
-    return read_plan(path, named, compile_options(given).limits, rules=given.rules)
+    names = accelerators(given) if given.origins["accel"] == FLAG else ()  # configuration cannot change a plan
+    return read_plan(path, names, compile_options(given).limits, rules=given.rules)
 
 
 def accelerators(given: argparse.Namespace) -> list[str]:
-    """Return the accelerators asked for; a comma separates plain names."""
-    found: list[str] = []
+    """Return the names in --accel; a comma separates plain names, not those with parameters."""
+    names: list[str] = []
     for text in given.accel:
-        found.extend([text] if ":" in text else [part for part in text.split(",") if part])
-    return found
+        names.extend([text] if ":" in text else [part for part in text.split(",") if part])
+    return names
 
 
-def _pins(given: Sequence[str]) -> tuple[str, ...]:
+def _pins(texts: Sequence[str]) -> tuple[str, ...]:
     """Return one `PLACE=NODE` for each node."""
-    pairs = [(place, name) for text in given for place, _, names in [text.partition("=")] for name in names.split(",")]
+    pairs = [(place, name) for text in texts for place, _, names in [text.partition("=")] for name in names.split(",")]
     return tuple(f"{place}={name}" for place, name in pairs)
 
 
@@ -291,7 +316,11 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def shapes_of(given: argparse.Namespace) -> dict[str, tuple[int, ...]]:
-    """Return the shapes that --shape binds."""
+    """Return the shapes that --shape binds, by input name.
+
+    Raises:
+        UsageError: a text is not NAME=1,3,32,32 with positive sizes (F160).
+    """
     return dict(map(_shape, given.shape))
 
 
@@ -304,12 +333,12 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def json_files(document: Any, where: str | None) -> Mapping[Path, bytes]:
-    """Return the file that --json asks for, if it asks for one."""
+    """Return the document as {path: bytes} where --json names a file, else nothing."""
     return {} if where in (None, "-") else {Path(str(where)): document_bytes(document)}
 
 
 def emit_json(document: Any, where: str | None) -> None:
-    """Write a document to a file or to standard output."""
+    """Write a document where --json says: a file, or standard output for `-`."""
     write_whole(json_files(document, where))
     if where == "-":
         print_json(document)

@@ -1,4 +1,4 @@
-"""Printing: lines for people in what the terminal can show, documents as UTF-8; nobody listening is no error, a full disk is one."""
+"""Printing: lines for people in the terminal's encoding, documents as UTF-8; a closed pipe is no error, a full disk is one."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ..report.tables import columns, harmless
 
 
 def document_bytes(document: Any) -> bytes:
-    """Return a JSON document as it is written: keys in the order given, UTF-8, a final newline."""
+    """Return a JSON document as bytes: keys in the order given, UTF-8, a final newline."""
     return (json.dumps(finite(document), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8", "backslashreplace")
 
 
 def finite(x: Any) -> Any:
-    """Return a document in which null stands for figures that JSON cannot have."""
+    """Return a document with null for infinities and NaN, which JSON does not have."""
     if isinstance(x, float):
         return x if math.isfinite(x) else None
     if isinstance(x, Mapping):
@@ -50,13 +50,13 @@ def say(given: argparse.Namespace, lines: Sequence[str]) -> None:
 
 
 def fold(line: str) -> str:
-    """Return a line as lines that fit the terminal, the further ones indented by two more; long words stay whole."""
+    """Return a line wrapped to the terminal's width, continuation lines indented by two more; long words stay whole."""
     indent = line[: len(line) - len(line.lstrip())]
-    wide = columns()
-    if len(line) <= wide:
+    width = columns()
+    if len(line) <= width:
         return line
-    folded = textwrap.wrap(line, wide, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False)
-    return "\n".join(folded)
+    wrapped = textwrap.wrap(line, width, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False)
+    return "\n".join(wrapped)
 
 
 def show_raw(given: argparse.Namespace, text: str) -> None:
@@ -81,7 +81,11 @@ def show(text: str) -> None:
 
 @contextlib.contextmanager
 def standard_output() -> Iterator[None]:
-    """Flush what the body prints; UsageError when it cannot be written, SystemExit 0 when nobody listens any more."""
+    """Flush what the body prints; a closed pipe ends the process with code 0.
+
+    Raises:
+        UsageError: standard output cannot be written (F100).
+    """
     try:
         yield
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Live lines: what a command is doing and for how long, on a terminal only; nothing of them stays."""
+"""Live lines on a terminal: what a command is doing and for how long; they are erased at the end."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ TICK = 0.25  # seconds between two looks at the clock
 
 @contextlib.contextmanager
 def phase(given: argparse.Namespace, text: str) -> Iterator[Callable[[str], None]]:
-    """Show a line with the seconds while the body runs, on standard error if that is a terminal; take it away at the end.
+    """Show a line with the elapsed seconds while the body runs, if standard error is a terminal; erase it at the end.
 
-    The body gets a function that says in another line what it is doing now.
+    Yields a function that replaces the text of the line.
     """
     if not is_live(given):
         yield lambda _: None
         return
-    done, started, lines = threading.Event(), time.monotonic(), [text]
+    stop_event, started, lines = threading.Event(), time.monotonic(), [text]
 
     def show() -> None:
         print(f"\r\x1b[K{lines[-1]}  {time.monotonic() - started:.0f} s", end="", file=sys.stderr, flush=True)
 
     def tick() -> None:
-        while not done.wait(TICK):
+        while not stop_event.wait(TICK):
             show()
 
     show()  # before the first tick: a short phase is seen too
@@ -38,6 +38,6 @@ def phase(given: argparse.Namespace, text: str) -> Iterator[Callable[[str], None
     try:
         yield lines.append
     finally:
-        done.set()
+        stop_event.set()
         clock.join()
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)

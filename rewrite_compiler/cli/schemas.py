@@ -268,12 +268,12 @@ def schema_of(name: str) -> Tree:
         if row.strip():
             path, kind = row.split()
             _place(tree, path.replace("[]", ".[]").replace(".[]?", ".?[]").split("."), kind)
-    made = _object(tree)
-    made["properties"] = {"schema": {"const": f"flexmatch.{name}/{VERSION}"}, **made["properties"]}
-    made["required"] = ["schema", *made.get("required", ())]
+    schema = _object(tree)
+    schema["properties"] = {"schema": {"const": f"flexmatch.{name}/{VERSION}"}, **schema["properties"]}
+    schema["required"] = ["schema", *schema.get("required", ())]
     if name == "demo":
-        made["properties"].update({part: schema_of(part) for part in ("plan", "cosim")})
-    return {"$schema": DIALECT, "title": f"flexmatch.{name}/{VERSION}", **made}
+        schema["properties"].update({part: schema_of(part) for part in ("plan", "cosim")})
+    return {"$schema": DIALECT, "title": f"flexmatch.{name}/{VERSION}", **schema}
 
 
 def _place(tree: Tree, steps: list[str], kind: str) -> None:
@@ -288,20 +288,20 @@ def _place(tree: Tree, steps: list[str], kind: str) -> None:
 def _object(tree: Tree) -> Tree:
     if set(tree) == {"*"}:
         return {"type": "object", "additionalProperties": _value("*", tree["*"])}
-    properties = {step.rstrip("?~"): _value(step, below) for step, below in tree.items()}
+    properties = {step.rstrip("?~"): _value(step, subtree) for step, subtree in tree.items()}
     required = [step.rstrip("?") for step in tree if not step.endswith("~")]
     return {"type": "object", "properties": properties, "required": required}
 
 
-def _value(step: str, below: Any) -> Tree:
+def _value(step: str, subtree: Any) -> Tree:
     """Return the schema of what stands at a step: a kind, the elements of a list, or an object."""
-    if isinstance(below, str):
-        found = dict(KINDS[below])
+    if isinstance(subtree, str):
+        schema = dict(KINDS[subtree])
     else:
-        (element,) = [s for s in below if s.endswith("[]")] or [""]
-        found = {"type": "array", "items": _element(element, below[element])} if element else _object(below)
-    return {"anyOf": [found, {"type": "null"}]} if step.endswith("?") else found
+        (element,) = [s for s in subtree if s.endswith("[]")] or [""]
+        schema = {"type": "array", "items": _element(element, subtree[element])} if element else _object(subtree)
+    return {"anyOf": [schema, {"type": "null"}]} if step.endswith("?") else schema
 
 
-def _element(step: str, below: Any) -> Tree:
-    return _value("?" if step.startswith("?") else "", below)
+def _element(step: str, subtree: Any) -> Tree:
+    return _value("?" if step.startswith("?") else "", subtree)

@@ -1,4 +1,4 @@
-"""Interrupted or terminated: one sentence, nothing half-written, no child left, and the process ends at once.
+"""SIGINT and SIGTERM: one sentence, nothing half-written, no child left, and the process ends at once.
 
 A thread of its own answers, because the main thread may be inside a long call of a library when the signal comes.
 """
@@ -39,7 +39,7 @@ def _wait(reader: int) -> None:
 
 
 def end(code: int, what: str) -> None:
-    """Say what happened and end the process, with its children and temporary files."""
+    """Print what happened and end the process with an exit code, its children and temporary files with it."""
     stop_children()
     remove_unfinished()
     try:
@@ -51,16 +51,16 @@ def end(code: int, what: str) -> None:
 def stop_children() -> None:
     """End the saturation processes that this process started; where the system lists children, also one just being started."""
     module = sys.modules.get("rewrite_compiler.egraph.saturation.saturate")
-    known = {child.pid for child in module.CHILDREN} if module is not None else set()
-    for pid in known | _listed_children():
+    pids = {child.pid for child in module.CHILDREN} if module is not None else set()
+    for pid in pids | _child_pids():
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
 
 
-def _listed_children() -> set[int]:
+def _child_pids() -> set[int]:
     """Return the children of this process that Linux lists."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for task in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError, ValueError):
-            found.update(map(int, task.read_text("ascii").split()))
-    return found
+            pids.update(map(int, task.read_text("ascii").split()))
+    return pids

@@ -1,4 +1,4 @@
-"""The verbs: name, module, one line."""
+"""The table of verbs: name, module, one line of help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fit: what an offload needs on a device, and how it is split when that is too much."""
+"""Fit: cost and tiling of an offload under a device's capacities, and residency of tensors between calls."""
 
 from .tiling import Refusal, Tiling, tile
 

@@ -1,4 +1,4 @@
-"""The cost of an offload: what its target says of each tile, added up over all calls, and the partial sums the host adds."""
+"""The cost of an offload: its target's cost of each tile, summed over all calls, and the partial sums that the host adds."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from ..target import Cost, Resources
@@ -19,9 +20,18 @@ FEMTO = 1e15
 PICO = 10**12
 
 
+class Bound(StrEnum):
+    """What most of an offload's cycles are spent on."""
+
+    COMPUTE = "compute"
+    """The unit, from trigger to interrupt."""
+    TRANSFER = "transfer"
+    """The links between host and device."""
+
+
 @dataclass(frozen=True)
 class Price:
-    """What an offload costs: cycles and bytes of its device at a clock, and elements of partial sums that the host adds."""
+    """The cost of an offload: cycles and bytes of its device at a clock in hertz, and elements of partial sums that the host adds."""
 
     cost: Cost
     hertz: int
@@ -31,28 +41,28 @@ class Price:
 
     @property
     def picoseconds(self) -> int:
-        """The time of device and host, one after the other."""
+        """Time of device and host in picoseconds, one after the other."""
         return -(-self.cost.cycles * PICO // self.hertz) + self.added * self.host.element["add"]
 
     @property
     def bytes(self) -> int:
-        """All bytes over links, and those that adding reads and writes."""
+        """Bytes over links, and those that the host's additions read and write."""
         return self.cost.bytes + 3 * FLOAT_BYTES * self.added
 
     def without(self, moved: int) -> Price:
-        """Return the price when so many bytes need not cross the links; their cycles are taken in proportion."""
+        """Return the price with so many bytes fewer over the links; transfer cycles shrink in proportion."""
         c = self.cost
-        spared = c.transfer_cycles * moved // c.bytes if moved else 0
-        left = Cost(c.unit, c.compute_cycles, c.transfer_cycles - spared, {**c.moved, STAYED: -moved}, c.estimated)
-        return replace(self, cost=left)
+        saved_cycles = c.transfer_cycles * moved // c.bytes if moved else 0
+        remaining_cost = Cost(c.unit, c.compute_cycles, c.transfer_cycles - saved_cycles, {**c.moved, STAYED: -moved}, c.estimated)
+        return replace(self, cost=remaining_cost)
 
     @property
-    def bound(self) -> str:
-        """What takes most of the cycles."""
-        return "transfer" if self.cost.transfer_cycles > self.cost.compute_cycles else "compute"
+    def bound(self) -> Bound:
+        """What most of the cycles are spent on: `transfer` or `compute`."""
+        return Bound.TRANSFER if self.cost.transfer_cycles > self.cost.compute_cycles else Bound.COMPUTE
 
     def utilisation(self, macs: int) -> float | None:
-        """Return the share of the unit's multiply-accumulates that the operation uses; None for one without any."""
+        """Return the share of the unit's multiply-accumulates per cycle that the operation uses; None for one without any."""
         return macs / (self.per_cycle * self.cost.cycles) if macs and self.cost.cycles else None
 
 
@@ -60,55 +70,57 @@ def price(
     m: Operation, tiling: Tiling, attributes: Mapping[str, Any], resources: Resources | None, host: HostTable = SHIPPED,
     known: dict[tuple[int, ...], Cost] | None = None,
 ) -> Price | None:  # fmt: skip
-    """Return what all calls of an operation cost, None when its target does not say.
+    """Return the price of all calls of an operation, None when its target gives no cost.
 
-    `known` are tiles of this operation whose cost was asked for before.
+    The costs of this operation's tiles can be cached by their sizes, across calls.
     """
     if resources is None or m.price is None:
         return None
     total: Cost | None = None
     for sizes, calls in tiles(tiling):
         key = tuple(sizes.values())
-        one = None if known is None else known.get(key)
-        if one is None:
-            one = m.cost(sizes, attributes, resources)
-            assert one is not None
+        tile_cost = None if known is None else known.get(key)
+        if tile_cost is None:
+            tile_cost = m.cost(sizes, attributes, resources)
+            assert tile_cost is not None
             if known is not None:
-                known[key] = one
-        total = one.times(calls) if total is None else total.plus(one.times(calls))
+                known[key] = tile_cost
+        total = tile_cost.times(calls) if total is None else total.plus(tile_cost.times(calls))
     assert total is not None
     unit = next((u.per_cycle for u in resources.units if u.name == total.unit), 1)
     return Price(total, resources.clock.hertz, unit, added(m, tiling), host)
 
 
 def accesses(m: Operation, tiling: Tiling, attributes: Mapping[str, Any]) -> dict[str, dict[str, dict[str, int]]] | None:
-    """Return the bytes that all calls read and write by memory and tensor, None when the target does not say."""
-    found: dict[str, dict[str, dict[str, int]]] = {}
+    """Return the bytes that all calls read and write by memory and tensor, None when the target gives no accesses."""
+    totals: dict[str, dict[str, dict[str, int]]] = {}
     for sizes, calls in tiles(tiling):
-        one = m.accesses(sizes, attributes)
-        if one is None:
+        tile_accesses = m.accesses(sizes, attributes)
+        if tile_accesses is None:
             return None
-        for memory, tensors in one.items():
+        for memory, tensors in tile_accesses.items():
             for tensor, (reads, writes) in tensors.items():
-                total = found.setdefault(memory, {}).setdefault(tensor, {"reads": 0, "writes": 0})
+                total = totals.setdefault(memory, {}).setdefault(tensor, {"reads": 0, "writes": 0})
                 total["reads"] += calls * reads
                 total["writes"] += calls * writes
-    return found
+    return totals
 
 
 def femtojoules(m: Operation, tiling: Tiling, attributes: Mapping[str, Any], resources: Resources, macs: int) -> int:
-    """Return what all calls take: every element read and written at its memory's energy, every multiply-accumulate at its unit's.
+    """Return the energy of all calls: memory accesses at their memory's energy an element, multiply-accumulates at their unit's.
 
-    The resources must give energies and the mapping its accesses; the host and the links give none.
+    The resources must give energies and the mapping its accesses; host and links are not counted.
     """
-    counted = accesses(m, tiling, attributes)
-    assert counted is not None
+    access_counts = accesses(m, tiling, attributes)
+    assert access_counts is not None
     total = 0.0
-    for name, tensors in counted.items():
+    for name, tensors in access_counts.items():
         memory = resources.memory(name)
         assert memory.read_energy is not None
         assert memory.write_energy is not None
-        reads, writes = (sum(found[kind] for found in tensors.values()) / memory.element_bytes for kind in ("reads", "writes"))
+        reads, writes = (
+            sum(tensor_counts[kind] for tensor_counts in tensors.values()) / memory.element_bytes for kind in ("reads", "writes")
+        )
         total += reads * memory.read_energy.joules + writes * memory.write_energy.joules
     unit = next((u for u in resources.units if m.operation in u.operations), resources.units[0])
     assert unit.energy is not None
@@ -116,24 +128,24 @@ def femtojoules(m: Operation, tiling: Tiling, attributes: Mapping[str, Any], res
 
 
 def call_sizes(tiling: Tiling) -> Iterator[dict[str, int]]:
-    """Yield the sizes of the tile of every call, in order."""
+    """Yield the tile sizes of every call, in order."""
     for slices in tiling.slices():
         yield {d: part.stop - part.start for d, part in slices.items()}
 
 
 def tiles(tiling: Tiling) -> Iterator[tuple[dict[str, int], int]]:
-    """Yield the sizes of the different tiles and how many calls have them."""
+    """Yield each distinct tile's sizes with the number of calls that compute one."""
     kinds = []
     for d, n in tiling.sizes.items():
         size = tiling.tile[d]
-        whole, rest = divmod(n, size) if size else (1, 0)
-        kinds.append([(d, s, count) for s, count in ((size, whole), (rest, 1)) if count and (s or not n)])
-    for chosen in itertools.product(*kinds):
-        yield {d: s for d, s, _ in chosen}, math.prod(count for *_, count in chosen)
+        full_tiles, remainder = divmod(n, size) if size else (1, 0)
+        kinds.append([(d, s, count) for s, count in ((size, full_tiles), (remainder, 1)) if count and (s or not n)])
+    for tile_sizes in itertools.product(*kinds):
+        yield {d: s for d, s, _ in tile_sizes}, math.prod(count for *_, count in tile_sizes)
 
 
 def added(m: Operation, tiling: Tiling) -> int:
-    """Return how many elements of partial results the host adds up."""
+    """Return how many elements of partial sums the host adds: the result's size for each split but one of the summed dimensions."""
     parts = math.prod(-(-tiling.sizes[d] // tiling.tile[d]) for d in m.axes.summed if tiling.sizes.get(d) and tiling.tile[d])
     if parts == 1:
         return 0
@@ -141,15 +153,15 @@ def added(m: Operation, tiling: Tiling) -> int:
 
 
 def cost_document(p: Price, macs: int, host_picoseconds: int, levels: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return a price as the plan writes it, beside what the same meaning takes on the host; `levels` are its accesses by memory."""
+    """Return a price as the plan's JSON, beside the host's time for the same meaning; `levels` are its accesses by memory."""
     utilisation = p.utilisation(macs)
     return {
         "cycles": p.cost.cycles, "compute_cycles": p.cost.compute_cycles, "transfer_cycles": p.cost.transfer_cycles,
-        "clock_hertz": p.hertz, "nanoseconds": _nano(p.picoseconds), "host_nanoseconds": _nano(host_picoseconds),
+        "clock_hertz": p.hertz, "nanoseconds": _nanoseconds(p.picoseconds), "host_nanoseconds": _nanoseconds(host_picoseconds),
         "bytes": p.bytes, "traffic": dict(p.cost.moved), "levels": levels, "added_elements": p.added, "unit": p.cost.unit,
-        "utilisation": None if utilisation is None else round(utilisation, 6), "bound": p.bound, "estimated": p.cost.estimated,
+        "utilisation": None if utilisation is None else round(utilisation, 6), "bound": p.bound.value, "estimated": p.cost.estimated,
     }  # fmt: skip
 
 
-def _nano(picoseconds: int) -> int:
+def _nanoseconds(picoseconds: int) -> int:
     return -(-picoseconds // 1000)

@@ -1,7 +1,7 @@
-"""What an operator costs on the host: a table of one machine, so that plans do not depend on where they are made.
+"""The cost of operators on the host: a table of one machine, so that plans do not depend on where they are made.
 
-Figures are medians of `benchmarks/results/host_costs.json`, in picoseconds of one processor core running onnxruntime; another
-table of this machine can be measured instead. Operators that are not in a table cost what the one named beside them does.
+Figures are medians of `benchmarks/results/host_costs.json`, in picoseconds of one processor core running onnxruntime; this
+machine's own table can be measured instead. Operators that are not in a table cost what the one named beside them does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REST = "layer_norm"
 
 @dataclass(frozen=True)
 class HostTable:
-    """Picoseconds of one core for a call, a multiply-accumulate and an element of an operator; where the figures come from."""
+    """Picoseconds of one core for a call, a multiply-accumulate and an element of an operator, and the source of the figures."""
 
     source: str
     call: int
@@ -33,11 +33,11 @@ class HostTable:
 
     @property
     def sha256(self) -> str:
-        """Hash of the figures."""
+        """SHA-256 of the figures."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
     def of_element(self, op: Op | None) -> int:
-        """Return what an element of an operator without multiply-accumulates costs."""
+        """Return picoseconds for an element of an operator without multiply-accumulates."""
         like = REST if op is None else op.name if op.name in self.element else OTHER_ELEMENT.get(op.kind, REST)
         return self.element[like]
 
@@ -57,7 +57,7 @@ FREE = ("reshape", "full")  # no element moves
 def host_picoseconds(
     op: Op | None, operands: Sequence[TensorType], results: Sequence[TensorType], attributes: Mapping[str, Any], table: HostTable = SHIPPED
 ) -> int:
-    """Return the processor time of one operator; None stands for one that is not understood."""
+    """Return the processor time of one operator in picoseconds; None stands for an operator that is not understood."""
     elements = max((t.size for t in (*operands, *results)), default=0)
     if op is None:
         return table.call + table.of_element(None) * elements
@@ -66,17 +66,17 @@ def host_picoseconds(
     if op.macs is not None:
         kind = "grouped" if attributes.get("group", 1) != 1 else op.name if op.name in table.mac else "matmul"
         return table.call + table.mac[kind] * int(op.macs(*(t.shape for t in operands), **attributes))
-    moved = sum(t.size for t in results) if op.kind == LAYOUT else elements
-    return table.call + table.of_element(op) * moved
+    moved_elements = sum(t.size for t in results) if op.kind == LAYOUT else elements
+    return table.call + table.of_element(op) * moved_elements
 
 
 def host_bytes(op: Op | None, operands: Sequence[TensorType], results: Sequence[TensorType]) -> int:
-    """Return the bytes that an operator reads and writes in the memory of the host."""
+    """Return the bytes that an operator reads and writes in the host's memory."""
     return 0 if op is not None and op.name in FREE else sum(t.nbytes for t in (*operands, *results))
 
 
 def picoseconds_of(p: Program, nodes: Iterable[Node] | None = None, table: HostTable = SHIPPED) -> int:
-    """Return the processor time of the nodes of a program."""
+    """Return the processor time of a program's nodes in picoseconds."""
     return sum(
         host_picoseconds(n.operator, [p.types[v] for v in n.inputs], [p.types[v] for v in n.outputs], dict(n.attributes), table)
         for n in (p.nodes if nodes is None else nodes)
@@ -84,12 +84,12 @@ def picoseconds_of(p: Program, nodes: Iterable[Node] | None = None, table: HostT
 
 
 def host_document(table: HostTable) -> dict[str, Any]:
-    """Return a table as a plan writes it: its source and hash, and its figures where it is not the shipped one."""
+    """Return a table as the plan's JSON: its source and hash, and its figures where it is not the shipped one."""
     figures = None if table == SHIPPED else {"call": table.call, "mac": dict(table.mac), "element": dict(table.element)}
     return {"source": table.source, "sha256": table.sha256, "picoseconds": figures}
 
 
 def table_from(document: Mapping[str, Any]) -> HostTable:
-    """Return the table that a plan was made with."""
+    """Return the table that a plan was made with, from its JSON."""
     figures = document["picoseconds"]
     return SHIPPED if figures is None else HostTable(document["source"], figures["call"], figures["mac"], figures["element"])

@@ -1,4 +1,4 @@
-"""The host's table as this machine gives it: each operator timed in onnxruntime, one thread, on the shapes of the shipped table."""
+"""The host's cost table measured on this machine: each operator timed in onnxruntime, one thread, on the shipped table's shapes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LIKE = {"log_softmax": "softmax", "average_pool": "max_pool", "reduce_sum": "red
 
 
 def measured_table() -> HostTable:
-    """Return the table of this machine: the median of five measurements of each operator, calls first."""
+    """Return this machine's table: the median of five measurements of each operator, less the cost of a call."""
     call = max(1, _picoseconds(_program("tanh", ((1, 16),), {}, CHAIN)) // CHAIN)
     macs = {}
     for kind, (op, shapes, attributes) in MACS.items():
@@ -52,12 +52,12 @@ def measured_table() -> HostTable:
 
 
 def _program(op: str, shapes: Shapes, attributes: Mapping[str, Any], chain: int = 1) -> Program:
-    made = Builder(op)
+    builder = Builder(op)
     operands = drawn({str(n): s for n, s in enumerate(shapes)}, {str(n): "float32" for n in range(len(shapes))})
-    y = made.input("x", TensorType(shapes[0], "float32"))
+    y = builder.input("x", TensorType(shapes[0], "float32"))
     for _ in range(chain):
-        y = made.apply(op, [y, *(made.constant(operands[str(n)]) for n in range(1, len(shapes)))], dict(attributes))[0]
-    return made.finish([y])
+        y = builder.apply(op, [y, *(builder.constant(operands[str(n)]) for n in range(1, len(shapes)))], dict(attributes))[0]
+    return builder.finish([y])
 
 
 def _picoseconds(p: Program) -> int:

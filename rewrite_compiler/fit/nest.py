@@ -1,4 +1,4 @@
-"""A loop nest: an operation as dimensions and projections, and the loops that cut it into tiles level by level of memory."""
+"""Loop nests: an operation as loop dimensions and affine projections, and the loops that tile it level by level of memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Limits = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True)
 class Problem:
-    """Sizes of the loop dimensions, and for each tensor the dimensions along each axis with their coefficients."""
+    """Sizes of the loop dimensions, and for each tensor and axis the coefficients of the dimensions that index it."""
 
     dimensions: Mapping[str, int]
     tensors: Mapping[str, tuple[Mapping[str, int], ...]]
@@ -25,7 +25,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Level:
-    """A memory, the loops spread over the instances below it, and those that it runs through in time; innermost first."""
+    """A memory, the spatial loops over the instances below it, and its temporal loops; innermost first."""
 
     memory: str
     spatial: tuple[Loop, ...]
@@ -33,7 +33,11 @@ class Level:
 
 
 def problem_from(document: Any) -> Problem:
-    """Return the problem of a JSON document; InputError F230 names what is wrong with it."""
+    """Return the problem of a JSON document.
+
+    Raises:
+        InputError: the document is not a problem (F230).
+    """
     keys(document, "The problem", ("dimensions", "tensors", "output"))
     dimensions = {d: positive(n, f"Dimension {d}") for d, n in table(document["dimensions"], "dimensions").items()}
     tensors = {t: _axes(t, axes, dimensions) for t, axes in table(document["tensors"], "tensors").items()}
@@ -43,21 +47,25 @@ def problem_from(document: Any) -> Problem:
 
 
 def _axes(tensor: str, axes: Any, dimensions: Mapping[str, int]) -> tuple[Mapping[str, int], ...]:
-    found = []
-    seen: set[str] = set()
+    coefficients = []
+    dimensions_used: set[str] = set()
     for axis in _list(axes, f"Tensor {tensor}"):
         for d, coefficient in table(axis, f"an axis of tensor {tensor}").items():
-            _known(d, dimensions, f"Tensor {tensor}")
+            _check_dimension(d, dimensions, f"Tensor {tensor}")
             positive(coefficient, f"The coefficient of {d} in tensor {tensor}")
-            if d in seen:
+            if d in dimensions_used:
                 raise InputError("F230", f"Dimension {d} must run along one axis of tensor {tensor}, not along two")
-            seen.add(d)
-        found.append(dict(axis))
-    return tuple(found)
+            dimensions_used.add(d)
+        coefficients.append(dict(axis))
+    return tuple(coefficients)
 
 
 def levels_from(document: Any, problem: Problem) -> tuple[Level, ...]:
-    """Return the levels of a mapping, innermost first; InputError F230 when they are not a legal mapping of the problem."""
+    """Return the levels of a mapping, innermost first.
+
+    Raises:
+        InputError: the document is not a legal mapping of the problem (F230).
+    """
     if not _list(document, "The mapping"):
         raise InputError("F230", "The mapping must have at least one level, not none")
     levels = tuple(_level(entry, problem) for entry in document)
@@ -82,17 +90,21 @@ def _level(entry: Any, problem: Problem) -> Level:
 
 
 def _loops(entries: Any, memory: str, kind: str, problem: Problem) -> tuple[Loop, ...]:
-    found = []
+    loops = []
     for loop in _list(entries, f"The {kind} loops of {memory}"):
         if not isinstance(loop, list | tuple) or len(loop) != 2:
             raise InputError("F230", f"A {kind} loop of {memory} must be a dimension and a count, not {loop!r}")
-        _known(loop[0], problem.dimensions, f"A {kind} loop of {memory}")
-        found.append((loop[0], positive(loop[1], f"The {kind} loop of {memory} over {loop[0]}")))
-    return tuple(found)
+        _check_dimension(loop[0], problem.dimensions, f"A {kind} loop of {memory}")
+        loops.append((loop[0], positive(loop[1], f"The {kind} loop of {memory} over {loop[0]}")))
+    return tuple(loops)
 
 
 def keys(document: Any, what: str, needed: Sequence[str], allowed: Sequence[str] = ()) -> None:
-    """Refuse what is not an object with these keys; InputError F230."""
+    """Check that a JSON value is an object with the needed keys and no others but the allowed ones.
+
+    Raises:
+        InputError: it is not (F230).
+    """
     if not isinstance(document, Mapping):
         raise InputError("F230", f"{what} must be an object, not {document!r}")
     for name in needed:
@@ -104,54 +116,66 @@ def keys(document: Any, what: str, needed: Sequence[str], allowed: Sequence[str]
 
 
 def table(document: Any, what: str) -> Mapping[str, Any]:
-    """Return an object with names for keys; InputError F230 for anything else."""
+    """Return a JSON object whose keys are names.
+
+    Raises:
+        InputError: the value is anything else (F230).
+    """
     if not isinstance(document, Mapping) or not all(isinstance(key, str) for key in document):
         raise InputError("F230", f"{what[0].upper()}{what[1:]} must be an object of names, not {document!r}")
     return document
 
 
 def positive(value: Any, what: str) -> int:
-    """Return a positive integer; InputError F230 for anything else."""
+    """Return a positive integer.
+
+    Raises:
+        InputError: the value is anything else (F230).
+    """
     if type(value) is not int or value < 1:
         raise InputError("F230", f"{what} must be a positive integer, not {value!r}")
     return value
 
 
-def _list(document: Any, what: str) -> Sequence[Any]:
+def _list(document: Any, subject: str) -> Sequence[Any]:
     if not isinstance(document, list | tuple):
-        raise InputError("F230", f"{what} must be a list, not {document!r}")
+        raise InputError("F230", f"{subject} must be a list, not {document!r}")
     return document
 
 
-def _known(d: Any, dimensions: Mapping[str, int], what: str) -> None:
+def _check_dimension(d: Any, dimensions: Mapping[str, int], subject: str) -> None:
     if not isinstance(d, str) or d not in dimensions:
-        raise InputError("F230", f"{what} must use a dimension of the problem ({', '.join(dimensions)}), not {d!r}")
+        raise InputError("F230", f"{subject} must use a dimension of the problem ({', '.join(dimensions)}), not {d!r}")
 
 
 @dataclass(frozen=True)
 class Nest:
-    """The loops of a mapping, innermost first, and what is counted on them.
+    """The loops of a mapping, innermost first, and the footprints counted on them.
 
-    Within a level the spatial loops are inside of the temporal ones. Level −1 stands for the compute units.
+    Within a level the spatial loops are inside the temporal ones. Level −1 stands for the compute units.
     """
 
     problem: Problem
     levels: tuple[Level, ...]
 
     def tile(self, tensor: str, level: int) -> int:
-        """Return how many elements of a tensor one instance of a level holds."""
+        """Return the elements of a tensor that one instance of a level holds."""
         return self.touched(tensor, lambda at, kind: at <= level)
 
     def gathered(self, tensor: str, level: int) -> int:
-        """Return how many different elements all instances below one instance of a level use at a time."""
+        """Return the distinct elements that all instances below one instance of a level use at a time."""
         return self.touched(tensor, lambda at, kind: at < level or (at == level and kind == "spatial"))
 
     def partition(self, tensor: str, level: int) -> int:
-        """Return how many different elements one instance of a level sees in the whole run."""
+        """Return the distinct elements that one instance of a level sees in the whole run."""
         return self.touched(tensor, lambda at, kind: at <= level or kind == "temporal")
 
     def touched(self, tensor: str, chosen: Callable[[int, str], bool]) -> int:
-        """Return how many different elements the loops `chosen(level, kind)` run through."""
+        """Return the distinct elements of a tensor that the loops which a predicate of (level, kind) selects run through.
+
+        Raises:
+            InputError: an axis with gaps has too many positions to count (F230).
+        """
         digits: dict[str, list[tuple[int, int]]] = {d: [] for d in self.problem.dimensions}
         step = dict.fromkeys(self.problem.dimensions, 1)
         for at, kind, d, n in self.loops():
@@ -168,13 +192,13 @@ class Nest:
             yield from ((at, "temporal", d, n) for d, n in level.temporal)
 
     def instances(self, level: int) -> int:
-        """Return how many instances of a level work side by side."""
+        """Return the number of parallel instances of a level."""
         return math.prod(n for at, kind, _, n in self.loops() if kind == "spatial" and at > level)
 
     def switches(self, tensor: str, level: int) -> int:
-        """Return how often an instance of a level gets another tile, the first included; a compute unit takes one each step.
+        """Return how often the tile of an instance of a level changes, the first fill included; a compute unit's changes each step.
 
-        Loops inside of the first one that moves the tile leave it where it is; every loop outside of that brings it back.
+        Temporal loops inside the innermost one that indexes the tensor leave the tile where it is; every loop outside it counts.
         """
         outer = [(d, n) for at, kind, d, n in self.loops() if kind == "temporal" and at > level and n > 1]
         moves = {d for axis in self.problem.tensors[tensor] for d in axis}
@@ -185,7 +209,11 @@ class Nest:
 
 
 def distinct(digits: Iterable[tuple[int, int]]) -> int:
-    """Return how many different sums Σ step·i, 0 ≤ i < count, there are over (step, count) pairs."""
+    """Return the number of distinct sums Σ step·i, 0 ≤ i < count, over (step, count) pairs.
+
+    Raises:
+        InputError: there are gaps and too many positions to count (F230).
+    """
     pairs = sorted((step, n) for step, n in digits if n > 1)
     count, reach, is_dense = 1, 0, True  # sums so far, the largest, and whether all below it occur
     for step, n in pairs:
@@ -194,21 +222,21 @@ def distinct(digits: Iterable[tuple[int, int]]) -> int:
         elif is_dense:
             count = reach + step * (n - 1) + 1
         else:
-            return _counted(pairs)
+            return _count_sums(pairs)
         reach += step * (n - 1)
     return count
 
 
-def _counted(pairs: Sequence[tuple[int, int]]) -> int:
+def _count_sums(pairs: Sequence[tuple[int, int]]) -> int:
     """Count sums one by one, a bit each."""
     reach = sum(step * (n - 1) for step, n in pairs)
     if reach > MOST_POSITIONS:
         raise InputError("F230", f"An axis with gaps must have at most {MOST_POSITIONS:,} positions, not {reach + 1:,}")
     sums = 1
     for step, n in pairs:
-        made = 1
-        while made < n:
-            more = min(made, n - made)
-            sums |= sums << step * more
-            made += more
+        copies = 1
+        while copies < n:
+            added = min(copies, n - copies)
+            sums |= sums << step * added
+            copies += added
     return sums.bit_count()

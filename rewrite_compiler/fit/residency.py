@@ -1,8 +1,8 @@
-"""Residency: which tensors stay on a device between its calls, so that the fewest bytes cross its links.
+"""Residency: which tensors stay in device memory between calls, so that the fewest bytes cross the links.
 
-Calls run in a fixed order. A tensor may stay from one use to the next one where both have it in one memory in one form; a
-result that all its readers find on the device is never read; weights may stay from one inference to the next. One integer
-program chooses, under the capacity of every memory at every call; then every tensor gets an address.
+Calls run in a fixed order. A tensor may stay from one use to the next where both have it in one memory in one form; a result
+that all its readers find on the device is never read back; weights may stay from one inference to the next. One 0-1 program
+chooses, under the capacity of every memory at every call; then every tensor gets an address (first fit).
 """
 
 from __future__ import annotations
@@ -11,20 +11,36 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
-IN, OUT, CONSTANT, SCRATCH = "in", "out", "constant", "scratch"
 MOST_GAPS = 4_000  # variables of one program; beyond, uses far apart are not joined
 CHOSEN = 0.5
 
 
+class Role(StrEnum):
+    """What a tensor is to a call."""
+
+    IN = "in"
+    """An operand that may be resident already."""
+    OUT = "out"
+    """A result that may stay for its readers."""
+    CONSTANT = "constant"
+    """A constant operand, which may stay from one inference to the next."""
+    SCRATCH = "scratch"
+    """Memory that the call alone uses."""
+
+
+IN, OUT, CONSTANT, SCRATCH = Role
+
+
 @dataclass(frozen=True)
 class Piece:
-    """What one tensor of one call takes of a memory; `moved` bytes cross the link unless it is there, or stays."""
+    """A tensor of one call in a memory, `size` elements, and the bytes that cross the link unless it is resident."""
 
     tensor: str
     memory: str
     size: int
-    role: str
+    role: Role
     moved: int = 0
     value: int = -1  # the same for all uses of one tensor of the program
     form: tuple[int, ...] = ()
@@ -40,7 +56,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Gap:
-    """Two uses of a tensor, one after the other: (call, piece) each. A constant's is from one inference to the next."""
+    """Two consecutive uses of a tensor, (call, piece) each, and the bytes saved if it stays; a constant's is cyclic."""
 
     start: tuple[int, int]
     end: tuple[int, int]
@@ -52,13 +68,13 @@ class Gap:
         return self.start == self.end
 
     def spans(self, call: int) -> bool:
-        """Tell whether the tensor lies there while another call runs."""
+        """Tell whether the tensor is live across another call."""
         return (self.lasts and call != self.start[0]) or self.start[0] < call < self.end[0]
 
 
 @dataclass(frozen=True)
 class Unread:
-    """A result that need not be read when all its gaps are closed."""
+    """A result that need not be read back when all its gaps are closed."""
 
     at: tuple[int, int]
     gaps: tuple[int, ...]
@@ -74,13 +90,13 @@ class Question:
     elsewhere: frozenset[int] = frozenset()
 
     def piece(self, at: tuple[int, int]) -> Piece:
-        """Return a piece by its place."""
+        """Return the piece at (call, piece)."""
         return self.calls[at[0]].pieces[at[1]]
 
 
 @dataclass(frozen=True)
 class Residency:
-    """What stays: gaps that are closed, results that are not read, the first element of every piece, and the bytes that saves."""
+    """A solution: closed gaps, results that are not read back, first element of every piece, bytes saved and their upper bound."""
 
     gaps: tuple[Gap, ...] = ()
     unread: tuple[tuple[int, int], ...] = ()
@@ -90,7 +106,7 @@ class Residency:
 
 
 def gaps_of(q: Question) -> tuple[tuple[Gap, ...], tuple[Unread, ...]]:
-    """Return what may stay, and which results may go unread."""
+    """Return the gaps that may be closed, and the results that may go unread."""
     uses: dict[int, list[tuple[int, int]]] = {}
     gaps: list[Gap] = []
     for n, call in enumerate(q.calls):
@@ -118,13 +134,13 @@ def _hands_over(q: Question, start: tuple[int, int], end: tuple[int, int]) -> bo
 
 
 def fits(q: Question, chosen: Sequence[Gap]) -> bool:
-    """Tell whether at every call the tensors that stay, and those of the call, add up to no more than each memory."""
-    return all(_taken(q, chosen, n, memory) <= most for n in range(len(q.calls)) for memory, most in q.capacities.items())
+    """Tell whether at every call the live tensors and those of the call fit into each memory."""
+    return all(_occupancy(q, chosen, n, memory) <= capacity for n in range(len(q.calls)) for memory, capacity in q.capacities.items())
 
 
-def _taken(q: Question, chosen: Sequence[Gap], call: int, memory: str) -> int:
-    own = sum(p.size for p in q.calls[call].pieces if p.memory == memory)
-    return own + sum(q.piece(g.start).size for g in chosen if g.spans(call) and q.piece(g.start).memory == memory)
+def _occupancy(q: Question, chosen: Sequence[Gap], call: int, memory: str) -> int:
+    call_size = sum(p.size for p in q.calls[call].pieces if p.memory == memory)
+    return call_size + sum(q.piece(g.start).size for g in chosen if g.spans(call) and q.piece(g.start).memory == memory)
 
 
 def saved_by(gaps: Sequence[Gap], unread: Sequence[Unread], chosen: frozenset[int]) -> int:
@@ -133,22 +149,22 @@ def saved_by(gaps: Sequence[Gap], unread: Sequence[Unread], chosen: frozenset[in
 
 
 def resident(q: Question) -> Residency:
-    """Return the choice that saves most; where memories are too fragmented for it, without the gaps that save least."""
+    """Return the residency that saves most; where fragmentation forbids it, without the gaps that save least."""
     gaps, unread = gaps_of(q)
     if not gaps:
         return Residency()
-    chosen = _solved(q, gaps, unread)
+    chosen = _solve(q, gaps, unread)
     bound = saved_by(gaps, unread, chosen)
     while True:
         at = addresses(q, [gaps[n] for n in sorted(chosen)])
         if at is not None:
-            kept = tuple(gaps[n] for n in sorted(chosen))
-            free = tuple(u.at for u in unread if chosen.issuperset(u.gaps))
-            return Residency(kept, free, at, saved_by(gaps, unread, chosen), bound)
+            closed_gaps = tuple(gaps[n] for n in sorted(chosen))
+            unread_results = tuple(u.at for u in unread if chosen.issuperset(u.gaps))
+            return Residency(closed_gaps, unread_results, at, saved_by(gaps, unread, chosen), bound)
         chosen -= {min(chosen, key=lambda n: (gaps[n].saves, -n))}
 
 
-def _solved(q: Question, gaps: Sequence[Gap], unread: Sequence[Unread]) -> frozenset[int]:
+def _solve(q: Question, gaps: Sequence[Gap], unread: Sequence[Unread]) -> frozenset[int]:
     """Return the gaps that the integer program closes."""
     import highspy
 
@@ -157,8 +173,8 @@ def _solved(q: Question, gaps: Sequence[Gap], unread: Sequence[Unread]) -> froze
     model.setOptionValue("threads", 1)
     model.setOptionValue("mip_rel_gap", 0.0)
     stays = [model.addBinary() for _ in gaps]
-    free = [model.addBinary() for _ in unread]
-    for x, u in zip(free, unread, strict=True):
+    skipped_reads = [model.addBinary() for _ in unread]
+    for x, u in zip(skipped_reads, unread, strict=True):
         model.addConstrs(x <= stays[g] for g in u.gaps)
     lasting = {m: _lasting(q, gaps, m) for m in q.capacities}
     totals = {}
@@ -167,14 +183,16 @@ def _solved(q: Question, gaps: Sequence[Gap], unread: Sequence[Unread]) -> froze
         if members:
             model.addConstr(totals[memory] == sum(q.piece(gaps[g].start).size * stays[g] for g in members))
     for n, call in enumerate(q.calls):
-        for memory, most in q.capacities.items():
-            own = sum(p.size for p in call.pieces if p.memory == memory)
+        for memory, capacity in q.capacities.items():
+            call_size = sum(p.size for p in call.pieces if p.memory == memory)
             terms = [q.piece(g.start).size * stays[k] for k, g in enumerate(gaps) if not g.lasts and g.spans(n) and _in(q, g, memory)]
-            mine = [q.piece(gaps[k].start).size * stays[k] for k in lasting[memory] if gaps[k].start[0] == n]
+            constant_terms = [q.piece(gaps[k].start).size * stays[k] for k in lasting[memory] if gaps[k].start[0] == n]
             if terms or lasting[memory]:
-                model.addConstr(sum(terms) + totals[memory] - sum(mine) <= most - own)
-    worth = sum(g.saves * x for g, x in zip(gaps, stays, strict=True)) + sum(u.saves * x for u, x in zip(unread, free, strict=True))
-    model.maximize(worth)
+                model.addConstr(sum(terms) + totals[memory] - sum(constant_terms) <= capacity - call_size)
+    saved_bytes = sum(g.saves * x for g, x in zip(gaps, stays, strict=True)) + sum(
+        u.saves * x for u, x in zip(unread, skipped_reads, strict=True)
+    )
+    model.maximize(saved_bytes)
     values = model.getSolution().col_value
     return frozenset(n for n, x in enumerate(stays) if values[x.index] > CHOSEN)
 
@@ -191,37 +209,37 @@ Span = tuple[int, int, int, list[tuple[int, int]]]  # first call, last call, siz
 
 
 def addresses(q: Question, chosen: Sequence[Gap]) -> dict[tuple[int, int], int] | None:
-    """Return the first element of every piece, the lowest that is free as long as it lies there; None when one finds no place."""
-    found: dict[tuple[int, int], int] = {}
-    for memory, most in q.capacities.items():
-        placed: list[tuple[int, int, int, int]] = []  # first call, last call, from, up to
+    """Return the first element of every piece by first fit over its lifetime; None when a piece finds no place."""
+    first_elements: dict[tuple[int, int], int] = {}
+    for memory, capacity in q.capacities.items():
+        placements: list[tuple[int, int, int, int]] = []  # first call, last call, from, up to
         for first, last, size, members in sorted(_spans(q, chosen, memory), key=lambda s: (s[0] - s[1], s[0], -s[2])):
-            taken = sorted((low, high) for a, b, low, high in placed if a <= last and first <= b)
+            occupied = sorted((low, high) for a, b, low, high in placements if a <= last and first <= b)
             at = 0
-            for low, high in taken:
+            for low, high in occupied:
                 if at + size <= low:
                     break
                 at = max(at, high)
-            if at + size > most:
+            if at + size > capacity:
                 return None
-            placed.append((first, last, at, at + size))
-            found.update(dict.fromkeys(members, at))
-    return found
+            placements.append((first, last, at, at + size))
+            first_elements.update(dict.fromkeys(members, at))
+    return first_elements
 
 
 def _spans(q: Question, chosen: Sequence[Gap], memory: str) -> list[Span]:
     """Return what lies where for how long: uses joined by closed gaps share a place."""
-    following = {g.start: g.end for g in chosen if not g.lasts}
+    next_uses = {g.start: g.end for g in chosen if not g.lasts}
     lasting = {g.start for g in chosen if g.lasts}
-    later = set(following.values())
+    successor_uses = set(next_uses.values())
     spans: list[Span] = []
     for n, call in enumerate(q.calls):
         for k, piece in enumerate(call.pieces):
-            if piece.memory != memory or (n, k) in later:
+            if piece.memory != memory or (n, k) in successor_uses:
                 continue
             members = [(n, k)]
-            while members[-1] in following:
-                members.append(following[members[-1]])
+            while members[-1] in next_uses:
+                members.append(next_uses[members[-1]])
             first, last = (0, len(q.calls) - 1) if (n, k) in lasting else (n, members[-1][0])
             spans.append((first, last, piece.size, members))
     return spans

@@ -1,9 +1,10 @@
-"""The cheapest tiling: branch and bound over tile sizes, with a proof of optimality or a bound.
+"""The cheapest tiling: branch and bound over tile sizes, with a proof of optimality or a lower bound.
 
 Of an operation with one dimension to split, every tile size is tried. With several, the proof rests on three facts about a
-device. Capacities never shrink when a tile grows. Splitting a dimension never saves anything, so that chosen tile sizes cost
-at least what they do with all other dimensions undivided. What a tile needs depends on its whole steps along a dimension,
-and what it costs on these and on words that are not full, so that of all tilings into so many parts one of these will do.
+device. Feasibility is monotone: a capacity that a tile exceeds is exceeded by every larger one. Splitting a dimension never
+saves anything, so chosen tile sizes cost at least what they do with all other dimensions undivided. The need of a tile
+depends on its whole steps along a dimension, and its cost on these and on partly filled words, so that of all tilings into
+so many parts one of these is cheapest.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Key = tuple[int, int, int]  # what decides, the other one, calls
 
 @dataclass(frozen=True)
 class Cheapest:
-    """The best tiling that was found, its price, and what no tiling can be cheaper than."""
+    """The best tiling found, its price, a lower bound on every tiling's cost, and whether the search was complete."""
 
     tiling: Tiling
     price: Price
@@ -38,7 +39,7 @@ def cheapest(
 ) -> Cheapest | Refusal:
     """Return the tiling with the fewest bytes (or the least time), then the least time (bytes), then the fewest calls.
 
-    The operation must have a cost. The search stops after a number of `nodes` with what it has.
+    The operation must have a cost. After `nodes` tile sizes the search stops with its best tiling and a lower bound.
     """
     first = tile(m, sizes, attributes)
     if isinstance(first, Refusal):
@@ -53,93 +54,93 @@ class _Search:
     attributes: MappingOf[str, Any]
     resources: Resources
     by: str
-    most: int
+    max_nodes: int
     nodes: int = 0
-    found: dict[str, int] = field(default_factory=dict)
-    least: Key = (0, 0, 0)
+    best_tile: dict[str, int] = field(default_factory=dict)
+    best_key: Key = (0, 0, 0)
     steps: MappingOf[str, int] = field(default_factory=dict)
     words: MappingOf[str, int] = field(default_factory=dict)
     units: MappingOf[str, int] = field(default_factory=dict)
     split: tuple[str, ...] = ()
-    known: dict[tuple[int, ...], Cost] = field(default_factory=dict)  # by the sizes of a tile
+    tile_costs: dict[tuple[int, ...], Cost] = field(default_factory=dict)  # by the sizes of a tile
     open_bounds: list[int] = field(default_factory=list)  # of what was not looked at
 
     def best(self, first: Tiling) -> Cheapest:
         """Search below all tilings."""
-        self.found, self.least, self.units = dict(first.tile), self.key(first), self.m.unit_sizes(self.sizes)
-        whole = price(self.m, Tiling(self.sizes, self.sizes), self.attributes, self.resources)
-        assert whole is not None
-        units = [u for u in self.resources.units if u.name == whole.cost.unit]
+        self.best_tile, self.best_key, self.units = dict(first.tile), self.key(first), self.m.unit_sizes(self.sizes)
+        undivided = price(self.m, Tiling(self.sizes, self.sizes), self.attributes, self.resources)
+        assert undivided is not None
+        units = [u for u in self.resources.units if u.name == undivided.cost.unit]
         self.steps = {d: math.lcm(self.m.units.get(d, 1), *(u.step.get(d, 1) for u in units)) for d in self.sizes}
         self.words = {d: math.lcm(n, *(u.packs.get(d, 1) for u in units)) for d, n in self.steps.items()}
         choices = {d: -(-n // self.steps[d]) for d, n in self.sizes.items() if n > self.units[d]}
         self.split = tuple(sorted(choices, key=lambda d: choices[d]))
         if len(choices) == 1:
-            self.try_every(self.split[0])
+            self.try_all_sizes(self.split[0])
         elif first.calls > 1:
             self.extend({}, 0)
-        bound = min([self.least[0], *self.open_bounds])
-        tiling = Tiling(dict(self.sizes), {d: self.found[d] for d in self.sizes}, bound if self.open_bounds else None)
-        paid = price(self.m, tiling, self.attributes, self.resources)
-        assert paid is not None
-        return Cheapest(tiling, paid, bound, self.nodes, not self.open_bounds)
+        bound = min([self.best_key[0], *self.open_bounds])
+        tiling = Tiling(dict(self.sizes), {d: self.best_tile[d] for d in self.sizes}, bound if self.open_bounds else None)
+        tiling_price = price(self.m, tiling, self.attributes, self.resources)
+        assert tiling_price is not None
+        return Cheapest(tiling, tiling_price, bound, self.nodes, not self.open_bounds)
 
     def key(self, tiling: Tiling) -> Key:
         """Return what a tiling costs, the level that decides first."""
-        paid = price(self.m, tiling, self.attributes, self.resources, known=self.known)
-        assert paid is not None, f"{self.m.name} has no cost"
-        both = (paid.bytes, paid.picoseconds)
-        return (*(both if self.by == "bytes" else both[::-1]), tiling.calls)
+        tiling_price = price(self.m, tiling, self.attributes, self.resources, known=self.tile_costs)
+        assert tiling_price is not None, f"{self.m.name} has no cost"
+        levels = (tiling_price.bytes, tiling_price.picoseconds)
+        return (*(levels if self.by == "bytes" else levels[::-1]), tiling.calls)
 
-    def extend(self, chosen: dict[str, int], at: int) -> None:
+    def extend(self, fixed_sizes: dict[str, int], at: int) -> None:
         """Choose the tile of the next dimension that can be split."""
         if at == len(self.split):
-            tiling = Tiling(self.sizes, {**self.sizes, **chosen})
-            found = self.key(tiling)
-            if found < self.least:
-                self.least, self.found = found, dict(tiling.tile)
+            tiling = Tiling(self.sizes, {**self.sizes, **fixed_sizes})
+            key = self.key(tiling)
+            if key < self.best_key:
+                self.best_key, self.best_tile = key, dict(tiling.tile)
             return
         d = self.split[at]
-        bounds = ((self.bound({**chosen, d: size}), size) for size in self.fitting(chosen, d, at))
+        bounds = ((self.bound({**fixed_sizes, d: size}), size) for size in self.fitting(fixed_sizes, d, at))
         for bound, size in sorted(bounds, key=lambda pair: (pair[0], -pair[1])):
-            if bound >= self.least:
+            if bound >= self.best_key:
                 return
-            if self.nodes > self.most:
+            if self.nodes > self.max_nodes:
                 self.open_bounds.append(bound[0])
                 return
-            self.extend({**chosen, d: size}, at + 1)
+            self.extend({**fixed_sizes, d: size}, at + 1)
 
-    def try_every(self, d: str) -> None:
+    def try_all_sizes(self, d: str) -> None:
         """Try every tile size of the only dimension that can be split."""
         last = self.largest(dict(self.sizes), d)
-        for size in (self.sizes[d], *range(_down(last, self.units[d]), 0, -self.units[d])):
+        for size in (self.sizes[d], *range(_round_down(last, self.units[d]), 0, -self.units[d])):
             if size > last:
                 continue
             self.nodes += 1
             tiling = Tiling(self.sizes, {**self.sizes, d: size})
-            found = self.key(tiling)
-            if found < self.least:
-                self.least, self.found = found, dict(tiling.tile)
+            key = self.key(tiling)
+            if key < self.best_key:
+                self.best_key, self.best_tile = key, dict(tiling.tile)
 
-    def bound(self, chosen: MappingOf[str, int]) -> Key:
+    def bound(self, fixed_sizes: MappingOf[str, int]) -> Key:
         """Return what chosen tiles cost at least: with every other dimension undivided."""
         self.nodes += 1
-        return self.key(Tiling(self.sizes, {**self.sizes, **chosen}))
+        return self.key(Tiling(self.sizes, {**self.sizes, **fixed_sizes}))
 
-    def fitting(self, chosen: MappingOf[str, int], d: str, at: int) -> Iterator[int]:
+    def fitting(self, fixed_sizes: MappingOf[str, int], d: str, at: int) -> Iterator[int]:
         """Yield tile sizes of a dimension that fit with the smallest tiles of those not chosen yet, for every number of parts.
 
         Of as many parts, tiles of whole steps need least and tiles of whole words cost least; all where none of them fits.
         """
         total, unit = self.sizes[d], self.units[d]
-        largest = self.largest({**self.sizes, **{e: self.units[e] for e in self.split[at + 1 :]}, **chosen}, d)
+        largest = self.largest({**self.sizes, **{e: self.units[e] for e in self.split[at + 1 :]}, **fixed_sizes}, d)
         if largest == total:
             yield total
         parts = 2 if largest == total else -(-total // largest)
         while parts <= -(-total // unit):
-            low, high = _up(-(-total // parts), unit), min(largest, _down(-(-total // (parts - 1)) - 1, unit))
-            whole = {_up(low, self.steps[d]), _up(low, self.words[d])}
-            yield from sorted(n for n in whole if n <= high) or range(low, high + 1, unit)
+            low, high = _round_up(-(-total // parts), unit), min(largest, _round_down(-(-total // (parts - 1)) - 1, unit))
+            full_sizes = {_round_up(low, self.steps[d]), _round_up(low, self.words[d])}
+            yield from sorted(n for n in full_sizes if n <= high) or range(low, high + 1, unit)
             parts = -(-total // (low - unit)) if low > unit else total + 1
 
     def largest(self, sizes: dict[str, int], d: str) -> int:
@@ -155,9 +156,9 @@ class _Search:
         return low * unit
 
 
-def _up(n: int, step: int) -> int:
+def _round_up(n: int, step: int) -> int:
     return -(-n // step) * step
 
 
-def _down(n: int, step: int) -> int:
+def _round_down(n: int, step: int) -> int:
     return n // step * step

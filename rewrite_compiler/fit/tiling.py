@@ -1,7 +1,7 @@
-"""Tiling: how an offload that exceeds a capacity is split into calls that fit.
+"""Tiling: the split of an offload that exceeds a capacity into calls that fit.
 
-Capacities never shrink when a tile grows; under that assumption the search finds the fewest calls, and among those the
-fewest splits of summed dimensions, whose partial results the host adds up.
+Feasibility is monotone in the tile size; under that assumption the search finds the fewest calls, and among those the fewest
+splits of summed dimensions, whose partial sums the host adds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..target import Limit, Mapping
 class Tiling:
     """Dimension sizes of an offload and of the largest tile; every call computes one tile.
 
-    `bound` is what no tiling can be cheaper than, where a search for the cheapest one stopped early.
+    `bound` is a lower bound on the cost of every tiling, where a search for the cheapest one stopped early.
     """
 
     sizes: MappingOf[str, int]
@@ -33,14 +33,14 @@ class Tiling:
         return math.prod(-(-n // self.tile[d]) if n else 1 for d, n in self.sizes.items())
 
     def slices(self) -> Iterator[dict[str, slice]]:
-        """Yield the part of every dimension that each call computes."""
+        """Yield for each call the slice of every dimension that it computes."""
         parts = [[(d, slice(at, min(at + self.tile[d], n))) for at in range(0, n, self.tile[d])] for d, n in self.sizes.items()]
-        yield from (dict(chosen) for chosen in itertools.product(*parts))
+        yield from (dict(call_slices) for call_slices in itertools.product(*parts))
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why not even the smallest tile fits: the capacity with its numbers, or what is wrong with the capacities."""
+    """Why not even the smallest tile fits: the capacity that it exceeds, or a sentence."""
 
     limit: Limit | str
 
@@ -76,30 +76,30 @@ class _Search:
         self.mapping, self.sizes, self.units, self.order = mapping, sizes, units, order
         self.attributes = attributes
         self.fewest = math.inf
-        self.found: dict[str, int] = dict(units)
+        self.best_sizes: dict[str, int] = dict(units)
 
     def best(self) -> dict[str, int]:
         self.extend({}, 1)
-        return self.found
+        return self.best_sizes
 
-    def extend(self, chosen: dict[str, int], calls: int) -> None:
+    def extend(self, fixed_sizes: dict[str, int], calls: int) -> None:
         """Choose the next dimension's tile; `calls` is the product of the parts so far."""
-        dimension = self.order[len(chosen)]
-        rest = {d: self.units[d] for d in self.order[len(chosen) + 1 :]}
-        if len(chosen) == len(self.order) - 1:
-            size = self.largest(chosen, dimension, rest)
+        dimension = self.order[len(fixed_sizes)]
+        smallest = {d: self.units[d] for d in self.order[len(fixed_sizes) + 1 :]}
+        if len(fixed_sizes) == len(self.order) - 1:
+            size = self.largest(fixed_sizes, dimension, smallest)
             total = calls * -(-self.sizes[dimension] // size) if size else math.inf
             if total < self.fewest:
-                self.fewest, self.found = total, {**chosen, dimension: size}
+                self.fewest, self.best_sizes = total, {**fixed_sizes, dimension: size}
             return
-        largest = self.largest(chosen, dimension, rest)
+        largest = self.largest(fixed_sizes, dimension, smallest)
         if not largest:
             return
         for size in self.tile_sizes(dimension, largest):
             parts = -(-self.sizes[dimension] // size)
             if calls * parts >= self.fewest:
                 return
-            self.extend({**chosen, dimension: size}, calls * parts)
+            self.extend({**fixed_sizes, dimension: size}, calls * parts)
 
     def tile_sizes(self, dimension: str, largest: int) -> Iterator[int]:
         """Yield tile sizes that fit, the one for the fewest parts first, parts of equal size."""
@@ -111,14 +111,14 @@ class _Search:
                 yield size
                 last = size
 
-    def largest(self, chosen: MappingOf[str, int], dimension: str, rest: MappingOf[str, int]) -> int:
+    def largest(self, fixed_sizes: MappingOf[str, int], dimension: str, smallest: MappingOf[str, int]) -> int:
         """Return the largest tile of a dimension that fits, in units or whole; 0 when none does."""
         total, unit = self.sizes[dimension], self.units[dimension]
-        if self.mapping.violated({**chosen, **rest, dimension: total}, self.attributes) is None:
+        if self.mapping.violated({**fixed_sizes, **smallest, dimension: total}, self.attributes) is None:
             return total
         low, high = 0, -(-total // unit)
         while high - low > 1:
             middle = (low + high) // 2
-            fits = self.mapping.violated({**chosen, **rest, dimension: middle * unit}, self.attributes) is None
+            fits = self.mapping.violated({**fixed_sizes, **smallest, dimension: middle * unit}, self.attributes) is None
             low, high = (middle, high) if fits else (low, middle)
         return low * unit

@@ -1,4 +1,4 @@
-"""Traffic: how often each memory of a mapping is read and written for each tensor, in closed form."""
+"""Traffic: reads, fills and updates of each memory for each tensor of a loop nest, in closed form."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ def traffic(
     the first included. The outermost memory holds everything from the start: its fills are 0. `limits` may bound memories:
     {memory: {elements, fanout}}. InputError F230 says what is not legal.
     """
-    given = problem_from(problem)
-    nest = Nest(given, levels_from(mapping, given))
+    parsed_problem = problem_from(problem)
+    nest = Nest(parsed_problem, levels_from(mapping, parsed_problem))
     if limits is not None:
         _check_limits(nest, limits)
-    return {level.memory: {t: counts(nest, t, at) for t in given.tensors} for at, level in enumerate(nest.levels)}
+    return {level.memory: {t: counts(nest, t, at) for t in parsed_problem.tensors} for at, level in enumerate(nest.levels)}
 
 
 def counts(nest: Nest, tensor: str, level: int) -> dict[str, int]:
-    """Return the counts of one tensor at one level."""
+    """Return tile, instances, reads, fills and updates of one tensor at one level, in elements per instance."""
     tile = nest.tile(tensor, level)
-    moved = nest.switches(tensor, level - 1) * nest.gathered(tensor, level)
+    transferred = nest.switches(tensor, level - 1) * nest.gathered(tensor, level)
     fills = nest.switches(tensor, level) * tile if level < len(nest.levels) - 1 else 0
     is_output = tensor == nest.problem.output
-    reads = moved - nest.partition(tensor, level) if is_output else moved
-    return {"tile": tile, "instances": nest.instances(level), "reads": reads, "fills": fills, "updates": moved if is_output else 0}
+    reads = transferred - nest.partition(tensor, level) if is_output else transferred
+    return {"tile": tile, "instances": nest.instances(level), "reads": reads, "fills": fills, "updates": transferred if is_output else 0}
 
 
 def _check_limits(nest: Nest, limits: Any) -> None:
@@ -43,19 +43,24 @@ def _check_limits(nest: Nest, limits: Any) -> None:
     bounds = _limits_from(limits, nest.levels)
     for at, level in enumerate(nest.levels):
         bound = bounds.get(level.memory, {})
-        held = sum(nest.tile(t, at) for t in nest.problem.tensors)
-        spread = nest.instances(at - 1) // nest.instances(at)
-        for what, needs, key in ((f"Tiles in {level.memory}", held, "elements"), (f"Instances below {level.memory}", spread, "fanout")):
-            if needs > bound.get(key, needs):
-                raise InputError("F230", f"{what} must be at most {bound[key]:,}{' elements' if key == 'elements' else ''}, not {needs:,}")
+        tile_elements = sum(nest.tile(t, at) for t in nest.problem.tensors)
+        fanout = nest.instances(at - 1) // nest.instances(at)
+        for subject, needed, key in (
+            (f"Tiles in {level.memory}", tile_elements, "elements"),
+            (f"Instances below {level.memory}", fanout, "fanout"),
+        ):
+            if needed > bound.get(key, needed):
+                raise InputError(
+                    "F230", f"{subject} must be at most {bound[key]:,}{' elements' if key == 'elements' else ''}, not {needed:,}"
+                )
 
 
 def _limits_from(limits: Any, levels: tuple[Level, ...]) -> Limits:
     names = [level.memory for level in levels]
-    found: dict[str, Mapping[str, int]] = {}
+    limits_by_memory: dict[str, Mapping[str, int]] = {}
     for memory, bound in table(limits, "limits").items():
         if memory not in names:
             raise InputError("F230", f'Limits must be of memories of the mapping ({", ".join(names)}), not of "{memory}"')
         keys(bound, f"The bound of {memory}", (), LIMITS)
-        found[memory] = {key: positive(n, f"The bound of {memory} on {key}") for key, n in bound.items()}
-    return found
+        limits_by_memory[memory] = {key: positive(n, f"The bound of {memory} on {key}") for key, n in bound.items()}
+    return limits_by_memory

@@ -1,4 +1,4 @@
-"""What a co-simulation says, as sections of the page: accuracy, errors along the network, values against formats, sources of the loss."""
+"""Sections of the page about a co-simulation: accuracy, errors along the network, histograms of values, attribution of the loss."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PICTURED = 24  # offloads whose values are drawn, those with the largest errors
 
 
 def accuracy(cosim: Mapping[str, Any]) -> str:
-    """Return the metric on host and accelerator with its interval, and the errors of the offloads in the order of the network."""
+    """Return the metric on host and accelerator with its interval, and the relative errors of the offloads in the network's order."""
     metric = escape(cosim["metric"])
     total = table(
         f"{metric} over {counted(cosim['samples'], 'sample')} of {escape(cosim['data']['source'])}", ("where", metric),
@@ -39,30 +39,32 @@ def accuracy(cosim: Mapping[str, Any]) -> str:
         )
         for o in cosim["offloads"]
     ]  # fmt: skip
-    compared = f"error of each offload against its meaning, on {counted(cosim['compared_samples'], 'sample')}"
+    caption = f"error of each offload against its meaning, on {counted(cosim['compared_samples'], 'sample')}"
     heads = ("offload", "relative error", "", "all up to here", "saturated", "inputs", "results")
-    return section("Accuracy", total + _along(cosim["offloads"]) + table(compared, heads, rows), "accuracy")
+    return section("Accuracy", total + _network_errors(cosim["offloads"]) + table(caption, heads, rows), "accuracy")
 
 
-def _along(offloads: Sequence[Mapping[str, Any]]) -> str:
+def _network_errors(offloads: Sequence[Mapping[str, Any]]) -> str:
     """Return the errors in the order of the network as a drawing."""
     if not offloads:
         return ""
-    says = "error along the network: bars are each offload's own, the line is what all offloads up to there did together"
-    drawn = network(says, [(o["id"], o["relative_error"], o.get("cumulative_error")) for o in offloads])
-    return f"<h3>Along the network</h3>{note(f'{says[0].upper()}{says[1:]}, both relative and on a scale of powers of ten.')}{drawn}"
+    caption = "error along the network: bars are each offload's own, the line is what all offloads up to there did together"
+    drawing = network(caption, [(o["id"], o["relative_error"], o.get("cumulative_error")) for o in offloads])
+    return (
+        f"<h3>Along the network</h3>{note(f'{caption[0].upper()}{caption[1:]}, both relative and on a scale of powers of ten.')}{drawing}"
+    )
 
 
 def values(cosim: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
-    """Return histograms of the tensors of offloads with the range that their formats hold, the largest errors first."""
+    """Return histograms of the offloads' tensors with the ranges that their formats represent, the largest errors first."""
     formats = {o["id"]: o["formats"] for o in plan["offloads"] if "formats" in o}
-    seen = [o for o in cosim["offloads"] if o.get("tensors")]
-    if not seen:
+    offloads = [o for o in cosim["offloads"] if o.get("tensors")]
+    if not offloads:
         return ""
-    worst = sorted(seen, key=lambda o: -(o["relative_error"] or 0))[:PICTURED]
-    cut = (
-        f" These are the {len(worst)} offloads with the largest errors of {len(seen)}; the report's JSON has all."
-        if len(seen) > len(worst)
+    worst = sorted(offloads, key=lambda o: -(o["relative_error"] or 0))[:PICTURED]
+    selection_note = (
+        f" These are the {len(worst)} offloads with the largest errors of {len(offloads)}; the report's JSON has all."
+        if len(offloads) > len(worst)
         else ""
     )
     about = (
@@ -70,62 +72,62 @@ def values(cosim: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
         "The shaded part is what the format holds, from its smallest value to its largest: "
         "columns right of it saturate, those left of it become zero."
     )
-    drawn = "".join(
+    drawings = "".join(
         f"<h3>{escape(o['id'])}</h3><div class='row'>{''.join(_tensor(o['id'], t, formats.get(o['id'], {})) for t in o['tensors'])}</div>"
         for o in worst
     )
-    return folded("Values and formats", note(about + cut) + drawn, "values")
+    return folded("Values and formats", note(about + selection_note) + drawings, "values")
 
 
 def _tensor(key: str, t: Mapping[str, Any], formats: Mapping[str, Any]) -> str:
     """Return one tensor's histogram with what it says in words."""
     histogram_, name = t["histogram"], t["tensor"]
     share = f"{t['saturated']:,} of {t['values']:,} saturated, {t['underflowed']:,} become zero"
-    said = f"{name}: {t['format']}, largest {number(t['largest'])}; {share}; error {percent(t['relative_error'])}"
+    caption = f"{name}: {t['format']}, largest {number(t['largest'])}; {share}; error {percent(t['relative_error'])}"
     if histogram_["first_exponent"] is None:
-        return f"<div class='pic'>{note(f'{said}; all values are zero')}</div>"
-    holds = _held(repr(sorted(formats[name].items())), formats[name]) if name in formats else _only(t["largest"])
-    drawn = histogram(f"values of {name} of {key} by binade", histogram_["first_exponent"], histogram_["counts"], holds)
-    return f"<div class='pic'>{drawn}{note(said)}</div>"
+        return f"<div class='pic'>{note(f'{caption}; all values are zero')}</div>"
+    exponents = _exponent_range_of(repr(sorted(formats[name].items())), formats[name]) if name in formats else _open_range(t["largest"])
+    drawing = histogram(f"values of {name} of {key} by binade", histogram_["first_exponent"], histogram_["counts"], exponents)
+    return f"<div class='pic'>{drawing}{note(caption)}</div>"
 
 
-_KNOWN: dict[str, tuple[float, float]] = {}
+_EXPONENT_RANGES: dict[str, tuple[float, float]] = {}
 
 
-def _held(key: str, document: Mapping[str, Any]) -> tuple[float, float]:
+def _exponent_range_of(key: str, document: Mapping[str, Any]) -> tuple[float, float]:
     """Return the exponents of the smallest and of the largest value of a format, each format computed once."""
-    if key not in _KNOWN:
-        _KNOWN[key] = _ends(format_from(document))
-    return _KNOWN[key]
+    if key not in _EXPONENT_RANGES:
+        _EXPONENT_RANGES[key] = _exponent_range(format_from(document))
+    return _EXPONENT_RANGES[key]
 
 
-def _ends(f: Format) -> tuple[float, float]:
+def _exponent_range(f: Format) -> tuple[float, float]:
     top = float(f.largest)
     steps = math.log2(top) - np.arange(0, 320, 0.25) if top > 0 else np.zeros(1)
-    held = np.abs(np.asarray(values_of(f, codes_of(f, np.exp2(steps))), float))
-    least = float(held[held > 0].min()) if (held > 0).any() else 1.0
-    return math.log2(least), math.log2(top) if top > 0 else 0.0
+    magnitudes = np.abs(np.asarray(values_of(f, codes_of(f, np.exp2(steps))), float))
+    smallest = float(magnitudes[magnitudes > 0].min()) if (magnitudes > 0).any() else 1.0
+    return math.log2(smallest), math.log2(top) if top > 0 else 0.0
 
 
 @cache
-def _only(largest: float) -> tuple[float, float]:
+def _open_range(largest: float) -> tuple[float, float]:
     """Return a range whose lower end is not known."""
     top = math.log2(largest) if largest > 0 else 0.0
     return top - 1, top
 
 
 def attribution(found: Mapping[str, Any] | None) -> str:
-    """Return the picture of where the loss comes from: a bar for each offload alone and restored, and for each change of a format."""
+    """Return the attribution of the loss: a bar for each offload alone and restored, and for each change of a format."""
     if found is None:
         return ""
-    whole = found["accelerated"]
-    most = max([t["output_error"] or 0 for t in (whole, *(o["alone"] for o in found["offloads"]))]) or 1
+    device_trial = found["accelerated"]
+    largest_error = max([t["output_error"] or 0 for t in (device_trial, *(o["alone"] for o in found["offloads"]))]) or 1
 
-    def row(name: str, what: str, trial: Mapping[str, Any]) -> tuple[Cell, ...]:
+    def row(name: str, run: str, trial: Mapping[str, Any]) -> tuple[Cell, ...]:
         error = trial["output_error"] or 0
-        return text(name), text(what), figure(number(trial["loss"])), figure(percent(error)), _bar(min(1, error / most))
+        return text(name), text(run), figure(number(trial["loss"])), figure(percent(error)), _bar(min(1, error / largest_error))
 
-    rows = [row("all offloads", "on the device", whole)]
+    rows = [row("all offloads", "on the device", device_trial)]
     for o in found["offloads"]:
         rows.append(row(o["id"], "alone on the device", o["alone"]))
         rows += [] if o["restored"] is None else [row("", "all but it", o["restored"])]

@@ -1,4 +1,4 @@
-"""How to make a plan and its co-simulation again: the commands, and what they must find."""
+"""Reproduction: the commands that make a plan and its co-simulation again, and the hashes they must find."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ DEPENDENCIES = ("flexmatch", "egglog", "numpy", "onnx", "onnxruntime", "highspy"
 
 
 def reproduction(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> str:
-    """Return the commands that lead here."""
+    """Return the section of the page with the commands, and the hashes and versions behind the plan."""
     return folded("How to make this again", lines(commands(plan, cosim)) + definitions(_rows(plan)), "again")
 
 
 def commands(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> list[str]:
-    """Return the command lines: compile, co-simulate, show."""
+    """Return the shell commands: compile, co-simulate, show."""
     model = plan["model"]["path"]
     stem = f"{model.rsplit('/', 1)[-1].rsplit('.', 1)[0]}.{'-'.join(t['name'] for t in plan['targets'])}"
-    made = [["flexmatch", model, *_steering(plan), "-o", stem]]
-    shown = ["flexmatch", "show", f"{stem}.json", *_files(plan)]
+    word_lists = [["flexmatch", model, *_steering(plan), "-o", stem]]
+    show_words = ["flexmatch", "show", f"{stem}.json", *_files(plan)]
     if cosim is not None:
-        made.append(["flexmatch", "cosim", f"{stem}.json", *_files(plan), *_run(plan, cosim), "--json", "report.json"])
-        shown += ["--cosim", "report.json"]
-    return [shlex.join(words) for words in (*made, [*shown, "--html", "report.html"])]
+        word_lists.append(["flexmatch", "cosim", f"{stem}.json", *_files(plan), *_run(plan, cosim), "--json", "report.json"])
+        show_words += ["--cosim", "report.json"]
+    return [shlex.join(words) for words in (*word_lists, [*show_words, "--html", "report.html"])]
 
 
 def _steering(plan: Mapping[str, Any]) -> Iterator[str]:
@@ -51,8 +51,8 @@ def _steering(plan: Mapping[str, Any]) -> Iterator[str]:
 
 def _accelerators(targets: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for t in targets:
-        given = ",".join(f"{k}={v}" for k, v in t["parameters"].items())
-        yield from ("--accel", f"{t['name']}:{given}" if given else t["name"])
+        parameters = ",".join(f"{k}={v}" for k, v in t["parameters"].items())
+        yield from ("--accel", f"{t['name']}:{parameters}" if parameters else t["name"])
 
 
 def _files(plan: Mapping[str, Any]) -> list[str]:
@@ -61,8 +61,12 @@ def _files(plan: Mapping[str, Any]) -> list[str]:
 
 
 def _run(plan: Mapping[str, Any], cosim: Mapping[str, Any]) -> list[str]:
-    own = cosim.get("calibration")
-    calibrate = ["--calibrate", own["source"]] if plan["calibration"] is None and own and own["source"] != cosim["data"]["source"] else []
+    calibration = cosim.get("calibration")
+    calibrate = (
+        ["--calibrate", calibration["source"]]
+        if plan["calibration"] is None and calibration and calibration["source"] != cosim["data"]["source"]
+        else []
+    )
     return ["--data", cosim["data"]["source"], *calibrate, "--metric", cosim["metric"], "--samples", str(cosim["samples"])]
 
 

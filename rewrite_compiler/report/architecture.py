@@ -1,4 +1,4 @@
-"""Views of a target's resources: lines for people, and a graph for Graphviz."""
+"""Views of a target's resources: lines of text, and an architecture graph for Graphviz."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LINE = "\\n"
 
 
 def resource_rows(r: Resources) -> Iterator[tuple[str, str]]:
-    """Yield a label and what it says for every node and edge of the graph."""
+    """Yield a label and a text for every memory, unit and link of the architecture graph, the clock first and notes last."""
     yield "clock", f"{r.clock.hertz / 1e6:g} MHz ({r.clock.source})"
     for m in r.memories:
         several = f"{m.instances} × " if m.instances > 1 else ""
@@ -30,7 +30,7 @@ def resource_rows(r: Resources) -> Iterator[tuple[str, str]]:
 
 
 def architecture_dot(name: str, r: Resources) -> str:
-    """Return the architecture graph in the language of Graphviz."""
+    """Return the architecture graph in Graphviz's language: memories as boxes, units as ellipses, links labelled bytes / cycles."""
     memories = [f"  {_node(m.name, f'{m.instances} × {m.capacity_bytes:,} bytes', 'box')}" for m in r.memories]
     units = [f"  {_node(u.name, f'{u.per_cycle:,} a cycle', 'ellipse')}" for u in r.units]
     links = [f"  {quoted(x.source)} -> {quoted(x.sink)} [label={quoted(f'{x.width_bytes} B / {x.cycles}')}];" for x in r.links]
@@ -42,5 +42,5 @@ def _node(name: str, text: str, shape: str) -> str:
 
 
 def quoted(*lines: str) -> str:
-    """Return lines as one quoted word of Graphviz; no character of theirs ends it or is an escape."""
+    """Return lines as one quoted string of Graphviz, every special character escaped."""
     return '"' + LINE.join(printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines) + '"'

@@ -18,14 +18,14 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Words."""
+    """A paragraph of text."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A table."""
+    """A table: the heads of its columns, and rows of cells."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -33,7 +33,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines as they are."""
+    """Preformatted lines."""
 
     lines: Sequence[str]
 

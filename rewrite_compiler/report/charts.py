@@ -1,4 +1,4 @@
-"""Charts: small SVG drawings by hand; every one has a title for readers who do not see it, and names are text, never attributes."""
+"""Charts as SVG: each has a title for readers who do not see it, and names are text, never attributes."""
 
 from __future__ import annotations
 
@@ -14,69 +14,72 @@ SHOWN = 30  # characters of a label
 
 
 def chart(title: str, wide: int, tall: int, body: str) -> str:
-    """Return a drawing with its title."""
+    """Return an SVG drawing of a size in pixels, with its title."""
     size = f'width="{wide}" height="{tall}" viewBox="0 0 {wide} {tall}"'
     return f'<div class="plot"><svg class="chart" role="img" {size}><title>{escape(title)}</title>{body}</svg></div>'
 
 
 def words(x: float, y: float, content: str, kind: str = "") -> str:
-    """Return text at a place."""
+    """Return an SVG text at a point, the names of a model escaped."""
     group = f' class="{kind}"' if kind else ""
     return f'<text x="{x:g}" y="{y:g}"{group}>{escape(content)}</text>'
 
 
 def box(x: float, y: float, wide: float, tall: float, kind: str, says: str = "") -> str:
-    """Return a rectangle; what it says is shown under the pointer."""
-    told = f"<title>{escape(says)}</title>" if says else ""
-    return f'<rect x="{x:.4g}" y="{y:.4g}" width="{max(wide, 0.5):.4g}" height="{max(tall, 0.5):.4g}" class="{kind}">{told}</rect>'
+    """Return an SVG rectangle with a tooltip."""
+    title_markup = f"<title>{escape(says)}</title>" if says else ""
+    return f'<rect x="{x:.4g}" y="{y:.4g}" width="{max(wide, 0.5):.4g}" height="{max(tall, 0.5):.4g}" class="{kind}">{title_markup}</rect>'
 
 
 def line(points: Sequence[tuple[float, float]], kind: str) -> str:
-    """Return a line through points."""
+    """Return an SVG line through points, nothing for fewer than two."""
     return f'<path class="{kind}" d="M{"L".join(f"{x:.4g} {y:.4g}" for x, y in points)}"></path>' if len(points) > 1 else ""
 
 
 def short(name: str) -> str:
-    """Return a name that fits into the room for labels."""
+    """Return a label cut to SHOWN characters."""
     return name if len(name) <= SHOWN else f"{name[: SHOWN - 1]}…"
 
 
 def stacked(title: str, rows: Sequence[tuple[str, Sequence[tuple[str, float, str]]]]) -> str:
-    """Return a row of bars for each label: parts as (class, size, words), all rows to one scale."""
-    most = max((sum(size for _, size, _ in parts) for _, parts in rows), default=0) or 1
+    """Return a stacked bar chart: a row of parts (class, size, tooltip) for each label, all rows to one scale."""
+    largest = max((sum(size for _, size, _ in parts) for _, parts in rows), default=0) or 1
     room = WIDE - LEFT - 90
     body = []
     for n, (label, parts) in enumerate(rows):
         y, x = n * LINE, float(LEFT)
         body.append(words(0, y + 15, short(label)))
-        for kind, size, says in parts:
-            body.append(box(x, y + 3, size / most * room, LINE - 6, kind, f"{label}: {says}") if size else "")
-            x += size / most * room
+        for kind, size, tooltip in parts:
+            body.append(box(x, y + 3, size / largest * room, LINE - 6, kind, f"{label}: {tooltip}") if size else "")
+            x += size / largest * room
         body.append(words(x + 4, y + 15, f"{sum(size for _, size, _ in parts):,.0f}", "s"))
     return chart(title, WIDE, max(1, len(rows)) * LINE, "".join(body))
 
 
 def network(title: str, rows: Sequence[tuple[str, float | None, float | None]]) -> str:
-    """Return errors along the network: bars of each one's own, a line of what all up to it did together; the scale is by powers of ten."""
-    top, tall, left = 10, 150, 52
-    errors = [e for _, own, whole in rows for e in (own, whole) if e is not None and math.isfinite(e)]
-    most = max(0, math.ceil(math.log10(max([*errors, LEAST]))))
-    decades = range(math.floor(math.log10(LEAST)), most + 1)
+    """Return errors along the network on a logarithmic scale: a bar for each offload's own, a line for the cumulative ones.
+
+    Rows are (name, own relative error, relative error of all offloads up to it); None is left out.
+    """
+    top, plot_height, margin = 10, 150, 52
+    errors = [e for _, error, cumulative in rows for e in (error, cumulative) if e is not None and math.isfinite(e)]
+    top_decade = max(0, math.ceil(math.log10(max([*errors, LEAST]))))
+    decades = range(math.floor(math.log10(LEAST)), top_decade + 1)
 
     def height(e: float) -> float:
-        clipped = min(max(e, LEAST), 10.0**most)
-        return top + tall - (math.log10(clipped) - decades[0]) / (decades[-1] - decades[0]) * tall
+        clipped = min(max(e, LEAST), 10.0**top_decade)
+        return top + plot_height - (math.log10(clipped) - decades[0]) / (decades[-1] - decades[0]) * plot_height
 
-    step = (WIDE - left) / max(1, len(rows))
+    step = (WIDE - margin) / max(1, len(rows))
     body = [
-        line([(left, height(10.0**d)), (WIDE, height(10.0**d))], "grid") + words(0, height(10.0**d) + 4, _power(d), "s") for d in decades
+        line([(margin, height(10.0**d)), (WIDE, height(10.0**d))], "grid") + words(0, height(10.0**d) + 4, _power(d), "s") for d in decades
     ]
-    for n, (name, own, whole) in enumerate(rows):
-        if own is not None:
-            says = f"{name}: {100 * own:.3g}%" + ("" if whole is None else f", all up to here {100 * whole:.3g}%")
-            body.append(box(left + n * step + 0.1 * step, height(own), 0.8 * step, top + tall - height(own), "p0", says))
-    middle = [(left + (n + 0.5) * step, height(whole)) for n, (_, _, whole) in enumerate(rows) if whole is not None]
-    return chart(title, WIDE, top + tall + 6, "".join([*body, line(middle, "whole")]))
+    for n, (name, error, cumulative) in enumerate(rows):
+        if error is not None:
+            tooltip = f"{name}: {100 * error:.3g}%" + ("" if cumulative is None else f", all up to here {100 * cumulative:.3g}%")
+            body.append(box(margin + n * step + 0.1 * step, height(error), 0.8 * step, top + plot_height - height(error), "p0", tooltip))
+    middle = [(margin + (n + 0.5) * step, height(cumulative)) for n, (_, _, cumulative) in enumerate(rows) if cumulative is not None]
+    return chart(title, WIDE, top + plot_height + 6, "".join([*body, line(middle, "whole")]))
 
 
 def _power(decade: int) -> str:
@@ -84,47 +87,53 @@ def _power(decade: int) -> str:
 
 
 def histogram(title: str, first: int, counts: Sequence[int], holds: tuple[float, float]) -> str:
-    """Return values by binade from exponent `first` on, over the range of exponents that a format holds; what is above it stands out."""
-    low, high = min(first, math.floor(holds[0])), max(first + len(counts), math.ceil(holds[1]))
-    tall, most = 60, math.log1p(max([*counts, 1]))
-    wide = (high - low) * BIN
+    """Return a histogram by binade: `counts[i]` values of exponent `first + i`, over the exponents that a format represents.
 
-    def bars(inside: bool) -> str:
-        found = []
+    Heights are logarithms of counts; bars beyond the format's largest exponent are of another colour.
+    """
+    low, high = min(first, math.floor(holds[0])), max(first + len(counts), math.ceil(holds[1]))
+    height, largest_log = 60, math.log1p(max([*counts, 1]))
+    width = (high - low) * BIN
+
+    def bars(in_range: bool) -> str:
+        segments = []
         for n, count in enumerate(counts):
             e = first + n
-            if count and (e <= holds[1]) is inside:
-                found.append(f"M{(e - low) * BIN} {tall}v-{max(1.0, math.log1p(count) / most * (tall - 4)):.3g}h{BIN - 1}V{tall}z")
-        return "".join(found)
+            if count and (e <= holds[1]) is in_range:
+                segments.append(
+                    f"M{(e - low) * BIN} {height}v-{max(1.0, math.log1p(count) / largest_log * (height - 4)):.3g}h{BIN - 1}V{height}z"
+                )
+        return "".join(segments)
 
-    held = box((holds[0] - low) * BIN, 0, (holds[1] - holds[0]) * BIN, tall, "held")
-    drawn = f'<path class="p0" d="{bars(True) or "M0 0"}"></path><path class="p1" d="{bars(False) or "M0 0"}"></path>'
-    ends = words(0, tall + 13, f"2^{low}", "s") + words(max(wide - 30, 40), tall + 13, f"2^{high}", "s")
-    return chart(title, max(wide, 80), tall + 16, held + drawn + ends)
+    format_box = box((holds[0] - low) * BIN, 0, (holds[1] - holds[0]) * BIN, height, "held")
+    bar_paths = f'<path class="p0" d="{bars(True) or "M0 0"}"></path><path class="p1" d="{bars(False) or "M0 0"}"></path>'
+    ends = words(0, height + 13, f"2^{low}", "s") + words(max(width - 30, 40), height + 13, f"2^{high}", "s")
+    return chart(title, max(width, 80), height + 16, format_box + bar_paths + ends)
 
 
 def growth(title: str, sizes: Sequence[int]) -> str:
-    """Return a size by round."""
-    tall, left, most = 110, 10, max([*sizes, 1])
-    step = min(90.0, (WIDE - 2 * left - 60) / max(1, len(sizes) - 1))
-    points = [(left + n * step, 24 + tall * (1 - size / most)) for n, size in enumerate(sizes)]
+    """Return a line chart of a size by round."""
+    height, margin, largest = 110, 10, max([*sizes, 1])
+    step = min(90.0, (WIDE - 2 * margin - 60) / max(1, len(sizes) - 1))
+    points = [(margin + n * step, 24 + height * (1 - size / largest)) for n, size in enumerate(sizes)]
     marks = [box(x - 2, y - 2, 4, 4, "p0", f"round {n}: {s:,}") for n, ((x, y), s) in enumerate(zip(points, sizes, strict=True))]
     labels = [words(x + 4, y - 4, f"{s:,}", "s") for (x, y), s in zip(points, sizes, strict=True)] if len(sizes) <= 12 else []
-    rounds = [words(x - 3, tall + 42, str(n), "s") for n, (x, _) in enumerate(points) if len(sizes) <= 12 or n in (0, len(sizes) - 1)]
-    wide = int(left + step * max(1, len(sizes) - 1) + 80)
-    return chart(title, wide, tall + 48, "".join([line(points, "whole"), *marks, *labels, *rounds]))
+    rounds = [words(x - 3, height + 42, str(n), "s") for n, (x, _) in enumerate(points) if len(sizes) <= 12 or n in (0, len(sizes) - 1)]
+    width = int(margin + step * max(1, len(sizes) - 1) + 80)
+    return chart(title, width, height + 48, "".join([line(points, "whole"), *marks, *labels, *rounds]))
 
 
 def lanes(title: str, end: float, spans: Mapping[str, Sequence[tuple[float, float]]], unit: str) -> str:
-    """Return a lane for each name with the spans of time in which it is busy."""
+    """Return a Gantt chart: a lane for each name with the intervals (start, end) in which it is busy, from 0 to `end`."""
     room = WIDE - LEFT - 10
     scale = room / (end or 1)
     body = []
-    for n, (name, busy) in enumerate(spans.items()):
+    for n, (name, intervals) in enumerate(spans.items()):
         y = n * LINE
         body.append(words(0, y + 15, short(name)) + line([(LEFT, y + LINE - 1), (WIDE, y + LINE - 1)], "grid"))
         path = "".join(
-            f"M{LEFT + a * scale:.4g} {y + 3}h{max(0.7, (b - a) * scale):.3g}v{LINE - 6}h-{max(0.7, (b - a) * scale):.3g}z" for a, b in busy
+            f"M{LEFT + a * scale:.4g} {y + 3}h{max(0.7, (b - a) * scale):.3g}v{LINE - 6}h-{max(0.7, (b - a) * scale):.3g}z"
+            for a, b in intervals
         )
         body.append(f'<path class="p{n % 2}" d="{path}"></path>')
     foot = len(spans) * LINE + 14

@@ -1,4 +1,4 @@
-"""The graph of a model as files of its own: SVG, and the language of Graphviz."""
+"""The graph of a model as files: SVG, and Graphviz."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ ON_HOST, ABSORBED = "#eeeeee", "#ffffff"
 
 
 def graph_svg(graph: Graph, targets: Sequence[str]) -> str:
-    """Return the drawing of the page as a file that stands alone, with the page's style."""
+    """Return the page's drawing as a self-contained SVG file, with the page's style."""
     style = (Path(__file__).parent / "page.css").read_text("utf-8")
-    drawn = svg(graph, targets)
-    head, end, rest = drawn.partition(">")
-    return f'{head} xmlns="http://www.w3.org/2000/svg"{end}<style>{style}</style>{rest}\n'
+    drawing = svg(graph, targets)
+    head, end, content = drawing.partition(">")
+    return f'{head} xmlns="http://www.w3.org/2000/svg"{end}<style>{style}</style>{content}\n'
 
 
 def graph_dot(name: str, graph: Graph, targets: Sequence[str]) -> str:
-    """Return the graph in the language of Graphviz; boxes are numbered, names are labels."""
+    """Return the graph in Graphviz's language; boxes are numbered, names are labels."""
     boxes = [
         f"  n{n} [label={quoted(box.op, box.name)}, fillcolor={quoted(_colour(box.target, box.place, targets))}];"
         for n, box in enumerate(graph.boxes)

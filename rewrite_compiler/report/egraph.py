@@ -1,4 +1,4 @@
-"""The neighbourhood of an e-class: lines for people, a page to walk in, and a graph for Graphviz."""
+"""Views of the neighbourhood of an e-class: lines of text, an interactive page, and a graph for Graphviz."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .architecture import quoted
-from .graph import Box, Graph
+from .graph import Box, Graph, Place
 from .html import drawn_page
 from .terminal import counted
 
-CUT, SHOWN, CHOSEN = "absorbed", "host", "chosen"
+CUT, SHOWN, CHOSEN = Place.ABSORBED, Place.HOST, "chosen"  # the page draws cut classes like absorbed nodes, others like host nodes
 MOST_ATTRIBUTES = 60  # characters
 Row = Mapping[str, Any]
 
 
 def egraph_lines(document: Row) -> Iterator[str]:
-    """Yield every class with its e-nodes and the rules that made them, then what is cut off."""
+    """Yield every shown e-class with its e-nodes and the rules that made them, then how many classes beside them are cut off."""
     yield f"{document['model']['path'].rsplit('/', 1)[-1]}  {about(document)}"
     for row in document["shown"]:
-        yield f"{_name(row)}  {_described(row)}"
+        yield f"{_name(row)}  {_description(row)}"
         for node in row["e_nodes"]:
             yield f"  {'*' if node['chosen'] else ' '} {term(node)}  {made_by(node)}"
     if document["cut"]:
-        hidden = sum(len(row["e_nodes"]) for row in document["cut"])
-        classes, nodes = _classes(len(document["cut"])), counted(hidden, "e-node")
+        cut_e_nodes = sum(len(row["e_nodes"]) for row in document["cut"])
+        classes, nodes = _classes(len(document["cut"])), counted(cut_e_nodes, "e-node")
         yield f"cut       {classes} with {nodes} beside them: {', '.join(map(_name, document['cut']))}"
 
 
 def about(document: Row) -> str:
-    """Return how large the e-graph is, and how much of it is shown."""
+    """Return why saturation stopped, the size of the e-graph, and how many of its classes are shown."""
     stop = document["stop"]["reason"]
-    whole = f"{document['e_nodes']:,} e-nodes in {_classes(document['e_classes'])}"
-    near = f"{len(document['shown']):,} within {counted(document['steps'], 'step')} of {document['around']}"
-    return f"{stop} after {counted(document['rounds'], 'round')} · {whole} · {near}"
+    size = f"{document['e_nodes']:,} e-nodes in {_classes(document['e_classes'])}"
+    selection = f"{len(document['shown']):,} within {counted(document['steps'], 'step')} of {document['around']}"
+    return f"{stop} after {counted(document['rounds'], 'round')} · {size} · {selection}"
 
 
 def _classes(n: int) -> str:
@@ -41,37 +41,37 @@ def _classes(n: int) -> str:
 
 
 def term(node: Row) -> str:
-    """Return an e-node as it is read: its operator on classes, with its attributes."""
+    """Return an e-node as text: its operator on e-classes, with its attributes."""
     attributes = ", ".join(map(str, node["attributes"]))
-    shown = attributes if len(attributes) <= MOST_ATTRIBUTES else f"{attributes[: MOST_ATTRIBUTES - 1]}…"
-    return f"{node['op']}({', '.join(f'e{c}' for c in node['operands'])}){f' [{shown}]' if shown else ''}"
+    short_attributes = attributes if len(attributes) <= MOST_ATTRIBUTES else f"{attributes[: MOST_ATTRIBUTES - 1]}…"
+    return f"{node['op']}({', '.join(f'e{c}' for c in node['operands'])}){f' [{short_attributes}]' if short_attributes else ''}"
 
 
 def made_by(node: Row) -> str:
-    """Return the rule behind an e-node and its line, or that the program has it."""
+    """Return the rule that made an e-node and the rule's line, or `program`."""
     return f"{node['rule']} ({node['at']})" if node["rule"] else "program"
 
 
 def egraph_page(document: Row) -> str:
-    """Return one self-contained page: classes as boxes, their e-nodes beside them at a click; cut ones are boxes, too."""
+    """Return one self-contained page: e-classes as boxes, their e-nodes beside them at a click; cut ones are boxes, too."""
     name = document["model"]["path"].rsplit("/", 1)[-1]
     return drawn_page(f"{name}: e-classes around {document['around']}", about(document), graph_of(document), "e-classes")
 
 
 def graph_of(document: Row) -> Graph:
-    """Return classes as boxes, and an edge from each class to those whose e-nodes read it."""
+    """Return e-classes as boxes, and an edge from each class to those whose e-nodes have it as an operand."""
     rows = [*document["shown"], *document["cut"]]
     number = {row["e_class"]: n for n, row in enumerate(rows)}
-    joined = {(number[c], number[row["e_class"]]) for row in rows for n in row["e_nodes"] for c in n["operands"] if c in number}
-    cut = {row["e_class"] for row in document["cut"]}
-    return Graph(tuple(_box(row, row["e_class"] in cut) for row in rows), tuple(sorted((a, b) for a, b in joined if a != b)))
+    edges = {(number[c], number[row["e_class"]]) for row in rows for n in row["e_nodes"] for c in n["operands"] if c in number}
+    cut_classes = {row["e_class"] for row in document["cut"]}
+    return Graph(tuple(_box(row, row["e_class"] in cut_classes) for row in rows), tuple(sorted((a, b) for a, b in edges if a != b)))
 
 
 def _box(row: Row, is_cut: bool) -> Box:
     nodes = [("chosen" if n["chosen"] else "e-node", f"{term(n)} — {made_by(n)}") for n in row["e_nodes"]]
-    chosen = CHOSEN if any(n["chosen"] for n in row["e_nodes"]) and not is_cut else ""
+    target = CHOSEN if any(n["chosen"] for n in row["e_nodes"]) and not is_cut else ""
     title = f"{'cut: ' if is_cut else ''}{_operators(row)}"
-    return Box(f"{_name(row)} {', '.join(row['values'])}".rstrip(), title, CUT if is_cut else SHOWN, chosen, tuple(nodes), row["type"])
+    return Box(f"{_name(row)} {', '.join(row['values'])}".rstrip(), title, CUT if is_cut else SHOWN, target, tuple(nodes), row["type"])
 
 
 def _operators(row: Row) -> str:
@@ -82,19 +82,19 @@ def _name(row: Row) -> str:
     return f"e{row['e_class']}"
 
 
-def _described(row: Row) -> str:
-    known = " · known when compiling" if row["known"] else ""
-    return f"{row['type']}{' · ' if row['values'] else ''}{', '.join(row['values'])}{known}"
+def _description(row: Row) -> str:
+    constant_note = " · known when compiling" if row["known"] else ""
+    return f"{row['type']}{' · ' if row['values'] else ''}{', '.join(row['values'])}{constant_note}"
 
 
 def egraph_dot(document: Row) -> str:
-    """Return the neighbourhood for Graphviz: a frame a class, a box an e-node, an arrow to each operand."""
+    """Return the neighbourhood for Graphviz: a cluster for each e-class, a box for each e-node, an arrow to each operand."""
     rows: Sequence[Row] = [*document["shown"], *document["cut"]]
-    cut = {row["e_class"] for row in document["cut"]}
+    cut_classes = {row["e_class"] for row in document["cut"]}
     first = {row["e_class"]: f"n{row['e_class']}_0" for row in rows if row["e_nodes"]}
     text = [f"digraph {quoted(document['around'])} {{", "  compound=true;", "  node [shape=box];"]
     for row in rows:
-        text.extend(_frame(row, row["e_class"] in cut))
+        text.extend(_frame(row, row["e_class"] in cut_classes))
     for row in rows:
         text.extend(_arrows(row, first))
     return "\n".join([*text, "}", ""])
@@ -102,7 +102,7 @@ def egraph_dot(document: Row) -> str:
 
 def _frame(row: Row, is_cut: bool) -> Iterator[str]:
     style = "dotted" if is_cut else "solid"
-    yield f"  subgraph cluster_{row['e_class']} {{ style={style}; label={quoted(_name(row), _described(row))};"
+    yield f"  subgraph cluster_{row['e_class']} {{ style={style}; label={quoted(_name(row), _description(row))};"
     for k, node in enumerate(row["e_nodes"]):
         bold = ", style=bold" if node["chosen"] else ""
         yield f"    n{row['e_class']}_{k} [label={quoted(term(node), made_by(node))}{bold}];"

@@ -1,4 +1,4 @@
-"""Evidence: how the e-graph grew, the rules that matched with their lines, and the certificates of what a plan rests on."""
+"""Sections of the page about evidence: growth of the e-graph, rules that matched, certificates behind a plan."""
 
 from __future__ import annotations
 
@@ -27,62 +27,64 @@ JUDGE_TARGET = "flexmatch prove --no-rules --accel"
 
 
 def certificates_of(plan: Plan, kept: Cache | None = None) -> tuple[Certificate, ...]:
-    """Return the certificates of the rules, operations and models behind a plan: of this machine's court, else those that ship."""
+    """Return the certificates of the rules, operations and models behind a plan: this machine's, else the shipped ones."""
     kept = kept or court_cache()
-    used = {r.rule for o in plan.offloads for r in o.because}
-    return (*_rules(plan, used, kept), *_targets(plan, used, kept))
+    rule_names = {r.rule for o in plan.offloads for r in o.because}
+    return (*_rules(plan, rule_names, kept), *_targets(plan, rule_names, kept))
 
 
-def _rules(plan: Plan, used: set[str], kept: Cache) -> Iterator[Certificate]:
+def _rules(plan: Plan, rule_names: set[str], cache: Cache) -> Iterator[Certificate]:
     files = [Path(p) for p in plan.settings.get("rules", ())]
-    known = {r.name: r for r in (*every_rule(), *(r for f in files if f.is_file() for r in rules_at(f)))}
-    for name in sorted(used & known.keys()):
-        r = known[name]
-        yield _certificate("rule", name, kept.get(rule_case(r, None).key), certificate_of_rule(r), f"{JUDGE_RULE} {name}")
+    rules = {r.name: r for r in (*every_rule(), *(r for f in files if f.is_file() for r in rules_at(f)))}
+    for name in sorted(rule_names & rules.keys()):
+        r = rules[name]
+        yield _certificate("rule", name, cache.get(rule_case(r, None).key), certificate_of_rule(r), f"{JUDGE_RULE} {name}")
 
 
-def _targets(plan: Plan, used: set[str], kept: Cache) -> Iterator[Certificate]:
+def _targets(plan: Plan, rule_names: set[str], cache: Cache) -> Iterator[Certificate]:
     for t in plan.targets:
-        how = f"{JUDGE_TARGET} {t.name}"
+        command = f"{JUDGE_TARGET} {t.name}"
         for case in target_cases(t, t.name):
-            if case.name in used:
+            if case.name in rule_names:
                 shipped = certificate_of_operation(t, case.message["name"])
-                yield _certificate("operation", case.name, kept.get(case.key), shipped, how)
-        yield _certificate("model", t.name, kept.get(model_case(t, t.name).key), certificate_of_model(t), how)
+                yield _certificate("operation", case.name, cache.get(case.key), shipped, command)
+        yield _certificate("model", t.name, cache.get(model_case(t, t.name).key), certificate_of_model(t), command)
 
 
-def _certificate(kind: str, name: str, found: Mapping[str, Any] | None, shipped: Certificate | None, how: str) -> Certificate:
-    if found is not None:
-        return certificate_of_record(kind, name, found)
-    return shipped or Certificate(kind, name, OPEN, "", f"{how} judges it")
+def _certificate(kind: str, name: str, record: Mapping[str, Any] | None, shipped: Certificate | None, command: str) -> Certificate:
+    if record is not None:
+        return certificate_of_record(kind, name, record)
+    return shipped or Certificate(kind, name, OPEN, "", f"{command} judges it")
 
 
 def search(plan: Mapping[str, Any]) -> str:
-    """Return how the e-graph grew, why it stopped, and which rules matched."""
+    """Return the section about saturation: its growth, why it stopped, and which rules matched how often."""
     e = plan["egraph"]
     sizes, fired = e.get("growth", ()), e.get("fired", ())
     stop = e["stop"]["reason"] if e["stop"]["reason"] == "saturated" else f"stopped: {e['stop']['detail']}"
-    said = f"{stop} after {counted(e['rounds'], 'round')}, {e['e_nodes']:,} e-nodes with those of the operations"
-    drawn = growth("e-nodes before the first round and after each one", sizes) if sizes else ""
-    behind = {name: n for (name, _, _), n in rule_table(plan["offloads"]).items()}
+    summary = f"{stop} after {counted(e['rounds'], 'round')}, {e['e_nodes']:,} e-nodes with those of the operations"
+    chart = growth("e-nodes before the first round and after each one", sizes) if sizes else ""
+    offload_counts = {name: n for (name, _, _), n in rule_table(plan["offloads"]).items()}
     rows = [
-        (text(f["rule"]), text(f["at"]), figure(f"{f['matches']:,}"), figure(str(behind.get(f["rule"], 0))))
+        (text(f["rule"]), text(f["at"]), figure(f"{f['matches']:,}"), figure(str(offload_counts.get(f["rule"], 0))))
         for f in sorted(fired, key=lambda f: -f["matches"])
     ]
     caption = f"{len(rows)} of {counted(e.get('rules', 0), 'rule')} and operations matched something"
     heads = ("rule", "written at", "matches", "offloads behind which it stands")
-    return folded("The e-graph", note(said) + drawn + (table(caption, heads, rows) if rows else ""), "egraph")
+    return folded("The e-graph", note(summary) + chart + (table(caption, heads, rows) if rows else ""), "egraph")
 
 
 def certificates(found: Sequence[Certificate]) -> str:
-    """Return what is proved of what the plan rests on."""
+    """Return the section about certificates: verdict, what it covers, evidence and measured rounding of each."""
     if not found:
         return ""
     proved = sum(c.verdict == "proved" for c in found)
     rows = [(text(c.name), text(c.kind), text(c.verdict), text(c.strength), text(c.evidence), _ulp(c)) for c in found]
     about = "A rule of --rules is judged before it is used; what ships has the certificates it was released with."
-    made = table(f"{proved} of {len(found)} proved", ("name", "what", "verdict", "covers", "evidence", "float32 differs by at most"), rows)
-    return folded("Certificates", note(about) + made, "certificates")
+    certificate_table = table(
+        f"{proved} of {len(found)} proved", ("name", "what", "verdict", "covers", "evidence", "float32 differs by at most"), rows
+    )
+    return folded("Certificates", note(about) + certificate_table, "certificates")
 
 
 def _ulp(c: Certificate) -> Cell:

@@ -1,4 +1,4 @@
-"""Figures as readers get them: with as many decimals as their interval bears."""
+"""Numbers as text, with as many decimals as their confidence interval supports."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ SLACK = 1e-9  # in units of the last decimal: a round number but for its last bi
 
 
 def number(x: float | None, *, signed: bool = False) -> str:
-    """Return a figure with four digits, or a dash of none."""
+    """Return a number to four significant digits, a dash for None."""
     if x is None:
         return "–"
     return f"{x:{'+' if signed else ''}.{DIGITS}g}"
 
 
 def interval_text(ends: Sequence[float]) -> str:
-    """Return an interval, rounded outwards to two digits of its width: what so many samples say about a difference."""
+    """Return an interval as text, its ends rounded outwards to two digits of its width."""
     return " … ".join(outwards(ends, signed=True))
 
 
 def outwards(ends: Sequence[float], *, signed: bool = False) -> tuple[str, str]:
-    """Return the ends of an interval, rounded outwards."""
+    """Return the ends of an interval, rounded outwards to two digits of its width."""
     places = decimals(ends)
     if places is None:
         return number(ends[0], signed=signed), number(ends[1], signed=signed)
@@ -32,12 +32,12 @@ def outwards(ends: Sequence[float], *, signed: bool = False) -> tuple[str, str]:
 
 
 def difference_text(difference: float, ends: Sequence[float] | None) -> str:
-    """Return a difference with the decimals of its interval, four digits where there is none; no difference is +0."""
+    """Return a difference with the decimals of its interval, to four significant digits without one; a difference of 0 is +0."""
     places = None if ends is None else decimals(ends)
     return number(difference, signed=True) if places is None or not difference else f"{difference:+.{places}f}"
 
 
 def decimals(ends: Sequence[float]) -> int | None:
-    """Return how many decimals show two digits of an interval's width; None where it has no width."""
+    """Return the number of decimals that show two digits of an interval's width; None for a width of 0 or infinity."""
     width = abs(ends[1] - ends[0])
     return max(0, 1 - math.floor(math.log10(width))) if 0 < width < math.inf else None

@@ -1,9 +1,10 @@
-"""Graph: the nodes of a model with what they read, laid out in layers, and drawn as SVG in which no name is an attribute."""
+"""The graph of a model's nodes: layered layout (Sugiyama), drawn as SVG in which no name is an attribute."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from html import escape
 from typing import Any
 
@@ -15,20 +16,33 @@ from .markup import definitions
 WIDTH, HEIGHT, GAP_X, GAP_Y = 172, 40, 18, 34
 SHOWN = 22  # characters of a name inside a box; the whole name is in the panel
 SWEEPS = 4
-OFFLOAD, HOST, ABSORBED = "offload", "host", "absorbed"
 BECAUSE = "because"
+
+
+class Place(StrEnum):
+    """Where a node of the model went."""
+
+    OFFLOAD = "offload"
+    """It is part of an offload."""
+    HOST = "host"
+    """It runs on the host."""
+    ABSORBED = "absorbed"
+    """Rewriting or constant folding left no operation of it."""
+
+
+OFFLOAD, HOST, ABSORBED = Place
 
 
 @dataclass(frozen=True)
 class Box:
-    """One source node: its name, operator, where it went, rows of what there is to say about it, and the type of what it gives.
+    """One source node: name, operator, where it went, rows of detail (label, text), and the type of its last result.
 
-    Nodes of one offload have the same rows, and offloads found alike the same chain of rules.
+    Nodes of one offload have the same rows, and offloads derived alike the same chain of rules.
     """
 
     name: str
     op: str
-    place: str
+    place: Place
     target: str
     rows: tuple[tuple[str, str], ...]
     gives: str = ""
@@ -37,14 +51,14 @@ class Box:
 
 @dataclass(frozen=True)
 class Graph:
-    """Boxes in the order of the model, and edges from producer to reader by their numbers."""
+    """Boxes in model order, and edges (producer, reader) by box number."""
 
     boxes: tuple[Box, ...]
     edges: tuple[tuple[int, int], ...]
 
 
 def graph_of(plan: Plan, document: Mapping[str, Any], cosim: Mapping[str, Any] | None = None) -> Graph:
-    """Return the graph of a plan's source model, with what the documents of plan and co-simulation say of each node."""
+    """Return the graph of a plan's source model; details come from the documents of plan and co-simulation."""
     errors = {} if cosim is None else {o["id"]: o["relative_error"] for o in cosim["offloads"]}
     places = _places(document, errors)
     shapes = _shapes(plan.source)
@@ -52,22 +66,22 @@ def graph_of(plan: Plan, document: Mapping[str, Any], cosim: Mapping[str, Any] |
     for number, source in enumerate(plan.source.sources):
         place, target, rows = places[source.name]
         chain = tuple(row for row in rows if row[0] == BECAUSE)
-        told = tuple(row for row in rows if row[0] != BECAUSE)
-        boxes.append(Box(source.name, source.op_type, place, target, told, shapes.get(number, ""), chain))
+        detail_rows = tuple(row for row in rows if row[0] != BECAUSE)
+        boxes.append(Box(source.name, source.op_type, place, target, detail_rows, shapes.get(number, ""), chain))
     return Graph(tuple(boxes), tuple(sorted(_edges(plan.source))))
 
 
-def _places(document: Mapping[str, Any], errors: Mapping[str, float | None]) -> dict[str, tuple[str, str, list[tuple[str, str]]]]:
+def _places(document: Mapping[str, Any], errors: Mapping[str, float | None]) -> dict[str, tuple[Place, str, list[tuple[str, str]]]]:
     """Return place, target and rows of every source node by its name."""
-    found: dict[str, tuple[str, str, list[tuple[str, str]]]] = {}
+    places: dict[str, tuple[Place, str, list[tuple[str, str]]]] = {}
     for o in document["offloads"]:
         rows = list(_offload_rows(o, errors.get(o["id"])))
-        found.update((name, (OFFLOAD, o["target"], rows)) for name in o["nodes"])
+        places.update((name, (OFFLOAD, o["target"], rows)) for name in o["nodes"])
     for h in document["host"]:
-        found[h["node"]] = (HOST, "", [("on the host", h["why_not"])])
+        places[h["node"]] = (HOST, "", [("on the host", h["why_not"])])
     for a in document["absorbed"]:
-        found[a["node"]] = (ABSORBED, "", [("absorbed", a["by"])])
-    return found
+        places[a["node"]] = (ABSORBED, "", [("absorbed", a["by"])])
+    return places
 
 
 def _offload_rows(o: Mapping[str, Any], error: float | None) -> Iterable[tuple[str, str]]:
@@ -91,83 +105,83 @@ def _shapes(p: Program) -> dict[int, str]:
 
 def _edges(p: Program) -> set[tuple[int, int]]:
     producer = p.producer()
-    found = set()
+    edges = set()
     for n in p.nodes:
         for v in n.inputs:
-            before = producer[v].origins if v in producer else frozenset()
-            found |= {(a, b) for a in before - n.origins for b in n.origins - before}
-    return found
+            origins = producer[v].origins if v in producer else frozenset()
+            edges |= {(a, b) for a in origins - n.origins for b in n.origins - origins}
+    return edges
 
 
 def layers_of(graph: Graph) -> list[list[int]]:
-    """Return the boxes by depth, those of a layer ordered near what they read; the last layer holds boxes without edges."""
-    before: dict[int, list[int]] = {}
+    """Return boxes by depth, each layer ordered by the mean position of its predecessors; rows of isolated boxes come last."""
+    predecessors: dict[int, list[int]] = {}
     for a, b in graph.edges:
-        before.setdefault(b, []).append(a)
-    joined = {n for edge in graph.edges for n in edge}
+        predecessors.setdefault(b, []).append(a)
+    connected = {n for edge in graph.edges for n in edge}
     depth: dict[int, int] = {}
-    for n in _sorted(joined, graph.edges):
-        depth[n] = max((depth.get(a, -1) + 1 for a in before.get(n, ())), default=0)
+    for n in _topological_order(connected, graph.edges):
+        depth[n] = max((depth.get(a, -1) + 1 for a in predecessors.get(n, ())), default=0)
     layers: list[list[int]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
     for n in sorted(depth):
         layers[depth[n]].append(n)
-    _order(layers, before)
-    alone = [n for n in range(len(graph.boxes)) if n not in joined]
-    return [*layers, *_rows(alone)]
+    _order_layers(layers, predecessors)
+    isolated = [n for n in range(len(graph.boxes)) if n not in connected]
+    return [*layers, *_rows(isolated)]
 
 
-def _sorted(nodes: Iterable[int], edges: Iterable[tuple[int, int]]) -> list[int]:
+def _topological_order(nodes: Iterable[int], edges: Iterable[tuple[int, int]]) -> list[int]:
     """Return nodes so that edges point forwards; those of a cycle, which fused nodes can form, come last in model order."""
-    missing = dict.fromkeys(sorted(nodes), 0)
-    after: dict[int, list[int]] = {}
+    in_degrees = dict.fromkeys(sorted(nodes), 0)
+    successors: dict[int, list[int]] = {}
     for a, b in edges:
-        missing[b] += 1
-        after.setdefault(a, []).append(b)
-    ready = [n for n, count in missing.items() if not count]
+        in_degrees[b] += 1
+        successors.setdefault(a, []).append(b)
+    ready = [n for n, count in in_degrees.items() if not count]
     for n in ready:
-        for b in after.get(n, ()):
-            missing[b] -= 1
-            if not missing[b]:
+        for b in successors.get(n, ()):
+            in_degrees[b] -= 1
+            if not in_degrees[b]:
                 ready.append(b)
-    return [*ready, *(n for n, count in missing.items() if count > 0)]
+    return [*ready, *(n for n, count in in_degrees.items() if count > 0)]
 
 
-def _order(layers: Sequence[list[int]], before: Mapping[int, Sequence[int]]) -> None:
+def _order_layers(layers: Sequence[list[int]], predecessors: Mapping[int, Sequence[int]]) -> None:
     place: dict[int, float] = {}
     for _ in range(SWEEPS):
         for layer in layers:
-            centre = {n: _mean([place[a] for a in before.get(n, ()) if a in place], len(place)) for n in layer}
+            centre = {n: _mean([place[a] for a in predecessors.get(n, ()) if a in place], len(place)) for n in layer}
             layer.sort(key=lambda n: (centre[n], n))
             place.update((n, k - len(layer) / 2) for k, n in enumerate(layer))
 
 
-def _mean(values: Sequence[float], otherwise: float) -> float:
-    return sum(values) / len(values) if values else otherwise
+def _mean(values: Sequence[float], default: float) -> float:
+    return sum(values) / len(values) if values else default
 
 
-def _rows(nodes: Sequence[int], wide: int = 8) -> list[list[int]]:
-    return [list(nodes[k : k + wide]) for k in range(0, len(nodes), wide)]
+def _rows(nodes: Sequence[int], width: int = 8) -> list[list[int]]:
+    return [list(nodes[k : k + width]) for k in range(0, len(nodes), width)]
 
 
 def svg(graph: Graph, targets: Sequence[str], what: str = "nodes") -> str:
     """Return the drawing; box n has the id n and a class by where it went."""
     layers = layers_of(graph)
     at = _positions(layers)
-    wide = max((len(layer) for layer in layers), default=1) * (WIDTH + GAP_X)
-    tall = max(len(layers), 1) * (HEIGHT + GAP_Y)
+    width = max((len(layer) for layer in layers), default=1) * (WIDTH + GAP_X)
+    height = max(len(layers), 1) * (HEIGHT + GAP_Y)
     edges = "".join(_edge(at[a], at[b]) for a, b in graph.edges if a in at and b in at)
     boxes = "".join(_box(n, box, at[n], targets) for n, box in enumerate(graph.boxes) if n in at)
     title = f"<title>The model: {len(graph.boxes)} {what}</title>"
-    return f'<svg id="graph" viewBox="{-wide // 2} -10 {wide} {tall}" role="group">{title}<g id="view">{edges}{boxes}</g></svg>'
+    return f'<svg id="graph" viewBox="{-width // 2} -10 {width} {height}" role="group">{title}<g id="view">{edges}{boxes}</g></svg>'
 
 
 def _positions(layers: Sequence[Sequence[int]]) -> dict[int, tuple[int, int]]:
     """Return the left upper corner of every box."""
-    found: dict[int, tuple[int, int]] = {}
+    positions: dict[int, tuple[int, int]] = {}
     for y, layer in enumerate(layers):
-        left = -len(layer) * (WIDTH + GAP_X) // 2
-        found.update((n, (left + x * (WIDTH + GAP_X), y * (HEIGHT + GAP_Y))) for x, n in enumerate(layer))
-    return found
+        left_edge = -len(layer) * (WIDTH + GAP_X) // 2
+        positions.update((n, (left_edge + x * (WIDTH + GAP_X), y * (HEIGHT + GAP_Y))) for x, n in enumerate(layer))
+    return positions
 
 
 def _edge(a: tuple[int, int], b: tuple[int, int]) -> str:
@@ -183,18 +197,18 @@ def _box(n: int, box: Box, at: tuple[int, int], targets: Sequence[str]) -> str:
 
 
 def _short(name: str) -> str:
-    shown = printable(name)
-    return shown if len(shown) <= SHOWN else f"{shown[: SHOWN - 1]}…"
+    label = printable(name)
+    return label if len(label) <= SHOWN else f"{label[: SHOWN - 1]}…"
 
 
 def details(graph: Graph) -> str:
-    """Return what there is to say about every box, hidden until the page's script shows it; what several have is there once."""
-    told = [*(box.rows for box in graph.boxes), *(box.chain for box in graph.boxes)]  # chains come last
-    shared = {rows: k for k, rows in enumerate(dict.fromkeys(told))}
-    found = []
+    """Return the details of every box as hidden panels that the page's script shows; rows that boxes share are there once."""
+    row_groups = [*(box.rows for box in graph.boxes), *(box.chain for box in graph.boxes)]  # chains come last
+    shared = {rows: k for k, rows in enumerate(dict.fromkeys(row_groups))}
+    panels = []
     for n, box in enumerate(graph.boxes):
         rows = f"#r{shared[box.rows]},#r{shared[box.chain]}"
-        gives = definitions([("gives", box.gives)] if box.gives else [])
+        type_markup = definitions([("gives", box.gives)] if box.gives else [])
         heading = f"<h3>{escape(box.name)}</h3><p>{escape(box.op)}</p>"
-        found.append(f'<div class="detail" id="d{n}" data-rows="{rows}" hidden>{heading}{gives}</div>')
-    return "".join([*found, *(f'<div class="rows" id="r{k}" hidden>{definitions(rows)}</div>' for rows, k in shared.items())])
+        panels.append(f'<div class="detail" id="d{n}" data-rows="{rows}" hidden>{heading}{type_markup}</div>')
+    return "".join([*panels, *(f'<div class="rows" id="r{k}" hidden>{definitions(rows)}</div>' for rows, k in shared.items())])

@@ -1,4 +1,4 @@
-"""The report as one HTML page: one script of our own, no network; every name from the model is escaped, and no attribute holds one."""
+"""The report as one HTML page: one inline script, nothing loaded; model names are escaped, and no attribute holds one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HINT = "Click a node to see why it went where it did; drag to move, turn the whe
 
 @dataclass(frozen=True)
 class Extras:
-    """What only the plan itself knows, beside its document: the graph, the commands of an offload, the certificates."""
+    """What the page shows beyond the plan's document: graph, timeline of one offload, certificates."""
 
     graph: Graph | None = None
     timeline: Timeline | None = None
@@ -39,25 +39,26 @@ class Extras:
 
 
 def report_page(plan: Plan, cosim: Mapping[str, Any] | None = None, document: Mapping[str, Any] | None = None) -> str:
-    """Return the whole page of a plan, with its co-simulation when there is one."""
+    """Return the page of a plan, with its co-simulation when there is one."""
     document = document or to_json(plan)
     return page(document, cosim, extras=Extras(graph_of(plan, document, cosim), timeline_of(plan), certificates_of(plan)))
 
 
 def page(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None = None, graph: Graph | None = None, extras: Extras | None = None) -> str:
-    """Return the page of documents, with whatever else is given."""
+    """Return the page of a plan's and a co-simulation's documents, with `extras` or at least a graph."""
     extras = extras or Extras(graph)
     name = plan["model"]["path"].rsplit("/", 1)[-1]
     title = f"{name} on {', '.join(t['name'] for t in plan['targets'])}"
-    measured = [] if cosim is None else [accuracy(cosim), values(cosim, plan), attribution(cosim.get("attribution"))]
+    cosim_sections = [] if cosim is None else [accuracy(cosim), values(cosim, plan), attribution(cosim.get("attribution"))]
     drawing = "" if extras.graph is None else _graph(extras.graph, [t["name"] for t in plan["targets"]])
     parts = [
-        _step("why"), _host(plan), _absorbed(plan), *measured[:1], *measured[2:], _step("where"), drawing, _offloads(plan, cosim),
-        _step("how"), *measured[1:2], spending(plan),
+        _step("why"), _host(plan), _absorbed(plan), *cosim_sections[:1], *cosim_sections[2:],
+        _step("where"), drawing, _offloads(plan, cosim),
+        _step("how"), *cosim_sections[1:2], spending(plan),
         "" if extras.graph is None else timeline(extras.timeline, bool(plan.get("calibrated"))),
         search(plan), _rules(plan), certificates(extras.certificates), reproduction(plan, cosim),
     ]  # fmt: skip
-    return _whole(title, _summary(plan, cosim), [p for p in parts if p])
+    return _document(title, _summary(plan, cosim), [p for p in parts if p])
 
 
 def _step(question: str) -> str:
@@ -66,13 +67,13 @@ def _step(question: str) -> str:
 
 
 def drawn_page(title: str, about: str, graph: Graph, what: str) -> str:
-    """Return a page that is one drawing, with what there is to say about each box at a click."""
+    """Return a page that is one drawing, with the details of each box at a click."""
     legend = [("t0", "chosen"), ("host", "not chosen"), ("absorbed", "cut off here")]
     drawing = _map(graph, ("chosen",), what, legend, HINT.replace("a node to see why it went where it did", "a box to see what is in it"))
-    return _whole(title, note(about), [section(what, drawing, "model")])
+    return _document(title, note(about), [section(what, drawing, "model")])
 
 
-def _whole(title: str, summary: str, parts: Sequence[str]) -> str:
+def _document(title: str, summary: str, parts: Sequence[str]) -> str:
     """Return a page of sections under a summary."""
     style, script = ((HERE / file).read_text("utf-8") for file in ("page.css", "page.js"))
     return "\n".join([
@@ -108,12 +109,12 @@ def _tools() -> str:
 
 def _contents(parts: Sequence[str]) -> str:
     """Return links to the sections; their addresses and titles are this program's words."""
-    found = []
+    links = []
     for part in parts:
-        address, _, rest = part.removeprefix('<section id="').partition('">')
+        address, _, content = part.removeprefix('<section id="').partition('">')
         if part.startswith('<section id="'):
-            found.append(f'<a href="#{address}">{rest.partition("<h2>")[2].partition("</h2>")[0]}</a>')
-    return f'<nav aria-label="sections">{" ".join(found)}</nav>'
+            links.append(f'<a href="#{address}">{content.partition("<h2>")[2].partition("</h2>")[0]}</a>')
+    return f'<nav aria-label="sections">{" ".join(links)}</nav>'
 
 
 def _graph(graph: Graph, targets: Sequence[str]) -> str:
@@ -121,16 +122,16 @@ def _graph(graph: Graph, targets: Sequence[str]) -> str:
     return section("Model", _map(graph, targets, "nodes", keys, HINT), "model")
 
 
-def _map(graph: Graph, targets: Sequence[str], what: str, keys: Sequence[tuple[str, str]], hint: str) -> str:
+def _map(graph: Graph, targets: Sequence[str], noun: str, keys: Sequence[tuple[str, str]], hint: str) -> str:
     """Return a drawing with its tools, its legend, and the panel that says what is chosen."""
     legend = " ".join(f'<span><i class="{kind}"></i> {escape(name)}</span>' for kind, name in keys)
-    named = (("in", "+", "closer"), ("out", "−", "further away"), ("fit", "whole", "the whole drawing"))
-    buttons = "".join(f'<button type="button" id="{key}" aria-label="{says}">{sign}</button>' for key, sign, says in named)
+    controls = (("in", "+", "closer"), ("out", "−", "further away"), ("fit", "whole", "the whole drawing"))
+    buttons = "".join(f'<button type="button" id="{key}" aria-label="{label}">{sign}</button>' for key, sign, label in controls)
     search_ = (
-        f'<input id="search" type="search" placeholder="search {what}" aria-label="search {what}"><span id="hits" role="status"></span>'
+        f'<input id="search" type="search" placeholder="search {noun}" aria-label="search {noun}"><span id="hits" role="status"></span>'
     )
     panel = f'<div id="panel" aria-live="polite"><p id="hint">{hint}</p>{details(graph)}</div>'
-    return f'<div class="tools">{search_}{buttons}{legend}</div><div class="map">{svg(graph, targets, what)}{panel}</div>'
+    return f'<div class="tools">{search_}{buttons}{legend}</div><div class="map">{svg(graph, targets, noun)}{panel}</div>'
 
 
 def _offloads(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> str:
@@ -138,19 +139,19 @@ def _offloads(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> str:
     errors = {} if cosim is None else {o["id"]: o for o in cosim["offloads"]}
     rows = [(*_offload(o, part_of), *_error(errors.get(o["id"]))) for o in plan["offloads"]]
     heads = ("offload", "operation", "stands for", "shape", "MACs", "share", "calls", "cycles", "bytes", "rules", "error", "saturated")
-    shown = heads if cosim is not None else heads[:-2]
-    made = table(counted(len(rows), "offload"), shown, [row[: len(shown)] for row in rows])
-    return section("Offloads", made if rows else note("Nothing is offloaded."), "offloads")
+    columns = heads if cosim is not None else heads[:-2]
+    offload_table = table(counted(len(rows), "offload"), columns, [row[: len(columns)] for row in rows])
+    return section("Offloads", offload_table if rows else note("Nothing is offloaded."), "offloads")
 
 
 def _offload(o: Mapping[str, Any], part_of: Callable[[float], str]) -> tuple[Cell, ...]:
     cost = o.get("cost")
-    spent = [figure("–" if cost is None else f"{cost[key]:,}") for key in ("cycles", "bytes")]
+    cost_cells = [figure("–" if cost is None else f"{cost[key]:,}") for key in ("cycles", "bytes")]
     return (
         ("", f'<button type="button" class="go">{escape(o["id"])}</button>'),
         text(f"{o['target']}.{o['operation']}"), text(", ".join(o["nodes"])),
         text(", ".join(f"{d}={n}" for d, n in o["shape"].items())), figure(f"{o['macs']:,}"), figure(part_of(o["macs"])),
-        figure(f"{o['device_calls']:,}"), *spent, text(_chain(o["because"])),
+        figure(f"{o['device_calls']:,}"), *cost_cells, text(_chain(o["because"])),
     )  # fmt: skip
 
 
@@ -160,8 +161,12 @@ def _chain(because: Sequence[Mapping[str, Any]]) -> str:
     return first if len(because) < 2 else f"{first} and {len(because) - 1} more"
 
 
-def _error(seen: Mapping[str, Any] | None) -> tuple[Cell, Cell]:
-    return (figure("–"), figure("–")) if seen is None else (figure(percent(seen["relative_error"])), figure(percent(seen["saturated"])))
+def _error(offload: Mapping[str, Any] | None) -> tuple[Cell, Cell]:
+    return (
+        (figure("–"), figure("–"))
+        if offload is None
+        else (figure(percent(offload["relative_error"])), figure(percent(offload["saturated"])))
+    )
 
 
 def _host(plan: Mapping[str, Any]) -> str:

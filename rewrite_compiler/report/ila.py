@@ -1,4 +1,4 @@
-"""An accelerator model as a page: what a designer keeps open beside the specification, read from the model alone."""
+"""An accelerator model as a page of reference: states, instructions, fields, semantics, read from the model alone."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ SCHEMA = "flexmatch.ila/1"
 
 def ila_blocks(m: Ila, only: str = "") -> list[Block]:
     """Return the page of a model, or of the instructions and states whose names contain `only`."""
-    chosen = [group for group in _groups(m) if only in group[0].name]
+    groups = [group for group in _groups(m) if only in group[0].name]
     states = [s for s in m.states.values() if only in s.name]
     head: list[Block] = [Heading(1, m.name), Paragraph(_line(m.doc))]
     if only:
-        return [*head, *_states(m, states), *_details(chosen)]
+        return [*head, *_states(m, states), *_details(groups)]
     about = [*_parameters(m), *_revisions(m), *_inputs(m), *_states(m, states)]
-    return [*head, *about, *_summary(chosen), *_queues(m), *_waits(m), *_details(chosen)]
+    return [*head, *about, *_summary(groups), *_queues(m), *_waits(m), *_details(groups)]
 
 
 def ila_document(m: Ila) -> dict[str, Any]:
-    """Return the model as a document."""
+    """Return a model as JSON: inputs, states, instructions with fields, decodes, updates and diagnostics."""
     return {
         "schema": SCHEMA,
         "name": m.name,
@@ -75,7 +75,7 @@ def _states(m: Ila, states: Sequence[State]) -> Iterator[Block]:
     if not states:
         return
     yield Heading(2, "State")
-    fields = _set_by(m)
+    fields = _register_fields(m)
     rows = [
         (s.name, _shape(s), f"{'signed ' if s.signed else ''}{s.bits}", s.binding, str(s.reset), _line(s.doc) or fields.get(s.name, ""))
         for s in states
@@ -83,16 +83,16 @@ def _states(m: Ila, states: Sequence[State]) -> Iterator[Block]:
     yield Rows(("state", "shape", "bits", "binding", "reset", "meaning"), rows)
 
 
-def _set_by(m: Ila) -> dict[str, str]:
+def _register_fields(m: Ila) -> dict[str, str]:
     """Return the instruction and bit field that set each register, for registers that are a field of a command."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for i in m.instructions.values():
         operands = {o.leaf: o for o in i.operands.values()}
         for u in updates_of(i.update):
             source = u.value.data if u.value.op == "load" else None
             if source in operands:
-                found.setdefault(u.memory.name, f"{i.name}: {_bits(operands[source])}")
-    return found
+                fields.setdefault(u.memory.name, f"{i.name}: {_bits(operands[source])}")
+    return fields
 
 
 def _shape(s: State) -> str:
@@ -132,27 +132,27 @@ def _waits(m: Ila) -> Iterator[Block]:
 
 def _groups(m: Ila) -> list[tuple[Instruction, Sequence[Instruction]]]:
     """Return instructions with those that differ from them in the number of a unit only."""
-    found: dict[tuple[object, ...], list[Instruction]] = {}
+    groups: dict[tuple[object, ...], list[Instruction]] = {}
     for i in m.instructions.values():
         fields = tuple((n, o.input, o.bits) for n, o in i.operands.items())
-        prefix, digits, rest = _unit(i.name)
-        key = (prefix, bool(digits), rest, i.doc, fields)
-        found.setdefault(key, []).append(i)
-    return [(group[0], group) for group in found.values()]
+        prefix, digits, suffix = _unit(i.name)
+        key = (prefix, bool(digits), suffix, i.doc, fields)
+        groups.setdefault(key, []).append(i)
+    return [(group[0], group) for group in groups.values()]
 
 
 def _unit(name: str) -> tuple[str, str, str]:
     """Return a name before, in and after the number of the unit that its first word ends in."""
-    first, _, rest = name.partition("_")
-    found = re.fullmatch(r"([a-z]+)(\d+)", first)
-    return (found[1], found[2], rest) if found else (first, "", rest)
+    first, _, suffix = name.partition("_")
+    match = re.fullmatch(r"([a-z]+)(\d+)", first)
+    return (match[1], match[2], suffix) if match else (first, "", suffix)
 
 
 def _name(group: Sequence[Instruction]) -> str:
     if len(group) == 1:
         return group[0].name
-    prefix, low, rest = _unit(group[0].name)
-    return f"{prefix}{low}…{_unit(group[-1].name)[1]}_{rest}"
+    prefix, low, suffix = _unit(group[0].name)
+    return f"{prefix}{low}…{_unit(group[-1].name)[1]}_{suffix}"
 
 
 def _command(i: Instruction) -> str:
@@ -161,10 +161,12 @@ def _command(i: Instruction) -> str:
     kind = "read" if i.fixed.get("rd") else "write"
     if address is None:
         return ", ".join(f"{n} = {v:#x}" for n, v in i.fixed.items())
-    inside = [o for o in i.operands.values() if o.input == "addr"]
-    if not inside:
+    address_fields = [o for o in i.operands.values() if o.input == "addr"]
+    if not address_fields:
         return f"{kind} {address:#x}"
-    return f"{kind} {' + '.join([_base(address, inside[0]), *(f'{_step(o)}{n}' for n, o in i.operands.items() if o.input == 'addr')])}"
+    return (
+        f"{kind} {' + '.join([_base(address, address_fields[0]), *(f'{_step(o)}{n}' for n, o in i.operands.items() if o.input == 'addr')])}"
+    )
 
 
 def _base(address: int, o: Operand) -> str:
@@ -183,14 +185,14 @@ def _details(groups: Sequence[tuple[Instruction, Sequence[Instruction]]]) -> Ite
     yield Heading(2, "What each instruction does")
     for first, group in groups:
         yield Heading(3, _name(group))
-        others = f" Shown is the first of {len(group)}." if len(group) > 1 else ""
-        yield Paragraph(f"{_line(first.doc)}{others} Command: {_commands(group)}.".strip())
+        note = f" Shown is the first of {len(group)}." if len(group) > 1 else ""
+        yield Paragraph(f"{_line(first.doc)}{note} Command: {_commands(group)}.".strip())
         yield from _fields(first)
         yield Lines(_result(first) or written(first.update))
-        said = diagnoses(first.update)
-        if said:
+        diagnostics = diagnoses(first.update)
+        if diagnostics:
             yield Paragraph("Strict simulation says:")
-            yield Rows(("code", "sentence"), said)
+            yield Rows(("code", "sentence"), diagnostics)
 
 
 def _result(i: Instruction) -> list[str]:
@@ -198,8 +200,8 @@ def _result(i: Instruction) -> list[str]:
     update = written(i.update)
     if i.result is None:
         return []
-    gives = f"gives {Writer().array(i.result)}"
-    return [gives] if update == ["nothing changes"] else [*update, gives]
+    result_line = f"gives {Writer().array(i.result)}"
+    return [result_line] if update == ["nothing changes"] else [*update, result_line]
 
 
 def _fields(i: Instruction) -> Iterator[Block]:

@@ -1,4 +1,4 @@
-"""Markup: pieces of a page — sections, tables, definitions — from escaped text."""
+"""HTML fragments: sections, tables, definitions, from escaped text."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ Cell = tuple[str, str]  # class, markup
 
 
 def section(title: str, body: str, key: str = "") -> str:
-    """Return a part of the page under a heading; the key is its address inside the page."""
+    """Return a section of the page under a heading; `key` is its anchor."""
     address = f' id="{key}"' if key else ""
     return f"<section{address}><h2>{escape(title)}</h2>{body}</section>"
 
 
 def folded(title: str, body: str, key: str = "") -> str:
-    """Return a part of the page that is closed until a reader opens it, a link leads to it, or it is printed."""
+    """Return a section that is collapsed until a reader opens it, a link leads to it, or it is printed."""
     address = f' id="{key}"' if key else ""
     return f"<section{address}><details><summary><h2>{escape(title)}</h2></summary>{body}</details></section>"
 
 
 def text(words: str) -> Cell:
-    """Return a cell of escaped text."""
+    """Return a table cell of escaped text."""
     return "", escape(words)
 
 
 def figure(words: str) -> Cell:
-    """Return a cell with a number."""
+    """Return a table cell with a number, set to the right."""
     return "n", escape(words)
 
 
@@ -34,8 +34,8 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Cell]]) ->
     """Return a table; the caption is markup, heads are text."""
     head = "".join(f'<th scope="col">{escape(h)}</th>' if h else "<td></td>" for h in heads)
     body = "\n".join(f"<tr>{''.join(_cell(*cell) for cell in row)}</tr>" for row in rows)
-    whole = f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
-    return f'<div class="wide">{whole}</div>'
+    table_markup = f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
+    return f'<div class="wide">{table_markup}</div>'
 
 
 def _cell(kind: str, markup: str) -> str:
@@ -43,7 +43,7 @@ def _cell(kind: str, markup: str) -> str:
 
 
 def definitions(rows: Iterable[tuple[str, str]]) -> str:
-    """Return labels with what they say."""
+    """Return a definition list of (label, text) pairs."""
     return f"<dl>{''.join(f'<dt>{escape(label)}</dt><dd>{escape(words)}</dd>' for label, words in rows)}</dl>"
 
 
@@ -53,5 +53,5 @@ def note(words: str) -> str:
 
 
 def lines(texts: Iterable[str]) -> str:
-    """Return lines as they are typed."""
+    """Return preformatted lines."""
     return f"<pre>{escape(chr(10).join(texts))}</pre>"

@@ -1,4 +1,4 @@
-"""Notebook: how programs, plans, co-simulations and certificates are shown by Jupyter and by rich; installed from above, once."""
+"""Views of programs, plans, co-simulations and certificates in Jupyter and rich; installed once, from above."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = Sequence[str]
 
 
 def install() -> None:
-    """Give the nouns their views; does nothing the second time."""
+    """Give each class of VIEWS its `__rich__`, `_repr_html_` and `_repr_pretty_`; idempotent."""
     for noun, lines, html in VIEWS:
         noun.__rich__ = lambda self, lines=lines: "\n".join(lines(self))
         noun._repr_html_ = lambda self, html=html: html(self)
@@ -25,22 +25,27 @@ def install() -> None:
 
 
 def program_lines(p: Program) -> list[str]:
-    """Return a program as lines: what it reads, each operation, what it gives."""
+    """Return a program as lines: its inputs, each operation, its outputs."""
     rows = [f"{p.names[n.outputs[0]]}: {p.types[n.outputs[0]]} = {n.op}({', '.join(p.names[v] for v in n.inputs)})" for n in p.nodes]
-    cut = [f"… and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
-    reads = ", ".join(f"{p.names[v]}: {p.types[v]}" for v in p.inputs)
-    return [f"program {p.name}({reads})", *(f"  {r}" for r in rows[:SHOWN]), *cut, f"  gives {', '.join(p.names[v] for v in p.outputs)}"]
+    omission = [f"… and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
+    inputs = ", ".join(f"{p.names[v]}: {p.types[v]}" for v in p.inputs)
+    return [
+        f"program {p.name}({inputs})",
+        *(f"  {r}" for r in rows[:SHOWN]),
+        *omission,
+        f"  gives {', '.join(p.names[v] for v in p.outputs)}",
+    ]
 
 
 def program_html(p: Program) -> str:
     """Return a program as a table."""
     rows = [(p.names[n.outputs[0]], n.op, ", ".join(p.names[v] for v in n.inputs), str(p.types[n.outputs[0]])) for n in p.nodes[:SHOWN]]
-    more = f"; {len(p.nodes) - SHOWN} more are not shown" if len(p.nodes) > SHOWN else ""
-    return _table(f"{p.name}: {len(p.nodes)} operations{more}", ("value", "operation", "reads", "type"), rows)
+    omission = f"; {len(p.nodes) - SHOWN} more are not shown" if len(p.nodes) > SHOWN else ""
+    return _table(f"{p.name}: {len(p.nodes)} operations{omission}", ("value", "operation", "reads", "type"), rows)
 
 
 def plan_html(plan: Plan) -> str:
-    """Return a plan as tables: offloads with their rules, and the host with its reasons."""
+    """Return a plan as tables: offloads with their rules, and host nodes with the reasons."""
     d = to_json(plan)
     offloads = [
         (o["id"], f"{o['target']}.{o['operation']}", ", ".join(o["nodes"]), f"{o['macs']:,}", ", ".join(r["rule"] for r in o["because"]))
@@ -52,14 +57,14 @@ def plan_html(plan: Plan) -> str:
 
 
 def report_html(report: Report) -> str:
-    """Return a co-simulation as text in its own columns."""
+    """Return a co-simulation as preformatted text."""
     return f"<pre>{escape(chr(10).join(cosim_lines(report.document)))}</pre>"
 
 
 def proof_lines(p: Proof) -> list[str]:
     """Return a certificate as lines."""
-    against = [f"  {p.counterexample}"] if p.counterexample is not None else []
-    return [f"{p.name}: {p.verdict}, grade {p.grade}", f"  {p.strength} · {p.evidence}", *against]
+    counterexample = [f"  {p.counterexample}"] if p.counterexample is not None else []
+    return [f"{p.name}: {p.verdict}, grade {p.grade}", f"  {p.strength} · {p.evidence}", *counterexample]
 
 
 def proof_html(p: Proof) -> str:

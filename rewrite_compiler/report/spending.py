@@ -1,4 +1,4 @@
-"""Where cycles and bytes go: bars of the offloads that take most, and sums by operation and by tensor."""
+"""Section of the page about cost: bars of the most expensive offloads, sums by operation and by tensor."""
 
 from __future__ import annotations
 
@@ -14,32 +14,36 @@ SHOWN = 30  # offloads with a bar of their own
 
 
 def spending(plan: Mapping[str, Any]) -> str:
-    """Return cycles and bytes of the offloads, and what the host does between them."""
-    paid = [o for o in plan["offloads"] if o.get("cost")]
-    free = len(plan["offloads"]) - len(paid)
-    missing = note(f"{counted(free, 'offload')} without a cost: their target does not say what they take.") if free else ""
-    body = (_bars(paid) + _operations(paid) + _bytes(paid) if paid else "") + missing + _inserted(plan.get("inserted", ()))
+    """Return cycles and bytes of the offloads, and the host operations that rewriting inserted."""
+    priced_offloads = [o for o in plan["offloads"] if o.get("cost")]
+    unpriced = len(plan["offloads"]) - len(priced_offloads)
+    unpriced_note = note(f"{counted(unpriced, 'offload')} without a cost: their target does not say what they take.") if unpriced else ""
+    body = (
+        (_bars(priced_offloads) + _operations(priced_offloads) + _bytes(priced_offloads) if priced_offloads else "")
+        + unpriced_note
+        + _inserted(plan.get("inserted", ()))
+    )
     return folded("Where cycles and bytes go", body, "cost") if body else ""
 
 
-def _bars(paid: Sequence[Mapping[str, Any]]) -> str:
-    most = sorted(paid, key=lambda o: -o["cost"]["cycles"])[:SHOWN]
-    left = len(paid) - len(most)
-    more = f" The other {left} are in the table of offloads." if left else ""
+def _bars(offloads: Sequence[Mapping[str, Any]]) -> str:
+    top_offloads = sorted(offloads, key=lambda o: -o["cost"]["cycles"])[:SHOWN]
+    remaining = len(offloads) - len(top_offloads)
+    remaining_note = f" The other {remaining} are in the table of offloads." if remaining else ""
     rows = [
         (o["id"], [("p0", o["cost"]["compute_cycles"], f"{o['cost']['compute_cycles']:,} cycles from trigger to interrupt"),
                    ("p1", o["cost"]["transfer_cycles"], f"{o['cost']['transfer_cycles']:,} cycles on the links")])
-        for o in most
+        for o in top_offloads
     ]  # fmt: skip
     key = "<p><span class='k p0'></span> compute <span class='k p1'></span> transfers, in cycles; the offloads that take most first."
-    return f"{key}{more}</p>{stacked('cycles of the offloads that take most, compute and transfers', rows)}"
+    return f"{key}{remaining_note}</p>{stacked('cycles of the offloads that take most, compute and transfers', rows)}"
 
 
-def _operations(paid: Sequence[Mapping[str, Any]]) -> str:
+def _operations(offloads: Sequence[Mapping[str, Any]]) -> str:
     groups: dict[str, list[Mapping[str, Any]]] = {}
-    for o in paid:
+    for o in offloads:
         groups.setdefault(f"{o['target']}.{o['operation']}", []).append(o)
-    whole = sum(o["cost"]["cycles"] for o in paid)
+    total_cycles = sum(o["cost"]["cycles"] for o in offloads)
     rows = []
     for name, members in groups.items():
         total = {
@@ -47,23 +51,26 @@ def _operations(paid: Sequence[Mapping[str, Any]]) -> str:
         }
         bound = Counter(o["cost"]["bound"] for o in members)
         rows.append((
-            text(name), figure(str(len(members))), figure(f"{total['cycles']:,}"), figure(share(total["cycles"], whole)),
+            text(name), figure(str(len(members))), figure(f"{total['cycles']:,}"), figure(share(total["cycles"], total_cycles)),
             figure(share(total["transfer_cycles"], total["cycles"])), figure(f"{total['bytes']:,}"),
             figure(f"{total['nanoseconds'] / 1000:,.1f}"), figure(f"{total['host_nanoseconds'] / 1000:,.1f}"),
             text(", ".join(f"{n} {kind}" for kind, n in bound.items())),
         ))  # fmt: skip
     heads = ("operation", "offloads", "cycles", "share", "of them transfers", "bytes", "µs", "µs on the host", "bound by")
-    guessed = " (estimated from units and links where a target has no measured cycles)" if any(o["cost"]["estimated"] for o in paid) else ""
-    return table(f"cycles by operation{guessed}", heads, rows)
+    estimate_note = (
+        " (estimated from units and links where a target has no measured cycles)" if any(o["cost"]["estimated"] for o in offloads) else ""
+    )
+    return table(f"cycles by operation{estimate_note}", heads, rows)
 
 
-def _bytes(paid: Sequence[Mapping[str, Any]]) -> str:
-    moved: Counter[tuple[str, str]] = Counter()
-    for o in paid:
-        moved.update({(f"{o['target']}.{o['operation']}", name): size for name, size in o["cost"]["traffic"].items()})
-    whole = sum(moved.values())
+def _bytes(offloads: Sequence[Mapping[str, Any]]) -> str:
+    traffic: Counter[tuple[str, str]] = Counter()
+    for o in offloads:
+        traffic.update({(f"{o['target']}.{o['operation']}", name): size for name, size in o["cost"]["traffic"].items()})
+    total_bytes = sum(traffic.values())
     rows = [
-        (text(operation), text(name), figure(f"{size:,}"), figure(share(size, whole))) for (operation, name), size in moved.most_common()
+        (text(operation), text(name), figure(f"{size:,}"), figure(share(size, total_bytes)))
+        for (operation, name), size in traffic.most_common()
     ]
     return table("bytes over the links by tensor; commands are the instructions", ("operation", "tensor", "bytes", "share"), rows)
 
@@ -73,6 +80,6 @@ def _inserted(rows: Sequence[Mapping[str, Any]]) -> str:
     groups: dict[str, list[int]] = {}
     for row in rows:
         groups.setdefault(row["op"], []).append(row["bytes"])
-    found = [(text(op), figure(str(len(sizes))), figure(f"{sum(sizes):,}")) for op, sizes in groups.items()]
+    operator_rows = [(text(op), figure(str(len(sizes))), figure(f"{sum(sizes):,}")) for op, sizes in groups.items()]
     caption = "host operations that no node of the model asked for, and what they write"
-    return table(caption, ("operator", "times", "bytes"), found) if found else ""
+    return table(caption, ("operator", "times", "bytes"), operator_rows) if operator_rows else ""

@@ -1,4 +1,4 @@
-"""Tables for terminals: rich lays out the columns; every cell is made harmless and printable before it is measured."""
+"""Tables for terminals, laid out by rich; every cell is made printable before it is measured."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ ASCII = {"·": "-", "…": "...", "–": "-", "−": "-", "×": "x", "≤": "<="
 
 
 def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], figures: Collection[str] = (), indent: int = 2) -> list[str]:
-    """Return a table as lines that fit the terminal: long words are folded, columns named in `figures` are set to the right.
+    """Return a table as lines that fit the terminal, nothing without rows.
 
-    Nothing without rows.
+    Long words are folded; columns named in `figures` are set to the right.
     """
     cells = [[harmless(cell) for cell in row] for row in rows]
     if not cells:
@@ -27,43 +27,43 @@ def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], figures: Collectio
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for head in heads:
-        made.add_column(harmless(head), justify="right" if head in figures else "left", overflow="fold", no_wrap=head in figures)
+        table.add_column(harmless(head), justify="right" if head in figures else "left", overflow="fold", no_wrap=head in figures)
     for row in cells:
-        made.add_row(*map(Text, row))
-    shown = StringIO()
-    wide = columns() - indent
-    Console(file=shown, width=wide, color_system=None, force_terminal=False, force_jupyter=False, legacy_windows=False, _environ={}).print(
-        made
-    )
-    return [" " * indent + encodable(line.rstrip()) for line in shown.getvalue().splitlines()]
+        table.add_row(*map(Text, row))
+    output = StringIO()
+    width = columns() - indent
+    Console(
+        file=output, width=width, color_system=None, force_terminal=False, force_jupyter=False, legacy_windows=False, _environ={}
+    ).print(table)
+    return [" " * indent + encodable(line.rstrip()) for line in output.getvalue().splitlines()]
 
 
 def columns() -> int:
-    """Return how wide lines may be: 100, or what a narrower terminal or $COLUMNS has."""
-    given = os.environ.get("COLUMNS", "")
-    if given.isascii() and given.isdigit():
-        return max(NARROWEST, min(WIDTH, int(given)))
+    """Return the width of lines: 100 columns, or that of a narrower terminal or $COLUMNS, at least 40."""
+    setting = os.environ.get("COLUMNS", "")
+    if setting.isascii() and setting.isdigit():
+        return max(NARROWEST, min(WIDTH, int(setting)))
     try:
-        wide = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout is not None and sys.stdout.isatty() else WIDTH
+        width = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout is not None and sys.stdout.isatty() else WIDTH
     except (OSError, ValueError):
         return WIDTH
-    return max(NARROWEST, min(WIDTH, wide or WIDTH))
+    return max(NARROWEST, min(WIDTH, width or WIDTH))
 
 
 def harmless(text: str) -> str:
-    """Return text that can neither steer a terminal nor pretend to be several lines, in characters that it can show."""
+    """Return text without control characters or line breaks, in characters that standard output can encode."""
     return encodable(printable(text, len(text) * 10))
 
 
 def encodable(text: str) -> str:
-    """Return text in the characters of standard output's encoding, with stand-ins for others."""
+    """Return text in characters of standard output's encoding, with stand-ins for others."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    return "".join(c if _can(c, encoding) else ASCII.get(c, "?") for c in text)
+    return "".join(c if _is_encodable(c, encoding) else ASCII.get(c, "?") for c in text)
 
 
-def _can(c: str, encoding: str) -> bool:
+def _is_encodable(c: str, encoding: str) -> bool:
     try:
         c.encode(encoding)
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Terminal views: a plan and a co-simulation as lines of at most 100 columns."""
+"""Views for the terminal: a plan and a co-simulation as lines of at most 100 columns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ Row = tuple[str, str]
 
 
 def plan_lines(document: Mapping[str, Any], written: Iterable[str] = (), following: str = "", *, verbose: bool = False) -> list[str]:
-    """Return a plan for people: sizes, matching, offloads by operation, what stays and why; verbose: each rule, each cost."""
+    """Return a plan as text: sizes, saturation, offloads by operation, what stays on the host and why.
+
+    `verbose` adds tables of every offload and of every rule that matched.
+    """
     model, egraph = document["model"], document["egraph"]
     stop = egraph["stop"]["reason"] if egraph["stop"]["reason"] == "saturated" else f"stopped: {egraph['stop']['detail']}"
     rows = [
@@ -33,59 +36,64 @@ def plan_lines(document: Mapping[str, Any], written: Iterable[str] = (), followi
         *_labelled("not sent", reason_texts(document["host"])),
         *_labelled("offered", offered_texts(document["host"])),
         *(("limited", text) for text in document["limited"]),
-        *(("note", text) for text in (*document["notes"], *_unchecked(document.get("run", {})))),
+        *(("note", text) for text in (*document["notes"], *_check_notes(document.get("run", {})))),
     ]
     title = f"{model['path'].rsplit('/', 1)[-1]}  {counted(model['ops'], 'op')} · opset {model['opset']}"
-    closing = table([("wrote", ", ".join(written)), ("next", following)])
-    return [*textwrap.wrap(printable(title), columns()), *table(rows), *(_every(document) if verbose else ()), *closing]
+    closing_lines = table([("wrote", ", ".join(written)), ("next", following)])
+    return [
+        *textwrap.wrap(printable(title), columns()),
+        *table(rows),
+        *(_offload_and_rule_grids(document) if verbose else ()),
+        *closing_lines,
+    ]
 
 
-def _every(document: Mapping[str, Any]) -> list[str]:
+def _offload_and_rule_grids(document: Mapping[str, Any]) -> list[str]:
     """Return a plan's offloads and the rules behind them as tables, each after an empty line and before one."""
-    found = [offload_grid(document["offloads"]), rule_grid(document)]
-    return [line for lines in found if lines for line in ("", *lines)] + ([""] if any(found) else [])
+    grids = [offload_grid(document["offloads"]), rule_grid(document)]
+    return [line for lines in grids if lines for line in ("", *lines)] + ([""] if any(grids) else [])
 
 
-def _unchecked(run: Mapping[str, Any]) -> list[str]:
+def _check_notes(run: Mapping[str, Any]) -> list[str]:
     """Return what a reader should know of the check of a plan against its model."""
     check = run.get("check", {})
     against, defaults = check.get("against", "model"), check.get("defaults", "")
-    told = {
+    sentences = {
         "model": [],
         "imported program": ["the host cannot run the model as it is written; the plan was checked against the program imported from it"],
     }
-    return [*told.get(against, [against]), *([defaults] if defaults else [])]
+    return [*sentences.get(against, [against]), *([defaults] if defaults else [])]
 
 
 def offload_texts(document: Mapping[str, Any]) -> list[str]:
-    """Return one line a target: operations by kind, as written and in all, and their share of the multiply-accumulates."""
+    """Return one line for each target: operations by kind, in all and as written, and their share of the multiply-accumulates."""
     total, unknown = macs_in_all(document), uncounted_operators(document)
     texts = []
     for target, counts in document["counts"].items():
         macs = sum(o["macs"] for o in document["offloads"] if o["target"] == target)
-        found, exact = _kinds(counts) or "no operation", _kinds(document["exact_counts"][target]) or "none"
+        kinds, exact_kinds = _kinds(counts) or "no operation", _kinds(document["exact_counts"][target]) or "none"
         part = (
             f"{at_most(macs, total)} of at least {total:,} MACs, {unknown} not counted"
             if unknown
             else f"{share(macs, total)} of {total:,} MACs"
         )
-        texts.append(f"{found} on {target} (as written: {exact}) · {part}")
+        texts.append(f"{kinds} on {target} (as written: {exact_kinds}) · {part}")
     return texts
 
 
 def macs_in_all(document: Mapping[str, Any]) -> int:
-    """Return the multiply-accumulates of a plan: offloaded, and on the host as far as they are known."""
+    """Return the multiply-accumulates of a plan: those offloaded, and those on the host as far as they are known."""
     return int(sum(o["macs"] for o in document["offloads"]) + document["extraction"]["cost"]["host_macs"])
 
 
 def uncounted_operators(document: Mapping[str, Any]) -> str:
-    """Name the operators on the host that may multiply, nobody knows how often; nothing where there are none."""
+    """Return the operators on the host whose multiply-accumulates are not known, comma-separated; empty without any."""
     names = set(document.get("uncounted", ()))
     return ", ".join(sorted({h["op"] for h in document["host"] if h["node"] in names}))
 
 
 def at_most(part: float, whole: float) -> str:
-    """Return the share of a part of a whole that may be larger."""
+    """Return a share as an upper bound, for a total that is only a lower bound."""
     return "less than 100%" if part >= whole else f"at most {share(part, whole)}"
 
 
@@ -94,33 +102,33 @@ def _kinds(counts: Mapping[str, int]) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """Return a percentage, or a dash of nothing."""
+    """Return a percentage, a dash of a total of 0; less than all is never 100.0%."""
     if not whole:
         return "–"
     return f"{100 * part / whole if part >= whole else min(100 * part / whole, 99.9):.1f}%"  # what is not all is not 100.0%
 
 
 def cost_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return one line a target: what its offloads cost there, and their speed against the same nodes on one host core."""
+    """Return one line for each target: the cost of its offloads, and their speed against the same nodes on one host core."""
     return [text for text, _ in compared_costs(offloads)]
 
 
 def compared_costs(offloads: Iterable[Mapping[str, Any]]) -> list[tuple[str, bool]]:
-    """Return one line a target: what its offloads cost there, and whether one host core takes longer for the same nodes."""
+    """Return for each target the line of `cost_texts`, and whether its offloads take no longer than one host core."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for o in offloads:
         if o.get("cost") is not None:
             groups.setdefault(o["target"], []).append(o["cost"])
-    return [(_cost_text(target, costs), _gains(costs)) for target, costs in groups.items()]
+    return [(_cost_text(target, costs), _is_gain(costs)) for target, costs in groups.items()]
 
 
-def _gains(costs: Iterable[Mapping[str, Any]]) -> bool:
+def _is_gain(costs: Iterable[Mapping[str, Any]]) -> bool:
     """Tell whether offloads take no longer than the same nodes on one host core."""
     return bool(sum(c["nanoseconds"] - c["host_nanoseconds"] for c in costs) <= 0)
 
 
 def offload_grid(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a table of offloads: the size of each, what it costs where that is known, and what bounds it."""
+    """Return a table of offloads: shape, calls, and where the cost is known cycles, what bounds them, and bytes."""
     heads = ("offload", "operation", "shape", "calls", "cycles", "bound by", "bytes")
     return grid(heads, [_offload_row(o) for o in offloads], ("calls", "cycles", "bytes"))
 
@@ -128,29 +136,29 @@ def offload_grid(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
 def _offload_row(o: Mapping[str, Any]) -> tuple[str, ...]:
     cost = o.get("cost")
     shape = " ".join(f"{d}={n}" for d, n in o["shape"].items())
-    named = (o["id"], f"{o['target']}.{o['operation']}", shape, f"{o['device_calls']:,}")
+    identity = (o["id"], f"{o['target']}.{o['operation']}", shape, f"{o['device_calls']:,}")
     if cost is None:
-        return (*named, "–", "–", "–")
-    used = "" if cost["utilisation"] is None else f", {100 * cost['utilisation']:.1f}% of {cost['unit']}"
-    return (*named, f"{'~' if cost['estimated'] else ''}{cost['cycles']:,}", f"{cost['bound']}{used}", f"{cost['bytes']:,}")
+        return (*identity, "–", "–", "–")
+    utilisation = "" if cost["utilisation"] is None else f", {100 * cost['utilisation']:.1f}% of {cost['unit']}"
+    return (*identity, f"{'~' if cost['estimated'] else ''}{cost['cycles']:,}", f"{cost['bound']}{utilisation}", f"{cost['bytes']:,}")
 
 
 def _cost_text(target: str, costs: list[Mapping[str, Any]]) -> str:
     total = {key: sum(c[key] for c in costs) for key in ("cycles", "transfer_cycles", "bytes", "nanoseconds", "host_nanoseconds")}
-    guessed = ", estimated" if any(c["estimated"] for c in costs) else ""
+    estimate_note = ", estimated" if any(c["estimated"] for c in costs) else ""
     time, host = (f"{total[key] / 1000:,.1f} µs" for key in ("nanoseconds", "host_nanoseconds"))
-    loads = share(total["transfer_cycles"], total["cycles"])
-    cycles = f"{total['cycles']:,} cycles on {target}{guessed}, {loads} of them transfers"
-    speed = _times(total["host_nanoseconds"] / total["nanoseconds"]) if total["nanoseconds"] else "–"
+    transfer_share = share(total["transfer_cycles"], total["cycles"])
+    cycles = f"{total['cycles']:,} cycles on {target}{estimate_note}, {transfer_share} of them transfers"
+    speed = _ratio_text(total["host_nanoseconds"] / total["nanoseconds"]) if total["nanoseconds"] else "–"
     return f"{cycles} · {total['bytes']:,} bytes · {time}, {speed} × the speed of one host core for these nodes ({host})"
 
 
-def _times(ratio: float) -> str:
+def _ratio_text(ratio: float) -> str:
     return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"
 
 
 def tiled_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the offloads that need several calls, those split alike together: the sizes, and what one call takes."""
+    """Return the offloads that need several calls, those tiled alike together: their sizes, and the largest tile."""
     groups: dict[str, list[str]] = {}
     for o in offloads:
         split = {d: n for d, n in o["shape"].items() if o["tiles"].get(d, n) < n}
@@ -162,28 +170,33 @@ def tiled_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def reason_texts(host: Iterable[Mapping[str, str]]) -> list[str]:
-    """Return why nodes stay on the host, the same reasons together, the most frequent first."""
+    """Return why nodes stay on the host, equal reasons together, the most frequent first."""
     groups = Counter((h["op"], OFFERED.sub("", h["why_not"])) for h in host)
-    return [f"{n} {op}: {why}" for (op, why), n in sorted(groups.items(), key=lambda item: (-item[1], item[0]))]
+    return [f"{n} {op}: {reason}" for (op, reason), n in sorted(groups.items(), key=lambda item: (-item[1], item[0]))]
 
 
 def offered_texts(host: Iterable[Mapping[str, str]]) -> list[str]:
-    """Return what is offered to the operators for which nothing is, once."""
-    return list(dict.fromkeys(found[1] for h in host if (found := OFFERED.search(h["why_not"])) is not None))
+    """Return what the targets offer to operators that none of them has an operation for, each text once."""
+    return list(dict.fromkeys(match[1] for h in host if (match := OFFERED.search(h["why_not"])) is not None))
 
 
 def rule_grid(document: Mapping[str, Any]) -> list[str]:
-    """Return a table of the rules that matched: name, place, grade of those behind offloads, matches, new e-nodes, seconds, offloads."""
-    behind = {name: (grade, n) for (name, _, grade), n in rule_table(document["offloads"]).items()}
+    """Return a table of the rules that matched: place, grade, matches, new e-nodes, seconds, offloads derived with them."""
+    offload_counts = {name: (grade, n) for (name, _, grade), n in rule_table(document["offloads"]).items()}
     seconds = document.get("run", {}).get("rule_seconds", {})
-    rows = [_rule_row(f, *behind.get(f["rule"], ("–", 0)), seconds.get(f["rule"])) for f in document["egraph"].get("fired", ())]
+    rows = [_rule_row(f, *offload_counts.get(f["rule"], ("–", 0)), seconds.get(f["rule"])) for f in document["egraph"].get("fired", ())]
     figures = ("matches", "new nodes", "seconds", "offloads")
     return grid(("rule", "written at", "grade", *figures), sorted(rows, key=_enabled_first), figures)
 
 
 def _rule_row(fired: Mapping[str, Any], grade: str, offloads: int, seconds: float | None) -> tuple[str, ...]:
-    made = fired.get("new_nodes")
-    counts = (f"{fired['matches']:,}", "–" if made is None else f"{made:,}", "–" if seconds is None else f"{seconds:.3f}", f"{offloads:,}")
+    new_nodes = fired.get("new_nodes")
+    counts = (
+        f"{fired['matches']:,}",
+        "–" if new_nodes is None else f"{new_nodes:,}",
+        "–" if seconds is None else f"{seconds:.3f}",
+        f"{offloads:,}",
+    )
     return (fired["rule"], fired["at"], grade, *counts)
 
 
@@ -192,13 +205,13 @@ def _enabled_first(row: Sequence[str]) -> tuple[int, int, str]:
 
 
 def rule_table(offloads: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], int]:
-    """Return the number of offloads behind which each rule (name, place, grade) stands, the most frequent first."""
-    found = Counter((r["rule"], r["at"], r["grade"]) for o in offloads for r in o["because"])
-    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+    """Return how many offloads each rule (name, place, grade) has a part in deriving, the most frequent first."""
+    counts = Counter((r["rule"], r["at"], r["grade"]) for o in offloads for r in o["because"])
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def counted(n: int, noun: str) -> str:
-    """Return a number with its noun, in the plural unless it is one."""
+    """Return a number with its noun, in the plural unless it is 1."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
@@ -207,28 +220,32 @@ def _labelled(label: str, texts: Iterable[str]) -> list[Row]:
 
 
 def table(rows: Iterable[Row]) -> list[str]:
-    """Return rows of a label and what it says as lines: aligned, without those that say nothing, wrapped under the text."""
-    shown = [(printable(label), printable(text, len(text) * 10)) for label, text in rows if text]
-    pad = max([LABEL, *(len(label) + 2 for label, _ in shown)])
-    wide = columns() - pad
+    """Return (label, text) rows as aligned lines, without empty ones, wrapped under the text."""
+    visible_rows = [(printable(label), printable(text, len(text) * 10)) for label, text in rows if text]
+    pad = max([LABEL, *(len(label) + 2 for label, _ in visible_rows)])
+    width = columns() - pad
     lines = []
-    for label, text in shown:
-        wrapped = textwrap.wrap(text, wide, break_on_hyphens=False, drop_whitespace=False) if len(text) > wide else [text]
+    for label, text in visible_rows:
+        wrapped = textwrap.wrap(text, width, break_on_hyphens=False, drop_whitespace=False) if len(text) > width else [text]
         lines += [f"{label:<{pad}}{wrapped[0].rstrip()}", *(" " * pad + line.strip() for line in wrapped[1:])]
     return lines
 
 
-def _audited(document: Mapping[str, Any]) -> str:
+def _audit_text(document: Mapping[str, Any]) -> str:
     """Return how much was computed again in other ways, and for which offloads driver and numerics are proved to agree."""
     offloads, codes = document["offloads"], document["simulator"]["audited"]
-    least = min((o["validated_samples"] for o in offloads), default=0)
+    fewest_samples = min((o["validated_samples"] for o in offloads), default=0)
     proved = sum(bool(o["certified"]) for o in offloads)
-    again = f"{counted(least, 'sample')} of each offload computed again by its driver on the simulator" if least else ""
-    others = f"{counted(codes, 'code')} by oracle and plain numerics" if codes else ""
-    return "; ".join(x for x in (again, others, f"{proved} of {len(offloads)} proved at these parameters") if x) if offloads else ""
+    driver_text = (
+        f"{counted(fewest_samples, 'sample')} of each offload computed again by its driver on the simulator" if fewest_samples else ""
+    )
+    code_text = f"{counted(codes, 'code')} by oracle and plain numerics" if codes else ""
+    return (
+        "; ".join(x for x in (driver_text, code_text, f"{proved} of {len(offloads)} proved at these parameters") if x) if offloads else ""
+    )
 
 
-def _fallbacks(run: Mapping[str, Any]) -> str:
+def _fallback_text(run: Mapping[str, Any]) -> str:
     """Return which offloads took the processor's time without machine code of numerics."""
     slow = run.get("fallbacks", ())
     names = ", ".join(f"{f['offload']} {f['cpu_seconds']:.1f} s" for f in sorted(slow, key=lambda f: -float(f["cpu_seconds"]))[:WORST])
@@ -236,7 +253,10 @@ def _fallbacks(run: Mapping[str, Any]) -> str:
 
 
 def cosim_lines(document: Mapping[str, Any], following: str = "", *, verbose: bool = False) -> list[str]:
-    """Return a co-simulation for people: the metric on both sides, the difference, the worst offloads; verbose: every offload."""
+    """Return a co-simulation as text: the metric on both sides, the difference, the worst offloads.
+
+    `verbose` adds a table of every offload's errors.
+    """
     reference, accelerated, metric = document["reference"]["value"], document["accelerated"]["value"], document["metric"]
     run, simulator = document["run"], document["simulator"]
     resumed = run.get("resumed_samples", 0)
@@ -249,8 +269,8 @@ def cosim_lines(document: Mapping[str, Any], following: str = "", *, verbose: bo
         (targets, f"{metric} {number(accelerated)}{change(document['paired'])}"),
         ("samples", f"{document['samples']}" + _agreement(document)),
         ("simulator", speed),
-        ("audited", _audited(document)),
-        ("slow", _fallbacks(run)),
+        ("audited", _audit_text(document)),
+        ("slow", _fallback_text(run)),
         *_labelled("worst", worst_texts(document["offloads"])),
         ("far off", far_text(document["offloads"])),
         ("diverges", diverging_text(document)),
@@ -264,45 +284,47 @@ def cosim_lines(document: Mapping[str, Any], following: str = "", *, verbose: bo
 
 
 def error_grid(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a table of offloads: the error that each adds, the error up to it, and the share of its outputs that saturated."""
+    """Return a table of offloads: own relative error, cumulative relative error, share of saturated outputs."""
     keys = ("relative_error", "cumulative_error", "saturated")
     rows = [(o["id"], *("–" if o.get(key) is None else f"{100 * o[key]:.3g}%" for key in keys)) for o in offloads]
     return grid(("offload", "error", "up to here", "saturated"), rows, ("error", "up to here", "saturated"))
 
 
 def attribution_texts(attribution: Mapping[str, Any] | None) -> list[str]:
-    """Return the offloads that the loss comes from, most first, and the changes of formats that take most of it back."""
+    """Return the offloads that cause most of the loss, and the changes of formats that recover most of it."""
     if attribution is None:
         return []
-    whole = attribution["accelerated"]
+    device_trial = attribution["accelerated"]
     texts = [
-        f"{o['id']}: alone {_lost(o['alone'])}" + ("" if o["restored"] is None else f"; all but it {_lost(o['restored'])}")
+        f"{o['id']}: alone {_loss_text(o['alone'])}" + ("" if o["restored"] is None else f"; all but it {_loss_text(o['restored'])}")
         for o in attribution["offloads"][:WORST]
     ]
     fields = [
-        f"{f['field']} of {f['tensor']} of {f['offload']}: {f.get('before')} → {f.get('after')} leaves {_lost(f)}"
+        f"{f['field']} of {f['tensor']} of {f['offload']}: {f.get('before')} → {f.get('after')} leaves {_loss_text(f)}"
         for f in attribution["fields"][:WORST]
     ]
-    return [f"on {attribution['samples']} samples all offloads together: {_lost(whole)}", *texts, *fields]
+    return [f"on {attribution['samples']} samples all offloads together: {_loss_text(device_trial)}", *texts, *fields]
 
 
-def _lost(trial: Mapping[str, Any]) -> str:
+def _loss_text(trial: Mapping[str, Any]) -> str:
     """Return what a run loses of the metric, and the relative error of its outputs."""
     return f"loss {number(trial['loss'])}, output error {100 * (trial['output_error'] or 0):.2g}%"
 
 
 def far_text(offloads: Iterable[Mapping[str, Any]]) -> str:
-    """Return the offloads whose own results are far from what they mean on these samples, worst first, or nothing."""
+    """Return the offloads with a relative error above FAR on these samples, worst first; empty without any."""
     errors = {o["id"]: o["relative_error"] for o in offloads if (o.get("relative_error") or 0) > FAR}
-    named = [f"{key} {100 * errors[key]:.3g}%" for key in sorted(errors, key=lambda key: -errors[key])]
-    if not named:
+    error_texts = [f"{key} {100 * errors[key]:.3g}%" for key in sorted(errors, key=lambda key: -errors[key])]
+    if not error_texts:
         return ""
-    more = f" and {len(named) - WORST} more" if len(named) > WORST else ""
-    return f"{counted(len(named), 'offload')} by more than {FAR:.0%} of what is meant: {', '.join(named[:WORST])}{more}"
+    remaining_text = f" and {len(error_texts) - WORST} more" if len(error_texts) > WORST else ""
+    return (
+        f"{counted(len(error_texts), 'offload')} by more than {FAR:.0%} of what is meant: {', '.join(error_texts[:WORST])}{remaining_text}"
+    )
 
 
 def diverging_text(document: Mapping[str, Any]) -> str:
-    """Return the first offload that is far from the float32 run, or nothing."""
+    """Return the first offload whose cumulative error exceeds the threshold; empty without one."""
     first = document.get("first_diverging")
     if first is None:
         return ""
@@ -311,7 +333,7 @@ def diverging_text(document: Mapping[str, Any]) -> str:
 
 
 def change(paired: Mapping[str, Any]) -> str:
-    """Return the difference of accelerator and host in parentheses, with its interval; nothing when there is none."""
+    """Return the difference of accelerator and host in parentheses with its interval; empty without one."""
     if paired["difference"] is None:
         return ""
     interval = ""
@@ -321,22 +343,22 @@ def change(paired: Mapping[str, Any]) -> str:
 
 
 def worst_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the offloads with the largest errors."""
-    compared = sorted((o for o in offloads if o["relative_error"] is not None), key=lambda o: -o["relative_error"])
-    return [f"{o['id']}: relative error {100 * o['relative_error']:.1f}%{_saturated(o)}" for o in compared[:WORST]]
+    """Return the offloads with the largest relative errors."""
+    by_error = sorted((o for o in offloads if o["relative_error"] is not None), key=lambda o: -o["relative_error"])
+    return [f"{o['id']}: relative error {100 * o['relative_error']:.1f}%{_saturation_text(o)}" for o in by_error[:WORST]]
 
 
-def _saturated(o: Mapping[str, Any]) -> str:
+def _saturation_text(o: Mapping[str, Any]) -> str:
     return f" · {100 * o['saturated']:.2g}% of outputs saturated" if o["saturated"] else ""
 
 
 def _agreement(document: Mapping[str, Any]) -> str:
-    same = document["paired"].get("same_predictions")
-    text = "" if same is None else f" · {100 * same:.1f}% same predictions"
-    return text + _changed(document["paired"])
+    agreement = document["paired"].get("same_predictions")
+    text = "" if agreement is None else f" · {100 * agreement:.1f}% same predictions"
+    return text + _significance_text(document["paired"])
 
 
-def _changed(paired: Mapping[str, Any]) -> str:
+def _significance_text(paired: Mapping[str, Any]) -> str:
     """Return how many samples got better and worse, and how likely that is by chance."""
     test = paired.get("mcnemar")
     if test is None or not paired["better"] + paired["worse"]:

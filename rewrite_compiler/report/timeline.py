@@ -1,4 +1,4 @@
-"""Timeline: what crosses the bus for one call of one offload, as lanes over time and as a list of commands."""
+"""Timeline: the bus traffic for one call of one offload, as lanes over time and as a list of commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Event = tuple[str, str, int]  # lane, phase, words; no words: the host waits
 
 @dataclass(frozen=True)
 class Timeline:
-    """The commands of the first call of an offload: runs of one instruction as spans of cycles or commands, and lines for readers."""
+    """The commands of an offload's first call: busy intervals of each phase and instruction, in `unit`, and lines of text."""
 
     offload: str
     calls: int
@@ -41,13 +41,13 @@ class Timeline:
 
 
 def timeline_of(plan: Plan) -> Timeline | None:
-    """Return the timeline of one offload for inputs of zeros: of those that are cheap to record the one that takes most cycles.
+    """Return the timeline of one offload for zero inputs: among those cheap to record, the one with most cycles.
 
     None when the plan has no offload or no formats yet.
     """
     if not plan.offloads or not plan.calibrated:
         return None
-    o = _typical(plan)
+    o = _representative_offload(plan)
     device = recorder(o.target.ila())
     device.log.begin(o.id, 0)
     _first_call(plan, o, device)
@@ -55,11 +55,11 @@ def timeline_of(plan: Plan) -> Timeline | None:
     events = list(_events(trace, device.ila))
     compute, word, unit = _rates(o, events)
     spans, end = _spans(events, compute, word)
-    listed = _listed(trace, device.ila)
-    return Timeline(o.id, o.tiling.calls, unit, end, spans, sum(n for _, _, n in events), tuple(listed))
+    listing = _command_rows(trace, device.ila)
+    return Timeline(o.id, o.tiling.calls, unit, end, spans, sum(n for _, _, n in events), tuple(listing))
 
 
-def _typical(plan: Plan) -> Offload:
+def _representative_offload(plan: Plan) -> Offload:
     cheap = [o for o in plan.offloads if _size(plan, o) <= AFFORDABLE]
     return max(cheap, key=_cycles) if cheap else min(plan.offloads, key=lambda o: _size(plan, o))
 
@@ -87,7 +87,7 @@ def _events(trace: Trace, ila: Ila) -> Iterator[Event]:
         if isinstance(item, Section):
             phase = item.phase
         elif isinstance(item, Commands):
-            command, _ = next(_cut(item, 1).rows())  # a block that was recorded is of one instruction
+            command, _ = next(_block_ends(item, 1).rows())  # a block that was recorded is of one instruction
             yield disassemble(ila, command).instruction.name, phase, len(item)
         elif isinstance(item, Place | Fetch):
             size = item.words.nbytes if isinstance(item, Place) else 0 if item.gives is None else item.gives.nbytes
@@ -96,26 +96,28 @@ def _events(trace: Trace, ila: Ila) -> Iterator[Event]:
             yield WAITING, phase, 0
 
 
-def _cut(block: Commands, ends: int) -> Commands:
+def _block_ends(block: Commands, ends: int) -> Commands:
     """Return the first and the last commands of a block."""
     if len(block) <= 2 * ends:
         return block
-    kept = [*range(ends), *range(len(block) - ends, len(block))]
-    return Commands({name: column[kept] for name, column in block.columns.items()}, None if block.gives is None else block.gives[kept])
+    indices = [*range(ends), *range(len(block) - ends, len(block))]
+    return Commands(
+        {name: column[indices] for name, column in block.columns.items()}, None if block.gives is None else block.gives[indices]
+    )
 
 
-def _listed(trace: Trace, ila: Ila) -> Iterator[Row]:
+def _command_rows(trace: Trace, ila: Ila) -> Iterator[Row]:
     """Yield the commands as lines, the middle of a block as one."""
     section = Section(0, "", 0, "", False)
     for item in trace.items:
         if isinstance(item, Section):
             section = item
             continue
-        short = _cut(item, ENDS) if isinstance(item, Commands) else item
-        found = rows(Trace(trace.header, (section, short)), ila, section.offload, call=section.call, whole=True)
-        left = len(item) - len(short) if isinstance(item, Commands) and isinstance(short, Commands) else 0
-        more = [Row(section.phase, f"… {left} more", "…", left)] if left else []
-        yield from (*found[:ENDS], *more, *found[ENDS:])
+        end_block = _block_ends(item, ENDS) if isinstance(item, Commands) else item
+        command_rows = rows(Trace(trace.header, (section, end_block)), ila, section.offload, call=section.call, whole=True)
+        omitted = len(item) - len(end_block) if isinstance(item, Commands) and isinstance(end_block, Commands) else 0
+        omission = [Row(section.phase, f"… {omitted} more", "…", omitted)] if omitted else []
+        yield from (*command_rows[:ENDS], *omission, *command_rows[ENDS:])
 
 
 def _rates(o: Offload, events: list[Event]) -> tuple[float, float, str]:
@@ -131,21 +133,21 @@ def _spans(events: list[Event], compute: float, word: float) -> tuple[dict[str, 
     """Return the spans of each phase, of the device at work, and of the instructions that take most time; and the end."""
     phases: dict[str, list[tuple[float, float]]] = {}
     names: dict[str, list[tuple[float, float]]] = {}
-    now = 0.0
+    time = 0.0
     for name, phase, count in events:
-        end = now + (count * word if count else compute)
+        end = time + (count * word if count else compute)
         if count:
-            _extend(names.setdefault(name, []), now, end)
-        _extend(phases.setdefault(phase if count else WAITING, []), now, end)
-        now = end
+            _extend_spans(names.setdefault(name, []), time, end)
+        _extend_spans(phases.setdefault(phase if count else WAITING, []), time, end)
+        time = end
     order = sorted(names, key=lambda n: -sum(b - a for a, b in names[n]))
-    kept = {n: names[n] for n in names if n in order[:MOST_INSTRUCTIONS]}
-    rest = sorted(span for n in order[MOST_INSTRUCTIONS:] for span in names[n])
-    more = {f"{len(names) - len(kept)} more instructions": rest} if rest else {}
-    return {**phases, **kept, **more}, now
+    top_spans = {n: names[n] for n in names if n in order[:MOST_INSTRUCTIONS]}
+    remaining_spans = sorted(span for n in order[MOST_INSTRUCTIONS:] for span in names[n])
+    other_spans = {f"{len(names) - len(top_spans)} more instructions": remaining_spans} if remaining_spans else {}
+    return {**phases, **top_spans, **other_spans}, time
 
 
-def _extend(spans: list[tuple[float, float]], start: float, end: float) -> None:
+def _extend_spans(spans: list[tuple[float, float]], start: float, end: float) -> None:
     if spans and spans[-1][1] == start:
         spans[-1] = (spans[-1][0], end)
     else:
@@ -153,20 +155,22 @@ def _extend(spans: list[tuple[float, float]], start: float, end: float) -> None:
 
 
 def timeline(found: Timeline | None, calibrated: bool) -> str:
-    """Return the section of the page."""
+    """Return the section of the page, with the reason where there is no timeline."""
     if found is None:
-        why = "the plan has no offload" if calibrated else "the plan has no formats yet: compile with --calibrate FILE, or co-simulate"
-        return folded("Commands of one offload", note(f"There are no commands to show: {why}."), "timeline")
+        reason = "the plan has no offload" if calibrated else "the plan has no formats yet: compile with --calibrate FILE, or co-simulate"
+        return folded("Commands of one offload", note(f"There are no commands to show: {reason}."), "timeline")
     call = f"the first of {counted(found.calls, 'call')}" if found.calls > 1 else "its one call"
     spread = "Transfers are spread evenly over the words." if found.unit == "cycles" else "One command a unit; the target gives no cycles."
     about = f"{found.offload}: {call}, for inputs of zeros; {counted(found.commands, 'word')} cross the bus. {spread}"
-    drawn = lanes(f"what crosses the bus for {found.offload}, over time", found.end, found.spans, found.unit)
-    listed = [(text(r.phase), text(r.assembly), text(r.mmio), figure("" if r.times == 1 else str(r.times))) for r in found.rows[:MOST_ROWS]]
-    left = len(found.rows) - len(listed)
-    more = f"; flexmatch show offload {found.offload} PLAN --trace lists {left} lines more" if left else ""
+    drawing = lanes(f"what crosses the bus for {found.offload}, over time", found.end, found.spans, found.unit)
+    command_rows = [
+        (text(r.phase), text(r.assembly), text(r.mmio), figure("" if r.times == 1 else str(r.times))) for r in found.rows[:MOST_ROWS]
+    ]
+    omitted = len(found.rows) - len(command_rows)
+    omission = f"; flexmatch show offload {found.offload} PLAN --trace lists {omitted} lines more" if omitted else ""
     return folded(
         "Commands of one offload",
-        note(about) + drawn + table(f"commands in order{_escaped(more)}", ("phase", "instruction", "bus", "times"), listed),
+        note(about) + drawing + table(f"commands in order{_escaped(omission)}", ("phase", "instruction", "bus", "times"), command_rows),
         "timeline",
     )
 

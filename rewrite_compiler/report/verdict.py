@@ -1,36 +1,45 @@
-"""Verdict: what the headline does not say — coverage by the host, what is far off, completeness — each good, or something to look at."""
+"""The lines below the headline: work on the host, large errors, completeness of the search, each with a mark."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .headline import GOOD, LOOK
+from .headline import GOOD, LOOK, Mark
 from .terminal import counted, far_text, macs_in_all, share, uncounted_operators
 
 SATURATED = 0.01  # share of saturated results from which on an offload is named
-Line = tuple[str, str, str]  # mark, what it is about, sentence
+Line = tuple[Mark, str, str]  # mark, what it is about, sentence
 
 
 def verdict(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> list[Line]:
-    """Return the lines below the headline."""
+    """Return the lines below the headline as (mark, label, sentence)."""
     return [*_coverage(plan), *([] if cosim is None else _accuracy(cosim)), *_completeness(plan)]
 
 
 def _coverage(plan: Mapping[str, Any]) -> Iterator[Line]:
     host_macs, unknown = plan["extraction"]["cost"]["host_macs"], uncounted_operators(plan)
-    busy = [h for h in plan["host"] if "only moves data" not in h["why_not"]]
-    left = f"{counted(len(busy), 'node')} that compute and {counted(len(plan['host']) - len(busy), 'node')} that only move data"
-    part = f"{'at least ' if unknown else ''}{share(host_macs, macs_in_all(plan))} of the multiply-accumulates"
-    yield (LOOK if host_macs or unknown else GOOD), "on the host", f"{left}; {part}{f', {unknown} not counted' if unknown else ''}"
+    compute_nodes = [h for h in plan["host"] if "only moves data" not in h["why_not"]]
+    moves = len(plan["host"]) - len(compute_nodes)
+    nodes_text = f"{counted(len(compute_nodes), 'node')} that compute and {counted(moves, 'node')} that only move data"
+    macs_text = f"{'at least ' if unknown else ''}{share(host_macs, macs_in_all(plan))} of the multiply-accumulates"
+    yield (
+        (LOOK if host_macs or unknown else GOOD),
+        "on the host",
+        f"{nodes_text}; {macs_text}{f', {unknown} not counted' if unknown else ''}",
+    )
 
 
 def _accuracy(cosim: Mapping[str, Any]) -> Iterator[Line]:
-    if far := far_text(cosim["offloads"]):
-        yield LOOK, "far off", far
-    full = [o["id"] for o in cosim["offloads"] if o["saturated"] >= SATURATED]
-    if full:
-        yield LOOK, "saturation", f"{counted(len(full), 'offload')} saturate at least 1% of their results: {_few(full)}"
+    if far_sentence := far_text(cosim["offloads"]):
+        yield LOOK, "far off", far_sentence
+    saturated_ids = [o["id"] for o in cosim["offloads"] if o["saturated"] >= SATURATED]
+    if saturated_ids:
+        yield (
+            LOOK,
+            "saturation",
+            f"{counted(len(saturated_ids), 'offload')} saturate at least 1% of their results: {_first_few(saturated_ids)}",
+        )
     if cosim["offloads"] and not cosim["simulator"]["validated"]:
         yield LOOK, "audit", "no sample was computed again by commands on the simulator"
 
@@ -44,5 +53,5 @@ def _completeness(plan: Mapping[str, Any]) -> Iterator[Line]:
         yield LOOK, "note", text
 
 
-def _few(names: list[str]) -> str:
+def _first_few(names: list[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,8 +1,8 @@
-"""Accuracy: how far an operation on the device is from its meaning, on seeded random inputs.
+"""Accuracy of an operation: its error on the device against its meaning, on seeded random inputs.
 
-The error of one input is ‖device − meaning‖ / ‖meaning‖: Frobenius norms, the meaning in 64-bit floats. It is told twice:
-against the meaning of the operands as they were drawn, and against that of the operands as the device's formats hold them,
-which is the error of the operation alone. Inputs come in groups that share weights and formats.
+The error of one input is ‖device − meaning‖ / ‖meaning‖ in the Frobenius norm, the meaning in 64-bit floats. It is given
+twice: against the meaning of the operands as drawn, and against that of the operands rounded to the device's formats, which
+is the error of the operation alone. Inputs come in groups that share weights and formats.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ SWEPT = (-6, -3, 3, 6)  # binades of magnitudes, from the usual ones, at which a
 
 @dataclass(frozen=True)
 class Distribution:
-    """Normal numbers of a mean and a standard deviation."""
+    """A normal distribution by mean and standard deviation."""
 
     mean: float
     deviation: float
 
     def draw(self, random: np.random.Generator, shape: tuple[int, ...]) -> Data:
-        """Return float32 numbers."""
+        """Return float32 samples of a shape."""
         return random.normal(self.mean, self.deviation, shape).astype(np.float32)
 
     def scaled(self, k: int) -> Distribution:
-        """Return the distribution of numbers that are 2^k as large."""
+        """Return the distribution of the samples times 2^k."""
         return Distribution(math.ldexp(self.mean, k), math.ldexp(self.deviation, k))
 
     def __str__(self) -> str:
@@ -53,10 +53,10 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Uniform:
-    """Numbers of −1 … 1, all alike."""
+    """The uniform distribution over −1 … 1."""
 
     def draw(self, random: np.random.Generator, shape: tuple[int, ...]) -> Data:
-        """Return float32 numbers."""
+        """Return float32 samples of a shape."""
         return random.uniform(-1, 1, shape).astype(np.float32)
 
     def __str__(self) -> str:
@@ -68,12 +68,12 @@ Drawn = Distribution | Uniform
 
 @dataclass(frozen=True)
 class Codes:
-    """All integers of a format alike."""
+    """The uniform distribution over the integers of a format."""
 
     format: Int
 
     def draw(self, random: np.random.Generator, shape: tuple[int, ...]) -> Data:
-        """Return integers in the type that holds the format."""
+        """Return integer samples of a shape, in the type that holds the format."""
         low, high = self.format.codes
         assert low is not None
         assert high is not None
@@ -85,7 +85,7 @@ class Codes:
 
 @dataclass(frozen=True)
 class Errors:
-    """Relative errors, one an input."""
+    """Relative errors, one for each input."""
 
     values: tuple[float, ...]
 
@@ -101,7 +101,7 @@ class Errors:
 
     @property
     def worst(self) -> float:
-        """The largest."""
+        """The largest error."""
         return max(self.values)
 
 
@@ -109,9 +109,9 @@ class Errors:
 class Accuracy:
     """The errors of one operation at one size.
 
-    `drawn` is against the meaning of the operands as drawn, `held` of the operands as the formats hold them; `rounded` is
-    `held` with the meaning's result rounded to the result's format, too. `binades` are means of `drawn` where moving operands
-    are so many powers of 2 larger.
+    They are against the meaning of the operands as drawn, against that of the operands rounded to their formats, and against the
+    latter with its result rounded to the result's format, too. `binades` maps k to the mean of the first where moving operands
+    are scaled by 2^k.
     """
 
     name: str
@@ -129,17 +129,17 @@ def accuracy(
 ) -> Accuracy:  # fmt: skip
     """Run an operation on `groups` groups of ten random inputs through its driver, and compare with its meaning.
 
-    All operands come from one distribution where it is given. At other `binades` of magnitude one group is run.
+    A distribution that is given replaces that of every operand. For each k in `binades` one group is run, scaled by 2^k.
     """
     distributions = operand_distributions(m, sizes) if drawn is None else {v.name: drawn for v in m.operands}
-    found: list[tuple[float, float, float]] = []
-    searched: dict[str, Format] = {}
+    error_rows: list[tuple[float, float, float]] = []
+    searched_formats: dict[str, Format] = {}
     for group in range(groups):
-        found += _group(m, ila, sizes, distributions, np.random.default_rng([seed, group]), searched)
-    shown = {n: str(d) for n, d in distributions.items()}
-    as_drawn, held, rounded = (Errors(column) for column in zip(*found, strict=True))
+        error_rows += _group(m, ila, sizes, distributions, np.random.default_rng([seed, group]), searched_formats)
+    distribution_texts = {n: str(d) for n, d in distributions.items()}
+    drawn_errors, held_errors, rounded_errors = (Errors(column) for column in zip(*error_rows, strict=True))
     means = _at_binades(m, ila, sizes, distributions, seed, binades)
-    return Accuracy(m.name, dict(sizes), shown, as_drawn, held, rounded, means)
+    return Accuracy(m.name, dict(sizes), distribution_texts, drawn_errors, held_errors, rounded_errors, means)
 
 
 def _at_binades(
@@ -158,9 +158,9 @@ def _at_binades(
 
 
 def operand_distributions(m: Mapping, sizes: MappingOf[str, Any]) -> dict[str, Drawn | Codes]:
-    """Return what operands are drawn from: as the mapping says; else N(0, 1), weights by fan-in, constant vectors N(0, ¼²).
+    """Return the distribution of each operand: as the mapping says; else N(0, 1), weights N(0, 1 / fan-in), vectors N(0, ¼²).
 
-    A model's own integers are drawn from all that their format has.
+    Operands that are integers in the model are drawn from all codes of their format.
     """
     formats = m.formats_for(dict.fromkeys(m.format_choices, 1.0)) if _takes_integers(m) else {}
     return {v.name: Codes(f) if isinstance(f := formats.get(v.name), Int) else _distribution(m, v, sizes) for v in m.operands}
@@ -181,12 +181,12 @@ def _distribution(m: Mapping, v: Variable, sizes: MappingOf[str, Any]) -> Distri
 
 
 def constant_operands(m: Mapping) -> set[str]:
-    """Return the operands that the guard wants known at compile time."""
+    """Return the operands that the guard requires to be known at compile time."""
     return {c.tensor.name for c in m.rule.where if isinstance(c, IsConstant) and isinstance(c.tensor, Variable)}
 
 
 def accuracy_sizes(m: Mapping) -> MappingOf[str, Any]:
-    """Return the size at which an operation is measured: its second trial, else a ragged one of a few units."""
+    """Return the sizes at which an operation is measured: its second trial, else 3u + 1 of each dimension with unit u > 1, 3 of others."""
     if m.trials:
         return m.trials[min(1, len(m.trials) - 1)]
     dimensions = dict.fromkeys(d for dims in m.axes.of.values() for d in dims)
@@ -199,7 +199,7 @@ def _group(
     sizes: MappingOf[str, Any],
     distributions: MappingOf[str, Drawn | Codes],
     random: np.random.Generator,
-    searched: dict[str, Format],
+    searched_formats: dict[str, Format],
 ) -> list[tuple[float, float, float]]:
     """Return the errors of ten inputs with the same constants, in formats chosen for all of them."""
     constants = constant_operands(m)
@@ -208,32 +208,36 @@ def _group(
         shape = tuple(sizes[d] for d in m.axes.of[v.name])
         operands[v.name] = distributions[v.name].draw(random, shape if v.name in constants else (INPUTS_IN_GROUP, *shape))
     attributes = {name: sizes[name] for name, _ in m.statics}
-    expected = _meanings(m, operands, constants, attributes)
-    formats = _formats(m, ila, operands, expected, attributes, searched)
+    expected = _reference_results(m, operands, constants, attributes)
+    formats = _formats(m, ila, operands, expected, attributes, searched_formats)
     codes = {n: operand_codes(formats[n], x) for n, x in operands.items()}
-    found = _on_device(m, ila, codes, formats, attributes)
-    exact = _meanings(m, {n: _held(formats[n], c, operands[n]) for n, c in codes.items()}, constants, attributes)
+    actual = _device_results(m, ila, codes, formats, attributes)
+    exact = _reference_results(m, {n: _values_of_codes(formats[n], c, operands[n]) for n, c in codes.items()}, constants, attributes)
     result = formats[m.axes.result]
     rounded = np.asarray(values_of(result, codes_of(result, exact[0])))
-    return list(zip(_errors(found, expected[0]), _errors(found, exact[0]), _errors(found, rounded), strict=True))
+    return list(
+        zip(_relative_errors(actual, expected[0]), _relative_errors(actual, exact[0]), _relative_errors(actual, rounded), strict=True)
+    )
 
 
-def _meanings(m: Mapping, operands: MappingOf[str, Data], constants: set[str], attributes: MappingOf[str, Any]) -> tuple[Data, ...]:
+def _reference_results(
+    m: Mapping, operands: MappingOf[str, Data], constants: set[str], attributes: MappingOf[str, Any]
+) -> tuple[Data, ...]:
     """Return every result of the meaning [inputs, …]."""
     types = [TensorType((x if n in constants else x[0]).shape, _dtype(x)) for n, x in operands.items()]
     body = body_of(m, types, attributes)
     rows = []
     for k in range(INPUTS_IN_GROUP):
-        given = [x if n in constants else x[k] for n, x in operands.items()]
-        reals = (x.astype(np.float64) if x.dtype.kind == "f" else x for x in given)
+        operand_rows = [x if n in constants else x[k] for n, x in operands.items()]
+        reals = (x.astype(np.float64) if x.dtype.kind == "f" else x for x in operand_rows)
         values = run(body, dict(zip(body.inputs, reals, strict=True)), real=np.float64)
         rows.append([values[v] for v in body.outputs])
     return tuple(np.stack(column) for column in zip(*rows, strict=True))
 
 
-def _held(f: Format, codes: Data, drawn: Data) -> Data:
+def _values_of_codes(f: Format, codes: Data, operand: Data) -> Data:
     """Return the values of codes; a model's own integers are their codes."""
-    return values_of(f, codes) if drawn.dtype.kind == "f" else codes
+    return values_of(f, codes) if operand.dtype.kind == "f" else codes
 
 
 def _dtype(x: Data) -> str:
@@ -246,15 +250,17 @@ def _formats(
     operands: MappingOf[str, Data],
     expected: tuple[Data, ...],
     attributes: MappingOf[str, Any],
-    searched: dict[str, Format],
+    searched_formats: dict[str, Format],
 ) -> dict[str, Format]:
     """Return formats calibrated on the group, as `calibrate` chooses them; those that are tried out, on the first group."""
     tensors = {**operands, **dict(zip(m.axes.results, expected, strict=True))}
     formats = m.formats_for({n: float(np.max(np.abs(tensors[n]), initial=0)) for n in m.format_choices})
     for name, candidates in m.search.items():
-        if name not in searched:
-            searched[name] = min(candidates, key=lambda f: _error(m, ila, operands, expected, attributes, m.with_format(formats, name, f)))
-        formats = m.with_format(formats, name, searched[name])
+        if name not in searched_formats:
+            searched_formats[name] = min(
+                candidates, key=lambda f: _error(m, ila, operands, expected, attributes, m.with_format(formats, name, f))
+            )
+        formats = m.with_format(formats, name, searched_formats[name])
     return formats
 
 
@@ -267,10 +273,12 @@ def _error(
     formats: MappingOf[str, Format],
 ) -> float:
     codes = {n: operand_codes(formats[n], x) for n, x in operands.items()}
-    return math.fsum(_errors(_on_device(m, ila, codes, formats, attributes), expected[0]))
+    return math.fsum(_relative_errors(_device_results(m, ila, codes, formats, attributes), expected[0]))
 
 
-def _on_device(m: Mapping, ila: Ila, codes: MappingOf[str, Data], formats: MappingOf[str, Format], attributes: MappingOf[str, Any]) -> Data:
+def _device_results(
+    m: Mapping, ila: Ila, codes: MappingOf[str, Data], formats: MappingOf[str, Format], attributes: MappingOf[str, Any]
+) -> Data:
     """Return the first result [inputs, …] that the driver brings back from a simulator."""
     device = simulated_device(ila, samples=INPUTS_IN_GROUP)
     results = m.run_driver(device, codes, formats, attributes)
@@ -278,8 +286,8 @@ def _on_device(m: Mapping, ila: Ila, codes: MappingOf[str, Data], formats: Mappi
     return np.asarray(values_of(formats[m.axes.result], np.asarray(first)))
 
 
-def _errors(found: Data, expected: Data) -> list[float]:
-    want = expected.reshape(INPUTS_IN_GROUP, -1)
-    got = np.broadcast_to(found, expected.shape).reshape(INPUTS_IN_GROUP, -1)
-    norms = np.maximum(np.linalg.norm(want, axis=1), np.finfo(np.float64).tiny)
-    return [float(e) for e in np.linalg.norm(got - want, axis=1) / norms]
+def _relative_errors(actual: Data, expected: Data) -> list[float]:
+    expected_rows = expected.reshape(INPUTS_IN_GROUP, -1)
+    actual_rows = np.broadcast_to(actual, expected.shape).reshape(INPUTS_IN_GROUP, -1)
+    norms = np.maximum(np.linalg.norm(expected_rows, axis=1), np.finfo(np.float64).tiny)
+    return [float(e) for e in np.linalg.norm(actual_rows - expected_rows, axis=1) / norms]

@@ -1,7 +1,7 @@
-"""advise: which single change of a target helps whole applications most.
+"""advise: the single change of a target that saves most on whole applications.
 
 A change is another value of one parameter, one capacity doubled, one link twice as wide, a clock twice as fast, or one
-elementwise operation fused behind another one. The e-graph of a model is made once; every change extracts from it again.
+elementwise operator fused behind an operation. Each model is saturated once; every change extracts from its e-graph again.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,14 +34,28 @@ from .totals import Run, Totals, totals
 
 SCHEMA = "flexmatch.advise/1"
 DEFAULT = Options()
-KINDS = ("parameter", "capacity", "fusion", "link", "clock")
+
+
+class ChangeKind(StrEnum):
+    """What a change alters, in the order in which equal outcomes are ranked."""
+
+    PARAMETER = "parameter"
+    """A parameter that the target offers, to its next value."""
+    CAPACITY = "capacity"
+    """A capacity, doubled."""
+    FUSION = "fusion"
+    """An elementwise operator of the host, fused behind an operation."""
+    LINK = "link"
+    """A link, twice as wide."""
+    CLOCK = "clock"
+    """The clock, twice as fast."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One change: what kind, of what, from and to which value; and the target with it, None where the host gains."""
+    """One change of a target: kind, subject, value before and after; the changed target, None where a host operator is fused."""
 
-    kind: str
+    kind: ChangeKind
     name: str
     before: str
     after: str
@@ -52,7 +67,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a change leads to: the levels of the objective over all models, and their totals."""
+    """The result of a change: the levels of the objective over all models, and their totals."""
 
     change: Change | None
     levels: tuple[int, ...]
@@ -60,13 +75,13 @@ class Outcome:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """What ranks: the objective's levels, then time and bytes."""
+        """The sort key: the objective's levels, then time and bytes."""
         return (*self.levels, self.totals.nanoseconds, self.totals.bytes)
 
 
 @dataclass(frozen=True)
 class Advice:
-    """The outcome as it is, and that of every change, the best first."""
+    """The outcome of the unchanged target, and that of every change, best first."""
 
     target: Target
     objective: str
@@ -76,25 +91,29 @@ class Advice:
 
 
 def advise(models: Sequence[str | Path], accel: str | Target, options: Options = DEFAULT) -> Advice:
-    """Return single changes of a target, ranked by what they save on the models."""
+    """Return single changes of a target, ranked by what they save on the models.
+
+    Raises:
+        UsageError: there are no models (F203), or no such accelerator (F201).
+    """
     if not models:
         raise UsageError("F203", "Models must be at least one, not none")
     (target,) = chosen_targets([accel])
     rules = [proved(r) for r in shipped_rules() if r.name not in options.without]
     studies = [_study(Path(m), target, rules, options) for m in models]
     binding: dict[str, None] = {}
-    found = [_Found.of(study, _watched(target, binding)) for study in studies]
-    base = _outcome(None, found)
-    made = [_outcome(c, [_Found.of(study, c.target or target) for study in studies]) for c in changes(target, binding)]
-    fused = [_fused(change, nodes, base, options.objective) for change, nodes in fusions(found)]
-    ranked = sorted([*made, *fused], key=lambda o: (o.order, _rank(o.change)))
+    extractions = [_Extraction.of(study, _recording_target(target, binding)) for study in studies]
+    base = _outcome(None, extractions)
+    outcomes = [_outcome(c, [_Extraction.of(study, c.target or target) for study in studies]) for c in changes(target, binding)]
+    fused = [_fused(change, nodes, base, options.objective) for change, nodes in fusions(extractions)]
+    ranked = sorted([*outcomes, *fused], key=lambda o: (o.order, _rank(o.change)))
     return Advice(target, options.objective, tuple(str(m) for m in models), base, tuple(ranked))
 
 
 def _rank(change: Change | None) -> tuple[int, str]:
     """Order changes that save the same: what a target offers by itself comes first."""
     assert change is not None
-    return KINDS.index(change.kind), str(change)
+    return list(ChangeKind).index(change.kind), str(change)
 
 
 @dataclass(frozen=True)
@@ -115,7 +134,7 @@ def _study(path: Path, target: Target, rules: Sequence[Rule], options: Options) 
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Extraction:
     """What extraction chose for one model and one target."""
 
     matched: Matched
@@ -123,7 +142,7 @@ class _Found:
     mappings: MappingOf[str, Mapping]
 
     @classmethod
-    def of(cls, study: _Study, target: Target) -> _Found:
+    def of(cls, study: _Study, target: Target) -> _Extraction:
         """Extract with the capacities and costs of a target that has the patterns of the e-graph."""
         objective = objective_for(study.options.objective, [target])
         mappings = {m.name: m for m in target.mappings.values() if m.name in study.names}
@@ -140,10 +159,10 @@ class _Found:
         return Run(tiling.calls, price(m, tiling, attributes, self.objective.resources.get(m.target)))
 
 
-def _outcome(change: Change | None, found: Sequence[_Found]) -> Outcome:
-    levels = tuple(map(sum, zip(*(f.matched.extraction.cost for f in found), strict=True)))
+def _outcome(change: Change | None, extractions: Sequence[_Extraction]) -> Outcome:
+    levels = tuple(map(sum, zip(*(f.matched.extraction.cost for f in extractions), strict=True)))
     total = Totals()
-    for f in found:
+    for f in extractions:
         total = total.plus(totals(f.matched.program, f.run_of))
     return Outcome(change, levels, total)
 
@@ -152,10 +171,10 @@ def _outcome(change: Change | None, found: Sequence[_Found]) -> Outcome:
 
 
 def changes(target: Target, binding: Iterable[str]) -> Iterator[Change]:
-    """Yield every single change of a target itself; `binding` are capacities that some layer exceeds."""
+    """Yield every single change of a target itself; `binding` are the capacities that some layer exceeds."""
     yield from _parameters(target)
-    for what in binding:
-        yield Change("capacity", what, "as it is", "twice", _with_capacities(target, partial(_doubled, what=what)))
+    for capacity in binding:
+        yield Change(ChangeKind.CAPACITY, capacity, "as it is", "twice", _with_capacities(target, partial(_doubled, capacity=capacity)))
     resources = target.resources()
     if resources is not None:
         yield _faster(target, resources)
@@ -165,25 +184,25 @@ def changes(target: Target, binding: Iterable[str]) -> Iterator[Change]:
 def _parameters(target: Target) -> Iterator[Change]:
     """Yield other values: the next smaller and larger one of a number, every other word."""
     for key, allowed in target.parameters.items():
-        now = target.values[key]
-        for value in _neighbours(allowed, now):
+        current = target.values[key]
+        for value in _neighbours(allowed, current):
             try:
-                made = target.configured({key: value})
-                made.resources()
+                changed_target = target.configured({key: value})
+                changed_target.resources()
             except UsageError:
                 continue  # no such design
-            yield Change("parameter", key, now, value, made)
+            yield Change(ChangeKind.PARAMETER, key, current, value, changed_target)
 
 
-def _neighbours(allowed: Sequence[str], now: str) -> list[str]:
+def _neighbours(allowed: Sequence[str], current: str) -> list[str]:
     if not all(value.isdigit() for value in allowed):
-        return [value for value in allowed if value != now]
+        return [value for value in allowed if value != current]
     ordered = sorted(allowed, key=int)
-    at = ordered.index(now)
+    at = ordered.index(current)
     return [*ordered[max(at - 1, 0) : at], *ordered[at + 1 : at + 2]]
 
 
-def _watched(target: Target, binding: dict[str, None]) -> Target:
+def _recording_target(target: Target, binding: dict[str, None]) -> Target:
     """Return the target, with every capacity that something exceeds entered in `binding`."""
 
     def watch(limit: Limit) -> Limit:
@@ -194,20 +213,20 @@ def _watched(target: Target, binding: dict[str, None]) -> Target:
     return _with_capacities(target, watch)
 
 
-def _doubled(limit: Limit, what: str) -> Limit:
-    return replace(limit, most=2 * limit.most) if limit.what == what else limit
+def _doubled(limit: Limit, capacity: str) -> Limit:
+    return replace(limit, most=2 * limit.most) if limit.what == capacity else limit
 
 
-def _with_capacities(target: Target, changed: Callable[[Limit], Limit]) -> Target:
+def _with_capacities(target: Target, transform: Callable[[Limit], Limit]) -> Target:
     """Return the target with every capacity changed by a function."""
 
     def of(m: Mapping) -> Mapping:
-        own = m.capacities
-        if own is None:
+        capacities_of = m.capacities
+        if capacities_of is None:
             return m
 
-        def capacities(**given: Any) -> Iterator[Limit]:
-            return map(changed, own(**accepted(own, given)))
+        def capacities(**arguments: Any) -> Iterator[Limit]:
+            return map(transform, capacities_of(**accepted(capacities_of, arguments)))
 
         return replace(m, capacities=capacities)
 
@@ -216,17 +235,17 @@ def _with_capacities(target: Target, changed: Callable[[Limit], Limit]) -> Targe
 
 def _faster(target: Target, resources: Resources) -> Change:
     clock = Clock(2 * resources.clock.hertz, "twice the declared one")
-    made = _described(target, replace(resources, clock=clock))
-    return Change("clock", "hertz", f"{resources.clock.hertz:,}", f"{clock.hertz:,}", made)
+    faster_target = _described(target, replace(resources, clock=clock))
+    return Change(ChangeKind.CLOCK, "hertz", f"{resources.clock.hertz:,}", f"{clock.hertz:,}", faster_target)
 
 
 def _wider(target: Target, resources: Resources, number: int) -> Change:
     """Return the target with one link twice as wide."""
     link = resources.links[number]
-    wide = replace(link, width_bytes=2 * link.width_bytes)
-    made = replace(resources, links=tuple(wide if n == number else x for n, x in enumerate(resources.links)))
-    before, after = (f"{x.width_bytes} bytes" for x in (link, wide))
-    return Change("link", f"{link.source} → {link.sink}", before, after, _described(target, made))
+    wide_link = replace(link, width_bytes=2 * link.width_bytes)
+    wide_resources = replace(resources, links=tuple(wide_link if n == number else x for n, x in enumerate(resources.links)))
+    old_width, new_width = (f"{x.width_bytes} bytes" for x in (link, wide_link))
+    return Change(ChangeKind.LINK, f"{link.source} → {link.sink}", old_width, new_width, _described(target, wide_resources))
 
 
 def _described(target: Target, resources: Resources) -> Target:
@@ -239,8 +258,8 @@ def _described(target: Target, resources: Resources) -> Target:
 # -- fusion: the operator would cost the host nothing; what it would cost the device is not known
 
 
-def fusions(found: Iterable[_Found]) -> list[tuple[Change, list[tuple[Program, Node]]]]:
-    """Return elementwise operators of the host that are the only reader of an offload's result."""
+def fusions(found: Iterable[_Extraction]) -> list[tuple[Change, list[tuple[Program, Node]]]]:
+    """Return elementwise host operators that are the only reader of an offload's result, by operation and operator."""
     nodes: dict[tuple[str, str], list[tuple[Program, Node]]] = {}
     for f in found:
         p, users = f.matched.program, f.matched.program.users()
@@ -249,7 +268,7 @@ def fusions(found: Iterable[_Found]) -> list[tuple[Change, list[tuple[Program, N
             if len(readers) == 1 and node.outputs[0] not in p.outputs and _is_elementwise(readers[0]):
                 nodes.setdefault((f.mappings[node.op].operation, readers[0].op), []).append((p, readers[0]))
     return [
-        (Change("fusion", f"{op} behind {operation}", "on the host", "on the device"), readers)
+        (Change(ChangeKind.FUSION, f"{op} behind {operation}", "on the host", "on the device"), readers)
         for (operation, op), readers in sorted(nodes.items(), key=lambda item: item[0])
     ]
 
@@ -262,8 +281,8 @@ def _fused(change: Change, nodes: Sequence[tuple[Program, Node]], base: Outcome,
     saved = Totals()
     for p, node in nodes:
         saved = saved.plus(totals(replace(p, nodes=(node,)), lambda _: None))
-    less = {"nanoseconds": saved.nanoseconds, "bytes": saved.bytes, "host_elementwise": len(nodes), "moved_elements": len(nodes)}
-    levels = tuple(n - less.get(level, 0) for level, n in zip(OBJECTIVES[objective], base.levels, strict=True))
+    savings = {"nanoseconds": saved.nanoseconds, "bytes": saved.bytes, "host_elementwise": len(nodes), "moved_elements": len(nodes)}
+    levels = tuple(n - savings.get(level, 0) for level, n in zip(OBJECTIVES[objective], base.levels, strict=True))
     return Outcome(change, levels, base.totals.minus(saved))
 
 

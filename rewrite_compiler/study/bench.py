@@ -1,4 +1,4 @@
-"""bench: what the phases of a compilation and a co-simulation take, measured several times; and which became slower."""
+"""bench: seconds of the phases of a compilation and a co-simulation, measured several times; and which became slower."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ Document = dict[str, Any]
 
 @dataclass
 class Phase:
-    """One phase: seconds of the processor, those of a child that saturates with them, and of the clock, one of each a run."""
+    """Samples of one phase, one a run: processor seconds, those of a child process included, and wall-clock seconds."""
 
     cpu: list[float] = field(default_factory=list)
     wall: list[float] = field(default_factory=list)
 
     def timed(self, work: Callable[[], Made], of_child: Callable[[Made], float] = lambda _: 0.0) -> Made:
-        """Return what the work returns, and note what it took."""
+        """Return the result of `work`, and record the seconds that it and its child process took."""
         cpu, wall = time.process_time(), time.perf_counter()
-        made = work()
+        result = work()
         self.wall.append(time.perf_counter() - wall)
-        self.cpu.append(time.process_time() - cpu + of_child(made))
-        return made
+        self.cpu.append(time.process_time() - cpu + of_child(result))
+        return result
 
     def document(self, name: str) -> Document:
         """Return the phase as JSON."""
@@ -49,7 +49,7 @@ class Phase:
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """Return the median of figures, and the least and the largest."""
+    """Return median, minimum and maximum, rounded to microseconds."""
     low, high = min(values), max(values)
     return {name: round(x, 6) for name, x in (("low", low), ("median", statistics.median(values)), ("high", high))}
 
@@ -58,45 +58,45 @@ def bench(
     model: str | Path, accel: Sequence[str], options: Options = DEFAULT, *, runs: int = RUNS, data: str | Path | None = None,
     calibrate: str | Path | None = None, settings: Settings | None = None, progress: Callable[[str, int], None] = lambda *_: None,
 ) -> Document:  # fmt: skip
-    """Return what reading, saturating, extracting, planning and, with data, simulating a model take, as JSON.
+    """Return seconds for reading, saturating, extracting, planning and, with data, simulating a model, as JSON.
 
-    Saturation is computed in every run; planning is the whole command when what saturation found is kept.
+    Saturation is computed in every run; planning is the whole command with the saturation from the cache.
     """
     phases = {name: Phase() for name in ("read", "saturate", "extract", "plan")}
     rules: dict[str, list[float]] = {}
     for n in range(runs):
         progress("compile", n)
-        plan, seconds = _compiled(model, accel, options, phases)
-        for rule, taken in seconds.items():
-            rules.setdefault(rule, []).append(taken)
+        plan, seconds = _compile_timed(model, accel, options, phases)
+        for rule, seconds_list in seconds.items():
+            rules.setdefault(rule, []).append(seconds_list)
     simulators = []
     for tier in () if data is None else _tiers(settings):
-        simulators.append(_simulated(plan, Path(str(data)), calibrate, replace(settings or Settings(), tier=tier), runs, progress))
+        simulators.append(_simulate_timed(plan, Path(str(data)), calibrate, replace(settings or Settings(), tier=tier), runs, progress))
     return {
         "schema": SCHEMA, "model": dict(plan.model), "runs": runs,
         "targets": [{"name": t.name, "parameters": dict(t.values), "sha256": t.sha256} for t in plan.targets],
         "egraph": {key: plan.egraph[key] for key in ("rounds", "e_nodes", "e_classes")}, "offloads": len(plan.offloads),
-        "rules": [{**row, "offloads": _enabled(plan, row["rule"])} for row in plan.egraph["fired"]],
+        "rules": [{**row, "offloads": _offloads_by(plan, row["rule"])} for row in plan.egraph["fired"]],
         "run": {
             "phases": [phase.document(name) for name, phase in phases.items()], "simulators": simulators,
-            "rules": [{"name": name, "seconds": spread(taken)} for name, taken in rules.items()],
+            "rules": [{"name": name, "seconds": spread(seconds_list)} for name, seconds_list in rules.items()],
         },
     }  # fmt: skip
 
 
-def _compiled(model: str | Path, accel: Sequence[str], options: Options, phases: Mapping[str, Phase]) -> tuple[Plan, dict[str, float]]:
+def _compile_timed(model: str | Path, accel: Sequence[str], options: Options, phases: Mapping[str, Phase]) -> tuple[Plan, dict[str, float]]:
     """Return the plan and the seconds of each rule that matched, and note what each phase took."""
     targets = chosen_targets(accel, options.limits)
     prepare()
     loaded = phases["read"].timed(lambda: load(model, options.shapes, options.limits))
     space = searched(targets, options)
     with nothing_kept():
-        found = phases["saturate"].timed(
+        saturation = phases["saturate"].timed(
             lambda: saturated(loaded.program, space.rules, space.mappings, options.limits), lambda s: s.seconds
         )
-    phases["extract"].timed(lambda: chosen(loaded.program, found, space.rules, space.mappings, options.limits, space.objective))
+    phases["extract"].timed(lambda: chosen(loaded.program, saturation, space.rules, space.mappings, options.limits, space.objective))
     compile_model(model, accel, options)  # keeps what saturation finds
-    return phases["plan"].timed(lambda: compile_model(model, accel, options)), rule_seconds(found, space.rules, space.mappings)
+    return phases["plan"].timed(lambda: compile_model(model, accel, options)), rule_seconds(saturation, space.rules, space.mappings)
 
 
 def _tiers(settings: Settings | None) -> tuple[str, ...]:
@@ -104,47 +104,50 @@ def _tiers(settings: Settings | None) -> tuple[str, ...]:
     return ("native", "arrays") if settings is None or settings.tier == "auto" else (settings.tier,)
 
 
-def _simulated(
+def _simulate_timed(
     plan: Plan, data: Path, calibrate: str | Path | None, settings: Settings, runs: int, progress: Callable[[str, int], None]
 ) -> Document:
     """Return what a sample takes on the simulators of one tier, beside the same samples in float32 on the host."""
-    ready, samples = with_formats(plan, dataset_for(plan, data), calibrate)
-    ours, hosts, walls, document = [], [], [], {}
+    formatted_plan, samples = with_formats(plan, dataset_for(plan, data), calibrate)
+    simulator_seconds, host_seconds, wall_seconds, document = [], [], [], {}
     for n in range(runs):
         progress(settings.tier, n)
-        document = dict(cosimulate(ready, samples, settings=settings).document)
+        document = dict(cosimulate(formatted_plan, samples, settings=settings).document)
         run = document["run"]
-        ours.append(run["cpu_seconds_per_sample"])
-        walls.append(run["wall_seconds"] / document["samples"])
-        hosts.append(run["reference_cpu_seconds_per_sample"])
-    known = [h for h in hosts if h is not None]
+        simulator_seconds.append(run["cpu_seconds_per_sample"])
+        wall_seconds.append(run["wall_seconds"] / document["samples"])
+        host_seconds.append(run["reference_cpu_seconds_per_sample"])
+    measured_hosts = [h for h in host_seconds if h is not None]
     return {
         "name": settings.tier, "tier": document["simulator"]["tier"], "samples": document["samples"], "batch": run["batch"],
-        "threads": run["threads"], "instructions": document["simulator"]["instructions"], "cpu_seconds": spread(ours),
-        "wall_seconds": spread(walls), "reference_cpu_seconds": spread(known) if known else None,
+        "threads": run["threads"], "instructions": document["simulator"]["instructions"], "cpu_seconds": spread(simulator_seconds),
+        "wall_seconds": spread(wall_seconds), "reference_cpu_seconds": spread(measured_hosts) if measured_hosts else None,
     }  # fmt: skip
 
 
-def _enabled(plan: Plan, rule: str) -> int:
+def _offloads_by(plan: Plan, rule: str) -> int:
     """Return how many offloads have a rule in the chain that leads to them."""
     return sum(any(step.rule == rule for step in o.because) for o in plan.offloads)
 
 
 def slower(document: Mapping[str, Any], before: Mapping[str, Any], most: float) -> list[Document]:
-    """Return the phases and simulators whose median of processor seconds is more than `most` times that of an earlier document.
+    """Return the phases and simulators whose median of processor seconds exceeds that of an earlier document by more than a factor.
 
-    InputError F103 when that is no document of bench, or one of another model.
+    Raises:
+        InputError: the earlier document is none of bench, or one of another model (F103).
     """
     if before.get("schema") != SCHEMA or before.get("model", {}).get("sha256") != document["model"]["sha256"]:
         raise InputError("F103", "what --against names must be a document of flexmatch bench for the same model")
-    found = []
-    for name, now in medians(document).items():
-        then = medians(before).get(name)
-        if then and now > most * then:
-            found.append({"name": name, "before": then, "now": now, "factor": round(now / then, 2)})
-    return found
+    slower_rows = []
+    for name, current_median in medians(document).items():
+        earlier_median = medians(before).get(name)
+        if earlier_median and current_median > most * earlier_median:
+            slower_rows.append(
+                {"name": name, "before": earlier_median, "now": current_median, "factor": round(current_median / earlier_median, 2)}
+            )
+    return slower_rows
 
 
 def medians(document: Mapping[str, Any]) -> dict[str, float]:
-    """Return the median of processor seconds of each phase, and of a sample on each tier."""
+    """Return the median processor seconds of each phase, and of one sample on each tier."""
     return {row["name"]: row["cpu_seconds"]["median"] for part in COMPARED for row in document["run"][part]}

@@ -1,7 +1,7 @@
-"""Capacities: what a mapping's limits admit must run on the device under strict simulation.
+"""Capacities: a mapping's limits against the device under strict simulation.
 
-The sizes of a mapping's proofs, and those that cannot be any larger, are driven with codes of zero. A command that does not
-fit the model, or a diagnostic, means that the limits contradict the model.
+The sizes of a mapping's proofs, and the largest that its limits admit, are driven with codes of zero. A command that the
+model refuses, or a diagnostic, means that the limits contradict the model.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ..target import Limit, Mapping, simulated_device
 
 
 def contradictions(m: Mapping, ila: Ila) -> Iterator[Problem]:
-    """Yield every edge at which the limits admit what the device refuses; what it refuses at all sizes is no capacity."""
+    """Yield a problem for every size that the limits admit and the device refuses; one for all where it refuses every size."""
     refused: list[tuple[MappingOf[str, Any], Problem]] = []
-    tried = 0
+    trials = 0
     for sizes in [*numeric_sizes(m), *corners(m)]:
         attributes = {name: sizes[name] for name, _ in m.statics}
         violated = _violated(m, sizes)
@@ -32,25 +32,25 @@ def contradictions(m: Mapping, ila: Ila) -> Iterator[Problem]:
             continue
         formats = m.formats_for(dict.fromkeys(m.format_choices, 1.0))
         codes = {v.name: np.zeros([sizes[d] for d in m.axes.of[v.name]], np.int64) for v in m.operands}
-        tried += 1
+        trials += 1
         try:
             m.run_driver(simulated_device(ila), codes, formats, attributes)
         except FlexmatchError as error:
             if error.__cause__ is not None:  # the driver itself ended with an exception, which no limit could prevent
                 raise
             refused.append((sizes, error.problem))
-    if len(refused) == tried > 1:
+    if len(refused) == trials > 1:
         sizes, first = refused[0]
         sentence = f"the driver of {m.name} fails at every size that is tried, at {shown(sizes)} because {first.sentence}"
         yield Problem("I104", sentence, m.rule.place, first.help or "correct the driver")
         return
-    for sizes, why in refused:
-        sentence = f"the limits of {m.name} admit {shown(sizes)}, which the device refuses: {why.sentence}"
+    for sizes, problem in refused:
+        sentence = f"the limits of {m.name} admit {shown(sizes)}, which the device refuses: {problem.sentence}"
         yield Problem("I106", sentence, m.rule.place, "read the capacity from the model's state")
 
 
 def is_admitted(m: Mapping, sizes: MappingOf[str, Any]) -> bool:
-    """Tell whether the limits of a mapping admit a tile."""
+    """Tell whether a mapping's limits admit a tile."""
     return _violated(m, sizes) is None
 
 

@@ -1,4 +1,4 @@
-"""check: everything that is wrong with a target, a rule file, an accelerator model or a model, in one go."""
+"""check: every problem of a target, a rule file, an accelerator model or a model, in one go."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,25 @@ Progress = Callable[[str], None]
 SCHEMA = "flexmatch.check/1"
 
 
+class Kind(StrEnum):
+    """The kind of a check's subject."""
+
+    TARGET = "target"
+    """An accelerator: its model, resources, golden vectors and mappings."""
+    RULES = "rules"
+    """A Python file of rewrite rules."""
+    ILA = "ila"
+    """A Python file of accelerator models without a target."""
+    MODEL = "model"
+    """An ONNX model."""
+
+
 @dataclass(frozen=True)
 class Checked:
-    """What was looked at, what it is, and everything that is wrong with it."""
+    """The subject of a check, its kind, and every problem of it."""
 
     subject: str
-    kind: str  # target, rules, ila or model
+    kind: Kind
     problems: tuple[Problem, ...]
     ila: Check | None = None
     golden: Replayed | None = None
@@ -46,7 +60,7 @@ class Checked:
 
     @property
     def is_good(self) -> bool:
-        """Tell whether nothing is wrong."""
+        """Tell whether there is no problem."""
         return not self.problems
 
 
@@ -65,7 +79,7 @@ def check(
     if path.suffix == ".py":
         return _file(subject, path, groups, seed, progress)
     if "/" in name or path.exists():
-        return Checked(name, "model", tuple(model_problems(path, shapes, limits)))
+        return Checked(name, Kind.MODEL, tuple(model_problems(path, shapes, limits)))
     return check_target(find_target(subject), groups=groups, seed=seed, progress=progress)
 
 
@@ -76,7 +90,7 @@ def _file(subject: str, path: Path, groups: int, seed: int, progress: Progress) 
     except UsageError:
         raise
     except FlexmatchError as error:
-        return Checked(subject, "rules", (error.problem,))
+        return Checked(subject, Kind.RULES, (error.problem,))
     values = list(vars(module).values())
     if any(isinstance(v, Target) for v in values):
         return check_target(find_target(subject), path, groups=groups, seed=seed, progress=progress)
@@ -85,12 +99,12 @@ def _file(subject: str, path: Path, groups: int, seed: int, progress: Progress) 
         return check_rules(subject, rules, progress)
     models = [check_ila(v) for v in values if isinstance(v, Ila)]
     if models:
-        return Checked(subject, "ila", tuple(p for c in models for p in c.problems), models[0])
+        return Checked(subject, Kind.ILA, tuple(p for c in models for p in c.problems), models[0])
     raise UsageError("F203", f"{path} defines no target, no rule and no accelerator model", help="flexmatch check NAME_OR_PATH")
 
 
 def check_rules(subject: str, rules: tuple[Rule, ...], progress: Progress = lambda _: None) -> Checked:
-    """Judge every rule, and that their names differ."""
+    """Judge every rule, and check that their names differ."""
     problems = []
     names: dict[str, Rule] = {}
     for r in rules:
@@ -100,7 +114,7 @@ def check_rules(subject: str, rules: tuple[Rule, ...], progress: Progress = lamb
             problems.append(Problem("R104", f'there are two rules called "{r.name}"', r.place, f"the first is at {first.place}"))
         problem = prove_rule(r).problem
         problems += [problem] if problem is not None else []
-    return Checked(subject, "rules", tuple(problems), rules=tuple(names))
+    return Checked(subject, Kind.RULES, tuple(problems), rules=tuple(names))
 
 
 def check_target(
@@ -114,46 +128,48 @@ def check_target(
     try:
         ila = target.ila()
     except FlexmatchError as error:
-        return Checked(target.name, "target", (error.problem,), parameters=target.values, seed=seed)
+        return Checked(target.name, Kind.TARGET, (error.problem,), parameters=target.values, seed=seed)
     verdict = check_ila(ila)
     problems = list(verdict.problems)
     progress("golden vectors")
     golden = replay(target, ila)
     if golden is not None:
-        problems += [Problem("I110", f"vector {n} of {target.name}: {why}", str(golden.folder)) for n, why in golden.differs.items()]
+        problems += [
+            Problem("I110", f"vector {n} of {target.name}: {difference}", str(golden.folder)) for n, difference in golden.differs.items()
+        ]
     accuracies = []
     problems += _refusals([target.resources])
     for m in target.mappings.values():
         progress(m.name)
-        wrong = _accounts(m, target)
+        mapping_problems = _accounting_problems(m, target)
         sizes = accuracy_sizes(m)
         try:
-            wrong += _mapping_problems(m, ila)
+            mapping_problems += _mapping_problems(m, ila)
             is_run = m.drive is not None and is_admitted(m, sizes)  # sizes that its limits refuse are a problem already
             accuracies += [accuracy(m, ila, sizes, groups=groups, seed=seed, binades=SWEPT)] if is_run else []
         except FlexmatchError as error:
-            wrong += [] if wrong else [error.at(m.rule.place).problem]
+            mapping_problems += [] if mapping_problems else [error.at(m.rule.place).problem]
         except Exception as error:  # the driver and the numerics are code of the target
-            wrong += [] if wrong else [_ended(m, error)]
-        problems += wrong
-    return Checked(target.name, "target", tuple(problems), verdict, golden, tuple(accuracies), parameters=target.values, seed=seed)
+            mapping_problems += [] if mapping_problems else [_driver_problem(m, error)]
+        problems += mapping_problems
+    return Checked(target.name, Kind.TARGET, tuple(problems), verdict, golden, tuple(accuracies), parameters=target.values, seed=seed)
 
 
-def _accounts(m: Mapping, target: Target) -> list[Problem]:
+def _accounting_problems(m: Mapping, target: Target) -> list[Problem]:
     """Return what is wrong with the functions that account for one tile: its limits, rooms, levels and costs."""
     sizes = m.trials[0] if m.trials else accuracy_sizes(m)
     attributes = {name: sizes[name] for name, _ in m.statics if name in sizes}
-    asked: list[Callable[[], object]] = [partial(f, sizes, attributes) for f in (m.violated, m.rooms, m.accesses)]
+    calls: list[Callable[[], object]] = [partial(f, sizes, attributes) for f in (m.violated, m.rooms, m.accesses)]
     with contextlib.suppress(FlexmatchError):  # which is a problem already
         resources = target.resources()
-        asked += [] if resources is None else [partial(m.cost, sizes, attributes, resources)]
-    return _refusals(asked)
+        calls += [] if resources is None else [partial(m.cost, sizes, attributes, resources)]
+    return _refusals(calls)
 
 
-def _refusals(asked: Sequence[Callable[[], object]]) -> list[Problem]:
+def _refusals(calls: Sequence[Callable[[], object]]) -> list[Problem]:
     """Call functions of a target, each once; return their refusals."""
     refusals = []
-    for f in asked:
+    for f in calls:
         try:
             f()
         except FlexmatchError as error:
@@ -161,7 +177,7 @@ def _refusals(asked: Sequence[Callable[[], object]]) -> list[Problem]:
     return refusals
 
 
-def _ended(m: Mapping, error: Exception) -> Problem:
+def _driver_problem(m: Mapping, error: Exception) -> Problem:
     """Return the problem of an exception that came through the target's own code; any other one is a mistake here."""
     place = user_line(m.rule.place, error)
     if not place.rpartition(":")[2].isdigit():
@@ -172,9 +188,9 @@ def _ended(m: Mapping, error: Exception) -> Problem:
 
 def _mapping_problems(m: Mapping, ila: Ila) -> Iterator[Problem]:
     """Yield what is wrong with one mapping: parts that are missing, capacities, codes that differ from the numerics."""
-    for part, what in ((m.drive, "driver"), (m.codes, "numerics")):
+    for part, part_name in ((m.drive, "driver"), (m.codes, "numerics")):
         if part is None:
-            yield Problem("I104", f"{m.name} has no {what}", m.rule.place, f"decorate a function with @{m.variant}.{what}")
+            yield Problem("I104", f"{m.name} has no {part_name}", m.rule.place, f"decorate a function with @{m.variant}.{part_name}")
     if m.drive is None or m.codes is None:
         return
     refused = list(contradictions(m, ila))
@@ -193,7 +209,7 @@ def _mapping_problems(m: Mapping, ila: Ila) -> Iterator[Problem]:
 
 
 def to_json(found: Checked) -> dict[str, Any]:
-    """Return the document of a check."""
+    """Return a check as JSON."""
     return {
         "schema": SCHEMA,
         "subject": found.subject,

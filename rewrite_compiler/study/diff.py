@@ -1,4 +1,4 @@
-"""diff: one model on two targets: which offloads appear, vanish or change, and what that does to cycles, bytes and accuracy."""
+"""diff: one model on two targets: offloads that appear, vanish or change, and the difference in cycles, bytes and accuracy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMPARED = ("operation", "nodes", "shape", "tiles", "device_calls", "cost")
 
 @dataclass(frozen=True)
 class Sides:
-    """The plans of one model for two targets, and what names the targets: accelerators with parameters, or files."""
+    """The plans of one model for two targets, and the texts that name the targets."""
 
     old: Plan
     new: Plan
@@ -35,9 +35,9 @@ def compared(old: str, new: str, model: str | Path, options: Options = DEFAULT) 
 
 
 def diff_document(sides: Sides, data: str | Path | None = None, *, metric: str = "", samples: int = 0) -> dict[str, Any]:
-    """Return what differs as JSON; with data, the accuracy of both."""
+    """Return the differences as JSON; with data, the accuracy of both, too."""
     old, new = _by_nodes(sides.old), _by_nodes(sides.new)
-    kept = [(old[key], new[key]) for key in old if key in new]
+    common = [(old[key], new[key]) for key in old if key in new]
     sums = [plan_totals(plan) for plan in (sides.old, sides.new)]
     return {
         "schema": SCHEMA,
@@ -47,8 +47,8 @@ def diff_document(sides: Sides, data: str | Path | None = None, *, metric: str =
         "specification": specification.document(*(plan.targets[0].ila() for plan in (sides.old, sides.new))),
         "appeared": [row for key, row in new.items() if key not in old],
         "vanished": [row for key, row in old.items() if key not in new],
-        "changed": [{"old": a, "new": b} for a, b in kept if any(a[key] != b[key] for key in COMPARED)],
-        "same": sum(all(a[key] == b[key] for key in COMPARED) for a, b in kept),
+        "changed": [{"old": a, "new": b} for a, b in common if any(a[key] != b[key] for key in COMPARED)],
+        "same": sum(all(a[key] == b[key] for key in COMPARED) for a, b in common),
         "totals": {"old": sums[0].document(), "new": sums[1].document(), "difference": _difference(*sums)},
         "accuracy": None if data is None else _accuracy(sides, data, metric, samples),
     }
@@ -56,11 +56,11 @@ def diff_document(sides: Sides, data: str | Path | None = None, *, metric: str =
 
 def _by_nodes(plan: Plan) -> dict[tuple[tuple[str, ...], int], dict[str, Any]]:
     """Return offloads by the source nodes they stand for; several may stand for the same ones."""
-    found: dict[tuple[tuple[str, ...], int], dict[str, Any]] = {}
+    offloads: dict[tuple[tuple[str, ...], int], dict[str, Any]] = {}
     for o in plan.offloads:
-        number = sum(nodes == tuple(o.nodes) for nodes, _ in found)
-        found[tuple(o.nodes), number] = _offload(o)
-    return found
+        number = sum(nodes == tuple(o.nodes) for nodes, _ in offloads)
+        offloads[tuple(o.nodes), number] = _offload(o)
+    return offloads
 
 
 def is_changed(document: Mapping[str, Any]) -> bool:
@@ -70,14 +70,14 @@ def is_changed(document: Mapping[str, Any]) -> bool:
 
 
 def plan_totals(plan: Plan) -> Totals:
-    """Return the sums over a plan's program."""
+    """Return the totals of a plan's program on host and device."""
     offloads = {o.node.outputs[0]: Run(o.tiling.calls, o.price) for o in plan.offloads}
     return totals(plan.program, lambda node: offloads.get(node.outputs[0]), table_from(plan.settings["host_costs"]))
 
 
-def _target(plan: Plan, given: str) -> dict[str, Any]:
+def _target(plan: Plan, text: str) -> dict[str, Any]:
     (target,) = plan.targets
-    return {"name": target.name, "given": given, "parameters": target.values, "sha256": target.sha256}
+    return {"name": target.name, "given": text, "parameters": target.values, "sha256": target.sha256}
 
 
 def _offload(o: Offload) -> dict[str, Any]:
@@ -89,8 +89,8 @@ def _offload(o: Offload) -> dict[str, Any]:
 
 
 def _difference(old: Totals, new: Totals) -> dict[str, int]:
-    before, after = old.document(), new.document()
-    return {key: after[key] - before[key] for key in before}
+    old_sums, new_sums = old.document(), new.document()
+    return {key: new_sums[key] - old_sums[key] for key in old_sums}
 
 
 def _accuracy(sides: Sides, data: str | Path, metric: str, samples: int) -> dict[str, Any]:
@@ -98,8 +98,8 @@ def _accuracy(sides: Sides, data: str | Path, metric: str, samples: int) -> dict
     reports = [cosimulate(p, data, metric=metric, samples=samples) for p in (sides.old, sides.new)]
     head = reports[0].document
     old, new = (r.document["accelerated"]["value"] for r in reports)
-    before, after = (r.scores[1] if r.scores is not None else None for r in reports)
-    pairs = None if before is None or after is None else paired(metric_of(metric or head["metric"]), before, after)
+    old_scores, new_scores = (r.scores[1] if r.scores is not None else None for r in reports)
+    pairs = None if old_scores is None or new_scores is None else paired(metric_of(metric or head["metric"]), old_scores, new_scores)
     return {
         "metric": head["metric"], "samples": head["samples"], "host": head["reference"]["value"], "old": old, "new": new,
         "difference": None if old is None or new is None else new - old,

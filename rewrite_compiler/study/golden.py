@@ -37,7 +37,7 @@ Record = MappingOf[str, Any]
 
 @dataclass(frozen=True)
 class Replayed:
-    """How a model did on the vectors of a folder: names that ran, what differs, how many are of other designs."""
+    """The replay of a folder's vectors: names that ran, first difference of each that differs, how many are of other designs."""
 
     folder: Path
     run: tuple[str, ...]
@@ -46,7 +46,7 @@ class Replayed:
 
 
 def golden_folder(target: Target) -> Path | None:
-    """Return where a target's vectors lie; None when there are none."""
+    """Return the folder of a target's golden vectors; None without any."""
     for source in target.sources[:1]:
         for base in list(source.resolve().parents)[:ABOVE]:
             for folder in (base / "golden" / target.name, base / "tests" / "golden" / target.name):
@@ -56,45 +56,45 @@ def golden_folder(target: Target) -> Path | None:
 
 
 def replay(target: Target, ila: Ila) -> Replayed | None:
-    """Run every vector that the target's parameters fit; None when it has none."""
+    """Replay every vector recorded on the target's parameters; None when it has no vectors."""
     folder = golden_folder(target)
     if folder is None:
         return None
     records, arrays = _records(folder), _arrays(folder)
-    run, differs, others = [], dict[str, str](), 0
+    run, differs, other_designs = [], dict[str, str](), 0
     for record in records:
         compare = next((f for key, f in KINDS.items() if key in record), None)
         if compare is None or not _fits(record, target, arrays):
-            others += 1
+            other_designs += 1
             continue
         run.append(str(record["name"]))
         try:
-            wrong = compare(ila, record, arrays, target)
+            difference = compare(ila, record, arrays, target)
         except FlexmatchError as error:
-            wrong = error.problem.sentence
-        if wrong:
-            differs[str(record["name"])] = wrong
-    return Replayed(folder, tuple(run), differs, others)
+            difference = error.problem.sentence
+        if difference:
+            differs[str(record["name"])] = difference
+    return Replayed(folder, tuple(run), differs, other_designs)
 
 
 def _records(folder: Path) -> list[Record]:
     path = next(folder / f for f in FILES if (folder / f).is_file())
     try:
         data = path.read_bytes()
-        found = json.loads(lzma.decompress(data) if path.suffix == ".xz" else data)
+        records = json.loads(lzma.decompress(data) if path.suffix == ".xz" else data)
     except (ValueError, lzma.LZMAError):
         raise InputError("C100", "golden vectors must be a list of records in JSON", place=str(path)) from None
-    if not isinstance(found, list) or any(not isinstance(r, dict) or "name" not in r for r in found):
+    if not isinstance(records, list) or any(not isinstance(r, dict) or "name" not in r for r in records):
         raise InputError("C100", "golden vectors must be a list of records, each with a name", place=str(path))
-    return found
+    return records
 
 
 def _arrays(folder: Path) -> dict[str, Data]:
-    found: dict[str, Data] = {}
+    arrays: dict[str, Data] = {}
     for path in sorted(folder.glob("*.npz")):
         with np.load(path) as data:
-            found |= {k: data[k] for k in data.files}
-    return found
+            arrays |= {k: data[k] for k in data.files}
+    return arrays
 
 
 def _fits(record: Record, target: Target, arrays: MappingOf[str, Data]) -> bool:
@@ -110,51 +110,51 @@ def _image(record: Record, target: Target, arrays: MappingOf[str, Data]) -> Data
     return next((arrays[k] for k in (*special, f"{name}.dram_after") if k in arrays), None)
 
 
-def _commands(ila: Ila, record: Record, arrays: MappingOf[str, Data], target: Target) -> str:
+def _replay_commands(ila: Ila, record: Record, arrays: MappingOf[str, Data], target: Target) -> str:
     sim = Simulator(ila)
-    reads = iter(record.get("reads", record.get("reads_hw", ())))
-    for kind, *rest in record["commands"]:
+    expected_reads = iter(record.get("reads", record.get("reads_hw", ())))
+    for kind, *operands in record["commands"]:
         if kind == "W":
-            sim.write(int(rest[0], 16), int(rest[1], 16))
+            sim.write(int(operands[0], 16), int(operands[1], 16))
         elif kind == "R":
-            address, want = next(reads)
-            found = sim.read(int(rest[0], 16))
-            if found != int(want, 16):
-                return f"a read of {address} gives {found:#x}, the design gave {int(want, 16):#x}"
+            address, expected = next(expected_reads)
+            actual = sim.read(int(operands[0], 16))
+            if actual != int(expected, 16):
+                return f"a read of {address} gives {actual:#x}, the design gave {int(expected, 16):#x}"
         else:
             sim.wait_for_interrupt()
     return ""
 
 
-def _states(ila: Ila, record: Record, arrays: MappingOf[str, Data], target: Target) -> str:
+def _replay_states(ila: Ila, record: Record, arrays: MappingOf[str, Data], target: Target) -> str:
     sim = Simulator(ila)
     for mode, address, data, virtual in record["trace"]:
         if mode == "W":
             sim.write(int(address, 16), int(data, 16), virtual=virtual)
         else:
             sim.read(int(address, 16), virtual=virtual)
-    for key, want in arrays.items():
+    for key, recorded in arrays.items():
         name, _, state = key.rpartition(".")
         if name == record["name"] and state.endswith("_after"):
-            expected = np.ascontiguousarray(want).view(np.uint8).reshape(-1)
-            found = np.ascontiguousarray(sim.state(state.removesuffix("_after"))).view(np.uint8).reshape(-1)[: len(expected)]
-            for n in np.flatnonzero(found != expected)[:1]:
-                return f"byte {n} of {state.removesuffix('_after')} is {found[n]}, the design gave {expected[n]}"
+            expected = np.ascontiguousarray(recorded).view(np.uint8).reshape(-1)
+            actual = np.ascontiguousarray(sim.state(state.removesuffix("_after"))).view(np.uint8).reshape(-1)[: len(expected)]
+            for n in np.flatnonzero(actual != expected)[:1]:
+                return f"byte {n} of {state.removesuffix('_after')} is {actual[n]}, the design gave {expected[n]}"
     return ""
 
 
-def _stream(ila: Ila, record: Record, arrays: MappingOf[str, Data], target: Target) -> str:
+def _replay_stream(ila: Ila, record: Record, arrays: MappingOf[str, Data], target: Target) -> str:
     image = bytearray(arrays[f"{record['name']}.dram_before"].tobytes())
     ila.simulator(dram=image, base=record["phys_base"]).run([int(w, 16) for w in record["instructions_hex"]])
-    found, want = np.frombuffer(image, np.uint8), _image(record, target, arrays)
-    assert want is not None
-    for n in np.flatnonzero(found != want)[:1]:
-        return f"byte {n} of the image is {found[n]}, the design gave {want[n]}"
+    actual, expected = np.frombuffer(image, np.uint8), _image(record, target, arrays)
+    assert expected is not None
+    for n in np.flatnonzero(actual != expected)[:1]:
+        return f"byte {n} of the image is {actual[n]}, the design gave {expected[n]}"
     return ""
 
 
 KINDS: dict[str, Callable[[Ila, Record, MappingOf[str, Data], Target], str]] = {
-    "commands": _commands,
-    "trace": _states,
-    "instructions_hex": _stream,
+    "commands": _replay_commands,
+    "trace": _replay_states,
+    "instructions_hex": _replay_stream,
 }

@@ -1,9 +1,9 @@
-"""learn: laws that models need and the rules lack, found by enumeration and certified by the court.
+"""learn: rewrite rules that models need and the rule set lacks, enumerated and certified.
 
-Fragments are pairs of operators next to each other in the e-graph of a model, and single ones; those that share operators
-with the pattern of a mapping come first. Right sides are terms of a fixed vocabulary (`vocabulary.py`) over the fragment's
-variables that agree with it on small random data. Those that make the programs cheaper (fewer host multiply-accumulates,
-fewer host operators, …) are sent to the court, and what is proved is returned. Nothing that is not proved is.
+Fragments are pairs of adjacent operators in the e-graph of a model, and single ones; those that share operators with the
+pattern of a mapping come first. Right sides are terms of a fixed vocabulary (`vocabulary.py`) over the fragment's variables
+that agree with it on small random data. Those that make the programs cheaper (fewer host multiply-accumulates, fewer host
+operators, …) are judged, and only those that are proved are returned.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ DEFAULT = Options()
 
 @dataclass(frozen=True)
 class Fragment:
-    """A pattern found in models: its variables, the guard that says what they are there, and how near it is to a mapping."""
+    """A pattern found in models: its variables, the guard on their ranks and constancy, and its similarity to a mapping's pattern."""
 
     left: Apply
     variables: dict[str, object]
@@ -64,7 +64,7 @@ class Fragment:
 
 @dataclass(frozen=True)
 class Learned:
-    """A law that was proved, how many more offloads it gives, and what it saves in words."""
+    """A proved rule, how many more offloads it gives, and what it saves in words."""
 
     rule: Rule
     proof: Proof
@@ -74,7 +74,7 @@ class Learned:
 
 @dataclass(frozen=True)
 class Search:
-    """What a search found and what it went through."""
+    """The rules of a search and its statistics."""
 
     base: int
     fragments: int
@@ -87,12 +87,16 @@ class Search:
 def learn(
     paths: Sequence[str | Path], accel: Sequence[str], options: Options = DEFAULT, *, seconds: float = SECONDS, most: int = 1
 ) -> Search:
-    """Return at most so many laws that make the programs of models cheaper; `options.without` are rules to do without."""
+    """Return so many rules at most that make the programs of models cheaper; `options.without` are shipped rules to do without.
+
+    Raises:
+        UsageError: `options.without` names no rule (F203), or there is no such accelerator (F201).
+    """
     mappings = [m for t in chosen_targets(accel, options.limits) for m in t.mappings.values()]
     shipped = shipped_rules()
-    known = {r.name for r in shipped}
+    rule_names = {r.name for r in shipped}
     for name in options.without:
-        if name not in known:
+        if name not in rule_names:
             raise UsageError("F203", f'there is no mapping or rule called "{name}"', help="`flexmatch list` shows the names")
     rules = [r for r in shipped if r.name not in options.without]
     programs = [load(p, options.shapes, options.limits).program for p in paths]
@@ -103,7 +107,7 @@ def learn(
 
 @dataclass
 class Hunt:
-    """A search for laws, one after the other; each is used from then on."""
+    """A search for rules, one after the other; each is used from then on."""
 
     programs: Sequence[Program]
     rules: list[Rule]
@@ -117,11 +121,11 @@ class Hunt:
     judged: int = 0
 
     def laws(self) -> Iterator[Learned]:
-        """Yield the laws that are proved and make the programs cheaper, as long as there is time."""
-        matched = [match(p, self.rules, self.mappings, self.limits) for p in self.programs]
-        best = Worth.of(matched, self.mappings)
+        """Yield the rules that are proved and make the programs cheaper, until the processor time is used up."""
+        matches = [match(p, self.rules, self.mappings, self.limits) for p in self.programs]
+        best = Worth.of(matches, self.mappings)
         self.base = best.offloads
-        fragments = near_misses([m.saturation.graph for m in matched], self.mappings)
+        fragments = near_misses([m.saturation.graph for m in matches], self.mappings)
         self.fragments = len(fragments)
         for fragment in fragments:
             laws, count = _laws(fragment)
@@ -135,30 +139,30 @@ class Hunt:
                 self.judged += 1
                 law, proof = _certified(rule)
                 if proof.is_proved:
-                    before, best, self.rules = best, worth, [*self.rules, law]
-                    yield Learned(law, proof, best.offloads - before.offloads, saved(before.cost, best.cost))
+                    previous, best, self.rules = best, worth, [*self.rules, law]
+                    yield Learned(law, proof, best.offloads - previous.offloads, saved(previous.cost, best.cost))
 
     def now(self, *more: Rule) -> Worth:
-        """Return what the programs come to with the rules that there are, and more."""
+        """Return the worth of the programs under the rules so far and more."""
         return Worth.of([match(p, [*self.rules, *more], self.mappings, self.limits) for p in self.programs], self.mappings)
 
 
 @dataclass(frozen=True)
 class Worth:
-    """Offloads of programs, and what they cost by the levels of the objective `offloads`."""
+    """The number of offloads of programs, and their cost by the levels of the objective `offloads`."""
 
     offloads: int
     cost: tuple[int, ...]
 
     @staticmethod
     def of(matched: Sequence[Matched], mappings: Sequence[Mapping]) -> Worth:
-        """Return the worth of matched programs."""
+        """Return the sum over matched programs."""
         costs = zip(*(m.extraction.cost for m in matched), strict=True)
         return Worth(sum(_offloads(m.program, mappings) for m in matched), tuple(map(sum, costs)))
 
 
 def saved(before: Sequence[int], after: Sequence[int]) -> str:
-    """Return the first level of costs that a law lowers, in words."""
+    """Return the first level of the cost that a rule lowers, in words."""
     level, n = next((name, a - b) for name, a, b in zip(LEVELS, before, after, strict=True) if a != b)
     return f"{n} fewer {level.replace('_', ' ')}"
 
@@ -168,13 +172,13 @@ def _certified(rule: Rule) -> tuple[Rule, Proof]:
     proof = prove_rule(rule)
     if proof.is_proved:
         return rule, proof
-    full = [as_condition(x.size > 0) for x in rule.variables.values() if isinstance(x, Variable)]
-    guarded = replace(rule, where=(*rule.where, *full))
+    nonempty = [as_condition(x.size > 0) for x in rule.variables.values() if isinstance(x, Variable)]
+    guarded = replace(rule, where=(*rule.where, *nonempty))
     return guarded, prove_rule(guarded)
 
 
 def learned_document(found: Search, models: Sequence[str]) -> dict[str, Any]:
-    """Return what a search found as JSON values."""
+    """Return a search as JSON."""
     laws = [
         {
             "name": x.rule.name, "text": rule_text(x.rule), "verdict": x.proof.verdict, "strength": x.proof.strength,
@@ -195,14 +199,14 @@ def _offloads(p: Program, mappings: Sequence[Mapping]) -> int:
 
 
 def near_misses(graphs: Sequence[EGraph], mappings: Sequence[Mapping]) -> list[Fragment]:
-    """Return the fragments of e-graphs, those that share most operators with a mapping's pattern first."""
-    found: dict[Any, Fragment] = {}
+    """Return the fragments of e-graphs, those most similar to a mapping's pattern first."""
+    fragments: dict[Any, Fragment] = {}
     patterns = [m.rule.left for m in mappings]
     for graph in graphs:
         for shape in _shapes(graph):
-            if shape not in found:
-                found[shape] = _fragment(shape, patterns)
-    return sorted(found.values(), key=lambda f: -f.nearness)
+            if shape not in fragments:
+                fragments[shape] = _fragment(shape, patterns)
+    return sorted(fragments.values(), key=lambda f: -f.nearness)
 
 
 Place = tuple[Any, ...]  # operator and operands; an operand is a place, or rank and whether it is constant
@@ -214,15 +218,15 @@ def _shapes(graph: EGraph) -> Iterator[Place]:
             operator = operator_named(n.op)
             if operator is None or not n.children or operator.outputs != 1 or operator.variadic:
                 continue
-            plain = [_leaf(graph, child) for child in n.children]
-            if None in plain:
+            leaves = [_leaf(graph, child) for child in n.children]
+            if None in leaves:
                 continue
-            yield (operator.name, tuple(plain))
+            yield (operator.name, tuple(leaves))
             for k, child in enumerate(n.children):
-                for below in graph.classes[child].nodes if not graph.classes[child].fixed else ():
-                    inner = _below(graph, below)
+                for node in graph.classes[child].nodes if not graph.classes[child].fixed else ():
+                    inner = _inner_shape(graph, node)
                     if inner is not None:
-                        yield (operator.name, (*plain[:k], inner, *plain[k + 1 :]))
+                        yield (operator.name, (*leaves[:k], inner, *leaves[k + 1 :]))
 
 
 def _leaf(graph: EGraph, number: int) -> Place | None:
@@ -230,7 +234,7 @@ def _leaf(graph: EGraph, number: int) -> Place | None:
     return None if c.type is None else (len(c.type.shape), c.fixed)
 
 
-def _below(graph: EGraph, n: ENode) -> Place | None:
+def _inner_shape(graph: EGraph, n: ENode) -> Place | None:
     operator = operator_named(n.op)
     if operator is None or not n.children or operator.outputs != 1 or operator.variadic:
         return None
@@ -244,7 +248,7 @@ def _fragment(place: Place, patterns: Sequence[Tensor]) -> Fragment:
     variables: dict[str, object] = {}
     guard: list[Condition] = []
 
-    def built(p: Place) -> Tensor:
+    def build(p: Place) -> Tensor:
         if isinstance(p[0], int):
             x = Variable(NAMES[sum(isinstance(v, Variable) for v in variables.values())])
             variables[x.name] = x
@@ -252,27 +256,27 @@ def _fragment(place: Place, patterns: Sequence[Tensor]) -> Fragment:
             guard.extend([IsConstant(x)] if p[1] else [])
             return x
         operator = OPS[p[0]]
-        operands = tuple(map(built, p[1]))
-        return Apply(operator, operands, {a.name: _free(a.kind, a.name, variables) for a in operator.attributes})
+        operands = tuple(map(build, p[1]))
+        return Apply(operator, operands, {a.name: _free_attribute(a.kind, a.name, variables) for a in operator.attributes})
 
-    left = built(place)
+    left = build(place)
     assert isinstance(left, Apply)
     nearness = max((shared_operators(x, left) for p in patterns for x in subterms(p)), default=0)
     inner = max((shared_operators(x, y) for p in patterns for x in subterms(p) for y in left.operands), default=0)
     return Fragment(left, variables, tuple(guard), max(2 * nearness, inner))
 
 
-def _free(kind: str, name: str, variables: dict[str, object]) -> Any:
+def _free_attribute(kind: str, name: str, variables: dict[str, object]) -> Any:
     label = name if name not in variables else f"{name}_{len(variables)}"
-    made: Any = Named(label) if kind == INTS else var(label, (0, None)) if kind == INT else Float(label)
+    variable: Any = Named(label) if kind == INTS else var(label, (0, None)) if kind == INT else Float(label)
     if kind not in (INT, INTS, FLOAT):
-        made = "tanh"
-    variables[label] = made
-    return made
+        variable = "tanh"
+    variables[label] = variable
+    return variable
 
 
 def shared_operators(a: Tensor, b: Tensor) -> int:
-    """Return how many operators the least general generalisation of two patterns keeps, from their roots down."""
+    """Return how many operators the least general generalisation (anti-unification) of two patterns keeps."""
     if not isinstance(a, Apply) or not isinstance(b, Apply) or a.op is not b.op:
         return 0
     return 1 + sum(shared_operators(x, y) for x, y in zip(a.operands, b.operands, strict=False))
@@ -286,49 +290,49 @@ def _laws(fragment: Fragment) -> tuple[list[Rule], int]:
     identity = Rule("learned", "", "learned", ((fragment.left, fragment.left),), fragment.guard, "ir", "A", frozenset(), fragment.variables)
     try:
         sample = drawn(identity, range(1, 4), 4, SAMPLE, SEED)
-        bench = [_Bench(fragment.left, i) for i in sample]
+        instances = [_Instance(fragment.left, i) for i in sample]
     except (FlexmatchError, KeyError, IndexError):
         return [], 0
-    found: list[Rule] = []
-    tried = 0
+    rules: list[Rule] = []
+    count = 0
     for right in itertools.islice(right_sides(fragment.left, fragment.variables), CANDIDATES):
-        tried += 1
+        count += 1
         if any(isinstance(x, Apply) and x.op is fragment.left.op and x.operands == fragment.left.operands for x in subterms(right)):
             continue  # a left side inside of its right side only grows
-        if not any(b.agrees(right) for b in bench[:HEARD]):
+        if not any(b.agrees(right) for b in instances[:HEARD]):
             continue
-        agree = [b.agrees(right) for b in bench]
-        if sum(agree) * 4 < len(agree) or _changes_nothing(right, sample):
+        agreements = [b.agrees(right) for b in instances]
+        if sum(agreements) * 4 < len(agreements) or _changes_nothing(right, sample):
             continue
-        rule = _guarded(identity, right, [i for i, a in zip(sample, agree, strict=True) if not a], sample)
-        found += [rule] if rule is not None else []
-        if len(found) == JUDGED:
+        rule = _guarded(identity, right, [i for i, a in zip(sample, agreements, strict=True) if not a], sample)
+        rules += [rule] if rule is not None else []
+        if len(rules) == JUDGED:
             break
-    return found, tried
+    return rules, count
 
 
 def _changes_nothing(right: Tensor, sample: Sequence[Instance]) -> bool:
     """Tell whether a reshape inside of a right side gives every operand of the sample the shape it has."""
-    moved = [x for x in subterms(right) if isinstance(x, Apply) and x.op.name == "reshape"]
+    reshapes = [x for x in subterms(right) if isinstance(x, Apply) and x.op.name == "reshape"]
     with suppress(ShapeError, IndexError, ZeroDivisionError):
-        return any(all(right_shape(x, i) == right_shape(x.operands[0], i) for i in sample) for x in moved)
+        return any(all(right_shape(x, i) == right_shape(x.operands[0], i) for i in sample) for x in reshapes)
     return False
 
 
-def _guarded(identity: Rule, right: Tensor, false: Sequence[Instance], sample: Sequence[Instance]) -> Rule | None:
+def _guarded(identity: Rule, right: Tensor, counterexamples: Sequence[Instance], sample: Sequence[Instance]) -> Rule | None:
     """Return the law with one more condition where some instances need it, None where none of the vocabulary helps."""
-    named = replace(identity, name=_name(identity.left, right), pairs=((identity.left, right),), doc="found in a model")
+    law = replace(identity, name=_name(identity.left, right), pairs=((identity.left, right),), doc="found in a model")
     try:
-        check_bound(named)
+        check_bound(law)
     except FlexmatchError:
         return None
-    if not false:
-        return named
-    best = (0, named)
-    for c in conditions(named):
-        kept = sum(holds(c, binding_of(i)) for i in sample if i not in false)
-        if kept > best[0] and not any(holds(c, binding_of(i)) for i in false):
-            best = (kept, replace(named, where=(*named.where, c)))
+    if not counterexamples:
+        return law
+    best = (0, law)
+    for c in conditions(law):
+        instance_count = sum(holds(c, binding_of(i)) for i in sample if i not in counterexamples)
+        if instance_count > best[0] and not any(holds(c, binding_of(i)) for i in counterexamples):
+            best = (instance_count, replace(law, where=(*law.where, c)))
     return best[1] if best[0] else None
 
 
@@ -337,7 +341,7 @@ def _name(left: Tensor, right: Tensor) -> str:
     return "learned-" + "-".join(words)
 
 
-class _Bench:
+class _Instance:
     """One instance of a fragment with random data and its value there."""
 
     def __init__(self, left: Apply, instance: Instance) -> None:
@@ -351,7 +355,7 @@ class _Bench:
         try:
             if right_shape(right, self.instance) != self.instance.shapes[id(self.left)]:
                 return False
-            found = results(((right, right),), self.instance, self.operands, np.float64)[0][0]
+            actual = results(((right, right),), self.instance, self.operands, np.float64)[0][0]
         except (ShapeError, IndexError, ZeroDivisionError, ValueError, KeyError, FlexmatchError):
             return False
-        return bool(same_values(self.value, found, exact=False).all())
+        return bool(same_values(self.value, actual, exact=False).all())

@@ -25,30 +25,31 @@ Names = Mapping[ClassId, Sequence[str]]
 
 
 def neighbourhood(model: str | Path, accel: Sequence[str], options: Options, node: str, steps: int = STEPS) -> Document:
-    """Return the classes at most so many edges from a node of the model or from a value, and those that are cut off, as JSON.
+    """Return the e-classes at most `steps` edges from a node or value of the model, and those cut off beside them, as JSON.
 
-    UsageError F203 when the model has no node or value of that name.
+    Raises:
+        UsageError: the model has no node or value of that name (F203).
     """
     targets = chosen_targets(accel, options.limits)
     loaded = load(model, options.shapes, options.limits)
     p, space = loaded.program, searched(targets, options)
-    found = saturated(p, space.rules, space.mappings, options.limits)
-    extraction = chosen(p, found, space.rules, space.mappings, options.limits, space.objective).extraction
-    made = [(r.name, short_place(r.place)) for r in space.rules] + [(m.name, short_place(m.rule.place)) for m in space.mappings]
+    saturation = saturated(p, space.rules, space.mappings, options.limits)
+    extraction = chosen(p, saturation, space.rules, space.mappings, options.limits, space.objective).extraction
+    rule_places = [(r.name, short_place(r.place)) for r in space.rules] + [(m.name, short_place(m.rule.place)) for m in space.mappings]
     devices = {constructor_of(m).name: m.name for m in space.mappings}
-    names = class_names(p, found.graph)
-    start = class_of(p, found.graph, node)
-    part = around(found.graph, start, steps)
-    row = _Rows(found.graph, names, extraction.choice, lambda n: _maker(n, made), devices)
+    names = class_names(p, saturation.graph)
+    start = class_of(p, saturation.graph, node)
+    region = around(saturation.graph, start, steps)
+    row = _Rows(saturation.graph, names, extraction.choice, lambda n: _rule_of(n, rule_places), devices)
     return {
         "schema": SCHEMA,
         "model": {"path": str(loaded.path), "sha256": loaded.sha256},
         "targets": [{"name": t.name, "parameters": t.values, "sha256": t.sha256} for t in targets],
         "around": node, "e_class": start, "steps": steps,
-        "rounds": found.rounds, "stop": {"reason": found.reason, "detail": found.detail},
-        "e_classes": len(found.graph.classes), "e_nodes": found.graph.e_nodes,
-        "shown": [{**row.of(c), "distance": n} for c, n in part.shown.items()],
-        "cut": [{**row.of(c), "beside": near} for c, near in part.cut.items()],
+        "rounds": saturation.rounds, "stop": {"reason": saturation.reason, "detail": saturation.detail},
+        "e_classes": len(saturation.graph.classes), "e_nodes": saturation.graph.e_nodes,
+        "shown": [{**row.of(c), "distance": n} for c, n in region.shown.items()],
+        "cut": [{**row.of(c), "beside": neighbours} for c, neighbours in region.cut.items()],
     }  # fmt: skip
 
 
@@ -79,27 +80,31 @@ class _Rows:
         }  # fmt: skip
 
 
-def _maker(n: ENode, made: Sequence[tuple[str, str]]) -> tuple[str, str]:
+def _rule_of(n: ENode, rule_places: Sequence[tuple[str, str]]) -> tuple[str, str]:
     """Return the rule that made an e-node and its place, nothing for one of the program."""
-    return ("", "") if n.birth == PROGRAM else made[n.birth]
+    return ("", "") if n.birth == PROGRAM else rule_places[n.birth]
 
 
 def class_names(p: Program, graph: EGraph) -> Names:
-    """Return the names of the program's values by the class they are in."""
-    found: dict[ClassId, dict[str, None]] = {}
+    """Return the names of the program's values by their e-class."""
+    value_names: dict[ClassId, dict[str, None]] = {}
     for value, c in ((v, c) for v, c in graph.values.items() if v < len(p.names)):  # others are inside of operators
-        found.setdefault(c, {})[p.names[value]] = None
-    return {c: list(names) for c, names in found.items()}
+        value_names.setdefault(c, {})[p.names[value]] = None
+    return {c: list(names) for c, names in value_names.items()}
 
 
 def class_of(p: Program, graph: EGraph, name: str) -> ClassId:
-    """Return the class of a source node's last result, or of a value."""
+    """Return the e-class of a source node's last result, or of a value.
+
+    Raises:
+        UsageError: the model has no node or value of that name (F203).
+    """
     sources = {s.name: n for n, s in enumerate(p.sources)}
     results = [n.outputs[0] for n in p.nodes if name in sources and sources[name] in n.origins]
-    values = results[-1:] or [v for v, named in enumerate(p.names) if named == name]
-    found = next((graph.values[v] for v in values if v in graph.values), None)
-    if found is None:
-        known = [*sources, *p.names]
-        remedy = did_you_mean(name, known) or f"nodes: {', '.join(list(sources)[:12])}"
+    values = results[-1:] or [v for v, value_name in enumerate(p.names) if value_name == name]
+    e_class = next((graph.values[v] for v in values if v in graph.values), None)
+    if e_class is None:
+        names = [*sources, *p.names]
+        remedy = did_you_mean(name, names) or f"nodes: {', '.join(list(sources)[:12])}"
         raise UsageError("F203", f'the model has no node or value called "{name}"', help=remedy)
-    return found
+    return e_class

@@ -1,4 +1,4 @@
-"""Styles: what a matcher finds in a model and in other spellings of it, and where that differs."""
+"""Robustness of matching to spelling: the offloads of a model against those of perturbed spellings of it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SAME = 1e-3  # relative distance of the sizes of two weights that are one
 
 @dataclass(frozen=True)
 class Found:
-    """One offload: its operation, the shapes of its operands, the size (Frobenius norm) of each that follows from constants."""
+    """One offload: its operation, the shapes of its operands, and the Frobenius norm of each operand that is constant."""
 
     operation: str
     shapes: tuple[tuple[int, ...], ...]
     sizes: tuple[float, ...]
 
     def agrees(self, other: Found) -> bool:
-        """Tell whether two offloads are the same operation on the same weights."""
+        """Tell whether two offloads are the same operation on the same weights, within a relative distance SAME of their norms."""
         if (self.operation, self.shapes) != (other.operation, other.shapes):
             return False
         return bool(np.allclose(self.sizes, other.sizes, rtol=SAME, atol=SAME))
@@ -41,7 +41,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Style:
-    """One spelling: its seed, how often each perturbation was applied, what differs from the model's own offloads."""
+    """One spelling: its seed, how often each perturbation was applied, and the difference from the model's own offloads."""
 
     seed: int
     applied: dict[str, int]
@@ -50,63 +50,63 @@ class Style:
 
     @property
     def same(self) -> bool:
-        """Tell whether the offloads are the model's."""
+        """Tell whether the offloads are the model's own."""
         return not self.missing and not self.added
 
 
 def styles(
     path: Path, target: Target, seeds: Sequence[int], names: Sequence[str] = PERTURBATIONS, share: float = 0.5, limits: Limits = DEFAULT
 ) -> Iterator[Style]:
-    """Yield for each seed how the offloads of another spelling of a model differ from those of the model."""
+    """Yield for each seed the difference between the offloads of a perturbed model and those of the model."""
     rules, mappings = tuple(map(proved, shipped_rules())), list(target.mappings.values())
     model, _ = read_model(path, limits)
-    own = offloads_of(path, rules, mappings, limits)
+    model_offloads = offloads_of(path, rules, mappings, limits)
     with TemporaryDirectory() as folder:
         for seed in seeds:
-            changed, applied = perturbed(model, seed, names, share)
+            variant, applied = perturbed(model, seed, names, share)
             file = Path(folder) / "style.onnx"
-            file.write_bytes(changed.SerializeToString())
-            missing, added = difference(own, offloads_of(file, rules, mappings, limits))
+            file.write_bytes(variant.SerializeToString())
+            missing, added = difference(model_offloads, offloads_of(file, rules, mappings, limits))
             yield Style(seed, applied, missing, added)
 
 
 def offloads_of(path: Path, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits = DEFAULT) -> list[Found]:
-    """Return the offloads of a model."""
+    """Return the offloads of a model in a file."""
     return found_in(match(load(path, None, limits).program, rules, mappings, limits).program, mappings)
 
 
 def found_in(p: Program, mappings: Sequence[Mapping]) -> list[Found]:
-    """Return the offloads of a chosen program."""
-    known = {m.name: m for m in mappings}
-    found, sizes_of = [], _sizes(p, [v for n in p.nodes if n.op in known for v in n.inputs])
+    """Return the offloads of an extracted program."""
+    mappings_by_name = {m.name: m for m in mappings}
+    offloads, sizes_of = [], _sizes(p, [v for n in p.nodes if n.op in mappings_by_name for v in n.inputs])
     for n in p.nodes:
-        if n.op not in known:
+        if n.op not in mappings_by_name:
             continue
-        m = known[n.op]
+        m = mappings_by_name[n.op]
         sizes = tuple(sizes_of[v] for v in n.inputs if v in sizes_of)
-        found.append(Found(f"{m.target}.{m.operation}", tuple(p.types[v].shape for v in n.inputs), sizes))
-    return found
+        offloads.append(Found(f"{m.target}.{m.operation}", tuple(p.types[v].shape for v in n.inputs), sizes))
+    return offloads
 
 
-def _sizes(p: Program, wanted: Sequence[Value]) -> dict[Value, float]:
+def _sizes(p: Program, values: Sequence[Value]) -> dict[Value, float]:
     """Return the sizes of those values that follow from constants."""
     fixed, nodes = set(p.constants), list[Node]()
     for n in p.nodes:
         if n.operator is not None and all(v in fixed for v in n.inputs):
             fixed.update(n.outputs)
             nodes.append(n)
-    outputs = tuple(dict.fromkeys(v for v in wanted if v in fixed))
-    found = run(replace(p, nodes=tuple(nodes), outputs=outputs), {}, real=None)
-    return {v: float(np.linalg.norm(found[v].astype(np.float64))) for v in outputs}
+    outputs = tuple(dict.fromkeys(v for v in values if v in fixed))
+    constants = run(replace(p, nodes=tuple(nodes), outputs=outputs), {}, real=None)
+    return {v: float(np.linalg.norm(constants[v].astype(np.float64))) for v in outputs}
 
 
 def difference(left: Sequence[Found], right: Sequence[Found]) -> tuple[tuple[Found, ...], tuple[Found, ...]]:
-    """Return what only the left and what only the right has."""
+    """Return the multiset difference both ways: offloads only on the left, and only on the right."""
     added, missing = list(right), []
-    for found in left:
-        twin = next((n for n, other in enumerate(added) if found.agrees(other)), None)
+    for offload in left:
+        twin = next((n for n, candidate in enumerate(added) if offload.agrees(candidate)), None)
         if twin is None:
-            missing.append(found)
+            missing.append(offload)
         else:
             del added[twin]
     return tuple(missing), tuple(added)

@@ -1,7 +1,7 @@
 """reduce: a smaller model that shows the same problem, by delta debugging over its nodes; every shape stays.
 
-What is a problem is decided by a check: a crash of the compiler, a plan that differs from its model, a node that is not
-offloaded for the same reason, or a command that ends with 0 while the problem is there.
+The problem is a predicate: a crash of the compiler, a plan that differs from its model, a node that is not offloaded for the
+same reason, or a command that ends with 0 while the problem is there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Holds = Callable[[Path], bool]
 
 @dataclass(frozen=True)
 class Question:
-    """What to look for: the check, the accelerators, and the node for `not-offloaded` (default: the first with work)."""
+    """The predicate: the check, the accelerators, the node for `not-offloaded` (default: the first with work), and the budget."""
 
     check: str
     accel: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Reduced:
-    """The smaller model, its size beside that of the whole, and what still goes wrong in it."""
+    """The smaller model, its number of operators beside the original's, and the problem that it shows."""
 
     onnx: bytes
     before: int
@@ -51,137 +51,142 @@ class Reduced:
 
 
 def reduce_model(path: Path, question: Question) -> Reduced:
-    """Return the smallest model found that still shows the problem; AnswerNo when the whole model does not show it."""
-    whole = cuttable(path, question.options.shapes, question.options.limits)
-    names = whole.names
+    """Return the smallest model found that still shows the problem.
+
+    Raises:
+        AnswerNo: the original does not show it (F214).
+        UsageError: the check cannot be run (F203).
+    """
+    model = cuttable(path, question.options.shapes, question.options.limits)
+    names = model.names
     with tempfile.TemporaryDirectory(prefix="flexmatch-reduce-") as folder:
         holds, outcome, focus = _check(path, question)
-        search = _Search(whole, holds, Path(folder) / path.name, question.tests)
-        start = search.around(names.index(focus)) if focus in names else tuple(range(len(names)))
-        kept = search.minimal(start)
-    found = cut(whole, kept) if len(kept) < len(names) else path.read_bytes()
-    assert found is not None
-    return Reduced(found, len(names), len(kept), search.done, outcome)
+        search = _Search(model, holds, Path(folder) / path.name, question.tests)
+        start = search.neighbourhood(names.index(focus)) if focus in names else tuple(range(len(names)))
+        nodes = search.minimal(start)
+    onnx = cut(model, nodes) if len(nodes) < len(names) else path.read_bytes()
+    assert onnx is not None
+    return Reduced(onnx, len(names), len(nodes), search.tests, outcome)
 
 
 class _Search:
     """Delta debugging: tries sets of nodes, remembers answers, stops after so many tests."""
 
-    def __init__(self, whole: Cuttable, holds: Holds, file: Path, most: int) -> None:
-        self.whole, self.holds, self.file, self.most = whole, holds, file, most
+    def __init__(self, model: Cuttable, holds: Holds, file: Path, max_tests: int) -> None:
+        self.model, self.holds, self.file, self.max_tests = model, holds, file, max_tests
         self.answers: dict[tuple[int, ...], bool] = {}
 
     @property
-    def done(self) -> int:
+    def tests(self) -> int:
         """How often the check ran."""
         return len(self.answers)
 
     def test(self, nodes: Sequence[int]) -> bool:
         """Tell whether some nodes alone show the problem."""
         key = tuple(sorted(nodes))
-        if key not in self.answers and self.done < self.most:
-            data = cut(self.whole, key)
+        if key not in self.answers and self.tests < self.max_tests:
+            data = cut(self.model, key)
             if data is None:
                 return False
             self.file.write_bytes(data)
             self.answers[key] = self.holds(self.file)
         return self.answers.get(key, False)
 
-    def around(self, focus: int) -> tuple[int, ...]:
+    def neighbourhood(self, focus: int) -> tuple[int, ...]:
         """Return the smallest neighbourhood of a node that shows the problem, by its distance against the edges."""
-        before = self.whole.readers()
-        near = {focus}
-        while not self.test(sorted(near)):
-            more = near | {b for n in near for b in before[n]}
-            if more == near:
-                return tuple(range(len(self.whole.model.graph.node)))
-            near = more
-        return tuple(sorted(near))
+        readers = self.model.readers()
+        nodes = {focus}
+        while not self.test(sorted(nodes)):
+            larger = nodes | {b for n in nodes for b in readers[n]}
+            if larger == nodes:
+                return tuple(range(len(self.model.model.graph.node)))
+            nodes = larger
+        return tuple(sorted(nodes))
 
     def minimal(self, nodes: Sequence[int]) -> tuple[int, ...]:
         """Return a set from which no tried part can be left out."""
-        kept, parts = list(nodes), 2
-        while len(kept) > 1:
-            size = max(1, -(-len(kept) // parts))
-            chunks = [kept[k : k + size] for k in range(0, len(kept), size)]
-            rest = next(([n for n in kept if n not in c] for c in chunks if self.test([n for n in kept if n not in c])), None)
-            if rest is not None:
-                kept, parts = rest, max(parts - 1, 2)
+        remaining, parts = list(nodes), 2
+        while len(remaining) > 1:
+            size = max(1, -(-len(remaining) // parts))
+            chunks = [remaining[k : k + size] for k in range(0, len(remaining), size)]
+            reduced = next(([n for n in remaining if n not in c] for c in chunks if self.test([n for n in remaining if n not in c])), None)
+            if reduced is not None:
+                remaining, parts = reduced, max(parts - 1, 2)
             elif size == 1:
                 break
             else:
-                parts = min(2 * parts, len(kept))
-        return tuple(sorted(kept))
+                parts = min(2 * parts, len(remaining))
+        return tuple(sorted(remaining))
 
 
 def _check(path: Path, q: Question) -> tuple[Holds, str, str]:
     """Return the predicate of a question, what it found in the whole model, and the node it is about."""
     if q.check == NOT_OFFLOADED:
         return _not_offloaded(path, q)
-    ask = _compiler if q.check in (CRASH, MISMATCH) else _command
-    wanted = ask(path, q)
-    if not wanted:
+    observe = _compiler_failure if q.check in (CRASH, MISMATCH) else _command_verdict
+    expected = observe(path, q)
+    if not expected:
         raise AnswerNo("F214", f"the model does not show what --check {q.check} looks for", place=str(path))
-    return lambda file: ask(file, q) == wanted, wanted, ""
+    return lambda file: observe(file, q) == expected, expected, ""
 
 
 def _not_offloaded(path: Path, q: Question) -> tuple[Holds, str, str]:
-    host = _host(path, q)
-    node = q.node or next((name for name, why in host.items() if why != MOVES), "")
+    host = _host_reasons(path, q)
+    node = q.node or next((name for name, reason in host.items() if reason != MOVES), "")
     if node not in host:
-        what = f'node "{node}" is not on the host' if node else "no node with work of its own is on the host"
-        raise AnswerNo("F214", what, place=str(path), help="flexmatch explain MODEL NODE says where a node went")
-    return lambda file: _host_or_nothing(file, q).get(node) == host[node], f"{node}: {host[node]}", node
+        sentence = f'node "{node}" is not on the host' if node else "no node with work of its own is on the host"
+        raise AnswerNo("F214", sentence, place=str(path), help="flexmatch explain MODEL NODE says where a node went")
+    return lambda file: _host_reasons_or_none(file, q).get(node) == host[node], f"{node}: {host[node]}", node
 
 
-def _host(path: Path, q: Question) -> dict[str, str]:
+def _host_reasons(path: Path, q: Question) -> dict[str, str]:
     return {h.node: h.why_not for h in compile_model(path, q.accel, q.options).host}
 
 
-def _host_or_nothing(path: Path, q: Question) -> dict[str, str]:
+def _host_reasons_or_none(path: Path, q: Question) -> dict[str, str]:
     try:
-        return _host(path, q)
+        return _host_reasons(path, q)
     except FlexmatchError:
         return {}
 
 
-def _compiler(path: Path, q: Question) -> str:
+def _compiler_failure(path: Path, q: Question) -> str:
     """Return how the compiler fails on a model, in words that do not name the model; nothing when it does not fail this way."""
     with tempfile.TemporaryDirectory(prefix="flexmatch-reduce-") as folder:
         accel = [x for name in q.accel for x in ("--accel", name)]
         output = ("-q", "-o", str(Path(folder) / "plan"))
-        ran = _run([sys.executable, "-m", "rewrite_compiler.cli.main", str(path.absolute()), *accel, *output], q)
-    if ran is None:
+        result = _run([sys.executable, "-m", "rewrite_compiler.cli.main", str(path.absolute()), *accel, *output], q)
+    if result is None:
         return "no answer in time" if q.check == CRASH else ""
-    code, said = ran
-    is_mismatch = "the plan differs from its model" in said
+    code, error_text = result
+    is_mismatch = "the plan differs from its model" in error_text
     if q.check == MISMATCH:
         return "the plan differs from its model" if is_mismatch else ""
     if code < 0:
         return f"ended by signal {-code}"
-    kind = re.search(r"internal error: (\w+)", said)
+    kind = re.search(r"internal error: (\w+)", error_text)
     return kind[0] if code == INTERNAL and kind else ""
 
 
-def _command(path: Path, q: Question) -> str:
+def _command_verdict(path: Path, q: Question) -> str:
     """Run a command on a model: exit code 0 says that the problem is there."""
-    ran = _run([*shlex.split(q.check), str(path)], q)
-    return f"{q.check} ends with 0" if ran is not None and ran[0] == 0 else ""
+    result = _run([*shlex.split(q.check), str(path)], q)
+    return f"{q.check} ends with 0" if result is not None and result[0] == 0 else ""
 
 
 def _run(command: Sequence[str], q: Question) -> tuple[int, str] | None:
     try:
-        done = subprocess.run(command, capture_output=True, timeout=q.seconds, check=False)
+        process = subprocess.run(command, capture_output=True, timeout=q.seconds, check=False)
     except subprocess.TimeoutExpired:
         return None
     except OSError as error:
-        known = f"checks: {', '.join(CHECKS)}, or a command"
-        raise UsageError("F203", f'the check "{q.check}" cannot be run: {error.strerror}', help=known) from None
-    return done.returncode, done.stderr.decode("utf-8", "replace")
+        checks = f"checks: {', '.join(CHECKS)}, or a command"
+        raise UsageError("F203", f'the check "{q.check}" cannot be run: {error.strerror}', help=checks) from None
+    return process.returncode, process.stderr.decode("utf-8", "replace")
 
 
 def to_json(reduced: Reduced, question: Question, model: Path, written: Path) -> dict[str, Any]:
-    """Return the document."""
+    """Return the reduction as JSON."""
     return {
         "schema": SCHEMA, "model": {"path": str(model)}, "check": question.check, "ops_before": reduced.before,
         "ops_after": reduced.after, "tests": reduced.tests, "outcome": reduced.outcome, "written": str(written),

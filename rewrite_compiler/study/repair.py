@@ -1,14 +1,15 @@
-"""Repair: the smallest changes of number formats, or of a target's parameters, that bring an application's accuracy back.
+"""Repair: the smallest change of number formats, or of a target's parameters, that brings an application's accuracy back.
 
 Changes are searched on one half of the samples and judged on the other. A change costs the bits it adds to stored values;
-another rounding or binary point adds none. What is smallest: fewest added bits, then the same design before another one, then
-fewest fields, then least loss. Another design is calibrated anew; one that does no better than this one calibrated anew is none.
+another rounding or binary point adds none. The order is lexicographic: added bits, other designs after the same one, number
+of fields, loss. Another design is recalibrated, and proposed only where it beats this design recalibrated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,33 @@ JUDGED_FIELDS = 4  # fields of all offloads of an operation that are judged by t
 Formats = Mapping[str, Mapping[str, Format]]
 
 
+class ProposalKind(StrEnum):
+    """What a proposal changes."""
+
+    NONE = "none"
+    """Nothing: the design as it is."""
+    ROUNDING = "rounding"
+    """The rounding of a number format."""
+    BINARY_POINT = "binary point"
+    """The binary point of a fixed-point format, or the exponent bias of a float format."""
+    FORMAT = "format"
+    """Another field of a number format."""
+    SEVERAL = "several"
+    """Two of these at once."""
+    CALIBRATION = "calibration"
+    """All formats, to those that calibration chooses."""
+    PARAMETER = "parameter"
+    """A parameter of the accelerator: another design."""
+
+
+KIND_OF_FIELD = {"rounding": ProposalKind.ROUNDING, "fraction": ProposalKind.BINARY_POINT, "bias": ProposalKind.BINARY_POINT}
+
+
 @dataclass(frozen=True)
 class Proposal:
-    """One way to change the design: what it is, its plan, the changes it makes, the parameters it sets, the bits it adds."""
+    """One change of a design: its description and plan, changed fields, parameters that are set, bits that it adds."""
 
-    kind: str  # rounding, binary point, format, several, calibration, parameter
+    kind: ProposalKind
     what: str
     plan: Plan
     changes: tuple[Change, ...] = ()
@@ -44,7 +67,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Judged:
-    """A proposal and what it does on the samples of the search and on the others."""
+    """A proposal with its trial on the samples of the search and, for the promising ones, on those held back."""
 
     proposal: Proposal
     search: Trial
@@ -53,7 +76,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Repair:
-    """The document of a repair, and the plan of the change that was chosen, if one was."""
+    """The document of a repair, and the plan of the chosen change, if there is one."""
 
     document: Mapping[str, Any]
     plan: Plan | None
@@ -70,38 +93,43 @@ def repair(
     threads: int = 1,
     tier: str = "auto",
 ) -> Repair:
-    """Search the changes of a calibrated plan that keep the metric's loss within a band; `options` are those it was compiled with."""
+    """Search the changes of a calibrated plan that keep the metric's loss within a band; `options` are those it was compiled with.
+
+    Raises:
+        UsageError: there are too few samples to split (F203), or the plan has no offloads (C100).
+    """
     if data.count < LEAST_SAMPLES:
         raise UsageError("F203", f"Repair needs at least {LEAST_SAMPLES} samples, not {data.count}", place=data.place)
     halves = [data.take(np.arange(k, data.count, 2)) for k in (0, 1)]
     shared = variants_of(halves[0].count, batch, tier)
     search, verify = (Trials(plan, half, metric, batch=batch, threads=threads, shared=shared) for half in halves)
-    before = Judged(Proposal("none", "as it is", plan), search.run(plan), verify.run(plan))
+    baseline = Judged(Proposal(ProposalKind.NONE, "as it is", plan), search.run(plan), verify.run(plan))
     table = bench(plan, halves[0])
-    guilt = attribute(plan, search, table)
-    judged = _tried(search, _of_formats(plan, table, guilt))
-    judged += _tried(search, _combined(plan, judged))
-    again = _tried(search, _of_calibration(plan, halves[0]))
-    others = _tried(search, _of_parameters(plan, table, guilt, options, halves[0]))
-    judged += [*again, *(j for j in others if not _is_same(j.search, (again or [before])[0].search))]
-    front = _front([before, *judged])
-    judged = [replace(j, verify=verify.run(j.proposal.plan)) if j in front or _holds(j.search, search, band) else j for j in judged]
-    good = [j for j in judged if _holds(j.search, search, band) and j.verify is not None and _holds(j.verify, verify, band)]
-    holds = before.verify is not None and _holds(before.search, search, band) and _holds(before.verify, verify, band)
-    chosen = None if holds or not good else min(good, key=_price)
+    attribution = attribute(plan, search, table)
+    candidates = _judge(search, _of_formats(plan, table, attribution))
+    candidates += _judge(search, _combined(plan, candidates))
+    recalibrated = _judge(search, _of_calibration(plan, halves[0]))
+    redesigned = _judge(search, _of_parameters(plan, table, attribution, options, halves[0]))
+    candidates += [*recalibrated, *(j for j in redesigned if not _is_same(j.search, (recalibrated or [baseline])[0].search))]
+    front = _front([baseline, *candidates])
+    candidates = [replace(j, verify=verify.run(j.proposal.plan)) if j in front or _holds(j.search, search, band) else j for j in candidates]
+    acceptable = [j for j in candidates if _holds(j.search, search, band) and j.verify is not None and _holds(j.verify, verify, band)]
+    is_within = baseline.verify is not None and _holds(baseline.search, search, band) and _holds(baseline.verify, verify, band)
+    chosen = None if is_within or not acceptable else min(acceptable, key=_rank)
     document = {
         "schema": "flexmatch.repair/1", "model": {"sha256": plan.model["sha256"]}, "targets": [t.name for t in plan.targets],
         "metric": metric.name, "lower_is_better": metric.lower_is_better, "within": band.text,
         "samples": {"search": halves[0].count, "verify": halves[1].count}, "reference": {"search": search.value, "verify": verify.value},
-        "before": _document(before, search, verify, band), "holds_already": holds, "culprit": guilt["culprit"], "attribution": guilt,
-        "proposals": [_document(j, search, verify, band) for j in sorted(judged, key=_price)],
+        "before": _document(baseline, search, verify, band), "holds_already": is_within,
+        "culprit": attribution["culprit"], "attribution": attribution,
+        "proposals": [_document(j, search, verify, band) for j in sorted(candidates, key=_rank)],
         "front": [j.proposal.what for j in front],
         "chosen": None if chosen is None else chosen.proposal.what,
     }  # fmt: skip
     return Repair(document, None if chosen is None else chosen.proposal.plan)
 
 
-def _tried(trials: Trials, proposals: Sequence[Proposal]) -> list[Judged]:
+def _judge(trials: Trials, proposals: Sequence[Proposal]) -> list[Judged]:
     return [Judged(p, t) for p, t in zip(proposals, trials.every([p.plan for p in proposals]), strict=True)]
 
 
@@ -109,78 +137,78 @@ def _holds(trial: Trial, trials: Trials, band: Band) -> bool:
     return band.holds(trial.loss, trials.value)
 
 
-def _price(j: Judged) -> tuple[float, ...]:
+def _rank(j: Judged) -> tuple[float, ...]:
     """What a change costs, then what it loses."""
     p = j.proposal
     fields = len({(c.tensor, c.field) for c in p.changes})
     return p.added_bits, len(p.parameters), fields, len(p.changes), j.search.loss, j.search.error
 
 
-def _is_same(one: Trial, other: Trial) -> bool:
-    return (one.loss, one.error) == (other.loss, other.error)
+def _is_same(left: Trial, right: Trial) -> bool:
+    return (left.loss, left.error) == (right.loss, right.error)
 
 
-def _front(judged: Iterable[Judged]) -> list[Judged]:
+def _front(candidates: Iterable[Judged]) -> list[Judged]:
     """Return the proposals that no other beats in bits and loss, by bits."""
-    found: list[Judged] = []
-    for j in sorted(judged, key=lambda j: (j.proposal.added_bits, j.search.loss, j.search.error, *_price(j)[1:4])):
-        if not found or (j.search.loss, j.search.error) < (found[-1].search.loss, found[-1].search.error):
-            found = [*(f for f in found if f.proposal.added_bits < j.proposal.added_bits), j]
-    return found
+    front: list[Judged] = []
+    for j in sorted(candidates, key=lambda j: (j.proposal.added_bits, j.search.loss, j.search.error, *_rank(j)[1:4])):
+        if not front or (j.search.loss, j.search.error) < (front[-1].search.loss, front[-1].search.error):
+            front = [*(f for f in front if f.proposal.added_bits < j.proposal.added_bits), j]
+    return front
 
 
 # -- what can be changed
 
 
-def _of_formats(plan: Plan, table: Bench, guilt: Mapping[str, Any]) -> list[Proposal]:
+def _of_formats(plan: Plan, table: Bench, attribution: Mapping[str, Any]) -> list[Proposal]:
     """Return single fields of single offloads, and fields of all offloads of an operation."""
-    tried = {o.id: table.tried(o) for o in plan.offloads}
+    improvements = {o.id: table.tried(o) for o in plan.offloads}
     single = []
-    for row in guilt["fields"]:
-        match = next((c for c in tried[row["offload"]][1] if c.document() == {k: row[k] for k in c.document()}), None)
+    for row in attribution["fields"]:
+        match = next((c for c in improvements[row["offload"]][1] if c.document() == {k: row[k] for k in c.document()}), None)
         if match is not None:
             single.append(_of_changes(_kind(match), plan, (match,)))
-    return [*single, *_of_operations(plan, tried)]
+    return [*single, *_of_operations(plan, improvements)]
 
 
-def _of_operations(plan: Plan, tried: Mapping[str, tuple[float, list[Change]]]) -> list[Proposal]:
+def _of_operations(plan: Plan, improvements: Mapping[str, tuple[float, list[Change]]]) -> list[Proposal]:
     """Return one field of one tensor, in all offloads of an operation that gain by it, the best value for each of them."""
     groups: dict[tuple[str, str, str], list[tuple[float, Change]]] = {}
     for o in plan.offloads:
-        now, found = tried[o.id]
-        for c in found:
-            groups.setdefault((f"{o.target.name}.{o.mapping.operation}", c.tensor, c.field), []).append((1 - c.error / now, c))
+        current_error, changes = improvements[o.id]
+        for c in changes:
+            groups.setdefault((f"{o.target.name}.{o.mapping.operation}", c.tensor, c.field), []).append((1 - c.error / current_error, c))
     ranked = sorted(groups.values(), key=lambda g: -sum(gain for gain, _ in g))
     return [_of_changes(_kind(g[0][1]), plan, tuple(c for _, c in g)) for g in ranked[:JUDGED_FIELDS] if len(g) > 1]
 
 
-def _kind(change: Change) -> str:
-    return {"rounding": "rounding", "fraction": "binary point", "bias": "binary point"}.get(change.field, "format")
+def _kind(change: Change) -> ProposalKind:
+    return KIND_OF_FIELD.get(change.field, ProposalKind.FORMAT)
 
 
-def _of_changes(kind: str, plan: Plan, every: tuple[Change, ...]) -> Proposal:
-    formats: Formats = {c.offload: c.formats for c in every}
-    bits = sum(max(0, after - before) for _, before, after in _widths(plan, formats))
-    return Proposal(kind, _text(every), with_formats_of(plan, formats), every, (), bits)
+def _of_changes(kind: ProposalKind, plan: Plan, changes: tuple[Change, ...]) -> Proposal:
+    formats: Formats = {c.offload: c.formats for c in changes}
+    bits = sum(max(0, new_width - old_width) for _, old_width, new_width in _widths(plan, formats))
+    return Proposal(kind, _text(changes), with_formats_of(plan, formats), changes, (), bits)
 
 
-def _text(every: tuple[Change, ...]) -> str:
-    first = every[0]
-    values = sorted({f"{c.before} → {c.after}" for c in every})
-    where = first.offload if len(every) == 1 else f"{len(every)} offloads"
-    return f"{first.field} of {first.tensor} of {where}: {', '.join(values)}"
+def _text(changes: tuple[Change, ...]) -> str:
+    first = changes[0]
+    values = sorted({f"{c.before} → {c.after}" for c in changes})
+    place = first.offload if len(changes) == 1 else f"{len(changes)} offloads"
+    return f"{first.field} of {first.tensor} of {place}: {', '.join(values)}"
 
 
 def _widths(plan: Plan, formats: Formats) -> set[tuple[str, int, int]]:
     """Return the widths of every tensor of every operation, before and after."""
-    found = set()
+    widths = set()
     for o in plan.offloads:
         for name, f in formats.get(o.id, {}).items():
-            found.add((f"{o.target.name}.{o.mapping.operation}.{name}", o.formats[name].width, f.width))
-    return found
+            widths.add((f"{o.target.name}.{o.mapping.operation}.{name}", o.formats[name].width, f.width))
+    return widths
 
 
-def _anew(plan: Plan, data: Dataset) -> Plan:
+def _recalibrated(plan: Plan, data: Dataset) -> Plan:
     """Return the plan with the formats that calibration on the first samples chooses."""
     first = data.take(np.arange(min(CALIBRATION_SAMPLES, data.count)))
     return calibrated(plan, first.inputs, f"{first.count} samples that were searched on", data.sha256)
@@ -188,77 +216,84 @@ def _anew(plan: Plan, data: Dataset) -> Plan:
 
 def _of_calibration(plan: Plan, data: Dataset) -> list[Proposal]:
     """Return the formats that calibration chooses, where they are others than those of the plan."""
-    made = _anew(plan, data)
+    recalibrated = _recalibrated(plan, data)
     changes = [
-        Change(o.id, tensor, field, value, f.parameters.get(field, value), new.formats)
-        for o, new in zip(plan.offloads, made.offloads, strict=True)
-        for tensor, f in new.formats.items()
+        Change(o.id, tensor, field, value, f.parameters.get(field, value), offload.formats)
+        for o, offload in zip(plan.offloads, recalibrated.offloads, strict=True)
+        for tensor, f in offload.formats.items()
         for field, value in o.formats[tensor].parameters.items()
         if f.parameters.get(field, value) != value
     ]
     if not changes:
         return []
-    bits = sum(max(0, after - before) for _, before, after in _widths(plan, {o.id: o.formats for o in made.offloads}))
-    return [Proposal("calibration", "formats as calibration chooses them", made, tuple(changes), (), bits)]
+    bits = sum(max(0, new_width - old_width) for _, old_width, new_width in _widths(plan, {o.id: o.formats for o in recalibrated.offloads}))
+    return [Proposal(ProposalKind.CALIBRATION, "formats as calibration chooses them", recalibrated, tuple(changes), (), bits)]
 
 
-def _of_parameters(plan: Plan, table: Bench, guilt: Mapping[str, Any], options: Options, data: Dataset) -> list[Proposal]:
+def _of_parameters(plan: Plan, table: Bench, attribution: Mapping[str, Any], options: Options, data: Dataset) -> list[Proposal]:
     """Return the plan for every other value of every parameter of its targets, compiled and calibrated again.
 
     Values with which the guiltiest offload of each operation gives the same are left out: they are no matter of numbers.
     """
-    ranked = sorted(plan.offloads, key=lambda o: [row["id"] for row in guilt["offloads"]].index(o.id))
+    ranked = sorted(plan.offloads, key=lambda o: [row["id"] for row in attribution["offloads"]].index(o.id))
     guiltiest = {(o.target.name, o.mapping.operation): o for o in reversed(ranked)}
-    made = []
+    proposals = []
     for target in plan.targets:
-        tried = [o for o in guiltiest.values() if o.target.name == target.name]
+        offloads = [o for o in guiltiest.values() if o.target.name == target.name]
         for name, values in target.parameters.items():
             for value in (v for v in values if v != target.values[name]):
-                if any(table.differs(o, target.configured({name: value})) for o in tried):
-                    made.append(_with_parameter(plan, target, name, value, options, data))
-    return [p for p in made if p is not None]
+                if any(table.differs(o, target.configured({name: value})) for o in offloads):
+                    proposals.append(_with_parameter(plan, target, name, value, options, data))
+    return [p for p in proposals if p is not None]
 
 
 def _with_parameter(plan: Plan, target: Target, name: str, value: str, options: Options, data: Dataset) -> Proposal | None:
     targets = [t.configured({name: value}) if t is target else t for t in plan.targets]
     try:
-        made = compile_model(plan.model["path"], targets, options)
+        variant = compile_model(plan.model["path"], targets, options)
     except FlexmatchError:
         return None
-    made = _anew(made, data)
-    widths = {(role, after) for role, _, after in _widths(made, {o.id: o.formats for o in made.offloads})}
-    before = {role: width for role, width, _ in _widths(plan, {o.id: o.formats for o in plan.offloads})}
-    added = sum(max(0, after - before.get(role, after)) for role, after in widths)
-    return Proposal("parameter", f"{target.name} {name} = {value}", made, (), ((target.name, name, value),), added)
+    variant = _recalibrated(variant, data)
+    widths = {(role, after) for role, _, after in _widths(variant, {o.id: o.formats for o in variant.offloads})}
+    old_widths = {role: width for role, width, _ in _widths(plan, {o.id: o.formats for o in plan.offloads})}
+    added_bits = sum(max(0, after - old_widths.get(role, after)) for role, after in widths)
+    return Proposal(ProposalKind.PARAMETER, f"{target.name} {name} = {value}", variant, (), ((target.name, name, value),), added_bits)
 
 
-def _combined(plan: Plan, judged: list[Judged]) -> list[Proposal]:
+def _combined(plan: Plan, candidates: list[Judged]) -> list[Proposal]:
     """Return the best rounding of all offloads together with each other change without added bits, where they do not meet."""
-    free = [j for j in judged if j.proposal.changes and not j.proposal.added_bits]
-    if not free:
+    unwidened = [j for j in candidates if j.proposal.changes and not j.proposal.added_bits]
+    if not unwidened:
         return []
-    best = min(free, key=lambda j: (j.search.loss, j.search.error)).proposal
-    made = []
-    for j in free:
-        both = _merged(plan, best, j.proposal)
-        if both is not None:
-            made.append(both)
-    return made[:JUDGED_FIELDS]
+    best = min(unwidened, key=lambda j: (j.search.loss, j.search.error)).proposal
+    proposals = []
+    for j in unwidened:
+        merged = _merged(plan, best, j.proposal)
+        if merged is not None:
+            proposals.append(merged)
+    return proposals[:JUDGED_FIELDS]
 
 
-def _merged(plan: Plan, one: Proposal, other: Proposal) -> Proposal | None:
+def _merged(plan: Plan, left: Proposal, right: Proposal) -> Proposal | None:
     """Return two proposals in one; None when they change the same field."""
-    fields = [{(c.offload, c.tensor, c.field) for c in p.changes} for p in (one, other)]
-    if one is other or fields[0] & fields[1]:
+    fields = [{(c.offload, c.tensor, c.field) for c in p.changes} for p in (left, right)]
+    if left is right or fields[0] & fields[1]:
         return None
     formats = {o.id: dict(o.formats) for o in plan.offloads}
-    for c in (*one.changes, *other.changes):
+    for c in (*left.changes, *right.changes):
         o = next(o for o in plan.offloads if o.id == c.offload)
         for name, f in c.formats.items():
-            changed = {k: v for k, v in f.parameters.items() if v != o.formats[name].parameters.get(k)}
-            formats[c.offload][name] = replace(formats[c.offload][name], **changed)  # type: ignore[arg-type]
-    whole = with_formats_of(plan, formats)
-    return Proposal("several", f"{one.what}; {other.what}", whole, (*one.changes, *other.changes), (), one.added_bits + other.added_bits)
+            parameters = {k: v for k, v in f.parameters.items() if v != o.formats[name].parameters.get(k)}
+            formats[c.offload][name] = replace(formats[c.offload][name], **parameters)  # type: ignore[arg-type]
+    merged_plan = with_formats_of(plan, formats)
+    return Proposal(
+        ProposalKind.SEVERAL,
+        f"{left.what}; {right.what}",
+        merged_plan,
+        (*left.changes, *right.changes),
+        (),
+        left.added_bits + right.added_bits,
+    )
 
 
 def _document(j: Judged, search: Trials, verify: Trials, band: Band) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Specifications of two designs side by side: the states and instructions that one of them lacks or says otherwise."""
+"""Differences between the specifications of two designs: states and instructions that differ, line by line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Sentences = dict[str, list[str]]  # by "state NAME" and "instruction NAME"
 
 @dataclass(frozen=True)
 class Change:
-    """One state or instruction, and the lines of it that only one of two specifications has."""
+    """One state or instruction, and the lines that only one of the two specifications has."""
 
     subject: str
     old: tuple[str, ...]
@@ -24,16 +24,16 @@ class Change:
 
 
 def sentences(ila: Ila) -> Sentences:
-    """Return what a model says, line by line: widths and shapes of its states; decode, fields, update and result of instructions."""
+    """Return a model's specification as lines by subject: width and shape of states; decode, fields, update of instructions."""
     states = {f"state {s.name}": [_state(s)] for s in ila.states.values()}
     return states | {f"instruction {i.name}": _instruction(i) for i in ila.instructions.values()}
 
 
 def changes(old: Ila, new: Ila) -> list[Change]:
-    """Return what differs between two models, in the order of the new one; what it lacks comes last."""
-    before, after = sentences(old), sentences(new)
-    found = (_change(subject, before.get(subject, []), after.get(subject, [])) for subject in {**after, **before})
-    return [c for c in found if c.old or c.new]
+    """Return the differing subjects of two models in the new one's order; those that it lacks come last."""
+    old_lines, new_lines = sentences(old), sentences(new)
+    subject_changes = (_change(subject, old_lines.get(subject, []), new_lines.get(subject, [])) for subject in {**new_lines, **old_lines})
+    return [c for c in subject_changes if c.old or c.new]
 
 
 def _change(subject: str, old: list[str], new: list[str]) -> Change:
@@ -51,12 +51,12 @@ def _state(s: State) -> str:
 
 def _instruction(i: Instruction) -> list[str]:
     fields = [f"{name} is {o.input}[{o.bits.high}:{o.bits.low}]{' signed' if o.bits.signed else ''}" for name, o in i.operands.items()]
-    gives = [] if i.result is None else [f"gives {Writer().array(i.result)}"]
-    return [f"when {show(i.decode)}", *fields, *written(i.update), *gives]
+    result_line = [] if i.result is None else [f"gives {Writer().array(i.result)}"]
+    return [f"when {show(i.decode)}", *fields, *written(i.update), *result_line]
 
 
 def words(old: Sequence[str], new: Sequence[str]) -> list[str]:
-    """Return what differs between the lines of one subject, "8 → 16", each difference once; whole lines where one side has none."""
+    """Return the differences between the lines of one subject as "8 → 16", each once; whole lines where one side has none."""
     if not old or not new:
         return [f"only in {'old' if old else 'new'}: {line.strip()}" for line in old or new]
     a, b = (re.findall(r"-?\w+|\S", " ".join(lines)) for lines in (old, new))

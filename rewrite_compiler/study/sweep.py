@@ -23,31 +23,35 @@ MOST_POINTS = 256
 
 @dataclass(frozen=True)
 class Axis:
-    """What a sweep varies, `TARGET.PARAMETER`, `calibration-method` or `accel` (sets of targets, A+B), and its values."""
+    """One axis of a sweep, `TARGET.PARAMETER`, `calibration-method` or `accel` (sets of targets, A+B), and its values."""
 
     name: str
     values: tuple[str, ...]
 
 
 def axes_of(texts: Sequence[str], targets: Sequence[Target]) -> list[Axis]:
-    """Read NAME=VALUE,…; a name alone has all its values; without any text every parameter of every target is varied."""
-    known = {f"{t.name}.{name}": values for t in targets for name, values in t.parameters.items()}
-    parameters = [*known]
-    known |= {METHOD: METHODS, ACCEL: _subsets([t.name for t in targets])}
-    found = [_axis(text, known) for text in texts or parameters]
-    doubled = next((a.name for a in found if [b.name for b in found].count(a.name) > 1), None)
-    if doubled is not None:
-        raise UsageError("F203", f"--over names {doubled} twice")
-    if not found:
+    """Read axes as NAME=VALUE,…; a name alone has all its values; without texts every parameter of every target is an axis.
+
+    Raises:
+        UsageError: an axis or value is unknown, an axis comes twice, or there are no points or too many (F203).
+    """
+    values_by_name = {f"{t.name}.{name}": values for t in targets for name, values in t.parameters.items()}
+    parameters = [*values_by_name]
+    values_by_name |= {METHOD: METHODS, ACCEL: _subsets([t.name for t in targets])}
+    axes = [_axis(text, values_by_name) for text in texts or parameters]
+    duplicate = next((a.name for a in axes if [b.name for b in axes].count(a.name) > 1), None)
+    if duplicate is not None:
+        raise UsageError("F203", f"--over names {duplicate} twice")
+    if not axes:
         names = " and ".join(t.name for t in targets)
         remedy = f'a target file declares them, Target(…, parameters={{"width": ("20", "14")}}); --over {METHOD} needs none'
         raise UsageError("F203", f"there is nothing to sweep over: {names} declares no parameters", help=remedy)
-    points = 1
-    for a in found:
-        points *= len(a.values)
-    if points > MOST_POINTS:
-        raise UsageError("F203", f"a sweep must have at most {MOST_POINTS} points, not {points}", help="name fewer values with --over")
-    return found
+    point_count = 1
+    for a in axes:
+        point_count *= len(a.values)
+    if point_count > MOST_POINTS:
+        raise UsageError("F203", f"a sweep must have at most {MOST_POINTS} points, not {point_count}", help="name fewer values with --over")
+    return axes
 
 
 def _subsets(names: Sequence[str]) -> tuple[str, ...]:
@@ -55,26 +59,26 @@ def _subsets(names: Sequence[str]) -> tuple[str, ...]:
     return tuple("+".join(some) for n in range(1, len(names) + 1) for some in itertools.combinations(names, n))
 
 
-def _axis(text: str, known: Mapping[str, tuple[str, ...]]) -> Axis:
-    name, has_values, listed = text.partition("=")
-    if name not in known:
-        raise UsageError("F203", f'--over must name a parameter, not "{name}"', help=f"known: {', '.join(known)}")
-    values = tuple(v.strip() for v in listed.split(",")) if has_values else known[name]
-    wrong = next((v for v in values if v not in known[name]), None)
-    if wrong is not None:
-        raise UsageError("F203", f'{name} must be one of {", ".join(known[name])}, not "{wrong}"')
+def _axis(text: str, values_by_name: Mapping[str, tuple[str, ...]]) -> Axis:
+    name, has_values, values_text = text.partition("=")
+    if name not in values_by_name:
+        raise UsageError("F203", f'--over must name a parameter, not "{name}"', help=f"known: {', '.join(values_by_name)}")
+    values = tuple(v.strip() for v in values_text.split(",")) if has_values else values_by_name[name]
+    unknown = next((v for v in values if v not in values_by_name[name]), None)
+    if unknown is not None:
+        raise UsageError("F203", f'{name} must be one of {", ".join(values_by_name[name])}, not "{unknown}"')
     return Axis(name, tuple(dict.fromkeys(values)))
 
 
 def points(axes: Sequence[Axis]) -> Iterator[dict[str, str]]:
-    """Yield every combination of values, without parameters of accelerators that it leaves out."""
-    seen = []
+    """Yield every combination of values, without the parameters of accelerators that it leaves out, each once."""
+    earlier_points = []
     for values in itertools.product(*(a.values for a in axes)):
         point = dict(zip((a.name for a in axes), values, strict=True))
-        used = point.get(ACCEL, "").split("+")
-        point = {k: v for k, v in point.items() if k in (ACCEL, METHOD) or used == [""] or k.partition(".")[0] in used}
-        if point not in seen:
-            seen.append(point)
+        target_names = point.get(ACCEL, "").split("+")
+        point = {k: v for k, v in point.items() if k in (ACCEL, METHOD) or target_names == [""] or k.partition(".")[0] in target_names}
+        if point not in earlier_points:
+            earlier_points.append(point)
             yield point
 
 
@@ -82,7 +86,7 @@ def sweep(
     model: Path, targets: Sequence[Target], data: Path, axes: Sequence[Axis], *, calibrate: Path | None = None,
     options: Options = NO_OPTIONS, settings: Settings = USUAL, progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Compile, calibrate and co-simulate at every point; the document has one row each."""
+    """Compile, calibrate and co-simulate a model at every point; return the document with one row for each."""
     every = list(points(axes))
     job = _Job(model.resolve(), tuple(map(spelled, targets)), data.resolve(), calibrate and calibrate.resolve(), options, settings)
     rows = []
@@ -122,15 +126,15 @@ def _rows(job: _Job, targets: Sequence[Target], every: Sequence[Mapping[str, str
 
 
 def _row(point: Mapping[str, str], job: _Job, targets: Sequence[Target] = ()) -> dict[str, Any]:
-    found = targets or [find_target(text) for text in job.targets]
-    used = point.get(ACCEL, "").split("+")
-    chosen = [
+    all_targets = targets or [find_target(text) for text in job.targets]
+    target_names = point.get(ACCEL, "").split("+")
+    point_targets = [
         t.configured({k.partition(".")[2]: v for k, v in point.items() if k.partition(".")[0] == t.name})
-        for t in found
-        if used == [""] or t.name in used
+        for t in all_targets
+        if target_names == [""] or t.name in target_names
     ]
     s = replace(job.settings, calibration_method=point.get(METHOD, job.settings.calibration_method), keep_outputs=False)
-    plan = compile_model(job.model, chosen, job.options)
+    plan = compile_model(job.model, point_targets, job.options)
     report = cosimulate(plan, job.data, calibrate=job.calibrate, settings=s).document
     return {"point": point, "report": report, "counts": plan.counts, "device_calls": plan.device_calls}
 

@@ -1,4 +1,4 @@
-"""Totals: what a whole program costs on host and devices, added up over its operators."""
+"""Totals: the cost of a whole program on host and devices, summed over its operators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..ir.program import Node, Program, total_macs
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over a program. Device cycles and bytes leave out `unpriced` offloads, whose target gives no cost."""
+    """Sums over a program: cycles, bytes, nanoseconds, multiply-accumulates. `unpriced` offloads have no device figures."""
 
     offloads: int = 0
     device_calls: int = 0
@@ -31,15 +31,15 @@ class Totals:
 
     @property
     def bytes(self) -> int:
-        """Bytes over links and through the host's memory."""
+        """Bytes over the links and through the host's memory."""
         return self.device_bytes + self.host_bytes
 
     def plus(self, other: Totals) -> Totals:
-        """Return the totals of two programs."""
+        """Return the sum of two totals."""
         return Totals(**{name: value + vars(other)[name] for name, value in vars(self).items()})
 
     def minus(self, other: Totals) -> Totals:
-        """Return the totals without those of a part."""
+        """Return the difference of two totals."""
         return Totals(**{name: value - vars(other)[name] for name, value in vars(self).items()})
 
     def document(self) -> dict[str, int]:
@@ -49,28 +49,28 @@ class Totals:
 
 @dataclass(frozen=True)
 class Run:
-    """One offload: how many calls it takes and what they cost, None when that is not known."""
+    """The device calls of one offload and their price, None when that is not known."""
 
     calls: int
     price: Price | None
 
 
 def totals(p: Program, run_of: Callable[[Node], Run | None], table: HostTable = SHIPPED) -> Totals:
-    """Return the sums over a program; `run_of` gives the offload that a node is, None for a host operator."""
-    found = Totals()
+    """Return the sums over a program; `run_of` maps a node to its offload, None for a host operator."""
+    sums = Totals()
     for node in p.nodes:
         run = run_of(node)
-        found = found.plus(_on_host(p, node, table) if run is None else _on_device(run))
-    return found
+        sums = sums.plus(_on_host(p, node, table) if run is None else _on_device(run))
+    return sums
 
 
 def _on_device(run: Run) -> Totals:
     if run.price is None:
         return Totals(offloads=1, device_calls=run.calls, unpriced=1)
-    paid = run.price
-    return Totals(1, run.calls, paid.cost.cycles, paid.bytes, -(-paid.picoseconds // 1000))
+    price = run.price
+    return Totals(1, run.calls, price.cost.cycles, price.bytes, -(-price.picoseconds // 1000))
 
 
 def _on_host(p: Program, node: Node, table: HostTable) -> Totals:
-    moved = host_bytes(node.operator, [p.types[v] for v in node.inputs], [p.types[v] for v in node.outputs])
-    return Totals(host_macs=total_macs(p, [node]), host_bytes=moved, host_nanoseconds=-(-picoseconds_of(p, [node], table) // 1000))
+    byte_count = host_bytes(node.operator, [p.types[v] for v in node.inputs], [p.types[v] for v in node.outputs])
+    return Totals(host_macs=total_macs(p, [node]), host_bytes=byte_count, host_nanoseconds=-(-picoseconds_of(p, [node], table) // 1000))

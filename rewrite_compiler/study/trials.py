@@ -1,4 +1,4 @@
-"""Trials: variants of a plan on the same samples, scored against one float32 run that is made once."""
+"""Trials: variants of a plan on the same samples, scored against one float32 run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..lang.formats import Format
 
 @dataclass(frozen=True)
 class Trial:
-    """What a variant does: the metric, its loss against the reference, and the relative error of the outputs."""
+    """The result of a variant: the metric, its loss against the reference, and the relative error of the outputs."""
 
     value: float
     loss: float
@@ -32,7 +32,7 @@ class Trial:
 
 
 class Trials:
-    """The samples and the reference that variants are tried on; what they share is made once, and a variant is run once."""
+    """The samples and the float reference that variants are tried on; a variant is run once."""
 
     def __init__(
         self, plan: Plan, data: Dataset, metric: Metric, *, batch: int = BATCH, threads: int = 1, tier: str = "auto",
@@ -50,7 +50,7 @@ class Trials:
 
     @property
     def runs(self) -> int:
-        """How many variants were run."""
+        """The number of variants that were run."""
         return len(self.known)
 
     def _reference(self, plan: Plan, batch: int) -> Data:
@@ -59,35 +59,35 @@ class Trials:
         return np.concatenate([reference.run(part)[self.output] for part in parts])
 
     def every(self, plans: Sequence[Plan], *, are_last: bool = False) -> list[Trial]:
-        """Run variants on all samples, some of them side by side; programs that `are_last` seen are not kept."""
+        """Run variants on all samples, in parallel where there are threads; `are_last`: their programs are not cached."""
         if self.threads == 1 or len(plans) < 2:
             return [self.run(plan, is_last=are_last) for plan in plans]
         with ThreadPoolExecutor(self.threads) as pool:
             return list(pool.map(lambda plan: self.run(plan, threads=1, is_last=are_last), plans))
 
     def run(self, plan: Plan, *, threads: int = 0, is_last: bool = False) -> Trial:
-        """Run a variant on all samples."""
+        """Run a variant on all samples, once."""
         key = (id(plan.program), *((o.id, o.target.build, *o.target.values.items(), *o.formats.items()) for o in plan.offloads))
         if key not in self.known:
-            found = self.shared.outputs(plan, self.inputs, threads=threads or self.threads, is_last=is_last)[self.output]
-            self.known[key] = plan, self._judged(found)
+            outputs = self.shared.outputs(plan, self.inputs, threads=threads or self.threads, is_last=is_last)[self.output]
+            self.known[key] = plan, self._trial_of(outputs)
         return self.known[key][1]
 
-    def _judged(self, found: Data) -> Trial:
-        scores = scored(self.metric, self.data, found, self.expected)
+    def _trial_of(self, outputs: Data) -> Trial:
+        scores = scored(self.metric, self.data, outputs, self.expected)
         value = self.metric.value(scores)
-        difference = found.astype(np.float64) - self.expected
+        difference = outputs.astype(np.float64) - self.expected
         size = float(np.sum(self.expected.astype(np.float64) ** 2))
         error = (float(np.sum(difference**2)) / size) ** 0.5 if size else 0.0
         return Trial(value, self.metric.loss(self.value, value), error, scores)
 
     def compared(self, trial: Trial) -> Paired:
-        """Compare a variant with the reference, sample by sample."""
+        """Return the paired comparison of a variant with the reference, sample by sample."""
         return paired(self.metric, self.scores, trial.scores)
 
 
 def variants_of(samples: int, batch: int, tier: str) -> Variants:
-    """Return what variants share on so many samples, in batches of one size; each sample is run many times."""
+    """Return the cache that variants share, for a number of samples in batches of equal size."""
     batches = -(-samples // batch)
     reading = chosen_tier(tier, LEAST_BATCHES * samples, samples)
     return Variants(reading, 1 if reading == "oracle" else -(-samples // batches))
@@ -97,8 +97,8 @@ def with_float(plan: Plan, ids: Collection[str]) -> Plan:
     """Return the plan with some offloads in float on the host."""
     if not ids:
         return plan
-    kept = tuple(o for o in plan.offloads if o.id not in ids)
-    return replace(plan, program=float_program(plan, frozenset(ids)), offloads=kept)
+    remaining = tuple(o for o in plan.offloads if o.id not in ids)
+    return replace(plan, program=float_program(plan, frozenset(ids)), offloads=remaining)
 
 
 def with_formats_of(plan: Plan, formats: Mapping[str, Mapping[str, Format]]) -> Plan:

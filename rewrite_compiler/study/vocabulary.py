@@ -1,7 +1,7 @@
-"""The vocabulary of `learn`: which right sides are tried for a fragment, the plainest first.
+"""The vocabulary of `learn`: the right sides that are tried for a fragment, the simplest first.
 
-`ORDERS` are the families of terms; `LAYOUTS` and `lists`, `axes` what attributes are made of; `RESPELLED` the operators that
-one operator may be written by. Nothing else is tried.
+Families of terms are tried in a fixed order, with attributes from permutations, shapes and axes of the left side, and with
+operators from a table of equivalents. Nothing else is tried.
 """
 
 from __future__ import annotations
@@ -31,46 +31,48 @@ RESPELLED: dict[str, tuple[str, ...]] = {
 
 
 def right_sides(left: Apply, variables: Variables) -> Iterator[Tensor]:
-    """Yield the right sides of the vocabulary for a left side."""
+    """Yield the right sides of every family for a left side."""
     for family in ORDERS:
         yield from family(left, variables)
 
 
 def lists(left: Apply, variables: Variables) -> list[Ints]:
-    """Return the lists that attributes are made of: those of the left side, composed, and shapes."""
-    named = [v for v in variables.values() if isinstance(v, Named)]
-    composed = [p.permuted(q) for p, q in itertools.permutations(named, 2)]
+    """Return the integer lists for attributes: those of the left side, compositions of its permutations, and shapes."""
+    named_lists = [v for v in variables.values() if isinstance(v, Named)]
+    composed = [p.permuted(q) for p, q in itertools.permutations(named_lists, 2)]
     tensors = [v for v in variables.values() if isinstance(v, Variable)]
-    return [*named, left.shape, *composed, *(x.shape for x in tensors), *(as_ints((x.size,)) for x in tensors)]
+    return [*named_lists, left.shape, *composed, *(x.shape for x in tensors), *(as_ints((x.size,)) for x in tensors)]
 
 
 def axes(variables: Variables) -> list[Any]:
-    """Return the axes: those of the left side, the last one of an operand, that which a permutation takes it to, 0, 1, 2."""
+    """Return the axes for attributes: those of the left side and their images under its permutations, last axes, 0, 1, 2."""
     numbers = [v for v in variables.values() if isinstance(v, Expr)]
-    named = [v for v in variables.values() if isinstance(v, Named)]
+    named_lists = [v for v in variables.values() if isinstance(v, Named)]
     last = [v.rank - n for v in variables.values() if isinstance(v, Variable) for n in (1, 2, 3)]
-    return [*numbers, *(p[a] for p in named for a in numbers), *last, *map(lift, range(3))]
+    return [*numbers, *(p[a] for p in named_lists for a in numbers), *last, *map(lift, range(3))]
 
 
 def _attributes(op: Op, left: Apply, variables: Variables) -> Iterator[dict[str, Any]]:
     """Yield attributes of an operator: its own where the left side has it, else of the vocabulary."""
-    own = {name: value for x in (left, *left.operands) if isinstance(x, Apply) and x.op is op for name, value in x.attributes.items()}
+    left_attributes = {
+        name: value for x in (left, *left.operands) if isinstance(x, Apply) and x.op is op for name, value in x.attributes.items()
+    }
     options: list[Sequence[Any]] = []
     for a in op.attributes:
-        first = [own[a.name]] if a.name in own else []
-        more = lists(left, variables) if a.kind == INTS else axes(variables) if a.kind == INT and a.name == "axis" else []
-        options.append([*first, *(m for m in more if not first or m is not first[0])])
+        first = [left_attributes[a.name]] if a.name in left_attributes else []
+        choices = lists(left, variables) if a.kind == INTS else axes(variables) if a.kind == INT and a.name == "axis" else []
+        options.append([*first, *(m for m in choices if not first or m is not first[0])])
     for values in itertools.product(*options):
         yield dict(zip((a.name for a in op.attributes), values, strict=True))
 
 
-def _made(op: Op, operands: Sequence[Tensor], left: Apply, variables: Variables) -> Iterator[Tensor]:
+def _applications(op: Op, operands: Sequence[Tensor], left: Apply, variables: Variables) -> Iterator[Tensor]:
     if len(operands) == len(op.operands):
         yield from (Apply(op, tuple(operands), a) for a in _attributes(op, left, variables))
 
 
 def arranged(x: Tensor) -> Iterator[Tensor]:
-    """Yield a tensor as it is, flat, as rows, without its first axis, and transposed."""
+    """Yield a tensor as it is, flattened, as rows, without its first axis, and transposed."""
     yield x
     for shape in (as_ints((x.size,)), as_ints((x.size // x.shape[-1], x.shape[-1])), x.shape[1:]):
         yield Apply(OPS["reshape"], (x,), {"shape": shape})
@@ -79,14 +81,14 @@ def arranged(x: Tensor) -> Iterator[Tensor]:
 
 
 def transposed(x: Tensor) -> Iterator[Tensor]:
-    """Yield a tensor under every permutation of 2 and 3 axes."""
+    """Yield a tensor under every permutation of 2 and 3 axes but the identity."""
     for rank in (2, RANK):
-        moved = [p for p in itertools.permutations(range(rank)) if p != tuple(range(rank))]
-        yield from (Apply(OPS["transpose"], (x,), {"perm": as_ints(p)}) for p in moved)
+        permutations = [p for p in itertools.permutations(range(rank)) if p != tuple(range(rank))]
+        yield from (Apply(OPS["transpose"], (x,), {"perm": as_ints(p)}) for p in permutations)
 
 
 def wrapped(x: Tensor, left: Apply) -> Iterator[Tensor]:
-    """Yield a term as it is, in the shape of the left side, and transposed."""
+    """Yield a term as it is, reshaped to the left side's shape, and transposed."""
     yield x
     yield Apply(OPS["reshape"], (x,), {"shape": left.shape})
     yield from transposed(x)
@@ -100,67 +102,67 @@ def _inner(left: Apply) -> Iterator[tuple[int, Apply]]:
 
 
 def negated(left: Apply, variables: Variables) -> Iterator[Tensor]:
-    """A difference as the sum with a negated operand."""
+    """Yield a difference as a sum with a negated operand."""
     if left.op.name == "sub":
         x, y = left.operands
         yield Apply(OPS["add"], (x, Apply(OPS["neg"], (y,), {})), {})
 
 
 def dropped(left: Apply, variables: Variables) -> Iterator[Tensor]:
-    """One operator less: f(g(x)) as x, as f(x) and as g(x)."""
+    """Yield terms with one operator less: f(g(x)) as x, as f(x) and as g(x)."""
     for k, g in _inner(left):
         for n in range(len(g.operands)):
-            yield from _made(left.op, (*left.operands[:k], g.operands[n], *left.operands[k + 1 :]), left, variables)
-        yield from _made(g.op, g.operands, left, variables)
+            yield from _applications(left.op, (*left.operands[:k], g.operands[n], *left.operands[k + 1 :]), left, variables)
+        yield from _applications(g.op, g.operands, left, variables)
     if not any(_inner(left)):
         yield from left.operands
 
 
 def commuted(left: Apply, variables: Variables) -> Iterator[Tensor]:
-    """Operands exchanged."""
+    """Yield a binary operator with its operands exchanged."""
     if len(left.operands) == 2:
         yield Apply(left.op, left.operands[::-1], left.attributes)
 
 
 def swapped(left: Apply, variables: Variables) -> Iterator[Tensor]:
-    """The operators in the other order: f(g(x, a), b) as g(f(x, b), a), b as it is or arranged."""
+    """Yield the operators in the other order: f(g(x, a), b) as g(f(x, b), a), b as it is or arranged."""
     for k, g in _inner(left):
         for n, x in enumerate(g.operands):
-            others = [list(arranged(y)) if j != k else [x] for j, y in enumerate(left.operands)]
-            for operands in itertools.product(*others):
-                for f in _made(left.op, operands, left, variables):
-                    yield from _made(g.op, (*g.operands[:n], f, *g.operands[n + 1 :]), left, variables)
+            operand_choices = [list(arranged(y)) if j != k else [x] for j, y in enumerate(left.operands)]
+            for operands in itertools.product(*operand_choices):
+                for f in _applications(left.op, operands, left, variables):
+                    yield from _applications(g.op, (*g.operands[:n], f, *g.operands[n + 1 :]), left, variables)
 
 
 def distributed(left: Apply, variables: Variables) -> Iterator[Tensor]:
-    """Both operands moved under one operator: f(g(x), g(y)) as g(f(x, y)); a second one joins: f(g(x, a), b) as g(x, h(a, b))."""
+    """Yield both operands under one operator: f(g(x), g(y)) as g(f(x, y)), and f(g(x, a), b) as g(x, h(a, b))."""
     for _, g in _inner(left):
-        rest = [y for y in left.operands if y is not g]
+        outer_operands = [y for y in left.operands if y is not g]
         for n, h in itertools.product(range(len(g.operands)), ("add", "mul", "scale", "bias_add")):
-            for joined in (j for y in rest for j in _made(OPS[h], (g.operands[n], y), left, variables)):
-                yield from _made(g.op, (*g.operands[:n], joined, *g.operands[n + 1 :]), left, variables)
+            for inner_operand in (j for y in outer_operands for j in _applications(OPS[h], (g.operands[n], y), left, variables)):
+                yield from _applications(g.op, (*g.operands[:n], inner_operand, *g.operands[n + 1 :]), left, variables)
 
 
 def distributed_twice(left: Apply, variables: Variables) -> Iterator[Tensor]:
-    """f(g(x, a), b) as g(f(x, b), h(a, b))."""
+    """Yield f(g(x, a), b) as g(f(x, b), h(a, b))."""
     for k, g in _inner(left):
-        rest = [y for y in left.operands if y is not g]
-        if len(g.operands) != 2 or len(rest) != 1:
+        outer_operands = [y for y in left.operands if y is not g]
+        if len(g.operands) != 2 or len(outer_operands) != 1:
             continue
         for h in ("mul", "add"):
-            for f in _made(left.op, (*left.operands[:k], g.operands[0], *left.operands[k + 1 :]), left, variables):
-                second = Apply(OPS[h], (g.operands[1], rest[0]), {})
-                yield from _made(g.op, (f, second), left, variables)
+            for f in _applications(left.op, (*left.operands[:k], g.operands[0], *left.operands[k + 1 :]), left, variables):
+                second = Apply(OPS[h], (g.operands[1], outer_operands[0]), {})
+                yield from _applications(g.op, (f, second), left, variables)
 
 
 def respelled(left: Apply, variables: Variables) -> Iterator[Tensor]:
-    """Another operator on the operands, each arranged, the result as it is or arranged."""
+    """Yield another operator on the operands, each arranged; the result as it is or arranged."""
     if any(_inner(left)):
         return
     for name in RESPELLED.get(left.op.name, ()):
         for operands in itertools.permutations(left.operands):
             for some in itertools.product(*map(arranged, operands)):
-                for core in _made(OPS[name], some, left, variables):
+                for core in _applications(OPS[name], some, left, variables):
                     yield from wrapped(core, left)
 
 

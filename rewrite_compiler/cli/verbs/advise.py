@@ -14,25 +14,29 @@ SHOWN = 10
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
-    made = parser("advise", "Rank single changes of an accelerator by what they save on whole models.")
-    made.add_argument("models", metavar="MODEL.onnx", nargs="+")
-    steering(made)
-    made.add_argument("--top", type=whole_number(1), default=SHOWN, metavar="N", help=f"show the best N changes (default: {SHOWN})")
-    given = options(made, arguments)
-    named = accelerators(given)
-    if len(named) != 1:
-        raise UsageError("F201", f"Accelerators must be exactly one, not {len(named)}", help="give one --accel NAME")
+    """Run `flexmatch advise` and return its exit code.
+
+    Raises:
+        UsageError: not exactly one accelerator is given (F201).
+    """
+    verb_parser = parser("advise", "Rank single changes of an accelerator by what they save on whole models.")
+    verb_parser.add_argument("models", metavar="MODEL.onnx", nargs="+")
+    steering(verb_parser)
+    verb_parser.add_argument("--top", type=whole_number(1), default=SHOWN, metavar="N", help=f"show the best N changes (default: {SHOWN})")
+    args = options(verb_parser, arguments)
+    names = accelerators(args)
+    if len(names) != 1:
+        raise UsageError("F201", f"Accelerators must be exactly one, not {len(names)}", help="give one --accel NAME")
     from ...study.advise import advice_document, advise
 
-    document = advice_document(advise([Path(m) for m in given.models], named[0], compile_options(given)))
-    emit_json(document, given.json)
-    say(given, lines(document, given.top))
+    document = advice_document(advise([Path(m) for m in args.models], names[0], compile_options(args)))
+    emit_json(document, args.json)
+    say(args, lines(document, args.top))
     return 0
 
 
 def lines(document: Mapping[str, Any], top: int) -> list[str]:
-    """Return the best changes for people: what each saves at the first level where it does, and in time and bytes."""
+    """Return the best changes as text: what each saves at the first level of the objective where it does, in time and in bytes."""
     from ...report.tables import grid
     from ...report.terminal import counted, table
 
@@ -55,6 +59,14 @@ def _gain(change: Mapping[str, Any]) -> str:
 
 
 def _row(change: Mapping[str, Any]) -> tuple[str, ...]:
-    time, moved = change["saved_nanoseconds"] / 1000, change["saved_bytes"]
-    what = f"{change['kind']} {change['name']}"
-    return f"{change['rank']}.", what, str(change["from"]), str(change["to"]), _gain(change) or "time only", f"{time:+,.1f}", f"{moved:+,}"
+    time, saved_bytes = change["saved_nanoseconds"] / 1000, change["saved_bytes"]
+    subject = f"{change['kind']} {change['name']}"
+    return (
+        f"{change['rank']}.",
+        subject,
+        str(change["from"]),
+        str(change["to"]),
+        _gain(change) or "time only",
+        f"{time:+,.1f}",
+        f"{saved_bytes:+,}",
+    )

@@ -1,4 +1,4 @@
-"""flexmatch bench: what the phases of a compilation and the simulators take."""
+"""flexmatch bench: seconds of the phases of a compilation and of the simulators."""
 
 from __future__ import annotations
 
@@ -19,62 +19,76 @@ RUNS, SLOWDOWN = 5, "1.5"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
-    made = parser("bench", "Time reading, saturation, extraction and planning of a model, and with data its simulators, several times.")
-    made.add_argument("model", metavar="MODEL.onnx")
-    steering(made)
-    made.add_argument("--runs", type=whole_number(1), default=RUNS, metavar="N", help=f"measure N times (default: {RUNS})")
-    made.add_argument("--data", metavar="FILE", help="samples: time the simulators, too")
-    calibration_options(made)
-    simulation_options(made)
-    made.add_argument("--against", metavar="FILE", help="compare with an earlier document of this verb")
-    made.add_argument(
+    """Run `flexmatch bench` and return its exit code.
+
+    Raises:
+        AnswerNo: a phase or simulator is slower than --max-slowdown allows (F217).
+    """
+    verb_parser = parser(
+        "bench", "Time reading, saturation, extraction and planning of a model, and with data its simulators, several times."
+    )
+    verb_parser.add_argument("model", metavar="MODEL.onnx")
+    steering(verb_parser)
+    verb_parser.add_argument("--runs", type=whole_number(1), default=RUNS, metavar="N", help=f"measure N times (default: {RUNS})")
+    verb_parser.add_argument("--data", metavar="FILE", help="samples: time the simulators, too")
+    calibration_options(verb_parser)
+    simulation_options(verb_parser)
+    verb_parser.add_argument("--against", metavar="FILE", help="compare with an earlier document of this verb")
+    verb_parser.add_argument(
         "--max-slowdown",
         type=factor,
         default=factor(SLOWDOWN),
         metavar="X",
         help=f"answer no (exit 1) beyond X times it (default: {SLOWDOWN})",
     )
-    given = options(made, arguments, "model", "data", "calibrate", "against")
-    before = None if given.against is None else earlier(Path(given.against))
+    args = options(verb_parser, arguments, "model", "data", "calibrate", "against")
+    baseline = None if args.against is None else earlier(Path(args.against))
     from ...study.bench import bench, slower
 
     document = bench(
-        given.model, accelerators(given), compile_options(given), runs=given.runs, data=given.data, calibrate=given.calibrate,
-        settings=settings(given), progress=progress(given),
+        args.model, accelerators(args), compile_options(args), runs=args.runs, data=args.data, calibrate=args.calibrate,
+        settings=settings(args), progress=progress(args),
     )  # fmt: skip
-    worse = [] if before is None else slower(document, before, given.max_slowdown)
-    emit_json(document, given.json)
-    say(given, lines(document, before, verbose=given.verbose))
+    worse = [] if baseline is None else slower(document, baseline, args.max_slowdown)
+    emit_json(document, args.json)
+    say(args, lines(document, baseline, verbose=args.verbose))
     if worse:
-        found = ", ".join(f"{row['name']} {row['factor']:g}" for row in worse)
-        raise AnswerNo("F217", f"processor seconds may grow at most {given.max_slowdown:g} times, not: {found}", place=given.against)
+        slowdowns = ", ".join(f"{row['name']} {row['factor']:g}" for row in worse)
+        raise AnswerNo("F217", f"processor seconds may grow at most {args.max_slowdown:g} times, not: {slowdowns}", place=args.against)
     return 0
 
 
 def factor(text: str) -> float:
-    """Read a factor from 1 on."""
+    """Read a factor from 1 on, for an option.
+
+    Raises:
+        ArgumentTypeError: the text is no decimal number from 1 on.
+    """
     if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", text, re.ASCII) or float(text) < 1:
         raise argparse.ArgumentTypeError(f'must be a number from 1 on, not "{text}"')
     return float(text)
 
 
 def earlier(path: Path) -> Mapping[str, Any]:
-    """Return an earlier document; InputError F101 or F103 where there is none."""
+    """Return an earlier document of this verb.
+
+    Raises:
+        InputError: there is no such file (F101), or it is not a document of bench (F103).
+    """
     try:
-        found = json_of(read_bytes(path, Bound("a document", DOCUMENT_BYTES)))
+        document = json_of(read_bytes(path, Bound("a document", DOCUMENT_BYTES)))
     except Unreadable:
-        found = None
-    if not _is_timed(found):
+        document = None
+    if not _is_timed(document):
         raise InputError("F103", "the file must be a document of flexmatch bench, not something else", place=str(path))
-    return dict(found)
+    return dict(document)
 
 
-def _is_timed(found: Any) -> bool:
+def _is_timed(document: Any) -> bool:
     """Tell whether a document has what is compared."""
-    run = found.get("run") if isinstance(found, dict) else None
+    run = document.get("run") if isinstance(document, dict) else None
     rows = [row for part in ("phases", "simulators") for row in run.get(part, [None])] if isinstance(run, dict) else [None]
-    return isinstance(found, dict) and isinstance(found.get("model"), dict) and all(map(_is_row, rows))
+    return isinstance(document, dict) and isinstance(document.get("model"), dict) and all(map(_is_row, rows))
 
 
 def _is_row(row: Any) -> bool:
@@ -83,7 +97,7 @@ def _is_row(row: Any) -> bool:
 
 
 def progress(given: argparse.Namespace) -> Callable[[str, int], None]:
-    """Return a live line for terminals."""
+    """Return a callback that shows the phase and the number of the run on a live line."""
 
     def show(phase: str, n: int) -> None:
         if is_live(given):
@@ -93,47 +107,51 @@ def progress(given: argparse.Namespace) -> Callable[[str, int], None]:
 
 
 def lines(document: Mapping[str, Any], before: Mapping[str, Any] | None, *, verbose: bool = False) -> list[str]:
-    """Return the figures for people: medians, between the least and the largest."""
+    """Return a document as text: medians with minima and maxima, beside an earlier document's medians if there is one."""
     from ...report.tables import grid
     from ...report.terminal import counted
     from ...study.bench import medians
 
-    then = {} if before is None else medians(before)
+    baseline_medians = {} if before is None else medians(before)
     names = ", ".join(t["name"] for t in document["targets"])
-    found = [f"{Path(document['model']['path']).name} on {names}  {counted(document['runs'], 'run')}, seconds of the processor"]
-    heads = ("phase", "median", "least", "largest", "wall", *(("before", "times") if then else ()))
-    rows = [_row(row, then) for row in document["run"]["phases"]]
-    found += grid(heads, rows, heads[1:])
+    output = [f"{Path(document['model']['path']).name} on {names}  {counted(document['runs'], 'run')}, seconds of the processor"]
+    heads = ("phase", "median", "least", "largest", "wall", *(("before", "times") if baseline_medians else ()))
+    rows = [_row(row, baseline_medians) for row in document["run"]["phases"]]
+    output += grid(heads, rows, heads[1:])
     if document["run"]["simulators"]:
         samples = document["run"]["simulators"][0]["samples"]
-        found += ["", f"one sample, mean of {samples}, in milliseconds of the processor; beside it onnxruntime in float32"]
-        rows = [(*_row(row, then, 1000), *_beside(row)) for row in document["run"]["simulators"]]
+        output += ["", f"one sample, mean of {samples}, in milliseconds of the processor; beside it onnxruntime in float32"]
+        rows = [(*_row(row, baseline_medians, 1000), *_host_cells(row)) for row in document["run"]["simulators"]]
         heads = ("simulator", *heads[1:], "host", "times host")
-        found += grid(heads, rows, heads[1:])
+        output += grid(heads, rows, heads[1:])
     if verbose:
         heads = ("rule", "matches", "new e-nodes", "offloads", "milliseconds", "at")
         seconds = {r["name"]: r["seconds"]["median"] for r in document["run"]["rules"]}
         rules = sorted(document["rules"], key=lambda r: -seconds.get(r["rule"], 0))
-        found += ["", *grid(heads, [_rule(r, seconds.get(r["rule"])) for r in rules], heads[1:5])]
-    return found
+        output += ["", *grid(heads, [_rule(r, seconds.get(r["rule"])) for r in rules], heads[1:5])]
+    return output
 
 
 def _rule(row: Mapping[str, Any], seconds: float | None) -> tuple[str, ...]:
-    taken = "–" if seconds is None else f"{1000 * seconds:.2f}"
-    return row["rule"], *(f"{row[key]:,}" for key in ("matches", "new_nodes", "offloads")), taken, row["at"]
+    milliseconds = "–" if seconds is None else f"{1000 * seconds:.2f}"
+    return row["rule"], *(f"{row[key]:,}" for key in ("matches", "new_nodes", "offloads")), milliseconds, row["at"]
 
 
-def _row(row: Mapping[str, Any], before: Mapping[str, float], scale: int = 1) -> tuple[str, ...]:
+def _row(row: Mapping[str, Any], baseline: Mapping[str, float], scale: int = 1) -> tuple[str, ...]:
     """Return the cells of a phase; beside an earlier document what it took then, and how many times that it takes now."""
     cpu, wall = row["cpu_seconds"], row["wall_seconds"]["median"]
     cells = [f"{scale * x:.3f}" for x in (cpu["median"], cpu["low"], cpu["high"], wall)]
-    if not before:
+    if not baseline:
         return row["name"], *cells
-    then = before.get(row["name"])
-    return row["name"], *cells, *((f"{scale * then:.3f}", f"{cpu['median'] / then:.2f}") if then else ("–", "–"))
+    baseline_seconds = baseline.get(row["name"])
+    return (
+        row["name"],
+        *cells,
+        *((f"{scale * baseline_seconds:.3f}", f"{cpu['median'] / baseline_seconds:.2f}") if baseline_seconds else ("–", "–")),
+    )
 
 
-def _beside(row: Mapping[str, Any]) -> tuple[str, str]:
+def _host_cells(row: Mapping[str, Any]) -> tuple[str, str]:
     """Return what the host takes for the same samples, and how many times that the simulator takes."""
     host = (row["reference_cpu_seconds"] or {}).get("median")
     return (f"{1000 * host:.3f}", f"{row['cpu_seconds']['median'] / host:.2f}") if host else ("–", "–")

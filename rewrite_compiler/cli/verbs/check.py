@@ -14,30 +14,30 @@ KINDS = ("drawn", "held", "rounded")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
-    made = parser("check", "Find everything that is wrong; of an accelerator's operations, how far they are from what they mean.")
-    made.add_argument("subject", metavar="NAME|FILE", help="an accelerator (NAME:key=value,… too), or a .py or .onnx file")
-    made.add_argument(
+    """Run `flexmatch check` and return its exit code: 1 where anything is wrong."""
+    verb_parser = parser("check", "Find everything that is wrong; of an accelerator's operations, how far they are from what they mean.")
+    verb_parser.add_argument("subject", metavar="NAME|FILE", help="an accelerator (NAME:key=value,… too), or a .py or .onnx file")
+    verb_parser.add_argument(
         "--groups", type=whole_number(1), default=0, metavar="N", help="groups of ten random inputs an operation (default 10)"
     )
-    made.add_argument("--seed", type=whole_number(0), default=-1, metavar="N", help="where the random inputs start (default 20262)")
-    made.add_argument("--shape", action="append", default=[], metavar="NAME=1,3,32,32", help="bind the shape of a model's input")
-    made.add_argument("--limits", action="append", default=[], metavar="KEY=VALUE", help="change a limit on models")
-    given = options(made, arguments, "subject")
+    verb_parser.add_argument("--seed", type=whole_number(0), default=-1, metavar="N", help="where the random inputs start (default 20262)")
+    verb_parser.add_argument("--shape", action="append", default=[], metavar="NAME=1,3,32,32", help="bind the shape of a model's input")
+    verb_parser.add_argument("--limits", action="append", default=[], metavar="KEY=VALUE", help="change a limit on models")
+    args = options(verb_parser, arguments, "subject")
     from ...limits import DEFAULT
     from ...study.accuracy import GROUPS, SEED
     from ...study.check import check, to_json
 
-    found = check(
-        given.subject, groups=given.groups or GROUPS, seed=SEED if given.seed < 0 else given.seed, shapes=shapes_of(given),
-        limits=DEFAULT.with_overrides(given.limits), progress=_progress if is_live(given) else lambda _: None,
+    result = check(
+        args.subject, groups=args.groups or GROUPS, seed=SEED if args.seed < 0 else args.seed, shapes=shapes_of(args),
+        limits=DEFAULT.with_overrides(args.limits), progress=_progress if is_live(args) else lambda _: None,
     )  # fmt: skip
-    document = to_json(found)
-    emit_json(document, given.json)
-    say(given, lines(document, verbose=given.verbose))
-    for p in found.problems:
+    document = to_json(result)
+    emit_json(document, args.json)
+    say(args, lines(document, verbose=args.verbose))
+    for p in result.problems:
         print(p, file=sys.stderr)
-    return 0 if found.is_good else 1
+    return 0 if result.is_good else 1
 
 
 def _progress(name: str) -> None:
@@ -45,25 +45,25 @@ def _progress(name: str) -> None:
 
 
 def lines(document: Mapping[str, Any], *, verbose: bool) -> list[str]:
-    """Return what was checked for people: model, golden vectors, errors of every operation, how many problems."""
-    found = []
+    """Return a check as text: model, golden vectors, errors of every operation, how many problems."""
+    output = []
     if document["ila"] is not None:
         c = document["ila"]
-        found.append(f"model     {c['instructions']} instructions, decodes {'disjoint' if c['decodes_disjoint'] else 'overlap'}")
+        output.append(f"model     {c['instructions']} instructions, decodes {'disjoint' if c['decodes_disjoint'] else 'overlap'}")
     if document["kind"] == "target":
-        found.append(f"golden    {_golden(document['golden'])}")
-        found += _accuracies(document["mappings"], verbose=verbose)
+        output.append(f"golden    {_golden(document['golden'])}")
+        output += _accuracies(document["mappings"], verbose=verbose)
     if document["kind"] == "rules":
-        found.append(f"rules     {len(document['rules'])} judged")
+        output.append(f"rules     {len(document['rules'])} judged")
     count = len(document["problems"])
-    return [*found, f"problems  {count or 'none'}"]
+    return [*output, f"problems  {count or 'none'}"]
 
 
 def _golden(g: Mapping[str, Any] | None) -> str:
     if g is None:
         return "no vectors beside the target"
-    others = f"; {g['of_other_designs']} are of other designs" if g["of_other_designs"] else ""
-    return f"{g['equal']} of {g['run']} vectors equal{others}"
+    other_designs = f"; {g['of_other_designs']} are of other designs" if g["of_other_designs"] else ""
+    return f"{g['equal']} of {g['run']} vectors equal{other_designs}"
 
 
 def _accuracies(mappings: Sequence[Mapping[str, Any]], *, verbose: bool) -> list[str]:
@@ -83,15 +83,15 @@ def _ranges(mappings: Sequence[Mapping[str, Any]]) -> list[str]:
     swept = {m["name"]: m["binades"] for m in mappings if m["binades"]}
     if not swept:
         return []
-    least, most = (f(int(k) for binades in swept.values() for k in binades) for f in (min, max))
+    lowest, highest = (f(int(k) for binades in swept.values() for k in binades) for f in (min, max))
     worst = {name: max(binades.items(), key=lambda b: b[1]) for name, binades in swept.items()}
-    far = sorted((name for name in worst if worst[name][1] > FAR), key=lambda name: -worst[name][1])
-    about = f"range     operands of 2^{least} … 2^{most} times the magnitudes drawn: "
-    if not far:
+    inaccurate_names = sorted((name for name in worst if worst[name][1] > FAR), key=lambda name: -worst[name][1])
+    about = f"range     operands of 2^{lowest} … 2^{highest} times the magnitudes drawn: "
+    if not inaccurate_names:
         return [f"{about}no operation is more than {FAR:.0%} off"]
     return [
         f"{about}more than {FAR:.0%} off are",
-        *(f"          {name}: {100 * worst[name][1]:.3g}% at 2^{worst[name][0]}" for name in far),
+        *(f"          {name}: {100 * worst[name][1]:.3g}% at 2^{worst[name][0]}" for name in inaccurate_names),
     ]
 
 

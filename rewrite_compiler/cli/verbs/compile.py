@@ -23,68 +23,78 @@ if TYPE_CHECKING:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
-    made = parser("compile", "Find every offload of a model and write the plan.")
-    made.add_argument("model", metavar="MODEL.onnx")
-    steering(made)
-    made.add_argument("--calibrate", metavar="FILE", help="samples that fix the number formats of activations")
-    method_option(made)
-    made.add_argument("-o", "--output", metavar="STEM", help="write STEM.json and STEM.onnx (default: MODEL.TARGETS here)")
-    page_option(made)
-    made.add_argument(
+    """Run `flexmatch compile` and return its exit code.
+
+    Raises:
+        AnswerNo: fewer offloads than --require-offload are found (F213).
+    """
+    verb_parser = parser("compile", "Find every offload of a model and write the plan.")
+    verb_parser.add_argument("model", metavar="MODEL.onnx")
+    steering(verb_parser)
+    verb_parser.add_argument("--calibrate", metavar="FILE", help="samples that fix the number formats of activations")
+    method_option(verb_parser)
+    verb_parser.add_argument("-o", "--output", metavar="STEM", help="write STEM.json and STEM.onnx (default: MODEL.TARGETS here)")
+    page_option(verb_parser)
+    verb_parser.add_argument(
         "--alternatives",
         type=whole_number(0),
         default=0,
         metavar="K",
         help="write the K next cheapest plans that differ in one choice, too",
     )
-    made.add_argument("--require-offload", type=whole_number(0), default=0, metavar="N", help="fail unless at least N offloads are found")
-    given = options(made, arguments, "model", "calibrate")
+    verb_parser.add_argument(
+        "--require-offload", type=whole_number(0), default=0, metavar="N", help="fail unless at least N offloads are found"
+    )
+    args = options(verb_parser, arguments, "model", "calibrate")
     from ...compile import chosen_targets
 
-    targets = chosen_targets(accelerators(given))
-    stem = stem_of(given, targets)
-    with phase(given, f"matching  {printable(Path(given.model).name)}") as show:
-        plan = compiled(given, targets, lambda name: show(f"judging   {name}, which has no certificate yet"))
-    with phase(given, "checking  the plan against the model"):
-        document, written = write_plan(plan, stem, given)
-    if given.html is not None:
+    targets = chosen_targets(accelerators(args))
+    stem = stem_of(args, targets)
+    with phase(args, f"matching  {printable(Path(args.model).name)}") as show:
+        plan = compiled(args, targets, lambda name: show(f"judging   {name}, which has no certificate yet"))
+    with phase(args, "checking  the plan against the model"):
+        document, file_names = write_plan(plan, stem, args)
+    if args.html is not None:
         from ...report.html import report_page
 
-        write_whole(page_file(given.html, report_page(plan, None, document)))
-        written.append(given.html)
+        write_whole(page_file(args.html, report_page(plan, None, document)))
+        file_names.append(args.html)
     from ...report.terminal import plan_lines
 
-    following = f"flexmatch cosim {stem}.json --data FILE" if plan.offloads else ""
-    say(given, plan_lines(document, written, following, verbose=given.verbose))
-    if given.alternatives:
-        say(given, _alternatives(given, targets, stem, document))
-    if len(plan.offloads) < given.require_offload:
-        raise AnswerNo("F213", f"Offloads must be at least {given.require_offload}, not {len(plan.offloads)}", place=given.model)
+    next_command = f"flexmatch cosim {stem}.json --data FILE" if plan.offloads else ""
+    say(args, plan_lines(document, file_names, next_command, verbose=args.verbose))
+    if args.alternatives:
+        say(args, _alternatives(args, targets, stem, document))
+    if len(plan.offloads) < args.require_offload:
+        raise AnswerNo("F213", f"Offloads must be at least {args.require_offload}, not {len(plan.offloads)}", place=args.model)
     return 0
 
 
-def _alternatives(given: argparse.Namespace, targets: Sequence[Target], stem: Path, best: Mapping[str, Any]) -> list[str]:
+def _alternatives(args: argparse.Namespace, targets: Sequence[Target], stem: Path, best: Mapping[str, Any]) -> list[str]:
     """Write the next cheapest plans beside the cheapest; return a line for each: its file, its option, what it costs more."""
     from ...compile.alternatives import alternatives
 
-    quiet = argparse.Namespace(**{**vars(given), "json": None})
+    quiet = argparse.Namespace(**{**vars(args), "json": None})
     cost = best["extraction"]["cost"]
     lines = []
-    wanted = compile_options(given)
-    found = alternatives(given.model, targets, given.alternatives, wanted)
-    unseen = [text] if (text := found.unseen(wanted.limits.alternatives_seconds)) else []
-    for n, a in enumerate(found.plans, 1):
+    plan_options = compile_options(args)
+    search = alternatives(args.model, targets, args.alternatives, plan_options)
+    unseen_notes = [text] if (text := search.unseen(plan_options.limits.alternatives_seconds)) else []
+    for n, a in enumerate(search.plans, 1):
         place = stem.with_name(f"{stem.name}.alternative{n}")
         check_outputs(plan_names(place))
-        write_plan(replace(a.plan, notes=(*a.plan.notes, *unseen)), place, quiet)
-        more = ", ".join(f"{v - cost[k]:+,} {k}" for k, v in a.plan.extraction["cost"].items() if v != cost[k])
-        lines.append(f"{place}.json  {a.option}  {more or 'at the same cost'}")
-    return [*(lines or ["no other plan differs in one choice"]), *unseen]
+        write_plan(replace(a.plan, notes=(*a.plan.notes, *unseen_notes)), place, quiet)
+        added_cost = ", ".join(f"{v - cost[k]:+,} {k}" for k, v in a.plan.extraction["cost"].items() if v != cost[k])
+        lines.append(f"{place}.json  {a.option}  {added_cost or 'at the same cost'}")
+    return [*(lines or ["no other plan differs in one choice"]), *unseen_notes]
 
 
 def stem_of(given: argparse.Namespace, targets: Sequence[Target]) -> Path:
-    """Return the plan's files without their endings; refused before any work when they cannot be written."""
+    """Return the path of the plan's files without suffix, once both are known to be writable.
+
+    Raises:
+        UsageError: a file cannot be written, or is an input (F100).
+    """
     text = Path(given.model).stem + "." + "-".join(t.name for t in targets) if given.output is None else given.output
     stem = Path(text)
     if given.output is not None:
@@ -100,16 +110,16 @@ def plan_names(stem: Path) -> tuple[Path, Path]:
 
 
 def compiled(given: argparse.Namespace, targets: Sequence[Target], progress: Callable[[str], None] = lambda _: None) -> Plan:
-    """Return the plan that the arguments describe, calibrated when they say with what."""
+    """Return the plan of the model that the arguments name, calibrated if --calibrate is given."""
     from ...compile import compile_model
 
-    chosen = compile_options(given)
+    plan_options = compile_options(given)
     method = given.calibration_method
-    return compile_model(given.model, targets, chosen, calibrate=given.calibrate, calibration_method=method, progress=progress)
+    return compile_model(given.model, targets, plan_options, calibrate=given.calibrate, calibration_method=method, progress=progress)
 
 
 def write_plan(plan: Plan, stem: Path, given: argparse.Namespace) -> tuple[Mapping[str, Any], list[str]]:
-    """Check the plan against its model, write its files whole, and return the document and their names."""
+    """Check a plan against its model, write its two files and the --json document; return the document and the files' names."""
     from ...compile import plan_files
     from ...compile.verify import check_plan
 
@@ -117,8 +127,8 @@ def write_plan(plan: Plan, stem: Path, given: argparse.Namespace) -> tuple[Mappi
     path = os.path.relpath(plan.model["path"], stem.parent)
     plan = replace(plan, model={**plan.model, "path": path})
     files = plan_files(plan)
-    checked = check_plan(plan, files.onnx, Path(given.model), compile_options(given).limits)
-    files.document["run"].update({"check": vars(checked), "check_seconds": round(time.perf_counter() - started, 3)})
+    check = check_plan(plan, files.onnx, Path(given.model), compile_options(given).limits)
+    files.document["run"].update({"check": vars(check), "check_seconds": round(time.perf_counter() - started, 3)})
     onnx, document = plan_names(stem)
     write_whole({onnx: files.onnx, document: document_bytes(files.document), **json_files(files.document, given.json)})
     if given.json == "-":

@@ -1,4 +1,4 @@
-"""flexmatch completion: a static script for a shell, with verbs, options, accelerators, codes and rule files."""
+"""flexmatch completion: a static completion script for a shell, with verbs, options, accelerators, codes and rule files."""
 
 from __future__ import annotations
 
@@ -62,18 +62,22 @@ _flexmatch "$$@"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
-    made = parser("completion", "Print a script that completes verbs, options, accelerators and files in a shell.")
-    made.add_argument("shell", metavar="bash|zsh|fish")
-    given = options(made, arguments)
-    if given.shell not in SCRIPTS:
-        raise UsageError("F203", f'the shell must be one of {", ".join(SCRIPTS)}, not "{given.shell}"')
+    """Run `flexmatch completion` and return its exit code.
+
+    Raises:
+        UsageError: the shell is not one of those there are scripts for (F203).
+    """
+    verb_parser = parser("completion", "Print a script that completes verbs, options, accelerators and files in a shell.")
+    verb_parser.add_argument("shell", metavar="bash|zsh|fish")
+    args = options(verb_parser, arguments)
+    if args.shell not in SCRIPTS:
+        raise UsageError("F203", f'the shell must be one of {", ".join(SCRIPTS)}, not "{args.shell}"')
     from ...target import target_names
 
     flags = {verb: list(_flags(parser_of(verb))) for verb in VERBS}
-    script = SCRIPTS[given.shell](flags, target_names()).rstrip()
-    emit_json({"schema": SCHEMA, "shell": given.shell, "script": script}, given.json)
-    show_raw(given, script)
+    script = SCRIPTS[args.shell](flags, target_names()).rstrip()
+    emit_json({"schema": SCHEMA, "shell": args.shell, "script": script}, args.json)
+    show_raw(args, script)
     return 0
 
 
@@ -88,8 +92,8 @@ def parser_of(verb: str) -> Parser:
     raise AssertionError(f"{verb} reads its arguments without options()")
 
 
-def _flags(made: Parser) -> Sequence[str]:
-    return [name for name in made.option_names() if name.startswith("--")]
+def _flags(verb_parser: Parser) -> Sequence[str]:
+    return [name for name in verb_parser.option_names() if name.startswith("--")]
 
 
 def _words(verb: str) -> list[str]:
@@ -99,13 +103,13 @@ def _words(verb: str) -> list[str]:
 
 def _choices() -> Mapping[str, Sequence[str]]:
     """Return the values of options that name them in their help, as in arrays|oracle."""
-    found: dict[str, Sequence[str]] = {}
+    choices: dict[str, Sequence[str]] = {}
     for verb in VERBS:
         for action in parser_of(verb).every_option():
             words = action.metavar.split("|") if isinstance(action.metavar, str) else []
             if len(words) > 1 and all(w.islower() and w.isalpha() for w in words):
-                found[action.option_strings[-1]] = words
-    return found
+                choices[action.option_strings[-1]] = words
+    return choices
 
 
 def _bash(flags: Mapping[str, Sequence[str]], targets: Sequence[str]) -> str:
@@ -126,9 +130,9 @@ def _fish(flags: Mapping[str, Sequence[str]], targets: Sequence[str]) -> str:
     lines += [f"complete -c flexmatch -n '{first}' -a {verb} -d '{_about(verb)}'" for verb in flags]
     choices = {**_choices(), "--accel": targets}
     for verb in flags:
-        seen = f"complete -c flexmatch -n '__fish_seen_subcommand_from {verb}'"
-        lines += [f"{seen} -a '{' '.join(_words(verb))}'"] if _words(verb) else []
-        lines += [f"{seen} -l {name[2:]}{_values(choices.get(name, ()))}" for name in flags[verb]]
+        condition = f"complete -c flexmatch -n '__fish_seen_subcommand_from {verb}'"
+        lines += [f"{condition} -a '{' '.join(_words(verb))}'"] if _words(verb) else []
+        lines += [f"{condition} -l {name[2:]}{_values(choices.get(name, ()))}" for name in flags[verb]]
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""flexmatch cosim: a plan, or a model with --accel, over data."""
+"""flexmatch cosim: the co-simulation of a plan, or of a model with --accel, over data."""
 
 from __future__ import annotations
 
@@ -24,39 +24,47 @@ if TYPE_CHECKING:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
-    made = parser("cosim", "Run a plan, or a model compiled now, over data: host parts in float32, offloads bit-exactly.")
-    made.add_argument("plan", metavar="PLAN|MODEL")
-    steering(made)
-    made.add_argument("--data", required=True, metavar="FILE", help="samples: .npz, a folder of them, or a .toml that describes them")
-    calibration_options(made)
-    simulation_options(made)
-    made.add_argument("--log", metavar="FILE", help="keep every finished sample there (default: beside --json until the report is written)")
-    made.add_argument("--within", metavar="LOSS", help="answer no (exit 1) when the metric loses more: 1pt, 5%%, 0.02")
-    made.add_argument("--attribute", action="store_true", help="tell which offloads and fields of formats the loss comes from")
-    page_option(made)
-    given = options(made, arguments, "plan", "data", "calibrate", "log")
+    """Run `flexmatch cosim` and return its exit code.
+
+    Raises:
+        AnswerNo: the metric loses more than --within allows (C105).
+    """
+    verb_parser = parser("cosim", "Run a plan, or a model compiled now, over data: host parts in float32, offloads bit-exactly.")
+    verb_parser.add_argument("plan", metavar="PLAN|MODEL")
+    steering(verb_parser)
+    verb_parser.add_argument(
+        "--data", required=True, metavar="FILE", help="samples: .npz, a folder of them, or a .toml that describes them"
+    )
+    calibration_options(verb_parser)
+    simulation_options(verb_parser)
+    verb_parser.add_argument(
+        "--log", metavar="FILE", help="keep every finished sample there (default: beside --json until the report is written)"
+    )
+    verb_parser.add_argument("--within", metavar="LOSS", help="answer no (exit 1) when the metric loses more: 1pt, 5%%, 0.02")
+    verb_parser.add_argument("--attribute", action="store_true", help="tell which offloads and fields of formats the loss comes from")
+    page_option(verb_parser)
+    args = options(verb_parser, arguments, "plan", "data", "calibrate", "log")
     from ...cosim import cosimulate
     from ...cosim.metrics.loss_bound import band_of
     from ...report.terminal import cosim_lines
 
-    band = None if given.within is None else band_of(given.within)
-    chosen = replace(settings(given), **log_of(given), keep_outputs=False, calibration_method=given.calibration_method)
-    plan = plan_of(given, Path(given.plan))
-    report = cosimulate(plan, given.data, calibrate=given.calibrate, settings=chosen, progress=progress(given))
-    if given.attribute:
-        report = replace(report, document={**report.document, "attribution": attribution_of(given, report, plan)})
-    emit_json(report.document, given.json)
-    write_page(given.html, report)
-    if chosen.log is not None and given.log is None:
-        chosen.log.unlink(missing_ok=True)
-    say(given, [*cosim_lines(report.document, verbose=given.verbose), *([f"wrote      {given.html}"] if given.html else [])])
+    band = None if args.within is None else band_of(args.within)
+    run_settings = replace(settings(args), **log_of(args), keep_outputs=False, calibration_method=args.calibration_method)
+    plan = plan_of(args, Path(args.plan))
+    report = cosimulate(plan, args.data, calibrate=args.calibrate, settings=run_settings, progress=progress(args))
+    if args.attribute:
+        report = replace(report, document={**report.document, "attribution": attribution_of(args, report, plan)})
+    emit_json(report.document, args.json)
+    write_page(args.html, report)
+    if run_settings.log is not None and args.log is None:
+        run_settings.log.unlink(missing_ok=True)
+    say(args, [*cosim_lines(report.document, verbose=args.verbose), *([f"wrote      {args.html}"] if args.html else [])])
     refuse_loss(report.document, band)
     return 0
 
 
 def write_page(where: str | None, report: Report) -> None:
-    """Write a co-simulation with its plan as one page, if that is asked for."""
+    """Write a co-simulation with its plan as one HTML page, if there is a path."""
     if where is not None:
         from ...report.html import report_page
 
@@ -65,7 +73,7 @@ def write_page(where: str | None, report: Report) -> None:
 
 
 def attribution_of(given: argparse.Namespace, report: Report, plan: Plan) -> Mapping[str, Any]:
-    """Return where the loss of a co-simulation comes from, on at most so many of its samples."""
+    """Return the attribution of a co-simulation's loss to offloads, on at most ATTRIBUTED_SAMPLES of its samples."""
     from ...cosim.cosimulate import dataset_for, with_formats
     from ...cosim.metrics.metrics import metric_of
     from ...study.attribution import attribute
@@ -79,7 +87,7 @@ def attribution_of(given: argparse.Namespace, report: Report, plan: Plan) -> Map
 
 
 def log_of(given: argparse.Namespace) -> dict[str, Any]:
-    """Return where finished samples are kept: the file of --log, or one beside the report until that is written."""
+    """Return the setting of the sample log: the file of --log, or one beside the report until that is written."""
     if given.log is not None:
         check_outputs([Path(given.log)], input_files(given, ("plan", "data", "calibrate", "json")))
         return {"log": Path(given.log)}
@@ -87,7 +95,11 @@ def log_of(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def refuse_loss(document: Mapping[str, Any], band: Band | None) -> None:
-    """Raise AnswerNo C105 when the metric loses more than is allowed; judged on the value, told with its interval."""
+    """Refuse a loss beyond a band; the metric's value decides, the sentence gives the interval, too.
+
+    Raises:
+        AnswerNo: the metric loses more than the band allows (C105).
+    """
     from ...report.figures import interval_text
 
     if band is None:
@@ -96,18 +108,18 @@ def refuse_loss(document: Mapping[str, Any], band: Band | None) -> None:
     loss = (accelerated - reference) * (1 if document["lower_is_better"] else -1)
     if not band.holds(loss, reference):
         ends = document["paired"]["interval"]
-        shown = "" if ends is None else f" (95% interval of the difference {interval_text(ends)})"
-        raise AnswerNo("C105", f"{document['metric']} may lose at most {band.text}, not {loss:.4g}{shown}")
+        interval_note = "" if ends is None else f" (95% interval of the difference {interval_text(ends)})"
+        raise AnswerNo("C105", f"{document['metric']} may lose at most {band.text}, not {loss:.4g}{interval_note}")
 
 
 def calibration_options(made: Parser) -> None:
-    """Add the options that choose number formats."""
+    """Add the options of calibration: its samples, and how ranges become number formats."""
     made.add_argument("--calibrate", metavar="FILE", help="samples that fix the number formats (default: the first 32 of --data)")
     method_option(made)
 
 
 def method_option(made: Parser) -> None:
-    """Add the option that chooses how magnitudes become formats."""
+    """Add the option that chooses the calibration method."""
     made.add_argument(
         "--calibration-method", default="", metavar="METHOD", help="max (default), percentile, mse, entropy; OFFLOAD.TENSOR=METHOD for one"
     )
@@ -125,21 +137,23 @@ def simulation_options(made: Parser) -> None:
     made.setting("--samples", type=count, default=0, metavar="N", help="use N evenly spaced samples")
     made.setting("--batch", type=count, default=32, metavar="N", help="samples simulated together (default 32)")
     made.setting("--threads", type=count, default=0, metavar="N", help="batches simulated side by side (default: one a core)")
-    again = "compute the first sample again by commands on the simulator, and a random one of every N batches (default 8; 0: none)"
-    made.setting("--audit", type=whole_number(0), default=8, metavar="N", help=again)
+    audit_help = "compute the first sample again by commands on the simulator, and a random one of every N batches (default 8; 0: none)"
+    made.setting("--audit", type=whole_number(0), default=8, metavar="N", help=audit_help)
     tiers = one_of("auto", "native", "arrays", "oracle")
-    how = "how simulators compute (default auto: native from three batches on, else arrays); the answers are the same"
-    made.setting("--tier", type=tiers, default="auto", metavar="auto|native|arrays|oracle", help=how)
+    tier_help = "how simulators compute (default auto: native from three batches on, else arrays); the answers are the same"
+    made.setting("--tier", type=tiers, default="auto", metavar="auto|native|arrays|oracle", help=tier_help)
     engines = one_of("auto", "numerics", "simulator")
-    what = "what computes offloads: what operations are specified to return (numerics, the default where there are some), or simulators"
-    made.setting("--engine", type=engines, default="auto", metavar="auto|numerics|simulator", help=what)
-    hosts = "what runs the host parts: onnxruntime (default), or exact: sums in order, the same bits on every machine"
-    made.setting(
-        "--host", type=one_of("onnxruntime", "exact"), default="onnxruntime", metavar="onnxruntime|exact", further=True, help=hosts
+    engine_help = (
+        "what computes offloads: what operations are specified to return (numerics, the default where there are some), or simulators"
     )
-    where = "send the work to a dask.distributed scheduler, tcp://HOST:PORT (extra scale)"
+    made.setting("--engine", type=engines, default="auto", metavar="auto|numerics|simulator", help=engine_help)
+    host_help = "what runs the host parts: onnxruntime (default), or exact: sums in order, the same bits on every machine"
+    made.setting(
+        "--host", type=one_of("onnxruntime", "exact"), default="onnxruntime", metavar="onnxruntime|exact", further=True, help=host_help
+    )
+    scheduler_help = "send the work to a dask.distributed scheduler, tcp://HOST:PORT (extra scale)"
     # on the command line only: who answers at the address runs code here
-    made.further.append(made.add_argument("--scheduler", default="", metavar="ADDRESS", help=where))
+    made.further.append(made.add_argument("--scheduler", default="", metavar="ADDRESS", help=scheduler_help))
 
 
 def settings(given: argparse.Namespace) -> Settings:
@@ -155,19 +169,19 @@ def settings(given: argparse.Namespace) -> Settings:
 
 
 def progress(given: argparse.Namespace) -> Callable[[int, int], None] | None:
-    """Return a live counter for terminals, None otherwise."""
+    """Return a callback that shows finished samples, rate and remaining seconds on a live line; None without a terminal."""
     if not is_live(given):
         return None
 
     started = time.monotonic()
     first: list[int] = []
 
-    def show(done: int, total: int) -> None:
-        first.append(done) if not first else None
+    def show(count: int, total: int) -> None:
+        first.append(count) if not first else None
         seconds = time.monotonic() - started
-        rate = (done - first[0]) / seconds if done > first[0] and seconds else 0.0
-        left = f" · {rate:.1f}/s · {(total - done) / rate:.0f} s left" if rate else ""
-        text = f"\r\x1b[Kcosim     {done}/{total} samples{left}"
-        print(text, end="" if done < total else "\r\x1b[K", file=sys.stderr, flush=True)
+        rate = (count - first[0]) / seconds if count > first[0] and seconds else 0.0
+        remaining_text = f" · {rate:.1f}/s · {(total - count) / rate:.0f} s left" if rate else ""
+        text = f"\r\x1b[Kcosim     {count}/{total} samples{remaining_text}"
+        print(text, end="" if count < total else "\r\x1b[K", file=sys.stderr, flush=True)
 
     return show

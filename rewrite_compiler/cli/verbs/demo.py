@@ -25,44 +25,46 @@ UNTRAINED = "note      the weights are drawn: no accuracy to compare, nothing is
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
-    made = parser("demo", "Compile and co-simulate a shipped application, or compile an architecture of the gallery.")
-    made.add_argument("app", nargs="?", default="digits_cnn", metavar="APP", help="an application of `flexmatch list` (default digits_cnn)")
-    made.add_argument("--accel", action="append", default=[], metavar="NAME", help="accelerator (default flexasr)")
-    made.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the model there too")
-    simulation_options(made)
-    page_option(made)
-    given = options(made, arguments)
+    """Run `flexmatch demo` and return its exit code."""
+    verb_parser = parser("demo", "Compile and co-simulate a shipped application, or compile an architecture of the gallery.")
+    verb_parser.add_argument(
+        "app", nargs="?", default="digits_cnn", metavar="APP", help="an application of `flexmatch list` (default digits_cnn)"
+    )
+    verb_parser.add_argument("--accel", action="append", default=[], metavar="NAME", help="accelerator (default flexasr)")
+    verb_parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the model there too")
+    simulation_options(verb_parser)
+    page_option(verb_parser)
+    args = options(verb_parser, arguments)
     from ...apps import App, named
 
-    app = named(given.app)
-    if given.output:
-        check_outputs([given.output])
-    return _application(app, given) if isinstance(app, App) else _architecture(app, given)
+    app = named(args.app)
+    if args.output:
+        check_outputs([args.output])
+    return _application(app, args) if isinstance(app, App) else _architecture(app, args)
 
 
-def _application(app: App, given: argparse.Namespace) -> int:
+def _application(app: App, args: argparse.Namespace) -> int:
     """Compile a model and co-simulate it on its data."""
     from ...cosim import cosimulate
     from ...report.terminal import cosim_lines
 
-    page = _page(app, given)
-    if given.output:
-        write_whole({given.output: app.model.read_bytes()})
-    plan, document = _compiled(app, app.model, given)
+    page = _page(app, args)
+    if args.output:
+        write_whole({args.output: app.model.read_bytes()})
+    plan, document = _compiled(app, app.model, args)
     report = cosimulate(
-        plan, app.data, calibrate=app.calibration, settings=settings(given), metric=given.metric or app.metric, progress=progress(given)
+        plan, app.data, calibrate=app.calibration, settings=settings(args), metric=args.metric or app.metric, progress=progress(args)
     )
-    emit_json({"schema": SCHEMA, "plan": document, "cosim": report.document}, given.json)
+    emit_json({"schema": SCHEMA, "plan": document, "cosim": report.document}, args.json)
     write_page(page, report)
-    say(given, ["", *cosim_lines(report.document), *_closing(page)])
+    say(args, ["", *cosim_lines(report.document), *_closing(page)])
     return 0
 
 
-def _page(app: App, given: argparse.Namespace) -> str | None:
+def _page(app: App, args: argparse.Namespace) -> str | None:
     """Return where the report goes: where it is asked for, or beside what is shown, in a folder that can be written to."""
-    if given.html or given.quiet or given.json == "-":
-        return None if given.html is None else str(given.html)
+    if args.html or args.quiet or args.json == "-":
+        return None if args.html is None else str(args.html)
     return f"{app.name}.html" if os.access(".", os.W_OK) else None
 
 
@@ -72,32 +74,32 @@ def _closing(page: str | None) -> list[str]:
     return [*report, "next       your own model: flexmatch MODEL.onnx --accel NAME, then cosim with --data FILE"]
 
 
-def _architecture(app: Architecture, given: argparse.Namespace) -> int:
+def _architecture(app: Architecture, args: argparse.Namespace) -> int:
     """Build a model and compile it."""
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / f"{app.name}.onnx"
         model.write_bytes(app.build().SerializeToString())
-        plan, document = _compiled(app, model, given)
-        if given.html:
+        plan, document = _compiled(app, model, args)
+        if args.html:
             from ...report.html import report_page
 
-            write_whole(page_file(given.html, report_page(plan, None, document)))
-        if given.output:
-            write_whole({given.output: model.read_bytes()})
-    emit_json({"schema": SCHEMA, "plan": document, "cosim": None}, given.json)
-    say(given, [UNTRAINED, *(f"wrote     {name}" for name in (given.output, given.html) if name)])
+            write_whole(page_file(args.html, report_page(plan, None, document)))
+        if args.output:
+            write_whole({args.output: model.read_bytes()})
+    emit_json({"schema": SCHEMA, "plan": document, "cosim": None}, args.json)
+    say(args, [UNTRAINED, *(f"wrote     {name}" for name in (args.output, args.html) if name)])
     return 0
 
 
-def _compiled(app: App | Architecture, model: Path, given: argparse.Namespace) -> tuple[Plan, dict[str, Any]]:
+def _compiled(app: App | Architecture, model: Path, args: argparse.Namespace) -> tuple[Plan, dict[str, Any]]:
     """Compile, check and show a model; return the plan and its document."""
     from ...compile import compile_model, plan_files
     from ...compile.verify import check_plan
     from ...report.terminal import plan_lines
 
-    plan = compile_model(model, accelerators(given) or ["flexasr"])
-    plan = replace(plan, model={**plan.model, "path": str(given.output or model.name)})  # no temporary or installed folder
+    plan = compile_model(model, accelerators(args) or ["flexasr"])
+    plan = replace(plan, model={**plan.model, "path": str(args.output or model.name)})  # no temporary or installed folder
     files = plan_files(plan)
     check_plan(plan, files.onnx, model)
-    say(given, [f"{app.name}: {app.about}", *plan_lines(files.document, verbose=given.verbose)])
+    say(args, [f"{app.name}: {app.about}", *plan_lines(files.document, verbose=args.verbose)])
     return plan, files.document

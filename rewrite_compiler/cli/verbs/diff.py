@@ -16,38 +16,43 @@ TOTALS = ("device_calls", "device_cycles", "bytes", "nanoseconds", "host_macs")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
-    made = parser("diff", "Compile a model for two targets and tell what differs: offloads, cycles, bytes, with data the accuracy.")
-    made.add_argument("old", metavar="OLD")
-    made.add_argument("new", metavar="NEW")
-    made.add_argument("model", metavar="MODEL.onnx")
-    steering(made)
-    made.add_argument("--data", metavar="FILE", help="samples, to compare the accuracy of both, too")
-    made.add_argument("--metric", default="", metavar="NAME", help="the metric of the accuracy (default: by the data)")
-    made.add_argument("--samples", type=whole_number(0), default=0, metavar="N", help="use N evenly spaced samples (default: all)")
-    made.add_argument("--fail-on-change", action="store_true", help="answer no (exit 1) when anything differs")
-    given = options(made, arguments, "model", "data")
-    if given.accel and given.origins["accel"] == FLAG:
+    """Run `flexmatch diff` and return its exit code.
+
+    Raises:
+        UsageError: --accel is given, which diff takes from OLD and NEW (F203).
+        AnswerNo: --fail-on-change is given and the plans differ (F213).
+    """
+    verb_parser = parser("diff", "Compile a model for two targets and tell what differs: offloads, cycles, bytes, with data the accuracy.")
+    verb_parser.add_argument("old", metavar="OLD")
+    verb_parser.add_argument("new", metavar="NEW")
+    verb_parser.add_argument("model", metavar="MODEL.onnx")
+    steering(verb_parser)
+    verb_parser.add_argument("--data", metavar="FILE", help="samples, to compare the accuracy of both, too")
+    verb_parser.add_argument("--metric", default="", metavar="NAME", help="the metric of the accuracy (default: by the data)")
+    verb_parser.add_argument("--samples", type=whole_number(0), default=0, metavar="N", help="use N evenly spaced samples (default: all)")
+    verb_parser.add_argument("--fail-on-change", action="store_true", help="answer no (exit 1) when anything differs")
+    args = options(verb_parser, arguments, "model", "data")
+    if args.accel and args.origins["accel"] == FLAG:
         raise UsageError(
             "F203", "--accel has no place here: diff takes its two targets as OLD and NEW", help="flexmatch diff OLD NEW MODEL.onnx"
         )
     from ...study.diff import compared, diff_document, is_changed
 
     document = diff_document(
-        compared(given.old, given.new, given.model, compile_options(given)),
-        None if given.data is None else Path(given.data),
-        metric=given.metric,
-        samples=given.samples,
+        compared(args.old, args.new, args.model, compile_options(args)),
+        None if args.data is None else Path(args.data),
+        metric=args.metric,
+        samples=args.samples,
     )
-    emit_json(document, given.json)
-    say(given, lines(document))
-    if given.fail_on_change and is_changed(document):
-        raise AnswerNo("F213", f"Plans of {given.old} and {given.new} must be equal, not different", place=given.model)
+    emit_json(document, args.json)
+    say(args, lines(document))
+    if args.fail_on_change and is_changed(document):
+        raise AnswerNo("F213", f"Plans of {args.old} and {args.new} must be equal, not different", place=args.model)
     return 0
 
 
 def lines(document: Mapping[str, Any]) -> list[str]:
-    """Return a comparison for people."""
+    """Return a comparison of two plans as text."""
     from ...report.tables import grid
     from ...report.terminal import change, counted, number, table
 
@@ -61,12 +66,14 @@ def lines(document: Mapping[str, Any]) -> list[str]:
         *(("changed", _changed(pair["old"], pair["new"])) for pair in document["changed"]),
         ("same", counted(document["same"], "offload")),
     ]  # fmt: skip
-    found = document["accuracy"]
-    if found is not None:
-        values = " → ".join(number(found[side]) for side in ("old", "new"))
-        rows.append((found["metric"], f"{values}{change(found)} on {counted(found['samples'], 'sample')}; host {number(found['host'])}"))
-        if found["better"] or found["worse"]:
-            rows.append(("", f"{counted(found['better'], 'sample')} better, {counted(found['worse'], 'sample')} worse"))
+    accuracy = document["accuracy"]
+    if accuracy is not None:
+        values = " → ".join(number(accuracy[side]) for side in ("old", "new"))
+        rows.append(
+            (accuracy["metric"], f"{values}{change(accuracy)} on {counted(accuracy['samples'], 'sample')}; host {number(accuracy['host'])}")
+        )
+        if accuracy["better"] or accuracy["worse"]:
+            rows.append(("", f"{counted(accuracy['better'], 'sample')} better, {counted(accuracy['worse'], 'sample')} worse"))
     totals = grid(("in all", "old", "new", "change"), [_sum(document["totals"], key) for key in TOTALS], ("old", "new", "change"))
     return [*table(rows), *totals]
 
@@ -84,15 +91,15 @@ def _specification(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 
     changes = document["specification"]
     if not changes:
-        same = document["targets"]["old"]["sha256"] == document["targets"]["new"]["sha256"]
-        return [("model", "the same states and instructions" + ("" if same else "; other costs, drivers, numerics or limits"))]
+        is_same_files = document["targets"]["old"]["sha256"] == document["targets"]["new"]["sha256"]
+        return [("model", "the same states and instructions" + ("" if is_same_files else "; other costs, drivers, numerics or limits"))]
     rows: list[tuple[str, str]] = []
     for c in changes[:SUBJECTS]:
         every = words(c["old"], c["new"])
-        listed = ", ".join(every[:DIFFERENCES]) + (" …" if len(every) > DIFFERENCES else "")
-        rows.append(("" if rows else "model", f"{c['subject']}: {listed}"))
-    more = len(changes) - len(rows)
-    return [*rows, *([("", f"{counted(more, 'other')} in --json FILE")] if more else [])]
+        differences = ", ".join(every[:DIFFERENCES]) + (" …" if len(every) > DIFFERENCES else "")
+        rows.append(("" if rows else "model", f"{c['subject']}: {differences}"))
+    remaining = len(changes) - len(rows)
+    return [*rows, *([("", f"{counted(remaining, 'other')} in --json FILE")] if remaining else [])]
 
 
 def _row(label: str, o: Mapping[str, Any]) -> tuple[str, str]:

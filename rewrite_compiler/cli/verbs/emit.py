@@ -1,4 +1,4 @@
-"""flexmatch emit: what leaves the tool for a board: traces of commands, C of a plan, C of a device."""
+"""flexmatch emit: files for a board: command traces, C of a plan, C or Verilog of a device."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ PARTS = {"whole": None, "constant": True, "inference": False}
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
-    made = parser("emit", "Write what leaves the tool: the commands of an inference; or check a trace on the simulator.")
-    made.add_argument("what", metavar="|".join(EMITTERS), type=one_of(*EMITTERS))
-    made.add_argument("subject", nargs="+", metavar="PLAN|MODEL|TRACE|TARGET")
-    steering(made)
-    trace_options(made)
-    made.add_argument("-o", "--output", metavar="NAME", help="where to write (default: beside the model)")
-    given = options(made, arguments)
-    files, document, lines = EMITTERS[given.what](given)
-    check_outputs(files, map(Path, given.subject))
+    """Run `flexmatch emit` and return its exit code."""
+    verb_parser = parser("emit", "Write what leaves the tool: the commands of an inference; or check a trace on the simulator.")
+    verb_parser.add_argument("what", metavar="|".join(EMITTERS), type=one_of(*EMITTERS))
+    verb_parser.add_argument("subject", nargs="+", metavar="PLAN|MODEL|TRACE|TARGET")
+    steering(verb_parser)
+    trace_options(verb_parser)
+    verb_parser.add_argument("-o", "--output", metavar="NAME", help="where to write (default: beside the model)")
+    args = options(verb_parser, arguments)
+    files, document, lines = EMITTERS[args.what](args)
+    check_outputs(files, map(Path, args.subject))
     write_whole(files)
-    written = [{"path": path.name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for path, data in files.items()]
-    emit_json({"schema": SCHEMA, "what": given.what, "files": written, **document}, given.json)
-    say(given, [*lines, *(f"wrote     {path}" for path in files)])
+    file_rows = [{"path": path.name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for path, data in files.items()]
+    emit_json({"schema": SCHEMA, "what": args.what, "files": file_rows, **document}, args.json)
+    say(args, [*lines, *(f"wrote     {path}" for path in files)])
     return 0
 
 
@@ -62,7 +62,11 @@ Answer = tuple[Mapping[Path, bytes], dict[str, Any], list[str]]
 
 
 def emit_trace(given: argparse.Namespace) -> Answer:
-    """Return the trace files of a plan, one for each accelerator."""
+    """Return the command traces of a plan, one file for each accelerator, with the document and lines of what they cost.
+
+    Raises:
+        UsageError: --comments is given for a form that has none (F203).
+    """
     from ...emit.mmio.trace import costs, cycles_of, part_of, traces_of
     from ...ila.traces.writer import to_assembly, to_binary, to_json_lines
 
@@ -77,19 +81,23 @@ def emit_trace(given: argparse.Namespace) -> Answer:
             "json": lambda t, m: to_json_lines(t, m, comments=given.comments), "binary": to_binary, "assembly": to_assembly,
         }[given.form]  # fmt: skip
         files[_trace_path(given, name)] = write(trace, emitted.ila)
-        found = costs(trace)
-        cycles = cycles_of(found, plan)
-        phases = [{**vars(c), "cycles": n} for c, n in zip(found, cycles, strict=True)]
+        phase_costs = costs(trace)
+        cycles = cycles_of(phase_costs, plan)
+        phases = [{**vars(c), "cycles": n} for c, n in zip(phase_costs, cycles, strict=True)]
         documents.append({"target": name, "commands": trace.commands, "phases": phases})
         lines += [*cost_lines(name, emitted, trace), *cycle_lines(phases)]
     return files, {"traces": documents}, lines
 
 
 def plan_and_inputs(given: argparse.Namespace) -> tuple[Plan, Mapping[str, Data] | None, str]:
-    """Return the plan with formats, one sample of its inputs when there are data, and where that comes from."""
+    """Return the plan with formats, one sample of its inputs where --data is given, and where that comes from.
+
+    Raises:
+        UsageError: more than one file is given, or --sample is beyond the samples (F203).
+    """
     from ...cosim.cosimulate import dataset_for, with_formats
 
-    plan = plan_of(given, _only(given))
+    plan = plan_of(given, _single_subject(given))
     if given.data is None:
         if given.calibrate is not None and not plan.calibrated:
             plan, _ = with_formats(plan, dataset_for(plan, given.calibrate), given.calibrate)
@@ -100,44 +108,49 @@ def plan_and_inputs(given: argparse.Namespace) -> tuple[Plan, Mapping[str, Data]
     return plan, {name: x[given.sample] for name, x in data.inputs.items()}, f"sample {given.sample} of {Path(data.place).name}"
 
 
-def _only(given: argparse.Namespace) -> Path:
-    if len(given.subject) > 1:
-        raise UsageError("F203", f'"{given.subject[1]}" is one argument too many', help=f"flexmatch emit {given.what} takes one file")
-    return Path(given.subject[0])
+def _single_subject(args: argparse.Namespace) -> Path:
+    if len(args.subject) > 1:
+        raise UsageError("F203", f'"{args.subject[1]}" is one argument too many', help=f"flexmatch emit {args.what} takes one file")
+    return Path(args.subject[0])
 
 
-def _trace_path(given: argparse.Namespace, target: str) -> Path:
-    stem = given.output or str(Path(given.subject[0]).with_suffix("")).removesuffix(f".{target}")
-    part = "" if given.part == "whole" else f".{given.part}"
-    return Path(f"{stem}.{target}{part}.{FORMS[given.form]}")
+def _trace_path(args: argparse.Namespace, target: str) -> Path:
+    stem = args.output or str(Path(args.subject[0]).with_suffix("")).removesuffix(f".{target}")
+    part = "" if args.part == "whole" else f".{args.part}"
+    return Path(f"{stem}.{target}{part}.{FORMS[args.form]}")
 
 
 def cost_lines(name: str, emitted: Emitted, trace: Trace) -> list[str]:
     """Return commands and bytes of each offload for people, constant and moving ones apart."""
     from ...emit.mmio.trace import costs
 
-    found = costs(trace)
-    lines = [f"trace     {name}: {trace.commands:,} commands, {sum(c.bytes for c in found):,} bytes an inference"]
-    for offload in dict.fromkeys(c.offload for c in found):
-        mine = [c for c in found if c.offload == offload]
-        lines.append(f"          {offload}: " + ", ".join(f"{c.phase} {c.commands:,} ({c.bytes:,} bytes)" for c in mine))
-    constant = sum(c.bytes for c in found if c.constant)
+    phase_costs = costs(trace)
+    lines = [f"trace     {name}: {trace.commands:,} commands, {sum(c.bytes for c in phase_costs):,} bytes an inference"]
+    for offload in dict.fromkeys(c.offload for c in phase_costs):
+        offload_costs = [c for c in phase_costs if c.offload == offload]
+        lines.append(f"          {offload}: " + ", ".join(f"{c.phase} {c.commands:,} ({c.bytes:,} bytes)" for c in offload_costs))
+    constant = sum(c.bytes for c in phase_costs if c.constant)
     return [*lines, f"constant  {constant:,} bytes do not depend on the inputs"]
 
 
 def cycle_lines(phases: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the estimated cycles of an inference by phase; nothing where the target gives no costs."""
+    """Return the estimated cycles of an inference by phase as text; nothing where the target gives no costs."""
     if not phases or any(row["cycles"] is None for row in phases):
         return []
     by_phase: dict[str, int] = {}
     for row in phases:
         by_phase[row["phase"]] = by_phase.get(row["phase"], 0) + row["cycles"]
-    shown = ", ".join(f"{phase} {n:,}" for phase, n in by_phase.items())
-    return [f"cycles    {sum(by_phase.values()):,} an inference, estimated: {shown}"]
+    breakdown = ", ".join(f"{phase} {n:,}" for phase, n in by_phase.items())
+    return [f"cycles    {sum(by_phase.values()):,} an inference, estimated: {breakdown}"]
 
 
 def emit_check(given: argparse.Namespace) -> Answer:
-    """Replay traces (parts of one are joined) on the simulator, or prove a Verilog text."""
+    """Replay traces on the simulator, parts of one trace joined, or prove a Verilog text.
+
+    Raises:
+        UsageError: the files are not parts of one trace (F203).
+        AnswerNo: a read differs from the recorded one (I111), or a part of the Verilog text from the model (I115).
+    """
     if given.subject[0].endswith(".v"):
         return check_text(given, _bytes)
     from ...emit.mmio.replay import replay
@@ -145,44 +158,48 @@ def emit_check(given: argparse.Namespace) -> Answer:
     from ...ila.traces.reader import read_trace
 
     ilas: dict[str, Ila] = {}
-    changed: list[str] = []
+    changed_targets: list[str] = []
 
     def ila_of(header: Header) -> Ila:
         target = target_of(given, header)
         if target.sha256 != header.sha256:
-            changed.append(header.target)
+            changed_targets.append(header.target)
         return ilas.setdefault(header.target, target.ila())
 
     traces = [read_trace(_bytes(path), ila_of, path) for path in given.subject]
     first = traces[0].header
     for path, t in zip(given.subject, traces, strict=True):
-        same = ("model_sha256", "inputs")
-        if t.header.target != first.target or any(t.header.about.get(key) != first.about.get(key) for key in same):
+        identity_keys = ("model_sha256", "inputs")
+        if t.header.target != first.target or any(t.header.about.get(key) != first.about.get(key) for key in identity_keys):
             raise UsageError("F203", f"{path} must be a part of the same trace as {given.subject[0]}", help="check one trace at a time")
-    done = replay(joined(traces), ilas[first.target])
-    document = {"replay": {"target": first.target, "target_changed": bool(changed), **done.document}}
-    if done.different:
-        d = done.first[0]
+    result = replay(joined(traces), ilas[first.target])
+    document = {"replay": {"target": first.target, "target_changed": bool(changed_targets), **result.document}}
+    if result.different:
+        d = result.first[0]
         raise AnswerNo(
-            "I111", f"{done.different} of {done.compared} reads differ, first {d.command}: {d.found}, recorded {d.recorded}",
+            "I111", f"{result.different} of {result.compared} reads differ, first {d.command}: {d.found}, recorded {d.recorded}",
             place=f"{d.section}, command {d.number}" if d.section else f"command {d.number}",
         )  # fmt: skip
-    lines = [f"replayed  {done.commands:,} commands on {first.target}, {done.compared:,} reads equal"]
-    return {}, document, [*lines, *(["note      the target changed since the trace"] if changed else [])]
+    lines = [f"replayed  {result.commands:,} commands on {first.target}, {result.compared:,} reads equal"]
+    return {}, document, [*lines, *(["note      the target changed since the trace"] if changed_targets else [])]
 
 
 def target_of(given: argparse.Namespace, header: Header) -> Any:
-    """Return the target that a trace is for: the one given, or a shipped one of its name."""
+    """Return the target of a trace: the one of --accel, else the shipped one of its name, with the trace's parameters.
+
+    Raises:
+        UsageError: --accel names another target (F203).
+    """
     from ...target import find_target
 
-    wanted = [find_target(text) for text in accelerators(given)]
-    if not wanted:
+    candidates = [find_target(text) for text in accelerators(given)]
+    if not candidates:
         parameters = ",".join(f"{key}={value}" for key, value in header.parameters.items())
         return find_target(f"{header.target}:{parameters}" if parameters else header.target)
-    found = next((t for t in wanted if t.name == header.target), None)
-    if found is None:
-        raise UsageError("F203", f"--accel must be {header.target}, the target of the trace, not {wanted[0].name}")
-    return found.configured(dict(header.parameters))
+    target = next((t for t in candidates if t.name == header.target), None)
+    if target is None:
+        raise UsageError("F203", f"--accel must be {header.target}, the target of the trace, not {candidates[0].name}")
+    return target.configured(dict(header.parameters))
 
 
 def _bytes(path: str) -> bytes:
@@ -194,7 +211,7 @@ def emit_device(given: argparse.Namespace) -> Answer:
     from ...emit.c.device_model import device_files
     from ...target import find_target
 
-    target = find_target(str(_only(given)))
+    target = find_target(str(_single_subject(given)))
     files = device_files(target.ila(), target.name)
     folder = Path(given.output or ".")
     return {folder / name: data for name, data in files.items()}, {"target": target.name}, [f"device    {target.name}"]

@@ -22,40 +22,50 @@ def emit_verilog(given: argparse.Namespace) -> Answer:
     from ...target import find_target
 
     target = find_target(given.subject[0])
-    made = verilog_device(target.ila(), target.name)
+    device = verilog_device(target.ila(), target.name)
     folder = Path(given.output or ".")
-    count = len(made.instructions) + len(made.without)
-    lines = [f"verilog   {target.name}: {len(made.instructions)} of {count} instructions"]
-    lines += [f"outside   {name}: {why}" for name, why in made.without.items()]
-    lines += [f"clocks    {name}: {n} different ones" for name, n in made.several.items()]
-    document = {"target": target.name, "instructions": list(made.instructions), "outside": dict(made.without), "clocks": dict(made.several)}
-    return {folder / name: data for name, data in made.files.items()}, document, lines
+    count = len(device.instructions) + len(device.without)
+    lines = [f"verilog   {target.name}: {len(device.instructions)} of {count} instructions"]
+    lines += [f"outside   {name}: {reason}" for name, reason in device.without.items()]
+    lines += [f"clocks    {name}: {n} different ones" for name, n in device.several.items()]
+    document = {
+        "target": target.name,
+        "instructions": list(device.instructions),
+        "outside": dict(device.without),
+        "clocks": dict(device.several),
+    }
+    return {folder / name: data for name, data in device.files.items()}, document, lines
 
 
 def check_text(given: argparse.Namespace, read: Any) -> Answer:
-    """Prove every part of a Verilog text against the model of the accelerator; I115 names the first part that differs."""
+    """Prove every part of a Verilog text equivalent to the model of the accelerator.
+
+    Raises:
+        UsageError: not exactly one text and one accelerator are given (F203).
+        AnswerNo: a part differs from the model, or is not decided (I115).
+    """
     from ...emit.rtl.readback_check import ROUNDS, check_verilog
     from ...target import find_target
 
-    wanted = accelerators(given)
-    if len(wanted) != 1 or len(given.subject) != 1:
+    names = accelerators(given)
+    if len(names) != 1 or len(given.subject) != 1:
         raise UsageError("F203", "a Verilog text is checked against one accelerator", help="flexmatch emit check FILE.v --accel NAME")
-    path, target = given.subject[0], find_target(wanted[0])
-    found = list(check_verilog(read(path).decode("utf-8", "replace"), target.ila(), path))
-    wrong = [j for j in found if j.verdict.outcome != "proved"]
-    if wrong:
-        more = f"; {len(wrong) - 1} more" if len(wrong) > 1 else ""
-        raise AnswerNo("I115", f"{wrong[0].part} is {_said(wrong[0])}{more}", place=path)
-    bounded = [j.part for j in found if j.bounded]
-    lines = [f"proved    {len(found)} parts of {Path(path).name} are what {target.name} says"]
+    path, target = given.subject[0], find_target(names[0])
+    judgements = list(check_verilog(read(path).decode("utf-8", "replace"), target.ila(), path))
+    failures = [j for j in judgements if j.verdict.outcome != "proved"]
+    if failures:
+        more_text = f"; {len(failures) - 1} more" if len(failures) > 1 else ""
+        raise AnswerNo("I115", f"{failures[0].part} is {_verdict_text(failures[0])}{more_text}", place=path)
+    bounded = [j.part for j in judgements if j.bounded]
+    lines = [f"proved    {len(judgements)} parts of {Path(path).name} are what {target.name} says"]
     lines += [f"bounded   {name}: for loops of at most {ROUNDS} rounds" for name in bounded]
-    return {}, {"target": target.name, "proved": [j.part for j in found], "bounded": bounded}, lines
+    return {}, {"target": target.name, "proved": [j.part for j in judgements], "bounded": bounded}, lines
 
 
-def _said(j: Judged) -> str:
+def _verdict_text(j: Judged) -> str:
     if j.verdict.reason and j.verdict.outcome == "refuted":
         return f"not the model's: {j.verdict.reason}"
     if j.verdict.outcome == "unknown":
         return f"not decided: {j.verdict.reason}"
-    shown = ", ".join(f"{name} = {x:#x}" for name, x in sorted(j.verdict.model.items()) if "!" not in name and isinstance(x, int))
-    return f"not the model's, for example for {shown or 'every command'}"
+    assignment = ", ".join(f"{name} = {x:#x}" for name, x in sorted(j.verdict.model.items()) if "!" not in name and isinstance(x, int))
+    return f"not the model's, for example for {assignment or 'every command'}"

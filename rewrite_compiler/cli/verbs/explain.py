@@ -1,4 +1,4 @@
-"""flexmatch explain: the page of an error code, or why a node of a model went where it did."""
+"""flexmatch explain: the page of an error code, or why a node of a model is offloaded or not."""
 
 from __future__ import annotations
 
@@ -21,83 +21,92 @@ SCHEMA = "flexmatch.explain/1"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
-    made = parser("explain", "Explain an error code, the nodes of a model, or one of them.")
-    made.add_argument("what", metavar="CODE|MODEL|PLAN")
-    made.add_argument(
+    """Run `flexmatch explain` and return its exit code."""
+    verb_parser = parser("explain", "Explain an error code, the nodes of a model, or one of them.")
+    verb_parser.add_argument("what", metavar="CODE|MODEL|PLAN")
+    verb_parser.add_argument(
         "node", nargs="?", metavar="NODE", help="its name, number from 0, operator or tensor, an offload, or a glob such as '*conv*'"
     )
-    steering(made)
-    given = options(made, arguments, "what")
-    document, text = _code(given.what) if given.node is None and not Path(given.what).exists() else _model(given)
-    emit_json(document, given.json)
-    say(given, text)
+    steering(verb_parser)
+    args = options(verb_parser, arguments, "what")
+    document, text = _code(args.what) if args.node is None and not Path(args.what).exists() else _model(args)
+    emit_json(document, args.json)
+    say(args, text)
     return 0
 
 
-def _model(given: argparse.Namespace) -> Explanation:
+def _model(args: argparse.Namespace) -> Explanation:
     """Explain one node of a model at length, several or all of them with a line each."""
     from ...compile import to_json
     from ...compile.explanation.nodes import node_rows, nodes_called
 
-    plan = plan_of(given, Path(given.what))
-    if given.node is None:
-        return _listed(given, node_rows(plan))
-    names = nodes_called(plan, given.node)
+    plan = plan_of(args, Path(args.what))
+    if args.node is None:
+        return _node_table(args, node_rows(plan))
+    names = nodes_called(plan, args.node)
     if not names:
-        raise _unknown(plan, given.node)
+        raise _unknown_node(plan, args.node)
     if len(names) > 1:
-        return _listed(given, [r for r in node_rows(plan) if r.node in names or {*r.offloads} & {*names}])
+        return _node_table(args, [r for r in node_rows(plan) if r.node in names or {*r.offloads} & {*names}])
     document = _node(to_json(plan), names[0])
-    return document, [*_node_lines(document), *_otherwise(given, document), *_replayed(plan, document), *_outside(plan, document)]
+    return document, [
+        *_node_lines(document),
+        *_counterfactual_lines(args, document),
+        *_derivation_lines(plan, document),
+        *_range_lines(plan, document),
+    ]
 
 
-def _listed(given: argparse.Namespace, rows: Sequence[NodeRow]) -> Explanation:
+def _node_table(args: argparse.Namespace, rows: Sequence[NodeRow]) -> Explanation:
     """Show nodes with a line each, and say how to ask for more about one."""
     from ...report.tables import grid
     from ...report.terminal import table
 
-    lines = grid(("#", "node", "operator", "went to"), [(str(r.number), r.node, r.op, _where(r)) for r in rows], ("#",))
-    more = f"name one of them, such as {rows[0].node}: the rules that led there, or what is missing" if rows else "the model has no nodes"
-    return {"schema": SCHEMA, "nodes": [{**vars(r), "offloads": list(r.offloads)} for r in rows]}, [*lines, *table([("more", more)])]
+    lines = grid(("#", "node", "operator", "went to"), [(str(r.number), r.node, r.op, _destination(r)) for r in rows], ("#",))
+    hint = f"name one of them, such as {rows[0].node}: the rules that led there, or what is missing" if rows else "the model has no nodes"
+    return {"schema": SCHEMA, "nodes": [{**vars(r), "offloads": list(r.offloads)} for r in rows]}, [*lines, *table([("more", hint)])]
 
 
-def _where(row: NodeRow) -> str:
+def _destination(row: NodeRow) -> str:
     return ", ".join(row.offloads) if row.offloads else f"{'host' if row.place == 'host' else 'nowhere'}: {row.why}"
 
 
-def _unknown(plan: Plan, name: str) -> UsageError:
+def _unknown_node(plan: Plan, name: str) -> UsageError:
     """Return the refusal of a name that nothing in a model has."""
-    known = list(dict.fromkeys([*(o.id for o in plan.offloads), *(s.name for s in plan.source.sources)]))
-    listed = f"nodes: {', '.join(known[:20])}{' …' if len(known) > 20 else ''}"
+    names = list(dict.fromkeys([*(o.id for o in plan.offloads), *(s.name for s in plan.source.sources)]))
+    node_list = f"nodes: {', '.join(names[:20])}{' …' if len(names) > 20 else ''}"
     sentence = f'the model has no node, operator or tensor called "{name}"'
-    return UsageError("F203", sentence, help=" ".join(filter(None, (did_you_mean(name, known), listed))))
+    return UsageError("F203", sentence, help=" ".join(filter(None, (did_you_mean(name, names), node_list))))
 
 
-def _otherwise(given: argparse.Namespace, document: dict[str, Any]) -> list[str]:
+def _counterfactual_lines(args: argparse.Namespace, document: dict[str, Any]) -> list[str]:
     """Say what would offload a node of a model that stays on the host; every answer has been compiled."""
     from ...compile import is_plan
     from ...compile.counterfactuals import counterfactuals
 
-    if document["place"] != "host" or is_plan(Path(given.what)):
+    if document["place"] != "host" or is_plan(Path(args.what)):
         return []
-    found = counterfactuals(given.what, accelerators(given), document["node"], compile_options(given))
-    document["counterfactuals"] = [{**vars(c), "becomes": list(c.becomes)} for c in found]
-    return [f"  {c}" for c in found] or ["  no option of this command offloads it: lowerings and the other accelerators were tried"]
+    answers = counterfactuals(args.what, accelerators(args), document["node"], compile_options(args))
+    document["counterfactuals"] = [{**vars(c), "becomes": list(c.becomes)} for c in answers]
+    return [f"  {c}" for c in answers] or ["  no option of this command offloads it: lowerings and the other accelerators were tried"]
 
 
-def _replayed(plan: Plan, document: dict[str, Any]) -> list[str]:
+def _derivation_lines(plan: Plan, document: dict[str, Any]) -> list[str]:
     """Derive an offload again by its rules alone, check every step on random operands, and say what came out."""
     from ...compile.explanation.derivation_check import replay
 
     if document["place"] != "offload":
         return []
-    found = replay(plan, next(o for o in plan.offloads if o.id == document["offload"]["id"]))
-    document["replay"] = {**vars(found), "rules": None if found.rules is None else list(found.rules), "agrees": found.agrees}
-    return [f"  {found}"]
+    derivation = replay(plan, next(o for o in plan.offloads if o.id == document["offload"]["id"]))
+    document["replay"] = {
+        **vars(derivation),
+        "rules": None if derivation.rules is None else list(derivation.rules),
+        "agrees": derivation.agrees,
+    }
+    return [f"  {derivation}"]
 
 
-def _outside(plan: Plan, document: dict[str, Any]) -> list[str]:
+def _range_lines(plan: Plan, document: dict[str, Any]) -> list[str]:
     """Say which rules would match here, were they proved for operands of so many axes."""
     from ...compile.formats.operating_range import outside
 
@@ -109,11 +118,11 @@ def _code(text: str) -> Explanation:
     code = text.upper()
     if code not in CODES:
         family = [c for c in CODES if c[0] == code[:1]] or list(CODES)
-        listed = f"codes: {', '.join(family)}; for a node give MODEL NODE"
+        code_list = f"codes: {', '.join(family)}; for a node give MODEL NODE"
         guess = did_you_mean(code, CODES)
-        raise UsageError("F203", f'there is no error code "{text}"', help=f"{guess} {listed}" if guess else listed)
-    means, remedy = CODES[code]
-    return {"schema": SCHEMA, "code": code, "means": means, "remedy": remedy}, [f"{code}  {means}", f"  {remedy}"]
+        raise UsageError("F203", f'there is no error code "{text}"', help=f"{guess} {code_list}" if guess else code_list)
+    meaning, remedy = CODES[code]
+    return {"schema": SCHEMA, "code": code, "means": meaning, "remedy": remedy}, [f"{code}  {meaning}", f"  {remedy}"]
 
 
 def _node(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -136,6 +145,6 @@ def _node_lines(document: Mapping[str, Any]) -> list[str]:
     o = document["offload"]
     chain = [f"  {r['rule']:<32} {r['at']:<28} grade {r['grade']}, {r['covers']}" for r in o["because"]]
     shape = ", ".join(f"{d}={n}" for d, n in o["shape"].items())
-    what = f"{name} stands for {', '.join(o['nodes'])}" if name == o["id"] else f"{name} is part of {o['id']}"
+    headline = f"{name} stands for {', '.join(o['nodes'])}" if name == o["id"] else f"{name} is part of {o['id']}"
     calls = f"{o['device_calls']} device call{'s' if o['device_calls'] > 1 else ''}"
-    return [f"{what}: {o['operation']} on {o['target']}, {shape}, {calls}, by", *chain]
+    return [f"{headline}: {o['operation']} on {o['target']}, {shape}, {calls}, by", *chain]

@@ -14,31 +14,37 @@ SECONDS = 600
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
-    made = parser("learn", "Propose laws that models need, let the court judge them, print those that are proved as a rule file.")
-    made.add_argument("models", metavar="MODEL.onnx", nargs="+")
-    steering(made)
-    made.add_argument("--seconds", type=whole_number(1), default=SECONDS, metavar="N", help=f"processor time to spend (default {SECONDS})")
-    made.add_argument("--laws", type=whole_number(1), default=1, metavar="N", help="stop after N laws (default 1)")
-    given = options(made, arguments)
-    named = accelerators(given)
-    if not named:
+    """Run `flexmatch learn` and return its exit code: 1 when no law is proved.
+
+    Raises:
+        UsageError: no accelerator is given (F201).
+    """
+    verb_parser = parser("learn", "Propose laws that models need, let the court judge them, print those that are proved as a rule file.")
+    verb_parser.add_argument("models", metavar="MODEL.onnx", nargs="+")
+    steering(verb_parser)
+    verb_parser.add_argument(
+        "--seconds", type=whole_number(1), default=SECONDS, metavar="N", help=f"processor time to spend (default {SECONDS})"
+    )
+    verb_parser.add_argument("--laws", type=whole_number(1), default=1, metavar="N", help="stop after N laws (default 1)")
+    args = options(verb_parser, arguments)
+    names = accelerators(args)
+    if not names:
         raise UsageError("F201", "no accelerator is given", help="add --accel NAME; `flexmatch list` shows the names")
     from ...study.learn import learn, learned_document
 
-    models = [Path(m) for m in given.models]
-    document = learned_document(learn(models, named, compile_options(given), seconds=given.seconds, most=given.laws), given.models)
-    emit_json(document, given.json)
-    show_raw(given, "\n".join(lines(document)))
+    models = [Path(m) for m in args.models]
+    document = learned_document(learn(models, names, compile_options(args), seconds=args.seconds, most=args.laws), args.models)
+    emit_json(document, args.json)
+    show_raw(args, "\n".join(lines(document)))
     return 0 if document["laws"] else 1
 
 
 def lines(document: Mapping[str, Any]) -> list[str]:
-    """Return the laws as a rule file in the text form: what was looked at stands in comments."""
-    found = [
+    """Return the proved laws as a rule file in the text form, the statistics of the search in comments."""
+    output = [
         f"# {document['offloads']} offloads; {document['fragments']} fragments, {document['candidates']} right sides, "
         f"{document['judged']} judged, {len(document['laws'])} proved and of use"
     ]
     for law in document["laws"]:
-        found += [f"# {law['verdict']}: {law['strength']} · {law['evidence']} · {law['gain']} more offloads, {law['saves']}", law["text"]]
-    return found
+        output += [f"# {law['verdict']}: {law['strength']} · {law['evidence']} · {law['gain']} more offloads, {law['saves']}", law["text"]]
+    return output

@@ -21,22 +21,26 @@ KINDS = {
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
-    made = parser("list", "List accelerators, operations, rules, number formats and applications.")
-    made.add_argument("kinds", nargs="*", metavar="KIND", help=f"print only these: {', '.join(KINDS)} (the document has all)")
-    given = options(made, arguments)
-    for kind in given.kinds:
+    """Run `flexmatch list` and return its exit code.
+
+    Raises:
+        UsageError: a kind is not one of KINDS (F203).
+    """
+    verb_parser = parser("list", "List accelerators, operations, rules, number formats and applications.")
+    verb_parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"print only these: {', '.join(KINDS)} (the document has all)")
+    args = options(verb_parser, arguments)
+    for kind in args.kinds:
         if kind not in KINDS:
             raise UsageError(
                 "F203", f'there is nothing called "{kind}" to list', help=did_you_mean(kind, KINDS) or f"kinds: {', '.join(KINDS)}"
             )
     document = listing()
-    emit_json(document, given.json)
+    emit_json(document, args.json)
     from ...report.tables import grid
 
-    for n, kind in enumerate(given.kinds or KINDS):
+    for n, kind in enumerate(args.kinds or KINDS):
         rows = [[_cell(row[key]) for key in KINDS[kind].values()] for row in document[kind]]
-        say(given, [*([""] if n else []), f"{kind}:", *grid([*KINDS[kind]], rows)])
+        say(args, [*([""] if n else []), f"{kind}:", *grid([*KINDS[kind]], rows)])
     return 0
 
 
@@ -46,7 +50,7 @@ def _cell(value: Any) -> str:
 
 
 def listing() -> dict[str, Any]:
-    """Return everything by kind, each with its name, place and one line."""
+    """Return the document of everything by kind: each with its name, place and one line."""
     from ...apps import APPS, GALLERY
     from ...lang import IEEE, AdaptivFloat, Fixed, Int
     from ...prove.certificates.status import in_short, known_verdicts
@@ -55,7 +59,7 @@ def listing() -> dict[str, Any]:
     from ...target import load_target, target_names
 
     targets = [load_target(name) for name in target_names()]
-    known = {t.name: known_verdicts(t) for t in targets}
+    verdicts = {t.name: known_verdicts(t) for t in targets}
     return {
         "schema": SCHEMA,
         "targets": [
@@ -63,12 +67,12 @@ def listing() -> dict[str, Any]:
                 "name": t.name,
                 "about": ", ".join(dict.fromkeys(m.operation for m in t.mappings.values())),
                 "parameters": {k: list(v) for k, v in t.parameters.items()},
-                "proof": in_short(known[t.name]),
+                "proof": in_short(verdicts[t.name]),
             }
             for t in targets
         ],
         "mappings": [
-            {"name": m.name, "about": _first(m.rule.doc), "at": at(m.rule.place), "proof": known[t.name][name]}
+            {"name": m.name, "about": _first(m.rule.doc), "at": at(m.rule.place), "proof": verdicts[t.name][name]}
             for t in targets
             for name, m in t.mappings.items()
         ],

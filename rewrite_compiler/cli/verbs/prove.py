@@ -19,54 +19,64 @@ ADDED_ZEROS = ("operations in the same order, added zeros left out", "operations
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
-    made = parser("prove", "Judge every shipped rule, and the mappings and models of accelerators (default: all shipped).")
-    made.add_argument("files", nargs="*", type=Path, metavar="RULES.py", help="judge the rules of these files instead of the shipped ones")
-    made.add_argument("--accel", action="append", default=[], metavar="NAME", help="judge only this accelerator's mappings and model")
-    made.add_argument("--only", default="", metavar="NAME,…", help="judge only these rules and mappings (TARGET.NAME)")
-    made.add_argument(
+    """Run `flexmatch prove` and return its exit code: 1 when anything is refuted or open.
+
+    Raises:
+        UsageError: --only names no rule and no mapping (F203).
+    """
+    verb_parser = parser("prove", "Judge every shipped rule, and the mappings and models of accelerators (default: all shipped).")
+    verb_parser.add_argument(
+        "files", nargs="*", type=Path, metavar="RULES.py", help="judge the rules of these files instead of the shipped ones"
+    )
+    verb_parser.add_argument(
+        "--accel", action="append", default=[], metavar="NAME", help="judge only this accelerator's mappings and model"
+    )
+    verb_parser.add_argument("--only", default="", metavar="NAME,…", help="judge only these rules and mappings (TARGET.NAME)")
+    verb_parser.add_argument(
         "--instances",
         type=whole_number(1),
         default=0,
         metavar="N",
         help="try each rule at so many drawn instances beside its proof",
     )
-    made.add_argument("--jobs", type=whole_number(1), default=JOBS, metavar="N", help=f"judge in N processes (default {JOBS})")
-    made.add_argument("--no-cache", action="store_true", help="judge again what was judged before, and keep nothing")
-    made.add_argument("--recheck", action="store_true", help="judge again what was judged before, and say what is judged otherwise now")
-    made.add_argument("--no-rules", action="store_true", help="judge no rules")
-    given = options(made, arguments)
+    verb_parser.add_argument("--jobs", type=whole_number(1), default=JOBS, metavar="N", help=f"judge in N processes (default {JOBS})")
+    verb_parser.add_argument("--no-cache", action="store_true", help="judge again what was judged before, and keep nothing")
+    verb_parser.add_argument(
+        "--recheck", action="store_true", help="judge again what was judged before, and say what is judged otherwise now"
+    )
+    verb_parser.add_argument("--no-rules", action="store_true", help="judge no rules")
+    args = options(verb_parser, arguments)
     from ...prove.certificates.cache import Cache, court_cache
     from ...prove.certificates.document import prove, to_json
     from ...rewrite.ruleset import collect, every_rule, rules_at
     from ...target import find_target, target_names
 
-    wanted = [n for n in given.only.split(",") if n]
-    judged = collect(r for f in given.files for r in rules_at(f)) if given.files else every_rule()
-    known = {r.name: r for r in judged}
-    owners = [n for n in target_names() if any(w.partition(".")[0] == n for w in wanted)]
-    names = accelerators(given) or owners or ([] if given.only or given.files else target_names())
+    only_names = [n for n in args.only.split(",") if n]
+    rules = collect(r for f in args.files for r in rules_at(f)) if args.files else every_rule()
+    rules_by_name = {r.name: r for r in rules}
+    owners = [n for n in target_names() if any(w.partition(".")[0] == n for w in only_names)]
+    names = accelerators(args) or owners or ([] if args.only or args.files else target_names())
     targets = {n: find_target(n) for n in names}
     mappings = {m.name for t in targets.values() for m in t.mappings.values()}
-    for n in wanted:
-        if n not in known and n not in mappings:
-            remedy = did_you_mean(n, {*known, *mappings}) or "`flexmatch list` shows the names"
+    for n in only_names:
+        if n not in rules_by_name and n not in mappings:
+            remedy = did_you_mean(n, {*rules_by_name, *mappings}) or "`flexmatch list` shows the names"
             raise UsageError("F203", f'there is no rule called "{n}"', help=remedy)
-    kept = Cache(None) if given.no_cache else court_cache(anew=given.recheck)
+    cache = Cache(None) if args.no_cache else court_cache(anew=args.recheck)
     verdicts = prove(
-        [] if given.no_rules else [r for r in known.values() if not wanted or r.name in wanted],
+        [] if args.no_rules else [r for r in rules_by_name.values() if not only_names or r.name in only_names],
         [*targets.values()],
-        _progress if is_live(given) else lambda _: None,
-        instances=given.instances or None,
-        jobs=given.jobs,
-        kept=kept,
+        _progress if is_live(args) else lambda _: None,
+        instances=args.instances or None,
+        jobs=args.jobs,
+        kept=cache,
         specs={t.name: n for n, t in targets.items()},
-        only={*wanted} & mappings if wanted else None,
+        only={*only_names} & mappings if only_names else None,
     )
     document = to_json(verdicts)
-    emit_json(document, given.json)
-    cached = [f"{kept.hits} verdicts from the cache; --recheck judges again"] if kept.hits and is_live(given) else []
-    show_raw(given, "\n".join([*lines(document, verbose=given.verbose), *(f"judged otherwise: {x}" for x in kept.changed), *cached]))
+    emit_json(document, args.json)
+    cached = [f"{cache.hits} verdicts from the cache; --recheck judges again"] if cache.hits and is_live(args) else []
+    show_raw(args, "\n".join([*lines(document, verbose=args.verbose), *(f"judged otherwise: {x}" for x in cache.changed), *cached]))
     return 0 if verdicts.is_good else 1
 
 
@@ -75,20 +85,20 @@ def _progress(name: str) -> None:
 
 
 def lines(document: Mapping[str, Any], *, verbose: bool) -> list[str]:
-    """Return the verdicts for people: totals, then a line for each rule, mapping and model."""
-    found = []
+    """Return the verdicts as text: totals, then a line for each rule, mapping and model."""
+    output = []
     for kind in ("rules", "mappings"):
         proofs = document[kind]
         proved = sum(p["verdict"] == "proved" for p in proofs)
-        found.append(f"{kind:<10}{proved} of {len(proofs)} proved")
+        output.append(f"{kind:<10}{proved} of {len(proofs)} proved")
         width = max((len(p["name"]) for p in proofs), default=0)
         for p in proofs:
-            found += [_line(p, width), *_details(p, verbose=verbose)]
+            output += [_line(p, width), *_details(p, verbose=verbose)]
     for c in document["ilas"]:
         disjoint = "decodes disjoint" if c["decodes_disjoint"] else "decodes overlap"
-        found.append(f"{c['name']:<10}{c['instructions']} instructions, {disjoint}, {len(c['holes'])} ranges of commands without effect")
-        found += [f"  {p}" for p in c["problems"]]
-    return found
+        output.append(f"{c['name']:<10}{c['instructions']} instructions, {disjoint}, {len(c['holes'])} ranges of commands without effect")
+        output += [f"  {p}" for p in c["problems"]]
+    return output
 
 
 def _line(p: Mapping[str, Any], width: int) -> str:
@@ -104,16 +114,16 @@ def _line(p: Mapping[str, Any], width: int) -> str:
 
 def _details(p: Mapping[str, Any], *, verbose: bool) -> list[str]:
     """Return what else there is to say of a proof: of one that failed why, of others when asked."""
-    found = []
+    details = []
     if verbose or p["verdict"] != "proved":
-        found.append(f"    {p['at']}: {p['name']}: " + " · ".join(filter(None, (p["verdict"], p["strength"], p["evidence"]))))
+        details.append(f"    {p['at']}: {p['name']}: " + " · ".join(filter(None, (p["verdict"], p["strength"], p["evidence"]))))
     if verbose and (figures := _figures(p)):
-        found.append(figures)
+        details.append(figures)
     if p["counterexample"]:
-        found.append(p["counterexample"])
+        details.append(p["counterexample"])
     if p["suggestion"]:
-        found.append(f"proved under the guard {p['suggestion']}")
-    return [fold(f"    {line.strip()}") for line in found]
+        details.append(f"proved under the guard {p['suggestion']}")
+    return [fold(f"    {line.strip()}") for line in details]
 
 
 def _figures(p: Mapping[str, Any]) -> str:

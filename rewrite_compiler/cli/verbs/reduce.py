@@ -11,28 +11,30 @@ from ..output import say
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
-    made = parser("reduce", "Leave nodes out of a model while it still shows a problem; every shape stays.")
-    made.add_argument("model", metavar="MODEL.onnx")
+    """Run `flexmatch reduce` and return its exit code."""
+    verb_parser = parser("reduce", "Leave nodes out of a model while it still shows a problem; every shape stays.")
+    verb_parser.add_argument("model", metavar="MODEL.onnx")
     checks = "crash|mismatch|not-offloaded|COMMAND"
-    made.add_argument("--check", required=True, metavar=checks, help="the problem; a command gets the model's path and ends with 0")
-    made.add_argument("--node", default="", metavar="NODE", help="for not-offloaded: this node (default: the first on the host with work)")
-    made.add_argument("--tests", type=whole_number(1), default=200, metavar="N", help="run the check at most N times (default 200)")
-    made.add_argument("-o", "--output", metavar="FILE", help="write the model there (default: MODEL.reduced.onnx here)")
-    steering(made)
-    given = options(made, arguments, "model")
-    model = Path(given.model)
-    target = Path(given.output or f"{model.stem}.reduced.onnx")
+    verb_parser.add_argument("--check", required=True, metavar=checks, help="the problem; a command gets the model's path and ends with 0")
+    verb_parser.add_argument(
+        "--node", default="", metavar="NODE", help="for not-offloaded: this node (default: the first on the host with work)"
+    )
+    verb_parser.add_argument("--tests", type=whole_number(1), default=200, metavar="N", help="run the check at most N times (default 200)")
+    verb_parser.add_argument("-o", "--output", metavar="FILE", help="write the model there (default: MODEL.reduced.onnx here)")
+    steering(verb_parser)
+    args = options(verb_parser, arguments, "model")
+    model = Path(args.model)
+    target = Path(args.output or f"{model.stem}.reduced.onnx")
     check_outputs([target], [model])
     from ...compile import chosen_targets
     from ...study.reduce import Question, reduce_model, to_json
 
-    names = accelerators(given)
+    names = accelerators(args)
     chosen_targets(names)
-    question = Question(given.check, tuple(names), given.node, compile_options(given), given.tests)
+    question = Question(args.check, tuple(names), args.node, compile_options(args), args.tests)
     reduced = reduce_model(model, question)
     write_whole({target: reduced.onnx})
-    emit_json(to_json(reduced, question, model, target), given.json)
+    emit_json(to_json(reduced, question, model, target), args.json)
     ops = f"{reduced.before} → {reduced.after} ops after {reduced.tests} tests"
-    say(given, [f"{model.name}  {ops}", f"shows     {reduced.outcome}", f"wrote     {target}"])
+    say(args, [f"{model.name}  {ops}", f"shows     {reduced.outcome}", f"wrote     {target}"])
     return 0

@@ -19,55 +19,63 @@ INPUTS = ("plan", "data", "calibrate")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
-    made = parser("repair", "Search the smallest change of number formats, or of the accelerator, that keeps an application's accuracy.")
-    made.add_argument("plan", metavar="PLAN|MODEL")
-    steering(made)
-    made.add_argument("--data", required=True, metavar="FILE", help="samples; one half is searched on, the other judges")
-    made.add_argument("--within", required=True, metavar="LOSS", help="what the metric may lose: 1pt, 5%%, 0.02")
-    calibration_options(made)
+    """Run `flexmatch repair` and return its exit code.
+
+    Raises:
+        AnswerNo: no change that was tried keeps the loss within the band (C105).
+    """
+    verb_parser = parser(
+        "repair", "Search the smallest change of number formats, or of the accelerator, that keeps an application's accuracy."
+    )
+    verb_parser.add_argument("plan", metavar="PLAN|MODEL")
+    steering(verb_parser)
+    verb_parser.add_argument("--data", required=True, metavar="FILE", help="samples; one half is searched on, the other judges")
+    verb_parser.add_argument("--within", required=True, metavar="LOSS", help="what the metric may lose: 1pt, 5%%, 0.02")
+    calibration_options(verb_parser)
     count = whole_number(1)
-    made.setting("--metric", default="", metavar="NAME", help="as for cosim")
-    made.setting("--samples", type=count, default=0, metavar="N", help="use N evenly spaced samples")
-    made.setting("--batch", type=count, default=32, metavar="N", help="samples simulated together (default 32)")
-    made.setting("--threads", type=count, default=0, metavar="N", help="batches simulated side by side (default: one a core)")
+    verb_parser.setting("--metric", default="", metavar="NAME", help="as for cosim")
+    verb_parser.setting("--samples", type=count, default=0, metavar="N", help="use N evenly spaced samples")
+    verb_parser.setting("--batch", type=count, default=32, metavar="N", help="samples simulated together (default 32)")
+    verb_parser.setting("--threads", type=count, default=0, metavar="N", help="batches simulated side by side (default: one a core)")
     tiers = one_of("auto", "native", "arrays", "oracle")
-    made.setting("--tier", type=tiers, default="auto", metavar="auto|native|arrays|oracle", help="as for cosim; the answers are the same")
-    made.add_argument("-o", "--output", metavar="STEM", help="write the plan of the repair to STEM.json and STEM.onnx")
-    given = options(made, arguments, *INPUTS)
-    stem = None if given.output is None else Path(given.output)
+    verb_parser.setting(
+        "--tier", type=tiers, default="auto", metavar="auto|native|arrays|oracle", help="as for cosim; the answers are the same"
+    )
+    verb_parser.add_argument("-o", "--output", metavar="STEM", help="write the plan of the repair to STEM.json and STEM.onnx")
+    args = options(verb_parser, arguments, *INPUTS)
+    stem = None if args.output is None else Path(args.output)
     if stem is not None:
-        check_outputs(plan_names(stem), input_files(given, INPUTS))
+        check_outputs(plan_names(stem), input_files(args, INPUTS))
     from ...compile import plan_files
     from ...cosim.cosimulate import dataset_for, with_formats
     from ...cosim.metrics.loss_bound import band_of
     from ...cosim.metrics.metrics import metric_of
     from ...study.repair import repair
 
-    band = band_of(given.within)
-    plan = plan_of(given, Path(given.plan))
-    data = dataset_for(plan, given.data)
-    metric = metric_of(given.metric, data.task)
-    plan, data = with_formats(plan, data, given.calibrate, given.calibration_method)
-    data = data.evenly(given.samples) if given.samples else data
-    threads = given.threads or os.cpu_count() or 1
-    found = repair(plan, data, metric, band, options=compile_options(given), batch=given.batch, threads=threads, tier=given.tier)
-    emit_json(found.document, given.json)
-    written: list[str] = []
-    if stem is not None and found.plan is not None:
-        path = os.path.relpath(found.plan.model["path"], stem.parent)
-        files = plan_files(replace(found.plan, model={**found.plan.model, "path": path}))
+    band = band_of(args.within)
+    plan = plan_of(args, Path(args.plan))
+    data = dataset_for(plan, args.data)
+    metric = metric_of(args.metric, data.task)
+    plan, data = with_formats(plan, data, args.calibrate, args.calibration_method)
+    data = data.evenly(args.samples) if args.samples else data
+    threads = args.threads or os.cpu_count() or 1
+    result = repair(plan, data, metric, band, options=compile_options(args), batch=args.batch, threads=threads, tier=args.tier)
+    emit_json(result.document, args.json)
+    file_names: list[str] = []
+    if stem is not None and result.plan is not None:
+        path = os.path.relpath(result.plan.model["path"], stem.parent)
+        files = plan_files(replace(result.plan, model={**result.plan.model, "path": path}))
         onnx, document = plan_names(stem)
         write_whole({onnx: files.onnx, document: document_bytes(files.document)})
-        written = [str(onnx), str(document)]
-    say(given, lines(found.document, written))
-    if not found.document["holds_already"] and found.plan is None:
-        raise AnswerNo("C105", f"No change that was tried keeps the loss of {metric.name} within {band.text}", place=str(given.plan))
+        file_names = [str(onnx), str(document)]
+    say(args, lines(result.document, file_names))
+    if not result.document["holds_already"] and result.plan is None:
+        raise AnswerNo("C105", f"No change that was tried keeps the loss of {metric.name} within {band.text}", place=str(args.plan))
     return 0
 
 
 def lines(document: Mapping[str, Any], written: Sequence[str] = ()) -> list[str]:
-    """Return a repair for people: the culprit, the proposals by their price, and the one that was chosen."""
+    """Return a repair as text: the culprit, the proposals by their price, and the one that was chosen."""
     from ...report.tables import grid
     from ...report.terminal import number, table
 
@@ -78,14 +86,16 @@ def lines(document: Mapping[str, Any], written: Sequence[str] = ()) -> list[str]
         for p in document["proposals"]
         if p["search"]["within"] or p["what"] in document["front"]
     ]
-    named = "none" if culprit is None else f"{culprit['field']} of {culprit['tensor']} of {culprit['offload']}: {culprit['before']}"
-    held = "nothing: the loss is within the band already" if document["holds_already"] else document["chosen"] or "nothing that was tried"
+    culprit_text = "none" if culprit is None else f"{culprit['field']} of {culprit['tensor']} of {culprit['offload']}: {culprit['before']}"
+    repair_text = (
+        "nothing: the loss is within the band already" if document["holds_already"] else document["chosen"] or "nothing that was tried"
+    )
     rows = [
         ("host", f"{metric} {number(document['reference']['search'])} / {number(document['reference']['verify'])}  (searched / held back)"),
         ("now", f"{number(before['search']['value'])} / {number(before['verify']['value'])}"),
         ("samples", f"{samples['search']} to search on, {samples['verify']} held back · within {document['within']}"),
-        ("culprit", named),
-        ("repair", held),
+        ("culprit", culprit_text),
+        ("repair", repair_text),
         ("wrote", ", ".join(written)),
     ]
     return [*table(rows), *grid(("change", "bits", "searched", "held back"), changes, ("bits", "searched"))]
@@ -94,5 +104,5 @@ def lines(document: Mapping[str, Any], written: Sequence[str] = ()) -> list[str]
 def _verified(proposal: Mapping[str, Any]) -> str:
     from ...report.terminal import number
 
-    found = proposal["verify"]
-    return "–" if found is None else f"{number(found['value'])}{'' if found['within'] else ' (not within)'}"
+    verification = proposal["verify"]
+    return "–" if verification is None else f"{number(verification['value'])}{'' if verification['within'] else ' (not within)'}"

@@ -13,14 +13,18 @@ SCHEMA = "flexmatch.schema/1"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
-    made = parser("schema", f"Print the JSON schema of a document: {', '.join(ROWS)}.")
-    made.add_argument("name", metavar="DOCUMENT")
-    given = options(made, arguments)
-    if given.name not in ROWS:
-        known = " ".join(filter(None, (did_you_mean(given.name, ROWS), f"documents: {', '.join(ROWS)}")))
-        raise UsageError("F203", f'there is no document called "{given.name}"', help=known)
-    definition = schema_of(given.name)
-    emit_json({"schema": SCHEMA, "name": given.name, "definition": definition}, given.json)
-    show_raw(given, document_bytes(definition).decode("utf-8").rstrip())
+    """Run `flexmatch schema` and return its exit code.
+
+    Raises:
+        UsageError: there is no document of that name (F203).
+    """
+    verb_parser = parser("schema", f"Print the JSON schema of a document: {', '.join(ROWS)}.")
+    verb_parser.add_argument("name", metavar="DOCUMENT")
+    args = options(verb_parser, arguments)
+    if args.name not in ROWS:
+        remedy = " ".join(filter(None, (did_you_mean(args.name, ROWS), f"documents: {', '.join(ROWS)}")))
+        raise UsageError("F203", f'there is no document called "{args.name}"', help=remedy)
+    definition = schema_of(args.name)
+    emit_json({"schema": SCHEMA, "name": args.name, "definition": definition}, args.json)
+    show_raw(args, document_bytes(definition).decode("utf-8").rstrip())
     return 0

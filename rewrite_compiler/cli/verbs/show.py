@@ -22,35 +22,35 @@ Verb = Callable[[Sequence[str]], int]
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
+    """Run `flexmatch show` and return its exit code."""
     if arguments and arguments[0] in PARTS:
         return PARTS[arguments[0]]()(arguments[1:])
-    made = parser("show", "Show a plan: what is offloaded, why, and why the rest is not; or another part of what is known.")
-    made.add_argument("plan", metavar="PLAN|MODEL|offload ID PLAN|egraph MODEL|target NAME|ila NAME|config")
-    steering(made)
-    made.add_argument("--cosim", metavar="FILE", help="the JSON that `flexmatch cosim --json FILE` wrote, for the accuracy")
-    made.add_argument("--html", metavar="FILE", help="write one self-contained page instead of text")
-    made.add_argument("--svg", metavar="FILE", help="write the graph as a drawing, too")
-    made.add_argument("--dot", metavar="FILE", help="write the graph for Graphviz, too")
-    made.add_argument("--open", action="store_true", help="write the page (default: NAME.html here) and open it in a browser")
-    given = options(made, arguments, *INPUTS)
-    if given.open and given.html is None:
-        given.html = f"{Path(given.plan).stem}.html"
-    check_outputs([Path(f) for f in (given.html, given.svg, given.dot) if f is not None], input_files(given, INPUTS))
+    verb_parser = parser("show", "Show a plan: what is offloaded, why, and why the rest is not; or another part of what is known.")
+    verb_parser.add_argument("plan", metavar="PLAN|MODEL|offload ID PLAN|egraph MODEL|target NAME|ila NAME|config")
+    steering(verb_parser)
+    verb_parser.add_argument("--cosim", metavar="FILE", help="the JSON that `flexmatch cosim --json FILE` wrote, for the accuracy")
+    verb_parser.add_argument("--html", metavar="FILE", help="write one self-contained page instead of text")
+    verb_parser.add_argument("--svg", metavar="FILE", help="write the graph as a drawing, too")
+    verb_parser.add_argument("--dot", metavar="FILE", help="write the graph for Graphviz, too")
+    verb_parser.add_argument("--open", action="store_true", help="write the page (default: NAME.html here) and open it in a browser")
+    args = options(verb_parser, arguments, *INPUTS)
+    if args.open and args.html is None:
+        args.html = f"{Path(args.plan).stem}.html"
+    check_outputs([Path(f) for f in (args.html, args.svg, args.dot) if f is not None], input_files(args, INPUTS))
     from ...compile import to_json
     from ...report.html import report_page
     from ...report.terminal import cosim_lines, plan_lines
 
-    made_plan = plan_of(given, Path(given.plan))
-    plan = to_json(made_plan)
-    cosim = None if given.cosim is None else read_cosim(Path(given.cosim), plan)
-    emit_json(plan, given.json)
-    _draw(given, made_plan, plan)
-    if given.html is not None:
-        write_whole(page_file(given.html, report_page(made_plan, cosim, plan)))
-        say(given, [f"wrote     {given.html}"])
-        return _opened(Path(given.html)) if given.open else 0
-    say(given, [*plan_lines(plan, verbose=given.verbose), *([] if cosim is None else ["", *cosim_lines(cosim)])])
+    plan = plan_of(args, Path(args.plan))
+    document = to_json(plan)
+    cosim = None if args.cosim is None else read_cosim(Path(args.cosim), document)
+    emit_json(document, args.json)
+    _draw(args, plan, document)
+    if args.html is not None:
+        write_whole(page_file(args.html, report_page(plan, cosim, document)))
+        say(args, [f"wrote     {args.html}"])
+        return _open_page(Path(args.html)) if args.open else 0
+    say(args, [*plan_lines(document, verbose=args.verbose), *([] if cosim is None else ["", *cosim_lines(cosim)])])
     return 0
 
 
@@ -89,20 +89,20 @@ PARTS: Mapping[str, Callable[[], Verb]] = {
 }  # fmt: skip
 
 
-def _draw(given: argparse.Namespace, plan: Plan, document: Mapping[str, Any]) -> None:
+def _draw(args: argparse.Namespace, plan: Plan, document: Mapping[str, Any]) -> None:
     """Write the graph as files of its own, where that is asked for."""
-    if given.svg is None and given.dot is None:
+    if args.svg is None and args.dot is None:
         return
     from ...report.drawing import graph_dot, graph_svg
     from ...report.graph import graph_of
 
     graph, targets = graph_of(plan, document), [t.name for t in plan.targets]
     name = Path(plan.model["path"]).name
-    write_whole({**page_file(given.svg, graph_svg(graph, targets)), **page_file(given.dot, graph_dot(name, graph, targets))})
-    say(given, [f"wrote     {f}" for f in (given.svg, given.dot) if f is not None])
+    write_whole({**page_file(args.svg, graph_svg(graph, targets)), **page_file(args.dot, graph_dot(name, graph, targets))})
+    say(args, [f"wrote     {f}" for f in (args.svg, args.dot) if f is not None])
 
 
-def _opened(path: Path) -> int:
+def _open_page(path: Path) -> int:
     """Open a page in the browser of this machine; UsageError when there is none."""
     import webbrowser
 
@@ -112,19 +112,23 @@ def _opened(path: Path) -> int:
 
 
 def read_cosim(path: Path, plan: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the document of a co-simulation of the plan's model; refused when it is something else."""
-    again = "run flexmatch cosim again"
+    """Return the document of a co-simulation of the plan's model.
+
+    Raises:
+        InputError: the file is not JSON (F103), of another schema, or about another model (C100).
+    """
+    remedy = "run flexmatch cosim again"
     try:
-        document = json_of(read_bytes(path, Bound("a report", DOCUMENT_BYTES, again)))
+        document = json_of(read_bytes(path, Bound("a report", DOCUMENT_BYTES, remedy)))
     except Unreadable as error:
-        raise InputError("F103", f"the file is not JSON: {error}", place=str(path), help=again) from None
+        raise InputError("F103", f"the file is not JSON: {error}", place=str(path), help=remedy) from None
     if not isinstance(document, dict) or document.get("schema") != COSIM:
-        raise InputError("C100", f'Schema of a report must be "{COSIM}"', place=str(path), help=again)
+        raise InputError("C100", f'Schema of a report must be "{COSIM}"', place=str(path), help=remedy)
     from ...compile.plan.schema_check import REPORT, misfit
 
-    wrong = misfit(document, REPORT, "report")
-    if wrong:
-        raise InputError("C100", wrong, place=str(path), help=again)
+    mismatch = misfit(document, REPORT, "report")
+    if mismatch:
+        raise InputError("C100", mismatch, place=str(path), help=remedy)
     if document["model"]["sha256"] != plan["model"]["sha256"]:
-        raise InputError("C100", "the report is about another model", place=str(path), help=again)
+        raise InputError("C100", "the report is about another model", place=str(path), help=remedy)
     return document

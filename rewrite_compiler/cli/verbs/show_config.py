@@ -15,25 +15,25 @@ SCHEMA = "flexmatch.config/1"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run `show config`."""
-    made = config_parser()
-    given = options(made, arguments)
-    settings = [{"key": key, "value": vars(given)[key], "origin": given.origins[key]} for key in sorted(made.settings)]
+    """Run `flexmatch show config` and return its exit code."""
+    verb_parser = config_parser()
+    args = options(verb_parser, arguments)
+    settings = [{"key": key, "value": vars(args)[key], "origin": args.origins[key]} for key in sorted(verb_parser.settings)]
     file = read_configuration(Path.cwd()).name or None
-    emit_json({"schema": SCHEMA, "file": file, "settings": settings}, given.json)
+    emit_json({"schema": SCHEMA, "file": file, "settings": settings}, args.json)
     from ...report.tables import grid
 
     rows = [(row["key"], _text(row["value"]), row["origin"]) for row in settings]
-    say(given, [f"file: {file or 'none'}; environment: {PREFIX}KEY", *grid(("setting", "value", "from"), rows)])
+    say(args, [f"file: {file or 'none'}; environment: {PREFIX}KEY", *grid(("setting", "value", "from"), rows)])
     return 0
 
 
 def config_parser() -> Parser:
     """Return a parser with every option that configuration may set."""
-    made = parser("show config", "Show every setting and where its value came from: flag, environment, file or default.")
-    steering(made)
-    simulation_options(made)
-    return made
+    verb_parser = parser("show config", "Show every setting and where its value came from: flag, environment, file or default.")
+    steering(verb_parser)
+    simulation_options(verb_parser)
+    return verb_parser
 
 
 def _text(value: Any) -> str:

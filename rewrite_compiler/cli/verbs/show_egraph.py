@@ -14,27 +14,31 @@ STEPS = 2
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run `show egraph`."""
-    made = parser("show egraph", "Show part of a model's e-graph: the classes around a node, their e-nodes, the rules that made them.")
-    made.add_argument("model", metavar="MODEL.onnx")
-    steering(made)
-    made.add_argument("--around", required=True, metavar="NODE", help="a node or value of the model")
-    made.add_argument("--steps", type=whole_number(0), default=STEPS, metavar="N", help=f"classes up to N edges away (default: {STEPS})")
-    made.add_argument("--rounds", type=whole_number(0), metavar="N", help="saturate N rounds only (default: to the end)")
-    made.add_argument("--html", metavar="FILE", help="write one self-contained page")
-    made.add_argument("--dot", metavar="FILE", help="write a graph for Graphviz")
-    given = options(made, arguments, "model")
-    files = [Path(f) for f in (given.html, given.dot) if f is not None]
-    check_outputs(files, input_files(given, ("model",)))
+    """Run `flexmatch show egraph` and return its exit code."""
+    verb_parser = parser(
+        "show egraph", "Show part of a model's e-graph: the classes around a node, their e-nodes, the rules that made them."
+    )
+    verb_parser.add_argument("model", metavar="MODEL.onnx")
+    steering(verb_parser)
+    verb_parser.add_argument("--around", required=True, metavar="NODE", help="a node or value of the model")
+    verb_parser.add_argument(
+        "--steps", type=whole_number(0), default=STEPS, metavar="N", help=f"classes up to N edges away (default: {STEPS})"
+    )
+    verb_parser.add_argument("--rounds", type=whole_number(0), metavar="N", help="saturate N rounds only (default: to the end)")
+    verb_parser.add_argument("--html", metavar="FILE", help="write one self-contained page")
+    verb_parser.add_argument("--dot", metavar="FILE", help="write a graph for Graphviz")
+    args = options(verb_parser, arguments, "model")
+    files = [Path(f) for f in (args.html, args.dot) if f is not None]
+    check_outputs(files, input_files(args, ("model",)))
     from ...report.egraph import egraph_dot, egraph_lines, egraph_page
     from ...study.neighbourhood import neighbourhood
 
-    chosen = compile_options(given)
-    if given.rounds is not None:
-        chosen = replace(chosen, limits=replace(chosen.limits, rounds=given.rounds))
-    document = neighbourhood(given.model, accelerators(given), chosen, given.around, given.steps)
-    emit_json(document, given.json)
+    plan_options = compile_options(args)
+    if args.rounds is not None:
+        plan_options = replace(plan_options, limits=replace(plan_options.limits, rounds=args.rounds))
+    document = neighbourhood(args.model, accelerators(args), plan_options, args.around, args.steps)
+    emit_json(document, args.json)
     if files:
-        write_whole({**page_file(given.html, egraph_page(document)), **page_file(given.dot, egraph_dot(document))})
-    say(given, [f"wrote     {f}" for f in files] if files else list(egraph_lines(document)))
+        write_whole({**page_file(args.html, egraph_page(document)), **page_file(args.dot, egraph_dot(document))})
+    say(args, [f"wrote     {f}" for f in files] if files else list(egraph_lines(document)))
     return 0

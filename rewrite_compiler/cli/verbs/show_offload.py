@@ -12,30 +12,34 @@ SCHEMA = "flexmatch.offload/1"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb's second form."""
-    made = parser("show offload", "Show what one offload means, its instructions and its commands, for inputs of zeros.")
-    made.add_argument("offload", metavar="ID")
-    made.add_argument("plan", metavar="PLAN")
-    steering(made)
-    made.add_argument("--call", type=whole_number(0), default=0, metavar="N", help="which call of a tiled offload (default 0)")
-    made.add_argument("--trace", action="store_true", help="show every command, also the middle of long runs")
-    given = options(made, arguments, "plan")
+    """Run `flexmatch show offload` and return its exit code.
+
+    Raises:
+        UsageError: --call is beyond the offload's calls (F203).
+    """
+    verb_parser = parser("show offload", "Show what one offload means, its instructions and its commands, for inputs of zeros.")
+    verb_parser.add_argument("offload", metavar="ID")
+    verb_parser.add_argument("plan", metavar="PLAN")
+    steering(verb_parser)
+    verb_parser.add_argument("--call", type=whole_number(0), default=0, metavar="N", help="which call of a tiled offload (default 0)")
+    verb_parser.add_argument("--trace", action="store_true", help="show every command, also the middle of long runs")
+    args = options(verb_parser, arguments, "plan")
     from ...emit.mmio.listing import fragment, offload_of, rows, side_by_side
     from ...emit.mmio.trace import traces_of
 
-    plan = plan_of(given, Path(given.plan))
-    o = offload_of(plan, given.offload)
-    if given.call >= o.tiling.calls:
+    plan = plan_of(args, Path(args.plan))
+    o = offload_of(plan, args.offload)
+    if args.call >= o.tiling.calls:
         from ...errors import UsageError
 
-        raise UsageError("F203", f"--call must be below {o.tiling.calls}, the calls of {o.id}, not {given.call}")
+        raise UsageError("F203", f"--call must be below {o.tiling.calls}, the calls of {o.id}, not {args.call}")
     emitted = traces_of(plan)[o.target.name]
-    program, commands = fragment(plan, o), rows(emitted.trace, emitted.ila, o.id, call=given.call, whole=given.trace)
+    program, commands = fragment(plan, o), rows(emitted.trace, emitted.ila, o.id, call=args.call, whole=args.trace)
     document = {
         "schema": SCHEMA, "id": o.id, "target": o.target.name, "operation": o.mapping.operation, "program": program,
-        "call": given.call, "calls": o.tiling.calls, "commands": [vars(r) for r in commands],
+        "call": args.call, "calls": o.tiling.calls, "commands": [vars(r) for r in commands],
     }  # fmt: skip
-    emit_json(document, given.json)
-    calls = f", call {given.call} of {o.tiling.calls}" if o.tiling.calls > 1 else ""
-    show_raw(given, "\n".join([f"{o.id}  {o.mapping.name}{calls}", "", *side_by_side(program, commands)]))
+    emit_json(document, args.json)
+    calls = f", call {args.call} of {o.tiling.calls}" if o.tiling.calls > 1 else ""
+    show_raw(args, "\n".join([f"{o.id}  {o.mapping.name}{calls}", "", *side_by_side(program, commands)]))
     return 0

@@ -1,4 +1,4 @@
-"""flexmatch show target: what an accelerator is made of, and what its operations are."""
+"""flexmatch show target: the resources of an accelerator, and its operations."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ SCHEMA = "flexmatch.target/1"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run `show target`."""
-    made = parser("show target", "Show the memories, units, links and clock of an accelerator, and its operations.")
-    made.add_argument("name", metavar="NAME[:key=value,…]")
-    made.add_argument("--dot", metavar="FILE", help="write the architecture graph for Graphviz, too")
-    given = options(made, arguments)
-    if given.dot is not None:
-        check_outputs([Path(given.dot)])
+    """Run `flexmatch show target` and return its exit code."""
+    verb_parser = parser("show target", "Show the memories, units, links and clock of an accelerator, and its operations.")
+    verb_parser.add_argument("name", metavar="NAME[:key=value,…]")
+    verb_parser.add_argument("--dot", metavar="FILE", help="write the architecture graph for Graphviz, too")
+    args = options(verb_parser, arguments)
+    if args.dot is not None:
+        check_outputs([Path(args.dot)])
     from ...report.architecture import architecture_dot, resource_rows
     from ...report.terminal import table
     from ...target import find_target, resource_document
 
-    target = find_target(given.name)
+    target = find_target(args.name)
     resources = target.resources()
     operations = [
         {"name": m.name, "operation": m.operation, "units": dict(m.units), "priced": m.price is not None} for m in target.mappings.values()
@@ -33,11 +33,11 @@ def run(arguments: Sequence[str]) -> int:
         "schema": SCHEMA, "name": target.name, "parameters": target.values, "sha256": target.sha256, "operations": operations,
         "resources": None if resources is None else resource_document(resources),
     }  # fmt: skip
-    emit_json(document, given.json)
-    if given.dot is not None and resources is not None:
-        write_whole({Path(given.dot): architecture_dot(target.name, resources).encode()})
+    emit_json(document, args.json)
+    if args.dot is not None and resources is not None:
+        write_whole({Path(args.dot): architecture_dot(target.name, resources).encode()})
     parameters = ", ".join(f"{key}={value}" for key, value in target.values.items()) or "no parameters"
-    described = [("resources", "none declared: no cost is known")] if resources is None else list(resource_rows(resources))
-    named = ", ".join(dict.fromkeys(m.operation for m in target.mappings.values()))
-    say(given, [f"{target.name}  {parameters}", *table([("operations", named), *described])])
+    resource_lines = [("resources", "none declared: no cost is known")] if resources is None else list(resource_rows(resources))
+    operation_names = ", ".join(dict.fromkeys(m.operation for m in target.mappings.values()))
+    say(args, [f"{target.name}  {parameters}", *table([("operations", operation_names), *resource_lines])])
     return 0

@@ -14,36 +14,36 @@ from .cosim import calibration_options, settings, simulation_options
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the verb."""
-    made = parser("sweep", "Co-simulate a model at every value of its accelerators' parameters.")
-    made.add_argument("model", metavar="MODEL.onnx")
-    steering(made)
-    made.add_argument("--data", required=True, metavar="FILE", help="samples, in any form that cosim takes")
-    made.add_argument(
+    """Run `flexmatch sweep` and return its exit code."""
+    verb_parser = parser("sweep", "Co-simulate a model at every value of its accelerators' parameters.")
+    verb_parser.add_argument("model", metavar="MODEL.onnx")
+    steering(verb_parser)
+    verb_parser.add_argument("--data", required=True, metavar="FILE", help="samples, in any form that cosim takes")
+    verb_parser.add_argument(
         "--over", action="append", default=[], metavar="NAME[=VALUE,…]",
         help="vary TARGET.PARAMETER, calibration-method, or accel (sets: A,B,A+B); repeat it (default: every parameter)",
     )  # fmt: skip
-    calibration_options(made)
-    simulation_options(made)
-    given = options(made, arguments, "model", "data", "calibrate")
+    calibration_options(verb_parser)
+    simulation_options(verb_parser)
+    args = options(verb_parser, arguments, "model", "data", "calibrate")
     from ...compile import chosen_targets
     from ...study.sweep import axes_of, sweep
 
-    targets = chosen_targets(accelerators(given))
-    axes = axes_of(given.over, targets)
-    chosen = replace(settings(given), calibration_method=given.calibration_method)
-    calibrate = None if given.calibrate is None else Path(given.calibrate)
+    targets = chosen_targets(accelerators(args))
+    axes = axes_of(args.over, targets)
+    run_settings = replace(settings(args), calibration_method=args.calibration_method)
+    calibrate = None if args.calibrate is None else Path(args.calibrate)
     document = sweep(
-        Path(given.model), targets, Path(given.data), axes, calibrate=calibrate, options=compile_options(given), settings=chosen,
-        progress=_progress(given),
+        Path(args.model), targets, Path(args.data), axes, calibrate=calibrate, options=compile_options(args), settings=run_settings,
+        progress=_progress(args),
     )  # fmt: skip
-    emit_json(document, given.json)
-    say(given, lines(document))
+    emit_json(document, args.json)
+    say(args, lines(document))
     return 0
 
 
 def lines(document: Mapping[str, Any]) -> list[str]:
-    """Return a sweep for people: what the host gives, and a table with a row a point."""
+    """Return a sweep as text: the host's value, and a table with a row for each point."""
     from ...report.tables import grid
     from ...report.terminal import counted, number
 
@@ -64,9 +64,9 @@ def _point(p: Mapping[str, Any]) -> tuple[str, ...]:
     return (*map(str, p["at"].values()), number(p["value"]), difference, interval, f"{calls:,}")
 
 
-def _progress(given: Any) -> Callable[[int, int], None] | None:
-    if not is_live(given):
+def _progress(args: Any) -> Callable[[int, int], None] | None:
+    if not is_live(args):
         return None
-    return lambda done, total: print(
-        f"\r\x1b[Ksweep     {done}/{total}", end="" if done < total else "\r\x1b[K", file=sys.stderr, flush=True
+    return lambda count, total: print(
+        f"\r\x1b[Ksweep     {count}/{total}", end="" if count < total else "\r\x1b[K", file=sys.stderr, flush=True
     )
