@@ -110,6 +110,6 @@ def used(functions: str, code: str) -> str:
     head, *parts = re.split(r"(?m)^(?=static inline )", functions)
     names = [re.search(r"(\w+)\(", part)[1] for part in parts]  # type: ignore[index]
     called = set(re.findall(r"\w+", code))
-    while more := {n for n, part in zip(names, parts, strict=True) if n in called for n in re.findall(r"\w+", part)} - called:
-        called |= more
+    while new_calls := {n for n, part in zip(names, parts, strict=True) if n in called for n in re.findall(r"\w+", part)} - called:
+        called |= new_calls
     return head + "".join(part for n, part in zip(names, parts, strict=True) if n in called)

@@ -20,15 +20,15 @@ def kept_step(digest: str, leaves: Sequence[Leaf], make: Callable[[], NativeFunc
     The digest must say everything that `make` depends on, the engine's own sources aside, and name the `leaves`, the
     memories that the step may touch, in their order.
     """
-    found = found_step(digest, leaves)
-    if found is not None:
-        return found
-    made = make()
-    if not made.tables:
-        numbers = [leaves.index(leaf) for leaf in made.memories]
-        raises = [(r.code, r.sentence, [name for name, _ in r.values]) for r in made.raises]
-        Kept(private_folder("steps")).put(_key(digest), json.dumps([numbers, *made.code, raises]).encode())
-    return made
+    cached = found_step(digest, leaves)
+    if cached is not None:
+        return cached
+    function = make()
+    if not function.tables:
+        numbers = [leaves.index(leaf) for leaf in function.memories]
+        raises = [(r.code, r.sentence, [name for name, _ in r.values]) for r in function.raises]
+        Kept(private_folder("steps")).put(_key(digest), json.dumps([numbers, *function.code, raises]).encode())
+    return function
 
 
 def found_step(digest: str, leaves: Sequence[Leaf]) -> NativeFunction | None:
@@ -49,5 +49,5 @@ def _key(digest: str) -> str:
 @cache
 def _sources() -> str:
     """Return the hash of what lowers and prints steps, and of what makes those of devices."""
-    above = Path(__file__).parents[2]
-    return hash_of([above / p for p in ("lang", "lowering", "readings", "ila")], [])
+    package = Path(__file__).parents[2]
+    return hash_of([package / p for p in ("lang", "lowering", "readings", "ila")], [])

@@ -43,8 +43,8 @@ counts = Counts()
 @lru_cache(maxsize=1)
 def host() -> tuple[str, frozenset[str]]:
     """Return the processor's name and its features."""
-    found = llvm.get_host_cpu_features()
-    return llvm.get_host_cpu_name(), frozenset(name for name, is_there in found.items() if is_there)
+    features = llvm.get_host_cpu_features()
+    return llvm.get_host_cpu_name(), frozenset(name for name, is_supported in features.items() if is_supported)
 
 
 def wished() -> tuple[str, ...]:
@@ -70,24 +70,24 @@ def _machine(level: int) -> Any:
 def compiled(text: str, level: int = 2) -> tuple[Any, int]:
     """Return the engine, which owns the code, and the address of `run`; the same text is compiled once."""
     key, level = key_of(text, level)
-    found = kept_code(key, level)
-    if found is not None:
-        return found
+    cached = kept_code(key, level)
+    if cached is not None:
+        return cached
     counts.compiled += 1
-    stored = _object(text, level)
+    stored = _compile_object(text, level)
     Kept(private_folder("objects")).put(key, stored)
-    return _loaded(stored, level)
+    return _load_object(stored, level)
 
 
 def kept_code(key: str, level: int) -> tuple[Any, int] | None:
     """Return the engine and the address of `run` of an object that is kept; None where it is not, or is damaged."""
-    kept = Kept(private_folder("objects"))
-    stored = kept.get(key)
-    counts.rebuilt += kept.damaged
+    cache = Kept(private_folder("objects"))
+    stored = cache.get(key)
+    counts.rebuilt += cache.damaged
     if stored is None:
         return None
     counts.loaded += 1
-    return _loaded(stored, level)
+    return _load_object(stored, level)
 
 
 def key_of(text: str, level: int) -> tuple[str, int]:
@@ -119,7 +119,7 @@ def _key(text: str, level: int) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _object(text: str, level: int) -> bytes:
+def _compile_object(text: str, level: int) -> bytes:
     machine = _machine(level)
     module = llvm.parse_assembly(text)
     module.verify()
@@ -135,7 +135,7 @@ def _object(text: str, level: int) -> bytes:
     return bytes(machine.emit_object(module))
 
 
-def _loaded(stored: bytes, level: int) -> tuple[Any, int]:
+def _load_object(stored: bytes, level: int) -> tuple[Any, int]:
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(EMPTY), _machine(level))
     engine.add_object_file(llvm.ObjectFileRef.from_data(stored))
     engine.finalize_object()

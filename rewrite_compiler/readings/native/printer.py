@@ -76,18 +76,20 @@ class NativeFunction:
         writes before it reads them.
         """
         routine = lower_step(step, strict=strict)
-        own = {name: leaf for name, leaf in routine.memories.items() if leaf in local}
-        given = {name: leaf for name, leaf in routine.memories.items() if leaf not in local}
-        routine = replace(routine, memories=given)
-        self._prepare(routine, Printer(routine, apart, own), level)
+        local_memories = {name: leaf for name, leaf in routine.memories.items() if leaf in local}
+        parameters = {name: leaf for name, leaf in routine.memories.items() if leaf not in local}
+        routine = replace(routine, memories=parameters)
+        self._prepare(routine, Printer(routine, apart, local_memories), level)
 
     def _prepare(self, routine: Routine, printer: Printer, level: int = 2) -> None:
         """Compile what a printer has printed."""
         text = str(printer.module)
         self.code = key_of(text, level)
-        self._take(routine.memories.values(), printer.raises, [table_entries(t) for t in routine.tables.values()], compiled(text, level))
+        self._set_code(
+            routine.memories.values(), printer.raises, [table_entries(t) for t in routine.tables.values()], compiled(text, level)
+        )
 
-    def _take(self, memories: Iterable[Leaf], raises: Sequence[Raise], tables: list[Data], code: tuple[Any, int]) -> None:
+    def _set_code(self, memories: Iterable[Leaf], raises: Sequence[Raise], tables: list[Data], code: tuple[Any, int]) -> None:
         """Know what the code is called with; it is owned by its engine."""
         self.memories: tuple[Leaf, ...] = tuple(memories)
         self.numbers = {leaf: n for n, leaf in enumerate(self.memories)}
@@ -101,13 +103,13 @@ class NativeFunction:
     @classmethod
     def again(cls, memories: Iterable[Leaf], code: tuple[str, int], raises: Sequence[Raise]) -> NativeFunction | None:
         """Return a function without tables from its kept code and its diagnostics; None where the code is not there any more."""
-        found = kept_code(*code)
-        if found is None:
+        loaded_code = kept_code(*code)
+        if loaded_code is None:
             return None
-        made = cls.__new__(cls)
-        made.code = code
-        made._take(memories, raises, [], found)
-        return made
+        function = cls.__new__(cls)
+        function.code = code
+        function._set_code(memories, raises, [], loaded_code)
+        return function
 
     def __call__(self, memories: Sequence[Data]) -> None:
         """Run the step in place on `memories`, one array for each of `self.memories`; SpecError as the oracle's."""
@@ -123,8 +125,8 @@ class NativeFunction:
         if answer < 0:
             raise SpecError(*FAILURES[answer])
         if answer:
-            failed = self.raises[answer - 1]
-            raise diagnostic(failed.code, failed.sentence, **{n: int(v) for (n, _), v in zip(failed.values, self._values, strict=False)})
+            failure = self.raises[answer - 1]
+            raise diagnostic(failure.code, failure.sentence, **{n: int(v) for (n, _), v in zip(failure.values, self._values, strict=False)})
 
 
 class Call:
@@ -165,8 +167,8 @@ class Call:
         f = self.function
         kind, size = f.kinds[n], f.sizes[n]
         if data.dtype != kind or not data.flags.c_contiguous or (size is not None and data.size != size):
-            wanted = f"{'any number of' if size is None else size} elements of {kind}"
-            raise SpecError("I102", f"{f.memories[n].name} must be {wanted} in one piece, not {data.size} of {data.dtype}")
+            expected = f"{'any number of' if size is None else size} elements of {kind}"
+            raise SpecError("I102", f"{f.memories[n].name} must be {expected} in one piece, not {data.size} of {data.dtype}")
         self.held[n] = data
         self.places[n], self.lengths[n] = data.ctypes.data, data.size
 
@@ -235,9 +237,9 @@ class Printer:
 
     def _parameter(self, n: int, name: str, kind: Any, static: int | None, *, is_apart: bool) -> None:
         places, lengths, _ = self.function.args
-        at = ir.Constant(WORD, n)
-        raw = self.start.load(self.start.gep(places, [at]))
-        size = self.start.load(self.start.gep(lengths, [at])) if static is None else ir.Constant(WORD, static)
+        index = ir.Constant(WORD, n)
+        raw = self.start.load(self.start.gep(places, [index]))
+        size = self.start.load(self.start.gep(lengths, [index])) if static is None else ir.Constant(WORD, static)
         self.arrays[name] = ArrayInMemory(self.start.bitcast(raw, element(kind).as_pointer()), kind, size, static, is_apart)
 
     def local(self, name: str, base: ir.Value, kind: Any, count: int) -> None:
@@ -325,25 +327,25 @@ class Printer:
             self.names[s.name] = ir.Constant(WORD, 0)
             self.block(s.body)
             return
-        extent, before = self.value(s.extent), self.b.block
-        head, body, after = (self.function.append_basic_block(n) for n in ("head", "loop", "after"))
+        extent, preheader = self.value(s.extent), self.b.block
+        head, body, exit_block = (self.function.append_basic_block(n) for n in ("head", "loop", "after"))
         self.b.branch(head)
         self.b.position_at_end(head)
         counter = self.b.phi(WORD)
-        counter.add_incoming(ir.Constant(WORD, 0), before)
-        self.b.cbranch(self.b.icmp_signed("<", counter, extent), body, after)
+        counter.add_incoming(ir.Constant(WORD, 0), preheader)
+        self.b.cbranch(self.b.icmp_signed("<", counter, extent), body, exit_block)
         self.b.position_at_end(body)
         self.names[s.name] = counter
         last = s.body[-1] if ends_early(s) else None
         self.block(s.body if last is None else s.body[:-1])
         if isinstance(last, If):
-            going = self.function.append_basic_block("going")
-            self.b.cbranch(self.condition(last.condition), going, after)
-            self.b.position_at_end(going)
+            then_block = self.function.append_basic_block("going")
+            self.b.cbranch(self.condition(last.condition), then_block, exit_block)
+            self.b.position_at_end(then_block)
             self.block(last.then)
         counter.add_incoming(self.b.add(counter, ir.Constant(WORD, 1)), self.b.block)
         self.b.branch(head)
-        self.b.position_at_end(after)
+        self.b.position_at_end(exit_block)
 
     def choose(self, s: If) -> None:
         """Print a branch."""
@@ -401,25 +403,25 @@ class Printer:
 
     def place(self, a: ArrayInMemory, index: Tree) -> ir.Value:
         """Return the place of an element, checked where its interval does not prove that it is inside."""
-        at = self.value(index)
+        offset = self.value(index)
         if a.static is None or not iv.inside(index.interval, (0, a.static - 1)):
-            self.fail_if(self.b.icmp_unsigned(">=", at, a.size), OUTSIDE)
-        return a.base if isinstance(at, ir.Constant) and at.constant == 0 else self.b.gep(a.base, [at])
+            self.fail_if(self.b.icmp_unsigned(">=", offset, a.size), OUTSIDE)
+        return a.base if isinstance(offset, ir.Constant) and offset.constant == 0 else self.b.gep(a.base, [offset])
 
     def select(self, t: Tree) -> ir.Value:
         """Return a choice; branches that may trap are printed as branches."""
         condition = self.condition(t.args[0])
         if not any(_may_trap(x) for x in t.args[1:]):
             return self.b.select(condition, self.value(t.args[1]), self.value(t.args[2]))
-        ends = []
+        incoming = []
         with self.b.if_else(condition) as branches:
             for branch, x in zip(branches, t.args[1:], strict=True):
                 with branch:
-                    ends.append((self.value(x), self.b.block))
-        chosen = self.b.phi(self.scalar(t.real))
-        for value, block in ends:
-            chosen.add_incoming(value, block)
-        return chosen
+                    incoming.append((self.value(x), self.b.block))
+        result = self.b.phi(self.scalar(t.real))
+        for value, block in incoming:
+            result.add_incoming(value, block)
+        return result
 
 
 def _parameters(p: Printer, routine: Routine) -> Iterator[tuple[str, Any, int | None]]:
@@ -439,9 +441,9 @@ def element_kind(a: Leaf | Allocate) -> Any:
 
 def _static_size(leaf: Leaf) -> int | None:
     """Return the number of elements that a memory always has."""
-    known = [n for n in leaf.shape if isinstance(n, int)]
-    size = math.prod(known)
-    return size if len(known) == len(leaf.shape) and size < STATIC else None
+    static_extents = [n for n in leaf.shape if isinstance(n, int)]
+    size = math.prod(static_extents)
+    return size if len(static_extents) == len(leaf.shape) and size < STATIC else None
 
 
 def table_entries(t: Any) -> Data:
@@ -473,23 +475,23 @@ def _nonzero(p: Printer, t: Tree, y: ir.Value) -> None:
         p.fail_if(p.b.icmp_signed("==", y, _constant(0)), DIVISION)
 
 
-def _divided(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _divide(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     x, y = a
-    known = t.args[1].data if t.args[1].op == "const" else 0
-    if t.op in ("div", "mod") and known > 0 and known & known - 1 == 0:
-        return p.b.ashr(x, _constant(known.bit_length() - 1)) if t.op == "div" else p.b.and_(x, _constant(known - 1))
+    divisor = t.args[1].data if t.args[1].op == "const" else 0
+    if t.op in ("div", "mod") and divisor > 0 and divisor & divisor - 1 == 0:
+        return p.b.ashr(x, _constant(divisor.bit_length() - 1)) if t.op == "div" else p.b.and_(x, _constant(divisor - 1))
     _nonzero(p, t, y)
     if t.op in ("tdiv", "tmod"):
         return p.b.sdiv(x, y) if t.op == "tdiv" else p.b.srem(x, y)
-    rest = p.b.srem(x, y)
-    apart = p.b.icmp_signed("<", p.b.xor(rest, y), _constant(0))
-    below = p.b.and_(p.b.icmp_signed("!=", rest, _constant(0)), apart)
+    remainder = p.b.srem(x, y)
+    signs_differ = p.b.icmp_signed("<", p.b.xor(remainder, y), _constant(0))
+    rounds_down = p.b.and_(p.b.icmp_signed("!=", remainder, _constant(0)), signs_differ)
     if t.op == "div":
-        return p.b.sub(p.b.sdiv(x, y), p.b.zext(below, WORD))
-    return p.b.select(below, p.b.add(rest, y), rest)
+        return p.b.sub(p.b.sdiv(x, y), p.b.zext(rounds_down, WORD))
+    return p.b.select(rounds_down, p.b.add(remainder, y), remainder)
 
 
-def _shifted(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _shift(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     x, n = a
     low, high = t.args[1].interval
     if low is None or low < 0:
@@ -502,23 +504,23 @@ def _shifted(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     return p.b.select(is_long, _constant(0), p.b.shl(x, p.b.and_(n, _constant(63))))
 
 
-def _compared(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _compare(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     return p.b.zext(p.b.icmp_signed(COMPARE[t.op], *a), WORD)
 
 
-def _extreme(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _extremum(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     return p.b.select(p.b.icmp_signed("<" if t.op == "min" else ">", *a), *a)
 
 
-def _wrapped(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _wrap(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     bits, is_signed = t.data
     if not is_signed:
         return p.b.and_(a[0], _constant((1 << bits) - 1))
-    rest = _constant(64 - bits)
-    return p.b.ashr(p.b.shl(a[0], rest), rest) if bits < 64 else a[0]
+    shift = _constant(64 - bits)
+    return p.b.ashr(p.b.shl(a[0], shift), shift) if bits < 64 else a[0]
 
 
-def _extracted(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _extract(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     low, width = t.data
     if low > 63:
         return _constant(0)
@@ -539,12 +541,12 @@ OPERATORS: dict[str, Callable[[Printer, Tree, list[ir.Value]], ir.Value]] = {
     "bitand": lambda p, t, a: p.b.and_(*a),
     "bitor": lambda p, t, a: p.b.or_(*a),
     "bitxor": lambda p, t, a: p.b.xor(*a),
-    **dict.fromkeys(("div", "mod", "tdiv", "tmod"), _divided),
-    **dict.fromkeys(("shl", "shr"), _shifted),
-    **dict.fromkeys(COMPARE, _compared),
-    **dict.fromkeys(("min", "max"), _extreme),
-    "wrap": _wrapped,
-    "extract": _extracted,
+    **dict.fromkeys(("div", "mod", "tdiv", "tmod"), _divide),
+    **dict.fromkeys(("shl", "shr"), _shift),
+    **dict.fromkeys(COMPARE, _compare),
+    **dict.fromkeys(("min", "max"), _extremum),
+    "wrap": _wrap,
+    "extract": _extract,
     "clz": _leading_zeros,
 }
 STATEMENTS: dict[type, Callable[[Printer, Any], None]] = {

@@ -37,9 +37,9 @@ class NativeArray(NativeFunction):
 
     def elements(self, memories: Mapping[Leaf, Data]) -> Data:
         """Return the elements, given the memories that they are made from."""
-        found = np.empty(self.shape, element_kind(self.out))
-        self([found if leaf is self.out else memories[leaf] for leaf in self.memories])
-        return found
+        result = np.empty(self.shape, element_kind(self.out))
+        self([result if leaf is self.out else memories[leaf] for leaf in self.memories])
+        return result
 
 
 class SinglePrinter(Printer):
@@ -88,10 +88,10 @@ class _Function(SinglePrinter):
         for table, t in code.tables.items():
             data = table_entries(t).reshape(-1)
             kind = ir.ArrayType(ir.IntType(8 * data.itemsize), data.size)
-            held = ir.GlobalVariable(self.module, kind, self.module.get_unique_name(f"{name}_{table}"))
-            held.linkage, held.global_constant = "internal", True
-            held.initializer = ir.Constant(kind, [int(x) for x in data])
-            self.local(table, self.start.bitcast(held, kind.element.as_pointer()), data.dtype, data.size)
+            variable = ir.GlobalVariable(self.module, kind, self.module.get_unique_name(f"{name}_{table}"))
+            variable.linkage, variable.global_constant = "internal", True
+            variable.initializer = ir.Constant(kind, [int(x) for x in data])
+            self.local(table, self.start.bitcast(variable, kind.element.as_pointer()), data.dtype, data.size)
         self.block(code.body)
         self.close(self.value(code.result))
 
@@ -100,7 +100,7 @@ class _Function(SinglePrinter):
         raise NotNative("a real function whose definition can fail has no machine code")
 
 
-def _extreme(p: SinglePrinter, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _extremum(p: SinglePrinter, t: Tree, a: list[ir.Value]) -> ir.Value:
     return p.b.select(p.b.fcmp_ordered("<" if t.op == "min" else ">", *a), *a)
 
 
@@ -108,7 +108,7 @@ def _intrinsic(p: SinglePrinter, name: str, x: ir.Value) -> ir.Value:
     return p.b.call(declared(p.module, f"llvm.{name}.f32", ir.FunctionType(SINGLE, [SINGLE])), [x])
 
 
-def _called(p: SinglePrinter, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _call(p: SinglePrinter, t: Tree, a: list[ir.Value]) -> ir.Value:
     if t.data == "sqrt":  # correctly rounded by IEEE 754
         return _intrinsic(p, "sqrt", a[0])
     return p.b.call(p.real_function(str(t.data)), a)
@@ -120,10 +120,10 @@ REALS: Mapping[str, Callable[[SinglePrinter, Tree, list[ir.Value]], Any]] = {
     "mul": lambda p, t, a: p.b.fmul(*a),
     "rdiv": lambda p, t, a: p.b.fdiv(*a),
     "neg": lambda p, t, a: p.b.fneg(a[0]),
-    "min": _extreme,
-    "max": _extreme,
+    "min": _extremum,
+    "max": _extremum,
     "real": lambda p, t, a: a[0] if t.args[0].real else p.b.sitofp(a[0], SINGLE),
     "floor": lambda p, t, a: p.b.fptosi(_intrinsic(p, "floor", a[0]), WORD),
     "rint": lambda p, t, a: p.b.fptosi(_intrinsic(p, "rint", a[0]), WORD),
-    "call": _called,
+    "call": _call,
 }

@@ -43,8 +43,8 @@ class Bits(Symbolic):
         elements = aligned(*data.reshape(-1))
         result: Any = None
         for place, element in zip(itertools.product(*(range(n) for n in data.shape)), elements, strict=True):
-            here = [x == y for x, y in (aligned(p, i) for p, i in zip(place, index, strict=True))]
-            result = element if result is None else z3.If(z3.And(*here), element, result)
+            equalities = [x == y for x, y in (aligned(p, i) for p, i in zip(place, index, strict=True))]
+            result = element if result is None else z3.If(z3.And(*equalities), element, result)
         return result
 
     def _combined(self, e: Expr, monoid: str, values: Sequence[Value]) -> Value:
@@ -87,7 +87,7 @@ def reading_for(terms: Sequence[Expr], leaves: Iterable[Leaf], *, bits: bool | N
 
     `bits` chooses words of bits or unbounded integers; without it the terms do.
     """
-    chosen = prefers_bits(terms) if bits is None else bits
-    memories = {leaf: words(leaf) if chosen else symbols(leaf.name, static_shape(leaf)) for leaf in leaves}
+    use_bits = prefers_bits(terms) if bits is None else bits
+    memories = {leaf: words(leaf) if use_bits else symbols(leaf.name, static_shape(leaf)) for leaf in leaves}
     premises = [c for leaf, data in memories.items() for c in within(data, leaf.interval)]
-    return (Bits if chosen else Symbolic)(memories), premises
+    return (Bits if use_bits else Symbolic)(memories), premises

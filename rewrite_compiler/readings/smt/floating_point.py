@@ -62,16 +62,16 @@ def difference(a: Scalar, b: Scalar, kind: str, work: int, *, up_to_zeros: bool 
     if terms.functions:
         raise Undecided(f"without the bits of {', '.join(sorted(terms.functions))} the sides may differ at {kind}")
     model = solver.model()
-    operands = {f"{name}[{place}]": _shown(model, x, kind) for (name, place), x in terms.leaves.items()}
-    return operands, _shown(model, left, kind), _shown(model, right, kind)
+    operands = {f"{name}[{place}]": _decimal(model, x, kind) for (name, place), x in terms.leaves.items()}
+    return operands, _decimal(model, left, kind), _decimal(model, right, kind)
 
 
-def _shown(model: z3.ModelRef, x: z3.FPRef, kind: str) -> str:
+def _decimal(model: z3.ModelRef, x: z3.FPRef, kind: str) -> str:
     if z3.is_true(model.eval(z3.fpIsNaN(x), model_completion=True)):
         return "nan"
     bits = model.eval(z3.fpToIEEEBV(x), model_completion=True).as_long()
-    _, whole, real = KINDS[kind]
-    return repr(float(np.array(bits, whole).view(real)))
+    _, word_type, float_type = KINDS[kind]
+    return repr(float(np.array(bits, word_type).view(float_type)))
 
 
 class _Terms:
@@ -81,15 +81,15 @@ class _Terms:
         self.kind = KINDS[kind][0]()
         self.leaves: dict[tuple[str, int], z3.FPRef] = {}
         self.functions: dict[str, z3.FuncDeclRef] = {}
-        self.known: dict[Scalar, Any] = {}
+        self.translated: dict[Scalar, Any] = {}
 
     def of(self, x: Scalar) -> Any:
         """Return the term of a scalar; KeyError where it is an operator without one."""
-        if x not in self.known:
-            self.known[x] = self._read(x)
-        return self.known[x]
+        if x not in self.translated:
+            self.translated[x] = self._translate(x)
+        return self.translated[x]
 
-    def _read(self, x: Scalar) -> Any:
+    def _translate(self, x: Scalar) -> Any:
         if x.op == "leaf":
             name, place, _ = x.data
             return self.leaves.setdefault((name, place), z3.FP(f"{name}[{place}]", self.kind))
@@ -109,9 +109,9 @@ class _Terms:
 
 
 def _extremum(a: z3.FPRef, b: z3.FPRef, *, largest: bool) -> z3.FPRef:
-    less = z3.Or(z3.fpLT(a, b), z3.And(z3.fpIsZero(a), z3.fpIsZero(b), z3.fpIsNegative(a)))
-    chosen = z3.If(less, b, a) if largest else z3.If(less, a, b)
-    return z3.If(z3.fpIsNaN(a), a, z3.If(z3.fpIsNaN(b), b, chosen))
+    is_less = z3.Or(z3.fpLT(a, b), z3.And(z3.fpIsZero(a), z3.fpIsZero(b), z3.fpIsNegative(a)))
+    extremum = z3.If(is_less, b, a) if largest else z3.If(is_less, a, b)
+    return z3.If(z3.fpIsNaN(a), a, z3.If(z3.fpIsNaN(b), b, extremum))
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {

@@ -43,16 +43,16 @@ def limited(constraints: Sequence[z3.BoolRef], seconds: float) -> z3.Solver:
 
 def numbers_of(model: z3.ModelRef) -> dict[str, Fraction | int]:
     """Return the numbers that a model gives its variables."""
-    found: dict[str, Fraction | int] = {}
+    numbers: dict[str, Fraction | int] = {}
     for d in model.decls():
         value = model[d]
         if d.arity() == 0 and z3.is_int_value(value):
-            found[d.name()] = value.as_long()
+            numbers[d.name()] = value.as_long()
         elif d.arity() == 0 and z3.is_bv_value(value):
-            found[d.name()] = value.as_signed_long()
+            numbers[d.name()] = value.as_signed_long()
         elif d.arity() == 0 and z3.is_rational_value(value):
-            found[d.name()] = Fraction(value.numerator_as_long(), value.denominator_as_long())
+            numbers[d.name()] = Fraction(value.numerator_as_long(), value.denominator_as_long())
         elif d.arity() == 0 and z3.is_algebraic_value(value):
             rounded = value.approx(20)
-            found[d.name()] = Fraction(rounded.numerator_as_long(), rounded.denominator_as_long())
-    return found
+            numbers[d.name()] = Fraction(rounded.numerator_as_long(), rounded.denominator_as_long())
+    return numbers

@@ -21,27 +21,27 @@ class Term:
     parts: tuple[Term, ...]
 
 
-_known: dict[int, Term] = {}
+_interned: dict[int, Term] = {}
 
 
 def parts_of(root: z3.ExprRef) -> Term:
     """Return a term with all its parts; those of equal numbers are one object until terms are forgotten."""
-    if len(_known) > KEPT:
-        _known.clear()
-    found = _known.get(root.get_id())
-    if found is not None:
-        return found
+    if len(_interned) > KEPT:
+        _interned.clear()
+    term = _interned.get(root.get_id())
+    if term is not None:
+        return term
     work: list[tuple[z3.ExprRef, int, list[tuple[z3.ExprRef, int]] | None]] = [(root, root.get_id(), None)]
     while work:
-        here, number, children = work.pop()
-        if number in _known:
+        node, number, children = work.pop()
+        if number in _interned:
             continue
         if children is None:
-            children = [(c, c.get_id()) for c in here.children()]
-            waiting = [(c, n, None) for c, n in children if n not in _known]
-            if waiting:
-                work.append((here, number, children))
-                work.extend(waiting)
+            children = [(c, c.get_id()) for c in node.children()]
+            pending = [(c, n, None) for c, n in children if n not in _interned]
+            if pending:
+                work.append((node, number, children))
+                work.extend(pending)
                 continue
-        _known[number] = Term(here, number, tuple(_known[n] for _, n in children))
-    return _known[root.get_id()]
+        _interned[number] = Term(node, number, tuple(_interned[n] for _, n in children))
+    return _interned[root.get_id()]

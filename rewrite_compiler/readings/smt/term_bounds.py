@@ -35,15 +35,15 @@ class Bounds:
             return self.found[number]
         work = [parts_of(term)]
         while work:
-            here = work[-1]
-            waiting = [p for p in here.parts if p.number not in self.found] if here.number not in self.found else []
-            if waiting:
-                work.extend(waiting)
+            node = work[-1]
+            pending = [p for p in node.parts if p.number not in self.found] if node.number not in self.found else []
+            if pending:
+                work.extend(pending)
                 continue
             work.pop()
-            if here.number not in self.found:
-                self.kept.append(here.term)
-                self.found[here.number] = self._combine(here.term, [self.found[p.number] for p in here.parts])
+            if node.number not in self.found:
+                self.kept.append(node.term)
+                self.found[node.number] = self._combine(node.term, [self.found[p.number] for p in node.parts])
         return self.found[number]
 
     def _combine(self, term: z3.ExprRef, parts: Sequence[Interval]) -> Interval:

@@ -29,30 +29,30 @@ def refute_by_ranges(constraints: Sequence[z3.BoolRef], seconds: float) -> Verdi
     """Prove that the constraints have no solution whatever products are between their bounds; a solution is one of real products."""
     if not any(_has_product(c) for c in constraints):
         return Verdict("unknown", reason="no product of two unknown integers")
-    seconds, made = min(seconds, MOST_SECONDS), _Products(constraints)
-    weaker = [made.without(c) for c in constraints]
+    seconds, products = min(seconds, MOST_SECONDS), _Products(constraints)
+    abstractions = [products.abstraction_of(c) for c in constraints]
     for n in range(ROUNDS):
-        given = seconds / 2 if n == 0 else seconds / (2 * ROUNDS)
-        solver = limited([*weaker, *made.axioms], given)
+        budget = seconds / 2 if n == 0 else seconds / (2 * ROUNDS)
+        solver = limited([*abstractions, *products.axioms], budget)
         answer = solver.check()
         if answer != z3.sat:
             return Verdict("proved") if answer == z3.unsat else Verdict("unknown", reason=solver.reason_unknown())
         model = solver.model()
         values = [z3.Int(name) == value for name, value in numbers_of(model).items() if isinstance(value, int)]
-        real = solved([*constraints, *values], given)
-        if real.outcome == "refuted":
-            return real
-        made.learn(model)
+        verdict = solved([*constraints, *values], budget)
+        if verdict.outcome == "refuted":
+            return verdict
+        products.learn(model)
     return Verdict("unknown", reason=OTHERS)
 
 
 def _has_product(constraint: z3.BoolRef) -> bool:
-    work, seen = [parts_of(constraint)], set[int]()
+    work, visited = [parts_of(constraint)], set[int]()
     while work:
         t = work.pop()
-        if t.number in seen:
+        if t.number in visited:
             continue
-        seen.add(t.number)
+        visited.add(t.number)
         if _is_product(t.term) and sum(not z3.is_int_value(p.term) for p in t.parts) > 1:
             return True
         work.extend(t.parts)
@@ -71,24 +71,24 @@ class _Products:
         self.bounds = Bounds({})
         self.axioms: list[z3.BoolRef] = []
         self.applications: list[z3.ExprRef] = []
-        self.made: dict[int, z3.ExprRef] = {}
-        self.held: list[z3.ExprRef] = []
+        self.rewritten: dict[int, z3.ExprRef] = {}
+        self.retained_terms: list[z3.ExprRef] = []
         for term, interval in _limits(constraints):
-            self._bound(term, interval)
+            self._tighten(term, interval)
 
-    def without(self, constraint: z3.BoolRef) -> z3.ExprRef:
+    def abstraction_of(self, constraint: z3.BoolRef) -> z3.ExprRef:
         """Return a constraint with applications in the places of its products."""
-        whole = z3.simplify(constraint, som=True)
-        self.held.append(whole)
-        work = [parts_of(whole)]
+        expanded = z3.simplify(constraint, som=True)
+        self.retained_terms.append(expanded)
+        work = [parts_of(expanded)]
         while work:
-            here = work[-1]
-            waiting = [p for p in here.parts if p.number not in self.made]
-            work.extend(waiting)
-            if not waiting:
+            node = work[-1]
+            pending = [p for p in node.parts if p.number not in self.rewritten]
+            work.extend(pending)
+            if not pending:
                 work.pop()
-                self.made.setdefault(here.number, self._rebuilt(here))
-        return self.made[whole.get_id()]
+                self.rewritten.setdefault(node.number, self._rebuild(node))
+        return self.rewritten[expanded.get_id()]
 
     def learn(self, model: z3.ModelRef) -> None:
         """Note what products are along the lines through the operands for which the function was wrong."""
@@ -98,35 +98,35 @@ class _Products:
             if model.eval(f, model_completion=True).as_long() == x * y:
                 continue
             plane = y * a + x * b - x * y
-            above, below = z3.And(a > x, b > y), z3.And(a < x, b < y)
-            left, right = z3.And(a > x, b < y), z3.And(a < x, b > y)
+            upper_right, lower_left = z3.And(a > x, b > y), z3.And(a < x, b < y)
+            lower_right, upper_left = z3.And(a > x, b < y), z3.And(a < x, b > y)
             self.axioms += [z3.Implies(a == x, f == x * b), z3.Implies(b == y, f == y * a)]
-            self.axioms += [z3.Implies(z3.Or(above, below), f > plane), z3.Implies(z3.Or(left, right), f < plane)]
+            self.axioms += [z3.Implies(z3.Or(upper_right, lower_left), f > plane), z3.Implies(z3.Or(lower_right, upper_left), f < plane)]
 
-    def _bound(self, term: z3.ExprRef, interval: Interval) -> None:
-        known = self.bounds.found.get(term.get_id(), iv.EVERYTHING)
-        lows, highs = ([x for x in ends if x is not None] for ends in zip(known, interval, strict=True))
+    def _tighten(self, term: z3.ExprRef, interval: Interval) -> None:
+        stored = self.bounds.found.get(term.get_id(), iv.EVERYTHING)
+        lows, highs = ([x for x in ends if x is not None] for ends in zip(stored, interval, strict=True))
         self.bounds.found[term.get_id()] = max(lows, default=None), min(highs, default=None)
         self.bounds.kept.append(term)
 
-    def _rebuilt(self, here: Term) -> z3.ExprRef:
-        self.held.append(here.term)
-        parts = [self.made[p.number] for p in here.parts]
-        if _is_product(here.term):
+    def _rebuild(self, node: Term) -> z3.ExprRef:
+        self.retained_terms.append(node.term)
+        parts = [self.rewritten[p.number] for p in node.parts]
+        if _is_product(node.term):
             return self._product(parts)
-        is_same = all(a.eq(p.term) for a, p in zip(parts, here.parts, strict=True))
-        return here.term if is_same else here.term.update(*parts)
+        is_unchanged = all(a.eq(p.term) for a, p in zip(parts, node.parts, strict=True))
+        return node.term if is_unchanged else node.term.update(*parts)
 
     def _product(self, parts: Sequence[z3.ExprRef]) -> z3.ExprRef:
         numbers = [p for p in parts if z3.is_int_value(p)]
         factors = sorted((f for p in parts if not z3.is_int_value(p) for f in self._factors(p)), key=lambda f: f.get_id())
-        found: z3.ExprRef | None = None
+        product: z3.ExprRef | None = None
         for f in factors:
-            found = f if found is None else self._application(found, f)
+            product = f if product is None else self._application(product, f)
         for n in numbers:
-            found = n if found is None else n * found
-        assert found is not None
-        return found
+            product = n if product is None else n * product
+        assert product is not None
+        return product
 
     def _factors(self, p: z3.ExprRef) -> Iterator[z3.ExprRef]:
         """Yield what a product of products multiplies."""
@@ -137,17 +137,19 @@ class _Products:
             yield p
 
     def _application(self, a: z3.ExprRef, b: z3.ExprRef) -> z3.ExprRef:
-        found = self.function(a, b)
-        if found.get_id() in self.bounds.found:
-            return found
-        self.applications.append(found)
+        application = self.function(a, b)
+        if application.get_id() in self.bounds.found:
+            return application
+        self.applications.append(application)
         first, second = self.bounds.of(a), self.bounds.of(b)
         low, high = iv.mul(first, second)
         if a.eq(b):
             low = max(low or 0, 0)
-        self._bound(found, (low, high))
-        self.axioms += [c for c in (None if low is None else found >= low, None if high is None else found <= high) if c is not None]
-        return found
+        self._tighten(application, (low, high))
+        self.axioms += [
+            c for c in (None if low is None else application >= low, None if high is None else application <= high) if c is not None
+        ]
+        return application
 
 
 def _limits(constraints: Iterable[z3.BoolRef]) -> Iterator[tuple[z3.ExprRef, Interval]]:

@@ -48,14 +48,14 @@ class Wrapped:
 
     def value(self, model: z3.ModelRef, x: Word) -> int:
         """Return an integer in a model."""
-        found = model.eval(x, model_completion=True)
-        return int(found.as_signed_long() if self.signed else found.as_long())
+        result = model.eval(x, model_completion=True)
+        return int(result.as_signed_long() if self.signed else result.as_long())
 
 
 def wrapped(dtype: str) -> Wrapped | None:
     """Return the integers of an element type, None of another type."""
-    read = NAME.fullmatch(dtype)
-    return None if read is None else Wrapped(int(read[2]), not read[1])
+    match = NAME.fullmatch(dtype)
+    return None if match is None else Wrapped(int(match[2]), not match[1])
 
 
 def difference(kind: Wrapped, left: Word, right: Word, symbols: Mapping[str, Word], work: int) -> tuple[Integers, int, int] | None:
@@ -78,13 +78,13 @@ def _absolute(kind: Wrapped, x: Word) -> Word:
 
 def _floor(kind: Wrapped, x: Word, y: Word) -> Word:
     """Return ⌊x / y⌋ for a number y that is not 0."""
-    by = z3.simplify(y)
-    if not z3.is_bv_value(by) or by.as_long() == 0:
+    divisor = z3.simplify(y)
+    if not z3.is_bv_value(divisor) or divisor.as_long() == 0:
         raise Undecided("it divides integers by numbers only")
     if not kind.signed:
         return z3.UDiv(x, y)
-    quotient, rest = x / y, z3.SRem(x, y)
-    return z3.If(z3.And(rest != 0, (rest < 0) != (y < 0)), quotient - 1, quotient)
+    quotient, remainder = x / y, z3.SRem(x, y)
+    return z3.If(z3.And(remainder != 0, (remainder < 0) != (y < 0)), quotient - 1, quotient)
 
 
 OPERATIONS: dict[str, Callable[..., Word]] = {

@@ -83,21 +83,21 @@ class Tracer:
 
     def trace(self, e: Expr) -> int:
         """Return the number of the result that is the value of `e`."""
-        found = self._terms.get(e)
-        if found is None:
-            found = self._terms[e] = self._traced(e)
-        return found
+        number = self._terms.get(e)
+        if number is None:
+            number = self._terms[e] = self._emit(e)
+        return number
 
-    def _traced(self, e: Expr) -> int:
+    def _emit(self, e: Expr) -> int:
         if e.op == "const" and not e.real:
             return self.add(Op("const", (), int(e.data), bits_of(e)))
         if e.op == "const":
             return self.add(Op("const", (), float(e.data), REAL, REAL))
-        given = self.leaf(e)
-        if isinstance(given, Expr):
-            return self.trace(given)
-        if given is not None:
-            return self.add(given)
+        operand = self.leaf(e)
+        if isinstance(operand, Expr):
+            return self.trace(operand)
+        if operand is not None:
+            return self.add(operand)
         args = tuple(self.trace(a) for a in e.args)
         if e.real or any(a.real for a in e.args):
             return self.add(Op(e.op, args, e.data, REAL if e.real else 32, REAL))
@@ -106,8 +106,8 @@ class Tracer:
 
     def add(self, op: Op) -> int:
         """Append an operator, or return the number of the same one."""
-        found = self._ops.get(op)
-        if found is None:
-            found = self._ops[op] = len(self.code)
+        number = self._ops.get(op)
+        if number is None:
+            number = self._ops[op] = len(self.code)
             self.code.append(op)
-        return found
+        return number

@@ -57,9 +57,9 @@ class Machine:
 
     def block(self, s: Statement) -> None:
         """Execute a block; its own words are gone after it."""
-        hidden = {n: self.words[n] for n in s.words if n in self.words}
-        if hidden:
-            raise SpecError("I102", f"{next(iter(hidden))} is declared twice")
+        shadowed = {n: self.words[n] for n in s.words if n in self.words}
+        if shadowed:
+            raise SpecError("I102", f"{next(iter(shadowed))} is declared twice")
         self.words |= s.words
         self.run(s.bodies[0])
         for n in s.words:
@@ -118,13 +118,13 @@ class Machine:
 
     def store(self, target: Term, value: z3.BitVecRef) -> None:
         """Store a word, an element of a memory, or some bits of a vector."""
-        old, word = self.value(target.name), self.words[target.name]
+        stored, word = self.value(target.name), self.words[target.name]
         if target.op == "name":
             self.values[target.name] = value
         elif target.op == "at" and word.count:
-            at, inside = self.index(target.args[0], word.count)
-            new = z3.Store(old, at, value)
-            self.values[target.name] = new if inside is None else z3.If(inside, new, old)
+            offset, inside = self.index(target.args[0], word.count)
+            updated = z3.Store(stored, offset, value)
+            self.values[target.name] = updated if inside is None else z3.If(inside, updated, stored)
         else:
             low, width = self.place(target), self.size(target)
             mask = z3.ZeroExt(word.width - width, z3.BitVecVal((1 << width) - 1, width)) if word.width > width else None
@@ -132,8 +132,8 @@ class Machine:
                 self.values[target.name] = value
                 return
             shift = resized(low, word.width, False)
-            kept = old & ~(mask << shift)
-            self.values[target.name] = z3.simplify(kept | (z3.ZeroExt(word.width - width, value) << shift))
+            other_bits = stored & ~(mask << shift)
+            self.values[target.name] = z3.simplify(other_bits | (z3.ZeroExt(word.width - width, value) << shift))
 
     def place(self, target: Term) -> z3.BitVecRef:
         """Return the lowest bit of a part."""
@@ -144,13 +144,13 @@ class Machine:
     def index(self, term: Term, count: int) -> tuple[z3.BitVecRef, z3.BoolRef | None]:
         """Return an index, and that it lies inside where that is not plain."""
         width, signed = self.size(term), self.signed(term)
-        at = z3.simplify(resized(self.of(term, width, signed), INDEX_BITS, signed))
+        offset = z3.simplify(resized(self.of(term, width, signed), INDEX_BITS, signed))
         if not count:
-            return at, None
-        inside = z3.simplify(z3.ULT(at, count))
+            return offset, None
+        inside = z3.simplify(z3.ULT(offset, count))
         if not z3.is_true(inside) and self.always(inside):
-            return at, None
-        return at, None if z3.is_true(inside) else inside
+            return offset, None
+        return offset, None if z3.is_true(inside) else inside
 
     def always(self, condition: z3.BoolRef) -> bool:
         """Tell whether a condition holds in every state."""
@@ -167,8 +167,8 @@ class Machine:
 
     def fitted(self, term: Term, width: int) -> z3.BitVecRef:
         """Return an expression assigned to a word of `width` bits."""
-        signed, wide = self.signed(term), max(width, self.size(term))
-        return resized(self.of(term, wide, signed), width, signed)
+        signed, context_width = self.signed(term), max(width, self.size(term))
+        return resized(self.of(term, context_width, signed), width, signed)
 
     def size(self, t: Term) -> int:
         """Return the width of an expression by itself."""
@@ -200,8 +200,8 @@ class Machine:
     def of(self, t: Term, width: int, signed: bool) -> z3.BitVecRef:
         """Return an expression in a context of a width and a sign, which reach its operands."""
         if t.op in OWN:
-            own = OWN[t.op](self, t)
-            return resized(own, width, signed and self.signed(t))
+            self_determined = OWN[t.op](self, t)
+            return resized(self_determined, width, signed and self.signed(t))
         if t.op == "?":
             condition = self.truth(t.args[0])
             return z3.If(condition, self.of(t.args[1], width, signed), self.of(t.args[2], width, signed))
@@ -215,16 +215,16 @@ class Machine:
 
     def shifted(self, op: str, x: z3.BitVecRef, amount: z3.BitVecRef, signed: bool) -> z3.BitVecRef:
         """Return a shift; the amount has no sign."""
-        wide = max(x.size(), amount.size())
-        a, n = resized(x, wide, signed), resized(amount, wide, False)
-        done = a << n if op in ("<<", "<<<") else a >> n if op == ">>>" and signed else z3.LShR(resized(x, wide, False), n)
-        return resized(done, x.size(), signed)
+        common_width = max(x.size(), amount.size())
+        a, n = resized(x, common_width, signed), resized(amount, common_width, False)
+        result = a << n if op in ("<<", "<<<") else a >> n if op == ">>>" and signed else z3.LShR(resized(x, common_width, False), n)
+        return resized(result, x.size(), signed)
 
     def divided(self, op: str, a: z3.BitVecRef, b: z3.BitVecRef, signed: bool) -> z3.BitVecRef:
         """Return a quotient or rest toward zero."""
-        done = (a / b if signed else z3.UDiv(a, b)) if op == "/" else (z3.SRem(a, b) if signed else z3.URem(a, b))
+        result = (a / b if signed else z3.UDiv(a, b)) if op == "/" else (z3.SRem(a, b) if signed else z3.URem(a, b))
         zero = z3.simplify(b == 0)
-        return done if z3.is_false(zero) else z3.If(zero, self.fresh(a.size()), done)
+        return result if z3.is_false(zero) else z3.If(zero, self.fresh(a.size()), result)
 
     # -- what has a width of its own
 
@@ -240,17 +240,21 @@ class Machine:
         word = self.words.get(t.name)
         if word is None or not word.count:
             return z3.Extract(0, 0, self.lowered(t, 1))
-        at, inside = self.index(t.args[0], word.count)
-        read = z3.Select(self.value(t.name), at)
-        return read if inside is None else z3.If(inside, read, self.fresh(word.width))
+        offset, inside = self.index(t.args[0], word.count)
+        value = z3.Select(self.value(t.name), offset)
+        return value if inside is None else z3.If(inside, value, self.fresh(word.width))
 
     def lowered(self, t: Term, width: int) -> z3.BitVecRef:
         """Return a vector moved down to where a part of it begins; what lies beyond its end is unknown."""
-        whole, low = self.named(Term("name", name=t.name)), self.place(t)
-        wide = max(whole.size(), width, INDEX_BITS)
-        moved = z3.simplify(z3.LShR(resized(whole, wide, False), resized(low, wide, False)))
-        inside = z3.simplify(z3.ULE(z3.ZeroExt(1, low), whole.size() - width))
-        return moved if whole.size() >= width and (z3.is_true(inside) or self.always(inside)) else z3.If(inside, moved, self.fresh(wide))
+        vector, low = self.named(Term("name", name=t.name)), self.place(t)
+        padded_width = max(vector.size(), width, INDEX_BITS)
+        shifted = z3.simplify(z3.LShR(resized(vector, padded_width, False), resized(low, padded_width, False)))
+        inside = z3.simplify(z3.ULE(z3.ZeroExt(1, low), vector.size() - width))
+        return (
+            shifted
+            if vector.size() >= width and (z3.is_true(inside) or self.always(inside))
+            else z3.If(inside, shifted, self.fresh(padded_width))
+        )
 
     def ranged(self, t: Term) -> z3.BitVecRef:
         """Return some bits of a vector."""
@@ -260,15 +264,15 @@ class Machine:
 
     def compared(self, t: Term) -> z3.BitVecRef:
         """Return a comparison as one bit."""
-        wide, signed = max(self.size(a) for a in t.args), all(self.signed(a) for a in t.args)
-        a, b = (self.of(x, wide, signed) for x in t.args)
+        common_width, signed = max(self.size(a) for a in t.args), all(self.signed(a) for a in t.args)
+        a, b = (self.of(x, common_width, signed) for x in t.args)
         return z3.If(ORDER[t.op, signed](a, b), z3.BitVecVal(1, 1), z3.BitVecVal(0, 1))
 
     def logical(self, t: Term) -> z3.BitVecRef:
         """Return a truth of truths as one bit."""
         truths = [self.truth(a) for a in t.args]
-        joined = z3.Not(truths[0]) if t.op == "unary!" else z3.And(*truths) if t.op == "&&" else z3.Or(*truths)
-        return z3.If(joined, z3.BitVecVal(1, 1), z3.BitVecVal(0, 1))
+        result = z3.Not(truths[0]) if t.op == "unary!" else z3.And(*truths) if t.op == "&&" else z3.Or(*truths)
+        return z3.If(result, z3.BitVecVal(1, 1), z3.BitVecVal(0, 1))
 
 
 def resized(x: z3.BitVecRef, width: int, signed: bool) -> z3.BitVecRef:
