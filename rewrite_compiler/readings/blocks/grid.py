@@ -1,6 +1,6 @@
-"""Code over a grid by numpy: operator after operator on blocks that stay in the cache, in the words that machine code has.
+"""Straight-line code over a grid of elements by numpy, blocked for the cache, in the word widths of machine code.
 
-A grid is called as machine code is, with the addresses of its arrays.
+Each operator is one numpy call a block. A grid function is called as compiled code is, with the addresses of its arrays.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from ..straightline.code import REAL, Code, Op
 from .passes import last_uses
 
 BLOCK_ELEMENTS = 1 << 15
-EARLY_ELEMENTS = 1 << 12  # what is computed over so few is computed before all blocks
+EARLY_ELEMENTS = 1 << 12  # values of at most so many elements are computed once, before the blocks
 SIGNED = {32: np.int32, 64: np.int64, REAL: np.float64}
 UNSIGNED = {32: np.uint32, 64: np.uint64}
 WORDS = (8, 16, 32)
-TABULATED_WORK, LEAST_TABULATED = 6, 1 << 12  # operators, and elements, from which on a function of one is looked up
-MOST_TABULATED, TABULATED_SHARE, KEPT_BYTES = 1 << 21, 4, 1 << 26  # entries, also for each element; of all tables that are kept
+TABULATED_WORK, LEAST_TABULATED = 6, 1 << 12  # operators, and elements, from which on a function of one array is tabulated
+MOST_TABULATED, TABULATED_SHARE, KEPT_BYTES = 1 << 21, 4, 1 << 26  # entries, entries an element; bytes of all cached tables
 _table_cache: dict[Any, tuple[Data, Sequence[Data]]] = {}
 Loops = Sequence[tuple[int, list[int]]]  # extent, and the stride of each array in elements
 
 
 def at(address: int, shape: Sequence[int], kind: Any, strides: Sequence[int]) -> Data:
-    """Return the elements that lie at an address, strides in bytes; the memory is kept by somebody else."""
+    """Return a strided view of the memory at an address, strides in bytes; the caller keeps the memory alive."""
     kind = np.dtype(kind)
     reach = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
     low, high = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
@@ -37,7 +37,7 @@ def at(address: int, shape: Sequence[int], kind: Any, strides: Sequence[int]) ->
 
 
 def runs(shape: tuple[int, ...], most: int) -> Iterator[tuple[tuple[Any, ...], int, int]]:
-    """Yield indices that cut a row-major grid into runs of at most `most` elements, with where each begins and its length."""
+    """Yield the contiguous runs of at most `most` elements of a row-major grid: index, first flat position, length."""
     depth = next((d for d in range(len(shape)) if math.prod(shape[d + 1 :]) <= most), 0)
     inner = math.prod(shape[depth + 1 :])
     if not shape:
@@ -51,9 +51,9 @@ def runs(shape: tuple[int, ...], most: int) -> Iterator[tuple[tuple[Any, ...], i
 
 
 def launched(code: Code, kinds: Sequence[Any], loops: Loops, tables: Sequence[Data]) -> Callable[..., None]:
-    """Return the function of the addresses of a result and of the arrays that code reads, each of its kind.
+    """Return a function that computes `code` over a loop nest from the addresses of its result and of the arrays it reads.
 
-    Further arguments are not looked at.
+    `kinds` are the numpy types of the result and of the arrays; the function ignores further arguments.
     """
     return _Grid(code, [np.dtype(k) for k in kinds], loops or [(1, [0] * len(kinds))], tables).run
 
@@ -74,13 +74,13 @@ class _Grid:
         self.blocked_operators = [n for n in operators if n not in self.hoisted_operators]
 
     def _number(self, op: Op) -> Any:
-        """Return the number that an operator is, if it is one."""
+        """Return the value of a constant, None of any other operator."""
         if op.name != "const":
             return None
         return np.float64(op.data) if op.bits == REAL else _word(op.data, op.bits)
 
     def _shapes(self) -> list[tuple[int, ...]]:
-        """Return what each operator is computed over, with one element along loops that do not move it."""
+        """Return the shape of each operator's values: 1 along the loops that it does not vary with."""
         shapes: list[tuple[int, ...]] = []
         for op in self.code:
             shapes.append(self._extents(op.data[0]) if op.name == "array" else np.broadcast_shapes(*(shapes[a] for a in op.args)))
@@ -90,7 +90,7 @@ class _Grid:
         return tuple(n if s else 1 for n, s in zip(self.shape, self.strides[number + 1], strict=True))
 
     def run(self, result: int, *places: int) -> None:
-        """Compute the result from what lies there now."""
+        """Compute the result from the arrays at these addresses."""
         out = at(result, self.shape, self.kinds[0], self.strides[0])
         arrays = {key: self._array(places[key[0]], *key) for key in self.reads}
         with np.errstate(all="ignore"):
@@ -106,7 +106,7 @@ class _Grid:
                     self._block(out[(*place, ...)], block_values, self.blocked_operators)
 
     def _array(self, place: int, number: int, delta: int) -> Data:
-        """Return an array that code reads, of one element along loops that do not move it."""
+        """Return a view of an array that code reads: of extent 1 along the loops that it does not vary with."""
         kind = self.kinds[number + 1]
         return at(place + delta * kind.itemsize, self._extents(number), kind, self.strides[number + 1])
 
@@ -120,7 +120,7 @@ class _Grid:
         np.copyto(out, values[-1], casting="unsafe")
 
     def _compute(self, values: list[Any], operators: Sequence[int]) -> None:
-        """Set the values of operators; none is kept when nothing needs it any more."""
+        """Compute operators in order; a value is dropped after its last use."""
         for n in operators:
             op = self.code[n]
             operands = [values[a] for a in op.args]
@@ -129,10 +129,10 @@ class _Grid:
                 if self.last_uses[a] == n:
                     values[a] = None
 
-    # -- a function of one element, as a table of what is between the ends of the elements there are
+    # -- a function of one integer array, tabulated over the range of its elements
 
     def _entries(self, arrays: Mapping[tuple[int, int], Data]) -> tuple[Data, int] | None:
-        """Return the values for all words up to the longest one that is read, and the first word; None where it is not worth it."""
+        """Return the code's values for all words in the range of the one array read, and the first word; None where this does not pay."""
         x = next(iter(arrays.values())) if len(arrays) == 1 else None
         if x is None or self.operator_count < TABULATED_WORK or x.dtype.kind not in "iu" or x.size < LEAST_TABULATED:
             return None
@@ -196,7 +196,7 @@ def _real_operator(op: Op, operands: list[Any]) -> Any:
 
 
 def _extremum(op: Op, x: Any, y: Any) -> Any:
-    """Return a limit; for one that is a number, as a clamp: numpy has no vector instructions for it otherwise."""
+    """Return an extremum; by a constant as a clamp, because numpy has no vector instructions for it otherwise."""
     if (x.ndim > 0) == (y.ndim > 0):
         return np.minimum(x, y) if op.name == "min" else np.maximum(x, y)
     number, array = (y, x) if x.ndim else (x, y)
@@ -206,7 +206,7 @@ def _extremum(op: Op, x: Any, y: Any) -> Any:
 
 
 def _select(op: Op, c: Any, x: Any, y: Any) -> Any:
-    """Return a choice by masks of bits: numpy's own takes twice the time."""
+    """Return a select by bit masks: `numpy.where` takes twice the time."""
     mask = -np.not_equal(c, 0).view(np.int8)
     return y ^ (x ^ y) & mask.astype(y.dtype)
 
@@ -248,7 +248,7 @@ def _extract(op: Op, x: Any) -> Any:
 
 
 def _bit_length(x: Any) -> Any:
-    """Return how many bits numbers from 0 to 2^53 have."""
+    """Return the bit lengths of numbers from 0 to 2^53."""
     return np.frexp(x.astype(np.float64))[1].astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Passes of numpy over a block of elements: the operators of straight-line code, in place, on floats that hold integers."""
+"""In-place numpy passes over a block of elements: the operators of straight-line code on floats that hold integers exactly."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ...lang.intervals import Interval
 from ..arrays.labelled_array import FLOAT32_EXACT, Data
 from ..straightline.code import Code, Op, TooWide
 
-Pass = Callable[[int, int], Any]  # the step in this block of steps, and among all
-LONGEST = 64  # operators of a step whose products are searched for clamps
+Pass = Callable[[int, int], Any]  # the number of the step in its block, and among all steps
+LONGEST = 64  # operators of a step, up to which its products are searched for clamps
 MONOTONE = ("add", "sub", "shr", "min", "max")
 RANGES: dict[str, Callable[[Interval, Interval], Interval]] = {
     "add": iv.add,
@@ -36,10 +36,10 @@ PASSES: dict[str, Any] = {
 
 
 class Made:
-    """The passes of one step, and in which buffer each result lies until it is not needed."""
+    """The numpy passes of one fold step; results share buffers, which are free again after a last use."""
 
     def __init__(self, total: Data, buffers: list[Data], last: Sequence[int]) -> None:
-        """Work on `total`, with buffers that blocks share; `last` tells which operator needs a result last."""
+        """Accumulate into `total`; `buffers` are shared by blocks, and `last` is the last use of each result."""
         self.total, self.last = total, last
         self.values: dict[int, Any] = {}
         self.passes: list[Pass] = []
@@ -47,9 +47,9 @@ class Made:
         self.buffers, self.free = buffers, [x[: total.size].reshape(total.shape) for x in buffers]
 
     def product(self, n: int, now: Sequence[Data], site: int, columns: Data, half: int, *, is_across: bool) -> None:
-        """Multiply a block of rows with the columns; the first `half` lanes apart where one float does not hold the sum.
+        """Append a matrix product of a block of rows and the columns, split at lane `half` where one float does not hold the sum.
 
-        Where rows lie across, a single product is one pass along them: a call of BLAS for it costs ten.
+        Where rows lie across, a sum of one product is an elementwise pass: a call of BLAS costs ten of them.
         """
         out = self._out(n, ())
         lanes = columns.shape[2 if is_across else 1]
@@ -69,7 +69,7 @@ class Made:
             self.passes += [part(half, lanes, upper_part), lambda k, step: np.add(out, upper_part, out=out)]
 
     def shift(self, n: int, op: Op, scale: Any) -> None:
-        """Take the floor of an operand, scaled first where it is not yet."""
+        """Append a right shift: the floor of an operand, scaled by 2^-n first where it is not yet."""
         x = self.values[op.args[0]]
         out = self._out(n, op.args)
         if scale != 1:
@@ -78,17 +78,17 @@ class Made:
         self.passes.append(lambda k, step: np.floor(y, out=out))
 
     def same(self, n: int, a: int) -> None:
-        """Let a result be an operand's, which nothing else needs: another pass computes both."""
+        """Give a result its operand's buffer: the pass of a later operator computes both."""
         self.values[n] = self.values[a]
 
     def clip(self, n: int, a: int, ends: tuple[int, int]) -> None:
-        """Clamp an operand."""
+        """Append a clamp of an operand to two limits."""
         x, low, high = self.values[a], *map(self.total.dtype.type, ends)
         out = self._out(n, (a,))
         self.passes.append(lambda k, step: x.clip(low, high, out))
 
     def plain(self, n: int, op: Op, scale: Any) -> None:
-        """Call the operator of numpy; numbers are scaled as the operand is."""
+        """Append the operator of numpy; constants are scaled as the operand is."""
         operands = [self.values[a] * scale if scale != 1 and isinstance(self.values[a], np.generic) else self.values[a] for a in op.args]
         if op.name in ("min", "max"):  # numpy has no vector instructions for a limit that is a number
             operands = [self._limit(x) if isinstance(x, np.generic) else x for x in operands]
@@ -101,7 +101,7 @@ class Made:
         return self.limits.setdefault(float(x), np.full_like(self.total, x))
 
     def _out(self, n: int, args: Sequence[int]) -> Data:
-        """Return where the result goes: the total for the last one, the place of an operand that is not needed again, or a new one."""
+        """Return the buffer of a result: the total for the last one, that of an operand at its last use, or a new one."""
         reusable = [self.values[a] for a in args if self.last[a] == n and isinstance(self.values[a], np.ndarray)]
         reusable = [x for x in reusable if x is not self.total]
         buffer = self.total if n == len(self.last) - 1 else reusable.pop() if reusable else self._new()
@@ -117,7 +117,11 @@ class Made:
 
 
 def with_numbers(code: Code, scalars: Sequence[int]) -> Code:
-    """Return code in which what is the same everywhere is a constant; TooWide when floats have no pass for an operator."""
+    """Return code with its scalars as constants.
+
+    Raises:
+        TooWide: an operator has no pass on floats, or a constant is no integer.
+    """
     operators = tuple(Op("const", (), scalars[op.data], op.bits) if op.name == "scalar" else op for op in code)
     for op in operators:
         has_pass = op.name in ("acc", "dot", "product", "const", "neg") or op.name in RANGES
@@ -132,7 +136,7 @@ def with_numbers(code: Code, scalars: Sequence[int]) -> Code:
 
 @lru_cache(maxsize=256)
 def last_uses(code: Code) -> list[int]:
-    """Return the last operator that needs each result."""
+    """Return the last use of each result: the number of an operator, its own where nothing uses it."""
     last = list(range(len(code)))
     for n, op in enumerate(code):
         for a in op.args:
@@ -142,7 +146,7 @@ def last_uses(code: Code) -> list[int]:
 
 @lru_cache(maxsize=256)
 def clips_of(code: Code) -> dict[int, tuple[int, tuple[int, int]]]:
-    """Return the operators that are the second half of a clamp, with the first half and the limits."""
+    """Return the outer operators of clamps (a minimum of a maximum, or the reverse), each with the inner one and the limits."""
     last, uses = last_uses(code), Counter(a for op in code for a in op.args)
     clips: dict[int, tuple[int, tuple[int, int]]] = {}
     for n, op in enumerate(code):
@@ -157,7 +161,7 @@ def clips_of(code: Code) -> dict[int, tuple[int, tuple[int, int]]]:
 
 
 def _limit_of(code: Code, n: int) -> tuple[int, int] | None:
-    """Return what a limit is laid on, and the limit."""
+    """Return the operand of an extremum with a constant, and the constant."""
     numbers = [code[a].data for a in code[n].args if code[a].name == "const"]
     operands = [a for a in code[n].args if code[a].name != "const"]
     return (operands[0], numbers[0]) if len(numbers) == len(operands) == 1 else None
@@ -171,7 +175,7 @@ def _is_clamp(code: Code, n: int, ends: tuple[int, int]) -> bool:
 
 @lru_cache(maxsize=256)
 def scales_of(code: Code) -> tuple[int, ...]:
-    """Return n where a result is kept as 2^-n of it: from a product through constants added to it up to a shift by n."""
+    """Return n for each result that is stored scaled by 2^-n: from a product, through added constants, up to a shift by n."""
     uses, scales = Counter(a for op in code for a in op.args), [0] * len(code)
     for op in code:
         if op.name != "shr":
@@ -188,7 +192,7 @@ def scales_of(code: Code) -> tuple[int, ...]:
 
 
 def ranges_of(code: Code, limits: Sequence[int], held: Interval) -> list[Interval]:
-    """Return what each operator can give."""
+    """Return the interval of each result, by interval arithmetic; `limits` bound products, `held` is the accumulator's interval."""
     ranges: list[Interval] = []
     for op in code:
         operands = [ranges[a] for a in op.args]
@@ -205,9 +209,9 @@ def ranges_of(code: Code, limits: Sequence[int], held: Interval) -> list[Interva
 
 @lru_cache(maxsize=256)
 def clamped(code: Code, edges: tuple[int, ...]) -> set[int] | None:
-    """Return the operators between products and the clamps behind them; None where one may pass unclamped.
+    """Return the operators between products and the clamps that follow them; None where a product may stay unclamped.
 
-    A product is exact, or at least as large as its edge; products without an edge (0) are always exact.
+    A product is exact, or its magnitude is at least its edge; products without an edge (0) are always exact.
     """
     chain: set[int] = set()
     for n, op in enumerate(code):

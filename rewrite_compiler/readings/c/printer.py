@@ -64,7 +64,11 @@ class Tables:
         return self.names[id(table)]
 
     def function_of(self, function: str) -> str:
-        """Return the name of a real function in single precision, printing its definition when it is new."""
+        """Return the name of a real function in single precision, printing its definition when it is new.
+
+        Raises:
+            NoC: the function has no definition in `functions`.
+        """
         from ...lang.libm.functions import DEFINED
         from ...lowering.libm_code import straight
 
@@ -125,7 +129,7 @@ class Style:
 
 
 def ready(routine: Routine) -> Routine:
-    """Return a routine as it is printed, but for its sums and indices."""
+    """Return a routine after dead code elimination, loop-invariant motion and copy propagation."""
     return settled(moved(trimmed(routine)))
 
 
@@ -135,6 +139,9 @@ def print_c(
     """Return a routine as `static int name(fm_scratch *s, …)`: one pointer for each memory, and its length where that is not fixed.
 
     The function returns 0, a negative trap, or the number of a diagnostic, counted from `first_raise`.
+
+    Raises:
+        NoC: an integer exceeds 64 bits, or an operator has no C form.
     """
     style = style or Style()
     optimised = within(split(mirrored(ready(routine), mirrors)))
@@ -155,7 +162,11 @@ def print_c(
 
 
 def c_type(interval: iv.Interval, is_real: bool, real: str = "double") -> str:
-    """Return the C type in which values of an interval are stored."""
+    """Return the narrowest C type that stores the values of an interval.
+
+    Raises:
+        NoC: no word of 64 bits holds them.
+    """
     if is_real:
         return real
     kind = storage_dtype(interval)
@@ -165,7 +176,11 @@ def c_type(interval: iv.Interval, is_real: bool, real: str = "double") -> str:
 
 
 def c_array(name: str, data: Data) -> str:
-    """Return an array of constants."""
+    """Return the definition of a constant array.
+
+    Raises:
+        NoC: an element is not finite.
+    """
     kind = TYPES.get(data.dtype) or {"f8": "double", "f4": "float"}[data.dtype.str[1:]]
     values = [real_literal(float(x), kind) for x in data] if data.dtype.kind == "f" else [_integer(int(x)) for x in data]
     rows = [", ".join(values[start : start + ENTRIES_A_LINE]) for start in range(0, len(values), ENTRIES_A_LINE)]
@@ -173,7 +188,11 @@ def c_array(name: str, data: Data) -> str:
 
 
 def real_literal(value: float, real: str) -> str:
-    """Return a constant, exactly."""
+    """Return a floating-point constant as an exact hexadecimal literal.
+
+    Raises:
+        NoC: the value is not finite.
+    """
     if not math.isfinite(value):
         raise NoC(f"{value} is not a finite constant") if math.isnan(value) else _Infinite()
     single = real == "float"
@@ -334,7 +353,7 @@ class _Printer:
         return form(self, t, [self.value(a) for a in t.args])
 
     def condition(self, t: Tree) -> str:
-        """Return a value as it is asked for: what decides nothing any more is not computed, unless it could trap."""
+        """Return a truth value with short-circuit operators where skipping an operand cannot skip a trap."""
         if t.op in LOGICAL and all(a.interval == iv.TRUTH for a in t.args) and cannot_trap(t.args[1], self.static):
             return f"({f' {LOGICAL[t.op]} '.join(map(self.condition, t.args))})"
         return f"{self.value(t.args[0])} {COMPARED[t.op]} {self.value(t.args[1])}" if t.op in COMPARED else self.value(t)

@@ -25,7 +25,7 @@ FLOATS = (ir.DoubleType, ir.FloatType)
 
 @dataclass(frozen=True)
 class Side:
-    """How code sees one array: its element type, its stride along the innermost and the unrolled loop, its first value if an index."""
+    """The access to one array: element type, strides along the innermost and the unrolled loop, first value if it is a loop index."""
 
     kind: str
     inner: int = ANY_STRIDE
@@ -35,7 +35,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Shape:
-    """Everything that the code of a grid depends on."""
+    """The key of compiled grid code: operators, accesses, table types, depth of the nest, unrolling, whether extrema are tracked."""
 
     code: Code
     out: Side
@@ -48,20 +48,20 @@ class Shape:
 
 @lru_cache(maxsize=4096)
 def grid_function(shape: Shape) -> tuple[Any, Any]:
-    """Return the engine and the function of (out, arrays …, tables …, numbers), and of two words where it is seen."""
+    """Return the engine and the function of (out, arrays …, tables …, numbers), and of two words of extrema where they are tracked."""
     count = 2 + len(shape.sides) + len(shape.tables) + shape.seen
     return function_of(str(_Grid(shape).module), 3, count)
 
 
 def element_type(kind: str) -> ir.IntType | ir.DoubleType | ir.FloatType:
-    """Return the type of an element of a numpy type."""
+    """Return the LLVM type of an element of a numpy type."""
     if np.dtype(kind).kind == "f":
         return ir.DoubleType() if np.dtype(kind).itemsize == 8 else ir.FloatType()
     return ir.IntType(8 * np.dtype(kind).itemsize)
 
 
 def float_of(b: ir.IRBuilder, value: ir.Value, kind: ir.DoubleType | ir.FloatType) -> ir.Value:
-    """Return a float in another width."""
+    """Return a float extended or truncated to another width."""
     if value.type == kind:
         return value
     return b.fpext(value, kind) if isinstance(kind, ir.DoubleType) else b.fptrunc(value, kind)
@@ -94,11 +94,11 @@ class _Grid:
         self.b.ret_void()
 
     def extremum_address(self, n: int) -> ir.Value:
-        """Return the place of one of the two words that were seen."""
+        """Return the address of the minimum (0) or the maximum (1), as ordered words."""
         return self.b.gep(self.function.args[-1], [ir.Constant(WORD, n)])
 
     def previous_extrema(self) -> tuple[ir.Value, ...]:
-        """Return variables with the words that were seen by earlier calls."""
+        """Return variables that start at the minimum and the maximum of earlier calls."""
         extrema = tuple(self.b.alloca(ir.IntType(32)) for _ in range(2))
         for n, end in enumerate(extrema):
             self.b.store(self.b.load(self.extremum_address(n)), end)
@@ -125,7 +125,7 @@ class _Grid:
         self.b.position_at_end(exit_block)
 
     def elements(self, places: list[ir.Value]) -> None:
-        """Emit the elements of the unrolled loop."""
+        """Emit one turn of the innermost loop: as many elements as it is unrolled by."""
         for u in range(self.shape.unroll):
             self.element(places, u)
 

@@ -1,4 +1,4 @@
-"""Machine code from LLVM text: compiled for the processor it runs on, the objects kept on disk between runs.
+"""Machine code from LLVM text, compiled for the host processor, with an on-disk cache of object files.
 
 An object file is code, so the folder is private, an entry carries a digest of its key and contents, and an entry that does
 not match is compiled again.
@@ -30,7 +30,7 @@ EMPTY = 'source_filename = "loaded"\n'
 
 @dataclass
 class Counts:
-    """How many modules were compiled, and how many came from the cache, in this process."""
+    """Numbers of modules that were compiled and that came from the cache, in this process."""
 
     compiled: int = 0
     loaded: int = 0
@@ -48,13 +48,13 @@ def host() -> tuple[str, frozenset[str]]:
 
 
 def wished() -> tuple[str, ...]:
-    """Return what LLVM shall do differently: for most processors it splits "vpdpwssd" in two, which is a third slower in our loops."""
+    """Return further processor features: without "fast-dpwssd" LLVM splits "vpdpwssd" in two, a third slower in our loops."""
     return ("+fast-dpwssd",) if "avx512vnni" in host()[1] else ()
 
 
 @lru_cache(maxsize=1)
 def _features() -> str:
-    """Return the processor's features, and what is wished for, in LLVM's words."""
+    """Return the processor's features and the further ones, in LLVM's syntax."""
     return ",".join((llvm.get_host_cpu_features().flatten(), *wished()))
 
 
@@ -68,7 +68,7 @@ def _machine(level: int) -> Any:
 
 @lru_cache(maxsize=4096)
 def compiled(text: str, level: int = 2) -> tuple[Any, int]:
-    """Return the engine, which owns the code, and the address of `run`; the same text is compiled once."""
+    """Return the engine, which owns the code, and the address of `run`, from the cache or compiled; equal texts are compiled once."""
     key, level = key_of(text, level)
     cached = kept_code(key, level)
     if cached is not None:
@@ -80,7 +80,7 @@ def compiled(text: str, level: int = 2) -> tuple[Any, int]:
 
 
 def kept_code(key: str, level: int) -> tuple[Any, int] | None:
-    """Return the engine and the address of `run` of an object that is kept; None where it is not, or is damaged."""
+    """Return the engine and the address of `run` of a cached object; None where there is none, or it is damaged."""
     cache = Kept(private_folder("objects"))
     stored = cache.get(key)
     counts.rebuilt += cache.damaged
@@ -91,7 +91,7 @@ def kept_code(key: str, level: int) -> tuple[Any, int] | None:
 
 
 def key_of(text: str, level: int) -> tuple[str, int]:
-    """Return the key of a text's object, and the level that it is optimised to."""
+    """Return the cache key of a text's object, and the level that it is optimised to: 0 for large texts."""
     level = level if len(text) < LARGE_TEXT else 0
     return _key(text, level), level
 

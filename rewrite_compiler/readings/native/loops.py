@@ -1,4 +1,4 @@
-"""Loops of machine code: a counter from zero, values that are carried from one turn to the next."""
+"""Counted loops of machine code, with loop-carried values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WORD = ir.IntType(64)
 
 
 def emitted_loop(b: ir.IRBuilder, extent: ir.Value, inner: Callable[..., Any], carried: Sequence[ir.Value] | None = None) -> list[ir.Value]:
-    """Emit a loop; `inner` gets the counter (and the carried values, and returns the new ones)."""
+    """Emit a loop and return its carried values; `inner` gets the counter (and the carried values, and returns the new ones)."""
     preheader = b.block
     head, body, exit_block = (b.function.append_basic_block(n) for n in ("head", "loop", "after"))
     b.branch(head)
@@ -33,5 +33,5 @@ def emitted_loop(b: ir.IRBuilder, extent: ir.Value, inner: Callable[..., Any], c
 
 
 def word(n: int) -> ir.Constant:
-    """Return a word of 64 bits."""
+    """Return a constant word of 64 bits."""
     return ir.Constant(WORD, n)

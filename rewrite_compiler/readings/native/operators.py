@@ -46,7 +46,7 @@ class Words:
         return resized(self.b, value, self.kind(bits))
 
     def run(self, code: Code, given: Mapping[int, ir.Value]) -> list[ir.Value]:
-        """Emit all of `code`; the operands of it are `given` by number."""
+        """Emit all of `code` and return its values; those of its operands are `given`, by number."""
         values: list[ir.Value] = []
         for n, op in enumerate(code):
             if n in given:
@@ -58,7 +58,7 @@ class Words:
         return values
 
     def one(self, op: Op, values: Sequence[ir.Value], *, is_single: bool = False) -> ir.Value:
-        """Emit one operator; in floats of 32 bits where it `is_single`."""
+        """Emit one operator; in float32 where it `is_single`."""
         if op.width == REAL:
             return _real_operator(self, op, [values[a] for a in op.args], ir.FloatType() if is_single else None)
         args = [self.fit(values[a], op.width) for a in op.args]
@@ -96,7 +96,7 @@ def _as_float(w: Words, x: ir.Value, kind: Any) -> ir.Value:
 
 
 def ordered(b: ir.IRBuilder, bits: ir.Value) -> Any:
-    """Return words with a sign that are ordered as the floats of 32 bits are, in all lanes of a vector."""
+    """Return the bits of float32 values as signed words in the same order, lane by lane."""
 
     def number(n: int) -> ir.Constant:
         return ir.Constant(bits.type, [n] * bits.type.count if isinstance(bits.type, ir.VectorType) else n)
@@ -105,7 +105,7 @@ def ordered(b: ir.IRBuilder, bits: ir.Value) -> Any:
 
 
 def see(b: ir.IRBuilder, bits: ir.Value, ends: Sequence[ir.Value]) -> None:
-    """Keep floats, as ordered words, that are less than the first variable or larger than the second."""
+    """Update a running minimum and maximum, two variables, by the bits of float32 values as ordered words."""
     word = ordered(b, bits)
     for order, end in zip("<>", ends, strict=True):
         extremum = b.load(end)
@@ -113,7 +113,7 @@ def see(b: ir.IRBuilder, bits: ir.Value, ends: Sequence[ir.Value]) -> None:
 
 
 def spread(b: ir.IRBuilder, vector: ir.Value, old: ir.Value) -> ir.Value:
-    """Return `old` with the elements of a shorter vector at even distances in it."""
+    """Return the vector `old` with the elements of a shorter one scattered into it at a constant stride."""
     count, lanes = vector.type.count, old.type.count
     kind, stride = ir.VectorType(ir.IntType(32), lanes), lanes // count
     indices = ir.Constant(kind, [j // stride for j in range(lanes)])
@@ -122,7 +122,7 @@ def spread(b: ir.IRBuilder, vector: ir.Value, old: ir.Value) -> ir.Value:
 
 
 def resized(b: ir.IRBuilder, value: ir.Value, kind: Any) -> ir.Value:
-    """Return a signed value in another width."""
+    """Return a value sign-extended or truncated to another width."""
     if value.type == kind:
         return value
     element = getattr(value.type, "element", value.type)
@@ -131,7 +131,7 @@ def resized(b: ir.IRBuilder, value: ir.Value, kind: Any) -> ir.Value:
 
 
 def declared(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Function:
-    """Return a function of the module that is defined elsewhere."""
+    """Return an external function of the module, declaring it when it is new."""
     function = module.globals.get(name)
     return ir.Function(module, kind, name) if function is None else function
 

@@ -28,6 +28,7 @@ from ..oracle.emit_python import diagnostic
 from .jit import compiled, kept_code, key_of
 from .operators import declared
 from .protocol import ArrayInMemory
+from .traps import Trap, trap_refusal
 from .vector_conditions import every, is_vector
 from .vector_copies import copy
 
@@ -35,14 +36,7 @@ WORD, BIT = ir.IntType(64), ir.IntType(1)
 WORD_RANGE = iv.of_width(64, True)
 ON_STACK, STATIC = 1 << 10, 1 << 31
 SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-OUTSIDE, DIVISION, SHIFT, MEMORY = -1, -2, -3, -4
-FAILURES = {
-    OUTSIDE: ("I103", "an index lies outside of its array"),
-    DIVISION: ("I102", "division by zero"),
-    SHIFT: ("I102", "a shift by a negative amount"),
-    MEMORY: ("I102", "there is no memory for a local array"),
-}
-TRAPS = frozenset({"load", "div", "mod", "tdiv", "tmod", "shl", "shr"})
+TRAPPING = frozenset({"load", "div", "mod", "tdiv", "tmod", "shl", "shr"})
 COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
 LOGICAL: dict[str, Callable[..., ir.Value]] = {
     "bitand": lambda b, x, y: b.and_(x, y),
@@ -70,10 +64,13 @@ class NativeFunction:
         local: frozenset[Leaf] = frozenset(),
         level: int = 2,
     ) -> None:
-        """Compile `step`, optimised to `level`; NotNative when an expression of it does not fit a machine word.
+        """Compile `step`, optimised to `level`.
 
-        No memory in `apart` shares storage with one that is not; those in `local` are the step's own, small ones that it
+        No memory in `apart` aliases one that is not; those in `local` are small ones in the function's frame, which the step
         writes before it reads them.
+
+        Raises:
+            NotNative: an expression of the step does not fit a machine word.
         """
         routine = lower_step(step, strict=strict)
         local_memories = {name: leaf for name, leaf in routine.memories.items() if leaf in local}
@@ -90,7 +87,7 @@ class NativeFunction:
         )
 
     def _set_code(self, memories: Iterable[Leaf], raises: Sequence[Raise], tables: list[Data], code: tuple[Any, int]) -> None:
-        """Know what the code is called with; it is owned by its engine."""
+        """Set the code, which its engine owns, and its parameters."""
         self.memories: tuple[Leaf, ...] = tuple(memories)
         self.numbers = {leaf: n for n, leaf in enumerate(self.memories)}
         self.kinds = [element_kind(leaf) for leaf in self.memories]
@@ -102,7 +99,7 @@ class NativeFunction:
 
     @classmethod
     def again(cls, memories: Iterable[Leaf], code: tuple[str, int], raises: Sequence[Raise]) -> NativeFunction | None:
-        """Return a function without tables from its kept code and its diagnostics; None where the code is not there any more."""
+        """Return a function without tables from its cached code and its diagnostics; None where the code is not in the cache."""
         loaded_code = kept_code(*code)
         if loaded_code is None:
             return None
@@ -112,18 +109,26 @@ class NativeFunction:
         return function
 
     def __call__(self, memories: Sequence[Data]) -> None:
-        """Run the step in place on `memories`, one array for each of `self.memories`; SpecError as the oracle's."""
+        """Run the step in place on `memories`, one array for each of `self.memories`.
+
+        Raises:
+            SpecError: the step stops with a diagnostic or a trap, as in the oracle.
+        """
         self.bound(memories)()
 
     def bound(self, memories: Sequence[Data | None]) -> Call:
-        """Return a call on these memories; those that are None are put into it before it is made."""
+        """Return a reusable call on these memories; a None stands for one that is put in before the call."""
         return Call(self, memories)
 
     def run(self, places: Any, lengths: Any) -> None:
-        """Call the code; SpecError as the oracle's."""
+        """Call the code on arrays of addresses and lengths.
+
+        Raises:
+            SpecError: the code stops with a diagnostic or a trap.
+        """
         answer = self._run(places, lengths, self._values.ctypes.data)
         if answer < 0:
-            raise SpecError(*FAILURES[answer])
+            raise trap_refusal(answer)
         if answer:
             failure = self.raises[answer - 1]
             raise diagnostic(failure.code, failure.sentence, **{n: int(v) for (n, _), v in zip(failure.values, self._values, strict=False)})
@@ -133,7 +138,11 @@ class Call:
     """A call of a function on memories that may be exchanged between calls."""
 
     def __init__(self, function: NativeFunction, memories: Sequence[Data | None]) -> None:
-        """Check the memories that are given."""
+        """Check and bind the memories that are not None.
+
+        Raises:
+            SpecError: a memory has another element type or number of elements, or is not contiguous.
+        """
         self.function = function
         self.held: list[Data | None] = [None] * len(memories)
         tables = function.tables
@@ -146,12 +155,20 @@ class Call:
             self.places[n], self.lengths[n] = table.ctypes.data, table.size
 
     def put(self, memories: Mapping[Leaf, Data]) -> None:
-        """Exchange memories."""
+        """Rebind memories.
+
+        Raises:
+            SpecError: a memory has another element type or number of elements, or is not contiguous.
+        """
         for leaf, data in memories.items():
             self._put(self.function.numbers[leaf], data)
 
     def put_rows(self, memories: Mapping[Leaf, Data]) -> None:
-        """Exchange memories for their first rows; the step must touch no others."""
+        """Rebind memories to arrays of their first rows only; the step must touch no others.
+
+        Raises:
+            SpecError: a memory has another element type, or is not contiguous.
+        """
         for leaf, data in memories.items():
             n = self.function.numbers[leaf]
             if data.dtype != self.function.kinds[n] or not data.flags.c_contiguous:
@@ -175,7 +192,7 @@ class Call:
 
 @lru_cache(maxsize=1024)
 def native_function(step: Step, strict: bool) -> NativeFunction | str:
-    """Return the compiled step, or why it has to run in another reading."""
+    """Return the compiled step, or the sentence that says why it has no machine code."""
     try:
         return NativeFunction(step, strict=strict)
     except NotNative as refusal:
@@ -186,7 +203,11 @@ class Printer:
     """Prints a routine as one LLVM function of arrays of pointers and lengths and a place for a diagnostic's values."""
 
     def __init__(self, routine: Routine, apart: frozenset[Leaf] = frozenset(), own: Mapping[str, Leaf] | None = None) -> None:
-        """Print `routine`; no memory in `apart` shares storage with one that is not, and those of `own` are in its frame."""
+        """Print `routine`; no memory in `apart` aliases one that is not, and those of `own` are in its frame.
+
+        Raises:
+            NotNative: an expression does not fit a machine word, or an operator has no machine code.
+        """
         module = ir.Module("step")
         pointers = ir.PointerType(ir.IntType(8).as_pointer())
         domain = module.add_metadata(["memories"])
@@ -201,7 +222,7 @@ class Printer:
         self.close(ir.Constant(WORD, 0))
 
     def open(self, function: ir.Function, scope: Any = None) -> None:
-        """Start a function, with no names known in it; `scope` is that of the memories that share no storage with the others."""
+        """Start a function with an empty symbol table; `scope` is the alias scope of the memories that alias no others."""
         self.module, self.function, self.entry = function.module, function, function.append_basic_block("entry")
         self.scope, self.b = scope, ir.IRBuilder(function.append_basic_block("body"))
         self.start = ir.IRBuilder(self.entry)
@@ -219,7 +240,11 @@ class Printer:
         self.start.branch(self.function.blocks[1])
 
     def within(self, interval: iv.Interval, real: bool, what: str) -> None:
-        """Refuse a value that a machine word may not hold."""
+        """Check that a machine word holds every value of an interval.
+
+        Raises:
+            NotNative: the value is real, or exceeds 64 bits.
+        """
         if real:
             raise NotNative(f"{what} is a real number")
         if not iv.inside(interval, WORD_RANGE):
@@ -230,7 +255,11 @@ class Printer:
         return WORD
 
     def operator(self, t: Tree, a: list[ir.Value]) -> ir.Value:
-        """Return the value of an operator on values."""
+        """Return the value of an operator on values.
+
+        Raises:
+            NotNative: the operator has no machine code.
+        """
         if t.op not in OPERATORS:
             raise NotNative(f"{t.op} has no machine code")
         return OPERATORS[t.op](self, t, a)
@@ -243,13 +272,13 @@ class Printer:
         self.arrays[name] = ArrayInMemory(self.start.bitcast(raw, element(kind).as_pointer()), kind, size, static, is_apart)
 
     def local(self, name: str, base: ir.Value, kind: Any, count: int) -> None:
-        """Know an array of `count` elements at a place of the function."""
+        """Add an array of `count` elements at `base` to the symbol table."""
         self.arrays[name] = ArrayInMemory(base, kind, ir.Constant(WORD, count), count)
 
     # -- statements
 
     def block(self, statements: Sequence[Statement]) -> None:
-        """Print statements, and free their arrays after them."""
+        """Print statements, then the release of the arrays that they allocated."""
         self.allocated.append([])
         for s in statements:
             STATEMENTS[type(s)](self, s)
@@ -257,17 +286,17 @@ class Printer:
             self.b.call(self.free, [pointer])
 
     def bind(self, s: Bind) -> None:
-        """Print a value with a name."""
+        """Print an immutable scalar: its value is named."""
         self.names[s.name] = self.value(s.value)
 
     def mutable(self, s: Mutable) -> None:
-        """Print a place on the stack."""
+        """Print a mutable scalar: a slot on the stack."""
         self.within(s.interval, s.real, s.name)
         self.slots[s.name] = self.start.alloca(self.scalar(s.real))
         self.b.store(self.value(s.value), self.slots[s.name])
 
     def assign(self, s: Assign) -> None:
-        """Print a new value of such a place."""
+        """Print an assignment to a mutable scalar."""
         self.b.store(self.value(s.value), self.slots[s.name])
 
     def allocate(self, s: Allocate) -> None:
@@ -280,7 +309,7 @@ class Printer:
             self.arrays[s.name] = ArrayInMemory(base, kind, size, int(s.size.data))
             return
         raw = self.b.call(self.malloc, [self.b.add(self.b.mul(size, ir.Constant(WORD, kind.itemsize)), ir.Constant(WORD, 1))])
-        self.fail_if(self.b.icmp_unsigned("==", raw, ir.Constant(raw.type, None)), MEMORY)
+        self.fail_if(self.b.icmp_unsigned("==", raw, ir.Constant(raw.type, None)), Trap.MEMORY.answer)
         self.allocated[-1].append(raw)
         self.arrays[s.name] = ArrayInMemory(self.b.bitcast(raw, element(kind).as_pointer()), kind, size, None)
 
@@ -292,7 +321,7 @@ class Printer:
         self.told(a, self.b.store(value if element(a.kind) == value.type else self.b.trunc(value, element(a.kind)), place))
 
     def told(self, a: ArrayInMemory, access: ir.Instruction) -> Any:
-        """Note of a load or store which memories it cannot touch."""
+        """Return a load or store with its alias metadata attached."""
         if self.scope is not None:
             access.set_metadata("alias.scope" if a.is_apart else "noalias", self.scope)
         return access
@@ -309,7 +338,7 @@ class Printer:
             self.loop(s.loop)
 
     def vector(self, array: str, start: Tree, kind: ir.VectorType) -> ir.Value:
-        """Return elements side by side, each as wide as a scalar."""
+        """Return consecutive elements as a vector, each widened to a scalar."""
         a = self.arrays[array]
         place = self.b.bitcast(self.b.gep(a.base, [self.value(start)]), ir.VectorType(element(a.kind), kind.count).as_pointer())
         words = self.told(a, self.b.load(place, align=a.kind.itemsize))
@@ -322,7 +351,7 @@ class Printer:
         return element(a.kind)
 
     def loop(self, s: For) -> None:
-        """Print a loop; what runs once is none."""
+        """Print a counted loop; the body alone where it runs once."""
         if s.extent.op == "const" and int(s.extent.data) == 1:
             self.names[s.name] = ir.Constant(WORD, 0)
             self.block(s.body)
@@ -394,7 +423,7 @@ class Printer:
         return self.b.icmp_signed("!=", self.value(t), ir.Constant(WORD, 0))
 
     def load(self, t: Tree) -> ir.Value:
-        """Return an element, as wide as a scalar."""
+        """Return an element, widened to a scalar."""
         a = self.arrays[t.data]
         word = self.told(a, self.b.load(self.place(a, t.args[0])))
         if word.type == self.scalar(t.real):
@@ -402,14 +431,14 @@ class Printer:
         return self.b.zext(word, WORD) if a.kind.kind == "u" else self.b.sext(word, WORD)
 
     def place(self, a: ArrayInMemory, index: Tree) -> ir.Value:
-        """Return the place of an element, checked where its interval does not prove that it is inside."""
+        """Return the address of an element, with a bounds check where the index's interval does not exclude a violation."""
         offset = self.value(index)
         if a.static is None or not iv.inside(index.interval, (0, a.static - 1)):
-            self.fail_if(self.b.icmp_unsigned(">=", offset, a.size), OUTSIDE)
+            self.fail_if(self.b.icmp_unsigned(">=", offset, a.size), Trap.OUTSIDE.answer)
         return a.base if isinstance(offset, ir.Constant) and offset.constant == 0 else self.b.gep(a.base, [offset])
 
     def select(self, t: Tree) -> ir.Value:
-        """Return a choice; branches that may trap are printed as branches."""
+        """Return a select; with branches where an operand may trap."""
         condition = self.condition(t.args[0])
         if not any(_may_trap(x) for x in t.args[1:]):
             return self.b.select(condition, self.value(t.args[1]), self.value(t.args[2]))
@@ -435,7 +464,7 @@ def _parameters(p: Printer, routine: Routine) -> Iterator[tuple[str, Any, int | 
 
 
 def element_kind(a: Leaf | Allocate) -> Any:
-    """Return how the elements of an array are stored; reals are in single precision."""
+    """Return the numpy type of an array's elements; reals are float32."""
     return np.dtype(np.float32) if a.real else np.dtype(storage_dtype(a.interval))
 
 
@@ -454,12 +483,12 @@ def table_entries(t: Any) -> Data:
 
 
 def element(kind: Any) -> ir.Type:
-    """Return the type of an element that is stored as `kind`."""
+    """Return the LLVM type of an element of a numpy type."""
     return ir.FloatType() if kind.kind == "f" else ir.IntType(8 * kind.itemsize)
 
 
 def _may_trap(t: Tree) -> bool:
-    return t.op in TRAPS or any(_may_trap(a) for a in t.args)
+    return t.op in TRAPPING or any(_may_trap(a) for a in t.args)
 
 
 # -- operators
@@ -472,7 +501,7 @@ def _constant(n: int) -> ir.Constant:
 def _nonzero(p: Printer, t: Tree, y: ir.Value) -> None:
     low, high = t.args[1].interval
     if (low or 0) <= 0 <= (high or 0):
-        p.fail_if(p.b.icmp_signed("==", y, _constant(0)), DIVISION)
+        p.fail_if(p.b.icmp_signed("==", y, _constant(0)), Trap.DIVISION.answer)
 
 
 def _divide(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
@@ -495,7 +524,7 @@ def _shift(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     x, n = a
     low, high = t.args[1].interval
     if low is None or low < 0:
-        p.fail_if(p.b.icmp_signed("<", n, _constant(0)), SHIFT)
+        p.fail_if(p.b.icmp_signed("<", n, _constant(0)), Trap.SHIFT.answer)
     is_long = p.b.icmp_signed(">", n, _constant(63))
     if t.op == "shr":
         return p.b.ashr(x, n if high is not None and high < 64 else p.b.select(is_long, _constant(63), n))

@@ -28,7 +28,11 @@ class NativeArray(NativeFunction):
     """An array's elements compiled to machine code in single precision."""
 
     def __init__(self, a: Array) -> None:
-        """Compile the elements of `a`; NotNative when there is no machine code for them."""
+        """Compile the elements of `a`.
+
+        Raises:
+            NotNative: an integer exceeds a machine word, or an operator has no machine code.
+        """
         routine = lower_array(a)
         (name,) = [n for n, leaf in routine.memories.items() if leaf.name == "out"]
         self.out = routine.memories[name]
@@ -36,7 +40,7 @@ class NativeArray(NativeFunction):
         self._prepare(routine, SinglePrinter(routine, frozenset({self.out})))
 
     def elements(self, memories: Mapping[Leaf, Data]) -> Data:
-        """Return the elements, given the memories that they are made from."""
+        """Return the elements, float32 or integers of `self.shape`, computed from the memories that they read."""
         result = np.empty(self.shape, element_kind(self.out))
         self([result if leaf is self.out else memories[leaf] for leaf in self.memories])
         return result
@@ -46,7 +50,11 @@ class SinglePrinter(Printer):
     """Prints reals as 32-bit floats. Integers without a known range are words, too: the caller knows that they fit."""
 
     def within(self, interval: iv.Interval, real: bool, what: str) -> None:
-        """Refuse an integer that a machine word may not hold."""
+        """Check that a machine word holds every value of a bounded integer interval.
+
+        Raises:
+            NotNative: the integer exceeds 64 bits.
+        """
         if not real and None not in interval:
             super().within(interval, real, what)
 
@@ -55,7 +63,11 @@ class SinglePrinter(Printer):
         return SINGLE if real else WORD
 
     def operator(self, t: Tree, a: list[ir.Value]) -> ir.Value:
-        """Return the value of an operator on values."""
+        """Return the value of an operator on values, float32 where one of them is real.
+
+        Raises:
+            NotNative: the operator has no machine code.
+        """
         if not t.real and not any(x.real for x in t.args):
             return super().operator(t, a)
         if t.op in COMPARE:
@@ -66,7 +78,11 @@ class SinglePrinter(Printer):
         return REALS[t.op](self, t, a)
 
     def real_function(self, name: str) -> ir.Function:
-        """Return a real function of the module, printing its definition when it is new."""
+        """Return a real function of the module, printing its definition when it is new.
+
+        Raises:
+            NotNative: the function has no definition in `functions`.
+        """
         if name not in DEFINED:
             raise NotNative(f"{name} has no machine code")
         names = parameters(name)

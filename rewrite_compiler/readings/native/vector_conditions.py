@@ -1,4 +1,4 @@
-"""Lanes: conditions of elements that lie side by side, as one vector."""
+"""Vectorised conjunctions: a condition on consecutive elements, evaluated in the lanes of one vector."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def every(p: RoutinePrinter, s: Every) -> None:
 
 
 def number(kind: ir.VectorType, n: int) -> ir.Constant:
-    """Return a vector of one number."""
+    """Return a constant vector, the same number in every lane."""
     return ir.Constant(kind, [n] * kind.count)
 
 
 class _Vectors:
-    """Prints trees as vectors: a lane an iteration."""
+    """Emits trees as vectors, one lane an iteration."""
 
     def __init__(self, p: RoutinePrinter, counter: str, kind: ir.VectorType) -> None:
         self.p, self.counter, self.kind = p, counter, kind

@@ -1,4 +1,4 @@
-"""Copies: elements side by side, as one vector."""
+"""Vectorised copies: consecutive elements are loaded and stored as one vector."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ WORD = ir.IntType(64)
 
 
 def copy(p: RoutinePrinter, s: Copy) -> None:
-    """Print a copy; one by one where it is one array, the kinds differ, or an index is outside.
+    """Print a copy as one vector, or as a loop where both arrays are one, their types differ, or an index may be outside.
 
-    Of an array whose size is not known here, the places are compared with it once for all elements.
+    For an array of dynamic size, one bounds check covers all elements.
     """
     target, source = p.arrays[s.array], p.arrays[s.source]
     ends = ((s.index, target, s.stride * s.count), (s.start, source, s.width * s.count))
@@ -39,14 +39,14 @@ def copy(p: RoutinePrinter, s: Copy) -> None:
 
 
 def _start_count(p: RoutinePrinter, size: ir.Value, count: int) -> Any:
-    """Return at how many places of an array so many elements start; computed once where the size is known from the start."""
+    """Return the number of valid first indices of `count` consecutive elements; hoisted to the entry block where the size is there."""
     b = p.start if isinstance(size, ir.Instruction) and size.parent is p.entry else p.b
     places = b.sub(size, ir.Constant(WORD, count - 1))
     return b.select(b.icmp_signed("<", places, ir.Constant(WORD, 0)), ir.Constant(WORD, 0), places)
 
 
 def _is_bitwise(s: Copy, target: Any, source: Any) -> bool:
-    """Tell whether elements of one kind are those of the other bit by bit, their low bits, or words of bytes."""
+    """Tell whether a copy moves bits unchanged: equal types, low bits of wider integers, or little-endian words of bytes."""
     is_integer, is_cut = target.kind in "iu" and source.kind in "iu", s.low is not None
     if is_cut and 8 * target.itemsize > s.low:
         return False

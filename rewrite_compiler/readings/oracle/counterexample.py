@@ -1,4 +1,4 @@
-"""Witness: values of what a term reads at which it leaves an interval, searched at the ends of the ranges and at random."""
+"""Counterexample search: values of a term's leaves at which it leaves an interval, at the ends of their ranges and at random."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Choice = dict[Leaf, int]
 
 
 def witness(e: Expr, wanted: Interval) -> str:
-    """Return where an integer term leaves `wanted`, as "it is 16 where count is 15"; "" when no such place was found."""
+    """Return where an integer term leaves the interval `wanted`, as "it is 16 where count is 15"; "" when the search finds no place."""
     variables = {v: Leaf((), v.interval, False, str(v.data[0])) for v in sorted(e.free, key=lambda v: str(v.data))}
     accumulators = [a for a in e.reads if isinstance(a, Accumulator)]
     if any(a.shape for a in accumulators):
@@ -45,7 +45,7 @@ def witness(e: Expr, wanted: Interval) -> str:
 
 
 def with_example(refusal: FlexmatchError) -> FlexmatchError:
-    """Return a refusal of terms that leave an interval with values at which they do, where some are found; others as they are."""
+    """Return an out-of-range refusal with a counterexample in its help, where the search finds one; any other refusal unchanged."""
     if not isinstance(refusal, OutOfRange):
         return refusal
     example, p = next(filter(None, (witness(e, refusal.wanted) for e in refusal.terms)), ""), refusal.problem

@@ -15,7 +15,11 @@ Word = Any  # int or z3.BitVecRef
 
 
 def width_of(interval: iv.Interval) -> int:
-    """Return the bits of a signed word that holds an interval, at least 2; SpecError when it is open."""
+    """Return the width of a signed bit-vector that holds an interval, at least 2.
+
+    Raises:
+        SpecError: the interval is unbounded.
+    """
     word = iv.width_of(interval)
     if word is None:
         raise SpecError("I102", f"a word of bits needs a bounded interval, not {interval}")
@@ -23,7 +27,7 @@ def width_of(interval: iv.Interval) -> int:
 
 
 def resized(x: Word, width: int) -> z3.BitVecRef:
-    """Return a value in a word of `width` bits, which holds it."""
+    """Return a value sign-extended or truncated to `width` bits."""
     if not isinstance(x, z3.ExprRef):
         return z3.BitVecVal(int(x), width)
     size = x.size()
@@ -31,7 +35,7 @@ def resized(x: Word, width: int) -> z3.BitVecRef:
 
 
 def aligned(*words: Word) -> tuple[z3.BitVecRef, ...]:
-    """Return values in words of one width that holds all of them."""
+    """Return values in bit-vectors of one width that holds all of them."""
     width = max(w.size() if isinstance(w, z3.ExprRef) else max(2, int(w).bit_length() + 1) for w in words)
     return tuple(resized(w, width) for w in words)
 

@@ -1,7 +1,7 @@
 """The z3 reading: terms over unbounded integers and reals, loops unrolled at concrete shapes.
 
-A value is a Python number for as long as it is known and a z3 term afterwards, so control stays concrete and proofs only
-see data. Real functions are uninterpreted; tables are too when asked. `unknown` is never a pass.
+A value is a Python number while it is constant and a z3 term afterwards, so that control stays concrete and proofs see only
+data. Real functions are uninterpreted, tables on request. `unknown` is never a pass.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...lang.step import Let, Loop, Require, Seq, Step, Together, Update, When
 from ..arrays.labelled_array import Data
 from ..oracle.emit_python import diagnostic, table_entries
 from .bitvector_operators import aligned
-from .solver import Verdict, solved
+from .solver import Outcome, Verdict, solved
 from .term_bounds import Bounds
 from .uninterpreted_products import refute_by_ranges
 
@@ -36,7 +36,7 @@ class Symbolic:
     """Evaluates terms and runs steps on memories of z3 terms and numbers."""
 
     def __init__(self, memories: Mapping[Leaf, Data], *, uninterpreted_tables: bool = False) -> None:
-        """Read `memories`: object arrays; steps write them in place."""
+        """Start from `memories`, object arrays, which steps write in place."""
         self.memories = dict(memories)
         self.uninterpreted_tables = uninterpreted_tables
         self.axioms: list[z3.BoolRef] = []
@@ -47,7 +47,7 @@ class Symbolic:
         self.levels: list[frozenset[Expr]] = [frozenset()]
 
     def bind(self, leaf: Leaf, data: Data) -> None:
-        """Give a leaf its elements."""
+        """Bind a leaf to its elements."""
         self.memories[leaf] = data
         self._clear_memo()
 
@@ -68,7 +68,11 @@ class Symbolic:
         return self._memoise(e, e.free, lambda: self._value(e))
 
     def number(self, e: Expr) -> int:
-        """Return a term that must be known; SpecError when it depends on data."""
+        """Return the value of a term that controls: a loop bound, a condition or an index.
+
+        Raises:
+            SpecError: the term depends on data.
+        """
         value = self.value(e)
         if isinstance(value, z3.ExprRef):
             value = _constant_value(value)
@@ -83,14 +87,14 @@ class Symbolic:
         return memo[key]
 
     def _memo_for(self, free: frozenset[Expr]) -> dict[Any, Any]:
-        """Return what is kept as long as these variables stay."""
+        """Return the memo of the innermost scope that binds one of these variables."""
         depth, levels = len(self.levels) - 1, self.levels
         while depth and levels[depth].isdisjoint(free):
             depth -= 1
         return self.kept[depth]
 
     def _map_points(self, variables: Sequence[Expr], ranges: Sequence[range], compute: Callable[[], Any]) -> list[Any]:
-        """Compute something at every point of ranges, in their order."""
+        """Return the results of `compute` at every point of ranges, the last variable varying fastest."""
         self.levels.append(frozenset(variables))
         self.kept.append({})
         results = []
@@ -234,7 +238,11 @@ class Symbolic:
     # -- steps
 
     def run(self, step: Step) -> None:
-        """Run a step; conditions, loop bounds and addresses must be known."""
+        """Run a step; its conditions, loop bounds and addresses must not depend on data.
+
+        Raises:
+            SpecError: one of them does, an index lies outside of its array, or a diagnostic of the step fires.
+        """
         if isinstance(step, Seq):
             for part in step.steps:
                 self.run(part)
@@ -288,7 +296,7 @@ def _stack(rows: Sequence[Data], shape: tuple[int, ...]) -> Data:
 
 
 def symbols(prefix: str, shape: Sequence[int], *, real: bool = False) -> Data:
-    """Return an object array of fresh z3 variables."""
+    """Return an object array of fresh z3 variables, named by `prefix` and index."""
     data = np.empty(tuple(shape), object)
     for place in itertools.product(*(range(n) for n in shape)):
         name = prefix + "".join(f"_{i}" for i in place)
@@ -297,7 +305,7 @@ def symbols(prefix: str, shape: Sequence[int], *, real: bool = False) -> Data:
 
 
 def within(data: Data, interval: iv.Interval) -> list[z3.BoolRef]:
-    """Return the constraints that every symbolic element lies in the interval."""
+    """Return the constraints that every symbolic element of an array lies in an interval."""
     low, high = interval
     terms = [x for x in np.asarray(data, object).flat if isinstance(x, z3.ExprRef)]
     return [c for x in terms for c in ([x >= low] if low is not None else []) + ([x <= high] if high is not None else [])]
@@ -307,31 +315,31 @@ def prove_equal(pairs: Iterable[tuple[Value, Value]], premises: Sequence[z3.Bool
     """Prove that both sides of every pair are equal under the premises; a model of a difference refutes."""
     open_pairs = [(a, b) for a, b in pairs if not _normal_forms_equal(a, b)]
     if not open_pairs:
-        return Verdict("proved")
+        return Verdict(Outcome.PROVED)
     goal = z3.Or(*[_disequality(a, b) for a, b in open_pairs])
     return refute([goal, *premises], seconds)
 
 
 def refute(constraints: Sequence[z3.BoolRef], seconds: float = 5.0) -> Verdict:
-    """Prove that the constraints have no solution; a solution is returned as the model. `seconds` are those of an idle processor.
+    """Prove that the constraints have no solution; a solution is the verdict's model. `seconds` are those of an idle processor.
 
-    Where z3 finds neither, a second engine tries it: products as a function of which only the ranges are known.
+    Where z3 decides neither, products are abstracted to an uninterpreted function within their ranges.
     """
     formulas = [c if isinstance(c, z3.BoolRef) else z3.BoolVal(bool(c)) for c in constraints]
     first = solved(formulas, seconds)
-    second = refute_by_ranges(formulas, seconds) if first.outcome == "unknown" else first
-    return first if second.outcome == "unknown" else second
+    second = refute_by_ranges(formulas, seconds) if first.outcome == Outcome.UNKNOWN else first
+    return first if second.outcome == Outcome.UNKNOWN else second
 
 
 def uninterpreted(name: str, operands: Sequence[Value], *, integer: bool = False) -> Value:
-    """Return the application of an uninterpreted function."""
+    """Return an application of an uninterpreted function on reals, or on integers."""
     sort = z3.IntSort() if integer else z3.RealSort()
     function = z3.Function(name, *[sort] * (len(operands) + 1))
     return function(*[_term(x) for x in operands])
 
 
 def truth(x: Value) -> Any:
-    """Return a truth value as bool or z3 Bool."""
+    """Return whether a value is not 0, as bool or z3 Bool."""
     if isinstance(x, z3.BoolRef):
         simplified = z3.simplify(x)
         return True if z3.is_true(simplified) else False if z3.is_false(simplified) else x

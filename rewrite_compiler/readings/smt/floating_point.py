@@ -1,7 +1,7 @@
-"""Scalar terms over symbolic operands in floating point: z3 says whether two of them have the same bits.
+"""Equality of scalar terms in IEEE 754 floating point, bit by bit, decided by z3.
 
-An extremum is that of IEEE 754-2019: not-a-number where an operand is none, and +0 larger than −0. Functions and sums, whose
-bits are a library's, are not interpreted: the same of the same bits.
+Minimum and maximum are those of IEEE 754-2019: not-a-number where an operand is, and +0 is larger than −0. Functions and sums,
+whose bits depend on a library, are uninterpreted: equal bits for equal operands.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Difference = tuple[dict[str, str], str, str]  # operands by name, and what the t
 
 
 class Undecided(Exception):
-    """Two terms of which nothing is known; says why."""
+    """Two terms that z3 neither proves equal nor tells apart; the message says why."""
 
 
 class Scalar(Protocol):
@@ -31,7 +31,7 @@ class Scalar(Protocol):
 
     @property
     def data(self) -> Any:
-        """What the operator has beside operands."""
+        """The operator's attributes."""
 
     @property
     def args(self) -> Sequence[Scalar]:
@@ -39,9 +39,12 @@ class Scalar(Protocol):
 
 
 def difference(a: Scalar, b: Scalar, kind: str, work: int, *, up_to_zeros: bool = False) -> Difference | None:
-    """Return operands of a type at which two terms have other bits, None where there are none; Undecided within `work`.
+    """Return operands of type `kind` at which two terms differ in their bits; None where none do.
 
-    With `up_to_zeros` zeros of both signs are one number, and operands and results are finite.
+    With `up_to_zeros` both zeros are equal, and operands and results are finite.
+
+    Raises:
+        Undecided: z3 exceeds `work` steps, an operator is not interpreted, or only uninterpreted functions tell the terms apart.
     """
     terms = _Terms(kind)
     try:
@@ -75,7 +78,7 @@ def _decimal(model: z3.ModelRef, x: z3.FPRef, kind: str) -> str:
 
 
 class _Terms:
-    """Scalars as z3 terms of one type."""
+    """Translates scalars to z3 terms of one type."""
 
     def __init__(self, kind: str) -> None:
         self.kind = KINDS[kind][0]()

@@ -1,7 +1,7 @@
-"""Undoing what is done to one word alone: subterms of a single variable that always equal the variable become it.
+"""Elimination of inverse pairs: a subterm of a single variable that is proved equal to the variable is replaced by it.
 
-A driver takes words apart into bytes and the device puts them together again; that this gives the word back is a question
-about one variable, asked once for each shape of subterm.
+A driver splits words into bytes and the device joins them; that this is the identity is a question about one variable, asked
+once for each form of subterm.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import z3
 
 from ...lang.intervals import Interval
 from .evaluator import refute, within
+from .solver import Outcome
 from .subterms import Term, parts_of
 
 SECONDS = 5.0
 
 
 def restored(terms: Sequence[z3.ExprRef | int], ranges: Mapping[str, Interval]) -> list[z3.ExprRef | int]:
-    """Return the terms with every subterm of one variable that is proved equal to it replaced; `ranges` are the variables'."""
+    """Return the terms without inverse pairs; `ranges` are the intervals of the variables, by name."""
     search = _IdentitySearch(ranges)
     for t in terms:
         if isinstance(t, z3.ExprRef):
@@ -31,14 +32,14 @@ class _IdentitySearch:
     def __init__(self, ranges: Mapping[str, Interval]) -> None:
         self.ranges = ranges
         self.pairs: list[tuple[z3.ExprRef, z3.ExprRef]] = []
-        self.sole_variables: dict[int, z3.ExprRef | bool | None] = {}  # term id → its one variable, None for none, False for several
+        self.sole_variables: dict[int, z3.ExprRef | bool | None] = {}  # term id → its only variable; None: it has none, False: several
         self.retained_terms: list[z3.ExprRef] = []
         self.verdicts: dict[tuple[int, Interval], bool] = {}
         self.visited: set[int] = set()
         self.word = z3.Int("word")
 
     def sole_variable(self, root: Term) -> z3.ExprRef | bool | None:
-        """Return the one variable below a term."""
+        """Return the only variable of a term; None where it has none, False where it has several."""
         work = [root]
         while work:
             t = work[-1]
@@ -62,7 +63,7 @@ class _IdentitySearch:
         return variables[0] if variables and all(p.eq(variables[0]) for p in variables) else None if not variables else False  # type: ignore[union-attr]
 
     def visit(self, root: z3.ExprRef) -> None:
-        """Collect the largest subterms that are their variable."""
+        """Collect the largest subterms that equal their only variable."""
         work = [parts_of(root)]
         while work:
             t = work.pop()
@@ -84,5 +85,7 @@ class _IdentitySearch:
         self.retained_terms.append(shape)
         key = (shape.get_id(), interval)
         if key not in self.verdicts:
-            self.verdicts[key] = refute([shape != self.word, *within(np.array([self.word], object), interval)], SECONDS).outcome == "proved"
+            self.verdicts[key] = (
+                refute([shape != self.word, *within(np.array([self.word], object), interval)], SECONDS).outcome == Outcome.PROVED
+            )
         return self.verdicts[key]

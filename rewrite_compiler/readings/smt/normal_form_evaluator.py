@@ -1,6 +1,6 @@
-"""The reading as terms in a normal form: both sides of an equation become one object, or a question for z3.
+"""The reading as polynomial normal forms: both sides of an equation become one object, or a question for z3.
 
-Integers only. It differs from the z3 reading in what a value is; loops, arrays, steps and their limits are the same.
+Integers only. Values differ from those of the z3 reading; loops, arrays, steps and their limits are the same.
 """
 
 from __future__ import annotations
@@ -26,14 +26,18 @@ class NotInteger(Exception):
 
 
 class Numbered(Symbolic):
-    """Evaluates terms and runs steps on memories of terms in a normal form and numbers; tables stay uninterpreted."""
+    """Evaluates terms and runs steps on memories of normal forms and numbers; tables are uninterpreted."""
 
     def __init__(self, memories: Mapping[Leaf, Data], terms: Terms) -> None:
         super().__init__(memories, uninterpreted_tables=True)
         self.terms = terms
 
     def number(self, e: Expr) -> int:
-        """Return a term that must be known; SpecError when it depends on data."""
+        """Return the value of a term that controls: a loop bound, a condition or an index.
+
+        Raises:
+            SpecError: the term depends on data.
+        """
         value = self.value(e)
         if isinstance(value, Term):
             raise SpecError("I102", f"{e!r} depends on data where control is needed")
@@ -102,7 +106,7 @@ class Numbered(Symbolic):
 
 
 class _TableFunction:
-    """A table as a function: two of one name are the same where all their entries are."""
+    """A table as an uninterpreted function: two are equal where their names, domains and entries are."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -216,7 +220,7 @@ def variables(terms: Terms, prefix: str, shape: Sequence[int], interval: iv.Inte
 
 
 class Solved:
-    """Terms as z3 terms, each made once; `axioms` are the intervals of tables."""
+    """Translates normal forms to z3 terms, each once; `axioms` bound the results of tables."""
 
     def __init__(self) -> None:
         self.made: dict[int, z3.ArithRef] = {}
@@ -224,7 +228,7 @@ class Solved:
         self.names: dict[_TableFunction, str] = {}
 
     def of(self, root: Number) -> Any:
-        """Return a term as a z3 term, a number as it is."""
+        """Return the z3 term of a normal form; a number unchanged."""
         if not isinstance(root, Term):
             return root
         work = [root]

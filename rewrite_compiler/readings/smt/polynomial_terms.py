@@ -1,7 +1,7 @@
-"""Integer terms in a normal form: equal terms are one object, so that most equations need no solver.
+"""Hash-consed integer terms in a polynomial normal form: equal terms are one object, so that most equations need no solver.
 
-A sum keeps a number for each of its terms; moduli drop what they cannot see; digits that are put together again become
-what they were taken from. Every step is an identity of integers, and every term knows its interval.
+Sums are linear combinations; coefficients are reduced inside of a modulus; a quotient and a remainder of one number that are
+recombined become the number. Every rewrite is an identity of integers, and every term has an interval.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Number = Union[int, "Term"]
 
 
 class Term:
-    """An operator on terms, made by `Terms` only; `data` is what the operator takes beside them."""
+    """An operator on terms, made by `Terms` only; `data` are its attributes."""
 
     __slots__ = ("args", "data", "interval", "kept", "number", "op")
 
@@ -53,14 +53,14 @@ class Term:
 
 
 class Terms:
-    """All terms of one proof. Where products of elements are `unbounded`, no sum of them fits a word because it is short."""
+    """The hash-consing table of one proof. With `unbounded` a product of elements has no interval, so no wrap of a sum is dropped."""
 
     def __init__(self, *, unbounded: bool = False) -> None:
         self.unbounded = unbounded
         self.known: dict[tuple[Any, ...], Term] = {}
 
     def make(self, op: str, data: Any, args: tuple[Term, ...], interval: Interval) -> Number:
-        """Return the term of an operator as it stands; one that can have a single value is that number."""
+        """Return the hash-consed term of an operator, without rewriting; the number where its interval has one value."""
         if interval[0] is not None and interval[0] == interval[1]:
             return interval[0]
         key = (op, data, *(a.number for a in args))
@@ -70,7 +70,7 @@ class Terms:
         return term
 
     def variable(self, name: str, interval: Interval) -> Number:
-        """Return a variable that stays in an interval."""
+        """Return a variable with an interval."""
         return self.make("var", name, (), interval)
 
     def total(self, values: Iterable[Number]) -> Number:
@@ -78,7 +78,7 @@ class Terms:
         return self.combined((1, v) for v in values)
 
     def combined(self, parts: Iterable[tuple[int, Number]]) -> Number:
-        """Return the sum of values, each times a number."""
+        """Return a linear combination: the sum of factors times values."""
         constant, factors, terms = 0, dict[int, int](), dict[int, Term]()
         for factor, value in parts:
             if not isinstance(value, Term):
@@ -109,7 +109,7 @@ class Terms:
         return self.make("sum", (constant, tuple(c for _, c in ordered)), tuple(t for t, _ in ordered), interval)
 
     def _merge_digits(self, factors: dict[Term, int]) -> tuple[tuple[Term, Term], int, Number] | None:
-        """Return two digits of one term, and what they are together: x mod m + m · ⌊x / m⌋ = x, and the same below a larger modulus."""
+        """Return two digits of one number, their factor and the number: x mod m + m · ⌊x / m⌋ = x, also below a larger modulus."""
         for low, c in factors.items():
             if low.op != "mod":
                 continue
@@ -123,7 +123,7 @@ class Terms:
         return None
 
     def _number_of_digits(self, high: Term, low: Term) -> Number | None:
-        """Return what `high` and the digit `low` below it are parts of."""
+        """Return the number whose digits are `high` and, below it, `low`; None where they are not of one."""
         m = low.data
         if high.op == "div" and high.data == m and self.modulo(high.args[0], m) is low:
             return high.args[0]
@@ -134,7 +134,7 @@ class Terms:
         return None
 
     def product(self, a: Number, b: Number) -> Number:
-        """Return a product; a number goes into a sum, factors are a set with repetitions."""
+        """Return a product: a number is distributed over a sum, factors are a sorted multiset."""
         if not isinstance(a, Term):
             return self.combined([(int(a), b)])
         if not isinstance(b, Term):
@@ -151,7 +151,7 @@ class Terms:
         return self.make("mul", None, tuple(factors), interval)
 
     def modulo(self, a: Number, m: int) -> Number:
-        """Return a mod m for a positive number m: numbers count modulo m, moduli that m divides are not seen."""
+        """Return a mod m for a positive number m: coefficients are reduced modulo m, inner moduli that m divides are dropped."""
         if not isinstance(a, Term):
             return a % m
         if iv.inside(a.interval, (0, m - 1)):
@@ -222,11 +222,11 @@ class Terms:
         return self.apply("ite", None, (c, a, b), iv.hull(interval_of(a), interval_of(b)))
 
     def apply(self, op: str, data: Any, values: Iterable[Number], interval: Interval) -> Number:
-        """Return an operator of which nothing is known but its interval."""
+        """Return an operator that is uninterpreted but for its interval."""
         return self.make(op, data, tuple(self.lifted(v) for v in values), interval)
 
     def lifted(self, value: Number) -> Term:
-        """Return a number as a term, others as they are."""
+        """Return a number as a constant term; a term unchanged."""
         if isinstance(value, Term):
             return value
         key = ("const", int(value))
@@ -250,7 +250,7 @@ def interval_of(value: Number) -> Interval:
 
 
 def _is_element(t: Term) -> bool:
-    """Tell whether a term is a variable, or what a table says of one."""
+    """Tell whether a term is a variable, or a table applied to variables."""
     return t.op == "var" or (t.op == "table" and all(a.op == "var" for a in t.args))
 
 
@@ -263,12 +263,12 @@ def _first_number(entry: tuple[Term, int]) -> int:
 
 
 def _nearest(c: int, m: int) -> int:
-    """Return what c is modulo m, as the number next to 0."""
+    """Return the representative of c modulo m that is nearest to 0."""
     return (c + (m - 1) // 2) % m - (m - 1) // 2
 
 
 def _summands(a: Term) -> Iterator[tuple[int, Number]]:
-    """Yield what a term is a sum of."""
+    """Yield the summands of a term with their factors."""
     if a.op != "sum":
         yield 1, a
         return

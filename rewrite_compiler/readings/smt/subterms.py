@@ -1,6 +1,6 @@
-"""The parts of z3 terms, each asked for once: walking terms through z3's own objects costs more than most questions.
+"""Children of z3 terms, cached: traversing terms through z3's own objects costs more than most questions.
 
-A term is held as long as its number is known, because z3 gives numbers of terms nobody holds to others.
+A term is retained as long as its id is cached, because z3 reuses the ids of terms that are not.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import z3
 
-KEPT = 200_000  # terms, beyond which they are forgotten between two walks
+KEPT = 200_000  # terms, beyond which the cache is cleared between two traversals
 
 
 @dataclass(slots=True, eq=False)
 class Term:
-    """A z3 term with its number and its parts."""
+    """A z3 term with its id and its children."""
 
     term: z3.ExprRef
     number: int
@@ -25,7 +25,7 @@ _interned: dict[int, Term] = {}
 
 
 def parts_of(root: z3.ExprRef) -> Term:
-    """Return a term with all its parts; those of equal numbers are one object until terms are forgotten."""
+    """Return a term with its children, recursively; equal terms are one object until the cache is cleared."""
     if len(_interned) > KEPT:
         _interned.clear()
     term = _interned.get(root.get_id())

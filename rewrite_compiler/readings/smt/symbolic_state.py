@@ -1,7 +1,7 @@
-"""The z3 reading of steps on a symbolic state: conditions, addresses and ends of loops need not be known.
+"""The z3 reading of steps on a symbolic state: conditions, addresses and loop bounds may depend on data.
 
-Registers are words, memories with axes are z3 arrays from a flat index. A loop whose end is not known is unrolled `rounds`
-times, and `premises` says that it ends by then.
+Registers are bit-vectors, memories with axes z3 arrays from a flat index. A loop with a symbolic bound is unrolled `rounds`
+times, under the premise that it ends by then.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .bitvector_operators import resized, width_of
 from .evaluator import Value, truth
 
 INDEX_BITS = 32
-Write = tuple[Leaf, Value, Value, Any]  # memory, flat index, value, when
+Write = tuple[Leaf, Value, Value, Any]  # memory, flat index, value, condition
 
 
 class State(Bits):
-    """Evaluates integer terms and runs steps on words of bits and arrays of them."""
+    """Evaluates integer terms and runs steps on bit-vectors and arrays of them."""
 
     def __init__(self, memories: Mapping[Leaf, Data], arrays: Mapping[Leaf, z3.ArrayRef], rounds: int) -> None:
-        """Read `memories` (object arrays of words and numbers) and `arrays` (elements of their leaf's own bits)."""
+        """Start from `memories` (object arrays of bit-vectors and numbers) and `arrays` (elements as wide as the leaf stores them)."""
         super().__init__(memories)
         self.arrays = dict(arrays)
         self.rounds, self.premises = rounds, list[z3.BoolRef]()
@@ -43,7 +43,7 @@ class State(Bits):
         return self.divided(e) if e.op in ("div", "mod") and (e.args[1].interval[0] or 0) > 0 else super()._value(e)
 
     def divided(self, e: Expr) -> Value:
-        """Return a quotient or a rest by a divisor above 0 without cases: of a power of two it is a field of bits."""
+        """Return a quotient or remainder by a positive divisor without a case distinction; by a power of two it is a bit field."""
         a, b = self.value(e.args[0]), self.value(e.args[1])
         n, width = e.args[1].value, max(width_of(x.interval) for x in (e, *e.args))
         if not any(isinstance(x, z3.ExprRef) for x in (a, b)):
@@ -63,20 +63,20 @@ class State(Bits):
         return super()._load(e)
 
     def extended(self, element: z3.BitVecRef, leaf: Leaf) -> z3.BitVecRef:
-        """Return an element as a signed word."""
+        """Return an element as a signed word that holds the leaf's interval."""
         is_signed = (leaf.interval[0] or 0) < 0
         extra_bits = width_of(leaf.interval) - element.size()
         return (z3.SignExt if is_signed else z3.ZeroExt)(extra_bits, element) if extra_bits > 0 else element
 
     def flat(self, leaf: Leaf, indices: Sequence[Expr]) -> z3.BitVecRef:
-        """Return the flat index of an element, in a word that all indices of its axes fit."""
+        """Return the row-major index of an element, in `INDEX_BITS` bits."""
         total = lift(0)
         for i, n in zip(indices, static_shape(leaf), strict=True):
             total = total * n + i
         return z3.simplify(resized(self.value(total), INDEX_BITS))
 
     def rounds_of(self, e: Expr) -> list[tuple[int, Any]]:
-        """Return the rounds of a loop with the condition under which each happens."""
+        """Return the iterations of a loop, each with the condition under which it runs."""
         extent = self.value(e)
         if isinstance(extent, z3.ExprRef):
             simplified = z3.simplify(extent)
@@ -105,7 +105,11 @@ class State(Bits):
     # -- steps
 
     def go(self, step: Step, when: Any = True) -> None:
-        """Run a step where `when` holds."""
+        """Run a step under the condition `when`.
+
+        Raises:
+            SpecError: a diagnostic of the step always fires.
+        """
         if isinstance(step, Seq):
             for part in step.steps:
                 self.go(part, when)
@@ -128,7 +132,7 @@ class State(Bits):
             raise SpecError("I102", "a diagnostic that always stops has no state after it")
 
     def writes(self, u: Update, when: Any) -> list[Write]:
-        """Return what an update writes, each value from the state before it."""
+        """Return the writes of an update, every value computed in the state before it."""
         self._clear_memo()
         pending_writes: list[Write] = []
         for point in itertools.product(*(self.rounds_of(n) for n in u.extents)):
@@ -144,13 +148,13 @@ class State(Bits):
         return pending_writes
 
     def address(self, u: Update) -> Value:
-        """Return where an update writes: a flat index in an array, else the known indices."""
+        """Return where an update writes: a flat index in an array, else constant indices."""
         if u.memory in self.arrays:
             return self.flat(u.memory, u.address)
         return tuple(self.number(lift(a)) for a in u.address)
 
     def write(self, writes: Iterable[Write]) -> None:
-        """Store values one after the other; what was never written before (an operand of a command) begins as 0."""
+        """Store values in order; a memory that was never written (an operand of a command) starts as 0."""
         for leaf, place, value, when in writes:
             if leaf in self.arrays:
                 array = self.arrays[leaf]

@@ -1,4 +1,4 @@
-"""Comparing z3 terms without solving: the same element, the same operations in the same order, the same normal form."""
+"""Equality of z3 terms without a solver: identity, the same operations in the same order, the same normal form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def identical(a: Value, b: Value) -> bool:
 
 
 def same_operations(a: Value, b: Value, *, drop_zeros: bool = False) -> bool:
-    """Tell whether two values are the same operations in the same order: operands of one + or · may be exchanged.
+    """Tell whether two values are the same operations in the same order, up to commutativity of + and ·.
 
     With `drop_zeros` an added 0 counts as no operation.
     """
@@ -36,7 +36,7 @@ def same_operations(a: Value, b: Value, *, drop_zeros: bool = False) -> bool:
 
 
 def normal_forms_agree(a: Value, b: Value) -> bool:
-    """Tell whether two values are equal as polynomials in their variables, functions and quotients."""
+    """Tell whether two values are equal as polynomials over variables, function applications and quotients."""
     return _normal_forms_equal(a, b)
 
 

@@ -1,4 +1,4 @@
-"""Bounds of z3 integer terms from their structure: what a term can be when its leaves stay in known intervals."""
+"""Interval arithmetic on z3 integer terms, from intervals of their variables and functions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ DIVISIONS = (z3.Z3_OP_IDIV, z3.Z3_OP_MOD)
 
 
 class Bounds:
-    """Computes and remembers bounds; `known` gives those of uninterpreted applications by their function's name."""
+    """Computes and caches intervals of terms; `known` gives those of variables and uninterpreted functions, by name."""
 
     def __init__(self, known: Mapping[str, Interval]) -> None:
         self.known = known
         self.found: dict[int, Interval] = {}
-        self.kept: list[z3.ExprRef] = []  # z3 reuses the ids of terms nobody holds
+        self.kept: list[z3.ExprRef] = []  # z3 reuses the ids of terms that are not retained
 
     def of(self, term: z3.ExprRef) -> Interval:
         """Return an interval that contains the term's value."""

@@ -1,10 +1,9 @@
-"""Products as an unknown function: the second engine for questions about integers that z3 leaves open.
+"""Products abstracted to an uninterpreted function, for questions about nonlinear integers that z3 leaves open.
 
-A product of terms that are no numbers becomes an application of a function of which three things are known: the order of
-its operands does not matter, how they are nested does not matter, and its value lies between the products of their bounds.
-What holds for every such function holds for multiplication. Where the question has an answer only for some of them, the
-values of its variables are tried with real multiplication, and count only if they are an answer then, too; else the lines
-through the operands at which the function was wrong are learnt, and the question is asked again.
+A product of terms that are no numbers becomes an application of a function that is commutative and associative, its value
+within the products of the operands' bounds. What holds for every such function holds for multiplication. A model of the
+abstraction is checked with real multiplication; a spurious one adds the tangent planes of the product at its operands, and
+the question is asked again (incremental linearisation: Cimatti et al., TACAS 2017).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import z3
 
 from ...lang import intervals as iv
 from ...lang.intervals import Interval
-from .solver import Verdict, limited, numbers_of, solved
+from .solver import Outcome, Verdict, limited, numbers_of, solved
 from .subterms import Term, parts_of
 from .term_bounds import Bounds
 
@@ -26,9 +25,9 @@ LIMITS = {z3.Z3_OP_GE: "low", z3.Z3_OP_LE: "high"}
 
 
 def refute_by_ranges(constraints: Sequence[z3.BoolRef], seconds: float) -> Verdict:
-    """Prove that the constraints have no solution whatever products are between their bounds; a solution is one of real products."""
+    """Prove that the constraints have no solution for any products within their bounds; a solution is one of real multiplication."""
     if not any(_has_product(c) for c in constraints):
-        return Verdict("unknown", reason="no product of two unknown integers")
+        return Verdict(Outcome.UNKNOWN, reason="no product of two unknown integers")
     seconds, products = min(seconds, MOST_SECONDS), _Products(constraints)
     abstractions = [products.abstraction_of(c) for c in constraints]
     for n in range(ROUNDS):
@@ -36,14 +35,14 @@ def refute_by_ranges(constraints: Sequence[z3.BoolRef], seconds: float) -> Verdi
         solver = limited([*abstractions, *products.axioms], budget)
         answer = solver.check()
         if answer != z3.sat:
-            return Verdict("proved") if answer == z3.unsat else Verdict("unknown", reason=solver.reason_unknown())
+            return Verdict(Outcome.PROVED) if answer == z3.unsat else Verdict(Outcome.UNKNOWN, reason=solver.reason_unknown())
         model = solver.model()
         values = [z3.Int(name) == value for name, value in numbers_of(model).items() if isinstance(value, int)]
         verdict = solved([*constraints, *values], budget)
-        if verdict.outcome == "refuted":
+        if verdict.outcome == Outcome.REFUTED:
             return verdict
         products.learn(model)
-    return Verdict("unknown", reason=OTHERS)
+    return Verdict(Outcome.UNKNOWN, reason=OTHERS)
 
 
 def _has_product(constraint: z3.BoolRef) -> bool:
@@ -64,7 +63,7 @@ def _is_product(term: z3.ExprRef) -> bool:
 
 
 class _Products:
-    """Terms without products, and what is known of the applications in their places."""
+    """The abstraction of constraints: applications in place of products, with axioms about them."""
 
     def __init__(self, constraints: Sequence[z3.BoolRef]) -> None:
         self.function = z3.Function(NAME, z3.IntSort(), z3.IntSort(), z3.IntSort())
@@ -77,7 +76,7 @@ class _Products:
             self._tighten(term, interval)
 
     def abstraction_of(self, constraint: z3.BoolRef) -> z3.ExprRef:
-        """Return a constraint with applications in the places of its products."""
+        """Return a constraint with applications in place of its products."""
         expanded = z3.simplify(constraint, som=True)
         self.retained_terms.append(expanded)
         work = [parts_of(expanded)]
@@ -91,7 +90,7 @@ class _Products:
         return self.rewritten[expanded.get_id()]
 
     def learn(self, model: z3.ModelRef) -> None:
-        """Note what products are along the lines through the operands for which the function was wrong."""
+        """Add the tangent planes of products at the operands for which the model's function is not multiplication."""
         for f in self.applications:
             a, b = f.children()
             x, y = (model.eval(t, model_completion=True).as_long() for t in (a, b))
@@ -129,7 +128,7 @@ class _Products:
         return product
 
     def _factors(self, p: z3.ExprRef) -> Iterator[z3.ExprRef]:
-        """Yield what a product of products multiplies."""
+        """Yield the factors of a nested product."""
         if p.decl().name() == NAME and p.num_args() == 2:
             for a in p.children():
                 yield from self._factors(a)
@@ -153,7 +152,7 @@ class _Products:
 
 
 def _limits(constraints: Iterable[z3.BoolRef]) -> Iterator[tuple[z3.ExprRef, Interval]]:
-    """Yield the terms that constraints limit to an interval."""
+    """Yield the terms that constraints bound, each with its interval."""
     for c in constraints:
         if z3.is_and(c):
             yield from _limits(c.children())

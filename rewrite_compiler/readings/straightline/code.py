@@ -1,4 +1,4 @@
-"""Straight-line code of a term: one operator after the other, what cannot be one of them left to a caller.
+"""Straight-line code of a term: operators in order of evaluation; subterms without an operator are operands.
 
 The code of a term names no array and no extent, so that terms of the same form share compiled code.
 """
@@ -32,7 +32,7 @@ class Op:
 
 
 Code = tuple[Op, ...]
-Leaf = Callable[[Expr], Op | Expr | None]  # the operator a term is given as, or a term in its place
+Leaf = Callable[[Expr], Op | Expr | None]  # the operand that a term becomes, or a term in its place
 
 
 class TooWide(Exception):
@@ -40,7 +40,11 @@ class TooWide(Exception):
 
 
 def bits_of(e: Expr) -> int:
-    """Return how wide a word must be to hold the values of an integer term; TooWide when none is."""
+    """Return the width of the machine word that holds an integer term: 32 or 64 bits.
+
+    Raises:
+        TooWide: the term is real, or its interval exceeds 64 bits.
+    """
     if e.real:
         raise TooWide
     if iv.inside(e.interval, INT32):
@@ -72,7 +76,7 @@ def is_operator(e: Expr) -> bool:
 
 
 class Tracer:
-    """Collects the code of terms; `leaf` decides which terms are operands and how they are given."""
+    """Linearises terms by value numbering; `leaf` decides which terms are operands."""
 
     def __init__(self, leaf: Leaf) -> None:
         """Start with no code."""
@@ -82,7 +86,11 @@ class Tracer:
         self._ops: dict[Op, int] = {}
 
     def trace(self, e: Expr) -> int:
-        """Return the number of the result that is the value of `e`."""
+        """Return the value number of `e`, appending the operators that it still needs.
+
+        Raises:
+            TooWide: a subterm fits no machine word.
+        """
         number = self._terms.get(e)
         if number is None:
             number = self._terms[e] = self._emit(e)
@@ -105,7 +113,7 @@ class Tracer:
         return self.add(Op(e.op, args, e.data, bits, max(bits, *(bits_of(a) for a in e.args))))
 
     def add(self, op: Op) -> int:
-        """Append an operator, or return the number of the same one."""
+        """Return the number of an operator, appending it when no equal one is there."""
         number = self._ops.get(op)
         if number is None:
             number = self._ops[op] = len(self.code)

@@ -1,8 +1,8 @@
-"""Singles: which 64-bit floats of a code floats of 32 bits hold exactly, so that machine code may compute them in those.
+"""Float32 exactness analysis: which 64-bit floats of straight-line code float32 holds exactly, so that machine code may use it.
 
-An operator is exact in both where its result is a float of 32 bits whatever its operands are: codes of few bits times a power of
-two, limits, floats that are read or rounded. Where a product is too large for 32 bits it is infinite there, which a limit that
-follows makes the same number of.
+An operator is exact in both where its result is a float32 for all operands: codes of few bits times a power of two, extrema,
+floats that are loaded or rounded. A product that overflows float32 is infinite there; a clamp that follows gives both the
+same limit.
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ import numpy as np
 
 from .code import REAL, Code, Op
 
-LARGEST, LEAST, BITS = float(np.finfo(np.float32).max), -149, 24  # the largest, the exponent of the smallest, bits of a mantissa
+LARGEST, LEAST, BITS = (
+    float(np.finfo(np.float32).max),
+    -149,
+    24,
+)  # the largest float32, the exponent of the least subnormal, bits of the significand
 LIMITS = ("min", "max")
 NARROW = frozenset(("i1", "i2", "u1", "u2"))
 
 
 @dataclass(frozen=True)
 class _Reach:
-    """Where a value lies, and the exponent of a power of two that it is a multiple of."""
+    """The range of a value, and the exponent of a power of two that divides it."""
 
     low: float
     high: float
@@ -34,7 +38,7 @@ class _Reach:
 
 
 def singles(code: Code, kinds: Sequence[str], tables: Sequence[str]) -> frozenset[int]:
-    """Return the operators, by number, that machine code computes in 32 bits; `kinds` are the types of arrays and of tables."""
+    """Return the numbers of the operators that float32 computes exactly; `kinds` and `tables` are the numpy types of what is read."""
     users: list[list[int]] = [[] for _ in code]
     for n, op in enumerate(code):
         for a in op.args:
@@ -62,7 +66,7 @@ def _reaches(
 
 
 def _reach(op: Op, code: Code, kinds: Sequence[str], tables: Sequence[str], reaches: dict[int, _Reach]) -> _Reach | None:
-    """Return the reach of an operator that is exact; None where it may not be."""
+    """Return the reach of an operator that is exact in float32; None where it may not be."""
     operands = [reaches.get(a) for a in op.args]
     if op.name == "array":
         return _Reach(-LARGEST, LARGEST, LEAST) if op.bits == REAL and kinds[op.data[0]][1:] == "f4" else None

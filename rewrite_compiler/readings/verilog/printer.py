@@ -1,6 +1,6 @@
 """The Verilog reading: lowered code printed as one named block of blocking assignments, one operator a statement.
 
-Every value is a signed word as wide as its interval needs, so no operator of Verilog widens or cuts off what it means. What
+Every value is a signed word as wide as its interval needs, so that no Verilog operator extends or truncates its meaning. What
 has no such form (reals, loops beyond `STEPS`, an index that may lie outside) is refused by `NoVerilog`.
 """
 
@@ -31,7 +31,7 @@ class NoVerilog(SpecError):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a memory of a routine lies: a register, a memory of words, or the lanes of a vector."""
+    """The storage of a routine's memory: a register, a memory of words, or the lanes of a vector."""
 
     name: str
     kind: str  # "register", "memory" or "lanes"
@@ -55,12 +55,20 @@ class Block:
         self.lines.append("    " * depth + text)
 
     def declare(self, name: str, interval: Interval, what: str = "values") -> str:
-        """Declare a signed word that holds an interval."""
+        """Declare a signed word that holds an interval.
+
+        Raises:
+            NoVerilog: the interval is unbounded.
+        """
         self.declarations.append(f"reg signed [{word_bits(interval, what) - 1}:0] {name};")
         return name
 
     def fresh(self, interval: Interval, text: str, depth: int, what: str = "values") -> str:
-        """Return a new word that is assigned `text`."""
+        """Return a new word that is assigned `text`.
+
+        Raises:
+            NoVerilog: the interval is unbounded.
+        """
         self.count += 1
         name = self.declare(f"v{self.count}", interval, what)
         self.line(f"{name} = {text};", depth)
@@ -68,7 +76,11 @@ class Block:
 
 
 def word_bits(interval: Interval, what: str = "values") -> int:
-    """Return the bits of a signed word that holds an interval."""
+    """Return the width of a signed word that holds an interval.
+
+    Raises:
+        NoVerilog: the interval is unbounded.
+    """
     width = iv.width_of(interval)
     if width is None:
         raise NoVerilog(f"{what} without a known range has no Verilog form")
@@ -82,7 +94,11 @@ def literal(value: int) -> str:
 
 
 def print_verilog(routine: Routine, name: str, places: Mapping[Leaf, Place], depth: int = 0) -> list[str]:
-    """Return a routine as the lines of a block `begin : name … end` on the given places."""
+    """Return a routine as the lines of a block `begin : name … end` on the given places.
+
+    Raises:
+        NoVerilog: it has tables, reals, memories without a place, unbounded values or loops, or more than `STEPS` steps.
+    """
     optimised = trimmed(routine)
     if optimised.tables:
         raise NoVerilog("a table has no Verilog form")

@@ -1,4 +1,4 @@
-"""The emitted subset of Verilog read back: a module as ports, declarations and statements; anything else is refused with its line."""
+"""Parser of the emitted subset of Verilog: one module of ports, declarations and statements; anything else is refused with its line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LEVELS = (
 
 @dataclass(frozen=True)
 class Term:
-    """An expression: `number`, `name`, `at` (word or bit), `bits` (constant range), `part` (base +: width), or an operator."""
+    """An expression: `number`, `name`, `at` (element or bit), `bits` (part select), `part` (indexed part select), or an operator."""
 
     op: str
     args: tuple[Term, ...] = ()
@@ -65,7 +65,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Module:
-    """A module: its words, what it does once, and what it does at the rising edge of the clock."""
+    """A module: its words, its initial statements, and the statement at the rising edge of the clock."""
 
     name: str
     words: Mapping[str, Word]
@@ -74,7 +74,11 @@ class Module:
 
 
 def read_verilog(text: str, place: str = "") -> Module:
-    """Return the module in a text; InputError F103 names the line that is not of the emitted subset."""
+    """Parse a module.
+
+    Raises:
+        InputError: F103, with the line that is not of the emitted subset.
+    """
     return _Reader(text, place).module()
 
 

@@ -1,7 +1,7 @@
-"""Machine code of a float32 convolution of every channel by itself, between clamps, on arrays whose channels lie side by side.
+"""Machine code of a float32 depthwise convolution, its input and output clamped, with channels innermost in memory.
 
-Products are added to 0 from the window's first element on, each by one operation that rounds once; then comes the bias. A
-vector holds channels, so that no sum is taken in another order; what lies outside of the array is 0.
+Products are added to 0 from the window's first element on, each by a fused multiply-add; the bias comes last. A vector holds
+channels, so that no sum is reordered; padding is 0.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ..operators import declared, see
 
 FLOAT, INT32 = ir.FloatType(), ir.IntType(32)
 LANES = (16, 8, 4)
-TOGETHER = 4  # neighbours of a row whose sums are taken in turn: one operation does not wait for the one before
+TOGETHER = 4  # windows of a row whose sums are interleaved, so that no multiply-add waits for the one before
 Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Window:
-    """Everything that the code depends on: the window, its steps, zeros before and after rows and columns, clamps."""
+    """The key of compiled code: extents of the window, strides, zero padding, clamps of input and output, lanes of a vector."""
 
     kernel: tuple[int, int]
     strides: tuple[int, int]
@@ -41,26 +41,26 @@ class Window:
     lanes: int
 
     def padded(self, rows: int, columns: int) -> tuple[int, int]:
-        """Return the extents with zeros around."""
+        """Return the extents with padding."""
         top, left, bottom, right = self.pads
         return rows + top + bottom, columns + left + right
 
 
 def lanes_of(channels: int) -> int | None:
-    """Return how many channels a vector holds; None where none do."""
+    """Return the lanes of a vector, a divisor of the number of channels; None where no width divides it."""
     return next((n for n in LANES if channels % n == 0), None)
 
 
 @dataclass(frozen=True, eq=False)
 class Convolution:
-    """A window with its weights [channels, 1, rows, columns] and its bias, if any, as code reads them."""
+    """A depthwise convolution with packed weights [channels / lanes, rows · columns, lanes] and its bias [channels], if any."""
 
     window: Window
     weights: Data
     bias: Data
 
     def __call__(self, x: Data, y: Data) -> tuple[float, float]:
-        """Set y[n, c, …] to the windows of x[n, c, …], the channels of both side by side; return the least and the largest float."""
+        """Set y to the convolution of x, both [n, c, rows, columns] with channel stride 1; return the least and the largest of y."""
         w, (n, channels, *extents) = self.window, x.shape
         workspace = recycled((*w.padded(*extents), channels), np.float32)
         workspace.fill(0)
@@ -72,7 +72,7 @@ class Convolution:
 
 
 def convolution(w: Window, weights: Data, bias: Data) -> Convolution:
-    """Return a window with its weights packed: all of a vector's channels for one element of the window side by side."""
+    """Return a convolution with weights [channels, 1, rows, columns] packed: the channels of a vector are adjacent."""
     size = w.kernel[0] * w.kernel[1]
     packed = np.ascontiguousarray(weights.reshape(-1, w.lanes, size).transpose(0, 2, 1), np.float32)
     return Convolution(w, packed, np.ascontiguousarray(bias, np.float32))
@@ -80,13 +80,13 @@ def convolution(w: Window, weights: Data, bias: Data) -> Convolution:
 
 @lru_cache(maxsize=256)
 def window_function(w: Window) -> Callable[..., None]:
-    """Return the function of (x, y, weights, bias, room, numbers, seen)."""
+    """Return the compiled function of (x, y, weights, bias, workspace, numbers, extrema)."""
     function: Callable[..., None] = function_of(str(_Window(w).module), 3, 7)[1]
     return function
 
 
 class _Window:
-    """Prints one kernel. Numbers: samples, vectors of channels, extents of x and of y, then x's and y's strides."""
+    """Emits one kernel. Numbers: samples, vectors of channels, extents of x and of y, then x's and y's element strides."""
 
     def __init__(self, w: Window) -> None:
         self.w, self.module = w, ir.Module("channelwise")
@@ -113,7 +113,7 @@ class _Window:
         b.ret_void()
 
     def _sample(self, n: ir.Value) -> None:
-        """Emit what one sample takes: a copy with zeros around, then its windows; memory is read and written as it lies."""
+        """Emit the work of one sample: a padded copy of its input, then its windows, row by row."""
         b = self.b
         source, target = (b.mul(n, s[0]) for s in (self.x_strides, self.y_strides))
         emitted_loop(b, self.rows, lambda row: emitted_loop(b, self.columns, lambda column: self._copy_pixel(source, row, column)))
@@ -139,7 +139,7 @@ class _Window:
         emitted_loop(b, self.vectors, vector)
 
     def _windows(self, target: ir.Value, row: ir.Value, column: ir.Value, count: int) -> None:
-        """Emit neighbours of one row, all channels."""
+        """Emit `count` adjacent windows of one row, all channels."""
         b, w = self.b, self.w
         places = [b.add(column, word(n)) for n in range(count)]
         row_start = b.mul(b.mul(row, word(w.strides[0])), self.row_size)
@@ -159,7 +159,7 @@ class _Window:
         emitted_loop(b, self.vectors, vector)
 
     def _sums(self, channel: ir.Value, row_offsets: list[ir.Value], column_offsets: list[ir.Value], count: int) -> list[ir.Value]:
-        """Emit the sums of neighbours; what several of their windows have is read once."""
+        """Emit the sums of adjacent windows; an input that several of them share is loaded once."""
         b, w = self.b, self.w
         add = declared(self.module, f"llvm.fma.v{w.lanes}f32", ir.FunctionType(self.vector, [self.vector] * 3))
         totals = [ir.Constant(self.vector, [0.0] * w.lanes)] * count
