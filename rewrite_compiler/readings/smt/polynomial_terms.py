@@ -19,31 +19,31 @@ Number = Union[int, "Term"]
 class Term:
     """An operator on terms, made by `Terms` only; `data` are its attributes."""
 
-    __slots__ = ("args", "data", "interval", "kept", "number", "op")
+    __slots__ = ("args", "data", "interval", "number", "op", "terms")
 
-    def __init__(self, kept: Terms, number: int, op: str, data: Any, args: tuple[Term, ...], interval: Interval) -> None:
-        self.kept, self.number, self.op, self.data, self.args, self.interval = kept, number, op, data, args, interval
+    def __init__(self, terms: Terms, number: int, op: str, data: Any, args: tuple[Term, ...], interval: Interval) -> None:
+        self.terms, self.number, self.op, self.data, self.args, self.interval = terms, number, op, data, args, interval
 
     def __add__(self, other: Number) -> Number:
-        return self.kept.total((self, other))
+        return self.terms.total((self, other))
 
     def __sub__(self, other: Number) -> Number:
-        return self.kept.combined([(1, self), (-1, other)])
+        return self.terms.combined([(1, self), (-1, other)])
 
     def __rsub__(self, other: Number) -> Number:
-        return self.kept.combined([(-1, self), (1, other)])
+        return self.terms.combined([(-1, self), (1, other)])
 
     def __mul__(self, other: Number) -> Number:
-        return self.kept.product(self, other)
+        return self.terms.product(self, other)
 
     def __mod__(self, other: int) -> Number:
-        return self.kept.modulo(self, other)
+        return self.terms.modulo(self, other)
 
     def __floordiv__(self, other: int) -> Number:
-        return self.kept.quotient(self, other)
+        return self.terms.quotient(self, other)
 
     def __neg__(self) -> Number:
-        return self.kept.combined([(-1, self)])
+        return self.terms.combined([(-1, self)])
 
     __radd__, __rmul__, __truediv__ = __add__, __mul__, __floordiv__
 
