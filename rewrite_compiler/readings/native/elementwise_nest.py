@@ -159,7 +159,7 @@ class _Grid:
 
     def load(self, op: Op, places: list[ir.Value], u: int, *, is_single: bool) -> ir.Value:
         number, delta = op.data
-        side = self.shape.sides[number]
+        side: Side = self.shape.sides[number]
         if side.start is not None:
             return self.words.const(side.start + u * side.unrolled, op.bits)
         offset = self.b.add(places[1 + number], ir.Constant(WORD, delta + u * side.unrolled))
