@@ -1,6 +1,6 @@
-"""Code over a grid by numpy: operator after operator on blocks that stay in the cache, in the words that machine code has.
+"""Straight-line code over a grid of elements by numpy, blocked for the cache, in the word widths of machine code.
 
-A grid is called as machine code is, with the addresses of its arrays.
+Each operator is one numpy call a block. A grid function is called as compiled code is, with the addresses of its arrays.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ from ..straightline.code import REAL, Code, Op
 from .passes import last_uses
 
 BLOCK_ELEMENTS = 1 << 15
-EARLY_ELEMENTS = 1 << 12  # what is computed over so few is computed before all blocks
+EARLY_ELEMENTS = 1 << 12  # values of at most so many elements are computed once, before the blocks
 SIGNED = {32: np.int32, 64: np.int64, REAL: np.float64}
 UNSIGNED = {32: np.uint32, 64: np.uint64}
 WORDS = (8, 16, 32)
-TABULATED_WORK, LEAST_TABULATED = 6, 1 << 12  # operators, and elements, from which on a function of one is looked up
-MOST_TABULATED, TABULATED_SHARE, KEPT_BYTES = 1 << 21, 4, 1 << 26  # entries, also for each element; of all tables that are kept
-_tabulated: dict[Any, tuple[Data, Sequence[Data]]] = {}
+TABULATED_WORK, LEAST_TABULATED = 6, 1 << 12  # operators, and elements, from which on a function of one array is tabulated
+MOST_TABULATED, TABULATED_SHARE, KEPT_BYTES = 1 << 21, 4, 1 << 26  # entries, entries an element; bytes of all cached tables
+_table_cache: dict[Any, tuple[Data, Sequence[Data]]] = {}
 Loops = Sequence[tuple[int, list[int]]]  # extent, and the stride of each array in elements
 
 
 def at(address: int, shape: Sequence[int], kind: Any, strides: Sequence[int]) -> Data:
-    """Return the elements that lie at an address, strides in bytes; the memory is kept by somebody else."""
+    """Return a strided view of the memory at an address, strides in bytes; the caller keeps the memory alive."""
     kind = np.dtype(kind)
     reach = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
     low, high = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
-    whole = (ctypes.c_uint8 * (high - low + kind.itemsize)).from_address(address + low)
-    return np.ndarray(tuple(shape), kind, whole, -low, tuple(strides))
+    memory = (ctypes.c_uint8 * (high - low + kind.itemsize)).from_address(address + low)
+    return np.ndarray(tuple(shape), kind, memory, -low, tuple(strides))
 
 
 def runs(shape: tuple[int, ...], most: int) -> Iterator[tuple[tuple[Any, ...], int, int]]:
-    """Yield indices that cut a row-major grid into runs of at most `most` elements, with where each begins and its length."""
+    """Yield the contiguous runs of at most `most` elements of a row-major grid: index, first flat position, length."""
     depth = next((d for d in range(len(shape)) if math.prod(shape[d + 1 :]) <= most), 0)
     inner = math.prod(shape[depth + 1 :])
     if not shape:
         yield (), 0, 1
         return
-    rest, step = (slice(None),) * (len(shape) - depth - 1), max(1, most // inner)
+    inner_slices, step = (slice(None),) * (len(shape) - depth - 1), max(1, most // inner)
     for number, head in enumerate(np.ndindex(shape[:depth])):
         for low in range(0, shape[depth], step):
             high = min(low + step, shape[depth])
-            yield (*head, slice(low, high), *rest), (number * shape[depth] + low) * inner, (high - low) * inner
+            yield (*head, slice(low, high), *inner_slices), (number * shape[depth] + low) * inner, (high - low) * inner
 
 
 def launched(code: Code, kinds: Sequence[Any], loops: Loops, tables: Sequence[Data]) -> Callable[..., None]:
-    """Return the function of the addresses of a result and of the arrays that code reads, each of its kind.
+    """Return a function that computes `code` over a loop nest from the addresses of its result and of the arrays it reads.
 
-    Further arguments are not looked at.
+    `kinds` are the numpy types of the result and of the arrays; the function ignores further arguments.
     """
     return _Grid(code, [np.dtype(k) for k in kinds], loops or [(1, [0] * len(kinds))], tables).run
 
@@ -65,76 +65,76 @@ class _Grid:
         self.strides = [tuple(s[k] * kind.itemsize for _, s in loops) for k, kind in enumerate(kinds)]
         self.reads = sorted({op.data for op in code if op.name == "array"})
         self.blocks = [place for place, _, _ in runs(self.shape, BLOCK_ELEMENTS)]
-        self.last = last_uses(code)
+        self.last_uses = last_uses(code)
         self.numbers = [self._number(op) for op in code]
-        work = [n for n, op in enumerate(code) if op.name not in ("array", "const")]
+        operators = [n for n, op in enumerate(code) if op.name not in ("array", "const")]
         shapes = self._shapes()
-        self.work = len(work)
-        self.early = [n for n in work if math.prod(shapes[n]) <= EARLY_ELEMENTS]
-        self.late = [n for n in work if n not in self.early]
+        self.operator_count = len(operators)
+        self.hoisted_operators = [n for n in operators if math.prod(shapes[n]) <= EARLY_ELEMENTS]
+        self.blocked_operators = [n for n in operators if n not in self.hoisted_operators]
 
     def _number(self, op: Op) -> Any:
-        """Return the number that an operator is, if it is one."""
+        """Return the value of a constant, None of any other operator."""
         if op.name != "const":
             return None
         return np.float64(op.data) if op.bits == REAL else _word(op.data, op.bits)
 
     def _shapes(self) -> list[tuple[int, ...]]:
-        """Return what each operator is computed over, with one element along loops that do not move it."""
-        found: list[tuple[int, ...]] = []
+        """Return the shape of each operator's values: 1 along the loops that it does not vary with."""
+        shapes: list[tuple[int, ...]] = []
         for op in self.code:
-            found.append(self._extents(op.data[0]) if op.name == "array" else np.broadcast_shapes(*(found[a] for a in op.args)))
-        return found
+            shapes.append(self._extents(op.data[0]) if op.name == "array" else np.broadcast_shapes(*(shapes[a] for a in op.args)))
+        return shapes
 
     def _extents(self, number: int) -> tuple[int, ...]:
         return tuple(n if s else 1 for n, s in zip(self.shape, self.strides[number + 1], strict=True))
 
     def run(self, result: int, *places: int) -> None:
-        """Compute the result from what lies there now."""
+        """Compute the result from the arrays at these addresses."""
         out = at(result, self.shape, self.kinds[0], self.strides[0])
-        read = {key: self._array(places[key[0]], *key) for key in self.reads}
+        arrays = {key: self._array(places[key[0]], *key) for key in self.reads}
         with np.errstate(all="ignore"):
-            if not self.work and self.reads:
-                np.copyto(out, read[self.reads[0]], casting="unsafe")
-            elif (entries := self._entries(read)) is not None:
-                self._looked_up(out, read[self.reads[0]], entries)
+            if not self.operator_count and self.reads:
+                np.copyto(out, arrays[self.reads[0]], casting="unsafe")
+            elif (entries := self._entries(arrays)) is not None:
+                self._apply_table(out, arrays[self.reads[0]], entries)
             else:
-                values = [read[op.data] if op.name == "array" else number for op, number in zip(self.code, self.numbers, strict=True)]
-                self._compute(values, self.early)
+                values = [arrays[op.data] if op.name == "array" else number for op, number in zip(self.code, self.numbers, strict=True)]
+                self._compute(values, self.hoisted_operators)
                 for place in self.blocks:
-                    here = [x[self._place(place, x)] if isinstance(x, np.ndarray) else x for x in values]
-                    self._block(out[(*place, ...)], here, self.late)
+                    block_values = [x[self._place(place, x)] if isinstance(x, np.ndarray) else x for x in values]
+                    self._block(out[(*place, ...)], block_values, self.blocked_operators)
 
     def _array(self, place: int, number: int, delta: int) -> Data:
-        """Return an array that code reads, of one element along loops that do not move it."""
+        """Return a view of an array that code reads: of extent 1 along the loops that it does not vary with."""
         kind = self.kinds[number + 1]
         return at(place + delta * kind.itemsize, self._extents(number), kind, self.strides[number + 1])
 
     def _place(self, place: tuple[Any, ...], x: Data) -> tuple[Any, ...]:
         """Return the index of a block in an array."""
-        known = [p if n > 1 else 0 if isinstance(p, int) else slice(None) for p, n in zip(place, x.shape, strict=False)]
-        return (*known, ...)
+        indices = [p if n > 1 else 0 if isinstance(p, int) else slice(None) for p, n in zip(place, x.shape, strict=False)]
+        return (*indices, ...)
 
     def _block(self, out: Data, values: list[Any], operators: Sequence[int]) -> None:
         self._compute(values, operators)
         np.copyto(out, values[-1], casting="unsafe")
 
     def _compute(self, values: list[Any], operators: Sequence[int]) -> None:
-        """Set the values of operators; none is kept when nothing needs it any more."""
+        """Compute operators in order; a value is dropped after its last use."""
         for n in operators:
             op = self.code[n]
-            given = [values[a] for a in op.args]
-            values[n] = self.tables[op.data].take(given[0], mode="clip") if op.name == "table" else _one(op, given)
+            operands = [values[a] for a in op.args]
+            values[n] = self.tables[op.data].take(operands[0], mode="clip") if op.name == "table" else _operator(op, operands)
             for a in op.args:
-                if self.last[a] == n:
+                if self.last_uses[a] == n:
                     values[a] = None
 
-    # -- a function of one element, as a table of what is between the ends of the elements there are
+    # -- a function of one integer array, tabulated over the range of its elements
 
-    def _entries(self, read: Mapping[tuple[int, int], Data]) -> tuple[Data, int] | None:
-        """Return the values for all words up to the longest one that is read, and the first word; None where it is not worth it."""
-        x = next(iter(read.values())) if len(read) == 1 else None
-        if x is None or self.work < TABULATED_WORK or x.dtype.kind not in "iu" or x.size < LEAST_TABULATED:
+    def _entries(self, arrays: Mapping[tuple[int, int], Data]) -> tuple[Data, int] | None:
+        """Return the code's values for all words in the range of the one array read, and the first word; None where this does not pay."""
+        x = next(iter(arrays.values())) if len(arrays) == 1 else None
+        if x is None or self.operator_count < TABULATED_WORK or x.dtype.kind not in "iu" or x.size < LEAST_TABULATED:
             return None
         low, high = int(x.min()), int(x.max())
         bits = max(high, -1 - low, 0).bit_length()
@@ -142,20 +142,20 @@ class _Grid:
         if (1 << bits) - first > min(MOST_TABULATED, TABULATED_SHARE * x.size):
             return None
         key = (self.code, tuple(map(id, self.tables)), self.kinds[0].str, bits, first)
-        found = _tabulated.get(key)
-        if found is None:
+        table = _table_cache.get(key)
+        if table is None:
             domain = np.arange(first, 1 << bits, dtype=np.int64).astype(np.int32 if bits < 32 else np.int64)
             entries = np.empty(len(domain), self.kinds[0])
             for start in range(0, len(domain), BLOCK_ELEMENTS):
                 part = slice(start, start + BLOCK_ELEMENTS)
-                given = [domain[part] if op.name == "array" else number for op, number in zip(self.code, self.numbers, strict=True)]
-                self._block(entries[part], given, [*self.early, *self.late])
-            if sum(kept.nbytes for kept, _ in list(_tabulated.values())) + entries.nbytes > KEPT_BYTES:
-                _tabulated.clear()
-            found = _tabulated[key] = entries, self.tables
-        return found[0], first
+                values = [domain[part] if op.name == "array" else number for op, number in zip(self.code, self.numbers, strict=True)]
+                self._block(entries[part], values, [*self.hoisted_operators, *self.blocked_operators])
+            if sum(cached_entries.nbytes for cached_entries, _ in list(_table_cache.values())) + entries.nbytes > KEPT_BYTES:
+                _table_cache.clear()
+            table = _table_cache[key] = entries, self.tables
+        return table[0], first
 
-    def _looked_up(self, out: Data, x: Data, entries: tuple[Data, int]) -> None:
+    def _apply_table(self, out: Data, x: Data, entries: tuple[Data, int]) -> None:
         values, first = entries
         for place in self.blocks:
             index = x[self._place(place, x)]
@@ -175,17 +175,17 @@ def _fit(x: Any, bits: int) -> Any:
     return x if x.dtype == kind else x.astype(kind)
 
 
-def _one(op: Op, given: list[Any]) -> Any:
+def _operator(op: Op, operands: list[Any]) -> Any:
     """Return the value of one operator."""
     if op.width == REAL:
-        return _real(op, given)
-    return _fit(EMIT[op.name](op, *[_fit(x, op.width) for x in given]), op.bits)
+        return _real_operator(op, operands)
+    return _fit(EMIT[op.name](op, *[_fit(x, op.width) for x in operands]), op.bits)
 
 
-def _real(op: Op, given: list[Any]) -> Any:
+def _real_operator(op: Op, operands: list[Any]) -> Any:
     if op.name == "select":
-        return np.where(np.not_equal(given[0], 0), *(_fit(x, REAL) for x in given[1:]))
-    a = [_fit(x, REAL) for x in given]
+        return np.where(np.not_equal(operands[0], 0), *(_fit(x, REAL) for x in operands[1:]))
+    a = [_fit(x, REAL) for x in operands]
     if op.name in ("min", "max"):  # of a zero and its negative the second one
         return np.where(a[0] < a[1] if op.name == "min" else a[0] > a[1], *a)
     if op.name == "single":
@@ -195,18 +195,18 @@ def _real(op: Op, given: list[Any]) -> Any:
     return a[0] if op.name == "real" else EMIT[op.name](op, *a)
 
 
-def _limited(op: Op, x: Any, y: Any) -> Any:
-    """Return a limit; for one that is a number, as a clamp: numpy has no vector instructions for it otherwise."""
+def _extremum(op: Op, x: Any, y: Any) -> Any:
+    """Return an extremum; by a constant as a clamp, because numpy has no vector instructions for it otherwise."""
     if (x.ndim > 0) == (y.ndim > 0):
         return np.minimum(x, y) if op.name == "min" else np.maximum(x, y)
-    number, whole = (y, x) if x.ndim else (x, y)
-    ends = np.iinfo(whole.dtype)
+    number, array = (y, x) if x.ndim else (x, y)
+    ends = np.iinfo(array.dtype)
     low, high = (ends.min, number) if op.name == "min" else (number, ends.max)
-    return whole.clip(whole.dtype.type(low), whole.dtype.type(high))
+    return array.clip(array.dtype.type(low), array.dtype.type(high))
 
 
 def _select(op: Op, c: Any, x: Any, y: Any) -> Any:
-    """Return a choice by masks of bits: numpy's own takes twice the time."""
+    """Return a select by bit masks: `numpy.where` takes twice the time."""
     mask = -np.not_equal(c, 0).view(np.int8)
     return y ^ (x ^ y) & mask.astype(y.dtype)
 
@@ -218,7 +218,7 @@ def _shift(op: Op, x: Any, n: Any) -> Any:
     return x << amount if n.ndim == 0 and n < op.width else np.where(n >= op.width, 0, x << amount)
 
 
-def _divided(op: Op, x: Any, y: Any) -> Any:
+def _divide(op: Op, x: Any, y: Any) -> Any:
     if y.ndim == 0 and y > 0 and y & y - 1 == 0 and op.name in ("div", "mod"):
         return x >> SIGNED[op.width](int(y).bit_length() - 1) if op.name == "div" else x & y - 1
     y = np.where(y == 0, y.dtype.type(1), y)
@@ -235,8 +235,8 @@ def _wrap(op: Op, x: Any) -> Any:
         return x
     if not is_signed:
         return x & SIGNED[op.width]((1 << bits) - 1)
-    rest = SIGNED[op.width](op.width - bits)
-    return x.astype(f"int{bits}") if bits in WORDS else x << rest >> rest
+    shift = SIGNED[op.width](op.width - bits)
+    return x.astype(f"int{bits}") if bits in WORDS else x << shift >> shift
 
 
 def _extract(op: Op, x: Any) -> Any:
@@ -247,17 +247,17 @@ def _extract(op: Op, x: Any) -> Any:
     return x.astype(kind) >> kind(low) & kind((1 << min(count, op.width - 1)) - 1)
 
 
-def _length(x: Any) -> Any:
-    """Return how many bits numbers from 0 to 2^53 have."""
+def _bit_length(x: Any) -> Any:
+    """Return the bit lengths of numbers from 0 to 2^53."""
     return np.frexp(x.astype(np.float64))[1].astype(np.int64)
 
 
-def _leading(op: Op, x: Any) -> Any:
+def _leading_zeros(op: Op, x: Any) -> Any:
     x = x.astype(UNSIGNED[op.width])
     if op.width == 32:
-        return op.data - _length(x)
+        return op.data - _bit_length(x)
     upper = x >> np.uint64(32)
-    return op.data - np.where(upper > 0, _length(upper) + 32, _length(x & np.uint64(0xFFFFFFFF)))
+    return op.data - np.where(upper > 0, _bit_length(upper) + 32, _bit_length(x & np.uint64(0xFFFFFFFF)))
 
 
 EMIT: dict[str, Callable[..., Any]] = {
@@ -269,16 +269,16 @@ EMIT: dict[str, Callable[..., Any]] = {
     "bitand": lambda op, x, y: x & y,
     "bitor": lambda op, x, y: x | y,
     "bitxor": lambda op, x, y: x ^ y,
-    **dict.fromkeys(("div", "mod", "tdiv", "tmod"), _divided),
+    **dict.fromkeys(("div", "mod", "tdiv", "tmod"), _divide),
     **dict.fromkeys(("shl", "shr"), _shift),
     "eq": lambda op, x, y: np.equal(x, y).view(np.uint8),
     "ne": lambda op, x, y: np.not_equal(x, y).view(np.uint8),
     "lt": lambda op, x, y: np.less(x, y).view(np.uint8),
     "le": lambda op, x, y: np.less_equal(x, y).view(np.uint8),
-    "min": _limited,
-    "max": _limited,
+    "min": _extremum,
+    "max": _extremum,
     "select": _select,
     "wrap": _wrap,
     "extract": _extract,
-    "clz": _leading,
+    "clz": _leading_zeros,
 }

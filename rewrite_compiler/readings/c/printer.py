@@ -59,12 +59,16 @@ class Tables:
     def name_of(self, table: Table) -> str:
         """Return the name of a table, printing it when it is new."""
         if id(table) not in self.names:
-            self.names[id(table)] = self._printed(table)
+            self.names[id(table)] = self._print(table)
             self.kept.append(table)
         return self.names[id(table)]
 
     def function_of(self, function: str) -> str:
-        """Return the name of a real function in single precision, printing its definition when it is new."""
+        """Return the name of a real function in single precision, printing its definition when it is new.
+
+        Raises:
+            NoC: the function has no definition in `functions`.
+        """
         from ...lang.libm.functions import DEFINED
         from ...lowering.libm_code import straight
 
@@ -76,7 +80,7 @@ class Tables:
             self.texts.append(_real_function(name, straight(function), self))
         return name
 
-    def _printed(self, table: Table) -> str:
+    def _print(self, table: Table) -> str:
         size = math.prod(table.shape)
         if size <= CONSTANT_ENTRIES:
             from ..arrays.evaluator import table_data
@@ -125,7 +129,7 @@ class Style:
 
 
 def ready(routine: Routine) -> Routine:
-    """Return a routine as it is printed, but for its sums and indices."""
+    """Return a routine after dead code elimination, loop-invariant motion and copy propagation."""
     return settled(moved(trimmed(routine)))
 
 
@@ -135,27 +139,34 @@ def print_c(
     """Return a routine as `static int name(fm_scratch *s, …)`: one pointer for each memory, and its length where that is not fixed.
 
     The function returns 0, a negative trap, or the number of a diagnostic, counted from `first_raise`.
+
+    Raises:
+        NoC: an integer exceeds 64 bits, or an operator has no C form.
     """
     style = style or Style()
-    kept = within(split(mirrored(ready(routine), mirrors)))
-    printer = _Printer(kept, tables, style, first_raise)
-    printer.block(kept.body, 1)
+    optimised = within(split(mirrored(ready(routine), mirrors)))
+    printer = _Printer(optimised, tables, style, first_raise)
+    printer.block(optimised.body, 1)
     parameters = ["fm_scratch *s"]
-    for n, leaf in kept.memories.items():
-        used = n in printer.used
-        const = "" if n in printer.written else "const "
+    for n, leaf in optimised.memories.items():
+        is_used = n in printer.used_arrays
+        const = "" if n in printer.written_arrays else "const "
         parameters.append(f"{const}{c_type(leaf.interval, leaf.real, style.real)} *{'' if const else 'restrict '}{n}")
-        printer.lines += [] if used else [f"    (void){n};"]
+        printer.lines += [] if is_used else [f"    (void){n};"]
         if static_size(leaf) is None:
             parameters.append(f"int64_t {n}_size")
-            printer.lines += [] if n in printer.sized else [f"    (void){n}_size;"]
+            printer.lines += [] if n in printer.sized_arrays else [f"    (void){n}_size;"]
     head = f"static int {name}({', '.join(parameters)})\n{{\n"
     text = head + "\n".join([*printer.lines, "    return s->trap;", "}", ""])
-    return Printed(name, text, tuple(kept.memories.values()), tuple(printer.raises), printer.allocates)
+    return Printed(name, text, tuple(optimised.memories.values()), tuple(printer.raises), printer.allocates)
 
 
 def c_type(interval: iv.Interval, is_real: bool, real: str = "double") -> str:
-    """Return the C type in which values of an interval are stored."""
+    """Return the narrowest C type that stores the values of an interval.
+
+    Raises:
+        NoC: no word of 64 bits holds them.
+    """
     if is_real:
         return real
     kind = storage_dtype(interval)
@@ -165,15 +176,23 @@ def c_type(interval: iv.Interval, is_real: bool, real: str = "double") -> str:
 
 
 def c_array(name: str, data: Data) -> str:
-    """Return an array of constants."""
+    """Return the definition of a constant array.
+
+    Raises:
+        NoC: an element is not finite.
+    """
     kind = TYPES.get(data.dtype) or {"f8": "double", "f4": "float"}[data.dtype.str[1:]]
     values = [real_literal(float(x), kind) for x in data] if data.dtype.kind == "f" else [_integer(int(x)) for x in data]
-    rows = [", ".join(values[at : at + ENTRIES_A_LINE]) for at in range(0, len(values), ENTRIES_A_LINE)]
+    rows = [", ".join(values[start : start + ENTRIES_A_LINE]) for start in range(0, len(values), ENTRIES_A_LINE)]
     return f"static const {kind} {name}[{max(1, len(values))}] = {{\n    " + ",\n    ".join(rows or ["0"]) + "\n};\n"
 
 
 def real_literal(value: float, real: str) -> str:
-    """Return a constant, exactly."""
+    """Return a floating-point constant as an exact hexadecimal literal.
+
+    Raises:
+        NoC: the value is not finite.
+    """
     if not math.isfinite(value):
         raise NoC(f"{value} is not a finite constant") if math.isnan(value) else _Infinite()
     single = real == "float"
@@ -209,9 +228,9 @@ class _Printer:
         self.real, self.first_raise = real, first_raise
         self.lines: list[str] = []
         self.raises: list[Raise] = []
-        self.used: set[str] = set()
-        self.sized: set[str] = set()
-        self.written: set[str] = set()
+        self.used_arrays: set[str] = set()
+        self.sized_arrays: set[str] = set()
+        self.written_arrays: set[str] = set()
         self.allocates = False
         self.checks = 0  # values that may set a trap
 
@@ -221,13 +240,13 @@ class _Printer:
     # -- statements
 
     def block(self, statements: Sequence[Statement], depth: int) -> None:
-        large = any(isinstance(s, Allocate) and not self.is_small(s) for s in statements)
-        if large:
+        has_heap_arrays = any(isinstance(s, Allocate) and not self.is_small(s) for s in statements)
+        if has_heap_arrays:
             mark = f"mark{len(self.lines)}"
             self.line(f"const int {mark} = s->live_count;", depth)
         for s in statements:
             STATEMENTS[type(s)](self, s, depth)
-        if large:
+        if has_heap_arrays:
             self.line(f"fm_drop(s, {mark});", depth)
 
     def is_small(self, s: Allocate) -> bool:
@@ -245,7 +264,7 @@ class _Printer:
         self.line(f"{kind} {s.name} = {self.value(s.value)};", depth)
 
     def assign(self, s: Assign, depth: int) -> None:
-        value = self.short(s.value) if s.name in self.narrow.scalars else self.value(s.value)
+        value = self.narrow_value(s.value) if s.name in self.narrow.scalars else self.value(s.value)
         self.line(f"{s.name} = {value};", depth)
 
     def allocate(self, s: Allocate, depth: int) -> None:
@@ -262,17 +281,17 @@ class _Printer:
         self.line(f"if (!{s.name}) return s->trap = FM_MEMORY;", depth)
 
     def store(self, s: Store, depth: int) -> None:
-        self.written.add(s.array)
+        self.written_arrays.add(s.array)
         kind = self.kinds[s.array]  # a cast of a value that fits changes nothing
         self.line(f"{self.place(s.array, s.index)} = ({kind})({self.value(s.value)});", depth)
 
     def loop(self, s: For, depth: int) -> None:
         end = f"{s.name}_end"
         self.line(f"for (int64_t {s.name} = 0, {end} = {self.value(s.extent)}; {s.name} < {end}; ++{s.name}) {{", depth)
-        before = self.checks
+        checks_before = self.checks
         self.block(s.body, depth + 1)
         self.line("}", depth)
-        if self.checks > before:
+        if self.checks > checks_before:
             self.line("if (s->trap) return s->trap;", depth)
 
     def choose(self, s: If, depth: int) -> None:
@@ -287,10 +306,10 @@ class _Printer:
         self.line("}", depth)
 
     def within(self, s: Within, depth: int) -> None:
-        below = [] if is_not_negative(s.first) else [f"{self.value(s.first)} < 0"]
-        outside = " || ".join([*below, f"{self.value(s.last)} >= {self.size(s.array)}"])
-        runs = "".join(f"{self.value(t)} > 0 && " for t in s.when)
-        self.line(f"if ({runs}({outside})) return s->trap = FM_OUTSIDE;", depth)
+        lower_checks = [] if is_not_negative(s.first) else [f"{self.value(s.first)} < 0"]
+        is_outside = " || ".join([*lower_checks, f"{self.value(s.last)} >= {self.size(s.array)}"])
+        guards = "".join(f"{self.value(t)} > 0 && " for t in s.when)
+        self.line(f"if ({guards}({is_outside})) return s->trap = FM_OUTSIDE;", depth)
 
     def fail(self, s: Raise, depth: int) -> None:
         for n, (_, value) in enumerate(s.values):
@@ -300,23 +319,23 @@ class _Printer:
 
     # -- expressions
 
-    def fits(self, interval: iv.Interval, real: bool, what: str) -> None:
+    def fits(self, interval: iv.Interval, real: bool, subject: str) -> None:
         """Refuse an integer that a word may not hold."""
         if real or iv.inside(interval, WORD) or (self.style.unbounded and None in interval):
             return
-        raise NoC(f"{what} takes values in {interval}, more than a word of 64 bits holds")
+        raise NoC(f"{subject} takes values in {interval}, more than a word of 64 bits holds")
 
     def place(self, array: str, index: Tree) -> str:
-        self.used.add(array)
-        at, size = self.value(index), self.static.get(array)
+        self.used_arrays.add(array)
+        offset, size = self.value(index), self.static.get(array)
         name = self.tables.get(array, array)
         if index.op == CHECKED or is_inside(index, size):
-            return f"{name}[{at}]"
+            return f"{name}[{offset}]"
         self.checks += 1
-        return f"{name}[fm_at(s, {at}, {self.size(array)})]"
+        return f"{name}[fm_at(s, {offset}, {self.size(array)})]"
 
     def size(self, array: str) -> str:
-        self.sized.add(array)
+        self.sized_arrays.add(array)
         size = self.static.get(array)
         return f"{array}_size" if size is None else str(size)
 
@@ -334,16 +353,16 @@ class _Printer:
         return form(self, t, [self.value(a) for a in t.args])
 
     def condition(self, t: Tree) -> str:
-        """Return a value as it is asked for: what decides nothing any more is not computed, unless it could trap."""
+        """Return a truth value with short-circuit operators where skipping an operand cannot skip a trap."""
         if t.op in LOGICAL and all(a.interval == iv.TRUTH for a in t.args) and cannot_trap(t.args[1], self.static):
             return f"({f' {LOGICAL[t.op]} '.join(map(self.condition, t.args))})"
         return f"{self.value(t.args[0])} {COMPARED[t.op]} {self.value(t.args[1])}" if t.op in COMPARED else self.value(t)
 
-    def short(self, t: Tree) -> str:
+    def narrow_value(self, t: Tree) -> str:
         """Return a value in words of 32 bits."""
         if t.op == "load":
             return f"(int32_t){self.place(t.data, t.args[0])}"
-        return t.data if t.op == "name" else FORMS[t.op](self, t, [self.short(a) for a in t.args]) if t.args else self.constant(t)
+        return t.data if t.op == "name" else FORMS[t.op](self, t, [self.narrow_value(a) for a in t.args]) if t.args else self.constant(t)
 
     def constant(self, t: Tree) -> str:
         if not t.real:
@@ -361,7 +380,7 @@ def _infix(sign: str) -> Callable[[_Printer, Tree, list[str]], str]:
     return lambda p, t, a: f"({a[0]} {sign} {a[1]})"
 
 
-def _compared(sign: str) -> Callable[[_Printer, Tree, list[str]], str]:
+def _comparison(sign: str) -> Callable[[_Printer, Tree, list[str]], str]:
     return lambda p, t, a: f"(int64_t)({a[0]} {sign} {a[1]})"
 
 
@@ -378,7 +397,7 @@ def _power(t: Tree) -> int:
     return n.bit_length() - 1 if n > 0 and n & n - 1 == 0 else -1
 
 
-def _floor_divided(p: _Printer, t: Tree, a: list[str]) -> str:
+def _floor_division(p: _Printer, t: Tree, a: list[str]) -> str:
     k = _power(t)
     if k >= 0 and t.op == "mod":
         return f"(int64_t)((uint64_t){a[0]} & UINT64_C({(1 << k) - 1}))"
@@ -389,35 +408,35 @@ def _floor_divided(p: _Printer, t: Tree, a: list[str]) -> str:
     return f"fm_{t.op}({a[0]}, {_divisor(p, t, a[1])})"
 
 
-def _shifted(p: _Printer, t: Tree, a: list[str]) -> str:
-    is_known = is_not_negative(t.args[1])
-    p.checks += not is_known
-    amount = a[1] if is_known else f"fm_amount(s, {a[1]})"
-    plain = t.op == "shr" and is_not_negative(t.args[0]) and iv.inside(t.args[1].interval, (0, 63))
-    return f"({a[0]} >> {amount})" if plain else f"fm_{t.op}({a[0]}, {amount})"
+def _shift(p: _Printer, t: Tree, a: list[str]) -> str:
+    is_amount_valid = is_not_negative(t.args[1])
+    p.checks += not is_amount_valid
+    amount = a[1] if is_amount_valid else f"fm_amount(s, {a[1]})"
+    is_plain = t.op == "shr" and is_not_negative(t.args[0]) and iv.inside(t.args[1].interval, (0, 63))
+    return f"({a[0]} >> {amount})" if is_plain else f"fm_{t.op}({a[0]}, {amount})"
 
 
-def _extreme(p: _Printer, t: Tree, a: list[str]) -> str:
+def _extremum(p: _Printer, t: Tree, a: list[str]) -> str:
     if not t.real:
         return f"fm_{t.op}({a[0]}, {a[1]})"
     return f"fm_{p.real[0]}{t.op}({a[0]}, {a[1]})"
 
 
-def _wrapped(p: _Printer, t: Tree, a: list[str]) -> str:
+def _wrap(p: _Printer, t: Tree, a: list[str]) -> str:
     bits, is_signed = t.data
     if is_signed:
         return f"fm_signed({a[0]}, {bits})" if bits < 64 else a[0]
     return f"(int64_t)((uint64_t){a[0]} & UINT64_C({(1 << bits) - 1}))"
 
 
-def _extracted(p: _Printer, t: Tree, a: list[str]) -> str:
+def _extract(p: _Printer, t: Tree, a: list[str]) -> str:
     low, width = t.data
     if low > 63:
         return "0"
     return f"(int64_t)(((uint64_t){a[0]} >> {low}) & UINT64_C({(1 << min(width, 63)) - 1}))"
 
 
-def _called(p: _Printer, t: Tree, a: list[str]) -> str:
+def _call(p: _Printer, t: Tree, a: list[str]) -> str:
     if t.data == "sqrt":  # correctly rounded by IEEE 754; libraries differ in the others
         return f"{'sqrtf' if p.real == 'float' else 'sqrt'}({a[0]})"
     if p.real != "float":
@@ -425,7 +444,7 @@ def _called(p: _Printer, t: Tree, a: list[str]) -> str:
     return f"{p.shared.function_of(t.data)}({', '.join(a)})"
 
 
-def _rounded(p: _Printer, t: Tree, a: list[str]) -> str:
+def _rounding(p: _Printer, t: Tree, a: list[str]) -> str:
     if t.op == "floor":  # a float is a double, exactly
         return f"fm_floor({a[0]})"
     return f"(int64_t){'rintf' if p.real == 'float' else 'rint'}({a[0]})"
@@ -436,17 +455,17 @@ LOGICAL = {"bitand": "&&", "bitor": "||"}
 FORMS: Mapping[str, Callable[[_Printer, Tree, list[str]], str]] = {
     "add": _infix("+"), "sub": _infix("-"), "mul": _infix("*"), "rdiv": _infix("/"),
     "bitand": _infix("&"), "bitor": _infix("|"), "bitxor": _infix("^"),
-    **{op: _compared(sign) for op, sign in COMPARED.items()},
+    **{op: _comparison(sign) for op, sign in COMPARED.items()},
     "neg": lambda p, t, a: f"(-{a[0]})",
     "not": lambda p, t, a: f"(1 - {a[0]})",
     "select": lambda p, t, a: f"({a[0]} ? {a[1]} : {a[2]})",
-    "div": _floor_divided, "mod": _floor_divided,
+    "div": _floor_division, "mod": _floor_division,
     "tdiv": lambda p, t, a: f"({a[0]} / {_divisor(p, t, a[1])})",
     "tmod": lambda p, t, a: f"({a[0]} % {_divisor(p, t, a[1])})",
-    "shl": _shifted, "shr": _shifted, "min": _extreme, "max": _extreme, "wrap": _wrapped, "extract": _extracted,
+    "shl": _shift, "shr": _shift, "min": _extremum, "max": _extremum, "wrap": _wrap, "extract": _extract,
     "clz": lambda p, t, a: f"fm_clz({a[0]}, {t.data})",
     "real": lambda p, t, a: f"({p.real}){a[0]}",
-    "floor": _rounded, "rint": _rounded, "call": _called, CHECKED: lambda p, t, a: a[0],
+    "floor": _rounding, "rint": _rounding, "call": _call, CHECKED: lambda p, t, a: a[0],
 }  # fmt: skip
 STATEMENTS: Mapping[type, Callable[[_Printer, Any, int], None]] = {
     Bind: _Printer.bind, Mutable: _Printer.mutable, Assign: _Printer.assign, Allocate: _Printer.allocate,

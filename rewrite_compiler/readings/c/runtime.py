@@ -1,4 +1,4 @@
-"""What every printed C file starts with: exact integer operators, checked indices, scratch memory that is freed on every way out."""
+"""The runtime text of printed C files: exact integer operators, checked indices, scratch memory that is freed on every exit."""
 
 from __future__ import annotations
 
@@ -106,10 +106,10 @@ static inline void fm_drop(fm_scratch *s, int down_to)
 
 
 def used(functions: str, code: str) -> str:
-    """Return the functions that code calls, and those that they call: compilers may complain of any other."""
+    """Return the runtime functions that code calls, directly or through others: compilers warn of unused ones."""
     head, *parts = re.split(r"(?m)^(?=static inline )", functions)
     names = [re.search(r"(\w+)\(", part)[1] for part in parts]  # type: ignore[index]
     called = set(re.findall(r"\w+", code))
-    while more := {n for n, part in zip(names, parts, strict=True) if n in called for n in re.findall(r"\w+", part)} - called:
-        called |= more
+    while new_calls := {n for n, part in zip(names, parts, strict=True) if n in called for n in re.findall(r"\w+", part)} - called:
+        called |= new_calls
     return head + "".join(part for n, part in zip(names, parts, strict=True) if n in called)

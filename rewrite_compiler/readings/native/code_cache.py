@@ -1,4 +1,4 @@
-"""Compiled steps that are found again by a digest of what they are made from: nothing is lowered or printed for them."""
+"""On-disk cache of compiled steps, keyed by a digest of what they are compiled from: a hit lowers and prints nothing."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from .printer import NativeFunction
 
 
 def kept_step(digest: str, leaves: Sequence[Leaf], make: Callable[[], NativeFunction]) -> NativeFunction:
-    """Return the function that `make` would make, from what is kept where it is there.
+    """Return the cached function of a digest, else the one that `make` compiles, which is then stored.
 
-    The digest must say everything that `make` depends on, the engine's own sources aside, and name the `leaves`, the
-    memories that the step may touch, in their order.
+    The digest must cover everything that `make` depends on, the engine's own sources aside, and the `leaves`, the memories
+    that the step may touch, in their order. Functions with tables are not stored.
     """
-    found = found_step(digest, leaves)
-    if found is not None:
-        return found
-    made = make()
-    if not made.tables:
-        numbers = [leaves.index(leaf) for leaf in made.memories]
-        raises = [(r.code, r.sentence, [name for name, _ in r.values]) for r in made.raises]
-        Kept(private_folder("steps")).put(_key(digest), json.dumps([numbers, *made.code, raises]).encode())
-    return made
+    cached = found_step(digest, leaves)
+    if cached is not None:
+        return cached
+    function = make()
+    if not function.tables:
+        numbers = [leaves.index(leaf) for leaf in function.memories]
+        raises = [(r.code, r.sentence, [name for name, _ in r.values]) for r in function.raises]
+        Kept(private_folder("steps")).put(_key(digest), json.dumps([numbers, *function.code, raises]).encode())
+    return function
 
 
 def found_step(digest: str, leaves: Sequence[Leaf]) -> NativeFunction | None:
-    """Return the function that is kept; None where there is none."""
+    """Return the cached function of a digest; None where there is none."""
     stored = Kept(private_folder("steps")).get(_key(digest))
     if stored is None:
         return None
@@ -48,6 +48,6 @@ def _key(digest: str) -> str:
 
 @cache
 def _sources() -> str:
-    """Return the hash of what lowers and prints steps, and of what makes those of devices."""
-    above = Path(__file__).parents[2]
-    return hash_of([above / p for p in ("lang", "lowering", "readings", "ila")], [])
+    """Return the hash of the sources that lower and print steps, and that make those of devices."""
+    package = Path(__file__).parents[2]
+    return hash_of([package / p for p in ("lang", "lowering", "readings", "ila")], [])

@@ -25,7 +25,7 @@ FLOATS = (ir.DoubleType, ir.FloatType)
 
 @dataclass(frozen=True)
 class Side:
-    """How code sees one array: its element type, its stride along the innermost and the unrolled loop, its first value if an index."""
+    """The access to one array: element type, strides along the innermost and the unrolled loop, first value if it is a loop index."""
 
     kind: str
     inner: int = ANY_STRIDE
@@ -35,7 +35,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Shape:
-    """Everything that the code of a grid depends on."""
+    """The key of compiled grid code: operators, accesses, table types, depth of the nest, unrolling, whether extrema are tracked."""
 
     code: Code
     out: Side
@@ -48,20 +48,20 @@ class Shape:
 
 @lru_cache(maxsize=4096)
 def grid_function(shape: Shape) -> tuple[Any, Any]:
-    """Return the engine and the function of (out, arrays …, tables …, numbers), and of two words where it is seen."""
+    """Return the engine and the function of (out, arrays …, tables …, numbers), and of two words of extrema where they are tracked."""
     count = 2 + len(shape.sides) + len(shape.tables) + shape.seen
     return function_of(str(_Grid(shape).module), 3, count)
 
 
 def element_type(kind: str) -> ir.IntType | ir.DoubleType | ir.FloatType:
-    """Return the type of an element of a numpy type."""
+    """Return the LLVM type of an element of a numpy type."""
     if np.dtype(kind).kind == "f":
         return ir.DoubleType() if np.dtype(kind).itemsize == 8 else ir.FloatType()
     return ir.IntType(8 * np.dtype(kind).itemsize)
 
 
 def float_of(b: ir.IRBuilder, value: ir.Value, kind: ir.DoubleType | ir.FloatType) -> ir.Value:
-    """Return a float in another width."""
+    """Return a float extended or truncated to another width."""
     if value.type == kind:
         return value
     return b.fpext(value, kind) if isinstance(kind, ir.DoubleType) else b.fptrunc(value, kind)
@@ -80,7 +80,7 @@ class _Grid:
         self.words = Words(self.b)
         self.singles = singles(shape.code, [s.kind for s in shape.sides], shape.tables)
         self.numbers = self.function.args[len(kinds) - 1]
-        self.ends = self.seen_before() if shape.seen else ()
+        self.extrema = self.previous_extrema() if shape.seen else ()
         sides = (shape.out, *shape.sides)
         loops = shape.loops
         self.extents = [self.number(n) for n in range(loops)]
@@ -89,20 +89,20 @@ class _Grid:
             if loops and s.inner != ANY_STRIDE:
                 self.strides[k][-1] = ir.Constant(WORD, s.inner)
         self.nest(0, [ir.Constant(WORD, 0)] * len(sides))
-        for n, end in enumerate(self.ends):
-            self.b.store(self.b.load(end), self.end(n))
+        for n, end in enumerate(self.extrema):
+            self.b.store(self.b.load(end), self.extremum_address(n))
         self.b.ret_void()
 
-    def end(self, n: int) -> ir.Value:
-        """Return the place of one of the two words that were seen."""
+    def extremum_address(self, n: int) -> ir.Value:
+        """Return the address of the minimum (0) or the maximum (1), as ordered words."""
         return self.b.gep(self.function.args[-1], [ir.Constant(WORD, n)])
 
-    def seen_before(self) -> tuple[ir.Value, ...]:
-        """Return variables with the words that were seen by earlier calls."""
-        found = tuple(self.b.alloca(ir.IntType(32)) for _ in range(2))
-        for n, end in enumerate(found):
-            self.b.store(self.b.load(self.end(n)), end)
-        return found
+    def previous_extrema(self) -> tuple[ir.Value, ...]:
+        """Return variables that start at the minimum and the maximum of earlier calls."""
+        extrema = tuple(self.b.alloca(ir.IntType(32)) for _ in range(2))
+        for n, end in enumerate(extrema):
+            self.b.store(self.b.load(self.extremum_address(n)), end)
+        return extrema
 
     def number(self, n: int) -> ir.Value:
         return self.b.load(self.b.gep(self.numbers, [ir.Constant(WORD, n)]))
@@ -111,21 +111,21 @@ class _Grid:
         if level == self.shape.loops:
             self.elements(places)
             return
-        before = self.b.block
-        head, body, after = (self.function.append_basic_block(n) for n in ("head", "loop", "after"))
+        preheader = self.b.block
+        head, body, exit_block = (self.function.append_basic_block(n) for n in ("head", "loop", "after"))
         self.b.branch(head)
         self.b.position_at_end(head)
         counter = self.b.phi(WORD)
-        counter.add_incoming(ir.Constant(WORD, 0), before)
-        self.b.cbranch(self.b.icmp_signed("<", counter, self.extents[level]), body, after)
+        counter.add_incoming(ir.Constant(WORD, 0), preheader)
+        self.b.cbranch(self.b.icmp_signed("<", counter, self.extents[level]), body, exit_block)
         self.b.position_at_end(body)
         self.nest(level + 1, [self.b.add(p, self.b.mul(counter, s[level])) for p, s in zip(places, self.strides, strict=True)])
         counter.add_incoming(self.b.add(counter, ir.Constant(WORD, 1), flags=("nsw",)), self.b.block)
         self.b.branch(head)
-        self.b.position_at_end(after)
+        self.b.position_at_end(exit_block)
 
     def elements(self, places: list[ir.Value]) -> None:
-        """Emit the elements of the unrolled loop."""
+        """Emit one turn of the innermost loop: as many elements as it is unrolled by."""
         for u in range(self.shape.unroll):
             self.element(places, u)
 
@@ -137,39 +137,39 @@ class _Grid:
         return values[-1]
 
     def element(self, places: list[ir.Value], u: int) -> None:
-        last = self.value(places, u)
+        value = self.value(places, u)
         kind = element_type(self.shape.out.kind)
-        at = self.b.add(places[0], ir.Constant(WORD, u * self.shape.out.unrolled))
-        narrow = float_of(self.b, last, kind) if isinstance(kind, FLOATS) else resized(self.b, last, kind)
-        self.b.store(narrow, self.b.gep(self.function.args[0], [at]))
-        if self.ends:
-            see(self.b, self.b.bitcast(narrow, ir.IntType(32)), self.ends)
+        offset = self.b.add(places[0], ir.Constant(WORD, u * self.shape.out.unrolled))
+        result = float_of(self.b, value, kind) if isinstance(kind, FLOATS) else resized(self.b, value, kind)
+        self.b.store(result, self.b.gep(self.function.args[0], [offset]))
+        if self.extrema:
+            see(self.b, self.b.bitcast(result, ir.IntType(32)), self.extrema)
 
     def operand(self, op: Op, values: list[ir.Value], places: list[ir.Value], u: int, *, is_single: bool) -> ir.Value:
         if op.name == "array":
-            return self.loaded(op, places, u, is_single=is_single)
+            return self.load(op, places, u, is_single=is_single)
         if op.name == "table":
-            at = self.words.fit(values[op.args[0]], 64)
+            index = self.words.fit(values[op.args[0]], 64)
             number = 1 + len(self.shape.sides) + op.data
-            found = self.b.load(self.b.gep(self.function.args[number], [at]))
-            return found if is_single else self.widened(found, self.shape.tables[op.data], op.bits)
+            entry = self.b.load(self.b.gep(self.function.args[number], [index]))
+            return entry if is_single else self.widen(entry, self.shape.tables[op.data], op.bits)
         if op.name == "const":
             return ir.Constant(ir.FloatType(), op.data) if is_single else self.words.const(op.data, op.bits)
         return self.words.one(op, values, is_single=is_single)
 
-    def loaded(self, op: Op, places: list[ir.Value], u: int, *, is_single: bool) -> ir.Value:
+    def load(self, op: Op, places: list[ir.Value], u: int, *, is_single: bool) -> ir.Value:
         number, delta = op.data
-        side = self.shape.sides[number]
+        side: Side = self.shape.sides[number]
         if side.start is not None:
             return self.words.const(side.start + u * side.unrolled, op.bits)
-        at = self.b.add(places[1 + number], ir.Constant(WORD, delta + u * side.unrolled))
-        found = self.b.load(self.b.gep(self.function.args[1 + number], [at]))
-        return found if is_single else self.widened(found, side.kind, op.bits)
+        offset = self.b.add(places[1 + number], ir.Constant(WORD, delta + u * side.unrolled))
+        element = self.b.load(self.b.gep(self.function.args[1 + number], [offset]))
+        return element if is_single else self.widen(element, side.kind, op.bits)
 
-    def widened(self, value: ir.Value, kind: str, bits: int) -> ir.Value:
+    def widen(self, value: ir.Value, kind: str, bits: int) -> ir.Value:
         if bits == REAL:
             return self.b.fpext(value, ir.DoubleType()) if isinstance(value.type, ir.FloatType) else value
-        wanted = ir.IntType(bits)
+        target = ir.IntType(bits)
         if np.dtype(kind).kind == "u" and value.type.width < bits:
-            return self.b.zext(value, wanted)
-        return resized(self.b, value, wanted)
+            return self.b.zext(value, target)
+        return resized(self.b, value, target)

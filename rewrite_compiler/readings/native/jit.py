@@ -1,4 +1,4 @@
-"""Machine code from LLVM text: compiled for the processor it runs on, the objects kept on disk between runs.
+"""Machine code from LLVM text, compiled for the host processor, with an on-disk cache of object files.
 
 An object file is code, so the folder is private, an entry carries a digest of its key and contents, and an entry that does
 not match is compiled again.
@@ -30,7 +30,7 @@ EMPTY = 'source_filename = "loaded"\n'
 
 @dataclass
 class Counts:
-    """How many modules were compiled, and how many came from the cache, in this process."""
+    """Numbers of modules that were compiled and that came from the cache, in this process."""
 
     compiled: int = 0
     loaded: int = 0
@@ -43,18 +43,18 @@ counts = Counts()
 @lru_cache(maxsize=1)
 def host() -> tuple[str, frozenset[str]]:
     """Return the processor's name and its features."""
-    found = llvm.get_host_cpu_features()
-    return llvm.get_host_cpu_name(), frozenset(name for name, is_there in found.items() if is_there)
+    features = llvm.get_host_cpu_features()
+    return llvm.get_host_cpu_name(), frozenset(name for name, is_supported in features.items() if is_supported)
 
 
 def wished() -> tuple[str, ...]:
-    """Return what LLVM shall do differently: for most processors it splits "vpdpwssd" in two, which is a third slower in our loops."""
+    """Return further processor features: without "fast-dpwssd" LLVM splits "vpdpwssd" in two, a third slower in our loops."""
     return ("+fast-dpwssd",) if "avx512vnni" in host()[1] else ()
 
 
 @lru_cache(maxsize=1)
 def _features() -> str:
-    """Return the processor's features, and what is wished for, in LLVM's words."""
+    """Return the processor's features and the further ones, in LLVM's syntax."""
     return ",".join((llvm.get_host_cpu_features().flatten(), *wished()))
 
 
@@ -68,30 +68,30 @@ def _machine(level: int) -> Any:
 
 @lru_cache(maxsize=4096)
 def compiled(text: str, level: int = 2) -> tuple[Any, int]:
-    """Return the engine, which owns the code, and the address of `run`; the same text is compiled once."""
+    """Return the engine, which owns the code, and the address of `run`, from the cache or compiled; equal texts are compiled once."""
     key, level = key_of(text, level)
-    found = kept_code(key, level)
-    if found is not None:
-        return found
+    cached = kept_code(key, level)
+    if cached is not None:
+        return cached
     counts.compiled += 1
-    stored = _object(text, level)
+    stored = _compile_object(text, level)
     Kept(private_folder("objects")).put(key, stored)
-    return _loaded(stored, level)
+    return _load_object(stored, level)
 
 
 def kept_code(key: str, level: int) -> tuple[Any, int] | None:
-    """Return the engine and the address of `run` of an object that is kept; None where it is not, or is damaged."""
-    kept = Kept(private_folder("objects"))
-    stored = kept.get(key)
-    counts.rebuilt += kept.damaged
+    """Return the engine and the address of `run` of a cached object; None where there is none, or it is damaged."""
+    cache = Kept(private_folder("objects"))
+    stored = cache.get(key)
+    counts.rebuilt += cache.damaged
     if stored is None:
         return None
     counts.loaded += 1
-    return _loaded(stored, level)
+    return _load_object(stored, level)
 
 
 def key_of(text: str, level: int) -> tuple[str, int]:
-    """Return the key of a text's object, and the level that it is optimised to."""
+    """Return the cache key of a text's object, and the level that it is optimised to: 0 for large texts."""
     level = level if len(text) < LARGE_TEXT else 0
     return _key(text, level), level
 
@@ -119,7 +119,7 @@ def _key(text: str, level: int) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _object(text: str, level: int) -> bytes:
+def _compile_object(text: str, level: int) -> bytes:
     machine = _machine(level)
     module = llvm.parse_assembly(text)
     module.verify()
@@ -135,7 +135,7 @@ def _object(text: str, level: int) -> bytes:
     return bytes(machine.emit_object(module))
 
 
-def _loaded(stored: bytes, level: int) -> tuple[Any, int]:
+def _load_object(stored: bytes, level: int) -> tuple[Any, int]:
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(EMPTY), _machine(level))
     engine.add_object_file(llvm.ObjectFileRef.from_data(stored))
     engine.finalize_object()

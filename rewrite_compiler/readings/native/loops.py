@@ -1,4 +1,4 @@
-"""Loops of machine code: a counter from zero, values that are carried from one turn to the next."""
+"""Counted loops of machine code, with loop-carried values."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ WORD = ir.IntType(64)
 
 
 def emitted_loop(b: ir.IRBuilder, extent: ir.Value, inner: Callable[..., Any], carried: Sequence[ir.Value] | None = None) -> list[ir.Value]:
-    """Emit a loop; `inner` gets the counter (and the carried values, and returns the new ones)."""
-    before = b.block
-    head, body, after = (b.function.append_basic_block(n) for n in ("head", "loop", "after"))
+    """Emit a loop and return its carried values; `inner` gets the counter (and the carried values, and returns the new ones)."""
+    preheader = b.block
+    head, body, exit_block = (b.function.append_basic_block(n) for n in ("head", "loop", "after"))
     b.branch(head)
     b.position_at_end(head)
     counter = b.phi(WORD)
-    counter.add_incoming(word(0), before)
+    counter.add_incoming(word(0), preheader)
     values = [b.phi(x.type) for x in carried or ()]
     for phi, x in zip(values, carried or (), strict=True):
-        phi.add_incoming(x, before)
-    b.cbranch(b.icmp_signed("<", counter, extent), body, after)
+        phi.add_incoming(x, preheader)
+    b.cbranch(b.icmp_signed("<", counter, extent), body, exit_block)
     b.position_at_end(body)
-    news = inner(counter, values) if carried is not None else (inner(counter) or [])
+    updated = inner(counter, values) if carried is not None else (inner(counter) or [])
     counter.add_incoming(b.add(counter, word(1)), b.block)
-    for phi, x in zip(values, news, strict=True):
+    for phi, x in zip(values, updated, strict=True):
         phi.add_incoming(x, b.block)
     b.branch(head)
-    b.position_at_end(after)
+    b.position_at_end(exit_block)
     return values
 
 
 def word(n: int) -> ir.Constant:
-    """Return a word of 64 bits."""
+    """Return a constant word of 64 bits."""
     return ir.Constant(WORD, n)

@@ -46,7 +46,7 @@ class Words:
         return resized(self.b, value, self.kind(bits))
 
     def run(self, code: Code, given: Mapping[int, ir.Value]) -> list[ir.Value]:
-        """Emit all of `code`; the operands of it are `given` by number."""
+        """Emit all of `code` and return its values; those of its operands are `given`, by number."""
         values: list[ir.Value] = []
         for n, op in enumerate(code):
             if n in given:
@@ -58,24 +58,24 @@ class Words:
         return values
 
     def one(self, op: Op, values: Sequence[ir.Value], *, is_single: bool = False) -> ir.Value:
-        """Emit one operator; in floats of 32 bits where it `is_single`."""
+        """Emit one operator; in float32 where it `is_single`."""
         if op.width == REAL:
-            return _real(self, op, [values[a] for a in op.args], ir.FloatType() if is_single else None)
+            return _real_operator(self, op, [values[a] for a in op.args], ir.FloatType() if is_single else None)
         args = [self.fit(values[a], op.width) for a in op.args]
         return self.fit(EMIT[op.name](self, op, args), op.bits)
 
 
-def _real(w: Words, op: Op, given: list[ir.Value], kind: Any = None) -> ir.Value:
+def _real_operator(w: Words, op: Op, operands: list[ir.Value], kind: Any = None) -> ir.Value:
     """Emit an operator on floats of 64 bits, or of a `kind`; comparisons and roundings of singles, which are exact, on those."""
     b = w.b
     if op.name == "select":
-        chosen = b.icmp_signed("!=", given[0], ir.Constant(given[0].type, 0))
-        return b.select(chosen, *(_as_float(w, x, kind or w.kind(REAL)) for x in given[1:]))
-    is_single = kind is not None or (op.name in TO_WORDS and all(isinstance(x.type, ir.FloatType) for x in given))
+        condition = b.icmp_signed("!=", operands[0], ir.Constant(operands[0].type, 0))
+        return b.select(condition, *(_as_float(w, x, kind or w.kind(REAL)) for x in operands[1:]))
+    is_single = kind is not None or (op.name in TO_WORDS and all(isinstance(x.type, ir.FloatType) for x in operands))
     kind = kind or (ir.FloatType() if is_single else w.kind(REAL))
     if op.name == "single":
-        return b.fptrunc(given[0], kind) if isinstance(given[0].type, ir.DoubleType) else given[0]
-    a = [_as_float(w, x, kind) for x in given]
+        return b.fptrunc(operands[0], kind) if isinstance(operands[0].type, ir.DoubleType) else operands[0]
+    a = [_as_float(w, x, kind) for x in operands]
     if op.name in COMPARE:
         return b.zext(b.fcmp_ordered(COMPARE[op.name], *a), w.kind(32))
     if op.name in ("min", "max"):
@@ -96,7 +96,7 @@ def _as_float(w: Words, x: ir.Value, kind: Any) -> ir.Value:
 
 
 def ordered(b: ir.IRBuilder, bits: ir.Value) -> Any:
-    """Return words with a sign that are ordered as the floats of 32 bits are, in all lanes of a vector."""
+    """Return the bits of float32 values as signed words in the same order, lane by lane."""
 
     def number(n: int) -> ir.Constant:
         return ir.Constant(bits.type, [n] * bits.type.count if isinstance(bits.type, ir.VectorType) else n)
@@ -105,35 +105,35 @@ def ordered(b: ir.IRBuilder, bits: ir.Value) -> Any:
 
 
 def see(b: ir.IRBuilder, bits: ir.Value, ends: Sequence[ir.Value]) -> None:
-    """Keep floats, as ordered words, that are less than the first variable or larger than the second."""
-    found = ordered(b, bits)
+    """Update a running minimum and maximum, two variables, by the bits of float32 values as ordered words."""
+    word = ordered(b, bits)
     for order, end in zip("<>", ends, strict=True):
-        known = b.load(end)
-        b.store(b.select(b.icmp_signed(order, found, known), found, known), end)
+        extremum = b.load(end)
+        b.store(b.select(b.icmp_signed(order, word, extremum), word, extremum), end)
 
 
 def spread(b: ir.IRBuilder, vector: ir.Value, old: ir.Value) -> ir.Value:
-    """Return `old` with the elements of a shorter vector at even distances in it."""
+    """Return the vector `old` with the elements of a shorter one scattered into it at a constant stride."""
     count, lanes = vector.type.count, old.type.count
     kind, stride = ir.VectorType(ir.IntType(32), lanes), lanes // count
-    repeated = ir.Constant(kind, [j // stride for j in range(lanes)])
-    apart = b.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), repeated)
-    return b.shuffle_vector(old, apart, ir.Constant(kind, [j if j % stride else lanes + j for j in range(lanes)]))
+    indices = ir.Constant(kind, [j // stride for j in range(lanes)])
+    scattered = b.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), indices)
+    return b.shuffle_vector(old, scattered, ir.Constant(kind, [j if j % stride else lanes + j for j in range(lanes)]))
 
 
 def resized(b: ir.IRBuilder, value: ir.Value, kind: Any) -> ir.Value:
-    """Return a signed value in another width."""
+    """Return a value sign-extended or truncated to another width."""
     if value.type == kind:
         return value
     element = getattr(value.type, "element", value.type)
-    wanted = getattr(kind, "element", kind)
-    return b.sext(value, kind) if element.width < wanted.width else b.trunc(value, kind)
+    target = getattr(kind, "element", kind)
+    return b.sext(value, kind) if element.width < target.width else b.trunc(value, kind)
 
 
 def declared(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Function:
-    """Return a function of the module that is defined elsewhere."""
-    found = module.globals.get(name)
-    return ir.Function(module, kind, name) if found is None else found
+    """Return an external function of the module, declaring it when it is new."""
+    function = module.globals.get(name)
+    return ir.Function(module, kind, name) if function is None else function
 
 
 def _truth(w: Words, op: Op, condition: ir.Value) -> ir.Value:
@@ -144,7 +144,7 @@ def _compare(w: Words, op: Op, a: list[ir.Value]) -> ir.Value:
     return _truth(w, op, w.b.icmp_signed(COMPARE[op.name], *a))
 
 
-def _extreme(w: Words, op: Op, a: list[ir.Value]) -> ir.Value:
+def _extremum(w: Words, op: Op, a: list[ir.Value]) -> ir.Value:
     return w.b.select(w.b.icmp_signed("<" if op.name == "min" else ">", *a), *a)
 
 
@@ -172,28 +172,28 @@ def _shift(w: Words, op: Op, a: list[ir.Value]) -> ir.Value:
 def _constant(a: ir.Value) -> int | None:
     if not isinstance(a, ir.Constant):
         return None
-    found: Any = a.constant[0] if isinstance(a.constant, list) else a.constant
-    return int(found.constant if isinstance(found, ir.Constant) else found)
+    value: Any = a.constant[0] if isinstance(a.constant, list) else a.constant
+    return int(value.constant if isinstance(value, ir.Constant) else value)
 
 
 def _divide(w: Words, op: Op, a: list[ir.Value]) -> ir.Value:
     x, y = a
-    known = _constant(y)
-    if op.name in ("div", "mod") and known and known > 0 and known & known - 1 == 0:
-        return w.b.ashr(x, w.const(known.bit_length() - 1, op.width)) if op.name == "div" else w.b.and_(x, w.const(known - 1, op.width))
+    divisor = _constant(y)
+    if op.name in ("div", "mod") and divisor and divisor > 0 and divisor & divisor - 1 == 0:
+        return w.b.ashr(x, w.const(divisor.bit_length() - 1, op.width)) if op.name == "div" else w.b.and_(x, w.const(divisor - 1, op.width))
     zero, one = w.const(0, op.width), w.const(1, op.width)
-    if known is None:
+    if divisor is None:
         y = w.b.select(w.b.icmp_signed("==", y, zero), one, y)  # in a branch that is not taken
     if op.name == "tdiv":
         return w.b.sdiv(x, y)
-    rest = w.b.srem(x, y)
+    remainder = w.b.srem(x, y)
     if op.name == "tmod":
-        return rest
-    apart = w.b.icmp_signed("<", w.b.xor(rest, y), zero)
-    below = w.b.and_(w.b.icmp_signed("!=", rest, zero), apart)
+        return remainder
+    signs_differ = w.b.icmp_signed("<", w.b.xor(remainder, y), zero)
+    rounds_down = w.b.and_(w.b.icmp_signed("!=", remainder, zero), signs_differ)
     if op.name == "div":
-        return w.b.sub(w.b.sdiv(x, y), w.b.zext(below, w.kind(op.width)))
-    return w.b.select(below, w.b.add(rest, y), rest)
+        return w.b.sub(w.b.sdiv(x, y), w.b.zext(rounds_down, w.kind(op.width)))
+    return w.b.select(rounds_down, w.b.add(remainder, y), remainder)
 
 
 def _wrap(w: Words, op: Op, a: list[ir.Value]) -> ir.Value:
@@ -202,8 +202,8 @@ def _wrap(w: Words, op: Op, a: list[ir.Value]) -> ir.Value:
         return w.b.and_(a[0], w.const((1 << bits) - 1, op.width)) if bits < op.width else a[0]
     if bits >= op.width:
         return a[0]
-    rest = w.const(op.width - bits, op.width)
-    return w.b.ashr(w.b.shl(a[0], rest), rest)
+    shift = w.const(op.width - bits, op.width)
+    return w.b.ashr(w.b.shl(a[0], shift), shift)
 
 
 def _extract(w: Words, op: Op, a: list[ir.Value]) -> ir.Value:
@@ -213,7 +213,7 @@ def _extract(w: Words, op: Op, a: list[ir.Value]) -> ir.Value:
     return w.b.and_(w.b.lshr(a[0], w.const(low, op.width)), w.const((1 << min(width, op.width - 1)) - 1, op.width))
 
 
-def _leading(w: Words, op: Op, a: list[ir.Value]) -> ir.Value:
+def _leading_zeros(w: Words, op: Op, a: list[ir.Value]) -> ir.Value:
     kind, shape = w.kind(op.width), f"v{w.lanes}i{op.width}" if w.lanes else f"i{op.width}"
     count = declared(w.b.module, f"llvm.ctlz.{shape}", ir.FunctionType(kind, [kind, BIT]))
     return w.b.add(w.b.call(count, [a[0], ir.Constant(BIT, 0)]), w.const(op.data - op.width, op.width))
@@ -231,9 +231,9 @@ EMIT: dict[str, Callable[[Words, Op, list[ir.Value]], ir.Value]] = {
     **dict.fromkeys(("div", "mod", "tdiv", "tmod"), _divide),
     **dict.fromkeys(("shl", "shr"), _shift),
     **dict.fromkeys(COMPARE, _compare),
-    **dict.fromkeys(("min", "max"), _extreme),
+    **dict.fromkeys(("min", "max"), _extremum),
     "select": _select,
     "wrap": _wrap,
     "extract": _extract,
-    "clz": _leading,
+    "clz": _leading_zeros,
 }

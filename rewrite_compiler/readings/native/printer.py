@@ -28,6 +28,7 @@ from ..oracle.emit_python import diagnostic
 from .jit import compiled, kept_code, key_of
 from .operators import declared
 from .protocol import ArrayInMemory
+from .traps import Trap, trap_refusal
 from .vector_conditions import every, is_vector
 from .vector_copies import copy
 
@@ -35,14 +36,7 @@ WORD, BIT = ir.IntType(64), ir.IntType(1)
 WORD_RANGE = iv.of_width(64, True)
 ON_STACK, STATIC = 1 << 10, 1 << 31
 SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-OUTSIDE, DIVISION, SHIFT, MEMORY = -1, -2, -3, -4
-FAILURES = {
-    OUTSIDE: ("I103", "an index lies outside of its array"),
-    DIVISION: ("I102", "division by zero"),
-    SHIFT: ("I102", "a shift by a negative amount"),
-    MEMORY: ("I102", "there is no memory for a local array"),
-}
-TRAPS = frozenset({"load", "div", "mod", "tdiv", "tmod", "shl", "shr"})
+TRAPPING = frozenset({"load", "div", "mod", "tdiv", "tmod", "shl", "shr"})
 COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
 LOGICAL: dict[str, Callable[..., ir.Value]] = {
     "bitand": lambda b, x, y: b.and_(x, y),
@@ -70,25 +64,30 @@ class NativeFunction:
         local: frozenset[Leaf] = frozenset(),
         level: int = 2,
     ) -> None:
-        """Compile `step`, optimised to `level`; NotNative when an expression of it does not fit a machine word.
+        """Compile `step`, optimised to `level`.
 
-        No memory in `apart` shares storage with one that is not; those in `local` are the step's own, small ones that it
+        No memory in `apart` aliases one that is not; those in `local` are small ones in the function's frame, which the step
         writes before it reads them.
+
+        Raises:
+            NotNative: an expression of the step does not fit a machine word.
         """
         routine = lower_step(step, strict=strict)
-        own = {name: leaf for name, leaf in routine.memories.items() if leaf in local}
-        given = {name: leaf for name, leaf in routine.memories.items() if leaf not in local}
-        routine = replace(routine, memories=given)
-        self._prepare(routine, Printer(routine, apart, own), level)
+        local_memories = {name: leaf for name, leaf in routine.memories.items() if leaf in local}
+        parameters = {name: leaf for name, leaf in routine.memories.items() if leaf not in local}
+        routine = replace(routine, memories=parameters)
+        self._prepare(routine, Printer(routine, apart, local_memories), level)
 
     def _prepare(self, routine: Routine, printer: Printer, level: int = 2) -> None:
         """Compile what a printer has printed."""
         text = str(printer.module)
         self.code = key_of(text, level)
-        self._take(routine.memories.values(), printer.raises, [table_entries(t) for t in routine.tables.values()], compiled(text, level))
+        self._set_code(
+            routine.memories.values(), printer.raises, [table_entries(t) for t in routine.tables.values()], compiled(text, level)
+        )
 
-    def _take(self, memories: Iterable[Leaf], raises: Sequence[Raise], tables: list[Data], code: tuple[Any, int]) -> None:
-        """Know what the code is called with; it is owned by its engine."""
+    def _set_code(self, memories: Iterable[Leaf], raises: Sequence[Raise], tables: list[Data], code: tuple[Any, int]) -> None:
+        """Set the code, which its engine owns, and its parameters."""
         self.memories: tuple[Leaf, ...] = tuple(memories)
         self.numbers = {leaf: n for n, leaf in enumerate(self.memories)}
         self.kinds = [element_kind(leaf) for leaf in self.memories]
@@ -100,38 +99,50 @@ class NativeFunction:
 
     @classmethod
     def again(cls, memories: Iterable[Leaf], code: tuple[str, int], raises: Sequence[Raise]) -> NativeFunction | None:
-        """Return a function without tables from its kept code and its diagnostics; None where the code is not there any more."""
-        found = kept_code(*code)
-        if found is None:
+        """Return a function without tables from its cached code and its diagnostics; None where the code is not in the cache."""
+        loaded_code = kept_code(*code)
+        if loaded_code is None:
             return None
-        made = cls.__new__(cls)
-        made.code = code
-        made._take(memories, raises, [], found)
-        return made
+        function = cls.__new__(cls)
+        function.code = code
+        function._set_code(memories, raises, [], loaded_code)
+        return function
 
     def __call__(self, memories: Sequence[Data]) -> None:
-        """Run the step in place on `memories`, one array for each of `self.memories`; SpecError as the oracle's."""
+        """Run the step in place on `memories`, one array for each of `self.memories`.
+
+        Raises:
+            SpecError: the step stops with a diagnostic or a trap, as in the oracle.
+        """
         self.bound(memories)()
 
     def bound(self, memories: Sequence[Data | None]) -> Call:
-        """Return a call on these memories; those that are None are put into it before it is made."""
+        """Return a reusable call on these memories; a None stands for one that is put in before the call."""
         return Call(self, memories)
 
     def run(self, places: Any, lengths: Any) -> None:
-        """Call the code; SpecError as the oracle's."""
+        """Call the code on arrays of addresses and lengths.
+
+        Raises:
+            SpecError: the code stops with a diagnostic or a trap.
+        """
         answer = self._run(places, lengths, self._values.ctypes.data)
         if answer < 0:
-            raise SpecError(*FAILURES[answer])
+            raise trap_refusal(answer)
         if answer:
-            failed = self.raises[answer - 1]
-            raise diagnostic(failed.code, failed.sentence, **{n: int(v) for (n, _), v in zip(failed.values, self._values, strict=False)})
+            failure = self.raises[answer - 1]
+            raise diagnostic(failure.code, failure.sentence, **{n: int(v) for (n, _), v in zip(failure.values, self._values, strict=False)})
 
 
 class Call:
     """A call of a function on memories that may be exchanged between calls."""
 
     def __init__(self, function: NativeFunction, memories: Sequence[Data | None]) -> None:
-        """Check the memories that are given."""
+        """Check and bind the memories that are not None.
+
+        Raises:
+            SpecError: a memory has another element type or number of elements, or is not contiguous.
+        """
         self.function = function
         self.held: list[Data | None] = [None] * len(memories)
         tables = function.tables
@@ -144,12 +155,20 @@ class Call:
             self.places[n], self.lengths[n] = table.ctypes.data, table.size
 
     def put(self, memories: Mapping[Leaf, Data]) -> None:
-        """Exchange memories."""
+        """Rebind memories.
+
+        Raises:
+            SpecError: a memory has another element type or number of elements, or is not contiguous.
+        """
         for leaf, data in memories.items():
             self._put(self.function.numbers[leaf], data)
 
     def put_rows(self, memories: Mapping[Leaf, Data]) -> None:
-        """Exchange memories for their first rows; the step must touch no others."""
+        """Rebind memories to arrays of their first rows only; the step must touch no others.
+
+        Raises:
+            SpecError: a memory has another element type, or is not contiguous.
+        """
         for leaf, data in memories.items():
             n = self.function.numbers[leaf]
             if data.dtype != self.function.kinds[n] or not data.flags.c_contiguous:
@@ -165,15 +184,15 @@ class Call:
         f = self.function
         kind, size = f.kinds[n], f.sizes[n]
         if data.dtype != kind or not data.flags.c_contiguous or (size is not None and data.size != size):
-            wanted = f"{'any number of' if size is None else size} elements of {kind}"
-            raise SpecError("I102", f"{f.memories[n].name} must be {wanted} in one piece, not {data.size} of {data.dtype}")
+            expected = f"{'any number of' if size is None else size} elements of {kind}"
+            raise SpecError("I102", f"{f.memories[n].name} must be {expected} in one piece, not {data.size} of {data.dtype}")
         self.held[n] = data
         self.places[n], self.lengths[n] = data.ctypes.data, data.size
 
 
 @lru_cache(maxsize=1024)
 def native_function(step: Step, strict: bool) -> NativeFunction | str:
-    """Return the compiled step, or why it has to run in another reading."""
+    """Return the compiled step, or the sentence that says why it has no machine code."""
     try:
         return NativeFunction(step, strict=strict)
     except NotNative as refusal:
@@ -184,7 +203,11 @@ class Printer:
     """Prints a routine as one LLVM function of arrays of pointers and lengths and a place for a diagnostic's values."""
 
     def __init__(self, routine: Routine, apart: frozenset[Leaf] = frozenset(), own: Mapping[str, Leaf] | None = None) -> None:
-        """Print `routine`; no memory in `apart` shares storage with one that is not, and those of `own` are in its frame."""
+        """Print `routine`; no memory in `apart` aliases one that is not, and those of `own` are in its frame.
+
+        Raises:
+            NotNative: an expression does not fit a machine word, or an operator has no machine code.
+        """
         module = ir.Module("step")
         pointers = ir.PointerType(ir.IntType(8).as_pointer())
         domain = module.add_metadata(["memories"])
@@ -199,7 +222,7 @@ class Printer:
         self.close(ir.Constant(WORD, 0))
 
     def open(self, function: ir.Function, scope: Any = None) -> None:
-        """Start a function, with no names known in it; `scope` is that of the memories that share no storage with the others."""
+        """Start a function with an empty symbol table; `scope` is the alias scope of the memories that alias no others."""
         self.module, self.function, self.entry = function.module, function, function.append_basic_block("entry")
         self.scope, self.b = scope, ir.IRBuilder(function.append_basic_block("body"))
         self.start = ir.IRBuilder(self.entry)
@@ -217,7 +240,11 @@ class Printer:
         self.start.branch(self.function.blocks[1])
 
     def within(self, interval: iv.Interval, real: bool, what: str) -> None:
-        """Refuse a value that a machine word may not hold."""
+        """Check that a machine word holds every value of an interval.
+
+        Raises:
+            NotNative: the value is real, or exceeds 64 bits.
+        """
         if real:
             raise NotNative(f"{what} is a real number")
         if not iv.inside(interval, WORD_RANGE):
@@ -228,26 +255,30 @@ class Printer:
         return WORD
 
     def operator(self, t: Tree, a: list[ir.Value]) -> ir.Value:
-        """Return the value of an operator on values."""
+        """Return the value of an operator on values.
+
+        Raises:
+            NotNative: the operator has no machine code.
+        """
         if t.op not in OPERATORS:
             raise NotNative(f"{t.op} has no machine code")
         return OPERATORS[t.op](self, t, a)
 
     def _parameter(self, n: int, name: str, kind: Any, static: int | None, *, is_apart: bool) -> None:
         places, lengths, _ = self.function.args
-        at = ir.Constant(WORD, n)
-        raw = self.start.load(self.start.gep(places, [at]))
-        size = self.start.load(self.start.gep(lengths, [at])) if static is None else ir.Constant(WORD, static)
+        index = ir.Constant(WORD, n)
+        raw = self.start.load(self.start.gep(places, [index]))
+        size = self.start.load(self.start.gep(lengths, [index])) if static is None else ir.Constant(WORD, static)
         self.arrays[name] = ArrayInMemory(self.start.bitcast(raw, element(kind).as_pointer()), kind, size, static, is_apart)
 
     def local(self, name: str, base: ir.Value, kind: Any, count: int) -> None:
-        """Know an array of `count` elements at a place of the function."""
+        """Add an array of `count` elements at `base` to the symbol table."""
         self.arrays[name] = ArrayInMemory(base, kind, ir.Constant(WORD, count), count)
 
     # -- statements
 
     def block(self, statements: Sequence[Statement]) -> None:
-        """Print statements, and free their arrays after them."""
+        """Print statements, then the release of the arrays that they allocated."""
         self.allocated.append([])
         for s in statements:
             STATEMENTS[type(s)](self, s)
@@ -255,17 +286,17 @@ class Printer:
             self.b.call(self.free, [pointer])
 
     def bind(self, s: Bind) -> None:
-        """Print a value with a name."""
+        """Print an immutable scalar: its value is named."""
         self.names[s.name] = self.value(s.value)
 
     def mutable(self, s: Mutable) -> None:
-        """Print a place on the stack."""
+        """Print a mutable scalar: a slot on the stack."""
         self.within(s.interval, s.real, s.name)
         self.slots[s.name] = self.start.alloca(self.scalar(s.real))
         self.b.store(self.value(s.value), self.slots[s.name])
 
     def assign(self, s: Assign) -> None:
-        """Print a new value of such a place."""
+        """Print an assignment to a mutable scalar."""
         self.b.store(self.value(s.value), self.slots[s.name])
 
     def allocate(self, s: Allocate) -> None:
@@ -278,7 +309,7 @@ class Printer:
             self.arrays[s.name] = ArrayInMemory(base, kind, size, int(s.size.data))
             return
         raw = self.b.call(self.malloc, [self.b.add(self.b.mul(size, ir.Constant(WORD, kind.itemsize)), ir.Constant(WORD, 1))])
-        self.fail_if(self.b.icmp_unsigned("==", raw, ir.Constant(raw.type, None)), MEMORY)
+        self.fail_if(self.b.icmp_unsigned("==", raw, ir.Constant(raw.type, None)), Trap.MEMORY.answer)
         self.allocated[-1].append(raw)
         self.arrays[s.name] = ArrayInMemory(self.b.bitcast(raw, element(kind).as_pointer()), kind, size, None)
 
@@ -290,7 +321,7 @@ class Printer:
         self.told(a, self.b.store(value if element(a.kind) == value.type else self.b.trunc(value, element(a.kind)), place))
 
     def told(self, a: ArrayInMemory, access: ir.Instruction) -> Any:
-        """Note of a load or store which memories it cannot touch."""
+        """Return a load or store with its alias metadata attached."""
         if self.scope is not None:
             access.set_metadata("alias.scope" if a.is_apart else "noalias", self.scope)
         return access
@@ -307,7 +338,7 @@ class Printer:
             self.loop(s.loop)
 
     def vector(self, array: str, start: Tree, kind: ir.VectorType) -> ir.Value:
-        """Return elements side by side, each as wide as a scalar."""
+        """Return consecutive elements as a vector, each widened to a scalar."""
         a = self.arrays[array]
         place = self.b.bitcast(self.b.gep(a.base, [self.value(start)]), ir.VectorType(element(a.kind), kind.count).as_pointer())
         words = self.told(a, self.b.load(place, align=a.kind.itemsize))
@@ -320,30 +351,30 @@ class Printer:
         return element(a.kind)
 
     def loop(self, s: For) -> None:
-        """Print a loop; what runs once is none."""
+        """Print a counted loop; the body alone where it runs once."""
         if s.extent.op == "const" and int(s.extent.data) == 1:
             self.names[s.name] = ir.Constant(WORD, 0)
             self.block(s.body)
             return
-        extent, before = self.value(s.extent), self.b.block
-        head, body, after = (self.function.append_basic_block(n) for n in ("head", "loop", "after"))
+        extent, preheader = self.value(s.extent), self.b.block
+        head, body, exit_block = (self.function.append_basic_block(n) for n in ("head", "loop", "after"))
         self.b.branch(head)
         self.b.position_at_end(head)
         counter = self.b.phi(WORD)
-        counter.add_incoming(ir.Constant(WORD, 0), before)
-        self.b.cbranch(self.b.icmp_signed("<", counter, extent), body, after)
+        counter.add_incoming(ir.Constant(WORD, 0), preheader)
+        self.b.cbranch(self.b.icmp_signed("<", counter, extent), body, exit_block)
         self.b.position_at_end(body)
         self.names[s.name] = counter
         last = s.body[-1] if ends_early(s) else None
         self.block(s.body if last is None else s.body[:-1])
         if isinstance(last, If):
-            going = self.function.append_basic_block("going")
-            self.b.cbranch(self.condition(last.condition), going, after)
-            self.b.position_at_end(going)
+            then_block = self.function.append_basic_block("going")
+            self.b.cbranch(self.condition(last.condition), then_block, exit_block)
+            self.b.position_at_end(then_block)
             self.block(last.then)
         counter.add_incoming(self.b.add(counter, ir.Constant(WORD, 1)), self.b.block)
         self.b.branch(head)
-        self.b.position_at_end(after)
+        self.b.position_at_end(exit_block)
 
     def choose(self, s: If) -> None:
         """Print a branch."""
@@ -392,7 +423,7 @@ class Printer:
         return self.b.icmp_signed("!=", self.value(t), ir.Constant(WORD, 0))
 
     def load(self, t: Tree) -> ir.Value:
-        """Return an element, as wide as a scalar."""
+        """Return an element, widened to a scalar."""
         a = self.arrays[t.data]
         word = self.told(a, self.b.load(self.place(a, t.args[0])))
         if word.type == self.scalar(t.real):
@@ -400,26 +431,26 @@ class Printer:
         return self.b.zext(word, WORD) if a.kind.kind == "u" else self.b.sext(word, WORD)
 
     def place(self, a: ArrayInMemory, index: Tree) -> ir.Value:
-        """Return the place of an element, checked where its interval does not prove that it is inside."""
-        at = self.value(index)
+        """Return the address of an element, with a bounds check where the index's interval does not exclude a violation."""
+        offset = self.value(index)
         if a.static is None or not iv.inside(index.interval, (0, a.static - 1)):
-            self.fail_if(self.b.icmp_unsigned(">=", at, a.size), OUTSIDE)
-        return a.base if isinstance(at, ir.Constant) and at.constant == 0 else self.b.gep(a.base, [at])
+            self.fail_if(self.b.icmp_unsigned(">=", offset, a.size), Trap.OUTSIDE.answer)
+        return a.base if isinstance(offset, ir.Constant) and offset.constant == 0 else self.b.gep(a.base, [offset])
 
     def select(self, t: Tree) -> ir.Value:
-        """Return a choice; branches that may trap are printed as branches."""
+        """Return a select; with branches where an operand may trap."""
         condition = self.condition(t.args[0])
         if not any(_may_trap(x) for x in t.args[1:]):
             return self.b.select(condition, self.value(t.args[1]), self.value(t.args[2]))
-        ends = []
+        incoming = []
         with self.b.if_else(condition) as branches:
             for branch, x in zip(branches, t.args[1:], strict=True):
                 with branch:
-                    ends.append((self.value(x), self.b.block))
-        chosen = self.b.phi(self.scalar(t.real))
-        for value, block in ends:
-            chosen.add_incoming(value, block)
-        return chosen
+                    incoming.append((self.value(x), self.b.block))
+        result = self.b.phi(self.scalar(t.real))
+        for value, block in incoming:
+            result.add_incoming(value, block)
+        return result
 
 
 def _parameters(p: Printer, routine: Routine) -> Iterator[tuple[str, Any, int | None]]:
@@ -433,15 +464,15 @@ def _parameters(p: Printer, routine: Routine) -> Iterator[tuple[str, Any, int | 
 
 
 def element_kind(a: Leaf | Allocate) -> Any:
-    """Return how the elements of an array are stored; reals are in single precision."""
+    """Return the numpy type of an array's elements; reals are float32."""
     return np.dtype(np.float32) if a.real else np.dtype(storage_dtype(a.interval))
 
 
 def _static_size(leaf: Leaf) -> int | None:
     """Return the number of elements that a memory always has."""
-    known = [n for n in leaf.shape if isinstance(n, int)]
-    size = math.prod(known)
-    return size if len(known) == len(leaf.shape) and size < STATIC else None
+    static_extents = [n for n in leaf.shape if isinstance(n, int)]
+    size = math.prod(static_extents)
+    return size if len(static_extents) == len(leaf.shape) and size < STATIC else None
 
 
 def table_entries(t: Any) -> Data:
@@ -452,12 +483,12 @@ def table_entries(t: Any) -> Data:
 
 
 def element(kind: Any) -> ir.Type:
-    """Return the type of an element that is stored as `kind`."""
+    """Return the LLVM type of an element of a numpy type."""
     return ir.FloatType() if kind.kind == "f" else ir.IntType(8 * kind.itemsize)
 
 
 def _may_trap(t: Tree) -> bool:
-    return t.op in TRAPS or any(_may_trap(a) for a in t.args)
+    return t.op in TRAPPING or any(_may_trap(a) for a in t.args)
 
 
 # -- operators
@@ -470,30 +501,30 @@ def _constant(n: int) -> ir.Constant:
 def _nonzero(p: Printer, t: Tree, y: ir.Value) -> None:
     low, high = t.args[1].interval
     if (low or 0) <= 0 <= (high or 0):
-        p.fail_if(p.b.icmp_signed("==", y, _constant(0)), DIVISION)
+        p.fail_if(p.b.icmp_signed("==", y, _constant(0)), Trap.DIVISION.answer)
 
 
-def _divided(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _divide(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     x, y = a
-    known = t.args[1].data if t.args[1].op == "const" else 0
-    if t.op in ("div", "mod") and known > 0 and known & known - 1 == 0:
-        return p.b.ashr(x, _constant(known.bit_length() - 1)) if t.op == "div" else p.b.and_(x, _constant(known - 1))
+    divisor = t.args[1].data if t.args[1].op == "const" else 0
+    if t.op in ("div", "mod") and divisor > 0 and divisor & divisor - 1 == 0:
+        return p.b.ashr(x, _constant(divisor.bit_length() - 1)) if t.op == "div" else p.b.and_(x, _constant(divisor - 1))
     _nonzero(p, t, y)
     if t.op in ("tdiv", "tmod"):
         return p.b.sdiv(x, y) if t.op == "tdiv" else p.b.srem(x, y)
-    rest = p.b.srem(x, y)
-    apart = p.b.icmp_signed("<", p.b.xor(rest, y), _constant(0))
-    below = p.b.and_(p.b.icmp_signed("!=", rest, _constant(0)), apart)
+    remainder = p.b.srem(x, y)
+    signs_differ = p.b.icmp_signed("<", p.b.xor(remainder, y), _constant(0))
+    rounds_down = p.b.and_(p.b.icmp_signed("!=", remainder, _constant(0)), signs_differ)
     if t.op == "div":
-        return p.b.sub(p.b.sdiv(x, y), p.b.zext(below, WORD))
-    return p.b.select(below, p.b.add(rest, y), rest)
+        return p.b.sub(p.b.sdiv(x, y), p.b.zext(rounds_down, WORD))
+    return p.b.select(rounds_down, p.b.add(remainder, y), remainder)
 
 
-def _shifted(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _shift(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     x, n = a
     low, high = t.args[1].interval
     if low is None or low < 0:
-        p.fail_if(p.b.icmp_signed("<", n, _constant(0)), SHIFT)
+        p.fail_if(p.b.icmp_signed("<", n, _constant(0)), Trap.SHIFT.answer)
     is_long = p.b.icmp_signed(">", n, _constant(63))
     if t.op == "shr":
         return p.b.ashr(x, n if high is not None and high < 64 else p.b.select(is_long, _constant(63), n))
@@ -502,23 +533,23 @@ def _shifted(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     return p.b.select(is_long, _constant(0), p.b.shl(x, p.b.and_(n, _constant(63))))
 
 
-def _compared(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _compare(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     return p.b.zext(p.b.icmp_signed(COMPARE[t.op], *a), WORD)
 
 
-def _extreme(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _extremum(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     return p.b.select(p.b.icmp_signed("<" if t.op == "min" else ">", *a), *a)
 
 
-def _wrapped(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _wrap(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     bits, is_signed = t.data
     if not is_signed:
         return p.b.and_(a[0], _constant((1 << bits) - 1))
-    rest = _constant(64 - bits)
-    return p.b.ashr(p.b.shl(a[0], rest), rest) if bits < 64 else a[0]
+    shift = _constant(64 - bits)
+    return p.b.ashr(p.b.shl(a[0], shift), shift) if bits < 64 else a[0]
 
 
-def _extracted(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _extract(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
     low, width = t.data
     if low > 63:
         return _constant(0)
@@ -539,12 +570,12 @@ OPERATORS: dict[str, Callable[[Printer, Tree, list[ir.Value]], ir.Value]] = {
     "bitand": lambda p, t, a: p.b.and_(*a),
     "bitor": lambda p, t, a: p.b.or_(*a),
     "bitxor": lambda p, t, a: p.b.xor(*a),
-    **dict.fromkeys(("div", "mod", "tdiv", "tmod"), _divided),
-    **dict.fromkeys(("shl", "shr"), _shifted),
-    **dict.fromkeys(COMPARE, _compared),
-    **dict.fromkeys(("min", "max"), _extreme),
-    "wrap": _wrapped,
-    "extract": _extracted,
+    **dict.fromkeys(("div", "mod", "tdiv", "tmod"), _divide),
+    **dict.fromkeys(("shl", "shr"), _shift),
+    **dict.fromkeys(COMPARE, _compare),
+    **dict.fromkeys(("min", "max"), _extremum),
+    "wrap": _wrap,
+    "extract": _extract,
     "clz": _leading_zeros,
 }
 STATEMENTS: dict[type, Callable[[Printer, Any], None]] = {

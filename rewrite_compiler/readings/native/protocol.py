@@ -1,4 +1,4 @@
-"""What printers of single statements need of the printer of a routine: its arrays, where it prints, and the values of trees."""
+"""The interface between the printer of a routine and the printers of single statements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...lowering.loop_ir import For, Tree
 
 @dataclass(frozen=True)
 class ArrayInMemory:
-    """Where an array's elements are, how they are stored, and how many there are."""
+    """An array in memory: base address, element type, number of elements, `static` where it is fixed, whether aliasing is excluded."""
 
     base: ir.Value
     kind: Any
@@ -34,13 +34,13 @@ class RoutinePrinter(Protocol):
         """Return the value of a tree."""
 
     def vector(self, array: str, start: Tree, kind: ir.VectorType) -> ir.Value:
-        """Return elements side by side, each as wide as a scalar."""
+        """Return consecutive elements as a vector, each widened to a scalar."""
 
     def kind_of(self, a: ArrayInMemory) -> ir.Type:
         """Return the type of an array's elements."""
 
     def told(self, a: ArrayInMemory, access: ir.Instruction) -> Any:
-        """Note of a load or store which memories it cannot touch."""
+        """Return a load or store with its alias metadata attached."""
 
     def loop(self, s: For) -> None:
         """Print a loop."""

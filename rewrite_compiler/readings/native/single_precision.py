@@ -28,7 +28,11 @@ class NativeArray(NativeFunction):
     """An array's elements compiled to machine code in single precision."""
 
     def __init__(self, a: Array) -> None:
-        """Compile the elements of `a`; NotNative when there is no machine code for them."""
+        """Compile the elements of `a`.
+
+        Raises:
+            NotNative: an integer exceeds a machine word, or an operator has no machine code.
+        """
         routine = lower_array(a)
         (name,) = [n for n, leaf in routine.memories.items() if leaf.name == "out"]
         self.out = routine.memories[name]
@@ -36,17 +40,21 @@ class NativeArray(NativeFunction):
         self._prepare(routine, SinglePrinter(routine, frozenset({self.out})))
 
     def elements(self, memories: Mapping[Leaf, Data]) -> Data:
-        """Return the elements, given the memories that they are made from."""
-        found = np.empty(self.shape, element_kind(self.out))
-        self([found if leaf is self.out else memories[leaf] for leaf in self.memories])
-        return found
+        """Return the elements, float32 or integers of `self.shape`, computed from the memories that they read."""
+        result = np.empty(self.shape, element_kind(self.out))
+        self([result if leaf is self.out else memories[leaf] for leaf in self.memories])
+        return result
 
 
 class SinglePrinter(Printer):
     """Prints reals as 32-bit floats. Integers without a known range are words, too: the caller knows that they fit."""
 
     def within(self, interval: iv.Interval, real: bool, what: str) -> None:
-        """Refuse an integer that a machine word may not hold."""
+        """Check that a machine word holds every value of a bounded integer interval.
+
+        Raises:
+            NotNative: the integer exceeds 64 bits.
+        """
         if not real and None not in interval:
             super().within(interval, real, what)
 
@@ -55,7 +63,11 @@ class SinglePrinter(Printer):
         return SINGLE if real else WORD
 
     def operator(self, t: Tree, a: list[ir.Value]) -> ir.Value:
-        """Return the value of an operator on values."""
+        """Return the value of an operator on values, float32 where one of them is real.
+
+        Raises:
+            NotNative: the operator has no machine code.
+        """
         if not t.real and not any(x.real for x in t.args):
             return super().operator(t, a)
         if t.op in COMPARE:
@@ -66,7 +78,11 @@ class SinglePrinter(Printer):
         return REALS[t.op](self, t, a)
 
     def real_function(self, name: str) -> ir.Function:
-        """Return a real function of the module, printing its definition when it is new."""
+        """Return a real function of the module, printing its definition when it is new.
+
+        Raises:
+            NotNative: the function has no definition in `functions`.
+        """
         if name not in DEFINED:
             raise NotNative(f"{name} has no machine code")
         names = parameters(name)
@@ -88,10 +104,10 @@ class _Function(SinglePrinter):
         for table, t in code.tables.items():
             data = table_entries(t).reshape(-1)
             kind = ir.ArrayType(ir.IntType(8 * data.itemsize), data.size)
-            held = ir.GlobalVariable(self.module, kind, self.module.get_unique_name(f"{name}_{table}"))
-            held.linkage, held.global_constant = "internal", True
-            held.initializer = ir.Constant(kind, [int(x) for x in data])
-            self.local(table, self.start.bitcast(held, kind.element.as_pointer()), data.dtype, data.size)
+            variable = ir.GlobalVariable(self.module, kind, self.module.get_unique_name(f"{name}_{table}"))
+            variable.linkage, variable.global_constant = "internal", True
+            variable.initializer = ir.Constant(kind, [int(x) for x in data])
+            self.local(table, self.start.bitcast(variable, kind.element.as_pointer()), data.dtype, data.size)
         self.block(code.body)
         self.close(self.value(code.result))
 
@@ -100,7 +116,7 @@ class _Function(SinglePrinter):
         raise NotNative("a real function whose definition can fail has no machine code")
 
 
-def _extreme(p: SinglePrinter, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _extremum(p: SinglePrinter, t: Tree, a: list[ir.Value]) -> ir.Value:
     return p.b.select(p.b.fcmp_ordered("<" if t.op == "min" else ">", *a), *a)
 
 
@@ -108,7 +124,7 @@ def _intrinsic(p: SinglePrinter, name: str, x: ir.Value) -> ir.Value:
     return p.b.call(declared(p.module, f"llvm.{name}.f32", ir.FunctionType(SINGLE, [SINGLE])), [x])
 
 
-def _called(p: SinglePrinter, t: Tree, a: list[ir.Value]) -> ir.Value:
+def _call(p: SinglePrinter, t: Tree, a: list[ir.Value]) -> ir.Value:
     if t.data == "sqrt":  # correctly rounded by IEEE 754
         return _intrinsic(p, "sqrt", a[0])
     return p.b.call(p.real_function(str(t.data)), a)
@@ -120,10 +136,10 @@ REALS: Mapping[str, Callable[[SinglePrinter, Tree, list[ir.Value]], Any]] = {
     "mul": lambda p, t, a: p.b.fmul(*a),
     "rdiv": lambda p, t, a: p.b.fdiv(*a),
     "neg": lambda p, t, a: p.b.fneg(a[0]),
-    "min": _extreme,
-    "max": _extreme,
+    "min": _extremum,
+    "max": _extremum,
     "real": lambda p, t, a: a[0] if t.args[0].real else p.b.sitofp(a[0], SINGLE),
     "floor": lambda p, t, a: p.b.fptosi(_intrinsic(p, "floor", a[0]), WORD),
     "rint": lambda p, t, a: p.b.fptosi(_intrinsic(p, "rint", a[0]), WORD),
-    "call": _called,
+    "call": _call,
 }

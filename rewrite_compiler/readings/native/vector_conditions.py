@@ -1,4 +1,4 @@
-"""Lanes: conditions of elements that lie side by side, as one vector."""
+"""Vectorised conjunctions: a condition on consecutive elements, evaluated in the lanes of one vector."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
 def is_vector(s: Every, static: Callable[[str], int | None]) -> bool:
     """Tell whether a conjunction can be printed as a vector; `static` gives the number of elements of an array."""
 
-    def known(t: Tree) -> bool:
+    def has_vector(t: Tree) -> bool:
         if step_of(t, s.loop.name) == 0:
             return True
         if t.op == "load":
@@ -37,12 +37,12 @@ def is_vector(s: Every, static: Callable[[str], int | None]) -> bool:
             is_inside = size is not None and iv.inside(t.args[0].interval, (0, size - 1))
             return is_inside and step_of(t.args[0], s.loop.name) == 1
         if t.op in ("shl", "shr"):
-            return t.args[1].op == "const" and 0 <= int(t.args[1].data) < 64 and known(t.args[0])
+            return t.args[1].op == "const" and 0 <= int(t.args[1].data) < 64 and has_vector(t.args[0])
         if t.op == "extract" and t.data[0] > 63:
             return False
-        return (t.op in PLAIN or t.op in COMPARED or t.op in ("not", "extract")) and all(map(known, t.args))
+        return (t.op in PLAIN or t.op in COMPARED or t.op in ("not", "extract")) and all(map(has_vector, t.args))
 
-    return known(s.value)
+    return has_vector(s.value)
 
 
 def every(p: RoutinePrinter, s: Every) -> None:
@@ -55,19 +55,19 @@ def every(p: RoutinePrinter, s: Every) -> None:
 
 
 def number(kind: ir.VectorType, n: int) -> ir.Constant:
-    """Return a vector of one number."""
+    """Return a constant vector, the same number in every lane."""
     return ir.Constant(kind, [n] * kind.count)
 
 
 class _Vectors:
-    """Prints trees as vectors: a lane an iteration."""
+    """Emits trees as vectors, one lane an iteration."""
 
     def __init__(self, p: RoutinePrinter, counter: str, kind: ir.VectorType) -> None:
         self.p, self.counter, self.kind = p, counter, kind
 
     def value(self, t: Tree) -> Any:
         if step_of(t, self.counter) == 0:
-            return self.spread(self.p.value(t))
+            return self.broadcast(self.p.value(t))
         if t.op == "load":
             return self.p.vector(t.data, first_of(t.args[0], self.counter), self.kind)
         return self.operator(t, [self.value(x) for x in t.args])
@@ -83,9 +83,9 @@ class _Vectors:
         low, width = t.data
         return b.and_(b.lshr(a[0], number(self.kind, low)), number(self.kind, (1 << min(width, 63)) - 1))
 
-    def spread(self, x: Any) -> Any:
+    def broadcast(self, x: Any) -> Any:
         if isinstance(x, ir.Constant):
             return number(self.kind, x.constant)
-        nothing, places = ir.Constant(self.kind, ir.Undefined), ir.VectorType(ir.IntType(32), self.kind.count)
-        one = self.p.b.insert_element(nothing, x, ir.Constant(ir.IntType(32), 0))
-        return self.p.b.shuffle_vector(one, nothing, number(places, 0))
+        undefined, mask_type = ir.Constant(self.kind, ir.Undefined), ir.VectorType(ir.IntType(32), self.kind.count)
+        vector = self.p.b.insert_element(undefined, x, ir.Constant(ir.IntType(32), 0))
+        return self.p.b.shuffle_vector(vector, undefined, number(mask_type, 0))

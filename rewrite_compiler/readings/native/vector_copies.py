@@ -1,4 +1,4 @@
-"""Copies: elements side by side, as one vector."""
+"""Vectorised copies: consecutive elements are loaded and stored as one vector."""
 
 from __future__ import annotations
 
@@ -17,53 +17,54 @@ WORD = ir.IntType(64)
 
 
 def copy(p: RoutinePrinter, s: Copy) -> None:
-    """Print a copy; one by one where it is one array, the kinds differ, or an index is outside.
+    """Print a copy as one vector, or as a loop where both arrays are one, their types differ, or an index may be outside.
 
-    Of an array whose size is not known here, the places are compared with it once for all elements.
+    For an array of dynamic size, one bounds check covers all elements.
     """
-    to, source = p.arrays[s.array], p.arrays[s.source]
-    ends = ((s.index, to, s.stride * s.count), (s.start, source, s.width * s.count))
-    asked = [(t, a, n) for t, a, n in ends if a.static is None or not iv.inside(t.interval, (0, a.static - n))]
-    if s.array == s.source or not _is_alike(s, to.kind, source.kind) or any(a.static is not None for _, a, _ in asked):
+    target, source = p.arrays[s.array], p.arrays[s.source]
+    ends = ((s.index, target, s.stride * s.count), (s.start, source, s.width * s.count))
+    checked_ends = [(t, a, n) for t, a, n in ends if a.static is None or not iv.inside(t.interval, (0, a.static - n))]
+    if s.array == s.source or not _is_bitwise(s, target.kind, source.kind) or any(a.static is not None for _, a, _ in checked_ends):
         p.loop(s.loop)
         return
-    if not asked:
-        _vector(p, s)
+    if not checked_ends:
+        _print_vector(p, s)
         return
-    fits = [p.b.icmp_unsigned("<", p.value(t), _starts(p, a.size, n)) for t, a, n in asked]
-    with p.b.if_else(reduce(p.b.and_, fits)) as (inside, outside):
+    in_bounds = [p.b.icmp_unsigned("<", p.value(t), _start_count(p, a.size, n)) for t, a, n in checked_ends]
+    with p.b.if_else(reduce(p.b.and_, in_bounds)) as (inside, outside):
         with inside:
-            _vector(p, s)
+            _print_vector(p, s)
         with outside:
             p.loop(s.loop)
 
 
-def _starts(p: RoutinePrinter, size: ir.Value, count: int) -> Any:
-    """Return at how many places of an array so many elements start; computed once where the size is known from the start."""
+def _start_count(p: RoutinePrinter, size: ir.Value, count: int) -> Any:
+    """Return the number of valid first indices of `count` consecutive elements; hoisted to the entry block where the size is there."""
     b = p.start if isinstance(size, ir.Instruction) and size.parent is p.entry else p.b
     places = b.sub(size, ir.Constant(WORD, count - 1))
     return b.select(b.icmp_signed("<", places, ir.Constant(WORD, 0)), ir.Constant(WORD, 0), places)
 
 
-def _is_alike(s: Copy, to: Any, source: Any) -> bool:
-    """Tell whether elements of one kind are those of the other bit by bit, their low bits, or words of bytes."""
-    is_integer, is_cut = to.kind in "iu" and source.kind in "iu", s.low is not None
-    if is_cut and 8 * to.itemsize > s.low:
+def _is_bitwise(s: Copy, target: Any, source: Any) -> bool:
+    """Tell whether a copy moves bits unchanged: equal types, low bits of wider integers, or little-endian words of bytes."""
+    is_integer, is_cut = target.kind in "iu" and source.kind in "iu", s.low is not None
+    if is_cut and 8 * target.itemsize > s.low:
         return False
     if s.width > 1:
-        is_word = to.itemsize == s.width and (is_cut or to.kind == "u")
+        is_word = target.itemsize == s.width and (is_cut or target.kind == "u")
         return bool(source.str == "|u1" and is_integer and is_word and sys.byteorder == "little")
-    return bool(is_integer and to.itemsize <= source.itemsize and s.stride == 1) if is_cut else bool(to == source)
+    return bool(is_integer and target.itemsize <= source.itemsize and s.stride == 1) if is_cut else bool(target == source)
 
 
-def _vector(p: RoutinePrinter, s: Copy) -> None:
-    to, source = p.arrays[s.array], p.arrays[s.source]
-    into = ir.VectorType(p.kind_of(to), s.stride * s.count)
-    read = ir.VectorType(p.kind_of(to if s.width > 1 else source), s.count)
+def _print_vector(p: RoutinePrinter, s: Copy) -> None:
+    target, source = p.arrays[s.array], p.arrays[s.source]
+    target_type = ir.VectorType(p.kind_of(target), s.stride * s.count)
+    source_type = ir.VectorType(p.kind_of(target if s.width > 1 else source), s.count)
     place, start = (
-        p.b.bitcast(p.b.gep(a.base, [p.value(t)]), kind.as_pointer()) for a, t, kind in ((to, s.index, into), (source, s.start, read))
+        p.b.bitcast(p.b.gep(a.base, [p.value(t)]), kind.as_pointer())
+        for a, t, kind in ((target, s.index, target_type), (source, s.start, source_type))
     )
     vector = p.told(source, p.b.load(start, align=source.kind.itemsize))
     if s.stride > 1:
-        vector = spread(p.b, vector, p.told(to, p.b.load(place, align=to.kind.itemsize)))
-    p.told(to, p.b.store(vector if vector.type == into else p.b.trunc(vector, into), place, align=to.kind.itemsize))
+        vector = spread(p.b, vector, p.told(target, p.b.load(place, align=target.kind.itemsize)))
+    p.told(target, p.b.store(vector if vector.type == target_type else p.b.trunc(vector, target_type), place, align=target.kind.itemsize))

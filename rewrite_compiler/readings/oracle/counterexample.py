@@ -1,4 +1,4 @@
-"""Witness: values of what a term reads at which it leaves an interval, searched at the ends of the ranges and at random."""
+"""Counterexample search: values of a term's leaves at which it leaves an interval, at the ends of their ranges and at random."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ Choice = dict[Leaf, int]
 
 
 def witness(e: Expr, wanted: Interval) -> str:
-    """Return where an integer term leaves `wanted`, as "it is 16 where count is 15"; "" when no such place was found."""
+    """Return where an integer term leaves the interval `wanted`, as "it is 16 where count is 15"; "" when the search finds no place."""
     variables = {v: Leaf((), v.interval, False, str(v.data[0])) for v in sorted(e.free, key=lambda v: str(v.data))}
-    held = [a for a in e.reads if isinstance(a, Accumulator)]
-    if any(a.shape for a in held):
+    accumulators = [a for a in e.reads if isinstance(a, Accumulator)]
+    if any(a.shape for a in accumulators):
         return ""
-    variables |= {a[()]: Leaf((), a.interval, a.real, a.name) for a in sorted(held, key=lambda a: a.name)}
+    variables |= {a[()]: Leaf((), a.interval, a.real, a.name) for a in sorted(accumulators, key=lambda a: a.name)}
     e = substitute(e, {v: leaf[()] for v, leaf in variables.items()})
     try:
         value = _function(e)
     except SpecError:
         return ""
-    own = tuple(variables.values())
-    leaves = [*sorted(e.reads.difference(own), key=lambda leaf: str(leaf.name)), *own]
+    free_leaves = tuple(variables.values())
+    leaves = [*sorted(e.reads.difference(free_leaves), key=lambda leaf: str(leaf.name)), *free_leaves]
     if any(_size(leaf) > ELEMENTS for leaf in leaves):
         return ""
     for choice in _choices(leaves):
-        found = value(choice)
-        if found is not None and not _inside(found, wanted):
+        result = value(choice)
+        if result is not None and not _is_inside(result, wanted):
             where = " and ".join(f"{leaf.name} is {x}" for leaf, x in choice.items())
-            return f"it is {found}" + (f" where {where}" if where else "")
+            return f"it is {result}" + (f" where {where}" if where else "")
     return ""
 
 
 def with_example(refusal: FlexmatchError) -> FlexmatchError:
-    """Return a refusal of terms that leave an interval with values at which they do, where some are found; others as they are."""
+    """Return an out-of-range refusal with a counterexample in its help, where the search finds one; any other refusal unchanged."""
     if not isinstance(refusal, OutOfRange):
         return refusal
     example, p = next(filter(None, (witness(e, refusal.wanted) for e in refusal.terms)), ""), refusal.problem
@@ -61,10 +61,10 @@ def _function(e: Expr) -> Callable[[Choice], int | None]:
         out = [0]
         try:
             run(*(out if leaf not in choice else [choice[leaf]] * _size(leaf) for leaf in routine.memories.values()))
-            found = int(out[0])
+            result = int(out[0])
         except (SpecError, IndexError, ArithmeticError, ValueError):  # no value there, or no number
             return None
-        return found if abs(found) < TOO_LONG else None
+        return result if abs(result) < TOO_LONG else None
 
     return value
 
@@ -82,8 +82,8 @@ def _choices(leaves: list[Leaf]) -> Iterator[Choice]:
         yield {leaf: numbers.randint(low[leaf], high[leaf]) for leaf in leaves}
 
 
-def _inside(x: int, wanted: Interval) -> bool:
-    return (wanted[0] is None or x >= wanted[0]) and (wanted[1] is None or x <= wanted[1])
+def _is_inside(x: int, interval: Interval) -> bool:
+    return (interval[0] is None or x >= interval[0]) and (interval[1] is None or x <= interval[1])
 
 
 def _size(leaf: Leaf) -> int:

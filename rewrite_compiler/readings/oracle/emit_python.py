@@ -69,10 +69,10 @@ def compile_routine(routine: Routine) -> tuple[str, Callable[..., None]]:
     lines = [f"def run({names}):"]
     _block(routine.body, lines, 1)
     source = "\n".join(lines) + "\n"
-    space: dict[str, Any] = {**HELPERS, "Diagnostic": diagnostic}
-    space.update({name: table_entries(t) for name, t in routine.tables.items()})
-    exec(compile(source, "<oracle>", "exec"), space)  # text of our own making: every identifier is numbered by the lowering
-    return source, space["run"]
+    namespace: dict[str, Any] = {**HELPERS, "Diagnostic": diagnostic}
+    namespace.update({name: table_entries(t) for name, t in routine.tables.items()})
+    exec(compile(source, "<oracle>", "exec"), namespace)  # text of our own making: every identifier is numbered by the lowering
+    return source, namespace["run"]
 
 
 class LazyTable(dict[int, Any]):
@@ -88,10 +88,10 @@ class LazyTable(dict[int, Any]):
         self.run = compile_routine(routine)[1]
 
     def __missing__(self, flat: int) -> Any:
-        out, arguments, rest = [0], list[list[int]](), flat
+        out, arguments, remaining_index = [0], list[list[int]](), flat
         for extent, domain in zip(reversed(self.table.shape), reversed(self.table.domains), strict=True):
-            arguments.insert(0, [rest % extent + (domain[0] or 0)])
-            rest //= extent
+            arguments.insert(0, [remaining_index % extent + (domain[0] or 0)])
+            remaining_index //= extent
         self.run(*(out if n is None else arguments[n] for n in self.order))
         self[flat] = out[0]
         return out[0]
@@ -169,7 +169,7 @@ def _extremum(t: Tree, a: list[str]) -> str:
     return f"{t.op}({a[0]}, {a[1]})"
 
 
-def _wrapped(t: Tree, a: list[str]) -> str:
+def _wrap(t: Tree, a: list[str]) -> str:
     bits, is_signed = t.data
     mask, half = (1 << bits) - 1, 1 << bits - 1
     return f"((({a[0]} + {half}) & {mask}) - {half})" if is_signed else f"({a[0]} & {mask})"
@@ -186,6 +186,6 @@ PREFIX: dict[str, Callable[[Tree, list[str]], str]] = {
     "tdiv": lambda t, a: f"tdiv({a[0]}, {a[1]})",
     "tmod": lambda t, a: f"tmod({a[0]}, {a[1]})",
     "extract": lambda t, a: f"(({a[0]} >> {t.data[0]}) & {(1 << t.data[1]) - 1})",
-    "wrap": _wrapped,
+    "wrap": _wrap,
     "clz": lambda t, a: f"({t.data} - ({a[0]}).bit_length())",
 }

@@ -1,4 +1,4 @@
-"""The z3 reading on finite words: terms that use bit operations and fit 64 bits, where unbounded integers are slow."""
+"""The z3 reading on bit-vectors: for terms of bit operations that fit 64 bits, which are slow on unbounded integers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BIT_OPERATIONS = frozenset({"bitand", "bitor", "bitxor", "extract", "clz"})
 
 
 class Bits(Symbolic):
-    """Evaluates integer terms on words of bits as wide as their intervals need; memories hold words and numbers."""
+    """Evaluates integer terms on signed bit-vectors as wide as their intervals need; memories hold these and numbers."""
 
     def _value(self, e: Expr) -> Value:
         if e.op not in WORDS:
@@ -43,8 +43,8 @@ class Bits(Symbolic):
         elements = aligned(*data.reshape(-1))
         result: Any = None
         for place, element in zip(itertools.product(*(range(n) for n in data.shape)), elements, strict=True):
-            here = [x == y for x, y in (aligned(p, i) for p, i in zip(place, index, strict=True))]
-            result = element if result is None else z3.If(z3.And(*here), element, result)
+            equalities = [x == y for x, y in (aligned(p, i) for p, i in zip(place, index, strict=True))]
+            result = element if result is None else z3.If(z3.And(*equalities), element, result)
         return result
 
     def _combined(self, e: Expr, monoid: str, values: Sequence[Value]) -> Value:
@@ -62,7 +62,7 @@ class Bits(Symbolic):
 
 
 def prefers_bits(terms: Iterable[Expr]) -> bool:
-    """Tell whether words of bits suit the terms: all integers of at most 64 bits, and a bit operation among them."""
+    """Tell whether bit-vectors suit the terms: all are integers of at most 64 bits, and one is a bit operation."""
     uses_bits = False
     for t in terms:
         for x in terms_of(t):
@@ -74,7 +74,7 @@ def prefers_bits(terms: Iterable[Expr]) -> bool:
 
 
 def words(leaf: Leaf) -> Data:
-    """Return an object array of fresh words for a leaf."""
+    """Return an object array of fresh bit-vectors, of a leaf's shape."""
     names, width = symbols(leaf.name, static_shape(leaf)), width_of(leaf.interval)
     data = np.empty(names.shape, object)
     for place in np.ndindex(names.shape):
@@ -83,11 +83,11 @@ def words(leaf: Leaf) -> Data:
 
 
 def reading_for(terms: Sequence[Expr], leaves: Iterable[Leaf], *, bits: bool | None = None) -> tuple[Symbolic, list[z3.BoolRef]]:
-    """Return the reading that suits the terms, its leaves symbolic, and that they lie in their intervals.
+    """Return an evaluator with symbolic leaves, and the premises that they lie in their intervals.
 
-    `bits` chooses words of bits or unbounded integers; without it the terms do.
+    `bits` chooses bit-vectors (True) or unbounded integers (False); without it the terms do.
     """
-    chosen = prefers_bits(terms) if bits is None else bits
-    memories = {leaf: words(leaf) if chosen else symbols(leaf.name, static_shape(leaf)) for leaf in leaves}
+    use_bits = prefers_bits(terms) if bits is None else bits
+    memories = {leaf: words(leaf) if use_bits else symbols(leaf.name, static_shape(leaf)) for leaf in leaves}
     premises = [c for leaf, data in memories.items() for c in within(data, leaf.interval)]
-    return (Bits if chosen else Symbolic)(memories), premises
+    return (Bits if use_bits else Symbolic)(memories), premises

@@ -15,7 +15,11 @@ Word = Any  # int or z3.BitVecRef
 
 
 def width_of(interval: iv.Interval) -> int:
-    """Return the bits of a signed word that holds an interval, at least 2; SpecError when it is open."""
+    """Return the width of a signed bit-vector that holds an interval, at least 2.
+
+    Raises:
+        SpecError: the interval is unbounded.
+    """
     word = iv.width_of(interval)
     if word is None:
         raise SpecError("I102", f"a word of bits needs a bounded interval, not {interval}")
@@ -23,7 +27,7 @@ def width_of(interval: iv.Interval) -> int:
 
 
 def resized(x: Word, width: int) -> z3.BitVecRef:
-    """Return a value in a word of `width` bits, which holds it."""
+    """Return a value sign-extended or truncated to `width` bits."""
     if not isinstance(x, z3.ExprRef):
         return z3.BitVecVal(int(x), width)
     size = x.size()
@@ -31,7 +35,7 @@ def resized(x: Word, width: int) -> z3.BitVecRef:
 
 
 def aligned(*words: Word) -> tuple[z3.BitVecRef, ...]:
-    """Return values in words of one width that holds all of them."""
+    """Return values in bit-vectors of one width that holds all of them."""
     width = max(w.size() if isinstance(w, z3.ExprRef) else max(2, int(w).bit_length() + 1) for w in words)
     return tuple(resized(w, width) for w in words)
 
@@ -62,41 +66,41 @@ def _ring(function: Callable[..., z3.BitVecRef]) -> Callable[..., Word]:
     return apply
 
 
-def _wide(e: Expr) -> int:
+def _common_width(e: Expr) -> int:
     """Return a width that holds the operands and the result."""
     return max(width_of(x.interval) for x in (e, *e.args))
 
 
-def _joined(function: Callable[..., z3.BitVecRef]) -> Callable[..., Word]:
+def _wide_operator(function: Callable[..., z3.BitVecRef]) -> Callable[..., Word]:
     def apply(e: Expr, *words: Word) -> Word:
-        return resized(function(*(resized(w, _wide(e)) for w in words)), width_of(e.interval))
+        return resized(function(*(resized(w, _common_width(e)) for w in words)), width_of(e.interval))
 
     return apply
 
 
-def _compared(function: Callable[..., z3.BoolRef]) -> Callable[..., Word]:
+def _comparison(function: Callable[..., z3.BoolRef]) -> Callable[..., Word]:
     def apply(e: Expr, a: Word, b: Word) -> Word:
         return number(function(*aligned(a, b)))
 
     return apply
 
 
-def _divided(e: Expr, a: Word, b: Word) -> Word:
-    x, y = (resized(w, _wide(e) + 1) for w in (a, b))
-    quotient, rest = x / y, z3.SRem(x, y)  # z3 rounds toward zero
+def _divide(e: Expr, a: Word, b: Word) -> Word:
+    x, y = (resized(w, _common_width(e) + 1) for w in (a, b))
+    quotient, remainder = x / y, z3.SRem(x, y)  # z3 rounds toward zero
     if e.op in ("div", "mod"):
-        below = z3.And(rest != 0, (rest < 0) != (y < 0))
-        quotient, rest = z3.If(below, quotient - 1, quotient), z3.If(below, rest + y, rest)
-    return resized(quotient if e.op in ("div", "tdiv") else rest, width_of(e.interval))
+        rounds_down = z3.And(remainder != 0, (remainder < 0) != (y < 0))
+        quotient, remainder = z3.If(rounds_down, quotient - 1, quotient), z3.If(rounds_down, remainder + y, remainder)
+    return resized(quotient if e.op in ("div", "tdiv") else remainder, width_of(e.interval))
 
 
-def _wrapped(e: Expr, a: Word) -> Word:
+def _wrap(e: Expr, a: Word) -> Word:
     bits, is_signed = e.data
     low = resized(a, bits)
     return low if is_signed else z3.ZeroExt(1, low)
 
 
-def _extracted(e: Expr, a: Word) -> Word:
+def _extract(e: Expr, a: Word) -> Word:
     low, width = e.data
     word = resized(a, max(width_of(e.args[0].interval), low + width))
     return resized(z3.ZeroExt(1, z3.Extract(low + width - 1, low, word)), width_of(e.interval))
@@ -116,20 +120,20 @@ WORDS: dict[str, Callable[..., Word]] = {
     "sub": _ring(lambda x, y: x - y),
     "mul": _ring(lambda x, y: x * y),
     "neg": _ring(lambda x: -x),
-    "shl": _joined(lambda x, n: x << n),
-    "shr": _joined(lambda x, n: x >> n),
-    **dict.fromkeys(("div", "mod", "tdiv", "tmod"), _divided),
+    "shl": _wide_operator(lambda x, n: x << n),
+    "shr": _wide_operator(lambda x, n: x >> n),
+    **dict.fromkeys(("div", "mod", "tdiv", "tmod"), _divide),
     "min": lambda e, a, b: resized(smaller(a, b), width_of(e.interval)),
     "max": lambda e, a, b: resized(larger(a, b), width_of(e.interval)),
-    "bitand": _joined(lambda x, y: x & y),
-    "bitor": _joined(lambda x, y: x | y),
-    "bitxor": _joined(lambda x, y: x ^ y),
-    "eq": _compared(lambda x, y: x == y),
-    "ne": _compared(lambda x, y: x != y),
-    "lt": _compared(lambda x, y: x < y),
-    "le": _compared(lambda x, y: x <= y),
+    "bitand": _wide_operator(lambda x, y: x & y),
+    "bitor": _wide_operator(lambda x, y: x | y),
+    "bitxor": _wide_operator(lambda x, y: x ^ y),
+    "eq": _comparison(lambda x, y: x == y),
+    "ne": _comparison(lambda x, y: x != y),
+    "lt": _comparison(lambda x, y: x < y),
+    "le": _comparison(lambda x, y: x <= y),
     "not": lambda e, a: 1 - a,
-    "wrap": _wrapped,
-    "extract": _extracted,
+    "wrap": _wrap,
+    "extract": _extract,
     "clz": _leading_zeros,
 }

@@ -1,7 +1,7 @@
 """The z3 reading: terms over unbounded integers and reals, loops unrolled at concrete shapes.
 
-A value is a Python number for as long as it is known and a z3 term afterwards, so control stays concrete and proofs only
-see data. Real functions are uninterpreted; tables are too when asked. `unknown` is never a pass.
+A value is a Python number while it is constant and a z3 term afterwards, so that control stays concrete and proofs see only
+data. Real functions are uninterpreted, tables on request. `unknown` is never a pass.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...lang.step import Let, Loop, Require, Seq, Step, Together, Update, When
 from ..arrays.labelled_array import Data
 from ..oracle.emit_python import diagnostic, table_entries
 from .bitvector_operators import aligned
-from .solver import Verdict, solved
+from .solver import Outcome, Verdict, solved
 from .term_bounds import Bounds
 from .uninterpreted_products import refute_by_ranges
 
@@ -36,7 +36,7 @@ class Symbolic:
     """Evaluates terms and runs steps on memories of z3 terms and numbers."""
 
     def __init__(self, memories: Mapping[Leaf, Data], *, uninterpreted_tables: bool = False) -> None:
-        """Read `memories`: object arrays; steps write them in place."""
+        """Start from `memories`, object arrays, which steps write in place."""
         self.memories = dict(memories)
         self.uninterpreted_tables = uninterpreted_tables
         self.axioms: list[z3.BoolRef] = []
@@ -47,9 +47,9 @@ class Symbolic:
         self.levels: list[frozenset[Expr]] = [frozenset()]
 
     def bind(self, leaf: Leaf, data: Data) -> None:
-        """Give a leaf its elements."""
+        """Bind a leaf to its elements."""
         self.memories[leaf] = data
-        self._forget()
+        self._clear_memo()
 
     # -- terms
 
@@ -57,7 +57,7 @@ class Symbolic:
         """Return the elements of an array term as an object array."""
         if isinstance(a, Leaf):
             return self.memories[a]
-        return self._keep(a, a.free, partial(self._array, a))  # type: ignore[no-any-return]
+        return self._memoise(a, a.free, partial(self._array, a))  # type: ignore[no-any-return]
 
     def value(self, e: Expr) -> Value:
         """Return the value of a term."""
@@ -65,44 +65,48 @@ class Symbolic:
             return e.data
         if e.op == "var":
             return self.bound[e]
-        return self._keep(e, e.free, lambda: self._value(e))
+        return self._memoise(e, e.free, lambda: self._value(e))
 
     def number(self, e: Expr) -> int:
-        """Return a term that must be known; SpecError when it depends on data."""
+        """Return the value of a term that controls: a loop bound, a condition or an index.
+
+        Raises:
+            SpecError: the term depends on data.
+        """
         value = self.value(e)
         if isinstance(value, z3.ExprRef):
-            value = _known(value)
+            value = _constant_value(value)
         if value is None:
             raise SpecError("I102", f"{e!r} depends on data where control is needed")
         return int(value)
 
-    def _keep(self, key: Any, free: frozenset[Expr], compute: Callable[[], Any]) -> Any:
-        kept = self._kept_for(free)
-        if key not in kept:
-            kept[key] = compute()
-        return kept[key]
+    def _memoise(self, key: Any, free: frozenset[Expr], compute: Callable[[], Any]) -> Any:
+        memo = self._memo_for(free)
+        if key not in memo:
+            memo[key] = compute()
+        return memo[key]
 
-    def _kept_for(self, free: frozenset[Expr]) -> dict[Any, Any]:
-        """Return what is kept as long as these variables stay."""
+    def _memo_for(self, free: frozenset[Expr]) -> dict[Any, Any]:
+        """Return the memo of the innermost scope that binds one of these variables."""
         depth, levels = len(self.levels) - 1, self.levels
         while depth and levels[depth].isdisjoint(free):
             depth -= 1
         return self.kept[depth]
 
-    def _each(self, variables: Sequence[Expr], ranges: Sequence[range], compute: Callable[[], Any]) -> list[Any]:
-        """Compute something at every point of ranges, in their order."""
+    def _map_points(self, variables: Sequence[Expr], ranges: Sequence[range], compute: Callable[[], Any]) -> list[Any]:
+        """Return the results of `compute` at every point of ranges, the last variable varying fastest."""
         self.levels.append(frozenset(variables))
         self.kept.append({})
-        found = []
+        results = []
         try:
             for point in itertools.product(*ranges):
                 self.bound.update(zip(variables, point, strict=True))
                 self.kept[-1] = {}
-                found.append(compute())
+                results.append(compute())
         finally:
             self.levels.pop()
             self.kept.pop()
-        return found
+        return results
 
     def _bind(self, variables: Sequence[Expr], values: Sequence[Value], compute: Callable[[], Any]) -> Any:
         self.bound.update(zip(variables, values, strict=True))
@@ -150,10 +154,10 @@ class Symbolic:
         for i in index:
             if not isinstance(i, int):
                 return self._symbolic_load(data, index)
-        self._bounds(e, index, data)
+        self._check_index(e, index, data)
         return data[tuple(index)]
 
-    def _bounds(self, e: Expr, index: Sequence[int], data: Data) -> None:
+    def _check_index(self, e: Expr, index: Sequence[int], data: Data) -> None:
         for axis, (i, n) in enumerate(zip(index, data.shape, strict=True)):
             if not 0 <= i < n:
                 raise SpecError("I103", f"index {i} of axis {axis} is outside of {e!r} ({n})")
@@ -161,15 +165,15 @@ class Symbolic:
     def _symbolic_load(self, data: Data, index: Sequence[Value]) -> Value:
         result: Value = None
         for place in itertools.product(*(range(n) for n in data.shape)):
-            here = [p == i for p, i in zip(place, index, strict=True)]
+            equalities = [p == i for p, i in zip(place, index, strict=True)]
             element = _term(number_of(data[place]))
-            result = element if result is None else z3.If(z3.And(*here), element, result)
+            result = element if result is None else z3.If(z3.And(*equalities), element, result)
         return result
 
     def _reduce(self, e: Expr) -> Value:
         monoid, variables = e.data
         ranges = [range(self.number(n)) for n in e.args[1:]]
-        values = self._each(variables, ranges, partial(self.value, e.args[0]))
+        values = self._map_points(variables, ranges, partial(self.value, e.args[0]))
         if not values:
             if monoid == "sum":
                 return Fraction(0) if e.real else 0
@@ -194,10 +198,10 @@ class Symbolic:
             return table_entries(table)[flat]
         if self.uninterpreted_tables:
             self.table_intervals[f"table_{table.name}"] = e.interval
-            return self._bounded(uninterpreted(f"table_{table.name}", [_term(x) for x in operands], integer=True), e.interval)
+            return self._with_axioms(uninterpreted(f"table_{table.name}", [_term(x) for x in operands], integer=True), e.interval)
         return self._bind(table.parameters, operands, lambda: self.value(table.body))
 
-    def _bounded(self, x: Value, interval: iv.Interval) -> Value:
+    def _with_axioms(self, x: Value, interval: iv.Interval) -> Value:
         if interval[0] is not None:
             self.axioms.append(x >= interval[0])
         if interval[1] is not None:
@@ -206,13 +210,13 @@ class Symbolic:
 
     def _array(self, a: Array) -> Data:
         if isinstance(a, FoldResult):
-            last, every = self._keep(a.fold, a.free, lambda: self._fold(a.fold))
+            last, every = self._memoise(a.fold, a.free, lambda: self._fold(a.fold))
             return every[a.component] if a.history else last[a.component]  # type: ignore[no-any-return]
         if not isinstance(a, Comprehension):
             raise SpecError("I102", "not an array term")
         shape = tuple(self.number(lift(n)) for n in a.shape)
         data = np.empty(math.prod(shape), object)
-        for n, value in enumerate(self._each(a.variables, [range(n) for n in shape], partial(self.value, a.body))):
+        for n, value in enumerate(self._map_points(a.variables, [range(n) for n in shape], partial(self.value, a.body))):
             data[n] = value
         return data.reshape(shape)
 
@@ -220,21 +224,25 @@ class Symbolic:
         current = [self.array(first) for first in f.initial]
         history: list[list[Data]] = [[] for _ in current]
         for k in range(self.number(f.extent)):
-            before = current
+            previous = current
 
             def advance() -> list[Data]:
-                self.memories.update(zip(f.accumulators, before, strict=True))  # noqa: B023
+                self.memories.update(zip(f.accumulators, previous, strict=True))  # noqa: B023
                 return [self.array(b) for b in f.bodies]
 
             current = self._bind((f.variable,), (k,), advance)
-            for kept, now in zip(history, current, strict=True):
-                kept.append(now)
-        return current, [_stacked(kept, now.shape) for kept, now in zip(history, current, strict=True)]
+            for states, state in zip(history, current, strict=True):
+                states.append(state)
+        return current, [_stack(states, state.shape) for states, state in zip(history, current, strict=True)]
 
     # -- steps
 
     def run(self, step: Step) -> None:
-        """Run a step; conditions, loop bounds and addresses must be known."""
+        """Run a step; its conditions, loop bounds and addresses must not depend on data.
+
+        Raises:
+            SpecError: one of them does, an index lies outside of its array, or a diagnostic of the step fires.
+        """
         if isinstance(step, Seq):
             for part in step.steps:
                 self.run(part)
@@ -243,44 +251,44 @@ class Symbolic:
         elif isinstance(step, Together):
             self._update(step.updates)
         elif isinstance(step, Loop):
-            for k in range(self._now(step.extent)):
+            for k in range(self._current_number(step.extent)):
                 self._bind((step.variable,), (k,), lambda: self.run(step.body))
         elif isinstance(step, When):
-            self.run(step.then if self._now(step.condition) else step.otherwise)
+            self.run(step.then if self._current_number(step.condition) else step.otherwise)
         elif isinstance(step, Let):
-            self._forget()
+            self._clear_memo()
             self.memories[step.local] = self.array(step.array)
-            self._forget()
+            self._clear_memo()
             self.run(step.body)
-        elif isinstance(step, Require) and not self._now(step.condition):
+        elif isinstance(step, Require) and not self._current_number(step.condition):
             raise diagnostic(step.code, step.sentence, **{name: self.number(e) for name, e in step.values})
 
-    def _now(self, e: Expr) -> int:
-        self._forget()
+    def _current_number(self, e: Expr) -> int:
+        self._clear_memo()
         return self.number(e)
 
-    def _forget(self) -> None:
+    def _clear_memo(self) -> None:
         self.kept = [{} for _ in self.kept]
 
     def _update(self, updates: Iterable[Update]) -> None:
-        self._forget()
+        self._clear_memo()
         writes = [w for u in updates for w in self._writes(u)]
         for leaf, place, value in writes:
             self.memories[leaf][place] = value
-        self._forget()
+        self._clear_memo()
 
     def _writes(self, u: Update) -> list[tuple[Leaf, tuple[int, ...], Value]]:
-        written, memory = u.memory[u.address], self.memories[u.memory]
+        element, memory = u.memory[u.address], self.memories[u.memory]
 
-        def one() -> tuple[Leaf, tuple[int, ...], Value]:
+        def evaluated_write() -> tuple[Leaf, tuple[int, ...], Value]:
             place = tuple([self.number(a) for a in u.address])
-            self._bounds(written, place, memory)
+            self._check_index(element, place, memory)
             return u.memory, place, number_of(self.value(u.value))
 
-        return self._each(u.variables, [range(self.number(n)) for n in u.extents], one)
+        return self._map_points(u.variables, [range(self.number(n)) for n in u.extents], evaluated_write)
 
 
-def _stacked(rows: Sequence[Data], shape: tuple[int, ...]) -> Data:
+def _stack(rows: Sequence[Data], shape: tuple[int, ...]) -> Data:
     data = np.empty((len(rows), *shape), object)
     for n, row in enumerate(rows):
         data[n, ...] = row
@@ -288,7 +296,7 @@ def _stacked(rows: Sequence[Data], shape: tuple[int, ...]) -> Data:
 
 
 def symbols(prefix: str, shape: Sequence[int], *, real: bool = False) -> Data:
-    """Return an object array of fresh z3 variables."""
+    """Return an object array of fresh z3 variables, named by `prefix` and index."""
     data = np.empty(tuple(shape), object)
     for place in itertools.product(*(range(n) for n in shape)):
         name = prefix + "".join(f"_{i}" for i in place)
@@ -297,7 +305,7 @@ def symbols(prefix: str, shape: Sequence[int], *, real: bool = False) -> Data:
 
 
 def within(data: Data, interval: iv.Interval) -> list[z3.BoolRef]:
-    """Return the constraints that every symbolic element lies in the interval."""
+    """Return the constraints that every symbolic element of an array lies in an interval."""
     low, high = interval
     terms = [x for x in np.asarray(data, object).flat if isinstance(x, z3.ExprRef)]
     return [c for x in terms for c in ([x >= low] if low is not None else []) + ([x <= high] if high is not None else [])]
@@ -305,36 +313,36 @@ def within(data: Data, interval: iv.Interval) -> list[z3.BoolRef]:
 
 def prove_equal(pairs: Iterable[tuple[Value, Value]], premises: Sequence[z3.BoolRef] = (), seconds: float = 5.0) -> Verdict:
     """Prove that both sides of every pair are equal under the premises; a model of a difference refutes."""
-    open_pairs = [(a, b) for a, b in pairs if not _plainly_equal(a, b)]
+    open_pairs = [(a, b) for a, b in pairs if not _normal_forms_equal(a, b)]
     if not open_pairs:
-        return Verdict("proved")
-    goal = z3.Or(*[_differ(a, b) for a, b in open_pairs])
+        return Verdict(Outcome.PROVED)
+    goal = z3.Or(*[_disequality(a, b) for a, b in open_pairs])
     return refute([goal, *premises], seconds)
 
 
 def refute(constraints: Sequence[z3.BoolRef], seconds: float = 5.0) -> Verdict:
-    """Prove that the constraints have no solution; a solution is returned as the model. `seconds` are those of an idle processor.
+    """Prove that the constraints have no solution; a solution is the verdict's model. `seconds` are those of an idle processor.
 
-    Where z3 finds neither, a second engine tries it: products as a function of which only the ranges are known.
+    Where z3 decides neither, products are abstracted to an uninterpreted function within their ranges.
     """
-    asked = [c if isinstance(c, z3.BoolRef) else z3.BoolVal(bool(c)) for c in constraints]
-    first = solved(asked, seconds)
-    second = refute_by_ranges(asked, seconds) if first.outcome == "unknown" else first
-    return first if second.outcome == "unknown" else second
+    formulas = [c if isinstance(c, z3.BoolRef) else z3.BoolVal(bool(c)) for c in constraints]
+    first = solved(formulas, seconds)
+    second = refute_by_ranges(formulas, seconds) if first.outcome == Outcome.UNKNOWN else first
+    return first if second.outcome == Outcome.UNKNOWN else second
 
 
 def uninterpreted(name: str, operands: Sequence[Value], *, integer: bool = False) -> Value:
-    """Return the application of an uninterpreted function."""
+    """Return an application of an uninterpreted function on reals, or on integers."""
     sort = z3.IntSort() if integer else z3.RealSort()
     function = z3.Function(name, *[sort] * (len(operands) + 1))
     return function(*[_term(x) for x in operands])
 
 
 def truth(x: Value) -> Any:
-    """Return a truth value as bool or z3 Bool."""
+    """Return whether a value is not 0, as bool or z3 Bool."""
     if isinstance(x, z3.BoolRef):
-        known = z3.simplify(x)
-        return True if z3.is_true(known) else False if z3.is_false(known) else x
+        simplified = z3.simplify(x)
+        return True if z3.is_true(simplified) else False if z3.is_false(simplified) else x
     return x != 0 if isinstance(x, z3.ExprRef) else bool(x)
 
 
@@ -343,28 +351,28 @@ def number_of(x: Value) -> Value:
     return z3.If(x, z3.IntVal(1), z3.IntVal(0)) if isinstance(x, z3.BoolRef) else int(x) if isinstance(x, bool | np.integer) else x
 
 
-def _plainly_equal(a: Value, b: Value) -> bool:
+def _normal_forms_equal(a: Value, b: Value) -> bool:
     if not isinstance(a, z3.ExprRef) and not isinstance(b, z3.ExprRef):
         return bool(a == b)
     if isinstance(a, z3.BitVecRef) or isinstance(b, z3.BitVecRef):
-        return bool(z3.is_true(z3.simplify(z3.Not(_differ(a, b)))))
+        return bool(z3.is_true(z3.simplify(z3.Not(_disequality(a, b)))))
     x, y = _term(number_of(a)), _term(number_of(b))
     if x.eq(y):
         return True
     if x.is_real() != y.is_real():
         return False
     difference = z3.simplify(x - y, som=True, sort_sums=True)
-    return _known(difference) == 0
+    return _constant_value(difference) == 0
 
 
-def _differ(a: Value, b: Value) -> z3.BoolRef:
+def _disequality(a: Value, b: Value) -> z3.BoolRef:
     if isinstance(a, z3.BitVecRef) or isinstance(b, z3.BitVecRef):
         x, y = aligned(a, b)
         return x != y
     return _term(number_of(a)) != _term(number_of(b))
 
 
-def _known(x: z3.ExprRef) -> int | Fraction | None:
+def _constant_value(x: z3.ExprRef) -> int | Fraction | None:
     s = z3.simplify(x)
     if z3.is_int_value(s):
         return int(s.as_long())
@@ -388,12 +396,12 @@ def _real(x: Value) -> Value:
 
 def _sum(values: Sequence[Value]) -> Value:
     numbers = [number_of(v) for v in values]
-    known = sum((v for v in numbers if not isinstance(v, z3.ExprRef)), Fraction(0) if isinstance(numbers[0], Fraction) else 0)
+    constant = sum((v for v in numbers if not isinstance(v, z3.ExprRef)), Fraction(0) if isinstance(numbers[0], Fraction) else 0)
     terms = [v for v in numbers if isinstance(v, z3.ExprRef)]
     if not terms:
-        return known
+        return constant
     total = terms[0] if len(terms) == 1 else z3.Sum(*terms)
-    return total if known == 0 else total + _term(known)
+    return total if constant == 0 else total + _term(constant)
 
 
 def _extremum(op: str, a: Value, b: Value) -> Value:
@@ -411,25 +419,25 @@ def _arithmetic(op: str) -> Callable[[Expr, Value, Value], Value]:
             return INTEGER[op](a, b) if e.real or op in ("add", "sub", "mul") else fold_constant(op, a, b)
         if op == "mul" and any(not isinstance(x, z3.ExprRef) and x == 0 for x in (a, b)):
             return Fraction(0) if e.real else 0
-        return INTEGER[op](_term(a), _term(b)) if op in ("add", "sub", "mul") else _shifted(op, e, a, b)
+        return INTEGER[op](_term(a), _term(b)) if op in ("add", "sub", "mul") else _shift(op, e, a, b)
 
     return apply
 
 
-def _shifted(op: str, e: Expr, a: Value, b: Value) -> Value:
+def _shift(op: str, e: Expr, a: Value, b: Value) -> Value:
     x = _term(a)
     if isinstance(b, z3.ExprRef):
-        return _by_cases(op, e, x, b)
+        return _shift_by_cases(op, e, x, b)
     return x * (1 << b) if op == "shl" else x / (1 << b)
 
 
-def _by_cases(op: str, e: Expr, x: Value, n: Value) -> Value:
+def _shift_by_cases(op: str, e: Expr, x: Value, n: Value) -> Value:
     low, high = e.args[1].interval
     if low is None or high is None or high - low > UNROLLED_SHIFTS:
         raise SpecError("I102", f"a shift by a symbolic amount needs a bounded one, not {(low, high)}")
-    result = _shifted(op, e, x, max(high, 0))
+    result = _shift(op, e, x, max(high, 0))
     for amount in range(high - 1, max(low, 0) - 1, -1):
-        result = z3.If(n == amount, _shifted(op, e, x, amount), result)
+        result = z3.If(n == amount, _shift(op, e, x, amount), result)
     return result
 
 
@@ -439,16 +447,16 @@ def _divide(e: Expr, a: Value, b: Value) -> Value:
         return fold_constant(e.op, a, b)
     x, y = _term(a), _term(b)  # by a constant 0, too: in a branch that is not taken it has no meaning, and needs none
     quotient = x / y  # z3: the remainder is in 0 … |y|−1
-    floor = z3.If(z3.And(y < 0, x % y != 0), quotient - 1, quotient) if not _positive(e.args[1]) else quotient
+    floor = z3.If(z3.And(y < 0, x % y != 0), quotient - 1, quotient) if not _is_positive(e.args[1]) else quotient
     if e.op == "div":
         return floor
     if e.op == "mod":
-        return x - y * floor if not _positive(e.args[1]) else x % y
+        return x - y * floor if not _is_positive(e.args[1]) else x % y
     toward_zero = z3.If(z3.And(x < 0, x % y != 0), z3.If(y > 0, quotient + 1, quotient - 1), quotient)
     return toward_zero if e.op == "tdiv" else x - y * toward_zero
 
 
-def _positive(e: Expr) -> bool:
+def _is_positive(e: Expr) -> bool:
     return e.interval[0] is not None and e.interval[0] > 0
 
 
@@ -481,8 +489,8 @@ def _bits(op: str) -> Callable[[Expr, Value, Value], Value]:
         if word is None:
             raise SpecError("I102", f"{op} needs bounded operands in a proof")
         x, y = (z3.Int2BV(_term(v), word[0]) for v in (a, b))
-        joined = {"bitand": x & y, "bitor": x | y, "bitxor": x ^ y}[op]
-        return z3.BV2Int(joined, word[1])
+        result = {"bitand": x & y, "bitor": x | y, "bitxor": x ^ y}[op]
+        return z3.BV2Int(result, word[1])
 
     return apply
 
@@ -525,9 +533,9 @@ def _floor(e: Expr, a: Value) -> Value:
 def _round_even(e: Expr, a: Value) -> Value:
     if not isinstance(a, z3.ExprRef):
         return round(Fraction(a))
-    whole = z3.ToInt(a)
-    twice = 2 * (a - z3.ToReal(whole))
-    return z3.If(z3.Or(twice < 1, z3.And(twice == 1, whole % 2 == 0)), whole, whole + 1)
+    floor = z3.ToInt(a)
+    twice_fraction = 2 * (a - z3.ToReal(floor))
+    return z3.If(z3.Or(twice_fraction < 1, z3.And(twice_fraction == 1, floor % 2 == 0)), floor, floor + 1)
 
 
 OPERATORS: dict[str, Callable[..., Value]] = {

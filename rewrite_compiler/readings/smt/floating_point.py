@@ -1,7 +1,7 @@
-"""Scalar terms over symbolic operands in floating point: z3 says whether two of them have the same bits.
+"""Equality of scalar terms in IEEE 754 floating point, bit by bit, decided by z3.
 
-An extremum is that of IEEE 754-2019: not-a-number where an operand is none, and +0 larger than −0. Functions and sums, whose
-bits are a library's, are not interpreted: the same of the same bits.
+Minimum and maximum are those of IEEE 754-2019: not-a-number where an operand is, and +0 is larger than −0. Functions and sums,
+whose bits depend on a library, are uninterpreted: equal bits for equal operands.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Difference = tuple[dict[str, str], str, str]  # operands by name, and what the t
 
 
 class Undecided(Exception):
-    """Two terms of which nothing is known; says why."""
+    """Two terms that z3 neither proves equal nor tells apart; the message says why."""
 
 
 class Scalar(Protocol):
@@ -31,7 +31,7 @@ class Scalar(Protocol):
 
     @property
     def data(self) -> Any:
-        """What the operator has beside operands."""
+        """The operator's attributes."""
 
     @property
     def args(self) -> Sequence[Scalar]:
@@ -39,9 +39,12 @@ class Scalar(Protocol):
 
 
 def difference(a: Scalar, b: Scalar, kind: str, work: int, *, up_to_zeros: bool = False) -> Difference | None:
-    """Return operands of a type at which two terms have other bits, None where there are none; Undecided within `work`.
+    """Return operands of type `kind` at which two terms differ in their bits; None where none do.
 
-    With `up_to_zeros` zeros of both signs are one number, and operands and results are finite.
+    With `up_to_zeros` both zeros are equal, and operands and results are finite.
+
+    Raises:
+        Undecided: z3 exceeds `work` steps, an operator is not interpreted, or only uninterpreted functions tell the terms apart.
     """
     terms = _Terms(kind)
     try:
@@ -62,34 +65,34 @@ def difference(a: Scalar, b: Scalar, kind: str, work: int, *, up_to_zeros: bool 
     if terms.functions:
         raise Undecided(f"without the bits of {', '.join(sorted(terms.functions))} the sides may differ at {kind}")
     model = solver.model()
-    operands = {f"{name}[{place}]": _shown(model, x, kind) for (name, place), x in terms.leaves.items()}
-    return operands, _shown(model, left, kind), _shown(model, right, kind)
+    operands = {f"{name}[{place}]": _decimal(model, x, kind) for (name, place), x in terms.leaves.items()}
+    return operands, _decimal(model, left, kind), _decimal(model, right, kind)
 
 
-def _shown(model: z3.ModelRef, x: z3.FPRef, kind: str) -> str:
+def _decimal(model: z3.ModelRef, x: z3.FPRef, kind: str) -> str:
     if z3.is_true(model.eval(z3.fpIsNaN(x), model_completion=True)):
         return "nan"
     bits = model.eval(z3.fpToIEEEBV(x), model_completion=True).as_long()
-    _, whole, real = KINDS[kind]
-    return repr(float(np.array(bits, whole).view(real)))
+    _, word_type, float_type = KINDS[kind]
+    return repr(float(np.array(bits, word_type).view(float_type)))
 
 
 class _Terms:
-    """Scalars as z3 terms of one type."""
+    """Translates scalars to z3 terms of one type."""
 
     def __init__(self, kind: str) -> None:
         self.kind = KINDS[kind][0]()
         self.leaves: dict[tuple[str, int], z3.FPRef] = {}
         self.functions: dict[str, z3.FuncDeclRef] = {}
-        self.known: dict[Scalar, Any] = {}
+        self.translated: dict[Scalar, Any] = {}
 
     def of(self, x: Scalar) -> Any:
         """Return the term of a scalar; KeyError where it is an operator without one."""
-        if x not in self.known:
-            self.known[x] = self._read(x)
-        return self.known[x]
+        if x not in self.translated:
+            self.translated[x] = self._translate(x)
+        return self.translated[x]
 
-    def _read(self, x: Scalar) -> Any:
+    def _translate(self, x: Scalar) -> Any:
         if x.op == "leaf":
             name, place, _ = x.data
             return self.leaves.setdefault((name, place), z3.FP(f"{name}[{place}]", self.kind))
@@ -109,9 +112,9 @@ class _Terms:
 
 
 def _extremum(a: z3.FPRef, b: z3.FPRef, *, largest: bool) -> z3.FPRef:
-    less = z3.Or(z3.fpLT(a, b), z3.And(z3.fpIsZero(a), z3.fpIsZero(b), z3.fpIsNegative(a)))
-    chosen = z3.If(less, b, a) if largest else z3.If(less, a, b)
-    return z3.If(z3.fpIsNaN(a), a, z3.If(z3.fpIsNaN(b), b, chosen))
+    is_less = z3.Or(z3.fpLT(a, b), z3.And(z3.fpIsZero(a), z3.fpIsZero(b), z3.fpIsNegative(a)))
+    extremum = z3.If(is_less, b, a) if largest else z3.If(is_less, a, b)
+    return z3.If(z3.fpIsNaN(a), a, z3.If(z3.fpIsNaN(b), b, extremum))
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {

@@ -1,7 +1,7 @@
-"""Undoing what is done to one word alone: subterms of a single variable that always equal the variable become it.
+"""Elimination of inverse pairs: a subterm of a single variable that is proved equal to the variable is replaced by it.
 
-A driver takes words apart into bytes and the device puts them together again; that this gives the word back is a question
-about one variable, asked once for each shape of subterm.
+A driver splits words into bytes and the device joins them; that this is the identity is a question about one variable, asked
+once for each form of subterm.
 """
 
 from __future__ import annotations
@@ -13,76 +13,79 @@ import z3
 
 from ...lang.intervals import Interval
 from .evaluator import refute, within
+from .solver import Outcome
 from .subterms import Term, parts_of
 
 SECONDS = 5.0
 
 
 def restored(terms: Sequence[z3.ExprRef | int], ranges: Mapping[str, Interval]) -> list[z3.ExprRef | int]:
-    """Return the terms with every subterm of one variable that is proved equal to it replaced; `ranges` are the variables'."""
-    found = _Words(ranges)
+    """Return the terms without inverse pairs; `ranges` are the intervals of the variables, by name."""
+    search = _IdentitySearch(ranges)
     for t in terms:
         if isinstance(t, z3.ExprRef):
-            found.visit(t)
-    return [z3.substitute(t, *found.pairs) if found.pairs and isinstance(t, z3.ExprRef) else t for t in terms]
+            search.visit(t)
+    return [z3.substitute(t, *search.pairs) if search.pairs and isinstance(t, z3.ExprRef) else t for t in terms]
 
 
-class _Words:
+class _IdentitySearch:
     def __init__(self, ranges: Mapping[str, Interval]) -> None:
         self.ranges = ranges
         self.pairs: list[tuple[z3.ExprRef, z3.ExprRef]] = []
-        self.only: dict[int, z3.ExprRef | bool | None] = {}  # term id → its one variable, None for none, False for several
-        self.held: list[z3.ExprRef] = []
+        self.sole_variables: dict[int, z3.ExprRef | bool | None] = {}  # term id → its only variable; None: it has none, False: several
+        self.retained_terms: list[z3.ExprRef] = []
         self.verdicts: dict[tuple[int, Interval], bool] = {}
-        self.seen: set[int] = set()
+        self.visited: set[int] = set()
         self.word = z3.Int("word")
 
-    def variable(self, root: Term) -> z3.ExprRef | bool | None:
-        """Return the one variable below a term."""
+    def sole_variable(self, root: Term) -> z3.ExprRef | bool | None:
+        """Return the only variable of a term; None where it has none, False where it has several."""
         work = [root]
         while work:
             t = work[-1]
-            waiting = [p for p in t.parts if p.number not in self.only] if t.number not in self.only else []
-            if waiting:
-                work.extend(waiting)
+            pending = [p for p in t.parts if p.number not in self.sole_variables] if t.number not in self.sole_variables else []
+            if pending:
+                work.extend(pending)
                 continue
             work.pop()
-            if t.number not in self.only:
-                self.held.append(t.term)
-                self.only[t.number] = self._joined(t)
-        return self.only[root.number]
+            if t.number not in self.sole_variables:
+                self.retained_terms.append(t.term)
+                self.sole_variables[t.number] = self._sole_variable_of_parts(t)
+        return self.sole_variables[root.number]
 
-    def _joined(self, t: Term) -> z3.ExprRef | bool | None:
+    def _sole_variable_of_parts(self, t: Term) -> z3.ExprRef | bool | None:
         is_free = t.term.decl().kind() == z3.Z3_OP_UNINTERPRETED
         if not t.parts:
             return t.term if is_free else None
-        ones = [p for p in (self.only[part.number] for part in t.parts) if p is not None]
-        if is_free or any(p is False for p in ones):
+        variables = [p for p in (self.sole_variables[part.number] for part in t.parts) if p is not None]
+        if is_free or any(p is False for p in variables):
             return False
-        return ones[0] if ones and all(p.eq(ones[0]) for p in ones) else None if not ones else False  # type: ignore[union-attr]
+        return variables[0] if variables and all(p.eq(variables[0]) for p in variables) else None if not variables else False  # type: ignore[union-attr]
 
     def visit(self, root: z3.ExprRef) -> None:
-        """Collect the largest subterms that are their variable."""
+        """Collect the largest subterms that equal their only variable."""
         work = [parts_of(root)]
         while work:
             t = work.pop()
-            if t.number in self.seen or not t.parts:
+            if t.number in self.visited or not t.parts:
                 continue
-            self.seen.add(t.number)
-            v = self.variable(t)
-            if isinstance(v, z3.ExprRef) and z3.is_int(t.term) and self.is_word(t.term, v):
+            self.visited.add(t.number)
+            v = self.sole_variable(t)
+            if isinstance(v, z3.ExprRef) and z3.is_int(t.term) and self.is_identity(t.term, v):
                 self.pairs.append((t.term, v))
             else:
                 work.extend(t.parts)
 
-    def is_word(self, t: z3.ExprRef, v: z3.ExprRef) -> bool:
+    def is_identity(self, t: z3.ExprRef, v: z3.ExprRef) -> bool:
         """Tell whether a term of one variable is proved to equal it."""
         interval = self.ranges.get(v.decl().name())
         if interval is None or not z3.is_int(v):
             return False
         shape = z3.substitute(t, (v, self.word))
-        self.held.append(shape)
+        self.retained_terms.append(shape)
         key = (shape.get_id(), interval)
         if key not in self.verdicts:
-            self.verdicts[key] = refute([shape != self.word, *within(np.array([self.word], object), interval)], SECONDS).outcome == "proved"
+            self.verdicts[key] = (
+                refute([shape != self.word, *within(np.array([self.word], object), interval)], SECONDS).outcome == Outcome.PROVED
+            )
         return self.verdicts[key]

@@ -1,6 +1,6 @@
-"""The reading as terms in a normal form: both sides of an equation become one object, or a question for z3.
+"""The reading as polynomial normal forms: both sides of an equation become one object, or a question for z3.
 
-Integers only. It differs from the z3 reading in what a value is; loops, arrays, steps and their limits are the same.
+Integers only. Values differ from those of the z3 reading; loops, arrays, steps and their limits are the same.
 """
 
 from __future__ import annotations
@@ -26,14 +26,18 @@ class NotInteger(Exception):
 
 
 class Numbered(Symbolic):
-    """Evaluates terms and runs steps on memories of terms in a normal form and numbers; tables stay uninterpreted."""
+    """Evaluates terms and runs steps on memories of normal forms and numbers; tables are uninterpreted."""
 
     def __init__(self, memories: Mapping[Leaf, Data], terms: Terms) -> None:
         super().__init__(memories, uninterpreted_tables=True)
         self.terms = terms
 
     def number(self, e: Expr) -> int:
-        """Return a term that must be known; SpecError when it depends on data."""
+        """Return the value of a term that controls: a loop bound, a condition or an index.
+
+        Raises:
+            SpecError: the term depends on data.
+        """
         value = self.value(e)
         if isinstance(value, Term):
             raise SpecError("I102", f"{e!r} depends on data where control is needed")
@@ -46,11 +50,11 @@ class Numbered(Symbolic):
             return e.data
         if op == "var":
             return self.bound[e]
-        kept = self._kept_for(e.free)
-        found = kept.get(e)
-        if found is None:
-            found = kept[e] = self._value(e)
-        return found
+        memo = self._memo_for(e.free)
+        result = memo.get(e)
+        if result is None:
+            result = memo[e] = self._value(e)
+        return result
 
     def _value(self, e: Expr) -> Value:
         op = e.op
@@ -74,10 +78,10 @@ class Numbered(Symbolic):
         result: Value = None
         for place in np.ndindex(*data.shape):
             element = _integer(data[place])
-            here: Number = 1
+            is_place: Number = 1
             for p, i in zip(place, index, strict=True):
-                here = self.terms.product(here, self.terms.compare("eq", p, i))
-            result = element if result is None else self.terms.choice(here, element, result)
+                is_place = self.terms.product(is_place, self.terms.compare("eq", p, i))
+            result = element if result is None else self.terms.choice(is_place, element, result)
         return result
 
     def _combined(self, e: Expr, monoid: str, values: Sequence[Value]) -> Value:
@@ -94,15 +98,15 @@ class Numbered(Symbolic):
         operands = [_integer(self.value(a)) for a in e.args]
         for x in operands:
             if isinstance(x, Term):
-                return self.terms.apply("table", _Named(table), operands, e.interval)
+                return self.terms.apply("table", _TableFunction(table), operands, e.interval)
         flat = 0
         for x, n, d in zip(operands, table.shape, table.domains, strict=True):
             flat = flat * n + x - (d[0] or 0)
         return _integer(table_entries(table)[flat])
 
 
-class _Named:
-    """A table as a function: two of one name are the same where all their entries are."""
+class _TableFunction:
+    """A table as an uninterpreted function: two are equal where their names, domains and entries are."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -111,7 +115,7 @@ class _Named:
         return hash(self.table.name)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Named):
+        if not isinstance(other, _TableFunction):
             return False
         a, b = self.table, other.table
         return a is b or (a.name == b.name and a.domains == b.domains and list(table_entries(a)) == list(table_entries(b)))
@@ -128,14 +132,14 @@ def _integer(x: Value) -> Any:
 Reading = Callable[..., Number]
 
 
-def _plain(e: Expr, a: Number, b: Number) -> int | None:
+def _constant_result(e: Expr, a: Number, b: Number) -> int | None:
     return None if isinstance(a, Term) or isinstance(b, Term) else fold_constant(e.op, a, b)
 
 
 def _shift(terms: Terms, e: Expr, a: Number, b: Number) -> Number:
-    known = _plain(e, a, b)
-    if known is not None:
-        return known
+    constant = _constant_result(e, a, b)
+    if constant is not None:
+        return constant
     if not isinstance(b, Term):
         return terms.product(a, 1 << b) if e.op == "shl" else terms.quotient(a, 1 << b)
     low, high = e.args[1].interval
@@ -153,22 +157,22 @@ _DIVIDED = {"div": iv.floor_div, "mod": iv.floor_mod, "tdiv": iv.trunc_div, "tmo
 
 
 def _divide(terms: Terms, e: Expr, a: Number, b: Number) -> Number:
-    known = _plain(e, a, b)
-    if known is not None:
-        return known
+    constant = _constant_result(e, a, b)
+    if constant is not None:
+        return constant
     if not isinstance(b, Term) and b > 0 and e.op in ("div", "mod"):
         return terms.quotient(a, b) if e.op == "div" else terms.modulo(a, b)
     return terms.apply(e.op, None, (a, b), _DIVIDED[e.op](interval_of(a), interval_of(b)))
 
 
 def _bits(terms: Terms, e: Expr, a: Number, b: Number) -> Number:
-    known = _plain(e, a, b)
-    if known is not None:
-        return known
+    constant = _constant_result(e, a, b)
+    if constant is not None:
+        return constant
     if all(iv.inside(x.interval, iv.TRUTH) for x in e.args):
-        both = terms.product(a, b)
-        joined = terms.combined([(1, a), (1, b), (-1 if e.op == "bitor" else -2, both)])
-        return both if e.op == "bitand" else joined
+        conjunction = terms.product(a, b)
+        disjunction = terms.combined([(1, a), (1, b), (-1 if e.op == "bitor" else -2, conjunction)])
+        return conjunction if e.op == "bitand" else disjunction
     word = iv.width_of(iv.hull(*(x.interval for x in e.args)))
     if word is None:
         raise SpecError("I102", f"{e.op} needs bounded operands in a proof")
@@ -216,23 +220,23 @@ def variables(terms: Terms, prefix: str, shape: Sequence[int], interval: iv.Inte
 
 
 class Solved:
-    """Terms as z3 terms, each made once; `axioms` are the intervals of tables."""
+    """Translates normal forms to z3 terms, each once; `axioms` bound the results of tables."""
 
     def __init__(self) -> None:
         self.made: dict[int, z3.ArithRef] = {}
         self.axioms: list[z3.BoolRef] = []
-        self.names: dict[_Named, str] = {}
+        self.names: dict[_TableFunction, str] = {}
 
     def of(self, root: Number) -> Any:
-        """Return a term as a z3 term, a number as it is."""
+        """Return the z3 term of a normal form; a number unchanged."""
         if not isinstance(root, Term):
             return root
         work = [root]
         while work:
             t = work[-1]
-            waiting = [a for a in t.args if a.number not in self.made] if t.number not in self.made else []
-            work.extend(waiting)
-            if not waiting:
+            pending = [a for a in t.args if a.number not in self.made] if t.number not in self.made else []
+            work.extend(pending)
+            if not pending:
                 work.pop()
                 if t.number not in self.made:
                     self.made[t.number] = self._term(t, [self.made[a.number] for a in t.args])
@@ -247,7 +251,7 @@ class Solved:
             return x
         return _AS_Z3[t.op](t, *args)
 
-    def _namesakes(self, table: _Named) -> int:
+    def _namesakes(self, table: _TableFunction) -> int:
         return sum(n.table.name == table.table.name for n in self.names if n != table)
 
 
@@ -267,11 +271,11 @@ def _z3_divide(t: Term, a: z3.ArithRef, *args: z3.ArithRef) -> z3.ArithRef:
     if not args:
         return a / t.data if t.op == "div" else a % t.data
     (b,) = args
-    quotient, rest = a / b, a % b  # z3: the remainder is in 0 … |b|−1
-    floor = z3.If(z3.And(b < 0, rest != 0), quotient - 1, quotient)
-    toward_zero = z3.If(z3.And(a < 0, rest != 0), z3.If(b > 0, quotient + 1, quotient - 1), quotient)
-    found = floor if t.op in ("div", "mod") else toward_zero
-    return found if t.op in ("div", "tdiv") else a - b * found
+    quotient, remainder = a / b, a % b  # z3: the remainder is in 0 … |b|−1
+    floor = z3.If(z3.And(b < 0, remainder != 0), quotient - 1, quotient)
+    toward_zero = z3.If(z3.And(a < 0, remainder != 0), z3.If(b > 0, quotient + 1, quotient - 1), quotient)
+    rounded = floor if t.op in ("div", "mod") else toward_zero
+    return rounded if t.op in ("div", "tdiv") else a - b * rounded
 
 
 def _z3_product(t: Term, *args: z3.ArithRef) -> z3.ArithRef:

@@ -1,7 +1,7 @@
-"""Integer terms in a normal form: equal terms are one object, so that most equations need no solver.
+"""Hash-consed integer terms in a polynomial normal form: equal terms are one object, so that most equations need no solver.
 
-A sum keeps a number for each of its terms; moduli drop what they cannot see; digits that are put together again become
-what they were taken from. Every step is an identity of integers, and every term knows its interval.
+Sums are linear combinations; coefficients are reduced inside of a modulus; a quotient and a remainder of one number that are
+recombined become the number. Every rewrite is an identity of integers, and every term has an interval.
 """
 
 from __future__ import annotations
@@ -17,60 +17,60 @@ Number = Union[int, "Term"]
 
 
 class Term:
-    """An operator on terms, made by `Terms` only; `data` is what the operator takes beside them."""
+    """An operator on terms, made by `Terms` only; `data` are its attributes."""
 
-    __slots__ = ("args", "data", "interval", "kept", "number", "op")
+    __slots__ = ("args", "data", "interval", "number", "op", "terms")
 
-    def __init__(self, kept: Terms, number: int, op: str, data: Any, args: tuple[Term, ...], interval: Interval) -> None:
-        self.kept, self.number, self.op, self.data, self.args, self.interval = kept, number, op, data, args, interval
+    def __init__(self, terms: Terms, number: int, op: str, data: Any, args: tuple[Term, ...], interval: Interval) -> None:
+        self.terms, self.number, self.op, self.data, self.args, self.interval = terms, number, op, data, args, interval
 
     def __add__(self, other: Number) -> Number:
-        return self.kept.total((self, other))
+        return self.terms.total((self, other))
 
     def __sub__(self, other: Number) -> Number:
-        return self.kept.combined([(1, self), (-1, other)])
+        return self.terms.combined([(1, self), (-1, other)])
 
     def __rsub__(self, other: Number) -> Number:
-        return self.kept.combined([(-1, self), (1, other)])
+        return self.terms.combined([(-1, self), (1, other)])
 
     def __mul__(self, other: Number) -> Number:
-        return self.kept.product(self, other)
+        return self.terms.product(self, other)
 
     def __mod__(self, other: int) -> Number:
-        return self.kept.modulo(self, other)
+        return self.terms.modulo(self, other)
 
     def __floordiv__(self, other: int) -> Number:
-        return self.kept.quotient(self, other)
+        return self.terms.quotient(self, other)
 
     def __neg__(self) -> Number:
-        return self.kept.combined([(-1, self)])
+        return self.terms.combined([(-1, self)])
 
     __radd__, __rmul__, __truediv__ = __add__, __mul__, __floordiv__
 
     def __repr__(self) -> str:
-        shown = f"{self.data}" if not self.args else ", ".join(map(repr, self.args))
-        return f"{self.op}({shown})" if self.args or self.op != "var" else shown
+        text = f"{self.data}" if not self.args else ", ".join(map(repr, self.args))
+        return f"{self.op}({text})" if self.args or self.op != "var" else text
 
 
 class Terms:
-    """All terms of one proof. Where products of elements are `unbounded`, no sum of them fits a word because it is short."""
+    """The hash-consing table of one proof. With `unbounded` a product of elements has no interval, so no wrap of a sum is dropped."""
 
     def __init__(self, *, unbounded: bool = False) -> None:
         self.unbounded = unbounded
         self.known: dict[tuple[Any, ...], Term] = {}
 
     def make(self, op: str, data: Any, args: tuple[Term, ...], interval: Interval) -> Number:
-        """Return the term of an operator as it stands; one that can have a single value is that number."""
+        """Return the hash-consed term of an operator, without rewriting; the number where its interval has one value."""
         if interval[0] is not None and interval[0] == interval[1]:
             return interval[0]
         key = (op, data, *(a.number for a in args))
-        found = self.known.get(key)
-        if found is None:
-            found = self.known[key] = Term(self, len(self.known), op, data, args, interval)
-        return found
+        term = self.known.get(key)
+        if term is None:
+            term = self.known[key] = Term(self, len(self.known), op, data, args, interval)
+        return term
 
     def variable(self, name: str, interval: Interval) -> Number:
-        """Return a variable that stays in an interval."""
+        """Return a variable with an interval."""
         return self.make("var", name, (), interval)
 
     def total(self, values: Iterable[Number]) -> Number:
@@ -78,7 +78,7 @@ class Terms:
         return self.combined((1, v) for v in values)
 
     def combined(self, parts: Iterable[tuple[int, Number]]) -> Number:
-        """Return the sum of values, each times a number."""
+        """Return a linear combination: the sum of factors times values."""
         constant, factors, terms = 0, dict[int, int](), dict[int, Term]()
         for factor, value in parts:
             if not isinstance(value, Term):
@@ -92,10 +92,10 @@ class Terms:
         return self._sum(constant, {terms[n]: c for n, c in factors.items() if c})
 
     def _sum(self, constant: int, factors: dict[Term, int]) -> Number:
-        joined = self._joined(factors)
-        if joined is not None:
-            old, times, new = joined
-            return self.combined([(1, constant), (times, new), *((c, t) for t, c in factors.items() if t not in old)])
+        merge = self._merge_digits(factors)
+        if merge is not None:
+            digits, factor, number = merge
+            return self.combined([(1, constant), (factor, number), *((c, t) for t, c in factors.items() if t not in digits)])
         if not factors:
             return constant
         if len(factors) == 1 and not constant:
@@ -105,11 +105,11 @@ class Terms:
         ordered = sorted(factors.items(), key=_first_number)
         interval: Interval = (constant, constant)
         for t, c in ordered:
-            interval = iv.add(interval, _times(t.interval, c))
+            interval = iv.add(interval, _scale(t.interval, c))
         return self.make("sum", (constant, tuple(c for _, c in ordered)), tuple(t for t, _ in ordered), interval)
 
-    def _joined(self, factors: dict[Term, int]) -> tuple[tuple[Term, Term], int, Number] | None:
-        """Return two digits of one term, and what they are together: x mod m + m · ⌊x / m⌋ = x, and the same below a larger modulus."""
+    def _merge_digits(self, factors: dict[Term, int]) -> tuple[tuple[Term, Term], int, Number] | None:
+        """Return two digits of one number, their factor and the number: x mod m + m · ⌊x / m⌋ = x, also below a larger modulus."""
         for low, c in factors.items():
             if low.op != "mod":
                 continue
@@ -117,13 +117,13 @@ class Terms:
             if factors.get(x) == -c:  # x − x mod m
                 return (low, x), -c * m, self.quotient(x, m)
             for high, times in factors.items():
-                whole = self._above(high, low) if times == c * m else None
-                if whole is not None:
-                    return (low, high), c, whole
+                number = self._number_of_digits(high, low) if times == c * m else None
+                if number is not None:
+                    return (low, high), c, number
         return None
 
-    def _above(self, high: Term, low: Term) -> Number | None:
-        """Return what `high` and the digit `low` below it are parts of."""
+    def _number_of_digits(self, high: Term, low: Term) -> Number | None:
+        """Return the number whose digits are `high` and, below it, `low`; None where they are not of one."""
         m = low.data
         if high.op == "div" and high.data == m and self.modulo(high.args[0], m) is low:
             return high.args[0]
@@ -134,13 +134,13 @@ class Terms:
         return None
 
     def product(self, a: Number, b: Number) -> Number:
-        """Return a product; a number goes into a sum, factors are a set with repetitions."""
+        """Return a product: a number is distributed over a sum, factors are a sorted multiset."""
         if not isinstance(a, Term):
             return self.combined([(int(a), b)])
         if not isinstance(b, Term):
             return self.combined([(int(b), a)])
         if any(x.op == "sum" for x in (a, b)) and all(x.op != "sum" or len(x.args) <= DISTRIBUTED for x in (a, b)):
-            return self.combined((c * e, self.product(s, t)) for c, s in _parts(a) for e, t in _parts(b))
+            return self.combined((c * e, self.product(s, t)) for c, s in _summands(a) for e, t in _summands(b))
         factors = [f for x in (a, b) for f in (x.args if x.op == "mul" else (x,))]
         factors.sort(key=_number)
         if self.unbounded and all(_is_element(f) for f in factors):
@@ -151,7 +151,7 @@ class Terms:
         return self.make("mul", None, tuple(factors), interval)
 
     def modulo(self, a: Number, m: int) -> Number:
-        """Return a mod m for a positive number m: numbers count modulo m, moduli that m divides are not seen."""
+        """Return a mod m for a positive number m: coefficients are reduced modulo m, inner moduli that m divides are dropped."""
         if not isinstance(a, Term):
             return a % m
         if iv.inside(a.interval, (0, m - 1)):
@@ -165,12 +165,12 @@ class Terms:
     def _sum_modulo(self, a: Term, m: int) -> Number:
         constant, numbers = a.data
         parts = [(_nearest(c, m), t.args[0] if t.op == "mod" and t.data % m == 0 else t) for c, t in zip(numbers, a.args, strict=True)]
-        found = self.combined([(1, constant % m), *parts])
-        if isinstance(found, Term) and found.op == "sum" and found is not a and not _is_reduced(found, m):
-            return self._sum_modulo(found, m)
-        if not isinstance(found, Term) or iv.inside(found.interval, (0, m - 1)) or found.op != "sum":
-            return self.modulo(found, m)
-        return self.make("mod", m, (found,), iv.floor_mod(found.interval, (m, m)))
+        total = self.combined([(1, constant % m), *parts])
+        if isinstance(total, Term) and total.op == "sum" and total is not a and not _is_reduced(total, m):
+            return self._sum_modulo(total, m)
+        if not isinstance(total, Term) or iv.inside(total.interval, (0, m - 1)) or total.op != "sum":
+            return self.modulo(total, m)
+        return self.make("mod", m, (total,), iv.floor_mod(total.interval, (m, m)))
 
     def quotient(self, a: Number, m: int) -> Number:
         """Return ⌊a / m⌋ for a positive number m."""
@@ -180,37 +180,37 @@ class Terms:
             return a
         if a.op == "sum" and a.data[0] % m == 0 and all(c % m == 0 for c in a.data[1]):
             return self.combined([(1, a.data[0] // m), *((c // m, t) for c, t in zip(a.data[1], a.args, strict=True))])
-        whole = self._without_rest(a, m) if a.op == "sum" else None
-        if whole is not None:
-            return self.quotient(whole, m)
+        multiple = self._without_remainder(a, m) if a.op == "sum" else None
+        if multiple is not None:
+            return self.quotient(multiple, m)
         if a.op == "div":
             return self.quotient(a.args[0], a.data * m)
         if a.op == "mod" and a.data % m == 0:
             return self.modulo(self.quotient(a.args[0], m), a.data // m)
         return self.make("div", m, (a,), iv.floor_div(a.interval, (m, m)))
 
-    def _without_rest(self, a: Term, m: int) -> Number | None:
+    def _without_remainder(self, a: Term, m: int) -> Number | None:
         """Return x where a sum is x − x mod m."""
-        rests = (t for c, t in zip(a.data[1], a.args, strict=True) if c == -1 and t.op == "mod" and t.data == m)
-        found = ((t, self.combined([(1, a), (1, t)])) for t in rests)
-        return next((x for t, x in found if self.modulo(x, m) is t), None)
+        remainders = (t for c, t in zip(a.data[1], a.args, strict=True) if c == -1 and t.op == "mod" and t.data == m)
+        candidates = ((t, self.combined([(1, a), (1, t)])) for t in remainders)
+        return next((x for t, x in candidates if self.modulo(x, m) is t), None)
 
     def extremum(self, op: str, a: Number, b: Number) -> Number:
         """Return the smaller or the larger of two values."""
         if not isinstance(a, Term) and not isinstance(b, Term):
             return min(a, b) if op == "min" else max(a, b)
         x, y = interval_of(a), interval_of(b)
-        less, more = _is_at_most(x, y), _is_at_most(y, x)
-        if less or more or a is b:
-            return a if (less or a is b) == (op == "min") or a is b else b
+        is_at_most, is_at_least = _is_at_most(x, y), _is_at_most(y, x)
+        if is_at_most or is_at_least or a is b:
+            return a if (is_at_most or a is b) == (op == "min") or a is b else b
         return self.apply(op, None, self._sorted(a, b), _EXTREMA[op](x, y))
 
     def compare(self, op: str, a: Number, b: Number) -> Number:
         """Return 1 where a comparison holds, else 0."""
         x, y = interval_of(a), interval_of(b)
-        known = _COMPARED[op](x, y) if a is not b else op in ("eq", "le")
-        if known is not None:
-            return int(known)
+        outcome = _COMPARED[op](x, y) if a is not b else op in ("eq", "le")
+        if outcome is not None:
+            return int(outcome)
         return self.apply(op, None, self._sorted(a, b) if op in ("eq", "ne") else (a, b), iv.TRUTH)
 
     def choice(self, c: Number, a: Number, b: Number) -> Number:
@@ -222,11 +222,11 @@ class Terms:
         return self.apply("ite", None, (c, a, b), iv.hull(interval_of(a), interval_of(b)))
 
     def apply(self, op: str, data: Any, values: Iterable[Number], interval: Interval) -> Number:
-        """Return an operator of which nothing is known but its interval."""
+        """Return an operator that is uninterpreted but for its interval."""
         return self.make(op, data, tuple(self.lifted(v) for v in values), interval)
 
     def lifted(self, value: Number) -> Term:
-        """Return a number as a term, others as they are."""
+        """Return a number as a constant term; a term unchanged."""
         if isinstance(value, Term):
             return value
         key = ("const", int(value))
@@ -239,7 +239,7 @@ class Terms:
         return (x, y) if x.number <= y.number else (y, x)
 
 
-def _times(a: Interval, c: int) -> Interval:
+def _scale(a: Interval, c: int) -> Interval:
     low, high = a if c > 0 else (a[1], a[0])
     return None if low is None else c * low, None if high is None else c * high
 
@@ -250,7 +250,7 @@ def interval_of(value: Number) -> Interval:
 
 
 def _is_element(t: Term) -> bool:
-    """Tell whether a term is a variable, or what a table says of one."""
+    """Tell whether a term is a variable, or a table applied to variables."""
     return t.op == "var" or (t.op == "table" and all(a.op == "var" for a in t.args))
 
 
@@ -263,12 +263,12 @@ def _first_number(entry: tuple[Term, int]) -> int:
 
 
 def _nearest(c: int, m: int) -> int:
-    """Return what c is modulo m, as the number next to 0."""
+    """Return the representative of c modulo m that is nearest to 0."""
     return (c + (m - 1) // 2) % m - (m - 1) // 2
 
 
-def _parts(a: Term) -> Iterator[tuple[int, Number]]:
-    """Yield what a term is a sum of."""
+def _summands(a: Term) -> Iterator[tuple[int, Number]]:
+    """Yield the summands of a term with their factors."""
     if a.op != "sum":
         yield 1, a
         return
@@ -290,23 +290,23 @@ def _is_less(x: Interval, y: Interval) -> bool:
     return x[1] is not None and y[0] is not None and x[1] < y[0]
 
 
-def _ordered(yes: bool, no: bool) -> bool | None:
-    return True if yes else False if no else None
+def _three_valued(is_true: bool, is_false: bool) -> bool | None:
+    return True if is_true else False if is_false else None
 
 
 def _equal(x: Interval, y: Interval) -> bool | None:
-    return _ordered(x == y and x[0] is not None and x[0] == x[1], _is_less(x, y) or _is_less(y, x))
+    return _three_valued(x == y and x[0] is not None and x[0] == x[1], _is_less(x, y) or _is_less(y, x))
 
 
 def _unequal(x: Interval, y: Interval) -> bool | None:
-    found = _equal(x, y)
-    return None if found is None else not found
+    is_equal = _equal(x, y)
+    return None if is_equal is None else not is_equal
 
 
 _COMPARED: dict[str, Callable[[Interval, Interval], bool | None]] = {
     "eq": _equal,
     "ne": _unequal,
-    "lt": lambda x, y: _ordered(_is_less(x, y), _is_at_most(y, x)),
-    "le": lambda x, y: _ordered(_is_at_most(x, y), _is_less(y, x)),
+    "lt": lambda x, y: _three_valued(_is_less(x, y), _is_at_most(y, x)),
+    "le": lambda x, y: _three_valued(_is_at_most(x, y), _is_less(y, x)),
 }
 _EXTREMA = {"min": iv.minimum, "max": iv.maximum}

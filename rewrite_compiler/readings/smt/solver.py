@@ -1,7 +1,8 @@
-"""Questions to z3: what is asked of it, how long, and what it answers."""
+"""Questions to z3, bounded by work and time, and their verdicts."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -9,12 +10,23 @@ from fractions import Fraction
 import z3
 
 WORK = 3_000_000  # steps that z3 counts in a second of an idle processor: its limit is work, so that a busy machine proves as much
-PATIENCE = 20  # times the seconds, by the clock, after which a question is given up all the same
+PATIENCE = 20  # times the seconds, by the clock, after which a question is given up in any case
+
+
+class Outcome(enum.StrEnum):
+    """How a proof attempt ends."""
+
+    PROVED = "proved"
+    """The negated goal has no solution."""
+    REFUTED = "refuted"
+    """A counterexample is known."""
+    UNKNOWN = "unknown"
+    """The solver gave up: never a pass."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a proof attempt found: proved, refuted (with a model) or unknown (with the solver's reason)."""
+    """The result of a proof attempt: an `Outcome`, the model of a refutation, the reason of an unknown one."""
 
     outcome: str
     model: Mapping[str, Fraction | int] = field(default_factory=dict)
@@ -22,18 +34,18 @@ class Verdict:
 
 
 def solved(constraints: Sequence[z3.BoolRef], seconds: float) -> Verdict:
-    """Return z3's own answer to whether the constraints have a solution."""
+    """Return z3's verdict on the claim that the constraints have no solution; a solution refutes it. Seconds are of an idle processor."""
     solver = limited(constraints, seconds)
     answer = solver.check()
     if answer == z3.unsat:
-        return Verdict("proved")
+        return Verdict(Outcome.PROVED)
     if answer == z3.sat:
-        return Verdict("refuted", numbers_of(solver.model()))
-    return Verdict("unknown", reason=solver.reason_unknown())
+        return Verdict(Outcome.REFUTED, numbers_of(solver.model()))
+    return Verdict(Outcome.UNKNOWN, reason=solver.reason_unknown())
 
 
 def limited(constraints: Sequence[z3.BoolRef], seconds: float) -> z3.Solver:
-    """Return a solver of the constraints that gives up after so many seconds of an idle processor."""
+    """Return a solver with the constraints that gives up after so many seconds of an idle processor."""
     solver = z3.Solver()
     solver.set("rlimit", max(int(seconds * WORK), 1))
     solver.set("timeout", max(int(seconds * PATIENCE * 1000), 1))
@@ -42,17 +54,17 @@ def limited(constraints: Sequence[z3.BoolRef], seconds: float) -> z3.Solver:
 
 
 def numbers_of(model: z3.ModelRef) -> dict[str, Fraction | int]:
-    """Return the numbers that a model gives its variables."""
-    found: dict[str, Fraction | int] = {}
+    """Return the values of a model's variables; algebraic numbers to 20 decimals."""
+    numbers: dict[str, Fraction | int] = {}
     for d in model.decls():
         value = model[d]
         if d.arity() == 0 and z3.is_int_value(value):
-            found[d.name()] = value.as_long()
+            numbers[d.name()] = value.as_long()
         elif d.arity() == 0 and z3.is_bv_value(value):
-            found[d.name()] = value.as_signed_long()
+            numbers[d.name()] = value.as_signed_long()
         elif d.arity() == 0 and z3.is_rational_value(value):
-            found[d.name()] = Fraction(value.numerator_as_long(), value.denominator_as_long())
+            numbers[d.name()] = Fraction(value.numerator_as_long(), value.denominator_as_long())
         elif d.arity() == 0 and z3.is_algebraic_value(value):
             rounded = value.approx(20)
-            found[d.name()] = Fraction(rounded.numerator_as_long(), rounded.denominator_as_long())
-    return found
+            numbers[d.name()] = Fraction(rounded.numerator_as_long(), rounded.denominator_as_long())
+    return numbers

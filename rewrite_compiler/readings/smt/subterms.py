@@ -1,6 +1,6 @@
-"""The parts of z3 terms, each asked for once: walking terms through z3's own objects costs more than most questions.
+"""Children of z3 terms, cached: traversing terms through z3's own objects costs more than most questions.
 
-A term is held as long as its number is known, because z3 gives numbers of terms nobody holds to others.
+A term is retained as long as its id is cached, because z3 reuses the ids of terms that are not.
 """
 
 from __future__ import annotations
@@ -9,39 +9,39 @@ from dataclasses import dataclass
 
 import z3
 
-KEPT = 200_000  # terms, beyond which they are forgotten between two walks
+KEPT = 200_000  # terms, beyond which the cache is cleared between two traversals
 
 
 @dataclass(slots=True, eq=False)
 class Term:
-    """A z3 term with its number and its parts."""
+    """A z3 term with its id and its children."""
 
     term: z3.ExprRef
     number: int
     parts: tuple[Term, ...]
 
 
-_known: dict[int, Term] = {}
+_interned: dict[int, Term] = {}
 
 
 def parts_of(root: z3.ExprRef) -> Term:
-    """Return a term with all its parts; those of equal numbers are one object until terms are forgotten."""
-    if len(_known) > KEPT:
-        _known.clear()
-    found = _known.get(root.get_id())
-    if found is not None:
-        return found
+    """Return a term with its children, recursively; equal terms are one object until the cache is cleared."""
+    if len(_interned) > KEPT:
+        _interned.clear()
+    term = _interned.get(root.get_id())
+    if term is not None:
+        return term
     work: list[tuple[z3.ExprRef, int, list[tuple[z3.ExprRef, int]] | None]] = [(root, root.get_id(), None)]
     while work:
-        here, number, children = work.pop()
-        if number in _known:
+        node, number, children = work.pop()
+        if number in _interned:
             continue
         if children is None:
-            children = [(c, c.get_id()) for c in here.children()]
-            waiting = [(c, n, None) for c, n in children if n not in _known]
-            if waiting:
-                work.append((here, number, children))
-                work.extend(waiting)
+            children = [(c, c.get_id()) for c in node.children()]
+            pending = [(c, n, None) for c, n in children if n not in _interned]
+            if pending:
+                work.append((node, number, children))
+                work.extend(pending)
                 continue
-        _known[number] = Term(here, number, tuple(_known[n] for _, n in children))
-    return _known[root.get_id()]
+        _interned[number] = Term(node, number, tuple(_interned[n] for _, n in children))
+    return _interned[root.get_id()]

@@ -1,7 +1,7 @@
-"""The z3 reading of steps on a symbolic state: conditions, addresses and ends of loops need not be known.
+"""The z3 reading of steps on a symbolic state: conditions, addresses and loop bounds may depend on data.
 
-Registers are words, memories with axes are z3 arrays from a flat index. A loop whose end is not known is unrolled `rounds`
-times, and `premises` says that it ends by then.
+Registers are bit-vectors, memories with axes z3 arrays from a flat index. A loop with a symbolic bound is unrolled `rounds`
+times, under the premise that it ends by then.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .bitvector_operators import resized, width_of
 from .evaluator import Value, truth
 
 INDEX_BITS = 32
-Write = tuple[Leaf, Value, Value, Any]  # memory, flat index, value, when
+Write = tuple[Leaf, Value, Value, Any]  # memory, flat index, value, condition
 
 
 class State(Bits):
-    """Evaluates integer terms and runs steps on words of bits and arrays of them."""
+    """Evaluates integer terms and runs steps on bit-vectors and arrays of them."""
 
     def __init__(self, memories: Mapping[Leaf, Data], arrays: Mapping[Leaf, z3.ArrayRef], rounds: int) -> None:
-        """Read `memories` (object arrays of words and numbers) and `arrays` (elements of their leaf's own bits)."""
+        """Start from `memories` (object arrays of bit-vectors and numbers) and `arrays` (elements as wide as the leaf stores them)."""
         super().__init__(memories)
         self.arrays = dict(arrays)
         self.rounds, self.premises = rounds, list[z3.BoolRef]()
@@ -43,18 +43,18 @@ class State(Bits):
         return self.divided(e) if e.op in ("div", "mod") and (e.args[1].interval[0] or 0) > 0 else super()._value(e)
 
     def divided(self, e: Expr) -> Value:
-        """Return a quotient or a rest by a divisor above 0 without cases: of a power of two it is a field of bits."""
+        """Return a quotient or remainder by a positive divisor without a case distinction; by a power of two it is a bit field."""
         a, b = self.value(e.args[0]), self.value(e.args[1])
-        n, wide = e.args[1].value, max(width_of(x.interval) for x in (e, *e.args))
+        n, width = e.args[1].value, max(width_of(x.interval) for x in (e, *e.args))
         if not any(isinstance(x, z3.ExprRef) for x in (a, b)):
             return a // b if e.op == "div" else a % b
         if isinstance(n, int) and n & n - 1 == 0:
             k = n.bit_length() - 1
-            low = z3.ZeroExt(1, z3.Extract(k - 1, 0, resized(a, max(wide, k + 1)))) if k else z3.BitVecVal(0, 2)
-            return resized(resized(a, wide) >> k if e.op == "div" else low, width_of(e.interval))
+            low = z3.ZeroExt(1, z3.Extract(k - 1, 0, resized(a, max(width, k + 1)))) if k else z3.BitVecVal(0, 2)
+            return resized(resized(a, width) >> k if e.op == "div" else low, width_of(e.interval))
         if (e.args[0].interval[0] or 0) < 0 or e.args[0].interval[0] is None:
             return super()._value(e)
-        x, y = resized(a, wide), resized(b, wide)
+        x, y = resized(a, width), resized(b, width)
         return resized(x / y if e.op == "div" else z3.SRem(x, y), width_of(e.interval))
 
     def _load(self, e: Expr) -> Value:
@@ -63,113 +63,117 @@ class State(Bits):
         return super()._load(e)
 
     def extended(self, element: z3.BitVecRef, leaf: Leaf) -> z3.BitVecRef:
-        """Return an element as a signed word."""
+        """Return an element as a signed word that holds the leaf's interval."""
         is_signed = (leaf.interval[0] or 0) < 0
-        more = width_of(leaf.interval) - element.size()
-        return (z3.SignExt if is_signed else z3.ZeroExt)(more, element) if more > 0 else element
+        extra_bits = width_of(leaf.interval) - element.size()
+        return (z3.SignExt if is_signed else z3.ZeroExt)(extra_bits, element) if extra_bits > 0 else element
 
     def flat(self, leaf: Leaf, indices: Sequence[Expr]) -> z3.BitVecRef:
-        """Return the flat index of an element, in a word that all indices of its axes fit."""
+        """Return the row-major index of an element, in `INDEX_BITS` bits."""
         total = lift(0)
         for i, n in zip(indices, static_shape(leaf), strict=True):
             total = total * n + i
         return z3.simplify(resized(self.value(total), INDEX_BITS))
 
     def rounds_of(self, e: Expr) -> list[tuple[int, Any]]:
-        """Return the rounds of a loop with the condition under which each happens."""
+        """Return the iterations of a loop, each with the condition under which it runs."""
         extent = self.value(e)
         if isinstance(extent, z3.ExprRef):
-            known = z3.simplify(extent)
-            extent = known.as_signed_long() if z3.is_bv_value(known) else extent
+            simplified = z3.simplify(extent)
+            extent = simplified.as_signed_long() if z3.is_bv_value(simplified) else extent
         if not isinstance(extent, z3.ExprRef):
             return [(k, True) for k in range(int(extent))]
         count = min(self.rounds, e.interval[1] if e.interval[1] is not None else self.rounds)
         if e.interval[1] is None or e.interval[1] > count:
-            self.premises.append(_holds(extent, count, lambda a, b: a <= b))
-            self.runs.append(_holds(extent, 0, lambda a, b: b < a))
-        return [(k, _holds(extent, k, lambda a, b: b < a)) for k in range(count)]
+            self.premises.append(_comparison(extent, count, lambda a, b: a <= b))
+            self.runs.append(_comparison(extent, 0, lambda a, b: b < a))
+        return [(k, _comparison(extent, k, lambda a, b: b < a)) for k in range(count)]
 
     def _fold(self, f: Fold) -> tuple[list[Data], list[Data]]:
         current = [self.array(first) for first in f.initial]
-        for k, happens in self.rounds_of(f.extent):
-            before = current
+        for k, is_active in self.rounds_of(f.extent):
+            previous = current
 
             def advance() -> list[Data]:
-                self.memories.update(zip(f.accumulators, before, strict=True))  # noqa: B023
+                self.memories.update(zip(f.accumulators, previous, strict=True))  # noqa: B023
                 return [self.array(b) for b in f.bodies]
 
-            after = self._bind((f.variable,), (k,), advance)
-            current = [_chosen(happens, a, b, width_of(x.interval)) for x, a, b in zip(f.accumulators, after, before, strict=True)]
+            following = self._bind((f.variable,), (k,), advance)
+            current = [_merge(is_active, a, b, width_of(x.interval)) for x, a, b in zip(f.accumulators, following, previous, strict=True)]
         return current, [np.empty((0, *x.shape), object) for x in current]
 
     # -- steps
 
     def go(self, step: Step, when: Any = True) -> None:
-        """Run a step where `when` holds."""
+        """Run a step under the condition `when`.
+
+        Raises:
+            SpecError: a diagnostic of the step always fires.
+        """
         if isinstance(step, Seq):
             for part in step.steps:
                 self.go(part, when)
         elif isinstance(step, Update | Together):
             self.write([w for u in (step.updates if isinstance(step, Together) else (step,)) for w in self.writes(u, when)])
         elif isinstance(step, Loop):
-            for k, happens in self.rounds_of(step.extent):
-                self._bind((step.variable,), (k,), lambda: self.go(step.body, _both(when, happens)))  # noqa: B023
+            for k, is_active in self.rounds_of(step.extent):
+                self._bind((step.variable,), (k,), lambda: self.go(step.body, _conjunction(when, is_active)))  # noqa: B023
         elif isinstance(step, When):
-            self._forget()
+            self._clear_memo()
             condition = truth(self.value(step.condition))
-            self.go(step.then, _both(when, condition))
-            self.go(step.otherwise, _both(when, not condition if isinstance(condition, bool) else z3.Not(condition)))
+            self.go(step.then, _conjunction(when, condition))
+            self.go(step.otherwise, _conjunction(when, not condition if isinstance(condition, bool) else z3.Not(condition)))
         elif isinstance(step, Let):
-            self._forget()
+            self._clear_memo()
             self.memories[step.local] = self.array(step.array)
-            self._forget()
+            self._clear_memo()
             self.go(step.body, when)
         elif isinstance(step, Require) and step.always:
             raise SpecError("I102", "a diagnostic that always stops has no state after it")
 
     def writes(self, u: Update, when: Any) -> list[Write]:
-        """Return what an update writes, each value from the state before it."""
-        self._forget()
-        found: list[Write] = []
+        """Return the writes of an update, every value computed in the state before it."""
+        self._clear_memo()
+        pending_writes: list[Write] = []
         for point in itertools.product(*(self.rounds_of(n) for n in u.extents)):
-            happens = when
+            is_active = when
             for _, condition in point:
-                happens = _both(happens, condition)
+                is_active = _conjunction(is_active, condition)
 
-            def one() -> Write:
-                return u.memory, self.address(u), self.value(u.value), happens  # noqa: B023
+            def evaluated_write() -> Write:
+                return u.memory, self.address(u), self.value(u.value), is_active  # noqa: B023
 
-            if happens is not False:
-                found.append(self._bind(u.variables, tuple(k for k, _ in point), one))
-        return found
+            if is_active is not False:
+                pending_writes.append(self._bind(u.variables, tuple(k for k, _ in point), evaluated_write))
+        return pending_writes
 
     def address(self, u: Update) -> Value:
-        """Return where an update writes: a flat index in an array, else the known indices."""
+        """Return where an update writes: a flat index in an array, else constant indices."""
         if u.memory in self.arrays:
             return self.flat(u.memory, u.address)
         return tuple(self.number(lift(a)) for a in u.address)
 
     def write(self, writes: Iterable[Write]) -> None:
-        """Store values one after the other; what was never written before (an operand of a command) begins as 0."""
+        """Store values in order; a memory that was never written (an operand of a command) starts as 0."""
         for leaf, place, value, when in writes:
             if leaf in self.arrays:
-                old = self.arrays[leaf]
-                new = z3.Store(old, place, resized(value, old.sort().range().size()))
-                self.arrays[leaf] = new if when is True else z3.If(when, new, old)
+                array = self.arrays[leaf]
+                updated = z3.Store(array, place, resized(value, array.sort().range().size()))
+                self.arrays[leaf] = updated if when is True else z3.If(when, updated, array)
             else:
                 if leaf not in self.memories:
                     self.memories[leaf] = np.full(static_shape(leaf), 0, object)
-                width, kept = width_of(leaf.interval), self.memories[leaf][place]
-                new = resized(value, width)
-                self.memories[leaf][place] = new if when is True else z3.If(when, new, resized(kept, width))
-        self._forget()
+                width, stored = width_of(leaf.interval), self.memories[leaf][place]
+                updated = resized(value, width)
+                self.memories[leaf][place] = updated if when is True else z3.If(when, updated, resized(stored, width))
+        self._clear_memo()
 
 
-def _holds(extent: z3.BitVecRef, n: int, test: Any) -> Any:
+def _comparison(extent: z3.BitVecRef, n: int, test: Any) -> Any:
     return z3.simplify(test(resized(extent, INDEX_BITS), resized(n, INDEX_BITS)))
 
 
-def _both(a: Any, b: Any) -> Any:
+def _conjunction(a: Any, b: Any) -> Any:
     if a is False or b is False or (isinstance(b, z3.ExprRef) and z3.is_false(b)):
         return False
     if a is True:
@@ -177,13 +181,13 @@ def _both(a: Any, b: Any) -> Any:
     return a if b is True else z3.And(a, b)
 
 
-def _chosen(happens: Any, after: Data, before: Data, width: int) -> Data:
-    if happens is True:
+def _merge(is_active: Any, after: Data, before: Data, width: int) -> Data:
+    if is_active is True:
         return after
-    found = np.empty(after.shape, object)
+    merged = np.empty(after.shape, object)
     for place in np.ndindex(*after.shape):
-        found[place] = z3.If(happens, resized(after[place], width), resized(before[place], width))
-    return found
+        merged[place] = z3.If(is_active, resized(after[place], width), resized(before[place], width))
+    return merged
 
 
 def size_of(leaf: Leaf) -> int:

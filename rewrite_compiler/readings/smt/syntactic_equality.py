@@ -1,10 +1,10 @@
-"""Comparing z3 terms without solving: the same element, the same operations in the same order, the same normal form."""
+"""Equality of z3 terms without a solver: identity, the same operations in the same order, the same normal form."""
 
 from __future__ import annotations
 
 import z3
 
-from .evaluator import Value, _known, _plainly_equal, _term
+from .evaluator import Value, _constant_value, _normal_forms_equal, _term
 
 RING_KINDS = {z3.Z3_OP_ADD, z3.Z3_OP_SUB, z3.Z3_OP_MUL, z3.Z3_OP_UMINUS, z3.Z3_OP_ANUM}
 
@@ -17,7 +17,7 @@ def identical(a: Value, b: Value) -> bool:
 
 
 def same_operations(a: Value, b: Value, *, drop_zeros: bool = False) -> bool:
-    """Tell whether two values are the same operations in the same order: operands of one + or · may be exchanged.
+    """Tell whether two values are the same operations in the same order, up to commutativity of + and ·.
 
     With `drop_zeros` an added 0 counts as no operation.
     """
@@ -31,23 +31,23 @@ def same_operations(a: Value, b: Value, *, drop_zeros: bool = False) -> bool:
     left, right = x.children(), y.children()
     if all(same_operations(p, q, drop_zeros=drop_zeros) for p, q in zip(left, right, strict=True)):
         return True
-    swapped = len(left) == 2 and x.decl().kind() in (z3.Z3_OP_ADD, z3.Z3_OP_MUL)
-    return swapped and all(same_operations(p, q, drop_zeros=drop_zeros) for p, q in zip(left, reversed(right), strict=True))
+    is_swappable = len(left) == 2 and x.decl().kind() in (z3.Z3_OP_ADD, z3.Z3_OP_MUL)
+    return is_swappable and all(same_operations(p, q, drop_zeros=drop_zeros) for p, q in zip(left, reversed(right), strict=True))
 
 
 def normal_forms_agree(a: Value, b: Value) -> bool:
-    """Tell whether two values are equal as polynomials in their variables, functions and quotients."""
-    return _plainly_equal(a, b)
+    """Tell whether two values are equal as polynomials over variables, function applications and quotients."""
+    return _normal_forms_equal(a, b)
 
 
 def is_ring_term(x: Value) -> bool:
     """Tell whether a value is built from variables and numbers by +, − and · alone."""
-    pending, seen = [x], set()
+    pending, visited = [x], set()
     while pending:
         t = pending.pop()
-        if not isinstance(t, z3.ExprRef) or t.get_id() in seen:
+        if not isinstance(t, z3.ExprRef) or t.get_id() in visited:
             continue
-        seen.add(t.get_id())
+        visited.add(t.get_id())
         if t.decl().kind() not in RING_KINDS and not (t.num_args() == 0 and t.decl().kind() == z3.Z3_OP_UNINTERPRETED):
             return False
         pending.extend(t.children())
@@ -58,13 +58,13 @@ def renamed(a: Value, b: Value) -> tuple[z3.ExprRef, z3.ExprRef]:
     """Return both values with their variables numbered by first occurrence: equal questions become identical terms."""
     pair = (_term(a), _term(b))
     order: list[z3.ExprRef] = []
-    seen: set[int] = set()
+    visited: set[int] = set()
     pending = [*reversed(pair)]
     while pending:
         t = pending.pop()
-        if t.get_id() in seen:
+        if t.get_id() in visited:
             continue
-        seen.add(t.get_id())
+        visited.add(t.get_id())
         if t.num_args() == 0 and t.decl().kind() == z3.Z3_OP_UNINTERPRETED:
             order.append(t)
         pending.extend(reversed(t.children()))
@@ -74,8 +74,8 @@ def renamed(a: Value, b: Value) -> tuple[z3.ExprRef, z3.ExprRef]:
 
 def _without_zeros(x: Value) -> Value:
     while isinstance(x, z3.ExprRef) and x.decl().kind() == z3.Z3_OP_ADD:
-        kept = [p for p in x.children() if not (z3.is_rational_value(p) or z3.is_int_value(p)) or _known(p) != 0]
-        if len(kept) != 1:
+        nonzero = [p for p in x.children() if not (z3.is_rational_value(p) or z3.is_int_value(p)) or _constant_value(p) != 0]
+        if len(nonzero) != 1:
             break
-        x = kept[0]
+        x = nonzero[0]
     return x

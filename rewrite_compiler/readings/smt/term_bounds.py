@@ -1,4 +1,4 @@
-"""Bounds of z3 integer terms from their structure: what a term can be when its leaves stay in known intervals."""
+"""Interval arithmetic on z3 integer terms, from intervals of their variables and functions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ DIVISIONS = (z3.Z3_OP_IDIV, z3.Z3_OP_MOD)
 
 
 class Bounds:
-    """Computes and remembers bounds; `known` gives those of uninterpreted applications by their function's name."""
+    """Computes and caches intervals of terms; `known` gives those of variables and uninterpreted functions, by name."""
 
     def __init__(self, known: Mapping[str, Interval]) -> None:
         self.known = known
         self.found: dict[int, Interval] = {}
-        self.kept: list[z3.ExprRef] = []  # z3 reuses the ids of terms nobody holds
+        self.kept: list[z3.ExprRef] = []  # z3 reuses the ids of terms that are not retained
 
     def of(self, term: z3.ExprRef) -> Interval:
         """Return an interval that contains the term's value."""
@@ -35,15 +35,15 @@ class Bounds:
             return self.found[number]
         work = [parts_of(term)]
         while work:
-            here = work[-1]
-            waiting = [p for p in here.parts if p.number not in self.found] if here.number not in self.found else []
-            if waiting:
-                work.extend(waiting)
+            node = work[-1]
+            pending = [p for p in node.parts if p.number not in self.found] if node.number not in self.found else []
+            if pending:
+                work.extend(pending)
                 continue
             work.pop()
-            if here.number not in self.found:
-                self.kept.append(here.term)
-                self.found[here.number] = self._combine(here.term, [self.found[p.number] for p in here.parts])
+            if node.number not in self.found:
+                self.kept.append(node.term)
+                self.found[node.number] = self._combine(node.term, [self.found[p.number] for p in node.parts])
         return self.found[number]
 
     def _combine(self, term: z3.ExprRef, parts: Sequence[Interval]) -> Interval:

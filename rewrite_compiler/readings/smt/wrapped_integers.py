@@ -1,4 +1,4 @@
-"""Integers of a type as z3 bit-vectors: every operator computes exactly and wraps its result around."""
+"""Fixed-width integers as z3 bit-vectors: modular arithmetic, every operator exact and its result wrapped around."""
 
 from __future__ import annotations
 
@@ -15,29 +15,37 @@ NAME = re.compile(r"(u?)int(8|16|32|64)")
 
 
 class Undecided(Exception):
-    """What z3 does not decide, or what is not read, as a sentence."""
+    """A question that z3 does not decide, or an operator that is not interpreted; the message says which."""
 
 
 @dataclass(frozen=True)
 class Wrapped:
-    """The integers of a type by their width and sign."""
+    """An integer type: its width in bits, and whether it is signed."""
 
     width: int
     signed: bool
 
     def symbol(self, name: str) -> Word:
-        """Return any integer of the type."""
+        """Return a variable of the type."""
         return z3.BitVec(name, self.width)
 
     def number(self, x: float) -> Word:
-        """Return a number; Undecided where the type does not hold it."""
+        """Return a constant of the type.
+
+        Raises:
+            Undecided: the type does not hold the number.
+        """
         low = -(1 << self.width - 1) if self.signed else 0
         if x != int(x) or not low <= x < low + (1 << self.width):
             raise Undecided(f"{x:g} is no number of the type")
         return z3.BitVecVal(int(x), self.width)
 
     def applied(self, name: str, *operands: Word) -> Word:
-        """Return the result of an operator; Undecided for one that is not read."""
+        """Return an operator applied to operands.
+
+        Raises:
+            Undecided: the operator is not interpreted on integers.
+        """
         if name not in OPERATIONS:
             raise Undecided(f"it does not read {name} on integers")
         return OPERATIONS[name](self, *operands)
@@ -47,19 +55,23 @@ class Wrapped:
         return a < b if self.signed else z3.ULT(a, b)
 
     def value(self, model: z3.ModelRef, x: Word) -> int:
-        """Return an integer in a model."""
-        found = model.eval(x, model_completion=True)
-        return int(found.as_signed_long() if self.signed else found.as_long())
+        """Return the value of an integer in a model."""
+        result = model.eval(x, model_completion=True)
+        return int(result.as_signed_long() if self.signed else result.as_long())
 
 
 def wrapped(dtype: str) -> Wrapped | None:
-    """Return the integers of an element type, None of another type."""
-    read = NAME.fullmatch(dtype)
-    return None if read is None else Wrapped(int(read[2]), not read[1])
+    """Return the integer type of an element type's name; None where it names no integers."""
+    match = NAME.fullmatch(dtype)
+    return None if match is None else Wrapped(int(match[2]), not match[1])
 
 
 def difference(kind: Wrapped, left: Word, right: Word, symbols: Mapping[str, Word], work: int) -> tuple[Integers, int, int] | None:
-    """Return integers at which two terms differ with both values, None where there are none; Undecided within `work`."""
+    """Return integers at which two terms differ, with both values; None where none do.
+
+    Raises:
+        Undecided: z3 exceeds `work` steps.
+    """
     solver = z3.Solver()
     solver.set("rlimit", work)
     solver.add(left != right)
@@ -78,13 +90,13 @@ def _absolute(kind: Wrapped, x: Word) -> Word:
 
 def _floor(kind: Wrapped, x: Word, y: Word) -> Word:
     """Return ⌊x / y⌋ for a number y that is not 0."""
-    by = z3.simplify(y)
-    if not z3.is_bv_value(by) or by.as_long() == 0:
+    divisor = z3.simplify(y)
+    if not z3.is_bv_value(divisor) or divisor.as_long() == 0:
         raise Undecided("it divides integers by numbers only")
     if not kind.signed:
         return z3.UDiv(x, y)
-    quotient, rest = x / y, z3.SRem(x, y)
-    return z3.If(z3.And(rest != 0, (rest < 0) != (y < 0)), quotient - 1, quotient)
+    quotient, remainder = x / y, z3.SRem(x, y)
+    return z3.If(z3.And(remainder != 0, (remainder < 0) != (y < 0)), quotient - 1, quotient)
 
 
 OPERATIONS: dict[str, Callable[..., Word]] = {

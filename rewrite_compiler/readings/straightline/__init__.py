@@ -1,1 +1,1 @@
-"""Straight-line code of a term."""
+"""Straight-line code of terms, with common subexpressions shared, and analyses of it."""

@@ -1,4 +1,4 @@
-"""Straight-line code of a term: one operator after the other, what cannot be one of them left to a caller.
+"""Straight-line code of a term: operators in order of evaluation; subterms without an operator are operands.
 
 The code of a term names no array and no extent, so that terms of the same form share compiled code.
 """
@@ -32,7 +32,7 @@ class Op:
 
 
 Code = tuple[Op, ...]
-Leaf = Callable[[Expr], Op | Expr | None]  # the operator a term is given as, or a term in its place
+Leaf = Callable[[Expr], Op | Expr | None]  # the operand that a term becomes, or a term in its place
 
 
 class TooWide(Exception):
@@ -40,7 +40,11 @@ class TooWide(Exception):
 
 
 def bits_of(e: Expr) -> int:
-    """Return how wide a word must be to hold the values of an integer term; TooWide when none is."""
+    """Return the width of the machine word that holds an integer term: 32 or 64 bits.
+
+    Raises:
+        TooWide: the term is real, or its interval exceeds 64 bits.
+    """
     if e.real:
         raise TooWide
     if iv.inside(e.interval, INT32):
@@ -72,7 +76,7 @@ def is_operator(e: Expr) -> bool:
 
 
 class Tracer:
-    """Collects the code of terms; `leaf` decides which terms are operands and how they are given."""
+    """Linearises terms by value numbering; `leaf` decides which terms are operands."""
 
     def __init__(self, leaf: Leaf) -> None:
         """Start with no code."""
@@ -82,22 +86,26 @@ class Tracer:
         self._ops: dict[Op, int] = {}
 
     def trace(self, e: Expr) -> int:
-        """Return the number of the result that is the value of `e`."""
-        found = self._terms.get(e)
-        if found is None:
-            found = self._terms[e] = self._traced(e)
-        return found
+        """Return the value number of `e`, appending the operators that it still needs.
 
-    def _traced(self, e: Expr) -> int:
+        Raises:
+            TooWide: a subterm fits no machine word.
+        """
+        number = self._terms.get(e)
+        if number is None:
+            number = self._terms[e] = self._emit(e)
+        return number
+
+    def _emit(self, e: Expr) -> int:
         if e.op == "const" and not e.real:
             return self.add(Op("const", (), int(e.data), bits_of(e)))
         if e.op == "const":
             return self.add(Op("const", (), float(e.data), REAL, REAL))
-        given = self.leaf(e)
-        if isinstance(given, Expr):
-            return self.trace(given)
-        if given is not None:
-            return self.add(given)
+        operand = self.leaf(e)
+        if isinstance(operand, Expr):
+            return self.trace(operand)
+        if operand is not None:
+            return self.add(operand)
         args = tuple(self.trace(a) for a in e.args)
         if e.real or any(a.real for a in e.args):
             return self.add(Op(e.op, args, e.data, REAL if e.real else 32, REAL))
@@ -105,9 +113,9 @@ class Tracer:
         return self.add(Op(e.op, args, e.data, bits, max(bits, *(bits_of(a) for a in e.args))))
 
     def add(self, op: Op) -> int:
-        """Append an operator, or return the number of the same one."""
-        found = self._ops.get(op)
-        if found is None:
-            found = self._ops[op] = len(self.code)
+        """Return the number of an operator, appending it when no equal one is there."""
+        number = self._ops.get(op)
+        if number is None:
+            number = self._ops[op] = len(self.code)
             self.code.append(op)
-        return found
+        return number

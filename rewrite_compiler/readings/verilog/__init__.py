@@ -1,1 +1,1 @@
-"""The Verilog reading, and its reader."""
+"""The Verilog reading: printer, reader of the emitted subset, its meaning in z3, equivalence with steps."""

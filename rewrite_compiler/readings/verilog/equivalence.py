@@ -1,4 +1,4 @@
-"""Statements of a Verilog module beside a step: do both leave the same state? Decided by z3, from any state and any inputs."""
+"""Equivalence of Verilog statements and a step: the same next state from any state and any inputs, decided by z3."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...lang.binders import Leaf, static_shape
 from ...lang.step import Step
 from ..smt.bitvector_operators import resized, width_of
 from ..smt.evaluator import refute
-from ..smt.solver import Verdict
+from ..smt.solver import Outcome, Verdict
 from ..smt.symbolic_state import State, size_of
 from .reader import Statement, Word
 from .semantics import INDEX_BITS, Machine
@@ -25,7 +25,7 @@ TRIES, SEED = 48, 7
 
 @dataclass
 class Pair:
-    """A module and a step at one moment."""
+    """The state of a module beside that of the step, and the module's state before."""
 
     machine: Machine
     state: State
@@ -34,17 +34,17 @@ class Pair:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A module's words and the leaves that they are; `rounds` bounds loops whose end the state decides."""
+    """The correspondence of a module's words and a step's leaves; `rounds` bounds loops whose end depends on the state."""
 
     words: Mapping[str, Word]
     registers: Mapping[Leaf, str]
     inputs: Mapping[Leaf, str]
-    scratch: frozenset[str]  # words whose value afterwards means nothing
+    scratch: frozenset[str]  # words whose next value is arbitrary
     rounds: int
     seconds: float
 
     def begin(self, known: Mapping[str, int] | None = None) -> Pair:
-        """Return any state of both, the same one; `known` words hold a number."""
+        """Return an arbitrary state that both share; `known` words hold a number."""
         machine = Machine(dict(self.words), {}, self.rounds)
         for name, w in self.words.items():
             sort = z3.BitVecSort(w.width)
@@ -57,26 +57,26 @@ class Comparison:
         return Pair(machine, State(memories, arrays, self.rounds), dict(machine.values))
 
     def verdict(self, pair: Pair, expected: Mapping[str, Any]) -> Verdict:
-        """Prove that the module's registers are the step's, the words of `expected` what it says, and all others as before."""
-        held = {leaf_name: self.expected(pair.state, leaf) for leaf, leaf_name in self.registers.items()}
+        """Prove that the module's registers equal the step's, the words in `expected` their terms, and that all others are unchanged."""
+        register_values = {leaf_name: self.expected(pair.state, leaf) for leaf, leaf_name in self.registers.items()}
         goals = [z3.Not(p) for p in pair.machine.premises]
-        for name, old in pair.before.items():
-            wanted = {**held, **expected}.get(name, old)
-            found = pair.machine.values.get(name)
-            if name in self.scratch or (found is not None and found.eq(wanted)):
+        for name, initial in pair.before.items():
+            goal = {**register_values, **expected}.get(name, initial)
+            actual = pair.machine.values.get(name)
+            if name in self.scratch or (actual is not None and actual.eq(goal)):
                 continue
-            goals.append(_differs(found, wanted, self.words[name].count))
+            goals.append(_difference(actual, goal, self.words[name].count))
         if not goals:
-            return Verdict("proved")
+            return Verdict(Outcome.PROVED)
         constraints = [z3.Or(*goals), *pair.state.premises]
-        found = refute(constraints, min(QUICK_SECONDS, self.seconds))
-        if found.outcome == "unknown":
-            limited = {str(x) for p in pair.state.premises for x in _constants(p)}
-            found = _tried(z3.And(*constraints), limited, self.rounds) or refute(constraints, self.seconds)
-        return found
+        verdict = refute(constraints, min(QUICK_SECONDS, self.seconds))
+        if verdict.outcome == Outcome.UNKNOWN:
+            bounded_words = {str(x) for p in pair.state.premises for x in _constants(p)}
+            verdict = _refutation_by_samples(z3.And(*constraints), bounded_words, self.rounds) or refute(constraints, self.seconds)
+        return verdict
 
     def expected(self, state: State, leaf: Leaf) -> Any:
-        """Return what a register of the step holds, as a word of its own width."""
+        """Return a register of the step, in the width of its word."""
         if leaf in state.arrays:
             return state.arrays[leaf]
         return resized(state.memories[leaf][()], self.words[self.registers[leaf]].width)
@@ -84,7 +84,7 @@ class Comparison:
     def compare(
         self, statements: Sequence[Statement], step: Step, known: Mapping[str, int], result: tuple[str, Leaf] | None = None
     ) -> tuple[Verdict, bool]:
-        """Run both from any state; `result` is a word and the leaf with its lanes. Tell too whether loops were bounded."""
+        """Run both from an arbitrary state; tell, too, whether loops were bounded. `result` is a word and the leaf of its lanes."""
         pair = self.begin(known)
         locals_ = result[1] if result is not None else None
         if locals_ is not None:
@@ -95,19 +95,19 @@ class Comparison:
         if result is not None and locals_ is not None:
             word, bits = self.words[result[0]].width, width_of(locals_.interval) - 1
             lanes = [resized(x, bits) for x in pair.state.memories[locals_].reshape(-1).tolist()]
-            joined = z3.Concat(*reversed(lanes)) if len(lanes) > 1 else lanes[0]
-            expected[result[0]] = z3.simplify(resized(z3.ZeroExt(word - joined.size(), joined), word))
-        found = self.verdict(pair, expected)
-        if found.outcome == "proved" and self.is_empty(pair.state):
-            found = Verdict("unknown", reason=f"a loop of at most {self.rounds} rounds does not run at all")
-        return found, bool(pair.state.premises)
+            packed = z3.Concat(*reversed(lanes)) if len(lanes) > 1 else lanes[0]
+            expected[result[0]] = z3.simplify(resized(z3.ZeroExt(word - packed.size(), packed), word))
+        verdict = self.verdict(pair, expected)
+        if verdict.outcome == Outcome.PROVED and self.is_empty(pair.state):
+            verdict = Verdict(Outcome.UNKNOWN, reason=f"a loop of at most {self.rounds} rounds does not run at all")
+        return verdict, bool(pair.state.premises)
 
     def is_empty(self, state: State) -> bool:
-        """Tell whether some loop runs in none of the states that the premises leave, so that its body was not compared."""
-        return any(refute([run, *state.premises], QUICK_SECONDS).outcome == "proved" for run in state.runs)
+        """Tell whether the comparison is vacuous: some loop runs in no state that the premises admit."""
+        return any(refute([run, *state.premises], QUICK_SECONDS).outcome == Outcome.PROVED for run in state.runs)
 
     def decoded(self, statements: Sequence[Statement], step: Step, found: Leaf, known: Mapping[str, int], names: Sequence[str]) -> Verdict:
-        """Prove that statements give the words `names` the number that a step finds, and change nothing else."""
+        """Prove that statements set the words `names` to the number that a decode step computes, and change nothing else."""
         pair = self.begin()
         pair.state.bind(found, np.full((), 0, object))
         pair.machine.run(statements)
@@ -118,47 +118,47 @@ class Comparison:
         return self.verdict(pair, expected)
 
     def sets(self, statements: Sequence[Statement], values: Mapping[str, int]) -> Verdict:
-        """Prove that statements give words (all elements of memories) these values and change nothing else."""
+        """Prove that statements set words (every element of a memory) to these values and change nothing else."""
         pair = self.begin()
         pair.machine.run(statements)
         return self.verdict(pair, {n: _constant(self.words[n], x) for n, x in values.items()})
 
 
-def _tried(goal: z3.BoolRef, limited: set[str], rounds: int) -> Verdict | None:
-    """Return a refutation by extreme and random values, where the solver is slow; None when none of them is one.
+def _refutation_by_samples(goal: z3.BoolRef, bounded_words: set[str], rounds: int) -> Verdict | None:
+    """Return a refutation by extreme and random values, where the solver is slow; None when none of them refutes.
 
-    `limited` words decide how long loops run: they are at most `rounds`.
+    `bounded_words` decide how long loops run: they are `rounds`.
     """
-    draw = random.Random(SEED)
+    generator = random.Random(SEED)
     free = [x for x in _constants(goal) if isinstance(x, z3.BitVecRef | z3.ArrayRef)]
     for _ in range(TRIES):
-        chosen = [(x, _drawn(x, draw) if str(x) not in limited else z3.BitVecVal(rounds, x.size())) for x in free]
-        if z3.is_true(z3.simplify(z3.substitute(goal, *chosen))):
-            return Verdict("refuted", {str(x): value.as_long() for x, value in chosen if isinstance(value, z3.BitVecNumRef)})
+        assignment = [(x, _random_value(x, generator) if str(x) not in bounded_words else z3.BitVecVal(rounds, x.size())) for x in free]
+        if z3.is_true(z3.simplify(z3.substitute(goal, *assignment))):
+            return Verdict(Outcome.REFUTED, {str(x): value.as_long() for x, value in assignment if isinstance(value, z3.BitVecNumRef)})
     return None
 
 
-def _drawn(x: Any, draw: random.Random) -> Any:
-    """Return a value of a word, or a memory of one value: an end of the range, a small number or a random one."""
+def _random_value(x: Any, generator: random.Random) -> Any:
+    """Return a value of a word, or a memory of equal values: an end of the range, a small number or a random one."""
     sort = x.sort()
     bits = sort.range().size() if isinstance(x, z3.ArrayRef) else sort.size()
-    number = draw.choice((0, 1, 4, 1 << bits - 1, (1 << bits) - 1, (1 << bits - 1) - 1, draw.getrandbits(bits)))
+    number = generator.choice((0, 1, 4, 1 << bits - 1, (1 << bits) - 1, (1 << bits - 1) - 1, generator.getrandbits(bits)))
     value = z3.BitVecVal(number, bits)
     return z3.K(sort.domain(), value) if isinstance(x, z3.ArrayRef) else value
 
 
 def _constants(e: z3.ExprRef) -> list[z3.ExprRef]:
-    """Return what an expression leaves open, in a fixed order."""
-    found, seen, work = list[z3.ExprRef](), set[int](), [e]
+    """Return the free constants of an expression, sorted by name."""
+    constants, visited, work = list[z3.ExprRef](), set[int](), [e]
     while work:
         x = work.pop()
-        if x.get_id() in seen:
+        if x.get_id() in visited:
             continue
-        seen.add(x.get_id())
+        visited.add(x.get_id())
         if z3.is_const(x) and x.decl().kind() == z3.Z3_OP_UNINTERPRETED:
-            found.append(x)
+            constants.append(x)
         work.extend(x.children())
-    return sorted(found, key=str)
+    return sorted(constants, key=str)
 
 
 def _constant(word: Word, value: int) -> Any:
@@ -166,13 +166,13 @@ def _constant(word: Word, value: int) -> Any:
     return z3.K(z3.BitVecSort(INDEX_BITS), number) if word.count else number
 
 
-def _differs(found: Any, wanted: Any, count: int) -> Any:
-    if found is None:
+def _difference(actual: Any, expected: Any, count: int) -> Any:
+    if actual is None:
         return z3.BoolVal(True)
     if not count:
-        return found != wanted
+        return actual != expected
     k = z3.FreshConst(z3.BitVecSort(INDEX_BITS), "k")
-    return z3.And(z3.ULT(k, count), z3.Select(found, k) != z3.Select(wanted, k))
+    return z3.And(z3.ULT(k, count), z3.Select(actual, k) != z3.Select(expected, k))
 
 
 def _lanes(leaf: Leaf, word: z3.BitVecRef) -> Any:
@@ -181,9 +181,9 @@ def _lanes(leaf: Leaf, word: z3.BitVecRef) -> Any:
     is_signed = (leaf.interval[0] or 0) < 0
     parts = [z3.Extract(bits * n + bits - 1, bits * n, word) if size > 1 else word for n in range(size)]
     lanes = np.empty(size, object)
-    wide = max(width_of(leaf.interval), bits + (not is_signed))
+    width = max(width_of(leaf.interval), bits + (not is_signed))
     for n, part in enumerate(parts):
-        lanes[n] = (z3.SignExt if is_signed else z3.ZeroExt)(wide - bits, part) if wide > bits else part
+        lanes[n] = (z3.SignExt if is_signed else z3.ZeroExt)(width - bits, part) if width > bits else part
     return lanes.reshape(shape)
 
 

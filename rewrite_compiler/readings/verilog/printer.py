@@ -1,6 +1,6 @@
 """The Verilog reading: lowered code printed as one named block of blocking assignments, one operator a statement.
 
-Every value is a signed word as wide as its interval needs, so no operator of Verilog widens or cuts off what it means. What
+Every value is a signed word as wide as its interval needs, so that no Verilog operator extends or truncates its meaning. What
 has no such form (reals, loops beyond `STEPS`, an index that may lie outside) is refused by `NoVerilog`.
 """
 
@@ -31,7 +31,7 @@ class NoVerilog(SpecError):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a memory of a routine lies: a register, a memory of words, or the lanes of a vector."""
+    """The storage of a routine's memory: a register, a memory of words, or the lanes of a vector."""
 
     name: str
     kind: str  # "register", "memory" or "lanes"
@@ -55,12 +55,20 @@ class Block:
         self.lines.append("    " * depth + text)
 
     def declare(self, name: str, interval: Interval, what: str = "values") -> str:
-        """Declare a signed word that holds an interval."""
+        """Declare a signed word that holds an interval.
+
+        Raises:
+            NoVerilog: the interval is unbounded.
+        """
         self.declarations.append(f"reg signed [{word_bits(interval, what) - 1}:0] {name};")
         return name
 
     def fresh(self, interval: Interval, text: str, depth: int, what: str = "values") -> str:
-        """Return a new word that is assigned `text`."""
+        """Return a new word that is assigned `text`.
+
+        Raises:
+            NoVerilog: the interval is unbounded.
+        """
         self.count += 1
         name = self.declare(f"v{self.count}", interval, what)
         self.line(f"{name} = {text};", depth)
@@ -68,7 +76,11 @@ class Block:
 
 
 def word_bits(interval: Interval, what: str = "values") -> int:
-    """Return the bits of a signed word that holds an interval."""
+    """Return the width of a signed word that holds an interval.
+
+    Raises:
+        NoVerilog: the interval is unbounded.
+    """
     width = iv.width_of(interval)
     if width is None:
         raise NoVerilog(f"{what} without a known range has no Verilog form")
@@ -82,15 +94,19 @@ def literal(value: int) -> str:
 
 
 def print_verilog(routine: Routine, name: str, places: Mapping[Leaf, Place], depth: int = 0) -> list[str]:
-    """Return a routine as the lines of a block `begin : name … end` on the given places."""
-    kept = trimmed(routine)
-    if kept.tables:
+    """Return a routine as the lines of a block `begin : name … end` on the given places.
+
+    Raises:
+        NoVerilog: it has tables, reals, memories without a place, unbounded values or loops, or more than `STEPS` steps.
+    """
+    optimised = trimmed(routine)
+    if optimised.tables:
         raise NoVerilog("a table has no Verilog form")
-    for leaf in kept.memories.values():
+    for leaf in optimised.memories.values():
         if leaf.real or static_size(leaf) is None or leaf not in places:
             raise NoVerilog(f"{leaf.name} has no Verilog form: {'it is real' if leaf.real else 'it lies outside of the device'}")
-    printer = _Printer(Block({n: places[leaf] for n, leaf in kept.memories.items()}), kept.memories)
-    printer.block(kept.body, depth + 1, 1)
+    printer = _Printer(Block({n: places[leaf] for n, leaf in optimised.memories.items()}), optimised.memories)
+    printer.block(optimised.body, depth + 1, 1)
     inner = "    " * (depth + 1)
     head = "    " * depth
     return [f"{head}begin : {name}", *(inner + d for d in printer.b.declarations), *printer.b.lines, f"{head}end"]
@@ -136,14 +152,14 @@ class _Printer:
         self.b.line(f"{target} = {value};", depth)
 
     def loop(self, s: For, depth: int, times: int) -> None:
-        most = s.extent.interval[1]
-        if most is None:
+        max_count = s.extent.interval[1]
+        if max_count is None:
             raise NoVerilog("a loop without a known bound has no Verilog form")
         self.b.declarations.append(f"integer {s.name};")
-        self.b.bounds[s.name] = (0, max(0, most - 1))
-        end = str(most) if s.extent.op == "const" else self.value(s.extent, depth)
+        self.b.bounds[s.name] = (0, max(0, max_count - 1))
+        end = str(max_count) if s.extent.op == "const" else self.value(s.extent, depth)
         self.b.line(f"for ({s.name} = 0; {s.name} < {end}; {s.name} = {s.name} + 1) begin", depth)
-        self.block(s.body, depth + 1, times * max(1, most))
+        self.block(s.body, depth + 1, times * max(1, max_count))
         self.b.line("end", depth)
 
     def choose(self, s: If, depth: int, times: int) -> None:
@@ -168,8 +184,8 @@ class _Printer:
         if index.op == "const":
             n = int(index.data)
             return f"{p.name}[{n}]" if p.kind == "memory" else f"{p.name}[{p.bits * n + p.bits - 1}:{p.bits * n}]"
-        at = self.value(index, depth)
-        return f"{p.name}[{at}]" if p.kind == "memory" else f"{p.name}[{at} * {p.bits} +: {p.bits}]"
+        offset = self.value(index, depth)
+        return f"{p.name}[{offset}]" if p.kind == "memory" else f"{p.name}[{offset} * {p.bits} +: {p.bits}]"
 
     def value(self, t: Tree, depth: int) -> str:
         """Return an identifier or a constant that is the value of a tree."""
@@ -193,8 +209,8 @@ class _Printer:
 
     def at_least(self, t: Tree, name: str, bits: int, depth: int) -> str:
         """Return an operand as a name of at least so many bits, whose bits can be selected."""
-        known = LOOP_BITS if name in self.b.bounds else word_bits(t.interval)
-        if t.op != "const" and known >= bits:
+        available_bits = LOOP_BITS if name in self.b.bounds else word_bits(t.interval)
+        if t.op != "const" and available_bits >= bits:
             return name
         return self.b.fresh(iv.hull(t.interval, iv.of_width(bits, True)), name, depth)
 
@@ -209,11 +225,11 @@ def _infix(sign: str) -> Form:
     return lambda p, t, a, depth: f"{a[0]} {sign} {a[1]}"
 
 
-def _chosen(test: str) -> Form:
+def _extremum(test: str) -> Form:
     return lambda p, t, a, depth: f"({a[0]} {test} {a[1]}) ? {a[0]} : {a[1]}"
 
 
-def _floored(p: _Printer, t: Tree, a: list[str], depth: int) -> str:
+def _floor_division(p: _Printer, t: Tree, a: list[str], depth: int) -> str:
     n = int(t.args[1].data) if t.args[1].op == "const" else 0
     if n > 0 and n & n - 1 == 0:
         k = n.bit_length() - 1
@@ -223,7 +239,7 @@ def _floored(p: _Printer, t: Tree, a: list[str], depth: int) -> str:
     return f"{a[0]} {'/' if t.op == 'div' else '%'} {a[1]}"
 
 
-def _shifted(sign: str) -> Form:
+def _shift(sign: str) -> Form:
     def text(p: _Printer, t: Tree, a: list[str], depth: int) -> str:
         low = t.args[1].interval[0]
         if low is None or low < 0:
@@ -233,13 +249,13 @@ def _shifted(sign: str) -> Form:
     return text
 
 
-def _wrapped(p: _Printer, t: Tree, a: list[str], depth: int) -> str:
+def _wrap(p: _Printer, t: Tree, a: list[str], depth: int) -> str:
     bits, is_signed = t.data
     field_ = f"{p.at_least(t.args[0], a[0], bits, depth)}[{bits - 1}:0]"
     return f"$signed({field_})" if is_signed else field_
 
 
-def _extracted(p: _Printer, t: Tree, a: list[str], depth: int) -> str:
+def _extract(p: _Printer, t: Tree, a: list[str], depth: int) -> str:
     low, width = t.data
     return f"{p.at_least(t.args[0], a[0], low + width, depth)}[{low + width - 1}:{low}]"
 
@@ -254,13 +270,13 @@ FORMS: Mapping[str, Form] = {
     "add": _infix("+"), "sub": _infix("-"), "mul": _infix("*"),
     "bitand": _infix("&"), "bitor": _infix("|"), "bitxor": _infix("^"),
     "eq": _infix("=="), "ne": _infix("!="), "lt": _infix("<"), "le": _infix("<="),
-    "min": _chosen("<="), "max": _chosen(">="),
+    "min": _extremum("<="), "max": _extremum(">="),
     "neg": lambda p, t, a, depth: f"-{a[0]}",
     "not": lambda p, t, a, depth: f"2'sd1 - {a[0]}",
     "select": lambda p, t, a, depth: f"{a[0]} ? {a[1]} : {a[2]}",
-    "div": _floored, "mod": _floored,
-    "shl": _shifted("<<<"), "shr": _shifted(">>>"),
-    "wrap": _wrapped, "extract": _extracted, "clz": _leading_zeros,
+    "div": _floor_division, "mod": _floor_division,
+    "shl": _shift("<<<"), "shr": _shift(">>>"),
+    "wrap": _wrap, "extract": _extract, "clz": _leading_zeros,
 }  # fmt: skip
 STATEMENTS: Mapping[type, Callable[[_Printer, Any, int, int], None]] = {
     Bind: _Printer.bind, Mutable: _Printer.mutable, Assign: _Printer.assign, Allocate: _Printer.allocate,

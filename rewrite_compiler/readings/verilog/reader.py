@@ -1,4 +1,4 @@
-"""The emitted subset of Verilog read back: a module as ports, declarations and statements; anything else is refused with its line."""
+"""Parser of the emitted subset of Verilog: one module of ports, declarations and statements; anything else is refused with its line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LEVELS = (
 
 @dataclass(frozen=True)
 class Term:
-    """An expression: `number`, `name`, `at` (word or bit), `bits` (constant range), `part` (base +: width), or an operator."""
+    """An expression: `number`, `name`, `at` (element or bit), `bits` (part select), `part` (indexed part select), or an operator."""
 
     op: str
     args: tuple[Term, ...] = ()
@@ -65,7 +65,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Module:
-    """A module: its words, what it does once, and what it does at the rising edge of the clock."""
+    """A module: its words, its initial statements, and the statement at the rising edge of the clock."""
 
     name: str
     words: Mapping[str, Word]
@@ -74,229 +74,233 @@ class Module:
 
 
 def read_verilog(text: str, place: str = "") -> Module:
-    """Return the module in a text; InputError F103 names the line that is not of the emitted subset."""
+    """Parse a module.
+
+    Raises:
+        InputError: F103, with the line that is not of the emitted subset.
+    """
     return _Reader(text, place).module()
 
 
 class _Reader:
     def __init__(self, text: str, place: str) -> None:
-        self.file, self.tokens, self.at = place, list[tuple[str, str, int]](), 0
+        self.file, self.tokens, self.position = place, list[tuple[str, str, int]](), 0
         line, start = 1, 0
         while start < len(text):
-            found = TOKEN.match(text, start)
-            if found is None:
-                raise self.refused(f'"{text[start]}" is not Verilog that is written here', line)
-            kind = str(found.lastgroup)
+            match = TOKEN.match(text, start)
+            if match is None:
+                raise self.refusal(f'"{text[start]}" is not Verilog that is written here', line)
+            kind = str(match.lastgroup)
             if kind != "space":
-                self.tokens.append((kind, found[0], line))
-            line, start = line + found[0].count("\n"), found.end()
+                self.tokens.append((kind, match[0], line))
+            line, start = line + match[0].count("\n"), match.end()
         self.tokens.append(("end", "the end of the file", line))
 
     # -- tokens
 
-    def refused(self, sentence: str, line: int = 0) -> InputError:
-        return InputError("F103", sentence, place=f"{self.file}:{line or self.tokens[self.at][2]}".lstrip(":"))
+    def refusal(self, sentence: str, line: int = 0) -> InputError:
+        return InputError("F103", sentence, place=f"{self.file}:{line or self.tokens[self.position][2]}".lstrip(":"))
 
-    def next(self) -> str:
-        self.at += 1
-        return self.tokens[self.at - 1][1]
+    def advance(self) -> str:
+        self.position += 1
+        return self.tokens[self.position - 1][1]
 
-    def is_(self, text: str) -> bool:
-        return self.tokens[self.at][1] == text
+    def peeks(self, text: str) -> bool:
+        return self.tokens[self.position][1] == text
 
-    def want(self, *texts: str) -> None:
+    def expect(self, *texts: str) -> None:
         for text in texts:
-            if not self.is_(text):
-                raise self.refused(f'"{text}" must stand here, not "{self.tokens[self.at][1]}"')
-            self.at += 1
+            if not self.peeks(text):
+                raise self.refusal(f'"{text}" must stand here, not "{self.tokens[self.position][1]}"')
+            self.position += 1
 
-    def given(self, text: str) -> bool:
-        if not self.is_(text):
+    def accept(self, text: str) -> bool:
+        if not self.peeks(text):
             return False
-        self.at += 1
+        self.position += 1
         return True
 
     def name(self) -> str:
-        if self.tokens[self.at][0] != "name":
-            raise self.refused(f'a name must stand here, not "{self.tokens[self.at][1]}"')
-        return self.next()
+        if self.tokens[self.position][0] != "name":
+            raise self.refusal(f'a name must stand here, not "{self.tokens[self.position][1]}"')
+        return self.advance()
 
-    def whole(self) -> int:
-        if not self.tokens[self.at][1].isdigit():
-            raise self.refused(f'a number must stand here, not "{self.tokens[self.at][1]}"')
-        return int(self.next())
+    def integer(self) -> int:
+        if not self.tokens[self.position][1].isdigit():
+            raise self.refusal(f'a number must stand here, not "{self.tokens[self.position][1]}"')
+        return int(self.advance())
 
     # -- declarations
 
     def module(self) -> Module:
-        self.want("module")
+        self.expect("module")
         name, words = self.name(), dict[str, Word]()
-        self.want("(")
-        while not self.given(")"):
-            direction = self.next()
+        self.expect("(")
+        while not self.accept(")"):
+            direction = self.advance()
             if direction not in ("input", "output"):
-                raise self.refused(f'"input" or "output" must stand here, not "{direction}"')
-            self.given("reg")
+                raise self.refusal(f'"input" or "output" must stand here, not "{direction}"')
+            self.accept("reg")
             self.declare(words, direction)
-            self.given(",")
-        self.want(";")
+            self.accept(",")
+        self.expect(";")
         self.declarations(words)
         initial: tuple[Statement, ...] = ()
-        if self.given("initial"):
+        if self.accept("initial"):
             initial = (self.statement(),)
-        self.want("always", "@", "(", "posedge", "clock", ")")
+        self.expect("always", "@", "(", "posedge", "clock", ")")
         always = self.statement()
-        self.want("endmodule")
-        if self.tokens[self.at][0] != "end":
-            raise self.refused("a file must have one module")
+        self.expect("endmodule")
+        if self.tokens[self.position][0] != "end":
+            raise self.refusal("a file must have one module")
         return Module(name, words, initial, always)
 
     def declarations(self, words: dict[str, Word]) -> None:
-        while self.is_("reg") or self.is_("integer"):
-            if self.given("integer"):
+        while self.peeks("reg") or self.peeks("integer"):
+            if self.accept("integer"):
                 self.add(words, self.name(), Word(32, True))
             else:
-                self.want("reg")
+                self.expect("reg")
                 self.declare(words, "")
-            self.want(";")
+            self.expect(";")
 
     def declare(self, words: dict[str, Word], port: str) -> None:
-        signed, width, count = self.given("signed"), 1, 0
-        if self.given("["):
-            width = self.whole() + 1
-            self.want(":", "0", "]")
+        signed, width, count = self.accept("signed"), 1, 0
+        if self.accept("["):
+            width = self.integer() + 1
+            self.expect(":", "0", "]")
         name = self.name()
-        if self.given("["):
-            self.want("0", ":")
-            count = self.whole() + 1
-            self.want("]")
+        if self.accept("["):
+            self.expect("0", ":")
+            count = self.integer() + 1
+            self.expect("]")
         self.add(words, name, Word(width, signed, count, port))
 
     def add(self, words: dict[str, Word], name: str, word: Word) -> None:
         if name in words:
-            raise self.refused(f"{name} is declared twice")
+            raise self.refusal(f"{name} is declared twice")
         words[name] = word
 
     # -- statements
 
     def statement(self) -> Statement:
-        line = self.tokens[self.at][2]
-        if self.given("begin"):
+        line = self.tokens[self.position][2]
+        if self.accept("begin"):
             return self.block(line)
-        if self.given("if"):
+        if self.accept("if"):
             return self.choice(line)
-        if self.given("for"):
+        if self.accept("for"):
             return self.loop(line)
-        if self.given("case"):
+        if self.accept("case"):
             return self.cases(line)
-        made = self.assignment()
-        self.want(";")
-        return made
+        assignment = self.assignment()
+        self.expect(";")
+        return assignment
 
     def block(self, line: int) -> Statement:
         words, body = dict[str, Word](), list[Statement]()
-        name = self.name() if self.given(":") else ""
+        name = self.name() if self.accept(":") else ""
         self.declarations(words)
-        while not self.given("end"):
+        while not self.accept("end"):
             body.append(self.statement())
         return Statement("block", line, (), (tuple(body),), name=name, words=words)
 
     def choice(self, line: int) -> Statement:
-        self.want("(")
+        self.expect("(")
         condition = self.term()
-        self.want(")")
+        self.expect(")")
         then = self.statement()
-        otherwise = (self.statement(),) if self.given("else") else ()
+        otherwise = (self.statement(),) if self.accept("else") else ()
         return Statement("if", line, (condition,), ((then,), otherwise))
 
     def loop(self, line: int) -> Statement:
-        self.want("(")
+        self.expect("(")
         start = self.assignment()
-        self.want(";")
+        self.expect(";")
         condition = self.term()
-        self.want(";")
+        self.expect(";")
         following = self.assignment()
-        self.want(")")
+        self.expect(")")
         return Statement("for", line, (condition,), ((start,), (following,), (self.statement(),)))
 
     def cases(self, line: int) -> Statement:
-        self.want("(")
-        chosen = self.term()
-        self.want(")")
+        self.expect("(")
+        selector = self.term()
+        self.expect(")")
         labels, bodies, default = list[int](), list[tuple[Statement, ...]](), ()
-        while not self.given("endcase"):
-            if self.given("default"):
-                self.want(":")
+        while not self.accept("endcase"):
+            if self.accept("default"):
+                self.expect(":")
                 default = (self.statement(),)  # type: ignore[assignment]
                 continue
-            labels.append(self.whole())
-            self.want(":")
+            labels.append(self.integer())
+            self.expect(":")
             bodies.append((self.statement(),))
-        return Statement("case", line, (chosen,), (*bodies, default), tuple(labels))
+        return Statement("case", line, (selector,), (*bodies, default), tuple(labels))
 
     def assignment(self) -> Statement:
-        line, target = self.tokens[self.at][2], self.operand()
+        line, target = self.tokens[self.position][2], self.operand()
         if target.op not in ("name", "at", "bits", "part"):
-            raise self.refused("what is assigned must be a name or a part of one")
-        self.want("=")
+            raise self.refusal("what is assigned must be a name or a part of one")
+        self.expect("=")
         return Statement("set", line, (target, self.term()))
 
     # -- expressions
 
     def term(self) -> Term:
         condition = self.binary(0)
-        if not self.given("?"):
+        if not self.accept("?"):
             return condition
         then = self.term()
-        self.want(":")
+        self.expect(":")
         return Term("?", (condition, then, self.term()))
 
     def binary(self, level: int) -> Term:
         if level == len(LEVELS):
             return self.operand()
         left = self.binary(level + 1)
-        while self.tokens[self.at][1] in LEVELS[level]:
-            op = self.next()
+        while self.tokens[self.position][1] in LEVELS[level]:
+            op = self.advance()
             left = Term(op, (left, self.binary(level + 1)))
         return left
 
     def operand(self) -> Term:
-        kind, text, _ = self.tokens[self.at]
+        kind, text, _ = self.tokens[self.position]
         if kind == "number":
             return self.number()
         if text in ("-", "~", "!"):
-            self.at += 1
+            self.position += 1
             return Term(f"unary{text}", (self.operand(),))
-        if self.given("("):
+        if self.accept("("):
             inner = self.term()
-            self.want(")")
+            self.expect(")")
             return inner
         if text in ("$signed", "$unsigned"):
-            self.at += 1
-            self.want("(")
+            self.position += 1
+            self.expect("(")
             inner = self.term()
-            self.want(")")
+            self.expect(")")
             return Term(text, (inner,))
         name = self.name()
-        return self.part(name) if self.given("[") else Term("name", name=name)
+        return self.part(name) if self.accept("[") else Term("name", name=name)
 
     def part(self, name: str) -> Term:
         first = self.term()
-        if self.given("]"):
+        if self.accept("]"):
             return Term("at", (first,), name)
-        if self.given("+:"):
-            width = self.whole()
-            self.want("]")
+        if self.accept("+:"):
+            width = self.integer()
+            self.expect("]")
             return Term("part", (first,), name, width=width)
-        self.want(":")
-        low = self.whole()
-        self.want("]")
+        self.expect(":")
+        low = self.integer()
+        self.expect("]")
         if first.op != "number" or first.value < low:
-            raise self.refused("a range of bits must be two constants, the higher first")
+            raise self.refusal("a range of bits must be two constants, the higher first")
         return Term("bits", (), name, value=low, width=first.value - low + 1)
 
     def number(self) -> Term:
-        text = self.next()
+        text = self.advance()
         if text.isdigit():
             return Term("number", value=int(text), width=32, signed=True)
         size, _, digits = text.partition("'")

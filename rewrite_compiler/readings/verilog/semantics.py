@@ -1,4 +1,4 @@
-"""Verilog as z3 terms: a text that was read back, executed on words of bits by the rules of IEEE 1364 for widths and signs.
+"""Verilog in z3: symbolic execution on bit-vectors by the rules of IEEE 1364 for widths and signs.
 
 What Verilog leaves undefined (a word never assigned, a read outside of a memory, a division by zero) is a fresh unknown.
 """
@@ -24,7 +24,7 @@ Value = Any  # z3.BitVecRef, or z3.ArrayRef of a memory
 
 @dataclass
 class Machine:
-    """The words of a module and what they hold; `rounds` limits loops whose end is not known, and `premises` says so."""
+    """The symbolic state of a module; loops with a symbolic end are unrolled `rounds` times, under `premises` that they end by then."""
 
     words: dict[str, Word]
     values: dict[str, Value]
@@ -38,7 +38,11 @@ class Machine:
         return z3.BitVec(f"unknown!{self.unknown}", width)
 
     def value(self, name: str) -> Value:
-        """Return what a word or a memory holds."""
+        """Return the value of a word or a memory.
+
+        Raises:
+            SpecError: the name is not declared.
+        """
         if name not in self.words:
             raise SpecError("I102", f"{name} is not declared")
         if name not in self.values:
@@ -51,15 +55,19 @@ class Machine:
     # -- statements
 
     def run(self, statements: Sequence[Statement]) -> None:
-        """Execute statements one after the other."""
+        """Execute statements in order."""
         for s in statements:
             STATEMENTS[s.kind](self, s)
 
     def block(self, s: Statement) -> None:
-        """Execute a block; its own words are gone after it."""
-        hidden = {n: self.words[n] for n in s.words if n in self.words}
-        if hidden:
-            raise SpecError("I102", f"{next(iter(hidden))} is declared twice")
+        """Execute a block; its words go out of scope after it.
+
+        Raises:
+            SpecError: a word of the block is declared outside, too.
+        """
+        shadowed = {n: self.words[n] for n in s.words if n in self.words}
+        if shadowed:
+            raise SpecError("I102", f"{next(iter(shadowed))} is declared twice")
         self.words |= s.words
         self.run(s.bodies[0])
         for n in s.words:
@@ -72,7 +80,7 @@ class Machine:
         self.store(target, self.fitted(term, self.size(target)))
 
     def choose(self, s: Statement) -> None:
-        """Execute an if: both ways where the condition is not known."""
+        """Execute an if: both branches, merged, where the condition is symbolic."""
         condition = self.truth(s.terms[0])
         if z3.is_true(condition) or z3.is_false(condition):
             self.run(s.bodies[0 if z3.is_true(condition) else 1])
@@ -84,7 +92,7 @@ class Machine:
         self.merge(condition, then)
 
     def merge(self, condition: z3.BoolRef, then: Mapping[str, Value]) -> None:
-        """Keep `then` where the condition holds, else what is held now."""
+        """Merge the state `then`, where the condition holds, with the current one."""
         for name in dict.fromkeys((*then, *self.values)):
             a, b = then.get(name), self.values.get(name)
             if a is None or b is None:
@@ -93,7 +101,11 @@ class Machine:
                 self.values[name] = z3.If(condition, a, b)
 
     def loop(self, s: Statement) -> None:
-        """Execute a loop."""
+        """Execute a loop.
+
+        Raises:
+            SpecError: it runs more than `ROUNDS` times.
+        """
         start, following, body = s.bodies
         self.run(start)
         for n in range(ROUNDS):
@@ -111,20 +123,24 @@ class Machine:
         raise SpecError("I102", f"a loop runs more than {ROUNDS:,} times")
 
     def case(self, s: Statement) -> None:
-        """Refuse a case inside of what is compared."""
+        """Refuse a case statement.
+
+        Raises:
+            SpecError: always; only the choice of an instruction may be a case.
+        """
         raise SpecError("I102", "a case may only choose the instruction")
 
     # -- places
 
     def store(self, target: Term, value: z3.BitVecRef) -> None:
-        """Store a word, an element of a memory, or some bits of a vector."""
-        old, word = self.value(target.name), self.words[target.name]
+        """Store a word, an element of a memory, or a part select of a vector."""
+        stored, word = self.value(target.name), self.words[target.name]
         if target.op == "name":
             self.values[target.name] = value
         elif target.op == "at" and word.count:
-            at, inside = self.index(target.args[0], word.count)
-            new = z3.Store(old, at, value)
-            self.values[target.name] = new if inside is None else z3.If(inside, new, old)
+            offset, inside = self.index(target.args[0], word.count)
+            updated = z3.Store(stored, offset, value)
+            self.values[target.name] = updated if inside is None else z3.If(inside, updated, stored)
         else:
             low, width = self.place(target), self.size(target)
             mask = z3.ZeroExt(word.width - width, z3.BitVecVal((1 << width) - 1, width)) if word.width > width else None
@@ -132,25 +148,25 @@ class Machine:
                 self.values[target.name] = value
                 return
             shift = resized(low, word.width, False)
-            kept = old & ~(mask << shift)
-            self.values[target.name] = z3.simplify(kept | (z3.ZeroExt(word.width - width, value) << shift))
+            other_bits = stored & ~(mask << shift)
+            self.values[target.name] = z3.simplify(other_bits | (z3.ZeroExt(word.width - width, value) << shift))
 
     def place(self, target: Term) -> z3.BitVecRef:
-        """Return the lowest bit of a part."""
+        """Return the index of the lowest bit of a part select."""
         if target.op == "bits":
             return z3.BitVecVal(target.value, INDEX_BITS)
         return self.index(target.args[0], 0)[0]
 
     def index(self, term: Term, count: int) -> tuple[z3.BitVecRef, z3.BoolRef | None]:
-        """Return an index, and that it lies inside where that is not plain."""
+        """Return an index, and the condition that it lies inside; None where it always does."""
         width, signed = self.size(term), self.signed(term)
-        at = z3.simplify(resized(self.of(term, width, signed), INDEX_BITS, signed))
+        offset = z3.simplify(resized(self.of(term, width, signed), INDEX_BITS, signed))
         if not count:
-            return at, None
-        inside = z3.simplify(z3.ULT(at, count))
+            return offset, None
+        inside = z3.simplify(z3.ULT(offset, count))
         if not z3.is_true(inside) and self.always(inside):
-            return at, None
-        return at, None if z3.is_true(inside) else inside
+            return offset, None
+        return offset, None if z3.is_true(inside) else inside
 
     def always(self, condition: z3.BoolRef) -> bool:
         """Tell whether a condition holds in every state."""
@@ -162,16 +178,16 @@ class Machine:
     # -- expressions
 
     def truth(self, term: Term) -> z3.BoolRef:
-        """Return that an expression is not 0."""
+        """Return the condition that an expression is not 0."""
         return z3.simplify(self.of(term, self.size(term), self.signed(term)) != 0)
 
     def fitted(self, term: Term, width: int) -> z3.BitVecRef:
-        """Return an expression assigned to a word of `width` bits."""
-        signed, wide = self.signed(term), max(width, self.size(term))
-        return resized(self.of(term, wide, signed), width, signed)
+        """Return the value of an expression that is assigned to a word of `width` bits."""
+        signed, context_width = self.signed(term), max(width, self.size(term))
+        return resized(self.of(term, context_width, signed), width, signed)
 
     def size(self, t: Term) -> int:
-        """Return the width of an expression by itself."""
+        """Return the self-determined width of an expression."""
         if t.op in ("number", "bits", "part"):
             return t.width
         if t.op == "name" or t.op == "at":
@@ -185,7 +201,7 @@ class Machine:
         return max(self.size(a) for a in t.args[-2:])
 
     def signed(self, t: Term) -> bool:
-        """Tell whether an expression is signed."""
+        """Tell whether an expression is signed, by itself."""
         if t.op == "number":
             return t.signed
         if t.op == "name" or (t.op == "at" and self.words[t.name].count):
@@ -198,10 +214,10 @@ class Machine:
         return t.op == "$signed" or all(self.signed(a) for a in t.args[-2:])
 
     def of(self, t: Term, width: int, signed: bool) -> z3.BitVecRef:
-        """Return an expression in a context of a width and a sign, which reach its operands."""
+        """Return the value of an expression in a context of a width and a sign, which propagate to its operands."""
         if t.op in OWN:
-            own = OWN[t.op](self, t)
-            return resized(own, width, signed and self.signed(t))
+            self_determined = OWN[t.op](self, t)
+            return resized(self_determined, width, signed and self.signed(t))
         if t.op == "?":
             condition = self.truth(t.args[0])
             return z3.If(condition, self.of(t.args[1], width, signed), self.of(t.args[2], width, signed))
@@ -214,22 +230,26 @@ class Machine:
         return CONTEXT[t.op](*operands)
 
     def shifted(self, op: str, x: z3.BitVecRef, amount: z3.BitVecRef, signed: bool) -> z3.BitVecRef:
-        """Return a shift; the amount has no sign."""
-        wide = max(x.size(), amount.size())
-        a, n = resized(x, wide, signed), resized(amount, wide, False)
-        done = a << n if op in ("<<", "<<<") else a >> n if op == ">>>" and signed else z3.LShR(resized(x, wide, False), n)
-        return resized(done, x.size(), signed)
+        """Return a shift; the amount is unsigned."""
+        common_width = max(x.size(), amount.size())
+        a, n = resized(x, common_width, signed), resized(amount, common_width, False)
+        result = a << n if op in ("<<", "<<<") else a >> n if op == ">>>" and signed else z3.LShR(resized(x, common_width, False), n)
+        return resized(result, x.size(), signed)
 
     def divided(self, op: str, a: z3.BitVecRef, b: z3.BitVecRef, signed: bool) -> z3.BitVecRef:
-        """Return a quotient or rest toward zero."""
-        done = (a / b if signed else z3.UDiv(a, b)) if op == "/" else (z3.SRem(a, b) if signed else z3.URem(a, b))
+        """Return a quotient or remainder, rounded toward zero; unknown where the divisor is 0."""
+        result = (a / b if signed else z3.UDiv(a, b)) if op == "/" else (z3.SRem(a, b) if signed else z3.URem(a, b))
         zero = z3.simplify(b == 0)
-        return done if z3.is_false(zero) else z3.If(zero, self.fresh(a.size()), done)
+        return result if z3.is_false(zero) else z3.If(zero, self.fresh(a.size()), result)
 
-    # -- what has a width of its own
+    # -- self-determined expressions
 
     def named(self, t: Term) -> z3.BitVecRef:
-        """Return a whole word."""
+        """Return the value of a word.
+
+        Raises:
+            SpecError: the name is that of a memory.
+        """
         value: z3.BitVecRef = self.value(t.name)
         if self.words[t.name].count:
             raise SpecError("I102", f"{t.name} is a memory")
@@ -240,35 +260,39 @@ class Machine:
         word = self.words.get(t.name)
         if word is None or not word.count:
             return z3.Extract(0, 0, self.lowered(t, 1))
-        at, inside = self.index(t.args[0], word.count)
-        read = z3.Select(self.value(t.name), at)
-        return read if inside is None else z3.If(inside, read, self.fresh(word.width))
+        offset, inside = self.index(t.args[0], word.count)
+        value = z3.Select(self.value(t.name), offset)
+        return value if inside is None else z3.If(inside, value, self.fresh(word.width))
 
     def lowered(self, t: Term, width: int) -> z3.BitVecRef:
-        """Return a vector moved down to where a part of it begins; what lies beyond its end is unknown."""
-        whole, low = self.named(Term("name", name=t.name)), self.place(t)
-        wide = max(whole.size(), width, INDEX_BITS)
-        moved = z3.simplify(z3.LShR(resized(whole, wide, False), resized(low, wide, False)))
-        inside = z3.simplify(z3.ULE(z3.ZeroExt(1, low), whole.size() - width))
-        return moved if whole.size() >= width and (z3.is_true(inside) or self.always(inside)) else z3.If(inside, moved, self.fresh(wide))
+        """Return a vector shifted right to the start of a part select; bits beyond its end are unknown."""
+        vector, low = self.named(Term("name", name=t.name)), self.place(t)
+        padded_width = max(vector.size(), width, INDEX_BITS)
+        shifted = z3.simplify(z3.LShR(resized(vector, padded_width, False), resized(low, padded_width, False)))
+        inside = z3.simplify(z3.ULE(z3.ZeroExt(1, low), vector.size() - width))
+        return (
+            shifted
+            if vector.size() >= width and (z3.is_true(inside) or self.always(inside))
+            else z3.If(inside, shifted, self.fresh(padded_width))
+        )
 
     def ranged(self, t: Term) -> z3.BitVecRef:
-        """Return some bits of a vector."""
+        """Return a part select of a vector."""
         if t.op == "bits" and t.value + t.width <= self.named(Term("name", name=t.name)).size():
             return z3.Extract(t.value + t.width - 1, t.value, self.values[t.name])
         return z3.Extract(t.width - 1, 0, self.lowered(t, t.width))
 
     def compared(self, t: Term) -> z3.BitVecRef:
         """Return a comparison as one bit."""
-        wide, signed = max(self.size(a) for a in t.args), all(self.signed(a) for a in t.args)
-        a, b = (self.of(x, wide, signed) for x in t.args)
+        common_width, signed = max(self.size(a) for a in t.args), all(self.signed(a) for a in t.args)
+        a, b = (self.of(x, common_width, signed) for x in t.args)
         return z3.If(ORDER[t.op, signed](a, b), z3.BitVecVal(1, 1), z3.BitVecVal(0, 1))
 
     def logical(self, t: Term) -> z3.BitVecRef:
-        """Return a truth of truths as one bit."""
+        """Return a logical operator as one bit."""
         truths = [self.truth(a) for a in t.args]
-        joined = z3.Not(truths[0]) if t.op == "unary!" else z3.And(*truths) if t.op == "&&" else z3.Or(*truths)
-        return z3.If(joined, z3.BitVecVal(1, 1), z3.BitVecVal(0, 1))
+        result = z3.Not(truths[0]) if t.op == "unary!" else z3.And(*truths) if t.op == "&&" else z3.Or(*truths)
+        return z3.If(result, z3.BitVecVal(1, 1), z3.BitVecVal(0, 1))
 
 
 def resized(x: z3.BitVecRef, width: int, signed: bool) -> z3.BitVecRef:
