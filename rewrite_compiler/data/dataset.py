@@ -48,7 +48,7 @@ RECURRENT = ("lstm", "gru", "rnn")
 
 @dataclass(frozen=True)
 class Dataset:
-    """Samples of all inputs. `labels` are classes [samples] or maps of classes, `targets` arrays [samples, …]; both may be absent."""
+    """Samples of all inputs; `labels` is one class a sample or a map of them, `targets` one array a sample; both may be absent."""
 
     columns: Mapping[str, Column]
     count: int
