@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,23 @@ from .sets import Given, read_test_sets, test_sets
 from .stored import Raw, Stored, chunks, sample
 from .text import read_text
 
-CLASSIFICATION, MAPS, LANGUAGE_MODEL, NO_TASK = "classification", "maps of classes", "language model", "none"
+
+class TaskKind(StrEnum):
+    """The kind of task that labels and targets of a data set imply; it decides the metric."""
+
+    CLASSIFICATION = "classification"
+    """One class a sample."""
+    MAPS = "maps of classes"
+    """A class for each place of the output, as in segmentation."""
+    LANGUAGE_MODEL = "language model"
+    """The next word for each word."""
+    NO_TASK = "none"
+    """No labels, or targets that are real numbers."""
+
+
+CLASSIFICATION: str = TaskKind.CLASSIFICATION
+MAPS: str = TaskKind.MAPS
+LANGUAGE_MODEL: str = TaskKind.LANGUAGE_MODEL
 CALIBRATION_SAMPLES = 32
 MOST_CLASS = np.iinfo(np.int64).max
 RECURRENT = ("lstm", "gru", "rnn")
@@ -31,7 +48,7 @@ RECURRENT = ("lstm", "gru", "rnn")
 
 @dataclass(frozen=True)
 class Dataset:
-    """Samples of all inputs. `labels` are classes [samples] or maps of classes, `targets` arrays [samples, …]; both may be absent."""
+    """Samples of all inputs; `labels` is one class a sample or a map of them, `targets` one array a sample; both may be absent."""
 
     columns: Mapping[str, Column]
     count: int
@@ -47,11 +64,11 @@ class Dataset:
         return n if self.numbers is None else int(self.numbers[n])
 
     @property
-    def task(self) -> str:
+    def task(self) -> TaskKind:
         """The kind of task that labels and targets imply."""
         if self.labels is not None:
-            return CLASSIFICATION if self.labels.ndim == 1 else MAPS
-        return LANGUAGE_MODEL if self.targets is not None and self.targets.dtype.kind in "iu" else NO_TASK
+            return TaskKind.CLASSIFICATION if self.labels.ndim == 1 else TaskKind.MAPS
+        return TaskKind.LANGUAGE_MODEL if self.targets is not None and self.targets.dtype.kind in "iu" else TaskKind.NO_TASK
 
     @property
     def inputs(self) -> dict[str, Data]:

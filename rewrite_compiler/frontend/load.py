@@ -25,7 +25,7 @@ from .importer.declared_types import declared_type
 from .importer.importer import Importer
 from .importer.qdq import integer_form
 from .importer.shape_binding import Bound, bind, check_declared, check_samples, contradicts
-from .site.context import UNUSED, Context
+from .site.context import Absorption, Context
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -204,7 +204,7 @@ def _finished_program(context: Context, outputs: Sequence[Value]) -> Program:
     live_origins = {origin for n in draft.nodes for origin in n.origins}
     for number in range(len(context.builder.sources)):
         if number not in live_origins:
-            context.builder.absorbed[number] = context.reasons.get(number, UNUSED)
+            context.builder.absorbed[number] = context.reasons.get(number, Absorption.UNUSED)
     opaque_keys = {str(n.attribute("key")) for n in draft.nodes if n.op == "opaque"}
     opaque = {key: op for key, op in draft.opaque.items() if key in opaque_keys}
     return replace(draft, absorbed=dict(sorted(context.builder.absorbed.items())), opaque=opaque, notes=tuple(context.builder.notes))

@@ -59,8 +59,8 @@ def inferred(site: Site, node: Any, reads: Mapping[str, int], declared: Mapping[
     rule = BY_RULE.get(site.domain)
     types = rule(site) if rule is not None else _by_schema(site, node, reads)
     names = [o for o in node.output if o]
-    result_types = [t or _declared(site, declared.get(name)) for name, t in zip(names, types or [None] * len(names), strict=False)]
-    for name, t in zip(names, [*result_types, *[None] * len(names)], strict=False):
+    types_or_none = [t or _declared(site, declared.get(name)) for name, t in zip(names, types or [None] * len(names), strict=False)]
+    for name, t in zip(names, [*types_or_none, *[None] * len(names)], strict=False):
         if t is None:
             raise InputError(
                 "F160",
@@ -68,7 +68,7 @@ def inferred(site: Site, node: Any, reads: Mapping[str, int], declared: Mapping[
                 place=site.place,
                 help="declare it in the model (value_info), or fix the dimensions it depends on with --shape",
             )
-    return [t for t in result_types if t is not None]
+    return [t for t in types_or_none if t is not None]
 
 
 def _declared(site: Site, info: Any) -> TensorType | None:

@@ -25,17 +25,17 @@ from ..graph.work import work_of
 from ..normalise import BY_DOMAIN
 from ..normalise.quantised import remember_codes
 from ..site.constant_folding import fold
-from ..site.context import ALIAS, FOLDED, UNUSED, Context, Unsupported, mark, take_back
+from ..site.context import Absorption, Context, Unsupported, mark, take_back
 from ..site.site import Site
 from .declared_types import inferred
 from .unroll_loops import UNROLLED, check_scan
 
 # source operators that never leave an operation, with the reason
 _WITHOUT_OPERATION = {
-    "Identity": ALIAS,
-    "Dropout": "Dropout at inference",
-    "Cast": "cast to its own type",
-    "CastLike": "cast to its own type",
+    "Identity": Absorption.ALIAS,
+    "Dropout": Absorption.DROPOUT,
+    "Cast": Absorption.SAME_TYPE,
+    "CastLike": Absorption.SAME_TYPE,
 }
 # source operators that compare and choose elements; they compute nothing an accelerator could take
 _SELECTION = {"Where", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Not", "And", "Or", "IsNaN", "Cast"}
@@ -95,10 +95,11 @@ class Importer:
     def _account(self, site: Site, values: Sequence[Value | None], has_operation: bool) -> None:
         """Record why a source node may leave no operation; one that left some can only be unread."""
         if has_operation:
-            self.context.reasons[site.origin] = UNUSED
+            self.context.reasons[site.origin] = Absorption.UNUSED
         else:
             is_alias = all(v is None or v in site.inputs for v in values)
-            self.context.reasons.setdefault(site.origin, _WITHOUT_OPERATION.get(site.op, ALIAS) if is_alias else FOLDED)
+            reason = _WITHOUT_OPERATION.get(site.op, Absorption.ALIAS) if is_alias else Absorption.FOLDED
+            self.context.reasons.setdefault(site.origin, reason)
 
     def _site(self, node: Any, body: Body, version: int, origin: int, place: str) -> Site:
         domain = own_domain(node.domain)

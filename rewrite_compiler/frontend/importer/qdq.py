@@ -18,10 +18,9 @@ from ...ir.program import Builder, Data, Node, Value
 from ...ops.op import AttributeValue
 from ...ops.quantised import code_range, multiplier_of
 from ..normalise.quantised import MOST_TAPS, are_sums, is_sum
-from ..site.context import Context, Scaled
+from ..site.context import Absorption, Context, Scaled
 from ..site.zero_point import centred, sums
 
-PART = "part of the integer form"
 MOVING = frozenset({"reshape", "transpose", "slice", "max_pool"})
 ROUNDING = 1e-6  # relative: a bias has the scale of its sums, rounded in another order
 
@@ -62,7 +61,7 @@ class _Pass:
             self.b.nodes.append(self.replacement(node) or node)
         self.drop_unread(outputs)
         remaining_origins = {o for n in self.b.nodes for o in n.origins}
-        self.context.reasons.update(dict.fromkeys(original_origins - remaining_origins, PART))
+        self.context.reasons.update(dict.fromkeys(original_origins - remaining_origins, Absorption.INTEGER_FORM))
 
     def drop_unread(self, outputs: Sequence[Value]) -> None:
         """Remove dead nodes: those whose results are not needed for the outputs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,22 @@ from ...ops.op import AttributeValue, ShapeError
 from ..file.tensors import to_array, to_dense
 from .equal_weights import Twins
 
-FOLDED, ALIAS, UNUSED = "constant folded", "identity", "nothing reads its result"
+
+class Absorption(StrEnum):
+    """Why a source node left no operation in the program."""
+
+    FOLDED = "constant folded"
+    """Its results are constants."""
+    ALIAS = "identity"
+    """Its results are its operands."""
+    DROPOUT = "Dropout at inference"
+    """It changes nothing outside training."""
+    SAME_TYPE = "cast to its own type"
+    """It converts to the type that its operand has."""
+    INTEGER_FORM = "part of the integer form"
+    """Its operations became part of integer operators, as those of a QDQ model do."""
+    UNUSED = "nothing reads its result"
+    """Its operations are dead code."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +61,7 @@ class Context:
     folder: Path
     folded_bytes: int = 0
     lowered: int = 0
-    reasons: dict[int, str] = field(default_factory=dict)
+    reasons: dict[int, Absorption] = field(default_factory=dict)
     derived: dict[Hashable, Value] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
     twins: Twins = field(default_factory=Twins)
