@@ -37,7 +37,7 @@ SHOWN_INSTRUCTIONS = 4
 COMPARED_SAMPLES = 8  # the first samples of a run, in which offloads are compared with their float meaning
 Progress = Callable[[int, int], None]
 Take = Callable[[slice], Mapping[str, Data]]  # inputs of some samples
-Seen = TypeVar("Seen", Statistics, OffloadNumerics)  # what can be added up
+Figures = TypeVar("Figures", Statistics, OffloadNumerics)  # what can be added up
 
 
 @dataclass
@@ -251,9 +251,9 @@ def together(results: Sequence[Outcome]) -> Outcome:
     return Outcome(outputs, statistics, sum(r.instructions for r in results), notes, numerics)
 
 
-def merged(parts: Sequence[Mapping[str, Seen]], new: Callable[[], Seen]) -> dict[str, Seen]:
+def merged(parts: Sequence[Mapping[str, Figures]], new: Callable[[], Figures]) -> dict[str, Figures]:
     """Return the statistics of each offload over several batches, accumulated in order into a `new` one."""
-    totals: dict[str, Seen] = {}
+    totals: dict[str, Figures] = {}
     for part in parts:
         for key, figures in part.items():
             totals.setdefault(key, new()).merge(figures)

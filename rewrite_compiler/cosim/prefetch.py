@@ -10,15 +10,15 @@ from ..ir.program import Program
 
 MOST_BYTES = 1 << 26  # of results that wait for their turn, where that is more than one for each thread
 Part = TypeVar("Part")
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 def in_order(
-    work: Callable[[Part], Found], parts: Sequence[Part], threads: int, most: int
-) -> Generator[Future[Found], None, None]:  # fmt: skip
+    work: Callable[[Part], Result], parts: Sequence[Part], threads: int, most: int
+) -> Generator[Future[Result], None, None]:  # fmt: skip
     """Yield the future of `work` for each part, in order, with a bounded number of them started."""
     pool = ThreadPoolExecutor(threads)
-    futures: dict[int, Future[Found]] = {}
+    futures: dict[int, Future[Result]] = {}
     end = 0
     try:
         for n in range(len(parts)):

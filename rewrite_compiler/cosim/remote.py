@@ -60,9 +60,9 @@ class RemoteEngine:
         plan = engine.plan
         self.engine, self.cluster, self.shared = engine, cluster, None
         self.job = Job(
-            json.dumps(to_json(plan)), plan_digest(plan), str(Path(plan.model["path"]).resolve()), tuple(spelled(t) for t in plan.targets),
-            tuple(str(Path(p).resolve()) for p in plan.settings["rules"]), engine.reading, engine.audit, engine.host,
-            engine.engine, engine.size,
+            json.dumps(to_json(plan)), plan_digest(plan), str(Path(plan.model["path"]).resolve()),
+            tuple(spelled(t) for t in plan.targets), tuple(str(Path(p).resolve()) for p in plan.settings["rules"]),
+            engine.reading, engine.audit, engine.host, engine.engine, engine.size,
         )  # fmt: skip
 
     def batches(self, take: Take, parts: Sequence[slice]) -> Iterator[Outcome]:

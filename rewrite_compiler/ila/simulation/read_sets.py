@@ -32,7 +32,7 @@ from ..verification.queue_interleavings import written_by
 
 KEPT = 1 << 14  # answers about configurations of one model
 Row = tuple[int | str, ...]  # of each axis but the last: a number, or the operand that gives it
-Found = TypeVar("Found")
+Answer = TypeVar("Answer")
 _caches: WeakKeyDictionary[Ila, OrderedDict[bytes, Any]] = WeakKeyDictionary()
 _lock = Lock()
 
@@ -47,7 +47,8 @@ def tracked_by(ila: Ila) -> dict[Leaf, int]:
 
 
 def needed(
-    ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], count: int, tracked: Mapping[Leaf, int]
+    ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], count: int,
+    tracked: Mapping[Leaf, int],
 ) -> Needs | None:  # fmt: skip
     """Return the upward-exposed reads and the writes of an instruction in the current control state.
 
@@ -94,7 +95,7 @@ def _configuration(ila: Ila, memories: Mapping[Leaf, Store], instruction: Instru
     return key.digest()
 
 
-def _cached(ila: Ila, configuration: bytes, compute: Callable[[], Found]) -> Found:
+def _cached(ila: Ila, configuration: bytes, compute: Callable[[], Answer]) -> Answer:
     with _lock:  # simulators of one model run in several threads
         cache = _caches.setdefault(ila, OrderedDict())
         if configuration in cache:
