@@ -36,17 +36,17 @@ def planted(r: random.Random) -> tuple[tuple[int, int, int], str, int]:
         needs = needed(*sizes)
         name = r.choice(sorted(LARGE))
         short = (needs[name] - 1).bit_length() - r.randint(1, 2)
-        if short >= SMALLEST[name] and all(n <= 1 << LARGE[other] for other, n in needs.items()):
+        if short >= SMALLEST[name] and all(n <= 1 << LARGE[dimension] for dimension, n in needs.items()):
             return sizes, name, short
 
 
 def advice(sizes: tuple[int, int, int], name: str, short: int) -> Advice:
     """Return what `advise` says about a layer on a design."""
     rows, inner, columns = sizes
-    made = Builder("layer")
-    x = made.input("x", TensorType((rows, inner), "float32"))
-    w = made.constant(np.random.default_rng(SEED).standard_normal((columns, inner)).astype(np.float32))
-    program = made.finish(made.apply("dense", [x, w], {}))
+    builder = Builder("layer")
+    x = builder.input("x", TensorType((rows, inner), "float32"))
+    w = builder.constant(np.random.default_rng(SEED).standard_normal((columns, inner)).astype(np.float32))
+    program = builder.finish(builder.apply("dense", [x, w], {}))
     design = ",".join(f"{key}={short if key == name else value}" for key, value in LARGE.items())
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "layer.onnx"
@@ -56,22 +56,22 @@ def advice(sizes: tuple[int, int, int], name: str, short: int) -> Advice:
 
 def main() -> None:
     """Plant, ask, count."""
-    given = options(__doc__ or "", 30).parse_args()
+    args = options(__doc__ or "", 30).parse_args()
     r = random.Random(SEED)
     rows: list[Row] = []
-    for number in range(given.runs):
+    for number in range(args.runs):
         sizes, name, short = planted(r)
         started = time.process_time()
-        found = advice(sizes, name, short)
-        first = found.ranked[0].change
+        saved = advice(sizes, name, short)
+        first = saved.ranked[0].change
         assert first is not None
         hit = (first.kind, first.name, first.after) == ("parameter", name, str(short + 1))
         rows.append({
             "case": number, "sizes": list(sizes), "planted": name, "log2_bytes": short, "first": str(first), "is_first": hit,
-            "changes": len(found.ranked), "seed": SEED, "processor_seconds": round(time.process_time() - started, 2),
+            "changes": len(saved.ranked), "seed": SEED, "processor_seconds": round(time.process_time() - started, 2),
         })  # fmt: skip
         print(f"{number:3d}  {sizes}  {name}={short}  {'first' if hit else 'NOT FIRST'}: {first}")
-    finish("advise_planted", rows, given.json)
+    finish("advise_planted", rows, args.json)
     share = sum(bool(row["is_first"]) for row in rows) / len(rows)
     print(f"the planted change is first in {100 * share:.0f}% of {len(rows)} cases")
     if share < 0.8:

@@ -80,12 +80,12 @@ def random_words(random: np.random.Generator, leaf: Leaf, shape: tuple[int, ...]
     if kind in ("extreme", "ties"):
         powers = [sign << n for n in range(max(high, 1).bit_length()) for sign in (1, -1) if low <= sign << n <= high]
         choices = [low, high, 0, high // 2 + 1, -1 if low < 0 else 1] if kind == "extreme" else [0, *powers]
-        found = random.choice(np.array(choices, dtype), count)
+        words = random.choice(np.array(choices, dtype), count)
     else:
-        found = random.integers(low, high, count, dtype, endpoint=True)
+        words = random.integers(low, high, count, dtype, endpoint=True)
     if kind == "sparse":
-        found = np.where(random.random(count) < 0.8, 0, found).astype(dtype)
-    return np.resize(found, shape)
+        words = np.where(random.random(count) < 0.8, 0, words).astype(dtype)
+    return np.resize(words, shape)
 
 
 def random_control(random: np.random.Generator, leaf: Leaf, shape: tuple[int, ...], is_near: bool) -> Data:
@@ -100,18 +100,18 @@ def random_control(random: np.random.Generator, leaf: Leaf, shape: tuple[int, ..
 
 def enable(random: np.random.Generator, control: State) -> None:
     """Make control so that engines run: what is valid is, and programs take as many results as the cores make."""
-    named = {leaf.name: data for leaf, data in control.items()}
-    for name, data in named.items():
+    data_by_name = {leaf.name: data for leaf, data in control.items()}
+    for name, data in data_by_name.items():
         if name.endswith("is_valid"):
             data[...] = 1
-    if "act_vector" not in named or "pe_num_manager" not in named:
+    if "act_vector" not in data_by_name or "pe_num_manager" not in data_by_name:
         return
-    for pe, program in enumerate(named["act_vector"]):
+    for pe, program in enumerate(data_by_name["act_vector"]):
         managers, length = int(random.integers(1, 3)), int(random.integers(LEAST_PROGRAM, 12))
         outputs = int(random.integers(1, SMALL))
-        made = {"pe_num_manager": managers, "act_num_inst": length, "act_num_output": outputs, "pe_num_output": outputs}
-        for name in made.keys() & named.keys():
-            named[name][pe] = made[name]
+        enables = {"pe_num_manager": managers, "act_num_inst": length, "act_num_output": outputs, "pe_num_output": outputs}
+        for name in enables.keys() & data_by_name.keys():
+            data_by_name[name][pe] = enables[name]
         program[program >> 4 == INPE] ^= 0x80
         taking = random.choice(length, managers, replace=False)
         program[taking] = INPE << 4 | program[taking] & 15
@@ -142,20 +142,20 @@ def text_of(ila: Ila, instruction: Instruction) -> str:
 
 def tables_of(step: Step) -> list[Table]:
     """Return the tables that a step reads, in the order of their names."""
-    found = {x.data for e in step_terms(step) for x in terms_of(e) if x.op == "table"}
-    return sorted(found, key=lambda t: t.name)
+    tables = {x.data for e in step_terms(step) for x in terms_of(e) if x.op == "table"}
+    return sorted(tables, key=lambda t: t.name)
 
 
 def step_terms(step: Step) -> list[Expr]:
     """Return the terms of a step and its parts."""
-    own: list[Expr] = []
+    terms: list[Expr] = []
     if isinstance(step, Update):
-        own = [step.value, *step.address]
+        terms = [step.value, *step.address]
     elif isinstance(step, Let):
-        own = [step.array[tuple(lift(0) for _ in step.array.shape)]]
+        terms = [step.array[tuple(lift(0) for _ in step.array.shape)]]
     elif isinstance(step, When):
-        own = [step.condition]
-    return own + [e for part in children(step) for e in step_terms(part)]
+        terms = [step.condition]
+    return terms + [e for part in children(step) for e in step_terms(part)]
 
 
 class Campaign:
@@ -192,18 +192,18 @@ class Campaign:
         together = {r: self.together(r, data, commands, tally) for r in ("arrays", "native")}
         for n in range(self.samples):
             state = {k: v[n] for k, v in data.items()}
-            wanted = self.alone("oracle", state, commands, tally)
-            self.compare(tally, f"native, one sample: sample {n}", wanted, self.alone("native", state, commands, tally))
-            for reading, found in together.items():
-                self.compare(tally, f"{reading}, {self.samples} samples: sample {n}", wanted, found[n])
-            tally.refused += isinstance(wanted, str)
-            tally.changed += not isinstance(wanted, str) and self.has_changed({**commands[-1][0], **state}, wanted)
+            expected = self.alone("oracle", state, commands, tally)
+            self.compare(tally, f"native, one sample: sample {n}", expected, self.alone("native", state, commands, tally))
+            for reading, actual in together.items():
+                self.compare(tally, f"{reading}, {self.samples} samples: sample {n}", expected, actual[n])
+            tally.refused += isinstance(expected, str)
+            tally.changed += not isinstance(expected, str) and self.has_changed({**commands[-1][0], **state}, expected)
         tally.inputs += self.samples * self.commands
 
     def has_changed(self, before: State, after: list[Data]) -> bool:
         """Tell whether a memory is not what it was."""
-        written = [s.leaf for s in self.touched if s.leaf in self.written]
-        return any(not np.array_equal(before[leaf], data) for leaf, data in zip(written, after, strict=False))
+        leaves = [s.leaf for s in self.touched if s.leaf in self.written]
+        return any(not np.array_equal(before[leaf], data) for leaf, data in zip(leaves, after, strict=False))
 
     def operands(self, kind: str, is_near: bool) -> dict[str, Data]:
         """Return the operands of one command."""
@@ -231,8 +231,8 @@ class Campaign:
 
     def data(self, kind: str) -> State:
         """Return the data state of all samples, [samples, …]."""
-        found = [s.leaf for s in self.touched if s.binding != "control"]
-        return {leaf: random_words(self.random, leaf, (self.samples, *self.shape(leaf)), kind) for leaf in found}
+        states = [s.leaf for s in self.touched if s.binding != "control"]
+        return {leaf: random_words(self.random, leaf, (self.samples, *self.shape(leaf)), kind) for leaf in states}
 
     def executed(self, sim: Simulator, commands: Sequence[Command]) -> list[Data] | str:
         """Run commands one after the other; return what they give, or why one is refused."""
@@ -273,13 +273,13 @@ class Campaign:
         shared += [(r, r.ndim > lanes) for r in results]
         return [[data[n] if is_sampled else data for data, is_sampled in shared] for n in range(self.samples)]
 
-    def compare(self, tally: Tally, reading: str, wanted: list[Data] | str, found: list[Data] | str) -> None:
+    def compare(self, tally: Tally, reading: str, expected: list[Data] | str, actual: list[Data] | str) -> None:
         """Count a sample on which a reading is not the oracle."""
-        if isinstance(wanted, str) or isinstance(found, str):
-            is_same = isinstance(found, str) == isinstance(wanted, str)
+        if isinstance(expected, str) or isinstance(actual, str):
+            is_same = isinstance(actual, str) == isinstance(expected, str)
         else:
-            is_same = all(np.array_equal(a, b) for a, b in zip(wanted, found, strict=True))
-            tally.elements += sum(a.size for a in wanted)
+            is_same = all(np.array_equal(a, b) for a, b in zip(expected, actual, strict=True))
+            tally.elements += sum(a.size for a in expected)
         if not is_same:
             tally.mismatches += 1
             tally.first = tally.first or f"{reading} of control state {tally.inputs // self.samples}"
@@ -330,23 +330,27 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="TEXT", help="only instructions whose name contains TEXT")
     parser.add_argument("--seed", type=int, default=7, metavar="N")
     parser.add_argument("--log", type=Path, metavar="FILE", help="go on in this log, a line for each instruction that is done")
-    given = parser.parse_args()
-    done, rows, texts = finished(given.log, given.inputs), list[Row](), dict[str, Row]()
-    for model in given.model or MODELS:
-        ila, found = MODELS[model](), list[Row]()
+    args = parser.parse_args()
+    finished_models, rows, texts = finished(args.log, args.inputs), list[Row](), dict[str, Row]()
+    for model in args.model or MODELS:
+        ila, model_rows = MODELS[model](), list[Row]()
         for n, name in enumerate(ila.instructions):
-            if given.only not in name:
+            if args.only not in name:
                 continue
             key, text = f"{model}: {name}", text_of(ila, ila.instructions[name])
-            row = done.get(key) or same(key, texts.get(text)) or measure(model, ila, name, given.inputs, given.samples, given.seed + n)
+            row = (
+                finished_models.get(key)
+                or same(key, texts.get(text))
+                or measure(model, ila, name, args.inputs, args.samples, args.seed + n)
+            )
             texts.setdefault(text, row)
-            if given.log is not None and key not in done and "same_text_as" not in row:
-                with given.log.open("a", encoding="utf-8") as log:
+            if args.log is not None and key not in finished_models and "same_text_as" not in row:
+                with args.log.open("a", encoding="utf-8") as log:
                     log.write(json.dumps(row) + "\n")
-            found.append(row)
-        rows += found
-        show(model, found)
-        finish("agreement", rows, given.json)
+            model_rows.append(row)
+        rows += model_rows
+        show(model, model_rows)
+        finish("agreement", rows, args.json)
     if any(r["mismatches"] for r in rows):
         raise SystemExit("readings differ")
 

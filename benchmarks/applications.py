@@ -92,18 +92,18 @@ def simulated(case: Case, model: Path, folder: Path) -> Row:
     samples = ["--samples", str(case.samples)] if case.samples else []
     command = [*FLEXMATCH, "cosim", str(model), "--accel", "flexasr", "--data", str(case.data), *calibrate, *samples]
     timed([*command, "--json", str(report), "-q"], folder)
-    found = json.loads(report.read_text())
-    paired, run = found["paired"], found["run"]
+    document = json.loads(report.read_text())
+    paired, run = document["paired"], document["run"]
     return {
-        "metric": found["metric"],
-        "samples": found["samples"],
-        "reference": found["reference"]["value"],
-        "accelerated": found["accelerated"]["value"],
+        "metric": document["metric"],
+        "samples": document["samples"],
+        "reference": document["reference"]["value"],
+        "accelerated": document["accelerated"]["value"],
         **{key: paired[key] for key in ("difference", "interval", "better", "worse", "same_predictions")},
         **{key: run[key] for key in ("batch", "threads")},
-        "instructions": found["simulator"]["instructions"],
+        "instructions": document["simulator"]["instructions"],
         "cosim_wall_seconds": run["wall_seconds"],
-        "cosim_cpu_seconds": round(run["cpu_seconds_per_sample"] * found["samples"], 3),
+        "cosim_cpu_seconds": round(run["cpu_seconds_per_sample"] * document["samples"], 3),
     }
 
 
@@ -111,24 +111,24 @@ def main() -> None:
     """Run the command line."""
     parser = options(__doc__ or "", runs=1)
     parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name contains TEXT")
-    given = parser.parse_args()
+    args = parser.parse_args()
     if not MODELS.is_dir():
         raise SystemExit(f"{MODELS} is missing: set FLEXMATCH_SHARED to the folder of shared models")
     rows = []
     titles = {"application": -24, "offloads": 9, "exact": 7, "compile": 11, "metric": 12, "float32": 10, "FlexASR": 10, "difference": 12}
     print("".join(f"{t:<{-n}}" if n < 0 else f"{t:>{n}}" for t, n in titles.items()) + f"{'co-simulation':>16}")
     for case in cases():
-        if given.only not in case.name:
+        if args.only not in case.name:
             continue
         with tempfile.TemporaryDirectory() as folder:
             row = measure(case, Path(folder))
         rows.append(row)
-        shown = f"{row['name']:24}{row['offloads']:>9}{row['offloads_exact']:>7}{row['compile_wall_seconds']:>9} s"
+        line = f"{row['name']:24}{row['offloads']:>9}{row['offloads_exact']:>7}{row['compile_wall_seconds']:>9} s"
         if "metric" in row:
             values = f"{row['reference']:>10.5g}{row['accelerated']:>10.5g}{row['difference']:>+12.4g}"
-            shown += f"{row['metric']:>12}{values}{row['cosim_wall_seconds']:>14} s"
-        print(shown, flush=True)
-    finish("applications", rows, given.json)
+            line += f"{row['metric']:>12}{values}{row['cosim_wall_seconds']:>14} s"
+        print(line, flush=True)
+    finish("applications", rows, args.json)
 
 
 if __name__ == "__main__":

@@ -107,27 +107,27 @@ class Campaign:
         names = {name for name, _ in self.m.statics}
         attributes, plain = {n: sizes[n] for n in names}, {d: n for d, n in sizes.items() if d not in names}
         self.layers += 1
-        found = tile(self.m, plain, attributes)
-        if isinstance(found, Refusal):
+        tiling = tile(self.m, plain, attributes)
+        if isinstance(tiling, Refusal):
             self.refused += 1
-            if not isinstance(found.limit, str) and found.limit.holds:
-                self.wrong.append(f"{dict(sizes)}: refused by a limit that holds: {found.limit}")
+            if not isinstance(tiling.limit, str) and tiling.limit.holds:
+                self.wrong.append(f"{dict(sizes)}: refused by a limit that holds: {tiling.limit}")
             return
-        self.split += found.calls > 1
-        for one, _ in tiles(found):
-            key = (*sorted(one.items()), *sorted(attributes.items()))
+        self.split += tiling.calls > 1
+        for tile_sizes, _ in tiles(tiling):
+            key = (*sorted(tile_sizes.items()), *sorted(attributes.items()))
             if key not in self.seen:
-                self.seen[key] = self.drive(one, attributes)
+                self.seen[key] = self.drive(tile_sizes, attributes)
                 if self.seen[key]:
-                    self.wrong.append(f"{one} of {dict(sizes)}: {self.seen[key]}")
+                    self.wrong.append(f"{tile_sizes} of {dict(sizes)}: {self.seen[key]}")
 
-    def drive(self, one: Sizes, attributes: Sizes) -> str:
+    def drive(self, tile_sizes: Sizes, attributes: Sizes) -> str:
         """Run one tile on the strict simulator; return what it says against it."""
-        violated = self.m.violated(one, attributes)
+        violated = self.m.violated(tile_sizes, attributes)
         if violated is not None:
             return str(violated)
-        shapes = {v.name: [one[d] for d in self.m.axes.of[v.name]] for v in self.m.operands}
-        if max(int(np.prod(s)) for s in shapes.values()) > LARGEST or work(self.m, one) > MOST_WORK:
+        shapes = {v.name: [tile_sizes[d] for d in self.m.axes.of[v.name]] for v in self.m.operands}
+        if max(int(np.prod(s)) for s in shapes.values()) > LARGEST or work(self.m, tile_sizes) > MOST_WORK:
             self.too_large += 1
             return ""
         if self.seconds < 0:
@@ -145,11 +145,11 @@ class Campaign:
         return ""
 
 
-def work(m: Operation, one: Sizes) -> int:
+def work(m: Operation, tile_sizes: Sizes) -> int:
     """Return the multiply-accumulates of a tile, or what takes as long; of an operation without any, its elements."""
-    if "g" in one:
-        return int(one["t"] * max((one["i"] + one["h"]) * one["g"], STEP))
-    steps = math.prod(n for d, n in one.items() if not (d in ("i", "j") and "u" in one))
+    if "g" in tile_sizes:
+        return int(tile_sizes["t"] * max((tile_sizes["i"] + tile_sizes["h"]) * tile_sizes["g"], STEP))
+    steps = math.prod(n for d, n in tile_sizes.items() if not (d in ("i", "j") and "u" in tile_sizes))
     return steps * ALONE.get(m.operation, 1)
 
 
@@ -178,19 +178,19 @@ def grow(start: Sizes, d: str, size: int) -> Sizes:
     if "strides" not in start:
         return {**start, d: size}
     kernel = start["kernel"] if "kernel" in start else (start["r"], start["s"])
-    whole = completed({**start, d: size, "r": kernel[0], "s": kernel[1]}, start)
-    return {k: n for k, n in whole.items() if k in start}
+    full_sizes = completed({**start, d: size, "r": kernel[0], "s": kernel[1]}, start)
+    return {k: n for k, n in full_sizes.items() if k in start}
 
 
 def smallest(m: Operation, sizes: Sizes) -> Sizes:
     """Return a layer with the dimensions that can grow alone as small as they can be: its edges are cheap to drive."""
-    found = {**sizes, **dict.fromkeys(own(m, sizes), 1)}
+    least_sizes = {**sizes, **dict.fromkeys(own(m, sizes), 1)}
     if "strides" not in sizes:
-        return found
+        return least_sizes
     kernel = sizes["kernel"] if "kernel" in sizes else (sizes["r"], sizes["s"])
     for k, d in enumerate("ij"):
-        found = dict(grow(found, d, max(kernel[k] - sum(sizes["pads"][k::2]), 1)))
-    return found | {d: 1 for d in "b" if d in sizes}
+        least_sizes = dict(grow(least_sizes, d, max(kernel[k] - sum(sizes["pads"][k::2]), 1)))
+    return least_sizes | {d: 1 for d in "b" if d in sizes}
 
 
 def own(m: Operation, sizes: Sizes) -> list[str]:
@@ -200,10 +200,10 @@ def own(m: Operation, sizes: Sizes) -> list[str]:
 
 def stretched(m: Operation, sizes: Sizes, random: np.random.Generator) -> Sizes:
     """Return a layer of which one dimension that can grow alone is many times as large."""
-    found = own(m, sizes)
-    if not found or random.integers(STRETCHED):
+    dimensions = own(m, sizes)
+    if not dimensions or random.integers(STRETCHED):
         return sizes
-    d = found[int(random.integers(len(found)))]
+    d = dimensions[int(random.integers(len(dimensions)))]
     return {**sizes, d: sizes[d] * int(random.integers(2, MOST_STRETCH))}
 
 
@@ -212,9 +212,9 @@ def campaign(target: str, name: str, number: int, runs: int, seconds: float) -> 
     configured = find_target(target)
     m, random, started = configured.mappings[name], np.random.default_rng([SEED, number, len(name)]), time.process_time()
     made, draw = Campaign(m, configured.ila(), seconds=seconds), DRAWS[configured.name][name]
-    known = {d for dims in m.axes.of.values() for d in dims} | {n for n, _ in m.statics}
+    dimensions = {d for dims in m.axes.of.values() for d in dims} | {n for n, _ in m.statics}
     for n in range(runs):
-        sizes = {d: x for d, x in draw(random).items() if d in known}
+        sizes = {d: x for d, x in draw(random).items() if d in dimensions}
         made.layer(stretched(m, sizes, random))
         if n % STRETCHED == 0:
             for at, holds in (e for start in (smallest(m, sizes), sizes) for e in edges(m, start)):
@@ -232,10 +232,10 @@ def rounds(log: Path, count: int, runs: int, seconds: float, only: str) -> Itera
     """Yield the rows of a log, then those of rounds that it does not have, each written there; of targets that start with `only`."""
     rows = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     yield from rows
-    done = {(r["target"], r["mapping"], r["round"]) for r in rows}
-    asked = ((t, name, n) for n in range(count) for t in TARGETS if t.startswith(only) for name in DRAWS[t.partition(":")[0]])
-    for target, name, number in asked:
-        if (target, name, number) in done:
+    recorded_rounds = {(r["target"], r["mapping"], r["round"]) for r in rows}
+    candidates = ((t, name, n) for n in range(count) for t in TARGETS if t.startswith(only) for name in DRAWS[t.partition(":")[0]])
+    for target, name, number in candidates:
+        if (target, name, number) in recorded_rounds:
             continue
         row = campaign(target, name, number, runs, seconds)
         with log.open("a") as file:
@@ -246,18 +246,18 @@ def rounds(log: Path, count: int, runs: int, seconds: float, only: str) -> Itera
 
 def main() -> int:
     """Run the rounds that are missing, print a line each, write the record."""
-    made = options(__doc__ or "", 40)
-    made.add_argument("--seconds", type=float, default=8.0, metavar="S", help="drive the streams of a mapping for so long (default: 8)")
-    made.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds of all mappings (default: 3)")
-    made.add_argument("--only", default="", metavar="TEXT", help="drive only targets whose name starts so")
-    made.add_argument("--log", type=Path, default=ROOT / "build" / "capacities.log", metavar="FILE", help="go on behind its rows")
-    given = made.parse_args()
-    given.log.parent.mkdir(parents=True, exist_ok=True)
-    rows = list(rounds(given.log, given.rounds, given.runs, given.seconds, given.only))
+    parser = options(__doc__ or "", 40)
+    parser.add_argument("--seconds", type=float, default=8.0, metavar="S", help="drive the streams of a mapping for so long (default: 8)")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds of all mappings (default: 3)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="drive only targets whose name starts so")
+    parser.add_argument("--log", type=Path, default=ROOT / "build" / "capacities.log", metavar="FILE", help="go on behind its rows")
+    args = parser.parse_args()
+    args.log.parent.mkdir(parents=True, exist_ok=True)
+    rows = list(rounds(args.log, args.rounds, args.runs, args.seconds, args.only))
     wrong = sum(len(r["violations"]) for r in rows)  # type: ignore[arg-type, misc]
     layers, driven = (sum(int(str(r[key])) for r in rows) for key in ("layers", "streams_driven"))
     print(f"{layers:,} layers, {driven:,} streams driven, {wrong} violations")
-    finish("capacities", rows, given.json)
+    finish("capacities", rows, args.json)
     return int(bool(wrong))
 
 

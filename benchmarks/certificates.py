@@ -31,15 +31,15 @@ def statements() -> Iterator[tuple[str, Case]]:
         yield from ((statement_of_operation(target, case.message["name"]), case) for case in target_cases(target, name))
 
 
-def certificates(kept: Cache, jobs: int) -> dict[str, Certificate]:
+def certificates(cache: Cache, jobs: int) -> dict[str, Certificate]:
     """Return the certificates of the library by their statements."""
-    said = [*statements()]
-    records = judged([case for _, case in said], kept, lambda name: print(name, flush=True), jobs)
-    found = {}
-    for (statement, case), record in zip(said, records, strict=True):
+    statement_cases = [*statements()]
+    records = judged([case for _, case in statement_cases], cache, lambda name: print(name, flush=True), jobs)
+    judged_certificates = {}
+    for (statement, case), record in zip(statement_cases, records, strict=True):
         kind = "operation" if case.message["kind"] == "mapping" else case.message["kind"]
-        found[statement] = certificate_of_record(kind, case.name, record)
-    return found
+        judged_certificates[statement] = certificate_of_record(kind, case.name, record)
+    return judged_certificates
 
 
 def main() -> None:

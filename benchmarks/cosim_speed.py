@@ -108,14 +108,14 @@ def _beside(plan: Plan, reference: Reference, take: Callable[[slice], Any], part
         "onnxruntime_both_on_one_batch": (lambda part: inside.run({v: take(part)[p.names[v]] for v in p.inputs}), 1),
         "simulated": (lambda part: engine.batch(take, part), THREADS),
     }
-    found: dict[str, list[float]] = {name: [] for name in runs}
+    turn_seconds: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(1 + TURNS):
         for name, (run, threads) in runs.items():
             begun = time.perf_counter()
-            for done in in_order(run, parts, threads, len(parts)):
-                done.result()
-            found[name] += [time.perf_counter() - begun] * (turn > 0)
-    seconds = {name: statistics.median(times) / (len(parts) * BATCH) for name, times in found.items()}
+            for future in in_order(run, parts, threads, len(parts)):
+                future.result()
+            turn_seconds[name] += [time.perf_counter() - begun] * (turn > 0)
+    seconds = {name: statistics.median(times) / (len(parts) * BATCH) for name, times in turn_seconds.items()}
     return {
         "threads": THREADS, **{f"{name}_wall_ms_per_sample": round(1e3 * s, 4) for name, s in seconds.items()},
         "wall_ratio_a_batch_each": round(seconds["simulated"] / seconds["onnxruntime"], 3),
@@ -158,19 +158,19 @@ def _cpu(run: object) -> float:
     return time.thread_time() - begun
 
 
-def _differing(plan: object, tier: str, x: dict[str, np.ndarray], found: dict[str, np.ndarray]) -> int:
+def _differing(plan: object, tier: str, x: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> int:
     """Compare the outputs of some samples with another reading's, run by itself."""
     few = {name: values[:2] for name, values in x.items()}
-    other = Engine(plan, reading="arrays" if tier == "native" else "native", compared=0).run(few).outputs  # type: ignore[arg-type]
-    return sum(int(np.count_nonzero(found[name][:2] != y)) for name, y in other.items())
+    reference = Engine(plan, reading="arrays" if tier == "native" else "native", compared=0).run(few).outputs  # type: ignore[arg-type]
+    return sum(int(np.count_nonzero(outputs[name][:2] != y)) for name, y in reference.items())
 
 
 def work(rounds: int) -> dict[str, tuple[str, Callable[[], Row]]]:
     """Return every row by name: its tier, and what measures it."""
-    found: dict[str, tuple[str, Callable[[], Row]]] = {c.name: (c.tier, partial(measured, c, rounds)) for c in CASES}
-    found[WHOLE.format(IMAGES)] = "native", partial(whole, IMAGES, 2)
-    found[EDITED.format(EDITED_IMAGES)] = "native", partial(edited, EDITED_IMAGES, 2)
-    return found
+    cases: dict[str, tuple[str, Callable[[], Row]]] = {c.name: (c.tier, partial(measured, c, rounds)) for c in CASES}
+    cases[WHOLE.format(IMAGES)] = "native", partial(whole, IMAGES, 2)
+    cases[EDITED.format(EDITED_IMAGES)] = "native", partial(edited, EDITED_IMAGES, 2)
+    return cases
 
 
 def by_itself(name: str, rounds: int) -> Row:
@@ -181,12 +181,12 @@ def by_itself(name: str, rounds: int) -> Row:
 
 def alone(name: str, rounds: int) -> Row:
     """Return a row from a process of its own; a wall time is the median of several, each of a new process."""
-    found: list[Any] = []
+    results: list[Any] = []
     for _ in range(1 if rounds < 2 or name in {c.name for c in CASES} else WALL_RUNS):
         with ProcessPoolExecutor(1, get_context("spawn")) as process:
-            found.append(process.submit(by_itself, name, rounds).result())
-    middle: Row = sorted(found, key=lambda row: row.get("wall_seconds", 0))[len(found) // 2]
-    return middle if len(found) == 1 else {**middle, "wall_seconds_of_runs": [row["wall_seconds"] for row in found]}
+            results.append(process.submit(by_itself, name, rounds).result())
+    middle: Row = sorted(results, key=lambda row: row.get("wall_seconds", 0))[len(results) // 2]
+    return middle if len(results) == 1 else {**middle, "wall_seconds_of_runs": [row["wall_seconds"] for row in results]}
 
 
 def line(row: Row) -> str:
@@ -203,21 +203,21 @@ def main() -> None:
     parser = options(__doc__ or "", runs=7)
     parser.add_argument("--only", default="", metavar="TEXT", help="only rows whose name contains TEXT")
     parser.add_argument("--tier", default="", metavar="NAME", help="only rows of this tier")
-    given = parser.parse_args()
+    args = parser.parse_args()
     if not SHARED.is_dir():
         raise SystemExit(f"{SHARED} is missing: set FLEXMATCH_SHARED to the folder of shared models")
-    rows = recorded(given.json)
-    known = {row["name"]: row for row in rows}
+    rows = recorded(args.json)
+    rows_by_name = {row["name"]: row for row in rows}
     beside = f"{'2 threads':>10}{'inside':>10}"
     print(f"{'application and accelerator':<44}{'tier':>8}{'onnxruntime':>13}{'simulated':>12}{'ratio':>9}{'target':>9}{beside}")
-    for name, (tier, _) in work(given.runs).items():
-        if given.only not in name or given.tier not in ("", tier):
+    for name, (tier, _) in work(args.runs).items():
+        if args.only not in name or args.tier not in ("", tier):
             continue
-        if name not in known:
-            known[name] = alone(name, given.runs)
-            rows.append(known[name])
-            finish("cosim_speed", rows, given.json)
-        print(line(known[name]), flush=True)
+        if name not in rows_by_name:
+            rows_by_name[name] = alone(name, args.runs)
+            rows.append(rows_by_name[name])
+            finish("cosim_speed", rows, args.json)
+        print(line(rows_by_name[name]), flush=True)
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ def told(name: str, traces: int, wrong: Mapping[str, str]) -> Row:
 
 def main() -> None:
     """Run the command line."""
-    given = options(__doc__ or "", runs=1).parse_args()
+    args = options(__doc__ or "", runs=1).parse_args()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         for name, replay in replays(Path(folder)).items():
@@ -111,7 +111,7 @@ def main() -> None:
             rows.append(told(name, len(chosen), wrong))
         for name, runs in recorded(Path(folder)).items():
             rows.append(told(name, len(runs), {n: why for n, run in runs.items() if (why := run())}))
-    finish("device_traces", rows, given.json)
+    finish("device_traces", rows, args.json)
 
 
 if __name__ == "__main__":

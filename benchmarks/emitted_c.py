@@ -35,12 +35,12 @@ def built(plan: Plan, folder: Path) -> tuple[ctypes.CDLL, dict[str, float]]:
     device = device_files(plan.targets[0].ila(), plan.targets[0].name)
     for name, data in {**program, **device}.items():
         (folder / name).write_bytes(data)
-    for what, files in (("program", program), ("device", device)):
+    for part, files in (("program", program), ("device", device)):
         before = _children()
         for name in files:
             if name.endswith(".c"):
                 subprocess.run(["gcc", *FLAGS, name], cwd=folder, check=True)
-        seconds[f"{what}_gcc_cpu_seconds"] = _children() - before
+        seconds[f"{part}_gcc_cpu_seconds"] = _children() - before
     objects = sorted(str(path) for path in folder.glob("*.o"))
     subprocess.run(["gcc", "-shared", *objects, "-o", "all.so", "-lm"], cwd=folder, check=True)
     return ctypes.CDLL(str(folder / "all.so")), seconds
@@ -49,8 +49,8 @@ def built(plan: Plan, folder: Path) -> tuple[ctypes.CDLL, dict[str, float]]:
 def _children() -> float:
     import resource
 
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def measure(app: str, target: str) -> Row:
@@ -63,27 +63,27 @@ def measure(app: str, target: str) -> Row:
     simulated = time.process_time() - started
     with tempfile.TemporaryDirectory() as folder:
         library, seconds = built(plan, Path(folder))
-        found = np.zeros((len(x), 1, 10), np.float32)
+        outputs = np.zeros((len(x), 1, 10), np.float32)
         started = time.process_time()
         for n in range(len(x)):
-            if library.infer((ctypes.c_void_p * 1)(x[n].ctypes.data), (ctypes.c_void_p * 1)(found[n].ctypes.data)):
+            if library.infer((ctypes.c_void_p * 1)(x[n].ctypes.data), (ctypes.c_void_p * 1)(outputs[n].ctypes.data)):
                 raise SystemExit(f"{app} on {target}: infer failed on image {n}")
         c = time.process_time() - started
-    differ = sum(f.tobytes() != e.tobytes() for f, e in zip(found, expected.reshape(found.shape), strict=True))
+    differ = sum(f.tobytes() != e.tobytes() for f, e in zip(outputs, expected.reshape(outputs.shape), strict=True))
     times = {"c_cpu_seconds_per_image": c / len(x), "cosim_cpu_seconds_per_image": simulated / len(x)}
     return {"name": f"{app} on {target}", "images": len(x), "different": differ, **seconds, **times}
 
 
 def main() -> None:
     """Run the command line."""
-    given = options(__doc__ or "", runs=1).parse_args()
+    args = options(__doc__ or "", runs=1).parse_args()
     rows = []
     for app, target in CASES:
         rows.append(measure(app, target))
         row = rows[-1]
         print(f"{row['name']:24}{row['images']:>6} images  {row['different']} differ  " + "  ".join(
             f"{key} {x:.4f}" for key, x in row.items() if key.endswith(("seconds", "image")) and isinstance(x, float)))  # fmt: skip
-    finish("emitted_c", rows, given.json)
+    finish("emitted_c", rows, args.json)
 
 
 if __name__ == "__main__":

@@ -74,14 +74,14 @@ def measure(case: Case, samples: int) -> Row:
             inputs = {name: np.ascontiguousarray(x[n]) for name, x in data.inputs.items()}
             values = inference.run(inputs, lambda o: (device, None), exact.run)
             outputs = [np.zeros(p.types[v].shape, p.types[v].dtype) for v in p.outputs]
-            given = (ctypes.c_void_p * len(p.inputs))(*(inputs[p.names[v]].ctypes.data for v in p.inputs))
-            if library.infer(given, (ctypes.c_void_p * len(outputs))(*(y.ctypes.data for y in outputs))):
+            addresses = (ctypes.c_void_p * len(p.inputs))(*(inputs[p.names[v]].ctypes.data for v in p.inputs))
+            if library.infer(addresses, (ctypes.c_void_p * len(outputs))(*(y.ctypes.data for y in outputs))):
                 raise SystemExit(f"{case.name} on {case.target}: infer failed on sample {n}")
             for v in values.keys() - p.constants.keys() - set(p.inputs):
                 expected = np.ascontiguousarray(values[v], p.types[v].dtype)
-                held = (ctypes.c_char * expected.nbytes).in_dll(library, f"v{v}")
+                buffer = (ctypes.c_char * expected.nbytes).in_dll(library, f"v{v}")
                 tensors += 1
-                different += bytes(held) != expected.tobytes()
+                different += bytes(buffer) != expected.tobytes()
             for v, y in zip(p.outputs, outputs, strict=True):
                 different += y.tobytes() != np.ascontiguousarray(values[v], y.dtype).tobytes()
     name = f"{case.name} on {case.target}"
@@ -91,18 +91,18 @@ def measure(case: Case, samples: int) -> Row:
 
 def main() -> None:
     """Run the command line."""
-    made = options(__doc__ or "", runs=20)
-    made.add_argument("--only", default="", metavar="TEXT", help="cases whose name or target has this")
-    given = made.parse_args()
-    rows = recorded(given.json)
+    parser = options(__doc__ or "", runs=20)
+    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name or target has this")
+    args = parser.parse_args()
+    rows = recorded(args.json)
     for case in CASES:
         name = f"{case.name} on {case.target}"
-        if given.only not in name or any(row["name"] == name for row in rows):
+        if args.only not in name or any(row["name"] == name for row in rows):
             continue
-        row = measure(case, given.runs)
+        row = measure(case, args.runs)
         rows.append(row)
         print(f"{name:28}{row['samples']:>4} samples {row['tensors']:>6} tensors  {row['different']} differ", flush=True)
-        finish("emitted_resnet", rows, given.json)
+        finish("emitted_resnet", rows, args.json)
 
 
 if __name__ == "__main__":

@@ -49,8 +49,8 @@ def digits(target: str, runs: int) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         library, spent = built(plan, Path(folder))
 
-        one = ctypes.c_void_p * 1
-        calls = [(one(x[n].ctypes.data), one(y[n].ctypes.data)) for n in range(BATCH)]  # the program is timed, not ctypes
+        pointer = ctypes.c_void_p * 1
+        calls = [(pointer(x[n].ctypes.data), pointer(y[n].ctypes.data)) for n in range(BATCH)]  # the program is timed, not ctypes
 
         def program() -> None:
             for inputs, outputs in calls:
@@ -95,16 +95,16 @@ def resnet(target: str, runs: int) -> Row:
 
 def main() -> None:
     """Run the command line."""
-    made = options(__doc__ or "", runs=3)
-    made.add_argument("--accel", choices=TARGETS, action="append")
-    given = made.parse_args()
+    parser = options(__doc__ or "", runs=3)
+    parser.add_argument("--accel", choices=TARGETS, action="append")
+    args = parser.parse_args()
     rows: list[Row] = []
     for measure in (digits, resnet):
-        for target in given.accel or TARGETS:
-            rows.append(measure(target, given.runs))
+        for target in args.accel or TARGETS:
+            rows.append(measure(target, args.runs))
             row = rows[-1]
             print(f"{row['name']:34}" + "  ".join(f"{key} {x:.4g}" for key, x in row.items() if isinstance(x, int | float)), flush=True)
-    finish("emitted_times", rows, given.json)
+    finish("emitted_times", rows, args.json)
 
 
 if __name__ == "__main__":

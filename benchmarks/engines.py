@@ -67,8 +67,8 @@ def whole(name: str, samples: int) -> tuple[float, int, int]:
     plan, data = with_formats(plan, data, SHARED / case.app.calibration if case.app.calibration else None)
     data = data.take(np.arange(samples) % data.count)
     cosimulate(plan, data, settings=Settings(threads=1, keep_outputs=False, tier="native"))
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime, peak_bytes() >> 20, counts.compiled
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime, peak_bytes() >> 20, counts.compiled
 
 
 def totals(name: str, runs: int) -> Row:
@@ -90,10 +90,10 @@ def totals(name: str, runs: int) -> Row:
 
 
 def _cpu(run: object) -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
     run()  # type: ignore[operator]
     later = resource.getrusage(resource.RUSAGE_SELF)
-    return later.ru_utime + later.ru_stime - used.ru_utime - used.ru_stime
+    return later.ru_utime + later.ru_stime - usage.ru_utime - usage.ru_stime
 
 
 def line(row: Row) -> str:
@@ -105,21 +105,21 @@ def main() -> None:
     """Run the command line."""
     parser = options(__doc__ or "", runs=9)
     parser.add_argument("--only", default="", metavar="TEXT", help="only rows whose name contains TEXT")
-    given = parser.parse_args()
+    args = parser.parse_args()
     if not SHARED.is_dir():
         raise SystemExit(f"{SHARED} is missing: set FLEXMATCH_SHARED to the folder of shared models")
-    rows = recorded(given.json)
-    known = {row["name"] for row in rows}
+    rows = recorded(args.json)
+    recorded_names = {row["name"] for row in rows}
     for make in (measured, totals):
         for name in NATIVE:
             shown = name if make is measured else f"{name}: whole runs"
-            if given.only not in shown or shown in known:
+            if args.only not in shown or shown in recorded_names:
                 continue
             with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(1, get_context("spawn")) as process:
                 os.environ["FLEXMATCH_CACHE"] = folder
-                rows.append(process.submit(make, name, given.runs).result())
+                rows.append(process.submit(make, name, args.runs).result())
                 os.environ.pop("FLEXMATCH_CACHE")
-            finish("engines", rows, given.json)
+            finish("engines", rows, args.json)
             print(line(rows[-1]), flush=True)
 
 

@@ -96,38 +96,38 @@ def generated(shape: tuple[int, int, int]) -> list[Case]:
     rows, length, columns = shape
     x, w = (Leaf((n, length // 8, 8), INT8, False, name) for n, name in ((rows, "x"), (columns, "w")))
     random, macs = np.random.default_rng(SEED), rows * length * columns
-    given = {leaf: random.integers(-128, 128, leaf.shape, dtype=np.int8) for leaf in (x, w)}
-    exact = given[x].reshape(rows, -1).astype(np.int64) @ given[w].reshape(columns, -1).astype(np.int64).T
+    inputs = {leaf: random.integers(-128, 128, leaf.shape, dtype=np.int8) for leaf in (x, w)}
+    exact = inputs[x].reshape(rows, -1).astype(np.int64) @ inputs[w].reshape(columns, -1).astype(np.int64).T
     found = []
     for name, work in WORKS.items():
         term = work(x, w)
-        whole = evaluate(term, given)
-        if work is product and not (whole == exact).all():
+        expected = evaluate(term, inputs)
+        if work is product and not (expected == exact).all():
             raise SystemExit(f"{name}: numpy is not exact")
-        found.append(Case(f"{shape} {name}: numpy", macs, partial(evaluate, term, given)))
-        printed = alone(term, given)
-        if not (printed() == whole).all():
+        found.append(Case(f"{shape} {name}: numpy", macs, partial(evaluate, term, inputs)))
+        printed = alone(term, inputs)
+        if not (printed() == expected).all():
             raise SystemExit(f"{name}: the printed kernel differs from numpy")
         found.append(Case(f"{shape} {name}: printed", macs, printed))
-        for engine, made in (("loops in machine code", by_loops), ("loops in C, gcc -O3", by_c)):
-            run, out = made(term, given)
+        for engine, compiler in (("loops in machine code", by_loops), ("loops in C, gcc -O3", by_c)):
+            run, out = compiler(term, inputs)
             run()
-            if not (out == whole).all():
+            if not (out == expected).all():
                 raise SystemExit(f"{name}: {engine} differ from numpy")
             found.append(Case(f"{shape} {name}: {engine}", macs, run))
-    return [*found, Case(f"{shape} wrapping product: numpy's own product of integers", macs, plain_product(given[x], given[w]))]
+    return [*found, Case(f"{shape} wrapping product: numpy's own product of integers", macs, plain_product(inputs[x], inputs[w]))]
 
 
-def by_loops(term: Array, given: dict[Leaf, np.ndarray]) -> tuple[Callable[[], object], np.ndarray]:
+def by_loops(term: Array, inputs: dict[Leaf, np.ndarray]) -> tuple[Callable[[], object], np.ndarray]:
     """Return the call of the one lowering's loops as machine code, as whatever no kernel knows, and where its result is."""
     out = Leaf(term.shape, term.interval, False, "out")
     function = NativeFunction(update(out, term.shape, lambda i, j: ((i, j), term[i, j])))
     result = np.zeros(static_shape(term), storage_dtype(term.interval))
-    call = function.bound([given.get(m, result) for m in function.memories])
+    call = function.bound([inputs.get(m, result) for m in function.memories])
     return call, result
 
 
-def by_c(term: Array, given: dict[Leaf, np.ndarray]) -> tuple[Callable[[], object], np.ndarray]:
+def by_c(term: Array, inputs: dict[Leaf, np.ndarray]) -> tuple[Callable[[], object], np.ndarray]:
     """Return the call of the same loops as C, compiled for this processor, and where its result is."""
     tables = Tables()
     printed = print_c(lower_array(term), "work", tables)
@@ -140,8 +140,8 @@ def by_c(term: Array, given: dict[Leaf, np.ndarray]) -> tuple[Callable[[], objec
         source.write_text("\n".join([PRELUDE, RUNTIME, scratch, *tables.texts, printed.text, entry]), "utf-8")
         subprocess.run(["gcc", "-std=c11", "-O3", "-march=native", "-shared", "-fPIC", source, "-o", library, "-lm"], check=True)
         run = ctypes.CDLL(str(library)).run
-    held = [given.get(m, result) for m in printed.memories]
-    return lambda: run((ctypes.c_void_p * len(held))(*(x.ctypes.data for x in held))), result
+    buffers = [inputs.get(m, result) for m in printed.memories]
+    return lambda: run((ctypes.c_void_p * len(buffers))(*(x.ctypes.data for x in buffers))), result
 
 
 def plain_product(x: np.ndarray, w: np.ndarray) -> Callable[[], object]:
@@ -163,21 +163,21 @@ def onnxruntimes(shape: tuple[int, int, int]) -> list[Case]:
         ("MatMulInteger", "product", (u8, s8)), ("ConvInteger", "convolution", (u8, s8)),
         ("MatMul", "product", (f32, f32)), ("Conv", "convolution", (f32, f32)),
     ):  # fmt: skip
-        given = [
+        inputs = [
             random.integers(0, 128, size).astype(helper.tensor_dtype_to_np_dtype(t)) for size, t in zip(sizes[kind], types, strict=True)
         ]
-        run = session(op, given, types, kind == "convolution")
-        wanted = given[0].astype(np.int64) @ given[1].astype(np.int64) if kind == "product" else None
-        if wanted is not None and not (run() == wanted).all():  # type: ignore[attr-defined]
+        run = session(op, inputs, types, kind == "convolution")
+        expected = inputs[0].astype(np.int64) @ inputs[1].astype(np.int64) if kind == "product" else None
+        if expected is not None and not (run() == expected).all():  # type: ignore[attr-defined]
             raise SystemExit(f"{op} is not exact")
         found.append(Case(f"{shape} {op}: onnxruntime", macs, run))
     return found
 
 
-def session(op: str, given: list[np.ndarray], types: tuple[int, int], is_padded: bool) -> Callable[[], object]:
+def session(op: str, inputs: list[np.ndarray], types: tuple[int, int], is_padded: bool) -> Callable[[], object]:
     """Return the call of one operator on one thread."""
-    values = [helper.make_tensor_value_info(n, t, x.shape) for n, t, x in zip("xw", types, given, strict=True)]
-    (rows, *inner), columns = given[0].shape, given[1].shape[0 if is_padded else 1]
+    values = [helper.make_tensor_value_info(n, t, x.shape) for n, t, x in zip("xw", types, inputs, strict=True)]
+    (rows, *inner), columns = inputs[0].shape, inputs[1].shape[0 if is_padded else 1]
     shape = [rows, columns, *inner[1:]] if is_padded else [rows, columns]
     result = TensorProto.INT32 if types[0] != TensorProto.FLOAT else TensorProto.FLOAT
     node = helper.make_node(op, ["x", "w"], ["y"], **({"pads": [1, 1, 1, 1]} if is_padded else {}))
@@ -186,9 +186,9 @@ def session(op: str, given: list[np.ndarray], types: tuple[int, int], is_padded:
     onnx.checker.check_model(model)
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = settings.inter_op_num_threads = 1
-    made = onnxruntime.InferenceSession(model.SerializeToString(), settings, providers=["CPUExecutionProvider"])
-    feed = dict(zip("xw", given, strict=True))
-    return lambda: made.run(None, feed)[0]
+    inference = onnxruntime.InferenceSession(model.SerializeToString(), settings, providers=["CPUExecutionProvider"])
+    feed = dict(zip("xw", inputs, strict=True))
+    return lambda: inference.run(None, feed)[0]
 
 
 def transport(runs: int) -> list[Row]:

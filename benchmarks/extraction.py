@@ -34,11 +34,11 @@ def draw(r: random.Random) -> int:
 def used(graph: EGraph, roots: tuple[int, ...]) -> tuple[int, ...] | None:
     """Return the cost of the extraction, None where there is none; AssertionError when it claims no proof."""
     try:
-        found = extract(graph, roots, cost_of(graph))
+        extraction = extract(graph, roots, cost_of(graph))
     except BudgetError:
         return None
-    assert found.status == "optimal", found.status
-    return found.cost
+    assert extraction.status == "optimal", extraction.status
+    return extraction.cost
 
 
 def at_once(graph: EGraph, roots: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -59,26 +59,26 @@ def solver_alone(graph: EGraph, roots: tuple[int, ...]) -> tuple[int, ...] | Non
 
 def main() -> None:
     """Run the command line."""
-    given = options(__doc__ or "", runs=10_000).parse_args()
+    args = options(__doc__ or "", runs=10_000).parse_args()
     started, buildable, eliminations, solved, differences = process_time(), 0, 0, 0, []
-    for seed in range(given.runs):
+    for seed in range(args.runs):
         graph, roots = random_graph(seed, LEVELS, draw)
         best = cheapest(graph, roots, LEVELS)
         buildable += best is not None
         answers = [used(graph, roots)]
-        if (whole := at_once(graph, roots)) is not None:
+        if (undivided := at_once(graph, roots)) is not None:
             eliminations += 1
-            answers.append(whole)
+            answers.append(undivided)
         if seed % EVERY == 0:
             solved += 1
             answers.append(solver_alone(graph, roots))
         if any(a != best for a in answers):
             differences.append(seed)
-    row: Row = {"name": "random e-graphs", "graphs": given.runs, "buildable": buildable, "eliminations": eliminations,
+    row: Row = {"name": "random e-graphs", "graphs": args.runs, "buildable": buildable, "eliminations": eliminations,
                 "integer_programs": solved, "differences": differences, "cpu_seconds": process_time() - started}  # fmt: skip
-    print(f"{given.runs} e-graphs, {buildable} with a program, {eliminations} eliminated at once, {solved} by the solver alone")
+    print(f"{args.runs} e-graphs, {buildable} with a program, {eliminations} eliminated at once, {solved} by the solver alone")
     print(f"{len(differences)} differ from trying every choice {differences[:5] or ''}")
-    finish("extraction", [row], given.json)
+    finish("extraction", [row], args.json)
     raise SystemExit(int(bool(differences)))
 
 

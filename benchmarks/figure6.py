@@ -36,32 +36,32 @@ def nominal_hertz() -> int:
     """Return the frequency that the processor states in its name or now, else the shipped host clock."""
     info = Path("/proc/cpuinfo")
     text = info.read_text("utf-8") if info.exists() else ""
-    named = re.search(r"@\s*([\d.]+)\s*GHz", text)
+    match = re.search(r"@\s*([\d.]+)\s*GHz", text)
     now = re.search(r"cpu MHz\s*:\s*([\d.]+)", text)
-    return int(float(named[1]) * 1e9) if named else int(float(now[1]) * 1e6) if now else CLOCK.hertz
+    return int(float(match[1]) * 1e9) if match else int(float(now[1]) * 1e6) if now else CLOCK.hertz
 
 
-def host_seconds(plan: Plan, o: Offload, known: dict[object, float]) -> float:
+def host_seconds(plan: Plan, o: Offload, cache: dict[object, float]) -> float:
     """Return the processor time of an offload's meaning on this machine, each form measured once."""
     types = [plan.program.types[v] for v in o.node.inputs]
     key = (o.mapping.name, tuple(types), o.node.attributes)
-    if key not in known:
+    if key not in cache:
         body = body_of(o.mapping, types, dict(o.node.attributes))
         names = {body.names[v]: body.types[v] for v in body.inputs}
         operands = drawn({n: t.shape for n, t in names.items()}, {n: t.dtype for n, t in names.items()})
-        known[key] = session_seconds(to_onnx(body), operands)
-    return known[key]
+        cache[key] = session_seconds(to_onnx(body), operands)
+    return cache[key]
 
 
 def ratios(network: str, target: str, folder: Path, hertz: int) -> Row:
     """Return the ratio of every offload of a network on a target."""
     path = folder / f"{network}.onnx"
     path.write_bytes(lzma.decompress((SHARED / "models" / "arch" / f"{NETWORKS[network]}.onnx.xz").read_bytes()))
-    plan, known = compile_model(path, [target], Options()), dict[object, float]()
+    plan, cache = compile_model(path, [target], Options()), dict[object, float]()
     found = []
     for o in plan.offloads:
         assert o.price is not None
-        host = round(host_seconds(plan, o, known) * hertz)
+        host = round(host_seconds(plan, o, cache) * hertz)
         found.append({"offload": o.id, "host_cycles": host, "device_cycles": o.price.cost.cycles, "ratio": host / o.price.cost.cycles})
     values = sorted(float(r["ratio"]) for r in found)
     return {
@@ -101,9 +101,9 @@ def drawing(rows: list[Row]) -> str:
 
 def main() -> None:
     """Measure, print a line a network and accelerator, write the drawing and the record."""
-    made = options(__doc__ or "", 1)
-    made.add_argument("--svg", type=Path, metavar="FILE", help="write the drawing there")
-    given = made.parse_args()
+    parser = options(__doc__ or "", 1)
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="write the drawing there")
+    args = parser.parse_args()
     if not (SHARED / "models" / "arch").is_dir():
         sys.exit(f"the shared models are not in {SHARED}; set FLEXMATCH_SHARED")
     rows: list[Row] = []
@@ -122,9 +122,9 @@ def main() -> None:
                     row["ratio_high"],
                     flush=True,
                 )  # type: ignore[arg-type]
-    if given.svg:
-        given.svg.write_text(drawing(rows), "utf-8")
-    finish("figure6", rows, given.json)
+    if args.svg:
+        args.svg.write_text(drawing(rows), "utf-8")
+    finish("figure6", rows, args.json)
 
 
 if __name__ == "__main__":

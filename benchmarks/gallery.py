@@ -30,17 +30,17 @@ def measure(a: Architecture, runs: int) -> Row:
 
 def main() -> None:
     """Run the command line."""
-    given = options(__doc__ or "", runs=5).parse_args()
+    args = options(__doc__ or "", runs=5).parse_args()
     rows = []
     print(f"{'architecture':16}{'operators':>10}{'e-nodes':>9}{'load':>9}{'match':>9}  offloads (exact)")
     for a in GALLERY:
-        rows.append(row := measure(a, given.runs))
+        rows.append(row := measure(a, args.runs))
         load, match = (row[f"{phase}_seconds"] for phase in ("load", "match"))
         assert isinstance(load, dict)
         assert isinstance(match, dict)
-        found, exact = (", ".join(f"{n} {op}" for op, n in dict(row[k]).items()) or "none" for k in ("offloads", "exact"))  # type: ignore[call-overload]
-        print(f"{a.name:16}{row['operators']:>10}{row['e_nodes']:>9}{load['median']:7.2f} s{match['median']:7.2f} s  {found} ({exact})")
-    finish("gallery", rows, given.json)
+        offloads, exact = (", ".join(f"{n} {op}" for op, n in dict(row[k]).items()) or "none" for k in ("offloads", "exact"))  # type: ignore[call-overload]
+        print(f"{a.name:16}{row['operators']:>10}{row['e_nodes']:>9}{load['median']:7.2f} s{match['median']:7.2f} s  {offloads} ({exact})")
+    finish("gallery", rows, args.json)
 
 
 if __name__ == "__main__":

@@ -51,12 +51,12 @@ def session_of(case: Case) -> tuple[Callable[[], object], int, int]:
     """Return a run of the operator, its multiply-accumulates and the elements of its largest tensor."""
     rng = np.random.default_rng(SEED)
     data = [rng.uniform(0.5, 1.5, s).astype(np.float32) for s in case.shapes]
-    made = Builder(case.op)
-    x = made.input("x", TensorType(case.shapes[0], "float32"))
+    builder = Builder(case.op)
+    x = builder.input("x", TensorType(case.shapes[0], "float32"))
     y = x
     for _ in range(case.chain):
-        y = made.apply(case.op, [y, *(made.constant(d) for d in data[1:])], dict(case.attributes or {}))[0]
-    program = made.finish([y])
+        y = builder.apply(case.op, [y, *(builder.constant(d) for d in data[1:])], dict(case.attributes or {}))[0]
+    program = builder.finish([y])
     session = Session(to_onnx(program))
     name = session.inputs[0].name
     return (lambda: session.run({name: data[0]})), total_macs(program), max(program.types[v].size for v in (x, *program.outputs))
@@ -67,30 +67,30 @@ def measured(run: Callable[[], object], runs: int) -> list[float]:
     started = time.process_time()
     run()
     count = max(1, int(BATCH / max(time.process_time() - started, 1e-5)))
-    found = []
+    rows = []
     for _ in range(runs + 1):
         started = time.process_time()
         for _ in range(count):
             run()
-        found.append((time.process_time() - started) / count * 1e9)
-    return found[1:]
+        rows.append((time.process_time() - started) / count * 1e9)
+    return rows[1:]
 
 
 def main() -> None:
     """Measure and print."""
-    given = options(__doc__ or "", 7).parse_args()
+    args = options(__doc__ or "", 7).parse_args()
     rows: list[Row] = []
     for case in CASES:
         run, macs, elements = session_of(case)
         units = {"call": case.chain, "mac": macs, "element": elements}[case.per]
-        times = spread([t / units for t in measured(run, given.runs)])
+        times = spread([t / units for t in measured(run, args.runs)])
         label = "depthwise conv" if (case.attributes or {}).get("group", 1) > 1 else case.op
         rows.append({
             "operator": label, "per": case.per, "units": units, "seed": SEED, "threads": 1,
             **{f"processor_nanoseconds_{key}": round(value, 4) for key, value in times.items()},
         })  # fmt: skip
         print(f"{label:>15}  {times['median']:10.4f} ns a {case.per}  ({times['low']:.4f} … {times['high']:.4f})")
-    finish("host_costs", rows, given.json)
+    finish("host_costs", rows, args.json)
 
 
 if __name__ == "__main__":

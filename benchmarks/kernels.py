@@ -110,22 +110,22 @@ def cases() -> list[Case]:
         WRAPPING: (INT16, product),
     }
     for name, (weights, term_of) in works.items():
-        x, w, given = operands(weights)
+        x, w, inputs = operands(weights)
         term = term_of(x, w)
-        expected = evaluate(term, given)
-        found.append(Case(f"{name}: numpy", macs, lambda t=term, g=given: evaluate(t, g)))
-        run = alone(term, given)
+        expected = evaluate(term, inputs)
+        found.append(Case(f"{name}: numpy", macs, lambda t=term, g=inputs: evaluate(t, g)))
+        run = alone(term, inputs)
         if not (run() == expected).all():
             raise SystemExit(f"{name}: the printed kernel differs from numpy")
         found.append(Case(f"{name}: printed", macs, run))
     return [*found, Case("float32 product: onnxruntime", macs, float_product())]
 
 
-def alone(term: Array, given: dict[Leaf, np.ndarray]) -> Callable[[], np.ndarray]:
+def alone(term: Array, inputs: dict[Leaf, np.ndarray]) -> Callable[[], np.ndarray]:
     """Return what computes a term of one sample by the printed kernel, its second operand packed once."""
-    (x, moving), (w, weights) = given.items()
-    code, kept, rows = Lowered((term,), [x], 1), Constants(), moving[None]
-    return lambda: code({x: rows, w: weights}, kept)[0][0]
+    (x, moving), (w, weights) = inputs.items()
+    code, constants, rows = Lowered((term,), [x], 1), Constants(), moving[None]
+    return lambda: code({x: rows, w: weights}, constants)[0][0]
 
 
 def float_product() -> Callable[[], object]:
@@ -145,24 +145,24 @@ def float_product() -> Callable[[], object]:
 
 def times(run: Callable[[], object], runs: int) -> list[float]:
     """Return the seconds of each call; the first one is not counted."""
-    found = []
+    seconds = []
     for _ in range(runs + 1):
         started = time.thread_time()
         run()
-        found.append(time.thread_time() - started)
-    return found[1:]
+        seconds.append(time.thread_time() - started)
+    return seconds[1:]
 
 
-def kept_and_not(made: dict[str, Callable[[], Callable[[], object]]], runs: int) -> dict[str, list[float]]:
+def kept_and_not(makers: dict[str, Callable[[], Callable[[], object]]], runs: int) -> dict[str, list[float]]:
     """Return how long calls take, made anew of models of the same terms, one after the other in a new folder of what is kept."""
-    seconds: dict[str, list[float]] = {name: [] for name in made}
+    seconds: dict[str, list[float]] = {name: [] for name in makers}
     for _ in range(runs):
         with tempfile.TemporaryDirectory() as folder:
             os.environ["FLEXMATCH_CACHE"] = folder
-            for name, make in made.items():
+            for name, make in makers.items():
                 run = make()
-                for kept in (native_jit.compiled, playing.decoder_of, playing.is_plain, words.words_of):
-                    kept.cache_clear()
+                for cached in (native_jit.compiled, playing.decoder_of, playing.is_plain, words.words_of):
+                    cached.cache_clear()
                 gc.collect()  # the models before this one
                 started = time.thread_time()
                 run()
@@ -189,10 +189,10 @@ def bus_commands(runs: int) -> list[Row]:
     random = np.random.default_rng(SEED)
     for name in ("gb_core_store_large", "gb_core_load_large"):
         instruction = model.instructions[name]
-        given = {"index": random.integers(0, 4096, COMMANDS)}
+        inputs = {"index": random.integers(0, 4096, COMMANDS)}
         if "vector" in instruction.operands:
-            given["vector"] = random.integers(0, 256, (COMMANDS, 16))
-        columns = block_of(model, instruction, COMMANDS, given)
+            inputs["vector"] = random.integers(0, 256, (COMMANDS, 16))
+        columns = block_of(model, instruction, COMMANDS, inputs)
         gives = sim.play(columns)
         work = {
             "decoded and applied": partial(playing._run_plain, sim, columns, gives, 0),
@@ -209,13 +209,13 @@ def layer(kind: str) -> onnx.ModelProto:
     """Return a fully connected layer, 1024 to 512, or a convolution of 32 channels, 3 × 3, of an image of 32 × 32."""
     random = np.random.default_rng(SEED)
     shapes = {"dense": ((1, 1024), (512, 1024), (1, 512)), "convolution": ((1, 32, 32, 32), (32, 32, 3, 3), (1, 32, 30, 30))}
-    given, weights, result = shapes[kind]
+    inputs, weights, result = shapes[kind]
     w = numpy_helper.from_array((random.standard_normal(weights) / 16).astype(np.float32), "w")
     b = numpy_helper.from_array(np.zeros(weights[0], np.float32), "b")
     node = helper.make_node(*(("Gemm", ["x", "w", "b"]) if kind == "dense" else ("Conv", ["x", "w"])), ["y"])
     if kind == "dense":
         node.attribute.append(helper.make_attribute("transB", 1))
-    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n, shape in (("x", given), ("y", result)))
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n, shape in (("x", inputs), ("y", result)))
     graph = helper.make_graph([node], kind, [x], [y], [w, b] if kind == "dense" else [w])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
@@ -238,27 +238,27 @@ def stream_of(target: str, kind: str) -> tuple[Ila, dict[str, np.ndarray], int]:
     """Return the plain commands of one layer's trace in order, as columns, and how many others it has (triggers, fills)."""
     emitted = trace_of(target, kind)
     blocks = [i.columns for i in emitted.trace.items if isinstance(i, Commands)]
-    whole = {name: np.concatenate([b[name] for b in blocks]) for name in emitted.ila.inputs}
+    all_columns = {name: np.concatenate([b[name] for b in blocks]) for name in emitted.ila.inputs}
     sim = Simulator(emitted.ila, reading="oracle")
-    found = [sim.decoded(c) for b in emitted.trace.items if isinstance(b, Commands) for c, _ in b.rows()]
-    plain = np.array([i is not None and playing.is_plain(emitted.ila, i) for i in found])
-    return emitted.ila, {name: np.ascontiguousarray(x[plain]) for name, x in whole.items()}, int((~plain).sum())
+    instructions = [sim.decoded(c) for b in emitted.trace.items if isinstance(b, Commands) for c, _ in b.rows()]
+    plain = np.array([i is not None and playing.is_plain(emitted.ila, i) for i in instructions])
+    return emitted.ila, {name: np.ascontiguousarray(x[plain]) for name, x in all_columns.items()}, int((~plain).sum())
 
 
 def transfers(runs: int) -> list[Row]:
     """Return what VTA's words cost that move data: each is a command, and so are each 16 bytes that it moves between DRAM and device."""
     emitted = trace_of("vta", "convolution")
-    m, sent, moved, seen = emitted.ila, list[bytes](), 0, 0
+    m, sent, moved_bytes, seen = emitted.ila, list[bytes](), 0, 0
     sim = m.simulator(dram=np.zeros(1 << 22, np.uint8), reading="native")
     for block in (b for b in emitted.trace.items if isinstance(b, Commands)):
         for command, _ in block.rows():
             i, seen = sim.decoded(command), seen + 1
             if i is None or not i.name.startswith(("load_", "store")):
                 continue
-            given = sim._executable(i).operands(split_lanes(m, command))
-            kept = {n: x[0] for n, x in given.items() if not n.startswith(("pop_", "push_", "dram_base"))}  # from the start of DRAM
-            sent.append(assemble(i, **kept)["data"].to_bytes(16, "little"))
-            moved += given["x_size"][0] * given["y_size"][0] * element_bytes(m, i.name)
+            operands = sim._executable(i).operands(split_lanes(m, command))
+            fields = {n: x[0] for n, x in operands.items() if not n.startswith(("pop_", "push_", "dram_base"))}  # from the start of DRAM
+            sent.append(assemble(i, **fields)["data"].to_bytes(16, "little"))
+            moved_bytes += operands["x_size"][0] * operands["y_size"][0] * element_bytes(m, i.name)
     over = -(-PATIENCE // len(sent))
     rows = np.frombuffer(b"".join(sent * over), np.uint8).reshape(-1, 16)
     checked = m.simulator(dram=np.zeros(1 << 22, np.uint8), reading="oracle")
@@ -266,7 +266,7 @@ def transfers(runs: int) -> list[Row]:
     cpu = spread(times(lambda: sim.run(rows), runs))
     if any((sim.state(n) != checked.state(n)).any() for n in m.states if n not in m.externals):
         raise SystemExit("vta: the compiled loop differs from the oracle")
-    count = over * (len(sent) + moved // 16)
+    count = over * (len(sent) + moved_bytes // 16)
     row: Row = {"name": "the transfers of a convolution layer on vta", "runs": runs, "commands": count, "words": over * len(sent)}
     return [{**row, "other_words": seen - len(sent), "cpu_seconds": cpu, "nanoseconds_each": round(cpu["median"] / count * 1e9, 2)}]
 
@@ -296,14 +296,14 @@ def short_words(runs: int) -> list[Row]:
     """Return what a word of VTA costs that does nothing (its decoding, operands, tokens, the checks of its range), and a little."""
     m = ila("vta")
     sim, rows = m.simulator(dram=np.zeros(1 << 20, np.uint8), reading="native"), list[Row]()
-    for what, (name, fields) in WORDS.items():
+    for label, (name, fields) in WORDS.items():
         word = assemble(m.instructions[name], **fields)["data"].to_bytes(16, "little")
         column = np.frombuffer(word * COMMANDS, np.uint8).reshape(-1, 16)
         cpu = spread(times(lambda c=column: sim.run(c), runs))  # type: ignore[misc]
         if sim.singles:
             raise SystemExit(f"vta: {name} is executed one by one")
         each = {"nanoseconds_each": round(cpu["median"] / COMMANDS * 1e9, 2)}
-        rows.append({"name": f"a word of vta: {what}", "runs": runs, "commands": COMMANDS, "cpu_seconds": cpu, **each})
+        rows.append({"name": f"a word of vta: {label}", "runs": runs, "commands": COMMANDS, "cpu_seconds": cpu, **each})
     return rows
 
 
@@ -322,7 +322,7 @@ def streams(runs: int) -> list[Row]:
     words.SINGLES = 0  # as after so many words: one loop of all instructions
     rows = [*transfers(runs), *short_words(runs)]
     for target, kind in (("flexasr", "dense"), ("hlscnn", "convolution")):
-        model, columns, others = stream_of(target, kind)
+        model, columns, other_count = stream_of(target, kind)
         sim, checked = Simulator(model, reading="native"), Simulator(model, reading="oracle")
         gives = sim.play(columns)
         if not (checked.play(columns) == gives).all() or any((sim.state(n) != checked.state(n)).any() for n in model.states):
@@ -332,14 +332,19 @@ def streams(runs: int) -> list[Row]:
         gives, count = sim.play(columns), times_over * len(gives)
         if playing._run_plain(sim, columns, gives, 0) != count:
             raise SystemExit(f"{target}: the compiled loops leave commands")
+<<<<<<< HEAD
         for what, run in (
             ("", partial(playing._run_plain, sim, columns, gives, 0)),
+=======
+        for suffix, run in (
+            ("", partial(playing._plain, sim, columns, gives, 0)),
+>>>>>>> h5
             (", with its preparation", partial(sim.play, columns)),
         ):
             cpu = spread(times(run, 10 * runs))
-            name = f"the stream of a {kind} layer on {target}{what}"
+            name = f"the stream of a {kind} layer on {target}{suffix}"
             each = {"nanoseconds_each": round(cpu["median"] / count * 1e9, 2)}
-            rows.append({"name": name, "runs": 10 * runs, "commands": count, "other_commands": others, "cpu_seconds": cpu, **each})
+            rows.append({"name": name, "runs": 10 * runs, "commands": count, "other_commands": other_count, "cpu_seconds": cpu, **each})
     return rows
 
 
@@ -364,17 +369,17 @@ def aimed(run: Callable[[int], list[Row]], runs: int) -> list[Row]:
     return rows
 
 
-def measure(given: list[Case], runs: int) -> list[Row]:
+def measure(cases: list[Case], runs: int) -> list[Row]:
     """Run all cases in turn; the first round is not counted."""
-    seconds: dict[str, list[float]] = {c.name: [] for c in given}
+    seconds: dict[str, list[float]] = {c.name: [] for c in cases}
     for n in range(runs + 1):
-        for c in given:
+        for c in cases:
             started = time.thread_time()
             c.run()
             if n:
                 seconds[c.name].append(time.thread_time() - started)
     rows: list[Row] = []
-    for c in given:
+    for c in cases:
         cpu = spread(seconds[c.name])
         rate = round(c.macs / cpu["median"] / 1e9, 2)
         rows.append({"name": c.name, "runs": runs, "macs": c.macs, "seed": SEED, "cpu_seconds": cpu, "giga_macs_per_second": rate})

@@ -64,21 +64,21 @@ def readings() -> list[Case]:
     return cases
 
 
-def each(name: str, term: Array, given: dict[Leaf, np.ndarray]) -> list[Case]:
+def each(name: str, term: Array, inputs: dict[Leaf, np.ndarray]) -> list[Case]:
     """Return a term as generated Python, as arrays and as machine code, their answers compared."""
     out = Leaf(term.shape, term.interval, False, "out")
     step = update(out, (ROWS, COLUMNS), lambda i, j: ((i, j), term[i, j]))
     compiled = StepFunction(step)
-    lists = {leaf: data.reshape(-1).tolist() for leaf, data in given.items()} | {out: [0] * (ROWS * COLUMNS)}
+    lists = {leaf: data.reshape(-1).tolist() for leaf, data in inputs.items()} | {out: [0] * (ROWS * COLUMNS)}
 
     def oracle() -> None:
         compiled([lists[leaf] for leaf in compiled.memories])
 
     oracle()
-    if lists[out] != evaluate(term, given).reshape(-1).tolist():
+    if lists[out] != evaluate(term, inputs).reshape(-1).tolist():
         raise SystemExit(f"{name}: the oracle and the arrays differ")
     machine = NativeFunction(step)
-    memories = {leaf: data.astype(np.int8) for leaf, data in given.items()} | {out: np.zeros(term.shape, storage_dtype(term.interval))}
+    memories = {leaf: data.astype(np.int8) for leaf, data in inputs.items()} | {out: np.zeros(term.shape, storage_dtype(term.interval))}
 
     def native() -> None:
         machine([memories[leaf] for leaf in machine.memories])
@@ -86,7 +86,7 @@ def each(name: str, term: Array, given: dict[Leaf, np.ndarray]) -> list[Case]:
     native()
     if memories[out].reshape(-1).tolist() != lists[out]:
         raise SystemExit(f"{name}: the oracle and the machine code differ")
-    runs = {"oracle": oracle, "arrays": lambda: evaluate(term, given), "native": native}
+    runs = {"oracle": oracle, "arrays": lambda: evaluate(term, inputs), "native": native}
     return [Case(f"{name}: {reading}", "MAC", ROWS * LENGTH * COLUMNS, run) for reading, run in runs.items()]
 
 
@@ -154,15 +154,15 @@ def measure(cases: list[Case], runs: int) -> list[Row]:
 
 def main() -> None:
     """Run the command line."""
-    given = options(__doc__ or "", runs=5).parse_args()
-    rows = measure([*readings(), *codes(), *proofs(), *checks()], given.runs)
+    args = options(__doc__ or "", runs=5).parse_args()
+    rows = measure([*readings(), *codes(), *proofs(), *checks()], args.runs)
     print(f"{'what':64}{'CPU median':>14}{'each':>16}")
     for row in rows:
         cpu, count = row["cpu_seconds"], row["count"]
         assert isinstance(cpu, dict)
         assert isinstance(count, int)
         print(f"{row['name']!s:64}{cpu['median']:12.4f} s{cpu['median'] / count * 1e9:13.1f} ns/{row['unit']} {row['outcome']}")
-    finish("lang_readings", rows, given.json)
+    finish("lang_readings", rows, args.json)
 
 
 if __name__ == "__main__":

@@ -49,8 +49,8 @@ LIMITS = Limits()
 
 def candidates(rule: Rule) -> Iterator[Program]:
     """Yield programs that contain the left side of a rule."""
-    found = drawn(rule, EXTENTS, RANK, INSTANCES, seed=3) or drawn(rule, range(1, 4), RANK, INSTANCES, seed=3)
-    for instance in sorted(found, key=lambda i: -i.size):
+    instances = drawn(rule, EXTENTS, RANK, INSTANCES, seed=3) or drawn(rule, range(1, 4), RANK, INSTANCES, seed=3)
+    for instance in sorted(instances, key=lambda i: -i.size):
         for before in (False, True):
             for after in ("", "back", "layer", "back layer"):
                 yield program(rule, instance, before, after)
@@ -58,74 +58,76 @@ def candidates(rule: Rule) -> Iterator[Program]:
 
 def program(rule: Rule, instance: Instance, before: bool, after: str) -> Program:
     """Return the left side at an instance, its first operand from a linear layer or not, its result put back or read by a layer."""
-    made, random_data = Builder(rule.name), np.random.default_rng(5)
+    builder, random_data = Builder(rule.name), np.random.default_rng(5)
     constant = {c.tensor.name for c in rule.where if isinstance(c, IsConstant) and isinstance(c.tensor, Variable)}
     values: dict[str, Value] = {}
 
     def operand(name: str, shape: Sequence[int]) -> Value:
         if name in constant:
-            return made.constant(random_data.standard_normal(shape).astype(np.float32), name)
-        v = made.input(name, TensorType(tuple(shape), "float32"))
-        return layer(made, v, random_data) if before and len(values) == 0 and shape else v
+            return builder.constant(random_data.standard_normal(shape).astype(np.float32), name)
+        v = builder.input(name, TensorType(tuple(shape), "float32"))
+        return layer(builder, v, random_data) if before and len(values) == 0 and shape else v
 
     for name, shape in instance.operands.items():
         values[name] = operand(name, shape)
     (left, _), *_ = rule.pairs
-    y = built(made, left, values, instance)
+    y = built(builder, left, values, instance)
     if after.startswith("back"):
-        y = put_back(made, left, y, instance)
-    if after.endswith("layer") and made.types[y].shape:
-        y = layer(made, y, random_data)
-    return made.finish([y])
+        y = put_back(builder, left, y, instance)
+    if after.endswith("layer") and builder.types[y].shape:
+        y = layer(builder, y, random_data)
+    return builder.finish([y])
 
 
-def built(made: Builder, t: Tensor, values: dict[str, Value], instance: Instance) -> Value:
+def built(builder: Builder, t: Tensor, values: dict[str, Value], instance: Instance) -> Value:
     """Add a pattern to a program."""
     if isinstance(t, Variable):
         return values[t.name]
     assert isinstance(t, Apply)
-    operands = [built(made, x, values, instance) for x in t.operands]
-    return made.apply(t.op.name, operands, attributes_of(t, instance.binding()))[t.output]
+    operands = [built(builder, x, values, instance) for x in t.operands]
+    return builder.apply(t.op.name, operands, attributes_of(t, instance.binding()))[t.output]
 
 
-def layer(made: Builder, x: Value, random_data: np.random.Generator) -> Value:
+def layer(builder: Builder, x: Value, random_data: np.random.Generator) -> Value:
     """Add a linear layer over the last axis."""
-    n = made.types[x].shape[-1]
-    return made.apply("dense", [x, made.constant(random_data.standard_normal((n, n)).astype(np.float32))])[0]
+    n = builder.types[x].shape[-1]
+    return builder.apply("dense", [x, builder.constant(random_data.standard_normal((n, n)).astype(np.float32))])[0]
 
 
-def put_back(made: Builder, left: Tensor, y: Value, instance: Instance) -> Value:
+def put_back(builder: Builder, left: Tensor, y: Value, instance: Instance) -> Value:
     """Undo what the layout operator inside of a left side did to its operand's shape, where there is one."""
     inner = next((x for x in getattr(left, "operands", ()) if isinstance(x, Apply) and x.op.name in ("reshape", "transpose")), None)
     if inner is None:
         return y
     if inner.op.name == "reshape":
         shape = instance.shapes[id(inner.operands[0])]
-        return made.apply("reshape", [y], {"shape": shape})[0] if np.prod(shape) == np.prod(made.types[y].shape) else y
+        return builder.apply("reshape", [y], {"shape": shape})[0] if np.prod(shape) == np.prod(builder.types[y].shape) else y
     perm: Any = attributes_of(inner, instance.binding())["perm"]
     return (
-        made.apply("transpose", [y], {"perm": tuple(int(n) for n in np.argsort(perm))})[0] if len(perm) == len(made.types[y].shape) else y
+        builder.apply("transpose", [y], {"perm": tuple(int(n) for n in np.argsort(perm))})[0]
+        if len(perm) == len(builder.types[y].shape)
+        else y
     )
 
 
 def model_that_needs(rule: Rule, rules: Sequence[Rule], mappings: Sequence[Mapping], folder: Path) -> tuple[Path, Worth] | None:
     """Return a model file whose plan costs less with a rule than without, and what it is worth with it."""
-    rest = [r for r in rules if r.name != rule.name]
-    seen = set[bytes]()
+    remaining_rules = [r for r in rules if r.name != rule.name]
+    hashes = set[bytes]()
     for p in candidates(rule):
         path = folder / "model.onnx"
         try:
             data = to_onnx(p)
-            if data in seen:
+            if data in hashes:
                 continue
-            seen.add(data)
+            hashes.add(data)
             path.write_bytes(data)
-            found = load(path, {}, LIMITS).program
-            whole, without = (Hunt([found], some, mappings, LIMITS, 0.0).now() for some in ([*rules], rest))
+            loaded = load(path, {}, LIMITS).program
+            worth_with, worth_without = (Hunt([loaded], some, mappings, LIMITS, 0.0).now() for some in ([*rules], remaining_rules))
         except FlexmatchError:
             continue
-        if whole.cost < without.cost:
-            return path, whole
+        if worth_with.cost < worth_without.cost:
+            return path, worth_with
     return None
 
 
@@ -137,16 +139,16 @@ def deletion(rule: Rule, rules: Sequence[Rule], mappings: Sequence[Mapping]) -> 
             return {"rule": rule.name, "verdict": "no model needs it"}
         path, goal = needed
         hunt = Hunt([load(path, {}, LIMITS).program], [r for r in rules if r.name != rule.name], mappings, LIMITS, SECONDS)
-        wall, found, reached = time.perf_counter(), [], hunt.now()
+        wall, laws, reached = time.perf_counter(), [], hunt.now()
         for law in hunt.laws():
-            found.append(law)
+            laws.append(law)
             reached = hunt.now()
             if reached.cost <= goal.cost:
                 break
     return {
         "rule": rule.name, "verdict": "found" if reached.cost <= goal.cost else "not found",
         "goal": list(goal.cost), "reached": list(reached.cost),
-        "laws": [{"text": rule_text(x.rule), "verdict": x.proof.verdict, "strength": x.proof.strength} for x in found],
+        "laws": [{"text": rule_text(x.rule), "verdict": x.proof.verdict, "strength": x.proof.strength} for x in laws],
         "fragments": hunt.fragments, "candidates": hunt.candidates, "judged": hunt.judged,
         "cpu_seconds": round(time.process_time() - hunt.started, 1), "wall_seconds": round(time.perf_counter() - wall, 1),
     }  # fmt: skip
@@ -157,26 +159,26 @@ def main() -> None:
     parser = options(__doc__ or "", 1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log", type=Path, help="one line a deletion; what is there is not done again")
-    given = parser.parse_args()
+    args = parser.parse_args()
     rules = shipped_rules()
     whole = [r for name in SET for r in rules_in(importlib.import_module(f"rewrite_compiler.rules.{name}"))]
-    order = random.Random(given.seed).sample(whole, len(whole))
+    order = random.Random(args.seed).sample(whole, len(whole))
     mappings = [m for n in ACCEL for m in find_target(n).mappings.values()]
-    known = {r["rule"]: r for r in map(json.loads, given.log.read_text().splitlines())} if given.log and given.log.exists() else {}
+    rows_by_rule = {r["rule"]: r for r in map(json.loads, args.log.read_text().splitlines())} if args.log and args.log.exists() else {}
     rows: list[Row] = []
     for rule in order:
-        row = known.get(rule.name) or deletion(rule, rules, mappings)
+        row = rows_by_rule.get(rule.name) or deletion(rule, rules, mappings)
         rows.append(row)
-        if given.log and rule.name not in known:
-            with given.log.open("a") as log:
+        if args.log and rule.name not in rows_by_rule:
+            with args.log.open("a") as log:
                 log.write(json.dumps(row) + "\n")
         print(row["rule"], row["verdict"], row.get("cpu_seconds", ""), flush=True)
         if sum(r["verdict"] != "no model needs it" for r in rows) == DELETIONS:
             break
-    found = sum(r["verdict"] == "found" for r in rows)
-    summary: Row = {"seed": given.seed, "set": len(whole), "deletions": DELETIONS, "found": found, "seconds_each": SECONDS}
+    found_count = sum(r["verdict"] == "found" for r in rows)
+    summary: Row = {"seed": args.seed, "set": len(whole), "deletions": DELETIONS, "found": found_count, "seconds_each": SECONDS}
     print(summary)
-    finish("learn_deletions", [summary, *rows], given.json)
+    finish("learn_deletions", [summary, *rows], args.json)
 
 
 if __name__ == "__main__":

@@ -146,14 +146,14 @@ def unit(m: Operation, d: str) -> int:
 
 def completed(sizes: Sizes, start: Sizes) -> dict[str, Any]:
     """Return sizes with those that follow from others: gates of a recurrence, rows and columns of a convolution's result."""
-    found = dict(sizes)
+    full_sizes = dict(sizes)
     if "g" in start:
-        found |= {d: start[d] // start["h"] * sizes["h"] for d in "ge" if d in start}
+        full_sizes |= {d: start[d] // start["h"] * sizes["h"] for d in "ge" if d in start}
     if "strides" in start:
         (a, b), pads = start["strides"], start["pads"]
-        found["u"] = (sizes["i"] + pads[0] + pads[2] - sizes["r"]) // a + 1
-        found["v"] = (sizes["j"] + pads[1] + pads[3] - sizes["s"]) // b + 1
-    return found
+        full_sizes["u"] = (sizes["i"] + pads[0] + pads[2] - sizes["r"]) // a + 1
+        full_sizes["v"] = (sizes["j"] + pads[1] + pads[3] - sizes["s"]) // b + 1
+    return full_sizes
 
 
 @dataclass(frozen=True)
@@ -165,11 +165,11 @@ class Edges:
 
     def fits(self, sizes: Sizes) -> bool:
         """Tell whether the guard admits a shape."""
-        whole = completed(sizes, self.start)
-        if any(whole[d] < 1 for d in "uv" if d in self.start):
+        full_sizes = completed(sizes, self.start)
+        if any(full_sizes[d] < 1 for d in "uv" if d in self.start):
             return False
         attributes = {n: self.start[n] for n, _ in self.m.statics}
-        return self.m.violated({d: n for d, n in whole.items() if d not in attributes}, attributes) is None
+        return self.m.violated({d: n for d, n in full_sizes.items() if d not in attributes}, attributes) is None
 
     def limit(self, around: Sizes, d: str) -> int:
         """Return the largest size of a dimension that still fits."""
@@ -187,9 +187,13 @@ class Edges:
             if not self.fits(self.start) or self.fits({**self.start, d: 1 << 22}):
                 continue
             around = dict(self.start)
-            for other in dimensions if d == "t" else ():
-                while other != d and self.limit(around, d) > MOST and self.fits({**around, other: 2 * around[other]}):
-                    around[other] *= 2
+            for other_dimension in dimensions if d == "t" else ():
+                while (
+                    other_dimension != d
+                    and self.limit(around, d) > MOST
+                    and self.fits({**around, other_dimension: 2 * around[other_dimension]})
+                ):
+                    around[other_dimension] *= 2
             most = self.limit(around, d)
             sizes = (completed({**around, d: most + by * unit(self.m, d)}, self.start) for by in (-1, 0, 1) if most + by > 0)
             yield from ((s, self.fits(s)) for s in sizes)
@@ -230,14 +234,14 @@ def difference(m: Operation, ila: Ila, sizes: Sizes, seed: int) -> str:
     ends = {n: (int(formats[n].codes[0] or 0), int(formats[n].codes[1] or 0)) for n in shapes}
     codes = {n: drawn(ends[n], shape, seed % 4, random) for n, shape in shapes.items()}
     attributes = {name: sizes[name] for name, _ in m.statics}
-    found, terms = (
+    actual, terms = (
         m.run_driver(simulated_device(ila), codes, formats, attributes),
         m.result_codes(list(leaves.values()), formats, attributes),
     )
-    given = {leaves[n]: x for n, x in codes.items()}
-    pairs = zip(found, terms, strict=True) if isinstance(terms, tuple) else [(found, terms)]
+    inputs = {leaves[n]: x for n, x in codes.items()}
+    pairs = zip(actual, terms, strict=True) if isinstance(terms, tuple) else [(actual, terms)]
     for n, (y, term) in enumerate(pairs):
-        places = np.argwhere(np.asarray(y) != evaluate(term, given))
+        places = np.argwhere(np.asarray(y) != evaluate(term, inputs))
         if len(places):
             return f"result {n} at {places[0].tolist()} of {dict(sizes)} in {formats}, seed {seed}"
     return ""
@@ -379,16 +383,16 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="TEXT", help="operations whose name has it")
     parser.add_argument("--log", type=Path, default=Path("lifting.jsonl"), metavar="FILE", help="go on in this log")
     parser.add_argument("--minutes", type=float, default=math.inf, metavar="N", help="begin nothing after so long; 0: what the log has")
-    given = parser.parse_args()
-    log, targets = Log(given.log, 60 * given.minutes), {name: find_target(name) for name in DRAWS}
+    args = parser.parse_args()
+    log, targets = Log(args.log, 60 * args.minutes), {name: find_target(name) for name in DRAWS}
     models = {name: t.ila() for name, t in targets.items()}
     names = [*TABLE3, *(n for t, draws in DRAWS.items() for d in draws if (n := f"{t}.{d}") not in TABLE3)]
     rows: list[Row] = []
-    for name in (n for n in names if given.only in n):
+    for name in (n for n in names if args.only in n):
         target, _, variant = name.partition(".")
         m, ila, draw = targets[target].mappings[variant], models[target], DRAWS[target][variant]
         log.run(name, "symbolic", lambda m=m, ila=ila: proved(m, ila))  # type: ignore[misc]
-        for first in range(0, given.runs if name in TABLE3 else given.others, CHUNK):
+        for first in range(0, args.runs if name in TABLE3 else args.others, CHUNK):
             log.run(name, f"random {first}", lambda m=m, ila=ila, d=draw, k=first: at_random(m, ila, d, k, CHUNK))  # type: ignore[misc]
         for seed, at, fits in () if (name, "edges") in log.parts or log.is_over else edges_of(m, draw):  # older logs have one line
             log.run(name, f"edge {seed}", lambda m=m, ila=ila, edge=(at, fits, seed): at_edge(m, ila, *edge))  # type: ignore[misc]
@@ -399,7 +403,7 @@ def main() -> int:
         print(f"{name:<26}{', '.join(f'{k} {n}' for k, n in sorted(found.counts.items()))}; {len(found.differing)} differ", flush=True)
     wrong = [x for found in log.of.values() for x in found.differing]
     print(f"{len(wrong)} differ", *wrong, sep="\n")
-    finish("lifting", rows, given.json)
+    finish("lifting", rows, args.json)
     return int(bool(wrong))
 
 

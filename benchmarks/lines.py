@@ -73,7 +73,7 @@ def files(folder: str, name: str) -> list[Path]:
 
 def main() -> None:
     """Print the table and write the record."""
-    given = options(__doc__ or "", 1).parse_args()
+    args = options(__doc__ or "", 1).parse_args()
     rows: list[Row] = []
     print(f"{'accelerator':<12}{'model':>8}{'paper':>8}{'ratio':>8}{'patterns':>10}{'paper':>8}{'whole target':>14}  of the model")
     for name, (model, mappings) in PAPER.items():
@@ -85,7 +85,7 @@ def main() -> None:
             {"name": name, "model_lines": ours, "paper_model_lines": model, "pattern_lines": patterns, "paper_mapping_lines": mappings,
              "target_lines": target, "model_parts": parts}
         )  # fmt: skip
-    finish("lines", rows, given.json)
+    finish("lines", rows, args.json)
 
 
 if __name__ == "__main__":

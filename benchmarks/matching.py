@@ -196,13 +196,13 @@ def main() -> None:
     parser.add_argument("--target", default="flexasr", help="the accelerator (default: %(default)s)")
     parser.add_argument("--only", default="", metavar="NAME", help="models whose name has this in it")
     parser.add_argument("--alone", nargs=2, metavar=("NAME", "FILE"), help="print the row of one model: what this script starts")
-    given = parser.parse_args()
-    if given.alone:
-        name, path = given.alone[0], Path(given.alone[1])
-        row = import_of(path, path.with_name("encoder_2.onnx")) if name == LARGE else measure(name, path, given.target, given.runs)
+    args = parser.parse_args()
+    if args.alone:
+        name, path = args.alone[0], Path(args.alone[1])
+        row = import_of(path, path.with_name("encoder_2.onnx")) if name == LARGE else measure(name, path, args.target, args.runs)
         print(json.dumps(row))
         return
-    rows = recorded(given.json)
+    rows = recorded(args.json)
     done = {(row["name"], row["target"]) for row in rows}
     columns = (
         f"{'operators':>10}{'regions':>8}{'forms':>6}{'here s':>8}{'child s':>8}{'wall s':>8}{'onnxscript s':>14}{'TVM s':>8}{'MB':>8}"
@@ -210,15 +210,15 @@ def main() -> None:
     print(f"{'model':18}{columns}  status")
     with TemporaryDirectory() as scratch:
         for name, path in models(Path(scratch)):
-            if given.only not in name or (name, given.target) in done:
+            if args.only not in name or (name, args.target) in done:
                 continue
-            rows.append(alone(name, str(path), "--target", given.target, "--runs", str(given.runs)))
-            finish("matching", rows, given.json)
+            rows.append(alone(name, str(path), "--target", args.target, "--runs", str(args.runs)))
+            finish("matching", rows, args.json)
             print(shown(rows[-1]), flush=True)
-        if given.only in LARGE and (LARGE, "") not in done:
+        if args.only in LARGE and (LARGE, "") not in done:
             large(Path(scratch) / "large.onnx")
             rows.append(alone(LARGE, str(Path(scratch) / "large.onnx")))
-            finish("matching", rows, given.json)
+            finish("matching", rows, args.json)
             print(shown(rows[-1]), flush=True)
     print(growth(rows))
     raise SystemExit(int(any(row.get("status", "optimal") != "optimal" for row in rows)))

@@ -124,22 +124,22 @@ def main() -> None:
     """Judge all mutants in an order drawn by seed, so that those that are through are a sample of all."""
     parser = options(__doc__ or "", 1)
     parser.add_argument("--log", type=Path, help="one line a mutant; what is there is not judged again")
-    given = parser.parse_args()
+    args = parser.parse_args()
     whole = list(mutants())
     order = random.Random(0).sample(whole, len(whole))
-    logged = map(json.loads, given.log.read_text().splitlines()) if given.log and given.log.exists() else ()
+    logged = map(json.loads, args.log.read_text().splitlines()) if args.log and args.log.exists() else ()
     known = {(r["rule"], r["change"]): r for r in logged}
     rows: list[Row] = []
     for change, mutant in order:
         found = known.get((mutant.name, change)) or row(change, mutant)
         rows.append(found)
-        if given.log and (mutant.name, change) not in known:
-            with given.log.open("a") as log:
+        if args.log and (mutant.name, change) not in known:
+            with args.log.open("a") as log:
                 log.write(json.dumps(found) + "\n")
             print(len(rows), mutant.name, change, found["verdict"], found["cpu_seconds"], flush=True)
     summary = summary_of(rows, len(whole))
     print(summary)
-    finish("mutants", [summary, *(r for r in rows if r["verdict"] != REFUTED)], given.json)
+    finish("mutants", [summary, *(r for r in rows if r["verdict"] != REFUTED)], args.json)
 
 
 if __name__ == "__main__":

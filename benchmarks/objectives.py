@@ -71,21 +71,21 @@ def is_worse(rows: list[Row]) -> bool:
 
 def main() -> None:
     """Compile every model for each accelerator and for all, by time; and by offloads for the ratios."""
-    made = options(__doc__ or "", 1)
-    made.add_argument("--model", action="append", default=[], choices=MODELS, help="only this model; repeat it for several")
-    given = made.parse_args()
+    parser = options(__doc__ or "", 1)
+    parser.add_argument("--model", action="append", default=[], choices=MODELS, help="only this model; repeat it for several")
+    args = parser.parse_args()
     if not (SHARED / "models" / "arch").is_dir():
         sys.exit(f"the shared models are not in {SHARED}; set FLEXMATCH_SHARED")
-    rows = recorded(given.json)
+    rows = recorded(args.json)
     known: set[tuple[object, ...]] = {(r["model"], tuple(r["targets"]), r["objective"]) for r in rows}  # type: ignore[arg-type]
     started = time.perf_counter()
-    for name in given.model or MODELS:
+    for name in args.model or MODELS:
         for accel, objective in (*(((t,), "offloads") for t in TARGETS), *(((t,), "cycles") for t in TARGETS), (TARGETS, "cycles")):
             if (name, accel, objective) in known:
                 continue
             made_row = row(name, accel, objective)
             rows.append(made_row)
-            finish("objectives", rows, given.json)
+            finish("objectives", rows, args.json)
             print(
                 f"{name:>26} {'+'.join(accel):>20} {objective:>8}: {made_row['offloads']:4} offloads  "
                 f"{int(str(made_row['program_nanoseconds'])) / 1e6:10.3f} ms  host/device {made_row['host_over_device_median']}  "

@@ -88,13 +88,13 @@ def main() -> None:
     """Run the command line."""
     parser = options(__doc__ or "", runs=1)
     parser.add_argument("--count", type=int, default=13, metavar="N", help="flaws in each application (default: %(default)s)")
-    given = parser.parse_args()
+    args = parser.parse_args()
     random = np.random.default_rng(SEED)
-    rows = [row for app, accel in CASES for row in judged(app, accel, given.count, random)]
+    rows = [row for app, accel in CASES for row in judged(app, accel, args.count, random)]
     counted = [row for row in rows if row["recoverable_share"] >= 0.9]  # type: ignore[operator]
     right = sum(bool(r["right"]) for r in counted)
     print(f"{right} of {len(counted)} flaws named first ({len(rows) - len(counted)} more are not recoverable)")
-    finish("planted_flaws", rows, given.json)
+    finish("planted_flaws", rows, args.json)
 
 
 if __name__ == "__main__":

@@ -67,27 +67,27 @@ def main() -> None:
     parser = options(__doc__ or "", 1)
     parser.add_argument("--log", type=Path, help="one line a verdict; what is there is not judged again")
     parser.add_argument("--command", action="store_true", help="measure `flexmatch prove`, too")
-    given = parser.parse_args()
+    args = parser.parse_args()
     measured: list[Row] = []
-    if given.command:
+    if args.command:
         with tempfile.TemporaryDirectory() as folder:
             measured = [*command(folder)]
             print(*measured, sep="\n", flush=True)
-    logged = map(json.loads, given.log.read_text().splitlines()) if given.log and given.log.exists() else ()
+    logged = map(json.loads, args.log.read_text().splitlines()) if args.log and args.log.exists() else ()
     known = {(r["kind"], r["name"]): r for r in logged}
     rows: list[Row] = []
     for case in cases():
         found = known.get((case.message["kind"], case.name)) or row(case)
         rows.append(found)
-        if given.log and (case.message["kind"], case.name) not in known:
-            with given.log.open("a") as log:
+        if args.log and (case.message["kind"], case.name) not in known:
+            with args.log.open("a") as log:
                 log.write(json.dumps(found) + "\n")
         print(found["name"], found["verdict"], str(found.get("strength", ""))[:24], found["cpu_seconds"], flush=True)
     counts = {s.rstrip(":"): sum(str(r.get("strength", "")).startswith(s) for r in rows) for s in STRENGTHS}
     seconds = {k: round(sum(float(str(r["cpu_seconds"])) for r in rows if r["kind"] == k), 1) for k in ("rule", "mapping", "model")}
     summary: Row = {"cases": len(rows), "proved": sum(r["verdict"] == "proved" for r in rows), "strengths": counts, "cpu_seconds": seconds}
     print(summary)
-    finish("prove_library", [summary, *measured, *rows], given.json)
+    finish("prove_library", [summary, *measured, *rows], args.json)
 
 
 if __name__ == "__main__":

@@ -89,18 +89,18 @@ def main() -> int:
     parser = options(__doc__ or "", 100)
     parser.add_argument("--only", default="", metavar="TEXT", help="models whose name has it")
     parser.add_argument("--resume", action="store_true", help="keep the rows that the record has")
-    given = parser.parse_args()
-    rows = recorded(given.json) if given.resume else list[Row]()
+    args = parser.parse_args()
+    rows = recorded(args.json) if args.resume else list[Row]()
     known = {(row["model"], row["way"]) for row in rows}
     with tempfile.TemporaryDirectory() as folder:
         for name in MODELS:
-            for way in (w for w in WAYS if given.only in name and (name, w[0]) not in known):
-                row = measured(name, way, Path(folder), given.runs)
+            for way in (w for w in WAYS if args.only in name and (name, w[0]) not in known):
+                row = measured(name, way, Path(folder), args.runs)
                 rows.append(row)
                 shown = f"{row['reference_top1']:.4f} on the host, {row['vta_top1']:.4f} on VTA"
                 codes = f"{row['differing_codes']} of {row['compared_codes']} codes differ"
                 print(f"{name:<12}{way[0]:<16}{row['counts']}  top-1 of {row['samples']}: {shown}; {codes}", flush=True)
-                finish("quantised", rows, given.json)
+                finish("quantised", rows, args.json)
     return int(any(r["differing_codes"] for r in rows))
 
 

@@ -112,13 +112,13 @@ def in_groups(
     parser = options(description, runs=runs)
     parser.add_argument("--only", choices=groups, action="append", help="measure this group (default: all)")
     parser.add_argument("--resume", action="store_true", help="keep the groups that the record has")
-    given = parser.parse_args()
-    rows = recorded(given.json) if given.resume or given.only else []
-    for group in given.only or groups:
-        if given.resume and any(row.get("group") == group for row in rows):
+    args = parser.parse_args()
+    rows = recorded(args.json) if args.resume or args.only else []
+    for group in args.only or groups:
+        if args.resume and any(row.get("group") == group for row in rows):
             continue
         started = time.process_time()
-        found = [{**row, "group": group} for row in groups[group](given.runs)]
-        print(*map(shown, found), f"{group}: {time.process_time() - started:.0f} s", sep="\n", flush=True)
-        rows = [row for row in rows if row.get("group") != group] + found
-        finish(name, rows, given.json)
+        group_rows = [{**row, "group": group} for row in groups[group](args.runs)]
+        print(*map(shown, group_rows), f"{group}: {time.process_time() - started:.0f} s", sep="\n", flush=True)
+        rows = [row for row in rows if row.get("group") != group] + group_rows
+        finish(name, rows, args.json)

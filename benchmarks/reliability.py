@@ -118,9 +118,9 @@ def _model(seed: int, path: Path) -> str | Finding:
 
 def _plans(seeds: range, path: Path) -> Chunk:
     number = seeds.start // len(seeds)
-    found = judged(seeds, path, TARGETS[number % len(TARGETS)], second=number % SECOND == 0)
-    chunk = Chunk(Counter({"equal": len(seeds) - len(found)}))
-    for seed, finding in found.items():
+    findings = judged(seeds, path, TARGETS[number % len(TARGETS)], second=number % SECOND == 0)
+    chunk = Chunk(Counter({"equal": len(seeds) - len(findings)}))
+    for seed, finding in findings.items():
         tell(chunk, seed, finding)
     return chunk
 
@@ -142,12 +142,12 @@ def _streams(seeds: range, path: Path) -> Chunk:
         name = list(MODELS)[seed % len(MODELS)]
         if name not in BENCHES:
             BENCHES[name] = Bench(name, MODELS[name]())
-        told = run_stream(BENCHES[name], seed)
-        chunk.outcomes.update({"commands": told.commands, "refused in every reading": told.refused})
-        if told.difference:
-            chunk.findings[str(seed)] = f"{name}: {told.difference[:300]}"
+        outcome = run_stream(BENCHES[name], seed)
+        chunk.outcomes.update({"commands": outcome.commands, "refused in every reading": outcome.refused})
+        if outcome.difference:
+            chunk.findings[str(seed)] = f"{name}: {outcome.difference[:300]}"
             print(f"  stream {seed}: {chunk.findings[str(seed)]}", flush=True)
-        for engine, keys in told.triggers.items():
+        for engine, keys in outcome.triggers.items():
             chunk.keys.setdefault(engine, []).extend(sorted(keys))
     return chunk
 
@@ -167,10 +167,10 @@ def spend(chosen: Iterable[Campaign], log: CampaignLog, seconds: float, start: i
     ends = time.monotonic() + seconds
     with tempfile.TemporaryDirectory() as folder:
         while time.monotonic() < ends:
-            left = [c for c in chosen if log.of(c.name).cases < c.goal]
-            if not left:
+            remaining = [c for c in chosen if log.of(c.name).cases < c.goal]
+            if not remaining:
                 return
-            c = min(left, key=lambda c: log.of(c.name).cases / c.goal)
+            c = min(remaining, key=lambda c: log.of(c.name).cases / c.goal)
             first = max(log.of(c.name).next_seed, start)
             marker = log.path.with_suffix(".now")
             marker.write_text(json.dumps([c.name, first, c.chunk]))
@@ -187,8 +187,8 @@ def note_fall(log: CampaignLog) -> None:
     if not marker.exists():
         return
     name, first, seeds = json.loads(marker.read_text("utf-8"))
-    said = f"the process ended in the {seeds} seeds from here: it was stopped, or fell in native code"
-    log.add(name, first, seeds, 0, Chunk(findings={str(first): said}), 0.0, 0.0)
+    sentence = f"the process ended in the {seeds} seeds from here: it was stopped, or fell in native code"
+    log.add(name, first, seeds, 0, Chunk(findings={str(first): sentence}), 0.0, 0.0)
     marker.unlink()
 
 
@@ -233,8 +233,8 @@ def table() -> Iterator[str]:
         record = json.loads(path.read_text("utf-8"))
         yield f"{part}\n  $ {shlex.join(record['command'])}  (at {record['commit'][:12]})\n"
         for r in (r for r in record["rows"] if "tests" not in r):
-            found, wanted = figure(r)
-            yield f"  {r.get('case', r.get('name')):32}{found:70} wanted: {wanted}\n"
+            actual, goal = figure(r)
+            yield f"  {r.get('case', r.get('name')):32}{actual:70} wanted: {goal}\n"
             if "distinct_triggers" in r:
                 yield f"  {'  triggers, distinct states':32}{r['distinct_triggers']:<70,} wanted: 20,000\n"
     kinds = len(tomllib.loads((ROOT / "tests" / "bad_inputs" / "expected.toml").read_text("utf-8")))
@@ -253,14 +253,14 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=600, metavar="N", help="stop after so many minutes (default: %(default)s)")
     parser.add_argument("--start", type=int, default=0, metavar="SEED", help="first seed of a new log (default 0)")
     parser.add_argument("--log", type=Path, required=True, metavar="FILE", help="go on in this log")
-    given = parser.parse_args()
-    chosen = [replace(c, goal=given.goal or c.goal) for c in CAMPAIGNS if given.only in c.name]
-    log = CampaignLog(given.log)
+    args = parser.parse_args()
+    chosen = [replace(c, goal=args.goal or c.goal) for c in CAMPAIGNS if args.only in c.name]
+    log = CampaignLog(args.log)
     note_fall(log)
-    spend(chosen, log, 60 * given.minutes, given.start)
+    spend(chosen, log, 60 * args.minutes, args.start)
     rows = [row_of(c, log) for c in chosen]
-    show(rows, given.log)
-    finish("reliability", rows, given.json)
+    show(rows, args.log)
+    finish("reliability", rows, args.json)
     if any(r["findings"] for r in rows):
         raise SystemExit("there are findings")
 

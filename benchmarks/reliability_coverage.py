@@ -41,10 +41,10 @@ exclude_also =
 Found = dict[str, dict[str, Any]]  # of a file: coverage.py's summary, its missing lines and branches
 
 
-def parts(given: list[str]) -> list[str]:
+def parts(names: list[str]) -> list[str]:
     """Return what is run by itself: the folders and files of tests."""
-    found = [p for p in sorted((ROOT / "tests").iterdir()) if (p.is_dir() and any(p.glob("test_*.py"))) or p.name.startswith("test_")]
-    return given or [p.relative_to(ROOT).as_posix() for p in found]
+    paths = [p for p in sorted((ROOT / "tests").iterdir()) if (p.is_dir() and any(p.glob("test_*.py"))) or p.name.startswith("test_")]
+    return names or [p.relative_to(ROOT).as_posix() for p in paths]
 
 
 def done(part: str, folder: Path) -> Path:
@@ -65,15 +65,15 @@ def measured(tests: list[str], folder: Path, ends: float, more: list[str]) -> Fo
     for part in tests:
         if done(part, folder).exists() or time.monotonic() > ends:
             continue
-        told = folder.resolve() / "tally.json"
-        tests_of_it = ["-m", "pytest", "-q", "-n", "0", "-p", "sampled_tests", "--tally", str(told), *more, part]
+        tally = folder.resolve() / "tally.json"
+        tests_of_it = ["-m", "pytest", "-q", "-n", "0", "-p", "sampled_tests", "--tally", str(tally), *more, part]
         run = subprocess.run([*coverage, "run", *tests_of_it], cwd=ROOT, env=environment, check=False)
-        if not told.exists():
+        if not tally.exists():
             raise SystemExit(f"the process of {part} ended with code {run.returncode}; `--tests` runs the other parts")
-        told.rename(done(part, folder))
+        tally.rename(done(part, folder))
     environment["COVERAGE_FILE"] = str(folder.resolve() / "data")  # the parts stay for the next call
-    kept = sorted(str(p) for p in folder.resolve().glob("part.*"))
-    subprocess.run([*coverage, "combine", "-q", "--keep", *kept], cwd=ROOT, env=environment, check=True)
+    files = sorted(str(p) for p in folder.resolve().glob("part.*"))
+    subprocess.run([*coverage, "combine", "-q", "--keep", *files], cwd=ROOT, env=environment, check=True)
     subprocess.run([*coverage, "json", "-q", "-o", str(folder.resolve() / "report.json")], cwd=ROOT, env=environment, check=True)
     return dict(json.loads((folder / "report.json").read_text("utf-8"))["files"])
 
@@ -98,18 +98,18 @@ def row_of(group: str, files: Found) -> Row:
     """Return the figures of some files."""
     total = {key: sum(f["summary"][key] for f in files.values()) for key in
              ("num_statements", "covered_lines", "num_branches", "covered_branches")}  # fmt: skip
-    run, whole = total["covered_lines"] + total["covered_branches"], total["num_statements"] + total["num_branches"]
-    left = sorted(((missing(f), name) for name, f in files.items()), reverse=True)[:5]
+    run, total_items = total["covered_lines"] + total["covered_branches"], total["num_statements"] + total["num_branches"]
+    worst_files = sorted(((missing(f), name) for name, f in files.items()), reverse=True)[:5]
     return {
-        "name": group, "covered_percent": round(100 * run / max(whole, 1), 2),
+        "name": group, "covered_percent": round(100 * run / max(total_items, 1), 2),
         "branches_percent": round(100 * total["covered_branches"] / max(total["num_branches"], 1), 2), **total,
-        "most_missing": [f"{name}: {count}" for count, name in left if count],
+        "most_missing": [f"{name}: {count}" for count, name in worst_files if count],
     }  # fmt: skip
 
 
-def missing(found: dict[str, Any]) -> int:
+def missing(file_report: dict[str, Any]) -> int:
     """Count the lines and branches of a file that nothing runs."""
-    of = found["summary"]
+    of = file_report["summary"]
     return int(of["num_statements"] - of["covered_lines"] + of["num_branches"] - of["covered_branches"])
 
 
@@ -131,20 +131,20 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=0, metavar="N", help="at most N cases of a test function (default: all)")
     parser.add_argument("--enough", type=float, default=0, metavar="S", help="of a test function, and no more cases (default: all)")
     parser.add_argument("--longest", type=float, default=0, metavar="S", help="break a test off after S processor seconds (default: never)")
-    given = parser.parse_args()
-    chosen, more = parts(given.tests), ["--each", str(given.each), "--enough", str(given.enough), "--longest", str(given.longest)]
-    files = measured(chosen, given.keep, time.monotonic() + 60 * given.minutes, more)
-    (given.keep / "missing.txt").write_text(listed(files), "utf-8")
+    args = parser.parse_args()
+    chosen, more = parts(args.tests), ["--each", str(args.each), "--enough", str(args.enough), "--longest", str(args.longest)]
+    files = measured(chosen, args.keep, time.monotonic() + 60 * args.minutes, more)
+    (args.keep / "missing.txt").write_text(listed(files), "utf-8")
     rows = rows_of(files)
     for r in rows:
         low = "" if float(str(r["covered_percent"])) >= WANTED else f"  below {WANTED:g} %"
         print(f"{r['name']:14}{r['covered_percent']:>7} %, branches alone {r['branches_percent']:>6} %{low}  {r['most_missing']}")
-    ran = [path.name.removesuffix(".done") for path in sorted(given.keep.glob("*.done"))]
-    left = [p for p in chosen if not done(p, given.keep).exists()]
-    print(f"run: {', '.join(ran)}; left: {', '.join(left) or 'none'}")
+    ran = [path.name.removesuffix(".done") for path in sorted(args.keep.glob("*.done"))]
+    remaining = [p for p in chosen if not done(p, args.keep).exists()]
+    print(f"run: {', '.join(ran)}; left: {', '.join(remaining) or 'none'}")
     print("\n".join(f"not counted: {pattern}: {why}" for pattern, why in LEFT_OUT.items()))
-    rows.append({"name": "how", "tests": ran, "left": left, "cases_of_a_function": given.each or "all", "left_out": LEFT_OUT})
-    finish("reliability_coverage", rows, given.json)
+    rows.append({"name": "how", "tests": ran, "left": remaining, "cases_of_a_function": args.each or "all", "left_out": LEFT_OUT})
+    finish("reliability_coverage", rows, args.json)
 
 
 if __name__ == "__main__":

@@ -153,8 +153,8 @@ def known(folder: Path, cases: int) -> Known:
     for file in {p.file for p in places()}:
         lines[file] = {line: set(names) - {""} for line, names in data.contexts_by_lineno(str(ROOT / file)).items()}
     seconds: dict[str, float] = {}
-    for told in folder.glob("*.done"):
-        seconds |= json.loads(told.read_text("utf-8"))["seconds"]
+    for tally in folder.glob("*.done"):
+        seconds |= json.loads(tally.read_text("utf-8"))["seconds"]
     return Known(lines, seconds, cases)
 
 
@@ -177,27 +177,27 @@ def asked(place: Place, have: Known, seconds: float) -> list[str]:
     runs = set().union(*(of_file.get(line, set()) for line in lines_of(node)))
     if not in_function(tree, node):
         runs = set().union(*of_file.values())
-    own = PARTS[place.part][1]
-    runs = runs or started_by(place.file, have) or {name for name in have.seconds if name.startswith(own)}
-    found, files, left = unmeasured(own, have), set[str](), seconds
-    for name in sorted(runs - have.wrong, key=lambda n: (not n.startswith(own), have.seconds.get(n, seconds), n)):
+    part_tests = PARTS[place.part][1]
+    runs = runs or started_by(place.file, have) or {name for name in have.seconds if name.startswith(part_tests)}
+    names, files, remaining = unmeasured(part_tests, have), set[str](), seconds
+    for name in sorted(runs - have.wrong, key=lambda n: (not n.startswith(part_tests), have.seconds.get(n, seconds), n)):
         file = name.partition("::")[0]
-        if found and (have.seconds.get(name, seconds) > left or (file not in files and len(files) == FILES)):
+        if names and (have.seconds.get(name, seconds) > remaining or (file not in files and len(files) == FILES)):
             continue
-        left -= have.seconds.get(name, seconds)
-        found.append(name)
+        remaining -= have.seconds.get(name, seconds)
+        names.append(name)
         files.add(file)
-    return found
+    return names
 
 
-def unmeasured(own: tuple[str, ...], have: Known) -> list[str]:
+def unmeasured(part_tests: tuple[str, ...], have: Known) -> list[str]:
     """Return the test functions of a part that were written since coverage was measured."""
-    found = []
-    for path in (p for folder in own for p in sorted((ROOT / folder).glob("test_*.py"))):
+    unmeasured_names = []
+    for path in (p for folder in part_tests for p in sorted((ROOT / folder).glob("test_*.py"))):
         file = path.relative_to(ROOT).as_posix()
         names = [f"{file}::{f.name}" for f in parsed(file).body if isinstance(f, ast.FunctionDef) and f.name.startswith("test_")]
-        found += [n for n in names if n not in have.seconds.keys() | have.wrong and in_short_run([n])[0]]
-    return found
+        unmeasured_names += [n for n in names if n not in have.seconds.keys() | have.wrong and in_short_run([n])[0]]
+    return unmeasured_names
 
 
 def started_by(file: str, have: Known) -> set[str]:
@@ -222,27 +222,27 @@ def judged(place: Place, folder: Path, have: Known, seconds: float) -> tuple[str
     tree = copy.deepcopy(parsed(place.file))
     node = nodes_of(tree)[place.number]
     line, text = lines_of(node)[0], (ROOT / place.file).read_text("utf-8")
-    said = f"{place.file}:{line}: {text.splitlines()[line - 1].strip()} [{type(node).__name__}]"
+    mutant_text = f"{place.file}:{line}: {text.splitlines()[line - 1].strip()} [{type(node).__name__}]"
     change(node)
     ast.fix_missing_locations(tree)
     while tests := asked(place, have, seconds):
-        told, failed = with_text(place.file, ast.unparse(tree), tests, folder, have.cases, seconds)
-        if told != "noticed" or all(right(f, folder, have, seconds) for f in failed):
-            return told, said
-    return "run by no test", said
+        outcome, failed = with_text(place.file, ast.unparse(tree), tests, folder, have.cases, seconds)
+        if outcome != "noticed" or all(right(f, folder, have, seconds) for f in failed):
+            return outcome, mutant_text
+    return "run by no test", mutant_text
 
 
 def with_text(file: str, text: str, tests: list[str], folder: Path, cases: int, seconds: float) -> tuple[str, list[str]]:
     """Run tests while a file of the copy has another text."""
-    path, kept = folder / file, (folder / file).stat()
+    path, status = folder / file, (folder / file).stat()
     before = path.read_text("utf-8")
     path.write_text(text, "utf-8")
-    os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns + 7_000_000_000))  # what was compiled is not of this text
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 7_000_000_000))  # what was compiled is not of this text
     try:
         return told_by(tests, folder, cases, seconds)
     finally:
         path.write_text(before, "utf-8")
-        os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def right(test: str, folder: Path, have: Known, seconds: float) -> bool:
@@ -327,10 +327,10 @@ def sampled(part: str, mine: list[Place], log: CampaignLog, ends: float, judge: 
             return
         before = sum(os.times()[:4])
         outcome, line = judge(place)
-        number, spent = log.of(part).cases, sum(os.times()[:4]) - before
+        number, seconds = log.of(part).cases, sum(os.times()[:4]) - before
         alive = outcome not in NOTICED
-        log.add(part, number, 1, 1, Chunk(Counter([outcome]), {str(number): f"{line} {outcome}"} if alive else {}), spent, spent)
-        print(f"{part} {number} {outcome} {spent:.1f} s {line}", flush=True)
+        log.add(part, number, 1, 1, Chunk(Counter([outcome]), {str(number): f"{line} {outcome}"} if alive else {}), seconds, seconds)
+        print(f"{part} {number} {outcome} {seconds:.1f} s {line}", flush=True)
 
 
 NOTICED = ("noticed", "without an end")
@@ -388,26 +388,26 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="judge those again that survived")
     parser.add_argument("--minutes", type=float, default=600, metavar="N", help="stop after so many minutes (default: %(default)s)")
     parser.add_argument("--log", type=Path, default=Path("reliability_mutation.jsonl"), metavar="FILE", help="go on in this log")
-    given = parser.parse_args()
-    log, ends, totals = CampaignLog(given.log), time.monotonic() + 60 * given.minutes, dict[str, int]()
-    chosen = {part: drawn(part, given.seed, given.runs) for part in PARTS if given.only in ("", part)}
-    if given.minutes > 0:
-        have = known(given.coverage, given.cases)
+    args = parser.parse_args()
+    log, ends, totals = CampaignLog(args.log), time.monotonic() + 60 * args.minutes, dict[str, int]()
+    chosen = {part: drawn(part, args.seed, args.runs) for part in PARTS if args.only in ("", part)}
+    if args.minutes > 0:
+        have = known(args.coverage, args.cases)
         for name in AHEAD:
             importlib.import_module(name)
         with tempfile.TemporaryDirectory() as folder:
             overlay(Path(folder))
             for part, (mine, _) in chosen.items():
-                check(mine, Path(folder), have, given.seconds)
-                judge = judged_again if given.again else sampled
-                judge(part, mine, log, ends, lambda place: judged(place, Path(folder), have, given.seconds))
+                check(mine, Path(folder), have, args.seconds)
+                judge = judged_again if args.again else sampled
+                judge(part, mine, log, ends, lambda place: judged(place, Path(folder), have, args.seconds))
     totals = {part: count for part, (_, count) in chosen.items()}
-    rows = [row_of(part, log, count, given.seed) for part, count in totals.items()]
-    rows = [*rows, row_of("all", log, sum(totals.values()), given.seed)] if len(rows) == len(PARTS) else rows
+    rows = [row_of(part, log, count, args.seed) for part, count in totals.items()]
+    rows = [*rows, row_of("all", log, sum(totals.values()), args.seed)] if len(rows) == len(PARTS) else rows
     for r in rows:
         print(f"{r['name']:10}{r['noticed']} of {r['runs']} noticed, {r['percent']} % ({r['percent_95']}); {WANTED:g} % wanted")
         print("".join(f"    {line}\n" for line in r["survived"]), end="")  # type: ignore[attr-defined]
-    finish("reliability_mutation", rows, given.json)
+    finish("reliability_mutation", rows, args.json)
 
 
 if __name__ == "__main__":

@@ -64,8 +64,8 @@ def settings(log: Path | None) -> Settings:
 def figures(plan: Plan, log: Path | None) -> str:
     """Run to the end and return the hash of all figures."""
     report = cosimulate(plan, DIGITS / "test.npz", settings=settings(log))
-    kept = {k: v for k, v in still(dict(report.document)).items() if k not in ("simulator", "log")}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()
+    document = {k: v for k, v in still(dict(report.document)).items() if k not in ("simulator", "log")}
+    return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def child(plan: Plan, log: Path, writer: int) -> None:
@@ -74,22 +74,22 @@ def child(plan: Plan, log: Path, writer: int) -> None:
         report = cosimulate(
             plan, DIGITS / "test.npz", settings=settings(log), progress=lambda done, _: os.write(writer, f"{done}\n".encode()) and None
         )
-        kept = {k: v for k, v in still(dict(report.document)).items() if k not in ("simulator", "log")}
-        os.write(writer, hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest().encode() + b"\n")
+        document = {k: v for k, v in still(dict(report.document)).items() if k not in ("simulator", "log")}
+        os.write(writer, hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest().encode() + b"\n")
     finally:
         os._exit(0)
 
 
 def logged(log: Path) -> list[int]:
     """Return the numbers of the samples in a log; its last line may be torn."""
-    found: list[int] = []
+    samples: list[int] = []
     if not log.exists():
-        return found
+        return samples
     for line in log.read_bytes().split(b"\n")[:-1]:
         row = json.loads(line[17:])
         if "sample" in row:
-            found.append(int(row["sample"]))
-    return found
+            samples.append(int(row["sample"]))
+    return samples
 
 
 def kills(first: int) -> Iterator[tuple[str, str]]:
@@ -117,24 +117,24 @@ def killed(plan: Plan, log: Path, after: float, expected: str) -> tuple[str, str
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     with os.fdopen(reader, "rb") as pipe:
-        said = pipe.read().decode().split()
-    counts = [int(x) for x in said if len(x) < 32]
-    kept = logged(log)
+        words = pipe.read().decode().split()
+    counts = [int(x) for x in words if len(x) < 32]
+    samples = logged(log)
     wrong = ""
-    if counts and len(kept) < max(counts):
-        wrong = f"{max(counts)} samples were reported, {len(kept)} are in the log"
-    if len(kept) != len(set(kept)):
+    if counts and len(samples) < max(counts):
+        wrong = f"{max(counts)} samples were reported, {len(samples)} are in the log"
+    if len(samples) != len(set(samples)):
         wrong = "a sample is in the log twice"
-    ended = [x for x in said if len(x) == 64]
+    ended = [x for x in words if len(x) == 64]
     if ended:
         log.unlink(missing_ok=True)
         wrong = wrong if ended[0] == expected else "the figures are not those of an unbroken run"
-    return (ENDED if ended else f"killed with {'some' if kept else 'no'} samples", wrong)
+    return (ENDED if ended else f"killed with {'some' if samples else 'no'} samples", wrong)
 
 
 def plans(first: int) -> Iterator[tuple[str, str]]:
     """Compile in new processes with random hash seeds, one thread and two in turn."""
-    rng, wanted = random.Random(first), ""
+    rng, expected = random.Random(first), ""
     while True:
         with tempfile.TemporaryDirectory() as folder:
             threads = str(1 + rng.randint(0, 1))
@@ -148,8 +148,8 @@ def plans(first: int) -> Iterator[tuple[str, str]]:
                 continue
             document = still(json.loads((Path(folder) / "plan.json").read_text("utf-8")))
             digest = hashlib.sha256(json.dumps(document).encode() + (Path(folder) / "plan.onnx").read_bytes()).hexdigest()
-        wanted = wanted or digest
-        yield f"{threads} threads", "" if digest == wanted else "other bytes"
+        expected = expected or digest
+        yield f"{threads} threads", "" if digest == expected else "other bytes"
 
 
 def applications() -> list[Path]:
@@ -169,11 +169,11 @@ def memory(first: int) -> Iterator[tuple[str, str]]:
         with tempfile.TemporaryDirectory() as folder:
             command = [*FLEXMATCH, str(path), "--accel", "flexasr", "-q", "-o", "plan"]
             run = subprocess.run(command, cwd=folder, preexec_fn=limited, capture_output=True, text=True)
-            left = sorted(os.listdir(folder))
-        said = run.stderr.strip()
+            files = sorted(os.listdir(folder))
+        message = run.stderr.strip()
         wrong = ""
-        if run.returncode not in (0, 3, 4) or "Traceback" in said or (run.returncode and (not said or left)):
-            wrong = f"{path.name}: code {run.returncode}, {left}, {said[-160:]}"
+        if run.returncode not in (0, 3, 4) or "Traceback" in message or (run.returncode and (not message or files)):
+            wrong = f"{path.name}: code {run.returncode}, {files}, {message[-160:]}"
         yield "completed" if run.returncode == 0 else f"refused with code {run.returncode}", wrong
 
 
@@ -197,8 +197,8 @@ def spend(c: Campaign, log: CampaignLog, ends: float, goal: int) -> None:
         outcome, wrong = next(outcomes)
         chunk = Chunk(findings={str(number): wrong} if wrong else {})
         chunk.outcomes[outcome] += 1
-        spent = time.process_time() - at
-        log.add(c.name, number, 1, 1, chunk, spent, spent)
+        seconds = time.process_time() - at
+        log.add(c.name, number, 1, 1, chunk, seconds, seconds)
         if wrong:
             print(f"  {c.name} {number}: {wrong}", flush=True)
 
@@ -209,10 +209,10 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="WORD", help="campaigns whose name has this word")
     parser.add_argument("--minutes", type=float, default=120, metavar="N", help="stop after so many minutes (default: %(default)s)")
     parser.add_argument("--log", type=Path, default=Path("reliability_processes.jsonl"), metavar="FILE", help="go on in this log")
-    given = parser.parse_args()
-    log, ends = CampaignLog(given.log), time.monotonic() + 60 * given.minutes
+    args = parser.parse_args()
+    log, ends = CampaignLog(args.log), time.monotonic() + 60 * args.minutes
     rows: list[Row] = []
-    for c in (c for c in CAMPAIGNS if given.only in c.name):
+    for c in (c for c in CAMPAIGNS if args.only in c.name):
         goal = c.goal or len(applications())
         spend(c, log, ends, goal)
         p = log.of(c.name)
@@ -220,7 +220,7 @@ def main() -> None:
             {"case": c.name, "runs": done(log, c), "goal": goal, "findings": len(p.findings), "outcomes": dict(sorted(p.outcomes.items()))}
         )
         print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
-    finish("reliability_processes", rows, given.json)
+    finish("reliability_processes", rows, args.json)
     if any(r["findings"] for r in rows):
         raise SystemExit("there are findings")
 

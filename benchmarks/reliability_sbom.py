@@ -37,30 +37,30 @@ def canonical(name: str) -> str:
 
 def locked() -> dict[str, tuple[str, list[str]]]:
     """Return version and sha256 hashes of every locked package."""
-    found: dict[str, tuple[str, list[str]]] = {}
+    packages: dict[str, tuple[str, list[str]]] = {}
     for block in re.split(r"\n(?=\S)", LOCK.read_text("utf-8")):
         head = re.match(r"([\w.-]+)==([^\s;\\]+)", block)
         if head:
-            found[canonical(head[1])] = head[2], re.findall(r"sha256:([0-9a-f]{64})", block)
-    return found
+            packages[canonical(head[1])] = head[2], re.findall(r"sha256:([0-9a-f]{64})", block)
+    return packages
 
 
 def needed(requirements: list[str]) -> dict[str, list[str]]:
     """Return the run-time packages, each with those it needs, as the installed metadata tell (extras and other systems left out)."""
-    found: dict[str, list[str]] = {}
+    dependencies: dict[str, list[str]] = {}
     work = [canonical(re.split(r"[^\w.-]", r)[0]) for r in requirements]
     while work:
         name = work.pop()
-        if name in found:
+        if name in dependencies:
             continue
         try:
             wanted = distribution(name).requires or []
         except PackageNotFoundError:  # of another system
             continue
         plain = [canonical(re.split(r"[^\w.-]", r)[0]) for r in wanted if "extra ==" not in r and "platform" not in r]
-        found[name] = sorted(plain)
+        dependencies[name] = sorted(plain)
         work.extend(plain)
-    return dict(sorted(found.items()))
+    return dict(sorted(dependencies.items()))
 
 
 def bill() -> dict[str, Any]:
@@ -76,16 +76,16 @@ def bill() -> dict[str, Any]:
     ]  # fmt: skip
     refs = {part["name"]: part["bom-ref"] for part in parts}
     first = sorted(refs[canonical(re.split(r"[^\w.-]", r)[0])] for r in p["dependencies"])
-    own = {
+    component = {
         "type": "application",
         "bom-ref": p["name"],
         "name": p["name"],
         "version": p["version"],
         "licenses": [{"license": {"id": p["license"]}}],
     }
-    edges = [{"ref": refs[n], "dependsOn": [refs[m] for m in wanted if m in refs]} for n, wanted in tree.items() if n in refs]
+    edges = [{"ref": refs[n], "dependsOn": [refs[m] for m in required if m in refs]} for n, required in tree.items() if n in refs]
     return {
-        "bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "metadata": {"component": own}, "components": parts,
+        "bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "metadata": {"component": component}, "components": parts,
         "dependencies": [{"ref": p["name"], "dependsOn": first}, *edges],
     }  # fmt: skip
 

@@ -103,17 +103,17 @@ def measured(app: Application, design: Design, flaw: Flaw) -> Row:
     plan = good(app, design)
     bad = spoilt(plan, flaw.offload, flaw.tensor, flaw.field, flaw.after)
     data, wall, cpu = data_of(app, plan), time.perf_counter(), time.process_time()
-    found = repair(bad, data, metric_of("top1"), band_of(BAND), options=Options(), threads=THREADS).document
+    document = repair(bad, data, metric_of("top1"), band_of(BAND), options=Options(), threads=THREADS).document
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    chosen: dict[str, Any] = next((p for p in found["proposals"] if p["what"] == found["chosen"]), {})
-    culprit = found["culprit"] or {}
+    chosen: dict[str, Any] = next((p for p in document["proposals"] if p["what"] == document["chosen"]), {})
+    culprit = document["culprit"] or {}
     return {
         "application": app.name, "platform": design.platform, **vars(flaw), "samples": SAMPLES, "threads": THREADS, "within": BAND,
         "named": f"{culprit.get('offload')}.{culprit.get('tensor')}.{culprit.get('field')}",
         "right": is_right(plan, culprit, flaw.offload, flaw.tensor, flaw.field),
-        "loss_before": found["before"]["verify"]["loss"], "loss_after": chosen["verify"]["loss"] if chosen else None,
-        "chosen": found["chosen"], "added_bits": chosen.get("added_bits"), "proposals": len(found["proposals"]),
-        "runs": found["attribution"]["runs"], "wall_seconds": wall, "cpu_seconds": cpu,
+        "loss_before": document["before"]["verify"]["loss"], "loss_after": chosen["verify"]["loss"] if chosen else None,
+        "chosen": document["chosen"], "added_bits": chosen.get("added_bits"), "proposals": len(document["proposals"]),
+        "runs": document["attribution"]["runs"], "wall_seconds": wall, "cpu_seconds": cpu,
         "peak_mebibytes": peak_bytes() / (1 << 20), "load": os.getloadavg()[0],
     }  # fmt: skip
 
@@ -122,23 +122,23 @@ def line(row: Row) -> str:
     """Return one row of the table."""
     flaw = f"{row['offload']}.{row['tensor']}.{row['field']} {row['before']} → {row['after']}"
     after = "not repaired" if row["loss_after"] is None else f"{row['loss_after']:.3f}"
-    named = "named first" if row["right"] else f"{row['named']} named"
+    culprit = "named first" if row["right"] else f"{row['named']} named"
     times = f"{row['wall_seconds']:.0f} s, CPU {row['cpu_seconds']:.0f} s"
-    return f"{row['application']:<14}{row['platform']:<24}{flaw:<32}{named:<28}loss {row['loss_before']:.3f} → {after:<14}{times}"
+    return f"{row['application']:<14}{row['platform']:<24}{flaw:<32}{culprit:<28}loss {row['loss_before']:.3f} → {after:<14}{times}"
 
 
 def main() -> None:
     """Run the command line."""
     parser = options(__doc__ or "", runs=1)
     parser.add_argument("--only", default="", metavar="TEXT", help="only rows whose application and platform contain TEXT")
-    given = parser.parse_args()
-    rows, done = recorded(given.json), {(r["application"], r["platform"]) for r in recorded(given.json)}
-    wanted = [c for c in CASES if given.only in f"{c[0].name} {c[1].platform}" and (c[0].name, c[1].platform) not in done]
-    for app, design, flaw in itertools.chain.from_iterable(flaws(*c) for c in wanted):
+    args = parser.parse_args()
+    rows, recorded_pairs = recorded(args.json), {(r["application"], r["platform"]) for r in recorded(args.json)}
+    cases = [c for c in CASES if args.only in f"{c[0].name} {c[1].platform}" and (c[0].name, c[1].platform) not in recorded_pairs]
+    for app, design, flaw in itertools.chain.from_iterable(flaws(*c) for c in cases):
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
             rows.append(alone.submit(measured, app, design, flaw).result())
         print(line(rows[-1]), flush=True)
-        finish("repair_times", rows, given.json)
+        finish("repair_times", rows, args.json)
     late = sum(float(str(r["wall_seconds"])) > LIMIT for r in rows)
     print(f"{sum(bool(r['right']) for r in rows)} of {len(rows)} flaws named first; {late} repairs take longer than {LIMIT} s")
 

@@ -35,9 +35,9 @@ def measured(name: str, samples: int, runs: int) -> dict[str, Any]:
         document = None
         if samples:
             shape = [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]
-            given = np.random.default_rng(0).normal(0, 1, (samples + 2, *shape[1:])).astype(np.float32)
-            np.savez(Path(folder) / "data.npz", **{model.graph.input[0].name: given[2:]})
-            np.savez(Path(folder) / "calibration.npz", **{model.graph.input[0].name: given[:2]})
+            samples_array = np.random.default_rng(0).normal(0, 1, (samples + 2, *shape[1:])).astype(np.float32)
+            np.savez(Path(folder) / "data.npz", **{model.graph.input[0].name: samples_array[2:]})
+            np.savez(Path(folder) / "calibration.npz", **{model.graph.input[0].name: samples_array[:2]})
             report = cosimulate(plan, Path(folder) / "data.npz", calibrate=Path(folder) / "calibration.npz", metric="mse", batch=1)
             assert report.plan is not None
             plan, document = report.plan, report.document
@@ -78,10 +78,10 @@ def main() -> None:
     parser = options(str(__doc__), 3)
     parser.add_argument("model", nargs="?", default="resnet50")
     parser.add_argument("--samples", type=int, default=1, help="co-simulated before the page is written; 0: the page of a plan")
-    given = parser.parse_args()
-    row = measured(given.model, given.samples, given.runs)
+    args = parser.parse_args()
+    row = measured(args.model, args.samples, args.runs)
     print(*(f"{key}: {value}" for key, value in row.items()), sep="\n")
-    finish("report_page", [row], given.json)
+    finish("report_page", [row], args.json)
 
 
 if __name__ == "__main__":

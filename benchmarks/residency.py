@@ -63,10 +63,10 @@ def chain(folder: Path, rows: int, sizes: tuple[int, ...], *, adds: bool) -> Pat
         if not is_last:
             nodes.append(helper.make_node("Relu", [out], [f"r{n}"]))
             last = f"r{n}"
-    made = [numpy_helper.from_array(w.astype(np.float32), name) for name, w in weights.items()]
+    tensors = [numpy_helper.from_array(w.astype(np.float32), name) for name, w in weights.items()]
     x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [rows, size]) for n, size in (("x", sizes[0]), ("y", sizes[-1])))
     path = folder / f"chain_{rows}_{'_'.join(map(str, sizes))}.onnx"
-    graph = helper.make_graph(nodes, "chain", [x], [y], made)
+    graph = helper.make_graph(nodes, "chain", [x], [y], tensors)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
     return path
 
@@ -87,21 +87,21 @@ def compulsory(plan: Plan, target: str) -> tuple[int, int]:
     operation in one call.
     """
     mine = [o for o in plan.offloads if o.target.name == target]
-    p, same = plan.program, aliases(plan.program)
-    made = {same.get(v, v): o for o in mine for v in o.node.outputs}
-    stays = {same.get(tensors_of(o)[n], tensors_of(o)[n]) for o in mine for n in roomy(o) if n not in o.mapping.axes.results}
-    handed = {v for v, o in made.items() if v in stays and o.mapping.axes.result in roomy(o)}
-    read = {(id(n), same.get(v, v)) for n in p.nodes if not renames(p, n) for v in n.inputs}
-    elsewhere = {v for n, v in read if n not in {id(o.node) for o in mine}} | {same.get(v, v) for v in p.outputs}
+    p, alias_of = plan.program, aliases(plan.program)
+    producers = {alias_of.get(v, v): o for o in mine for v in o.node.outputs}
+    stays = {alias_of.get(tensors_of(o)[n], tensors_of(o)[n]) for o in mine for n in roomy(o) if n not in o.mapping.axes.results}
+    handed = {v for v, o in producers.items() if v in stays and o.mapping.axes.result in roomy(o)}
+    read = {(id(n), alias_of.get(v, v)) for n in p.nodes if not renames(p, n) for v in n.inputs}
+    elsewhere = {v for n, v in read if n not in {id(o.node) for o in mine}} | {alias_of.get(v, v) for v in p.outputs}
     crossing: dict[tuple[int, bool], int] = {}
     for o in mine:
         formats = o.mapping.formats_for(dict.fromkeys(o.mapping.format_choices, 1.0))
         for name, x in tensors_of(o).items():
-            v, leaves = same.get(x, x), name in o.mapping.axes.results
+            v, leaves = alias_of.get(x, x), name in o.mapping.axes.results
             if v not in handed or (leaves and v in elsewhere):
                 size = p.types[x].size * np.dtype(storage_dtype(formats[name].codes)).itemsize
                 crossing[v, leaves] = max(size, held(o, name) if x in p.constants else 0)
-    commands = sum(whole.moved.get("commands", 0) for o in mine if (whole := undivided(o)) is not None)
+    commands = sum(undivided_price.moved.get("commands", 0) for o in mine if (undivided_price := undivided(o)) is not None)
     return sum(crossing.values()), sum(crossing.values()) + commands
 
 
@@ -115,12 +115,12 @@ def held(o: Offload, name: str) -> int:
 
     A design may give it more room than is written: what the call moves is as much as it can be.
     """
-    resources, whole = o.target.resources(), undivided(o)
+    resources, undivided_price = o.target.resources(), undivided(o)
     rooms = o.mapping.rooms(o.tiling.tile, dict(o.node.attributes)) or ()
-    if resources is None or whole is None or o.tiling.calls > 1:
+    if resources is None or undivided_price is None or o.tiling.calls > 1:
         return 0
     mine = [(r.size, resources.memory(r.memory)) for r in rooms if r.tensor == name and r.lasting]
-    return min(sum(size * m.element_bytes * m.instances for size, m in mine), whole.moved.get(name, 0))
+    return min(sum(size * m.element_bytes * m.instances for size, m in mine), undivided_price.moved.get(name, 0))
 
 
 def undivided(o: Offload) -> Cost | None:
@@ -149,21 +149,21 @@ def sums(plan: Plan, target: str) -> Row:
 
 def drawn(plan: Plan, samples: int) -> dict[str, np.ndarray]:
     """Return random inputs of a plan."""
-    random, p, found = np.random.default_rng(SEED), plan.program, {}
+    random, p, arrays = np.random.default_rng(SEED), plan.program, {}
     for v in p.inputs:
         t = p.types[v]
-        made = random.normal(0, 1, (samples, *t.shape)) if t.dtype.startswith("float") else random.integers(0, 9, (samples, *t.shape))
-        found[p.names[v]] = made.astype(t.dtype)
-    return found
+        array = random.normal(0, 1, (samples, *t.shape)) if t.dtype.startswith("float") else random.integers(0, 9, (samples, *t.shape))
+        arrays[p.names[v]] = array.astype(t.dtype)
+    return arrays
 
 
 def agreement(plan: Plan) -> Row:
     """Run two inferences with and without residency; return whether the bits agree and how many commands each took."""
     ready = calibrated(plan, drawn(plan, 2), "drawn")
     inputs = drawn(plan, 2)
-    moved, stayed = (list(inferences(ready, inputs, stays=stays)) for stays in (False, True))
-    same = all(np.array_equal(a.outputs[n], b.outputs[n]) for a, b in zip(moved, stayed, strict=True) for n in a.outputs)
-    return {"bit_identical": same, "commands": [x.commands for x in moved], "commands_resident": [x.commands for x in stayed]}
+    streamed, resident_runs = (list(inferences(ready, inputs, stays=stays)) for stays in (False, True))
+    is_equal = all(np.array_equal(a.outputs[n], b.outputs[n]) for a, b in zip(streamed, resident_runs, strict=True) for n in a.outputs)
+    return {"bit_identical": is_equal, "commands": [x.commands for x in streamed], "commands_resident": [x.commands for x in resident_runs]}
 
 
 def of_chain(folder: Path, title: str, target: str) -> Row:
@@ -190,19 +190,19 @@ def shown(row: Row) -> str:
 
 def main() -> int:
     """Plan all applications and chains, run the chains, print a line each."""
-    made = options(__doc__ or "", 1)
-    made.add_argument("--only", default="", metavar="TEXT", help="only chains and applications whose name has this in it")
-    given = made.parse_args()
+    parser = options(__doc__ or "", 1)
+    parser.add_argument("--only", default="", metavar="TEXT", help="only chains and applications whose name has this in it")
+    args = parser.parse_args()
     if not (SHARED / "models" / "arch").is_dir():
         sys.exit(f"the shared models are not in {SHARED}; set FLEXMATCH_SHARED")
-    rows = recorded(given.json)
-    known = {(r["name"], r["target"]) for r in rows}
+    rows = recorded(args.json)
+    recorded_pairs = {(r["name"], r["target"]) for r in rows}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        asked = [*((t, CHAINS[t][0]) for t in CHAINS), *itertools.product(TABLE2, TARGETS)]
-        for title, target in (a for a in asked if given.only in a[0] and a not in known):
+        pairs = [*((t, CHAINS[t][0]) for t in CHAINS), *itertools.product(TABLE2, TARGETS)]
+        for title, target in (a for a in pairs if args.only in a[0] and a not in recorded_pairs):
             rows.append({**(of_chain if title in CHAINS else of_model)(folder, title, target), "commit": commit()})
-            finish("residency", rows, given.json)
+            finish("residency", rows, args.json)
             print(shown(rows[-1]), rows[-1].get("bit_identical", ""), flush=True)
     return int(not all(r.get("bit_identical", True) for r in rows))
 

@@ -130,5 +130,5 @@ class Sampled:
 
     def pytest_sessionfinish(self) -> None:
         if self.tally:
-            told = {"seconds": {name: round(s, 3) for name, s in self.seconds.items()}, "failed": self.failed}
-            Path(self.tally).write_text(json.dumps(told, indent=0) + "\n", "utf-8")
+            tally = {"seconds": {name: round(s, 3) for name, s in self.seconds.items()}, "failed": self.failed}
+            Path(self.tally).write_text(json.dumps(tally, indent=0) + "\n", "utf-8")

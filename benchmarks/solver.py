@@ -40,9 +40,9 @@ NEEDED = 18  # bits of a sum of four products of 8 bits
 Question = tuple[list[tuple[Any, Any]], list[z3.BoolRef]]
 
 
-def program(rows: int, length: int, columns: int, bits: int, kept: int) -> tuple[Step, Leaf, Leaf, Leaf]:
+def program(rows: int, length: int, columns: int, bits: int, sum_bits: int) -> tuple[Step, Leaf, Leaf, Leaf]:
     """Return the instruction stream as one step: loads, then one pass for each part of the sums; and its memories."""
-    word, wide = iv.of_width(bits, True), iv.of_width(kept, True)
+    word, wide = iv.of_width(bits, True), iv.of_width(sum_bits, True)
     x, w = Leaf((rows, length), word, False, "x"), Leaf((columns, length), word, False, "w")
     held_x, held_w = Leaf((rows, length), word, False, "held_x"), Leaf((columns, length), word, False, "held_w")
     acc, part = Leaf((rows, columns), wide, False, "acc"), 2 if length % 2 == 0 else 1
@@ -52,42 +52,42 @@ def program(rows: int, length: int, columns: int, bits: int, kept: int) -> tuple
         def total(t: Expr, n: Expr) -> Expr:
             return reduce_sum(lambda k: held_x[t, p * size + k] * held_w[n, p * size + k], size)
 
-        return update(acc, (rows, columns), lambda t, n: ((t, n), wrap(acc[t, n] + total(t, n), kept)))
+        return update(acc, (rows, columns), lambda t, n: ((t, n), wrap(acc[t, n] + total(t, n), sum_bits)))
 
     loads = [update(to, source.shape, lambda i, j, s=source: ((i, j), s[i, j])) for to, source in ((held_x, x), (held_w, w))]
     clear = update(acc, (rows, columns), lambda t, n: ((t, n), 0))
     return seq(*loads, clear, loop(part, one_pass)), x, w, acc
 
 
-def proved(size: tuple[int, int, int], bits: int, engine: str, kept: int = 32) -> tuple[str, float, float]:
+def proved(size: tuple[int, int, int], bits: int, engine: str, sum_bits: int = 32) -> tuple[str, float, float]:
     """Return the outcome, the seconds for building the terms and those for all in all."""
     rows, length, columns = size
     started = time.thread_time()
-    step, x, w, acc = program(*size, bits, kept)
-    meant = array(lambda t, n: wrap(reduce_sum(lambda k: w[n, length - 1 - k] * x[t, length - 1 - k], length), 32), (rows, columns))
-    pairs, premises = (on_arrays if engine == "arrays" else on_terms)(step, (x, w), acc, meant, engine)
+    step, x, w, acc = program(*size, bits, sum_bits)
+    meaning = array(lambda t, n: wrap(reduce_sum(lambda k: w[n, length - 1 - k] * x[t, length - 1 - k], length), 32), (rows, columns))
+    pairs, premises = (on_arrays if engine == "arrays" else on_terms)(step, (x, w), acc, meaning, engine)
     return answered(pairs, premises, engine, started)
 
 
-def on_terms(step: Step, given: Sequence[Leaf], result: Leaf, meant: Array, engine: str) -> Question:
+def on_terms(step: Step, leaves: Sequence[Leaf], result: Leaf, meaning: Array, engine: str) -> Question:
     """Return what a step leaves beside what is meant, a term an element, and what is known of the operands."""
     is_words = engine in ("words", "bits")
     fresh = words if is_words else (lambda leaf: symbols(leaf.name, static_shape(leaf)))
-    operands = {leaf: fresh(leaf) for leaf in given}
+    operands = {leaf: fresh(leaf) for leaf in leaves}
     memories = operands | {leaf: np.full(static_shape(leaf), 0, object) for leaf in _others(step, operands)}
     reading = (Bits if is_words else Symbolic)(memories)
     reading.run(step)
-    pairs = list(zip(reading.array(meant).reshape(-1), reading.memories[result].reshape(-1), strict=True))
+    pairs = list(zip(reading.array(meaning).reshape(-1), reading.memories[result].reshape(-1), strict=True))
     return pairs, [c for leaf, data in operands.items() for c in within(data, leaf.interval)]
 
 
-def on_arrays(step: Step, given: Sequence[Leaf], result: Leaf, meant: Array, _: str) -> Question:
+def on_arrays(step: Step, given: Sequence[Leaf], result: Leaf, meaning: Array, _: str) -> Question:
     """Return the same with every memory as an array of z3; elements are words of their own bits, so nothing else is known."""
     leaves = {*given, *_others(step, {})}
     reading = State({}, {leaf: z3.Array(leaf.name, z3.BitVecSort(INDEX_BITS), z3.BitVecSort(bits_in(leaf))) for leaf in leaves}, 0)
     reading.go(step)
     left = array(lambda *i: result[i], static_shape(result))
-    return list(zip(reading.array(meant).reshape(-1), reading.array(left).reshape(-1), strict=True)), []
+    return list(zip(reading.array(meaning).reshape(-1), reading.array(left).reshape(-1), strict=True)), []
 
 
 def bits_in(leaf: Leaf) -> int:
@@ -164,8 +164,8 @@ def order(engine: str) -> tuple[str, float, float]:
     return answered([pair], premises, engine, started)
 
 
-def _others(step: Step, given: Mapping[Leaf, object]) -> frozenset[Leaf]:
-    return reads_of(step).union(u.memory for u in updates_of(step)) - given.keys()
+def _others(step: Step, leaves: Mapping[Leaf, object]) -> frozenset[Leaf]:
+    return reads_of(step).union(u.memory for u in updates_of(step)) - leaves.keys()
 
 
 @dataclass(frozen=True)
@@ -179,22 +179,24 @@ class Asked:
 
 def cases() -> list[Asked]:
     """Return every question; four products of 8 bits need 18 bits."""
-    found = []
+    questions = []
     for engine in ("integers", "ranges", "words", "bits", "arrays"):
         is_words = engine in ("words", "bits", "arrays")
         for size in SIZES:
             for bits in (8, 16):
                 if not is_words or (size[1] <= WORDS_UP_TO and (size[0] == 1 or bits == 8)):
-                    found.append(Asked(f"{named(size)} of {bits} bits: {engine}", partial(proved, size, bits, engine)))
+                    questions.append(Asked(f"{named(size)} of {bits} bits: {engine}", partial(proved, size, bits, engine)))
     for engine in ("integers", "words"):
-        for kept in (16, 17, 18):
-            name = f"2, 4, 2 of 8 bits, accumulators of {kept}: {engine}"
-            if engine == "integers" or kept < NEEDED:
-                found.append(Asked(name, partial(proved, (2, 4, 2), 8, engine, kept), "proved" if kept >= NEEDED else "refuted"))
-        found += [Asked(f"a fold of {named(s)} that instructions share: {engine}", partial(split, s, engine)) for s in FOLDS]
-        found += [Asked(f"the step of an induction, {n} bits: {engine}", partial(induction, n, engine)) for n in (8, 16)]
-        found.append(Asked(f"saturating sums in another order: {engine}", partial(order, engine), "refuted"))
-    return found
+        for sum_bits in (16, 17, 18):
+            name = f"2, 4, 2 of 8 bits, accumulators of {sum_bits}: {engine}"
+            if engine == "integers" or sum_bits < NEEDED:
+                questions.append(
+                    Asked(name, partial(proved, (2, 4, 2), 8, engine, sum_bits), "proved" if sum_bits >= NEEDED else "refuted")
+                )
+        questions += [Asked(f"a fold of {named(s)} that instructions share: {engine}", partial(split, s, engine)) for s in FOLDS]
+        questions += [Asked(f"the step of an induction, {n} bits: {engine}", partial(induction, n, engine)) for n in (8, 16)]
+        questions.append(Asked(f"saturating sums in another order: {engine}", partial(order, engine), "refuted"))
+    return questions
 
 
 def named(size: tuple[int, int, int]) -> str:
@@ -205,20 +207,20 @@ def named(size: tuple[int, int, int]) -> str:
 def measure(runs: int) -> list[Row]:
     """Ask for every instance."""
     rows: list[Row] = []
-    for asked in cases():
-        found = [asked.run() for _ in range(runs)]
-        times = {"building_cpu_seconds": spread([f[1] for f in found]), "cpu_seconds": spread([f[2] for f in found])}
-        rows.append({"name": asked.name, "runs": runs, "outcome": found[0][0], **times})
-        print(f"{asked.name:60}{found[0][0]:>12}{times['cpu_seconds']['median']:10.4f} s", flush=True)
-        if found[0][0] != asked.outcome:
-            raise SystemExit(f"{asked.name} is {found[0][0]}")
+    for question in cases():
+        results = [question.run() for _ in range(runs)]
+        times = {"building_cpu_seconds": spread([f[1] for f in results]), "cpu_seconds": spread([f[2] for f in results])}
+        rows.append({"name": question.name, "runs": runs, "outcome": results[0][0], **times})
+        print(f"{question.name:60}{results[0][0]:>12}{times['cpu_seconds']['median']:10.4f} s", flush=True)
+        if results[0][0] != question.outcome:
+            raise SystemExit(f"{question.name} is {results[0][0]}")
     return rows
 
 
 def main() -> None:
     """Run the command line."""
-    given = options(__doc__ or "", runs=3).parse_args()
-    finish("solver", measure(given.runs), given.json)
+    args = options(__doc__ or "", runs=3).parse_args()
+    finish("solver", measure(args.runs), args.json)
 
 
 if __name__ == "__main__":

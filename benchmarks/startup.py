@@ -47,15 +47,15 @@ def measure(runs: int) -> list[Row]:
 
 def main() -> None:
     """Run the command line."""
-    given = options(__doc__ or "", runs=20).parse_args()
-    rows = measure(given.runs)
+    args = options(__doc__ or "", runs=20).parse_args()
+    rows = measure(args.runs)
     print(f"{'command':26}{'wall median':>14}{'quartiles':>18}{'CPU median':>14}")
     for row in rows:
         wall, cpu = row["wall_seconds"], row["cpu_seconds"]
         assert isinstance(wall, dict)
         assert isinstance(cpu, dict)
         print(f"{row['name']:26}{wall['median']:12.3f} s{wall['low']:9.3f}–{wall['high']:.3f} s{cpu['median']:12.3f} s")
-    finish("startup", rows, given.json)
+    finish("startup", rows, args.json)
 
 
 if __name__ == "__main__":

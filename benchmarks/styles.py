@@ -44,8 +44,8 @@ def measure(path: Path, target: str, variants: int) -> Row:
         applied.update(style.applied)
         if not style.same:
             changed.append({"seed": style.seed, "missing": list(map(str, style.missing)), "added": list(map(str, style.added))})
-    same = variants - len(changed)
-    row: Row = {"name": path.stem, "target": target, "variants": variants, "same": same, "changed": changed, "applied": dict(applied)}
+    equal = variants - len(changed)
+    row: Row = {"name": path.stem, "target": target, "variants": variants, "same": equal, "changed": changed, "applied": dict(applied)}
     return {**row, "cpu_seconds": process_time() - started}
 
 
@@ -63,20 +63,20 @@ def main() -> None:
     parser.add_argument("--target", default="flexasr", help="the accelerator (default: %(default)s)")
     parser.add_argument("--only", default="", metavar="NAME", help="models whose name has this in it")
     parser.add_argument("--models", type=Path, metavar="DIR", help="a folder of models, in place of the gallery")
-    given = parser.parse_args()
-    rows = recorded(given.json, given.target, given.runs)
-    done = {row["name"] for row in rows}
+    args = parser.parse_args()
+    rows = recorded(args.json, args.target, args.runs)
+    recorded_names = {row["name"] for row in rows}
     changed = any(row["changed"] for row in rows)
     with TemporaryDirectory() as scratch:
-        for path in models(given.models, Path(scratch)):
-            if given.only not in path.stem or path.stem in done:
+        for path in models(args.models, Path(scratch)):
+            if args.only not in path.stem or path.stem in recorded_names:
                 continue
-            rows.append(row := measure(path, given.target, given.runs))
-            print(f"{row['name']!s:32}{row['same']!s:>5} of {given.runs} spellings get the same offloads", flush=True)
+            rows.append(row := measure(path, args.target, args.runs))
+            print(f"{row['name']!s:32}{row['same']!s:>5} of {args.runs} spellings get the same offloads", flush=True)
             for c in row["changed"]:  # type: ignore[attr-defined]
                 changed = True
                 print(f"    seed {c['seed']}: missing {c['missing'][:2]}, new {c['added'][:2]}")
-            finish("styles", rows, given.json)
+            finish("styles", rows, args.json)
     raise SystemExit(int(changed))
 
 

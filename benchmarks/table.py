@@ -29,12 +29,12 @@ def line(row: dict[str, object]) -> str:
     assert isinstance(interval, list)
     digits = 2 if row["metric"] == "perplexity" else 4
     low, high = (f"{x:+.{digits}f}" for x in interval)
-    same = "–" if row["same_predictions"] is None else f"{100 * float(str(row['same_predictions'])):.1f} %"
+    agreement = "–" if row["same_predictions"] is None else f"{100 * float(str(row['same_predictions'])):.1f} %"
     values = [f"{float(str(row[k])):.{digits}f}" for k in ("reference", "accelerated")]
     difference = f"{float(str(row['difference'])):+.{digits}f} ({low} … {high})"
     wall = float(str(row["cosim_wall_seconds"]))
     seconds = f"{wall:.{0 if wall >= 1 else 1}f} s for {row['samples']}"
-    return "| " + " | ".join([*cells, f"{row['metric']}", *values, difference, same, seconds]) + " |"
+    return "| " + " | ".join([*cells, f"{row['metric']}", *values, difference, agreement, seconds]) + " |"
 
 
 def table() -> str:

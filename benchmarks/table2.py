@@ -59,22 +59,22 @@ APPLICATIONS = (
 
 def products(p: Program) -> dict[str, int]:
     """Return the closed forms of a program."""
-    found = {"flexasr": 0, "hlscnn": 0, "vta": 0, "mod16": 0}
+    counts = {"flexasr": 0, "hlscnn": 0, "vta": 0, "mod16": 0}
     for n in p.nodes:
         types = [p.types[v] for v in n.inputs]
         if n.op == "conv" and n.attribute("group") == 1:
             w, y = types[1].shape, p.types[n.outputs[0]].shape
-            found["hlscnn"] += len(w) == 4
+            counts["hlscnn"] += len(w) == 4
             extents = (math.prod(y) // y[1], math.prod(w[1:]), w[0])
         elif n.op == "dense" or (n.op == "matmul" and any(v in p.constants and len(p.types[v].shape) == 2 for v in n.inputs)):
             y, k = p.types[n.outputs[0]].shape, types[0].shape[-1]
             extents = (math.prod(y[:-1]), k, y[-1])
         else:
             continue
-        found["flexasr"] += 1
-        found["vta"] += 1
-        found["mod16"] += all(e % BLOCK == 0 for e in extents)
-    return found
+        counts["flexasr"] += 1
+        counts["vta"] += 1
+        counts["mod16"] += all(e % BLOCK == 0 for e in extents)
+    return counts
 
 
 def measure(application: Application, path: Path, target: str) -> Row:
@@ -82,11 +82,11 @@ def measure(application: Application, path: Path, target: str) -> Row:
     p = load(path).program
     mappings = list(find_target(target).mappings.values())
     chosen = match(p, shipped_rules(), mappings, DEFAULT)
-    named = {m.name: m.operation for m in mappings}
+    operations = {m.name: m.operation for m in mappings}
     counts: dict[str, int] = {}
     for n in chosen.program.nodes:
-        if n.op in named:
-            counts[named[n.op]] = counts.get(named[n.op], 0) + 1
+        if n.op in operations:
+            counts[operations[n.op]] = counts.get(operations[n.op], 0) + 1
     forms = products(p)
     return {
         "name": application.name, "model": path.stem, "target": target, "counts": counts, "closed_form": forms[target],
@@ -98,10 +98,10 @@ def measure(application: Application, path: Path, target: str) -> Row:
 def holds(row: Row) -> bool:
     """Tell whether the counts are the closed form: with convolutions and products of a target as one kind, recurrences apart."""
     counts = dict(row["counts"])  # type: ignore[call-overload]
-    found = sum(counts.get(op, 0) for op in ("linear", "dense", "conv2d"))
+    offloads = sum(counts.get(op, 0) for op in ("linear", "dense", "conv2d"))
     if row["name"] == "LSTM-WLM" and row["target"] == "flexasr":
-        return counts.get("lstm") == 1 and found == 1
-    return found == row["closed_form"]
+        return counts.get("lstm") == 1 and offloads == 1
+    return offloads == row["closed_form"]
 
 
 def main() -> None:
@@ -110,24 +110,24 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="NAME", help="applications whose name has this in it")
     parser.add_argument("--target", choices=TARGETS, action="append", help="one accelerator (default: all)")
     parser.add_argument("--first", action="store_true", help="one exported model an application")
-    given = parser.parse_args()
+    args = parser.parse_args()
     folder = Path(os.environ.get("FLEXMATCH_SHARED", ROOT.parent / "shared")) / "models" / "arch"
-    rows = recorded(given.json)
-    done = {(row["model"], row["target"]) for row in rows}
+    rows = recorded(args.json)
+    recorded_pairs = {(row["model"], row["target"]) for row in rows}
     print(f"{'application':14}{'model':32}{'target':9}{'found':>24}{'closed form':>12}{'mod 16':>8}{'paper':>7}")
     with TemporaryDirectory() as scratch:
-        for a in (a for a in APPLICATIONS if given.only in a.name):
-            for file in a.files[: 1 if given.first else None]:
+        for a in (a for a in APPLICATIONS if args.only in a.name):
+            for file in a.files[: 1 if args.first else None]:
                 path = Path(scratch) / f"{file}.onnx"
                 path.write_bytes(lzma.decompress((folder / f"{path.name}.xz").read_bytes()))
-                for target in given.target or TARGETS:
-                    if (path.stem, target) in done:
+                for target in args.target or TARGETS:
+                    if (path.stem, target) in recorded_pairs:
                         continue
                     rows.append(row := measure(a, path, target))
-                    finish("table2", rows, given.json)
-                    shown = ", ".join(f"{n} {op}" for op, n in sorted(dict(row["counts"]).items())) or "none"  # type: ignore[call-overload]
+                    finish("table2", rows, args.json)
+                    counts_text = ", ".join(f"{n} {op}" for op, n in sorted(dict(row["counts"]).items())) or "none"  # type: ignore[call-overload]
                     columns = "".join(f"{row[k]!s:>{w}}" for k, w in (("closed_form", 12), ("mod_16", 8), ("paper", 7)))
-                    print(f"{a.name:14}{file:32}{target:9}{shown:>24}{columns}{'' if holds(row) else '  differs'}", flush=True)
+                    print(f"{a.name:14}{file:32}{target:9}{counts_text:>24}{columns}{'' if holds(row) else '  differs'}", flush=True)
             if a.note:
                 print(f"{'':14}{a.note}")
     raise SystemExit(int(not all(map(holds, rows))))

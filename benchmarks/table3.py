@@ -34,28 +34,28 @@ HEAD = f"{'operation':<22}{'paper':>8}{'as drawn':>18}{'operands held':>18}{'res
 def main() -> None:
     """Print the table and write the record."""
     parser = options(__doc__ or "", 10)
-    given = parser.parse_args()
+    args = parser.parse_args()
     rows: list[Row] = []
-    print(f"relative error in %, mean ± deviation over {10 * given.runs} inputs\n{HEAD}")
+    print(f"relative error in %, mean ± deviation over {10 * args.runs} inputs\n{HEAD}")
     for title, target, name, sizes, paper in ROWS:
         configured = find_target(target)
         started = time.process_time()
-        found = accuracy(configured.mappings[name], configured.ila(), sizes, groups=given.runs)
-        alike = accuracy(configured.mappings[name], configured.ila(), sizes, groups=given.runs, drawn=Uniform())
-        figures = {"drawn": found.drawn, "held": found.held, "rounded": found.rounded}
+        result = accuracy(configured.mappings[name], configured.ila(), sizes, groups=args.runs)
+        alike = accuracy(configured.mappings[name], configured.ila(), sizes, groups=args.runs, drawn=Uniform())
+        figures = {"drawn": result.drawn, "held": result.held, "rounded": result.rounded}
         figures |= {"uniform_drawn": alike.drawn, "uniform_held": alike.held}
-        shown = "".join(f"{100 * e.mean:>10.2f} ± {100 * e.deviation:<5.2f}" for e in figures.values())
-        print(f"{title:<22}{paper:>8.2f}{shown}", flush=True)
+        errors_text = "".join(f"{100 * e.mean:>10.2f} ± {100 * e.deviation:<5.2f}" for e in figures.values())
+        print(f"{title:<22}{paper:>8.2f}{errors_text}", flush=True)
         rows.append(
             {
-                "name": title, "target": target, "mapping": name, "sizes": str(sizes), "operands": dict(found.inputs),
-                "inputs": len(found.drawn.values), "paper_percent": paper,
+                "name": title, "target": target, "mapping": name, "sizes": str(sizes), "operands": dict(result.inputs),
+                "inputs": len(result.drawn.values), "paper_percent": paper,
                 **{f"{kind}_{key}_percent": 100 * value for kind, e in figures.items()
                    for key, value in (("mean", e.mean), ("deviation", e.deviation))},
                 "cpu_seconds": time.process_time() - started,
             }
         )  # fmt: skip
-    finish("table3", rows, given.json)
+    finish("table3", rows, args.json)
 
 
 if __name__ == "__main__":

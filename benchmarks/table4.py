@@ -73,12 +73,12 @@ NEAREST_8, BITS_16 = "weights rounded to nearest, 8 bits", "16-bit weights (the 
 EXT8, EXT16 = "hlscnn:revision=ext8", "hlscnn:revision=ext16"
 
 
-def repaired(platform: str, others: tuple[str, ...], seconds: float, before: float, after: float) -> tuple[Design, ...]:
+def repaired(platform: str, other_platforms: tuple[str, ...], seconds: float, before: float, after: float) -> tuple[Design, ...]:
     """Return HLSCNN's rows: the first design, the host's rounding, the revision; with what the paper has for the first and last."""
     return (
-        Design(platform, AS_DESIGNED, (*others, EXT8), paper_seconds=seconds, paper=before),
-        Design(platform, NEAREST_8, (*others, EXT8), nearest=True),
-        Design(platform, BITS_16, (*others, EXT16), paper_seconds=seconds, paper=after),
+        Design(platform, AS_DESIGNED, (*other_platforms, EXT8), paper_seconds=seconds, paper=before),
+        Design(platform, NEAREST_8, (*other_platforms, EXT8), nearest=True),
+        Design(platform, BITS_16, (*other_platforms, EXT16), paper_seconds=seconds, paper=after),
     )
 
 
@@ -127,10 +127,10 @@ def convolutions(app: Application) -> list[str]:
 
 def planned(app: Application, design: Design) -> Plan:
     """Return the plan, calibrated where the application has samples for it."""
-    given = SHARED / app.calibration if app.calibration else None
+    calibration = SHARED / app.calibration if app.calibration else None
     on = tuple(f"{HOST}={name}" for name in convolutions(app)) if design.dense_only else ()
     plan: Plan = flexmatch.compile(
-        SHARED / app.model, list(design.accel), Options(on=on), calibrate=given, calibration_method=design.method
+        SHARED / app.model, list(design.accel), Options(on=on), calibrate=calibration, calibration_method=design.method
     )
     return plan
 
@@ -152,10 +152,10 @@ def measured(app: Application, design: Design, samples: int, threads: int, tier:
     plan = planned(app, design)
     plan, data = with_formats(plan, dataset_for(plan, SHARED / app.data), None, design.method)
     plan = to_nearest(plan) if design.nearest else plan
-    wanted = samples or app.samples
+    sample_count = samples or app.samples
     if app.samples:
-        wanted = min(wanted, app.samples)
-    settings = Settings(samples=wanted, threads=threads, tier=tier, keep_outputs=False)
+        sample_count = min(sample_count, app.samples)
+    settings = Settings(samples=sample_count, threads=threads, tier=tier, keep_outputs=False)
     document = flexmatch.cosimulate(plan, data, settings=settings).document
     paired, run = document["paired"], document["run"]
     counts = {f"{t}.{operation}": n for t, found in plan.counts.items() for operation, n in found.items()}
@@ -189,13 +189,13 @@ def kept(path: Path | None) -> list[Row]:
     return [row for row in json.loads(path.read_text("utf-8"))["rows"] if "failed" not in row]
 
 
-def tried(app: Application, design: Design, given: argparse.Namespace) -> Row:
+def tried(app: Application, design: Design, args: argparse.Namespace) -> Row:
     """Return a row; one that cannot be run says why."""
     try:
-        return measured(app, design, given.samples, given.threads, given.tier)
+        return measured(app, design, args.samples, args.threads, args.tier)
     except FlexmatchError as error:
-        named = {"application": app.name, "platform": design.platform, "tuning": design.tuning}
-        return {**named, "failed": error.problem.sentence}
+        key_columns = {"application": app.name, "platform": design.platform, "tuning": design.tuning}
+        return {**key_columns, "failed": error.problem.sentence}
 
 
 def main() -> None:
@@ -205,23 +205,23 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=0, metavar="N", help="N evenly spaced samples of each application (default: all)")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="batches side by side (default: %(default)s)")
     parser.add_argument("--tier", default="auto", metavar="TIER", help="how simulators compute (default: %(default)s)")
-    given = parser.parse_args()
+    args = parser.parse_args()
     if not SHARED.is_dir():
         raise SystemExit(f"{SHARED} is missing: set FLEXMATCH_SHARED to the folder of shared models")
-    rows = kept(given.json)
-    known = {(row["application"], row["platform"], row["tuning"]): row for row in rows}
+    rows = kept(args.json)
+    rows_by_key = {(row["application"], row["platform"], row["tuning"]): row for row in rows}
     heads = {"application": 22, "platform": 26, "tuning": 38}
     figures = {"metric": 11, "float32": 10, "device": 10, "change": 10, "paper": 9, "CPU/sample": 13, "paper's": 9}
     print("".join(f"{t:<{n}}" for t, n in heads.items()) + "".join(f"{t:>{n}}" for t, n in figures.items()))
     for app, designs in TABLE:
         for design in designs:
             key = app.name, design.platform, design.tuning
-            if given.only not in " ".join(key):
+            if args.only not in " ".join(key):
                 continue
-            if key not in known:
-                rows.append(tried(app, design, given))
-                finish("table4", rows, given.json)
-            print(line(known.get(key) or rows[-1]), flush=True)
+            if key not in rows_by_key:
+                rows.append(tried(app, design, args))
+                finish("table4", rows, args.json)
+            print(line(rows_by_key.get(key) or rows[-1]), flush=True)
 
 
 if __name__ == "__main__":

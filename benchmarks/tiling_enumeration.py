@@ -52,8 +52,8 @@ def every_tile(m: Operation, sizes: Mapping[str, int], attributes: Mapping[str, 
 
 def main() -> None:
     """Compare, print a line a design, and end with an error when any differs."""
-    made = options(__doc__ or "", 100)
-    given = made.parse_args()
+    parser = options(__doc__ or "", 100)
+    args = parser.parse_args()
     rows: list[Row] = []
     for design, variants in DESIGNS:
         target = find_target(design)
@@ -62,30 +62,30 @@ def main() -> None:
         r = random.Random(f"{SEED} {design}")
         equal = different = split = refused = 0
         started = time.process_time()
-        while equal + different + refused < given.runs:
+        while equal + different + refused < args.runs:
             m = target.mappings[r.choice(variants)]
             sizes, attributes = problem(m, r)
             by = r.choice(("bytes", "nanoseconds"))
             tilings = list(itertools.islice(every_tile(m, sizes, attributes), MOST + 1))
             if len(tilings) > MOST:
                 continue
-            found = cheapest(m, sizes, attributes, resources, by)
-            if isinstance(found, Refusal):
+            result = cheapest(m, sizes, attributes, resources, by)
+            if isinstance(result, Refusal):
                 assert not tilings
                 refused += 1
                 continue
             prices = [p for t in tilings if (p := price(m, t, attributes, resources)) is not None]
             best = min(p.bytes if by == "bytes" else p.picoseconds for p in prices)
-            mine = found.price.bytes if by == "bytes" else found.price.picoseconds
+            mine = result.price.bytes if by == "bytes" else result.price.picoseconds
             equal, different = equal + (mine == best), different + (mine != best)
-            split += found.tiling.calls > 1
+            split += result.tiling.calls > 1
         seconds = round(time.process_time() - started, 2)
         rows.append({
-            "design": design, "problems": given.runs, "equal": equal, "different": different, "refused": refused, "split": split,
+            "design": design, "problems": args.runs, "equal": equal, "different": different, "refused": refused, "split": split,
             "seed": SEED, "processor_seconds": seconds,
         })  # fmt: skip
         print(f"{design:>64}  {equal} equal, {different} different, {refused} do not fit at all; {split} split  {seconds} s")
-    finish("tiling_enumeration", rows, given.json)
+    finish("tiling_enumeration", rows, args.json)
     if any(row["different"] for row in rows):
         sys.exit("the search is not exact")
 

@@ -63,10 +63,10 @@ def layers_of(path: Path) -> Iterator[Layer]:
 
 def networks() -> dict[str, Counter[Layer]]:
     """Return every layer of each network and how often it occurs."""
-    found = {name: Counter(layers_of(SHARED / "models" / "arch" / file)) for name, file in MODELS.items()}
+    layers = {name: Counter(layers_of(SHARED / "models" / "arch" / file)) for name, file in MODELS.items()}
     square = Layer((TOKENS, HIDDEN, HIDDEN))
-    found["BERT-base"] = Counter({square: 48, Layer((TOKENS, HIDDEN, INNER)): 12, Layer((TOKENS, INNER, HIDDEN)): 12})
-    return found
+    layers["BERT-base"] = Counter({square: 48, Layer((TOKENS, HIDDEN, INNER)): 12, Layer((TOKENS, INNER, HIDDEN)): 12})
+    return layers
 
 
 def sizes_for(operation: str, layer: Layer) -> tuple[dict[str, int], dict[str, Any]] | None:
@@ -94,19 +94,19 @@ def greedy(m: Mapping, sizes: dict[str, int], attributes: dict[str, Any]) -> Til
 
 def row(network: str, m: Mapping, layer: Layer, count: int, resources: Resources) -> Row | None:
     """Return what tiling one layer gives."""
-    asked = sizes_for(m.operation, layer)
-    if asked is None:
+    layer_sizes = sizes_for(m.operation, layer)
+    if layer_sizes is None:
         return None
-    sizes, attributes = asked
+    sizes, attributes = layer_sizes
     first = tile(m, sizes, attributes)
-    named: Row = {"network": network, "operation": m.name, "occurrences": count, "sizes": {d: n for d, n in sizes.items() if n > 1}}
+    columns: Row = {"network": network, "operation": m.name, "occurrences": count, "sizes": {d: n for d, n in sizes.items() if n > 1}}
     started = time.process_time()
-    found = cheapest(m, sizes, attributes, resources)
+    result = cheapest(m, sizes, attributes, resources)
     seconds = time.process_time() - started
-    if isinstance(found, Refusal) or isinstance(first, Refusal):
-        assert isinstance(found, Refusal)
-        return {**named, "refused": str(found.limit)}
-    assert isinstance(found, Cheapest)
+    if isinstance(result, Refusal) or isinstance(first, Refusal):
+        assert isinstance(result, Refusal)
+        return {**columns, "refused": str(result.limit)}
+    assert isinstance(result, Cheapest)
     fewest, once = price(m, first, attributes, resources), price(m, Tiling(sizes, sizes), attributes, resources)
     simple = greedy(m, sizes, attributes)
     assert simple is not None
@@ -115,16 +115,16 @@ def row(network: str, m: Mapping, layer: Layer, count: int, resources: Resources
     assert eager is not None
     assert once is not None
     return {
-        **named, "calls": found.tiling.calls, "fewest_calls": first.calls, "fewest_calls_bytes": fewest.bytes,
+        **columns, "calls": result.tiling.calls, "fewest_calls": first.calls, "fewest_calls_bytes": fewest.bytes,
         "greedy_calls": simple.calls, "greedy_bytes": eager.bytes,
-        "optimum_bytes": found.price.bytes, "bound_bytes": found.bound, "each_tensor_once_bytes": once.bytes,
-        "proven": found.is_optimal, "tried_tiles": found.nodes, "search_processor_seconds": round(seconds, 4),
+        "optimum_bytes": result.price.bytes, "bound_bytes": result.bound, "each_tensor_once_bytes": once.bytes,
+        "proven": result.is_optimal, "tried_tiles": result.nodes, "search_processor_seconds": round(seconds, 4),
     }  # fmt: skip
 
 
 def main() -> None:
     """Tile, print one line a network and operation, write every layer."""
-    given = options(__doc__ or "", 1).parse_args()
+    args = options(__doc__ or "", 1).parse_args()
     if not (SHARED / "models" / "arch").is_dir():
         sys.exit(f"the shared models are not in {SHARED}; set FLEXMATCH_SHARED")
     rows: list[Row] = []
@@ -133,11 +133,11 @@ def main() -> None:
             chosen = find_target(target)
             resources = chosen.resources()
             assert resources is not None
-            made = [row(network, chosen.mappings[variant], layer, n, resources) for layer, n in layers.items()]
-            mine = [r for r in made if r is not None]
+            network_rows = [row(network, chosen.mappings[variant], layer, n, resources) for layer, n in layers.items()]
+            mine = [r for r in network_rows if r is not None]
             rows.extend(mine)
             print_line(network, f"{target}.{variant}", [r for r in mine if "refused" not in r], sum("refused" in r for r in mine))
-    finish("tilings", rows, given.json)
+    finish("tilings", rows, args.json)
 
 
 def print_line(network: str, operation: str, rows: list[Any], refused: int) -> None:

@@ -21,29 +21,27 @@ def differences(m: Ila, commands: int, draw: random.Random) -> int:
     instructions = list(m.instructions.values())
     for _ in range(commands):
         i = draw.choice(instructions)
-        given = {}
+        inputs = {}
         for name, o in i.operands.items():
             low, high = o.leaf.interval
-            given[name] = draw.getrandbits(8 * static_shape(o.leaf)[0]) if o.leaf.shape else draw.randint(low or 0, high or 0)
-        command = {name: x for name, x in assemble(i, **given).items() if x}
-        named = disassemble(m, command)
-        is_same = named.instruction is i and dict(named.operands) == given and not named.raw
-        wrong += not (is_same and parse_named(m, str(named)).command == command)
+            inputs[name] = draw.getrandbits(8 * static_shape(o.leaf)[0]) if o.leaf.shape else draw.randint(low or 0, high or 0)
+        command = {name: x for name, x in assemble(i, **inputs).items() if x}
+        decoded = disassemble(m, command)
+        is_same = decoded.instruction is i and dict(decoded.operands) == inputs and not decoded.raw
+        wrong += not (is_same and parse_named(m, str(decoded)).command == command)
     return wrong
 
 
 def main() -> None:
     """Run the command line."""
-    given = options(__doc__ or "", runs=100_000).parse_args()
+    args = options(__doc__ or "", runs=100_000).parse_args()
     rows: list[Row] = []
     for name in MODELS:
         started = time.process_time()
-        wrong = differences(ila(name), given.runs, random.Random(SEED))
-        rows.append(
-            {"name": name, "commands": given.runs, "seed": SEED, "differences": wrong, "cpu_seconds": time.process_time() - started}
-        )
-        print(f"{name:10}{given.runs:>10,} commands  {wrong} differ  {rows[-1]['cpu_seconds']:.1f} CPU s")
-    finish("trace_round_trip", rows, given.json)
+        wrong = differences(ila(name), args.runs, random.Random(SEED))
+        rows.append({"name": name, "commands": args.runs, "seed": SEED, "differences": wrong, "cpu_seconds": time.process_time() - started})
+        print(f"{name:10}{args.runs:>10,} commands  {wrong} differ  {rows[-1]['cpu_seconds']:.1f} CPU s")
+    finish("trace_round_trip", rows, args.json)
 
 
 if __name__ == "__main__":

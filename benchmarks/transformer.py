@@ -60,8 +60,8 @@ class Encoder:
 
     def gelu(self, x: str) -> str:
         """The activation as five operators."""
-        half, one, root = (self.constant(n, np.float32(v)) for n, v in (("half", 0.5), ("one", 1.0), ("root2", math.sqrt(2))))
-        return self("Mul", self("Mul", x, self("Add", self("Erf", self("Div", x, root)), one)), half)
+        half, unit, root = (self.constant(n, np.float32(v)) for n, v in (("half", 0.5), ("one", 1.0), ("root2", math.sqrt(2))))
+        return self("Mul", self("Mul", x, self("Add", self("Erf", self("Div", x, root)), unit)), half)
 
 
 def encoder(layers: int) -> Any:

@@ -50,28 +50,28 @@ def laws() -> list[Rule]:
 def changes(text: str) -> Iterator[str]:
     """Yield the texts with one change."""
     for m in NUMBER.finditer(text):
-        others = REALS if "." in m[0] else [str(n) for n in (int(m[0]) - 1, int(m[0]) + 1, int(m[0]) + 2) if n >= 0]
-        yield from (text[: m.start()] + other + text[m.end() :] for other in others if other != m[0])
+        alternatives = REALS if "." in m[0] else [str(n) for n in (int(m[0]) - 1, int(m[0]) + 1, int(m[0]) + 2) if n >= 0]
+        yield from (text[: m.start()] + other + text[m.end() :] for other in alternatives if other != m[0])
     for family in FAMILIES:
         for name in family:
-            found = re.compile(rf"\b{name}\(" if name.isidentifier() else re.escape(name))
-            for m in found.finditer(text):
+            pattern = re.compile(rf"\b{name}\(" if name.isidentifier() else re.escape(name))
+            for m in pattern.finditer(text):
                 end = "(" if name.isidentifier() else ""
                 yield from (text[: m.start()] + other + end + text[m.end() :] for other in family if other != name)
     body, where, guard = text.rpartition("where ")
     conditions = guard.rstrip("}\n ").split(", ") if where else []
     for n in range(len(conditions)):
-        rest = ", ".join(conditions[:n] + conditions[n + 1 :])
-        yield f"{body}where {rest}\n}}" if rest else f"{body}}}"
+        remaining = ", ".join(conditions[:n] + conditions[n + 1 :])
+        yield f"{body}where {remaining}\n}}" if remaining else f"{body}}}"
     for m in re.finditer(r"\((\w+), (\w+)([,)])", text):
         yield f"{text[: m.start()]}({m[2]}, {m[1]}{m[3]}{text[m.end() :]}"
 
 
 def variants(count: int, seed: int = 0) -> list[Rule]:
     """Return different variants of all laws that can be read, in an order drawn by seed."""
-    source, found = random.Random(seed), dict[str, Rule]()
+    source, rules = random.Random(seed), dict[str, Rule]()
     bases = [rule_text(r) for r in laws()]
-    while len(found) < count:
+    while len(rules) < count:
         text = source.choice(bases)
         for _ in range(source.choice((1, 1, 2))):
             text = source.choice([*changes(text)] or [text])
@@ -80,20 +80,20 @@ def variants(count: int, seed: int = 0) -> list[Rule]:
         except FlexmatchError:
             continue
         if text not in bases:
-            found[text] = variant
-    return list(found.values())
+            rules[text] = variant
+    return list(rules.values())
 
 
 def row(n: int, variant: Rule) -> Row:
     """Return the verdict on a variant, and whether a wide draw shows one that is proved to be false."""
     started = time.process_time()
     proof = prove_rule(variant)
-    seen = (
+    witness_text = (
         next((str(w[0]) for seed in SEEDS if (w := witness(variant, seed, SHARE)) is not None), None) if proof.verdict == PROVED else None
     )
     return {
         "variant": n, "law": variant.name, "text": rule_text(variant), "verdict": proof.verdict, "evidence": proof.evidence,
-        "witness": seen, "cpu_seconds": round(time.process_time() - started, 2),
+        "witness": witness_text, "cpu_seconds": round(time.process_time() - started, 2),
     }  # fmt: skip
 
 
@@ -103,17 +103,17 @@ def main() -> None:
     parser.add_argument("--log", type=Path, help="one line a variant; what is there is not judged again")
     parser.add_argument("--count", type=int, default=COUNT)
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    logged = map(json.loads, given.log.read_text().splitlines()) if given.log and given.log.exists() else ()
-    known = {r["text"]: r for r in logged}
+    args = parser.parse_args()
+    logged = map(json.loads, args.log.read_text().splitlines()) if args.log and args.log.exists() else ()
+    rows_by_text = {r["text"]: r for r in logged}
     rows: list[Row] = []
-    for n, variant in enumerate(variants(given.count, given.seed)):
-        found = known.get(rule_text(variant)) or row(n, variant)
-        rows.append(found)
-        if given.log and found["text"] not in known:
-            with given.log.open("a") as log:
-                log.write(json.dumps(found) + "\n")
-            print(n, found["law"], found["verdict"], found["witness"] or "", found["cpu_seconds"], flush=True)
+    for n, variant in enumerate(variants(args.count, args.seed)):
+        result = rows_by_text.get(rule_text(variant)) or row(n, variant)
+        rows.append(result)
+        if args.log and result["text"] not in rows_by_text:
+            with args.log.open("a") as log:
+                log.write(json.dumps(result) + "\n")
+            print(n, result["law"], result["verdict"], result["witness"] or "", result["cpu_seconds"], flush=True)
     verdicts = [r["verdict"] for r in rows]
     summary: Row = {
         "variants": len(rows), "laws": len(laws()), **{v: verdicts.count(v) for v in ("refuted", "unproved", "proved")},
@@ -122,7 +122,7 @@ def main() -> None:
         "cpu_seconds": round(sum(float(str(r["cpu_seconds"])) for r in rows), 1),
     }  # fmt: skip
     print(summary)
-    finish("variants", [summary, *(r for r in rows if r["verdict"] == PROVED)], given.json)
+    finish("variants", [summary, *(r for r in rows if r["verdict"] == PROVED)], args.json)
 
 
 if __name__ == "__main__":

@@ -49,11 +49,12 @@ def text_of(m: Ila) -> str:
 def proved(name: str) -> Row:
     """Count what is in the text, and prove every part."""
     m = ila(name)
-    made, started = verilog_device(m), time.process_time()
-    found = list(check_verilog(text_of(m), m, name))
+    device, started = verilog_device(m), time.process_time()
+    judgements = list(check_verilog(text_of(m), m, name))
     return {
-        "instructions": len(made.instructions), "left_out": dict(made.without), "clocks": sum(made.several.values()), "parts": len(found),
-        "proved_parts": sum(j.verdict.outcome == "proved" for j in found), "bounded": [j.part for j in found if j.bounded],
+        "instructions": len(device.instructions), "left_out": dict(device.without), "clocks": sum(device.several.values()),
+        "parts": len(judgements),
+        "proved_parts": sum(j.verdict.outcome == "proved" for j in judgements), "bounded": [j.part for j in judgements if j.bounded],
         "proof_cpu_seconds": time.process_time() - started,
     }  # fmt: skip
 
@@ -93,10 +94,10 @@ def _random(folder: Path) -> Iterator[tuple[str, bool]]:
 
 
 def _bus(name: str, folder: Path) -> Iterator[tuple[str, bool]]:
-    for n, (trace, given) in enumerate(traces(name).items()):
-        m = ila(name, revision=given["design"]) if name == "hlscnn" else ila(name)
+    for n, (trace, vector) in enumerate(traces(name).items()):
+        m = ila(name, revision=vector["design"]) if name == "hlscnn" else ila(name)
         try:
-            compared(m, list(commands_of(name, given))[:COMMANDS], folder / str(n))
+            compared(m, list(commands_of(name, vector))[:COMMANDS], folder / str(n))
         except AssertionError:
             yield trace, False
             continue
@@ -108,9 +109,9 @@ def planted(name: str, count: int) -> Row:
     m, draw = ila(name), random.Random(9)
     text = text_of(m)
     lines, spans = text.split("\n"), _parts_of(text, m)
-    found: dict[str, int] = {}
-    kept = list[str]()
-    while sum(found.values()) < count:
+    answer_counts: dict[str, int] = {}
+    survivors = list[str]()
+    while sum(answer_counts.values()) < count:
         part, first, last = draw.choice(spans)
         at = draw.randrange(first, last)
         changed = draw.choice(KINDS)(draw, lines, first, last, at)
@@ -119,20 +120,20 @@ def planted(name: str, count: int) -> Row:
         wrong = "\n".join([*lines[:at], changed, *lines[at + 1 :]])
         answer = _answer(wrong, m, {part})
         answer = _answer(wrong, m, set()) if answer == "proved" else answer  # a line may belong to another part
-        found[answer] = found.get(answer, 0) + 1
+        answer_counts[answer] = answer_counts.get(answer, 0) + 1
         if answer not in ("refuted", "refused"):
-            kept.append(f"{part}, line {at + 1}: {lines[at].strip()} -> {changed.strip()} ({answer})")
+            survivors.append(f"{part}, line {at + 1}: {lines[at].strip()} -> {changed.strip()} ({answer})")
     return {
         "faults": count,
-        "faults_found": found.get("refuted", 0) + found.get("refused", 0),
-        "faults_by_answer": found,
-        "not_found": kept,
+        "faults_found": answer_counts.get("refuted", 0) + answer_counts.get("refused", 0),
+        "faults_by_answer": answer_counts,
+        "not_found": survivors,
     }
 
 
 def _parts_of(text: str, m: Ila) -> list[tuple[str, int, int]]:
     """Return the parts with their first and last line; `words` is the head of the module."""
-    names, found = [*m.instructions], list[tuple[str, int, int]]()
+    names, parts = [*m.instructions], list[tuple[str, int, int]]()
     clocks = dict(_clocks(text, m))
     lines = text.split("\n")
     starts = [(n, line) for n, line in enumerate(lines) if re.match(r" {12}(\d+: )?begin : (do_|clock_|decode)", line)]
@@ -140,9 +141,9 @@ def _parts_of(text: str, m: Ila) -> list[tuple[str, int, int]]:
         label = re.sub(r".*begin : ", "", line)
         part = "decode" if label == "decode" else clocks[int(label[6:])] if label.startswith("clock_") else label[3:]
         if after - 1 > n + 1 and (part == "decode" or part in names or part in clocks.values()):
-            found.append((part, n + 1, after - 1))
+            parts.append((part, n + 1, after - 1))
     head = next(n for n, line in enumerate(lines) if line.startswith("module"))
-    return [*found, ("words", head, starts[0][0])]
+    return [*parts, ("words", head, starts[0][0])]
 
 
 def _clocks(text: str, m: Ila) -> Iterator[tuple[int, str]]:
@@ -163,8 +164,8 @@ def _answer(text: str, m: Ila, only: set[str]) -> str:
 
 
 def _operator(draw: random.Random, lines: list[str], first: int, last: int, at: int) -> str | None:
-    known = [o for o in OTHER if o in lines[at].split(";")[0]]
-    return lines[at].replace(o := draw.choice(known), OTHER[o], 1) if known else None
+    operators = [o for o in OTHER if o in lines[at].split(";")[0]]
+    return lines[at].replace(o := draw.choice(operators), OTHER[o], 1) if operators else None
 
 
 def _constant(draw: random.Random, lines: list[str], first: int, last: int, at: int) -> str | None:
@@ -178,8 +179,8 @@ def _constant(draw: random.Random, lines: list[str], first: int, last: int, at: 
 
 def _name(draw: random.Random, lines: list[str], first: int, last: int, at: int) -> str | None:
     names = re.findall(r"\breg [^;]*?(\w+)(?: \[[^;]*)?;", "\n".join(lines[first:last]))
-    given = re.match(r"( *[\w\[\]]+ = .*?)\b([tvsrm]\w*\d\w*)\b(.*;)$", lines[at])
-    return f"{given[1]}{draw.choice(names)}{given[3]}" if given and names else None
+    match = re.match(r"( *[\w\[\]]+ = .*?)\b([tvsrm]\w*\d\w*)\b(.*;)$", lines[at])
+    return f"{match[1]}{draw.choice(names)}{match[3]}" if match and names else None
 
 
 def _width(draw: random.Random, lines: list[str], first: int, last: int, at: int) -> str | None:
@@ -203,17 +204,17 @@ KINDS = (_operator, _constant, _name, _width, _target, _missing)
 
 def main() -> None:
     """Run the command line."""
-    made = options(__doc__ or "", runs=1)
-    made.add_argument("--faults", type=int, default=100, metavar="N", help="planted in each text (default: %(default)s)")
-    given = made.parse_args()
-    rows = recorded(given.json)
+    parser = options(__doc__ or "", runs=1)
+    parser.add_argument("--faults", type=int, default=100, metavar="N", help="planted in each text (default: %(default)s)")
+    args = parser.parse_args()
+    rows = recorded(args.json)
     for name in NAMES:
         if any(row["name"] == name for row in rows):
             continue
-        row: Row = {"name": name, **proved(name), **simulated(name), **planted(name, given.faults), "commit": commit()}
+        row: Row = {"name": name, **proved(name), **simulated(name), **planted(name, args.faults), "commit": commit()}
         rows.append(row)
         print(*(f"{key} {x}" for key, x in row.items() if key not in ("left_out", "not_found")), sep="  ", flush=True)
-        finish("verilog", rows, given.json)
+        finish("verilog", rows, args.json)
 
 
 if __name__ == "__main__":

@@ -69,8 +69,8 @@ def measure(behaviour: str, sizes: tuple[int, int, int], runs: int) -> list[Row]
     rows: list[Row] = []
     for n, (name, fields) in enumerate(program):
         times = {reading: spread([r[reading][1][n] for r in rounds[1:]]) for reading in READINGS}
-        shown = f"{name} (reset)" if fields.get("reset") else name
-        row: Row = {"behaviour": behaviour, "instruction": shown, "size": "×".join(map(str, sizes)), "seed": SEED, "runs": runs}
+        label = f"{name} (reset)" if fields.get("reset") else name
+        row: Row = {"behaviour": behaviour, "instruction": label, "size": "×".join(map(str, sizes)), "seed": SEED, "runs": runs}
         rows.append(row | {f"{reading}_cpu_seconds": x for reading, x in times.items()})
     return rows
 
@@ -81,8 +81,8 @@ def main() -> None:
     parser.add_argument(
         "--size", type=int, nargs=3, default=(128, 256, 256), metavar=("M", "K", "N"), help="the layer (default: 128 256 256)"
     )
-    given = parser.parse_args()
-    rows = [row for behaviour in ("fsim", "hls") for row in measure(behaviour, tuple(given.size), given.runs)]
+    args = parser.parse_args()
+    rows = [row for behaviour in ("fsim", "hls") for row in measure(behaviour, tuple(args.size), args.runs)]
     print(f"{'behaviour':10}{'instruction':16}{'oracle':>12}{'arrays':>12}{'ratio':>9}   median processor time, one thread")
     for row in rows:
         slow, fast = row["oracle_cpu_seconds"], row["arrays_cpu_seconds"]
@@ -90,7 +90,7 @@ def main() -> None:
         assert isinstance(fast, dict)
         ratio = slow["median"] / fast["median"]
         print(f"{row['behaviour']:10}{row['instruction']:16}{1e3 * slow['median']:9.2f} ms{1e3 * fast['median']:9.2f} ms{ratio:8.1f}×")
-    finish("vta_simulator", rows, given.json)
+    finish("vta_simulator", rows, args.json)
 
 
 if __name__ == "__main__":

@@ -261,9 +261,8 @@ def cosim_lines(document: Mapping[str, Any], following: str = "", *, verbose: bo
     run, simulator = document["run"], document["simulator"]
     resumed = run.get("resumed_samples", 0)
     targets = ", ".join(document["targets"]) or "host"
-    speed = (
-        f"{simulator['engine']} · {simulator['tier']} · {counted(simulator['instructions'], 'instruction')} · {run['wall_seconds']:.1f} s"
-    )
+    instructions = counted(simulator["instructions"], "instruction")
+    speed = f"{simulator['engine']} · {simulator['tier']} · {instructions} · {run['wall_seconds']:.1f} s"
     rows = [
         ("host", "" if reference is None else f"{metric} {number(reference)}  (float32, onnxruntime)"),
         (targets, f"{metric} {number(accelerated)}{change(document['paired'])}"),
@@ -318,9 +317,8 @@ def far_text(offloads: Iterable[Mapping[str, Any]]) -> str:
     if not error_texts:
         return ""
     remaining_text = f" and {len(error_texts) - WORST} more" if len(error_texts) > WORST else ""
-    return (
-        f"{counted(len(error_texts), 'offload')} by more than {FAR:.0%} of what is meant: {', '.join(error_texts[:WORST])}{remaining_text}"
-    )
+    worst = ", ".join(error_texts[:WORST])
+    return f"{counted(len(error_texts), 'offload')} by more than {FAR:.0%} of what is meant: {worst}{remaining_text}"
 
 
 def diverging_text(document: Mapping[str, Any]) -> str:

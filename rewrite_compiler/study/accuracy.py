@@ -124,8 +124,8 @@ class Accuracy:
 
 
 def accuracy(
-    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], *, groups: int = GROUPS, seed: int = SEED, drawn: Drawn | None = None,
-    binades: Sequence[int] = (),
+    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], *, groups: int = GROUPS, seed: int = SEED,
+    drawn: Drawn | None = None, binades: Sequence[int] = (),
 ) -> Accuracy:  # fmt: skip
     """Run an operation on `groups` groups of ten random inputs through its driver, and compare with its meaning.
 
@@ -143,7 +143,8 @@ def accuracy(
 
 
 def _at_binades(
-    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], distributions: MappingOf[str, Drawn | Codes], seed: int, binades: Sequence[int]
+    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], distributions: MappingOf[str, Drawn | Codes], seed: int,
+    binades: Sequence[int],
 ) -> dict[int, float]:  # fmt: skip
     """Return the mean error of one group where moving operands are 2^k as large; none where an operation takes a model's own integers."""
     if any(isinstance(d, Codes) for d in distributions.values()):

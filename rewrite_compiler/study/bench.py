@@ -24,7 +24,7 @@ SCHEMA = "flexmatch.bench/1"
 RUNS = 5
 DEFAULT = Options()
 COMPARED = ("phases", "simulators")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 Document = dict[str, Any]
 
 
@@ -35,7 +35,7 @@ class Phase:
     cpu: list[float] = field(default_factory=list)
     wall: list[float] = field(default_factory=list)
 
-    def timed(self, work: Callable[[], Made], of_child: Callable[[Made], float] = lambda _: 0.0) -> Made:
+    def timed(self, work: Callable[[], Result], of_child: Callable[[Result], float] = lambda _: 0.0) -> Result:
         """Return the result of `work`, and record the seconds that it and its child process took."""
         cpu, wall = time.process_time(), time.perf_counter()
         result = work()
