@@ -136,6 +136,14 @@ def _constant_result(e: Expr, a: Number, b: Number) -> int | None:
     return None if isinstance(a, Term) or isinstance(b, Term) else fold_constant(e.op, a, b)
 
 
+def _negate(terms: Terms, e: Expr, a: Number) -> Number:
+    return terms.combined([(-1, a)])
+
+
+def _complement(terms: Terms, e: Expr, a: Number) -> Number:
+    return terms.combined([(1, 1), (-1, a)])
+
+
 def _shift(terms: Terms, e: Expr, a: Number, b: Number) -> Number:
     constant = _constant_result(e, a, b)
     if constant is not None:
@@ -195,8 +203,8 @@ READINGS: dict[str, Reading] = {
     "add": lambda t, e, a, b: a + b,
     "sub": lambda t, e, a, b: a - b,
     "mul": lambda t, e, a, b: t.product(a, b),
-    "neg": lambda t, e, a: t.combined([(-1, a)]),
-    "not": lambda t, e, a: t.combined([(1, 1), (-1, a)]),
+    "neg": _negate,
+    "not": _complement,
     **dict.fromkeys(("shl", "shr"), _shift),
     **dict.fromkeys(("div", "mod", "tdiv", "tmod"), _divide),
     **{op: lambda t, e, a, b: t.compare(e.op, a, b) for op in ("eq", "ne", "lt", "le")},
