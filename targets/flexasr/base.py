@@ -12,7 +12,7 @@ import numpy as np
 from rewrite_compiler.ila_models import flexasr as model
 from rewrite_compiler.ila_models.flexasr import buffers, config
 from rewrite_compiler.lang import AdaptivFloat
-from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, Target
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, Target, padded, tiled
 
 from .resources import resources
 
@@ -42,16 +42,6 @@ def adaptivfloat(largest: float) -> AdaptivFloat:
 def vectors(elements: int) -> int:
     """Return how many 16-lane vectors hold so many elements."""
     return -(-elements // LANES)
-
-
-def padded(x: Codes, axis: int, size: int) -> Codes:
-    """Return codes with zeros appended along an axis up to a size."""
-    missing = size - x.shape[axis]
-    if not missing:
-        return x
-    pads = [(0, 0)] * x.ndim
-    pads[axis] = (0, missing)
-    return np.pad(x, pads)
 
 
 def large_buffer_limits(timesteps: int, used: int) -> Iterator[Limit]:
@@ -105,7 +95,7 @@ def configure_element(
 
 def store_weights(device: Device, pe: int, rows: Codes, base: int = 0) -> None:
     """Store 16×16 tiles, output vectors outer, input vectors inner, one row of a tile a vector."""
-    tiles = rows.reshape(-1, LANES, rows.shape[1] // LANES, LANES).swapaxes(1, 2).reshape(-1, LANES)
+    tiles = tiled(rows, {0: LANES, 1: LANES}).reshape(-1, LANES)
     device.store(f"pe{pe}_core_store_weight_buffer", index=base + np.arange(len(tiles)), vector=tiles)
 
 
@@ -155,7 +145,7 @@ def run_timesteps(device: Device, x: Codes, inputs: int, outputs: int, *, is_rnn
 
 def store_timesteps(device: Device, x: Codes, inputs: int, base: int = 0) -> None:
     """Store x [(samples,) t, k] from a vector of the large buffer on."""
-    whole = padded(x, x.ndim - 1, inputs * LANES)
+    whole = padded(x, -1, inputs * LANES)
     index = large_index(x.shape[-2], inputs, base).reshape(-1)
     device.store("gb_core_store_large", index=index, vector=whole.reshape(*x.shape[:-2], -1, LANES))
 

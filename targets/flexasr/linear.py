@@ -9,7 +9,7 @@ from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.flexasr.numerics import SIGMOID, TANH, decoded, encode, fixed, relu
 from rewrite_compiler.lang import Array, Expr, array, clamp, lift, reduce_sum, signed
-from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, padded
 from rewrite_compiler.target import Mapping as Layer
 
 from .base import (
@@ -24,7 +24,6 @@ from .base import (
     adaptivfloat,
     configure_element,
     large_buffer_limits,
-    padded,
     rows_room,
     run_timesteps,
     store_inputs,

@@ -8,7 +8,7 @@ import numpy as np
 
 from rewrite_compiler.ila_models.flexasr.numerics import fixed
 from rewrite_compiler.lang import Array, Expr
-from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, padded
 
 from .base import (
     ACT,
@@ -22,7 +22,6 @@ from .base import (
     Manager,
     configure_element,
     large_buffer_limits,
-    padded,
     rows_room,
     run_timesteps,
     store_inputs,
@@ -114,7 +113,7 @@ def kept_state(device: Device, hidden: int) -> Codes:
 
 
 def _state_vectors(a: Codes, width: int) -> Codes:
-    return padded(a, a.ndim - 1, width * LANES).reshape(*a.shape[:-2], -1, LANES)
+    return padded(a, -1, width * LANES).reshape(*a.shape[:-2], -1, LANES)
 
 
 def _by_element(a: Codes, hidden: int, per_pe: int, gates: Sequence[int]) -> Codes:

@@ -9,18 +9,16 @@ from functools import partial
 from types import FunctionType
 from typing import Any
 
-import numpy as np
-
 from rewrite_compiler import Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.vta.config import ENCODINGS, Config
 from rewrite_compiler.ila_models.vta.fields import MUL
 from rewrite_compiler.lang import Array, Expr, Fixed, array, maximum, minimum
 from rewrite_compiler.rewrite import Float
-from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice
+from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice, padded, split_bytes
 from rewrite_compiler.target import Mapping as Operation
 
-from .base import UOP_BYTES, Codes, accumulator, config, elements, int8, micro_ops, no_rooms, target, to_bytes
+from .base import UOP_BYTES, Codes, accumulator, config, elements, int8, micro_ops, no_rooms, target
 from .results import Region, fetch_words, grid, planes, store_bytes
 
 RANKS = {2: "a b", 4: "a b c d"}  # matrices and images
@@ -71,9 +69,8 @@ def _drive(
     m = Sweep(c, len(operands), elements(size, c.scalars("acc")), result_bytes)
     device.attach("dram", m.places["end"])
     for n, x in enumerate(operands):
-        words = np.zeros((*x.shape[: x.ndim - rank], m.count * c.scalars("acc")), x.dtype)
-        words[..., :size] = x.reshape(*x.shape[: x.ndim - rank], -1)
-        device.place("dram", n * m.count * c.scalars("acc") * planes(c), to_bytes(words, planes(c)))
+        words = padded(x.reshape(*x.shape[: x.ndim - rank], -1), -1, m.count * c.scalars("acc"))
+        device.place("dram", n * m.count * c.scalars("acc") * planes(c), split_bytes(words, planes(c)))
     lengths = sorted({len(run) for run in m.runs})
     device.place("dram", m.places["uop"], micro_ops(c.micro_op(0, n * (m.operands - 1)) for n in lengths))
     chosen = steps(f, given)

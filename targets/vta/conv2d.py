@@ -18,9 +18,9 @@ from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.vta.config import Config
 from rewrite_compiler.lang import Array, Expr, array, maximum, reduce_sum, select, signed
 from rewrite_compiler.rewrite import Ints
-from rewrite_compiler.target import USUAL, Limit, Room, Stay, StreamedDevice
+from rewrite_compiler.target import USUAL, Limit, Room, Stay, StreamedDevice, split_bytes, tiled, untiled
 
-from .base import MOST_ITERATIONS, UOP_BYTES, Codes, accumulator, config, elements, int8, micro_ops, target, to_bytes
+from .base import MOST_ITERATIONS, UOP_BYTES, Codes, accumulator, config, elements, int8, micro_ops, target
 from .results import Region, factors, fetch_words, grid, planes, store_bytes
 
 MOST_PAD = 15
@@ -319,7 +319,7 @@ def drive_conv2d(
     whole = layer(x.shape[-4:], len(w), w.shape[2:], strides, pads, p)
     m = _known(replace(whole, has_bias=b is not None, relu=relu, weights_at=stay.base("w"), has_weights="w" in stay.present))
     c = m.design
-    return run_layer(device, m, x, to_bytes(_flat(blocked(w, c.block, c.block), 0)), b)[..., : len(w), :, :]
+    return run_layer(device, m, x, split_bytes(tiled(w, {0: c.block, 1: c.block}).reshape(-1)), b)[..., : len(w), :, :]
 
 
 def run_layer(device: StreamedDevice, m: Layer, x: Codes, weights: Codes, b: Codes | None) -> Codes:
@@ -344,26 +344,9 @@ for mapping, relu in ((conv2d, False), (conv2d_relu, True), (conv2d_bias, False)
 # -- layouts
 
 
-def blocked(x: Codes, rows: int, columns: int) -> Codes:
-    """Return codes [(samples,) r, c, …] in elements, [(samples,) blocks of r, blocks of c, …, rows, columns]; missing ones 0."""
-    lead = x.ndim - 4
-    missing = [-x.shape[lead] % rows, -x.shape[lead + 1] % columns]
-    whole = np.pad(x, [*[(0, 0)] * lead, (0, missing[0]), (0, missing[1]), (0, 0), (0, 0)])
-    r, c, i, j = whole.shape[lead:]
-    split = whole.reshape(*whole.shape[:lead], r // rows, rows, c // columns, columns, i, j)
-    return np.moveaxis(split, (lead + 1, lead + 3), (-2, -1))
-
-
 def unblocked_images(words: Codes, c: Config, shape: Sequence[int]) -> Codes:
     """Return codes [(samples,) b, c, i, j] from elements, of which `shape` says how many lie along each of these."""
-    lead, (images, blocks, *size) = words.ndim - 1, shape
-    split = words.reshape(*words.shape[:-1], images, blocks, *size, c.batch, c.block)
-    whole = np.moveaxis(split, (-2, -1), (lead + 1, lead + 3))
-    return whole.reshape(*words.shape[:-1], images * c.batch, blocks * c.block, *size)
-
-
-def _flat(x: Codes, lead: int) -> Codes:
-    return x.reshape(*x.shape[:lead], -1)
+    return untiled(words.reshape(*words.shape[:-1], *shape, c.batch, c.block), (-4, -3))
 
 
 def _place(device: StreamedDevice, m: Layer, x: Codes, weights: Codes, b: Codes | None) -> None:
@@ -371,12 +354,11 @@ def _place(device: StreamedDevice, m: Layer, x: Codes, weights: Codes, b: Codes 
     c, at = m.design, m.places
     device.attach("dram", at["end"])
     device.place("dram", at["wgt"], weights)
-    device.place("dram", at["inp"], to_bytes(_flat(blocked(x, c.batch, c.block), x.ndim - 4)))
+    device.place("dram", at["inp"], split_bytes(tiled(x, {-4: c.batch, -3: c.block}).reshape(*x.shape[:-4], -1)))
     device.place("dram", at["uop"], micro_ops(word for words in m.programs.values() for word in words))
     if b is not None:
-        rows = np.zeros((m.groups * m.filters, 1, c.block), b.dtype)
-        rows.reshape(-1)[: len(b)] = b
-        device.place("dram", at["acc"], to_bytes(np.repeat(rows, c.batch, axis=1).reshape(-1), planes(c)))
+        rows = np.repeat(tiled(b, {0: c.block})[:, None], c.batch, axis=1)
+        device.place("dram", at["acc"], split_bytes(rows.reshape(-1), planes(c)))
 
 
 # -- instructions

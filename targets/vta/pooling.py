@@ -20,13 +20,12 @@ from rewrite_compiler.lang import Array, Expr, array, reduce_max
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Ints
-from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice
+from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice, low_bits, split_bytes, tiled, widened
 
 from .alu import INSTRUCTION_BYTES, function
-from .base import MOST_ELEMENTS, MOST_ITERATIONS, UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target, to_bytes
-from .conv2d import UNEVEN, blocked, surrounded, unblocked_images, windows, with_codes
-from .quantised import wide
-from .results import Region, factors, fetch_words, grid, planes, store_bytes, unsigned
+from .base import MOST_ELEMENTS, MOST_ITERATIONS, UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target
+from .conv2d import UNEVEN, surrounded, unblocked_images, windows, with_codes
+from .results import Region, factors, fetch_words, grid, planes, store_bytes
 
 LEAST = {"int8": -128, "uint8": 0}
 WHOLE = "b c i j u v"
@@ -97,10 +96,10 @@ def drive(
 ) -> Codes:  # fmt: skip
     """Emit one pooling of codes: x [(samples,) b, c, i, j] → [(samples,) b, c, u, v]."""
     m, lead = _pool(x.shape[-4:], kernel, strides, pads, p), x.ndim - 4
-    c, images = m.design, with_codes(wide(x), pads, least)
+    c, images = m.design, with_codes(widened(x), pads, least)
     device.attach("dram", m.places["end"])
-    device.place("dram", 0, to_bytes(blocked(images, c.batch, c.block).reshape(*x.shape[:lead], -1), planes(c)))
-    device.place("dram", m.places["least"], to_bytes(np.full(c.scalars("acc"), least, np.int64), planes(c)))
+    device.place("dram", 0, split_bytes(tiled(images, {-4: c.batch, -3: c.block}).reshape(*x.shape[:lead], -1), planes(c)))
+    device.place("dram", m.places["least"], split_bytes(np.full(c.scalars("acc"), least, np.int64), planes(c)))
     device.place("dram", m.places["uop"], micro_ops(word for words in m.programs.values() for word in words))
     for part in range(m.parts):
         for band in m.bands:
@@ -108,7 +107,7 @@ def drive(
     words = fetch_words(device, c, m.places["out"], m.parts * math.prod(m.out), 1)
     groups = elements(x.shape[-4], c.batch)
     found = unblocked_images(words, c, (groups, m.parts // groups, *m.out))[..., : x.shape[-4], : x.shape[-3], :, :]
-    return found if least else unsigned(found)
+    return found if least else low_bits(found, 8)
 
 
 def _band(device: StreamedDevice, m: Pool, part: int, band: range) -> None:

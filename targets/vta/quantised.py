@@ -17,7 +17,7 @@ from rewrite_compiler.lang import Array, array
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import USUAL, Room, Stay, StreamedDevice
+from rewrite_compiler.target import USUAL, Room, Stay, StreamedDevice, widened
 
 from .alu import function
 from .base import Codes, target
@@ -44,12 +44,7 @@ def start(w: Codes, b: Codes | None, offset: int, zero: int) -> Codes | None:
     if b is None and offset == zero:
         return None
     missing = (offset - zero) * w.reshape(len(w), -1).sum(axis=1)
-    return np.asarray(missing if b is None else missing + wide(b))
-
-
-def wide(codes: Codes) -> Codes:
-    """Return codes in 64 bits; terms of a proof as they are."""
-    return codes if codes.dtype == object else codes.astype(np.int64)
+    return np.asarray(missing if b is None else missing + widened(b))
 
 
 def less(x: Array, zero: int) -> Array:
@@ -67,8 +62,8 @@ def drive_dense_sums(
     stay: Stay = USUAL,
 ) -> Codes:  # fmt: skip
     """Emit one product of codes: x [(samples,) t, k], w [n, k], b [n] → y [(samples,) t, n]."""
-    weights = wide(w)
-    return drive_dense(device, wide(x) - offset, weights, start(weights, b, offset, x_zero), p=p, stay=stay)
+    weights = widened(w)
+    return drive_dense(device, widened(x) - offset, weights, start(weights, b, offset, x_zero), p=p, stay=stay)
 
 
 def conv2d_sums(x: Array, w: Array, b: Array | None = None, *, x_zero: int, strides: tuple[int, ...], pads: tuple[int, ...]) -> Array:
@@ -86,8 +81,8 @@ def drive_conv2d_sums(
     p: Mapping[str, str], offset: int, stay: Stay = USUAL,
 ) -> Codes:  # fmt: skip
     """Emit one layer of codes; zero points around the image are the host's where the device's zeros are none."""
-    weights = wide(w)
-    image, pads = with_zero_points(wide(x) - offset, pads, x_zero - offset)
+    weights = widened(w)
+    image, pads = with_zero_points(widened(x) - offset, pads, x_zero - offset)
     return drive_conv2d(device, image, weights, start(weights, b, offset, x_zero), strides=strides, pads=pads, p=p, stay=stay)
 
 

@@ -22,11 +22,11 @@ from rewrite_compiler.lang import Array, Expr, array, lift, maximum, minimum, se
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice
+from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice, low_bits, padded, split_bytes
 
 from .alu import INSTRUCTION_BYTES, RANKS, function, has_multiplication, reach, run_limits
-from .base import UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target, to_bytes
-from .results import Region, factors, fetch_words, grid, planes, store_bytes, unsigned
+from .base import UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target
+from .results import Region, factors, fetch_words, grid, planes, store_bytes
 
 PART = 12  # bits of a part of a product
 LEAST, MOST = 25, 54  # bits that factors are shifted by: the last two shifts are by 1 … 30
@@ -149,18 +149,17 @@ def drive(
     m = _sweep(shape, len(pairs), p)
     by_channel = np.moveaxis(x, lead + 1, lead).reshape(*x.shape[:lead], m.channels, -1)
     size, lanes = by_channel.shape[-1], m.design.scalars("acc")
-    words = np.zeros((*by_channel.shape[:-1], m.count * lanes), object if x.dtype == object else np.int64)
-    words[..., :size] = by_channel
+    words = padded(by_channel, -1, m.count * lanes)
     device.attach("dram", m.places["end"])
-    device.place("dram", 0, to_bytes(words.reshape(*x.shape[:lead], -1), planes(m.design)))
-    device.place("dram", m.places["numbers"], to_bytes(np.repeat(_numbers(pairs), lanes), planes(m.design)))
+    device.place("dram", 0, split_bytes(words.reshape(*x.shape[:lead], -1), planes(m.design)))
+    device.place("dram", m.places["numbers"], split_bytes(np.repeat(_numbers(pairs), lanes), planes(m.design)))
     device.place("dram", m.places["uop"], micro_ops(word for words in m.programs.values() for word in words))
     for channels, part in m.runs:
         _run(device, m, channels, part, steps(zero, low, high))
     found = fetch_words(device, m.design, m.places["out"], m.channels * m.count, 1)
     found = found.reshape(*found.shape[:-1], m.channels, -1)[..., :size]
     turned = np.moveaxis(found.reshape(*found.shape[:-2], shape[1], shape[0], *shape[2:]), -rank, -rank + 1)
-    return turned if signed else unsigned(turned)
+    return turned if signed else low_bits(turned, 8)
 
 
 def _numbers(pairs: Sequence[tuple[int, int]]) -> Codes:

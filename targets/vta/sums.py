@@ -22,12 +22,12 @@ from rewrite_compiler.lang import Array, Expr, array, maximum, minimum
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice
+from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice, low_bits, padded, split_bytes
 
 from .alu import INSTRUCTION_BYTES, RANKS, function, has_multiplication, reach, run_limits
-from .base import UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target, to_bytes
+from .base import UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target
 from .requantise import SHIFT, Step, copied
-from .results import Region, fetch_words, grid, planes, store_bytes, unsigned
+from .results import Region, fetch_words, grid, planes, store_bytes
 
 PART = 20  # bits of the lower part of a factor
 LEAST, MOST = PART + 1, PART + 30  # bits that sums are shifted by
@@ -123,17 +123,16 @@ def drive(
     size, lanes = math.prod(shape), m.design.scalars("acc")
     device.attach("dram", m.places["end"])
     for n, codes in enumerate((x, z)):
-        words = np.zeros((*codes.shape[: codes.ndim - rank], m.count * lanes), object if codes.dtype == object else np.int64)
-        words[..., :size] = codes.reshape(*codes.shape[: codes.ndim - rank], -1)
-        device.place("dram", n * m.count * m.element, to_bytes(words, planes(m.design)))
+        words = padded(codes.reshape(*codes.shape[: codes.ndim - rank], -1), -1, m.count * lanes)
+        device.place("dram", n * m.count * m.element, split_bytes(words, planes(m.design)))
     numbers = np.array([parts_of(multiplier, shift)[name] for name in NUMBERS], np.int64)
-    device.place("dram", m.places["numbers"], to_bytes(np.repeat(numbers, lanes), planes(m.design)))
+    device.place("dram", m.places["numbers"], split_bytes(np.repeat(numbers, lanes), planes(m.design)))
     device.place("dram", m.places["uop"], micro_ops(word for length in m.lengths for word in m.words(length)))
     for run in m.runs:
         _run(device, m, run)
     found = fetch_words(device, m.design, m.places["out"], m.count, 1)[..., :size]
     codes = found.reshape(*found.shape[:-1], *shape)
-    return codes if signed else unsigned(codes)
+    return codes if signed else low_bits(codes, 8)
 
 
 def _run(device: StreamedDevice, m: Sweep, run: range) -> None:
