@@ -91,14 +91,14 @@ def formats(revision: model.Revision) -> dict[str, Fixed]:
 
 def limits(g: Geometry, revision: model.Revision, *, starts: bool = False) -> Iterator[Limit]:
     """Capacities of one convolution (specification, section 7); one that `starts` at given outputs has them in SoC memory, too."""
-    for what, size, most in (
+    for label, size, most in (
         ("input channels", g.channels, (1 << revision.channel_bits) - 1),
         ("filters", g.filters, (1 << revision.filter_bits) - 1),
         ("rows or columns", max(g.rows, g.cols), MOST_SIZE),
         ("kernel size", max(g.kernel), MOST_KERNEL),
         ("stride", max(g.strides), MOST_STRIDE),
     ):
-        yield Limit(what, size, most)
+        yield Limit(label, size, most)
     results, weights = VECTOR * _output_vectors(g, revision), _weight_bytes(g, revision)
     outputs = results + (VECTOR * g.act_vectors if _is_unified(revision) else 0)
     yield Limit("bytes of SPAD0", weights, revision.spad_bytes)
@@ -112,9 +112,9 @@ def passes(g: Geometry, revision: model.Revision, *, starts: bool = False) -> li
     Blocks are the outermost loop of an output and partial sums are words of SPAD1, so that passes give the bits of one run.
     """
     for count in range(1, g.blocks + 1):
-        each = -(-g.blocks // count) * LANES
-        if all(x.holds for x in limits(replace(g, channels=min(each, g.channels)), revision, starts=starts)):
-            return [slice(at, min(at + each, g.channels)) for at in range(0, g.channels, each)]
+        channels = -(-g.blocks // count) * LANES
+        if all(x.holds for x in limits(replace(g, channels=min(channels, g.channels)), revision, starts=starts)):
+            return [slice(at, min(at + channels, g.channels)) for at in range(0, g.channels, channels)]
     return []
 
 
@@ -253,8 +253,8 @@ def act_vectors(x: Codes, g: Geometry, at: tuple[int, int] = (0, 0)) -> Codes:
 def weight_vectors(w: Codes, revision: model.Revision) -> Codes:
     """Return weights as bytes [vectors, 16], ordered [filter][block][row][col][lane], one or two bytes a weight."""
     flat, lanes = tiled(w, {1: LANES}).reshape(-1), VECTOR * 8 // revision.weight_bits
-    whole = padded(flat, 0, -(-len(flat) // lanes) * lanes)
-    return split_bytes(whole.reshape(-1, lanes), revision.weight_bits // 8)
+    words = padded(flat, 0, -(-len(flat) // lanes) * lanes)
+    return split_bytes(words.reshape(-1, lanes), revision.weight_bits // 8)
 
 
 # -- configuration
@@ -339,8 +339,8 @@ def _choices(*names: str) -> Callable[[Mapping[str, str]], dict[str, Any]]:
     """Return how formats are chosen: a revision has one format for each role, whatever the values; outputs start at a bias."""
 
     def choose(p: Mapping[str, str]) -> dict[str, Any]:
-        found = formats(revision_of(p))
-        return {n: lambda _, f=f: f for n, f in ({**found, "b": found["y"]}).items() if n in names}
+        choices = formats(revision_of(p))
+        return {n: lambda _, f=f: f for n, f in ({**choices, "b": choices["y"]}).items() if n in names}
 
     return choose
 
@@ -416,7 +416,7 @@ def conv2d_result(
     batch, *shape = (int(n) for n in x.shape)  # type: ignore[arg-type]
     filters, _, *kernel = (int(n) for n in w.shape)  # type: ignore[arg-type]
     g = _geometry(shape, filters, (kernel[0], kernel[1]), strides, pads, relu=relu)
-    before = None if b is None else array(lambda n, i, j: b[n], (filters, *g.out))
+    start = None if b is None else array(lambda n, i, j: b[n], (filters, *g.out))
 
     def image(k: int) -> Array:
         def around(c: Expr, i: Expr, j: Expr) -> Expr:
@@ -424,7 +424,7 @@ def conv2d_result(
             inside = (row >= 0) & (row < shape[1]) & (col >= 0) & (col < shape[2])
             return select(inside, x[k, c, row, col], 0)
 
-        return conv2d_codes(array(around, (g.channels, g.rows, g.cols)), w, g, revision_of(p), before)
+        return conv2d_codes(array(around, (g.channels, g.rows, g.cols)), w, g, revision_of(p), start)
 
     images = [image(k) for k in range(batch)]
     return array(lambda k, n, i, j: switch(k, *(codes[n, i, j] for codes in images)), (batch, filters, *g.out))
@@ -449,7 +449,7 @@ def drive_images(
     if not parts:
         raise _too_large(g, revision, starts=b is not None)
     g = replace(g, outputs_at=stay.base("y", replace(g, channels=parts[0].stop).act_vectors))
-    made = []
+    outputs = []
     for k in range(x.shape[-4]):
         for n, part in enumerate(parts):
             step = replace(
@@ -458,8 +458,8 @@ def drive_images(
             start, is_loaded = (None if n else b), "w" in stay.present or (bool(k) and len(parts) == 1)
             sent = commands(x[..., k, part, :, :], w[:, part], step, revision, start, is_loaded=is_loaded, at=(pads[0], pads[1]), stay=stay)
             _run(device, sent)
-        made.append(stay.result("y", partial(_loaded, device, g, revision)))
-    return made[0][..., None, :, :, :] if len(made) == 1 else np.stack(made, axis=-4)
+        outputs.append(stay.result("y", partial(_loaded, device, g, revision)))
+    return outputs[0][..., None, :, :, :] if len(outputs) == 1 else np.stack(outputs, axis=-4)
 
 
 def conv2d_rooms(
@@ -475,13 +475,13 @@ def conv2d_rooms(
     parts, unified = passes(g, revision, starts=starts), _is_unified(revision)
     step, outputs = replace(g, channels=parts[0].stop), _output_vectors(g, revision)
     weights, is_whole = _weight_room(step, revision) // VECTOR, len(parts) == 1
-    taken = weights if unified else revision.spad_bytes // VECTOR
-    yield Room("spad0", taken, "w", lasting=True) if is_whole else Room("spad0", taken, scratch="w")
+    size = weights if unified else revision.spad_bytes // VECTOR
+    yield Room("spad0", size, "w", lasting=True) if is_whole else Room("spad0", size, scratch="w")
     yield Room("soc", weights + (outputs if starts else 0), scratch=STAGED)
     if unified:
         yield Room("soc", step.act_vectors, scratch=ACTS)
-    held, form = "spad1" if unified else "soc", (g.blocks, g.rows, g.cols, *(pads if any(pads) else ()))
-    yield Room(held, step.act_vectors, "x", form) if is_whole and b == 1 else Room(held, step.act_vectors, scratch="x")
+    memory, form = "spad1" if unified else "soc", (g.blocks, g.rows, g.cols, *(pads if any(pads) else ()))
+    yield Room(memory, step.act_vectors, "x", form) if is_whole and b == 1 else Room(memory, step.act_vectors, scratch="x")
     result = (-(-n // LANES), *g.out)
     yield Room("spad1", outputs, "y", result) if b == 1 else Room("spad1", outputs, scratch="y")
 

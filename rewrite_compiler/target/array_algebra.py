@@ -93,30 +93,30 @@ def padded(x: Data, axis: int, size: int) -> Data:
     return longer
 
 
-def tiled(x: Data, tiles: Mapping[int, int], around: Mapping[int, tuple[int, int]] | None = None) -> Data:
+def tiled(x: Data, tiles: Mapping[int, int], margins: Mapping[int, tuple[int, int]] | None = None) -> Data:
     """Return an array with axes cut into tiles: [… number of tiles …, elements of a tile …], row by row in memory.
 
     `tiles` says how many elements a tile has along each axis that is cut; the axes of a tile come last, in its order, and
-    zeros fill the last tile up. `around` says of other axes how many zeros go before and after their elements.
+    zeros fill the last tile up. `margins` says of other axes how many zeros go before and after their elements.
     """
     sizes = {axis % x.ndim: size for axis, size in tiles.items()}
-    zeros = {axis % x.ndim: counts for axis, counts in (around or {}).items()}
+    zeros = {axis % x.ndim: counts for axis, counts in (margins or {}).items()}
     extents = [-(-n // sizes[a]) if a in sizes else n + sum(zeros.get(a, ())) for a, n in enumerate(x.shape)]
     is_full = not any(map(any, zeros.values())) and not any(x.shape[a] % size for a, size in sizes.items())
     blocks = (np.empty if is_full else np.zeros)((*extents, *sizes.values()), x.dtype)
-    inside = blocks[tuple(slice(zeros[a][0], zeros[a][0] + n) if a in zeros else slice(None) for a, n in enumerate(x.shape))]
+    interior = blocks[tuple(slice(zeros[a][0], zeros[a][0] + n) if a in zeros else slice(None) for a, n in enumerate(x.shape))]
     for parts in itertools.product(*(_parts(x.shape[a], size) for a, size in sizes.items())):
-        lay(*_regions(inside, x, dict(zip(sizes, parts, strict=True))))
+        lay(*_regions(interior, x, dict(zip(sizes, parts, strict=True))))
     return blocks
 
 
 def untiled(blocks: Data, axes: Sequence[int]) -> Data:
     """Return an array whose tiles along these axes, counted from its end, `tiled` cut; the last axes are those of a tile, in this order."""
     rank = blocks.ndim - len(axes)
-    cut = [axis % rank for axis in axes]
-    beside = np.moveaxis(blocks, range(rank, blocks.ndim), [a + 1 + sum(b < a for b in cut) for a in cut])
-    lengths = dict(zip(cut, blocks.shape[rank:], strict=True))
-    return contiguous(beside).reshape([n * lengths.get(a, 1) for a, n in enumerate(blocks.shape[:rank])])
+    tiled_axes = [axis % rank for axis in axes]
+    interleaved = np.moveaxis(blocks, range(rank, blocks.ndim), [a + 1 + sum(b < a for b in tiled_axes) for a in tiled_axes])
+    lengths = dict(zip(tiled_axes, blocks.shape[rank:], strict=True))
+    return contiguous(interleaved).reshape([n * lengths.get(a, 1) for a, n in enumerate(blocks.shape[:rank])])
 
 
 @dataclass(frozen=True)
@@ -148,9 +148,9 @@ def _parts(extent: int, size: int) -> list[_Part]:
 
 def _regions(blocks: Data, x: Data, parts: Mapping[int, _Part]) -> tuple[Data, Data]:
     """Return views of the tiles that hold a part of each cut axis, and of the elements that go there in the same order."""
-    axes, whole = range(x.ndim), slice(None)
-    tiles = (parts[a].tiles if a in parts else whole for a in axes)
+    axes, everything = range(x.ndim), slice(None)
+    tiles = (parts[a].tiles if a in parts else everything for a in axes)
     region = blocks[(*tiles, *(slice(part.length) for part in parts.values()))]
-    elements = x[tuple(parts[a].elements if a in parts else whole for a in axes)]
-    split = elements.reshape([n for a in axes for n in ((parts[a].count, parts[a].length) if a in parts else (x.shape[a],))])
-    return region, np.moveaxis(split, [a + 1 + sum(b < a for b in parts) for a in parts], range(-len(parts), 0))
+    elements = x[tuple(parts[a].elements if a in parts else everything for a in axes)]
+    source = elements.reshape([n for a in axes for n in ((parts[a].count, parts[a].length) if a in parts else (x.shape[a],))])
+    return region, np.moveaxis(source, [a + 1 + sum(b < a for b in parts) for a in parts], range(-len(parts), 0))

@@ -66,29 +66,30 @@ attention.residency(scratch_of_large)
 def attention_codes(q: Array, e: Array, f: Formats) -> Array:
     """Scores, exponentials and their quotients in 32-bit words with 20 fraction bits; shares and results are rounded codes."""
     (queries, width), rows = (int(n) for n in q.shape), int(e.shape[0])  # type: ignore[arg-type]
-    whole = BLOCK * _blocks(rows)
-    matrix = array(lambda t, j: select(t < rows, e[t, j], 0), (whole, width))
+    padded_rows = BLOCK * _blocks(rows)
+    matrix = array(lambda t, j: select(t < rows, e[t, j], 0), (padded_rows, width))
 
     def score(m: Expr, t: Expr) -> Expr:
         total = signed(reduce_sum(lambda j: decoded(matrix[t, j]) * decoded(q[m, j]), width), 32)
         return select(total == 0, MASKED, signed(shift(total, 8 - f["e"].bias - f["q"].bias), 32))
 
-    words = array(score, (queries, whole))
-    parts = array(lambda m, t, n: (words[m, t] >> n * 8) % 256, (queries, whole, 4))  # they are kept in the small buffer
+    words = array(score, (queries, padded_rows))
+    parts = array(lambda m, t, n: (words[m, t] >> n * 8) % 256, (queries, padded_rows, 4))  # they are kept in the small buffer
     scores = array(
-        lambda m, t: signed(parts[m, t, 0] + (parts[m, t, 1] << 8) + (parts[m, t, 2] << 16) + (parts[m, t, 3] << 24), 32), (queries, whole)
+        lambda m, t: signed(parts[m, t, 0] + (parts[m, t, 1] << 8) + (parts[m, t, 2] << 16) + (parts[m, t, 3] << 24), 32),
+        (queries, padded_rows),
     )
-    top = array(lambda m: maximum(reduce_max(lambda t: scores[m, t], whole), LOWEST), (queries,))
-    weights = array(lambda m, t: exponential(signed(scores[m, t] - top[m], 32)), (queries, whole))
-    total = array(lambda m: signed(reduce_sum(lambda t: weights[m, t], whole), 32), (queries,))
+    top = array(lambda m: maximum(reduce_max(lambda t: scores[m, t], padded_rows), LOWEST), (queries,))
+    weights = array(lambda m, t: exponential(signed(scores[m, t] - top[m], 32)), (queries, padded_rows))
+    total = array(lambda m: signed(reduce_sum(lambda t: weights[m, t], padded_rows), 32), (queries,))
 
     def code(x: Expr, bias: int) -> Expr:
         return encoded(signed(x, 26), lift(bias), 20, 26)
 
-    shares = array(lambda m, t: code(quotient(signed(weights[m, t], 32), total[m]), SHARES.bias), (queries, whole))
+    shares = array(lambda m, t: code(quotient(signed(weights[m, t], 32), total[m]), SHARES.bias), (queries, padded_rows))
 
     def element(m: Expr, j: Expr) -> Expr:
-        word = signed(reduce_sum(lambda t: decoded(matrix[t, j]) * decoded(shares[m, t]), whole), 32)
+        word = signed(reduce_sum(lambda t: decoded(matrix[t, j]) * decoded(shares[m, t]), padded_rows), 32)
         return code(shift(word, 8 - f["e"].bias - SHARES.bias), f["y"].bias)
 
     return array(element, (queries, width))

@@ -77,9 +77,9 @@ def configure_element(
 ) -> None:
     """Set one processing element up: `tiles` result vectors a manager, an activation program, `outputs` vectors sent a timestep."""
     device.issue(f"pe{pe}_config_rnn_layer_sizing", is_valid=1, is_bias=1, num_manager=len(managers), num_output=tiles)
-    for which, m in zip(("first", "second"), managers, strict=False):
+    for ordinal, m in zip(("first", "second"), managers, strict=False):
         device.issue(
-            f"pe{pe}_config_mem_mngr_{which}", adpfloat_bias_w=m.weight.bias, adpfloat_bias_b=m.bias.bias, adpfloat_bias_i=m.input.bias,
+            f"pe{pe}_config_mem_mngr_{ordinal}", adpfloat_bias_w=m.weight.bias, adpfloat_bias_b=m.bias.bias, adpfloat_bias_i=m.input.bias,
             num_input=m.inputs, base_weight=m.base_weight, base_bias=m.base_bias, base_input=m.base_input,
         )  # fmt: skip
     device.issue(
@@ -145,9 +145,9 @@ def run_timesteps(device: Device, x: Codes, inputs: int, outputs: int, *, is_rnn
 
 def store_timesteps(device: Device, x: Codes, inputs: int, base: int = 0) -> None:
     """Store x [(samples,) t, k] from a vector of the large buffer on."""
-    whole = padded(x, -1, inputs * LANES)
+    vectors_of = padded(x, -1, inputs * LANES)
     index = large_index(x.shape[-2], inputs, base).reshape(-1)
-    device.store("gb_core_store_large", index=index, vector=whole.reshape(*x.shape[:-2], -1, LANES))
+    device.store("gb_core_store_large", index=index, vector=vectors_of.reshape(*x.shape[:-2], -1, LANES))
 
 
 def load_timesteps(device: Device, timesteps: int, count: int, base: int) -> Codes:
@@ -155,7 +155,7 @@ def load_timesteps(device: Device, timesteps: int, count: int, base: int) -> Cod
 
     The last, incomplete block of timesteps is loaded by itself: addresses before it follow a regular order.
     """
-    index, whole = large_index(timesteps, count, base), timesteps // BLOCK * BLOCK
-    parts = [device.load("gb_core_load_large", index=rows.reshape(-1)) for rows in (index[:whole], index[whole:]) if len(rows)]
+    index, full_blocks = large_index(timesteps, count, base), timesteps // BLOCK * BLOCK
+    parts = [device.load("gb_core_load_large", index=rows.reshape(-1)) for rows in (index[:full_blocks], index[full_blocks:]) if len(rows)]
     y = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-2)
     return y.reshape(*y.shape[:-2], timesteps, count * LANES)

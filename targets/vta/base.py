@@ -24,8 +24,8 @@ MOST_ELEMENTS = (1 << 16) - 1  # of one row of a LOAD or STORE
 UOP_BYTES = 4
 
 
-def _values(default: int, others: Iterable[int]) -> tuple[str, ...]:
-    return tuple(map(str, (default, *(n for n in others if n != default))))
+def _values(default: int, alternatives: Iterable[int]) -> tuple[str, ...]:
+    return tuple(map(str, (default, *(n for n in alternatives if n != default))))
 
 
 _DEFAULT = Config()
@@ -52,8 +52,8 @@ def config(p: Mapping[str, str]) -> Config:
 
 
 @lru_cache(maxsize=64)
-def _config(given: tuple[tuple[str, Any], ...]) -> Config:
-    return Config(**dict(given))
+def _config(parameters: tuple[tuple[str, Any], ...]) -> Config:
+    return Config(**dict(parameters))
 
 
 def _small(*, block: int, uop: int, inp: int, wgt: int, acc: int, batch: int = 0) -> Small:
@@ -120,11 +120,11 @@ def no_rooms() -> tuple[()]:
 
 def buffer_limits(c: Config, rows: int, inner: int, columns: int) -> Iterator[Limit]:
     """Capacities of a product of so many elements along rows, inner dimension and columns that stays on chip (section 9)."""
-    for what, needs, sort in (
+    for label, needs, sort in (
         ("input elements", rows * inner, "inp"),
         ("weight elements", columns * inner, "wgt"),
         ("accumulator elements", rows * columns, "acc"),
         ("micro-ops", inner, "uop"),
     ):
-        yield Limit(what, needs, min(c.depth(sort), MOST_ELEMENTS))
+        yield Limit(label, needs, min(c.depth(sort), MOST_ELEMENTS))
     yield Limit("iterations of a loop", max(rows, columns), MOST_ITERATIONS)

@@ -82,13 +82,13 @@ class Layer:
         """
         c = self.design
         most = min(c.depth("wgt"), c.depth("uop")) // (self.filters * self.taps)
-        found = []
+        cuts = []
         for rows in range(1, min(self.out[0], c.depth("acc") // (self.filters * self.out[1])) + 1):
             blocks = min(self.channels, most, c.depth("inp") // (self.rows_for(rows) * self.width))
             if blocks:
                 runs = elements(self.out[0], rows) * elements(self.channels, blocks)
-                found.append((runs, -rows, rows, blocks))
-        return min(found)[2:] if found else (1, 1)
+                cuts.append((runs, -rows, rows, blocks))
+        return min(cuts)[2:] if cuts else (1, 1)
 
     @property
     def bands(self) -> list[range]:
@@ -139,19 +139,19 @@ class Layer:
             "acc": (self.groups * self.filters, c.scalars("acc") * planes(c)),
             "uop": (sum(map(len, self.programs.values())), UOP_BYTES),
         }
-        found, at = {}, 0
+        offsets, at = {}, 0
         for name, (count, size) in sizes.items():
-            found[name] = elements(at, size) * size
-            at = found[name] + count * size
-        return {**found, "end": at}
+            offsets[name] = elements(at, size) * size
+            at = offsets[name] + count * size
+        return {**offsets, "end": at}
 
     def first(self, part: str, size: int) -> int:
         """Return the number of the first element of a part whose elements have so many bytes."""
         return self.places[part] // size
 
 
-def _parts(total: int, each: int) -> list[range]:
-    return [range(at, min(at + each, total)) for at in range(0, total, each)]
+def _parts(total: int, size: int) -> list[range]:
+    return [range(at, min(at + size, total)) for at in range(0, total, size)]
 
 
 # -- the mappings
@@ -236,8 +236,8 @@ def adds_zeros(pads: Sequence[int], p: Mapping[str, str]) -> bool:
 
 def with_codes(x: Codes, pads: Sequence[int], code: int) -> Codes:
     """Return images [… i, j] with a code around them."""
-    around = [(0, 0)] * (x.ndim - 2) + [(pads[0], pads[2]), (pads[1], pads[3])]
-    return np.pad(x, around, constant_values=code)
+    margins = [(0, 0)] * (x.ndim - 2) + [(pads[0], pads[2]), (pads[1], pads[3])]
+    return np.pad(x, margins, constant_values=code)
 
 
 def device_pads(x: Codes, pads: tuple[int, ...], p: Mapping[str, str]) -> tuple[Codes, tuple[int, ...]]:
@@ -250,13 +250,13 @@ def conv2d_limits(
 ) -> Iterator[Limit]:
     """Capacities of one band of one row in passes of one block (specification, section 9)."""
     m = layer((1, 1, i, j), n, (r, s), strides, pads, p)
-    for what, needs, sort in (
+    for label, needs, sort in (
         ("input elements of a band", m.rows_for(1) * m.width, "inp"),
         ("weight elements of a pass", m.filters * m.taps, "wgt"),
         ("accumulator elements of a band", m.filters * m.out[1], "acc"),
         ("micro-ops of a pass", m.filters * m.taps, "uop"),
     ):
-        yield Limit(what, needs, m.design.depth(sort))
+        yield Limit(label, needs, m.design.depth(sort))
     yield Limit("iterations of a loop", max(m.out[1], m.filters), MOST_ITERATIONS)
 
 
@@ -316,8 +316,8 @@ def drive_conv2d(
 ) -> Codes:  # fmt: skip
     """Emit one layer: x [(samples,) b, c, i, j], w [n, c, r, s], b [n] → y [(samples,) b, n, u, v], all codes."""
     x, pads = device_pads(x, pads, p)
-    whole = layer(x.shape[-4:], len(w), w.shape[2:], strides, pads, p)
-    m = _known(replace(whole, has_bias=b is not None, relu=relu, weights_at=stay.base("w"), has_weights="w" in stay.present))
+    unsplit = layer(x.shape[-4:], len(w), w.shape[2:], strides, pads, p)
+    m = _known(replace(unsplit, has_bias=b is not None, relu=relu, weights_at=stay.base("w"), has_weights="w" in stay.present))
     c = m.design
     return run_layer(device, m, x, split_bytes(tiled(w, {0: c.block, 1: c.block}).reshape(-1)), b)[..., : len(w), :, :]
 
@@ -388,9 +388,9 @@ def _pass(device: StreamedDevice, m: Layer, part: int, band: range, blocks: rang
 
 def _region(m: Layer, part: int, band: range) -> Region:
     """The accumulators of a band, one row for each block of filters."""
-    whole = math.prod(m.out)
-    first = m.first("out", m.design.scalars("inp")) + part * m.filters * whole + band.start * m.out[1]
-    return Region(m.filters, len(band) * m.out[1], first, whole)
+    area = math.prod(m.out)
+    first = m.first("out", m.design.scalars("inp")) + part * m.filters * area + band.start * m.out[1]
+    return Region(m.filters, len(band) * m.out[1], first, area)
 
 
 def _load(device: StreamedDevice, m: Layer, part: int, band: range, blocks: range) -> None:

@@ -61,11 +61,11 @@ class Blocks:
             "acc": (self.columns, self.design.scalars("acc") * self.planes),
             "uop": (self.inner, UOP_BYTES),
         }
-        found, at = {}, 0
+        offsets, at = {}, 0
         for name, (count, size) in sizes.items():
-            found[name] = elements(at, size) * size
-            at = found[name] + count * size
-        return {**found, "end": at}
+            offsets[name] = elements(at, size) * size
+            at = offsets[name] + count * size
+        return {**offsets, "end": at}
 
 
 AXES, BIASED = "x: t k; w: n k; y: t n", "x: t k; w: n k; b: n; y: t n"

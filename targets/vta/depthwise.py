@@ -126,9 +126,9 @@ def _surrounded_layer(
 
 def _declare(dtype: str) -> None:
     def guard(x: Tensor, w: Tensor, group: Int, *constants: Tensor) -> Where:
-        known = (IsConstant(t) for t in (w, *constants))
+        constant = (IsConstant(t) for t in (w, *constants))
         by_channel = (x.rank == 4, x.shape[1] == group, w.shape[0] == group, group > 1)
-        return Where(*by_channel, HasType(x, (dtype,)), HasType(w, ("int8",)), *known)
+        return Where(*by_channel, HasType(x, (dtype,)), HasType(w, ("int8",)), *constant)
 
     def depthwise(x: Tensor, w: Tensor, x_zero: Int, strides: Ints, pads: Ints, group: Int) -> tuple[Tensor, Where]:
         """A 2-D convolution of codes, each channel with a filter of its own, as int32 sums."""
@@ -142,15 +142,15 @@ def _declare(dtype: str) -> None:
     for f, axes in ((function(depthwise), AXES), (function(depthwise_bias), BIASED)):
         has_bias = "b: c" in axes
         f.__name__ = f"{f.__name__}_{dtype}"
-        made = target.accelerates(
+        mapping = target.accelerates(
             axes=axes, formats={}, derived=formats(dtype, bias=has_bias), whole=WHOLE, operation="depthwise", trials=TRIALS
         )(f)  # fmt: skip
-        made.limits(depthwise_limits)
-        made.residency(depthwise_rooms)
-        made.levels(partial(levels, bias=has_bias, offset=OFFSET[dtype]))
-        made.driver(partial(drive, offset=OFFSET[dtype]))
-        made.numerics(codes)
-        made.costs(partial(cost, bias=has_bias, offset=OFFSET[dtype]))
+        mapping.limits(depthwise_limits)
+        mapping.residency(depthwise_rooms)
+        mapping.levels(partial(levels, bias=has_bias, offset=OFFSET[dtype]))
+        mapping.driver(partial(drive, offset=OFFSET[dtype]))
+        mapping.numerics(codes)
+        mapping.costs(partial(cost, bias=has_bias, offset=OFFSET[dtype]))
 
 
 for _dtype in OFFSET:

@@ -35,8 +35,8 @@ SIZES = ((1, 16, 16, 3), (5, 40, 33, -117), (3, 600, 20, 128), (2, 16, 17, 0))
 
 def formats(dtype: str, *, bias: bool) -> dict[str, partial[Integers]]:
     """Return the formats of all tensors: the model's own."""
-    own = {"x": Integers(8, dtype == "int8"), "w": BYTE, "y": SUM, **({"b": SUM} if bias else {})}
-    return {name: partial(Integers, f.width, f.signed) for name, f in own.items()}
+    integers = {"x": Integers(8, dtype == "int8"), "w": BYTE, "y": SUM, **({"b": SUM} if bias else {})}
+    return {name: partial(Integers, f.width, f.signed) for name, f in integers.items()}
 
 
 def start(w: Codes, b: Codes | None, offset: int, zero: int) -> Codes | None:
@@ -98,8 +98,8 @@ def conv2d_sums_rooms(
 
 def _declare(dtype: str) -> None:
     def guard(x: Tensor, w: Tensor, rank: int, *constants: Tensor) -> Where:
-        known = (IsConstant(t) for t in (w, *constants))
-        return Where(x.rank == rank, HasType(x, (dtype,)), HasType(w, ("int8",)), *known)
+        constant = (IsConstant(t) for t in (w, *constants))
+        return Where(x.rank == rank, HasType(x, (dtype,)), HasType(w, ("int8",)), *constant)
 
     def dense(x: Tensor, w: Tensor, x_zero: Int) -> tuple[Tensor, Where]:
         """A matrix product of codes with constant weights, as int32 sums."""
@@ -121,23 +121,25 @@ def _declare(dtype: str) -> None:
     trials = [dict(zip(("t", "k", "n", "x_zero"), sizes, strict=True)) for sizes in SIZES]
     for product, axes in ((function(dense), MATRICES), (function(dense_bias), BIASED_MATRICES)):
         product.__name__ = f"{product.__name__}_{dtype}"
-        own = formats(dtype, bias="b:" in axes)
-        made = target.accelerates(axes=axes, formats={}, derived=own, units={"k": 16, "n": 16}, operation="dense", trials=trials)(product)
-        made.limits(dense_limits)
-        made.residency(dense_rooms)
-        made.driver(partial(drive_dense_sums, offset=OFFSET[dtype]))
-        made.numerics(dense_sums)
+        derived = formats(dtype, bias="b:" in axes)
+        mapping = target.accelerates(axes=axes, formats={}, derived=derived, units={"k": 16, "n": 16}, operation="dense", trials=trials)(
+            product
+        )
+        mapping.limits(dense_limits)
+        mapping.residency(dense_rooms)
+        mapping.driver(partial(drive_dense_sums, offset=OFFSET[dtype]))
+        mapping.numerics(dense_sums)
     layers = [{**sizes, "x_zero": zero} for sizes, zero in zip(TRIALS, (3, 100, OFFSET[dtype], 77, 5), strict=True)]
     for layer, axes in ((function(conv2d), IMAGES), (function(conv2d_bias), BIASED_IMAGES)):
         layer.__name__ = f"{layer.__name__}_{dtype}"
-        own = formats(dtype, bias="b:" in axes)
-        made = target.accelerates(
-            axes=axes, formats={}, derived=own, units={"n": 16}, whole=WHOLE, operation="conv2d", trials=layers
+        derived = formats(dtype, bias="b:" in axes)
+        mapping = target.accelerates(
+            axes=axes, formats={}, derived=derived, units={"n": 16}, whole=WHOLE, operation="conv2d", trials=layers
         )(layer)  # fmt: skip
-        made.limits(conv2d_limits)
-        made.residency(partial(conv2d_sums_rooms, offset=OFFSET[dtype]))
-        made.driver(partial(drive_conv2d_sums, offset=OFFSET[dtype]))
-        made.numerics(conv2d_sums)
+        mapping.limits(conv2d_limits)
+        mapping.residency(partial(conv2d_sums_rooms, offset=OFFSET[dtype]))
+        mapping.driver(partial(drive_conv2d_sums, offset=OFFSET[dtype]))
+        mapping.numerics(conv2d_sums)
 
 
 for _dtype in OFFSET:
