@@ -74,8 +74,8 @@ def turn_single_matrix(x: Tensor, s: Ints) -> Law:
 @rule(grade="E")
 def softmax_past_reshape(x: Tensor, s: Ints, axis: Int) -> Law:
     """softmax(reshape(x, s), last axis) = reshape(softmax(x, last axis), s) when the last axis is kept"""
-    kept = Where(axis == s.length - 1, s[-1] == x.shape[-1])
-    return o.softmax(o.reshape(x, s), axis=axis), o.reshape(o.softmax(x, axis=x.rank - 1), s), kept
+    keeps_last = Where(axis == s.length - 1, s[-1] == x.shape[-1])
+    return o.softmax(o.reshape(x, s), axis=axis), o.reshape(o.softmax(x, axis=x.rank - 1), s), keeps_last
 
 
 unit_axes = [channel_moves((0, 2, 3, 1), 2, 3), channel_moves((0, 3, 1, 2), 1, 2)]
@@ -137,8 +137,8 @@ def vector_past_layout(f: Op) -> tuple[Rule, ...]:
     @rule(name=f"{f.name}-past-reshape-last", grade="E", marks=ANY)
     def past_reshape_last(x: Tensor, b: Tensor, s: Ints, axis: Int) -> Law:
         """f(reshape(x, s), b, last) = reshape(f(x, b, last), s) when the last axis is kept"""
-        kept = Where(axis == s.length - 1, s[-1] == x.shape[-1])
-        return f(o.reshape(x, s), b, axis=axis), o.reshape(f(x, b, axis=x.rank - 1), s), kept
+        keeps_last = Where(axis == s.length - 1, s[-1] == x.shape[-1])
+        return f(o.reshape(x, s), b, axis=axis), o.reshape(f(x, b, axis=x.rank - 1), s), keeps_last
 
     @rule(name=f"{f.name}-past-reshape-first", grade="E", marks=ANY)
     def past_reshape_first(x: Tensor, b: Tensor, s: Ints) -> Law:

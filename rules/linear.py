@@ -111,15 +111,15 @@ def drop_expand_before_addition(x: Tensor, y: Tensor, s: Ints) -> Law:
 @rule(grade="A", marks=RING)
 def merge_biases(x: Tensor, b: Tensor, c: Tensor, axis: Int) -> Law:
     """(x + b) + c = x + (b + c) for constant b and c along one axis"""
-    both = Where(IsConstant(b), IsConstant(c))
-    return o.bias_add(o.bias_add(x, b, axis=axis), c, axis=axis), o.bias_add(x, o.add(b, c), axis=axis), both
+    constants = Where(IsConstant(b), IsConstant(c))
+    return o.bias_add(o.bias_add(x, b, axis=axis), c, axis=axis), o.bias_add(x, o.add(b, c), axis=axis), constants
 
 
 @rule(grade="A", marks=RING)
 def merge_scales(x: Tensor, s: Tensor, t: Tensor, axis: Int) -> Law:
     """(x · s) · t = x · (s · t) for constant s and t along one axis"""
-    both = Where(IsConstant(s), IsConstant(t))
-    return o.scale(o.scale(x, s, axis=axis), t, axis=axis), o.scale(x, o.mul(s, t), axis=axis), both
+    constants = Where(IsConstant(s), IsConstant(t))
+    return o.scale(o.scale(x, s, axis=axis), t, axis=axis), o.scale(x, o.mul(s, t), axis=axis), constants
 
 
 @rule(grade="A", marks=RING)

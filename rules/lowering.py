@@ -42,9 +42,9 @@ def merged(axes: int) -> Rule:
         before[3] = after[3] = channels
         even = o.pad(o.slice_(pairs, axis=1, start=0, stop=1), (*none, *after), 0.0)
         odd = o.pad(o.slice_(pairs, axis=1, start=1, stop=2), (*before, *none), 0.0)
-        whole = o.reshape(o.concat(even, odd, axis=1), (w.shape[0], 2 * channels, *taps))
+        block_diagonal = o.reshape(o.concat(even, odd, axis=1), (w.shape[0], 2 * channels, *taps))
         small = Where(IsConstant(w), x.rank == axes + 2, group % 2 == 0, group > 1, channels < BLOCK, channels > 0, filters > 0)
-        return y, o.conv(x, whole, strides, pads, dilations, group // 2), small
+        return y, o.conv(x, block_diagonal, strides, pads, dilations, group // 2), small
 
     return merge
 
@@ -57,5 +57,5 @@ def dense_as_conv2d(x: Tensor, w: Tensor) -> Law:
     """dense(x, w) = conv(xᵀ, w) with one tap, the rows side by side in one image"""
     rows, inner, columns = x.shape[0], w.shape[1], w.shape[0]
     image = o.reshape(o.transpose(x, (1, 0)), (1, inner, 1, rows))
-    made = o.conv(image, o.reshape(w, (columns, inner, 1, 1)), (1, 1), (0, 0, 0, 0), (1, 1), group=1)
-    return o.dense(x, w), o.transpose(o.reshape(made, (columns, rows)), (1, 0)), Where(x.rank == 2, rows > 0, inner > 0, IsConstant(w))
+    product = o.conv(image, o.reshape(w, (columns, inner, 1, 1)), (1, 1), (0, 0, 0, 0), (1, 1), group=1)
+    return o.dense(x, w), o.transpose(o.reshape(product, (columns, rows)), (1, 0)), Where(x.rank == 2, rows > 0, inner > 0, IsConstant(w))

@@ -36,14 +36,14 @@ def flatten_layer_norm_over_axes(x: Tensor, g: Tensor, b: Tensor, axis: Int, eps
 
 def mean(x: Tensor) -> Tensor:
     """Return the mean over the last axis, which is kept."""
-    made: Tensor = o.reduce_mean_(x, axes=(x.rank - 1,), keepdims=1)
-    return made
+    averaged: Tensor = o.reduce_mean_(x, axes=(x.rank - 1,), keepdims=1)
+    return averaged
 
 
 def root(x: Tensor, added: Tensor) -> Tensor:
     """Return 1 / √(mean(x²) + ε)."""
-    made: Tensor = o.reciprocal(o.sqrt(o.add(mean(o.mul(x, x)), added)))
-    return made
+    reciprocal: Tensor = o.reciprocal(o.sqrt(o.add(mean(o.mul(x, x)), added)))
+    return reciprocal
 
 
 @rule(grade="F")
@@ -58,8 +58,8 @@ def centred_rows_as_layer_norm(x: Tensor, s: Ints, eps: Float) -> Law:
 def rows_over_root_mean_square_as_layer_norm(x: Tensor, s: Ints, eps: Float) -> Law:
     """x / √(mean(x²) + ε) = first half of layer_norm([x, −x]) over the last axis"""
     e, n, axis = o.full(s, eps), x.shape[-1], x.rank - 1
-    both = o.concat(x, o.neg(x), axis=axis)
-    norm = o.layer_norm(both, o.full((2 * n,), 1.0), o.full((2 * n,), 0.0), axis=axis, epsilon=eps)
+    doubled = o.concat(x, o.neg(x), axis=axis)
+    norm = o.layer_norm(doubled, o.full((2 * n,), 1.0), o.full((2 * n,), 0.0), axis=axis, epsilon=eps)
     return o.mul(x, root(x, e)), o.slice_(norm, axis=axis, start=0, stop=n), Where(e.size == 1, e.rank <= x.rank)
 
 
@@ -83,8 +83,8 @@ def scale_half_of_layer_norm(x: Tensor, g: Tensor, b: Tensor, s: Tensor, axis: I
     """first half of layer_norm(x, g, b) · s = first half of layer_norm(x, g · [s, s], b · [s, s])"""
     norm = o.layer_norm(x, g, b, axis=axis, epsilon=eps)
     left = o.scale(o.slice_(norm, axis=axis, start=0, stop=n), s, axis=axis)
-    both = o.concat(s, s, axis=0)
-    right = o.slice_(o.layer_norm(x, o.mul(g, both), o.mul(b, both), axis=axis, epsilon=eps), axis=axis, start=0, stop=n)
+    doubled = o.concat(s, s, axis=0)
+    right = o.slice_(o.layer_norm(x, o.mul(g, doubled), o.mul(b, doubled), axis=axis, epsilon=eps), axis=axis, start=0, stop=n)
     return left, right, Where(axis == x.rank - 1, x.shape[-1] == 2 * n, IsConstant(g), IsConstant(b), IsConstant(s))
 
 

@@ -76,8 +76,8 @@ def across(pool: Op, extra: dict[str, int], grade: str) -> Rule:
         """pool(x, (k, l)) = pool(pool(x, (1, l)), (k, 1))"""
         columns = pool(x, (1, kernel[1]), (1, strides[1]), (0,) * 4, (1, dilations[1]), ceil=0, **extra)
         rows = pool(columns, (kernel[0], 1), (strides[0], 1), (0,) * 4, (dilations[0], 1), ceil=0, **extra)
-        whole = pool(x, kernel, strides, (0,) * 4, dilations, ceil=0, **extra)
-        return whole, rows, Where(x.rank == 4, kernel[0] > 1, kernel[1] > 1)
+        pooled = pool(x, kernel, strides, (0,) * 4, dilations, ceil=0, **extra)
+        return pooled, rows, Where(x.rank == 4, kernel[0] > 1, kernel[1] > 1)
 
     return axis_by_axis
 
@@ -88,8 +88,8 @@ def nested(axes: int) -> tuple[Rule, Rule]:
 
     def both(pool: Op, x: Tensor, k: Ints, s: Ints, m: Ints, t: Ints, **extra: int) -> tuple[Tensor, Tensor]:
         outer = pool(pool(x, k, s, zeros, ones, ceil=0, **extra), m, t, zeros, ones, ceil=0, **extra)
-        wide, far = tuple(k[a] + (m[a] - 1) * s[a] for a in range(axes)), tuple(s[a] * t[a] for a in range(axes))
-        return outer, pool(x, wide, far, zeros, ones, ceil=0, **extra)
+        wide, stride = tuple(k[a] + (m[a] - 1) * s[a] for a in range(axes)), tuple(s[a] * t[a] for a in range(axes))
+        return outer, pool(x, wide, stride, zeros, ones, ceil=0, **extra)
 
     @rule(name=f"max-pool-of-max-pool-{axes}d", grade="E")
     def of_maxima(x: Tensor, k: Ints, s: Ints, m: Ints, t: Ints) -> Law:
@@ -116,9 +116,9 @@ def halved(axes: int, along: int) -> Rule:
         """max_pool(x, k, stride s) = max_pool(max_pool(x, ⌈k / 2⌉, stride 1), 2 taps ⌊k / 2⌋ apart, stride s)"""
         k = kernel[along]
         half = o.max_pool(x, only((k + 1) // 2), ones, (0,) * (2 * axes), ones, ceil=0)
-        two = o.max_pool(half, only(2), strides, (0,) * (2 * axes), only(k // 2), ceil=0)
-        others = [kernel[a] == 1 for a in range(axes) if a != along]
-        return o.max_pool(x, kernel, strides, (0,) * (2 * axes), ones, ceil=0), two, Where(x.rank == axes + 2, k > 2, *others)
+        pair = o.max_pool(half, only(2), strides, (0,) * (2 * axes), only(k // 2), ceil=0)
+        unit_axes = [kernel[a] == 1 for a in range(axes) if a != along]
+        return o.max_pool(x, kernel, strides, (0,) * (2 * axes), ones, ceil=0), pair, Where(x.rank == axes + 2, k > 2, *unit_axes)
 
     return halves_of_window
 

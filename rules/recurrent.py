@@ -14,22 +14,22 @@ from rewrite_compiler.rewrite import Int, Ints, Str
 
 def zeros(w: Tensor) -> Tensor:
     """Return a bias of zeros for the rows of a weight."""
-    made: Tensor = o.full((w.shape[0],), 0.0)
-    return made
+    vector: Tensor = o.full((w.shape[0],), 0.0)
+    return vector
 
 
 def rows(x: Tensor, first: object, last: object) -> Tensor:
     """Return entries first … last along the first axis: rows of a weight, steps of a sequence."""
-    made: Tensor = o.slice_(x, axis=0, start=first, stop=last)
-    return made
+    part: Tensor = o.slice_(x, axis=0, start=first, stop=last)
+    return part
 
 
 def stacked(*parts: Tensor) -> Tensor:
     """Return parts one after the other along their first axis."""
-    whole, *others = parts
-    for part in others:
-        whole = o.concat(whole, part, axis=0)
-    return whole
+    joined, *remaining = parts
+    for part in remaining:
+        joined = o.concat(joined, part, axis=0)
+    return joined
 
 
 def products(x: Tensor, h: Tensor, w: Tensor, r: Tensor) -> Where:
@@ -159,14 +159,14 @@ def tanh_of_biased_product_from_zero_state(x: Tensor, y: Tensor, h: Tensor, w: T
 
 def gate(x: Tensor, h: Tensor, *weights: Tensor) -> Tensor:
     """Return σ of a gate_sum."""
-    made: Tensor = o.sigmoid(o.gate_sum(x, h, *weights))
-    return made
+    activated: Tensor = o.sigmoid(o.gate_sum(x, h, *weights))
+    return activated
 
 
 def one_step(x: Tensor) -> Tensor:
     """Return rows as a sequence of one step."""
-    made: Tensor = o.reshape(x, (1, x.shape[0], x.shape[1]))
-    return made
+    sequence: Tensor = o.reshape(x, (1, x.shape[0], x.shape[1]))
+    return sequence
 
 
 @rule(grade="E")
@@ -175,14 +175,14 @@ def lstm_cell_as_layer(
     wf: Tensor, rf: Tensor, af: Tensor, bf: Tensor, wg: Tensor, rg: Tensor, ag: Tensor, bg: Tensor,
 ) -> Law:  # fmt: skip
     """c' = σ(f)·c + σ(i)·tanh(g), h' = σ(o)·tanh(c') = an LSTM of one step"""
-    new = o.mul(gate(x, h, wi, ri, ai, bi), o.tanh(o.gate_sum(x, h, wg, rg, ag, bg)))
-    cell = o.add(o.mul(gate(x, h, wf, rf, af, bf), c), new)
+    update = o.mul(gate(x, h, wi, ri, ai, bi), o.tanh(o.gate_sum(x, h, wg, rg, ag, bg)))
+    cell = o.add(o.mul(gate(x, h, wf, rf, af, bf), c), update)
     state = o.mul(gate(x, h, wo, ro, ao, bo), o.tanh(cell))
     w, r = stacked(wi, wo, wf, wg), stacked(ri, ro, rf, rg)
-    _, last, kept = o.lstm(one_step(x), w, r, stacked(ai, ao, af, ag, bi, bo, bf, bg), h, c)
+    _, last, last_cell = o.lstm(one_step(x), w, r, stacked(ai, ao, af, ag, bi, bo, bf, bg), h, c)
     hidden = h.shape[1]
-    same = Where(c.shape == h.shape, *(v.shape[0] == hidden for v in (wi, wo, wf, wg)))
-    return (cell, kept), (state, last), same
+    shapes = Where(c.shape == h.shape, *(v.shape[0] == hidden for v in (wi, wo, wf, wg)))
+    return (cell, last_cell), (state, last), shapes
 
 
 @rule(grade="E")
@@ -229,8 +229,8 @@ def gru_cell_as_layer(
     state = o.add(o.mul(o.sub(one, z), n), o.mul(z, h))
     w, r, b = stacked(wz, wr, wn), stacked(rz, rr, rn), stacked(az, ar, an, bz, br, bn)
     _, last = o.gru(one_step(x), w, r, b, h, linear_before_reset=1)
-    same = Where(one.size == 1, one.rank <= 2, *(v.shape[0] == h.shape[1] for v in (wz, wr, wn, rn)))
-    return state, last, same
+    shapes = Where(one.size == 1, one.rank <= 2, *(v.shape[0] == h.shape[1] for v in (wz, wr, wn, rn)))
+    return state, last, shapes
 
 
 # -- layers that continue each other
@@ -241,10 +241,10 @@ Layer = Callable[..., tuple[Tensor, ...]]
 
 def continued(layer: Layer, x: Tensor, first: Tensor, whole: Tensor, weights: tuple[Tensor, ...], states: tuple[Tensor, ...]) -> Law:
     """Return the law that a layer on `x` from the last states of one on `first` has those of one on `whole`."""
-    _, *before = layer(first, *weights, *states)
-    _, *after = layer(x, *weights, *before)
-    _, *joined = layer(whole, *weights, *states)
-    return tuple(zip(after, joined, strict=True))
+    _, *middle = layer(first, *weights, *states)
+    _, *last = layer(x, *weights, *middle)
+    _, *result = layer(whole, *weights, *states)
+    return tuple(zip(last, result, strict=True))
 
 
 def prefixes(s: Tensor, middle: object, last: object) -> tuple[Tensor, Tensor, Tensor]:
@@ -333,8 +333,8 @@ def rnn_state(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, f: Str, las
 
 def back(s: Tensor, first: object, last: object) -> Tensor:
     """Return steps first … last of a sequence, the last one first."""
-    made: Tensor = o.reverse(rows(s, first, last), axis=0)
-    return made
+    reversed_rows: Tensor = o.reverse(rows(s, first, last), axis=0)
+    return reversed_rows
 
 
 def backwards(s: Tensor, first: Expr, middle: Expr, last: Expr) -> tuple[Tensor, Tensor, Tensor]:

@@ -23,33 +23,33 @@ def join_slices(x: Tensor, axis: Int, first: Int, middle: Int, last: Int) -> Law
 @rule(grade="E", marks=ANY)
 def step_of_batch_first(x: Tensor, first: Int, last: Int, s: Ints) -> Law:
     """reshape(slice(x, 1, t, t + 1)) without that axis = reshape(slice(xᵀ, 0, t, t + 1))"""
-    turned = o.slice_(o.transpose(x, (1, 0, 2)), axis=0, start=first, stop=last)
-    one = Where(x.rank == 3, s == (x.shape[0], x.shape[2]))
-    return o.reshape(o.slice_(x, axis=1, start=first, stop=last), s), o.reshape(turned, s), one
+    time_first = o.slice_(o.transpose(x, (1, 0, 2)), axis=0, start=first, stop=last)
+    single = Where(x.rank == 3, s == (x.shape[0], x.shape[2]))
+    return o.reshape(o.slice_(x, axis=1, start=first, stop=last), s), o.reshape(time_first, s), single
 
 
 @rule(grade="E", marks=ANY)
 def step_into_batch_first(x: Tensor, first: Int, last: Int, s: Ints) -> Law:
     """reshape(slice(x, 0, t, t + 1), (N, 1, C)) = slice(xᵀ, 1, t, t + 1)"""
     left = o.reshape(o.slice_(x, axis=0, start=first, stop=last), s)
-    one = Where(x.rank == 3, s == (x.shape[1], 1, x.shape[2]), x.shape[1] > 1)
-    return left, o.slice_(o.transpose(x, (1, 0, 2)), axis=1, start=first, stop=last), one
+    single = Where(x.rank == 3, s == (x.shape[1], 1, x.shape[2]), x.shape[1] > 1)
+    return left, o.slice_(o.transpose(x, (1, 0, 2)), axis=1, start=first, stop=last), single
 
 
 @rule(grade="E", marks=ANY)
 def step_without_batch(x: Tensor, first: Int, last: Int, s: Ints) -> Law:
     """reshape(slice(x, 0, t, t + 1)) = slice(reshape(x), 0, t, t + 1) for a batch of one"""
     flat = o.reshape(x, (x.shape[0], x.shape[2]))
-    one = Where(last == first + 1, s == (1, x.shape[2]))
-    return o.reshape(o.slice_(x, axis=0, start=first, stop=last), s), o.slice_(flat, axis=0, start=first, stop=last), one
+    single = Where(last == first + 1, s == (1, x.shape[2]))
+    return o.reshape(o.slice_(x, axis=0, start=first, stop=last), s), o.slice_(flat, axis=0, start=first, stop=last), single
 
 
 @rule(grade="E", marks=ANY)
 def step_with_batch(x: Tensor, first: Int, last: Int, s: Ints) -> Law:
     """reshape(slice(x, 0, t, t + 1), (1, 1, C)) = slice(reshape(x, (T, 1, C)), 0, t, t + 1)"""
     sequence = o.reshape(x, (x.shape[0], 1, x.shape[1]))
-    one = Where(x.rank == 2, last == first + 1, s == (1, 1, x.shape[1]))
-    return o.reshape(o.slice_(x, axis=0, start=first, stop=last), s), o.slice_(sequence, axis=0, start=first, stop=last), one
+    single = Where(x.rank == 2, last == first + 1, s == (1, 1, x.shape[1]))
+    return o.reshape(o.slice_(x, axis=0, start=first, stop=last), s), o.slice_(sequence, axis=0, start=first, stop=last), single
 
 
 @rule(grade="E", marks=ANY)
@@ -70,8 +70,8 @@ def slice_past_reshape_first(x: Tensor, s: Ints, first: Int, last: Int) -> Law:
 def slice_past_reshape_last(x: Tensor, s: Ints, axis: Int, first: Int, last: Int) -> Law:
     """slice(reshape(x, s), last axis, l, m) = reshape(slice(x, last axis, l, m)) when the last axis is kept"""
     y = o.slice_(o.reshape(x, s), axis=axis, start=first, stop=last)
-    kept = Where(axis == s.length - 1, s[-1] == x.shape[-1], first < last)
-    return y, o.reshape(o.slice_(x, axis=x.rank - 1, start=first, stop=last), y.shape), kept
+    keeps_last = Where(axis == s.length - 1, s[-1] == x.shape[-1], first < last)
+    return y, o.reshape(o.slice_(x, axis=x.rank - 1, start=first, stop=last), y.shape), keeps_last
 
 
 @rule(grade="E", marks=ANY)
@@ -85,16 +85,16 @@ def slice_past_unsqueeze(x: Tensor, s: Ints, first: Int, last: Int) -> Law:
 def first_steps_into_batch_first(x: Tensor, first: Int, middle: Int, last: Int) -> Law:
     """concat(slice(x, 0, t, t + 1), slice(x, 0, t + 1, t + 2), 1) = slice(xᵀ, 1, t, t + 2) for a batch of one"""
     left, right = o.slice_(x, axis=0, start=first, stop=middle), o.slice_(x, axis=0, start=middle, stop=last)
-    turned = o.slice_(o.transpose(x, (1, 0, 2)), axis=1, start=first, stop=last)
-    return o.concat(left, right, axis=1), turned, Where(x.rank == 3, x.shape[1] == 1, last == middle + 1)
+    batch_first = o.slice_(o.transpose(x, (1, 0, 2)), axis=1, start=first, stop=last)
+    return o.concat(left, right, axis=1), batch_first, Where(x.rank == 3, x.shape[1] == 1, last == middle + 1)
 
 
 @rule(phase="fold", grade="E", marks=ANY)
 def next_step_into_batch_first(x: Tensor, first: Int, middle: Int, last: Int) -> Law:
     """concat(slice(xᵀ, 1, l, t), slice(x, 0, t, t + 1), 1) = slice(xᵀ, 1, l, t + 1) for a batch of one"""
-    turned = o.transpose(x, (1, 0, 2))
-    left, right = o.slice_(turned, axis=1, start=first, stop=middle), o.slice_(x, axis=0, start=middle, stop=last)
-    return o.concat(left, right, axis=1), o.slice_(turned, axis=1, start=first, stop=last), Where(x.shape[1] == 1)
+    batch_first = o.transpose(x, (1, 0, 2))
+    left, right = o.slice_(batch_first, axis=1, start=first, stop=middle), o.slice_(x, axis=0, start=middle, stop=last)
+    return o.concat(left, right, axis=1), o.slice_(batch_first, axis=1, start=first, stop=last), Where(x.shape[1] == 1)
 
 
 # -- sequences backwards
@@ -142,5 +142,5 @@ def concat_of_slices(x: Tensor, y: Tensor, axis: Int, along: Int, first: Int, la
 def concat_of_reshapes(x: Tensor, y: Tensor, s: Ints, t: Ints, along: Int) -> Law:
     """concat(reshape(x, s), reshape(y, t), last) = reshape(concat(x, y, last)) when the last axes are kept"""
     z = o.concat(o.reshape(x, s), o.reshape(y, t), axis=along)
-    kept = Where(along == s.length - 1, s[-1] == x.shape[-1], x.rank == y.rank, x.shape[:-1] == y.shape[:-1])
-    return z, o.reshape(o.concat(x, y, axis=x.rank - 1), z.shape), kept
+    keeps_last = Where(along == s.length - 1, s[-1] == x.shape[-1], x.rank == y.rank, x.shape[:-1] == y.shape[:-1])
+    return z, o.reshape(o.concat(x, y, axis=x.rank - 1), z.shape), keeps_last

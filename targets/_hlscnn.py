@@ -28,9 +28,9 @@ def revision_of(p: Mapping[str, str]) -> model.Revision:
 
 @lru_cache(maxsize=64)
 def _revision(name: str, sizes: tuple[tuple[str, int], ...]) -> model.Revision:
-    revision, other = model.REVISIONS[name], dict(sizes)
+    revision, replaced = model.REVISIONS[name], dict(sizes)
     return replace(
-        revision, spad_bytes=other.get("spad_bytes", revision.spad_bytes), soc_bytes=other.get("soc_bytes", revision.soc_bytes)
+        revision, spad_bytes=replaced.get("spad_bytes", revision.spad_bytes), soc_bytes=replaced.get("soc_bytes", revision.soc_bytes)
     )  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def conv2d_cost(
     region = u * v if revision.grouped_output else rows * cols
     outputs = -(-n // LANES) * u * v if revision.grouped_output else n * rows * cols
     parts = split(c, i, j, n, r, s, strides, pads, p, starts) or [c]  # nothing fits: a bound of what smaller parts cost
-    made = [
+    passes = [
         pass_of(
             (n, channels, rows, cols),
             r * s,
@@ -106,12 +106,12 @@ def conv2d_cost(
         for k in range(b)
         for at, channels in enumerate(parts)
     ]
-    words = {name: sum(one.words[name] for one in made) for name in ("x", "w", "b", "commands")}
+    words = {name: sum(step.words[name] for step in passes) for name in ("x", "w", "b", "commands")}
     words["y"] = b * (outputs if revision.grouped_output else n * u * v)
-    inside = resources.link("soc", "spad0").cycles_for(sum(one.filled for one in made) * VECTOR)
+    fill_cycles = resources.link("soc", "spad0").cycles_for(sum(one.filled for one in passes) * VECTOR)
     crossing = resources.link("host", "soc").cycles_for(sum(words.values()) * VECTOR)
-    moved = {name: count * VECTOR for name, count in words.items() if count}
-    return Cost("conv", sum(one.steps for one in made), inside + crossing, moved)
+    bytes_moved = {name: count * VECTOR for name, count in words.items() if count}
+    return Cost("conv", sum(one.steps for one in passes), fill_cycles + crossing, bytes_moved)
 
 
 def conv2d_levels(

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from rewrite_compiler.ila_models.hlscnn.numerics import accumulated, rounded_sum
 from rewrite_compiler.ila_models.hlscnn.revisions import SPAD0_BASE
 from rewrite_compiler.lang import Array, Expr, Fixed, Leaf, array, fold, lift, select, switch
 from rewrite_compiler.rewrite import Ints
-from rewrite_compiler.target import USUAL, Device, Limit, Room, Small, Stay, Target, lay
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Small, Stay, Target, join_bytes, padded, split_bytes, tiled, untiled
 
 from ._hlscnn import build, conv2d_cost, conv2d_levels, resources, revision_of
 
@@ -92,14 +91,14 @@ def formats(revision: model.Revision) -> dict[str, Fixed]:
 
 def limits(g: Geometry, revision: model.Revision, *, starts: bool = False) -> Iterator[Limit]:
     """Capacities of one convolution (specification, section 7); one that `starts` at given outputs has them in SoC memory, too."""
-    for what, size, most in (
+    for label, size, most in (
         ("input channels", g.channels, (1 << revision.channel_bits) - 1),
         ("filters", g.filters, (1 << revision.filter_bits) - 1),
         ("rows or columns", max(g.rows, g.cols), MOST_SIZE),
         ("kernel size", max(g.kernel), MOST_KERNEL),
         ("stride", max(g.strides), MOST_STRIDE),
     ):
-        yield Limit(what, size, most)
+        yield Limit(label, size, most)
     results, weights = VECTOR * _output_vectors(g, revision), _weight_bytes(g, revision)
     outputs = results + (VECTOR * g.act_vectors if _is_unified(revision) else 0)
     yield Limit("bytes of SPAD0", weights, revision.spad_bytes)
@@ -113,9 +112,9 @@ def passes(g: Geometry, revision: model.Revision, *, starts: bool = False) -> li
     Blocks are the outermost loop of an output and partial sums are words of SPAD1, so that passes give the bits of one run.
     """
     for count in range(1, g.blocks + 1):
-        each = -(-g.blocks // count) * LANES
-        if all(x.holds for x in limits(replace(g, channels=min(each, g.channels)), revision, starts=starts)):
-            return [slice(at, min(at + each, g.channels)) for at in range(0, g.channels, each)]
+        channels = -(-g.blocks // count) * LANES
+        if all(x.holds for x in limits(replace(g, channels=min(channels, g.channels)), revision, starts=starts)):
+            return [slice(at, min(at + channels, g.channels)) for at in range(0, g.channels, channels)]
     return []
 
 
@@ -188,14 +187,13 @@ def _stored(offset: int, vectors: Codes) -> Command:
 def _started(start: Codes, g: Geometry, revision: model.Revision, staged: int) -> list[Command]:
     """Fill the output vectors with one word a filter, which lie in SoC memory behind the weights."""
     if revision.grouped_output:
-        whole = np.zeros(-(-g.filters // LANES) * LANES, start.dtype)
-        whole[: g.filters] = start
-        words = np.broadcast_to(whole.reshape(-1, 1, LANES), (len(whole) // LANES, math.prod(g.out), LANES))
+        blocks = tiled(start, {0: LANES})
+        words = np.broadcast_to(blocks[:, None], (len(blocks), math.prod(g.out), LANES))
     else:
         words = np.zeros((g.filters, g.rows * g.cols, LANES), start.dtype)
         words[..., (g.filters - 1) % LANES] = start[:, None]
     first = VECTOR * _first_output(g, revision)
-    return _placed("spad1_data_wr", staged + _weight_room(g, revision), _bytes(words.reshape(-1, LANES), 2), first)
+    return _placed("spad1_data_wr", staged + _weight_room(g, revision), split_bytes(words.reshape(-1, LANES), 2), first)
 
 
 def reads(g: Geometry, revision: model.Revision) -> Command:
@@ -212,21 +210,10 @@ def reads(g: Geometry, revision: model.Revision) -> Command:
 
 def results(lanes: Codes, g: Geometry, revision: model.Revision) -> Codes:
     """Return y [(samples,) filters, rows, cols] from the bytes [(samples,) reads, 16] that `reads` gave."""
-    words = _words(lanes)
+    words = join_bytes(lanes.reshape(*lanes.shape[:-1], LANES, 2))
     if not revision.grouped_output:
         return words[..., (g.filters - 1) % LANES].reshape(*lanes.shape[:-2], g.filters, *g.out)
-    blocked = np.moveaxis(words.reshape(*lanes.shape[:-2], -1, *g.out, LANES), -1, -3)
-    whole = np.empty(blocked.shape, blocked.dtype)
-    lay(whole, blocked)
-    return whole.reshape(*lanes.shape[:-2], -1, *g.out)[..., : g.filters, :, :]
-
-
-def _words(lanes: Codes) -> Codes:
-    """Return signed 16-bit words from pairs of bytes; bytes may be terms of a proof."""
-    if lanes.dtype == np.uint8:
-        return np.ascontiguousarray(lanes).view("<i2")
-    words: Codes = (lanes[..., 0::2] + 256 * lanes[..., 1::2] + (1 << 15)) % (1 << 16) - (1 << 15)
-    return words
+    return untiled(words.reshape(*lanes.shape[:-2], -1, *g.out, LANES), (-3,))[..., : g.filters, :, :]
 
 
 def drive_conv2d(device: Device, x: Codes, w: Codes, g: Geometry, revision: model.Revision) -> Codes:
@@ -258,46 +245,17 @@ def act_vectors(x: Codes, g: Geometry, at: tuple[int, int] = (0, 0)) -> Codes:
 
     The input lies at row and column `at`, zeros around it.
     """
-    *lead, channels, rows, cols = x.shape
-    full, rest = divmod(channels, LANES)
-    is_whole = not rest and (rows, cols) == (g.rows, g.cols)
-    words = (np.empty if is_whole else np.zeros)((*lead, g.blocks, g.rows, g.cols, LANES), x.dtype)
-    inside = words[..., at[0] : at[0] + rows, at[1] : at[1] + cols, :]
-    if full:
-        blocked = x[..., : full * LANES, :, :].reshape(*lead, full, LANES, rows, cols)
-        lay(inside[..., :full, :, :, :], np.moveaxis(blocked, -3, -1))
-    if rest:
-        lay(inside[..., full, :, :, :rest], np.moveaxis(x[..., full * LANES :, :, :], -3, -1))
-    return _bytes(words.reshape(*lead, -1, LANES), 2)
+    *lead, _, rows, cols = x.shape
+    zeros = {-2: (at[0], g.rows - at[0] - rows), -1: (at[1], g.cols - at[1] - cols)}
+    return split_bytes(tiled(x, {-3: LANES}, zeros).reshape(*lead, -1, LANES), 2)
 
 
 def weight_vectors(w: Codes, revision: model.Revision) -> Codes:
     """Return weights as bytes [vectors, 16], ordered [filter][block][row][col][lane], one or two bytes a weight."""
-    filters, channels, rows, cols = w.shape
-    blocks = -(-channels // LANES)
-    padded = np.zeros((filters, blocks * LANES, rows, cols), w.dtype)
-    padded[:, :channels] = w
-    flat = np.moveaxis(padded.reshape(filters, blocks, LANES, rows, cols), 2, -1).reshape(-1)
-    lanes = VECTOR * 8 // revision.weight_bits
-    whole = np.zeros(-(-len(flat) // lanes) * lanes, w.dtype)
-    whole[: len(flat)] = flat
-    return _bytes(whole.reshape(-1, lanes), revision.weight_bits // 8)
+    flat, lanes = tiled(w, {1: LANES}).reshape(-1), VECTOR * 8 // revision.weight_bits
+    words = padded(flat, 0, -(-len(flat) // lanes) * lanes)
+    return split_bytes(words.reshape(-1, lanes), revision.weight_bits // 8)
 
-
-def _bytes(words: Codes, size: int) -> Codes:
-    """Return little-endian bytes along the last axis; words may be terms of a proof."""
-    if words.dtype != object:
-        return np.ascontiguousarray(words, f"<i{size}").view(np.uint8)
-    parts = [words % 256] if size == 1 else [words % 256, _HIGH(words) % 256]
-    return np.stack(parts, axis=-1).reshape(*words.shape[:-1], -1)
-
-
-def _high(x: Any) -> Any:
-    """Return ⌊x / 256⌋; a term has no floor division, but divides exactly."""
-    return x // 256 if isinstance(x, Integral) else (x - x % 256) / 256
-
-
-_HIGH = np.frompyfunc(_high, 1, 1)
 
 # -- configuration
 
@@ -381,8 +339,8 @@ def _choices(*names: str) -> Callable[[Mapping[str, str]], dict[str, Any]]:
     """Return how formats are chosen: a revision has one format for each role, whatever the values; outputs start at a bias."""
 
     def choose(p: Mapping[str, str]) -> dict[str, Any]:
-        found = formats(revision_of(p))
-        return {n: lambda _, f=f: f for n, f in ({**found, "b": found["y"]}).items() if n in names}
+        choices = formats(revision_of(p))
+        return {n: lambda _, f=f: f for n, f in ({**choices, "b": choices["y"]}).items() if n in names}
 
     return choose
 
@@ -458,7 +416,7 @@ def conv2d_result(
     batch, *shape = (int(n) for n in x.shape)  # type: ignore[arg-type]
     filters, _, *kernel = (int(n) for n in w.shape)  # type: ignore[arg-type]
     g = _geometry(shape, filters, (kernel[0], kernel[1]), strides, pads, relu=relu)
-    before = None if b is None else array(lambda n, i, j: b[n], (filters, *g.out))
+    start = None if b is None else array(lambda n, i, j: b[n], (filters, *g.out))
 
     def image(k: int) -> Array:
         def around(c: Expr, i: Expr, j: Expr) -> Expr:
@@ -466,7 +424,7 @@ def conv2d_result(
             inside = (row >= 0) & (row < shape[1]) & (col >= 0) & (col < shape[2])
             return select(inside, x[k, c, row, col], 0)
 
-        return conv2d_codes(array(around, (g.channels, g.rows, g.cols)), w, g, revision_of(p), before)
+        return conv2d_codes(array(around, (g.channels, g.rows, g.cols)), w, g, revision_of(p), start)
 
     images = [image(k) for k in range(batch)]
     return array(lambda k, n, i, j: switch(k, *(codes[n, i, j] for codes in images)), (batch, filters, *g.out))
@@ -491,7 +449,7 @@ def drive_images(
     if not parts:
         raise _too_large(g, revision, starts=b is not None)
     g = replace(g, outputs_at=stay.base("y", replace(g, channels=parts[0].stop).act_vectors))
-    made = []
+    outputs = []
     for k in range(x.shape[-4]):
         for n, part in enumerate(parts):
             step = replace(
@@ -500,8 +458,8 @@ def drive_images(
             start, is_loaded = (None if n else b), "w" in stay.present or (bool(k) and len(parts) == 1)
             sent = commands(x[..., k, part, :, :], w[:, part], step, revision, start, is_loaded=is_loaded, at=(pads[0], pads[1]), stay=stay)
             _run(device, sent)
-        made.append(stay.result("y", partial(_loaded, device, g, revision)))
-    return made[0][..., None, :, :, :] if len(made) == 1 else np.stack(made, axis=-4)
+        outputs.append(stay.result("y", partial(_loaded, device, g, revision)))
+    return outputs[0][..., None, :, :, :] if len(outputs) == 1 else np.stack(outputs, axis=-4)
 
 
 def conv2d_rooms(
@@ -517,13 +475,13 @@ def conv2d_rooms(
     parts, unified = passes(g, revision, starts=starts), _is_unified(revision)
     step, outputs = replace(g, channels=parts[0].stop), _output_vectors(g, revision)
     weights, is_whole = _weight_room(step, revision) // VECTOR, len(parts) == 1
-    taken = weights if unified else revision.spad_bytes // VECTOR
-    yield Room("spad0", taken, "w", lasting=True) if is_whole else Room("spad0", taken, scratch="w")
+    size = weights if unified else revision.spad_bytes // VECTOR
+    yield Room("spad0", size, "w", lasting=True) if is_whole else Room("spad0", size, scratch="w")
     yield Room("soc", weights + (outputs if starts else 0), scratch=STAGED)
     if unified:
         yield Room("soc", step.act_vectors, scratch=ACTS)
-    held, form = "spad1" if unified else "soc", (g.blocks, g.rows, g.cols, *(pads if any(pads) else ()))
-    yield Room(held, step.act_vectors, "x", form) if is_whole and b == 1 else Room(held, step.act_vectors, scratch="x")
+    memory, form = "spad1" if unified else "soc", (g.blocks, g.rows, g.cols, *(pads if any(pads) else ()))
+    yield Room(memory, step.act_vectors, "x", form) if is_whole and b == 1 else Room(memory, step.act_vectors, scratch="x")
     result = (-(-n // LANES), *g.out)
     yield Room("spad1", outputs, "y", result) if b == 1 else Room("spad1", outputs, scratch="y")
 

@@ -60,8 +60,8 @@ def declare_config(m: Ila, bus: Bus) -> None:
     _word(m, bus, "config_gb_core_mem_mngr_large", 0x3340_0010, LARGE_MANAGERS, "gb_large_", counts)
     bases = "Set the base addresses (in vectors) of the eight small-buffer managers."
     _word(m, bus, "config_gb_core_mem_mngr_small", 0x3340_0020, SMALL_MANAGERS, "gb_small_", bases)
-    for engine, (address, used) in ENGINES.items():
-        fields = {name: ENGINE_WORD[name] for name in used}
+    for engine, (address, names) in ENGINES.items():
+        fields = {name: ENGINE_WORD[name] for name in names}
         _word(m, bus, f"config_gb_{engine}", address, fields, f"gb_{engine}_", f"Set up the {engine.replace('_', ' ')} engine.")
     if is_hardware(m):
         sram = {"config": Bits(0, 31)}
@@ -91,15 +91,15 @@ def _word(m: Ila, bus: Bus, name: str, address: int, fields: Mapping[str, Bits],
 
 
 def _processing_element(m: Ila, bus: Bus, pe: int) -> None:
-    at, one = PE_BASE + pe * PARTITION, {"shape": (PES,), "index": (pe,)}
+    at, element = PE_BASE + pe * PARTITION, {"shape": (PES,), "index": (pe,)}
     sizes = "Set the sizes and switches of the layer that this processing element runs next."
-    _word(m, bus, f"pe{pe}_config_rnn_layer_sizing", at + 0x40_0010, SIZING, "pe_", sizes, **one)
-    for manager, (which, address) in enumerate((("first", 0x40_0020), ("second", 0x40_0040))):
+    _word(m, bus, f"pe{pe}_config_rnn_layer_sizing", at + 0x40_0010, SIZING, "pe_", sizes, **element)
+    for manager, (ordinal, address) in enumerate((("first", 0x40_0020), ("second", 0x40_0040))):
         doc = f"Set formats, input count and base addresses of memory manager {manager}."
-        _word(m, bus, f"pe{pe}_config_mem_mngr_{which}", at + address, MANAGER, "pe_", doc, shape=(PES, 2), index=(pe, manager))
+        _word(m, bus, f"pe{pe}_config_mem_mngr_{ordinal}", at + address, MANAGER, "pe_", doc, shape=(PES, 2), index=(pe, manager))
     unit = "Set the activation unit: program length, output vectors, format and base addresses."
     fields = ACT_MANAGER if is_hardware(m) else {**ACT_MANAGER, "buffer_addr_base": Bits(48, 63)}
-    _word(m, bus, f"pe{pe}_config_act_mngr", at + 0x80_0010, fields, "act_", unit, **one)
+    _word(m, bus, f"pe{pe}_config_act_mngr", at + 0x80_0010, fields, "act_", unit, **element)
     _lane_words(m, bus, pe, at)
 
 
@@ -108,27 +108,27 @@ def _lane_words(m: Ila, bus: Bus, pe: int, at: int) -> None:
     if pe == 0:
         m.register("cluster_table", 8, shape=(PES, 2, 16), binding="data", doc="Codebooks of clustered weights: 16 codes a memory manager.")
         m.register("act_vector", 8, shape=(PES, 32), doc="Activation programs: 32 instructions of one byte.")
-    for manager, (which, address) in enumerate((("first", 0x40_0030), ("second", 0x40_0050))):
-        _codebook(m, bus, pe, manager, at + address, which)
-    for half, (which, address) in enumerate((("0_15", 0x80_0020), ("16_31", 0x80_0030))):
-        _program(m, bus, pe, half, at + address, which)
+    for manager, (ordinal, address) in enumerate((("first", 0x40_0030), ("second", 0x40_0050))):
+        _codebook(m, bus, pe, manager, at + address, ordinal)
+    for half, (ordinal, address) in enumerate((("0_15", 0x80_0020), ("16_31", 0x80_0030))):
+        _program(m, bus, pe, half, at + address, ordinal)
 
 
-def _codebook(m: Ila, bus: Bus, pe: int, manager: int, address: int, which: str) -> None:
+def _codebook(m: Ila, bus: Bus, pe: int, manager: int, address: int, ordinal: str) -> None:
     def codebook(entries: Array) -> Step:
         """Store the sixteen entries of a codebook."""
         return update(m.s.cluster_table, 16, lambda j: ((pe, manager, j), entries[j]))
 
-    m.instruction(f"pe{pe}_config_cluster_table_{which}", bus.write(address), lanes="entries")(codebook)
+    m.instruction(f"pe{pe}_config_cluster_table_{ordinal}", bus.write(address), lanes="entries")(codebook)
     if is_hardware(m):
-        m.readback(f"pe{pe}_read_cluster_table_{which}", bus.read(address), lambda j: m.s.cluster_table[pe, manager, j])
+        m.readback(f"pe{pe}_read_cluster_table_{ordinal}", bus.read(address), lambda j: m.s.cluster_table[pe, manager, j])
 
 
-def _program(m: Ila, bus: Bus, pe: int, half: int, address: int, which: str) -> None:
+def _program(m: Ila, bus: Bus, pe: int, half: int, address: int, lanes: str) -> None:
     def program(instructions: Array) -> Step:
         """Store sixteen activation instructions."""
         return update(m.s.act_vector, 16, lambda j: ((pe, j + 16 * half), instructions[j]))
 
-    m.instruction(f"pe{pe}_config_act_vector_{which}", bus.write(address), lanes="instructions")(program)
+    m.instruction(f"pe{pe}_config_act_vector_{lanes}", bus.write(address), lanes="instructions")(program)
     if is_hardware(m):
-        m.readback(f"pe{pe}_read_act_vector_{which}", bus.read(address), lambda j: m.s.act_vector[pe, j + 16 * half])
+        m.readback(f"pe{pe}_read_act_vector_{lanes}", bus.read(address), lambda j: m.s.act_vector[pe, j + 16 * half])

@@ -58,8 +58,8 @@ def _goes_on(m: Ila, pe: Expr) -> Expr:
 
 def _balanced(m: Ila, pe: Expr) -> Expr:
     """The program takes exactly as many results as the core makes."""
-    taken = inputs_before(m, pe, m.s.act_num_inst[pe]) * m.s.act_num_output[pe]
-    return taken == m.s.pe_num_output[pe] * m.s.pe_num_manager[pe]
+    consumed = inputs_before(m, pe, m.s.act_num_inst[pe]) * m.s.act_num_output[pe]
+    return consumed == m.s.pe_num_output[pe] * m.s.pe_num_manager[pe]
 
 
 def _timestep(m: Ila, k: Expr) -> Step:
@@ -118,5 +118,5 @@ def _cleared_registers(m: Ila) -> Step:
 def _clear_first(m: Ila) -> Step:
     """is_zero_first holds for the first timestep after configuration only."""
     ran = m.s.gb_control_num_timestep_1[()] > 0
-    both = seq(*(update(flag, PES, lambda p: ((p,), 0)) for flag in (m.s.pe_is_zero_first, m.s.act_is_zero_first)))
-    return when(ran, both)
+    clear_flags = seq(*(update(flag, PES, lambda p: ((p,), 0)) for flag in (m.s.pe_is_zero_first, m.s.act_is_zero_first)))
+    return when(ran, clear_flags)

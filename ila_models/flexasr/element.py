@@ -14,10 +14,10 @@ Send = Callable[[Expr, Callable[[Expr], Expr]], Step]  # (vector address, lane â
 def weight_code(m: Ila, pe: Expr, manager: Expr, tile: Expr, row: Expr, column: Expr) -> Expr:
     """The code at (row, column) of a 16Ã—16 weight tile: a byte, or a 4-bit index into the manager's codebook."""
     base = m.s.pe_base_weight[pe, manager]
-    plain = m.s.weight[pe, (base + tile * 16 + row) % WEIGHT, column]
+    code = m.s.weight[pe, (base + tile * 16 + row) % WEIGHT, column]
     packed = m.s.weight[pe, (base + tile * 8 + row // 2) % WEIGHT, 8 * (row % 2) + column // 2]
     nibble = (packed >> (column % 2 * 4)) % 16
-    return select(m.s.pe_is_cluster[pe], m.s.cluster_table[pe, manager, nibble], plain)
+    return select(m.s.pe_is_cluster[pe], m.s.cluster_table[pe, manager, nibble], code)
 
 
 def core_result(m: Ila, pe: Expr, number: Expr, row: Expr, is_first: Expr) -> Expr:

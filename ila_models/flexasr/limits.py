@@ -34,13 +34,13 @@ def _region(m: Ila, engine: str, index: Expr, count: Expr, steps: Expr) -> Step:
     """Timesteps of a memory manager must lie inside of the large buffer, and both counts of vectors agree."""
     manager = index % 4
     base = switch(manager, *(m.r[f"gb_large_base_{k}"] for k in range(4)))
-    held = switch(manager, *(m.r[f"gb_large_num_vector_{k}"] for k in range(4)))
+    vectors = switch(manager, *(m.r[f"gb_large_num_vector_{k}"] for k in range(4)))
     end = base + ceil_div(steps, 16) * 16 * count
     agree = f"{engine} counts {{count}} vectors a timestep, its memory manager {{held}}: hardware and published model differ there"
-    inside = f"{engine} uses the large buffer up to vector {{end}}, which has {LARGE}"
+    sentence = f"{engine} uses the large buffer up to vector {{end}}, which has {LARGE}"
     return seq(
-        require(held == count, CONFIGURED, agree, count=count, held=held),
-        require(end <= LARGE, CAPACITY, inside, end=end),
+        require(vectors == count, CONFIGURED, agree, count=count, held=vectors),
+        require(end <= LARGE, CAPACITY, sentence, end=end),
     )
 
 
@@ -55,13 +55,13 @@ def control(m: Ila) -> Step:
     s = m.s
     mode, steps, count = s.gb_control_mode[()], s.gb_control_num_timestep_1[()], s.gb_control_num_vector_2[()]
     vectors = [
-        _region(m, "control", m.r[f"gb_control_memory_index_{n}"], m.r[f"gb_control_num_vector_{n}"], used)
-        for n, used in ((1, steps), (2, steps * (1 + (mode > 0))))
+        _region(m, "control", m.r[f"gb_control_memory_index_{n}"], m.r[f"gb_control_num_vector_{n}"], memories)
+        for n, memories in ((1, steps), (2, steps * (1 + (mode > 0))))
     ]
     decoder = [in_small(m, "control", s.gb_control_memory_index_2[()], count)]
-    known = require(mode <= DECODER, CONFIGURED, "mode of control must be 0…3, not {mode}", mode=mode)
+    known_mode = require(mode <= DECODER, CONFIGURED, "mode of control must be 0…3, not {mode}", mode=mode)
     return seq(
-        known,
+        known_mode,
         when(mode == DECODER, seq(*decoder), seq(*vectors)),
         *(element(m, pe, f"control waits for PE{pe}, whose") for pe in range(PES)),
     )
@@ -120,9 +120,12 @@ def _manager(m: Ila, p: Expr, pe: int, k: int, managers: Expr) -> Step:
     return seq(
         *(
             require(
-                (managers <= k) | (end <= room), CAPACITY, f"PE{pe} reads its {what} buffer up to vector {{end}}, which has {room}", end=end
+                (managers <= k) | (end <= room),
+                CAPACITY,
+                f"PE{pe} reads its {label} buffer up to vector {{end}}, which has {room}",
+                end=end,
             )
-            for what, end, room in ends
+            for label, end, room in ends
         )
     )
 

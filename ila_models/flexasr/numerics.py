@@ -78,8 +78,8 @@ SUM = _reduced("reduce_add", lambda a, b: a + b, 14)
 
 
 def _sigmoid(x: Expr, position: Expr) -> Expr:
-    segment, rest = (position >> 10) % 8, position % 1024
-    y = wrap(switch(segment, *SIGMOID_SLOPE) * rest + (switch(segment, *SIGMOID_START) << 10), 20, False)
+    segment, offset = (position >> 10) % 8, position % 1024
+    y = wrap(switch(segment, *SIGMOID_SLOPE) * offset + (switch(segment, *SIGMOID_START) << 10), 20, False)
     y = select(absolute(x) >= 5 * ONE, (1 << 20) - 1, y)
     return select(x < 0, wrap((1 << 20) - y, 20, False), y) >> 6
 
@@ -92,8 +92,8 @@ SIGMOID = {
 
 def _tanh(x: Expr) -> Expr:
     position = (absolute(x) >> 2) % (1 << 14)
-    segment, rest = position >> 10, position % 1024
-    y = switch(segment, *TANH_SLOPE) * rest + (switch(segment, *TANH_START) << 10)
+    segment, offset = position >> 10, position % 1024
+    y = switch(segment, *TANH_SLOPE) * offset + (switch(segment, *TANH_START) << 10)
     y = select(absolute(x) >= 3 * ONE, (1 << 20) - 1, y)
     return select(x < 0, -y, y) >> 6
 
@@ -107,8 +107,8 @@ def _invsqrt(x: Expr) -> Expr:
     normal = unsigned << zeros
     exponent = 6 - zeros
     position = ((normal - (1 << 19)) >> 4) % (1 << 15)
-    segment, rest = position >> 12, position % 4096
-    root = switch(segment, *INVSQRT_SLOPE) * rest + (switch(segment, *INVSQRT_START) << 12)
+    segment, offset = position >> 12, position % 4096
+    root = switch(segment, *INVSQRT_SLOPE) * offset + (switch(segment, *INVSQRT_START) << 12)
     root = select(exponent % 2 == 1, wrap((root * 2896) >> 12, 24, False), root)
     return select(unsigned == 0, -1, signed(root >> maximum(10 + exponent // 2, 0), 20))
 
@@ -129,11 +129,11 @@ def one_minus(x: Expr) -> Expr:
 def exponential(x: Expr) -> Expr:
     """exp of a 32-bit word, F20, modulo 2^32; four segments a power of two."""
     power = wrap((x * 23637) >> 14, 33, True)
-    whole, part = power >> 20, (power % (1 << 20)) >> 8
-    segment, rest = part >> 10, part % 1024
-    size = switch(segment, *EXP_SLOPE) * rest + (switch(segment, *EXP_START) << 10)
-    grown = wrap(size << clamp(whole, 0, 32), 32, False)
-    return select(whole < 0, size >> clamp(-whole, 0, 32), grown)
+    integer, part = power >> 20, (power % (1 << 20)) >> 8
+    segment, offset = part >> 10, part % 1024
+    size = switch(segment, *EXP_SLOPE) * offset + (switch(segment, *EXP_START) << 10)
+    grown = wrap(size << clamp(integer, 0, 32), 32, False)
+    return select(integer < 0, size >> clamp(-integer, 0, 32), grown)
 
 
 def quotient(a: Expr, b: Expr) -> Expr:

@@ -36,9 +36,9 @@ def declare_convolution(m: Ila, device: Bus, p: Revision) -> None:
 def _after_tap(g: Geometry, tap: Tap, weight: Lanes, activation: Lanes, base: Expr, ends: Operand) -> Expr:
     """The output after a tap (channel block, kernel row, column); bias and ReLU are applied at the last one, if they are enabled."""
     r, q = g.r, rounded_sum(g.p, weight, activation)
-    plain, last = accumulated(g.p, q, base), accumulated(g.p, q, base, select(r.conv_bias_on, r.conv_bias, 0), r.conv_relu)
+    partial, last = accumulated(g.p, q, base), accumulated(g.p, q, base, select(r.conv_bias_on, r.conv_bias, 0), r.conv_relu)
     is_last = all_of(k == n - 1 for k, n in zip(tap, g.taps, strict=True))
-    return select(is_last & (r.conv_bias_on | r.conv_relu), select(ends, last, plain), plain)
+    return select(is_last & (r.conv_bias_on | r.conv_relu), select(ends, last, partial), partial)
 
 
 def _lane(g: Geometry, value: Expr, lane: Operand) -> Expr:
@@ -85,8 +85,8 @@ def _store(g: Geometry, y: Leaf) -> Step:
 
         return g.outputs.store((count, lanes, g.rows.count, g.cols.count), word)
 
-    whole, rest = (g.filters // LANES, g.filters % LANES) if g.p.grouped_output else (g.filters, 0)
-    return seq(when(whole > 0, vectors(0, whole, LANES)), when(rest > 0, vectors(whole, 1, rest)))
+    full_groups, remainder = (g.filters // LANES, g.filters % LANES) if g.p.grouped_output else (g.filters, 0)
+    return seq(when(full_groups > 0, vectors(0, full_groups, LANES)), when(remainder > 0, vectors(full_groups, 1, remainder)))
 
 
 # -- in device order
@@ -105,9 +105,9 @@ def _in_order(g: Geometry) -> Step:
 def _tap_in_order(g: Geometry, f: Expr, tap: Tap, position: tuple[Expr, Expr], x: Leaf) -> Step:
     """Add one tap to the output that an input position reaches through it, if there is one."""
     (_, kr, kc), (row, col) = tap, position
-    *vector, own = at = g.output(f, g.rows.number(row, kr), g.cols.number(col, kc))
+    *vector, own_lane = at = g.output(f, g.rows.number(row, kr), g.cols.number(col, kc))
     base = select(all_of(k == 0 for k in tap) & ~g.r.conv_accumulate, 0, g.outputs.word(*at))
-    new = array(lambda: _after_tap(g, tap, lambda k: g.weights.word(f, *tap, k), lambda k: x[k], base, 1), ())
+    total = array(lambda: _after_tap(g, tap, lambda k: g.weights.word(f, *tap, k), lambda k: x[k], base, 1), ())
     lanes = () if g.p.grouped_output else (LANES,)
-    store = let(new, lambda y: g.outputs.store(lanes, lambda lane=own: ((*vector, lane), _lane(g, y[()], lane))), "output")
+    store = let(total, lambda y: g.outputs.store(lanes, lambda lane=own_lane: ((*vector, lane), _lane(g, y[()], lane))), "output")
     return when(g.rows.reaches(row, kr) & g.cols.reaches(col, kc), store)

@@ -19,9 +19,9 @@ def limits(g: Geometry) -> Iterator[Step]:
         sentence = "rows and columns in ConvOutputSize must be 1…(input − kernel) / stride + 1: the device does not pad"
         yield require(rows.is_inside & cols.is_inside, "I112", sentence)
     source = "SPAD1" if g.is_unified else "the SoC memory"
-    for what, where, region in (("weights", "SPAD0", g.weights), ("activations", source, g.activations), ("outputs", "SPAD1", g.outputs)):
-        yield region.require(f"the {what} of a convolution must lie inside {where}")
+    for label, where, region in (("weights", "SPAD0", g.weights), ("activations", source, g.activations), ("outputs", "SPAD1", g.outputs)):
+        yield region.require(f"the {label} of a convolution must lie inside {where}")
 
 
-def _counted(number: Expr, bits: int, what: str) -> Step:
-    return require((number > 0) & (number < 1 << bits), "I112", f"{what} must be 1…{(1 << bits) - 1}")
+def _counted(number: Expr, bits: int, label: str) -> Step:
+    return require((number > 0) & (number < 1 << bits), "I112", f"{label} must be 1…{(1 << bits) - 1}")

@@ -20,8 +20,8 @@ def declare_memories(m: Ila, device: Bus, soc: Bus, p: Revision) -> None:
 
     def vir_mem_wr(offset: Array, vector: Array) -> Step:
         """Write sixteen bytes to the SoC memory."""
-        inside = require(offset[()] <= p.soc_bytes - VECTOR, "I103", "a write of 16 bytes must end inside the SoC memory")
-        return seq(inside, update(memory, VECTOR, lambda j: ((offset[()] + j) % p.soc_bytes, vector[j])))
+        fits = require(offset[()] <= p.soc_bytes - VECTOR, "I103", "a write of 16 bytes must end inside the SoC memory")
+        return seq(fits, update(memory, VECTOR, lambda j: ((offset[()] + j) % p.soc_bytes, vector[j])))
 
     m.instruction("vir_mem_wr", soc.write_range(p.soc_window or 0, p.soc_bytes, 1, "offset"), lanes="vector")(vir_mem_wr)
     for spad, base in ((spad0, SPAD0_BASE), (spad1, p.spad1)):
@@ -45,8 +45,8 @@ def _scratchpad(m: Ila, device: Bus, p: Revision, spad: Leaf, base: int) -> None
         """Read eight 16-bit words; they are also kept in virtual_output at the masked address."""
         at = offset[()]
         vector = Region(spad, at, (VECTOR,), 1)
-        kept = update(m.s.virtual_output, LANES, lambda i: (base + at + 2 * i, joined(lambda n: vector.byte(at + 2 * i + n), 2)))
-        return seq(vector.require(f"a read of 16 bytes must end inside {spad.name}"), kept), array(lambda j: vector.byte(at + j), VECTOR)
+        copy = update(m.s.virtual_output, LANES, lambda i: (base + at + 2 * i, joined(lambda n: vector.byte(at + 2 * i + n), 2)))
+        return seq(vector.require(f"a read of 16 bytes must end inside {spad.name}"), copy), array(lambda j: vector.byte(at + j), VECTOR)
 
     m.instruction(f"{spad.name}_data_wr", device.write_range(base, p.spad_bytes, 1, "offset"))(fill)
     m.instruction(f"{spad.name}_data_rd", device.read_range(base, p.spad_bytes, 1, "offset"))(read)

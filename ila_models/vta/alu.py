@@ -43,8 +43,8 @@ def _alu(m: Ila, c: Config, name: str, f: Fields) -> Step:
 def _operate(m: Ila, c: Config, name: str, dst: Expr, operand: Callable[[Expr, Expr], Expr]) -> Step:
     def values(b: Expr, o: Expr) -> tuple[Expr, Expr]:
         second = _amount(c, operand(b, o)) if name == "alu_shr" else operand(b, o)
-        new = wrap(OPERATIONS[name][1](m.s.acc[dst, b, o], second), c.width("acc"))
-        return new, new
+        result = wrap(OPERATIONS[name][1](m.s.acc[dst, b, o], second), c.width("acc"))
+        return result, result
 
     return results(m, c, dst, values)
 

@@ -16,8 +16,8 @@ def declare_compute(m: Ila, c: Config, words: Words) -> None:
     """Declare GEMM and FINISH."""
     clear = "Add input · weightᵀ to accumulators, or clear them (reset)."
     m.encoded("gemm", words["gemm"], {"opcode": GEMM}, partial(_gemm, m, c), doc=clear)
-    done = "Raise the done flag; the published ILA has no such instruction and ignores it."
-    m.encoded("finish", words["finish"], {"opcode": FINISH}, lambda f: assign(m.s.done, 1), doc=done)
+    doc = "Raise the done flag; the published ILA has no such instruction and ignores it."
+    m.encoded("finish", words["finish"], {"opcode": FINISH}, lambda f: assign(m.s.done, 1), doc=doc)
 
 
 def nest(m: Ila, c: Config, f: Fields, sorts: tuple[str, ...], body: Callable[..., Step]) -> Step:
@@ -65,8 +65,8 @@ def _gemm(m: Ila, c: Config, f: Fields) -> Step:
     def micro_op(is_reset: bool, dst: Expr, src: Expr, wgt: Expr) -> Step:
         def values(b: Expr, o: Expr) -> tuple[Expr, Expr]:
             dot = reduce_sum(lambda k: s.inp[src, b, k] * s.wgt[wgt, o, k], c.block)
-            new = wrap(s.acc[dst, b, o] + dot, c.width("acc"))
-            return (lift(0), new) if is_reset else (new, new)  # a design with an OUT buffer computes its output before it clears
+            total = wrap(s.acc[dst, b, o] + dot, c.width("acc"))
+            return (lift(0), total) if is_reset else (total, total)  # a design with an OUT buffer computes its output before it clears
 
         return results(m, c, dst, values)
 

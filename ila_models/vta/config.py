@@ -37,8 +37,8 @@ class Config:
         check_design("vta", self)
         for sort in ("uop", "inp", "wgt", "acc"):
             name, depth = f"log_{sort}_buffer", self.log_depth(sort)
-            given = vars(self)[name]
-            demand(depth >= 0, f"parameter {name} of vta must be at least {given - depth} (one element), not {given}")
+            value = vars(self)[name]
+            demand(depth >= 0, f"parameter {name} of vta must be at least {value - depth} (one element), not {value}")
         acc, inp, wgt = (self.log_depth(sort) for sort in ("acc", "inp", "wgt"))
         for word, bits, needed in (
             ("a micro-op", UOP_BITS, acc + inp + wgt),

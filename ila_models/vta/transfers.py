@@ -43,14 +43,14 @@ class Transfer:
         """Return `step` on the attached DRAM, after the check of the scalars it touches; nothing when there are none."""
         origin = (lift(0),) * len(self.shape)
         first, last = self.number(lift(0), lift(0), origin), self.number(self.rows - 1, self.count, origin) - 1
-        told = f"{self.name} {verb}"
-        sentence = f"{told} the DRAM bytes {{first}}…{{last}}; the image holds {{start}}…{{end}}"
+        subject = f"{self.name} {verb}"
+        sentence = f"{subject} the DRAM bytes {{first}}…{{last}}; the image holds {{start}}…{{end}}"
         image = seq(self.image.require(first, last, sentence), step(self.image))
-        other = require(0, "I103", f"{told} DRAM, but no DRAM image is attached", always=True)
+        missing = require(0, "I103", f"{subject} DRAM, but no DRAM image is attached", always=True)
         if self.virtual is not None:
-            sentence = f"{told} the scalars {{first}}…{{last}} of {self.virtual.external.name}, which has {{size}}"
-            other = seq(self.virtual.require(first, last, sentence), step(self.virtual))
-        return when((self.rows > 0) & (self.count > 0), when(self.image.external.is_attached, image, other))
+            sentence = f"{subject} the scalars {{first}}…{{last}} of {self.virtual.external.name}, which has {{size}}"
+            missing = seq(self.virtual.require(first, last, sentence), step(self.virtual))
+        return when((self.rows > 0) & (self.count > 0), when(self.image.external.is_attached, image, missing))
 
     def in_buffer(self, verb: str, total: Expr) -> Step:
         """Return the check that `total` elements from sram_base lie in the buffer, and in no case exceed its size."""
@@ -142,11 +142,11 @@ def declare_transfers(m: Ila, c: Config, words: Words) -> None:
             extra = m.word("data", 3, 127) != 0 if (name, c.behaviour) == ("load_uop", "ila") else None
             update = partial(_load, c, partial(Transfer, m, c, name, buffer, scalars, virtual))
             m.encoded(name, layout, {"opcode": LOAD, "memory_type": memory_type}, update, extra=extra, doc=doc)
-    named = {"memory_type": OUT if types > OUT else 0}  # two bits have no room for OUT: such an encoding of STORE carries 0
-    having = {"opcode": STORE} | (named if types > OUT and c.behaviour == "fsim" else {})
+    fixed_fields = {"memory_type": OUT if types > OUT else 0}  # two bits have no room for OUT: such an encoding of STORE carries 0
+    having = {"opcode": STORE} | (fixed_fields if types > OUT and c.behaviour == "fsim" else {})
     source = partial(Transfer, m, c, "store", "acc" if c.behaviour == "fsim" else "out", "inp", "out")
     doc = "Store outputs: the low bits of accumulators, never saturated; no padding."
-    m.encoded("store", layout, having, lambda f: _store(source(f)), sets=named, doc=doc)
+    m.encoded("store", layout, having, lambda f: _store(source(f)), sets=fixed_fields, doc=doc)
 
 
 def _load(c: Config, transfer: Callable[[Fields], Transfer], f: Fields) -> Step:
@@ -180,8 +180,8 @@ def _store(t: Transfer) -> Step:
         return dram.store((rows, t.count, *t.shape), scalar)
 
     def written(dram: ExternalWords) -> Step:
-        apart = (t.rows <= 1) | (f.x_stride >= t.count)  # else a row overwrites the end of the one before
-        return when(apart, rows_from(dram, 0, t.rows), loop(t.rows, lambda r: rows_from(dram, r, 1)))
+        is_disjoint = (t.rows <= 1) | (f.x_stride >= t.count)  # else a row overwrites the end of the one before
+        return when(is_disjoint, rows_from(dram, 0, t.rows), loop(t.rows, lambda r: rows_from(dram, r, 1)))
 
     unpadded_only = require(t.padding == 0, "I102", "store must not pad")
     return seq(unpadded_only, t.in_buffer("reads", t.rows * t.count), t.in_dram("writes", written))

@@ -37,13 +37,21 @@ class Case:
     samples: int
 
     def only(self, *allowed: int) -> None:
-        """Refuse samples in other operands than the allowed ones."""
+        """Check that only the allowed operands carry samples.
+
+        Raises:
+            Refused: another operand does.
+        """
         for n, place in enumerate(self.places):
             if place is not None and n not in allowed:
                 raise Refused(f"its operand {n} differs between samples")
 
     def first(self) -> Place:
-        """Return the place in the first operand, the only one that may have samples."""
+        """Return the place of the samples in the first operand, the only one that may carry any.
+
+        Raises:
+            Refused: another operand carries samples.
+        """
         self.only(0)
         place = self.places[0]
         assert place is not None
@@ -71,21 +79,26 @@ def _unary(c: Case) -> Carried:
 
 
 def elementwise(c: Case) -> Carried:
-    """Carry samples through an operator that broadcasts its operands."""
+    """Carry samples through an elementwise operator that broadcasts its operands.
+
+    Raises:
+        Refused: operands carry the samples at different places, or along an axis that is broadcast.
+        Contradiction: the shape of the result is not the broadcast of the operands'.
+    """
     result = broadcast(*c.shapes)
     if result != tuple(c.results[0]):
         raise Contradiction(f"its result has shape {tuple(c.results[0])}, not {result}")
-    found = {_from_front(c, n, p, len(result)) for n, p in enumerate(c.places) if p is not None}
-    if len(found) > 1:
+    aligned = {_from_front(c, n, p, len(result)) for n, p in enumerate(c.places) if p is not None}
+    if len(aligned) > 1:
         raise Refused("its operands carry the samples at different places")
-    (place,) = found
+    (place,) = aligned
     repeated = {}
-    for n, (shape, own) in enumerate(zip(c.shapes, c.places, strict=True)):
+    for n, (shape, operand_place) in enumerate(zip(c.shapes, c.places, strict=True)):
         axis = place.axis - len(result) + len(shape)
         extent = shape[axis] if axis >= 0 else 1
-        if own is not None and extent != result[place.axis]:
+        if operand_place is not None and extent != result[place.axis]:
             raise Refused(f"axis {axis} of its operand {n} carries the samples and is broadcast to {result[place.axis]}")
-        if own is None and extent != 1:
+        if operand_place is None and extent != 1:
             repeated[n] = Place(axis, place.outer)
     return Carried((place,), repeated=repeated)
 
@@ -158,14 +171,14 @@ def _reduction(c: Case) -> Carried:
 
 
 def _reshape(c: Case) -> Carried:
-    place, new = c.first(), tuple(c.attributes["shape"])
-    found = list(candidates(new, place.lead(c.shapes[0])))
-    if not found:
-        raise Refused(f"its result {new} has no axis for the samples of {c.shapes[0]}")
+    place, shape = c.first(), tuple(c.attributes["shape"])
+    places = list(candidates(shape, place.lead(c.shapes[0])))
+    if not places:
+        raise Refused(f"its result {shape} has no axis for the samples of {c.shapes[0]}")
     # of the spellings of one order: where as many elements of each sample stand together, for this is the batch axis
     inner = place.inner(c.shapes[0])
-    best = min(found, key=lambda p: (p.inner(new) != inner, p != place, p.outer))
-    return Carried((best,), {"shape": best.scaled(new, c.samples)})
+    best = min(places, key=lambda p: (p.inner(shape) != inner, p != place, p.outer))
+    return Carried((best,), {"shape": best.scaled(shape, c.samples)})
 
 
 def _transpose(c: Case) -> Carried:
@@ -184,10 +197,10 @@ def _slice(c: Case) -> Carried:
 
 
 def _concat(c: Case) -> Carried:
-    found = {p for p in c.places if p is not None}
-    if len(found) > 1:
+    places = {p for p in c.places if p is not None}
+    if len(places) > 1:
         raise Refused("its operands carry the samples at different places")
-    (place,) = found
+    (place,) = places
     if place.axis == c.attributes["axis"]:
         _runs_along(c, place.axis)
     return Carried((place,), repeated={n: place for n, p in enumerate(c.places) if p is None})
@@ -201,11 +214,11 @@ def _pad(c: Case) -> Carried:
 
 
 def _expand(c: Case) -> Carried:
-    new = tuple(c.attributes["shape"])
-    place = _from_front(c, 0, c.first(), len(new))
-    if c.shapes[0][place.axis - len(new) + len(c.shapes[0])] != new[place.axis]:
+    shape = tuple(c.attributes["shape"])
+    place = _from_front(c, 0, c.first(), len(shape))
+    if c.shapes[0][place.axis - len(shape) + len(c.shapes[0])] != shape[place.axis]:
         raise Refused(f"axis {place.axis} of its result is broadcast and carries the samples")
-    return Carried((place,), {"shape": place.scaled(new, c.samples)})
+    return Carried((place,), {"shape": place.scaled(shape, c.samples)})
 
 
 def _gather(c: Case) -> Carried:
@@ -222,15 +235,15 @@ def _recurrent(c: Case) -> Carried:
     """Carry samples in the batch axis: axis 1 of the sequence, axis 0 of the states."""
     c.only(0, *range(4, len(c.shapes)))
     batch = {0: 1, **dict.fromkeys(range(4, len(c.shapes)), 0)}
-    given = {n: p for n, p in enumerate(c.places) if p is not None}
-    for n, p in given.items():
+    places = {n: p for n, p in enumerate(c.places) if p is not None}
+    for n, p in places.items():
         if p.axis != batch[n]:
             raise Refused(f"axis {p.axis} of its operand {n} carries the samples and is not its batch axis")
-    outers = {p.outer for p in given.values()}
+    outers = {p.outer for p in places.values()}
     if len(outers) > 1:
         raise Refused("its operands carry the samples at different places")
     (outer,) = outers
-    repeated = {n: Place(axis, outer) for n, axis in batch.items() if n not in given}
+    repeated = {n: Place(axis, outer) for n, axis in batch.items() if n not in places}
     return Carried((Place(1, outer), *[Place(0, outer)] * (len(c.results) - 1)), repeated=repeated)
 
 
@@ -296,11 +309,11 @@ def _quantised_matmul(b: int, c: Case) -> Carried:
 def _one_axis_gone(c: Case) -> Carried:
     """Carry samples past a reduction over one axis, when the shapes tell which one it is."""
     place, shape, result = c.first(), tuple(c.shapes[0]), tuple(c.results[0])
-    kept = [a for a in range(len(shape)) if (*shape[:a], 1, *shape[a + 1 :]) == result]
+    axes = [a for a in range(len(shape)) if (*shape[:a], 1, *shape[a + 1 :]) == result]
     gone = [a for a in range(len(shape)) if shape[:a] + shape[a + 1 :] == result]
-    if len(kept + gone) != 1:
+    if len(axes + gone) != 1:
         raise Refused(f"its shapes {shape} and {result} do not tell which axis it reduces")
-    if place.axis in kept + gone:
+    if place.axis in axes + gone:
         _runs_along(c, place.axis)
     return Carried((Place(place.axis - sum(a < place.axis for a in gone), place.outer),))
 

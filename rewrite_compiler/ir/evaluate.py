@@ -1,4 +1,4 @@
-"""Run programs by the operators' own meaning, in numpy; the reference that rewriting is checked against."""
+"""The reference evaluator: runs programs by the operators' meaning, in numpy; rewriting is checked against it."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ def run_op(operator: Op, operands: Sequence[Data], attributes: Mapping[str, Attr
     compute = real or (np.result_type(*kinds) if kinds else np.float64)
     shapes = operator.shapes([tuple(x.shape) for x in operands], attributes)
     if all(0 in shape for shape in shapes):  # nothing to compute, and indices of empty tensors have no place to point at
-        own = bool(operands) and (real is None or not np.issubdtype(operands[0].dtype, np.floating))
-        return [np.zeros(shape, operands[0].dtype if own else compute) for shape in shapes]
-    leaves, arrays = _meaning(operator, tuple((tuple(x.shape), x.dtype) for x in operands), _Given(attributes))
+        keeps_type = bool(operands) and (real is None or not np.issubdtype(operands[0].dtype, np.floating))
+        return [np.zeros(shape, operands[0].dtype if keeps_type else compute) for shape in shapes]
+    leaves, arrays = _meaning(operator, tuple((tuple(x.shape), x.dtype) for x in operands), _AttributeKey(attributes))
     values = {leaf: x.astype(compute, copy=False) if leaf.real else x for leaf, x in zip(leaves, operands, strict=True)}
     dtype = np.dtype(operator.dtype_of(str(operands[0].dtype) if operands else "float32", attributes))
     floats = dtype if real is None else compute
     return [np.asarray(evaluate_array(a, values, compute)).astype(floats if a.real else dtype, copy=False) for a in arrays]
 
 
-class _Given:
-    """Attributes, the same where they are written alike."""
+class _AttributeKey:
+    """Attributes as a hashable key, equal where their text is."""
 
     def __init__(self, attributes: Mapping[str, AttributeValue]) -> None:
         self.attributes, self.text = attributes, repr(sorted(attributes.items()))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Given) and self.text == other.text
+        return isinstance(other, _AttributeKey) and self.text == other.text
 
     def __hash__(self) -> int:
         return hash(self.text)
 
 
 @lru_cache(maxsize=MOST_MEANINGS)
-def _meaning(operator: Op, operands: tuple[tuple[Shape, Any], ...], given: _Given) -> tuple[list[Leaf], tuple[Array, ...]]:
+def _meaning(operator: Op, operands: tuple[tuple[Shape, Any], ...], key: _AttributeKey) -> tuple[list[Leaf], tuple[Array, ...]]:
     """Return the operands and the outputs of an operator as terms."""
     leaves = [_leaf(n, *x) for n, x in enumerate(operands)]
-    meaning = operator.meaning(*leaves, **given.attributes)
+    meaning = operator.meaning(*leaves, **key.attributes)
     return leaves, meaning if isinstance(meaning, tuple) else (meaning,)
 
 
@@ -63,17 +63,21 @@ def _leaf(n: int, shape: Shape, dtype: Any) -> Leaf:
 def run(
     p: Program, inputs: Mapping[Value, Data], *, real: Any = np.float64, opaque: OpaqueRunner | None = None, keep: Sequence[Value] = ()
 ) -> dict[Value, Data]:
-    """Return outputs (and the values in `keep`) of a program; `opaque` runs operators the engine does not know."""
+    """Return the outputs of a program, and the values in `keep`; `opaque` runs operators that the engine does not know.
+
+    Raises:
+        InputError: the program has such an operator and `opaque` is None.
+    """
     values: dict[Value, Data] = {**p.constants, **inputs}
-    wanted = {*p.outputs, *keep}
+    requested = {*p.outputs, *keep}
     last_use = {v: n for n, node in enumerate(p.nodes) for v in node.inputs}
     for n, node in enumerate(p.nodes):
         operands = [values[v] for v in node.inputs]
         values.update(zip(node.outputs, _results(p, node, operands, real, opaque), strict=True))
         for v in node.inputs:
-            if last_use[v] == n and v not in wanted and v not in p.constants:
+            if last_use[v] == n and v not in requested and v not in p.constants:
                 values.pop(v, None)
-    return {v: values[v] for v in wanted}
+    return {v: values[v] for v in requested}
 
 
 def _results(p: Program, node: Node, operands: Sequence[Data], real: Any, opaque: OpaqueRunner | None) -> Sequence[Data]:

@@ -98,11 +98,11 @@ class Program:
 
     def users(self) -> dict[Value, list[Node]]:
         """Return the nodes that read each value."""
-        found: dict[Value, list[Node]] = {}
+        readers: dict[Value, list[Node]] = {}
         for n in self.nodes:
             for v in n.inputs:
-                found.setdefault(v, []).append(n)
-        return found
+                readers.setdefault(v, []).append(n)
+        return readers
 
     def opaque_of(self, node: Node) -> OpaqueOp:
         """Return the source operator an opaque node stands for."""
@@ -114,7 +114,7 @@ class Program:
 
 
 class Builder:
-    """A program under construction: values get numbers, nodes are typed by their operators."""
+    """A program under construction: values are numbered, the types of results are inferred by the operators."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -155,12 +155,16 @@ class Builder:
         origins: Iterable[int] = (),
         names: Sequence[str] = (),
     ) -> tuple[Value, ...]:
-        """Add a node of a known operator; ShapeError when its operands do not fit."""
+        """Add a node of a known operator and return its results.
+
+        Raises:
+            ShapeError: the operator is not defined on its operands.
+        """
         operator = OPS[op]
-        given = {a.name: (attributes or {}).get(a.name, a.default) for a in operator.attributes}
-        types = result_types(operator, [self.types[v] for v in inputs], given)  # type: ignore[arg-type]
+        values = {a.name: (attributes or {}).get(a.name, a.default) for a in operator.attributes}
+        types = result_types(operator, [self.types[v] for v in inputs], values)  # type: ignore[arg-type]
         outputs = tuple(self.value(t, names[n] if n < len(names) else "") for n, t in enumerate(types))
-        self.nodes.append(Node(op, tuple(inputs), outputs, tuple(given.items()), frozenset(origins)))  # type: ignore[arg-type]
+        self.nodes.append(Node(op, tuple(inputs), outputs, tuple(values.items()), frozenset(origins)))  # type: ignore[arg-type]
         return outputs
 
     def node(self, node: Node) -> None:
@@ -168,23 +172,27 @@ class Builder:
         self.nodes.append(node)
 
     def finish(self, outputs: Sequence[Value]) -> Program:
-        """Return the program; nodes whose results nothing reads are dropped."""
+        """Return the program with these outputs, dead nodes and constants eliminated."""
         live = set(outputs)
-        kept: list[Node] = []
+        live_nodes: list[Node] = []
         for n in reversed(self.nodes):
             if live.intersection(n.outputs):
-                kept.append(n)
+                live_nodes.append(n)
                 live.update(n.inputs)
-        kept.reverse()
+        live_nodes.reverse()
         constants = {v: c for v, c in self.constants.items() if v in live}
         return Program(
-            self.name, tuple(self.types), tuple(self.names), tuple(self.inputs), tuple(outputs), tuple(kept), constants,
+            self.name, tuple(self.types), tuple(self.names), tuple(self.inputs), tuple(outputs), tuple(live_nodes), constants,
             tuple(self.sources), dict(self.opaque), dict(self.absorbed), tuple(self.notes),
         )  # fmt: skip
 
 
 def topological(nodes: Sequence[Node], given: Iterable[Value]) -> list[Node]:
-    """Return nodes in an order in which every value is defined before it is read; InputError names a cycle's values."""
+    """Return nodes in topological order: every value is defined before it is read.
+
+    Raises:
+        InputError: the nodes form a cycle.
+    """
     ready = set(given)
     producer = {v: n for n, node in enumerate(nodes) for v in node.outputs}
     order: list[Node] = []
@@ -192,13 +200,13 @@ def topological(nodes: Sequence[Node], given: Iterable[Value]) -> list[Node]:
     for start in range(len(nodes)):
         work = [(start, iter(nodes[start].inputs))]
         while work:
-            here, inputs = work[-1]
-            state[here] = max(state[here], 1)
+            current, inputs = work[-1]
+            state[current] = max(state[current], 1)
             following = next((producer[v] for v in inputs if v not in ready and v in producer and state[producer[v]] != 2), None)
             if following is None:
-                if state[here] != 2:
-                    order.append(nodes[here])
-                    state[here] = 2
+                if state[current] != 2:
+                    order.append(nodes[current])
+                    state[current] = 2
                 work.pop()
             elif state[following] == 1:
                 raise InputError("F120", f"the nodes form a cycle through {nodes[following].op}")
@@ -225,14 +233,14 @@ def walk(p: Program) -> Iterator[tuple[Node, list[TensorType]]]:
 
 
 def total_macs(p: Program, nodes: Iterable[Node] | None = None) -> int:
-    """Return the multiply-accumulates of the program (or of some of its nodes)."""
-    found = p.nodes if nodes is None else tuple(nodes)
-    whole = sum(p.opaque_of(n).macs or 0 for n in found if n.op == OPAQUE)
-    return whole + sum(macs_of(n, [p.types[v] for v in n.inputs]) for n in found)
+    """Return the multiply-accumulates of a program, or of some of its nodes; opaque ones of unknown number count as 0."""
+    counted = p.nodes if nodes is None else tuple(nodes)
+    opaque_macs = sum(p.opaque_of(n).macs or 0 for n in counted if n.op == OPAQUE)
+    return opaque_macs + sum(macs_of(n, [p.types[v] for v in n.inputs]) for n in counted)
 
 
 def uncounted(p: Program) -> list[Node]:
-    """Return the nodes that may multiply, nobody knows how often."""
+    """Return the opaque nodes whose number of multiply-accumulates is unknown."""
     return [n for n in p.nodes if n.op == OPAQUE and p.opaque_of(n).macs is None]
 
 

@@ -54,7 +54,7 @@ def rebatched(p: Program, samples: int, batched: Mapping[Value, int | Place]) ->
             return NotBatchable(
                 f'input "{p.names[v]}" of type {p.types[v]} has no axis {place.axis} to carry {place.outer} parts of samples'
             )
-    work = _Work(p, samples, places)
+    work = _Rebatching(p, samples, places)
     for node in p.nodes:
         try:
             work.carry(node)
@@ -65,15 +65,15 @@ def rebatched(p: Program, samples: int, batched: Mapping[Value, int | Place]) ->
 
 def naturally_rebatched(p: Program, samples: int, inputs: Sequence[Value]) -> Rebatched | NotBatchable:
     """Return the program for `samples` samples with the axis of the inputs chosen: one number for all, fewest moves, then lowest."""
-    found: list[Rebatched] = []
+    results: list[Rebatched] = []
     refused: NotBatchable | None = None
     for axis in range(max((len(p.types[v].shape) for v in inputs), default=1)):
         result = rebatched(p, samples, {v: min(axis, len(p.types[v].shape) - 1) for v in inputs})
         if isinstance(result, NotBatchable):
             refused = refused or result
         else:
-            found.append(result)
-    return min(found, key=lambda r: r.moves) if found or refused is None else refused
+            results.append(result)
+    return min(results, key=lambda r: r.moves) if results or refused is None else refused
 
 
 def attempts(shapes: Sequence[Shape], own: Sequence[Place | None]) -> Iterator[tuple[Place | None, ...]]:
@@ -103,7 +103,7 @@ def label(p: Program, node: Node) -> str:
     return p.opaque_of(node).label if node.op == OPAQUE else node.op
 
 
-class _Work:
+class _Rebatching:
     """A program being rebatched; new values are operands whose samples were moved or that were repeated for each sample."""
 
     def __init__(self, p: Program, samples: int, places: dict[Value, Place]) -> None:
@@ -114,7 +114,7 @@ class _Work:
         self.names = list(p.names)
         self.nodes: list[Node] = []
         self.constants = dict(p.constants)
-        self.made: dict[tuple[Any, ...], Value] = {}
+        self.values: dict[tuple[Any, ...], Value] = {}
         self._place(places)
 
     def _place(self, places: Mapping[Value, Place]) -> None:
@@ -125,8 +125,8 @@ class _Work:
 
     def carry(self, node: Node) -> None:
         """Add one node; Refused when the samples cannot pass."""
-        own = [self.places.get(v) for v in node.inputs]
-        if not any(own):
+        operand_places = [self.places.get(v) for v in node.inputs]
+        if not any(operand_places):
             self.nodes.append(node)
             return
         source = self.p.opaque_of(node).op_type if node.op == OPAQUE else ""
@@ -134,9 +134,9 @@ class _Work:
         if rule is None:
             raise Refused("how it treats samples is not known")
         try:
-            places, carried = self._passing(rule, node, own)
+            places, carried = self._passing(rule, node, operand_places)
         except Refused as refused:
-            if isinstance(refused, Contradiction) or not may_widen(node.operator, source, own):
+            if isinstance(refused, Contradiction) or not may_widen(node.operator, source, operand_places):
                 raise
             self._widened(node)
             return
@@ -160,12 +160,12 @@ class _Work:
         at_front = self._operand(v, 0, Place(0), Carried(()))
         return self._reshaped(at_front, (self.samples, *[1] * (rank - len(shape)), *shape))
 
-    def _passing(self, rule: Rule, node: Node, own: Sequence[Place | None]) -> tuple[Sequence[Place | None], Carried]:
+    def _passing(self, rule: Rule, node: Node, operand_places: Sequence[Place | None]) -> tuple[Sequence[Place | None], Carried]:
         """Return the first places of the operands under which the rule lets the samples pass."""
         shapes = [self.p.types[v].shape for v in node.inputs]
         results = [self.p.types[v].shape for v in node.outputs]
         first: Refused | None = None
-        for places in itertools.islice(attempts(shapes, own), ATTEMPTS):
+        for places in itertools.islice(attempts(shapes, operand_places), ATTEMPTS):
             try:
                 return places, rule(Case(node.op, shapes, places, dict(node.attributes), results, self.samples))
             except Refused as refused:
@@ -176,18 +176,18 @@ class _Work:
     def _operand(self, v: Value, n: int, place: Place | None, carried: Carried) -> Value:
         if place is None:
             return self._repeated(v, carried.repeated[n]) if n in carried.repeated else v
-        shape, own = self.p.types[v].shape, self.places[v]
-        if place == own:
+        shape, current = self.p.types[v].shape, self.places[v]
+        if place == current:
             return v
-        if place.lead(shape) != own.lead(shape):
-            v = self._moved(v, shape, own.lead(shape), place.lead(shape))
+        if place.lead(shape) != current.lead(shape):
+            v = self._moved(v, shape, current.lead(shape), place.lead(shape))
         return self._reshaped(v, place.scaled(shape, self.samples))
 
-    def _moved(self, v: Value, shape: Shape, old: int, new: int) -> Value:
+    def _moved(self, v: Value, shape: Shape, lead: int, new_lead: int) -> Value:
         """Return a value as [before, samples, behind] with `new` instead of `old` blocks before the samples."""
-        low, high = min(old, new), max(old, new)
+        low, high = min(lead, new_lead), max(lead, new_lead)
         middle, behind = high // low, math.prod(shape) // high
-        v = self._reshaped(v, (low, *((self.samples, middle) if old == low else (middle, self.samples)), behind))
+        v = self._reshaped(v, (low, *((self.samples, middle) if lead == low else (middle, self.samples)), behind))
         return self._apply("transpose", v, "perm", (0, 2, 1, 3))
 
     def _repeated(self, v: Value, place: Place) -> Value:
@@ -196,24 +196,24 @@ class _Work:
         data = self.constants.get(v)
         if data is None:
             before, behind = place.split(shape)
-            split = self._reshaped(v, (*before, 1, *behind))
-            wide = self._apply("expand", split, "shape", (*before, self.samples, *behind))
+            unit_axis = self._reshaped(v, (*before, 1, *behind))
+            wide = self._apply("expand", unit_axis, "shape", (*before, self.samples, *behind))
             return self._reshaped(wide, place.scaled(shape, self.samples))
-        if key not in self.made:
-            self.made[key] = self._value(place.scaled(shape, self.samples), v)
-            self.constants[self.made[key]] = spread(data, place, self.samples)
-        return self.made[key]
+        if key not in self.values:
+            self.values[key] = self._value(place.scaled(shape, self.samples), v)
+            self.constants[self.values[key]] = spread(data, place, self.samples)
+        return self.values[key]
 
     def _reshaped(self, v: Value, shape: Shape) -> Value:
         return self._apply("reshape", v, "shape", shape)
 
     def _apply(self, op: str, v: Value, name: str, value: Shape) -> Value:
         key = (op, v, value)
-        if key not in self.made:
+        if key not in self.values:
             (shape,) = OPS[op].shapes([self.types[v].shape], {name: value})
-            self.made[key] = self._value(shape, v)
-            self.nodes.append(Node(op, (v,), (self.made[key],), ((name, value),)))
-        return self.made[key]
+            self.values[key] = self._value(shape, v)
+            self.nodes.append(Node(op, (v,), (self.values[key],), ((name, value),)))
+        return self.values[key]
 
     def _value(self, shape: Shape, like: Value) -> Value:
         self.types.append(TensorType(shape, self.types[like].dtype))
@@ -223,5 +223,5 @@ class _Work:
     def finish(self) -> Rebatched:
         """Return the program."""
         p = replace(self.p, types=tuple(self.types), names=tuple(self.names), nodes=tuple(self.nodes), constants=self.constants)
-        moves = sum(key[0] == "transpose" for key in self.made)
+        moves = sum(key[0] == "transpose" for key in self.values)
         return Rebatched(p, self.places, self.samples, moves)

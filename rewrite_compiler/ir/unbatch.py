@@ -35,7 +35,7 @@ def with_samples(p: Program, fixed: int, samples: int) -> Program | NotBatchable
 
 def unbatched(p: Program, samples: int) -> Program | NotBatchable:
     """Return the program of one of the samples that axis 0 of all inputs carries; values keep their numbers."""
-    work = _Work(p, samples)
+    work = _Unbatching(p, samples)
     for node in p.nodes:
         try:
             work.carry(node)
@@ -51,7 +51,7 @@ def _broadcasts(shape: Shape, to: Shape) -> bool:
     return len(shape) == len(to) and all(n in (1, m) for n, m in zip(shape, to, strict=True))
 
 
-class _Work:
+class _Unbatching:
     """A program whose samples are taken apart."""
 
     def __init__(self, p: Program, samples: int) -> None:
@@ -69,15 +69,15 @@ class _Work:
 
     def carry(self, node: Node) -> None:
         """Add one node; Refused when no node for a single sample becomes it."""
-        own = [self.places.get(v) for v in node.inputs]
-        if not any(own):
+        operand_places = [self.places.get(v) for v in node.inputs]
+        if not any(operand_places):
             self.nodes.append(self._opaque(node, 1))
             return
         rule = rule_of(node.operator, self.p.opaque_of(node).op_type if node.op == OPAQUE else "")
         if rule is None:
             raise Refused("how it treats samples is not known")
         first: Refused | None = None
-        for inputs, places, attributes, results in itertools.islice(self._guesses(node, own), MOST):
+        for inputs, places, attributes, results in itertools.islice(self._candidates(node, operand_places), MOST):
             shapes = [self.types[v].shape if isinstance(v, int) else v.shape for v in inputs]
             try:
                 by_rule = rule(Case(node.op, shapes, places, attributes, [t.shape for t in results], self.samples))
@@ -85,15 +85,20 @@ class _Work:
                 first = first or refused
                 continue
             for carried in self._spellings(node, by_rule, results):
-                if self._becomes(node, carried, attributes, results) and self._repeats(node, inputs, carried):
+                if self._reproduces(node, carried, attributes, results) and self._repeats(node, inputs, carried):
                     self._add(node, inputs, attributes, results, carried)
                     return
         raise first or Refused(f"no operation on one sample gives {self.p.types[node.outputs[0]]} for {self.samples}")
 
-    def _guesses(self, node: Node, own: Sequence[Place | None]) -> Iterator[tuple[list[Any], Sequence[Any], Attributes, list[TensorType]]]:
-        """Yield operands (values, or the part of a constant that is one sample's), places, attributes, types of the results."""
-        spelt = [[None] if place is None else equivalents(self.types[v].shape, place) for v, place in zip(node.inputs, own, strict=True)]
-        parts = [[v] if place is not None else [v, *self._parts(v)] for v, place in zip(node.inputs, own, strict=True)]
+    def _candidates(
+        self, node: Node, operand_places: Sequence[Place | None]
+    ) -> Iterator[tuple[list[Any], Sequence[Any], Attributes, list[TensorType]]]:
+        """Yield candidates for the node on one sample: operands (values, or one sample's part of a constant), places, attributes, types."""
+        spelt = [
+            [None] if place is None else equivalents(self.types[v].shape, place)
+            for v, place in zip(node.inputs, operand_places, strict=True)
+        ]
+        parts = [[v] if place is not None else [v, *self._parts(v)] for v, place in zip(node.inputs, operand_places, strict=True)]
         for attributes in self._attributes(node):
             for inputs in itertools.product(*parts):
                 for results in self._results(node, inputs, attributes):
@@ -105,20 +110,20 @@ class _Work:
         data = self.constants.get(v)
         for axis, n in enumerate(() if data is None else data.shape):
             if data is not None and n and n % self.samples == 0:
-                each = separated(data, Place(axis), self.samples)
-                if all(np.array_equal(each[0], one, equal_nan=data.dtype.kind == "f") for one in each[1:]):
-                    yield np.ascontiguousarray(each[0])
+                samples = separated(data, Place(axis), self.samples)
+                if all(np.array_equal(samples[0], sample, equal_nan=data.dtype.kind == "f") for sample in samples[1:]):
+                    yield np.ascontiguousarray(samples[0])
 
     def _attributes(self, node: Node) -> Iterator[Attributes]:
         """Yield the attributes as they are, and with one extent that all samples share divided."""
-        given: dict[str, Any] = dict(node.attributes)
-        yield given
-        for name, value in given.items():
+        attributes: dict[str, Any] = dict(node.attributes)
+        yield attributes
+        for name, value in attributes.items():
             if isinstance(value, int) and not isinstance(value, bool) and value and value % self.samples == 0:
-                yield {**given, name: value // self.samples}
+                yield {**attributes, name: value // self.samples}
             for axis in range(len(value)) if isinstance(value, tuple) else ():
                 if isinstance(value[axis], int) and value[axis] and value[axis] % self.samples == 0:
-                    yield {**given, name: (*value[:axis], value[axis] // self.samples, *value[axis + 1 :])}
+                    yield {**attributes, name: (*value[:axis], value[axis] // self.samples, *value[axis + 1 :])}
 
     def _results(self, node: Node, inputs: Sequence[Any], attributes: Attributes) -> Iterator[list[TensorType]]:
         if node.operator is not None:
@@ -142,8 +147,8 @@ class _Work:
         for place in equivalents(results[0].shape, carried.results[0])[1:] if node.op == "reshape" else ():
             yield Carried((place,), {"shape": place.scaled(results[0].shape, self.samples)})
 
-    def _becomes(self, node: Node, carried: Carried, attributes: Attributes, results: Sequence[TensorType]) -> bool:
-        """Tell whether the rule makes of the guess what the program has."""
+    def _reproduces(self, node: Node, carried: Carried, attributes: Attributes, results: Sequence[TensorType]) -> bool:
+        """Tell whether the rule turns the candidate into the node of the program."""
         shapes: list[Shape] = [place.scaled(t.shape, self.samples) for place, t in zip(carried.results, results, strict=True)]
         return {**attributes, **carried.attributes} == dict(node.attributes) and shapes == [self.p.types[v].shape for v in node.outputs]
 
@@ -172,10 +177,10 @@ class _Work:
         """Return a node under whose key stands the work of one sample."""
         if node.op != OPAQUE:
             return node
-        whole, key = self.p.opaque_of(node), str(node.attribute("key"))
-        own = key if parts == 1 else f"{key}.sample"
-        self.opaque[own] = replace(whole, macs=None if whole.macs is None else whole.macs // parts)
-        return replace(node, attributes=tuple((k, own if k == "key" else value) for k, value in node.attributes))
+        batched, key = self.p.opaque_of(node), str(node.attribute("key"))
+        sample_key = key if parts == 1 else f"{key}.sample"
+        self.opaque[sample_key] = replace(batched, macs=None if batched.macs is None else batched.macs // parts)
+        return replace(node, attributes=tuple((k, sample_key if k == "key" else value) for k, value in node.attributes))
 
     def _constant(self, data: Any, like: Value) -> Value:
         self.types.append(TensorType(data.shape, self.p.types[like].dtype))

@@ -18,6 +18,9 @@ def shift_right(a: Operand, amount: Operand, rounding: str = "floor") -> Expr:
 
     floor ⌊·⌋ · half_up nearest, ties to +∞ · half_down ties to −∞ · half_even ties to even · zero toward 0 ·
     half_away ties away from 0.
+
+    Raises:
+        SpecError: `rounding` is none of these.
     """
     x, n = lift(a), lift(amount)
     half = (lift(1) << n) >> 1
@@ -40,6 +43,9 @@ def rounded(a: Operand, rounding: str = "floor") -> Expr:
     """Return a real term rounded to an integer in one of the modes of `shift_right`.
 
     Written so that 64-bit floats give the exact answer: x − ⌊x⌋ ≥ ½ is never misjudged, x + ½ would be.
+
+    Raises:
+        SpecError: `rounding` is none of the modes.
     """
     x = lift(a)
     if not x.real:
@@ -60,8 +66,8 @@ def rounded(a: Operand, rounding: str = "floor") -> Expr:
 
 
 def _half_up(x: Expr) -> Expr:
-    whole = floor(x)
-    return whole + (x - whole >= Fraction(1, 2))
+    below = floor(x)
+    return below + (x - below >= Fraction(1, 2))
 
 
 def _unknown(rounding: str) -> SpecError:
@@ -77,12 +83,12 @@ def shift(a: Operand, amount: Operand) -> Expr:
 
 
 def signed(a: Operand, bits: int) -> Expr:
-    """Read the low `bits` bits of an integer as two's complement."""
+    """Return the low `bits` bits of an integer as a two's complement word."""
     return wrap(a, bits, True)
 
 
 def concat(*parts: tuple[Operand, int]) -> Expr:
-    """Join unsigned fields (value, width), most significant first."""
+    """Return the concatenation of unsigned fields (value, width in bits), the most significant first."""
     total = lift(0)
     for value, width in parts:
         total = (total << width) + extract(wrap(value, width, False), 0, width)
@@ -127,18 +133,18 @@ def trunc_mod(a: Operand, b: Operand) -> Expr:
 
 def all_of(conditions: Iterable[Operand]) -> Expr:
     """Return 1 where every condition is 1, and where there is none."""
-    first, *others = [*map(lift, conditions)] or [lift(1)]
-    return reduce(and_, others, first)
+    first, *remaining = [*map(lift, conditions)] or [lift(1)]
+    return reduce(and_, remaining, first)
 
 
 def any_of(conditions: Iterable[Operand]) -> Expr:
     """Return 1 where a condition is 1."""
-    first, *others = [*map(lift, conditions)] or [lift(0)]
-    return reduce(or_, others, first)
+    first, *remaining = [*map(lift, conditions)] or [lift(0)]
+    return reduce(or_, remaining, first)
 
 
 def row_major(index: Sequence[Operand], extents: Sequence[Operand]) -> Expr:
-    """Return the number of an element, the last index fastest; the first extent does not matter."""
+    """Return the row-major offset of an element, the last index fastest; the first extent does not matter."""
     number = lift(index[0])
     for i, extent in zip(index[1:], extents[1:], strict=True):
         number = number * extent + i

@@ -1,4 +1,4 @@
-"""Terms with bound variables: arrays, reductions, folds in order, and tables.
+"""Terms with bound variables: array comprehensions, reductions, ordered folds, and tables.
 
 `array(lambda i, j: …, (m, n))` is a comprehension, `fold` an ordered loop whose accumulators are scalars or arrays,
 `Table` a function on at most 20 input bits that numeric readings compute once. An extent is an integer or a term.
@@ -22,7 +22,7 @@ from .out_of_range import OutOfRange
 TABLE_BITS = 20
 Extent = int | Expr
 Index = Operand | tuple[Operand, ...]
-_LONG: ContextVar[int | None] = ContextVar("any_length", default=None)
+_ANY_LENGTH_FROM: ContextVar[int | None] = ContextVar("any_length", default=None)
 MONOIDS = ("sum", "max", "min")
 
 
@@ -50,7 +50,11 @@ class Array:
         return frozenset()
 
     def __getitem__(self, index: Index) -> Expr:
-        """Return the element at `index`, one integer term an axis."""
+        """Return the element at `index`, one integer term an axis.
+
+        Raises:
+            SpecError: there are more or fewer indices than axes, or an index is real or always outside.
+        """
         indices = tuple(lift(i) for i in (index if isinstance(index, tuple) else (index,)))
         if len(indices) != self.rank:
             raise SpecError("I103", f"{name_of(self)} has {self.rank} axes, not {len(indices)}")
@@ -104,13 +108,13 @@ class Comprehension(Array):
     @cached_property
     def has_folds(self) -> bool:
         """Whether an element reads the result of a fold."""
-        work, seen = [self.body], set[int]()
+        work, visited = [self.body], set[int]()
         while work:
             e = work.pop()
             if e.op == "load" and isinstance(e.data, FoldResult):
                 return True
-            work.extend(x for x in e.args if id(x) not in seen)
-            seen.update(map(id, e.args))
+            work.extend(x for x in e.args if id(x) not in visited)
+            visited.update(map(id, e.args))
         return False
 
 
@@ -160,7 +164,11 @@ class Table:
     """A function of integers on a small finite domain, computed once by numeric readings."""
 
     def __init__(self, name: str, function: Callable[..., Expr], *domains: Interval) -> None:
-        """Define `name` on the product of `domains`; SpecError when it has more than 2**20 entries."""
+        """Define `name` on the product of `domains`, at most 2^20 entries.
+
+        Raises:
+            SpecError: a domain is unbounded, the entries are too many, or the function uses a free variable.
+        """
         self.name = name
         self.domains = domains
         self.shape = tuple(_size(name, d) for d in domains)
@@ -173,7 +181,11 @@ class Table:
             raise SpecError("I102", f"table {name} uses a variable that is not one of its parameters")
 
     def __call__(self, *operands: Operand) -> Expr:
-        """Return the entry at `operands`; SpecError when one may lie outside its domain."""
+        """Return the entry at `operands`, as a term.
+
+        Raises:
+            SpecError: an operand may lie outside of its domain.
+        """
         terms = tuple(lift(x) for x in operands)
         for term, domain in zip(terms, self.domains, strict=True):
             if not iv.inside(term.interval, domain):
@@ -182,13 +194,17 @@ class Table:
 
 
 def entries_of(table: Table) -> Comprehension:
-    """Return a table as an array: entry [i, …] is function(low + i, …)."""
+    """Return a table as an array of the shape of its domains: entry [i, …] is function(low + i, …)."""
     low = [d[0] or 0 for d in table.domains]
     return array(lambda *i: table.function(*(x + b for x, b in zip(i, low, strict=True))), table.shape)
 
 
 def array(function: Callable[..., Operand], shape: Sequence[Extent] | Extent) -> Comprehension:
-    """Return the array whose element at (i, j, …) is function(i, j, …)."""
+    """Return the comprehension whose element at (i, j, …) is function(i, j, …).
+
+    Raises:
+        SpecError: the array has more than 9 axes.
+    """
     extents = as_shape(shape)
     variables = tuple(index_variable(n, e) for n, e in zip("ijklmnopq", extents, strict=False))
     if len(variables) != len(extents):
@@ -204,7 +220,11 @@ def index_variable(name: str, extent: Extent) -> Expr:
 
 
 def reduce(monoid: str, function: Callable[..., Operand], extent: Sequence[Extent] | Extent) -> Expr:
-    """Return the sum, max or min of function(c, …) over the extents; a max or min of nothing is refused by readings."""
+    """Return the sum, max or min of function(c, …) over the extents; a max or min of nothing is refused by readings.
+
+    Raises:
+        SpecError: `monoid` is none of these.
+    """
     if monoid not in MONOIDS:
         raise SpecError("I102", f'there is no monoid "{monoid}"', help=f"known: {', '.join(MONOIDS)}")
     extents = as_shape(extent)
@@ -213,12 +233,12 @@ def reduce(monoid: str, function: Callable[..., Operand], extent: Sequence[Exten
 
 
 def reduction(monoid: str, variables: tuple[Expr, ...], extents: tuple[Expr, ...], body: Expr) -> Expr:
-    """Return the reduction node over variables that are already bound in `body`."""
+    """Return the reduction of `body` over `variables`, which it uses already and which run to `extents`."""
     count: Interval = (1, 1)
     for e in extents:
         count = iv.mul(count, e.interval)
     interval = iv.scale(body.interval, count) if monoid == "sum" else body.interval
-    if monoid == "sum" and (_LONG.get() or math.inf) <= (count[0] or 0):
+    if monoid == "sum" and (_ANY_LENGTH_FROM.get() or math.inf) <= (count[0] or 0):
         interval = iv.EVERYTHING
     free = body.free.difference(variables).union(*(e.free for e in extents))
     return node("reduce", (body, *extents), (monoid, variables), iv.EVERYTHING if body.real else interval, body.real, free)
@@ -226,12 +246,12 @@ def reduction(monoid: str, variables: tuple[Expr, ...], extents: tuple[Expr, ...
 
 @contextmanager
 def any_length(least: int) -> Iterator[None]:
-    """Make sums of so many values, or more, as if of any number: no word holds them because they are short."""
-    token = _LONG.set(least)
+    """Make sums of `least` terms or more as if of any number, so that none fits a word because it happens to be short."""
+    token = _ANY_LENGTH_FROM.set(least)
     try:
         yield
     finally:
-        _LONG.reset(token)
+        _ANY_LENGTH_FROM.reset(token)
 
 
 def reduce_sum(function: Callable[..., Operand], extent: Sequence[Extent] | Extent) -> Expr:
@@ -250,6 +270,9 @@ def fold(
     """Return acc after acc := function(k, …, acc) for k = 0 … extent−1, the last index fastest.
 
     Each acc must fit `width`, an interval or the bits of a signed word.
+
+    Raises:
+        SpecError: an accumulator may leave its width.
     """
     first, *inner = as_shape(extent)
 
@@ -268,7 +291,14 @@ def fold_arrays(
     *,
     history: bool = False,
 ) -> list[FoldResult]:
-    """Fold a tuple of arrays; with `history` every step's value is kept along a new leading axis."""
+    """Return the accumulators of an ordered loop over `extent` steps, function(k, *accumulators) being one step.
+
+    An accumulator keeps the shape of its initial array; with `history` the value after every step is kept along a new
+    leading axis. `widths` are intervals or the bits of signed words.
+
+    Raises:
+        SpecError: an accumulator may leave its width.
+    """
     extent = lift(*as_shape(extent))
     k = index_variable("k", extent)
     ranges = [iv.of_width(w, True) if isinstance(w, int) else w or iv.EVERYTHING for w in (widths or [None] * len(initial))]
@@ -276,9 +306,9 @@ def fold_arrays(
     bodies = tuple(function(k, *accumulators))
     for n, (body, first, width) in enumerate(zip(bodies, initial, ranges, strict=True)):
         _fits(n, (body, first), width)
-    made = Fold(k, extent, tuple(initial), accumulators, bodies)
+    loop = Fold(k, extent, tuple(initial), accumulators, bodies)
     lead = (extent,) if history else ()
-    return [FoldResult((*lead, *a.shape), a.interval, a.real, made, n, history) for n, a in enumerate(accumulators)]
+    return [FoldResult((*lead, *a.shape), a.interval, a.real, loop, n, history) for n, a in enumerate(accumulators)]
 
 
 def scalar_array(x: Operand) -> Comprehension:
@@ -293,12 +323,12 @@ def leaf(name: str, shape: Sequence[Extent], interval: Interval = iv.EVERYTHING,
 
 
 def name_of(a: Array) -> str:
-    """Return how messages call an array."""
+    """Return the name of an array in messages."""
     return a.name if isinstance(a, Leaf) else "an array"
 
 
 def as_shape(shape: Sequence[Extent] | Extent) -> tuple[Extent, ...]:
-    """Return a shape as a tuple; constant terms become integers, and below 0 there is nothing, as at 0."""
+    """Return a shape as a tuple of extents; constant terms become integers, negative extents 0."""
     extents = (shape,) if isinstance(shape, int | Expr) else tuple(shape)
     return tuple(map(_extent, extents))
 
@@ -312,11 +342,15 @@ def _extent(e: Extent) -> Extent:
 
 
 def static_shape(a: Array) -> tuple[int, ...]:
-    """Return the extents of an array whose shape is known; SpecError when one is a term."""
-    found = [n for n in a.shape if isinstance(n, int)]
-    if len(found) != a.rank:
+    """Return the extents of an array whose shape is known.
+
+    Raises:
+        SpecError: an extent is a term.
+    """
+    extents = [n for n in a.shape if isinstance(n, int)]
+    if len(extents) != a.rank:
         raise SpecError("I102", f"the shape of {name_of(a)} must be known, not {a.shape}")
-    return tuple(found)
+    return tuple(extents)
 
 
 def _inside(a: Array, axis: int, index: Expr, extent: Extent) -> None:

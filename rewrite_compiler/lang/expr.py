@@ -1,4 +1,4 @@
-"""Expr: a pure term over exact integers and reals; it knows its interval and its free variables.
+"""Expr: a pure, hash-consed term over exact integers and reals, with its interval and its free variables.
 
 A term has no width: finite width appears only at `wrap`, `sat` and state elements, and `wrap` and `sat` vanish where
 the interval proves them no-ops. Equal terms are one object, so identity is structural equality; `==` and `<` build
@@ -184,11 +184,11 @@ def eq(a: object, b: object) -> bool:
 
 
 def node(op: str, args: Sequence[Expr], data: Hashable, interval: Interval, real: bool, free: frozenset[Expr] | None = None) -> Expr:
-    """Return the one term with these parts; the only place where terms are made."""
+    """Return the one term with these parts (hash consing); the only place where terms are made."""
     key = (op, real, data, *map(id, args))
-    found = _interned.get(key)
-    if found is not None:
-        return found
+    interned = _interned.get(key)
+    if interned is not None:
+        return interned
     term = object.__new__(Expr)
     term.op, term.args, term.data, term.interval, term.real = op, tuple(args), data, interval, real
     term.free = NO_VARIABLES.union(*(a.free for a in args)) if free is None else free
@@ -210,7 +210,7 @@ def lift(x: Operand | float) -> Expr:
 
 
 def var(name: str, interval: Interval = iv.EVERYTHING, *, real: bool = False) -> Expr:
-    """Return a fresh variable; two calls never give the same one."""
+    """Return a fresh variable: two calls give two variables, also of one name."""
     term = node("var", (), (name, next(_serial)), interval, real)
     term.free = frozenset((term,))
     return term
@@ -226,7 +226,11 @@ def as_real(x: Expr) -> Expr:
 
 
 def unary(op: str, a: Operand) -> Expr:
-    """Return neg or the logical not of a truth value."""
+    """Return −a ("neg"), or the negation of a truth value ("not").
+
+    Raises:
+        SpecError: the operand of "not" is not within 0 … 1.
+    """
     x = lift(a)
     if op == "not":
         if x.real or not iv.inside(x.interval, iv.TRUTH):
@@ -239,7 +243,11 @@ def unary(op: str, a: Operand) -> Expr:
 
 
 def binary(op: str, a: Operand, b: Operand) -> Expr:
-    """Return a ∘ b; integers are lifted to reals when the other side is real."""
+    """Return a ∘ b, constants folded and identities simplified; an integer becomes real where the other side is.
+
+    Raises:
+        SpecError: the operator needs integers and a side is real, or constants have no result (x // 0).
+    """
     x, y = lift(a), lift(b)
     if op == "rdiv" or x.real or y.real:
         return _real_binary(op, as_real(x), as_real(y))
@@ -264,7 +272,11 @@ def select(condition: Operand, then: Operand, otherwise: Operand) -> Expr:
 
 
 def extract(a: Operand, low: int, width: int) -> Expr:
-    """Return bits low … low+width−1 of a non-negative integer as an unsigned one."""
+    """Return bits low … low+width−1 of a non-negative integer as an unsigned one.
+
+    Raises:
+        SpecError: the operand is real or may be negative.
+    """
     x = lift(a)
     if x.value is not None:
         return const(int(x.value) >> low & (1 << width) - 1)
@@ -300,7 +312,11 @@ def clamp(a: Operand, low: int | None, high: int | None) -> Expr:
 
 
 def clz(a: Operand, bits: int) -> Expr:
-    """Return the number of leading zeros of `a` in a word of `bits` bits."""
+    """Return the number of leading zeros of `a` in an unsigned word of `bits` bits.
+
+    Raises:
+        SpecError: the operand is real or may lie outside of such a word.
+    """
     x = lift(a)
     if x.real or not iv.inside(x.interval, (0, (1 << bits) - 1)):
         raise SpecError("I102", f"clz of {bits} bits needs a value in 0…{(1 << bits) - 1}, not {x!r} in {x.interval}")
@@ -340,14 +356,22 @@ def _integer_bounds(x: Expr) -> Interval:
 
 
 def call(function: str, *operands: Operand) -> Expr:
-    """Return a real function of real terms: numeric in numeric readings, uninterpreted in proofs."""
+    """Return a real function of real terms: numeric in numeric readings, uninterpreted in proofs.
+
+    Raises:
+        SpecError: the function is none of FUNCTIONS.
+    """
     if function not in FUNCTIONS:
         raise SpecError("I102", f'there is no real function "{function}"', help=f"known: {', '.join(FUNCTIONS)}")
     return node("call", tuple(as_real(lift(x)) for x in operands), function, iv.EVERYTHING, True)
 
 
 def fold_constant(op: str, x: int, y: int) -> int:
-    """Evaluate one integer operator; division by zero is a SpecError."""
+    """Return x ∘ y of two integers.
+
+    Raises:
+        SpecError: the divisor is zero, or a shift is by a negative amount or too many bits.
+    """
     if op in ("div", "mod", "tdiv", "tmod") and y == 0:
         raise SpecError("I102", f"{op} of {x} by zero")
     if op in ("shl", "shr") and y < 0:
@@ -384,11 +408,11 @@ INTEGER: dict[str, Callable[[int, int], int]] = {
 _NEUTRAL_RIGHT = {"add": 0, "sub": 0, "mul": 1, "div": 1, "tdiv": 1, "shl": 0, "shr": 0, "bitor": 0, "bitxor": 0}
 _NEUTRAL_LEFT = {"add": 0, "mul": 1, "bitor": 0, "bitxor": 0}
 _ABSORBING = {"mul": 0, "bitand": 0}
-_ALWAYS: dict[str, Callable[[Interval, Interval], bool | None]] = {
+_DECIDED: dict[str, Callable[[Interval, Interval], bool | None]] = {
     "lt": lambda a, b: _ordered(a, b, True),
     "le": lambda a, b: _ordered(a, b, False),
-    "eq": lambda a, b: False if _apart(a, b) else None,
-    "ne": lambda a, b: True if _apart(a, b) else None,
+    "eq": lambda a, b: False if _disjoint(a, b) else None,
+    "ne": lambda a, b: True if _disjoint(a, b) else None,
 }
 
 
@@ -403,19 +427,19 @@ def _identity(op: str, x: Expr, y: Expr) -> Expr | None:
             return y
         if _ABSORBING.get(op) == x.data:
             return x
-    if op in _ALWAYS:
-        known = _ALWAYS[op](x.interval, y.interval)
-        return None if known is None else const(int(known))
+    if op in _DECIDED:
+        truth = _DECIDED[op](x.interval, y.interval)
+        return None if truth is None else const(int(truth))
     if op in ("min", "max"):
         return _redundant(op, x, y)
     return None
 
 
 def _redundant(op: str, x: Expr, y: Expr) -> Expr | None:
-    below = _ordered(x.interval, y.interval, False)
-    above = _ordered(y.interval, x.interval, False)
-    if below or above:
-        return x if bool(below) == (op == "min") else y
+    is_less = _ordered(x.interval, y.interval, False)
+    is_greater = _ordered(y.interval, x.interval, False)
+    if is_less or is_greater:
+        return x if bool(is_less) == (op == "min") else y
     return None
 
 
@@ -427,7 +451,7 @@ def _ordered(a: Interval, b: Interval, strict: bool) -> bool | None:
     return None
 
 
-def _apart(a: Interval, b: Interval) -> bool:
+def _disjoint(a: Interval, b: Interval) -> bool:
     return _ordered(a, b, True) is True or _ordered(b, a, True) is True
 
 

@@ -223,7 +223,11 @@ FLOAT16, BFLOAT16, FLOAT32 = IEEE(16, 5), IEEE(16, 8), IEEE(32, 8)
 
 
 def adaptivfloat_bias(largest: float, exponent_bits: int = 3, offset: int = -10) -> int:
-    """Return the bias whose top binade holds `largest`; a format may not offer it."""
+    """Return the exponent bias of AdaptivFloat whose top binade holds the magnitude `largest`; a format may not offer it.
+
+    Raises:
+        SpecError: `largest` is not positive and finite.
+    """
     if not (math.isfinite(largest) and largest > 0):
         raise SpecError("I102", f"the largest magnitude of a tensor must be positive and finite, not {largest}")
     return math.frexp(largest)[1] - 1 - ((1 << exponent_bits) - 1) - offset
@@ -254,9 +258,9 @@ def _word(f: Format, code: Operand) -> Expr:
     return c
 
 
-def _check(f: Format, holds: bool, what: str, value: object) -> None:
+def _check(f: Format, holds: bool, requirement: str, value: object) -> None:
     if not holds:
-        raise SpecError("I102", f"{f.name} needs {what}, not {value}")
+        raise SpecError("I102", f"{f.name} needs {requirement}, not {value}")
 
 
 def _check_integer(f: Format, rounding: str) -> None:

@@ -143,8 +143,8 @@ def bit_and(a: Interval, b: Interval) -> Interval:
     """Return an interval of the bitwise conjunction of two's complement integers."""
     tops = [x[1] for x in (a, b) if x[0] is not None and x[0] >= 0]
     if tops:
-        known = [t for t in tops if t is not None]
-        return 0, min(known) if known else None
+        finite = [t for t in tops if t is not None]
+        return 0, min(finite) if finite else None
     return _common_word(a, b)
 
 
@@ -180,10 +180,10 @@ def _corners(a: Interval, b: Interval, f: Callable[[int, int], int]) -> Interval
 
 
 def _common_word(a: Interval, b: Interval) -> Interval:
-    both = hull(a, b)
-    word = width_of(both)
-    if both == (0, 0):  # zeros alone fill no word
-        return both
+    union = hull(a, b)
+    word = width_of(union)
+    if union == (0, 0):  # zeros alone fill no word
+        return union
     return EVERYTHING if word is None else of_width(*word)
 
 

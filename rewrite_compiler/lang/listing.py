@@ -1,4 +1,4 @@
-"""Steps as lines for people: short variables, conditions on one value as cases, long terms that occur often named beside them."""
+"""Listings of steps for readers: short variables, choices on one value as cases, long common subterms named beside them."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ class Writer:
             lines = self._block(f"when {self.expr(step.condition)}:", step.then)
             return lines + self._block("else:", step.otherwise)
         if isinstance(step, Let):
-            self._find_names(_inside(step.array))
+            self._find_names(_inner_terms(step.array))
             first = f"let {step.local.name} = {self.array(step.array)}"
             return [*self._with_names([first]), *self.step(step.body)]
         return []
 
     def _block(self, head: str, body: Step) -> list[str]:
-        named = self._with_names([head])
-        inside = self.step(body)
-        return [*named, *("    " + line for line in inside)] if inside else []
+        definitions = self._with_names([head])
+        lines = self.step(body)
+        return [*definitions, *("    " + line for line in lines)] if lines else []
 
     def _statement(self, updates: Sequence[Update]) -> list[str]:
         lines = []
@@ -68,7 +68,7 @@ class Writer:
             counts[e] = counts.get(e, 0) + 1
             if counts[e] == 1:
                 work += e.args
-                work += _inside(e.data) if e.op == "load" else []
+                work += _inner_terms(e.data) if e.op == "load" else []
         for e, n in counts.items():
             if n > 1 and e.op not in ("const", "var") and e not in self.known and len(self.expr(e)) > LONG:
                 self.known[e] = f"t{len(self.known) + 1}"
@@ -76,16 +76,16 @@ class Writer:
 
     def _with_names(self, lines: list[str]) -> list[str]:
         """Return lines with the definitions of the names they use that were not given yet."""
-        found, pending = list(lines), list(lines)
+        defined, pending = list(lines), list(lines)
         while pending:
             text = pending.pop()
             for e, name in list(self.known.items()):
                 if name not in self.names.values() and _uses(text, name):
                     self.names[("given", name)] = name
                     line = f"    with {name} = {self._expr(e, 0)}"
-                    found.append(line)
+                    defined.append(line)
                     pending.append(line)
-        return found
+        return defined
 
     # -- terms
 
@@ -96,7 +96,7 @@ class Writer:
         return self.names[v.data]
 
     def less(self, extent: Expr) -> str:
-        """Return the last value of a loop over an extent."""
+        """Return the last value of a loop variable over an extent, as text."""
         return str(extent.value - 1) if extent.value is not None else f"{self.expr(extent, 7)} - 1"
 
     def expr(self, e: Expr, level: int = 0) -> str:
@@ -141,14 +141,14 @@ class Writer:
 
     def _cases(self, e: Expr) -> str:
         """Return a choice; a chain of comparisons of one term as its cases."""
-        subject, found = _subject(e), []
-        rest = e
-        while subject is not None and rest.op == "select" and _subject(rest) is subject:
-            found.append((rest.args[0].args[1], rest.args[1]))
-            rest = rest.args[2]
-        if len(found) > 1 and subject is not None:
-            cases = ", ".join(f"{self.expr(c)}: {self.expr(x)}" for c, x in found)
-            return f"({self.expr(subject)} → {cases}, else {self.expr(rest)})"
+        subject, branches = _subject(e), []
+        default = e
+        while subject is not None and default.op == "select" and _subject(default) is subject:
+            branches.append((default.args[0].args[1], default.args[1]))
+            default = default.args[2]
+        if len(branches) > 1 and subject is not None:
+            listing = ", ".join(f"{self.expr(c)}: {self.expr(x)}" for c, x in branches)
+            return f"({self.expr(subject)} → {listing}, else {self.expr(default)})"
         condition, yes, no = (self.expr(a) for a in e.args)
         return f"({yes} if {condition} else {no})"
 
@@ -171,12 +171,12 @@ class Writer:
         return self.less(n) if isinstance(n, Expr) else str(int(n) - 1)  # type: ignore[call-overload]
 
 
-def _inside(a: object) -> list[Expr]:
+def _inner_terms(a: object) -> list[Expr]:
     """Return the terms inside an array."""
     if isinstance(a, Comprehension):
         return [a.body]
     if isinstance(a, FoldResult):
-        return [e for part in (*a.fold.initial, *a.fold.bodies) for e in _inside(part)]
+        return [e for part in (*a.fold.initial, *a.fold.bodies) for e in _inner_terms(part)]
     return []
 
 
@@ -189,8 +189,8 @@ def _subject(e: Expr) -> Expr | None:
 def _uses(text: str, name: str) -> bool:
     at = text.find(name)
     while at >= 0:
-        around = (text[at - 1 : at] + text[at + len(name) : at + len(name) + 1]).replace("[", "").replace("]", "")
-        if not any(c.isalnum() or c == "_" for c in around):
+        neighbours = (text[at - 1 : at] + text[at + len(name) : at + len(name) + 1]).replace("[", "").replace("]", "")
+        if not any(c.isalnum() or c == "_" for c in neighbours):
             return True
         at = text.find(name, at + 1)
     return False
@@ -201,25 +201,25 @@ def _number(x: object) -> str:
 
 
 def written(step: Step) -> list[str]:
-    """Return a step as lines for people, without its diagnostics."""
+    """Return the listing of a step, line by line, without its diagnostics."""
     return Writer().step(step) or ["nothing changes"]
 
 
 def diagnoses(step: Step) -> list[tuple[str, str]]:
-    """Return code and sentence of every diagnostic in a step, each once."""
-    found: dict[tuple[str, str], None] = {}
-    _collect(step, found)
-    return list(found)
+    """Return the (code, sentence) of every diagnostic in a step, each once, in order."""
+    diagnostics: dict[tuple[str, str], None] = {}
+    _collect(step, diagnostics)
+    return list(diagnostics)
 
 
-def _collect(step: Step, found: dict[tuple[str, str], None]) -> None:
+def _collect(step: Step, diagnostics: dict[tuple[str, str], None]) -> None:
     if isinstance(step, Require):
-        found[step.code, step.sentence] = None
+        diagnostics[step.code, step.sentence] = None
     elif isinstance(step, Seq):
         for part in step.steps:
-            _collect(part, found)
+            _collect(part, diagnostics)
     elif isinstance(step, When):
-        _collect(step.then, found)
-        _collect(step.otherwise, found)
+        _collect(step.then, diagnostics)
+        _collect(step.otherwise, diagnostics)
     elif isinstance(step, Loop | Let):
-        _collect(step.body, found)
+        _collect(step.body, diagnostics)

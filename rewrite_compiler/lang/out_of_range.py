@@ -1,4 +1,4 @@
-"""Refusal of integer terms that may leave the interval in which they must stay."""
+"""The refusal of integer terms whose interval exceeds the one that must hold them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .intervals import Interval
 
 
 class OutOfRange(SpecError):
-    """Integer terms have wider intervals than what holds them; whoever can evaluate them adds values at which they leave it."""
+    """Integer terms may leave the interval `wanted`; a caller that can evaluate them adds values at which they do."""
 
     def __init__(self, sentence: str, terms: tuple[Expr, ...], wanted: Interval, *, place: str = "", help: str = "") -> None:
         super().__init__("I102", sentence, place=place, help=help)

@@ -1,4 +1,4 @@
-"""Terms from text: what `text.show` prints is read back; names of leaves, tables and free variables are given.
+"""Parser of terms: reads what `printer.show` prints, given the leaves, tables and free variables by name.
 
 A bound variable may have any name; `i_12` and `i` name variables that are called i.
 """
@@ -59,7 +59,11 @@ MOST_CHARACTERS = 1 << 20
 def parse(
     text: str, leaves: Mapping[str, Leaf], tables: Mapping[str, Table] | None = None, variables: Mapping[str, Expr] | None = None
 ) -> Expr:
-    """Return the term that a text stands for; SpecError names the column that cannot be read or the name that is not known."""
+    """Return the term that a text stands for.
+
+    Raises:
+        SpecError: the text is too long, cannot be read from some column on, or uses an unknown name.
+    """
     if len(text) > MOST_CHARACTERS:
         raise SpecError("I102", f"a term has at most {MOST_CHARACTERS} characters, not {len(text)}")
     return Reader(text, leaves, tables or {}).expr(tree_of(text), dict(variables or {}))
@@ -73,7 +77,11 @@ def _parser() -> Any:
 
 
 def tree_of(text: str) -> Any:
-    """Return the tree of a term's text; SpecError names the column that cannot be read."""
+    """Return the syntax tree of a term's text.
+
+    Raises:
+        SpecError: the text ends too early, or cannot be read from some column on.
+    """
     import lark
 
     try:
@@ -88,23 +96,23 @@ Names = Mapping[str, Expr | Array]
 
 
 class Reader:
-    """Reads the trees of one text; names are those of leaves, tables and what is bound around."""
+    """Builds terms from the syntax trees of one text; names in scope are leaves, tables and bound variables."""
 
     def __init__(self, text: str, leaves: Mapping[str, Leaf], tables: Mapping[str, Table]) -> None:
-        """Start with nothing read."""
+        """Read `text` with these leaves and tables in scope."""
         self.text, self.leaves, self.tables = text, leaves, tables
         self.shown = text  # in refusals
         self.variables: dict[tuple[str, Expr], Expr] = {}  # what is written alike is one variable, one fold
         self.folds: dict[tuple[str, frozenset[tuple[str, int]]], list[FoldResult]] = {}
 
     def refused(self, sentence: str) -> SpecError:
-        """Return the refusal of this text."""
+        """Return the refusal that quotes this text."""
         return SpecError("I102", f"{sentence} in {self.shown!r}")
 
     # -- terms
 
     def expr(self, t: Any, names: Names) -> Expr:
-        """Return the term of a tree."""
+        """Return the term of a syntax tree."""
         if t.data in ("number", "fraction"):
             return const(int(t.children[0]) if t.data == "number" else Fraction(str(t.children[0])))
         if t.data == "infix":
@@ -125,14 +133,14 @@ class Reader:
         raise self.refused("an array stands where a number is wanted")
 
     def variable(self, name: str, names: Names) -> Expr:
-        """Return the variable of a name."""
-        found = names.get(name)
-        if not isinstance(found, Expr):
+        """Return the variable in scope under a name."""
+        bound = names.get(name)
+        if not isinstance(bound, Expr):
             raise self.refused(f"{name} is not known")
-        return found
+        return bound
 
     def call(self, name: str, args: Sequence[Any], names: Names) -> Expr:
-        """Return an operator or a table on its operands."""
+        """Return the application of an operator or a table to its operands."""
         if name in ("wrap", "clz") and len(args) == 2:
             return self.sized(name, args, names)
         operands = [self.expr(a, names) for a in args]
@@ -164,7 +172,7 @@ class Reader:
         return reduction(str(monoid), variables, extents, self.expr(body, inner))
 
     def ranges(self, ranges: Sequence[Any], names: Names) -> tuple[tuple[Expr, ...], tuple[Expr, ...], Names]:
-        """Return variables, extents, and the names with them; extents are outside of the variables."""
+        """Return bound variables, their extents, and the scope with them; extents do not see the variables."""
         variables, extents = [], []
         inner = dict(names)
         for r in ranges:
@@ -173,8 +181,8 @@ class Reader:
             if r.data != "infix" or str(r.children[1]) != "<" or r.children[0].data != "name":
                 raise self.refused("a range must be written as variable < length")
             name, extent = str(r.children[0].children[0]), self.expr(r.children[2], names)
-            fresh = index_variable(_base(name), extent)
-            variables.append(fresh if name in inner else self.variables.setdefault((name, extent), fresh))
+            variable = index_variable(_base(name), extent)
+            variables.append(variable if name in inner else self.variables.setdefault((name, extent), variable))
             extents.append(extent)
             inner[name] = variables[-1]
         return tuple(variables), tuple(extents), inner
@@ -182,7 +190,7 @@ class Reader:
     # -- arrays
 
     def array(self, t: Any, names: Names) -> Array:
-        """Return the array of a tree."""
+        """Return the array of a syntax tree."""
         if t.data == "name":
             return self.named(str(t.children[0]), names)
         if t.data == "binder" and str(t.children[0]) == "array":
@@ -195,14 +203,14 @@ class Reader:
         raise self.refused("a number stands where an array is wanted")
 
     def named(self, name: str, names: Names) -> Array:
-        """Return the array of a name."""
-        found = names.get(name, self.leaves.get(name))
-        if not isinstance(found, Array):
+        """Return the array in scope under a name."""
+        array = names.get(name, self.leaves.get(name))
+        if not isinstance(array, Array):
             raise self.refused(f"{name} is no array")
-        return found
+        return array
 
     def folded(self, t: Any, component: int, names: Names) -> FoldResult:
-        """Return one accumulator of a fold; what is written alike is one fold."""
+        """Return one accumulator of a fold; equal text in equal scopes is one fold."""
         key = self.text[t.meta.start_pos : t.meta.end_pos], frozenset((name, id(x)) for name, x in names.items())
         if key not in self.folds:
             self.folds[key] = self.made(t, names)

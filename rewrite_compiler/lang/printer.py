@@ -1,4 +1,4 @@
-"""Terms as text: infix arithmetic, `sum(i < n: …)` binders, `name[i, j]` loads."""
+"""Printer of terms and steps: infix arithmetic, `sum(i < n: …)` binders, `name[i, j]` loads; `parser` reads it back."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def _lines(step: Step) -> list[str]:
     if isinstance(step, Loop):
         return [f"for {show(step.variable)} < {show(step.extent)}:", *_indented(step.body)]
     if isinstance(step, When):
-        other = ["else:", *_indented(step.otherwise)] if not _is_nothing(step.otherwise) else []
-        return [f"when {show(step.condition)}:", *_indented(step.then), *other]
+        else_lines = ["else:", *_indented(step.otherwise)] if not _is_nothing(step.otherwise) else []
+        return [f"when {show(step.condition)}:", *_indented(step.then), *else_lines]
     if isinstance(step, Let):
         return [f"let {step.local.name} = {show_array(step.array)}", *_lines(step.body)]
     if isinstance(step, Require):

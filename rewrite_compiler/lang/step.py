@@ -194,8 +194,8 @@ def updates_of(step: Step) -> Iterator[Update]:
 
 def reads_of(step: Step) -> frozenset[Leaf]:
     """Return the leaves that a step and its parts depend on, local names left out."""
-    found = _own_reads(step).union(*map(reads_of, children(step)))
-    return found - {step.local} if isinstance(step, Let) else found
+    leaves = _own_reads(step).union(*map(reads_of, children(step)))
+    return leaves - {step.local} if isinstance(step, Let) else leaves
 
 
 def _own_reads(step: Step) -> frozenset[Leaf]:

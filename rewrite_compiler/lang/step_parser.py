@@ -18,19 +18,27 @@ FOR_ALL, WITH = "   for all ", "   with "
 
 
 def parse_step(text: str, leaves: Mapping[str, Leaf], tables: Mapping[str, Table] | None = None) -> Step:
-    """Return the step that a text stands for; SpecError names the line that cannot be read."""
+    """Return the step that a text stands for, given the leaves and tables by name.
+
+    Raises:
+        SpecError: the text is too long, or a line of it cannot be read; its place is the line.
+    """
     if len(text) > MOST_CHARACTERS:
         raise SpecError("I102", f"a step has at most {MOST_CHARACTERS} characters, not {len(text)}")
     lines = [_Line(n, *_depth(n, line)) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
     reader = _Steps(leaves, tables or {}, lines)
-    found = reader.block(0, {})
+    step = reader.block(0, {})
     if reader.lines:
         raise SpecError("I102", "the line is indented more than the block it stands in", place=f"line {reader.lines[0].number}")
-    return found
+    return step
 
 
 def names_of(step: Step) -> tuple[dict[str, Leaf], dict[str, Table]]:
-    """Return the leaves and the tables that the text of a step names; SpecError when two have one name."""
+    """Return the leaves and the tables that the text of a step names.
+
+    Raises:
+        SpecError: two leaves, or two tables, have one name.
+    """
     leaves: dict[str, Leaf] = {}
     tables: dict[str, Table] = {}
     for leaf in sorted(reads_of(step).union(u.memory for u in updates_of(step)), key=lambda x: x.name):
@@ -51,8 +59,8 @@ class _Line:
 
 def _depth(number: int, line: str) -> tuple[int, str]:
     text = line.lstrip(" ")
-    depth, rest = divmod(len(line) - len(text), len(INDENT))
-    if rest:
+    depth, remainder = divmod(len(line) - len(text), len(INDENT))
+    if remainder:
         raise SpecError("I102", "a line is indented by a multiple of four spaces", place=f"line {number}")
     return depth, text.rstrip()
 
@@ -80,15 +88,15 @@ class _Steps:
 
     def step(self, line: _Line, names: Names) -> Step:
         """Return the step that starts at a line."""
-        word, _, rest = line.text.partition(" ")
+        word, _, operand = line.text.partition(" ")
         if line.text == "nothing":
             return NOTHING
-        if word in ("for", "when") and rest.endswith(":"):
-            return self.loop(rest[:-1], line.depth, names) if word == "for" else self.choice(rest[:-1], line.depth, names)
+        if word in ("for", "when") and operand.endswith(":"):
+            return self.loop(operand[:-1], line.depth, names) if word == "for" else self.choice(operand[:-1], line.depth, names)
         if word == "let":
-            return self.named(rest, line.depth, names)
+            return self.named(operand, line.depth, names)
         if word == "require":
-            return self.required(rest, names)
+            return self.required(operand, names)
         updates = [self.update(line.text, names)]
         while self.lines and self.lines[0].depth == line.depth and self.lines[0].text.startswith("and "):
             updates.append(self.update(self.lines.pop(0).text.removeprefix("and "), names))
@@ -102,13 +110,13 @@ class _Steps:
 
     def choice(self, condition: str, depth: int, names: Names) -> Step:
         """Return `when` with what follows its `else`."""
-        chosen = self.expr(condition, names)
+        test = self.expr(condition, names)
         then = self.block(depth + 1, names)
         otherwise: Step = NOTHING
         if self.lines and self.lines[0].depth == depth and self.lines[0].text == "else:":
             self.lines.pop(0)
             otherwise = self.block(depth + 1, names)
-        return when(chosen, then, otherwise)
+        return when(test, then, otherwise)
 
     def named(self, text: str, depth: int, names: Names) -> Step:
         """Return `let name = array` around the rest of its block."""
@@ -142,19 +150,19 @@ class _Steps:
 
     def ranges(self, text: str) -> tuple[Reader, list[Any]]:
         """Return a reader and the trees of `i < n, j < m`."""
-        whole = f"sum({text}: 0)"
-        return self.reader(whole), tree_of(whole).children[1:-1]
+        reduction = f"sum({text}: 0)"
+        return self.reader(reduction), tree_of(reduction).children[1:-1]
 
     def expr(self, text: str, names: Names) -> Expr:
         """Return a term."""
         return self.reader(text).expr(tree_of(text), names)
 
-    def reader(self, text: str, shown: str = "") -> Reader:
+    def reader(self, text: str, quoted: str = "") -> Reader:
         """Return a reader of terms; `shown` is what its refusals quote."""
-        found = Reader(text, self.leaves, self.tables)
-        found.shown = shown or text
-        found.variables, found.folds = self.variables, self.folds
-        return found
+        term_reader = Reader(text, self.leaves, self.tables)
+        term_reader.shown = quoted or text
+        term_reader.variables, term_reader.folds = self.variables, self.folds
+        return term_reader
 
 
 def _diagnostic(text: str) -> tuple[str, str, str]:

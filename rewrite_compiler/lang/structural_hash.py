@@ -1,4 +1,4 @@
-"""Digests of terms: two terms of one digest are the same term in any process, variables and leaves by what they are."""
+"""Structural hashes of terms: stable across processes; variables and leaves count by position and declaration, not identity."""
 
 from __future__ import annotations
 
@@ -17,31 +17,35 @@ PLAIN = (int, str, bool, Fraction, type(None))
 
 
 class Undigested(Exception):
-    """A term holds something that has no text of its own: a fold or a table."""
+    """A term that has no structural hash, because a fold or a table is in it."""
 
 
 class Digest:
-    """Numbers terms in the order in which they are met; its text has a line for each of them."""
+    """A structural hash under construction: subterms numbered in the order of their first occurrence, one line each."""
 
     def __init__(self) -> None:
-        """Start with nothing."""
+        """Start with no terms."""
         self._lines: list[object] = []
         self._numbers: dict[Expr | Array, int] = {}
 
     def text(self) -> str:
-        """Return the digest of everything that was added."""
+        """Return the SHA-256 of everything that was added, in hexadecimal."""
         return hashlib.sha256(TEXT.encode(self._lines).encode()).hexdigest()
 
     def say(self, *words: object) -> None:
-        """Add plain words."""
+        """Add strings and numbers."""
         self._lines.append(words)
 
     def add(self, *terms: Expr | Array) -> None:
-        """Add terms and arrays; Undigested when one of them has no text."""
+        """Add terms and arrays.
+
+        Raises:
+            Undigested: one of them contains a fold or a table.
+        """
         self.say([self._number(t) for t in terms])
 
     def step(self, step: Step) -> None:
-        """Add a step."""
+        """Add a step with everything in it."""
         self.say(type(step).__name__, len(children(step)))
         if isinstance(step, Update):
             self.add(step.memory, *step.variables, *step.extents, *step.address, step.value)
@@ -58,12 +62,12 @@ class Digest:
             self.step(part)
 
     def _number(self, t: Expr | Array) -> int:
-        found = self._numbers.get(t)
-        if found is None:
+        number = self._numbers.get(t)
+        if number is None:
             line = self._array(t) if isinstance(t, Array) else self._term(t)
-            found = self._numbers[t] = len(self._lines)
+            number = self._numbers[t] = len(self._lines)
             self._lines.append(line)
-        return found
+        return number
 
     def _numbered(self, terms: Iterable[Expr]) -> list[int]:
         return [self._number(t) for t in terms]

@@ -1,4 +1,4 @@
-"""Substitution: a term with some of its subterms replaced."""
+"""Capture-free substitution of subterms."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ SIMPLIFIED = frozenset({"add", "sub", "mul"})
 def substitute(e: Expr, replacements: Mapping[Expr, Expr]) -> Expr:
     """Return `e` with each subterm that is a key of `replacements` replaced.
 
-    A replacement must be in the interval of what it replaces. SpecError when a fold would have to be rebuilt.
+    A replacement must lie in the interval of what it replaces.
+
+    Raises:
+        SpecError: a replaced subterm lies inside a fold.
     """
     return _Substitution(replacements).expr(e)
 
 
 class _Substitution:
     def __init__(self, replacements: Mapping[Expr, Expr]) -> None:
-        self.made: dict[Expr, Expr] = dict(replacements)
+        self.results: dict[Expr, Expr] = dict(replacements)
 
     def expr(self, e: Expr) -> Expr:
-        found = self.made.get(e)
-        if found is None:
-            found = self.made[e] = self._rebuilt(e)
-        return found
+        result = self.results.get(e)
+        if result is None:
+            result = self.results[e] = self._rebuilt(e)
+        return result
 
     def _rebuilt(self, e: Expr) -> Expr:
         args = [self.expr(a) for a in e.args]
@@ -47,8 +50,8 @@ class _Substitution:
         if isinstance(a, Comprehension):
             shape = tuple(n if isinstance(n, int) else self.expr(n) for n in a.shape)
             body = self.expr(a.body)
-            same = body is a.body and all(lift(n) is lift(m) for n, m in zip(shape, a.shape, strict=True))
-            return a if same else Comprehension(shape, a.interval, a.real, a.variables, body)
-        if isinstance(a, FoldResult) and not a.free.isdisjoint(self.made):
+            is_unchanged = body is a.body and all(lift(n) is lift(m) for n, m in zip(shape, a.shape, strict=True))
+            return a if is_unchanged else Comprehension(shape, a.interval, a.real, a.variables, body)
+        if isinstance(a, FoldResult) and not a.free.isdisjoint(self.results):
             raise SpecError("I102", "a term inside a fold cannot be replaced")
         return a

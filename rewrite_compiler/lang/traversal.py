@@ -10,12 +10,12 @@ from .expr import Expr
 
 def terms_of(e: Expr) -> Iterator[Expr]:
     """Yield every term below `e` once, those inside arrays included."""
-    work, seen = [e], set[int]()
+    work, visited = [e], set[int]()
     while work:
         x = work.pop()
-        if id(x) in seen:
+        if id(x) in visited:
             continue
-        seen.add(id(x))
+        visited.add(id(x))
         yield x
         work.extend(inner_terms(x))
 

@@ -1,4 +1,4 @@
-"""Loops whose indices are checked before them: the least and the greatest of all iterations, where an index only grows.
+"""Bounds-check hoisting: where an index is monotonic in the loop variable, its first and last value are checked before the loop.
 
 A loop that would leave an array is not begun: what a function that traps has stored means nothing anyway.
 """
@@ -18,15 +18,15 @@ MOST_NODES = 200  # of an index that is spelt with what is known before the loop
 
 
 def within(routine: Routine) -> Routine:
-    """Return the routine with checks of indices before its loops."""
+    """Return the routine with the bounds checks of monotonic indices hoisted out of its loops."""
     return Routine(routine.memories, routine.tables, _block(routine.body, sizes_of(routine)))
 
 
 def _block(statements: Sequence[Statement], sizes: Mapping[str, int]) -> list[Statement]:
-    return [made for s in statements for made in _made(s, sizes)]
+    return [statement for s in statements for statement in _with_checks(s, sizes)]
 
 
-def _made(s: Statement, sizes: Mapping[str, int]) -> list[Statement]:
+def _with_checks(s: Statement, sizes: Mapping[str, int]) -> list[Statement]:
     if isinstance(s, If):
         return _choice(s.condition, *(_checks_out_of(_block(side, sizes), sizes) for side in (s.then, s.otherwise)))
     if not isinstance(s, For):
@@ -34,17 +34,17 @@ def _made(s: Statement, sizes: Mapping[str, int]) -> list[Statement]:
     body = _block(s.body, sizes)
     if any(isinstance(x, Raise) for x in statements_of(body)):
         return [For(s.name, s.extent, body)]
-    own = frozenset(x.name for x in body if isinstance(x, Allocate))
-    loop = _Loop(s.name, s.extent, sizes, written_by(body) | {s.name}, own)
-    kept = [x for statement in body for x in loop.kept(statement)]
-    return [*loop.checks, For(s.name, s.extent, kept)]
+    local_arrays = frozenset(x.name for x in body if isinstance(x, Allocate))
+    loop = _Loop(s.name, s.extent, sizes, written_by(body) | {s.name}, local_arrays)
+    unchecked_body = [x for statement in body for x in loop.without_checks(statement)]
+    return [*loop.checks, For(s.name, s.extent, unchecked_body)]
 
 
 Side = Sequence[tuple[Statement, Within | None]]  # statements, and the check that each is where it stands before the choice
 
 
 def _choice(condition: Tree, then: Side, otherwise: Side) -> list[Statement]:
-    """Return a choice, after the checks that both sides make."""
+    """Return a choice, preceded by the checks that both of its branches make."""
     common = {w for _, w in then} & {w for _, w in otherwise} - {None}
     sides = ([s for s, w in side if w not in common] for side in (then, otherwise))
     return [*(w for w in dict.fromkeys(w for _, w in then) if w is not None and w in common), If(condition, *sides)]
@@ -54,11 +54,11 @@ def _checks_out_of(side: Sequence[Statement], sizes: Mapping[str, int]) -> Side:
     if any(isinstance(x, Raise) for x in statements_of(side)):
         return [(s, None) for s in side]
     once = _Loop("", constant(1), sizes, written_by(side), frozenset(x.name for x in side if isinstance(x, Allocate)))
-    found = []
+    lifted_checks = []
     for s in side:
-        found.append((s, once.lifted(s) if isinstance(s, Within) else None))
-        once.known.update({s.name: once.spelt(s.value)} if isinstance(s, Bind) else {})
-    return found
+        lifted_checks.append((s, once.lifted(s) if isinstance(s, Within) else None))
+        once.definitions.update({s.name: once.expanded(s.value)} if isinstance(s, Bind) else {})
+    return lifted_checks
 
 
 @dataclass
@@ -67,18 +67,18 @@ class _Loop:
     extent: Tree
     sizes: Mapping[str, int]
     varying: set[str]
-    own: frozenset[str]  # arrays that are made anew in each iteration
-    known: dict[str, Tree] = field(default_factory=dict)  # names of the body, spelt with the variable and what is known outside
+    local_arrays: frozenset[str]  # arrays that are made anew in each iteration
+    definitions: dict[str, Tree] = field(default_factory=dict)  # names of the body, spelt with the variable and what is known outside
     checks: dict[Within, None] = field(default_factory=dict)
 
-    def kept(self, s: Statement) -> list[Statement]:
-        """Return a statement of the body with the indices that are checked before the loop marked."""
+    def without_checks(self, s: Statement) -> list[Statement]:
+        """Return a statement of the body in which the indices that are checked before the loop are marked."""
         if isinstance(s, Within):
             lifted = self.lifted(s)
             self.checks.update({lifted: None} if lifted else {})
             return [] if lifted else [s]
         if isinstance(s, Bind):
-            self.known[s.name] = self.spelt(s.value)
+            self.definitions[s.name] = self.expanded(s.value)
         if isinstance(s, Bind | Mutable | Assign):
             return [replace(s, value=self.tree(s.value))]
         if isinstance(s, Store):
@@ -93,24 +93,24 @@ class _Loop:
             return replace(t, args=(self.tree(t.args[0]), *t.args[1:]))
         if t.op == CHECKED or not t.args:
             return t
-        found = replace(t, args=tuple(self.tree(a) for a in t.args))
-        return replace(found, args=(self.checked(t.data, t.args[0], found.args[0]),)) if t.op == "load" else found
+        unmarked = replace(t, args=tuple(self.tree(a) for a in t.args))
+        return replace(unmarked, args=(self.checked(t.data, t.args[0], unmarked.args[0]),)) if t.op == "load" else unmarked
 
-    def checked(self, array: str, index: Tree, made: Tree) -> Tree:
+    def checked(self, array: str, index: Tree, rewritten: Tree) -> Tree:
         """Return an index, marked when it needs a check that is made before the loop."""
-        if index.op == CHECKED or is_inside(index, self.sizes.get(array)) or array in self.own:
-            return made
-        whole = self.spelt(index)
-        check = self.lifted(Within(array, whole, whole, ()))
+        if index.op == CHECKED or is_inside(index, self.sizes.get(array)) or array in self.local_arrays:
+            return rewritten
+        expanded = self.expanded(index)
+        check = self.lifted(Within(array, expanded, expanded, ()))
         if check is None:
-            return made
+            return rewritten
         self.checks[check] = None
-        return Tree(CHECKED, (made,), None, index.interval, False)
+        return Tree(CHECKED, (rewritten,), None, index.interval, False)
 
     def lifted(self, w: Within) -> Within | None:
         """Return the check of all iterations in one, before the loop."""
-        first, last, *when = map(self.spelt, (w.first, w.last, *w.when))
-        if w.array in self.own or not (_grows(first, self.name) and _grows(last, self.name)):
+        first, last, *when = map(self.expanded, (w.first, w.last, *w.when))
+        if w.array in self.local_arrays or not (_grows(first, self.name) and _grows(last, self.name)):
             return None
         end = Tree("sub", (self.extent, constant(1)), None, iv.sub(self.extent.interval, (1, 1)), False)
         first, last = _at(first, self.name, constant(0)), _at(last, self.name, end)
@@ -118,14 +118,18 @@ class _Loop:
         needed = () if (self.extent.interval[0] or 0) > 0 else (self.extent,)
         return Within(w.array, first, last, (*when, *needed)) if is_known else None
 
-    def spelt(self, t: Tree) -> Tree:
-        """Return a tree with the values of names of the body in their places, unless it becomes large."""
-        found = _spelt(t, self.known)
-        return found if sum(1 for _ in _nodes(found)) <= MOST_NODES else t
+    def expanded(self, t: Tree) -> Tree:
+        """Return a tree with names of the body replaced by their values, unless it becomes large."""
+        tree = _substituted(t, self.definitions)
+        return tree if sum(1 for _ in _nodes(tree)) <= MOST_NODES else t
 
 
-def _spelt(t: Tree, known: Mapping[str, Tree]) -> Tree:
-    return known[t.data] if t.op == "name" and t.data in known else replace(t, args=tuple(_spelt(a, known) for a in t.args))
+def _substituted(t: Tree, definitions: Mapping[str, Tree]) -> Tree:
+    return (
+        definitions[t.data]
+        if t.op == "name" and t.data in definitions
+        else replace(t, args=tuple(_substituted(a, definitions) for a in t.args))
+    )
 
 
 def _nodes(t: Tree) -> Iterator[Tree]:
@@ -135,15 +139,15 @@ def _nodes(t: Tree) -> Iterator[Tree]:
 
 
 def _grows(t: Tree, name: str) -> bool:
-    """Tell whether a value never becomes less from one iteration to the next."""
+    """Tell whether a value is monotonically non-decreasing in the loop variable `name`."""
     if t.op == "name" or name not in names_of(t):
         return True
     if t.op in ("add", "min", "max"):
         return all(_grows(a, name) for a in t.args)
     if t.op == "sub":
         return _grows(t.args[0], name) and name not in names_of(t.args[1])
-    one, other = t.args if t.op == "mul" else (t, t)
-    factor = other if name in names_of(one) else one
+    left, right = t.args if t.op == "mul" else (t, t)
+    factor = right if name in names_of(left) else left
     return t.op == "mul" and is_not_negative(factor) and name not in names_of(factor) and all(_grows(a, name) for a in t.args)
 
 

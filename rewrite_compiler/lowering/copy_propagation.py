@@ -1,4 +1,4 @@
-"""Code without names for nothing: a scalar that is assigned once is a name, an element that is used at once has none."""
+"""Copy propagation: a mutable scalar that is assigned once becomes a name, a load that the next statement uses once is forwarded."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .loop_ir import Assign, Bind, For, If, Mutable, Routine, Statement, Store, 
 
 
 def settled(routine: Routine) -> Routine:
-    """Return the routine with the scalars that vary, and the names of what is used more than once or later."""
+    """Return the routine with single assignments turned into names and single uses of loads forwarded."""
     return Routine(routine.memories, routine.tables, _block(routine.body))
 
 
 def _block(statements: Sequence[Statement]) -> list[Statement]:
-    found: list[Statement] = []
+    block: list[Statement] = []
     rest = [_inner(s) for s in statements]
     while rest:
         s, rest = rest[0], rest[1:]
@@ -25,10 +25,10 @@ def _block(statements: Sequence[Statement]) -> list[Statement]:
             assert isinstance(only, Assign)
             rest[at] = Bind(only.name, only.value)
         elif isinstance(s, Bind) and _is_used_at_once(s, rest):
-            rest[0] = _with(rest[0], s)
+            rest[0] = _substituted_in(rest[0], s)
         else:
-            found.append(s)
-    return found
+            block.append(s)
+    return block
 
 
 def _inner(s: Statement) -> Statement:
@@ -37,29 +37,29 @@ def _inner(s: Statement) -> Statement:
     return For(s.name, s.extent, _block(s.body)) if isinstance(s, For) else s
 
 
-def _only_assigned(name: str, rest: Sequence[Statement]) -> int | None:
-    """Return the place of the only assignment of a scalar, which is not read before."""
-    at = next((n for n, s in enumerate(rest) if isinstance(s, Assign) and s.name == name), None)
-    count = sum(1 for s in statements_of(rest) if isinstance(s, Assign) and s.name == name)
-    return at if at is not None and count == 1 and not _uses(name, rest[: at + 1]) else None
+def _only_assigned(name: str, following: Sequence[Statement]) -> int | None:
+    """Return the position of the only assignment of a scalar that nothing reads before it; None where there is none."""
+    at = next((n for n, s in enumerate(following) if isinstance(s, Assign) and s.name == name), None)
+    count = sum(1 for s in statements_of(following) if isinstance(s, Assign) and s.name == name)
+    return at if at is not None and count == 1 and not _uses(name, following[: at + 1]) else None
 
 
 def _uses(name: str, statements: Sequence[Statement]) -> int:
     return sum(n == name for s in statements_of(statements) for t in trees_of(s) for n in names_of(t))
 
 
-def _is_used_at_once(s: Bind, rest: Sequence[Statement]) -> bool:
-    """Tell whether only the next statement has an element, once, and nothing is stored before."""
-    is_plain = s.value.op == "load" and bool(rest) and isinstance(rest[0], Bind | Mutable | Assign | Store)
-    return is_plain and _uses(s.name, rest[:1]) == 1 == _uses(s.name, rest)
+def _is_used_at_once(s: Bind, following: Sequence[Statement]) -> bool:
+    """Tell whether a loaded element has one use, in the next statement, so that no store lies between."""
+    is_plain = s.value.op == "load" and bool(following) and isinstance(following[0], Bind | Mutable | Assign | Store)
+    return is_plain and _uses(s.name, following[:1]) == 1 == _uses(s.name, following)
 
 
-def _with(s: Statement, known: Bind) -> Statement:
+def _substituted_in(s: Statement, binding: Bind) -> Statement:
     if isinstance(s, Store):
-        return Store(s.array, _spelt(s.index, known), _spelt(s.value, known))
+        return Store(s.array, _substituted(s.index, binding), _substituted(s.value, binding))
     assert isinstance(s, Bind | Mutable | Assign)
-    return replace(s, value=_spelt(s.value, known))
+    return replace(s, value=_substituted(s.value, binding))
 
 
-def _spelt(t: Tree, known: Bind) -> Tree:
-    return known.value if t.op == "name" and t.data == known.name else replace(t, args=tuple(_spelt(a, known) for a in t.args))
+def _substituted(t: Tree, binding: Bind) -> Tree:
+    return binding.value if t.op == "name" and t.data == binding.name else replace(t, args=tuple(_substituted(a, binding) for a in t.args))

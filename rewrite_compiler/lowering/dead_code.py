@@ -1,4 +1,4 @@
-"""Code without what nothing reads: names, mutable scalars and local arrays that are only written."""
+"""Dead-code elimination: names, mutable scalars and local arrays that are written and never read are removed."""
 
 from __future__ import annotations
 
@@ -8,30 +8,33 @@ from .loop_ir import Allocate, Assign, Bind, Copy, Every, For, If, Mutable, Rais
 
 
 def trimmed(routine: Routine) -> Routine:
-    """Return the routine without dead values; what it stores in its memories is the same."""
-    body, before = list(routine.body), -1
-    while before != (size := sum(1 for _ in statements_of(body))):
-        read = {*_read(body), *routine.memories}
-        body, before = _kept(body, read), size
+    """Return the routine without dead statements; what it stores in its memories is the same.
+
+    Liveness is flow-insensitive: a name that any value depends on is live everywhere. Passes repeat until nothing is removed.
+    """
+    body, previous_size = list(routine.body), -1
+    while previous_size != (size := sum(1 for _ in statements_of(body))):
+        live = {*_live_names(body), *routine.memories}
+        body, previous_size = _live_part(body, live), size
     return Routine(routine.memories, routine.tables, body)
 
 
-def _kept(statements: Sequence[Statement], read: set[str]) -> list[Statement]:
-    found: list[Statement] = []
+def _live_part(statements: Sequence[Statement], live: set[str]) -> list[Statement]:
+    live_statements: list[Statement] = []
     for s in statements:
         if isinstance(s, For):
-            body = _kept(s.body, read)
-            found += [For(s.name, s.extent, body)] if body else []
+            body = _live_part(s.body, live)
+            live_statements += [For(s.name, s.extent, body)] if body else []
         elif isinstance(s, If):
-            then, otherwise = _kept(s.then, read), _kept(s.otherwise, read)
-            found += [If(s.condition, then, otherwise)] if then or otherwise else []
-        elif isinstance(s, Raise) or (s.array if isinstance(s, Store | Copy | Within) else s.name) in read:
-            found.append(s)
-    return found
+            then, otherwise = _live_part(s.then, live), _live_part(s.otherwise, live)
+            live_statements += [If(s.condition, then, otherwise)] if then or otherwise else []
+        elif isinstance(s, Raise) or (s.array if isinstance(s, Store | Copy | Within) else s.name) in live:
+            live_statements.append(s)
+    return live_statements
 
 
 def statements_of(statements: Sequence[Statement]) -> Iterator[Statement]:
-    """Yield statements and those inside of them."""
+    """Yield statements and those nested in them, in pre-order."""
     for s in statements:
         yield s
         if isinstance(s, For):
@@ -42,21 +45,21 @@ def statements_of(statements: Sequence[Statement]) -> Iterator[Statement]:
 
 
 def written_by(statements: Sequence[Statement]) -> set[str]:
-    """Return the names and arrays that statements give a value."""
-    found = (s for s in statements_of(statements) if not isinstance(s, If | Raise | Within))
-    return {s.array if isinstance(s, Store | Copy) else s.name for s in found}
+    """Return the names and arrays that statements define or store to."""
+    writers = (s for s in statements_of(statements) if not isinstance(s, If | Raise | Within))
+    return {s.array if isinstance(s, Store | Copy) else s.name for s in writers}
 
 
-def _read(body: Sequence[Statement]) -> Iterator[str]:
+def _live_names(body: Sequence[Statement]) -> Iterator[str]:
     """Yield every name that a value depends on; a scalar that only feeds itself does not count."""
     for s in statements_of(body):
-        own = s.name if isinstance(s, Assign) else ""
+        assigned = s.name if isinstance(s, Assign) else ""
         for t in trees_of(s):
-            yield from (name for name in names_of(t) if name != own)
+            yield from (name for name in names_of(t) if name != assigned)
 
 
 def trees_of(s: Statement) -> tuple[Tree, ...]:
-    """Return the trees of a statement itself."""
+    """Return the expression trees of a statement, without those of statements nested in it."""
     if isinstance(s, Bind | Mutable | Assign | Every):
         return (s.value,)
     if isinstance(s, Allocate):
@@ -73,7 +76,7 @@ def trees_of(s: Statement) -> tuple[Tree, ...]:
 
 
 def names_of(t: Tree) -> Iterator[str]:
-    """Yield the names and the arrays that a tree reads."""
+    """Yield the names and arrays that an expression tree reads."""
     if t.op in ("name", "load"):
         yield t.data
     for a in t.args:

@@ -1,6 +1,6 @@
-"""Mirrors: beside a memory of codes what a table gives for each of them, where sums of products would look them up again and again.
+"""Decoded copies (mirrors): beside a memory of codes a memory of the values that a decoding table gives for them.
 
-Every store is done to both, so a mirror is a copy of the memory in another alphabet.
+Sums of products then read decoded elements instead of decoding codes in every term. Every store is done to both memories.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST_BYTES = 2  # of an entry
 
 @dataclass(frozen=True)
 class Mirror:
-    """A memory, the table, and the memory of the table's entries."""
+    """A memory of codes, the table that decodes them, and the memory of decoded values."""
 
     memory: Leaf
     table: Table
@@ -30,16 +30,16 @@ class Mirror:
 
 
 def mirrors_of(routines: Iterable[Routine]) -> list[Mirror]:
-    """Return the mirrors that the routines of a device are worth; none of a memory whose stores say where by what it holds."""
-    kept = list(routines)
-    found = dict.fromkeys(pair for r in kept for pair in _wanted(r))
-    barred = {r.memories[n] for r in kept for n in _read_for_its_stores(r)}
-    pairs = [(m, t) for m, t in found if m not in barred]
+    """Return the mirrors that pay for the routines of a device; none of a memory whose own elements address its stores."""
+    all_routines = list(routines)
+    candidates = dict.fromkeys(pair for r in all_routines for pair in _candidates(r))
+    barred = {r.memories[n] for r in all_routines for n in _read_for_its_stores(r)}
+    pairs = [(m, t) for m, t in candidates if m not in barred]
     return [Mirror(m, t, Leaf(m.shape, t.body.interval, False, f"{m.name}_by_{n}")) for n, (m, t) in enumerate(pairs)]
 
 
 def mirrored(routine: Routine, mirrors: Sequence[Mirror]) -> Routine:
-    """Return a routine that keeps mirrors up to date and reads them."""
+    """Return a routine that reads mirrors, and writes them with every store to their memories."""
     names = {leaf: n for n, leaf in routine.memories.items()}
     tables = {id(t): n for n, t in routine.tables.items()}
     stored = {s.array for s in statements_of(routine.body) if isinstance(s, Store)}
@@ -62,9 +62,9 @@ class _Change:
     stores: dict[str, list[tuple[str, str, Mirror]]]
 
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
-        return [made for s in statements for made in self.made(s)]
+        return [statement for s in statements for statement in self.updated(s)]
 
-    def made(self, s: Statement) -> Iterator[Statement]:
+    def updated(self, s: Statement) -> Iterator[Statement]:
         if isinstance(s, For):
             yield For(s.name, self.tree(s.extent), self.block(s.body))
         elif isinstance(s, If):
@@ -76,11 +76,11 @@ class _Change:
             yield replace(s, value=self.tree(s.value)) if isinstance(s, Bind | Mutable | Assign) else s
 
     def tree(self, t: Tree) -> Tree:
-        found = replace(t, args=tuple(self.tree(a) for a in t.args))
+        rewritten = replace(t, args=tuple(self.tree(a) for a in t.args))
         looked_up = _looked_up(t)
         if looked_up is None or looked_up not in self.reads:
-            return found
-        return replace(found, args=found.args[0].args, data=self.reads[looked_up])
+            return rewritten
+        return replace(rewritten, args=rewritten.args[0].args, data=self.reads[looked_up])
 
 
 def _copied(s: Store, table: str, mirror: str, m: Mirror) -> Store:
@@ -89,12 +89,12 @@ def _copied(s: Store, table: str, mirror: str, m: Mirror) -> Store:
 
 
 def _looked_up(t: Tree) -> tuple[str, str] | None:
-    """Return the table and the memory of an element that is looked up as it is."""
+    """Return the table and the memory of a decoded element, table[memory[i]]; None for another tree."""
     is_found = t.op == "load" and t.args[0].op == "load"
     return (t.data, t.args[0].data) if is_found else None
 
 
-def _wanted(routine: Routine) -> Iterator[tuple[Leaf, Table]]:
+def _candidates(routine: Routine) -> Iterator[tuple[Leaf, Table]]:
     """Yield memories and tables whose entries are factors in a sum."""
     for loop in statements_of(routine.body):
         if not isinstance(loop, For) or loop.extent.op != "const" or int(loop.extent.data) < FEWEST_TERMS:

@@ -1,4 +1,4 @@
-"""Sums of products that fit words of 32 bits: machines add several of them at once."""
+"""Narrowing of sums of products to words of 32 bits, of which vector units add several at once."""
 
 from __future__ import annotations
 
@@ -16,38 +16,42 @@ BYTE, HALF = 1, 2  # bytes of an element
 
 @dataclass(frozen=True)
 class Narrow:
-    """Scalars that are kept in 32 bits, and local arrays of bytes that are kept in 16, as what they are multiplied with."""
+    """Scalars that are kept in 32 bits, and local arrays of bytes that are stored in 16 bits as the factors beside them."""
 
     scalars: frozenset[str]
     halves: frozenset[str]
 
 
 def split(routine: Routine) -> Routine:
-    """Return the routine with sums of short products that do not fit added up in parts that do, one for each innermost loop."""
+    """Return the routine with wide sums of 32-bit products split into partial sums of 32 bits, one for each innermost loop."""
     return Routine(routine.memories, routine.tables, _block(routine.body))
 
 
 def _block(statements: Sequence[Statement]) -> list[Statement]:
-    return [made for s in statements for made in _made(s)]
+    return [statement for s in statements for statement in _narrowed(s)]
 
 
-def _made(s: Statement) -> list[Statement]:
+def _narrowed(s: Statement) -> list[Statement]:
     if isinstance(s, If):
         return [If(s.condition, _block(s.then), _block(s.otherwise))]
     if not isinstance(s, For):
         return [s]
-    *before, last = s.body or [s]
+    *bindings, last = s.body or [s]
     term = _short_term(last)
-    if term is None or s.extent.op != "const" or not all(isinstance(x, Bind) for x in before):
+    if term is None or s.extent.op != "const" or not all(isinstance(x, Bind) for x in bindings):
         return [For(s.name, s.extent, _block(s.body))]
     assert isinstance(last, Assign)
-    whole, part = last.value.interval, f"{s.name}_sum"
-    some = iv.hull(iv.mul(term.interval, (0, int(s.extent.data))), (0, 0))
-    if iv.inside(whole, WORD) or not iv.inside(some, WORD):
+    total_interval, part = last.value.interval, f"{s.name}_sum"
+    part_interval = iv.hull(iv.mul(term.interval, (0, int(s.extent.data))), (0, 0))
+    if iv.inside(total_interval, WORD) or not iv.inside(part_interval, WORD):
         return [s]
-    total, own = (Tree("name", (), n, x, False) for n, x in ((last.name, whole), (part, some)))
-    loop = For(s.name, s.extent, [*before, Assign(part, Tree("add", (own, term), None, some, False))])
-    return [Mutable(part, constant(0), some, False), loop, Assign(last.name, Tree("add", (total, own), None, whole, False))]
+    total, partial_sum = (Tree("name", (), n, x, False) for n, x in ((last.name, total_interval), (part, part_interval)))
+    loop = For(s.name, s.extent, [*bindings, Assign(part, Tree("add", (partial_sum, term), None, part_interval, False))])
+    return [
+        Mutable(part, constant(0), part_interval, False),
+        loop,
+        Assign(last.name, Tree("add", (total, partial_sum), None, total_interval, False)),
+    ]
 
 
 def _short_term(s: Statement) -> Tree | None:
@@ -60,16 +64,18 @@ def _short_term(s: Statement) -> Tree | None:
 
 
 def narrow_of(routine: Routine) -> Narrow:
-    """Return what a routine adds up in words of 32 bits."""
-    inside = list(statements_of(routine.body))
-    started = {s.name for s in inside if isinstance(s, Mutable) and not s.real and iv.inside(s.interval, WORD) and s.value.op == "const"}
-    summed = [s for s in inside if isinstance(s, Assign) and s.name in started]
-    wide = {s.name for s in summed if s.value.op not in SUMS or not _is_narrow(s.value, s.name)}
-    kept = [s for s in summed if s.name not in wide]
-    local = {s.name: _size(s.interval, s.real) for s in inside if isinstance(s, Allocate)}
+    """Return the accumulators of a routine whose every intermediate value fits 32 bits."""
+    statements = list(statements_of(routine.body))
+    accumulators = {
+        s.name for s in statements if isinstance(s, Mutable) and not s.real and iv.inside(s.interval, WORD) and s.value.op == "const"
+    }
+    assignments = [s for s in statements if isinstance(s, Assign) and s.name in accumulators]
+    wide = {s.name for s in assignments if s.value.op not in SUMS or not _is_narrow(s.value, s.name)}
+    narrow = [s for s in assignments if s.name not in wide]
+    local = {s.name: _size(s.interval, s.real) for s in statements if isinstance(s, Allocate)}
     sizes = local | {n: _size(leaf.interval, leaf.real) for n, leaf in routine.memories.items()}
-    halves = {name for s in kept for name in _bytes_by_halves(s.value, sizes)}
-    return Narrow(frozenset(s.name for s in kept), frozenset(halves & local.keys()))
+    halves = {name for s in narrow for name in _bytes_by_halves(s.value, sizes)}
+    return Narrow(frozenset(s.name for s in narrow), frozenset(halves & local.keys()))
 
 
 def _is_narrow(t: Tree, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Real functions as straight code: every term of a definition once, choices as `select`, so that compiled readings are alike."""
+"""Real functions as straight-line code: every subterm of a definition once, choices as `select`, shared by all compiled readings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .loop_ir import Bind, Tree, apply, constant
 
 @dataclass(frozen=True)
 class Straight:
-    """The code of a real function: the names of its operands, the tables it reads, its values in order, the last of them its result."""
+    """Straight-line code of a real function: the names of its operands, the tables it reads, its bindings in order, its result."""
 
     operands: tuple[str, ...]
     tables: dict[str, Table]
@@ -24,34 +24,34 @@ class Straight:
 
 @cache
 def straight(function: str) -> Straight:
-    """Return the code of a defined real function."""
+    """Return the straight-line code of a real function of `lang.libm` (exp, log, tanh, …)."""
     operands, meaning = definition(function)
     names = tuple(str(x.data[0]) for x in operands)
-    made = {x: Tree("name", (), n, x.interval, True) for x, n in zip(operands, names, strict=True)}
-    found = Straight(names, {}, [], constant(0))
-    for e in _in_order(meaning):
-        if e not in made:
-            made[e] = _named(found, _tree(found, e, made))
-    return Straight(names, found.tables, found.body, made[meaning])
+    trees = {x: Tree("name", (), n, x.interval, True) for x, n in zip(operands, names, strict=True)}
+    code = Straight(names, {}, [], constant(0))
+    for e in _topological(meaning):
+        if e not in trees:
+            trees[e] = _named(code, _tree(code, e, trees))
+    return Straight(names, code.tables, code.body, trees[meaning])
 
 
-def _in_order(root: Expr) -> Iterator[Expr]:
-    """Yield every term below `root` after its operands."""
-    work, seen = [root], set[Expr]()
+def _topological(root: Expr) -> Iterator[Expr]:
+    """Yield every subterm of `root` once, operands before what uses them."""
+    work, visited = [root], set[Expr]()
     while work:
         e = work[-1]
-        waiting = [a for a in e.args if a not in seen]
-        work.extend(waiting)
-        if not waiting:
+        pending = [a for a in e.args if a not in visited]
+        work.extend(pending)
+        if not pending:
             work.pop()
-            seen.add(e)
+            visited.add(e)
             yield e
 
 
-def _tree(code: Straight, e: Expr, made: dict[Expr, Tree]) -> Tree:
+def _tree(code: Straight, e: Expr, trees: dict[Expr, Tree]) -> Tree:
     if e.op == "const":
         return constant(e.data, e.real)
-    args = tuple(made[a] for a in e.args)
+    args = tuple(trees[a] for a in e.args)
     if e.op != "table":
         return Tree(e.op, args, e.data, e.interval, e.real)
     name = next((n for n, t in code.tables.items() if t is e.data), f"table{len(code.tables)}")

@@ -1,4 +1,4 @@
-"""Structured code over scalars: what the loop lowering makes and every compiled reading prints."""
+"""The loop IR: structured loops and choices over scalars and arrays, which lowering emits and every compiled reading prints."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Raise:
 
 @dataclass(frozen=True)
 class Copy:
-    """array[index + stride · i] := source[start + i] for i = 0 … count−1; made of loops by `runs`, for machine code.
+    """array[index + stride · i] := source[start + i] for i = 0 … count−1; recognised in loops by `vector_idioms`, for machine code.
 
     With a `width` of more than 1 what is copied are words of so many bytes of the source, the low ones first; with `low` the
     low bits of elements. `loop` is what it was made of.
@@ -115,7 +115,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Every:
-    """name := min(name, value) for i = 0 … count−1, all of them 0 or 1; made of loops by `runs`, for machine code.
+    """name := min(name, value) for i = 0 … count−1, all of them 0 or 1; recognised in loops by `vector_idioms`, for machine code.
 
     `value` reads arrays side by side, or what is the same in every iteration. `loop` is what it was made of.
     """
@@ -128,7 +128,7 @@ class Every:
 
 @dataclass(frozen=True)
 class Within:
-    """A trap unless indices of an array lie in it, where the loops of such extents run; made by `c_within`, for C."""
+    """A trap unless two indices of an array lie in it, where loops of the extents `when` run at all; from `bounds_checks`, for C."""
 
     array: str
     first: Tree
@@ -158,10 +158,10 @@ def apply(op: str, a: Tree, b: Tree) -> Tree:
     if a.op == "const" and b.op == "const":
         return constant(a.data + b.data if op == "add" else a.data * b.data)
     zero = next((x for x in (a, b) if x.op == "const" and x.data == 0), None)
-    one = next((x for x in (a, b) if x.op == "const" and x.data == 1), None)
+    unit = next((x for x in (a, b) if x.op == "const" and x.data == 1), None)
     if zero is not None:
         return zero if op == "mul" else (b if a is zero else a)
-    if one is not None and op == "mul":
-        return b if a is one else a
+    if unit is not None and op == "mul":
+        return b if a is unit else a
     interval = (iv.add if op == "add" else iv.mul)(a.interval, b.interval)
     return Tree(op, (a, b), None, interval, False)

@@ -34,11 +34,11 @@ class _Scope:
     storage: dict[Array, tuple[str, tuple[Tree, ...]]] = field(default_factory=dict)
     folds: dict[Fold, None] = field(default_factory=dict)
 
-    def keep_but(self, written: frozenset[Leaf]) -> None:
+    def invalidate(self, memories: frozenset[Leaf]) -> None:
         """Forget what was computed from memories that are written from now on."""
-        self.memo = {e: t for e, t in self.memo.items() if e.reads.isdisjoint(written)}
-        self.storage = {a: x for a, x in self.storage.items() if a.reads.isdisjoint(written)}
-        self.folds = {f: None for f in self.folds if f.reads.isdisjoint(written)}
+        self.memo = {e: t for e, t in self.memo.items() if e.reads.isdisjoint(memories)}
+        self.storage = {a: x for a, x in self.storage.items() if a.reads.isdisjoint(memories)}
+        self.folds = {f: None for f in self.folds if f.reads.isdisjoint(memories)}
 
 
 def lower_step(step: Step, *, strict: bool = False) -> Routine:
@@ -95,9 +95,9 @@ class _Lowering:
 
     @contextmanager
     def scope(self, statements: list[Statement], *, barrier: bool = False) -> Iterator[_Scope]:
-        made = _Scope(statements, barrier)
-        self.scopes.append(made)
-        yield made
+        entered = _Scope(statements, barrier)
+        self.scopes.append(entered)
+        yield entered
         self.scopes.pop()
 
     @contextmanager
@@ -121,9 +121,9 @@ class _Lowering:
         if e.op == "const":
             return constant(e.data, e.real)
         for s in reversed(self.scopes):
-            found = s.bound.get(e) or s.memo.get(e)
-            if found is not None:
-                return found
+            value = s.bound.get(e) or s.memo.get(e)
+            if value is not None:
+                return value
         if e.op == "var":
             raise SpecError("I102", f"variable {e!r} is not bound here")
         home = self.home(e.free)
@@ -158,7 +158,7 @@ class _Lowering:
 
     def table(self, e: Expr) -> Tree:
         t: Table = e.data
-        name = next((n for n, known in self.tables.items() if known is t), None) or f"table{len(self.tables)}"
+        name = next((n for n, entry in self.tables.items() if entry is t), None) or f"table{len(self.tables)}"
         self.tables[name] = t
         offsets = [self.shifted(self.expr(a), -(d[0] or 0)) for a, d in zip(e.args, t.domains, strict=True)]
         index = self.flat(offsets, [constant(n) for n in t.shape])
@@ -213,13 +213,13 @@ class _Lowering:
     def load(self, e: Expr) -> Tree:
         source: Array = e.data
         indices = [self.expr(i) for i in e.args]
-        found = self.stored(source)
-        if found is None and isinstance(source, Comprehension) and self.is_cheap(source):
+        storage = self.stored(source)
+        if storage is None and isinstance(source, Comprehension) and self.is_cheap(source):
             return self.inlined(source, indices)
-        if found is None and isinstance(source, Leaf) and not isinstance(source, Accumulator):
+        if storage is None and isinstance(source, Leaf) and not isinstance(source, Accumulator):
             name, shape = self.memory(source), tuple(self.expr(lift(n)) for n in source.shape)
         else:
-            name, shape = found or self.materialise(source)
+            name, shape = storage or self.materialise(source)
         if isinstance(source, Accumulator) and not shape:
             return Tree("name", (), name, e.interval, e.real)
         return Tree("load", (self.flat(indices, shape),), name, e.interval, e.real)
@@ -281,9 +281,9 @@ class _Lowering:
     def canonical(self, a: FoldResult) -> FoldResult:
         """Return the result under which storage of this (fold, component, history) is kept."""
         for s in reversed(self.scopes):
-            for known in s.storage:
-                if isinstance(known, FoldResult) and (known.fold, known.component, known.history) == (a.fold, a.component, a.history):
-                    s.storage[a] = s.storage[known]
+            for result in s.storage:
+                if isinstance(result, FoldResult) and (result.fold, result.component, result.history) == (a.fold, a.component, a.history):
+                    s.storage[a] = s.storage[result]
                     return a
         raise SpecError("I102", "a fold was read before it was computed")
 
@@ -327,31 +327,31 @@ class _Lowering:
 
     def advance(self, f: Fold, current: list[str], histories: list[str], shapes: list[tuple[Tree, ...]]) -> None:
         k = self.expr(f.variable)
-        news: list[Tree | str] = []
+        values: list[Tree | str] = []
         for body, shape in zip(f.bodies, shapes, strict=True):
             if shape:
                 name = self.allocate(body, shape)
                 self.fill(name, body)
-                news.append(name)
+                values.append(name)
             else:
-                news.append(self.named(self.expr(body[()])))
-        for at, new, history, shape, a in zip(current, news, histories, shapes, f.accumulators, strict=True):
-            if isinstance(new, Tree):
-                self.emit(Assign(at, new))
-                self.emit(Store(history, k, new))
+                values.append(self.named(self.expr(body[()])))
+        for accumulator, value, history, shape, a in zip(current, values, histories, shapes, f.accumulators, strict=True):
+            if isinstance(value, Tree):
+                self.emit(Assign(accumulator, value))
+                self.emit(Store(history, k, value))
             else:
-                self.copy(new, at, history, shape, k, a)
+                self.copy(value, accumulator, history, shape, k, a)
 
-    def copy(self, new: str, at: str, history: str, shape: tuple[Tree, ...], k: Tree, a: Array) -> None:
+    def copy(self, source: str, current: str, history: str, shape: tuple[Tree, ...], k: Tree, a: Array) -> None:
         size = constant(1)
         for n in shape:
             size = apply("mul", size, n)
         size = self.named(size)
         i = self.fresh("i")
         index = Tree("name", (), i, (0, None), False)
-        value = Tree("load", (index,), new, a.interval, a.real)
-        kept = apply("add", apply("mul", k, size), index)
-        self.emit(For(i, size, [Store(at, index, value), Store(history, kept, value)]))
+        value = Tree("load", (index,), source, a.interval, a.real)
+        history_index = apply("add", apply("mul", k, size), index)
+        self.emit(For(i, size, [Store(current, index, value), Store(history, history_index, value)]))
 
     # -- steps
 
@@ -401,19 +401,19 @@ class _Lowering:
             shape = tuple(self.named(self.expr(lift(n))) for n in step.array.shape)
             name = self.allocate(step.array, shape)
             self.fill(name, step.array)
-            s.keep_but(self.written(step.body))
+            s.invalidate(self.written_memories(step.body))
             s.storage[step.local] = name, shape
             self.step(step.body)
 
-    def written(self, step: Step) -> frozenset[Leaf]:
+    def written_memories(self, step: Step) -> frozenset[Leaf]:
         """Return the memories that a step writes; those of the steps inside are kept, as they are asked for again."""
         if step not in self.writes:
-            own = {u.memory for u in ((step,) if isinstance(step, Update) else ())}
-            self.writes[step] = frozenset(own).union(*map(self.written, children(step)))
+            direct_writes = {u.memory for u in ((step,) if isinstance(step, Update) else ())}
+            self.writes[step] = frozenset(direct_writes).union(*map(self.written_memories, children(step)))
         return self.writes[step]
 
     def together(self, updates: Sequence[Update]) -> None:
-        if _are_alike(updates) and not _read_elsewhere(updates):
+        if _share_grid(updates) and not _read_elsewhere(updates):
             self.write(updates, [u.value for u in updates])
             return
         pending = [(u, self.staged(u)) for u in updates]
@@ -439,12 +439,12 @@ class _Lowering:
             extents = [self.named(self.expr(n)) for n in first.extents]
 
             def element() -> None:
-                made = []
+                stores = []
                 for u, value, (name, shape) in zip(updates, values, places, strict=True):
                     index = self.flat([self.expr(a) for a in u.address], shape)
                     tree = self.expr(value)
-                    made.append(Store(name, index, tree if len(updates) == 1 else self.named(tree)))
-                for store in made:
+                    stores.append(Store(name, index, tree if len(updates) == 1 else self.named(tree)))
+                for store in stores:
                     self.emit(store)
 
             self.nest(first.variables, extents, element)
@@ -458,11 +458,11 @@ def _local_terms(step: Step) -> Iterator[Expr]:
         yield from _local_terms(part)
 
 
-def _are_alike(updates: Sequence[Update]) -> bool:
+def _share_grid(updates: Sequence[Update]) -> bool:
     """Tell whether updates run over the same variables and write different memories."""
     first = updates[0]
-    same = all(_same(u.variables, first.variables) and _same(u.extents, first.extents) for u in updates)
-    return same and len({u.memory for u in updates}) == len(updates)
+    is_same_grid = all(_same(u.variables, first.variables) and _same(u.extents, first.extents) for u in updates)
+    return is_same_grid and len({u.memory for u in updates}) == len(updates)
 
 
 def _read_elsewhere(updates: Sequence[Update]) -> bool:
@@ -482,15 +482,15 @@ def _same(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
 
 def _count_uses(roots: Sequence[Expr]) -> Counter[Expr]:
     uses: Counter[Expr] = Counter(roots)
-    work, seen = list(roots), set[int]()
+    work, visited = list(roots), set[int]()
     while work:
         e = work.pop()
-        if id(e) in seen:
+        if id(e) in visited:
             continue
-        seen.add(id(e))
-        below = [*e.args, *(bodies_of(e.data) if e.op == "load" else [])]
-        uses.update(below)
-        work.extend(below)
+        visited.add(id(e))
+        operands = [*e.args, *(bodies_of(e.data) if e.op == "load" else [])]
+        uses.update(operands)
+        work.extend(operands)
     return uses
 
 

@@ -1,4 +1,4 @@
-"""What cannot trap: indices inside of arrays of a known size, divisors that are not zero, amounts that are not negative."""
+"""Trap analysis by intervals: indices inside of arrays of a known size, divisors other than zero, shifts by no negative amount."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ SHIFTS = frozenset({"shl", "shr"})
 
 
 def static_size(leaf: Leaf) -> int | None:
-    """Return the number of elements that a memory always has; None for one outside of a device."""
-    known = [n for n in leaf.shape if isinstance(n, int)]
-    size = math.prod(known)
-    return size if len(known) == len(leaf.shape) and size < 1 << 31 else None
+    """Return the number of elements of a memory with a constant shape; None for one outside of a device."""
+    extents = [n for n in leaf.shape if isinstance(n, int)]
+    size = math.prod(extents)
+    return size if len(extents) == len(leaf.shape) and size < 1 << 31 else None
 
 
 def sizes_of(routine: Routine) -> dict[str, int]:
-    """Return the number of elements of every array, local ones too, that always has the same."""
-    found = {n: math.prod(t.shape) for n, t in routine.tables.items()}
-    found |= {s.name: int(s.size.data) for s in statements_of(routine.body) if isinstance(s, Allocate) and s.size.op == "const"}
+    """Return the number of elements of every array of constant size: memories, tables and local arrays."""
+    counts = {n: math.prod(t.shape) for n, t in routine.tables.items()}
+    counts |= {s.name: int(s.size.data) for s in statements_of(routine.body) if isinstance(s, Allocate) and s.size.op == "const"}
     sizes = {n: static_size(leaf) for n, leaf in routine.memories.items()}
-    return found | {n: size for n, size in sizes.items() if size is not None}
+    return counts | {n: size for n, size in sizes.items() if size is not None}
 
 
 def is_inside(index: Tree, size: int | None) -> bool:
-    """Tell whether an index lies in an array whatever its value."""
+    """Tell whether the interval of an index lies in an array of `size` elements."""
     return size is not None and iv.inside(index.interval, (0, size - 1))
 
 
 def cannot_trap(t: Tree, sizes: Mapping[str, int]) -> bool:
-    """Tell whether a tree has a value at any time."""
+    """Tell whether evaluating a tree never traps, given the number of elements of each array."""
     if t.op == "load" and not is_inside(t.args[0], sizes.get(t.data)):
         return False
     if t.op in DIVISIONS and not is_not_zero(t.args[1]):

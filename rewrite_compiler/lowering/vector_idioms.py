@@ -1,7 +1,7 @@
-"""Runs: loops of lowered code over elements which lie side by side, copies and conditions, as one statement.
+"""Idiom recognition: loops over adjacent elements that are copies or conjunctions become one statement each.
 
-A loop whose indices are taken modulo a constant is given twice: once for a run that does not wrap, without the modulus, and
-once as it is.
+A loop whose indices are taken modulo a constant is versioned: without the modulus for a run that does not wrap around, and
+as it is.
 """
 
 from __future__ import annotations
@@ -19,61 +19,61 @@ EVERY = (8, 16, 32, 64)  # iterations: lanes of vectors
 
 
 def with_runs(statements: Sequence[Statement]) -> list[Statement]:
-    """Return statements with copies in place of loops that are copies."""
-    return [made for s in statements for made in _made(s)]
+    """Return statements with `Copy` and `Every` in place of the loops that are such."""
+    return [statement for s in statements for statement in _recognised(s)]
 
 
-def _made(s: Statement) -> list[Statement]:
+def _recognised(s: Statement) -> list[Statement]:
     if isinstance(s, If):
         return [If(s.condition, with_runs(s.then), with_runs(s.otherwise))]
     if not isinstance(s, For):
         return [s]
     if not all(isinstance(x, Bind | Store) for x in s.body):
         return _every(s) or [For(s.name, s.extent, with_runs(s.body))]
-    fixed, moving = _parted(s)
-    run = _run(For(s.name, s.extent, moving))
-    return [*fixed, *run] if run else [s]
+    invariant, variant = _partition(s)
+    run = _run(For(s.name, s.extent, variant))
+    return [*invariant, *run] if run else [s]
 
 
 def _every(s: For) -> list[Statement]:
-    """Return the conjunction that a loop is; nothing when it is something else."""
-    *before, last = s.body or [s]
-    if not isinstance(last, Assign) or not all(isinstance(x, Bind) for x in before) or s.extent.op != "const":
+    """Return the `Every` that a loop is, after its invariants; nothing when it is something else."""
+    *bindings, last = s.body or [s]
+    if not isinstance(last, Assign) or not all(isinstance(x, Bind) for x in bindings) or s.extent.op != "const":
         return []
-    count, (kept, value) = int(s.extent.data), last.value.args if last.value.op == "min" else (constant(0), constant(0))
-    if count not in EVERY or kept.data != last.name or not (kept.interval == value.interval == (0, 1)):
+    count, (accumulator, value) = int(s.extent.data), last.value.args if last.value.op == "min" else (constant(0), constant(0))
+    if count not in EVERY or accumulator.data != last.name or not (accumulator.interval == value.interval == (0, 1)):
         return []
-    fixed, moving = _parted(For(s.name, s.extent, [*before, Store("", constant(0), value)]))
-    *names, whole = moving
-    known: dict[str, Tree] = {}
-    for x in names:
+    invariant, variant = _partition(For(s.name, s.extent, [*bindings, Store("", constant(0), value)]))
+    *definitions, conjunct = variant
+    values: dict[str, Tree] = {}
+    for x in definitions:
         assert isinstance(x, Bind)
-        known[x.name] = _spelt(x.value, known)
-    assert isinstance(whole, Store)
-    return [*fixed, Every(last.name, _spelt(whole.value, known), count, s)]
+        values[x.name] = _substituted(x.value, values)
+    assert isinstance(conjunct, Store)
+    return [*invariant, Every(last.name, _substituted(conjunct.value, values), count, s)]
 
 
-def _spelt(t: Tree, known: dict[str, Tree]) -> Tree:
-    """Return a tree with the values of names in their places."""
-    return known[t.data] if t.op == "name" and t.data in known else replace(t, args=tuple(_spelt(a, known) for a in t.args))
+def _substituted(t: Tree, values: dict[str, Tree]) -> Tree:
+    """Return a tree with names replaced by their values."""
+    return values[t.data] if t.op == "name" and t.data in values else replace(t, args=tuple(_substituted(a, values) for a in t.args))
 
 
-def _parted(s: For) -> tuple[list[Statement], list[Statement]]:
-    """Return the binds of a loop that are the same in every iteration, and the rest of its body."""
-    written = {x.array for x in s.body if isinstance(x, Store)}
-    varying, fixed, moving = {s.name}, list[Statement](), list[Statement]()
+def _partition(s: For) -> tuple[list[Statement], list[Statement]]:
+    """Return the loop-invariant bindings of a body, and its other statements."""
+    stored_arrays = {x.array for x in s.body if isinstance(x, Store)}
+    varying, invariant, variant = {s.name}, list[Statement](), list[Statement]()
     for x in s.body:
-        if isinstance(x, Bind) and _used(x.value).isdisjoint(varying | written):
-            fixed.append(x)
+        if isinstance(x, Bind) and _reads(x.value).isdisjoint(varying | stored_arrays):
+            invariant.append(x)
             continue
-        moving.append(x)
+        variant.append(x)
         varying |= {x.name} if isinstance(x, Bind) else set()
-    return fixed, _inlined(moving)
+    return invariant, _inlined(variant)
 
 
 def _inlined(statements: Sequence[Statement]) -> list[Statement]:
-    """Return statements with sums of numbers in the places of their names."""
-    sums, found = dict[str, Tree](), list[Statement]()
+    """Return statements with names of affine sums replaced by these."""
+    sums, remaining = dict[str, Tree](), list[Statement]()
 
     def tree(t: Tree) -> Tree:
         return sums[t.data] if t.op == "name" and t.data in sums else replace(t, args=tuple(map(tree, t.args)))
@@ -82,74 +82,77 @@ def _inlined(statements: Sequence[Statement]) -> list[Statement]:
         if isinstance(x, Bind) and (value := tree(x.value)).op in ("add", "mul") and _is_sum(value):
             sums[x.name] = value
         elif isinstance(x, Bind):
-            found.append(Bind(x.name, tree(x.value)))
+            remaining.append(Bind(x.name, tree(x.value)))
         else:
-            found.append(Store(x.array, tree(x.index), tree(x.value)) if isinstance(x, Store) else x)
-    return found
+            remaining.append(Store(x.array, tree(x.index), tree(x.value)) if isinstance(x, Store) else x)
+    return remaining
 
 
 def _is_sum(t: Tree) -> bool:
     return t.op in ("name", "const") or (t.op in ("add", "mul") and all(map(_is_sum, t.args)))
 
 
-def _used(t: Tree) -> set[str]:
+def _reads(t: Tree) -> set[str]:
     """Return the names and arrays that a tree reads."""
-    own = {str(t.data)} if t.op in ("name", "load") else set()
-    return own.union(*map(_used, t.args))
+    read = {str(t.data)} if t.op in ("name", "load") else set()
+    return read.union(*map(_reads, t.args))
 
 
 def _run(s: For) -> list[Statement] | None:
-    """Return what a loop of stores is; None when it stays a loop."""
+    """Return a loop of stores as a copy, or versioned by whether its indices wrap; None when it stays a loop."""
     if s.extent.op != "const" or not 1 < int(s.extent.data) <= MOST_ELEMENTS:
         return None
     count = int(s.extent.data)
     bound = {x.name for x in s.body if isinstance(x, Bind)}
-    moduli = [t for t in _moduli(s) if _used(t).isdisjoint(bound)]
+    moduli = [t for t in _moduli(s) if _reads(t).isdisjoint(bound)]
     if not moduli:
         copy = _copy(s, count)
         return None if copy is None else [copy]
     if len(moduli) > MOST_MODULI:
         return None
-    made = _straight(s, moduli, count)
-    if made is None:
+    version = _without_moduli(s, moduli, count)
+    if version is None:
         return None
-    before, fits, straight = made
-    plain = For(s.name, s.extent, [_replaced(x, straight) for x in s.body])
-    return [*before, If(fits, _run(plain) or [plain], [s])]
+    starts, fits, unwrapped_indices = version
+    unwrapped = For(s.name, s.extent, [_replaced(x, unwrapped_indices) for x in s.body])
+    return [*starts, If(fits, _run(unwrapped) or [unwrapped], [s])]
 
 
-def _straight(s: For, moduli: Sequence[Tree], count: int) -> tuple[list[Statement], Tree, dict[Tree, Tree]] | None:
-    """Return where the indices start, whether none of them wraps, and what they are then; those apart by a constant start together."""
+def _without_moduli(s: For, moduli: Sequence[Tree], count: int) -> tuple[list[Statement], Tree, dict[Tree, Tree]] | None:
+    """Return the bindings of the first indices, the test that none wraps around, and each index without its modulus.
+
+    Indices that differ by a constant share a binding. None where an index is no affine function of the loop variable.
+    """
     groups: dict[tuple[Tree, Tree], list[tuple[Tree, int, int]]] = {}
     for tree in moduli:
         (value, modulus), step = tree.args, step_of(tree.args[0], s.name)
-        start, apart = _split(first_of(value, s.name))
-        if step is None or int(modulus.data) <= apart + step * (count - 1):
+        start, offset = _split(first_of(value, s.name))
+        if step is None or int(modulus.data) <= offset + step * (count - 1):
             return None
-        groups.setdefault((start, modulus), []).append((tree, step, apart))
-    before, fits, straight = list[Statement](), constant(1), dict[Tree, Tree]()
+        groups.setdefault((start, modulus), []).append((tree, step, offset))
+    starts, fits, unwrapped = list[Statement](), constant(1), dict[Tree, Tree]()
     counter = Tree("name", (), s.name, (0, count - 1), False)
     for n, ((start, modulus), parts) in enumerate(groups.items()):
         size, reach = int(modulus.data), max(step * (count - 1) + apart for _, step, apart in parts)
         base = Tree("name", (), f"{s.name}_{n}", (0, size - 1), False)
-        before.append(Bind(f"{s.name}_{n}", _modulo(start, modulus)))
+        starts.append(Bind(f"{s.name}_{n}", _modulo(start, modulus)))
         room = Tree("lt", (base, constant(size - reach)), None, (0, 1), False)
         fits = room if fits.op == "const" else Tree("bitand", (fits, room), None, (0, 1), False)
         fitting = replace(base, interval=(0, size - 1 - reach))
-        for tree, step, apart in parts:
-            straight[tree] = apply("add", apply("add", fitting, constant(apart)), apply("mul", counter, constant(step)))
-    return before, fits, straight
+        for tree, step, offset in parts:
+            unwrapped[tree] = apply("add", apply("add", fitting, constant(offset)), apply("mul", counter, constant(step)))
+    return starts, fits, unwrapped
 
 
 def _split(t: Tree) -> tuple[Tree, int]:
     """Return a sum without the positive constant that is added to it, and that constant."""
     if t.op == "sub" and t.args[0].op == "add":
-        inner, apart = _split(t.args[0])
-        return replace(t, args=(inner, t.args[1]), interval=iv.sub(t.interval, (apart, apart))), apart
-    known = [a for a in t.args if a.op == "const" and int(a.data) > 0] if t.op == "add" else []
-    if not known:
+        inner, offset = _split(t.args[0])
+        return replace(t, args=(inner, t.args[1]), interval=iv.sub(t.interval, (offset, offset))), offset
+    constants = [a for a in t.args if a.op == "const" and int(a.data) > 0] if t.op == "add" else []
+    if not constants:
         return t, 0
-    return next(a for a in t.args if a is not known[0]), int(known[0].data)
+    return next(a for a in t.args if a is not constants[0]), int(constants[0].data)
 
 
 def _modulo(x: Tree, modulus: Tree) -> Tree:
@@ -176,8 +179,8 @@ def _copy(s: For, count: int) -> Copy | None:
         return None
     if any(step_of(x.args[0], s.name) != len(loads) for x in loads):
         return None
-    start, *others = (first_of(x.args[0], s.name) for x in loads)
-    if any(_split(x) != (start, n) for n, x in enumerate(others, 1)) or (len(loads) != 2 and stride > 1):
+    start, *next_starts = (first_of(x.args[0], s.name) for x in loads)
+    if any(_split(x) != (start, n) for n, x in enumerate(next_starts, 1)) or (len(loads) != 2 and stride > 1):
         return None
     return Copy(store.array, first_of(store.index, s.name), loads[0].data, start, count, s, stride, len(loads), low)
 
@@ -196,32 +199,32 @@ def _loads(t: Tree) -> tuple[Tree, ...]:
         return (t,)
     if t.op != "add" or t.args[1].op != "shl" or t.args[1].args[1].op != "const":
         return ()
-    below, (high, shift) = _loads(t.args[0]), t.args[1].args
-    is_next = bool(below) and high.op == "load" and high.data == below[0].data and shift.data == 8 * len(below)
-    return (*below, high) if is_next and high.interval == below[0].interval == (0, 255) else ()
+    lower_bytes, (high, shift) = _loads(t.args[0]), t.args[1].args
+    is_next = bool(lower_bytes) and high.op == "load" and high.data == lower_bytes[0].data and shift.data == 8 * len(lower_bytes)
+    return (*lower_bytes, high) if is_next and high.interval == lower_bytes[0].interval == (0, 255) else ()
 
 
 def _moduli(s: For) -> list[Tree]:
-    """Return the indices modulo a constant that run evenly with the loop."""
-    found: dict[Tree, None] = {}
+    """Return the indices modulo a constant that are affine in the loop variable."""
+    indices: dict[Tree, None] = {}
     for x in s.body:
         if isinstance(x, Store | Bind):
-            _collect(x.value, s.name, found)
+            _collect(x.value, s.name, indices)
         if isinstance(x, Store):
-            _collect(x.index, s.name, found)
-    return list(found)
+            _collect(x.index, s.name, indices)
+    return list(indices)
 
 
-def _collect(t: Tree, name: str, found: dict[Tree, None]) -> None:
+def _collect(t: Tree, name: str, indices: dict[Tree, None]) -> None:
     if t.op == "mod" and t.args[1].op == "const" and int(t.args[1].data) > 0 and step_of(t.args[0], name):
-        found[t] = None
+        indices[t] = None
         return
     for a in t.args:
-        _collect(a, name, found)
+        _collect(a, name, indices)
 
 
 def step_of(t: Tree, name: str) -> int | None:
-    """Return by how much a value grows with each iteration; None when it does not grow evenly."""
+    """Return the coefficient of the loop variable `name` in an affine value; None when the value is not affine in it."""
     if not _names(t, name):
         return 0
     if t.op == "name":
@@ -239,7 +242,7 @@ def step_of(t: Tree, name: str) -> int | None:
 
 
 def first_of(t: Tree, name: str) -> Tree:
-    """Return the value of an even index in the first iteration."""
+    """Return the value of an affine index in the first iteration of the loop over `name`."""
     if not _names(t, name):
         return t
     if t.op == "name":
@@ -265,10 +268,10 @@ def _tree(t: Tree, by: dict[Tree, Tree]) -> Tree:
 
 
 def ends_early(s: For) -> bool:
-    """Tell whether a loop does nothing more once its condition is 0: what it asks then does not change any more."""
+    """Tell whether a loop may end at the first iteration whose condition is 0, because the condition is then invariant."""
     if not s.body:
         return False
-    *before, last = s.body
-    if not isinstance(last, If) or last.otherwise or not all(isinstance(x, Bind) for x in before):
+    *bindings, last = s.body
+    if not isinstance(last, If) or last.otherwise or not all(isinstance(x, Bind) for x in bindings):
         return False
-    return not any(_names(t, s.name) for t in (last.condition, *(x.value for x in before if isinstance(x, Bind))))
+    return not any(_names(t, s.name) for t in (last.condition, *(x.value for x in bindings if isinstance(x, Bind))))

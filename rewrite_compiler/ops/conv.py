@@ -13,15 +13,21 @@ WINDOW = "strides:ints pads:ints dilations:ints"
 
 
 def window_extents(spatial: Shape, kernel: Shape, strides: Shape, pads: Shape, dilations: Shape, *, ceil: bool = False) -> Shape:
-    """Return the output extents of a sliding window; pads are all the befores, then all the afters."""
+    """Return the output extents of a sliding window over `spatial` axes (ONNX semantics).
+
+    `pads` are the elements before each axis, then those after each; `ceil` counts a last window that is not whole.
+
+    Raises:
+        ShapeError: the lists have other lengths than the axes, an entry is out of range, or no window fits.
+    """
     rank = len(spatial)
     if not len(kernel) == len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
         raise ShapeError(
             f"a window over {rank} axes needs {rank} strides, {rank} dilations and {2 * rank} pads, not {strides}, {dilations}, {pads}"
         )
-    for what, values in (("Strides", strides), ("Dilations", dilations), ("Kernel extents", kernel)):
+    for label, values in (("Strides", strides), ("Dilations", dilations), ("Kernel extents", kernel)):
         if any(v < 1 for v in values):
-            raise ShapeError(f"{what} must be positive, not {tuple(values)}")
+            raise ShapeError(f"{label} must be positive, not {tuple(values)}")
     if any(p < 0 for p in pads):
         raise ShapeError(f"Pads must not be negative, not {tuple(pads)}")
     extents = []
@@ -37,7 +43,7 @@ def window_extents(spatial: Shape, kernel: Shape, strides: Shape, pads: Shape, d
 
 
 def zero_padded(x: Array, pads: Shape) -> Array:
-    """Return x with zeros around its spatial axes."""
+    """Return x [N, C, …] with zeros around its spatial axes; `pads` are those before each axis, then those after each."""
     rank = x.rank - 2
     if not any(pads):
         return x

@@ -22,10 +22,10 @@ def _reshape_shape(x: Shape, *, shape: Shape) -> Shape:
 @op("reshape", "x", _reshape_shape, attributes="shape:ints", kind=LAYOUT)
 def reshape(x: Array, *, shape: Shape) -> Array:
     """The same elements in row-major order under another shape."""
-    old = [int(n) for n in x.shape]  # type: ignore[arg-type]
+    extents = [int(n) for n in x.shape]  # type: ignore[arg-type]
 
     def element(*i: Expr) -> Expr:
-        return x[tuple(regroup(i, shape, old))]
+        return x[tuple(regroup(i, shape, extents))]
 
     return array(element, shape)
 
@@ -106,9 +106,9 @@ def _concat_shape(*operands: Shape, axis: int) -> Shape:
     first = operands[0]
     if not 0 <= axis < len(first):
         raise ShapeError(f"Axis of concat must be in 0…{len(first) - 1}, not {axis}")
-    for other in operands[1:]:
-        if len(other) != len(first) or any(a != b for n, (a, b) in enumerate(zip(first, other, strict=True)) if n != axis):
-            raise ShapeError(f"concat along axis {axis} needs operands that agree on the other axes, not {first} and {other}")
+    for operand in operands[1:]:
+        if len(operand) != len(first) or any(a != b for n, (a, b) in enumerate(zip(first, operand, strict=True)) if n != axis):
+            raise ShapeError(f"concat along axis {axis} needs operands that agree on the other axes, not {first} and {operand}")
     return (*first[:axis], sum(s[axis] for s in operands), *first[axis + 1 :])
 
 
@@ -123,13 +123,13 @@ def concat(*operands: Array, axis: int) -> Array:
         result = operands[-1][(*i[:axis], i[axis] - base, *i[axis + 1 :])]
         for n in reversed(range(len(operands) - 1)):
             base -= sizes[n]
-            here = operands[n][(*i[:axis], i[axis] - base, *i[axis + 1 :])]
-            result = select(i[axis] < base + sizes[n], here, result)
+            part = operands[n][(*i[:axis], i[axis] - base, *i[axis + 1 :])]
+            result = select(i[axis] < base + sizes[n], part, result)
         return result
 
-    kept = [x for x in operands if x.shape[axis] != 0]
-    if len(kept) != len(operands):
-        return concat.meaning(*kept, axis=axis) if kept else operands[0]  # type: ignore[return-value]
+    nonempty = [x for x in operands if x.shape[axis] != 0]
+    if len(nonempty) != len(operands):
+        return concat.meaning(*nonempty, axis=axis) if nonempty else operands[0]  # type: ignore[return-value]
     return array(element, shape)
 
 

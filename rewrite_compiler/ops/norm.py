@@ -63,10 +63,10 @@ def _softmax_shape(x: Shape, *, axis: int) -> Shape:
 
 def _shifted(x: Array, axis: int) -> tuple[Array, Array]:
     """Return x minus its maximum along the axis, and the sum of the exponentials of that."""
-    rest = (*x.shape[:axis], *x.shape[axis + 1 :])
-    top = array(lambda *i: reduce_max(lambda k: x[(*i[:axis], k, *i[axis:])], x.shape[axis]), rest)
+    other_extents = (*x.shape[:axis], *x.shape[axis + 1 :])
+    top = array(lambda *i: reduce_max(lambda k: x[(*i[:axis], k, *i[axis:])], x.shape[axis]), other_extents)
     low = array(lambda *i: x[i] - top[(*i[:axis], *i[axis + 1 :])], x.shape)
-    total = array(lambda *i: reduce_sum(lambda k: call("exp", low[(*i[:axis], k, *i[axis:])]), x.shape[axis]), rest)
+    total = array(lambda *i: reduce_sum(lambda k: call("exp", low[(*i[:axis], k, *i[axis:])]), x.shape[axis]), other_extents)
     return low, total
 
 

@@ -1,4 +1,4 @@
-"""Op: an operator, described once: its operands and attributes, its shape rule, and its meaning as a term; patterns of operators."""
+"""Op: an operator with its operands, attributes, shape inference and meaning as a term; patterns of operators."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INT, INTS, FLOAT, STRING = "int", "ints", "float", "string"
 
 
 class ShapeError(InputError):
-    """Operands or attributes that an operator has no meaning for."""
+    """The refusal of operands or attributes for which an operator is not defined."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__("F131", sentence)
@@ -62,7 +62,11 @@ class Op:
         return apply(self, operands, attributes)
 
     def shapes(self, operands: Sequence[Shape], attributes: Mapping[str, AttributeValue]) -> tuple[Shape, ...]:
-        """Return the shapes of all outputs; ShapeError when the operator has no meaning there."""
+        """Return the shapes of all outputs (shape inference).
+
+        Raises:
+            ShapeError: the operator is not defined on these shapes and attributes.
+        """
         self.check_count(len(operands))
         result = self.shape(*operands, **attributes)
         return result if self.outputs > 1 else (result,)  # type: ignore[return-value]
@@ -72,7 +76,11 @@ class Op:
         return str(attributes[self.dtype[1:]]) if self.dtype.startswith(":") else self.dtype or first
 
     def check_count(self, given: int) -> None:
-        """Refuse a wrong number of operands."""
+        """Check the number of operands.
+
+        Raises:
+            ShapeError: the operator takes another number.
+        """
         if given != len(self.operands) and not (self.variadic and given >= 1):
             raise ShapeError(f"{self.name} takes {len(self.operands)} operands, not {given}")
 
@@ -92,35 +100,42 @@ def op(
     variadic: bool = False,
     dtype: str = "",
 ) -> Callable[[Callable[..., Any]], Op]:
-    """Define an operator from its meaning. `attributes` is a list like "strides:ints axis:int=-1"."""
+    """Return the decorator that defines an operator from its meaning and enters it in OPS.
+
+    `attributes` is a list like "strides:ints axis:int=-1", `macs` counts the multiply-accumulates at operand shapes.
+    """
 
     def decorate(meaning: Callable[..., Any]) -> Op:
-        made = Op(
+        operator = Op(
             name, tuple(operands.split()), _attributes(attributes), kind, shape, meaning, outputs, macs, variadic, meaning.__doc__ or "",
             dtype,
         )  # fmt: skip
-        OPS[name] = made
-        return made
+        OPS[name] = operator
+        return operator
 
     return decorate
 
 
 def _attributes(text: str) -> tuple[Attribute, ...]:
-    found = []
+    attributes = []
     for part in text.split():
         declared, _, default = part.partition("=")
         name, _, kind = declared.partition(":")
         value: AttributeValue | None = None
         if default:
             value = float(default) if kind == FLOAT else default if kind == STRING else int(default)
-        found.append(Attribute(name, kind, value))
-    return tuple(found)
+        attributes.append(Attribute(name, kind, value))
+    return tuple(attributes)
 
 
 def complete(operator: Op, given: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
-    """Return all attributes in declared order, defaults filled in; ShapeError on a missing or unknown one."""
-    known = {a.name for a in operator.attributes}
-    unknown = sorted(given.keys() - known)
+    """Return all attributes in declared order, defaults filled in.
+
+    Raises:
+        ShapeError: an attribute is unknown, or one without a default is missing.
+    """
+    declared = {a.name for a in operator.attributes}
+    unknown = sorted(given.keys() - declared)
     if unknown:
         raise ShapeError(f'{operator.name} has no attribute "{unknown[0]}"')
     full: dict[str, AttributeValue] = {}
@@ -142,7 +157,7 @@ class Tensor:
 
     @property
     def shape(self) -> Ints:
-        """The shape, known when the pattern has matched."""
+        """The shape, a list that has a value once the pattern has matched."""
         return ShapeOf(self)
 
     @property
@@ -158,7 +173,7 @@ class Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Variable(Tensor):
-    """Any tensor; the same variable matches the same tensor everywhere."""
+    """A pattern variable: matches any tensor, and the same tensor at every occurrence (non-linear patterns)."""
 
     name: str
 
@@ -174,32 +189,39 @@ class Apply(Tensor):
 
 
 def apply(operator: Op, operands: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-    """Return the application of an operator (a tuple of applications when it has several outputs)."""
+    """Return the application of an operator to patterns; a tuple of applications when it has several outputs.
+
+    Positional values after the operands are attributes in declared order.
+
+    Raises:
+        SpecError: operands are missing, too many, or no patterns.
+        ShapeError: an attribute is unknown or missing.
+    """
     positional = list(operands)
     count = len(operator.operands)
     tensors = positional[:count] if not operator.variadic else [x for x in positional if isinstance(x, Tensor)]
     extra = positional[len(tensors) :]
-    given = dict(attributes)
-    free = [a.name for a in operator.attributes if a.name not in given]
-    given.update(zip(free, extra, strict=False))
+    values = dict(attributes)
+    free = [a.name for a in operator.attributes if a.name not in values]
+    values.update(zip(free, extra, strict=False))
     if len(extra) > len(free) or any(not isinstance(x, Tensor) for x in tensors) or len(tensors) < count:
         names = ", ".join((*operator.operands, *(a.name for a in operator.attributes)))
         raise SpecError("R101", f"{operator.name} takes {names}; the pattern gives {len(positional)} values")
     terms: dict[str, AttributeTerm] = {}
-    for name, value in complete(operator, given).items():
+    for name, value in complete(operator, values).items():
         terms[name] = as_ints(value) if isinstance(value, tuple | list) else value
-    made = tuple(Apply(operator, tuple(tensors), terms, n) for n in range(operator.outputs))
-    return made[0] if operator.outputs == 1 else made
+    applications = tuple(Apply(operator, tuple(tensors), terms, n) for n in range(operator.outputs))
+    return applications[0] if operator.outputs == 1 else applications
 
 
 def subterms(t: Tensor) -> Iterator[Tensor]:
-    """Yield every pattern below `t`, operands first, each once."""
-    seen: set[int] = set()
+    """Yield every subpattern of `t` once, in post-order."""
+    visited: set[int] = set()
 
     def walk(x: Tensor) -> Iterator[Tensor]:
-        if id(x) in seen:
+        if id(x) in visited:
             return
-        seen.add(id(x))
+        visited.add(id(x))
         if isinstance(x, Apply):
             for operand in x.operands:
                 yield from walk(operand)

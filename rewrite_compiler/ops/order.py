@@ -1,4 +1,4 @@
-"""Order: what comparisons of float attributes say of each other, their bounds and whether any numbers satisfy all of them."""
+"""Order: the transitive closure of comparisons of float attributes: implied bounds, and whether they are satisfiable."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Side = str | float  # the name of a float attribute, or a number
 
 @dataclass(frozen=True)
 class Order:
-    """Comparisons that are assumed: each as a kind with the two sides, a name for an attribute."""
+    """Assumed comparisons (left, kind, right); a side is a number or the name of a float attribute."""
 
     comparisons: tuple[tuple[Side, str, Side], ...] = ()
 
     @property
     def is_contradictory(self) -> bool:
         """Tell whether no numbers satisfy all comparisons."""
-        below = _closure(self.comparisons, ())
-        return any(below.get((x, x), False) for x in {s for s, _ in below}) or any(
-            (a, b) in below and (b, a) in below for a, kind, b in self.comparisons if kind == "ne"
+        at_most = _closure(self.comparisons, ())
+        return any(at_most.get((x, x), False) for x in {s for s, _ in at_most}) or any(
+            (a, b) in at_most and (b, a) in at_most for a, kind, b in self.comparisons if kind == "ne"
         )
 
     def is_below(self, a: Side, b: Side) -> bool:
@@ -33,13 +33,13 @@ class Order:
 
     def value(self, name: str) -> float | None:
         """Return the only number that an attribute can be, None where it can be several."""
-        below = _closure(self.comparisons, ())
-        numbers = (x for x, _ in below if isinstance(x, float))
-        return next((x for x in numbers if (x, name) in below and (name, x) in below), None)
+        at_most = _closure(self.comparisons, ())
+        numbers = (x for x, _ in at_most if isinstance(x, float))
+        return next((x for x in numbers if (x, name) in at_most and (name, x) in at_most), None)
 
 
 def order_of(conditions: Iterable[Condition]) -> Order:
-    """Return what a guard says of float attributes."""
+    """Return the comparisons of float attributes in a guard."""
     return Order(tuple((_side(c.left), c.comparison, _side(c.right)) for c in conditions if isinstance(c, RealIs)))
 
 
@@ -51,10 +51,10 @@ def _side(x: Real | float) -> Side:
 def _closure(comparisons: Sequence[tuple[Side, str, Side]], more: Sequence[float]) -> dict[tuple[Side, Side], bool]:
     """Return every pair of which the first is at most the second, and whether it is less."""
     sides: set[Side] = {s for a, _, b in comparisons for s in (a, b)} | {math.inf, -math.inf, *more}
-    below: dict[tuple[Side, Side], bool] = {}
+    at_most: dict[tuple[Side, Side], bool] = {}
 
     def add(a: Side, b: Side, strict: bool) -> None:
-        below[a, b] = strict or below.get((a, b), False)
+        at_most[a, b] = strict or at_most.get((a, b), False)
 
     for s in sides:
         add(-math.inf, s, isinstance(s, float) and s > -math.inf)
@@ -68,6 +68,6 @@ def _closure(comparisons: Sequence[tuple[Side, str, Side]], more: Sequence[float
         if kind == "eq":
             add(b, a, False)
     for k, i, j in itertools.product(sides, repeat=3):
-        if (i, k) in below and (k, j) in below:
-            add(i, j, below[i, k] or below[k, j])
-    return below
+        if (i, k) in at_most and (k, j) in at_most:
+            add(i, j, at_most[i, k] or at_most[k, j])
+    return at_most

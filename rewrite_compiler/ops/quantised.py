@@ -22,11 +22,11 @@ CODES = {"int8": of_width(8, True), "uint8": of_width(8, False), "int16": of_wid
 MANTISSA = 24  # bits of a float32 number, and of a multiplier
 
 
-def _along(what: str, x: Shape, count: int, axis: int) -> None:
+def _along(label: str, x: Shape, count: int, axis: int) -> None:
     if not 0 <= axis < max(len(x), 1):
-        raise ShapeError(f"{what} must lie along an axis of x; x has {len(x)} axes and the axis is {axis}")
+        raise ShapeError(f"{label} must lie along an axis of x; x has {len(x)} axes and the axis is {axis}")
     if count != 1 and count != x[axis]:
-        raise ShapeError(f"{what} along axis {axis} of {x} must be 1 or {x[axis]} numbers, not {count}")
+        raise ShapeError(f"{label} along axis {axis} of {x} must be 1 or {x[axis]} numbers, not {count}")
 
 
 def _scaled_shape(x: Shape, s: Shape, *, axis: int, **_: object) -> Shape:
@@ -41,12 +41,16 @@ def _scale_at(s: Array, i: tuple[Expr, ...], axis: int) -> Expr:
 
 
 def limited(e: Expr, low: int, high: int) -> Expr:
-    """Return an integer term limited to a range."""
+    """Return an integer term clamped to low … high."""
     return minimum(maximum(e, low), high)
 
 
 def code_range(to: str) -> tuple[int, int]:
-    """Return the least and the largest code of an element type; ShapeError when it is none of codes."""
+    """Return the least and the largest code of an element type.
+
+    Raises:
+        ShapeError: the type is none of int8, uint8, int16 and uint16.
+    """
     if to not in CODES:
         raise ShapeError(f"Codes must be {', '.join(CODES)}, not {to}")
     low, high = CODES[to]
@@ -95,9 +99,9 @@ def _quantized_add_shape(
 ) -> Shape:
     if x != z:
         raise ShapeError(f"Codes that are added must have one shape, not {x} and {z}")
-    for what, values in (("multipliers", multiplier), ("shifts", shift), ("zero points", zeros)):
+    for label, values in (("multipliers", multiplier), ("shifts", shift), ("zero points", zeros)):
         if len(values) != 2:
-            raise ShapeError(f"Codes that are added need 2 {what}, one for each operand, not {tuple(values)}")
+            raise ShapeError(f"Codes that are added need 2 {label}, one for each operand, not {tuple(values)}")
     return _requantized_shape(x, multiplier=multiplier[:1], shift=(min(shift),), axis=0, low=low, high=high, to=to)
 
 

@@ -20,11 +20,11 @@ def _shapes(name: str, states: int) -> Callable[..., tuple[Shape, ...]]:
         if len(x) != 3 or len(w) != 2 or len(r) != 2 or w[0] % gates:
             raise ShapeError(f"{name} needs x[T, N, I], w[{gates}·H, I] and r[{gates}·H, H], not {x}, {w} and {r}")
         hidden = w[0] // gates
-        wanted = {"w": ((gates * hidden, x[2]), w), "r": ((gates * hidden, hidden), r), "b": ((2 * gates * hidden,), b)}
-        wanted |= {f"initial state {n}": ((x[1], hidden), s) for n, s in enumerate(initial)}
-        for what, (expected, given) in wanted.items():
-            if expected != given:
-                raise ShapeError(f"{what} of {name} must have shape {expected}, not {given}")
+        required = {"w": ((gates * hidden, x[2]), w), "r": ((gates * hidden, hidden), r), "b": ((2 * gates * hidden,), b)}
+        required |= {f"initial state {n}": ((x[1], hidden), s) for n, s in enumerate(initial)}
+        for operand, (expected, actual) in required.items():
+            if expected != actual:
+                raise ShapeError(f"{operand} of {name} must have shape {expected}, not {actual}")
         return ((x[0], x[1], hidden), *[(x[1], hidden)] * states)
 
     return shape
@@ -56,15 +56,15 @@ def _steps(x: Array) -> Callable[[Expr, Expr, Expr], Expr]:
 def _gate_sum_shape(x: Shape, h: Shape, w: Shape, r: Shape, a: Shape, b: Shape) -> Shape:
     if len(x) != 2 or len(h) != 2 or x[0] != h[0] or len(w) != 2 or w[1] != x[1]:
         raise ShapeError(f"gate_sum needs x[N, I], h[N, H] and w[G, I], not {x}, {h} and {w}")
-    for what, given, expected in (("r", r, (w[0], h[1])), ("a", a, (w[0],)), ("b", b, (w[0],))):
-        if given != expected:
-            raise ShapeError(f"{what} of gate_sum must have shape {expected}, not {given}")
+    for operand, actual, expected in (("r", r, (w[0], h[1])), ("a", a, (w[0],)), ("b", b, (w[0],))):
+        if actual != expected:
+            raise ShapeError(f"{operand} of gate_sum must have shape {expected}, not {actual}")
     return (x[0], w[0])
 
 
 @op("gate_sum", "x h w r a b", _gate_sum_shape, kind=STAGE, macs=lambda x, h, w, r, a, b: x[0] * w[0] * (x[1] + h[1]))
 def gate_sum(x: Array, h: Array, w: Array, r: Array, a: Array, b: Array) -> Array:
-    """What a gate of a recurrent cell is a function of: x·wᵀ + h·rᵀ + a + b."""
+    """The pre-activation of a recurrent gate, x·wᵀ + h·rᵀ + a + b: x [N, I], h [N, H], w [G, I], r [G, H], a and b [G] → [N, G]."""
 
     def element(n: Expr, j: Expr) -> Expr:
         from_x = reduce_sum(lambda c: x[n, c] * w[j, c], w.shape[1])
@@ -81,7 +81,9 @@ def sigmoid(x: Expr) -> Expr:
 
 @op("lstm", "x w r b h c", _shapes("lstm", 2), outputs=3, macs=_macs)
 def lstm(x: Array, w: Array, r: Array, b: Array, h: Array, c: Array) -> tuple[Array, ...]:
-    """Long short-term memory; gates in ONNX order i, o, f, c; b holds the input biases, then the recurrent ones.
+    """Long short-term memory: x [T, N, I], w [4H, I], r [4H, H], b [8H], h and c [N, H].
+
+    Gates in ONNX order i, o, f, c; b holds the input biases, then the recurrent ones.
 
     c' = σ(f)·c + σ(i)·tanh(g) and h' = σ(o)·tanh(c'); the outputs are all h, the last h, the last c.
     """
@@ -104,7 +106,10 @@ def _history(last: Array) -> Array:
 
 @op("gru", "x w r b h", _shapes("gru", 1), attributes="linear_before_reset:int", outputs=2, macs=_macs)
 def gru(x: Array, w: Array, r: Array, b: Array, h: Array, *, linear_before_reset: int) -> tuple[Array, ...]:
-    """Gated recurrent unit; gates in ONNX order z, r, h; h' = (1 − z)·n + z·h. Outputs: all h, the last h."""
+    """Gated recurrent unit: x [T, N, I], w [3H, I], r [3H, H], b [6H], h [N, H]; gates in ONNX order z, r, h.
+
+    h' = (1 − z)·n + z·h; the outputs are all h [T, N, H] and the last h [N, H].
+    """
     hidden, read = int(w.shape[0]) // 3, _steps(x)  # type: ignore[arg-type]
 
     def step(t: Expr, h: Array) -> list[Array]:
@@ -119,9 +124,9 @@ def gru(x: Array, w: Array, r: Array, b: Array, h: Array, *, linear_before_reset
                 return call("tanh", from_x + gate[n, j] * (reduce_sum(lambda c: h[n, c] * r[row, c], hidden) + bias))
             return call("tanh", from_x + reduce_sum(lambda c: gate[n, c] * h[n, c] * r[row, c], hidden) + bias)
 
-        new = array(candidate, h.shape)
+        proposal = array(candidate, h.shape)
         z = array(lambda n, j: sigmoid(update(t, n, j)), h.shape)
-        return [array(lambda n, j: (1 - z[n, j]) * new[n, j] + z[n, j] * h[n, j], h.shape)]
+        return [array(lambda n, j: (1 - z[n, j]) * proposal[n, j] + z[n, j] * h[n, j], h.shape)]
 
     (last,) = fold_arrays(x.shape[0], [h], step)
     return _history(last), last
@@ -129,7 +134,11 @@ def gru(x: Array, w: Array, r: Array, b: Array, h: Array, *, linear_before_reset
 
 @op("rnn", "x w r b h", _shapes("rnn", 1), attributes="activation:string", outputs=2, macs=_macs)
 def rnn(x: Array, w: Array, r: Array, b: Array, h: Array, *, activation: str) -> tuple[Array, ...]:
-    """Elman network: h' = f(x·w + h·r + b). Outputs: all h, the last h."""
+    """Elman network: h' = f(x·wᵀ + h·rᵀ + b). Outputs: all h [T, N, H], the last h [N, H].
+
+    Raises:
+        ShapeError: `activation` is none of tanh, sigmoid and relu.
+    """
     hidden = int(w.shape[0])  # type: ignore[arg-type]
     functions: dict[str, Callable[[Expr], Expr]] = {"tanh": lambda e: call("tanh", e), "sigmoid": sigmoid, "relu": _relu}
     if activation not in functions:

@@ -124,7 +124,7 @@ class Inverse(Ints):
 
 
 class Condition:
-    """Something a match must satisfy."""
+    """A side condition of a rule, which a match must satisfy."""
 
     __hash__ = object.__hash__
 
@@ -170,13 +170,17 @@ class Real:
 
 
 def as_real(v: Real, other: object) -> Real | float:
-    """Return what a float attribute is compared with; SpecError for what is no number."""
+    """Return the other side of a comparison with a float attribute.
+
+    Raises:
+        SpecError: it is no number, or not-a-number.
+    """
     if isinstance(other, Real) and type(other) is type(v):
         return other
     if not isinstance(other, int | float):
-        shown = "a term of integers" if isinstance(other, Expr) else repr(getattr(other, "name", other))
+        operand = "a term of integers" if isinstance(other, Expr) else repr(getattr(other, "name", other))
         help_ = "compare it with a number or a float attribute"
-        raise SpecError("R101", f"the float attribute {v.name} is compared with {shown}", help=help_)
+        raise SpecError("R101", f"the float attribute {v.name} is compared with {operand}", help=help_)
     if math.isnan(other):
         help_ = "compare it with a number; not-a-number satisfies no comparison of a guard"
         raise SpecError(
@@ -250,11 +254,11 @@ class Element:
 
 
 ELEMENTS: dict[Expr, Element] = {}
-_made: dict[tuple[Any, ...], Expr] = {}
+_variables: dict[tuple[Any, ...], Expr] = {}
 
 
 def element(base: Ints, index: int | Expr) -> Expr:
-    """Return base[index] as a term; equal requests give one term."""
+    """Return base[index] as a term; the same element of the same list is one term."""
     return _element(base, lift(index), "")
 
 
@@ -263,18 +267,22 @@ def measure(base: Ints, which: str) -> Expr:
     return _element(base, None, which)
 
 
-def _element(base: Ints, index: Expr | None, which: str) -> Expr:
+def _element(base: Ints, index: Expr | None, measure: str) -> Expr:
     base_key = ("shape", id(base.tensor)) if isinstance(base, ShapeOf) else ("list", id(base))
-    key = (*base_key, id(index), which)
-    found = _made.get(key)
-    if found is None:
-        found = _made[key] = var(f"e{next(_names)}", (0, None))
-        ELEMENTS[found] = Element(base, index, which)
-    return found
+    key = (*base_key, id(index), measure)
+    variable = _variables.get(key)
+    if variable is None:
+        variable = _variables[key] = var(f"e{next(_names)}", (0, None))
+        ELEMENTS[variable] = Element(base, index, measure)
+    return variable
 
 
 def as_ints(x: object) -> Ints:
-    """Return a list or tuple of terms as Ints."""
+    """Return a list or tuple of terms as a static list.
+
+    Raises:
+        SpecError: `x` is no list.
+    """
     if isinstance(x, Ints):
         return x
     if isinstance(x, tuple | list):
@@ -283,7 +291,11 @@ def as_ints(x: object) -> Ints:
 
 
 def as_condition(x: object) -> Condition:
-    """Return a guard as a condition."""
+    """Return a condition, a term (not 0) or a truth value as a condition of a guard.
+
+    Raises:
+        SpecError: `x` is none of these.
+    """
     if isinstance(x, Condition):
         return x
     if isinstance(x, Expr):
@@ -295,7 +307,7 @@ def as_condition(x: object) -> Condition:
 
 @dataclass(frozen=True)
 class Binding:
-    """What a match gives to names: shapes, element types and constness of tensors, values of attributes."""
+    """The environment of a match: shapes, element types and constness of tensors, values of attributes."""
 
     shape: Callable[[Any], tuple[int, ...]]
     attributes: Mapping[Any, Any]
@@ -304,7 +316,12 @@ class Binding:
 
 
 def list_of(x: Ints, b: Binding) -> tuple[int, ...]:
-    """Return the value of a static list under a match."""
+    """Return the value of a static list under a match.
+
+    Raises:
+        SpecError: the list is of an unknown kind.
+        IndexError: a list that it takes elements of is too short.
+    """
     if isinstance(x, Named):
         return tuple(b.attributes[x.name])
     if isinstance(x, ShapeOf):
@@ -329,12 +346,16 @@ def list_of(x: Ints, b: Binding) -> tuple[int, ...]:
 
 
 def value_of(e: Expr, b: Binding) -> int:
-    """Return the value of an integer term under a match; IndexError where a list is too short."""
+    """Return the value of an integer term under a match.
+
+    Raises:
+        IndexError: a list that it takes an element of is too short.
+    """
     if e.op == "const":
         return int(e.data)
     if e.op == "var":
-        known = ELEMENTS.get(e)
-        return int(b.attributes[e]) if known is None else _measured(known, b)
+        element = ELEMENTS.get(e)
+        return int(b.attributes[e]) if element is None else _measured(element, b)
     if len(e.args) == 2:  # nearly all, and guards are read often
         return INTEGER[e.op](value_of(e.args[0], b), value_of(e.args[1], b))
     operands = [value_of(a, b) for a in e.args]
@@ -345,11 +366,11 @@ def value_of(e: Expr, b: Binding) -> int:
     return INTEGER[e.op](*operands)
 
 
-def _measured(known: Element, b: Binding) -> int:
-    values = list_of(known.base, b)
-    if known.measure:
-        return len(values) if known.measure == "length" else math.prod(values)
-    index = value_of(known.index, b) if known.index is not None else 0
+def _measured(element: Element, b: Binding) -> int:
+    values = list_of(element.base, b)
+    if element.measure:
+        return len(values) if element.measure == "length" else math.prod(values)
+    index = value_of(element.index, b) if element.index is not None else 0
     return values[index]
 
 
@@ -359,7 +380,11 @@ REAL: dict[str, Callable[[float, float], bool]] = {
 
 
 def holds(c: Condition, b: Binding) -> bool:
-    """Tell whether a condition is satisfied under a match; a list that is too short fails it."""
+    """Tell whether a condition is satisfied under a match; a list that is too short fails it.
+
+    Raises:
+        SpecError: the condition is of an unknown kind.
+    """
     try:
         if isinstance(c, Same):
             return list_of(c.left, b) == list_of(c.right, b)

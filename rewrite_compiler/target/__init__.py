@@ -1,7 +1,7 @@
 """Targets: accelerators with the operations they offer; the public namespace for target files."""
 
 from ..readings.kernels.format_conversion import values_of
-from ..readings.kernels.layout_conversion import lay
+from .array_algebra import join_bytes, low_bits, padded, split_bytes, tiled, untiled, widened
 from .cost import Cost, Levels
 from .device import Device, SimulatedDevice, SimulatedStream, StreamedDevice, simulated_device
 from .discovery import find_target, load_target, target_names
@@ -36,11 +36,17 @@ __all__ = [
     "body_of",
     "find_target",
     "inlined",
-    "lay",
+    "join_bytes",
     "load_target",
+    "low_bits",
+    "padded",
     "resource_document",
     "simulated_device",
+    "split_bytes",
     "state_memory",
     "target_names",
+    "tiled",
+    "untiled",
     "values_of",
+    "widened",
 ]

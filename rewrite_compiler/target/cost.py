@@ -1,4 +1,4 @@
-"""Cost: what one call of a device takes, in cycles and in bytes that cross its links to the host."""
+"""Cost: cycles of one call of a device, and the bytes that cross its links to the host."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Cost:
 
     def times(self, calls: int) -> Cost:
         """Return the cost of so many calls."""
-        moved = {name: calls * n for name, n in self.moved.items()}
-        return Cost(self.unit, calls * self.compute_cycles, calls * self.transfer_cycles, moved, self.estimated)
+        bytes_moved = {name: calls * n for name, n in self.moved.items()}
+        return Cost(self.unit, calls * self.compute_cycles, calls * self.transfer_cycles, bytes_moved, self.estimated)
 
     def plus(self, other: Cost) -> Cost:
         """Return the cost of both, one after the other; of the same unit."""
         names = dict.fromkeys((*self.moved, *other.moved))
-        moved = {name: self.moved.get(name, 0) + other.moved.get(name, 0) for name in names}
+        bytes_moved = {name: self.moved.get(name, 0) + other.moved.get(name, 0) for name in names}
         compute, transfer = self.compute_cycles + other.compute_cycles, self.transfer_cycles + other.transfer_cycles
-        return Cost(self.unit, compute, transfer, moved, self.estimated or other.estimated)
+        return Cost(self.unit, compute, transfer, bytes_moved, self.estimated or other.estimated)

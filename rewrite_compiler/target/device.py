@@ -76,8 +76,8 @@ class SimulatedStream:
 
     def fetch(self, memory: str, address: int, count: int) -> Data:
         """Return words of an external memory."""
-        found = self.sim.fetch(memory, address, count)
-        return found if self.sim.samples else found[0]
+        words = self.sim.fetch(memory, address, count)
+        return words if self.sim.samples else words[0]
 
     def issue(self, instruction: str, **operands: int) -> None:
         """Append one instruction to the stream."""
@@ -99,11 +99,11 @@ class SimulatedDevice:
 
     def issue(self, instruction: str, **operands: int) -> None:
         """Send one instruction."""
-        known = instruction_of(self.sim.ila, instruction)
-        check_names(known, operands)
+        definition = instruction_of(self.sim.ila, instruction)
+        check_names(definition, operands)
         for name, value in operands.items():
-            check_operand(known, name, value)
-        self.sim.execute(known, self._complete(instruction, operands))
+            check_operand(definition, name, value)
+        self.sim.execute(definition, self._complete(instruction, operands))
 
     def store(self, instruction: str, **operands: Data) -> None:
         """Send one instruction for each row."""
@@ -111,7 +111,11 @@ class SimulatedDevice:
         self.sim.block(instruction, count, rows, sampled)
 
     def load(self, instruction: str, **operands: Data) -> Data:
-        """Send one read for each row."""
+        """Send one read for each row; return [samples, count, lanes], without the sample axis when nothing depends on it.
+
+        Raises:
+            SpecError: the instruction returns nothing, or an operand does not fit its field.
+        """
         rows, sampled, count = self._rows(instruction, operands)
         result = self.sim.block(instruction, count, rows, sampled)
         if result is None:
@@ -126,15 +130,15 @@ class SimulatedDevice:
 
     def _complete(self, instruction: str, operands: Mapping[str, Any]) -> dict[str, Any]:
         """Return all operands, absent ones 0."""
-        known = self.sim.ila.instructions[instruction].operands
-        return {name: operands.get(name, np.zeros([int(n) for n in o.leaf.shape], np.int64)) for name, o in known.items()}  # type: ignore[arg-type]
+        declared = self.sim.ila.instructions[instruction].operands
+        return {name: operands.get(name, np.zeros([int(n) for n in o.leaf.shape], np.int64)) for name, o in declared.items()}  # type: ignore[arg-type]
 
     def _rows(self, instruction: str, operands: Mapping[str, Data]) -> tuple[dict[str, Data], frozenset[str], int]:
-        found = instruction_of(self.sim.ila, instruction)
-        check_names(found, operands)
-        known = found.operands
-        _check_numbers(found, operands)
-        sampled = frozenset(n for n, x in operands.items() if np.ndim(x) == known[n].leaf.rank + 2)
+        definition = instruction_of(self.sim.ila, instruction)
+        check_names(definition, operands)
+        declared = definition.operands
+        _check_numbers(definition, operands)
+        sampled = frozenset(n for n, x in operands.items() if np.ndim(x) == declared[n].leaf.rank + 2)
         rows = {n: np.swapaxes(x, 0, 1) if n in sampled else x for n, x in operands.items()}
         return rows, sampled, len(next(iter(rows.values())))
 

@@ -1,4 +1,4 @@
-"""Finding targets: shipped ones by name, installed ones by entry point, others by path."""
+"""Discovery of targets: shipped ones by name, installed ones by entry point, others by path."""
 
 from __future__ import annotations
 
@@ -27,54 +27,66 @@ def target_names() -> list[str]:
 
 
 def find_target(text: str, limits: Limits | None = None) -> Target:
-    """Return the target of `NAME_OR_PATH[:key=value,…]`; UsageError F201 when there is none of that name."""
-    name, _, rest = text.partition(":")
-    return load_target(name, limits).configured(_parameters(name, rest))
+    """Return the target of `NAME_OR_PATH[:key=value,…]`.
+
+    Raises:
+        UsageError: F201 where there is no such target, F203 where a parameter or value is unknown.
+    """
+    name, _, parameters = text.partition(":")
+    return load_target(name, limits).configured(_parameters(name, parameters))
 
 
 def find_ila(text: str) -> Ila:
-    """Return the model of `NAME_OR_PATH[:key=value,…]`: that of a target, or the one that a Python file without targets defines."""
-    name, _, rest = text.partition(":")
+    """Return the model of `NAME_OR_PATH[:key=value,…]`: a target's, or the only one that a Python file without targets defines.
+
+    Raises:
+        UsageError: F201 where there is neither, F203 where a parameter or value is unknown.
+    """
+    name, _, parameters = text.partition(":")
     values = list(vars(module_at(Path(name), "target", "F201")).values()) if name.endswith(".py") else []
     models = [v for v in values if isinstance(v, Ila)]
     if len(models) != 1 or any(isinstance(v, Target) for v in values):
         return find_target(text).ila()
-    if rest:
-        raise UsageError("F203", f"{name} defines a model and no target, so it takes no parameters", help=f"leave out :{rest}")
+    if parameters:
+        raise UsageError("F203", f"{name} defines a model and no target, so it takes no parameters", help=f"leave out :{parameters}")
     return models[0]
 
 
 def load_target(name: str, limits: Limits | None = None) -> Target:
-    """Return a target by its name or the path of its Python file."""
+    """Return a target by its name or the path of its Python file, its parameters at their defaults.
+
+    Raises:
+        UsageError: F201 where there is no such target.
+    """
     if name.endswith(".py") or "/" in name:
         return _target_in(module_at(Path(name), "target", "F201", limits), name)
     if name not in target_names():
         raise UsageError("F201", f'there is no accelerator called "{name}"', help=_suggestion(name))
     for entry in entry_points(group=GROUP):
         if entry.name == name:
-            found = entry.load()
-            return found if isinstance(found, Target) else _target_in(found, name)
+            loaded = entry.load()
+            return loaded if isinstance(loaded, Target) else _target_in(loaded, name)
     return _target_in(importlib.import_module(f"{SHIPPED}.{name}"), name)
 
 
 def _suggestion(name: str) -> str:
-    known = target_names()
-    listed = f"known: {', '.join(known)} (or give a path ending in .py)"
-    return " ".join(filter(None, (did_you_mean(name, known), listed)))
+    names = target_names()
+    listing = f"known: {', '.join(names)} (or give a path ending in .py)"
+    return " ".join(filter(None, (did_you_mean(name, names), listing)))
 
 
 def _parameters(name: str, text: str) -> dict[str, str]:
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         key, equals, value = part.partition("=")
         if not equals:
             raise UsageError("F203", f'a parameter of {name} is written key=value, not "{part}"')
-        given[key] = value
-    return given
+        values[key] = value
+    return values
 
 
 def _target_in(module: ModuleType, name: str) -> Target:
-    found = [v for v in vars(module).values() if isinstance(v, Target)]
-    if len(found) != 1:
-        raise UsageError("F201", f"{name} must define exactly one Target, not {len(found)}", place=inspect.getfile(module))
-    return found[0]
+    targets = [v for v in vars(module).values() if isinstance(v, Target)]
+    if len(targets) != 1:
+        raise UsageError("F201", f"{name} must define exactly one Target, not {len(targets)}", place=inspect.getfile(module))
+    return targets[0]

@@ -1,4 +1,4 @@
-"""Functions that a target gives are its user's code: what goes wrong in them is told at their line, with what was expected."""
+"""Calls of a target's functions, which are user code: failures are reported at their line, with the result that was expected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENGINE = __name__.partition(".")[0]
 
 @dataclass(frozen=True)
 class Role:
-    """What a function is for: its subject ("The costs of toy.dense"), what it must return, and where it is written at the latest."""
+    """The purpose of a user's function: its subject ("The costs of toy.dense"), the result it must return, a place to report."""
 
     subject: str
     expected: str
@@ -26,7 +26,11 @@ class Role:
 
 
 def ask(role: Role, kind: type | tuple[type, ...], f: Callable[..., Any], /, *operands: Any, **given: Any) -> Any:
-    """Return what a function of a target returns; SpecError I102 with file and line where it fails or returns another kind of value."""
+    """Return the result of a target's function.
+
+    Raises:
+        SpecError: I102 with file and line, where the function fails or returns another kind of value.
+    """
     with told(role, f, given):
         try:
             result = f(*operands, **given)
@@ -38,14 +42,18 @@ def ask(role: Role, kind: type | tuple[type, ...], f: Callable[..., Any], /, *op
 
 
 def wrong(role: Role, f: Callable[..., Any] | None, instead: str, *, line: str = "", help: str = "") -> SpecError:
-    """Return the refusal of what a function does: its subject, what it must return, and what it does instead."""
+    """Return the refusal of a function's result: its subject, the expected result, and what it did instead."""
     place = line or place_of_function(f) or role.place
     return SpecError(CODE, f"{role.subject} must return {role.expected}, {instead}", place=place, help=help)
 
 
 @contextmanager
 def told(role: Role, f: Callable[..., Any] | None, given: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Turn exceptions of a user's function into SpecError I102 at its line; those of the engine's own kinds pass."""
+    """Turn exceptions of a user's function into refusals; those of the engine's own kinds pass.
+
+    Raises:
+        SpecError: I102 at the line of the function that failed.
+    """
     try:
         yield
     except FlexmatchError:
@@ -71,6 +79,6 @@ def place_of_function(f: Callable[..., Any] | None) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a value as a sentence names it: short ones as they are, others by their type."""
+    """Return a value as messages quote it: short ones by their text, others by their type."""
     text = repr(value)
     return text if len(text) <= 40 and "\n" not in text else f"a {type(value).__name__}"

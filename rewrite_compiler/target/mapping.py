@@ -33,7 +33,7 @@ FormatChoices = MappingOf[str, FormatFor] | Callable[[MappingOf[str, str]], Mapp
 
 @dataclass(frozen=True)
 class Limit:
-    """A capacity: what it is, how much a tile needs, how much there is."""
+    """A capacity of the device: its name, how much of it a tile needs, how much there is."""
 
     what: str
     needs: int
@@ -42,9 +42,9 @@ class Limit:
     def __post_init__(self) -> None:
         if type(self.needs) is int and type(self.most) is int:
             return
-        for what, n in (("Need", self.needs), ("Most", self.most)):
+        for label, n in (("Need", self.needs), ("Most", self.most)):
             if isinstance(n, bool) or not hasattr(type(n), "__index__"):
-                raise SpecError("I102", f"{what} of the capacity {self.what} must be a whole number, not {n!r}")
+                raise SpecError("I102", f"{label} of the capacity {self.what} must be a whole number, not {n!r}")
 
     @property
     def holds(self) -> bool:
@@ -64,7 +64,7 @@ class Axes:
 
     @classmethod
     def parse(cls, text: str, results: int = 1) -> Axes:
-        """Read the written form; the last entries are the results."""
+        """Return the axes of the text form; its last entries are the results."""
         entries = [entry.partition(":") for entry in text.split(";")]
         of = {name.strip(): tuple(dims.split()) for name, _, dims in entries}
         return cls(of, tuple(of)[-results:])
@@ -76,9 +76,9 @@ class Axes:
 
     @property
     def summed(self) -> tuple[str, ...]:
-        """The dimensions that the result does not have: partial results along them add up."""
-        kept = set(self.of[self.result])
-        return tuple(dict.fromkeys(d for dims in self.of.values() for d in dims if d not in kept))
+        """The reduction dimensions, which the result does not have: partial results along them add up."""
+        result_dimensions = set(self.of[self.result])
+        return tuple(dict.fromkeys(d for dims in self.of.values() for d in dims if d not in result_dimensions))
 
     def sizes(self, shapes: MappingOf[str, Sequence[int]]) -> dict[str, int]:
         """Return the size of every dimension."""
@@ -160,35 +160,47 @@ class Mapping:
         return f
 
     def accesses(self, sizes: MappingOf[str, int], attributes: MappingOf[str, Any]) -> Levels | None:
-        """Return the bytes that one tile reads and writes by memory and tensor, None when the mapping does not say."""
+        """Return the bytes that one tile reads and writes, by memory and tensor; None where the mapping declares none.
+
+        Raises:
+            SpecError: the function of the levels fails or returns no counts.
+        """
         if self.inside is None:
             return None
-        given = accepted(self.inside, {**sizes, **attributes, "p": self.parameters})
+        arguments = accepted(self.inside, {**sizes, **attributes, "p": self.parameters})
         role = self._role("levels", "(bytes read, bytes written) by memory and tensor")
-        levels: Levels = ask(role, dict, self.inside, **given)
-        odd = next((moved for tensors in levels.values() for moved in _moved(tensors) if not _are_counts(moved)), None)
+        levels: Levels = ask(role, dict, self.inside, **arguments)
+        odd = next((counts for tensors in levels.values() for counts in _tensor_counts(tensors) if not _are_counts(counts)), None)
         if odd is not None:
             raise wrong(role, self.inside, f"not {shown(odd)}")
         return levels
 
     def rooms(self, sizes: MappingOf[str, int], attributes: MappingOf[str, Any]) -> tuple[Room, ...] | None:
-        """Return where the tensors of one tile lie, None when the mapping does not say."""
+        """Return the rooms of one tile's tensors in the device's memories; None where the mapping declares none.
+
+        Raises:
+            SpecError: the function of the residency fails or returns something else.
+        """
         if self.places is None:
             return None
-        given, role = accepted(self.places, {**sizes, **attributes, "p": self.parameters}), self._role("residency", "Rooms")
-        with told(role, self.places, given):
-            rooms = tuple(self.places(**given))
+        arguments, role = accepted(self.places, {**sizes, **attributes, "p": self.parameters}), self._role("residency", "Rooms")
+        with told(role, self.places, arguments):
+            rooms = tuple(self.places(**arguments))
         odd = next((r for r in rooms if not isinstance(r, Room)), None)
         if odd is not None:
             raise wrong(role, self.places, f"not {shown(odd)} among them")
         return rooms
 
     def cost(self, sizes: MappingOf[str, int], attributes: MappingOf[str, Any], resources: Resources) -> Cost | None:
-        """Return what one tile costs, None when the mapping does not say."""
+        """Return the cost of one tile, None where the mapping declares none.
+
+        Raises:
+            SpecError: the function of the costs fails or returns something else.
+        """
         if self.price is None:
             return None
-        given = accepted(self.price, {**sizes, **attributes, "resources": resources, "p": self.parameters})
-        cost: Cost = ask(self._role("costs", "a Cost"), Cost, self.price, **given)
+        arguments = accepted(self.price, {**sizes, **attributes, "resources": resources, "p": self.parameters})
+        cost: Cost = ask(self._role("costs", "a Cost"), Cost, self.price, **arguments)
         return cost
 
     def formats_for(self, largest: MappingOf[str, float]) -> dict[str, Format]:
@@ -205,8 +217,8 @@ class Mapping:
     def _format_of(self, tensor: str) -> Role:
         return Role(f"The format of {tensor} of {self.name}", "a Format", self.rule.place)
 
-    def _role(self, what: str, expected: str) -> Role:
-        return Role(f"The {what} of {self.name}", expected, self.rule.place)
+    def _role(self, part: str, expected: str) -> Role:
+        return Role(f"The {part} of {self.name}", expected, self.rule.place)
 
     def are_derived(self, formats: MappingOf[str, Format]) -> bool:
         """Tell whether the formats that follow from others are what they must be."""
@@ -231,7 +243,7 @@ class Mapping:
     def alike(self) -> Hashable:
         """What tiles fit, what they cost and what may be split: the same for patterns that differ in none of these."""
         declared = tuple(tuple(x.items()) for x in (self.parameters, self.units, self.axes.of))
-        return self.target, _doing(self.capacities), _doing(self.price), self.whole, declared
+        return self.target, _behaviour_key(self.capacities), _behaviour_key(self.price), self.whole, declared
 
     def run_driver(
         self, device: Any, operands: MappingOf[str, Any], formats: MappingOf[str, Format], attributes: MappingOf[str, Any],
@@ -239,22 +251,29 @@ class Mapping:
     ) -> Any:  # fmt: skip
         """Emit the instructions of one tile on a device; return the result codes (a tuple of several results').
 
-        `stay` says what of it is on the device already, or stays there; a mapping without residency takes none.
+        `stay` says which operands are on the device already and which results stay there; a mapping without residency takes none.
+
+        Raises:
+            SpecError: the mapping has no driver, or the driver fails or returns no arrays.
         """
         if self.drive is None:
             raise SpecError("I104", f"{self.name} has no driver", place=self.rule.place)
-        given = {**attributes, "f": formats, "p": self.parameters, **({} if stay is None else {"stay": stay})}
-        codes = {name: _taken(x, formats.get(name), is_moved=self.moves) for name, x in operands.items()}
-        taken, role = {**codes, **accepted(self.drive, given)}, self._role("driver", "an array of codes, or a tuple of them")
-        with told(role, self.drive, taken):
-            results = self.drive(device, **taken)
+        context = {**attributes, "f": formats, "p": self.parameters, **({} if stay is None else {"stay": stay})}
+        codes = {name: _driver_codes(x, formats.get(name), is_moved=self.moves) for name, x in operands.items()}
+        arguments, role = {**codes, **accepted(self.drive, context)}, self._role("driver", "an array of codes, or a tuple of them")
+        with told(role, self.drive, arguments):
+            results = self.drive(device, **arguments)
         odd = next((r for r in (results if isinstance(results, tuple) else (results,)) if not hasattr(r, "shape")), self)
         if odd is not self:
             raise wrong(role, self.drive, f"not {shown(odd)}")
         return results
 
     def result_codes(self, operands: Sequence[Any], formats: MappingOf[str, Format], attributes: MappingOf[str, Any]) -> Any:
-        """Return the numerics of one tile: terms on arrays of operand codes."""
+        """Return the numerics of one tile: the result codes as terms on arrays of operand codes.
+
+        Raises:
+            SpecError: the mapping has no numerics, or these fail or return no arrays of the language.
+        """
         if self.codes is None:
             raise SpecError("I104", f"{self.name} has no numerics", place=self.rule.place)
         role = self._role("numerics", "an array of the language, or a tuple of them")
@@ -284,28 +303,32 @@ class Mapping:
         return next((limit for limit in self.limits_at(sizes, attributes) if not limit.holds), None)
 
     def limits_at(self, sizes: MappingOf[str, int], attributes: MappingOf[str, Any] | None = None) -> Iterator[Limit]:
-        """Yield the capacities of a tile: what it needs of each, and how much there is."""
+        """Yield the capacities that a tile needs: the need, and how much there is.
+
+        Raises:
+            SpecError: the function of the limits fails or yields something else.
+        """
         if self.capacities is None:
             return
-        given = accepted(self.capacities, {**sizes, **(attributes or {}), "p": self.parameters})
+        arguments = accepted(self.capacities, {**sizes, **(attributes or {}), "p": self.parameters})
         role = self._role("limits", f"Limits (at {', '.join(f'{d}={n}' for d, n in sizes.items())})")
-        with told(role, self.capacities, given):
-            for limit in self.capacities(**given):
+        with told(role, self.capacities, arguments):
+            for limit in self.capacities(**arguments):
                 if not isinstance(limit, Limit):
                     raise wrong(role, self.capacities, f"not {shown(limit)} among them")
                 yield limit
 
 
-def _moved(tensors: Any) -> Iterable[Any]:
-    """Return what a memory's entry of levels says of each tensor, the entry itself where it is no dictionary."""
+def _tensor_counts(tensors: Any) -> Iterable[Any]:
+    """Return the counts of each tensor in a memory's entry of levels; the entry itself where it is no dictionary."""
     return tensors.values() if isinstance(tensors, dict) else (tensors,)
 
 
-def _are_counts(moved: Any) -> bool:
-    return isinstance(moved, tuple) and len(moved) == 2 and all(isinstance(n, (int, np.integer)) for n in moved)
+def _are_counts(counts: Any) -> bool:
+    return isinstance(counts, tuple) and len(counts) == 2 and all(isinstance(n, (int, np.integer)) for n in counts)
 
 
-def _taken(codes: Any, f: Format | None, *, is_moved: bool) -> Any:
+def _driver_codes(codes: Any, f: Format | None, *, is_moved: bool) -> Any:
     """Return codes as drivers take them, in a proof as in a run: bytes where the format's codes are, else 64 bits with a sign.
 
     Drivers compute with codes, and numpy overflows silently in fewer bits; those that only move them take what is kept.
@@ -313,22 +336,22 @@ def _taken(codes: Any, f: Format | None, *, is_moved: bool) -> Any:
     if not isinstance(codes, np.ndarray) or codes.dtype.kind not in "iu":
         return codes
     stored = np.int64 if f is None else storage_dtype(f.codes)
-    is_kept = stored in (np.uint8, np.uint64) or (is_moved and f is not None)
-    return codes.astype(stored if is_kept else np.int64, copy=False)
+    keeps_storage_type = stored in (np.uint8, np.uint64) or (is_moved and f is not None)
+    return codes.astype(stored if keeps_storage_type else np.int64, copy=False)
 
 
 def accepted(f: Callable[..., Any], given: MappingOf[str, Any]) -> dict[str, Any]:
-    """Return what a function takes by name: sizes, static variables, formats `f`, the target's parameters `p`."""
+    """Return the arguments that a function has parameters for: sizes, static variables, formats `f`, the target's parameters `p`."""
     names = _parameters(f)
     return dict(given) if names is None else {name: value for name, value in given.items() if name in names}
 
 
-def _doing(f: Callable[..., Any] | None) -> Hashable:
-    """Return what a function does, as a key: one with arguments given in advance is another one with others."""
+def _behaviour_key(f: Callable[..., Any] | None) -> Hashable:
+    """Return a key of a function's behaviour: partial applications with different arguments differ."""
     if not isinstance(f, partial):
         return f
-    given = (*f.args, *f.keywords.values())
-    is_key = all(isinstance(x, Hashable) for x in given)
+    bound = (*f.args, *f.keywords.values())
+    is_key = all(isinstance(x, Hashable) for x in bound)
     return (f.func, f.args, tuple(sorted(f.keywords.items()))) if is_key else f
 
 
@@ -355,7 +378,11 @@ class Declared(TypedDict, total=False):
 
 
 def make_mapping(target: str, f: Callable[..., Any], **declared: Unpack[Declared]) -> Mapping:
-    """Make a mapping from a function of pattern variables that returns its meaning and, optionally, a guard."""
+    """Return the mapping whose meaning, and optionally guard, a function of pattern variables returns.
+
+    Raises:
+        SpecError: the function fails, or the axes do not name its operands and, last, its results.
+    """
     place = place_of(f)
     variables = make_variables(f, place)
     role = Role(f"The meaning of {target}.{f.__name__}", "its result and, last, Where(…)", place)

@@ -1,4 +1,4 @@
-"""Resources: an accelerator as an architecture graph of memories, compute units and links, with a clock.
+"""Resources: the architecture graph of an accelerator: memories, compute units and links, with a clock.
 
 Sizes and widths of memories are read from the accelerator model's state; the rest the target adds as data, each figure
 with where it comes from.
@@ -20,7 +20,7 @@ HOST = "host"  # the end of a link that is no part of the accelerator
 
 @dataclass(frozen=True)
 class Energy:
-    """What one access or operation takes, in its unit, and who says so."""
+    """The energy of one access or operation in `unit` (fJ … µJ), and the source of the figure."""
 
     value: float
     unit: str
@@ -40,7 +40,7 @@ class Energy:
 
 @dataclass(frozen=True)
 class Clock:
-    """How often a device steps, and who says so."""
+    """The clock frequency of a device in hertz, and the source of the figure."""
 
     hertz: int
     source: str
@@ -64,8 +64,8 @@ class Memory:
     write_energy: Energy | None = None
 
     def __post_init__(self) -> None:
-        for what, n in (("Width", self.width_bits), ("Depth", self.depth), ("Banks", self.banks), ("Instances", self.instances)):
-            _positive(f"{what} of memory {self.name}", n)
+        for label, n in (("Width", self.width_bits), ("Depth", self.depth), ("Banks", self.banks), ("Instances", self.instances)):
+            _positive(f"{label} of memory {self.name}", n)
         if self.width_bits % 8 and self.width_bits > 8:
             raise SpecError("I102", f"Width of memory {self.name} must be whole bytes, not {self.width_bits} bits")
 
@@ -106,7 +106,7 @@ class Unit:
     packs: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        sizes = [(f"{what} along {d}", n) for what, found in (("Step", self.step), ("Word", self.packs)) for d, n in found.items()]
+        sizes = [(f"{label} along {d}", n) for label, extents in (("Step", self.step), ("Word", self.packs)) for d, n in extents.items()]
         for what, n in (*sizes, ("Instances", self.instances)):
             _positive(f"{what} of unit {self.name}", n)
         if not self.operations or not self.types:
@@ -166,22 +166,30 @@ class Resources:
                     raise SpecError("I102", f'A link must join memories, units or {HOST}, not "{end}"')
 
     def memory(self, name: str) -> Memory:
-        """Return a memory by its name."""
-        found = next((m for m in self.memories if m.name == name), None)
-        if found is None:
+        """Return a memory by its name.
+
+        Raises:
+            SpecError: there is no such memory.
+        """
+        match = next((m for m in self.memories if m.name == name), None)
+        if match is None:
             raise SpecError("I102", f'There is no memory "{name}", only {", ".join(m.name for m in self.memories)}')
-        return found
+        return match
 
     def link(self, source: str, sink: str) -> Link:
-        """Return the link between two ends."""
-        found = next((x for x in self.links if (x.source, x.sink) == (source, sink)), None)
-        if found is None:
+        """Return the link from `source` to `sink`.
+
+        Raises:
+            SpecError: there is no such link.
+        """
+        match = next((x for x in self.links if (x.source, x.sink) == (source, sink)), None)
+        if match is None:
             raise SpecError("I102", f"There is no link from {source} to {sink}")
-        return found
+        return match
 
     @property
     def gives_energies(self) -> bool:
-        """Tell whether every memory and unit says what it takes."""
+        """Whether every memory and unit declares its energies."""
         return all(m.read_energy and m.write_energy for m in self.memories) and all(u.energy for u in self.units)
 
 
@@ -201,7 +209,10 @@ def state_memory(
 ) -> Memory:
     """Return a memory whose sizes are those of a state element; `axes` says what each of its axes is: instance, bank, depth or lane.
 
-    `word` elements of the flat depth are one word; `banks` share the depth. SpecError I106 when the state does not divide so.
+    `word` elements of the flat depth are one word; `banks` share the depth.
+
+    Raises:
+        SpecError: I106 where the model has no such state, or its axes do not divide so.
     """
     if state not in ila.states:
         raise SpecError("I106", f'The model must have the state "{state}" that the resources name')
@@ -252,6 +263,6 @@ def _energy(e: Energy | None) -> dict[str, object] | None:
     return None if e is None else {"value": e.value, "unit": e.unit, "source": e.source}
 
 
-def _positive(what: str, n: int) -> None:
+def _positive(label: str, n: int) -> None:
     if type(n) is not int or n < 1:
-        raise SpecError("I102", f"{what} must be a positive integer, not {n}")
+        raise SpecError("I102", f"{label} must be a positive integer, not {n}")

@@ -1,4 +1,4 @@
-"""Stay: which tensors a call finds on its device, which it leaves there, and where all of them lie."""
+"""Residency of one call: which operands are on the device already, which results stay there, and at which addresses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..readings.arrays.labelled_array import Data
 
 @dataclass(frozen=True)
 class Room:
-    """What a tensor of one call takes of a memory, in addressable elements.
+    """The room of one tensor of a call in a memory: `size` in addressable elements.
 
     Two calls can hand a tensor over where memory and `form` (rows, words a row) agree. A `lasting` tensor is known at
     compile time and may lie there from one inference to the next. A room without a tensor is scratch: at the address that
@@ -27,9 +27,9 @@ class Room:
 
 @dataclass(frozen=True)
 class Stay:
-    """The first element of every tensor of one call, operands that are `present` already, results that are `kept` there.
+    """The first element of every tensor of one call, the operands that are `present` already, the results that are `kept`.
 
-    Of a result that is kept nothing is read in the stream; `look` gives what the simulator holds, for who compares.
+    A kept result is not read back in the stream; `look` reads it from the simulator for comparisons.
     """
 
     at: Mapping[str, int] = field(default_factory=dict)
@@ -38,11 +38,11 @@ class Stay:
     look: Callable[[Callable[[], Data]], Data] = lambda load: load()
 
     def base(self, tensor: str, usual: int = 0) -> int:
-        """Return where a tensor lies."""
+        """Return the first addressable element of a tensor, `usual` where none is chosen."""
         return self.at.get(tensor, usual)
 
     def result(self, tensor: str, load: Callable[[], Data]) -> Data:
-        """Return a result: read by the stream, or looked at where it stays."""
+        """Return a result: loaded by the stream, or inspected where it is kept."""
         return self.look(load) if tensor in self.kept else load()
 
 

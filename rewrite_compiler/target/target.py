@@ -19,7 +19,7 @@ from .resources import Describe, Resources
 
 @dataclass(frozen=True)
 class Small:
-    """A design of which layers of some hundred products fill the memories: parameter values, and the units of dimensions on it."""
+    """A miniature design, whose memories layers of some hundred products fill: parameter values, and units of dimensions."""
 
     parameters: MappingOf[str, str]
     units: MappingOf[str, int] = field(default_factory=dict)
@@ -53,31 +53,35 @@ class Target:
         """
 
         def decorate(f: Callable[..., Any]) -> Mapping:
-            made = make_mapping(self.name, f, **declared)
-            self.mappings[made.variant] = made
-            return made
+            mapping = make_mapping(self.name, f, **declared)
+            self.mappings[mapping.variant] = mapping
+            return mapping
 
         return decorate
 
     def configured(self, given: MappingOf[str, str]) -> Target:
-        """Return the target with parameter values; UsageError F203 names an unknown parameter or value."""
+        """Return the target with parameter values.
+
+        Raises:
+            UsageError: F203 where a parameter or value is unknown.
+        """
         for key, value in given.items():
             if key not in self.parameters:
-                known = ", ".join(self.parameters) or "none"
-                raise UsageError("F203", f'{self.name} has no parameter "{key}"', help=f"parameters: {known}")
+                names = ", ".join(self.parameters) or "none"
+                raise UsageError("F203", f'{self.name} has no parameter "{key}"', help=f"parameters: {names}")
             if value not in self.parameters[key]:
                 raise UsageError("F203", f'parameter {key} of {self.name} must be one of {", ".join(self.parameters[key])}, not "{value}"')
         return self._with(given)
 
-    def _with(self, given: MappingOf[str, str]) -> Target:
-        chosen = replace(self, chosen={**self.chosen, **given})
-        return replace(chosen, mappings={name: replace(m, parameters=chosen.values) for name, m in self.mappings.items()})
+    def _with(self, parameters: MappingOf[str, str]) -> Target:
+        target = replace(self, chosen={**self.chosen, **parameters})
+        return replace(target, mappings={name: replace(m, parameters=target.values) for name, m in self.mappings.items()})
 
     def miniatures(self) -> Iterator[Target]:
-        """Yield the small designs, in behaviour and encoding as this one."""
+        """Yield the miniature designs, with the behaviour and encoding of this one."""
         for s in self.small:
-            made = self._with(s.parameters)
-            yield replace(made, mappings={name: replace(m, units=s.units) for name, m in made.mappings.items()})
+            target = self._with(s.parameters)
+            yield replace(target, mappings={name: replace(m, units=s.units) for name, m in target.mappings.items()})
 
     @property
     def values(self) -> dict[str, str]:

@@ -12,7 +12,7 @@ from rewrite_compiler.ila_models.flexasr.attention import LOWEST, MASKED
 from rewrite_compiler.ila_models.flexasr.buffers import SMALL
 from rewrite_compiler.ila_models.flexasr.numerics import decoded, encoded, exponential, quotient
 from rewrite_compiler.lang import AdaptivFloat, Array, Expr, array, lift, maximum, reduce_max, reduce_sum, select, shift, signed
-from rewrite_compiler.target import Device, Limit, values_of
+from rewrite_compiler.target import Device, Limit, padded, values_of
 
 from .base import (
     BLOCK,
@@ -22,7 +22,6 @@ from .base import (
     Formats,
     adaptivfloat,
     large_buffer_limits,
-    padded,
     scratch_of_large,
     store_timesteps,
     target,
@@ -67,29 +66,30 @@ attention.residency(scratch_of_large)
 def attention_codes(q: Array, e: Array, f: Formats) -> Array:
     """Scores, exponentials and their quotients in 32-bit words with 20 fraction bits; shares and results are rounded codes."""
     (queries, width), rows = (int(n) for n in q.shape), int(e.shape[0])  # type: ignore[arg-type]
-    whole = BLOCK * _blocks(rows)
-    matrix = array(lambda t, j: select(t < rows, e[t, j], 0), (whole, width))
+    padded_rows = BLOCK * _blocks(rows)
+    matrix = array(lambda t, j: select(t < rows, e[t, j], 0), (padded_rows, width))
 
     def score(m: Expr, t: Expr) -> Expr:
         total = signed(reduce_sum(lambda j: decoded(matrix[t, j]) * decoded(q[m, j]), width), 32)
         return select(total == 0, MASKED, signed(shift(total, 8 - f["e"].bias - f["q"].bias), 32))
 
-    words = array(score, (queries, whole))
-    parts = array(lambda m, t, n: (words[m, t] >> n * 8) % 256, (queries, whole, 4))  # they are kept in the small buffer
+    words = array(score, (queries, padded_rows))
+    parts = array(lambda m, t, n: (words[m, t] >> n * 8) % 256, (queries, padded_rows, 4))  # they are kept in the small buffer
     scores = array(
-        lambda m, t: signed(parts[m, t, 0] + (parts[m, t, 1] << 8) + (parts[m, t, 2] << 16) + (parts[m, t, 3] << 24), 32), (queries, whole)
+        lambda m, t: signed(parts[m, t, 0] + (parts[m, t, 1] << 8) + (parts[m, t, 2] << 16) + (parts[m, t, 3] << 24), 32),
+        (queries, padded_rows),
     )
-    top = array(lambda m: maximum(reduce_max(lambda t: scores[m, t], whole), LOWEST), (queries,))
-    weights = array(lambda m, t: exponential(signed(scores[m, t] - top[m], 32)), (queries, whole))
-    total = array(lambda m: signed(reduce_sum(lambda t: weights[m, t], whole), 32), (queries,))
+    top = array(lambda m: maximum(reduce_max(lambda t: scores[m, t], padded_rows), LOWEST), (queries,))
+    weights = array(lambda m, t: exponential(signed(scores[m, t] - top[m], 32)), (queries, padded_rows))
+    total = array(lambda m: signed(reduce_sum(lambda t: weights[m, t], padded_rows), 32), (queries,))
 
     def code(x: Expr, bias: int) -> Expr:
         return encoded(signed(x, 26), lift(bias), 20, 26)
 
-    shares = array(lambda m, t: code(quotient(signed(weights[m, t], 32), total[m]), SHARES.bias), (queries, whole))
+    shares = array(lambda m, t: code(quotient(signed(weights[m, t], 32), total[m]), SHARES.bias), (queries, padded_rows))
 
     def element(m: Expr, j: Expr) -> Expr:
-        word = signed(reduce_sum(lambda t: decoded(matrix[t, j]) * decoded(shares[m, t]), whole), 32)
+        word = signed(reduce_sum(lambda t: decoded(matrix[t, j]) * decoded(shares[m, t]), padded_rows), 32)
         return code(shift(word, 8 - f["e"].bias - SHARES.bias), f["y"].bias)
 
     return array(element, (queries, width))
@@ -106,8 +106,8 @@ def drive_attention(device: Device, q: Codes, e: Codes, f: Formats) -> Codes:
         "config_gb_attention", is_valid=1, memory_index_1=0, memory_index_2=QUERY, num_vector_1=count, num_timestep_1=rows,
         adpbias_1=f["e"].bias, adpbias_2=f["q"].bias, adpbias_3=SHARES.bias, adpbias_4=f["y"].bias,
     )  # fmt: skip
-    store_timesteps(device, padded(e, e.ndim - 2, BLOCK * _blocks(rows)), count)
-    queries = padded(q, q.ndim - 1, count * LANES)
+    store_timesteps(device, padded(e, -2, BLOCK * _blocks(rows)), count)
+    queries = padded(q, -1, count * LANES)
     return np.stack([_answer(device, queries[..., m, :], count)[..., :width] for m in range(q.shape[-2])], axis=-2)
 
 

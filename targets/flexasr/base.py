@@ -12,7 +12,7 @@ import numpy as np
 from rewrite_compiler.ila_models import flexasr as model
 from rewrite_compiler.ila_models.flexasr import buffers, config
 from rewrite_compiler.lang import AdaptivFloat
-from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, Target
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, Target, padded, tiled
 
 from .resources import resources
 
@@ -42,16 +42,6 @@ def adaptivfloat(largest: float) -> AdaptivFloat:
 def vectors(elements: int) -> int:
     """Return how many 16-lane vectors hold so many elements."""
     return -(-elements // LANES)
-
-
-def padded(x: Codes, axis: int, size: int) -> Codes:
-    """Return codes with zeros appended along an axis up to a size."""
-    missing = size - x.shape[axis]
-    if not missing:
-        return x
-    pads = [(0, 0)] * x.ndim
-    pads[axis] = (0, missing)
-    return np.pad(x, pads)
 
 
 def large_buffer_limits(timesteps: int, used: int) -> Iterator[Limit]:
@@ -87,9 +77,9 @@ def configure_element(
 ) -> None:
     """Set one processing element up: `tiles` result vectors a manager, an activation program, `outputs` vectors sent a timestep."""
     device.issue(f"pe{pe}_config_rnn_layer_sizing", is_valid=1, is_bias=1, num_manager=len(managers), num_output=tiles)
-    for which, m in zip(("first", "second"), managers, strict=False):
+    for ordinal, m in zip(("first", "second"), managers, strict=False):
         device.issue(
-            f"pe{pe}_config_mem_mngr_{which}", adpfloat_bias_w=m.weight.bias, adpfloat_bias_b=m.bias.bias, adpfloat_bias_i=m.input.bias,
+            f"pe{pe}_config_mem_mngr_{ordinal}", adpfloat_bias_w=m.weight.bias, adpfloat_bias_b=m.bias.bias, adpfloat_bias_i=m.input.bias,
             num_input=m.inputs, base_weight=m.base_weight, base_bias=m.base_bias, base_input=m.base_input,
         )  # fmt: skip
     device.issue(
@@ -105,7 +95,7 @@ def configure_element(
 
 def store_weights(device: Device, pe: int, rows: Codes, base: int = 0) -> None:
     """Store 16×16 tiles, output vectors outer, input vectors inner, one row of a tile a vector."""
-    tiles = rows.reshape(-1, LANES, rows.shape[1] // LANES, LANES).swapaxes(1, 2).reshape(-1, LANES)
+    tiles = tiled(rows, {0: LANES, 1: LANES}).reshape(-1, LANES)
     device.store(f"pe{pe}_core_store_weight_buffer", index=base + np.arange(len(tiles)), vector=tiles)
 
 
@@ -155,9 +145,9 @@ def run_timesteps(device: Device, x: Codes, inputs: int, outputs: int, *, is_rnn
 
 def store_timesteps(device: Device, x: Codes, inputs: int, base: int = 0) -> None:
     """Store x [(samples,) t, k] from a vector of the large buffer on."""
-    whole = padded(x, x.ndim - 1, inputs * LANES)
+    vectors_of = padded(x, -1, inputs * LANES)
     index = large_index(x.shape[-2], inputs, base).reshape(-1)
-    device.store("gb_core_store_large", index=index, vector=whole.reshape(*x.shape[:-2], -1, LANES))
+    device.store("gb_core_store_large", index=index, vector=vectors_of.reshape(*x.shape[:-2], -1, LANES))
 
 
 def load_timesteps(device: Device, timesteps: int, count: int, base: int) -> Codes:
@@ -165,7 +155,7 @@ def load_timesteps(device: Device, timesteps: int, count: int, base: int) -> Cod
 
     The last, incomplete block of timesteps is loaded by itself: addresses before it follow a regular order.
     """
-    index, whole = large_index(timesteps, count, base), timesteps // BLOCK * BLOCK
-    parts = [device.load("gb_core_load_large", index=rows.reshape(-1)) for rows in (index[:whole], index[whole:]) if len(rows)]
+    index, full_blocks = large_index(timesteps, count, base), timesteps // BLOCK * BLOCK
+    parts = [device.load("gb_core_load_large", index=rows.reshape(-1)) for rows in (index[:full_blocks], index[full_blocks:]) if len(rows)]
     y = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-2)
     return y.reshape(*y.shape[:-2], timesteps, count * LANES)

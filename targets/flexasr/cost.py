@@ -22,8 +22,8 @@ Words = Mapping[str, int]  # 16-byte words by tensor
 def transfer(resources: Resources, unit: str, cycles: int, words: Words, *, estimated: bool = False) -> Cost:
     """Return the cost of a call with these compute cycles and words over the port."""
     link = resources.link("host", "large")
-    moved = {name: n * LANES for name, n in words.items()}
-    return Cost(unit, cycles, link.cycles_for(sum(moved.values())), moved, estimated)
+    bytes_moved = {name: n * LANES for name, n in words.items()}
+    return Cost(unit, cycles, link.cycles_for(sum(bytes_moved.values())), bytes_moved, estimated)
 
 
 def linear_cycles(t: int, inputs: int, per_pe: int, extra: int = 0) -> int:

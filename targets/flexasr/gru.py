@@ -26,8 +26,8 @@ RNN_PROGRAM = (0x30, 0x34, 0x81, 0xB0, 0x40)
 
 def sizes(gates: int, i: int, h: int) -> tuple[dict[str, int], ...]:
     """Return the sizes of the proofs: as few columns as reach every element, ragged, and one that fills the input buffers."""
-    tried = ((1, 1, 49), (3, 21, 70), (2, i, h))
-    return tuple({"t": t, "s": 1, "i": i, "g": gates * h, "e": 2 * gates * h, "h": h} for t, i, h in tried)
+    trials = ((1, 1, 49), (3, 21, 70), (2, i, h))
+    return tuple({"t": t, "s": 1, "i": i, "g": gates * h, "e": 2 * gates * h, "h": h} for t, i, h in trials)
 
 
 @target.accelerates(axes=AXES, formats=FORMATS, shared=SHARED, whole=WHOLE, trials=sizes(3, 3136, 384))
@@ -84,8 +84,8 @@ def gru_codes(x: Array, w: Array, r: Array, b: Array, h: Array, f: Formats, p: M
 
         def state(j: Expr) -> Expr:
             changed = signed((new(j) * one_minus(update[j])) >> 14, 20)
-            kept = signed((update[j] * fixed(h[0, j], bias)) >> 14, 20)
-            return encode(signed(changed + kept, 20), bias)
+            carried = signed((update[j] * fixed(h[0, j], bias)) >> 14, 20)
+            return encode(signed(changed + carried, 20), bias)
 
         return [array(lambda _, j: state(j), (1, hidden))]
 

@@ -9,7 +9,7 @@ from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.flexasr.numerics import SIGMOID, TANH, decoded, encode, fixed, relu
 from rewrite_compiler.lang import Array, Expr, array, clamp, lift, reduce_sum, signed
-from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, padded
 from rewrite_compiler.target import Mapping as Layer
 
 from .base import (
@@ -24,7 +24,6 @@ from .base import (
     adaptivfloat,
     configure_element,
     large_buffer_limits,
-    padded,
     rows_room,
     run_timesteps,
     store_inputs,
@@ -112,11 +111,11 @@ def drive_linear(
     biases = padded(b, 0, len(rows))
     manager = Manager(f["w"], f["b"], f["x"], inputs, stay.base("w"), base_bias=inputs)
     for pe in range(PES):
-        mine = slice(pe * per_pe * LANES, (pe + 1) * per_pe * LANES)
+        rows_of_pe = slice(pe * per_pe * LANES, (pe + 1) * per_pe * LANES)
         configure_element(device, pe, [manager], per_pe, program, per_pe, f["y"])
         if "w" not in stay.present:
-            store_weights(device, pe, rows[mine], manager.base_weight)
-        store_inputs(device, pe, biases[mine].reshape(per_pe, LANES), inputs)
+            store_weights(device, pe, rows[rows_of_pe], manager.base_weight)
+        store_inputs(device, pe, biases[rows_of_pe].reshape(per_pe, LANES), inputs)
     return run_timesteps(device, x, inputs, per_pe * PES, stay=stay)[..., : len(w)]
 
 

@@ -65,8 +65,8 @@ def lstm_codes(x: Array, w: Array, r: Array, b: Array, h: Array, c: Array, f: Fo
 
         def cell(j: Expr) -> Expr:
             i, g, forget = sigmoid(gate(0, j)), TANH(gate(3, j)), sigmoid(gate(2, j))
-            kept = signed((forget * fixed(c[0, j], f["y"].bias)) >> 14, 20)
-            return signed(signed((i * g) >> 14, 20) + kept, 20)
+            carried = signed((forget * fixed(c[0, j], f["y"].bias)) >> 14, 20)
+            return signed(signed((i * g) >> 14, 20) + carried, 20)
 
         words = array(lambda _, j: cell(j), (1, hidden))
         return [

@@ -8,7 +8,7 @@ import numpy as np
 
 from rewrite_compiler.ila_models.flexasr.numerics import fixed
 from rewrite_compiler.lang import Array, Expr
-from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, padded
 
 from .base import (
     ACT,
@@ -22,7 +22,6 @@ from .base import (
     Manager,
     configure_element,
     large_buffer_limits,
-    padded,
     rows_room,
     run_timesteps,
     store_inputs,
@@ -99,8 +98,8 @@ def run_sequence(
             store_inputs(device, pe, biases[n][pe].reshape(-1, LANES), manager.base_bias)
         store_inputs(device, pe, _state_vectors(h, width), state)
         if kept is not None:
-            mine = _state_vectors(kept, width)[..., pe * per_pe : (pe + 1) * per_pe, :]
-            device.store(f"pe{pe}_act_store_buffer", index=np.arange(per_pe), vector=mine)
+            pe_state = _state_vectors(kept, width)[..., pe * per_pe : (pe + 1) * per_pe, :]
+            device.store(f"pe{pe}_act_store_buffer", index=np.arange(per_pe), vector=pe_state)
     y = run_timesteps(device, x[..., 0, :], inputs, width, is_rnn=1, stay=stay)
     return y[..., None, :hidden]
 
@@ -109,15 +108,15 @@ def kept_state(device: Device, hidden: int) -> Codes:
     """Load what the activation buffers hold after a sequence, [(samples,) 1, h]."""
     per_pe = -(-hidden // (PES * LANES))
     parts = [device.load(f"pe{pe}_act_load_buffer", index=np.arange(per_pe)) for pe in range(PES)]
-    whole = np.concatenate(parts, axis=-2)
-    return whole.reshape(*whole.shape[:-2], 1, -1)[..., :hidden]
+    state = np.concatenate(parts, axis=-2)
+    return state.reshape(*state.shape[:-2], 1, -1)[..., :hidden]
 
 
 def _state_vectors(a: Codes, width: int) -> Codes:
-    return padded(a, a.ndim - 1, width * LANES).reshape(*a.shape[:-2], -1, LANES)
+    return padded(a, -1, width * LANES).reshape(*a.shape[:-2], -1, LANES)
 
 
 def _by_element(a: Codes, hidden: int, per_pe: int, gates: Sequence[int]) -> Codes:
     """Return gate rows [gates·h, k] as [pe, rows, k]: for each output vector of an element its 16 rows of every gate in turn."""
-    whole = padded(a.reshape(len(gates), hidden, -1)[list(gates)], 1, PES * per_pe * LANES)
-    return whole.reshape(len(gates), PES, per_pe, LANES, -1).transpose(1, 2, 0, 3, 4).reshape(PES, len(gates) * per_pe * LANES, -1)
+    gate_rows = padded(a.reshape(len(gates), hidden, -1)[list(gates)], 1, PES * per_pe * LANES)
+    return gate_rows.reshape(len(gates), PES, per_pe, LANES, -1).transpose(1, 2, 0, 3, 4).reshape(PES, len(gates) * per_pe * LANES, -1)

@@ -9,18 +9,16 @@ from functools import partial
 from types import FunctionType
 from typing import Any
 
-import numpy as np
-
 from rewrite_compiler import Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.vta.config import ENCODINGS, Config
 from rewrite_compiler.ila_models.vta.fields import MUL
 from rewrite_compiler.lang import Array, Expr, Fixed, array, maximum, minimum
 from rewrite_compiler.rewrite import Float
-from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice
+from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice, padded, split_bytes
 from rewrite_compiler.target import Mapping as Operation
 
-from .base import UOP_BYTES, Codes, accumulator, config, elements, int8, micro_ops, no_rooms, target, to_bytes
+from .base import UOP_BYTES, Codes, accumulator, config, elements, int8, micro_ops, no_rooms, target
 from .results import Region, fetch_words, grid, planes, store_bytes
 
 RANKS = {2: "a b", 4: "a b c d"}  # matrices and images
@@ -62,25 +60,24 @@ Steps = Callable[[Mapping[str, Fixed], Mapping[str, Any]], list[tuple[str, int |
 
 
 def _drive(
-    device: StreamedDevice, *, rank: int, steps: Steps, result_bytes: int, f: Mapping[str, Fixed], p: Mapping[str, str], **given: Any
+    device: StreamedDevice, *, rank: int, steps: Steps, result_bytes: int, f: Mapping[str, Fixed], p: Mapping[str, str], **attributes: Any
 ) -> Codes:
     """Emit the operations on x and, where there is one, z [(samples,) …] of one shape; return the result codes."""
-    operands = [given[n] for n in ("x", "z") if n in given]
+    operands = [attributes[n] for n in ("x", "z") if n in attributes]
     shape, c = operands[0].shape[operands[0].ndim - rank :], config(p)
     size = math.prod(shape)
     m = Sweep(c, len(operands), elements(size, c.scalars("acc")), result_bytes)
     device.attach("dram", m.places["end"])
     for n, x in enumerate(operands):
-        words = np.zeros((*x.shape[: x.ndim - rank], m.count * c.scalars("acc")), x.dtype)
-        words[..., :size] = x.reshape(*x.shape[: x.ndim - rank], -1)
-        device.place("dram", n * m.count * c.scalars("acc") * planes(c), to_bytes(words, planes(c)))
+        words = padded(x.reshape(*x.shape[: x.ndim - rank], -1), -1, m.count * c.scalars("acc"))
+        device.place("dram", n * m.count * c.scalars("acc") * planes(c), split_bytes(words, planes(c)))
     lengths = sorted({len(run) for run in m.runs})
     device.place("dram", m.places["uop"], micro_ops(c.micro_op(0, n * (m.operands - 1)) for n in lengths))
-    chosen = steps(f, given)
+    program = steps(f, attributes)
     for run in m.runs:
-        _run(device, m, run, lengths.index(len(run)), chosen)
-    found = fetch_words(device, c, m.places["out"], m.count, result_bytes)
-    return found[..., :size].reshape(*found.shape[:-1], *shape)
+        _run(device, m, run, lengths.index(len(run)), program)
+    results = fetch_words(device, c, m.places["out"], m.count, result_bytes)
+    return results[..., :size].reshape(*results.shape[:-1], *shape)
 
 
 def _run(device: StreamedDevice, m: Sweep, run: range, uop: int, steps: list[tuple[str, int | None]]) -> None:
@@ -103,20 +100,20 @@ def _cost(*, rank: int, operands: int, steps: int, result_bytes: int, p: Mapping
     size = math.prod(sizes[d] for d in RANKS[rank].split())
     m = Sweep(c, operands, elements(size, c.scalars("acc")), result_bytes)
     instructions = len(m.runs) * (1 + operands + steps + 2 * result_bytes)
-    moved = {n: m.count * c.scalars("acc") * planes(c) for n in ("x", "z")[:operands]}
-    moved |= {"y": m.count * c.scalars("inp") * result_bytes, "commands": len(m.runs) * UOP_BYTES + instructions * INSTRUCTION_BYTES}
+    bytes_moved = {n: m.count * c.scalars("acc") * planes(c) for n in ("x", "z")[:operands]}
+    bytes_moved |= {"y": m.count * c.scalars("inp") * result_bytes, "commands": len(m.runs) * UOP_BYTES + instructions * INSTRUCTION_BYTES}
     cycles = m.count * (steps + result_bytes - 1)
-    return Cost("alu", cycles, resources.link("host", "wgt").cycles_for(sum(moved.values())), moved)
+    return Cost("alu", cycles, resources.link("host", "wgt").cycles_for(sum(bytes_moved.values())), bytes_moved)
 
 
 def _levels(*, rank: int, operands: int, steps: int, result_bytes: int, p: Mapping[str, str], **sizes: Any) -> Levels:
     """Operands are loaded into accumulators; a step reads its destination, and a second operand, and writes the destination."""
     c = config(p)
     size = math.prod(sizes[d] for d in RANKS[rank].split())
-    held = elements(size, c.scalars("acc")) * c.scalars("acc") * planes(c)
+    operand_bytes = elements(size, c.scalars("acc")) * c.scalars("acc") * planes(c)
     swept = steps + result_bytes - 1
-    second = {"z": (held, held)} if operands > 1 else {}
-    return {"acc": {"x": (0, held), **second, "y": (held * (swept + result_bytes), held * swept)}}
+    second = {"z": (operand_bytes, operand_bytes)} if operands > 1 else {}
+    return {"acc": {"x": (0, operand_bytes), **second, "y": (operand_bytes * (swept + result_bytes), operand_bytes * swept)}}
 
 
 # -- the mappings: one a rank
@@ -170,25 +167,25 @@ def has_multiplication(p: Mapping[str, str]) -> bool:
 def _codes(function: Callable[..., Expr]) -> Callable[..., Array]:
     """Return the numerics of a function of elements, formats and attributes."""
 
-    def codes(*operands: Array, f: Mapping[str, Fixed], **given: Any) -> Array:
-        return array(lambda *i: function(*(a[i] for a in operands), f=f, given=given), operands[0].shape)
+    def codes(*operands: Array, f: Mapping[str, Fixed], **attributes: Any) -> Array:
+        return array(lambda *i: function(*(a[i] for a in operands), f=f, attributes=attributes), operands[0].shape)
 
     return codes
 
 
-def _bounds(f: Mapping[str, Fixed], given: Mapping[str, Any]) -> tuple[int, int]:
+def _bounds(f: Mapping[str, Fixed], attributes: Mapping[str, Any]) -> tuple[int, int]:
     """Return the codes nearest to the bounds of a clip; an open one bounds nothing."""
 
     def code(bound: float) -> int:
         scaled = bound * 2.0 ** f["x"].fraction
         return min(max(round(scaled), INT8[0]), INT8[1]) if math.isfinite(scaled) else INT8[int(bound > 0)]
 
-    return code(given["low"]), code(given["high"])
+    return code(attributes["low"]), code(attributes["high"])
 
 
 def _declare(rank: int) -> None:
     dims = RANKS[rank]
-    both, one = f"x: {dims}; z: {dims}; y: {dims}", f"x: {dims}; y: {dims}"
+    binary_axes, unary_axes = f"x: {dims}; z: {dims}; y: {dims}", f"x: {dims}; y: {dims}"
 
     def add(x: Tensor, z: Tensor) -> tuple[Tensor, Where]:
         """The sum of two tensors of one shape."""
@@ -207,10 +204,10 @@ def _declare(rank: int) -> None:
         return o.clip(x, low=low, high=high), Where(x.rank == rank)
 
     for kind in (
-        Kind(function(add), both, {"y": _wide}, 2, ("x z",), lambda f, g: [("alu_add", None)], lambda x, z, f, given: x + z),
-        Kind(function(mul), both, {"y": accumulator_of}, 2, (), lambda f, g: [("alu_mul", None)], lambda x, z, f, given: x * z),
-        Kind(function(relu), one, {"y": _same}, 1, (), lambda f, g: [("alu_max", 0)], lambda x, f, given: maximum(x, 0)),
-        Kind(function(clip), one, {"y": _same}, 1, (), _clipped, _clip_code),
+        Kind(function(add), binary_axes, {"y": _wide}, 2, ("x z",), lambda f, g: [("alu_add", None)], lambda x, z, f, attributes: x + z),
+        Kind(function(mul), binary_axes, {"y": accumulator_of}, 2, (), lambda f, g: [("alu_mul", None)], lambda x, z, f, attributes: x * z),
+        Kind(function(relu), unary_axes, {"y": _same}, 1, (), lambda f, g: [("alu_max", 0)], lambda x, f, attributes: maximum(x, 0)),
+        Kind(function(clip), unary_axes, {"y": _same}, 1, (), _clipped, _clip_code),
     ):
         _register(kind, rank, dims)
 
@@ -228,15 +225,15 @@ def _register(kind: Kind, rank: int, dims: str) -> None:
     sizes = ((*(1,) * (rank - 1), 17), (3, 2, 5, 7)[:rank], (*(1,) * (rank - 1), 40_000))
     bounds = {"low": -0.25, "high": 3.0} if clips else {}
     trials = tuple({**dict(zip(dims.split(), s, strict=True)), **bounds} for s in sizes)
-    made: Operation = target.accelerates(
+    mapping: Operation = target.accelerates(
         axes=kind.axes, formats=inputs, derived=kind.derived, operation="alu", whole=dims, shared=kind.shared, trials=trials
     )(kind.meaning)
-    made.limits(partial(_limits, operands=len(inputs), multiplies=multiplies))
-    made.driver(partial(_drive, rank=rank, steps=kind.steps, result_bytes=kind.result_bytes))
-    made.numerics(_codes(kind.element))
-    made.costs(partial(_cost, rank=rank, operands=len(inputs), steps=1 + clips, result_bytes=kind.result_bytes))
-    made.residency(no_rooms)
-    made.levels(partial(_levels, rank=rank, operands=len(inputs), steps=1 + clips, result_bytes=kind.result_bytes))
+    mapping.limits(partial(_limits, operands=len(inputs), multiplies=multiplies))
+    mapping.driver(partial(_drive, rank=rank, steps=kind.steps, result_bytes=kind.result_bytes))
+    mapping.numerics(_codes(kind.element))
+    mapping.costs(partial(_cost, rank=rank, operands=len(inputs), steps=1 + clips, result_bytes=kind.result_bytes))
+    mapping.residency(no_rooms)
+    mapping.levels(partial(_levels, rank=rank, operands=len(inputs), steps=1 + clips, result_bytes=kind.result_bytes))
 
 
 def accumulator_of(x: Fixed, z: Fixed) -> Fixed:
@@ -244,13 +241,13 @@ def accumulator_of(x: Fixed, z: Fixed) -> Fixed:
     return accumulator(x, z)
 
 
-def _clipped(f: Mapping[str, Fixed], given: Mapping[str, Any]) -> list[tuple[str, int | None]]:
-    low, high = _bounds(f, given)
+def _clipped(f: Mapping[str, Fixed], attributes: Mapping[str, Any]) -> list[tuple[str, int | None]]:
+    low, high = _bounds(f, attributes)
     return [("alu_max", low), ("alu_min", high)]
 
 
-def _clip_code(x: Expr, f: Mapping[str, Fixed], given: Mapping[str, Any]) -> Expr:
-    low, high = _bounds(f, given)
+def _clip_code(x: Expr, f: Mapping[str, Fixed], attributes: Mapping[str, Any]) -> Expr:
+    low, high = _bounds(f, attributes)
     return minimum(maximum(x, low), high)
 
 

@@ -14,7 +14,7 @@ from rewrite_compiler.ila import Ila
 from rewrite_compiler.ila_models import vta as model
 from rewrite_compiler.ila_models.vta.config import BEHAVIOURS, ENCODINGS, ITERATION_BITS, Config
 from rewrite_compiler.lang import Fixed
-from rewrite_compiler.target import Limit, Small, Target, lay
+from rewrite_compiler.target import Limit, Small, Target, split_bytes, tiled, untiled
 
 from .resources import resources
 
@@ -22,11 +22,10 @@ Codes = np.ndarray[Any, Any]
 MOST_ITERATIONS = (1 << ITERATION_BITS) - 1
 MOST_ELEMENTS = (1 << 16) - 1  # of one row of a LOAD or STORE
 UOP_BYTES = 4
-WORDS = {1: "<i1", 2: "<i2", 4: "<i4", 8: "<i8"}  # by bytes
 
 
-def _values(default: int, others: Iterable[int]) -> tuple[str, ...]:
-    return tuple(map(str, (default, *(n for n in others if n != default))))
+def _values(default: int, alternatives: Iterable[int]) -> tuple[str, ...]:
+    return tuple(map(str, (default, *(n for n in alternatives if n != default))))
 
 
 _DEFAULT = Config()
@@ -53,8 +52,8 @@ def config(p: Mapping[str, str]) -> Config:
 
 
 @lru_cache(maxsize=64)
-def _config(given: tuple[tuple[str, Any], ...]) -> Config:
-    return Config(**dict(given))
+def _config(parameters: tuple[tuple[str, Any], ...]) -> Config:
+    return Config(**dict(parameters))
 
 
 def _small(*, block: int, uop: int, inp: int, wgt: int, acc: int, batch: int = 0) -> Small:
@@ -99,59 +98,19 @@ def elements(size: int, extent: int) -> int:
 
 def to_elements(x: Codes, rows: int, columns: int) -> Codes:
     """Return codes [(samples,) r, c] as elements of rows × columns, [(samples,) scalars]: rows outer, missing scalars 0."""
-    *lead, r, c = x.shape
-    down, across = elements(r, rows), elements(c, columns)
-    whole = np.zeros((*lead, down * rows, across * columns), x.dtype)
-    whole[..., :r, :c] = x
-    return whole.reshape(*lead, down, rows, across, columns).swapaxes(-3, -2).reshape(*lead, -1)
+    return tiled(x, {-2: rows, -1: columns}).reshape(*x.shape[:-2], -1)
 
 
 def from_elements(scalars: Codes, shape: tuple[int, int], rows: int, columns: int) -> Codes:
     """Return codes [(samples,) r, c] from scalars of elements of rows × columns."""
     r, c = shape
-    down, across = elements(r, rows), elements(c, columns)
-    blocks = scalars.reshape(*scalars.shape[:-1], down, across, rows, columns).swapaxes(-3, -2)
-    return blocks.reshape(*scalars.shape[:-1], down * rows, across * columns)[..., :r, :c]
-
-
-def to_bytes(codes: Codes, count: int = 1) -> Codes:
-    """Return codes [(samples,) n] as bytes of a DRAM image, `count` a code, lowest first; codes may be terms of a proof."""
-    if codes.dtype != object and codes.dtype.itemsize == count:
-        return np.ascontiguousarray(codes).view(np.uint8)
-    if codes.dtype != object:
-        return np.ascontiguousarray(codes, np.int64)[..., None].view(np.uint8)[..., :count].reshape(*codes.shape[:-1], -1)
-    parts = [codes % 256]
-    for _ in range(count - 1):
-        codes = _SHIFTED(codes)
-        parts.append(codes % 256)
-    return np.stack(parts, axis=-1).reshape(*codes.shape[:-1], -1)
-
-
-# a term has no floor division, but divides exactly
-_SHIFTED = np.frompyfunc(lambda x: int(x) // 256 if isinstance(x, int | np.integer) else (x - x % 256) / 256, 1, 1)
-
-
-def from_bytes(planes: Codes) -> Codes:
-    """Return signed words from their bytes [(samples,) bytes, n], lowest first; bytes may be terms of a proof."""
-    count = planes.shape[-2]
-    if planes.dtype == object or count not in WORDS:
-        return _word(planes, count)
-    bytes_of = np.empty((*planes.shape[:-2], planes.shape[-1], count), np.uint8)
-    lay(bytes_of, np.swapaxes(planes.astype(np.uint8, copy=False), -2, -1))
-    return bytes_of.view(WORDS[count])[..., 0]
-
-
-def _word(planes: Codes, count: int) -> Codes:
-    wide = planes if planes.dtype == object else planes.astype(np.int64)
-    word, half = wide[..., 0, :], 1 << 8 * count - 1
-    for n in range(1, count):
-        word = word + (1 << 8 * n) * wide[..., n, :]
-    return np.asarray((word + half) % (2 * half) - half)
+    blocks = scalars.reshape(*scalars.shape[:-1], elements(r, rows), elements(c, columns), rows, columns)
+    return untiled(blocks, (-2, -1))[..., :r, :c]
 
 
 def micro_ops(words: Iterable[int]) -> Codes:
     """Return micro-ops as bytes."""
-    return np.array(list(words), "<u4").view(np.uint8)
+    return split_bytes(np.array(list(words), np.uint32), UOP_BYTES)
 
 
 def no_rooms() -> tuple[()]:
@@ -161,11 +120,11 @@ def no_rooms() -> tuple[()]:
 
 def buffer_limits(c: Config, rows: int, inner: int, columns: int) -> Iterator[Limit]:
     """Capacities of a product of so many elements along rows, inner dimension and columns that stays on chip (section 9)."""
-    for what, needs, sort in (
+    for label, needs, sort in (
         ("input elements", rows * inner, "inp"),
         ("weight elements", columns * inner, "wgt"),
         ("accumulator elements", rows * columns, "acc"),
         ("micro-ops", inner, "uop"),
     ):
-        yield Limit(what, needs, min(c.depth(sort), MOST_ELEMENTS))
+        yield Limit(label, needs, min(c.depth(sort), MOST_ELEMENTS))
     yield Limit("iterations of a loop", max(rows, columns), MOST_ITERATIONS)

@@ -18,9 +18,9 @@ from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.vta.config import Config
 from rewrite_compiler.lang import Array, Expr, array, maximum, reduce_sum, select, signed
 from rewrite_compiler.rewrite import Ints
-from rewrite_compiler.target import USUAL, Limit, Room, Stay, StreamedDevice
+from rewrite_compiler.target import USUAL, Limit, Room, Stay, StreamedDevice, split_bytes, tiled, untiled
 
-from .base import MOST_ITERATIONS, UOP_BYTES, Codes, accumulator, config, elements, int8, micro_ops, target, to_bytes
+from .base import MOST_ITERATIONS, UOP_BYTES, Codes, accumulator, config, elements, int8, micro_ops, target
 from .results import Region, factors, fetch_words, grid, planes, store_bytes
 
 MOST_PAD = 15
@@ -82,13 +82,13 @@ class Layer:
         """
         c = self.design
         most = min(c.depth("wgt"), c.depth("uop")) // (self.filters * self.taps)
-        found = []
+        cuts = []
         for rows in range(1, min(self.out[0], c.depth("acc") // (self.filters * self.out[1])) + 1):
             blocks = min(self.channels, most, c.depth("inp") // (self.rows_for(rows) * self.width))
             if blocks:
                 runs = elements(self.out[0], rows) * elements(self.channels, blocks)
-                found.append((runs, -rows, rows, blocks))
-        return min(found)[2:] if found else (1, 1)
+                cuts.append((runs, -rows, rows, blocks))
+        return min(cuts)[2:] if cuts else (1, 1)
 
     @property
     def bands(self) -> list[range]:
@@ -139,19 +139,19 @@ class Layer:
             "acc": (self.groups * self.filters, c.scalars("acc") * planes(c)),
             "uop": (sum(map(len, self.programs.values())), UOP_BYTES),
         }
-        found, at = {}, 0
+        offsets, at = {}, 0
         for name, (count, size) in sizes.items():
-            found[name] = elements(at, size) * size
-            at = found[name] + count * size
-        return {**found, "end": at}
+            offsets[name] = elements(at, size) * size
+            at = offsets[name] + count * size
+        return {**offsets, "end": at}
 
     def first(self, part: str, size: int) -> int:
         """Return the number of the first element of a part whose elements have so many bytes."""
         return self.places[part] // size
 
 
-def _parts(total: int, each: int) -> list[range]:
-    return [range(at, min(at + each, total)) for at in range(0, total, each)]
+def _parts(total: int, size: int) -> list[range]:
+    return [range(at, min(at + size, total)) for at in range(0, total, size)]
 
 
 # -- the mappings
@@ -236,8 +236,8 @@ def adds_zeros(pads: Sequence[int], p: Mapping[str, str]) -> bool:
 
 def with_codes(x: Codes, pads: Sequence[int], code: int) -> Codes:
     """Return images [… i, j] with a code around them."""
-    around = [(0, 0)] * (x.ndim - 2) + [(pads[0], pads[2]), (pads[1], pads[3])]
-    return np.pad(x, around, constant_values=code)
+    margins = [(0, 0)] * (x.ndim - 2) + [(pads[0], pads[2]), (pads[1], pads[3])]
+    return np.pad(x, margins, constant_values=code)
 
 
 def device_pads(x: Codes, pads: tuple[int, ...], p: Mapping[str, str]) -> tuple[Codes, tuple[int, ...]]:
@@ -250,13 +250,13 @@ def conv2d_limits(
 ) -> Iterator[Limit]:
     """Capacities of one band of one row in passes of one block (specification, section 9)."""
     m = layer((1, 1, i, j), n, (r, s), strides, pads, p)
-    for what, needs, sort in (
+    for label, needs, sort in (
         ("input elements of a band", m.rows_for(1) * m.width, "inp"),
         ("weight elements of a pass", m.filters * m.taps, "wgt"),
         ("accumulator elements of a band", m.filters * m.out[1], "acc"),
         ("micro-ops of a pass", m.filters * m.taps, "uop"),
     ):
-        yield Limit(what, needs, m.design.depth(sort))
+        yield Limit(label, needs, m.design.depth(sort))
     yield Limit("iterations of a loop", max(m.out[1], m.filters), MOST_ITERATIONS)
 
 
@@ -316,10 +316,10 @@ def drive_conv2d(
 ) -> Codes:  # fmt: skip
     """Emit one layer: x [(samples,) b, c, i, j], w [n, c, r, s], b [n] → y [(samples,) b, n, u, v], all codes."""
     x, pads = device_pads(x, pads, p)
-    whole = layer(x.shape[-4:], len(w), w.shape[2:], strides, pads, p)
-    m = _known(replace(whole, has_bias=b is not None, relu=relu, weights_at=stay.base("w"), has_weights="w" in stay.present))
+    unsplit = layer(x.shape[-4:], len(w), w.shape[2:], strides, pads, p)
+    m = _known(replace(unsplit, has_bias=b is not None, relu=relu, weights_at=stay.base("w"), has_weights="w" in stay.present))
     c = m.design
-    return run_layer(device, m, x, to_bytes(_flat(blocked(w, c.block, c.block), 0)), b)[..., : len(w), :, :]
+    return run_layer(device, m, x, split_bytes(tiled(w, {0: c.block, 1: c.block}).reshape(-1)), b)[..., : len(w), :, :]
 
 
 def run_layer(device: StreamedDevice, m: Layer, x: Codes, weights: Codes, b: Codes | None) -> Codes:
@@ -344,26 +344,9 @@ for mapping, relu in ((conv2d, False), (conv2d_relu, True), (conv2d_bias, False)
 # -- layouts
 
 
-def blocked(x: Codes, rows: int, columns: int) -> Codes:
-    """Return codes [(samples,) r, c, …] in elements, [(samples,) blocks of r, blocks of c, …, rows, columns]; missing ones 0."""
-    lead = x.ndim - 4
-    missing = [-x.shape[lead] % rows, -x.shape[lead + 1] % columns]
-    whole = np.pad(x, [*[(0, 0)] * lead, (0, missing[0]), (0, missing[1]), (0, 0), (0, 0)])
-    r, c, i, j = whole.shape[lead:]
-    split = whole.reshape(*whole.shape[:lead], r // rows, rows, c // columns, columns, i, j)
-    return np.moveaxis(split, (lead + 1, lead + 3), (-2, -1))
-
-
 def unblocked_images(words: Codes, c: Config, shape: Sequence[int]) -> Codes:
     """Return codes [(samples,) b, c, i, j] from elements, of which `shape` says how many lie along each of these."""
-    lead, (images, blocks, *size) = words.ndim - 1, shape
-    split = words.reshape(*words.shape[:-1], images, blocks, *size, c.batch, c.block)
-    whole = np.moveaxis(split, (-2, -1), (lead + 1, lead + 3))
-    return whole.reshape(*words.shape[:-1], images * c.batch, blocks * c.block, *size)
-
-
-def _flat(x: Codes, lead: int) -> Codes:
-    return x.reshape(*x.shape[:lead], -1)
+    return untiled(words.reshape(*words.shape[:-1], *shape, c.batch, c.block), (-4, -3))
 
 
 def _place(device: StreamedDevice, m: Layer, x: Codes, weights: Codes, b: Codes | None) -> None:
@@ -371,12 +354,11 @@ def _place(device: StreamedDevice, m: Layer, x: Codes, weights: Codes, b: Codes 
     c, at = m.design, m.places
     device.attach("dram", at["end"])
     device.place("dram", at["wgt"], weights)
-    device.place("dram", at["inp"], to_bytes(_flat(blocked(x, c.batch, c.block), x.ndim - 4)))
+    device.place("dram", at["inp"], split_bytes(tiled(x, {-4: c.batch, -3: c.block}).reshape(*x.shape[:-4], -1)))
     device.place("dram", at["uop"], micro_ops(word for words in m.programs.values() for word in words))
     if b is not None:
-        rows = np.zeros((m.groups * m.filters, 1, c.block), b.dtype)
-        rows.reshape(-1)[: len(b)] = b
-        device.place("dram", at["acc"], to_bytes(np.repeat(rows, c.batch, axis=1).reshape(-1), planes(c)))
+        rows = np.repeat(tiled(b, {0: c.block})[:, None], c.batch, axis=1)
+        device.place("dram", at["acc"], split_bytes(rows.reshape(-1), planes(c)))
 
 
 # -- instructions
@@ -406,9 +388,9 @@ def _pass(device: StreamedDevice, m: Layer, part: int, band: range, blocks: rang
 
 def _region(m: Layer, part: int, band: range) -> Region:
     """The accumulators of a band, one row for each block of filters."""
-    whole = math.prod(m.out)
-    first = m.first("out", m.design.scalars("inp")) + part * m.filters * whole + band.start * m.out[1]
-    return Region(m.filters, len(band) * m.out[1], first, whole)
+    area = math.prod(m.out)
+    first = m.first("out", m.design.scalars("inp")) + part * m.filters * area + band.start * m.out[1]
+    return Region(m.filters, len(band) * m.out[1], first, area)
 
 
 def _load(device: StreamedDevice, m: Layer, part: int, band: range, blocks: range) -> None:

@@ -22,14 +22,14 @@ def dense_cost(t: int, k: int, n: int, p: Mapping[str, str], resources: Resource
     c = config(p)
     rows, inner, columns = elements(t, c.batch), elements(k, c.block), elements(n, c.block)
     results, stores = rows * columns, planes(c)
-    moved = {
+    bytes_moved = {
         "x": rows * inner * c.scalars("inp"), "w": columns * inner * c.scalars("wgt"), "y": stores * results * c.scalars("acc"),
         "commands": UOP_BYTES * inner + INSTRUCTION_BYTES * (6 + 2 * (stores - 1) + int(relu) + 1),
     }  # fmt: skip
     if bias:
-        moved["b"] = results * c.scalars("acc") * stores  # read again for every row
+        bytes_moved["b"] = results * c.scalars("acc") * stores  # read again for every row
     steps = results * inner + results * (stores - 1 + int(relu) + int(not bias))
-    return Cost("gemm", steps, resources.link("host", "wgt").cycles_for(sum(moved.values())), moved)
+    return Cost("gemm", steps, resources.link("host", "wgt").cycles_for(sum(bytes_moved.values())), bytes_moved)
 
 
 def conv2d_cost(
@@ -42,12 +42,12 @@ def conv2d_cost(
 
 def layer_cost(m: convolution.Layer, resources: Resources, *, bias: bool, relu: bool) -> Cost:
     """A layer: each of its parts loads what its bands and passes need."""
-    found = [_pass(m, band, count, is_first, is_last, bias, relu) for band, count, is_first, is_last in _passes(m)]
-    moved = {name: m.parts * sum(one[name] for one in found) for name in ("x", "y", "commands", *(["b"] if bias else []))}
+    pass_costs = [_pass(m, band, count, is_first, is_last, bias, relu) for band, count, is_first, is_last in _passes(m)]
+    bytes_moved = {name: m.parts * sum(step[name] for step in pass_costs) for name in ("x", "y", "commands", *(["b"] if bias else []))}
     loads = _weight_loads(m)
-    moved |= {"w": sum(loads) * m.design.scalars("wgt"), "commands": moved["commands"] + len(loads) * INSTRUCTION_BYTES}
-    steps = m.parts * sum(one["steps"] for one in found)
-    return Cost("gemm", steps, resources.link("host", "wgt").cycles_for(sum(moved.values())), moved)
+    bytes_moved |= {"w": sum(loads) * m.design.scalars("wgt"), "commands": bytes_moved["commands"] + len(loads) * INSTRUCTION_BYTES}
+    steps = m.parts * sum(one["steps"] for one in pass_costs)
+    return Cost("gemm", steps, resources.link("host", "wgt").cycles_for(sum(bytes_moved.values())), bytes_moved)
 
 
 def _passes(m: convolution.Layer) -> Iterator[tuple[range, int, bool, bool]]:
@@ -74,11 +74,11 @@ def _pass(m: convolution.Layer, band: range, count: int, is_first: bool, is_last
     c, area = m.design, m.filters * len(band) * m.out[1]
     uops, stores = m.filters * count * m.taps, planes(m.design)
     begin = band.start * m.strides[0] - m.pads[0]
-    inside = max(min(begin + m.rows_for(len(band)), m.rows), 0) - max(begin, 0)
+    rows = max(min(begin + m.rows_for(len(band)), m.rows), 0) - max(begin, 0)
     starts = m.filters if bias else 1
     instructions = 3 + count + starts * is_first + (relu + 2 * stores - 1) * is_last
     return {
-        "x": count * max(inside, 0) * m.cols * c.scalars("inp"),
+        "x": count * max(rows, 0) * m.cols * c.scalars("inp"),
         "b": is_first * bias * area * c.scalars("acc") * stores,
         "y": is_last * stores * area * c.scalars("acc"),
         "commands": uops * UOP_BYTES + instructions * INSTRUCTION_BYTES,
@@ -99,12 +99,12 @@ def layer_levels(m: convolution.Layer, *, bias: bool, relu: bool) -> Levels:
     x_in = products = reads = writes = 0
     word = {sort: m.design.scalars(sort) * m.design.width(sort) // BYTE for sort in ("inp", "wgt", "acc")}
     for band, count, is_first, is_last in _passes(m):
-        one, area = _pass(m, band, count, is_first, is_last, bias, relu), m.filters * len(band) * m.out[1]
+        step, area = _pass(m, band, count, is_first, is_last, bias, relu), m.filters * len(band) * m.out[1]
         resets = area * is_first * (not bias)  # written without being read
-        x_in += one["x"]
+        x_in += step["x"]
         products += area * count * m.taps
-        reads += one["steps"] - resets + is_last * planes(m.design) * area
-        writes += one["steps"] + is_first * bias * area
+        reads += step["steps"] - resets + is_last * planes(m.design) * area
+        writes += step["steps"] + is_first * bias * area
     return {
         "inp": {"x": (m.parts * products * word["inp"], m.parts * x_in)},
         "wgt": {"w": (m.parts * products * word["wgt"], sum(_weight_loads(m)) * word["wgt"])},
@@ -174,10 +174,10 @@ def conv2d_sums_levels(
 
 
 for dtype, offset in OFFSET.items():
-    for kind, price, inside in (
+    for kind, price, levels_of in (
         ("dense", dense_sums_cost, dense_sums_levels), ("conv2d", conv2d_sums_cost, conv2d_sums_levels)
     ):  # fmt: skip
         for has_bias in (False, True):
-            made = target.mappings[f"{kind}{'_bias' * has_bias}_{dtype}"]
-            made.costs(partial(price, bias=has_bias, offset=offset))
-            made.levels(partial(inside, bias=has_bias, offset=offset))
+            mapping = target.mappings[f"{kind}{'_bias' * has_bias}_{dtype}"]
+            mapping.costs(partial(price, bias=has_bias, offset=offset))
+            mapping.levels(partial(levels_of, bias=has_bias, offset=offset))

@@ -12,7 +12,7 @@ from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.vta.config import Config
 from rewrite_compiler.lang import Array, Expr, array, maximum, reduce_sum, signed
-from rewrite_compiler.target import USUAL, Limit, Room, Stay, StreamedDevice
+from rewrite_compiler.target import USUAL, Limit, Room, Stay, StreamedDevice, split_bytes
 
 from .base import (
     UOP_BYTES,
@@ -25,7 +25,6 @@ from .base import (
     int8,
     micro_ops,
     target,
-    to_bytes,
     to_elements,
 )  # fmt: skip
 from .results import Region, factors, fetch_words, grid, planes, store_bytes
@@ -62,11 +61,11 @@ class Blocks:
             "acc": (self.columns, self.design.scalars("acc") * self.planes),
             "uop": (self.inner, UOP_BYTES),
         }
-        found, at = {}, 0
+        offsets, at = {}, 0
         for name, (count, size) in sizes.items():
-            found[name] = elements(at, size) * size
-            at = found[name] + count * size
-        return {**found, "end": at}
+            offsets[name] = elements(at, size) * size
+            at = offsets[name] + count * size
+        return {**offsets, "end": at}
 
 
 AXES, BIASED = "x: t k; w: n k; y: t n", "x: t k; w: n k; b: n; y: t n"
@@ -129,13 +128,13 @@ def drive_dense(
     m = replace(_blocks(x.shape[-2], x.shape[-1], len(w), p), has_bias=b is not None, relu=relu)
     c, at = m.design, m.places
     device.attach("dram", at["end"])
-    device.place("dram", at["wgt"], to_bytes(to_elements(w, c.block, c.block)))
-    device.place("dram", at["inp"], to_bytes(to_elements(x, c.batch, c.block)))
+    device.place("dram", at["wgt"], split_bytes(to_elements(w, c.block, c.block)))
+    device.place("dram", at["inp"], split_bytes(to_elements(x, c.batch, c.block)))
     first = stay.base("w")
     device.place("dram", at["uop"], micro_ops(c.micro_op(0, k, first + k) for k in range(m.inner)))
     if b is not None:
         rows = np.broadcast_to(b, (c.batch, len(b)))
-        device.place("dram", at["acc"], to_bytes(to_elements(rows, c.batch, c.block), m.planes))
+        device.place("dram", at["acc"], split_bytes(to_elements(rows, c.batch, c.block), m.planes))
     _load(device, m, None if "w" in stay.present else first)
     _compute(device, m)
     _store(device, m)

@@ -17,13 +17,13 @@ from rewrite_compiler import ops as o
 from rewrite_compiler.lang import Array, Expr, array, reduce_sum, signed
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import USUAL, Cost, Levels, Limit, Resources, Room, Stay, StreamedDevice
+from rewrite_compiler.target import USUAL, Cost, Levels, Limit, Resources, Room, Stay, StreamedDevice, split_bytes, tiled, widened
 
 from .alu import function
-from .base import Codes, elements, target, to_bytes
+from .base import Codes, elements, target
 from .conv2d import UNEVEN, Layer, conv2d_limits, device_pads, layer, run_layer, surrounded, windows
 from .cost import layer_cost, layer_levels
-from .quantised import OFFSET, formats, less, start, wide, with_zero_points
+from .quantised import OFFSET, formats, less, start, with_zero_points
 
 AXES, BIASED = "x: b c i j; w: c o r s; y: b c u v", "x: b c i j; w: c o r s; b: c; y: b c u v"
 WHOLE = "b c o i j r s u v"
@@ -69,11 +69,11 @@ def drive(
     p: Mapping[str, str], offset: int, stay: Stay = USUAL,
 ) -> Codes:  # fmt: skip
     """Emit one layer of codes: x [(samples,) b, c, i, j], w [c, 1, r, s], b [c] → sums [(samples,) b, c, u, v]."""
-    image, pads = with_zero_points(wide(x) - offset, pads, x_zero - offset)
+    image, pads = with_zero_points(widened(x) - offset, pads, x_zero - offset)
     image, pads = device_pads(image, pads, p)
-    begin = start(wide(w), b, offset, x_zero)
+    begin = start(widened(w), b, offset, x_zero)
     m = replace(_layer(image.shape[-4:], w.shape[2:], strides, pads, p), has_bias=begin is not None, weights_at=stay.base("w"))
-    return run_layer(device, m, image, to_bytes(_diagonals(wide(w)[:, 0], m.design.block)), begin)[..., : len(w), :, :]
+    return run_layer(device, m, image, split_bytes(_diagonals(widened(w)[:, 0], m.design.block)), begin)[..., : len(w), :, :]
 
 
 def _layer(shape: tuple[int, ...], kernel: tuple[int, ...], strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str]) -> Layer:
@@ -84,11 +84,9 @@ def _layer(shape: tuple[int, ...], kernel: tuple[int, ...], strides: tuple[int, 
 def _diagonals(w: Codes, block: int) -> Codes:
     """Return weights [c, r, s] as elements: for each block of channels and tap a square with them on its diagonal."""
     blocks, (_, rows, cols) = elements(len(w), block), w.shape
-    whole = np.zeros((blocks * block, rows, cols), w.dtype)
-    whole[: len(w)] = w
     squares = np.zeros((blocks, rows, cols, block, block), w.dtype)
     lane = np.arange(block)
-    squares[..., lane, lane] = np.moveaxis(whole.reshape(blocks, block, rows, cols), 1, -1)
+    squares[..., lane, lane] = tiled(w, {0: block})
     return squares.reshape(-1)
 
 
@@ -128,9 +126,9 @@ def _surrounded_layer(
 
 def _declare(dtype: str) -> None:
     def guard(x: Tensor, w: Tensor, group: Int, *constants: Tensor) -> Where:
-        known = (IsConstant(t) for t in (w, *constants))
+        constant = (IsConstant(t) for t in (w, *constants))
         by_channel = (x.rank == 4, x.shape[1] == group, w.shape[0] == group, group > 1)
-        return Where(*by_channel, HasType(x, (dtype,)), HasType(w, ("int8",)), *known)
+        return Where(*by_channel, HasType(x, (dtype,)), HasType(w, ("int8",)), *constant)
 
     def depthwise(x: Tensor, w: Tensor, x_zero: Int, strides: Ints, pads: Ints, group: Int) -> tuple[Tensor, Where]:
         """A 2-D convolution of codes, each channel with a filter of its own, as int32 sums."""
@@ -144,15 +142,15 @@ def _declare(dtype: str) -> None:
     for f, axes in ((function(depthwise), AXES), (function(depthwise_bias), BIASED)):
         has_bias = "b: c" in axes
         f.__name__ = f"{f.__name__}_{dtype}"
-        made = target.accelerates(
+        mapping = target.accelerates(
             axes=axes, formats={}, derived=formats(dtype, bias=has_bias), whole=WHOLE, operation="depthwise", trials=TRIALS
         )(f)  # fmt: skip
-        made.limits(depthwise_limits)
-        made.residency(depthwise_rooms)
-        made.levels(partial(levels, bias=has_bias, offset=OFFSET[dtype]))
-        made.driver(partial(drive, offset=OFFSET[dtype]))
-        made.numerics(codes)
-        made.costs(partial(cost, bias=has_bias, offset=OFFSET[dtype]))
+        mapping.limits(depthwise_limits)
+        mapping.residency(depthwise_rooms)
+        mapping.levels(partial(levels, bias=has_bias, offset=OFFSET[dtype]))
+        mapping.driver(partial(drive, offset=OFFSET[dtype]))
+        mapping.numerics(codes)
+        mapping.costs(partial(cost, bias=has_bias, offset=OFFSET[dtype]))
 
 
 for _dtype in OFFSET:

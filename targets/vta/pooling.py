@@ -20,13 +20,12 @@ from rewrite_compiler.lang import Array, Expr, array, reduce_max
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Ints
-from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice
+from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice, low_bits, split_bytes, tiled, widened
 
 from .alu import INSTRUCTION_BYTES, function
-from .base import MOST_ELEMENTS, MOST_ITERATIONS, UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target, to_bytes
-from .conv2d import UNEVEN, blocked, surrounded, unblocked_images, windows, with_codes
-from .quantised import wide
-from .results import Region, factors, fetch_words, grid, planes, store_bytes, unsigned
+from .base import MOST_ELEMENTS, MOST_ITERATIONS, UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target
+from .conv2d import UNEVEN, surrounded, unblocked_images, windows, with_codes
+from .results import Region, factors, fetch_words, grid, planes, store_bytes
 
 LEAST = {"int8": -128, "uint8": 0}
 WHOLE = "b c i j u v"
@@ -59,8 +58,8 @@ class Pool:
     @cached_property
     def bands(self) -> list[range]:
         """Rows of results of each band: as many as fit."""
-        each, once = self.held(2) - self.held(1), 2 * self.held(1) - self.held(2)
-        most = max(min((self.design.depth("acc") - once) // each, self.out[0]), 1)
+        per_row, once = self.held(2) - self.held(1), 2 * self.held(1) - self.held(2)
+        most = max(min((self.design.depth("acc") - once) // per_row, self.out[0]), 1)
         return [range(at, min(at + most, self.out[0])) for at in range(0, self.out[0], most)]
 
     @cached_property
@@ -97,26 +96,26 @@ def drive(
 ) -> Codes:  # fmt: skip
     """Emit one pooling of codes: x [(samples,) b, c, i, j] → [(samples,) b, c, u, v]."""
     m, lead = _pool(x.shape[-4:], kernel, strides, pads, p), x.ndim - 4
-    c, images = m.design, with_codes(wide(x), pads, least)
+    c, images = m.design, with_codes(widened(x), pads, least)
     device.attach("dram", m.places["end"])
-    device.place("dram", 0, to_bytes(blocked(images, c.batch, c.block).reshape(*x.shape[:lead], -1), planes(c)))
-    device.place("dram", m.places["least"], to_bytes(np.full(c.scalars("acc"), least, np.int64), planes(c)))
+    device.place("dram", 0, split_bytes(tiled(images, {-4: c.batch, -3: c.block}).reshape(*x.shape[:lead], -1), planes(c)))
+    device.place("dram", m.places["least"], split_bytes(np.full(c.scalars("acc"), least, np.int64), planes(c)))
     device.place("dram", m.places["uop"], micro_ops(word for words in m.programs.values() for word in words))
     for part in range(m.parts):
         for band in m.bands:
             _band(device, m, part, band)
     words = fetch_words(device, c, m.places["out"], m.parts * math.prod(m.out), 1)
     groups = elements(x.shape[-4], c.batch)
-    found = unblocked_images(words, c, (groups, m.parts // groups, *m.out))[..., : x.shape[-4], : x.shape[-3], :, :]
-    return found if least else unsigned(found)
+    results = unblocked_images(words, c, (groups, m.parts // groups, *m.out))[..., : x.shape[-4], : x.shape[-3], :, :]
+    return results if least else low_bits(results, 8)
 
 
 def _band(device: StreamedDevice, m: Pool, part: int, band: range) -> None:
     """Load the rows of a band and the least code for its results, take the larger code tap by tap, store."""
     rows, area = m.rows_for(len(band)) * m.cols, len(band) * m.out[1]
     taps = m.programs[len(band)]
-    before = sum(len(words) for height, words in m.programs.items() if height < len(band))
-    device.issue("load_uop", dram_base=m.places["uop"] // UOP_BYTES + before, y_size=1, x_size=len(taps))
+    preceding = sum(len(words) for height, words in m.programs.items() if height < len(band))
+    device.issue("load_uop", dram_base=m.places["uop"] // UOP_BYTES + preceding, y_size=1, x_size=len(taps))
     first = (part * m.rows + band.start * m.strides[0]) * m.cols
     device.issue("load_acc", dram_base=first, y_size=1, x_size=rows)
     device.issue("load_acc", sram_base=rows, dram_base=m.places["least"] // m.element, y_size=area, x_size=1, x_stride=0)
@@ -130,12 +129,12 @@ def _band(device: StreamedDevice, m: Pool, part: int, band: range) -> None:
 
 def codes(x: Array, *, kernel: tuple[int, ...], strides: tuple[int, ...], pads: tuple[int, ...], least: int) -> Array:
     """The largest code of each window; around the image there are least ones."""
-    whole = surrounded(x, pads, least)
+    image = surrounded(x, pads, least)
 
     def element(k: Expr, c: Expr, u: Expr, v: Expr) -> Expr:
-        return reduce_max(lambda r, s: whole[k, c, u * strides[0] + r, v * strides[1] + s], kernel)
+        return reduce_max(lambda r, s: image[k, c, u * strides[0] + r, v * strides[1] + s], kernel)
 
-    return array(element, (*x.shape[:2], *windows(whole, kernel, strides)))
+    return array(element, (*x.shape[:2], *windows(image, kernel, strides)))
 
 
 def limits(
@@ -159,11 +158,11 @@ def cost(
     m = _pool((b, c, i, j), kernel, strides, pads, p)
     rows, area = sum(m.rows_for(len(band)) for band in m.bands), math.prod(m.out)
     taps, runs = math.prod(kernel), m.parts * len(m.bands)
-    moved = {
+    bytes_moved = {
         "x": m.parts * (rows * m.cols + area) * m.element, "y": m.parts * area * m.design.scalars("inp"),
         "commands": runs * (taps * UOP_BYTES + 6 * INSTRUCTION_BYTES),
     }  # fmt: skip
-    return Cost("alu", m.parts * area * taps, resources.link("host", "wgt").cycles_for(sum(moved.values())), moved)
+    return Cost("alu", m.parts * area * taps, resources.link("host", "wgt").cycles_for(sum(bytes_moved.values())), bytes_moved)
 
 
 def levels(
@@ -196,16 +195,16 @@ def _declare(dtype: str) -> None:
 
     f = function(max_pool)
     f.__name__ = f"max_pool_{dtype}"
-    made = target.accelerates(
+    mapping = target.accelerates(
         axes="x: b c i j; y: b c u v", formats={}, derived=dict.fromkeys("xy", partial(Integers, 8, dtype == "int8")), whole=WHOLE,
         operation="max_pool", trials=TRIALS,
     )(f)  # fmt: skip
-    made.limits(limits)
-    made.driver(partial(drive, least=LEAST[dtype]))
-    made.numerics(partial(codes, least=LEAST[dtype]))
-    made.costs(cost)
-    made.residency(no_rooms)
-    made.levels(levels)
+    mapping.limits(limits)
+    mapping.driver(partial(drive, least=LEAST[dtype]))
+    mapping.numerics(partial(codes, least=LEAST[dtype]))
+    mapping.costs(cost)
+    mapping.residency(no_rooms)
+    mapping.levels(levels)
 
 
 for _dtype in LEAST:

@@ -17,7 +17,7 @@ from rewrite_compiler.lang import Array, array
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import USUAL, Room, Stay, StreamedDevice
+from rewrite_compiler.target import USUAL, Room, Stay, StreamedDevice, widened
 
 from .alu import function
 from .base import Codes, target
@@ -35,8 +35,8 @@ SIZES = ((1, 16, 16, 3), (5, 40, 33, -117), (3, 600, 20, 128), (2, 16, 17, 0))
 
 def formats(dtype: str, *, bias: bool) -> dict[str, partial[Integers]]:
     """Return the formats of all tensors: the model's own."""
-    own = {"x": Integers(8, dtype == "int8"), "w": BYTE, "y": SUM, **({"b": SUM} if bias else {})}
-    return {name: partial(Integers, f.width, f.signed) for name, f in own.items()}
+    integers = {"x": Integers(8, dtype == "int8"), "w": BYTE, "y": SUM, **({"b": SUM} if bias else {})}
+    return {name: partial(Integers, f.width, f.signed) for name, f in integers.items()}
 
 
 def start(w: Codes, b: Codes | None, offset: int, zero: int) -> Codes | None:
@@ -44,12 +44,7 @@ def start(w: Codes, b: Codes | None, offset: int, zero: int) -> Codes | None:
     if b is None and offset == zero:
         return None
     missing = (offset - zero) * w.reshape(len(w), -1).sum(axis=1)
-    return np.asarray(missing if b is None else missing + wide(b))
-
-
-def wide(codes: Codes) -> Codes:
-    """Return codes in 64 bits; terms of a proof as they are."""
-    return codes if codes.dtype == object else codes.astype(np.int64)
+    return np.asarray(missing if b is None else missing + widened(b))
 
 
 def less(x: Array, zero: int) -> Array:
@@ -67,8 +62,8 @@ def drive_dense_sums(
     stay: Stay = USUAL,
 ) -> Codes:  # fmt: skip
     """Emit one product of codes: x [(samples,) t, k], w [n, k], b [n] → y [(samples,) t, n]."""
-    weights = wide(w)
-    return drive_dense(device, wide(x) - offset, weights, start(weights, b, offset, x_zero), p=p, stay=stay)
+    weights = widened(w)
+    return drive_dense(device, widened(x) - offset, weights, start(weights, b, offset, x_zero), p=p, stay=stay)
 
 
 def conv2d_sums(x: Array, w: Array, b: Array | None = None, *, x_zero: int, strides: tuple[int, ...], pads: tuple[int, ...]) -> Array:
@@ -86,8 +81,8 @@ def drive_conv2d_sums(
     p: Mapping[str, str], offset: int, stay: Stay = USUAL,
 ) -> Codes:  # fmt: skip
     """Emit one layer of codes; zero points around the image are the host's where the device's zeros are none."""
-    weights = wide(w)
-    image, pads = with_zero_points(wide(x) - offset, pads, x_zero - offset)
+    weights = widened(w)
+    image, pads = with_zero_points(widened(x) - offset, pads, x_zero - offset)
     return drive_conv2d(device, image, weights, start(weights, b, offset, x_zero), strides=strides, pads=pads, p=p, stay=stay)
 
 
@@ -103,8 +98,8 @@ def conv2d_sums_rooms(
 
 def _declare(dtype: str) -> None:
     def guard(x: Tensor, w: Tensor, rank: int, *constants: Tensor) -> Where:
-        known = (IsConstant(t) for t in (w, *constants))
-        return Where(x.rank == rank, HasType(x, (dtype,)), HasType(w, ("int8",)), *known)
+        constant = (IsConstant(t) for t in (w, *constants))
+        return Where(x.rank == rank, HasType(x, (dtype,)), HasType(w, ("int8",)), *constant)
 
     def dense(x: Tensor, w: Tensor, x_zero: Int) -> tuple[Tensor, Where]:
         """A matrix product of codes with constant weights, as int32 sums."""
@@ -126,23 +121,25 @@ def _declare(dtype: str) -> None:
     trials = [dict(zip(("t", "k", "n", "x_zero"), sizes, strict=True)) for sizes in SIZES]
     for product, axes in ((function(dense), MATRICES), (function(dense_bias), BIASED_MATRICES)):
         product.__name__ = f"{product.__name__}_{dtype}"
-        own = formats(dtype, bias="b:" in axes)
-        made = target.accelerates(axes=axes, formats={}, derived=own, units={"k": 16, "n": 16}, operation="dense", trials=trials)(product)
-        made.limits(dense_limits)
-        made.residency(dense_rooms)
-        made.driver(partial(drive_dense_sums, offset=OFFSET[dtype]))
-        made.numerics(dense_sums)
+        derived = formats(dtype, bias="b:" in axes)
+        mapping = target.accelerates(axes=axes, formats={}, derived=derived, units={"k": 16, "n": 16}, operation="dense", trials=trials)(
+            product
+        )
+        mapping.limits(dense_limits)
+        mapping.residency(dense_rooms)
+        mapping.driver(partial(drive_dense_sums, offset=OFFSET[dtype]))
+        mapping.numerics(dense_sums)
     layers = [{**sizes, "x_zero": zero} for sizes, zero in zip(TRIALS, (3, 100, OFFSET[dtype], 77, 5), strict=True)]
     for layer, axes in ((function(conv2d), IMAGES), (function(conv2d_bias), BIASED_IMAGES)):
         layer.__name__ = f"{layer.__name__}_{dtype}"
-        own = formats(dtype, bias="b:" in axes)
-        made = target.accelerates(
-            axes=axes, formats={}, derived=own, units={"n": 16}, whole=WHOLE, operation="conv2d", trials=layers
+        derived = formats(dtype, bias="b:" in axes)
+        mapping = target.accelerates(
+            axes=axes, formats={}, derived=derived, units={"n": 16}, whole=WHOLE, operation="conv2d", trials=layers
         )(layer)  # fmt: skip
-        made.limits(conv2d_limits)
-        made.residency(partial(conv2d_sums_rooms, offset=OFFSET[dtype]))
-        made.driver(partial(drive_conv2d_sums, offset=OFFSET[dtype]))
-        made.numerics(conv2d_sums)
+        mapping.limits(conv2d_limits)
+        mapping.residency(partial(conv2d_sums_rooms, offset=OFFSET[dtype]))
+        mapping.driver(partial(drive_conv2d_sums, offset=OFFSET[dtype]))
+        mapping.numerics(conv2d_sums)
 
 
 for _dtype in OFFSET:

@@ -22,11 +22,11 @@ from rewrite_compiler.lang import Array, Expr, array, lift, maximum, minimum, se
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice
+from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice, low_bits, padded, split_bytes
 
 from .alu import INSTRUCTION_BYTES, RANKS, function, has_multiplication, reach, run_limits
-from .base import UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target, to_bytes
-from .results import Region, factors, fetch_words, grid, planes, store_bytes, unsigned
+from .base import UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target
+from .results import Region, factors, fetch_words, grid, planes, store_bytes
 
 PART = 12  # bits of a part of a product
 LEAST, MOST = 25, 54  # bits that factors are shifted by: the last two shifts are by 1 … 30
@@ -93,9 +93,9 @@ class Sweep:
         """Channels and elements of each run."""
         depth = reach(self.design)
         length = min(self.count, (depth - len(NUMBERS)) // len(AREAS))
-        together = min(self.channels, depth // (len(AREAS) * length + len(NUMBERS)))
+        group_size = min(self.channels, depth // (len(AREAS) * length + len(NUMBERS)))
         cuts = [range(at, min(at + length, self.count)) for at in range(0, self.count, length)]
-        groups = [range(c, min(c + together, self.channels)) for c in range(0, self.channels, together)]
+        groups = [range(c, min(c + group_size, self.channels)) for c in range(0, self.channels, group_size)]
         return [(group, part) for group in groups for part in cuts]
 
     @cached_property
@@ -149,18 +149,17 @@ def drive(
     m = _sweep(shape, len(pairs), p)
     by_channel = np.moveaxis(x, lead + 1, lead).reshape(*x.shape[:lead], m.channels, -1)
     size, lanes = by_channel.shape[-1], m.design.scalars("acc")
-    words = np.zeros((*by_channel.shape[:-1], m.count * lanes), object if x.dtype == object else np.int64)
-    words[..., :size] = by_channel
+    words = padded(by_channel, -1, m.count * lanes)
     device.attach("dram", m.places["end"])
-    device.place("dram", 0, to_bytes(words.reshape(*x.shape[:lead], -1), planes(m.design)))
-    device.place("dram", m.places["numbers"], to_bytes(np.repeat(_numbers(pairs), lanes), planes(m.design)))
+    device.place("dram", 0, split_bytes(words.reshape(*x.shape[:lead], -1), planes(m.design)))
+    device.place("dram", m.places["numbers"], split_bytes(np.repeat(_numbers(pairs), lanes), planes(m.design)))
     device.place("dram", m.places["uop"], micro_ops(word for words in m.programs.values() for word in words))
     for channels, part in m.runs:
         _run(device, m, channels, part, steps(zero, low, high))
-    found = fetch_words(device, m.design, m.places["out"], m.channels * m.count, 1)
-    found = found.reshape(*found.shape[:-1], m.channels, -1)[..., :size]
-    turned = np.moveaxis(found.reshape(*found.shape[:-2], shape[1], shape[0], *shape[2:]), -rank, -rank + 1)
-    return turned if signed else unsigned(turned)
+    results = fetch_words(device, m.design, m.places["out"], m.channels * m.count, 1)
+    results = results.reshape(*results.shape[:-1], m.channels, -1)[..., :size]
+    in_order = np.moveaxis(results.reshape(*results.shape[:-2], shape[1], shape[0], *shape[2:]), -rank, -rank + 1)
+    return in_order if signed else low_bits(in_order, 8)
 
 
 def _numbers(pairs: Sequence[tuple[int, int]]) -> Codes:
@@ -177,8 +176,8 @@ def _numbers(pairs: Sequence[tuple[int, int]]) -> Codes:
 def _run(device: StreamedDevice, m: Sweep, channels: range, part: range, program: Sequence[Step]) -> None:
     """Load the sums of some channels and their numbers, work on all of them, store the codes."""
     kind, c = (len(channels), len(part)), m.design
-    before = list(m.programs).index(kind)
-    first = m.places["uop"] // UOP_BYTES + sum(len(words) for words in list(m.programs.values())[:before])
+    preceding = list(m.programs).index(kind)
+    first = m.places["uop"] // UOP_BYTES + sum(len(words) for words in list(m.programs.values())[:preceding])
     device.issue("load_uop", dram_base=first, y_size=1, x_size=len(m.programs[kind]))
     device.issue("load_acc", dram_base=channels.start * m.count + part.start, y_size=kind[0], x_size=kind[1], x_stride=m.count)
     numbers = m.places["numbers"] // m.element + channels.start
@@ -212,9 +211,9 @@ def codes(
         place = i[1]
         numbers = dict(zip(NUMBERS, _numbers(pairs).reshape(len(NUMBERS), -1).tolist(), strict=True))
         upper, lower, half, down, more, top, bottom = (_entry(numbers[name], place) for name in NUMBERS)
-        above, below = minimum(maximum(x[i] >> PART, bottom), top), x[i] % (1 << PART)
-        carried = (above * lower + (below * upper + ((below * lower) >> PART))) >> PART
-        code = ((above * upper + carried + half) >> down >> more) + zero
+        upper_part, lower_part = minimum(maximum(x[i] >> PART, bottom), top), x[i] % (1 << PART)
+        carried = (upper_part * lower + (lower_part * upper + ((lower_part * lower) >> PART))) >> PART
+        code = ((upper_part * upper + carried + half) >> down >> more) + zero
         return minimum(maximum(code, low), high)
 
     return array(element, x.shape)
@@ -246,16 +245,16 @@ def cost(
     work, lanes = m.channels * m.count, m.design.scalars("acc")
     commands = len(m.runs) * (len(PAIRS) * UOP_BYTES + (5 + STEPS) * INSTRUCTION_BYTES)
     numbers = sum(len(NUMBERS) * len(channels) for channels, _ in m.runs) * m.element
-    moved = {"x": work * lanes * planes(m.design) + numbers, "y": work * lanes, "commands": commands}
-    return Cost("alu", work * STEPS, resources.link("host", "wgt").cycles_for(sum(moved.values())), moved)
+    bytes_moved = {"x": work * lanes * planes(m.design) + numbers, "y": work * lanes, "commands": commands}
+    return Cost("alu", work * STEPS, resources.link("host", "wgt").cycles_for(sum(bytes_moved.values())), bytes_moved)
 
 
 def levels(*, multiplier: tuple[int, ...], shift: tuple[int, ...], p: Mapping[str, str], rank: int, **sizes: Any) -> Levels:
     """Sums are loaded; every ALU instruction reads its destination and its source, and writes the destination; a byte leaves."""
     m = _sweep([sizes[d] for d in RANKS[rank].split()], len(_factors(multiplier, shift)), p)
-    held = m.channels * m.count * m.element
+    operand_bytes = m.channels * m.count * m.element
     sources = sum(isinstance(step.by, str) for step in steps(0, 0, 0))
-    return {"acc": {"x": (0, held), "y": (held * (STEPS + sources + 1), held * STEPS)}}
+    return {"acc": {"x": (0, operand_bytes), "y": (operand_bytes * (STEPS + sources + 1), operand_bytes * STEPS)}}
 
 
 # -- the mappings: one an element type and rank
@@ -280,15 +279,15 @@ def _declare(dtype: str, rank: int) -> None:
         {**dict(zip(dims.split(), shape, strict=True)), **(EACH if shape[1] == 3 else FACTOR)} for shape in shapes
     ]  # fmt: skip
     formats = {"x": partial(Integers, 32), "y": partial(Integers, 8, is_signed)}
-    made = target.accelerates(axes=f"x: {dims}; y: {dims}", formats={}, derived=formats, operation="alu", whole=dims, trials=trials)(
+    mapping = target.accelerates(axes=f"x: {dims}; y: {dims}", formats={}, derived=formats, operation="alu", whole=dims, trials=trials)(
         made_for
     )
-    made.limits(limits)
-    made.driver(partial(drive, rank=rank, signed=is_signed))
-    made.numerics(codes)
-    made.costs(partial(cost, rank=rank))
-    made.residency(no_rooms)
-    made.levels(partial(levels, rank=rank))
+    mapping.limits(limits)
+    mapping.driver(partial(drive, rank=rank, signed=is_signed))
+    mapping.numerics(codes)
+    mapping.costs(partial(cost, rank=rank))
+    mapping.residency(no_rooms)
+    mapping.levels(partial(levels, rank=rank))
 
 
 for _dtype in ("int8", "uint8"):

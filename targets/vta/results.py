@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from rewrite_compiler.ila_models.vta.config import Config
-from rewrite_compiler.target import StreamedDevice
+from rewrite_compiler.target import StreamedDevice, join_bytes
 
-from .base import Codes, from_bytes
+from .base import Codes
 
 BYTE = 8
 
@@ -51,11 +49,6 @@ def store_bytes(device: StreamedDevice, c: Config, region: Region, loops: Mappin
     device.issue("finish", pop_next=1)
 
 
-def unsigned(codes: Codes) -> Codes:
-    """Return stored bytes as codes without a sign; terms of a proof stay terms."""
-    return np.asarray(codes % 256) if codes.dtype == object else codes.astype(np.uint8)
-
-
 def planes(c: Config) -> int:
     """Return the bytes of an accumulator."""
     return c.width("acc") // BYTE
@@ -64,5 +57,5 @@ def planes(c: Config) -> int:
 def fetch_words(device: StreamedDevice, c: Config, at: int, elements: int, count: int = 0) -> Codes:
     """Return accumulators [(samples,) scalars] from their stored bytes."""
     size, stored = elements * c.scalars("acc"), count or planes(c)
-    found = device.fetch("dram", at, stored * size)
-    return np.asarray(from_bytes(found.reshape(*found.shape[:-1], stored, size)))
+    bytes_of = device.fetch("dram", at, stored * size)
+    return join_bytes(bytes_of.reshape(*bytes_of.shape[:-1], stored, size).swapaxes(-2, -1))

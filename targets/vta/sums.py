@@ -22,12 +22,12 @@ from rewrite_compiler.lang import Array, Expr, array, maximum, minimum
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice
+from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice, low_bits, padded, split_bytes
 
 from .alu import INSTRUCTION_BYTES, RANKS, function, has_multiplication, reach, run_limits
-from .base import UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target, to_bytes
+from .base import UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target
 from .requantise import SHIFT, Step, copied
-from .results import Region, fetch_words, grid, planes, store_bytes, unsigned
+from .results import Region, fetch_words, grid, planes, store_bytes
 
 PART = 20  # bits of the lower part of a factor
 LEAST, MOST = PART + 1, PART + 30  # bits that sums are shifted by
@@ -123,17 +123,16 @@ def drive(
     size, lanes = math.prod(shape), m.design.scalars("acc")
     device.attach("dram", m.places["end"])
     for n, codes in enumerate((x, z)):
-        words = np.zeros((*codes.shape[: codes.ndim - rank], m.count * lanes), object if codes.dtype == object else np.int64)
-        words[..., :size] = codes.reshape(*codes.shape[: codes.ndim - rank], -1)
-        device.place("dram", n * m.count * m.element, to_bytes(words, planes(m.design)))
+        words = padded(codes.reshape(*codes.shape[: codes.ndim - rank], -1), -1, m.count * lanes)
+        device.place("dram", n * m.count * m.element, split_bytes(words, planes(m.design)))
     numbers = np.array([parts_of(multiplier, shift)[name] for name in NUMBERS], np.int64)
-    device.place("dram", m.places["numbers"], to_bytes(np.repeat(numbers, lanes), planes(m.design)))
+    device.place("dram", m.places["numbers"], split_bytes(np.repeat(numbers, lanes), planes(m.design)))
     device.place("dram", m.places["uop"], micro_ops(word for length in m.lengths for word in m.words(length)))
     for run in m.runs:
         _run(device, m, run)
-    found = fetch_words(device, m.design, m.places["out"], m.count, 1)[..., :size]
-    codes = found.reshape(*found.shape[:-1], *shape)
-    return codes if signed else unsigned(codes)
+    results = fetch_words(device, m.design, m.places["out"], m.count, 1)[..., :size]
+    codes = results.reshape(*results.shape[:-1], *shape)
+    return codes if signed else low_bits(codes, 8)
 
 
 def _run(device: StreamedDevice, m: Sweep, run: range) -> None:
@@ -186,15 +185,21 @@ def cost(*, shift: tuple[int, ...], p: Mapping[str, str], resources: Resources, 
     commands = UOP_BYTES * len(m.runs) * len(m.pairs) + INSTRUCTION_BYTES * len(m.runs) * (5 + len(m.program))
     numbers = len(m.runs) * len(NUMBERS) * m.element
     operand = m.count * m.element
-    moved = {"x": operand + numbers, "z": operand, "y": m.count * m.design.scalars("inp"), "commands": commands}
-    return Cost("alu", m.count * len(m.program), resources.link("host", "wgt").cycles_for(sum(moved.values())), moved)
+    bytes_moved = {"x": operand + numbers, "z": operand, "y": m.count * m.design.scalars("inp"), "commands": commands}
+    return Cost("alu", m.count * len(m.program), resources.link("host", "wgt").cycles_for(sum(bytes_moved.values())), bytes_moved)
 
 
 def levels(*, shift: tuple[int, ...], p: Mapping[str, str], rank: int, **sizes: Any) -> Levels:
     """Operands are loaded; every ALU instruction reads its destination and its source, and writes the destination; a byte leaves."""
     m = _sweep([sizes[d] for d in RANKS[rank].split()], steps((0, 0), max(shift), 0, 0, 0), p)
-    held, sources = m.count * m.element, sum(isinstance(step.by, str) for step in m.program)
-    return {"acc": {"x": (0, held), "z": (0, held), "y": (held * (len(m.program) + sources + 1), held * len(m.program))}}
+    operand_bytes, sources = m.count * m.element, sum(isinstance(step.by, str) for step in m.program)
+    return {
+        "acc": {
+            "x": (0, operand_bytes),
+            "z": (0, operand_bytes),
+            "y": (operand_bytes * (len(m.program) + sources + 1), operand_bytes * len(m.program)),
+        }
+    }
 
 
 FACTORS: dict[str, Any] = {"multiplier": (11_184_811, 12_345_679), "shift": (24, 26), "zeros": (3, 100), "zero": 7, "low": 0, "high": 120}
@@ -215,17 +220,19 @@ def _declare(dtype: str, rank: int) -> None:
     f.__name__ = f"quantized_add_{dtype}_{rank}"
     is_signed = dtype == "int8"
     shapes = ((*(1,) * (rank - 1), 17), (3, 2, 5, 7)[:rank], (1, 3, 40, 80)[:rank])
-    trials = [{**dict(zip(dims.split(), s, strict=True)), **given} for s, given in zip(shapes, (FACTORS, APART, FACTORS), strict=True)]
-    made = target.accelerates(
+    trials = [
+        {**dict(zip(dims.split(), s, strict=True)), **attributes} for s, attributes in zip(shapes, (FACTORS, APART, FACTORS), strict=True)
+    ]
+    mapping = target.accelerates(
         axes=f"x: {dims}; z: {dims}; y: {dims}", formats={}, derived=dict.fromkeys("xzy", partial(Integers, 8, is_signed)),
         operation="alu", whole=dims, trials=trials,
     )(f)  # fmt: skip
-    made.residency(no_rooms)
-    made.limits(limits)
-    made.levels(partial(levels, rank=rank))
-    made.driver(partial(drive, rank=rank, signed=is_signed))
-    made.numerics(codes)
-    made.costs(partial(cost, rank=rank))
+    mapping.residency(no_rooms)
+    mapping.limits(limits)
+    mapping.levels(partial(levels, rank=rank))
+    mapping.driver(partial(drive, rank=rank, signed=is_signed))
+    mapping.numerics(codes)
+    mapping.costs(partial(cost, rank=rank))
 
 
 for _dtype, _rank in itertools.product(("int8", "uint8"), RANKS):

@@ -30,7 +30,7 @@ from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.readings.kernels.format_conversion import values_of
 from rewrite_compiler.target import Limit, StreamedDevice, find_target, simulated_device
 from rewrite_compiler.target import Mapping as Operation
-from rewrite_compiler.targets.vta.base import accumulator, from_bytes, from_elements, int8, to_bytes, to_elements
+from rewrite_compiler.targets.vta.base import accumulator, from_elements, int8, to_elements
 
 DESIGNS = (
     "vta",
@@ -121,13 +121,6 @@ def test_other_readings(reading: str, samples: int) -> None:
 def test_elements_and_back(r: int, c: int, rows: int, columns: int) -> None:
     x = np.arange(2 * r * c).reshape(2, r, c)
     assert np.array_equal(from_elements(to_elements(x, rows, columns), (r, c), rows, columns), x)
-
-
-def test_bytes_and_back() -> None:
-    words = np.array([0, 1, -1, 255, -256, 2**31 - 1, -(2**31)])
-    planes = np.stack([to_bytes(words >> 8 * n) for n in range(4)])
-    assert planes.dtype == np.uint8
-    assert np.array_equal(from_bytes(planes), words)
 
 
 @settings(max_examples=15)

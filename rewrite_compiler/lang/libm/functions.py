@@ -27,8 +27,8 @@ def _exp(x: Expr) -> Expr:
     """e^x = 2ⁿ · e^r with |r| ≤ ln 2 / 2, the latter by its series."""
     limited = minimum(maximum(x, const(Fraction(-104))), const(Fraction(89)))
     n = clamp(round_even(limited * LOG2E), -150, 129)
-    rest = limited - n * LN2_HIGH - n * LN2_LOW
-    return select(x != x, x, scaled(exp_series(rest), n))
+    remainder = limited - n * LN2_HIGH - n * LN2_LOW
+    return select(x != x, x, scaled(exp_series(remainder), n))
 
 
 def _log(x: Expr) -> Expr:
@@ -49,8 +49,8 @@ def _tanh(x: Expr) -> Expr:
     """The series near 0, else 1 − 2 / (e²ˣ + 1)."""
     a = select(x < 0, -x, x)
     near = x * polynomial(x * x, TANH)
-    far = 1 - 2 / (call("exp", minimum(a, const(Fraction(20))) * 2) + 1)
-    return select(x != x, x, select(a < Fraction(1, 2), near, select(x < 0, -far, far)))
+    tail = 1 - 2 / (call("exp", minimum(a, const(Fraction(20))) * 2) + 1)
+    return select(x != x, x, select(a < Fraction(1, 2), near, select(x < 0, -tail, tail)))
 
 
 def _erf(x: Expr) -> Expr:
@@ -61,8 +61,8 @@ def _erf(x: Expr) -> Expr:
     )
     limited = minimum(a, const(Fraction(6)))
     t = 1 / (limited * Fraction(1, 2) + 1)
-    far = 1 - t * call("exp", polynomial(t, ERFC) - limited * limited)
-    return select(x != x, x, select(a < 1, near, select(x < 0, -far, far)))
+    tail = 1 - t * call("exp", polynomial(t, ERFC) - limited * limited)
+    return select(x != x, x, select(a < 1, near, select(x < 0, -tail, tail)))
 
 
 # x + …: tanh x = x · Σ c (x²)ᵏ

@@ -25,16 +25,16 @@ def power(x: Expr, y: Expr) -> Expr:
     """x^y = 2^(y · log₂|x|) with the sign of an odd power; for zeros, infinities and no numbers what IEEE 754 says."""
     size, zero = select(x < 0, -x, x), minimum(maximum(x, const(Fraction(0))), const(Fraction(0)))
     infinity = 1 / zero
-    far = select((size > 1) == (y > 0), infinity, zero)
+    overflow = select((size > 1) == (y > 0), infinity, zero)
     ends = select((size == 0) == (y < 0), infinity, zero)
     is_end = (size == 0) | (size > LARGEST)
-    found = select((y > LARGEST) | (y < -LARGEST), far, select(is_end, ends, _positive(size, y)))
-    found = select(size == 1, const(Fraction(1)), found)
+    magnitude = select((y > LARGEST) | (y < -LARGEST), overflow, select(is_end, ends, _positive(size, y)))
+    magnitude = select(size == 1, const(Fraction(1)), magnitude)
     is_whole, is_odd = _parity(y)
     is_negative = is_odd & ((x < 0) | ((x == 0) & (1 / x < 0)))
-    signed = select(is_negative, -found, found)
-    nothing = size - size  # no compiler knows that it is 0, so its quotient is made where the code runs, with that sign
-    answer = select((x < 0) & ~is_end & ~is_whole, nothing / nothing, signed)
+    signed = select(is_negative, -magnitude, magnitude)
+    difference = size - size  # no compiler knows that it is 0, so its quotient is made where the code runs, with that sign
+    answer = select((x < 0) & ~is_end & ~is_whole, difference / difference, signed)
     is_one = (x == 1) | (y == 0)
     nan = select(x != x, x, y)  # not x + y: which of two payloads a sum keeps is up to the compiler
     return select(is_one, const(Fraction(1)), select((x != x) | (y != y), nan, answer))
@@ -44,8 +44,8 @@ def _parity(y: Expr) -> tuple[Expr, Expr]:
     """Tell whether y is a whole number, and an odd one; from 2²⁴ on every number is an even one."""
     bound = 1 << DIGITS
     is_large = (y >= Fraction(bound)) | (y <= Fraction(-bound))
-    below = floor(minimum(maximum(y, const(Fraction(-bound))), const(Fraction(bound))))
-    return is_large | (as_real(below) == y), ~is_large & (as_real(below) == y) & (below % 2)
+    truncated = floor(minimum(maximum(y, const(Fraction(-bound))), const(Fraction(bound))))
+    return is_large | (as_real(truncated) == y), ~is_large & (as_real(truncated) == y) & (truncated % 2)
 
 
 def _positive(x: Expr, y: Expr) -> Expr:
@@ -57,27 +57,27 @@ def _positive(x: Expr, y: Expr) -> Expr:
     point = point - exponent + (DIGITS - 1)  # of the product; below 48 its size is beyond 2¹²
     beyond = select(product < 0, lift(-(1 << 44)), lift(1 << 44))
     near = clamp(product >> clamp(point - RESULT_POINT, 0, 63), -(1 << 44), 1 << 44)
-    found = select(point < 48, beyond, near)
-    whole = (found + (1 << RESULT_POINT - 1)) >> RESULT_POINT
-    rest = clamp(found - whole * (1 << RESULT_POINT), -(1 << RESULT_POINT - 1), 1 << RESULT_POINT - 1)
-    value = exp_series(as_real(rest) * Fraction(math.log(2) / 2**RESULT_POINT))
-    return select(whole < -150, const(Fraction(0)), scaled(value, clamp(whole, -150, 129)))
+    exponent_bits = select(point < 48, beyond, near)
+    binade = (exponent_bits + (1 << RESULT_POINT - 1)) >> RESULT_POINT
+    fraction = clamp(exponent_bits - binade * (1 << RESULT_POINT), -(1 << RESULT_POINT - 1), 1 << RESULT_POINT - 1)
+    value = exp_series(as_real(fraction) * Fraction(math.log(2) / 2**RESULT_POINT))
+    return select(binade < -150, const(Fraction(0)), scaled(value, clamp(binade, -150, 129)))
 
 
 def _logarithm(x: Expr) -> tuple[Expr, Expr]:
     """Return log₂ x as an integer of 38 bits, the first of which is set, and how many of them are behind the point."""
     size, exponent = digits(x)
     cell = clamp((size >> DIGITS - 1 - CELLS) - (1 << CELLS), 0, (1 << CELLS) - 1)
-    rest = clamp(size * RECIPROCAL(cell) - (1 << ARGUMENT_POINT), -(1 << 25), 1 << 25)
+    remainder = clamp(size * RECIPROCAL(cell) - (1 << ARGUMENT_POINT), -(1 << 25), 1 << 25)
     series = lift(SERIES[-1])
     for c in reversed(SERIES[:-1]):
-        series = c + (series * rest >> ARGUMENT_POINT)
-    exact = clamp(series * rest, -(1 << 62), 1 << 62)
+        series = c + (series * remainder >> ARGUMENT_POINT)
+    exact = clamp(series * remainder, -(1 << 62), 1 << 62)
     rough = exponent * (1 << POINT) + LOGARITHM(cell)
     is_near = rough == 0
-    found = select(is_near, exact, rough + (exact >> SERIES_POINT + ARGUMENT_POINT - POINT))
+    logarithm = select(is_near, exact, rough + (exact >> SERIES_POINT + ARGUMENT_POINT - POINT))
     point = select(is_near, lift(SERIES_POINT + ARGUMENT_POINT), lift(POINT))
     for k in (16, 8, 4, 2, 1):
-        large = (found >= 1 << KEPT - 1 + k) | (found <= -(1 << KEPT - 1 + k))
-        found, point = select(large, found >> k, found), select(large, point - k, point)
-    return clamp(found, -(1 << KEPT), 1 << KEPT), point
+        large = (logarithm >= 1 << KEPT - 1 + k) | (logarithm <= -(1 << KEPT - 1 + k))
+        logarithm, point = select(large, logarithm >> k, logarithm), select(large, point - k, point)
+    return clamp(logarithm, -(1 << KEPT), 1 << KEPT), point

@@ -45,27 +45,27 @@ def _eighth(size: Expr) -> tuple[Expr, Expr]:
     middle = number * TABLES[1](at) + (low >> WORD)
     high = extract(number * TABLES[0](at) + (middle >> WORD), 0, WORD)
     quarter = (high + (1 << WORD - 3)) >> WORD - 2
-    rest = (high - quarter * (1 << WORD - 2)) * (1 << WORD) + extract(middle, 0, WORD)
-    angle = as_real(rest) * Fraction(2 * math.pi / 2 ** (2 * WORD))
+    remainder = (high - quarter * (1 << WORD - 2)) * (1 << WORD) + extract(middle, 0, WORD)
+    angle = as_real(remainder) * Fraction(2 * math.pi / 2 ** (2 * WORD))
     is_small = size < SMALL
     return select(is_small, lift(0), extract(quarter, 0, 2)), select(is_small, size, angle)
 
 
-def _circle(x: Expr, turned: int) -> Expr:
+def _circle(x: Expr, quarters: int) -> Expr:
     """Return the sine of x, or of x and a quarter turn."""
     quarter, angle = _eighth(select(x < 0, -x, x))
     square = angle * angle
     sines, cosines = angle * polynomial(square, SINE), polynomial(square, COSINE)
-    place = extract(quarter + turned, 0, 2)
-    found = select(extract(place, 0, 1), cosines, sines)
-    found = select(extract(place, 1, 1), -found, found)
-    return select(x - x == 0, found, x - x)
+    place = extract(quarter + quarters, 0, 2)
+    value = select(extract(place, 0, 1), cosines, sines)
+    value = select(extract(place, 1, 1), -value, value)
+    return select(x - x == 0, value, x - x)
 
 
 def sine(x: Expr) -> Expr:
     """The sine, by its series; of an infinite angle not a number."""
-    found = _circle(x, 0)
-    return select(x < 0, -found, found)
+    value = _circle(x, 0)
+    return select(x < 0, -value, value)
 
 
 def cosine(x: Expr) -> Expr:
