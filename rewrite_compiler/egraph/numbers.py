@@ -22,8 +22,8 @@ def number_commands(rules: Sequence[str], items: Sequence[Item]) -> list[str]:
     """Return the commands that give numbers to all texts of floats in rules and items; none where no rule compares floats."""
     if not any(f"({NUMBER} " in text for text in rules):
         return []
-    known = {x: n for x in _texts(rules, items) for n in _number(x)}
-    return [DECLARED, *(f'(set ({NUMBER} "{x}") {n!r})' for x, n in known.items())]
+    number_of = {x: n for x in _texts(rules, items) for n in _number(x)}
+    return [DECLARED, *(f'(set ({NUMBER} "{x}") {n!r})' for x, n in number_of.items())]
 
 
 def _texts(rules: Iterable[str], items: Iterable[Item]) -> Iterator[str]:

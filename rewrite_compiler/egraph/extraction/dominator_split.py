@@ -25,46 +25,46 @@ def parts(options: Candidates, roots: Iterable[ClassId]) -> list[Part]:
     needed = needed_classes(options, roots)
     ring = {c: n for n, component in enumerate(components(options)) for c in component}
 
-    def stays(c: ClassId, d: ClassId) -> bool:
+    def stays_inside(c: ClassId, d: ClassId) -> bool:
         return d not in needed or (c in ring and ring[c] == ring.get(d))
 
-    cut = {
-        c: [replace(o, children=frozenset(d for d in o.children if stays(c, d))) for o in found] for c, found in options.items()
+    separated = {
+        c: [replace(o, children=frozenset(d for d in o.children if stays_inside(c, d))) for o in candidates] for c, candidates in options.items()
     }  # fmt: skip
-    made = []
-    for group in _groups(cut):
-        mine = tuple(c for c in group if c in needed)
-        mine_only = {c: cut[c] for c in group}
-        is_open = any(len(found) > 1 for found in mine_only.values())
-        made.append(Part(pruned(mine_only, mine) if is_open else mine_only, mine))
-    return made
+    independent = []
+    for group in _groups(separated):
+        part_roots = tuple(c for c in group if c in needed)
+        part_options = {c: separated[c] for c in group}
+        is_open = any(len(found) > 1 for found in part_options.values())
+        independent.append(Part(pruned(part_options, part_roots) if is_open else part_options, part_roots))
+    return independent
 
 
 def needed_classes(options: Candidates, roots: Iterable[ClassId]) -> set[ClassId]:
     """Return the classes that every choice below the roots builds."""
     order = list(_operands_first(options, roots))
-    below = unavoidable(options, order)
-    whole = 0
+    dominators = unavoidable(options, order)
+    needed_bits = 0
     for root in roots:
-        whole |= below[root]
-    return {c for n, c in enumerate(order) if whole >> n & 1}
+        needed_bits |= dominators[root]
+    return {c for n, c in enumerate(order) if needed_bits >> n & 1}
 
 
 def _operands_first(options: Candidates, roots: Iterable[ClassId]) -> Iterator[ClassId]:
     """Yield the classes below the roots, operands before users where there is no cycle."""
-    seen: set[ClassId] = set()
+    visited: set[ClassId] = set()
     for root in roots:
-        work = [(root, iter(_children(options, root)))] if root not in seen else []
-        seen.add(root)
+        work = [(root, iter(_children(options, root)))] if root not in visited else []
+        visited.add(root)
         while work:
-            here, rest = work[-1]
-            following = next((d for d in rest if d not in seen), None)
-            if following is None:
-                yield here
+            current, unvisited = work[-1]
+            child = next((d for d in unvisited if d not in visited), None)
+            if child is None:
+                yield current
                 work.pop()
             else:
-                seen.add(following)
-                work.append((following, iter(_children(options, following))))
+                visited.add(child)
+                work.append((child, iter(_children(options, child))))
 
 
 def _children(options: Candidates, c: ClassId) -> list[ClassId]:

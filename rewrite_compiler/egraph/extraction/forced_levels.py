@@ -19,16 +19,18 @@ def settled(options: Candidates, roots: Sequence[ClassId], first: int, levels: i
     """Return the candidates of all choices that are cheapest in the levels from `first` on, and the first level left open."""
     for level in range(first, levels):
         needed = needed_classes(options, roots)
-        least = {c: min(o.cost[level] for o in found) if c in needed else 0 for c, found in options.items()}
-        kept = pruned({c: [o for o in found if o.cost[level] == least[c]] for c, found in options.items()}, tuple(roots))
-        if any(r not in kept for r in roots):
+        least = {c: min(o.cost[level] for o in candidates) if c in needed else 0 for c, candidates in options.items()}
+        cheapest = pruned({c: [o for o in found if o.cost[level] == least[c]] for c, found in options.items()}, tuple(roots))
+        if any(r not in cheapest for r in roots):
             return options, level
-        options = kept
+        options = cheapest
     return options, levels
 
 
 def key_of(part: Part, first: int) -> Key:
     """Return what the cheapest choice of a part depends on: its form and its open costs, whatever its classes are called."""
     place = {c: n for n, c in enumerate(part.options)}
-    rows = (tuple((tuple(sorted(place[d] for d in o.children)), o.cost[first:]) for o in found) for found in part.options.values())
+    rows = (
+        tuple((tuple(sorted(place[d] for d in o.children)), o.cost[first:]) for o in candidates) for candidates in part.options.values()
+    )
     return tuple(place[r] for r in part.roots), tuple(rows)

@@ -100,8 +100,8 @@ def from_json(document: Mapping[str, Any]) -> EGraph:
     """Return the e-graph that `to_json` described."""
     classes = {}
     for number, type_, fixed, nodes in document["classes"]:
-        made = None if type_ is None else TensorType(tuple(type_[0]), type_[1])
-        classes[number] = EClass(made, fixed, tuple(map(_node_from_json, nodes)))
+        tensor_type = None if type_ is None else TensorType(tuple(type_[0]), type_[1])
+        classes[number] = EClass(tensor_type, fixed, tuple(map(_node_from_json, nodes)))
     return EGraph(classes, dict(document["values"]))
 
 

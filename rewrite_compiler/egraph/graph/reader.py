@@ -58,7 +58,7 @@ class Reader:
         for owner, node in self.e_nodes():
             nodes.setdefault(owner, []).append(node)
         types, fixed = self.types(), {self.number(r.inputs[0]) for r in self.rows("Fixed")}
-        return EGraph({c: EClass(types.get(c), c in fixed, tuple(found)) for c, found in nodes.items()}, values)
+        return EGraph({c: EClass(types.get(c), c in fixed, tuple(members)) for c, members in nodes.items()}, values)
 
     def types(self) -> dict[ClassId, TensorType]:
         """Return the type of each class."""
@@ -78,8 +78,8 @@ class Reader:
                 ENode("Result", (self.number(r.inputs[0]),), (self.egglog.value_to_i64(r.inputs[1]),), PROGRAM, frozenset()),
             )
         yield from self.opaque()
-        for made in self.constructors:
-            yield from self.applications(made)
+        for constructor in self.constructors:
+            yield from self.applications(constructor)
 
     def opaque(self) -> Iterable[tuple[ClassId, ENode]]:
         """Yield the e-nodes of opaque operators."""

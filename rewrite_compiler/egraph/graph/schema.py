@@ -84,9 +84,9 @@ def op_constructor(op: Op) -> Constructor:
 
 def operators(names: Iterable[str] | None = None) -> list[Constructor]:
     """Return the constructors of core operators, or of those among them that are named."""
-    known = (op_constructor(op) for op in OPS.values())
-    wanted = None if names is None else set(names)
-    return [c for c in known if wanted is None or c.name in wanted]
+    constructors = (op_constructor(op) for op in OPS.values())
+    selected = None if names is None else set(names)
+    return [c for c in constructors if selected is None or c.name in selected]
 
 
 def schema_text(core: Sequence[Constructor], devices: Sequence[Constructor] = ()) -> str:

@@ -71,7 +71,7 @@ class Loader:
     def __init__(self, bindings: Any) -> None:
         self.egglog = bindings.EGraph()
         self.lists: dict[tuple[int, ...], int] = {}
-        self.known = 0  # lists that the e-graph has numbers of
+        self.loaded_lists = 0  # lists that the e-graph has numbers of
 
     def run(self, *texts: str) -> list[Any]:
         """Run commands; each text is parsed by itself, because every span keeps the whole text it was parsed from."""
@@ -95,8 +95,8 @@ class Loader:
         return self.lists.setdefault(tuple(c), len(self.lists)) if isinstance(c, list | tuple) else c
 
     def _new_lists(self) -> list[str]:
-        new = list(self.lists.items())[self.known :]
-        self.known = len(self.lists)
+        new = list(self.lists.items())[self.loaded_lists :]
+        self.loaded_lists = len(self.lists)
         return [f"(set (ints {n}) {literal(x, INTS)})" for x, n in new]
 
 

@@ -56,23 +56,23 @@ def step_of(f: Form, graph: EGraph, states: Collection[Value]) -> Step:
     outputs = {f.region.values.index(v): writer.place(writer.class_of[v]) for v in f.region.outputs}
     if not any(line.op in GATES for line in writer.lines):
         raise NoLayers
-    writer.moves()
+    writer.write_moves()
     return Step(tuple(writer.lines), {n: place for n, place in outputs.items() if place != ("region", n)})
 
 
-def _moves(op: Op | None) -> bool:
+def _is_layout(op: Op | None) -> bool:
     return op is not None and op.kind == LAYOUT
 
 
 class _Writer:
     def __init__(self, f: Form, graph: EGraph, states: Collection[Value]) -> None:
         self.f, self.graph = f, graph
-        self.class_of = {v: graph.values[theirs] for v, theirs in f.values.items()}
+        self.class_of = {v: graph.values[form_value] for v, form_value in f.values.items()}
         self.states = {self.class_of[v] for v in states}
         self.places: dict[ClassId, Place] = {}  # of what is there
-        self.named: dict[ClassId, int] = {}  # the first value of the region in a class, by its place
+        self.first_value: dict[ClassId, int] = {}  # the first value of the region in a class, by its place
         for n, v in enumerate(f.region.values):
-            self.named.setdefault(self.class_of[v], n)
+            self.first_value.setdefault(self.class_of[v], n)
         for n, v in enumerate(f.region.values):
             if v in f.region.inputs or graph.classes[self.class_of[v]].fixed:
                 self.places.setdefault(self.class_of[v], ("region", n))
@@ -100,47 +100,49 @@ class _Writer:
             self.add(layer[0], self.results(layer[1]))
             return
         if c in self.producer:
-            self.original(*self.producer[c])
+            self.write_original(*self.producer[c])
             return
-        ways = [n for n in self.graph.classes[c].nodes if _moves(operator_named(n.op)) and c not in n.children]
-        for n in sorted(ways, key=lambda n: (len(n.children), n.birth)):
+        layout_nodes = [n for n in self.graph.classes[c].nodes if _is_layout(operator_named(n.op)) and c not in n.children]
+        for n in sorted(layout_nodes, key=lambda n: (len(n.children), n.birth)):
             with suppress(NoLayers):
                 self.add(n, {0: c})
                 return
         raise NoLayers
 
-    def moves(self) -> None:
+    def write_moves(self) -> None:
         """Write the moves of what is there, too, those of the program and those before a layer: laws of sequences begin with them."""
         for k, n in enumerate(self.f.region.nodes):
             if (
-                _moves(n.operator)
+                _is_layout(n.operator)
                 and all(self.class_of[v] in self.places for v in n.inputs)
                 and not any(k in x.origins for x in self.lines)
             ):
-                self.original(k, n)
+                self.write_original(k, n)
         operands = {d for line in self.lines if line.op in GATES for d, place in self.places.items() if place == line.inputs[0]}
         for c in operands:
             for m in self.graph.classes[c].nodes:
-                if _moves(operator_named(m.op)) and all(d in self.places for d in m.children):
+                if _is_layout(operator_named(m.op)) and all(d in self.places for d in m.children):
                     self.add(m, {})
 
-    def original(self, k: int, n: Node) -> None:
+    def write_original(self, k: int, n: Node) -> None:
         """Write a node of the region as it is."""
         inputs = tuple(self.place(self.class_of[v]) for v in n.inputs)
         types = tuple(self.type(self.class_of[v]) for v in n.outputs)
-        outputs = tuple(self.take(self.class_of[v]) for v in n.outputs)
+        outputs = tuple(self.new_place(self.class_of[v]) for v in n.outputs)
         self.lines.append(Line(n.op, inputs, outputs, n.attributes, types, (k,)))
 
     def layer(self, c: ClassId) -> tuple[ENode, ClassId] | None:
         """Return the layer that makes a class, and the class of its results: one from a state, as a sum of two products has no order."""
-        wholes = [n.children[0] for n in self.graph.classes[c].nodes if n.op == "Result"]
-        found = [(m, whole) for whole in wholes for m in self.graph.classes[whole].nodes if m.op.removeprefix("o_") in GATES]
-        return min(found, key=lambda x: (x[0].children[STATE] not in self.states, x[0].birth), default=None)
+        tuples = [n.children[0] for n in self.graph.classes[c].nodes if n.op == "Result"]
+        layers = [
+            (m, tuple_class) for tuple_class in tuples for m in self.graph.classes[tuple_class].nodes if m.op.removeprefix("o_") in GATES
+        ]
+        return min(layers, key=lambda x: (x[0].children[STATE] not in self.states, x[0].birth), default=None)
 
-    def results(self, whole: ClassId) -> dict[int, ClassId]:
+    def results(self, tuple_class: ClassId) -> dict[int, ClassId]:
         """Return the classes of the results of an operator by their numbers."""
-        found = ((c, n) for c, e_class in self.graph.classes.items() for n in e_class.nodes)
-        return {int(n.attributes[0]): c for c, n in found if n.op == "Result" and n.children == (whole,)}  # type: ignore[arg-type]
+        members = ((c, n) for c, e_class in self.graph.classes.items() for n in e_class.nodes)
+        return {int(n.attributes[0]): c for c, n in members if n.op == "Result" and n.children == (tuple_class,)}  # type: ignore[arg-type]
 
     def add(self, n: ENode | None, results: Mapping[int, ClassId]) -> None:
         """Write an e-node."""
@@ -150,7 +152,7 @@ class _Writer:
         inputs = tuple(self.place(d) for d in n.children)
         attributes = tuple(zip((a.name for a in op.attributes), n.attributes, strict=True))
         types = result_types(op, [self.type(d) for d in n.children], dict(attributes))
-        outputs = tuple(self.take(results[k]) if k in results else self.new() for k in range(op.outputs))
+        outputs = tuple(self.new_place(results[k]) if k in results else self.new() for k in range(op.outputs))
         origins = tuple(sorted(k - self.f.first_node for k in n.origins))
         self.lines.append(Line(op.name, inputs, outputs, attributes, tuple(types), origins))
 
@@ -160,11 +162,11 @@ class _Writer:
             raise NoLayers
         return t
 
-    def take(self, c: ClassId) -> Place:
+    def new_place(self, c: ClassId) -> Place:
         """Return a place for a class that is made now: that of a value of the region, else a new one."""
         if c in self.places:
             return self.new()
-        self.places[c] = ("region", self.named[c]) if c in self.named else self.new()
+        self.places[c] = ("region", self.first_value[c]) if c in self.first_value else self.new()
         return self.places[c]
 
     def new(self) -> Place:
@@ -185,8 +187,8 @@ class _Steps:
     types: list[TensorType]
     nodes: list[Node] = field(default_factory=list)
     sources: dict[int, frozenset[int]] = field(default_factory=dict)
-    moved: dict[tuple[object, ...], tuple[Value, ...]] = field(default_factory=dict)  # what only moves is made once
-    same: dict[Value, Value] = field(default_factory=dict)  # values of steps that are other ones
+    layout_results: dict[tuple[object, ...], tuple[Value, ...]] = field(default_factory=dict)  # what only moves is made once
+    aliases: dict[Value, Value] = field(default_factory=dict)  # values of steps that are other ones
 
     def add(self, n: Node, origins: frozenset[int]) -> None:
         number = len(self.nodes)
@@ -199,8 +201,8 @@ class _Steps:
         for line in step.lines:
             inputs = tuple(places[x] for x in line.inputs)
             key = line.op, inputs, line.attributes
-            if key in self.moved and all(kind == "new" for kind, _ in line.outputs):
-                places.update(zip(line.outputs, self.moved[key], strict=True))
+            if key in self.layout_results and all(kind == "new" for kind, _ in line.outputs):
+                places.update(zip(line.outputs, self.layout_results[key], strict=True))
                 continue
             for place, t in zip(line.outputs, line.types, strict=True):
                 if place not in places:
@@ -208,27 +210,27 @@ class _Steps:
                     self.types.append(t)
             outputs = tuple(places[x] for x in line.outputs)
             if not line.origins:
-                self.moved[key] = outputs
+                self.layout_results[key] = outputs
             self.add(Node(line.op, inputs, outputs, line.attributes), frozenset(s for k in line.origins for s in r.nodes[k].origins))
-        self.same.update((r.values[n], places[place]) for n, place in step.same.items())
+        self.aliases.update((r.values[n], places[place]) for n, place in step.same.items())
 
     def renamed(self) -> list[Node]:
         """Return the nodes with what they read under the names it is made by."""
 
-        def made(v: Value) -> Value:
-            while v in self.same:
-                v = self.same[v]
+        def definition(v: Value) -> Value:
+            while v in self.aliases:
+                v = self.aliases[v]
             return v
 
-        return [replace(n, inputs=tuple(map(made, n.inputs))) if self.same else n for n in self.nodes]
+        return [replace(n, inputs=tuple(map(definition, n.inputs))) if self.aliases else n for n in self.nodes]
 
 
 def skeleton(p: Program, fixed: Collection[Value], cells: Sequence[tuple[Region, Step]]) -> Skeleton:
     """Return a program in which cells are what their lines say; `fixed` are the values known at compile time. NoLayers without an order."""
     steps = _Steps(list(p.types))
-    inside = {id(n) for r, _ in cells for n in r.nodes if any(v not in fixed for v in n.outputs)}
+    step_nodes = {id(n) for r, _ in cells for n in r.nodes if any(v not in fixed for v in n.outputs)}
     for n in p.nodes:
-        if id(n) not in inside:
+        if id(n) not in step_nodes:
             steps.add(n, n.origins)
     for r, step in cells:
         steps.step(r, step)

@@ -42,10 +42,10 @@ class Region:
 
 def regions_of(p: Program) -> list[Region]:
     """Return the regions of a program; the nodes of all of them are its nodes, those of constants where they are read."""
-    known = Known(p)
-    moving = [n for n in p.nodes if any(v not in known.fixed for v in n.outputs)]
-    cuts = _cuts(known, moving) if len(moving) >= 2 * SMALLEST else []
-    return [region_of(known, moving[a:b]) for a, b in itertools.pairwise([0, *cuts, len(moving)])]
+    facts = Known(p)
+    computed_nodes = [n for n in p.nodes if any(v not in facts.fixed for v in n.outputs)]
+    cuts = _cuts(facts, computed_nodes) if len(computed_nodes) >= 2 * SMALLEST else []
+    return [region_of(facts, computed_nodes[a:b]) for a, b in itertools.pairwise([0, *cuts, len(computed_nodes)])]
 
 
 def form_of(p: Program, r: Region) -> Shape:
@@ -71,40 +71,40 @@ class Known:
 
 def region_of(known: Known, nodes: Sequence[Node]) -> Region:
     """Return the region of some nodes, with those that make its constants."""
-    whole = [*_makers(nodes, known.producer, known.fixed), *nodes]
-    made = {v for n in whole for v in n.outputs}
-    read = dict.fromkeys(v for n in whole for v in n.inputs if v not in made)
-    mine = {id(n) for n in nodes}
-    users, outside = known.users, set(known.p.outputs)
+    all_nodes = [*_makers(nodes, known.producer, known.fixed), *nodes]
+    defined = {v for n in all_nodes for v in n.outputs}
+    read = dict.fromkeys(v for n in all_nodes for v in n.inputs if v not in defined)
+    members = {id(n) for n in nodes}
+    users, program_outputs = known.users, set(known.p.outputs)
     outputs = tuple(
-        v for n in nodes for v in n.outputs if v in outside or any(id(u) not in mine for u in users.get(v, ()))
+        v for n in nodes for v in n.outputs if v in program_outputs or any(id(u) not in members for u in users.get(v, ()))
     )  # fmt: skip
     constants = tuple(v for v in read if v in known.p.constants)
-    return Region(tuple(whole), tuple(v for v in read if v not in known.p.constants), outputs, constants)
+    return Region(tuple(all_nodes), tuple(v for v in read if v not in known.p.constants), outputs, constants)
 
 
 def _makers(nodes: Sequence[Node], producer: Mapping[Value, Node], fixed: Collection[Value]) -> list[Node]:
     """Return the nodes that make the constants which some nodes read, operands first."""
-    found: dict[int, Node] = {}
+    ordered: dict[int, Node] = {}
     work = [v for n in reversed(nodes) for v in reversed(n.inputs)]
     while work:
         v = work.pop()
-        if v in fixed and v in producer and id(producer[v]) not in found:
+        if v in fixed and v in producer and id(producer[v]) not in ordered:
             maker = producer[v]
-            waiting = [x for x in maker.inputs if x in producer and id(producer[x]) not in found]
-            if waiting:
-                work.extend((v, *waiting))
+            unordered = [x for x in maker.inputs if x in producer and id(producer[x]) not in ordered]
+            if unordered:
+                work.extend((v, *unordered))
             else:
-                found[id(maker)] = maker
-    return list(found.values())
+                ordered[id(maker)] = maker
+    return list(ordered.values())
 
 
-def _cuts(known: Known, nodes: Sequence[Node]) -> list[int]:
+def _cuts(facts: Known, nodes: Sequence[Node]) -> list[int]:
     """Return the numbers of the nodes that a region begins with, but the first."""
-    fixed = known.fixed
+    fixed = facts.fixed
     last = {v: k for k, n in enumerate(nodes) for v in n.inputs if v not in fixed}
     first = {v: k for k, n in reversed([*enumerate(nodes)]) for v in (*n.inputs, *n.outputs) if v not in fixed}
-    forms = _Forms(known)
+    forms = _CutRules(facts)
     alive: set[Value] = set()
     cuts, begin = [], 0
     ending: dict[int, list[Value]] = {}
@@ -118,53 +118,53 @@ def _cuts(known: Known, nodes: Sequence[Node]) -> list[int]:
         alive.difference_update(ending.get(k - 1, ()))
         size = k - begin
         width = WIDE if size >= LONG else NARROW
-        if size >= SMALLEST and len(nodes) - k >= SMALLEST and len(alive) <= width and forms.separate(alive):
+        if size >= SMALLEST and len(nodes) - k >= SMALLEST and len(alive) <= width and forms.is_cut(alive):
             cuts.append(k)
             begin = k
     return cuts
 
 
-class _Forms:
+class _CutRules:
     """Tells at which values a program may be cut."""
 
-    def __init__(self, known: Known) -> None:
-        self.fixed, self.users, self.producer = known.fixed, known.users, known.producer
+    def __init__(self, facts: Known) -> None:
+        self.fixed, self.users, self.producer = facts.fixed, facts.users, facts.producer
 
-    def separate(self, alive: Collection[Value]) -> bool:
+    def is_cut(self, alive: Collection[Value]) -> bool:
         """Tell whether a cut at these values leaves together what belongs together."""
-        return any(map(self.starts, alive)) and all(map(self.ends, alive))
+        return any(map(self.starts_region, alive)) and all(map(self.ends_region, alive))
 
-    def starts(self, v: Value) -> bool:
+    def starts_region(self, v: Value) -> bool:
         """Tell whether a value goes into something that multiplies, as it is, moved or scaled."""
         return any(n.op in STARTS for n in self.readers(v, self.is_sum(v)))
 
-    def ends(self, v: Value) -> bool:
+    def ends_region(self, v: Value) -> bool:
         """Tell whether a value is whole: not between moves, no sequence of which steps are taken, not to be scaled or shifted."""
         maker = self.producer.get(v)
-        if (maker is not None and self.moves(maker)) or any(n.op in STEPS for n in self.users.get(v, ())):
+        if (maker is not None and self.is_layout(maker)) or any(n.op in STEPS for n in self.users.get(v, ())):
             return False
-        return self.is_sum(v) or not any(map(self.folds, self.readers(v)))
+        return self.is_sum(v) or not any(map(self.is_foldable, self.readers(v)))
 
     def is_sum(self, v: Value) -> bool:
         """Tell whether a value joins two others, so that nothing after it folds into what is before."""
         maker = self.producer.get(v)
         return maker is not None and maker.op in WITH_CONSTANT and not any(x in self.fixed for x in maker.inputs)
 
-    def moves(self, n: Node) -> bool:
+    def is_layout(self, n: Node) -> bool:
         """Tell whether an operator only moves data."""
         return n.operator is not None and n.operator.kind == LAYOUT
 
-    def folds(self, n: Node) -> bool:
+    def is_foldable(self, n: Node) -> bool:
         """Tell whether an operator is one that rules join with the operator before it."""
         return n.op in FOLDS or (n.op in WITH_CONSTANT and any(v in self.fixed for v in n.inputs))
 
     def readers(self, v: Value, through_folds: bool = False) -> Iterator[Node]:
         """Yield what reads a value, also through moves of data and, if wanted, through what folds."""
-        work, seen = [v], {v}
+        work, visited = [v], {v}
         while work:
             for n in self.users.get(work.pop(), ()):
-                if self.moves(n) or (through_folds and self.folds(n)):
-                    work.extend(x for x in n.outputs if x not in seen)
-                    seen.update(n.outputs)
+                if self.is_layout(n) or (through_folds and self.is_foldable(n)):
+                    work.extend(x for x in n.outputs if x not in visited)
+                    visited.update(n.outputs)
                 else:
                     yield n

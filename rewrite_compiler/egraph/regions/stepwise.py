@@ -26,38 +26,44 @@ def saturated_by_steps(p: Program, saturate: Saturate) -> Saturation | None:
         return None
     regions = [r for _, r in cells]
     shared = representatives(p, regions, [form for form, _ in cells])
-    steps = saturate(shared.program, shared.commands)
+    step_saturation = saturate(shared.program, shared.commands)
     try:
-        made = [step_of(f, steps.graph, states) for f, states in zip(shared.forms, _states(regions, shared), strict=True)]
-        whole = skeleton(p, Known(p).fixed, [(r, made[n]) for r, n in zip(regions, shared.form_of, strict=True)])
+        written_steps = [
+            step_of(f, step_saturation.graph, states) for f, states in zip(shared.forms, _states(regions, shared), strict=True)
+        ]
+        layered = skeleton(p, Known(p).fixed, [(r, written_steps[n]) for r, n in zip(regions, shared.form_of, strict=True)])
     except NoLayers:
         return None
-    found = saturate(whole.program, ())
-    graph = _Joiner(p, whole, found.graph, steps.graph)
+    saturation = saturate(layered.program, ())
+    joiner = _Joiner(p, layered, saturation.graph, step_saturation.graph)
     for r, n in zip(regions, shared.form_of, strict=True):
-        graph.step(r, shared.forms[n])
-    return _together(replace(found, graph=graph.result(), regions=len(regions) + 1, forms=len(shared.forms) + 1), steps)
+        joiner.add_step(r, shared.forms[n])
+    return _combined(replace(saturation, graph=joiner.result(), regions=len(regions) + 1, forms=len(shared.forms) + 1), step_saturation)
 
 
 def _states(regions: Sequence[Region], shared: Representatives) -> list[list[int]]:
     """Return for each form the inputs of its region that in most regions of the form other regions make."""
-    made = {v for r in regions for v in r.outputs}
-    found = []
+    region_outputs = {v for r in regions for v in r.outputs}
+    states = []
     for n, f in enumerate(shared.forms):
-        alike = [r for r, k in zip(regions, shared.form_of, strict=True) if k == n]
-        places = [place for place in range(len(f.region.inputs)) if 2 * sum(r.inputs[place] in made for r in alike) >= len(alike)]
-        found.append([f.region.inputs[place] for place in places])
-    return found
+        same_form = [r for r, k in zip(regions, shared.form_of, strict=True) if k == n]
+        places = [
+            place
+            for place in range(len(f.region.inputs))
+            if 2 * sum(r.inputs[place] in region_outputs for r in same_form) >= len(same_form)
+        ]
+        states.append([f.region.inputs[place] for place in places])
+    return states
 
 
-def _together(found: Saturation, steps: Saturation) -> Saturation:
+def _combined(skeleton_saturation: Saturation, steps: Saturation) -> Saturation:
     """Return what both saturations say; the worse reason to stop."""
-    worse = found if found.reason != "saturated" else steps
+    unfinished = skeleton_saturation if skeleton_saturation.reason != "saturated" else steps
     return replace(
-        found, rounds=max(found.rounds, steps.rounds), reason=worse.reason, detail=worse.detail, matches=_sum(found.matches, steps.matches),
-        made=_sum(found.made, steps.made), held=_sum(found.held, steps.held), grown=_sum(found.grown, steps.grown),
-        seconds=found.seconds + steps.seconds, rule_seconds=_sum(found.rule_seconds, steps.rule_seconds),
-        is_kept=found.is_kept and steps.is_kept,
+        skeleton_saturation, rounds=max(skeleton_saturation.rounds, steps.rounds), reason=unfinished.reason, detail=unfinished.detail, matches=_sum(skeleton_saturation.matches, steps.matches),
+        made=_sum(skeleton_saturation.made, steps.made), held=_sum(skeleton_saturation.held, steps.held), grown=_sum(skeleton_saturation.grown, steps.grown),
+        seconds=skeleton_saturation.seconds + steps.seconds, rule_seconds=_sum(skeleton_saturation.rule_seconds, steps.rule_seconds),
+        is_kept=skeleton_saturation.is_kept and steps.is_kept,
     )  # fmt: skip
 
 
@@ -68,7 +74,7 @@ def _sum(a: Mapping[Any, Any], b: Mapping[Any, Any]) -> dict[Any, Any]:
 class _Joiner:
     """Adds the e-graphs of steps to that of the skeleton; what is there already is not added again."""
 
-    def __init__(self, p: Program, whole: Skeleton, graph: EGraph, steps: EGraph) -> None:
+    def __init__(self, p: Program, layered: Skeleton, graph: EGraph, steps: EGraph) -> None:
         self.p, self.steps = p, steps
         self.values = {v: c for v, c in graph.values.items() if v < len(p.types)}
         self.types = {c: found.type for c, found in graph.classes.items()}
@@ -77,71 +83,79 @@ class _Joiner:
         self.nodes: dict[ClassId, dict[Key, ENode]] = {}
         self.place: dict[Key, ClassId] = {}
         self.orders: dict[int, list[tuple[ClassId, ENode]]] = {}
-        for c, found in graph.classes.items():
-            for n in found.nodes:
-                self.put(c, replace(n, origins=Sources.of(n.origins, whole.sources)))
+        for c, e_class in graph.classes.items():
+            for n in e_class.nodes:
+                self.add_node(c, replace(n, origins=Sources.of(n.origins, layered.sources)))
 
-    def put(self, c: ClassId, n: ENode) -> None:
+    def add_node(self, c: ClassId, n: ENode) -> None:
         """Add an e-node to a class; where it is there as one of the program, it is what the rules made of a step."""
         key = n.op, n.children, n.attributes
-        mine = self.nodes.setdefault(c, {})
-        if key not in mine or mine[key].birth == PROGRAM:
-            mine[key] = n
+        members = self.nodes.setdefault(c, {})
+        if key not in members or members[key].birth == PROGRAM:
+            members[key] = n
             self.place.setdefault(key, c)
 
-    def step(self, r: Region, f: Form) -> None:
+    def add_step(self, r: Region, f: Form) -> None:
         """Add the e-graph of a form for one of its regions."""
-        place = {self.steps.values[f.values[theirs]]: self.values[mine] for theirs, mine in self.ends(r, f)}
+        place = {self.steps.values[f.values[theirs]]: self.values[mine] for theirs, mine in self.shared_values(r, f)}
         sources = {f.first_node + k: n.origins for k, n in enumerate(r.nodes)}
         if id(f) not in self.orders:
             self.orders[id(f)] = _operands_first(self.steps, place, f)
         for c, n in self.orders[id(f)]:
             children = tuple([place[d] for d in n.children])
             if c not in place:
-                here = self.place.get((n.op, children, n.attributes))
-                place[c] = self.new(c) if here is None else here
+                existing = self.place.get((n.op, children, n.attributes))
+                place[c] = self.new_class(c) if existing is None else existing
             if n.op not in ("Input", "Constant"):
                 origins = frozenset(s for k in n.origins for s in sources[k])
-                self.put(place[c], ENode(n.op, children, n.attributes, n.birth, origins))
-        for theirs, mine in zip(f.region.values, r.values, strict=True):
-            self.values.setdefault(mine, place[self.steps.values[f.values[theirs]]])
+                self.add_node(place[c], ENode(n.op, children, n.attributes, n.birth, origins))
+        for form_value, region_value in zip(f.region.values, r.values, strict=True):
+            self.values.setdefault(region_value, place[self.steps.values[f.values[form_value]]])
 
-    def ends(self, r: Region, f: Form) -> Iterator[tuple[int, int]]:
+    def shared_values(self, r: Region, f: Form) -> Iterator[tuple[int, int]]:
         """Yield the values of a form and of a region that the skeleton has, too: both that are read and that others read."""
         count = len(r.inputs) + len(r.constants)
-        yield from ((theirs, mine) for theirs, mine in zip(f.region.outputs, r.outputs, strict=True) if mine in self.values)
+        yield from (
+            (form_value, region_value)
+            for form_value, region_value in zip(f.region.outputs, r.outputs, strict=True)
+            if region_value in self.values
+        )
         yield from zip(f.region.values[:count], r.values[:count], strict=True)
 
-    def new(self, c: ClassId) -> ClassId:
-        made = self.next = self.next + 1
-        self.types[made] = self.steps.classes[c].type
+    def new_class(self, c: ClassId) -> ClassId:
+        number = self.next = self.next + 1
+        self.types[number] = self.steps.classes[c].type
         if self.steps.classes[c].fixed:
-            self.fixed.add(made)
-        return made
+            self.fixed.add(number)
+        return number
 
     def result(self) -> EGraph:
         """Return the e-graph of the program."""
-        return EGraph({c: EClass(self.types[c], c in self.fixed, tuple(found.values())) for c, found in self.nodes.items()}, self.values)
+        return EGraph(
+            {c: EClass(self.types[c], c in self.fixed, tuple(members.values())) for c, members in self.nodes.items()}, self.values
+        )
 
 
-def _operands_first(graph: EGraph, known: AbstractSet[ClassId] | Mapping[ClassId, ClassId], f: Form) -> list[tuple[ClassId, ENode]]:
+def _operands_first(
+    graph: EGraph, placed_classes: AbstractSet[ClassId] | Mapping[ClassId, ClassId], f: Form
+) -> list[tuple[ClassId, ENode]]:
     """Return the e-nodes below a form's values in an order in which the class of each operand comes first."""
-    there, order = set(known), list[tuple[ClassId, ENode]]()
-    waiting = {id(n): (c, n) for c in _below(graph, [graph.values[v] for v in f.values.values()]) for n in graph.classes[c].nodes}
-    while ready := [(key, c, n) for key, (c, n) in waiting.items() if all(d in there for d in n.children)]:
+    ordered_classes, order = set(placed_classes), list[tuple[ClassId, ENode]]()
+    unordered = {id(n): (c, n) for c in _classes_below(graph, [graph.values[v] for v in f.values.values()]) for n in graph.classes[c].nodes}
+    while ready := [(key, c, n) for key, (c, n) in unordered.items() if all(d in ordered_classes for d in n.children)]:
         for key, c, n in ready:
-            del waiting[key]
-            there.add(c)
+            del unordered[key]
+            ordered_classes.add(c)
             order.append((c, n))
     return order
 
 
-def _below(graph: EGraph, work: list[ClassId]) -> list[ClassId]:
+def _classes_below(graph: EGraph, work: list[ClassId]) -> list[ClassId]:
     """Return classes and all below them."""
-    found: dict[ClassId, None] = {}
+    reached_classes: dict[ClassId, None] = {}
     while work:
         c = work.pop()
-        if c not in found:
-            found[c] = None
+        if c not in reached_classes:
+            reached_classes[c] = None
             work.extend(d for n in graph.classes[c].nodes for d in n.children)
-    return sorted(found)
+    return sorted(reached_classes)

@@ -15,10 +15,10 @@ LENGTH = 5  # rounds that a rule is held back for; doubled each time
 
 @dataclass
 class _State:
-    left: int = 0  # rounds for which it is still held back
+    rounds_left: int = 0  # rounds for which it is still held back
     times: int = 0
-    rounds: int = 0  # that it was held back in all
-    made: int = 0  # e-nodes by which the e-graph grew in its rounds
+    rounds_held: int = 0  # that it was held back in all
+    growth: int = 0  # e-nodes by which the e-graph grew in its rounds
 
 
 class Added:
@@ -35,34 +35,34 @@ class Added:
 
     def ready(self) -> list[str]:
         """Return the rulesets that may run in this round."""
-        found = []
+        runnable = []
         for name, state in self.states.items():
-            if state.left:
-                state.left -= 1
-                state.rounds += 1
+            if state.rounds_left:
+                state.rounds_left -= 1
+                state.rounds_held += 1
             else:
-                found.append(name)
-        return found
+                runnable.append(name)
+        return runnable
 
     def grew(self, ruleset: str, e_nodes: int) -> None:
         """Hold a rule back that has made too many e-nodes."""
         state = self.states[ruleset]
-        state.made += e_nodes
+        state.growth += e_nodes
         if e_nodes > MOST << state.times:
-            state.left = LENGTH << state.times
+            state.rounds_left = LENGTH << state.times
             state.times += 1
 
     def released(self) -> bool:
         """Let go on what is held back; tell whether anything was."""
-        held = [state for state in self.states.values() if state.left]
-        for state in held:
-            state.left = 0
-        return bool(held)
+        held_back = [state for state in self.states.values() if state.rounds_left]
+        for state in held_back:
+            state.rounds_left = 0
+        return bool(held_back)
 
     def made(self) -> dict[str, int]:
         """Return by how many e-nodes the rounds of each rule made the e-graph grow."""
-        return {self.names[ruleset]: state.made for ruleset, state in self.states.items()}
+        return {self.names[ruleset]: state.growth for ruleset, state in self.states.items()}
 
     def rounds_held(self) -> dict[str, int]:
         """Return for how many rounds each rule was held back, by its name."""
-        return {self.names[ruleset]: state.rounds for ruleset, state in self.states.items() if state.rounds}
+        return {self.names[ruleset]: state.rounds_held for ruleset, state in self.states.items() if state.rounds_held}

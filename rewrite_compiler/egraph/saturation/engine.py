@@ -29,8 +29,8 @@ def load_bindings() -> Any:
     package = importlib.util.find_spec("egglog")
     if package is None or package.origin is None:
         raise ImportError("egglog is not installed")
-    found = sorted(Path(package.origin).parent.glob("bindings*.so")) or sorted(Path(package.origin).parent.glob("bindings*.pyd"))
-    spec = importlib.util.spec_from_file_location("egglog.bindings", found[0]) if found else None
+    libraries = sorted(Path(package.origin).parent.glob("bindings*.so")) or sorted(Path(package.origin).parent.glob("bindings*.pyd"))
+    spec = importlib.util.spec_from_file_location("egglog.bindings", libraries[0]) if libraries else None
     if spec is None or spec.loader is None:
         return importlib.import_module("egglog.bindings")
     module = importlib.util.module_from_spec(spec)
@@ -46,12 +46,12 @@ class Engine:
     ) -> None:  # fmt: skip
         self.loader = Loader(load_bindings())
         self.egglog, self.run = self.loader.egglog, self.loader.run
-        known = operators(core)
-        self.constructors = {c.name: c for c in (*known, *devices)}
+        core_constructors = operators(core)
+        self.constructors = {c.name: c for c in (*core_constructors, *devices)}
         self.matches: Counter[str] = Counter()  # of each rule, by its name
         self.seconds: Counter[str] = Counter()  # that each rule took to match and to act, by its name
         texts, loaded = list(rules), list(items)
-        self.run(schema_text(known, devices), PRELUDE, *map(loader_text, known), *number_commands(texts, loaded))
+        self.run(schema_text(core_constructors, devices), PRELUDE, *map(loader_text, core_constructors), *number_commands(texts, loaded))
         self.run(*texts)
         self.loader.load(loaded)
         self.run(FACTS)

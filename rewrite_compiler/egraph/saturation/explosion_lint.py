@@ -30,24 +30,26 @@ class Growth:
     e_nodes: tuple[int, ...]
 
     def __str__(self) -> str:
-        named = ", ".join(f"{r.name} ({short_place(r.place)})" for r in self.rules)
+        suspects = ", ".join(f"{r.name} ({short_place(r.place)})" for r in self.rules)
         first, last = self.e_nodes[0], self.e_nodes[-1]
-        return f"a small program grows from {first} to {last} e-nodes in {len(self.e_nodes) - 1} rounds with {named}, and is not finished"
+        return (
+            f"a small program grows from {first} to {last} e-nodes in {len(self.e_nodes) - 1} rounds with {suspects}, and is not finished"
+        )
 
 
 def growth_of(new: Sequence[Rule], others: Sequence[Rule]) -> Growth | None:
     """Return what grows without end once rules are added to others, None where a small program still saturates."""
     if not new:
         return None
-    whole = _tried([*others, *new])
-    if whole.reason == "saturated":
+    with_all = _trial([*others, *new])
+    if with_all.reason == "saturated":
         return None
-    lone = new if len(new) <= LONE else sorted(new, key=lambda r: -whole.matches.get(r.name, 0))[:LONE]
-    needed = [r for r in lone if _tried([x for x in (*others, *new) if x is not r]).reason == "saturated"]
-    return Growth(tuple(needed or lone), whole.growth)
+    suspects = new if len(new) <= LONE else sorted(new, key=lambda r: -with_all.matches.get(r.name, 0))[:LONE]
+    culprits = [r for r in suspects if _trial([x for x in (*others, *new) if x is not r]).reason == "saturated"]
+    return Growth(tuple(culprits or suspects), with_all.growth)
 
 
-def _tried(rules: Sequence[Rule]) -> Saturation:
+def _trial(rules: Sequence[Rule]) -> Saturation:
     return saturate(small_program(), rules, [], TRIAL)
 
 
@@ -66,8 +68,8 @@ def small_program() -> Program:
     y = apply("add", apply("matmul", y, weight(4, 4)), weight(4))
     for n in range(4):
         y = apply("add", y, b.input(f"term{n}", TensorType((4, 4))))
-    turned = apply("transpose", apply("reshape", y, shape=(2, 2, 4)), perm=(1, 0, 2))
-    halves = [apply("slice", turned, axis=0, start=n, stop=n + 1, step=1) for n in (1, 0)]
+    transposed = apply("transpose", apply("reshape", y, shape=(2, 2, 4)), perm=(1, 0, 2))
+    halves = [apply("slice", transposed, axis=0, start=n, stop=n + 1, step=1) for n in (1, 0)]
     z = apply("conv", image, weight(3, 2, 3, 3), strides=(1, 1), pads=(1, 1, 1, 1), dilations=(1, 1), group=1)
     z = apply("max_pool", apply("mul", z, weight(1, 3, 1, 1)), kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0), dilations=(1, 1), ceil=0)
     return b.finish([apply("concat", *halves, axis=0), z])

@@ -15,8 +15,8 @@ ALWAYS = ("full", "reshape", "transpose")  # of uniform constants and of layouts
 
 def present(p: Program) -> set[str]:
     """Return the constructors that a program is loaded as."""
-    found = {n.operator for n in p.nodes if n.operator is not None}
-    return {op_constructor(op).name for op in (*found, *(OPS[name] for name in ALWAYS))}
+    ops = {n.operator for n in p.nodes if n.operator is not None}
+    return {op_constructor(op).name for op in (*ops, *(OPS[name] for name in ALWAYS))}
 
 
 def relevant(rules: Sequence[Sequence[str]], core: Iterable[str]) -> tuple[list[str], set[str]]:
@@ -24,15 +24,15 @@ def relevant(rules: Sequence[Sequence[str]], core: Iterable[str]) -> tuple[list[
 
     The last command of a rule is the rule itself, those before it are stages of its query.
     """
-    there, waiting, used = set(core), dict(enumerate(map(_read_and_made, rules))), set[int]()
-    while new := [n for n, (read, _) in waiting.items() if read <= there]:
+    reachable, pending, relevant_numbers = set(core), dict(enumerate(map(_operators_of, rules))), set[int]()
+    while new := [n for n, (query_operators, _) in pending.items() if query_operators <= reachable]:
         for n in new:
-            there |= waiting.pop(n)[1]
-            used.add(n)
-    return list(dict.fromkeys(command for n, commands in enumerate(rules) if n in used for command in commands)), there
+            reachable |= pending.pop(n)[1]
+            relevant_numbers.add(n)
+    return list(dict.fromkeys(command for n, commands in enumerate(rules) if n in relevant_numbers for command in commands)), reachable
 
 
-def _read_and_made(commands: Sequence[str]) -> tuple[set[str], set[str]]:
+def _operators_of(commands: Sequence[str]) -> tuple[set[str], set[str]]:
     """Return the operators in the query of a rule and in its actions."""
     *stages, text = commands
     query, _, actions = text.partition("\n (")

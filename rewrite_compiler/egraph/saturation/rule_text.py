@@ -99,7 +99,7 @@ def compiled(rule: Rule, number: int) -> Text:
     t = Text(rule)
     roots = [_root(t, left) for left, _ in rule.pairs]
     guards(t, rule.conditions)
-    if not rule.marks & {"any_dtype", "ring"} and not _goes_on(rule, rule.left):
+    if not rule.marks & {"any_dtype", "ring"} and not _continues_chain(rule, rule.left):
         t.body.append(f"(Real {roots[0]})")
     origins = _origins(t, {id(x) for _, right in rule.pairs for x in subterms(right)})
     for root, (_, right) in zip(roots, rule.pairs, strict=True):
@@ -118,7 +118,7 @@ def mapping_text(rule: Rule, constructor: str, number: int, operands: Sequence[T
     guards(t, rule.where)
     if operands and not any(isinstance(c, HasType) for c in rule.where):  # codes have mappings of their own
         t.body.append(f"(Real {t.names[id(operands[0])]})")
-    origins = _origins(t, kept=set())
+    origins = _origins(t, kept_terms=set())
     arguments = " ".join([*(t.names[id(x)] for x in operands), *(attribute_text(t, value, kind) for value, kind in attributes)])
     t.head += [f"(let r ({constructor} {arguments}))", f"(set (b_{constructor} {arguments}) {number})"]
     t.head += [f"(set (f_{constructor} {arguments}) {origins})", f"(union {root} r)"]
@@ -147,11 +147,11 @@ def query(t: Text, pattern: Tensor) -> str:
     name = t.names[id(pattern)] = t.fresh("e")
     source = name
     if pattern.op.outputs > 1:
-        known = t.tuples.get(_application(pattern))  # all results of one application are matched once
-        source = t.tuples.setdefault(_application(pattern), known or t.fresh("m"))
+        matched_tuple = t.tuples.get(_application(pattern))  # all results of one application are matched once
+        source = t.tuples.setdefault(_application(pattern), matched_tuple or t.fresh("m"))
         t.body.append(f"(= {name} (Result {source} {pattern.output}))")
         t.results[name] = source, pattern.output
-        if known:
+        if matched_tuple:
             return name
     _query_operator(t, pattern, source)
     return name
@@ -162,7 +162,7 @@ def _application(pattern: Apply) -> tuple[object, ...]:
     return pattern.op.name, id(pattern.attributes), *map(id, pattern.operands)
 
 
-def _goes_on(rule: Rule, left: Tensor) -> bool:
+def _continues_chain(rule: Rule, left: Tensor) -> bool:
     """Tell whether a side is a result of several in a rule of chains, which match anew in every round: each atom less counts there.
 
     Operators of several results are recurrent layers, which are of real numbers.
@@ -172,7 +172,7 @@ def _goes_on(rule: Rule, left: Tensor) -> bool:
 
 def _root(t: Text, left: Tensor) -> str:
     """Emit the atoms that match a left side; return its class: of a chain the term of its result, whether or not that is there."""
-    if not isinstance(left, Apply) or not _goes_on(t.rule, left) or id(left) in t.names:
+    if not isinstance(left, Apply) or not _continues_chain(t.rule, left) or id(left) in t.names:
         return query(t, left)
     if _application(left) not in t.tuples:
         t.tuples[_application(left)] = t.fresh("m")
@@ -195,16 +195,16 @@ def query_tuple(t: Text, pattern: Tensor) -> str:
 def _query_operator(t: Text, pattern: Apply, name: str) -> None:
     """Emit the atoms that match an operator's e-node in the class `name`, and those of its operands."""
     operands = [query(t, x) for x in pattern.operands]
-    later: list[str] = []
-    attributes = [_matched(t, pattern.attributes[a.name], a.kind, later) for a in pattern.op.attributes]
+    equations: list[str] = []
+    attributes = [_attribute_pattern(t, pattern.attributes[a.name], a.kind, equations) for a in pattern.op.attributes]
     row = Row(name, op_constructor(pattern.op), (*operands, *attributes))
     t.body.append(row.atom)
     if pattern.op.outputs > 1:
         t.rows.append(row)
-    t.body.extend(later)
+    t.body.extend(equations)
 
 
-def _matched(t: Text, value: object, kind: str, later: list[str]) -> str:
+def _attribute_pattern(t: Text, value: object, kind: str, equations: list[str]) -> str:
     """Return an attribute position: a variable, a literal, or a fresh variable with an equation."""
     if isinstance(value, Named | Float):
         return f"a_{value.name}"
@@ -216,7 +216,7 @@ def _matched(t: Text, value: object, kind: str, later: list[str]) -> str:
     deferred = Text(t.rule, names=t.names, shapes=t.shapes, keep=t.keep, count=t.count + 1000)
     text = scalar(deferred, value) if isinstance(value, Expr) else ints(deferred, value)
     t.count = deferred.count
-    later.extend([*deferred.body, f"(= {name} {text})"])
+    equations.extend([*deferred.body, f"(= {name} {text})"])
     return name
 
 
@@ -290,17 +290,17 @@ def scalar(t: Text, e: Expr) -> str:
     if e.op == "const":
         return str(int(e.data))
     if e.op == "var":
-        known = ELEMENTS.get(e)
-        if known is None:
+        element = ELEMENTS.get(e)
+        if element is None:
             return f"a_{name_of(e)}"
-        if known.measure == "product":
-            if not isinstance(known.base, ShapeOf):
+        if element.measure == "product":
+            if not isinstance(element.base, ShapeOf):
                 raise t.refuse("the product of a list that is not a shape")
-            return f"(size {class_of(t, known.base.tensor)})"
-        base = ints(t, known.base)
-        if known.measure == "length":
+            return f"(size {class_of(t, element.base.tensor)})"
+        base = ints(t, element.base)
+        if element.measure == "length":
             return f"(vec-length {base})"
-        return f"(vec-get {base} {_position(t, known.base, known.index if known.index is not None else lift(0))})"
+        return f"(vec-get {base} {_position(t, element.base, element.index if element.index is not None else lift(0))})"
     if e.op in INFIX:
         return f"({INFIX[e.op]} {scalar(t, e.args[0])} {scalar(t, e.args[1])})"
     raise t.refuse(f"the term {e!r}")
@@ -359,18 +359,18 @@ def _part(t: Text, x: Part) -> str:
 # -- actions
 
 
-def _origins(t: Text, kept: set[int]) -> str:
+def _origins(t: Text, kept_terms: set[int]) -> str:
     """Return the source nodes that new work terms stand for: those of the work on the left that is not kept."""
     work: dict[object, Apply] = {}
     for left, _ in t.rule.pairs:
         for x in subterms(left):
-            if isinstance(x, Apply) and id(x) in t.names.keys() - kept and op_constructor(x.op).is_work:
+            if isinstance(x, Apply) and id(x) in t.names.keys() - kept_terms and op_constructor(x.op).is_work:
                 work.setdefault(_application(x), x)
-    found = [_origin_of(t, x) for x in work.values() if not _goes_on(t.rule, x)]
-    joined = "(set-empty)"
-    for name in found:
-        joined = name if joined == "(set-empty)" else f"(set-union {joined} {name})"
-    return joined
+    sets = [_origin_of(t, x) for x in work.values() if not _continues_chain(t.rule, x)]
+    union = "(set-empty)"
+    for name in sets:
+        union = name if union == "(set-empty)" else f"(set-union {union} {name})"
+    return union
 
 
 def _origin_of(t: Text, x: Apply) -> str:
@@ -379,9 +379,9 @@ def _origin_of(t: Text, x: Apply) -> str:
         t.body.append(f"(= {name} (whole {t.tuples[_application(x)]}))")
         return name
     operands = [t.names[id(y)] for y in x.operands]
-    later: list[str] = []
-    attributes = [_matched(t, x.attributes[a.name], a.kind, later) for a in x.op.attributes]
-    t.body.extend([*later, f"(= {name} (f_{op_constructor(x.op).name} {' '.join([*operands, *attributes])}))"])
+    equations: list[str] = []
+    attributes = [_attribute_pattern(t, x.attributes[a.name], a.kind, equations) for a in x.op.attributes]
+    t.body.extend([*equations, f"(= {name} (f_{op_constructor(x.op).name} {' '.join([*operands, *attributes])}))"])
     return name
 
 
@@ -393,13 +393,13 @@ def build(t: Text, pattern: Tensor, number: int, origins: str) -> str:
     if not isinstance(pattern, Apply):
         raise t.refuse("a variable that the left side does not bind")
     operands = [build(t, x, number, origins) for x in pattern.operands]
-    made = op_constructor(pattern.op)
+    constructor = op_constructor(pattern.op)
     attributes = [attribute_text(t, pattern.attributes[a.name], a.kind) for a in pattern.op.attributes]
     arguments = " ".join([*operands, *attributes])
     name = t.fresh("r")
-    t.head += [f"(let {name} ({made.name} {arguments}))", f"(set (b_{made.name} {arguments}) {number})"]
-    if made.is_work and made.results == 1:
-        t.head.append(f"(set (f_{made.name} {arguments}) {origins})")
+    t.head += [f"(let {name} ({constructor.name} {arguments}))", f"(set (b_{constructor.name} {arguments}) {number})"]
+    if constructor.is_work and constructor.results == 1:
+        t.head.append(f"(set (f_{constructor.name} {arguments}) {origins})")
     if pattern.op.outputs > 1:
         source, name = name, t.fresh("r")
         t.head.append(f"(let {name} (Result {source} {pattern.output}))")

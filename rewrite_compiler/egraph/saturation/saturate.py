@@ -53,17 +53,17 @@ def saturate_regions(p: Program, rules: Sequence[Rule], mappings: Sequence[Devic
 
     What ends is kept, and not asked again.
     """
-    kept = answers()
-    by_steps = saturated_by_steps(p, lambda part, more: saturate(part, rules, mappings, limits, more, kept))
+    cache = answers()
+    by_steps = saturated_by_steps(p, lambda part, commands: saturate(part, rules, mappings, limits, commands, cache))
     if by_steps is not None:
         return by_steps
     regions = regions_of(p)
     if len(regions) < 2:
-        return saturate(p, rules, mappings, limits, kept=kept)
-    shared = representatives(p, regions)
-    found = saturate(shared.program, rules, mappings, limits, shared.commands, kept)
-    whole = joined(p, regions, shared, found.graph)
-    return replace(found, graph=whole, regions=len(regions), forms=len(shared.forms))
+        return saturate(p, rules, mappings, limits, kept=cache)
+    forms = representatives(p, regions)
+    saturation = saturate(forms.program, rules, mappings, limits, forms.commands, cache)
+    graph = joined(p, regions, forms, saturation.graph)
+    return replace(saturation, graph=graph, regions=len(regions), forms=len(forms.forms))
 
 
 def saturate(
@@ -90,7 +90,7 @@ def saturate(
     key = key_of(request) if kept.folder else ""
     line = kept.get(key)
     if line is not None:
-        return replace(_saturation(_answer(json.loads(line))), is_kept=True)
+        return replace(_saturation(_parse_answer(json.loads(line))), is_kept=True)
     answer = _run_worker(request, limits)
     if answer.graph is not None:
         if answer.reason == "saturated":
@@ -99,18 +99,18 @@ def saturate(
     if answer.rounds < 0:
         raise Unsaturated("before its first round", answer)
     for rounds in dict.fromkeys((answer.rounds, answer.rounds // 2, 0)):  # reading out a large e-graph may exceed a limit, too
-        again = _run_worker({**request, "limits": {**asdict(limits), "rounds": rounds}}, limits)
-        if again.graph is not None:
-            known = replace(_saturation(again), rounds=rounds, reason=answer.reason, detail=answer.detail)
-            return replace(known, growth=answer.growth or again.growth)
-    raise Unsaturated("in its mapping phase", again)
+        rerun = _run_worker({**request, "limits": {**asdict(limits), "rounds": rounds}}, limits)
+        if rerun.graph is not None:
+            saturation = replace(_saturation(rerun), rounds=rounds, reason=answer.reason, detail=answer.detail)
+            return replace(saturation, growth=answer.growth or rerun.growth)
+    raise Unsaturated("in its mapping phase", rerun)
 
 
 def _commands(r: Rule, n: int, added: Mapping[str, Rule]) -> list[str]:
     """Return the commands of a rule, one that was added in a ruleset of its own."""
     *stages, text = rule_commands(r, n)
-    own = f"added{n}"
-    return [*stages, text.replace(f":ruleset {r.phase} ", f":ruleset {own} ") if own in added else text]
+    own_ruleset = f"added{n}"
+    return [*stages, text.replace(f":ruleset {r.phase} ", f":ruleset {own_ruleset} ") if own_ruleset in added else text]
 
 
 @cache
@@ -121,9 +121,9 @@ def shipped() -> frozenset[str]:
 
 def _saturation(answer: _Answer) -> Saturation:
     assert answer.graph is not None
-    made = Counter(n.birth for c in answer.graph.classes.values() for n in c.nodes)
+    births = Counter(n.birth for c in answer.graph.classes.values() for n in c.nodes)
     return Saturation(
-        answer.graph, answer.rounds, answer.reason, answer.detail, answer.growth, answer.matches, made, answer.held, answer.grown,
+        answer.graph, answer.rounds, answer.reason, answer.detail, answer.growth, answer.matches, births, answer.held, answer.grown,
         seconds=answer.seconds, rule_seconds=answer.rule_seconds,
     )  # fmt: skip
 
@@ -154,20 +154,20 @@ class Unsaturated(BudgetError):
 
 def prepare(count: int = 1) -> None:
     """Start children ahead of what they will be asked, so that they import while the parent reads a model."""
-    READY.extend(_started() for _ in range(count - len(READY)))
+    READY.extend(_start_child() for _ in range(count - len(READY)))
 
 
-def _taken() -> subprocess.Popen[str]:
+def _next_child() -> subprocess.Popen[str]:
     """Return a child that waits for a request."""
     while READY:
         child = READY.pop()
         if child.poll() is None:
             return child
-        _end(child)
-    return _started()
+        _end_child(child)
+    return _start_child()
 
 
-def _started() -> subprocess.Popen[str]:
+def _start_child() -> subprocess.Popen[str]:
     environment = {**os.environ, "RUST_BACKTRACE": "0"}
     command = [sys.executable, "-m", "rewrite_compiler.egraph.saturation.worker"]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
@@ -175,7 +175,7 @@ def _started() -> subprocess.Popen[str]:
     return child
 
 
-def _end(child: subprocess.Popen[str]) -> None:
+def _end_child(child: subprocess.Popen[str]) -> None:
     child.kill()
     child.communicate()
     CHILDREN.discard(child)
@@ -184,11 +184,11 @@ def _end(child: subprocess.Popen[str]) -> None:
 @atexit.register
 def _end_unused() -> None:
     while READY:
-        _end(READY.pop())
+        _end_child(READY.pop())
 
 
 def _run_worker(request: dict[str, Any], limits: Limits) -> _Answer:
-    child = _taken()
+    child = _next_child()
     timed_out = threading.Event()
 
     def expire() -> None:
@@ -203,23 +203,23 @@ def _run_worker(request: dict[str, Any], limits: Limits) -> _Answer:
         timer.cancel()
         child.kill()
         CHILDREN.discard(child)
-    return _read(out, err, child.returncode, timed_out.is_set(), limits)
+    return _parse_output(out, err, child.returncode, timed_out.is_set(), limits)
 
 
-def _read(out: str, err: str, code: int, timed_out: bool, limits: Limits) -> _Answer:
+def _parse_output(out: str, err: str, code: int, timed_out: bool, limits: Limits) -> _Answer:
     """Return what the last complete line says, with the reason the child ended."""
     lines = [line for line in out.split("\n")[:-1] if line]
     last: dict[str, Any] = json.loads(lines[-1]) if lines else {"rounds": -1, "stop": {}}
     if "graph" in last:
-        return replace(_answer(last), line=lines[-1])
+        return replace(_parse_answer(last), line=lines[-1])
     growth = tuple(last.get("growth", ()))
     if timed_out:
         return _Answer(None, last["rounds"], "seconds", f"the limit of {limits.saturation_seconds} s", growth)
     reason = "memory" if any(sign in err for sign in OUT_OF_MEMORY) else "crashed"
-    return _Answer(None, last["rounds"], reason, _cause(err, code), growth)
+    return _Answer(None, last["rounds"], reason, _cause_of_exit(err, code), growth)
 
 
-def _answer(last: dict[str, Any]) -> _Answer:
+def _parse_answer(last: dict[str, Any]) -> _Answer:
     """Return what a line with the e-graph says."""
     stop, growth = last["stop"], tuple(last.get("growth", ()))
     graph = from_json(last["graph"])
@@ -229,6 +229,6 @@ def _answer(last: dict[str, Any]) -> _Answer:
     )  # fmt: skip
 
 
-def _cause(err: str, code: int) -> str:
+def _cause_of_exit(err: str, code: int) -> str:
     lines = [line.strip() for line in err.strip().splitlines() if line.strip()]
     return lines[-1] if lines else f"the child process ended with code {code}"

@@ -28,19 +28,19 @@ class Facts:
 
     def rows(self) -> Iterator[Loaded]:
         """Yield the rows that name and type every class that its operands determine, operands first."""
-        waiting = list(self.pending())
-        while waiting:
-            left = []
-            for row in waiting:
+        pending_rows = list(self.pending())
+        while pending_rows:
+            untyped = []
+            for row in pending_rows:
                 if self.is_known(row[2]):
                     continue
-                found = self.found(row)
-                if not found:
-                    left.append(row)
-                yield from found
-            if len(left) == len(waiting):
+                new_rows = self.found(row)
+                if not new_rows:
+                    untyped.append(row)
+                yield from new_rows
+            if len(untyped) == len(pending_rows):
                 return
-            waiting = left
+            pending_rows = untyped
 
     def pending(self) -> Iterator[Row]:
         """Yield the rows of classes that are not known."""
@@ -66,13 +66,13 @@ class Facts:
         children = inputs[:1] if name == "Result" else inputs[: self.made[name].operands]
         if not all(self.is_known(c) and c in self.number_of for c in children):
             return []
-        made = self.type_of(row)
-        if made is None and value not in self.several:
+        tensor_type = self.type_of(row)
+        if tensor_type is None and value not in self.several:
             return []
         rows = [] if value in self.number_of else [self.named(row)]
-        if made is not None:
-            self.types[value] = made
-            rows.extend(fact_rows(self.number_of[value], made, fixed=False))
+        if tensor_type is not None:
+            self.types[value] = tensor_type
+            rows.extend(fact_rows(self.number_of[value], tensor_type, fixed=False))
         return rows
 
     def number(self, value: Any) -> int:
@@ -94,16 +94,16 @@ class Facts:
         name, inputs, value = row
         if name == "Result":
             return ["Result", self.number(value), self.number_of[inputs[0]], self.reader.egglog.value_to_i64(inputs[1])]
-        op, made = operator_named(name), self.made[name]
+        op, constructor = operator_named(name), self.made[name]
         assert op is not None
-        operands = [self.number_of[c] for c in inputs[: made.operands]]
+        operands = [self.number_of[c] for c in inputs[: constructor.operands]]
         return term_row(self.number(value), op, operands, list(self.attributes(row).values()))
 
     def attributes(self, row: Row) -> Mapping[str, Any]:
         """Return the attributes of a row by name."""
-        op, made = operator_named(row[0]), self.made[row[0]]
+        op, constructor = operator_named(row[0]), self.made[row[0]]
         assert op is not None
-        values = zip(op.attributes, row[1][made.operands :], made.attributes, strict=True)
+        values = zip(op.attributes, row[1][constructor.operands :], constructor.attributes, strict=True)
         return {a.name: self.reader.attribute(v, kind) for a, v, kind in values}
 
     def type_of(self, row: Row) -> TensorType | None:
@@ -111,14 +111,14 @@ class Facts:
         name, inputs, value = row
         if value in self.several:
             return None
-        whole, output = row, 0
+        application, output = row, 0
         if name == "Result":
             if inputs[0] not in self.several:
                 return None
-            whole, output = self.several[inputs[0]], self.reader.egglog.value_to_i64(inputs[1])
-        op = operator_named(whole[0])
+            application, output = self.several[inputs[0]], self.reader.egglog.value_to_i64(inputs[1])
+        op = operator_named(application[0])
         assert op is not None
-        operands = whole[1][: self.made[whole[0]].operands]
+        operands = application[1][: self.made[application[0]].operands]
         if not all(self.is_known(c) for c in operands):
             return None
-        return result_types(op, [self.type(c) for c in operands], self.attributes(whole))[output]
+        return result_types(op, [self.type(c) for c in operands], self.attributes(application))[output]

@@ -78,24 +78,24 @@ class Schedule:
         if "map" in self.phases:
             self.engine.step("map")  # what a mapping makes is equal to what has a type already
         graph, matches = to_json(self.engine.snapshot()), dict(sorted(self.engine.matches.items()))
-        taken = {name: round(s, 3) for name, s in sorted(self.engine.seconds.items()) if name in matches}
-        spent = {
+        rule_seconds = {name: round(s, 3) for name, s in sorted(self.engine.seconds.items()) if name in matches}
+        statistics = {
             "seconds": time.process_time() - self.started,
-            "rule_seconds": taken,
+            "rule_seconds": rule_seconds,
             "held": self.added.rounds_held(),
             "grown": self.added.made(),
         }
-        self.send({"graph": graph, "matches": matches, **spent})
+        self.send({"graph": graph, "matches": matches, **statistics})
 
     def saturate(self) -> None:
         """Run rounds of the ir rules until nothing changes or the next round could exceed the limits."""
-        before = now = self.engine.e_nodes
-        self.growth.append(now)
+        previous = current = self.engine.e_nodes
+        self.growth.append(current)
         self.send({})
-        while not (reason := self.reason_to_stop(before, now)) and (self.round() or self.added.released()):
+        while not (reason := self.reason_to_stop(previous, current)) and (self.round() or self.added.released()):
             self.rounds += 1
-            before, now = now, self.engine.e_nodes
-            self.growth.append(now)
+            previous, current = current, self.engine.e_nodes
+            self.growth.append(current)
             self.send({})
         if reason:
             self.stop = {"reason": reason[0], "detail": reason[1]}
@@ -105,10 +105,10 @@ class Schedule:
         step = self.engine.round if self.added.names else self.engine.step  # what others make is typed at once
         changed = step("ir")
         for name in self.added.ready():
-            before = self.engine.e_nodes
+            size = self.engine.e_nodes
             if step(name):
                 changed = True
-            self.added.grew(name, self.engine.e_nodes - before)
+            self.added.grew(name, self.engine.e_nodes - size)
         changed = self.fold() or changed
         if changed:
             self.engine.type_new_classes()
