@@ -1,7 +1,7 @@
-"""Bounds: a candidate that no choice as cheap as a known one can contain is left out, exactly and before all else.
+"""Incumbent bound: leaves out every candidate that no choice as cheap as a first incumbent can contain, without losing an optimum.
 
-Costs are compared level by level and never negative, so a choice costs at least what its dearest chain of operands does. Classes
-are built cheapest chain first, until what is left is dearer than a choice that was found: that is not even priced.
+Costs are lexicographic and not negative, so a choice costs at least as much as its dearest chain of operands. Candidates are taken
+in the order of their chains, as in Dijkstra's algorithm, until a chain is dearer than the incumbent; the rest is never priced.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ Entry = tuple[Cost, int, ClassId, Candidate]  # what the dearest chain costs, th
 
 
 def within_bound(graph: EGraph, cost_of: CostOf, given: frozenset[ClassId], roots: Sequence[ClassId]) -> Candidates:
-    """Return the candidates that some choice below the roots may have which costs no more than one that is found fast.
+    """Return the candidates that some choice below the roots may have which costs no more than a greedy incumbent.
 
-    A cost of None removes an e-node, and classes in `given` are there anyway.
+    A cost of None removes an e-node; classes in `given` are constants, which cost nothing.
     """
     offered: dict[int, Entry] = {}
     least: dict[ClassId, Candidate] = {}
@@ -40,7 +40,7 @@ def within_bound(graph: EGraph, cost_of: CostOf, given: frozenset[ClassId], root
 
 
 def _cheapest_first(graph: EGraph, cost_of: CostOf, constants: frozenset[ClassId]) -> Iterator[Entry]:
-    """Yield every candidate all of whose operands can be built, that with the cheapest chain below it first."""
+    """Yield every candidate all of whose operands can be built, by the cost of the dearest chain that it ends."""
     nodes: list[tuple[ClassId, ENode, frozenset[ClassId]]] = [
         (c, n, frozenset(n.children).difference(constants))
         for c, e_class in graph.classes.items() if c not in constants for n in e_class.nodes if c not in n.children
@@ -75,7 +75,7 @@ def _cheapest_first(graph: EGraph, cost_of: CostOf, constants: frozenset[ClassId
 
 
 def _shared_cost(choice: Mapping[ClassId, Candidate], roots: Iterable[ClassId]) -> Cost:
-    """Return what a choice costs, shared classes once."""
+    """Return the cost of a choice, each shared class counted once."""
     visited = set(roots)
     work, costs = list(visited), list[Cost]()
     while work:

@@ -1,7 +1,7 @@
-"""Exact choice without a solver: classes are eliminated one by one, each with the best of its options for every choice around it.
+"""Exact extraction by bucket elimination: classes are eliminated one by one, each at its best for every state of its neighbours.
 
-Work and memory grow with the number of classes that are open at once, which is small where an e-graph is a chain of layers;
-where it is not, the answer is None and the integer program decides.
+Time and memory are exponential in the width of the elimination order only, which is small where an e-graph is a chain of layers;
+elsewhere the answer is None, and the integer program decides. (Dechter, Bucket elimination, Artificial Intelligence 113, 1999.)
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ ABSENT = 0  # state of a class that is not built; state n is its option n - 1
 
 @dataclass(frozen=True)
 class _Factor:
-    """What a joint choice of some classes costs; `classes` in order of elimination, the next first.
+    """A cost table over the joint states of some classes, `classes` in order of elimination.
 
-    Costs are words, the first decides: the first axis of a table is that of its words, or of one that stands for all.
+    `costs` is [words, states of each class …]: a cost is a sequence of words compared lexicographically; an axis of one word is
+    broadcast to all.
     """
 
     classes: tuple[ClassId, ...]
@@ -40,9 +41,9 @@ class _Factor:
 
 
 def eliminated(options: Candidates, roots: Sequence[ClassId], first: int) -> dict[ClassId, Candidate] | None:
-    """Return the cheapest choice in the levels from `first` on; None where tables would become too large.
+    """Return the cheapest acyclic choice by the cost levels from `first` on; None where a table would exceed LARGEST_TABLE entries.
 
-    Two classes are never built from each other; a longer cycle is excluded where a cheapest choice has it.
+    Cycles of two and three classes are excluded from the start, longer ones lazily, when a cheapest choice contains them.
     """
     unary = _unary(options, frozenset(roots), first)
     if unary is None:
@@ -62,7 +63,7 @@ def eliminated(options: Candidates, roots: Sequence[ClassId], first: int) -> dic
 
 
 def _cheapest(options: Candidates, unary: Mapping[ClassId, Table], needs: Needs, excluded: set[Cycle]) -> dict[ClassId, int] | None:
-    """Return the cheapest state of each class, None where tables would become too large; a few hubs are tried in every state."""
+    """Return the cheapest state of each class, None where tables would become too large; a few hubs are conditioned on."""
     sizes = {c: len(candidates) + 1 for c, candidates in options.items()}
     neighbours = _neighbours(options, excluded)
     hubs: list[ClassId] = []
@@ -84,14 +85,14 @@ def _cheapest(options: Candidates, unary: Mapping[ClassId, Table], needs: Needs,
 
 
 def _restricted(factor: _Factor, states: Mapping[ClassId, int]) -> _Factor:
-    """Return a factor where some classes have a state: those come last among its classes."""
+    """Return a factor restricted to the states of some classes, which come last among its own."""
     free_classes = tuple(c for c in factor.classes if c not in states)
     index: Any = (..., *(states[c] for c in factor.classes[len(free_classes) :]))
     return _Factor(free_classes, np.asarray(factor.costs[index]))
 
 
 def _unary(options: Candidates, roots: frozenset[ClassId], first: int) -> dict[ClassId, Table] | None:
-    """Return the cost of each state of each class in words; None where a level does not fit into one."""
+    """Return the cost of each state of each class as words; None where the sum of a level does not fit into a word."""
     levels = range(first, len(next(iter(options.values()))[0].cost))
     units = {k: math.gcd(*(o.cost[k] for candidates in options.values() for o in candidates)) or 1 for k in levels}
     largest = {k: 1 + sum(max(o.cost[k] for o in found) // units[k] for found in options.values()) for k in levels}
@@ -107,7 +108,7 @@ def _unary(options: Candidates, roots: frozenset[ClassId], first: int) -> dict[C
 
 
 def _words(largest: Mapping[int, int]) -> list[dict[int, int]]:
-    """Return the weight of each level in its word: as many levels share one as its sums leave below NEVER; the first word decides."""
+    """Return the weight of each level in its word: as many levels share a word as keep its sums below NEVER; earlier words dominate."""
     words: list[dict[int, int]] = [{}]
     weight = 1
     for k in sorted(largest, reverse=True):
@@ -120,7 +121,7 @@ def _words(largest: Mapping[int, int]) -> list[dict[int, int]]:
 
 
 def _needs(options: Candidates) -> Needs:
-    """Return for each class and each class that it may need the states that need it."""
+    """Return for each class and operand class the states of the class that need the operand."""
     needs: Needs = {}
     for c, candidates in options.items():
         for n, o in enumerate(candidates):
@@ -151,7 +152,7 @@ def _neighbours(options: Candidates, excluded: set[Cycle]) -> dict[ClassId, set[
 
 
 def _order(neighbours: Mapping[ClassId, set[ClassId]], states: Mapping[ClassId, int]) -> list[ClassId] | None:
-    """Return an order of elimination, fewest open neighbours first; None where a table would become too large."""
+    """Return an elimination order by minimum degree; None where a table would exceed LARGEST_TABLE entries."""
     remaining = {c: set(n) for c, n in neighbours.items()}
     buckets: dict[int, dict[ClassId, None]] = {}
     for c, n in remaining.items():
@@ -201,7 +202,7 @@ def _states(order: Sequence[ClassId], factors: Sequence[_Factor]) -> tuple[list[
 
 
 def _least(costs: Table) -> Table:
-    """Return which state of the next class costs least, by the words one after the other."""
+    """Return the lexicographically least state along axis 1 of costs [words, states, …]."""
     if len(costs) == 1:
         return np.asarray(costs[0].argmin(axis=0))
     is_least = np.ones(costs.shape[1:], bool)
@@ -212,7 +213,7 @@ def _least(costs: Table) -> Table:
 
 
 def _pairs(options: Candidates, needs: Needs, place: Mapping[ClassId, int]) -> Iterator[_Factor]:
-    """Yield for each class and each class that it may need which states exclude each other."""
+    """Yield the constraint between each class and each operand class: states that need an operand exclude its absence."""
     for (c, d), states in needs.items():
         table = np.zeros((len(options[c]) + 1, len(options[d]) + 1), np.int64)
         rows = sorted(states)
@@ -223,7 +224,7 @@ def _pairs(options: Candidates, needs: Needs, place: Mapping[ClassId, int]) -> I
 
 
 def _exclusion(cycle: Cycle, unary: Mapping[ClassId, Table], needs: Needs, place: Mapping[ClassId, int]) -> _Factor:
-    """Return that not every class of a cycle may need the next one."""
+    """Return the constraint that not every class of a cycle needs the next one."""
     successor = dict(zip(cycle, (*cycle[1:], cycle[0]), strict=True))
     classes = tuple(sorted(cycle, key=place.__getitem__))
     table = np.zeros([unary[c].shape[1] for c in classes], np.int64)
@@ -244,7 +245,7 @@ def _factor_sum(factors: Sequence[_Factor], place: Mapping[ClassId, int]) -> _Fa
 
 
 def _cycles(choice: Mapping[ClassId, Candidate], roots: Sequence[ClassId]) -> Iterator[Cycle]:
-    """Yield cycles of what is chosen below the roots, each from its least class; none only where there is none."""
+    """Yield cycles of a choice below the roots, each starting at its least class; at least one if there is any."""
     path: list[ClassId] = []
     on_path: set[ClassId] = set()
     finished_classes: set[ClassId] = set()

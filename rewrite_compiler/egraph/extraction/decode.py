@@ -1,4 +1,4 @@
-"""A choice of e-nodes as a program: constants are evaluated, every operation keeps the source nodes it stands for and its birth."""
+"""An extracted choice of e-nodes as a program, with constants folded and the source nodes of every operation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..graph.graph import ClassId, EGraph, ENode
 
 @dataclass(frozen=True)
 class DeviceName:
-    """How a device constructor is written in programs: the operation's name, its attributes' names, its results' types if several."""
+    """Names of a device constructor in programs: operation, attributes, and how several result types follow from operand types."""
 
     op: str
     attributes: tuple[str, ...] = ()
@@ -31,7 +31,10 @@ def extracted_program(
 ) -> tuple[Program, dict[Value, ENode]]:
     """Return the chosen program, and the e-node behind the first output of each operation.
 
-    SpecError R105 when one of `rules`, numbered as the births of e-nodes, has put operators of different types into a class.
+    `rules` are numbered as the births of e-nodes. Constants are folded in float64 and rounded once to their type.
+
+    Raises:
+        SpecError: (R105) a rule has put operators of different shapes into one class.
     """
     decoder = _Decoder(p, graph, choice, devices, rules)
     return decoder.program(), decoder.e_nodes
@@ -226,12 +229,12 @@ def _moves_only(n: Node) -> bool:
 
 
 def classes_of(graph: EGraph, values: Sequence[Value]) -> list[ClassId]:
-    """Return the classes of program values."""
+    """Return the e-classes of program values."""
     return [graph.values[v] for v in values]
 
 
 def _scaled(x: Data, factors: Data, axis: int) -> Data:
-    """Return `scale` in float64; the weights of a network are not copied into that type first."""
+    """Return `scale` of x [… axis …] in float64, without a float64 copy of the weights."""
     with np.errstate(all="ignore"):
         product: Data = np.multiply(x, factors.reshape(-1, *[1] * (x.ndim - 1 - axis)), dtype=np.float64)
     return product

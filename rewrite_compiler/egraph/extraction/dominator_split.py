@@ -1,6 +1,6 @@
-"""Splitting an extraction: what every choice builds anyway separates what is above it from what is below.
+"""Splitting an extraction problem at dominators: classes that every choice builds separate their users from their operands.
 
-Costs are added up class by class, so parts that share nothing but such classes are solved one by one, each exactly.
+Costs are sums over classes, so parts that share nothing but such classes are solved one by one, each exactly.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ from .prune import Candidates, components, pruned, unavoidable
 
 @dataclass(frozen=True)
 class Part:
-    """Candidates that depend on no other part, and the classes that must be built from them."""
+    """An independent subproblem: its candidates by class, and the classes that must be built from them."""
 
     options: Candidates
     roots: tuple[ClassId, ...]
 
 
 def parts(options: Candidates, roots: Iterable[ClassId]) -> list[Part]:
-    """Return independent parts; cheapest choices of all of them are a cheapest choice of the whole."""
+    """Return the independent parts of a problem; cheapest choices of all parts together are a cheapest choice of the problem."""
     needed = needed_classes(options, roots)
     ring = {c: n for n, component in enumerate(components(options)) for c in component}
 
-    def stays_inside(c: ClassId, d: ClassId) -> bool:
+    def is_inside(c: ClassId, d: ClassId) -> bool:
         return d not in needed or (c in ring and ring[c] == ring.get(d))
 
     separated = {
-        c: [replace(o, children=frozenset(d for d in o.children if stays_inside(c, d))) for o in candidates] for c, candidates in options.items()
-    }  # fmt: skip
+        c: [replace(o, children=frozenset(d for d in o.children if is_inside(c, d))) for o in candidates]
+        for c, candidates in options.items()
+    }
     independent = []
     for group in _groups(separated):
         part_roots = tuple(c for c in group if c in needed)
@@ -41,7 +42,7 @@ def parts(options: Candidates, roots: Iterable[ClassId]) -> list[Part]:
 
 
 def needed_classes(options: Candidates, roots: Iterable[ClassId]) -> set[ClassId]:
-    """Return the classes that every choice below the roots builds."""
+    """Return the dominators: the classes that every acyclic choice below the roots builds."""
     order = list(_operands_first(options, roots))
     dominators = unavoidable(options, order)
     needed_bits = 0
@@ -72,7 +73,7 @@ def _children(options: Candidates, c: ClassId) -> list[ClassId]:
 
 
 def _groups(options: Candidates) -> list[list[ClassId]]:
-    """Return the classes in groups that no candidate joins, in the order of their first class."""
+    """Return the connected components of classes and operands, in the order of their first class."""
     leader = {c: c for c in options}
 
     def find(c: ClassId) -> ClassId:

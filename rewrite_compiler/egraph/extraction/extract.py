@@ -1,6 +1,7 @@
-"""Exact extraction: one integer program over the e-graph, solved by HiGHS level by level of a lexicographic cost.
+"""Exact extraction under a lexicographic cost: split, forced levels, bucket elimination, else an integer program solved by HiGHS.
 
-x_n chooses an e-node, y_c says that class c is built, t_c orders the classes of a cycle so that no choice contains itself.
+In the integer program x_n chooses an e-node, y_c says that class c is built, and t_c orders the classes of a cycle topologically, so
+that no choice contains itself.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from ...errors import BudgetError
@@ -19,21 +21,34 @@ from .dominator_split import Part, parts
 from .forced_levels import Key, key_of, settled
 from .prune import Candidate, Candidates, Cost, CostOf, components, pruned
 
-SPARE = 0.5  # between the two values of a choice
+SPARE = 0.5  # threshold between the two values of a binary variable
 EXACT = 1 << 30  # the solver tells sums of costs up to here apart
-STATUSES = ("greedy", "limited", "optimal")
 DIGIT = 1 << 10  # larger sums are compared digit by digit in this base
-Known = dict[Key, tuple[dict[int, int], Cost, str]]  # parts of one form are solved once: candidate of each class, bound, status
+# parts of one form are solved once: index of the candidate of each class, bound, status
+Solutions = dict[Key, tuple[dict[int, int], Cost, "ExtractionStatus"]]
+
+
+class ExtractionStatus(StrEnum):
+    """How far an extraction is proved; plans show the value; of several parts the first in this order counts."""
+
+    GREEDY = "greedy"
+    """The solver gave nothing better in time than the cheapest trees, which count shared classes more than once."""
+
+    LIMITED = "limited"
+    """The time limit ended the search: the cost is that of the best choice found, the bound lies below it."""
+
+    OPTIMAL = "optimal"
+    """The choice is proved cheapest."""
 
 
 @dataclass(frozen=True)
 class Extraction:
-    """The chosen e-node of each class that is built, its cost, the proven bound, and how it was found."""
+    """The chosen e-node of each class that is built, its cost and the proved lower bound by levels, and how far it is proved."""
 
     choice: Mapping[ClassId, ENode]
     cost: Cost
     bound: Cost
-    status: str
+    status: ExtractionStatus
 
     @property
     def gap(self) -> float:
@@ -42,10 +57,12 @@ class Extraction:
 
 
 def extract(graph: EGraph, roots: Sequence[ClassId], cost_of: CostOf, seconds: float = 60.0) -> Extraction:
-    """Return the cheapest acyclic choice below the roots; each level of the cost matters only among equals of the levels before.
+    """Return the cheapest acyclic choice below the roots by a lexicographic cost, within a time limit in seconds.
 
-    Falls back to the cheapest tree (status `greedy`) when the solver gives no solution in time; BudgetError when a root
-    has no choice at all.
+    Compile-time constants cost nothing and are chosen apart, by the fewest operators.
+
+    Raises:
+        BudgetError: (F211) a root has no choice of finite cost.
     """
     constants = constant_choices(graph, cost_of)
     computed_roots = [r for r in roots if r not in constants]
@@ -57,31 +74,31 @@ def extract(graph: EGraph, roots: Sequence[ClassId], cost_of: CostOf, seconds: f
     reachable = reached({**constants, **with_constants}, roots)
     cost = _total(reachable, roots, len(next(iter(reachable.values())).cost))
     bound = bound or cost  # all outputs are constants
-    if cost != bound and status == "optimal":
-        status = "limited"
+    if cost != bound and status is ExtractionStatus.OPTIMAL:
+        status = ExtractionStatus.LIMITED
     return Extraction({c: o.node for c, o in reachable.items()}, cost, tuple(min(b, c) for b, c in zip(bound, cost, strict=True)), status)
 
 
 def _solved(
-    options: Candidates, roots: Sequence[ClassId], deadline: float, solutions: Known, first: int = 0
-) -> tuple[dict[ClassId, Candidate], Cost, str]:
-    """Return the choice, a bound and the worst status over all parts of the problem; levels before `first` are settled."""
+    options: Candidates, roots: Sequence[ClassId], deadline: float, solutions: Solutions, first: int = 0
+) -> tuple[dict[ClassId, Candidate], Cost, ExtractionStatus]:
+    """Return the choice, a bound and the worst status over all parts of the problem; all choices tie at the levels before `first`."""
     choice: dict[ClassId, Candidate] = {}
     bounds: list[Cost] = []
-    statuses = {"optimal"}
+    statuses = {ExtractionStatus.OPTIMAL}
     for part in parts(options, roots):
         part_choice, bound, status = _solved_part(part, deadline, solutions, first)
         choice.update(part_choice)
         bounds.append(bound)
         statuses.add(status)
-    return choice, tuple(map(sum, zip(*bounds, strict=True))), next(s for s in STATUSES if s in statuses)
+    return choice, tuple(map(sum, zip(*bounds, strict=True))), next(s for s in ExtractionStatus if s in statuses)
 
 
-def _solved_part(part: Part, deadline: float, solutions: Known, first: int) -> tuple[dict[ClassId, Candidate], Cost, str]:
+def _solved_part(part: Part, deadline: float, solutions: Solutions, first: int) -> tuple[dict[ClassId, Candidate], Cost, ExtractionStatus]:
     levels = len(next(iter(part.options.values()))[0].cost)
     if all(len(candidates) == 1 for candidates in part.options.values()):
         choice = {c: found[0] for c, found in part.options.items()}
-        return choice, tuple(sum(o.cost[k] for o in choice.values()) for k in range(levels)), "optimal"
+        return choice, tuple(sum(o.cost[k] for o in choice.values()) for k in range(levels)), ExtractionStatus.OPTIMAL
     key = key_of(part, first)
     if key not in solutions:
         decided, bound, status = _decided(part, deadline, solutions, first, levels)
@@ -93,28 +110,30 @@ def _solved_part(part: Part, deadline: float, solutions: Known, first: int) -> t
     return choice, (*_total(choice, part.roots, levels)[:first], *bound), status
 
 
-def _decided(part: Part, deadline: float, solutions: Known, first: int, levels: int) -> tuple[dict[ClassId, Candidate], Cost, str]:
-    """Return the cheapest choice of a part: what settles by itself, then part by part, then what has to be searched."""
+def _decided(
+    part: Part, deadline: float, solutions: Solutions, first: int, levels: int
+) -> tuple[dict[ClassId, Candidate], Cost, ExtractionStatus]:
+    """Return the cheapest choice of a part: by forced levels, then by a further split, else by search."""
     options, open_level = settled(part.options, part.roots, first, levels)
     if open_level == levels:
         choice = cheapest_trees(options)
-        return choice, _total(choice, part.roots, levels), "optimal"
+        return choice, _total(choice, part.roots, levels), ExtractionStatus.OPTIMAL
     if open_level > first:
         return _solved(options, part.roots, deadline, solutions, open_level)
     return _searched(part, deadline, first, levels)
 
 
-def _searched(part: Part, deadline: float, first: int, levels: int) -> tuple[dict[ClassId, Candidate], Cost, str]:
+def _searched(part: Part, deadline: float, first: int, levels: int) -> tuple[dict[ClassId, Candidate], Cost, ExtractionStatus]:
     """Return what elimination or the solver finds for the levels from `first` on, the cheapest trees if those are better."""
     exact = eliminated(part.options, part.roots, first)
     if exact is not None:
-        return exact, _total(exact, part.roots, levels), "optimal"
+        return exact, _total(exact, part.roots, levels), ExtractionStatus.OPTIMAL
     solved, bound, status = _Problem(part.options, frozenset(part.roots)).solve(first, levels, deadline)
-    if status == "optimal" and solved is not None:
+    if status is ExtractionStatus.OPTIMAL and solved is not None:
         return solved, bound, status
     trees = cheapest_trees(part.options)
     if solved is None or _total(trees, part.roots, levels) < _total(solved, part.roots, levels):
-        return trees, bound, "greedy"
+        return trees, bound, ExtractionStatus.GREEDY
     return solved, bound, status
 
 
@@ -124,7 +143,7 @@ def _total(choice: Mapping[ClassId, Candidate], roots: Sequence[ClassId], levels
 
 
 def constant_choices(graph: EGraph, cost_of: CostOf) -> dict[ClassId, Candidate]:
-    """Return a way to evaluate each compile-time constant: the fewest operators. Constants are free and never part of the problem."""
+    """Return the cheapest tree of each compile-time constant; constants cost nothing and are never part of the problem."""
     fixed = [c for c, e_class in graph.classes.items() if e_class.fixed]
     options = {}
     for c in fixed:
@@ -134,7 +153,7 @@ def constant_choices(graph: EGraph, cost_of: CostOf) -> dict[ClassId, Candidate]
 
 
 def reached(choice: Mapping[ClassId, Candidate], roots: Iterable[ClassId]) -> dict[ClassId, Candidate]:
-    """Return the choices below the roots, operands first; AssertionError when a choice contains itself."""
+    """Return the choices below the roots in topological order, operands first; the choice must be acyclic."""
     order: dict[ClassId, Candidate] = {}
     open_: set[ClassId] = set()
     for root in roots:
@@ -220,7 +239,7 @@ class _Problem:
                     self.forbid_mutual(c, d, z)
 
     def forbid_mutual(self, c: ClassId, d: ClassId, z: Mapping[int, float]) -> None:
-        """Two classes cannot both be built from each other."""
+        """Forbid that two classes are built from each other."""
         back = self.needs(d).get(c) if c < d else None
         if back:
             mutual = {**z, **dict.fromkeys(back, 1.0)}
@@ -228,14 +247,14 @@ class _Problem:
             self.rows.add({**mutual, self.y[d]: -1.0}, -math.inf, 0.0)
 
     def needs(self, c: ClassId) -> dict[ClassId, list[int]]:
-        """Return for each operand class of `c` the choices that need it."""
+        """Return for each operand class of `c` the columns of the candidates that need it."""
         found: dict[ClassId, list[int]] = {}
         for n in self.of_class[c]:
             for d in sorted(self.candidates[n][1].children):
                 found.setdefault(d, []).append(n)
         return found
 
-    def solve(self, first: int, levels: int, deadline: float) -> tuple[dict[ClassId, Candidate] | None, Cost, str]:
+    def solve(self, first: int, levels: int, deadline: float) -> tuple[dict[ClassId, Candidate] | None, Cost, ExtractionStatus]:
         """Return the choice, a bound for each level from `first` on (0 before), and a status.
 
         A level is joined to the levels before by a weight that its incumbent's cost justifies: whoever spends one more
@@ -259,13 +278,13 @@ class _Problem:
                 weighted_costs = costs
             incumbent, status = self.solve_level(weighted_costs, deadline)
             solution = incumbent or solution
-            if incumbent is None or status != "optimal":
-                return self.choice_of(solution), (*optima, *[0] * (levels - len(optima))), "limited"
+            if incumbent is None or status is not ExtractionStatus.OPTIMAL:
+                return self.choice_of(solution), (*optima, *[0] * (levels - len(optima))), ExtractionStatus.LIMITED
             optima.append(_cost_of_solution(costs, incumbent) * unit)
             objective = weighted_costs if optima[-1] or any(objective) else self.forbid_costly(costs)
         if solution is None:
             solution = self.solve_level([0] * len(self.candidates), deadline)[0]
-        return self.choice_of(solution), tuple(optima), "optimal"
+        return self.choice_of(solution), tuple(optima), ExtractionStatus.OPTIMAL
 
     def fix_optimum(self, costs: Sequence[int], solution: Sequence[float] | None) -> None:
         """Constrain the weighted levels so far to their optimum, digit by digit with carries: small coefficients stay exact."""
@@ -291,8 +310,8 @@ class _Problem:
             return None
         return {c: o for (c, o), x in zip(self.candidates, solution, strict=False) if x > SPARE}
 
-    def solve_level(self, costs: Sequence[int], deadline: float) -> tuple[list[float] | None, str]:
-        """Minimise one cost; return the values of all columns, and `optimal` or `limited`."""
+    def solve_level(self, costs: Sequence[int], deadline: float) -> tuple[list[float] | None, ExtractionStatus]:
+        """Minimise one cost; return the values of all columns, and whether they are proved optimal."""
         import highspy
 
         solver = highspy.Highs()
@@ -303,9 +322,9 @@ class _Problem:
         solver.passModel(self.model(highspy, [c / divisor for c in costs]))
         solver.run()
         if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-            return None, "limited"
+            return None, ExtractionStatus.LIMITED
         optimal = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
-        return list(solver.getSolution().col_value), "optimal" if optimal else "limited"
+        return list(solver.getSolution().col_value), ExtractionStatus.OPTIMAL if optimal else ExtractionStatus.LIMITED
 
     def model(self, highspy: Any, costs: Sequence[float]) -> Any:
         count = len(self.candidates)
@@ -331,7 +350,7 @@ class _Problem:
 
 
 def _cost_of_solution(costs: Sequence[int], solution: Sequence[float]) -> int:
-    """Return what a solution costs."""
+    """Return the cost of a solution of the integer program."""
     return sum(cost for cost, x in zip(costs, solution, strict=False) if x > SPARE)
 
 

@@ -1,4 +1,4 @@
-"""What extraction chooses from: the e-nodes that can matter, found by reductions that keep at least one optimum."""
+"""Candidates of extraction, and reductions of them that keep at least one optimum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CostOf = Callable[[ClassId, ENode], Cost | None]
 
 @dataclass(frozen=True)
 class Candidate:
-    """An e-node that may be chosen: its operand classes, each once, and its cost."""
+    """An e-node that may be chosen: its operand classes without duplicates, and its cost by levels."""
 
     node: ENode
     children: frozenset[ClassId]
@@ -25,7 +25,7 @@ Candidates = dict[ClassId, list[Candidate]]
 
 
 def candidates(graph: EGraph, cost_of: CostOf, given: frozenset[ClassId] = frozenset()) -> Candidates:
-    """Return what may be chosen; a cost of None removes an e-node, and classes in `given` are there anyway."""
+    """Return the candidates by class; a cost of None removes an e-node, and classes in `given` cost nothing and have no candidates."""
     options: Candidates = {}
     for c, e_class in graph.classes.items():
         costed = [(n, cost_of(c, n)) for n in e_class.nodes if c not in given and c not in n.children]
@@ -34,7 +34,7 @@ def candidates(graph: EGraph, cost_of: CostOf, given: frozenset[ClassId] = froze
 
 
 def pruned(found: Candidates, roots: Sequence[ClassId]) -> Candidates:
-    """Return the candidates that some cheapest choice below the roots may need."""
+    """Return the candidates left by all reductions, repeated to a fixed point: buildable, not dominated, reachable, acyclic."""
     while True:
         count = sum(map(len, found.values()))
         found = _reachable(_undominated(_buildable(found)), roots)
@@ -101,7 +101,10 @@ def _grounded(candidates: Candidates) -> Candidates:
 
 
 def unavoidable(given: Candidates, classes: Sequence[ClassId]) -> dict[ClassId, int]:
-    """Return for each class which of `classes` every way to build it contains, as bits; other classes are there anyway."""
+    """Return the dominators of each class among `classes` as bit sets: the classes in every tree that builds it.
+
+    The greatest fixed point of the data-flow equations of dominance; bit n stands for classes[n], and other classes count as built.
+    """
     place = {c: n for n, c in enumerate(classes)}
     users: dict[ClassId, set[ClassId]] = {c: set() for c in classes}
     for c in classes:
@@ -128,7 +131,7 @@ def unavoidable(given: Candidates, classes: Sequence[ClassId]) -> dict[ClassId, 
 
 
 def components(given: Mapping[ClassId, list[Candidate]]) -> list[frozenset[ClassId]]:
-    """Return the strongly connected components of more than one class (Tarjan, without recursion)."""
+    """Return the strongly connected components of more than one class (Tarjan's algorithm, iterative)."""
     index: dict[ClassId, int] = {}
     low: dict[ClassId, int] = {}
     stack: list[ClassId] = []

@@ -1,4 +1,4 @@
-"""A program as rows of tables, one for each term and one for each fact about it, and commands for what no table holds.
+"""Encodes a program as rows of egglog tables, one for each term and one for each fact about it, and commands for what no table holds.
 
 Values keep their numbers: `(at 7)` is the class of value 7. Tuples of multi-output operators and the inner links of a
 variadic operator get numbers above the program's own.
@@ -19,7 +19,7 @@ from ...ops.op import FLOAT, INTS, AttributeValue
 from .schema import literal, op_constructor, quoted
 from .table_load import NONE, Item, Row, cell
 
-LARGEST_UNIFORM = 1 << 14  # elements of a constant that is looked at
+LARGEST_UNIFORM = 1 << 14  # elements of a constant that is tested for being uniform
 
 
 def program_items(p: Program) -> list[Item]:
@@ -28,7 +28,7 @@ def program_items(p: Program) -> list[Item]:
 
 
 def fact_rows(number: int, t: TensorType, fixed: bool) -> Iterator[Row]:
-    """Yield what is known of a class: shape, size, element type, constness where it does not follow from operands."""
+    """Yield the facts of a class: shape, size in elements, element type, and constness where it does not follow from operands."""
     yield ["Known", number, list(t.shape), t.size, t.dtype]
     if fixed:
         yield ["Fixed", number]
@@ -90,7 +90,7 @@ class _Encoder:
         yield from self.results(node, number)
 
     def halved(self, node: Node, op: Op) -> Generator[Row, None, tuple[int, int]]:
-        """Join operands two by two to one side and another: a tree of halves, which rules follow in few rounds; return its two sides."""
+        """Yield a balanced tree over the operands of a variadic operator, which rules traverse in few rounds; return its two halves."""
         attributes, fixed = dict(node.attributes), all(v in self.fixed for v in node.inputs)
 
         def tree_of(parts: Sequence[tuple[int, TensorType]]) -> Generator[Row, None, tuple[int, TensorType]]:
@@ -127,7 +127,7 @@ class _Encoder:
 
 
 def uniform(data: Data) -> float | None:
-    """Return the one value of all elements of a small float32 constant, which rules may then read; None for others."""
+    """Return the value of a small float32 constant whose elements are all equal, which rules may read; None for others."""
     if data.dtype != np.float32 or not 0 < data.size <= LARGEST_UNIFORM:
         return None
     value = float(data.flat[0])

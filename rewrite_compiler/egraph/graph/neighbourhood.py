@@ -1,4 +1,4 @@
-"""Around: the part of an e-graph near one e-class, and what lies beside it."""
+"""Neighbourhood of an e-class: the classes within a distance, and the border beyond them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .graph import ClassId, EGraph
 
 @dataclass(frozen=True)
 class Around:
-    """Classes near one, by how many edges they are away; and classes left out that are joined to one of them, by the nearest."""
+    """Distance in edges of each class of a neighbourhood, and for each class just outside it the adjacent class inside."""
 
     shown: Mapping[ClassId, int]
     cut: Mapping[ClassId, ClassId]
 
 
 def around(graph: EGraph, start: ClassId, steps: int) -> Around:
-    """Return what is at most so many edges away from a class, operands and readers alike."""
+    """Return the neighbourhood of a class: what is at most `steps` edges away, along operands and users alike (breadth first)."""
     adjacent = neighbours(graph)
     distances, edge = {start: 0}, [start]
     for step in range(1, steps + 1):
@@ -32,7 +32,7 @@ def around(graph: EGraph, start: ClassId, steps: int) -> Around:
 
 
 def neighbours(graph: EGraph) -> dict[ClassId, list[ClassId]]:
-    """Return for each class those that its e-nodes read and those that read it, each once, in the order of the graph."""
+    """Return the undirected adjacency of classes: operands and users of each, without duplicates, in the order of the graph."""
     adjacency: dict[ClassId, dict[ClassId, None]] = {c: {} for c in graph.classes}
     for c, e_class in graph.classes.items():
         for d in (d for node in e_class.nodes for d in node.children):

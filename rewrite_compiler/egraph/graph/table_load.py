@@ -1,4 +1,4 @@
-"""Bulk: terms and facts as rows of tables, which egglog reads from files some thirty times faster than commands.
+"""Bulk load: terms and facts as rows of tables, which egglog reads from files some thirty times faster than commands.
 
 A row of a constructor is its name, the number of the class, the numbers of its operands, its attributes, and the source node of
 work (−1: none); a row of a fact is its name, the number of the class, and what is known. Lists of integers have numbers of their
@@ -38,7 +38,7 @@ PRELUDE = """
 
 
 def cell(value: AttributeValue, kind: str) -> Cell:
-    """Return an attribute as a cell; floats are kept as their shortest text."""
+    """Return an attribute value as a cell of a table; a float is its shortest text, so that it round-trips."""
     if kind == INTS:
         return [int(v) for v in value]  # type: ignore[union-attr]
     if kind == INT:
@@ -47,7 +47,7 @@ def cell(value: AttributeValue, kind: str) -> Cell:
 
 
 def loader_text(made: Constructor) -> str:
-    """Return the table of a constructor's rows and the rules that make them terms, with and without a source node."""
+    """Return the egglog text of a constructor's load table and the rules that turn its rows into terms, with and without origins."""
     columns = ["i64" if k == INTS else SORTS[k] for k in made.attributes]
     operands = [f"x{n}" for n in range(made.operands)]
     names = [f"a{n}" for n in range(len(columns))]
@@ -66,7 +66,7 @@ def loader_text(made: Constructor) -> str:
 
 
 class Loader:
-    """Puts rows into an e-graph."""
+    """Loads rows and runs commands in an egglog e-graph."""
 
     def __init__(self, bindings: Any) -> None:
         self.egglog = bindings.EGraph()
@@ -78,7 +78,7 @@ class Loader:
         return list(self.egglog.run_program(*(command for text in texts for command in self.egglog.parse_program(text))))
 
     def load(self, items: Iterable[Item]) -> None:
-        """Make terms and facts of rows, then run the commands among the items."""
+        """Load the rows among the items, then run the commands among them."""
         tables: dict[str, list[str]] = {}
         commands: list[str] = []
         for item in items:

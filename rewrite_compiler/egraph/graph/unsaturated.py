@@ -1,4 +1,4 @@
-"""The e-graph of a program as it is written: what is left when a limit ends matching before its first round."""
+"""The e-graph of a program without rewriting: the fallback when a limit ends saturation before its first round."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .schema import op_constructor
 
 
 def plain_graph(p: Program) -> EGraph:
-    """Return the e-graph with one class for each value and one e-node for each class; classes have the numbers of values."""
+    """Return the e-graph with one class a value and one e-node a class; classes have the numbers of values."""
     return EGraph(dict(_Plain(p).classes()), {v: v for v in range(len(p.types))})
 
 
@@ -52,7 +52,7 @@ class _Plain:
         yield from self.results(node, ENode(constructor.name, operands, attributes, PROGRAM, origins))
 
     def chain(self, node: Node, op: Op, links: Sequence[int], link: ENode) -> Iterator[tuple[ClassId, EClass]]:
-        """Link all operands but the last, two by two from the left."""
+        """Yield the left-associated chain of a variadic operator over all operands but the last."""
         prefix, attributes = node.inputs[0], dict[str, AttributeValue](node.attributes)
         t = self.p.types[prefix]
         for v, number in zip(node.inputs[1:-1], links, strict=True):

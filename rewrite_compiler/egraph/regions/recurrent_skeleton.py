@@ -1,6 +1,6 @@
-"""Skeleton: an unrolled recurrence whose equal steps are written as the layers that the e-graph of one step has found in them.
+"""The skeleton of an unrolled recurrence: each step written as the recurrent layers that the e-graph of one step contains.
 
-It is small enough for the laws that continue a layer by the next step; what else is in a step is joined to its e-graph afterwards.
+It is small enough for the rules that extend a layer by the next step; the other e-nodes of the steps are joined afterwards.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Place = tuple[str, int]  # a value of the region by its place, or one that is ne
 
 
 class NoLayers(Exception):
-    """A step is not made of layers."""
+    """A step cannot be written in recurrent layers."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One operation of a step that is written in layers: results and operands as places, the source nodes as places in the region."""
+    """An operation of a step written in layers: operands and results as places, origins as node numbers of the region."""
 
     op: str
     inputs: tuple[Place, ...]
@@ -41,16 +41,19 @@ class Line:
 
 @dataclass(frozen=True)
 class Step:
-    """A step in lines, and the places of those outputs that are equal to another value of the region."""
+    """A step as straight-line code, and the places of those outputs that are equal to another value of the region."""
 
     lines: tuple[Line, ...]
     same: Mapping[int, Place]
 
 
 def step_of(f: Form, graph: EGraph, states: Collection[Value]) -> Step:
-    """Return the operations that make the outputs of a region, layers where its e-graph has them; NoLayers where it has none.
+    """Return the operations that define the outputs of a form, recurrent layers where its e-graph has them.
 
-    `states` are the inputs of the region that other steps make.
+    `states` are the inputs of the region that other steps define.
+
+    Raises:
+        NoLayers: no layer defines an output, or the only choice is cyclic.
     """
     writer = _Writer(f, graph, states)
     outputs = {f.region.values.index(v): writer.place(writer.class_of[v]) for v in f.region.outputs}
@@ -69,7 +72,7 @@ class _Writer:
         self.f, self.graph = f, graph
         self.class_of = {v: graph.values[form_value] for v, form_value in f.values.items()}
         self.states = {self.class_of[v] for v in states}
-        self.places: dict[ClassId, Place] = {}  # of what is there
+        self.places: dict[ClassId, Place] = {}  # of classes that are defined
         self.first_value: dict[ClassId, int] = {}  # the first value of the region in a class, by its place
         for n, v in enumerate(f.region.values):
             self.first_value.setdefault(self.class_of[v], n)
@@ -110,7 +113,7 @@ class _Writer:
         raise NoLayers
 
     def write_moves(self) -> None:
-        """Write the moves of what is there, too, those of the program and those before a layer: laws of sequences begin with them."""
+        """Write the layout operators of the program and those on operands of a layer, too: rules of sequences begin with them."""
         for k, n in enumerate(self.f.region.nodes):
             if (
                 _is_layout(n.operator)
@@ -132,7 +135,7 @@ class _Writer:
         self.lines.append(Line(n.op, inputs, outputs, n.attributes, types, (k,)))
 
     def layer(self, c: ClassId) -> tuple[ENode, ClassId] | None:
-        """Return the layer that makes a class, and the class of its results: one from a state, as a sum of two products has no order."""
+        """Return the layer that defines a class, and the class of its tuple; one that reads a state first, since sums commute."""
         tuples = [n.children[0] for n in self.graph.classes[c].nodes if n.op == "Result"]
         layers = [
             (m, tuple_class) for tuple_class in tuples for m in self.graph.classes[tuple_class].nodes if m.op.removeprefix("o_") in GATES
@@ -163,7 +166,7 @@ class _Writer:
         return t
 
     def new_place(self, c: ClassId) -> Place:
-        """Return a place for a class that is made now: that of a value of the region, else a new one."""
+        """Return a place for a class that is being defined: that of a value of the region, else a new one."""
         if c in self.places:
             return self.new()
         self.places[c] = ("region", self.first_value[c]) if c in self.first_value else self.new()
@@ -176,7 +179,7 @@ class _Writer:
 
 @dataclass(frozen=True)
 class Skeleton:
-    """The program of all steps in layers; `sources` are the source nodes of each of its nodes, which it knows by numbers."""
+    """The program with all steps in layers; `sources` are the source nodes of each of its origin numbers."""
 
     program: Program
     sources: Mapping[int, frozenset[int]]
@@ -187,8 +190,8 @@ class _Steps:
     types: list[TensorType]
     nodes: list[Node] = field(default_factory=list)
     sources: dict[int, frozenset[int]] = field(default_factory=dict)
-    layout_results: dict[tuple[object, ...], tuple[Value, ...]] = field(default_factory=dict)  # what only moves is made once
-    aliases: dict[Value, Value] = field(default_factory=dict)  # values of steps that are other ones
+    layout_results: dict[tuple[object, ...], tuple[Value, ...]] = field(default_factory=dict)  # layout operators are value-numbered
+    aliases: dict[Value, Value] = field(default_factory=dict)  # value → the equal value that replaces it
 
     def add(self, n: Node, origins: frozenset[int]) -> None:
         number = len(self.nodes)
@@ -215,7 +218,7 @@ class _Steps:
         self.aliases.update((r.values[n], places[place]) for n, place in step.same.items())
 
     def renamed(self) -> list[Node]:
-        """Return the nodes with what they read under the names it is made by."""
+        """Return the nodes with aliases of values resolved."""
 
         def definition(v: Value) -> Value:
             while v in self.aliases:
@@ -226,7 +229,11 @@ class _Steps:
 
 
 def skeleton(p: Program, fixed: Collection[Value], cells: Sequence[tuple[Region, Step]]) -> Skeleton:
-    """Return a program in which cells are what their lines say; `fixed` are the values known at compile time. NoLayers without an order."""
+    """Return the program with the nodes of each step replaced by its layers; `fixed` are the compile-time constants.
+
+    Raises:
+        NoLayers: the replaced program is cyclic.
+    """
     steps = _Steps(list(p.types))
     step_nodes = {id(n) for r, _ in cells for n in r.nodes if any(v not in fixed for v in n.outputs)}
     for n in p.nodes:

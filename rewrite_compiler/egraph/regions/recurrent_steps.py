@@ -1,4 +1,4 @@
-"""Cells: the steps of an unrolled recurrence, found by the steps of a sequence on which each operation depends.
+"""Steps of an unrolled recurrence, recognised by the elements of a sequence on which each operation depends.
 
 What depends on steps 0 … t and no others belongs to step t of a recurrence that runs forwards, what depends on steps t … T − 1 to
 step t of one that runs backwards. Steps of one form are the same region on other values.
@@ -19,7 +19,7 @@ Steps = int  # a set of steps as bits
 
 
 def cells_of(p: Program) -> list[tuple[Shape, Region]]:
-    """Return the steps that have the form of many others; the first of each recurrence is left out, as a context for what is before."""
+    """Return the steps whose form is frequent, each with its form; the first step of each recurrence stays with the nodes before it."""
     slice_counts = Counter(at for n in p.nodes if (at := _sequence(n)) is not None)
     sequences = {at for at, count in slice_counts.items() if count >= FEWEST}
     if not sequences:
@@ -38,7 +38,7 @@ def cells_of(p: Program) -> list[tuple[Shape, Region]]:
 
 
 def _sequence(n: Node) -> tuple[Value, object] | None:
-    """Return the sequence of which a node takes one step, and the axis of steps."""
+    """Return the sequence and the axis of which a slice takes one step, None for other nodes."""
     if n.op != "slice" or n.attribute("step") != 1 or n.attribute("stop") != _start(n) + 1:
         return None
     return n.inputs[0], n.attribute("axis")
@@ -49,7 +49,7 @@ def _start(n: Node) -> int:
 
 
 class _Steps:
-    """The operations of each step; those that take the steps are left out."""
+    """The operations of each step, without the slices of the sequence."""
 
     def __init__(self, facts: Known, sequences: Iterable[tuple[Value, object]]) -> None:
         self.facts, self.sequences = facts, set(sequences)
@@ -83,7 +83,7 @@ class _Steps:
         return {steps: region_of(self.facts, _operands_first(nodes[::-1], self.facts.producer)) for steps, nodes in groups.items()}
 
     def owner(self, n: Node, owners: Mapping[int, Steps]) -> Steps:
-        """Return the steps to whose last one a node belongs, 0 for none: what prepares a step or a state goes where it is read."""
+        """Return the steps to whose last one a node belongs, 0 for none; what prepares a step or a state belongs to its reader."""
         steps = self.steps_of[n.outputs[0]]
         if id(n) in self.slices or not steps:
             return 0
@@ -95,18 +95,18 @@ class _Steps:
         return (reader_steps.pop() or own_steps) if len(reader_steps) == 1 and not is_output else own_steps
 
     def prepares(self, n: Node) -> bool:
-        """Tell whether a node does to a state what the next step begins with: a product, a bias, a move."""
+        """Tell whether a node is linear or layout work on one operand, with which the next step begins."""
         moving = sum(v not in self.facts.fixed for v in n.inputs)
         return moving == 1 and n.operator is not None and (n.operator.kind == LAYOUT or n.op in LINEAR)
 
     def is_run(self, steps: Steps) -> bool:
-        """Tell whether steps are the first ones or the last ones, but not all."""
+        """Tell whether a set of steps is a proper prefix or suffix of all steps."""
         complement = self.all_steps & ~steps
         return complement != 0 and (not steps & (steps + 1) or not complement & (complement + 1))
 
 
 def _operands_first(nodes: Sequence[Node], producer: Mapping[Value, Node]) -> list[Node]:
-    """Return nodes in an order that does not depend on where those stand that read only what is outside."""
+    """Return nodes in a topological order independent of the position of those that read only outside values."""
     members = {id(n) for n in nodes}
     order: dict[int, Node] = {}
 
@@ -115,7 +115,7 @@ def _operands_first(nodes: Sequence[Node], producer: Mapping[Value, Node]) -> li
 
     for n in nodes:
         if all(id(producer[v]) not in members for v in n.inputs if v in producer):
-            continue  # comes where it is read
+            continue  # ordered before its reader
         work = [n]
         while work:
             unordered = list(operands(work[-1]))

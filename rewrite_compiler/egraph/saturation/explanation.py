@@ -1,4 +1,4 @@
-"""Explain: the rules behind an e-node, found by matching again the sides of the rule that made it, down to the program."""
+"""Provenance of an e-node: the rules behind it, by matching again the sides of the rule that made it, down to the program."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ...rewrite.rule import Float, Rule
 from ..graph.graph import ClassId, EGraph, ENode
 from ..graph.schema import op_constructor
 
-MOST_NODES = 5_000  # e-nodes looked at for one match
+MOST_NODES = 5_000  # e-nodes visited in the search for one match
 Nodes = tuple[tuple[ClassId, ENode], ...]
 
 
 @dataclass(frozen=True)
 class Maker:
-    """What a birth stands for: a rule, or a mapping with the names of its operands and static variables in order."""
+    """The rule of a birth number, or the mapping, with the names of its operands and static variables in order."""
 
     rule: Rule
     operands: tuple[str, ...] | None = None
@@ -28,7 +28,7 @@ class Maker:
 
 @dataclass(frozen=True)
 class _State:
-    """A partial match: classes of patterns and variables, values of attributes, the e-nodes that operators of the pattern are."""
+    """A partial match: classes of patterns and variables, values of attribute variables, e-nodes matched by operators."""
 
     classes: Mapping[Any, ClassId]
     values: Mapping[Any, AttributeValue]
@@ -36,7 +36,7 @@ class _State:
 
 
 class Explainer:
-    """Finds what is behind the e-nodes of one choice; `makers` are what births stand for."""
+    """Explains the e-nodes of an extracted choice; `makers` are the rules and mappings by birth number."""
 
     def __init__(self, graph: EGraph, choice: Mapping[ClassId, ENode], makers: Sequence[Maker]) -> None:
         self.graph, self.choice, self.makers = graph, choice, makers
@@ -48,16 +48,16 @@ class Explainer:
                     self.users.setdefault(d, []).append((c, n))
 
     def births(self, start: ENode) -> list[int]:
-        """Return the births behind a chosen e-node, its own first: of what it was matched from, and of its chosen operands.
+        """Return the births behind a chosen e-node, its own first: those of the e-nodes it was matched from and of its chosen operands.
 
-        The first match of a rule is taken, e-nodes of the program before others; one that is not found in TRIED steps is left out.
+        The first match of a rule counts, e-nodes of the program before others; a search ends after MOST_NODES e-nodes without one.
         """
         found: dict[int, None] = {}
         work = [(self.class_of[id(start)], start)]
         while work:
             c, node = work.pop(0)
             if node.birth < 0 or node.birth in found or (node is not start and self.makers[node.birth].operands is not None):
-                continue  # of the program, known, or another offload
+                continue  # of the program, visited, or another offload
             found[node.birth] = None
             work.extend(_Matches(self.graph, self.users).parts(self.makers[node.birth], c, node))
             work.extend((d, self.choice[d]) for d in node.children if d in self.choice)
@@ -87,7 +87,7 @@ class _Matches:
         return ()
 
     def left_match(self, left: Tensor, right: Tensor, t: Apply, c: ClassId, node: ENode) -> Nodes:
-        """Return what the left side matched where part `t` of the right side is an e-node."""
+        """Return the e-nodes that the left side matched where subterm `t` of the right side is the e-node `node`."""
         self.forced = {id(t): node}
         for root in self.roots(t, right, c):
             for right_match in self.terms(right, root, _State({id(left): root}, {})):
@@ -97,7 +97,7 @@ class _Matches:
         return ()
 
     def roots(self, t: Apply, right: Tensor, c: ClassId) -> Iterator[ClassId]:
-        """Yield the classes that the whole right side may be in when its part `t` is in a class."""
+        """Yield the classes that the whole right side can be in when its subterm `t` is in class `c`."""
         # what an operator of several results made is in the class of all of them
         projections = [u for u, n in self.users.get(c, ()) if n.op == "Result" and n.attributes[0] == t.output]
         for output in projections if t.op.outputs > 1 else [c]:
@@ -153,7 +153,7 @@ class _Matches:
             yield from self.terms(t, c, state)
 
     def attributes(self, t: Apply, node: ENode, state: _State) -> Mapping[Any, AttributeValue] | None:
-        """Return the values of attributes with those that the e-node gives; None where it has others."""
+        """Return the bindings of attribute variables extended by an e-node's attributes; None where they conflict."""
         values = dict(state.values)
         for a, value in zip(t.op.attributes, node.attributes, strict=True):
             term = t.attributes[a.name]
@@ -164,7 +164,7 @@ class _Matches:
         return values
 
     def evaluate(self, term: object, value: AttributeValue, state: _State) -> AttributeValue:
-        """Return a literal or computed attribute; the value itself where something in it is not bound yet."""
+        """Return the value of a literal or computed attribute; `value` itself where a variable of it is not bound yet."""
         if not isinstance(term, Ints | Expr):
             return tuple(term) if isinstance(term, list) else term  # type: ignore[return-value]
         binding = Binding(lambda x: self.shape(x, state), state.values)

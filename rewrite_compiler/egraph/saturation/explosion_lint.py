@@ -1,7 +1,6 @@
-"""Lint: do rules that are new let small programs grow without end beside the others?
+"""Explosion lint: tests whether new rules, together with others, keep a small program from saturating.
 
-A false rule is the court's business; a true one may still explode together with others: a bias of zeros that is added, read as a
-sum, and associated again, for ever.
+A sound rule can still explode in combination: a bias of zeros is introduced, read as a sum, associated, and introduced again.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from ...ir.program import Builder, Program
 from ...ir.types import TensorType
 from ...limits import DEFAULT, MIB
 from ...rewrite.rule import Rule, short_place
-from .outcome import Saturation
+from .outcome import Saturation, StopReason
 from .saturate import saturate
 
 TRIAL = replace(DEFAULT, e_nodes=6_000, rounds=24, saturation_seconds=20, saturation_bytes=768 * MIB)
@@ -24,7 +23,7 @@ LONE = 8  # new rules that are tried one by one
 
 @dataclass(frozen=True)
 class Growth:
-    """New rules without each of which the small program saturates, and its e-nodes round by round with all of them."""
+    """An explosion: the new rules without each of which the small program saturates, and its e-nodes round by round with all rules."""
 
     rules: tuple[Rule, ...]
     e_nodes: tuple[int, ...]
@@ -38,14 +37,14 @@ class Growth:
 
 
 def growth_of(new: Sequence[Rule], others: Sequence[Rule]) -> Growth | None:
-    """Return what grows without end once rules are added to others, None where a small program still saturates."""
+    """Return the explosion caused by adding rules to others; None where the small program still saturates."""
     if not new:
         return None
     with_all = _trial([*others, *new])
-    if with_all.reason == "saturated":
+    if with_all.reason is StopReason.SATURATED:
         return None
     suspects = new if len(new) <= LONE else sorted(new, key=lambda r: -with_all.matches.get(r.name, 0))[:LONE]
-    culprits = [r for r in suspects if _trial([x for x in (*others, *new) if x is not r]).reason == "saturated"]
+    culprits = [r for r in suspects if _trial([x for x in (*others, *new) if x is not r]).reason is StopReason.SATURATED]
     return Growth(tuple(culprits or suspects), with_all.growth)
 
 
@@ -54,7 +53,7 @@ def _trial(rules: Sequence[Rule]) -> Saturation:
 
 
 def small_program() -> Program:
-    """Return a program with what rules commonly meet: two layers, a convolution, a sum of five terms, and moves of data."""
+    """Return a program of operators that rules commonly match: two layers, a convolution, a sum of five terms, layout operators."""
     b, random = Builder("lint"), np.random.default_rng(0)
 
     def weight(*shape: int) -> int:

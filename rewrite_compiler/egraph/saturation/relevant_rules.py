@@ -1,4 +1,4 @@
-"""Which rules can ever match: those whose operators the program has, or other such rules make."""
+"""Relevance of rules: a rule can match only if the program, or the actions of other relevant rules, have its operators."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ ALWAYS = ("full", "reshape", "transpose")  # of uniform constants and of layouts
 
 
 def present(p: Program) -> set[str]:
-    """Return the constructors that a program is loaded as."""
+    """Return the names of the constructors of a program's e-nodes."""
     ops = {n.operator for n in p.nodes if n.operator is not None}
     return {op_constructor(op).name for op in (*ops, *(OPS[name] for name in ALWAYS))}
 
 
 def relevant(rules: Sequence[Sequence[str]], core: Iterable[str]) -> tuple[list[str], set[str]]:
-    """Return the commands, each once, of the rules that can match where a program has some operators, and all operators there can be.
+    """Return the commands of the relevant rules without duplicates, and all operators that can occur: a fixed point from `core`.
 
     The last command of a rule is the rule itself, those before it are stages of its query.
     """

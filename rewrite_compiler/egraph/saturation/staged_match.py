@@ -1,8 +1,8 @@
-"""Chains: rules on an operator of several results whose operands are results of the same operator, matched in stages.
+"""Staged matching of rules on a chain: two applications of a multi-output operator, one of which reads results of the other.
 
-Layers of one recurrence share their weights, and a query for two of them that are joined by these first looks at every pair: at
-500 steps that is all the time there is. A stage finds the pairs by what the second reads of the first, another adds their
-operands, and the rule begins with what these have found. Rules with the same chain share its stages.
+Layers of one recurrence share their weights, and a join on these enumerates all pairs of layers, which is too slow at 500 steps. So
+one auxiliary relation holds the pairs by def-use, a second one adds their operands, and the rule begins with the second relation.
+Rules with the same chain share its relations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STAGE = "stage-"  # what the names of stages begin with: they are no rules
 
 @cache
 def rule_commands(rule: Rule, number: int) -> tuple[str, ...]:
-    """Return the commands of a rule, those of its stages first; equal ones of several rules are to be run once."""
+    """Return the commands of a rule, those of its stages first; duplicates among several rules are to be run once."""
     t = compiled(rule, number)
     chain = _chain(t) if rule.phase == "fold" else None
     if chain is None:
@@ -37,7 +37,7 @@ def rule_commands(rule: Rule, number: int) -> tuple[str, ...]:
 
 
 def _chain(t: Text) -> tuple[Row, Row] | None:
-    """Return two rows of one operator of which the first reads results of the second, where the pattern has one such pair."""
+    """Return the two applications of a chain, the reader first; None unless the pattern has exactly one."""
     rows = {row.name: row for row in t.rows}
     pairs = {
         (row.name, m): (row, rows[m])
@@ -48,7 +48,7 @@ def _chain(t: Text) -> tuple[Row, Row] | None:
 
 
 def _stages(last: Row, first: Row, links: dict[str, tuple[str, int]]) -> tuple[list[str], str]:
-    """Return the commands of the stages of a chain, whose variables are numbered, and the atom that stands for the chain in the rule."""
+    """Return the commands of the stages, with canonical variables, and the atom that replaces the chain in the rule."""
     variables = list(
         dict.fromkeys(a for a in (last.name, first.name, *last.arguments, *first.arguments) if _is_variable(a) and a not in links)
     )
