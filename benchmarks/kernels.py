@@ -332,13 +332,8 @@ def streams(runs: int) -> list[Row]:
         gives, count = sim.play(columns), times_over * len(gives)
         if playing._run_plain(sim, columns, gives, 0) != count:
             raise SystemExit(f"{target}: the compiled loops leave commands")
-<<<<<<< HEAD
-        for what, run in (
-            ("", partial(playing._run_plain, sim, columns, gives, 0)),
-=======
         for suffix, run in (
-            ("", partial(playing._plain, sim, columns, gives, 0)),
->>>>>>> h5
+            ("", partial(playing._run_plain, sim, columns, gives, 0)),
             (", with its preparation", partial(sim.play, columns)),
         ):
             cpu = spread(times(run, 10 * runs))

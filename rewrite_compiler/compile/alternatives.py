@@ -40,8 +40,8 @@ class Alternatives:
 
     def unseen(self, seconds: int) -> str:
         """Return what was not looked at in a limit of so many seconds, as a sentence; nothing when all was."""
-        left = self.choices - self.looked_at
-        return f"{left} of {self.choices} choices were not looked at within alternatives_seconds={seconds}" if left else ""
+        remaining = self.choices - self.looked_at
+        return f"{remaining} of {self.choices} choices were not looked at within alternatives_seconds={seconds}" if remaining else ""
 
 
 def alternatives(path: str | Path, accel: Sequence[str | Target], count: int, options: Options | None = None) -> Alternatives:
@@ -51,13 +51,13 @@ def alternatives(path: str | Path, accel: Sequence[str | Target], count: int, op
     looked at in that order; of layers of one form the first that no option pins is moved. After `alternatives_seconds` no
     further one is begun.
     """
-    given = options or Options()
-    targets = chosen_targets(accel, given.limits)
-    best = compile_model(path, targets, given)
-    seen = {_chosen(best)}
-    found: list[Alternative] = []
-    choices, looked_at = list(_choices(best, targets, given)), 0
-    end = monotonic() + given.limits.alternatives_seconds
+    base_options = options or Options()
+    targets = chosen_targets(accel, base_options.limits)
+    best_plan = compile_model(path, targets, base_options)
+    signatures = {_signature(best_plan)}
+    results: list[Alternative] = []
+    choices, looked_at = list(_choices(best_plan, targets, base_options)), 0
+    end = monotonic() + base_options.limits.alternatives_seconds
     for option, changed in choices:
         if monotonic() >= end:
             break
@@ -66,27 +66,27 @@ def alternatives(path: str | Path, accel: Sequence[str | Target], count: int, op
             plan = compile_model(path, targets, changed)
         except (AnswerNo, BudgetError):  # there is no such plan
             continue
-        if _chosen(plan) not in seen:
-            seen.add(_chosen(plan))
-            found.append(Alternative(option, changed, plan))
-    return Alternatives(tuple(sorted(found, key=lambda a: a.cost)[:count]), len(choices), looked_at)
+        if _signature(plan) not in signatures:
+            signatures.add(_signature(plan))
+            results.append(Alternative(option, changed, plan))
+    return Alternatives(tuple(sorted(results, key=lambda a: a.cost)[:count]), len(choices), looked_at)
 
 
-def _chosen(p: Plan) -> Chosen:
+def _signature(p: Plan) -> Chosen:
     """Return what a plan offloads: operations with the nodes they stand for, and the rules that made them so."""
     return frozenset((o.mapping.name, (*sorted(o.nodes), "by", *sorted(r.rule for r in o.because if r.grade != "E"))) for o in p.offloads)
 
 
-def _choices(best: Plan, targets: Sequence[Target], given: Options) -> Iterator[tuple[str, Options]]:
-    pinned = {text.partition("=")[2] for text in given.on}
-    for o in _of_each_form([o for o in best.offloads if pinned.isdisjoint(o.nodes)]):
+def _choices(best_plan: Plan, targets: Sequence[Target], base: Options) -> Iterator[tuple[str, Options]]:
+    pinned = {text.partition("=")[2] for text in base.on}
+    for o in _one_of_each_form([o for o in best_plan.offloads if pinned.isdisjoint(o.nodes)]):
         for place in (*(t.name for t in targets if t.name != o.target.name), HOST):
-            yield f"--on {place}={o.nodes[0]}", replace(given, on=(*given.on, f"{place}={o.nodes[0]}"))
-    rules = dict.fromkeys(r.rule for o in best.offloads for r in o.because if r.grade != "E" and r.rule != o.mapping.name)
-    variants = dict.fromkeys(o.mapping.variant for o in best.offloads)
+            yield f"--on {place}={o.nodes[0]}", replace(base, on=(*base.on, f"{place}={o.nodes[0]}"))
+    rules = dict.fromkeys(r.rule for o in best_plan.offloads for r in o.because if r.grade != "E" and r.rule != o.mapping.name)
+    variants = dict.fromkeys(o.mapping.variant for o in best_plan.offloads)
     for name in (*rules, *variants):
-        yield f"--without {name}", replace(given, without=(*given.without, name))
+        yield f"--without {name}", replace(base, without=(*base.without, name))
 
 
-def _of_each_form(offloads: Sequence[Offload]) -> list[Offload]:
+def _one_of_each_form(offloads: Sequence[Offload]) -> list[Offload]:
     return list({(o.mapping.name, o.shapes): o for o in reversed(offloads) if o.nodes}.values())[::-1]

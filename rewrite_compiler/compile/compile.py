@@ -76,63 +76,71 @@ def compile_model(
     samples, offloads whose results would be further off than zeros stay on the host.
     """
     targets = chosen_targets(accel, options.limits)
-    plan = _compiled(model, targets, options, calibrate, progress)
+    plan = _uncalibrated_plan(model, targets, options, calibrate, progress)
     if calibrate is None:
         return plan
     samples = samples_for(plan.source, calibrate, options.limits)
     name, seconds = Path(samples.place).name, options.limits.host_seconds
 
     def compiled(on: tuple[str, ...]) -> Plan:
-        found = plan if on == options.on else _compiled(model, targets, replace(options, on=on), calibrate, progress)
-        return calibrated(found, samples.inputs, name, samples.sha256, method=calibration_method, limits=options.limits)
+        compiled_plan = plan if on == options.on else _uncalibrated_plan(model, targets, replace(options, on=on), calibrate, progress)
+        return calibrated(compiled_plan, samples.inputs, name, samples.sha256, method=calibration_method, limits=options.limits)
 
     usable, notes = within_range(compiled, samples.inputs, options.on, seconds)
     return replace(usable, notes=(*usable.notes, *notes))
 
 
-def _compiled(model: Model, targets: Sequence[Target], options: Options, calibrate: Samples | None, progress: Progress) -> Plan:
+def _uncalibrated_plan(model: Model, targets: Sequence[Target], options: Options, calibrate: Samples | None, progress: Progress) -> Plan:
     """Return the plan without formats; samples say only how many there are at once."""
-    started = time.perf_counter()
+    start_time = time.perf_counter()
     prepare(2)  # one for the plan, one for the exact counts
     imported = load(model, options.shapes, options.limits)
     shapes = {} if options.shapes else single_samples(imported.program, calibrate, options.limits)
     if shapes:
         options = replace(options, shapes=shapes)
         imported = load(model, shapes, options.limits)
-    loaded = time.perf_counter()
+    load_time = time.perf_counter()
     space = searched(targets, options)
     rules, mappings, objective = space.rules, space.mappings, space.objective
-    used = spelling_rules(rules) if options.exact else rules
+    applied_rules = spelling_rules(rules) if options.exact else rules
     pins = pins_of(options.on, imported.program, targets)
     with ThreadPoolExecutor(1) as pool:
-        exactly = pool.submit(offloads_as_written, imported.program, spelling_rules(rules), mappings, options.limits, objective)
-        matched = _pinned(imported.program, used, mappings, options, objective, pins)
-        program, matched = _in_steps(imported.program, matched, used, mappings, options, objective, pins)
-        exact = exactly.result()
+        exact_future = pool.submit(offloads_as_written, imported.program, spelling_rules(rules), mappings, options.limits, objective)
+        match_result = _match_pinned(imported.program, applied_rules, mappings, options, objective, pins)
+        program, match_result = _cheaper_in_steps(imported.program, match_result, applied_rules, mappings, options, objective, pins)
+        exact = exact_future.result()
     imported = replace(imported, program=program)
-    found = time.perf_counter()
+    match_time = time.perf_counter()
     by_name = {m.name: m for m in mappings}
-    inside = judged_in_use({by_name[n.op] for n in matched.program.nodes if n.op in by_name}, targets, options.trusted, progress)
-    judged = time.perf_counter()
-    certified = Certified({**space.certificates, **inside.certificates})
-    plan = _plan(imported, targets, used, mappings, matched, exact, options, objective, certified)
-    done = time.perf_counter()
-    seconds = {"load": loaded - started, "match": done - loaded - (judged - found), "judge": judged - found}
-    run = {"seconds": {name: round(s, 3) for name, s in seconds.items()}, "egraph_kept": matched.saturation.is_kept}
-    run["rule_seconds"] = rule_seconds(matched.saturation, used, mappings)
-    return replace(plan, run=run, notes=(*plan.notes, *space.notes, *inside.notes))
+    used_operations = judged_in_use(
+        {by_name[n.op] for n in match_result.program.nodes if n.op in by_name}, targets, options.trusted, progress
+    )
+    judge_time = time.perf_counter()
+    certified = Certified({**space.certificates, **used_operations.certificates})
+    plan = _plan(imported, targets, applied_rules, mappings, match_result, exact, options, objective, certified)
+    end_time = time.perf_counter()
+    seconds = {"load": load_time - start_time, "match": end_time - load_time - (judge_time - match_time), "judge": judge_time - match_time}
+    run = {"seconds": {name: round(s, 3) for name, s in seconds.items()}, "egraph_kept": match_result.saturation.is_kept}
+    run["rule_seconds"] = rule_seconds(match_result.saturation, applied_rules, mappings)
+    return replace(plan, run=run, notes=(*plan.notes, *space.notes, *used_operations.notes))
 
 
-def _in_steps(
-    p: Program, matched: Matched, rules: Sequence[Rule], mappings: Sequence[Mapping], options: Options, objective: Objective, pins: Pins
+def _cheaper_in_steps(
+    p: Program,
+    match_result: Matched,
+    rules: Sequence[Rule],
+    mappings: Sequence[Mapping],
+    options: Options,
+    objective: Objective,
+    pins: Pins,
 ) -> tuple[Program, Matched]:
     """Return a program and what was made of it, with recurrences that stayed on the host written out if that is cheaper."""
     takes_products = any("dense" in {x.op.name for x in subterms(m.rule.left) if isinstance(x, Apply)} for m in mappings)
-    steps = written_out(p, matched.program.nodes) if takes_products and not options.exact else None
+    steps = written_out(p, match_result.program.nodes) if takes_products and not options.exact else None
     if steps is None:
-        return p, matched
-    other = _pinned(steps, rules, mappings, options, objective, pins)
-    return (steps, other) if other.extraction.cost < matched.extraction.cost else (p, matched)
+        return p, match_result
+    alternative = _match_pinned(steps, rules, mappings, options, objective, pins)
+    return (steps, alternative) if alternative.extraction.cost < match_result.extraction.cost else (p, match_result)
 
 
 @dataclass(frozen=True)
@@ -163,24 +171,26 @@ def _rule_files(options: Options) -> tuple[Path, ...]:
     return (*options.rules, lowering) if weighs and lowering not in options.rules else options.rules
 
 
-def _pinned(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], options: Options, objective: Objective, pins: Pins) -> Matched:
+def _match_pinned(
+    p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], options: Options, objective: Objective, pins: Pins
+) -> Matched:
     """Return the cheapest program with every pinned node in its place; AnswerNo F216 with the reason where one cannot be."""
     by_name = {m.name: m for m in mappings}
     try:
-        matched = match(p, rules, mappings, options.limits, objective, pins)
-        require_pins(pins, p, matched.program, by_name)
+        match_result = match(p, rules, mappings, options.limits, objective, pins)
+        require_pins(pins, p, match_result.program, by_name)
     except (BudgetError, AnswerNo) as error:
         if not pins.place or error.problem.code == "F210":
             raise
     else:
-        return matched
+        return match_result
     free = match(p, rules, mappings, options.limits, objective)
     ids = _ids([n for n in free.program.nodes if n.op in by_name], by_name)
     reasons = HostReasons(free.program, mappings, free.fitted, objective.unusable)
-    kept = {h.node: h.why_not for h in account(p, free.program, ids, reasons).host}
-    asked = [(p.sources[s].name, place) for s, place in pins.place.items()]
-    name, place = next(((n, at) for n, at in asked if n in kept and at != HOST), asked[0])
-    raise unmet(name, place, kept.get(name, "no program has all pinned nodes in their places"))
+    host_reasons = {h.node: h.why_not for h in account(p, free.program, ids, reasons).host}
+    requested = [(p.sources[s].name, place) for s, place in pins.place.items()]
+    name, place = next(((n, at) for n, at in requested if n in host_reasons and at != HOST), requested[0])
+    raise unmet(name, place, host_reasons.get(name, "no program has all pinned nodes in their places"))
 
 
 def chosen_targets(accel: str | Target | Sequence[str | Target], limits: Limits | None = None) -> tuple[Target, ...]:
@@ -197,43 +207,43 @@ def chosen_targets(accel: str | Target | Sequence[str | Target], limits: Limits 
 
 
 def _mappings(targets: Sequence[Target], options: Options, rules: Sequence[Rule]) -> list[Mapping]:
-    found = [m for t in targets for m in t.mappings.values()]
-    known = {x for m in found for x in (m.name, m.variant, m.operation)} | {r.name for r in rules}
-    for given in (*options.only, *options.without):
-        if given not in known:
-            raise UsageError("F203", f'there is no mapping or rule called "{given}"', help="`flexmatch list` shows the names")
-    return [m for m in found if _named(m, options.only, empty=True) and not _named(m, options.without, empty=False)]
+    mappings = [m for t in targets for m in t.mappings.values()]
+    visible_names = {x for m in mappings for x in (m.name, m.variant, m.operation)} | {r.name for r in rules}
+    for name in (*options.only, *options.without):
+        if name not in visible_names:
+            raise UsageError("F203", f'there is no mapping or rule called "{name}"', help="`flexmatch list` shows the names")
+    return [m for m in mappings if _is_selected(m, options.only, empty=True) and not _is_selected(m, options.without, empty=False)]
 
 
-def _named(m: Mapping, names: Sequence[str], *, empty: bool) -> bool:
+def _is_selected(m: Mapping, names: Sequence[str], *, empty: bool) -> bool:
     return bool({m.name, m.variant, m.operation} & set(names)) if names else empty
 
 
 def _plan(
     model: LoadedModel, targets: Sequence[Target], rules: Sequence[Rule], mappings: Sequence[Mapping],
-    matched: Matched, exact: Sequence[Mapping], options: Options, objective: Objective, certified: Certified,
+    match_result: Matched, exact: Sequence[Mapping], options: Options, objective: Objective, certified: Certified,
 ) -> Plan:  # fmt: skip
     by_name = {m.name: m for m in mappings}
-    devices = [n for n in matched.program.nodes if n.op in by_name]
+    devices = [n for n in match_result.program.nodes if n.op in by_name]
     ids, lowered = _ids(devices, by_name), lowered_in(model.program, devices, by_name)
-    reasons = HostReasons(matched.program, mappings, matched.fitted, objective.unusable, as_written=options.exact)
-    counted = account(model.program, matched.program, ids, reasons)
-    because = _Because(matched, rules, mappings, certified)
+    reasons = HostReasons(match_result.program, mappings, match_result.fitted, objective.unusable, as_written=options.exact)
+    accounting = account(model.program, match_result.program, ids, reasons)
+    births = _Reasons(match_result, rules, mappings, certified)
     offloads = tuple(
-        _offload(key, node, nodes, by_name[node.op], targets, matched, because, objective)
-        for (key, node), nodes in zip(ids.items(), counted.offloads, strict=True)
+        _offload(key, node, nodes, by_name[node.op], targets, match_result, births, objective)
+        for (key, node), nodes in zip(ids.items(), accounting.offloads, strict=True)
     )
     return Plan(
         model={"path": str(model.path), "sha256": model.sha256, "ops": len(model.program.sources), "opset": model.file_opset},
-        source=model.program, program=matched.program, targets=tuple(targets), offloads=offloads,
-        host=counted.host, absorbed=counted.absorbed,
+        source=model.program, program=match_result.program, targets=tuple(targets), offloads=offloads,
+        host=accounting.host, absorbed=accounting.absorbed,
         rules_sha256=hashlib.sha256("\n".join(rule_text(r, n) for n, r in enumerate(rules)).encode()).hexdigest(),
         counts=_counts(targets, (by_name[n.op] for n, more in zip(devices, lowered, strict=True) if not more)),
         lowered_counts=_counts(targets, (by_name[n.op] for n, more in zip(devices, lowered, strict=True) if more)),
         exact_counts=_counts(targets, exact),
-        egraph=egraph_document(matched.saturation, rules, mappings), extraction=_extraction(matched, objective),
-        settings=_settings(options), limited=_limited(matched, rules), notes=(*model.program.notes, *held_back(matched.saturation, rules)),
-        residency=residencies(matched.program, offloads, objective.resources),
+        egraph=egraph_document(match_result.saturation, rules, mappings), extraction=_extraction_document(match_result, objective),
+        settings=_settings_document(options), limited=_limits_reached(match_result, rules), notes=(*model.program.notes, *held_back(match_result.saturation, rules)),
+        residency=residencies(match_result.program, offloads, objective.resources),
     )  # fmt: skip
 
 
@@ -253,15 +263,15 @@ def _ids(devices: Sequence[Node], mappings: MappingOf[str, Mapping]) -> dict[str
 
 
 def _offload(
-    key: str, node: Node, nodes: tuple[str, ...], m: Mapping, targets: Sequence[Target], matched: Matched, because: _Because,
+    key: str, node: Node, nodes: tuple[str, ...], m: Mapping, targets: Sequence[Target], match_result: Matched, births: _Reasons,
     objective: Objective,
 ) -> Offload:  # fmt: skip
-    types = [matched.program.types[v] for v in node.inputs]
+    types = [match_result.program.types[v] for v in node.inputs]
     shapes = tuple(t.shape for t in types)
-    tiling = matched.fitted[case_of(m, types, dict(node.attributes))]
+    tiling = match_result.fitted[case_of(m, types, dict(node.attributes))]
     assert isinstance(tiling, Tiling)
     body = body_of(m, types, dict(node.attributes))
-    paid = price(m, tiling, dict(node.attributes), objective.resources.get(m.target), objective.host)
+    offload_price = price(m, tiling, dict(node.attributes), objective.resources.get(m.target), objective.host)
     target = next(t for t in targets if t.name == m.target)
     return Offload(
         key,
@@ -271,34 +281,36 @@ def _offload(
         nodes,
         shapes,
         total_macs(body),
-        because.of(node),
+        births.reasons_of(node),
         tiling,
         {} if m.format_choices else m.formats_for({}),  # a quantised model has its own
-        paid,
+        offload_price,
         picoseconds_of(body, None, objective.host),
     )
 
 
-class _Because:
+class _Reasons:
     """The rules behind an offload: those that made its e-node, the parts it was matched from, and what is below it."""
 
-    def __init__(self, matched: Matched, rules: Sequence[Rule], mappings: Sequence[Mapping], certified: Certified) -> None:
+    def __init__(self, match_result: Matched, rules: Sequence[Rule], mappings: Sequence[Mapping], certified: Certified) -> None:
         self.births: list[Rule | Mapping] = [*rules, *mappings]
         self.certified = certified
         self.reasons: dict[int, Reason] = {}
-        self.explainer = Explainer(matched.saturation.graph, matched.extraction.choice, [*map(Maker, rules), *map(_maker, mappings)])
-        self.e_nodes = matched.e_nodes
+        self.explainer = Explainer(
+            match_result.saturation.graph, match_result.extraction.choice, [*map(Maker, rules), *map(_maker, mappings)]
+        )
+        self.e_nodes = match_result.e_nodes
 
-    def of(self, node: Node) -> tuple[Reason, ...]:
+    def reasons_of(self, node: Node) -> tuple[Reason, ...]:
         return tuple(self._reason(b) for b in self.explainer.births(self.e_nodes[node.outputs[0]]))
 
     def _reason(self, birth: int) -> Reason:
         if birth not in self.reasons:
-            made = self.births[birth]
-            at, grade = (short_place(made.rule.place), "E") if isinstance(made, Mapping) else (short_place(made.place), made.grade)
-            found = self.certified.of_operation(made) if isinstance(made, Mapping) else self.certified.of_rule(made)
-            seen = (None, None) if found is None else (found.ulp, found.share_of_rounding)
-            self.reasons[birth] = Reason(made.name, at, grade, in_short(found), *seen)
+            step = self.births[birth]
+            at, grade = (short_place(step.rule.place), "E") if isinstance(step, Mapping) else (short_place(step.place), step.grade)
+            certificate = self.certified.of_operation(step) if isinstance(step, Mapping) else self.certified.of_rule(step)
+            measured = (None, None) if certificate is None else (certificate.ulp, certificate.share_of_rounding)
+            self.reasons[birth] = Reason(step.name, at, grade, in_short(certificate), *measured)
         return self.reasons[birth]
 
 
@@ -306,22 +318,22 @@ def _maker(m: Mapping) -> Maker:
     return Maker(m.rule, tuple(v.name for v in m.operands), tuple(name for name, _ in m.statics))
 
 
-def _counts(targets: Sequence[Target], found: Iterable[Mapping]) -> dict[str, dict[str, int]]:
+def _counts(targets: Sequence[Target], mappings: Iterable[Mapping]) -> dict[str, dict[str, int]]:
     counts: dict[str, dict[str, int]] = {t.name: {} for t in targets}
-    for m in found:
+    for m in mappings:
         counts[m.target][m.operation] = counts[m.target].get(m.operation, 0) + 1
     return counts
 
 
-def _extraction(matched: Matched, objective: Objective) -> dict[str, Any]:
-    e, levels = matched.extraction, objective.levels
+def _extraction_document(match_result: Matched, objective: Objective) -> dict[str, Any]:
+    e, levels = match_result.extraction, objective.levels
     return {
         "objective": objective.name, "cost": dict(zip(levels, e.cost, strict=True)), "bound": dict(zip(levels, e.bound, strict=True)),
         "gap": e.gap, "status": e.status,
     }  # fmt: skip
 
 
-def _settings(options: Options) -> dict[str, Any]:
+def _settings_document(options: Options) -> dict[str, Any]:
     shapes = {name: list(shape) for name, shape in sorted(options.shapes.items())}
     return {
         "exact": options.exact,
@@ -336,23 +348,23 @@ def _settings(options: Options) -> dict[str, Any]:
     }
 
 
-def _busiest(s: Saturation, rules: Sequence[Rule]) -> str:
+def _most_matched(s: Saturation, rules: Sequence[Rule]) -> str:
     """Name the rules that matched most, with their lines: what a user looks at when saturation has no end."""
     first = sorted((r for r in rules if s.matches.get(r.name)), key=lambda r: -s.matches[r.name])[:3]
-    named = ", ".join(f"{r.name} ({short_place(r.place)}) {s.matches[r.name]} times" for r in first)
-    return f"; most matches: {named}" if named else ""
+    most_matched = ", ".join(f"{r.name} ({short_place(r.place)}) {s.matches[r.name]} times" for r in first)
+    return f"; most matches: {most_matched}" if most_matched else ""
 
 
-def _limited(matched: Matched, rules: Sequence[Rule]) -> tuple[str, ...]:
-    found = []
-    if matched.saturation.reason != "saturated":
-        found.append(f"saturation stopped: {matched.saturation.detail}{_busiest(matched.saturation, rules)}")
-    if matched.extraction.status != "optimal":
-        found.append(f"extraction is {matched.extraction.status}, gap {matched.extraction.gap:.4f}")
-    stopped = [case[0] for case, fit in matched.fitted.items() if isinstance(fit, Tiling) and fit.bound is not None]
-    if stopped:
-        found.append(f"tilings not proved cheapest: {len(stopped)} of {', '.join(sorted(set(stopped)))}")
-    return tuple(found)
+def _limits_reached(match_result: Matched, rules: Sequence[Rule]) -> tuple[str, ...]:
+    sentences = []
+    if match_result.saturation.reason != "saturated":
+        sentences.append(f"saturation stopped: {match_result.saturation.detail}{_most_matched(match_result.saturation, rules)}")
+    if match_result.extraction.status != "optimal":
+        sentences.append(f"extraction is {match_result.extraction.status}, gap {match_result.extraction.gap:.4f}")
+    bounded_cases = [case[0] for case, fit in match_result.fitted.items() if isinstance(fit, Tiling) and fit.bound is not None]
+    if bounded_cases:
+        sentences.append(f"tilings not proved cheapest: {len(bounded_cases)} of {', '.join(sorted(set(bounded_cases)))}")
+    return tuple(sentences)
 
 
 __all__ = ["Options", "chosen_targets", "compile_model"]

@@ -25,22 +25,22 @@ class Counterfactual:
     macs_before: int
 
     def __str__(self) -> str:
-        counted = ", ".join(f"{self.becomes.count(name)} {name}" for name in dict.fromkeys(self.becomes))
+        operation_counts = ", ".join(f"{self.becomes.count(name)} {name}" for name in dict.fromkeys(self.becomes))
         calls = f"{self.calls} device call{'s' if self.calls != 1 else ''}"
         if not self.macs_before:
-            return f"with {self.option} it becomes {counted}, {calls}"
-        more = 100 * (self.macs - self.macs_before) / self.macs_before
-        return f"with {self.option} it becomes {counted}, {calls}, {more:+.0f} % MACs"
+            return f"with {self.option} it becomes {operation_counts}, {calls}"
+        extra_percent = 100 * (self.macs - self.macs_before) / self.macs_before
+        return f"with {self.option} it becomes {operation_counts}, {calls}, {extra_percent:+.0f} % MACs"
 
 
 def counterfactuals(path: str | Path, accel: Sequence[str | Target], node: str, options: Options | None = None) -> list[Counterfactual]:
     """Return what would offload a node that stays on the host, from the smallest change on; every one has been compiled."""
-    given = options or Options()
-    targets = chosen_targets(accel, given.limits)
-    found = []
-    for option, others, changed in _changes(targets, node, given):
+    base_options = options or Options()
+    targets = chosen_targets(accel, base_options.limits)
+    results = []
+    for option, accelerators, changed in _changes(targets, node, base_options):
         try:
-            plan = compile_model(path, others, changed)
+            plan = compile_model(path, accelerators, changed)
         except (AnswerNo, BudgetError, UsageError):  # it cannot be so
             continue
         number = next((n for n, s in enumerate(plan.source.sources) if s.name == node), -1)
@@ -49,27 +49,27 @@ def counterfactuals(path: str | Path, accel: Sequence[str | Target], node: str, 
             names = tuple(f"{o.target.name}.{o.mapping.operation}" for o in offloads)
             calls, macs = sum(o.tiling.calls for o in offloads), sum(o.macs for o in offloads)
             origins = frozenset(s for o in offloads for s in o.node.origins)
-            found.append(Counterfactual(option, names, calls, macs, total_macs(plan.source, _about(plan.source, origins))))
-    return found
+            results.append(Counterfactual(option, names, calls, macs, total_macs(plan.source, _nodes_from(plan.source, origins))))
+    return results
 
 
-def _changes(targets: Sequence[Target], node: str, given: Options) -> Iterator[tuple[str, Sequence[Target], Options]]:
+def _changes(targets: Sequence[Target], node: str, base: Options) -> Iterator[tuple[str, Sequence[Target], Options]]:
     """Yield options of the command line that may move a node, with the accelerators and settings they stand for."""
-    if given.exact:
-        yield "no --exact", targets, replace(given, exact=False)
-    for name in given.without:
-        yield f"no --without {name}", targets, replace(given, without=tuple(n for n in given.without if n != name))
+    if base.exact:
+        yield "no --exact", targets, replace(base, exact=False)
+    for name in base.without:
+        yield f"no --without {name}", targets, replace(base, without=tuple(n for n in base.without if n != name))
     for t in targets:
-        yield f"--on {t.name}={node}", targets, replace(given, on=(*given.on, f"{t.name}={node}"))
-    yield f"--rules {LOWERING}", targets, replace(given, rules=(*given.rules, Path(LOWERING)))
-    for other in _others(targets, given.limits):
-        yield f"--accel {other.name}", [*targets, other], given
+        yield f"--on {t.name}={node}", targets, replace(base, on=(*base.on, f"{t.name}={node}"))
+    yield f"--rules {LOWERING}", targets, replace(base, rules=(*base.rules, Path(LOWERING)))
+    for extra_target in _further_targets(targets, base.limits):
+        yield f"--accel {extra_target.name}", [*targets, extra_target], base
 
 
-def _others(targets: Sequence[Target], limits: Limits) -> list[Target]:
-    mine = {t.name for t in targets}
-    return [*chosen_targets([n for n in target_names() if n not in mine], limits)] if set(target_names()) - mine else []
+def _further_targets(targets: Sequence[Target], limits: Limits) -> list[Target]:
+    present_names = {t.name for t in targets}
+    return [*chosen_targets([n for n in target_names() if n not in present_names], limits)] if set(target_names()) - present_names else []
 
 
-def _about(p: Program, origins: frozenset[int]) -> list[Node]:
+def _nodes_from(p: Program, origins: frozenset[int]) -> list[Node]:
     return [n for n in p.nodes if n.origins & origins]

@@ -87,8 +87,10 @@ def plan_of_document(
 ) -> Plan:  # fmt: skip
     """Return the plan that a sound document describes, of a model's file; `place` is where refusals point."""
     if len(rules) != len(document["settings"]["rules"]):
-        named = ", ".join(document["settings"]["rules"]) or "none"
-        raise UsageError("F220", f"Rule files must be those the plan was made with ({named})", place=place, help="give them with --rules")
+        rule_files = ", ".join(document["settings"]["rules"]) or "none"
+        raise UsageError(
+            "F220", f"Rule files must be those the plan was made with ({rule_files})", place=place, help="give them with --rules"
+        )
     settings = document["settings"]
     options = Options(
         exact=bool(settings["exact"]), shapes={n: tuple(s) for n, s in settings["shapes"].items()}, only=tuple(settings["only"]),
@@ -98,30 +100,32 @@ def plan_of_document(
     plan = compile_model(model, targets or [_target_text(t) for t in document["targets"]], options)
     if plan.model["sha256"] != document["model"]["sha256"]:
         raise InputError("F106", f"{model} is not the model the plan was made of: its sha256 differs", place=place, help="compile again")
-    changed = [t.name for t, old in zip(plan.targets, document["targets"], strict=False) if t.sha256 != old["sha256"]]
-    return _with_formats(replace(plan, notes=(*plan.notes, *(f"target {n} changed since the plan" for n in changed))), document, place)
+    changed_targets = [t.name for t, old in zip(plan.targets, document["targets"], strict=False) if t.sha256 != old["sha256"]]
+    return _with_formats(
+        replace(plan, notes=(*plan.notes, *(f"target {n} changed since the plan" for n in changed_targets))), document, place
+    )
 
 
 def is_plan(path: Path) -> bool:
     """Tell whether a file is a plan's JSON or has one beside it."""
-    return path.suffix == ".json" or (path.suffix == ".onnx" and _beside(path) is not None)
+    return path.suffix == ".json" or (path.suffix == ".onnx" and _adjacent_plan(path) is not None)
 
 
-def _beside(path: Path) -> Path | None:
+def _adjacent_plan(path: Path) -> Path | None:
     """Return the plan JSON beside a plan's ONNX file: the one that names its sha256."""
     candidate = path.with_suffix(".json")
     if not path.is_file() or not candidate.is_file():
         return None
     try:
-        named = json_of(read_bytes(candidate, FILE)).get("onnx_sha256")
+        onnx_digest = json_of(read_bytes(candidate, FILE)).get("onnx_sha256")
     except (Unreadable, InputError, AttributeError):
         return None
     with opened(path, MODEL) as file:
-        return candidate if named == hashlib.file_digest(file, "sha256").hexdigest() else None
+        return candidate if onnx_digest == hashlib.file_digest(file, "sha256").hexdigest() else None
 
 
 def _document(path: Path) -> dict[str, Any]:
-    file = path if path.suffix == ".json" else _beside(path) or path
+    file = path if path.suffix == ".json" else _adjacent_plan(path) or path
     if not file.is_file():
         raise UsageError("F101" if not file.exists() else "F100", "a plan must be a file", place=str(file), help="give a plan or a model")
     try:
@@ -130,24 +134,24 @@ def _document(path: Path) -> dict[str, Any]:
         raise InputError("F103", f"the file is not a plan: {error}", place=str(file), help="compile the model again") from None
     schema = document.get("schema") if isinstance(document, dict) else None
     if schema != SCHEMA:
-        found = f'"{schema}"' if isinstance(schema, str) else "none"
-        raise InputError("F220", f'Schema of a plan must be "{SCHEMA}", not {found}', place=str(file), help="compile the model again")
+        schema_text = f'"{schema}"' if isinstance(schema, str) else "none"
+        raise InputError("F220", f'Schema of a plan must be "{SCHEMA}", not {schema_text}', place=str(file), help="compile the model again")
     calibration = document.get("calibration")
-    wrong = misfit(document, PLAN) or ("" if calibration is None else _calibration_misfit(calibration))
-    if wrong:
-        raise InputError("F220", wrong, place=str(file), help="compile the model again")
+    sentence = misfit(document, PLAN) or ("" if calibration is None else _calibration_misfit(calibration))
+    if sentence:
+        raise InputError("F220", sentence, place=str(file), help="compile the model again")
     return dict(document)
 
 
 def _calibration_misfit(calibration: Any) -> str:
-    wrong = misfit(calibration, CALIBRATION, "plan.calibration")
-    return wrong or misfit(calibration.get("tensors", []), CALIBRATED, "plan.calibration.tensors")
+    sentence = misfit(calibration, CALIBRATION, "plan.calibration")
+    return sentence or misfit(calibration.get("tensors", []), CALIBRATED, "plan.calibration.tensors")
 
 
 def _model_path(plan: Path, model: MappingOf[str, Any]) -> Path:
-    given = Path(model["path"])
-    beside = plan.parent / given
-    return beside if not given.is_absolute() and beside.is_file() else given
+    stated_path = Path(model["path"])
+    relative_path = plan.parent / stated_path
+    return relative_path if not stated_path.is_absolute() and relative_path.is_file() else stated_path
 
 
 def _target_text(target: MappingOf[str, Any]) -> str:
@@ -161,10 +165,10 @@ def _target_text(target: MappingOf[str, Any]) -> str:
 
 
 def _with_formats(plan: Plan, document: MappingOf[str, Any], place: str) -> Plan:
-    old = {o["id"]: o for o in document["offloads"]}
+    offload_documents = {o["id"]: o for o in document["offloads"]}
     offloads = []
     for o in plan.offloads:
-        if o.id not in old or old[o.id]["nodes"] != list(o.nodes):
+        if o.id not in offload_documents or offload_documents[o.id]["nodes"] != list(o.nodes):
             raise AnswerNo(
                 "F220",
                 f"the plan's rules or targets have changed: {o.id} is now {', '.join(o.nodes)}",
@@ -172,18 +176,21 @@ def _with_formats(plan: Plan, document: MappingOf[str, Any], place: str) -> Plan
                 help="compile again",
             )
         try:
-            formats = {n: format_from(f) for n, f in old[o.id]["formats"].items()}
+            formats = {n: format_from(f) for n, f in offload_documents[o.id]["formats"].items()}
         except InputError as error:
             raise error.at(place) from None
         if formats and formats.keys() != set(o.mapping.format_names):
-            known = ", ".join(o.mapping.format_names)
+            format_names = ", ".join(o.mapping.format_names)
             raise InputError(
-                "F220", f"{o.id} must have formats for {known}, not {', '.join(formats)}", place=place, help="compile the model again"
+                "F220",
+                f"{o.id} must have formats for {format_names}, not {', '.join(formats)}",
+                place=place,
+                help="compile the model again",
             )
-        usual = o.mapping.formats_for(dict.fromkeys(o.mapping.format_choices, 1.0)) if formats else {}
-        odd = next((n for n in formats if _wires(formats[n]) != _wires(usual[n])), None)
-        if odd is not None:
-            sentence = f"{odd} of {o.id} must have the format {_wires(usual[odd])} of its target, not {_wires(formats[odd])}"
+        expected_formats = o.mapping.formats_for(dict.fromkeys(o.mapping.format_choices, 1.0)) if formats else {}
+        mismatch = next((n for n in formats if _device_layout(formats[n]) != _device_layout(expected_formats[n])), None)
+        if mismatch is not None:
+            sentence = f"{mismatch} of {o.id} must have the format {_device_layout(expected_formats[mismatch])} of its target, not {_device_layout(formats[mismatch])}"
             raise InputError("F220", sentence, place=place, help="compile the model again")
         if formats and not o.mapping.are_derived(formats):
             sentence = f"{o.id} must have the formats of {', '.join(o.mapping.derived)} that follow from the others"
@@ -192,10 +199,10 @@ def _with_formats(plan: Plan, document: MappingOf[str, Any], place: str) -> Plan
     return replace(plan, offloads=tuple(offloads), calibration=_calibration(document.get("calibration")))
 
 
-def _wires(f: Format) -> str:
+def _device_layout(f: Format) -> str:
     """Return what of a format is built into a device: all but its scale and rounding."""
-    built = ", ".join(f"{key}={f.parameters[key]}" for key in ("width", "signed", "exponent_bits") if key in f.parameters)
-    return f"{f.name}({built})"
+    parameters = ", ".join(f"{key}={f.parameters[key]}" for key in ("width", "signed", "exponent_bits") if key in f.parameters)
+    return f"{f.name}({parameters})"
 
 
 def _calibration(document: MappingOf[str, Any] | None) -> Calibration | None:
@@ -211,14 +218,14 @@ def format_from(document: MappingOf[str, Any]) -> Format:
     if kind is None:
         raise InputError("F220", f'there is no number format called "{document.get("format")}"', help=f"known: {', '.join(FORMATS)}")
     try:
-        wanted = {f.name: f.type for f in fields(kind)}
-        if any(type(x).__name__ != wanted.get(name) for name, x in parameters.items()):
+        field_types = {f.name: f.type for f in fields(kind)}
+        if any(type(x).__name__ != field_types.get(name) for name, x in parameters.items()):
             raise TypeError("a parameter of another type")
         if any(abs(x) > MOST.get(name, MOST_PLACES) for name, x in parameters.items() if isinstance(x, int)):
             raise ValueError("a parameter beyond every use")  # checked here: numbers of so many bits fill the memory
         return kind(**parameters)
     except (TypeError, ValueError, InputError):
-        shown = json.dumps(parameters)
+        parameters_text = json.dumps(parameters)
         raise InputError(
-            "F220", f"there is no number format {kind.__name__.lower()} with {shown}", help="compile the model again"
+            "F220", f"there is no number format {kind.__name__.lower()} with {parameters_text}", help="compile the model again"
         ) from None

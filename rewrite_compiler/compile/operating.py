@@ -35,13 +35,13 @@ def relative_errors(plan: Plan, inputs: MappingOf[str, Data], seconds: int = DEF
     count = max(1, min(TRIED_SAMPLES, MOST_BYTES // max(1, size)))
     values = {v: inputs[p.names[v]][:count] for v in p.inputs}
     run = FloatRun(plan.source, p, moving, len(plan.program.types), values, seconds)
-    known: dict[Value, Data] = {**values, **{v: looked_at(x) for v, x in run.run(values).items()}}
-    return {o.id: isolated_error(plan.program, o, known, None) ** 0.5 for o in offloads if _has_a_scale(plan.program, o, known)}
+    samples: dict[Value, Data] = {**values, **{v: looked_at(x) for v, x in run.run(values).items()}}
+    return {o.id: isolated_error(plan.program, o, samples, None) ** 0.5 for o in offloads if _has_a_scale(plan.program, o, samples)}
 
 
-def _has_a_scale(p: Program, o: Offload, known: MappingOf[Value, Data]) -> bool:
+def _has_a_scale(p: Program, o: Offload, samples: MappingOf[Value, Data]) -> bool:
     """Tell whether the result depends on samples, and is not all zeros, of which nothing can be so many per cent off."""
-    return any(v in known for v in o.node.inputs) and bool(np.any(known[o.node.outputs[0]]))
+    return any(v in samples for v in o.node.inputs) and bool(np.any(samples[o.node.outputs[0]]))
 
 
 def within_range(compiled: Compile, inputs: MappingOf[str, Data], on: Sequence[str], seconds: int) -> tuple[Plan, tuple[str, ...]]:
@@ -55,7 +55,7 @@ def within_range(compiled: Compile, inputs: MappingOf[str, Data], on: Sequence[s
             break
         notes += [_refusal(o, errors[o.id]) for o in useless]
         pins += tuple(f"{HOST}={name}" for o in useless for name in o.nodes if f"{HOST}={name}" not in pins)
-    return plan, (*notes, *_far(errors))
+    return plan, (*notes, *_far_note(errors))
 
 
 def _is_wanted(o: Offload, on: Iterable[str]) -> bool:
@@ -64,19 +64,19 @@ def _is_wanted(o: Offload, on: Iterable[str]) -> bool:
 
 
 def _refusal(o: Offload, error: float) -> str:
-    first, *others = o.nodes
-    nodes = f"{first} and {len(others)} more" if others else first
+    first, *further_nodes = o.nodes
+    nodes = f"{first} and {len(further_nodes)} more" if further_nodes else first
     return (
         f"{o.mapping.name} is not used for {nodes}: its result would be {100 * error:.3g}% off on calibration samples; "
         f"--on {o.target.name}={first} uses it even so"
     )
 
 
-def _far(errors: MappingOf[str, float]) -> list[str]:
+def _far_note(errors: MappingOf[str, float]) -> list[str]:
     """Return the note on offloads that are used and far off, worst first."""
-    far = sorted((key for key, error in errors.items() if error > FAR), key=lambda key: -errors[key])
-    if not far:
+    far_offloads = sorted((key for key, error in errors.items() if error > FAR), key=lambda key: -errors[key])
+    if not far_offloads:
         return []
-    more = f" and {len(far) - NAMED} more" if len(far) > NAMED else ""
-    named = ", ".join(f"{key} {100 * errors[key]:.3g}%" for key in far[:NAMED])
-    return [f"more than {FAR:.0%} off on calibration samples: {named}{more}"]
+    overflow = f" and {len(far_offloads) - NAMED} more" if len(far_offloads) > NAMED else ""
+    listing = ", ".join(f"{key} {100 * errors[key]:.3g}%" for key in far_offloads[:NAMED])
+    return [f"more than {FAR:.0%} off on calibration samples: {listing}{overflow}"]

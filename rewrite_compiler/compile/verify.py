@@ -71,31 +71,31 @@ def check_plan(plan: Plan, onnx: bytes, model: Path, limits: Limits = DEFAULT) -
             raise
         return Checked(None, 0, f"not compared with the model: {error.problem.sentence}")
     compiled = Session(onnx, name="the plan")
-    apart = _agreeing(plan, compiled, run, values, expected, model, limits)
-    others = [{p.names[v]: random_tensor(p.types[v], random) for v in p.inputs}] if isinstance(run, _InBatch) else []
-    for edge in (*others, *edge_inputs(plan, random)):
-        _agreeing(plan, compiled, run, edge, run(edge), model, limits)
+    deviations = _checked_deviations(plan, compiled, run, values, expected, model, limits)
+    extra_inputs = [{p.names[v]: random_tensor(p.types[v], random) for v in p.inputs}] if isinstance(run, _InBatch) else []
+    for edge in (*extra_inputs, *edge_inputs(plan, random)):
+        _checked_deviations(plan, compiled, run, edge, run(edge), model, limits)
     by_default = _by_default(plan, model, run, values, expected, limits) if against == MODEL else ""
-    return Checked(max(apart.values(), default=0.0), len(expected), against, by_default)
+    return Checked(max(deviations.values(), default=0.0), len(expected), against, by_default)
 
 
-def _agreeing(
+def _checked_deviations(
     plan: Plan, compiled: Session, run: Run, values: Mapping[str, Data], expected: Mapping[str, Data], model: Path, limits: Limits
 ) -> dict[str, float]:
     """Return how far the outputs of a plan are from the expected ones; refused where that is farther than rounding makes them."""
-    found = compiled.run(values, seconds=10 * limits.host_seconds)
-    apart = differences(expected, found.values())
-    differs = next(iter(beyond(apart, expected, run, values)), None)
+    outputs = compiled.run(values, seconds=10 * limits.host_seconds)
+    deviations = differences(expected, outputs.values())
+    differs = next(iter(beyond(deviations, expected, run, values)), None)
     if differs is None:
-        return apart
-    sentence = f"the plan differs from its model by {apart[differs]:.3g} of the largest value of {differs}; {TOLERANCE:g} is allowed"
+        return deviations
+    sentence = f"the plan differs from its model by {deviations[differs]:.3g} of the largest value of {differs}; {TOLERANCE:g} is allowed"
     law = suspect(plan, values, limits)
     if law is None:
         raise PlanDiffers("X100", sentence, place=str(model))
-    name, told = law.rule.name, f"the rule {law.rule.name} does not hold here: {law.gap}; {sentence}"
+    name, full_sentence = law.rule.name, f"the rule {law.rule.name} does not hold here: {law.gap}; {sentence}"
     if law.ships:
-        raise PlanDiffers("X100", told, place=str(model), help=f"this is a bug of flexmatch; until it is mended: --without {name}")
-    raise AnswerNo("R106", told, place=law.rule.place, help=f"give the rule a guard, or leave it out: --without {name}")
+        raise PlanDiffers("X100", full_sentence, place=str(model), help=f"this is a bug of flexmatch; until it is mended: --without {name}")
+    raise AnswerNo("R106", full_sentence, place=law.rule.place, help=f"give the rule a guard, or leave it out: --without {name}")
 
 
 def differences(expected: Mapping[str, Data], found: Iterable[Data]) -> dict[str, float]:
@@ -108,8 +108,8 @@ def beyond(apart: Mapping[str, float], expected: Mapping[str, Data], run: Run, v
     far = [name for name, x in expected.items() if not apart[name] <= (TOLERANCE if x.dtype.kind == "f" else 0.0)]
     if not far:
         return []
-    moved = _movement(run, values, expected)
-    return [name for name in far if not apart[name] <= moved[name]]
+    movement = _movement(run, values, expected)
+    return [name for name in far if not apart[name] <= movement[name]]
 
 
 def _source(plan: Plan, model: Path, seconds: float) -> tuple[Run, str]:
@@ -117,7 +117,7 @@ def _source(plan: Plan, model: Path, seconds: float) -> tuple[Run, str]:
     try:
         if not drop_absent_ends(read_model(model, DEFAULT)[0]):
             source = reference(model)
-            return _running(plan, source, seconds), MODEL
+            return _runner(plan, source, seconds), MODEL
     except InputError as error:
         if error.problem.code not in NO_HOST:
             raise
@@ -125,7 +125,7 @@ def _source(plan: Plan, model: Path, seconds: float) -> tuple[Run, str]:
     return lambda values: imported.run(values, seconds=seconds), "imported program"
 
 
-def _running(plan: Plan, source: Session, seconds: float) -> Run:
+def _runner(plan: Plan, source: Session, seconds: float) -> Run:
     """Return what runs a model on the inputs of its plan."""
     samples = _fixed_samples(plan, source)
     return _InBatch(source, samples, seconds) if samples else lambda values: source.run(_fitting(source, values), seconds=seconds)
@@ -142,33 +142,34 @@ class _InBatch:
 
     def __call__(self, values: Mapping[str, Data]) -> dict[str, Data]:
         """Return the outputs of the plan's samples."""
-        fixed, own = self.samples
+        fixed, plan_samples = self.samples
         random = np.random.default_rng(SEED)
         self.runs += 1
-        at = 0 if self.runs % 2 else max(0, fixed - own)
-        fed = {name: _padded(x, at, fixed, random) for name, x in _fitting(self.source, values).items()}
+        at = 0 if self.runs % 2 else max(0, fixed - plan_samples)
+        batch = {name: _padded(x, at, fixed, random) for name, x in _fitting(self.source, values).items()}
         parts = [
-            self.source.run({name: x[n : n + fixed] for name, x in fed.items()}, seconds=self.seconds) for n in range(0, at + own, fixed)
+            self.source.run({name: x[n : n + fixed] for name, x in batch.items()}, seconds=self.seconds)
+            for n in range(0, at + plan_samples, fixed)
         ]
-        return {name: np.concatenate([part[name] for part in parts])[at : at + own] for name in parts[0]}
+        return {name: np.concatenate([part[name] for part in parts])[at : at + plan_samples] for name in parts[0]}
 
 
 def _padded(x: Data, at: int, fixed: int, random: np.random.Generator) -> Data:
     """Return samples with random ones before and behind them, a whole number of batches."""
     count = -(-(at + len(x)) // fixed) * fixed
     dtype = "string" if x.dtype.kind in "OUS" else str(x.dtype)
-    made = np.concatenate([random_tensor(TensorType(x.shape, dtype), random) for _ in range(-(-count // len(x)))])[:count]
-    made[at : at + len(x)] = x
-    return made
+    padded = np.concatenate([random_tensor(TensorType(x.shape, dtype), random) for _ in range(-(-count // len(x)))])[:count]
+    padded[at : at + len(x)] = x
+    return padded
 
 
 def _fixed_samples(plan: Plan, source: Session) -> tuple[int, int] | None:
     """Return the samples that a model fixes and those of its plan, where they are not the same."""
-    own = {plan.source.names[v]: plan.source.types[v].shape for v in plan.source.inputs}
+    plan_shapes = {plan.source.names[v]: plan.source.types[v].shape for v in plan.source.inputs}
     for port in source.inputs:
         fixed = port.shape[0] if port.shape else None
-        if isinstance(fixed, int) and own.get(port.name, (fixed,))[0] != fixed:
-            return fixed, own[port.name][0]
+        if isinstance(fixed, int) and plan_shapes.get(port.name, (fixed,))[0] != fixed:
+            return fixed, plan_shapes[port.name][0]
     return None
 
 
@@ -179,16 +180,16 @@ def _by_default(plan: Plan, model: Path, run: Run, values: Mapping[str, Data], e
         return ""
     try:
         source = reference(model, is_exact=False)
-        found = _running(plan, source, limits.host_seconds)(values)
+        outputs = _runner(plan, source, limits.host_seconds)(values)
     except (InputError, BudgetError) as error:
         return f"onnxruntime with its own settings does not run the model: {error.problem.sentence}"
-    apart = differences(expected, found.values())
-    far = beyond(apart, expected, run, values)
+    deviations = differences(expected, outputs.values())
+    far = beyond(deviations, expected, run, values)
     if not far:
         return ""
-    worst = max(far, key=lambda name: apart[name])
-    what = f"by up to {apart[worst]:.3g} of the largest value of {worst} ({', '.join(operators)})"
-    return f"onnxruntime with its own settings gives other numbers on this processor, {what}: {NO_VNNI if saturates() else FUSED}"
+    worst = max(far, key=lambda name: deviations[name])
+    deviation_text = f"by up to {deviations[worst]:.3g} of the largest value of {worst} ({', '.join(operators)})"
+    return f"onnxruntime with its own settings gives other numbers on this processor, {deviation_text}: {NO_VNNI if saturates() else FUSED}"
 
 
 def _movement(run: Run, values: Mapping[str, Data], at: Mapping[str, Data]) -> dict[str, float]:
@@ -196,26 +197,26 @@ def _movement(run: Run, values: Mapping[str, Data], at: Mapping[str, Data]) -> d
     random = np.random.default_rng(SEED)
     farthest = dict.fromkeys(at, 0.0)
     for _ in range(MOVES):
-        apart = differences(at, run({name: _near(x, random) for name, x in values.items()}).values())
-        farthest = {name: max(far, apart[name]) for name, far in farthest.items()}
+        deviations = differences(at, run({name: _perturbed(x, random) for name, x in values.items()}).values())
+        farthest = {name: max(far, deviations[name]) for name, far in farthest.items()}
     return farthest
 
 
-def _near(x: Data, random: np.random.Generator) -> Data:
+def _perturbed(x: Data, random: np.random.Generator) -> Data:
     """Return a tensor whose floats are moved in their last bits, either way."""
     return (x * (1 + MOVE * random.choice((-1.0, 1.0), x.shape))).astype(x.dtype) if x.dtype.kind == "f" else x
 
 
-def _difference(expected: Data, found: Data) -> float:
+def _difference(expected: Data, actual: Data) -> float:
     """Return the largest difference by the largest value where the model's own is finite; the host's pools write the lowest for −∞."""
-    if expected.shape != found.shape or expected.dtype != found.dtype:
+    if expected.shape != actual.shape or expected.dtype != actual.dtype:
         return math.inf
     if expected.dtype.kind not in "fciub":
-        return 0.0 if np.array_equal(expected, found) else math.inf
+        return 0.0 if np.array_equal(expected, actual) else math.inf
     comparable = np.isfinite(expected)
     if expected.dtype.kind == "f":
         comparable &= np.abs(expected) < np.finfo(expected.dtype).max
-    x, y = expected[comparable].astype(np.float64), found[comparable].astype(np.float64)
+    x, y = expected[comparable].astype(np.float64), actual[comparable].astype(np.float64)
     if not np.isfinite(y).all():
         return math.inf
     scale = max(float(np.max(np.abs(x), initial=0)), 1e-30)

@@ -1,6 +1,6 @@
-"""Numbers of float attributes: an e-graph keeps a float as its text, and guards compare the number that a text stands for.
+"""Numbers of float attributes: the e-graph stores a float as its text, and guards compare the number of the text.
 
-Not-a-number has none, so that no comparison of it matches.
+NaN has no number, so that no comparison with it matches.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ TEXT = re.compile(r'"([^"\\]*)"')
 
 
 def number_commands(rules: Sequence[str], items: Sequence[Item]) -> list[str]:
-    """Return the commands that give numbers to all texts of floats in rules and items; none where no rule compares floats."""
+    """Return the commands that define the number of every float text in rules and items; none where no rule compares floats."""
     if not any(f"({NUMBER} " in text for text in rules):
         return []
-    known = {x: n for x in _texts(rules, items) for n in _number(x)}
-    return [DECLARED, *(f'(set ({NUMBER} "{x}") {n!r})' for x, n in known.items())]
+    number_of = {x: n for x in _texts(rules, items) for n in _number(x)}
+    return [DECLARED, *(f'(set ({NUMBER} "{x}") {n!r})' for x, n in number_of.items())]
 
 
 def _texts(rules: Iterable[str], items: Iterable[Item]) -> Iterator[str]:
@@ -32,7 +32,7 @@ def _texts(rules: Iterable[str], items: Iterable[Item]) -> Iterator[str]:
 
 
 def _number(text: str) -> Iterator[float]:
-    """Yield the number of a text that a float has."""
+    """Yield the number of a text that is the shortest text of a float other than NaN."""
     with contextlib.suppress(ValueError):
         n = float(text)
         if repr(n) == text and not math.isnan(n):

@@ -114,6 +114,6 @@ def test_a_model_without_bounds_has_no_edges(model: Path) -> None:
 def test_terms_of_the_program_that_are_made_equal_are_a_gap_too(model: Path) -> None:
     p = compile_model(model, "flexasr").source
     (wrong,) = rules_of_text("rule nothing(x: tensor) grade E {\n relu(x) = x\n}\n", "wrong.rules")
-    known = module._computed(p, {"x": np.full((4, 16), -1, np.float32)})
+    known = module._values_of_program(p, {"x": np.full((4, 16), -1, np.float32)})
     assert gap_of(saturate(p, [], []).graph, known) is None
     assert gap_of(saturate(p, [wrong], []).graph, known) is not None

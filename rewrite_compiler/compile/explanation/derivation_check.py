@@ -62,38 +62,38 @@ class Replay:
 def replay(plan: Plan, offload: Offload, limits: Limits = DEFAULT) -> Replay:
     """Derive an offload again from its source nodes and check every step on random operands."""
     p = neighbourhood(plan.source, offload.node.origins)
-    known = {r.name: r for r in (*every_rule(), *(r for f in plan.settings["rules"] for r in rules_at(Path(f))))}
-    chain = [known[r.rule] for r in offload.because if r.rule in known]
-    found = _derived(p, chain, offload.mapping, limits)
-    if found is None:  # the explanation left a rule out
-        used = [r for r in known.values() if r.name not in plan.settings["without"]]
-        found = _derived(p, used, offload.mapping, limits)
-        chain = [r for r in used if found is not None and found.saturation.matches.get(r.name)]
-    if found is None:
+    rules_by_name = {r.name: r for r in (*every_rule(), *(r for f in plan.settings["rules"] for r in rules_at(Path(f))))}
+    chain = [rules_by_name[r.rule] for r in offload.because if r.rule in rules_by_name]
+    match_result = _derived(p, chain, offload.mapping, limits)
+    if match_result is None:  # the explanation left a rule out
+        candidate_rules = [r for r in rules_by_name.values() if r.name not in plan.settings["without"]]
+        match_result = _derived(p, candidate_rules, offload.mapping, limits)
+        chain = [r for r in candidate_rules if match_result is not None and match_result.saturation.matches.get(r.name)]
+    if match_result is None:
         return Replay(None)
-    needed, found = _minimal(p, chain, offload.mapping, limits, found)
-    e_nodes, compared, difference = _Check(p, found.saturation.graph, offload.mapping).result()
-    return Replay(tuple(r.name for r in needed), e_nodes, compared, difference)
+    needed_rules, match_result = _minimal(p, chain, offload.mapping, limits, match_result)
+    e_nodes, compared, difference = _Check(p, match_result.saturation.graph, offload.mapping).result()
+    return Replay(tuple(r.name for r in needed_rules), e_nodes, compared, difference)
 
 
 def _derived(p: Program, rules: Sequence[Rule], m: Operation, limits: Limits) -> Matched | None:
     """Return what the rules make of a program where that has the operation."""
     try:
-        found = match(p, rules, [m], limits)
+        match_result = match(p, rules, [m], limits)
     except (AnswerNo, BudgetError):
         return None
-    return found if any(n.op == m.name for n in found.program.nodes) else None
+    return match_result if any(n.op == m.name for n in match_result.program.nodes) else None
 
 
-def _minimal(p: Program, rules: Sequence[Rule], m: Operation, limits: Limits, found: Matched) -> tuple[list[Rule], Matched]:
+def _minimal(p: Program, rules: Sequence[Rule], m: Operation, limits: Limits, match_result: Matched) -> tuple[list[Rule], Matched]:
     """Leave out one rule after the other, as long as the operation is still derived and the program costs no more."""
-    needed, cost = list(rules), found.extraction.cost
+    needed_rules, cost = list(rules), match_result.extraction.cost
     for r in rules:
-        fewer = [x for x in needed if x is not r]
-        again = _derived(p, fewer, m, limits)
-        if again is not None and again.extraction.cost <= cost:
-            needed, found = fewer, again
-    return needed, found
+        candidate_rules = [x for x in needed_rules if x is not r]
+        trial = _derived(p, candidate_rules, m, limits)
+        if trial is not None and trial.extraction.cost <= cost:
+            needed_rules, match_result = candidate_rules, trial
+    return needed_rules, match_result
 
 
 # -- the part of a program that an offload stands for
@@ -101,24 +101,24 @@ def _minimal(p: Program, rules: Sequence[Rule], m: Operation, limits: Limits, fo
 
 def neighbourhood(p: Program, origins: frozenset[int]) -> Program:
     """Return the nodes of some source nodes as a program: with what moves data around them, and with their constants."""
-    chosen = {id(n) for n in p.nodes if n.origins & origins and n.op != OPAQUE}
-    chosen |= _between(p, chosen)
-    chosen |= _moves(p, chosen)
-    chosen |= _makers(p, chosen)
-    nodes = tuple(n for n in p.nodes if id(n) in chosen)
-    made = {v for n in nodes for v in n.outputs}
+    members = {id(n) for n in p.nodes if n.origins & origins and n.op != OPAQUE}
+    members |= _nodes_between(p, members)
+    members |= _adjacent_layouts(p, members)
+    members |= _makers(p, members)
+    nodes = tuple(n for n in p.nodes if id(n) in members)
+    defined = {v for n in nodes for v in n.outputs}
     read = dict.fromkeys(v for n in nodes for v in n.inputs)
-    outside = {v for n in p.nodes if id(n) not in chosen for v in n.inputs} | set(p.outputs)
-    outputs = tuple(v for n in nodes for v in n.outputs if v in outside)
-    inputs = tuple(v for v in read if v not in made and v not in p.constants)
+    outside_reads = {v for n in p.nodes if id(n) not in members for v in n.inputs} | set(p.outputs)
+    outputs = tuple(v for n in nodes for v in n.outputs if v in outside_reads)
+    inputs = tuple(v for v in read if v not in defined and v not in p.constants)
     return replace(p, inputs=inputs, outputs=outputs, nodes=nodes, constants={v: p.constants[v] for v in read if v in p.constants})
 
 
-def _between(p: Program, chosen: set[int]) -> set[int]:
+def _nodes_between(p: Program, members: set[int]) -> set[int]:
     """Return the nodes on a way from one chosen node to another."""
-    below = _reached(p.nodes, chosen, _forwards)
-    above = _reached(reversed(p.nodes), chosen, _backwards)
-    return {id(n) for n in p.nodes if id(n) in below & above and n.op != OPAQUE}
+    descendants = _reachable(p.nodes, members, _forwards)
+    ancestors = _reachable(reversed(p.nodes), members, _backwards)
+    return {id(n) for n in p.nodes if id(n) in descendants & ancestors and n.op != OPAQUE}
 
 
 def _forwards(n: Node) -> Ends:
@@ -129,45 +129,45 @@ def _backwards(n: Node) -> Ends:
     return n.outputs, n.inputs
 
 
-def _reached(nodes: Iterable[Node], chosen: set[int], ends: Callable[[Node], Ends]) -> set[int]:
+def _reachable(nodes: Iterable[Node], members: set[int], ends: Callable[[Node], Ends]) -> set[int]:
     """Return the nodes that read, directly or not, what a chosen node defines; `ends` gives what a node reads and defines."""
     values: set[Value] = set()
-    found: set[int] = set()
+    reached_nodes: set[int] = set()
     for n in nodes:
         reads, defines = ends(n)
-        if id(n) in chosen or values.intersection(reads):
+        if id(n) in members or values.intersection(reads):
             values.update(defines)
-            found.add(id(n))
-    return found
+            reached_nodes.add(id(n))
+    return reached_nodes
 
 
-def _moves(p: Program, chosen: set[int]) -> set[int]:
+def _adjacent_layouts(p: Program, members: set[int]) -> set[int]:
     """Return what only moves data right before or after chosen nodes."""
-    found: set[int] = set()
+    layout_nodes: set[int] = set()
     for nodes, ends in ((p.nodes, _forwards), (p.nodes[::-1], _backwards)):
-        values = {v for n in p.nodes if id(n) in chosen for v in ends(n)[1]}
+        values = {v for n in p.nodes if id(n) in members for v in ends(n)[1]}
         for n in nodes:
             reads, defines = ends(n)
             if n.operator is not None and n.operator.kind == LAYOUT and values.intersection(reads):
                 values.update(defines)
-                found.add(id(n))
-    return found
+                layout_nodes.add(id(n))
+    return layout_nodes
 
 
-def _makers(p: Program, chosen: set[int]) -> set[int]:
+def _makers(p: Program, members: set[int]) -> set[int]:
     """Return the nodes that make, from constants alone, what chosen nodes read."""
     fixed, producer = set(p.constants), p.producer()
     for n in p.nodes:
         if n.operator is not None and all(v in fixed for v in n.inputs):
             fixed.update(n.outputs)
-    work = [v for n in p.nodes if id(n) in chosen for v in n.inputs]
-    found: set[int] = set()
+    work = [v for n in p.nodes if id(n) in members for v in n.inputs]
+    makers: set[int] = set()
     while work:
         maker = producer.get(v := work.pop())
-        if maker is not None and v in fixed and id(maker) not in found:
-            found.add(id(maker))
+        if maker is not None and v in fixed and id(maker) not in makers:
+            makers.add(id(maker))
             work.extend(maker.inputs)
-    return found
+    return makers
 
 
 # -- the check
@@ -183,26 +183,26 @@ class _Check:
 
     def result(self) -> tuple[int, int, float]:
         """Return the number of e-nodes, how many were compared with their class, and the largest relative difference."""
-        self.leaves()
-        waiting = [(c, n) for c, found in self.graph.classes.items() for n in found.nodes if n.op != "Input"]
-        count, compared, worst = len(waiting), 0, 0.0
-        while ready := [(c, n) for c, n in waiting if all(d in self.values for d in n.children)]:
+        self.draw_inputs()
+        pending = [(c, n) for c, e_class in self.graph.classes.items() for n in e_class.nodes if n.op != "Input"]
+        count, compared, largest_difference = len(pending), 0, 0.0
+        while ready := [(c, n) for c, n in pending if all(d in self.values for d in n.children)]:
             for c, n in ready:
-                made = self.made(self.graph.classes[c], n)
+                value = self.value_of(self.graph.classes[c], n)
                 if c in self.values:
-                    compared, worst = compared + 1, max(worst, _apart(self.values[c], made))
-                self.values.setdefault(c, made)
-            done = {(c, id(n)) for c, n in ready}
-            waiting = [(c, n) for c, n in waiting if (c, id(n)) not in done]
-        return count, compared, worst
+                    compared, largest_difference = compared + 1, max(largest_difference, _difference(self.values[c], value))
+                self.values.setdefault(c, value)
+            evaluated = {(c, id(n)) for c, n in ready}
+            pending = [(c, n) for c, n in pending if (c, id(n)) not in evaluated]
+        return count, compared, largest_difference
 
-    def leaves(self) -> None:
+    def draw_inputs(self) -> None:
         """Draw the inputs."""
         for v in self.p.inputs:
-            drawn = random_tensor(self.p.types[v], self.random)
-            self.values[self.graph.values[v]] = drawn.astype(np.float64) if self.p.types[v].is_float else drawn
+            sample = random_tensor(self.p.types[v], self.random)
+            self.values[self.graph.values[v]] = sample.astype(np.float64) if self.p.types[v].is_float else sample
 
-    def made(self, own: EClass, n: ENode) -> Found:
+    def value_of(self, e_class: EClass, n: ENode) -> Found:
         """Return the value of an e-node on the values of its operands."""
         if n.op == "Constant":
             data = self.p.constants[int(n.attributes[0])]  # type: ignore[arg-type]
@@ -213,33 +213,33 @@ class _Check:
         arrays = [x for x in operands if not isinstance(x, tuple)]
         op = operator_named(n.op)
         results = self.device_results(n, arrays) if op is None else run_op(op, arrays, _attributes(op, n), np.float64)
-        return results[0] if own.type is not None else tuple(results)
+        return results[0] if e_class.type is not None else tuple(results)
 
     def device_results(self, n: ENode, operands: Sequence[Data]) -> list[Data]:
         """Return what the operation means."""
         assert n.op == self.device
         types = [t for d in n.children if (t := self.graph.classes[d].type) is not None]
         body = body_of(self.m, types, dict(zip((name for name, _ in self.m.statics), n.attributes, strict=True)))
-        found = run(body, dict(zip(body.inputs, operands, strict=True)))
-        return [found[v] for v in body.outputs]
+        results = run(body, dict(zip(body.inputs, operands, strict=True)))
+        return [results[v] for v in body.outputs]
 
 
 def _attributes(op: Op, n: ENode) -> Mapping[str, AttributeValue]:
     return {a.name: v for a, v in zip(op.attributes, n.attributes, strict=True)}
 
 
-def _apart(expected: Found, found: Found) -> float:
-    return max((_distance(a, b) for a, b in _paired(expected, found)), default=0.0)
+def _difference(expected: Found, actual: Found) -> float:
+    return max((_distance(a, b) for a, b in _paired(expected, actual)), default=0.0)
 
 
-def _paired(expected: Found, found: Found) -> Iterator[tuple[Data, Data]]:
-    left, right = (x if isinstance(x, tuple) else (x,) for x in (expected, found))
+def _paired(expected: Found, actual: Found) -> Iterator[tuple[Data, Data]]:
+    left, right = (x if isinstance(x, tuple) else (x,) for x in (expected, actual))
     yield from zip(left, right, strict=True)
 
 
 def _distance(a: Data, b: Data) -> float:
     if a.shape != b.shape:
         return float("inf")
-    both = np.isfinite(a) & np.isfinite(b)
-    scale = max(1.0, float(np.max(np.abs(a[both]), initial=0.0)))
-    return float(np.max(np.abs(a[both] - b[both]), initial=0.0)) / scale
+    finite = np.isfinite(a) & np.isfinite(b)
+    scale = max(1.0, float(np.max(np.abs(a[finite]), initial=0.0)))
+    return float(np.max(np.abs(a[finite] - b[finite]), initial=0.0)) / scale

@@ -19,7 +19,7 @@ def egraph_document(s: Saturation, rules: Sequence[Rule], mappings: Sequence[Map
         "rules": len(rules) + len(mappings),
         "fired": [
             {"rule": name, "at": short_place(at), "matches": s.matches[key], "new_nodes": s.grown.get(name, s.made.get(birth, 0))}
-            for birth, (name, key, at) in enumerate(_known(rules, mappings)) if s.matches.get(key)
+            for birth, (name, key, at) in enumerate(_keys_and_places(rules, mappings)) if s.matches.get(key)
         ],
         "stop": {"reason": s.reason, "detail": s.detail},
     }  # fmt: skip
@@ -27,7 +27,7 @@ def egraph_document(s: Saturation, rules: Sequence[Rule], mappings: Sequence[Map
 
 def rule_seconds(s: Saturation, rules: Sequence[Rule], mappings: Sequence[Mapping]) -> dict[str, float]:
     """Return how long each rule that matched took, by its name."""
-    return {name: s.rule_seconds[key] for name, key, _ in _known(rules, mappings) if key in s.rule_seconds}
+    return {name: s.rule_seconds[key] for name, key, _ in _keys_and_places(rules, mappings) if key in s.rule_seconds}
 
 
 def held_back(s: Saturation, rules: Sequence[Rule]) -> list[str]:
@@ -36,5 +36,5 @@ def held_back(s: Saturation, rules: Sequence[Rule]) -> list[str]:
     return [f"rule {name} ({at[name]}) was held back for {n} rounds: it made too many e-nodes at once" for name, n in s.held.items()]
 
 
-def _known(rules: Sequence[Rule], mappings: Sequence[Mapping]) -> list[tuple[str, str, str]]:
+def _keys_and_places(rules: Sequence[Rule], mappings: Sequence[Mapping]) -> list[tuple[str, str, str]]:
     return [(r.name, r.name, r.place) for r in rules] + [(m.name, constructor_of(m).name, m.rule.place) for m in mappings]

@@ -52,8 +52,8 @@ class HostReasons:
     def __call__(self, node: Node) -> str:
         """Return one sentence."""
         if node.op == OPAQUE:
-            whole = self.program.opaque_of(node)
-            return f"unsupported operator: {whole.label} ({whole.reason})"
+            opaque = self.program.opaque_of(node)
+            return f"unsupported operator: {opaque.label} ({opaque.reason})"
         if node.operator is not None and node.operator.kind == LAYOUT:
             return "only moves data"
         near = [m for m in self.offered.get(node.op, ()) if root_of(m) == node.op or node.op not in _elementwise(m)]
@@ -71,17 +71,17 @@ class HostReasons:
         """Return the sentence for a product of two results where every operation that comes near takes known weights, else nothing."""
         if node.op not in PRODUCTS or any(self.program.is_constant(v) for v in node.inputs[:2]):
             return ""
-        if any(self.against(m, node).distance != FORM for m in near if not _weights(m)):
+        if any(self.against(m, node).distance != FORM for m in near if not _needs_weights(m)):
             return ""
-        names = ", ".join(dict.fromkeys(f"{m.target}.{m.operation}" for m in self.mappings if _weights(m)))
+        names = ", ".join(dict.fromkeys(f"{m.target}.{m.operation}" for m in self.mappings if _needs_weights(m)))
         matrices = math.prod(self.program.types[node.inputs[1]].shape[:-2])
-        said = f"both factors are computed at run time, and {names} takes one matrix of weights that is known at compile time"
-        return names and said + (f", not {matrices}" if matrices > 1 else "")
+        sentence = f"both factors are computed at run time, and {names} takes one matrix of weights that is known at compile time"
+        return names and sentence + (f", not {matrices}" if matrices > 1 else "")
 
     def against(self, m: Mapping, node: Node) -> Against:
         """Return why one mapping does not take the node: what its pattern met, which guard failed, which capacity is exceeded."""
-        found = Loose(self.program, self.users, {m.name: root_of(m) for m in self.mappings})
-        return replace(self.met(m, node, found), met=len(found.values))
+        partial_match = Loose(self.program, self.users, {m.name: root_of(m) for m in self.mappings})
+        return replace(self.met(m, node, partial_match), met=len(partial_match.values))
 
     def met(self, m: Mapping, node: Node, found: Loose) -> Against:
         """Return why one mapping does not take the node, and bind what its pattern met."""
@@ -90,17 +90,17 @@ class HostReasons:
         difference = differs(found, anchor, node, self.producer)
         if difference:
             return Against(name, FORM, difference)
-        above = self.above(m.rule.left, anchor, node)
-        if above and not self.as_written:
-            return Against(name, FORM, above)
+        reader_sentence = self.above(m.rule.left, anchor, node)
+        if reader_sentence and not self.as_written:
+            return Against(name, FORM, reader_sentence)
         failing = [c for c in m.rule.where if self.decidable(c, found) and not holds(c, found.binding())]
         if failing:
             return Against(name, GUARD, self.failed(failing[0], found), failed=len(failing))
-        refused = self.refusal(m, found)
-        if refused is not None:
-            return Against(name, CAPACITY, str(refused.limit))
-        if above:
-            return Against(name, COST, f"as written, {above}")
+        refusal = self.refusal(m, found)
+        if refusal is not None:
+            return Against(name, CAPACITY, str(refusal.limit))
+        if reader_sentence:
+            return Against(name, COST, f"as written, {reader_sentence}")
         return Against(name, COST, f"the chosen program is no dearer with {node.op} on the host")
 
     def above(self, pattern: Tensor, anchor: Apply, node: Node) -> str:
@@ -112,8 +112,8 @@ class HostReasons:
         fitting = next((r for r in readers if r.op == parent.op.name), None)
         if fitting is not None:
             return self.above(pattern, parent, fitting)
-        found = " and ".join(sorted({r.op for r in readers})) or "nothing"
-        return f"{found} reads the result of {node.op}, its pattern has {parent.op.name} there"
+        reader_names = " and ".join(sorted({r.op for r in readers})) or "nothing"
+        return f"{reader_names} reads the result of {node.op}, its pattern has {parent.op.name} there"
 
     def decidable(self, condition: Condition, found: Loose) -> bool:
         """Tell whether every tensor and attribute of a condition is bound."""
@@ -128,8 +128,8 @@ class HostReasons:
         if isinstance(condition, IsConstant):
             return f"{condition.tensor.name} must be known at compile time"
         if isinstance(condition, HasType):
-            given = found.binding().dtype(condition.tensor)
-            return f"its operand {condition.tensor.name} must be {' or '.join(condition.dtypes)}, not {given}"
+            dtype = found.binding().dtype(condition.tensor)
+            return f"its operand {condition.tensor.name} must be {' or '.join(condition.dtypes)}, not {dtype}"
         if isinstance(condition, Same):
             return _unequal(condition, found)
         if isinstance(condition, RealIs):
@@ -145,16 +145,16 @@ class HostReasons:
 
     def refusal(self, m: Mapping, found: Loose) -> Refusal | None:
         """Return the capacity that refused the mapping on operands of the bound ones' types."""
-        known = {n: self.program.types[found.values[id(x)]] for n, x in enumerate(m.operands) if id(x) in found.values}
+        operand_types = {n: self.program.types[found.values[id(x)]] for n, x in enumerate(m.operands) if id(x) in found.values}
         for (name, types, _), fit in self.fitted.items():
-            if known and name == m.name and isinstance(fit, Refusal) and all(types[n] == t for n, t in known.items()):
+            if operand_types and name == m.name and isinstance(fit, Refusal) and all(types[n] == t for n, t in operand_types.items()):
                 return fit
         return None
 
 
-def _unequal(condition: Same, found: Loose) -> str:
+def _unequal(condition: Same, partial_match: Loose) -> str:
     """Return that two lists differ, of shapes whose they are."""
-    left, right = (list_of(side, found.binding()) for side in (condition.left, condition.right))
+    left, right = (list_of(side, partial_match.binding()) for side in (condition.left, condition.right))
     owners = [s.tensor for s in (condition.left, condition.right) if isinstance(s, ShapeOf) and isinstance(s.tensor, Variable)]
     if len(owners) == 2:
         return f"its operands {owners[0].name} and {owners[1].name} must have one shape, not {left} and {right}"
@@ -164,8 +164,8 @@ def _unequal(condition: Same, found: Loose) -> str:
 def _variables(condition: Truth) -> list[Variable]:
     from ...ops.static import ELEMENTS
 
-    known = [ELEMENTS[v].base for v in condition.term.free if v in ELEMENTS]
-    return [b.tensor for b in known if isinstance(b, ShapeOf) and isinstance(b.tensor, Variable)]
+    bases = [ELEMENTS[v].base for v in condition.term.free if v in ELEMENTS]
+    return [b.tensor for b in bases if isinstance(b, ShapeOf) and isinstance(b.tensor, Variable)]
 
 
 def root_of(m: Mapping) -> str:
@@ -174,11 +174,11 @@ def root_of(m: Mapping) -> str:
     return left.op.name if isinstance(left, Apply) else ""
 
 
-def _weights(m: Mapping) -> bool:
+def _needs_weights(m: Mapping) -> bool:
     """Tell whether an operation is a product by weights that must be known."""
-    known = {id(c.tensor) for c in m.rule.where if isinstance(c, IsConstant)}
+    constant_operands = {id(c.tensor) for c in m.rule.where if isinstance(c, IsConstant)}
     products = [x for x in subterms(m.rule.left) if isinstance(x, Apply) and x.op.name == "dense"]
-    return any(id(x.operands[1]) in known for x in products)
+    return any(id(x.operands[1]) in constant_operands for x in products)
 
 
 def _elementwise(m: Mapping) -> set[str]:

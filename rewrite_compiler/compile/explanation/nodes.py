@@ -47,8 +47,8 @@ def nodes_called(plan: Plan, text: str) -> list[str]:
         return [text]
     if text.isascii() and text.isdigit() and int(text) < len(sources):
         return [sources[int(text)]]
-    ways = (_by_operator(plan, text), _by_operation(plan, text), _by_tensor(plan, text), _by_glob(plan, text))
-    return next(filter(None, map(list, ways)), [])
+    candidates = (_by_operator(plan, text), _by_operation(plan, text), _by_tensor(plan, text), _by_glob(plan, text))
+    return next(filter(None, map(list, candidates)), [])
 
 
 def _by_operator(plan: Plan, text: str) -> Iterator[str]:
@@ -63,7 +63,7 @@ def _by_tensor(plan: Plan, text: str) -> list[str]:
     """Return the nodes that give a tensor; of an input or a weight those that read it."""
     p = plan.source
     values = {v for v, name in enumerate(p.names) if name == text}
-    return _named(plan, (n.origins for n in p.nodes if values & {*n.outputs})) or _named(
+    return _names_of(plan, (n.origins for n in p.nodes if values & {*n.outputs})) or _names_of(
         plan, (n.origins for n in p.nodes if values & {*n.inputs})
     )
 
@@ -76,6 +76,6 @@ def _by_glob(plan: Plan, text: str) -> Iterator[str]:
     return iter(nodes or [o.id for o in plan.offloads if fnmatchcase(o.id, text)])
 
 
-def _named(plan: Plan, origins: Iterable[frozenset[int]]) -> list[str]:
+def _names_of(plan: Plan, origins: Iterable[frozenset[int]]) -> list[str]:
     numbers = sorted({number for group in origins for number in group})
     return [plan.source.sources[number].name for number in numbers]

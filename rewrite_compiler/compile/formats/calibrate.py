@@ -51,24 +51,24 @@ def calibrated(
 
     `method` is max (the default), percentile, mse or entropy, or such a list with OFFLOAD.TENSOR=METHOD for single tensors.
     """
-    chosen = method_of(method)
-    _check_names(plan, chosen)
+    methods = method_of(method)
+    _check_names(plan, methods)
     sha256 = sha256 or _hash(inputs)
     samples = min((len(x) for x in inputs.values()), default=0)
     if samples == 0:
         raise InputError("C100", "calibration needs at least one sample, not 0", place=source)
-    if is_calibrated_by(plan, sha256, samples, chosen):
+    if is_calibrated_by(plan, sha256, samples, methods):
         return plan
-    seen = _seen(plan, inputs, samples, batch, chosen, limits.host_seconds)
+    observations = _observed(plan, inputs, samples, batch, methods, limits.host_seconds)
     offloads, tensors = [], list[dict[str, Any]]()
     for o in plan.offloads:
-        ranges = _ranges(plan, o, seen, chosen)
+        ranges = _ranges(plan, o, observations, methods)
         formats = o.mapping.formats_for({name: r["magnitude"] for name, r in ranges.items()})
-        offloads.append(_searched(plan.program, replace(o, formats=formats), seen.kept))
+        offloads.append(_searched(plan.program, replace(o, formats=formats), observations.first_samples))
         tensors += [{"offload": o.id, "tensor": name, **r} for name, r in ranges.items()]
-    joined = _joined(plan, offloads)
-    calibration = Calibration(source, sha256, samples, _about(chosen), _digest(joined), tuple(tensors))
-    return replace(plan, offloads=joined, calibration=calibration)
+    unified = _unified(plan, offloads)
+    calibration = Calibration(source, sha256, samples, _about(methods), _digest(unified), tuple(tensors))
+    return replace(plan, offloads=unified, calibration=calibration)
 
 
 def is_calibrated_by(plan: Plan, sha256: str, samples: int, method: Method) -> bool:
@@ -93,15 +93,17 @@ def scale_warnings(plan: Plan) -> list[Problem]:
     """Return which tensors of a calibrated plan are beyond every scale of their format, so that the device saturates or loses them."""
     if plan.calibration is None:
         return []
-    offloads, found = {o.id: o for o in plan.offloads}, []
+    offloads, problems = {o.id: o for o in plan.offloads}, []
     for t in plan.calibration.tensors:
         o, name, size = offloads[t["offload"]], t["tensor"], t["magnitude"]
         if name not in o.mapping.format_choices:
             continue
-        wrong = _out_of_scale(o.mapping.format_choices[name], o.formats[name], size)
-        if wrong:
-            found.append(Problem("C103", f"{name} of {o.id} must be {wrong}, not {size:g}", plan.program.names[tensors_of(o)[name]]))
-    return found
+        requirement = _out_of_scale(o.mapping.format_choices[name], o.formats[name], size)
+        if requirement:
+            problems.append(
+                Problem("C103", f"{name} of {o.id} must be {requirement}, not {size:g}", plan.program.names[tensors_of(o)[name]])
+            )
+    return problems
 
 
 def _out_of_scale(choose: FormatFor, f: Format, size: float) -> str:
@@ -118,14 +120,14 @@ def _is_beyond(choose: FormatFor, f: Format, size: float) -> bool:
     return size > f.largest and choose(size) == choose(size / 2) != choose(float(f.largest) / 2**40)
 
 
-def _joined(plan: Plan, offloads: Sequence[Offload]) -> tuple[Offload, ...]:
+def _unified(plan: Plan, offloads: Sequence[Offload]) -> tuple[Offload, ...]:
     """Return the offloads where operands that stay on a device have the format in which their result was made."""
-    found = {o.id: o for o in offloads}
+    by_id = {o.id: o for o in offloads}
     for maker, result, taker, operand in handed_over(plan.program, plan.offloads, plan.residency):
-        o = found[taker.id]
-        formats = o.mapping.with_format(o.formats, operand, found[maker.id].formats[result])
-        found[taker.id] = replace(o, formats=formats)
-    return tuple(found.values())
+        o = by_id[taker.id]
+        formats = o.mapping.with_format(o.formats, operand, by_id[maker.id].formats[result])
+        by_id[taker.id] = replace(o, formats=formats)
+    return tuple(by_id.values())
 
 
 def calibrated_from(plan: Plan, data: Samples, *, method: str = "", limits: Limits = DEFAULT) -> Plan:
@@ -147,42 +149,42 @@ def float_program(plan: Plan, only: Collection[str] | None = None) -> Program:
 
 
 @dataclass
-class _Seen:
+class _Observations:
     """What a float run shows: largest magnitudes, some values of tensors, and the first samples of tensors that are tried out."""
 
     largest: dict[Value, float]
     values: dict[Value, list[Data]] = field(default_factory=dict)
-    kept: dict[Value, Data] = field(default_factory=dict)
+    first_samples: dict[Value, Data] = field(default_factory=dict)
 
 
-def _seen(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int, method: Method, seconds: int) -> _Seen:
+def _observed(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int, method: Method, seconds: int) -> _Observations:
     p = float_program(plan)
-    wanted = {v for o in plan.offloads for v in tensors_of(o).values()}
-    tried = {v for o in plan.offloads if o.mapping.search for v in tensors_of(o).values()}
-    constants = {v: p.constants[v] for v in wanted if v in p.constants}
+    tensors = {v for o in plan.offloads for v in tensors_of(o).values()}
+    searched = {v for o in plan.offloads if o.mapping.search for v in tensors_of(o).values()}
+    constants = {v: p.constants[v] for v in tensors if v in p.constants}
     for o in plan.offloads:
         for name, v in tensors_of(o).items():
             check_finite(o, name, constants.get(v, NOTHING))
-    seen = _Seen({v: _magnitude(x) for v, x in constants.items()})
+    observations = _Observations({v: _magnitude(x) for v, x in constants.items()})
     if method.needs_values:
-        seen.values = {v: [_some(x, 1)] for v, x in constants.items()}
-    moving = sorted(wanted - p.constants.keys() - set(p.inputs))
-    few = {v: inputs[p.names[v]][:CHECKED] for v in p.inputs}
-    run = FloatRun(plan.source, p, moving, len(plan.program.types), few, seconds)
+        observations.values = {v: [_some(x, 1)] for v, x in constants.items()}
+    moving = sorted(tensors - p.constants.keys() - set(p.inputs))
+    check_inputs = {v: inputs[p.names[v]][:CHECKED] for v in p.inputs}
+    run = FloatRun(plan.source, p, moving, len(plan.program.types), check_inputs, seconds)
     # which values are looked at depends on how many batches there are, and must not on which program is run
-    each = sum(p.types[v].nbytes for v in moving) if method.needs_values else run.held_bytes
-    batch = max(1, min(batch, MOST_BYTES // max(1, each)))
+    sample_bytes = sum(p.types[v].nbytes for v in moving) if method.needs_values else run.held_bytes
+    batch = max(1, min(batch, MOST_BYTES // max(1, sample_bytes)))
     batches = -(-samples // batch)
     for at in range(0, samples, batch):
         values = {v: inputs[p.names[v]][at : at + batch] for v in p.inputs}
         results = {**values, **run.run(values)}
-        for v in wanted & results.keys():
-            seen.largest[v] = max(seen.largest.get(v, 0.0), _magnitude(results[v]))
+        for v in tensors & results.keys():
+            observations.largest[v] = max(observations.largest.get(v, 0.0), _magnitude(results[v]))
             if method.needs_values:
-                seen.values.setdefault(v, []).append(_some(results[v], batches))
+                observations.values.setdefault(v, []).append(_some(results[v], batches))
         if not at:
-            seen.kept = {v: np.array(looked_at(results[v])[:TRIED_SAMPLES]) for v in tried & results.keys()}
-    return seen
+            observations.first_samples = {v: np.array(looked_at(results[v])[:TRIED_SAMPLES]) for v in searched & results.keys()}
+    return observations
 
 
 def _some(x: Data | Moved, parts: int) -> Data:
@@ -201,21 +203,21 @@ def _magnitude(x: Data | Moved) -> float:
 
 
 def _check_names(plan: Plan, method: Method) -> None:
-    known = {f"{o.id}.{name}" for o in plan.offloads for name in tensors_of(o)}
+    names = {f"{o.id}.{name}" for o in plan.offloads for name in tensors_of(o)}
     for place in method.single:
-        if place not in known:
+        if place not in names:
             raise UsageError("F203", f'there is no tensor "{place}" to calibrate', help="name it OFFLOAD.TENSOR, as the plan does")
 
 
-def _ranges(plan: Plan, o: Offload, seen: _Seen, method: Method) -> dict[str, dict[str, Any]]:
+def _ranges(plan: Plan, o: Offload, observations: _Observations, method: Method) -> dict[str, dict[str, Any]]:
     """Return by which method, which magnitude, and the largest one, of every tensor of an offload."""
-    choices, found = o.mapping.format_choices, {}
+    choices, ranges = o.mapping.format_choices, {}
     for name, v in tensors_of(o).items():
-        largest = seen.largest[v]
+        largest = observations.largest[v]
         chosen = method.of(o.id, name, is_constant=v in plan.program.constants) if name in choices else "max"
-        size = largest if chosen == "max" else magnitude(chosen, largest, np.concatenate(seen.values[v]), choices[name])
-        found[name] = {"method": chosen, "magnitude": size, "largest": largest}
-    return found
+        size = largest if chosen == "max" else magnitude(chosen, largest, np.concatenate(observations.values[v]), choices[name])
+        ranges[name] = {"method": chosen, "magnitude": size, "largest": largest}
+    return ranges
 
 
 def _searched(p: Program, o: Offload, kept: MappingOf[Value, Data]) -> Offload:

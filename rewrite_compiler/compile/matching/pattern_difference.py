@@ -41,24 +41,24 @@ def differs(found: Loose, pattern: Apply, node: Node, producer: MappingOf[Value,
         found.values[id(x)] = v
         if not isinstance(x, Apply):
             continue
-        below = producer.get(v)
-        if below is None or below.op != x.op.name:
-            taken = _taken(found, x, v, node, below)
-            met = _made_by(found.program, v, below)
-            return taken or f"the operand {name_of(pattern, x)} of {node.op} must be a result of {x.op.name}, not {met}"
-        further = differs(found, x, below, producer)
+        maker = producer.get(v)
+        if maker is None or maker.op != x.op.name:
+            conflict = _reader_conflict(found, x, v, node, maker)
+            maker_text = _origin_text(found.program, v, maker)
+            return conflict or f"the operand {name_of(pattern, x)} of {node.op} must be a result of {x.op.name}, not {maker_text}"
+        further = differs(found, x, maker, producer)
         if further:
             return further
     wrong = [(name, term) for name, term in pattern.attributes.items() if not _agrees(found, term, dict(node.attributes).get(name))]
     if not wrong:
         return ""
     name, term = wrong[0]
-    given, wanted = dict(node.attributes)[name], _value(term, found)
-    if name in PER_AXIS and isinstance(given, tuple) and isinstance(wanted, tuple) and len(given) != len(wanted):
-        if len(set(wanted)) == 1 and set(given) != set(wanted):
-            return f"{name} of {node.op} must be {wanted[0]} along every axis, not {given}"
-        return f"{node.op} must be over {_counted(len(wanted) // PER_AXIS[name])}, not {_counted(len(given) // PER_AXIS[name])}"
-    return f"{name} of {node.op} must be {wanted}, not {given}"
+    actual, expected = dict(node.attributes)[name], _value(term, found)
+    if name in PER_AXIS and isinstance(actual, tuple) and isinstance(expected, tuple) and len(actual) != len(expected):
+        if len(set(expected)) == 1 and set(actual) != set(expected):
+            return f"{name} of {node.op} must be {expected[0]} along every axis, not {actual}"
+        return f"{node.op} must be over {_counted(len(expected) // PER_AXIS[name])}, not {_counted(len(actual) // PER_AXIS[name])}"
+    return f"{name} of {node.op} must be {expected}, not {actual}"
 
 
 def name_of(pattern: Apply, operand: Tensor) -> str:
@@ -72,41 +72,41 @@ def _counted(axes: int) -> str:
     return f"{axes} {'axis' if axes == 1 else 'axes'}"
 
 
-def _taken(found: Loose, wanted: Apply, v: Value, node: Node, maker: Node | None) -> str:
+def _reader_conflict(partial_match: Loose, operand: Apply, v: Value, node: Node, maker: Node | None) -> str:
     """Return who else reads a wanted result that a device operation gives alone; nothing when that is not so."""
-    if maker is None or found.roots.get(maker.op) != wanted.op.name:
+    if maker is None or partial_match.roots.get(maker.op) != operand.op.name:
         return ""
-    p = found.program
-    others = sorted({p.sources[s].name for n in found.users.get(v, ()) if n is not node for s in n.origins if p.sources})
-    if not others and v not in p.outputs:
+    p = partial_match.program
+    other_readers = sorted({p.sources[s].name for n in partial_match.users.get(v, ()) if n is not node for s in n.origins if p.sources})
+    if not other_readers and v not in p.outputs:
         return f"the chosen program is no dearer with {node.op} on the host"
-    reader = f'another node, "{others[0]}",' if others else "the caller"
+    reader = f'another node, "{other_readers[0]}",' if other_readers else "the caller"
     return f"{reader} reads the result of {maker.op}, too, so that {node.op} cannot become part of it"
 
 
-def _made_by(p: Program, v: Value, maker: Node | None) -> str:
+def _origin_text(p: Program, v: Value, maker: Node | None) -> str:
     if maker is not None:
         return f"of {maker.op}"
     return "a constant" if p.is_constant(v) else "an input"
 
 
-def _agrees(found: Loose, term: AttributeTerm, value: AttributeValue | None) -> bool:
+def _agrees(partial_match: Loose, term: AttributeTerm, value: AttributeValue | None) -> bool:
     """Tell whether an attribute may be what a pattern says; what nothing is known of yet is what it is here."""
     key = free_attribute(term)
     if key is not None:
-        return bool(found.attributes.setdefault(key, value) == value)
-    wanted = _value(term, found)
-    return wanted is None or wanted == value
+        return bool(partial_match.attributes.setdefault(key, value) == value)
+    expected = _value(term, partial_match)
+    return expected is None or expected == value
 
 
-def _value(term: AttributeTerm, found: Loose) -> AttributeValue | None:
+def _value(term: AttributeTerm, partial_match: Loose) -> AttributeValue | None:
     """Return what an attribute must be, None where that is not known."""
     key = free_attribute(term)
     if key is not None:
-        return found.attributes.get(key)
+        return partial_match.attributes.get(key)
     try:
         if isinstance(term, Ints):
-            return list_of(term, found.binding())
-        return value_of(term, found.binding()) if isinstance(term, Expr) else term
+            return list_of(term, partial_match.binding())
+        return value_of(term, partial_match.binding()) if isinstance(term, Expr) else term
     except (KeyError, IndexError):
         return None

@@ -94,36 +94,36 @@ class Prepared:
         samples = len(roots[0])
         axes = o.mapping.axes
         totals: dict[str, Data] = {}
-        seen = Statistics(range_in=hull_of(ends.values()))
+        statistics = Statistics(range_in=hull_of(ends.values()))
         is_split = any(o.tiling.tile[d] < o.tiling.sizes[d] for d in axes.summed)
         for n, slices in enumerate(o.tiling.slices()):
             results = self.call(device, codes, slices, stays[n] if stays else None)
             if observe is not None:
-                observe(codes, slices, results, seen)
+                observe(codes, slices, results, statistics)
             for name, y in results.items():
                 if name not in totals:
-                    totals[name] = self._room(name, samples, y, is_split=is_split)
+                    totals[name] = self._result_array(name, samples, y, is_split=is_split)
                 place = totals[name][(slice(None), *(slices[d] for d in axes.of[name]))]
                 part, (low, high) = _added(place, o.formats[name], y, is_split)
-                seen.saturated += at_ends(part, o.formats[name], max(high, -low), y)
-                seen.values += part.size
-                seen.range_out = hull_of([seen.range_out, (low, high)])
+                statistics.saturated += at_ends(part, o.formats[name], max(high, -low), y)
+                statistics.values += part.size
+                statistics.range_out = hull_of([statistics.range_out, (low, high)])
         if is_split:
-            seen.range_out = range_of(totals.values())
-        return tuple(totals[n] for n in axes.results), seen
+            statistics.range_out = range_of(totals.values())
+        return tuple(totals[n] for n in axes.results), statistics
 
     def moved(self, name: str, x: Operand, ends: Ends) -> Data:
         """Return the codes of an operand that moves."""
         return moved_codes(self.offload.formats[name], x, ends)
 
-    def _room(self, name: str, samples: int, y: Data, *, is_split: bool) -> Data:
+    def _result_array(self, name: str, samples: int, y: Data, *, is_split: bool) -> Data:
         """Return where a result goes, its axes in the order in which those of its first part lie; zeros where parts are added."""
         o = self.offload
         shape, kind = (samples, *(o.tiling.sizes[d] for d in o.mapping.axes.of[name])), result_dtype(o.formats[name])
-        found: Data = laid_out(shape, y.strides, kind) if np.ndim(y) == len(shape) else np.empty(shape, kind)
+        result: Data = laid_out(shape, y.strides, kind) if np.ndim(y) == len(shape) else np.empty(shape, kind)
         if is_split or isinstance(o.formats[name], Int):
-            found.fill(0)
-        return found
+            result.fill(0)
+        return result
 
     def call(
         self, device: Device | StreamedDevice, codes: Mapping[str, Data], slices: Mapping[str, slice], stay: Stay | None = None
@@ -147,8 +147,8 @@ class Prepared:
 def check_finite(o: Offload, name: str, x: Data) -> None:
     """Refuse weights that no format has: NaN and infinities. InputError C102 names the first."""
     if x.dtype.kind == "f" and not np.isfinite(x).all():
-        odd = np.argwhere(~np.isfinite(x))
-        sentence = f"constant {name} of {o.id} must be finite, not {x[tuple(odd[0])]} at {odd[0].tolist()} ({len(odd)} of {x.size} values)"
+        nonfinite = np.argwhere(~np.isfinite(x))
+        sentence = f"constant {name} of {o.id} must be finite, not {x[tuple(nonfinite[0])]} at {nonfinite[0].tolist()} ({len(nonfinite)} of {x.size} values)"
         raise InputError("C102", sentence, place=", ".join(o.nodes), help="correct the weights of the model")
 
 
@@ -212,9 +212,9 @@ def operand_codes(f: Format, x: Data, ends: Ends | None = None) -> Data:
     if isinstance(f, Int) and x.dtype == storage_dtype(f.codes):
         return x
     if x.dtype == np.float32:  # axes stay in the order in which they lie
-        found = laid_out(x.shape, x.strides, storage_dtype(f.codes))
-        if encoded_into(f, x, found, range_of([x]) if ends is None else ends):
-            return found
+        codes = laid_out(x.shape, x.strides, storage_dtype(f.codes))
+        if encoded_into(f, x, codes, range_of([x]) if ends is None else ends):
+            return codes
     return codes_of(f, x).astype(storage_dtype(f.codes), copy=False)
 
 

@@ -49,14 +49,14 @@ class Terms:
 
     def __call__(self, operands: Mapping[str, Data], constants: Constants | None = None) -> tuple[Data, ...]:
         """Return the results with the samples as their first axis; `constants` are what was computed of those that do not move."""
-        given = {self.leaves[n]: x for n, x in operands.items()}
+        leaf_values = {self.leaves[n]: x for n, x in operands.items()}
         if self.code is not None:
             with contextlib.suppress(SpecError):  # plain arrays say better what is wrong
-                return tuple(self.code(given, constants))
-        wide = {leaf: x.astype(np.int64) for leaf, x in given.items()}
+                return tuple(self.code(leaf_values, constants))
+        wide = {leaf: x.astype(np.int64) for leaf, x in leaf_values.items()}
         moving = {leaf: x for leaf, x in wide.items() if x.ndim > leaf.rank}
-        shared = {leaf: x for leaf, x in wide.items() if leaf not in moving}
-        return tuple(evaluated_together(term, moving, shared) for term in self.results)
+        constant_values = {leaf: x for leaf, x in wide.items() if leaf not in moving}
+        return tuple(evaluated_together(term, moving, constant_values) for term in self.results)
 
 
 @lru_cache(maxsize=KEPT_TERMS)
@@ -65,10 +65,10 @@ def terms_of(
     *, is_native: bool = True,
 ) -> Terms:  # fmt: skip
     """Return the numerics of an operation on operands of these shapes; `is_native`: as machine code where there can be some."""
-    known = dict(formats)
-    leaves = {n: Leaf(shape, known[n].codes, False, n) for n, shape, _ in shapes}
-    found = operation.result_codes(list(leaves.values()), known, dict(attributes))
-    results = found if isinstance(found, tuple) else (found,)
+    format_of = dict(formats)
+    leaves = {n: Leaf(shape, format_of[n].codes, False, n) for n, shape, _ in shapes}
+    codes = operation.result_codes(list(leaves.values()), format_of, dict(attributes))
+    results = codes if isinstance(codes, tuple) else (codes,)
     if not is_native:
         return Terms(leaves, results, None, ())
     if why := without_machine_code():
@@ -125,27 +125,29 @@ class Specified(Prepared):
     def loosely(self, operands: Mapping[str, Operand]) -> tuple[tuple[Operand, ...], Statistics]:
         """Return the results for readers that take axes in any order: as codes where that is enough, else with their ends."""
         o = self.offload
-        (name, *others), f = o.mapping.axes.results, o.formats[o.mapping.axes.results[0]]
-        (slices, *more) = o.tiling.slices()
-        if others or more or not is_coded(f):
-            found, seen = self.run(cast(Device, None), operands)
-            return tuple(found) if others or isinstance(f, Int) else (Ended(found[0], seen.range_out),), seen
+        (name, *other_results), f = o.mapping.axes.results, o.formats[o.mapping.axes.results[0]]
+        (slices, *other_tiles) = o.tiling.slices()
+        if other_results or other_tiles or not is_coded(f):
+            results, statistics = self.run(cast(Device, None), operands)
+            return tuple(results) if other_results or isinstance(f, Int) else (Ended(results[0], statistics.range_out),), statistics
         ends = {n: ends_of(x) for n, x in operands.items()}
         codes: dict[str, Data] = {**self.codes, **{n: self.moved(n, x, ends[n]) for n, x in operands.items()}}
         y = self.call(cast(Device, None), codes, slices)[name]
         extremes = np.array([y.min(), y.max()]) if y.size else np.zeros(0, y.dtype)
         low, high = values_of(f, extremes).tolist() if y.size else (np.inf, -np.inf)
         ends_of_codes = full(f) if max(high, -low) >= largest_of(f) else ()
-        held = Coded(y, cast(Fixed, f), (low, high))
-        return (held,), Statistics(y.size, sum(int(np.count_nonzero(y == c)) for c in ends_of_codes), hull_of(ends.values()), (low, high))
+        coded_result = Coded(y, cast(Fixed, f), (low, high))
+        return (coded_result,), Statistics(
+            y.size, sum(int(np.count_nonzero(y == c)) for c in ends_of_codes), hull_of(ends.values()), (low, high)
+        )
 
     def moved(self, name: str, x: Operand, ends: Ends) -> Data:
         """Return the codes of an operand that moves, of one with windows those of what they are windows of."""
-        whole = self.offload.tiling.tile == self.offload.tiling.sizes
-        if self.is_native and whole and isinstance(x, Moved) and x.move.is_onto and (found := x.move.windows) is not None:
+        is_undivided = self.offload.tiling.tile == self.offload.tiling.sizes
+        if self.is_native and is_undivided and isinstance(x, Moved) and x.move.is_onto and (windows := x.move.windows) is not None:
             f = self.offload.formats[name]
             zero = int(operand_codes(f, np.zeros(1, x.root.dtype))[0])
-            return cast(Data, Windowed(operand_codes(f, x.root, ends), x.move, found, zero))
+            return cast(Data, Windowed(operand_codes(f, x.root, ends), x.move, windows, zero))
         return super().moved(name, x, ends)
 
     def results(self, operands: Mapping[str, Data]) -> tuple[Data, ...]:
@@ -162,9 +164,9 @@ class Specified(Prepared):
             return unfolded
         o, parts = self.offload, self.parts(codes, slices)
         axes = o.mapping.axes
-        own = {n: x.ndim - len(axes.of[n]) for n, x in parts.items()}
-        shapes = tuple((n, x.shape[own[n] :], own[n] > 0) for n, x in parts.items())
-        samples = max(len(x) for n, x in parts.items() if own[n])
+        sample_axes = {n: x.ndim - len(axes.of[n]) for n, x in parts.items()}
+        shapes = tuple((n, x.shape[sample_axes[n] :], sample_axes[n] > 0) for n, x in parts.items())
+        samples = max(len(x) for n, x in parts.items() if sample_axes[n])
         terms = terms_of(o.mapping, tuple(o.formats.items()), o.node.attributes, shapes, samples, is_native=self.is_native)
         self.notes.update(dict.fromkeys(terms.notes))
         return dict(zip(axes.results, terms(parts, self._constants(terms.code, slices)), strict=True))
@@ -175,17 +177,17 @@ class Specified(Prepared):
         names = [n for n, x in codes.items() if isinstance(x, Windowed)]
         if len(names) != 1:
             return None
-        (name,), own = names, {v.name: codes[v.name].ndim - len(axes.of[v.name]) for v in o.mapping.operands}
-        shapes = tuple((n, tuple(codes[n].shape[lead:]), lead > 0) for n, lead in own.items())
+        (name,), sample_axes = names, {v.name: codes[v.name].ndim - len(axes.of[v.name]) for v in o.mapping.operands}
+        shapes = tuple((n, tuple(codes[n].shape[lead:]), lead > 0) for n, lead in sample_axes.items())
         x: Windowed = codes[name]
         samples, formats = len(x.root), tuple(o.formats.items())
-        made = unfolded_terms(o.mapping, formats, o.node.attributes, shapes, samples, name, x.windows, x.zero)
-        if made is None:
+        unfolding = unfolded_terms(o.mapping, formats, o.node.attributes, shapes, samples, name, x.windows, x.zero)
+        if unfolding is None:
             return None
-        terms, unfolded, code = made
-        given = unfolded.given({terms.leaves[n]: codes[n] for n in own if n != name}, x.root)
+        terms, unfolded, code = unfolding
+        leaf_values = unfolded.given({terms.leaves[n]: codes[n] for n in sample_axes if n != name}, x.root)
         try:
-            results = code(given, self._constants(code, slices))
+            results = code(leaf_values, self._constants(code, slices))
         except SpecError:  # plain arrays say better what is wrong
             return None
         return {n: y.reshape(samples, *a.shape) for n, y, a in zip(axes.results, results, terms.results, strict=True)}

@@ -26,30 +26,30 @@ def account(source: Program, chosen: Program, offloads: MappingOf[str, Node], wh
     """Return where each node of `source` is in `chosen`; `offloads` are its device operations by id, in order."""
     names = [s.name for s in source.sources]
     owner: dict[int, str] = {}
-    taken: list[tuple[str, ...]] = []
-    left = _multiplied(source.nodes) & _multiplied(chosen.nodes)
+    offload_nodes: list[tuple[str, ...]] = []
+    host_products = _product_sources(source.nodes) & _product_sources(chosen.nodes)
     for key, node in offloads.items():
-        mine = sorted(s for s in node.origins if s not in owner and s not in left)
-        owner.update(dict.fromkeys(mine, key))
-        taken.append(tuple(names[s] for s in mine))
+        source_nodes = sorted(s for s in node.origins if s not in owner and s not in host_products)
+        owner.update(dict.fromkeys(source_nodes, key))
+        offload_nodes.append(tuple(names[s] for s in source_nodes))
     devices = {id(n) for n in offloads.values()}
     host: dict[int, HostNode] = {}
-    mine_first = sorted((n for n in chosen.nodes if id(n) not in devices), key=_only_moves)
-    for node in mine_first:
+    compute_first = sorted((n for n in chosen.nodes if id(n) not in devices), key=_is_layout)
+    for node in compute_first:
         for s in sorted(node.origins):
             if s not in owner:
                 owner[s] = names[s]
                 host[s] = HostNode(names[s], source.sources[s].op_type, why_not(node))
     absorbed = [Absorbed(names[s], by) for s, by in _absorbed(source, owner).items()]
-    return Account(tuple(taken), tuple(host[s] for s in sorted(host)), tuple(absorbed))
+    return Account(tuple(offload_nodes), tuple(host[s] for s in sorted(host)), tuple(absorbed))
 
 
-def _multiplied(nodes: Iterable[Node]) -> set[int]:
+def _product_sources(nodes: Iterable[Node]) -> set[int]:
     """Return the source nodes whose products these nodes of the host compute, whatever else came of them."""
     return {s for n in nodes if n.operator is not None and n.operator.macs is not None for s in n.origins}
 
 
-def _only_moves(node: Node) -> bool:
+def _is_layout(node: Node) -> bool:
     """Tell whether a node moves data only: what computes explains a source node better."""
     return node.operator is not None and node.operator.kind == LAYOUT
 
@@ -61,16 +61,16 @@ def _absorbed(source: Program, owner: MappingOf[int, str]) -> dict[int, str]:
     for n in source.nodes:
         for s in n.origins:
             nodes_of.setdefault(s, []).append(n)
-    found = {}
+    absorbers = {}
     for s in range(len(source.sources)):
         if s in owner:
             continue
-        found[s] = source.absorbed[s] if s in source.absorbed else _downstream(nodes_of.get(s, []), users, owner)
-    return found
+        absorbers[s] = source.absorbed[s] if s in source.absorbed else _downstream(nodes_of.get(s, []), users, owner)
+    return absorbers
 
 
 def _downstream(start: Sequence[Node], users: MappingOf[int, list[Node]], owner: MappingOf[int, str]) -> str:
-    seen: set[int] = set()
+    visited: set[int] = set()
     work = list(start)
     while work:
         node = work.pop(0)
@@ -78,7 +78,7 @@ def _downstream(start: Sequence[Node], users: MappingOf[int, list[Node]], owner:
         if owners:
             return owners[0]
         for v in node.outputs:
-            following = [u for u in users.get(v, ()) if id(u) not in seen]
-            seen.update(map(id, following))
-            work.extend(following)
+            readers = [u for u in users.get(v, ()) if id(u) not in visited]
+            visited.update(map(id, readers))
+            work.extend(readers)
     return "nothing reads its result in the chosen program"

@@ -28,11 +28,11 @@ def lowered_in(source: Program, devices: Sequence[Node], mappings: MappingOf[str
         if n.operator is not None and n.operator.kind == COMPUTE and n.op != "batch_norm":
             for s in n.origins:
                 computing.setdefault(s, []).append(n)
-    found = []
+    flags = []
     for device in devices:
         nodes = list({id(n): n for s in device.origins for n in computing.get(s, ())}.values())
-        found.append(len(nodes) == 1 and _is_lowered(nodes[0], fixed, mappings[device.op]))
-    return found
+        flags.append(len(nodes) == 1 and _is_lowered(nodes[0], fixed, mappings[device.op]))
+    return flags
 
 
 def _is_lowered(n: Node, fixed: set[int], m: Mapping) -> bool:

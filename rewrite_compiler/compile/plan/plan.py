@@ -128,11 +128,11 @@ class Plan:
     @property
     def device_calls(self) -> dict[str, dict[str, int]]:
         """Return device calls by target and operation."""
-        found: dict[str, dict[str, int]] = {t.name: {} for t in self.targets}
+        calls_by_target: dict[str, dict[str, int]] = {t.name: {} for t in self.targets}
         for o in self.offloads:
-            calls = found[o.target.name]
+            calls = calls_by_target[o.target.name]
             calls[o.mapping.operation] = calls.get(o.mapping.operation, 0) + o.tiling.calls
-        return found
+        return calls_by_target
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
@@ -188,21 +188,21 @@ def _inserted(plan: Plan) -> list[dict[str, Any]]:
     for o in plan.offloads:
         for v in (*o.node.inputs, *o.node.outputs):
             readers.setdefault(v, []).append(o.id)
-    found = []
+    inserted = []
     for n in plan.program.nodes:
         if n.origins or n.operator is None:
             continue
-        near = [i for v in (*n.inputs, *n.outputs) for i in readers.get(v, ())]
-        found.append({"op": n.op, "bytes": sum(plan.program.types[v].nbytes for v in n.outputs), "for": sorted(set(near))})
-    return found
+        neighbours = [i for v in (*n.inputs, *n.outputs) for i in readers.get(v, ())]
+        inserted.append({"op": n.op, "bytes": sum(plan.program.types[v].nbytes for v in n.outputs), "for": sorted(set(neighbours))})
+    return inserted
 
 
 def _formats(plan: Plan, o: Offload) -> list[dict[str, Any]]:
-    values, own = tensors_of(o), not o.mapping.format_choices
+    values, has_own_formats = tensors_of(o), not o.mapping.format_choices
     return [
         {
             "tensor": plan.program.names[values[name]], "target": o.target.name, "format": f.name, "parameters": f.parameters,
-            "from": "model" if own else "weights" if plan.program.is_constant(values[name]) else "calibration",
+            "from": "model" if has_own_formats else "weights" if plan.program.is_constant(values[name]) else "calibration",
         }
         for name, f in o.formats.items()
     ]  # fmt: skip

@@ -19,38 +19,38 @@ def execution_order(p: Program, offloads: Sequence[Offload]) -> tuple[Offload, .
     """Return the offloads as co-simulation runs them: those that wait for fewer others first, else in the program's order."""
     of_node = {id(o.node): o for o in offloads}
     level: dict[Value, int] = dict.fromkeys((*p.inputs, *p.constants), 0)
-    found: list[tuple[int, int, Offload]] = []
+    entries: list[tuple[int, int, Offload]] = []
     for n, node in enumerate(p.nodes):
-        here = max((level[v] for v in node.inputs), default=0)
+        depth = max((level[v] for v in node.inputs), default=0)
         o = of_node.get(id(node))
         if o is not None:
-            found.append((here, n, o))
-        level.update(dict.fromkeys(node.outputs, here + (o is not None)))
-    return tuple(o for *_, o in sorted(found, key=lambda entry: entry[:2]))
+            entries.append((depth, n, o))
+        level.update(dict.fromkeys(node.outputs, depth + (o is not None)))
+    return tuple(o for *_, o in sorted(entries, key=lambda entry: entry[:2]))
 
 
 def residencies(p: Program, offloads: Sequence[Offload], resources: Mapping[str, Resources | None]) -> dict[str, Resident]:
     """Return what stays on every device whose resources and costs are known."""
     ordered = execution_order(p, offloads)
     names = dict.fromkeys(o.target.name for o in ordered)
-    found = {}
+    by_target = {}
     for name in names:
-        mine, given = [o for o in ordered if o.target.name == name], resources.get(name)
-        if given is not None and all(o.price is not None for o in mine):
-            found[name] = _Device(p, mine, offloads, given).resident()
-    return found
+        device_offloads, device_resources = [o for o in ordered if o.target.name == name], resources.get(name)
+        if device_resources is not None and all(o.price is not None for o in device_offloads):
+            by_target[name] = _Device(p, device_offloads, offloads, device_resources).resident()
+    return by_target
 
 
 class _Device:
     """The offloads of one device as a question, and its answer as Stays."""
 
-    def __init__(self, p: Program, mine: Sequence[Offload], all_: Sequence[Offload], resources: Resources) -> None:
-        self.p, self.mine, self.resources = p, mine, resources
-        self.same = aliases(p)
-        self.producer = {self.same.get(v, v): o for o in all_ for v in o.node.outputs}
+    def __init__(self, p: Program, offloads: Sequence[Offload], all_offloads: Sequence[Offload], resources: Resources) -> None:
+        self.p, self.offloads, self.resources = p, offloads, resources
+        self.alias_of = aliases(p)
+        self.producer = {self.alias_of.get(v, v): o for o in all_offloads for v in o.node.outputs}
         self.calls: list[Call] = []
         self.owner: list[tuple[Offload, int]] = []
-        for o in mine:
+        for o in offloads:
             self.add(o)
 
     def add(self, o: Offload) -> None:
@@ -67,9 +67,9 @@ class _Device:
             pieces = (self.piece(o, room, tensors, cost.moved) for room in rooms)
             self.calls.append(Call(tuple(pieces)))
 
-    def piece(self, o: Offload, room: Room, tensors: Mapping[str, Value], moved: Mapping[str, int]) -> Piece:
+    def piece(self, o: Offload, room: Room, tensors: Mapping[str, Value], moved_bytes: Mapping[str, int]) -> Piece:
         """Return a tensor of a call; one that the tiling divides is scratch."""
-        bytes_ = moved.get(room.tensor, 0)
+        bytes_ = moved_bytes.get(room.tensor, 0)
         if not room.tensor:
             return Piece(room.scratch, room.memory, room.size, SCRATCH)
         value = tensors[room.tensor]
@@ -77,75 +77,77 @@ class _Device:
             return Piece(room.tensor, room.memory, room.size, CONSTANT if room.lasting else SCRATCH, bytes_)
         dims = o.mapping.axes.of[room.tensor]
         is_result = room.tensor in o.mapping.axes.results
-        whole = all(o.tiling.tile[d] == o.tiling.sizes[d] for d in (o.tiling.sizes if is_result else dims))
-        role = (OUT if is_result else IN) if whole else SCRATCH
-        return Piece(room.tensor, room.memory, room.size, role, bytes_, self.same.get(value, value), room.form)
+        is_undivided = all(o.tiling.tile[d] == o.tiling.sizes[d] for d in (o.tiling.sizes if is_result else dims))
+        role = (OUT if is_result else IN) if is_undivided else SCRATCH
+        return Piece(room.tensor, room.memory, room.size, role, bytes_, self.alias_of.get(value, value), room.form)
 
     def question(self) -> Question:
         """Return what is to be chosen."""
-        used = {piece.memory for call in self.calls for piece in call.pieces}
-        capacities = {m.name: m.elements for m in self.resources.memories if m.name in used}
+        memories = {piece.memory for call in self.calls for piece in call.pieces}
+        capacities = {m.name: m.elements for m in self.resources.memories if m.name in memories}
         return Question(tuple(self.calls), capacities, frozenset(self.read_elsewhere()))
 
     def read_elsewhere(self) -> Iterable[Value]:
         """Yield the values that the host or another device reads."""
-        mine = {id(o.node) for o in self.mine}
-        handled = {(n, p.value) for n, call in enumerate(self.calls) for p in call.pieces if p.role == IN}
-        taken = {(id(self.owner[n][0].node), v) for n, v in handled}
+        device_nodes = {id(o.node) for o in self.offloads}
+        input_pieces = {(n, p.value) for n, call in enumerate(self.calls) for p in call.pieces if p.role == IN}
+        device_reads = {(id(self.owner[n][0].node), v) for n, v in input_pieces}
         for node in self.p.nodes:
             if renames(self.p, node):
                 continue
             for v in node.inputs:
-                value = self.same.get(v, v)
-                if id(node) not in mine or (id(node), value) not in taken:
+                value = self.alias_of.get(v, v)
+                if id(node) not in device_nodes or (id(node), value) not in device_reads:
                     yield value
-        yield from (self.same.get(v, v) for v in self.p.outputs)
+        yield from (self.alias_of.get(v, v) for v in self.p.outputs)
 
     def resident(self) -> Resident:
         """Return the answer."""
         q = self.question()
-        chosen = resident(q)
-        present, lasting = self.present(q, chosen.gaps)
-        kept = {at: q.piece(at).tensor for at in chosen.unread}
-        stays: dict[str, list[Stay]] = {o.id: [] for o in self.mine}
-        remaining: dict[str, list[frozenset[str]]] = {o.id: [] for o in self.mine}
+        residency = resident(q)
+        present, lasting = self.present(q, residency.gaps)
+        unread_tensors = {at: q.piece(at).tensor for at in residency.unread}
+        stays: dict[str, list[Stay]] = {o.id: [] for o in self.offloads}
+        remaining: dict[str, list[frozenset[str]]] = {o.id: [] for o in self.offloads}
         for n, (o, _) in enumerate(self.owner):
-            at = {p.tensor: chosen.at[n, k] for k, p in enumerate(q.calls[n].pieces) if (n, k) in chosen.at and p.tensor}
-            stays[o.id].append(Stay(at, present.get(n, frozenset()), frozenset(t for (m, _), t in kept.items() if m == n)))
+            at = {p.tensor: residency.at[n, k] for k, p in enumerate(q.calls[n].pieces) if (n, k) in residency.at and p.tensor}
+            stays[o.id].append(Stay(at, present.get(n, frozenset()), frozenset(t for (m, _), t in unread_tensors.items() if m == n)))
             remaining[o.id].append(lasting.get(n, frozenset()))
-        inner, why = self.edges(q, chosen)
+        inner, why = self.edges(q, residency)
         return Resident(
             {i: tuple(s) for i, s in stays.items()}, {i: tuple(s) for i, s in remaining.items()},
-            sum(o.price.cost.bytes for o in self.mine if o.price is not None), _saved(q, chosen), chosen.bound, *inner,
-            self.saved_by(q, chosen), why,
+            sum(o.price.cost.bytes for o in self.offloads if o.price is not None), _bytes_saved(q, residency), residency.bound, *inner,
+            self.saved_by(q, residency), why,
         )  # fmt: skip
 
     def present(self, q: Question, gaps: Sequence[Gap]) -> tuple[dict[int, frozenset[str]], dict[int, frozenset[str]]]:
         """Return by call the operands that are there already, and the constants that are there from the second inference on."""
-        here: dict[bool, dict[int, frozenset[str]]] = {False: {}, True: {}}
+        operands_by_call: dict[bool, dict[int, frozenset[str]]] = {False: {}, True: {}}
         for g in gaps:
-            found, n = here[g.lasts], g.end[0]
-            found[n] = found.get(n, frozenset()) | {q.piece(g.end).tensor}
-        return here[False], here[True]
+            calls, n = operands_by_call[g.lasts], g.end[0]
+            calls[n] = calls.get(n, frozenset()) | {q.piece(g.end).tensor}
+        return operands_by_call[False], operands_by_call[True]
 
-    def edges(self, q: Question, chosen: Residency) -> tuple[tuple[int, int, int], dict[str, str]]:
+    def edges(self, q: Question, residency: Residency) -> tuple[tuple[int, int, int], dict[str, str]]:
         """Return how many moving operands there are, are made on this device, never cross the link; and why others do."""
-        ends = {g.end for g in chosen.gaps if not g.lasts}
+        ends = {g.end for g in residency.gaps if not g.lasts}
         stays_at = {(self.owner[n][0].id, q.piece((n, k)).tensor) for n, k in ends}
         crossing = {
             (self.owner[n][0].id, p.tensor) for n, call in enumerate(q.calls) for k, p in enumerate(call.pieces)
             if p.role == IN and (n, k) not in ends
         }  # fmt: skip
-        operands = [(o, v.name, x) for o in self.mine for v in o.mapping.operands if (x := tensors_of(o)[v.name]) not in self.p.constants]
-        made = [self.made_by(x) is not None for *_, x in operands]
+        operands = [
+            (o, v.name, x) for o in self.offloads for v in o.mapping.operands if (x := tensors_of(o)[v.name]) not in self.p.constants
+        ]
+        made_on_device = [self.made_by(x) is not None for *_, x in operands]
         staying = [(o.id, name) in stays_at - crossing for o, name, _ in operands]
         why = {f"{o.id}.{name}": self.why_not(q, o, name, x) for (o, name, x), s in zip(operands, staying, strict=True) if not s}
-        return (len(operands), sum(made), sum(staying)), why
+        return (len(operands), sum(made_on_device), sum(staying)), why
 
     def made_by(self, v: Value) -> Offload | None:
         """Return the offload of this device that makes a value."""
-        o = self.producer.get(self.same.get(v, v))
-        return o if o is not None and any(o is mine for mine in self.mine) else None
+        o = self.producer.get(self.alias_of.get(v, v))
+        return o if o is not None and any(o is offload for offload in self.offloads) else None
 
     def why_not(self, q: Question, o: Offload, name: str, v: Value) -> str:
         """Return why an operand comes from the host."""
@@ -153,29 +155,31 @@ class _Device:
         if maker is None:
             return "no offload of this device makes it"
         roles = {p.tensor: p for n, call in enumerate(q.calls) if self.owner[n][0] is o for p in call.pieces}
-        made = [p for n, call in enumerate(q.calls) if self.owner[n][0] is maker for p in call.pieces if p.value == self.same.get(v, v)]
-        if name not in roles or not made:
+        maker_pieces = [
+            p for n, call in enumerate(q.calls) if self.owner[n][0] is maker for p in call.pieces if p.value == self.alias_of.get(v, v)
+        ]
+        if name not in roles or not maker_pieces:
             return f"{o.mapping.name if name not in roles else maker.mapping.name} does not say where it could stay"
-        if roles[name].role != IN or made[0].role != OUT:
+        if roles[name].role != IN or maker_pieces[0].role != OUT:
             return f"the tiling of {(o if roles[name].role != IN else maker).id} divides it"
-        if (roles[name].memory, roles[name].form) != (made[0].memory, made[0].form):
-            return f"{maker.id} leaves it as {made[0].form} in {made[0].memory}, {o.id} takes {roles[name].form} in {roles[name].memory}"
+        if (roles[name].memory, roles[name].form) != (maker_pieces[0].memory, maker_pieces[0].form):
+            return f"{maker.id} leaves it as {maker_pieces[0].form} in {maker_pieces[0].memory}, {o.id} takes {roles[name].form} in {roles[name].memory}"
         return "its memory is needed in between"
 
-    def saved_by(self, q: Question, chosen: Residency) -> dict[str, int]:
+    def saved_by(self, q: Question, residency: Residency) -> dict[str, int]:
         """Return the bytes that each offload does not move."""
-        found = dict.fromkeys((o.id for o in self.mine), 0)
-        for at, saves in (*((g.end, g.saves) for g in chosen.gaps), *((at, q.piece(at).moved) for at in chosen.unread)):
-            found[self.owner[at[0]][0].id] += saves
-        return found
+        bytes_saved = dict.fromkeys((o.id for o in self.offloads), 0)
+        for at, saves in (*((g.end, g.saves) for g in residency.gaps), *((at, q.piece(at).moved) for at in residency.unread)):
+            bytes_saved[self.owner[at[0]][0].id] += saves
+        return bytes_saved
 
 
-def _saved(q: Question, chosen: Residency) -> dict[str, int]:
+def _bytes_saved(q: Question, residency: Residency) -> dict[str, int]:
     """Return the bytes that are saved: operands found, results not read, constants that last."""
     return {
-        "operands": sum(g.saves for g in chosen.gaps if not g.lasts),
-        "results": sum(q.piece(at).moved for at in chosen.unread),
-        "constants": sum(g.saves for g in chosen.gaps if g.lasts),
+        "operands": sum(g.saves for g in residency.gaps if not g.lasts),
+        "results": sum(q.piece(at).moved for at in residency.unread),
+        "constants": sum(g.saves for g in residency.gaps if g.lasts),
     }
 
 
@@ -186,28 +190,28 @@ def renames(p: Program, node: Node) -> bool:
 
 def aliases(p: Program) -> dict[Value, Value]:
     """Return for every value that only is another one in another shape that one."""
-    found: dict[Value, Value] = {}
+    alias_of: dict[Value, Value] = {}
     for node in p.nodes:
         if renames(p, node) and node.inputs[0] not in p.constants:
-            found[node.outputs[0]] = found.get(node.inputs[0], node.inputs[0])
-    return found
+            alias_of[node.outputs[0]] = alias_of.get(node.inputs[0], node.inputs[0])
+    return alias_of
 
 
 def handed_over(p: Program, offloads: Sequence[Offload], found: Mapping[str, Resident]) -> list[tuple[Offload, str, Offload, str]]:
     """Return the operands that stay, each with the offload and result that makes it: both must have one format."""
-    same = aliases(p)
-    makers = {same.get(v, v): (o, name) for o in offloads for name, v in tensors_of(o).items() if v in o.node.outputs}
+    alias_of = aliases(p)
+    makers = {alias_of.get(v, v): (o, name) for o in offloads for name, v in tensors_of(o).items() if v in o.node.outputs}
     result = []
     for o in offloads:
-        there: AbstractSet[str] = frozenset(itertools.chain.from_iterable(s.present for s in _stays(o, found)))
-        for name in sorted(there):
+        present: AbstractSet[str] = frozenset(itertools.chain.from_iterable(s.present for s in _stays(o, found)))
+        for name in sorted(present):
             v = tensors_of(o)[name]
-            maker = makers.get(same.get(v, v))
+            maker = makers.get(alias_of.get(v, v))
             if maker is not None and maker[0].target.name == o.target.name:
                 result.append((*maker, o, name))
     return result
 
 
-def _stays(o: Offload, found: Mapping[str, Resident]) -> tuple[Stay, ...]:
-    mine = found.get(o.target.name)
-    return () if mine is None else mine.stays[o.id]
+def _stays(o: Offload, by_target: Mapping[str, Resident]) -> tuple[Stay, ...]:
+    residency = by_target.get(o.target.name)
+    return () if residency is None else residency.stays[o.id]

@@ -32,16 +32,16 @@ class Resident:
 
 def resident_document(offload: str, target: str, found: Mapping[str, Resident]) -> dict[str, Any] | None:
     """Return what of an offload stays as the plan writes it, None where its target does not say."""
-    mine = found.get(target)
-    if mine is None:
+    residency = found.get(target)
+    if residency is None:
         return None
-    stays, lasting = mine.stays[offload], mine.lasting[offload]
-    every = [s.present for s in stays]
-    why = {key.partition(".")[2]: reason for key, reason in mine.why_not.items() if key.partition(".")[0] == offload}
+    stays, lasting = residency.stays[offload], residency.lasting[offload]
+    present_sets = [s.present for s in stays]
+    why = {key.partition(".")[2]: reason for key, reason in residency.why_not.items() if key.partition(".")[0] == offload}
     return {
-        "inputs": sorted(frozenset.intersection(*every)), "outputs": sorted({t for s in stays for t in s.kept}),
+        "inputs": sorted(frozenset.intersection(*present_sets)), "outputs": sorted({t for s in stays for t in s.kept}),
         "constants": {t: sum(t in c for c in lasting) for t in sorted({t for c in lasting for t in c})},
-        "saved_bytes": mine.saved_by[offload], "why_not": why,
+        "saved_bytes": residency.saved_by[offload], "why_not": why,
     }  # fmt: skip
 
 

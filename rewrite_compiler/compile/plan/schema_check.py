@@ -52,34 +52,34 @@ def misfit(value: Any, form: Any, place: str = "plan") -> str:
     """
     if form in (FIGURE, SIZE):
         is_one = value is None or (type(value) in (int, float) and not (form is SIZE and value < 0))
-        return "" if is_one else f"{place} must be {form}, not {_shown(value)}"
+        return "" if is_one else f"{place} must be {form}, not {_kind_text(value)}"
     if form is PAIR:
         is_one = type(value) is list and len(value) == 2 and not any(misfit(x, FIGURE) for x in value)
-        return "" if is_one else f"{place} must be {PAIR}, not {_shown(value)}"
+        return "" if is_one else f"{place} must be {PAIR}, not {_kind_text(value)}"
     if isinstance(form, tuple):
         return "" if value is None else misfit(value, form[0], place)
     kind: type = form if isinstance(form, type) else type(form)
-    found = type(value)
-    if found is not kind:
-        return f"{place} must be {KINDS[kind]}, not {_shown(value)}"
+    actual = type(value)
+    if actual is not kind:
+        return f"{place} must be {KINDS[kind]}, not {_kind_text(value)}"
     if isinstance(form, list):
-        return _first(misfit(x, form[0], f"{place}[{n}]") for n, x in enumerate(value))
+        return _first_sentence(misfit(x, form[0], f"{place}[{n}]") for n, x in enumerate(value))
     if isinstance(form, dict):
         return _object_misfit(value, form, place)
     return ""
 
 
-def _first(sentences: Iterable[str]) -> str:
+def _first_sentence(sentences: Iterable[str]) -> str:
     return next(filter(None, sentences), "")
 
 
 def _object_misfit(value: Mapping[str, Any], form: Mapping[Any, Any], place: str) -> str:
-    wanted = dict.fromkeys(value, form[...]) if ... in form else form
-    missing = next((key for key in wanted if key not in value), None)
-    if missing is not None:
-        return f'{place} has no key "{missing}"'
-    return _first(misfit(value[key], f, f"{place}.{key}") for key, f in wanted.items())
+    forms = dict.fromkeys(value, form[...]) if ... in form else form
+    missing_key = next((key for key in forms if key not in value), None)
+    if missing_key is not None:
+        return f'{place} has no key "{missing_key}"'
+    return _first_sentence(misfit(value[key], f, f"{place}.{key}") for key, f in forms.items())
 
 
-def _shown(value: Any) -> str:
+def _kind_text(value: Any) -> str:
     return next((text for kind, text in KINDS.items() if type(value) is kind), "a number" if isinstance(value, float) else "null")

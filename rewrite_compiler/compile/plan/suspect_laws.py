@@ -55,39 +55,39 @@ def suspect(plan: Plan, values: Mapping[str, Data], limits: Limits) -> Suspect |
     """Return the law that does not hold on inputs, given by name; None where all rules keep every value, or none can be computed."""
     p = plan.source
     try:
-        return _bisected(p, rules_of(plan, limits), _computed(p, values), limits)
+        return _bisected(p, rules_of(plan, limits), _values_of_program(p, values), limits)
     except FlexmatchError:  # a model that cannot be computed here, or whose matching has no end: nothing is known
         return None
 
 
-def _computed(p: Program, values: Mapping[str, Data]) -> dict[int, Data]:
+def _values_of_program(p: Program, values: Mapping[str, Data]) -> dict[int, Data]:
     """Return every value of a program."""
     inputs = {v: values[p.names[v]] for v in p.inputs}
     exact = {v: x.astype(np.float64) if x.dtype.kind == "f" else x for v, x in inputs.items()}
     with np.errstate(all="ignore"):
-        made = run(p, exact, keep=[v for n in p.nodes for v in n.outputs])
-    return {**p.constants, **exact, **made}
+        results = run(p, exact, keep=[v for n in p.nodes for v in n.outputs])
+    return {**p.constants, **exact, **results}
 
 
-def _bisected(p: Program, rules: Sequence[Rule], known: Mapping[int, Data], limits: Limits) -> Suspect | None:
+def _bisected(p: Program, rules: Sequence[Rule], values: Mapping[int, Data], limits: Limits) -> Suspect | None:
     """Return the last rule of the shortest list under which a gap opens."""
 
-    def opened(some: Sequence[Rule]) -> Gap | None:
-        return gap_of(saturated(p, some, [], limits).graph, known)
+    def gap_under(some: Sequence[Rule]) -> Gap | None:
+        return gap_of(saturated(p, some, [], limits).graph, values)
 
     first, last = 0, len(rules)
-    found = opened(rules)
-    if found is None:
+    gap = gap_under(rules)
+    if gap is None:
         return None
     while first + 1 < last:
         middle = (first + last) // 2
-        here = opened(rules[:middle])
-        if here is None:
+        prefix_gap = gap_under(rules[:middle])
+        if prefix_gap is None:
             first = middle
         else:
-            last, found = middle, here
+            last, gap = middle, prefix_gap
     culprit = rules[last - 1]
-    return Suspect(culprit, opened([culprit]) or found)
+    return Suspect(culprit, gap_under([culprit]) or gap)
 
 
 def gap_of(graph: EGraph, known: Mapping[int, Data]) -> Gap | None:
@@ -99,19 +99,19 @@ def gap_of(graph: EGraph, known: Mapping[int, Data]) -> Gap | None:
             if gap is not None:
                 return gap
             values.setdefault(c, known[v])
-    waiting = [
+    pending = [
         (c, n) for c, e in graph.classes.items() for n in e.nodes if n.op not in ("Input", "Constant", "Opaque", "Result") and e.type
     ]
-    while ready := [(c, n) for c, n in waiting if all(d in values for d in n.children)]:
+    while ready := [(c, n) for c, n in pending if all(d in values for d in n.children)]:
         for c, n in ready:
-            made = _value(n, [values[d] for d in n.children])
-            gap = None if made is None or c not in values else _gap(values[c], made)
+            result = _value(n, [values[d] for d in n.children])
+            gap = None if result is None or c not in values else _gap(values[c], result)
             if gap is not None:
                 return gap
-            if made is not None:
-                values.setdefault(c, made)
-        done = {id(n) for _, n in ready}
-        waiting = [(c, n) for c, n in waiting if id(n) not in done]
+            if result is not None:
+                values.setdefault(c, result)
+        evaluated = {id(n) for _, n in ready}
+        pending = [(c, n) for c, n in pending if id(n) not in evaluated]
     return None
 
 
@@ -129,10 +129,10 @@ def _gap(a: Data, b: Data) -> Gap | None:
     if a.shape != b.shape or a.dtype.kind not in "fiu" or not a.size:
         return None
     x, y = a.astype(np.float64), b.astype(np.float64)
-    both = np.isfinite(x) & np.isfinite(y)
-    apart = np.where(both, np.abs(np.where(both, x, 0) - np.where(both, y, 0)), 0)
-    scale = max(1.0, float(np.max(np.abs(x[both]), initial=0.0)))
-    if float(np.max(apart)) <= EQUAL * scale:
+    finite = np.isfinite(x) & np.isfinite(y)
+    difference = np.where(finite, np.abs(np.where(finite, x, 0) - np.where(finite, y, 0)), 0)
+    scale = max(1.0, float(np.max(np.abs(x[finite]), initial=0.0)))
+    if float(np.max(difference)) <= EQUAL * scale:
         return None
-    at = tuple(int(i) for i in np.unravel_index(int(np.argmax(apart)), apart.shape))
+    at = tuple(int(i) for i in np.unravel_index(int(np.argmax(difference)), difference.shape))
     return Gap(at, float(x[at]), float(y[at]))

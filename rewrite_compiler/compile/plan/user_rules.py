@@ -52,15 +52,15 @@ def admitted(
         if name not in names and name not in operations:
             remedy = f"rules given: {', '.join(sorted(names)) or 'none'}; of an accelerator `flexmatch list` shows the operations"
             raise UsageError("F203", f'there is no rule or operation called "{name}"', help=remedy)
-    known = collect((*shipped, *added))
+    all_rules = collect((*shipped, *added))
     certified = set(every_rule())
     foreign = [r for r in added if r not in certified]
     proofs = {r.name: _judged(r, trusted) for r in foreign}
     notes = [f"rule {name} is {p.verdict} and used on trust (R108)" for name, p in proofs.items() if not p.is_proved]
-    growth = growth_of(foreign, known[: len(known) - len(added)])
+    growth = growth_of(foreign, all_rules[: len(all_rules) - len(added)])
     notes += [] if growth is None else [f"added rules may not come to an end: {growth}"]
-    within = tuple(replace(r, domain=_domain(r, proofs)) if r.name in proofs else proved(r) for r in known)
-    return Admitted(within, tuple(notes), {n: certificate_of_record("rule", n, proof_record(p)) for n, p in proofs.items()})
+    usable = tuple(replace(r, domain=_domain(r, proofs)) if r.name in proofs else proved(r) for r in all_rules)
+    return Admitted(usable, tuple(notes), {n: certificate_of_record("rule", n, proof_record(p)) for n, p in proofs.items()})
 
 
 def _domain(r: Rule, proofs: Mapping[str, Proof]) -> Domain:
@@ -72,8 +72,8 @@ def _domain(r: Rule, proofs: Mapping[str, Proof]) -> Domain:
 @cache
 def proved(r: Rule) -> Rule:
     """Return a shipped rule where its certificate holds."""
-    found = certificate_of_rule(r)
-    return replace(r, domain=Domain(LEAST if found is None else found.ranks))
+    certificate = certificate_of_rule(r)
+    return replace(r, domain=Domain(LEAST if certificate is None else certificate.ranks))
 
 
 def rules_of(plan: Plan, limits: Limits | None = None) -> list[Rule]:
@@ -106,10 +106,10 @@ def judged_in_use(used: Iterable[Operation], targets: Sequence[Target], trusted:
     """Return the certificates of the operations that a program uses; AnswerNo for one that is refuted and not trusted by name."""
     by_name = {t.name: t for t in targets}
     judgements = {m.name: judged_operation(by_name[m.target], m, progress) for m in sorted(used, key=lambda m: m.name)}
-    false = {name: j.problem for name, j in judgements.items() if j.problem is not None and j.is_refuted and name not in trusted}
-    if false:
-        (first, problem), *others = false.items()
-        also = f"; refuted, too: {', '.join(name for name, _ in others)}" if others else ""
+    refuted = {name: j.problem for name, j in judgements.items() if j.problem is not None and j.is_refuted and name not in trusted}
+    if refuted:
+        (first, problem), *further_names = refuted.items()
+        also = f"; refuted, too: {', '.join(name for name, _ in further_names)}" if further_names else ""
         remedy = f"correct driver, numerics or model, leave it out with --without {first}, or use it with --trust-unproved {first}"
         raise AnswerNo(problem.code, f"{problem.sentence}{also}", place=problem.place, help=remedy)
     notes = [

@@ -1,4 +1,4 @@
-"""A choice of e-nodes as a program: constants are evaluated, every operation keeps the source nodes it stands for and its birth."""
+"""An extracted choice of e-nodes as a program, with constants folded and the source nodes of every operation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..graph.graph import ClassId, EGraph, ENode
 
 @dataclass(frozen=True)
 class DeviceName:
-    """How a device constructor is written in programs: the operation's name, its attributes' names, its results' types if several."""
+    """Names of a device constructor in programs: operation, attributes, and how several result types follow from operand types."""
 
     op: str
     attributes: tuple[str, ...] = ()
@@ -31,7 +31,10 @@ def extracted_program(
 ) -> tuple[Program, dict[Value, ENode]]:
     """Return the chosen program, and the e-node behind the first output of each operation.
 
-    SpecError R105 when one of `rules`, numbered as the births of e-nodes, has put operators of different types into a class.
+    `rules` are numbered as the births of e-nodes. Constants are folded in float64 and rounded once to their type.
+
+    Raises:
+        SpecError: (R105) a rule has put operators of different shapes into one class.
     """
     decoder = _Decoder(p, graph, choice, devices, rules)
     return decoder.program(), decoder.e_nodes
@@ -53,16 +56,18 @@ class _Decoder:
         self.name_of = {graph.values[v]: p.names[v] for v in reversed(range(len(p.types))) if v in graph.values}
         self.opaque = {opaque_key(n): n for n in p.nodes if n.op == OPAQUE}
         self.layout = self.layout_sources()
-        self.projections = {(n.children, n.attributes): c for c, found in graph.classes.items() for n in found.nodes if n.op == "Result"}
+        self.projections = {
+            (n.children, n.attributes): c for c, e_class in graph.classes.items() for n in e_class.nodes if n.op == "Result"
+        }
 
     def layout_sources(self) -> dict[ClassId, frozenset[int]]:
         """Return the source nodes that only move data, by the class of their result."""
-        found: dict[ClassId, frozenset[int]] = {}
+        sources: dict[ClassId, frozenset[int]] = {}
         for n in self.p.nodes:
             if _moves_only(n):
                 c = self.graph.values[n.outputs[0]]
-                found[c] = found.get(c, frozenset()) | n.origins
-        return found
+                sources[c] = sources.get(c, frozenset()) | n.origins
+        return sources
 
     def program(self) -> Program:
         inputs = [self.input(v) for v in self.p.inputs]
@@ -83,10 +88,10 @@ class _Decoder:
             self.place[c] = self.new(self.p.types[v], self.p.names[v])
         return self.place[c]
 
-    def output(self, v: Value, before: Sequence[Value]) -> Value:
+    def output(self, v: Value, earlier_outputs: Sequence[Value]) -> Value:
         """Return an output under its own name; a copy where its class is an input, a constant or an earlier output."""
         place = self.value(self.graph.values[v])
-        if place not in self.constants and place not in self.place_of_inputs() and place not in before:
+        if place not in self.constants and place not in self.place_of_inputs() and place not in earlier_outputs:
             self.names[place] = self.p.names[v]
             return place
         source = self.p.producer().get(v)
@@ -121,13 +126,13 @@ class _Decoder:
         """Evaluate a constant class in float64, operands first, and round it once to its type."""
         work = [c]
         while work:
-            here = work[-1]
-            node = self.choice[here]
-            waiting = [d for d in node.children if d not in self.folded]
-            if waiting:
-                work.extend(waiting)
+            current = work[-1]
+            node = self.choice[current]
+            unevaluated = [d for d in node.children if d not in self.folded]
+            if unevaluated:
+                work.extend(unevaluated)
                 continue
-            self.folded[here] = self.evaluated(here, node)
+            self.folded[current] = self.evaluated(current, node)
             work.pop()
         data, t = self.folded[c], self.type_of(c)
         return data.astype(t.dtype) if data.dtype == np.float64 and t.dtype != "float64" else data
@@ -157,15 +162,15 @@ class _Decoder:
             self.place[c] = self.tuples[node.children[0]][int(node.attributes[0])]  # type: ignore[arg-type]
             self.names[self.place[c]] = self.name_of.get(c, self.names[self.place[c]])
             return
-        made = (
+        operation = (
             self.opaque_node(c, node)
             if node.op == "Opaque"
             else self.device_node(c, node)
             if node.op in self.devices
             else self.core_node(c, node)
         )
-        self.nodes.append(made)
-        self.e_nodes[made.outputs[0]] = node
+        self.nodes.append(operation)
+        self.e_nodes[operation.outputs[0]] = node
 
     def opaque_node(self, c: ClassId, node: ENode) -> Node:
         source = self.opaque[str(node.attributes[0])]
@@ -203,11 +208,11 @@ class _Decoder:
         """Refuse an operator that does not give what its class is: the rule that made it is false."""
         expected = self.graph.classes[c].type
         try:
-            made = result_types(op, operands, dict(zip((a.name for a in op.attributes), node.attributes, strict=True)))
+            results = result_types(op, operands, dict(zip((a.name for a in op.attributes), node.attributes, strict=True)))
         except ShapeError as error:
             raise self.unsound(node, error.problem.sentence) from None
-        if expected is not None and made[0].shape != expected.shape:
-            raise self.unsound(node, f"{op.name} gives {made[0]} where {expected} is needed")
+        if expected is not None and results[0].shape != expected.shape:
+            raise self.unsound(node, f"{op.name} gives {results[0]} where {expected} is needed")
 
     def unsound(self, node: ENode, sentence: str) -> SpecError:
         if not 0 <= node.birth < len(self.rules):
@@ -224,12 +229,12 @@ def _moves_only(n: Node) -> bool:
 
 
 def classes_of(graph: EGraph, values: Sequence[Value]) -> list[ClassId]:
-    """Return the classes of program values."""
+    """Return the e-classes of program values."""
     return [graph.values[v] for v in values]
 
 
 def _scaled(x: Data, factors: Data, axis: int) -> Data:
-    """Return `scale` in float64; the weights of a network are not copied into that type first."""
+    """Return `scale` of x [… axis …] in float64, without a float64 copy of the weights."""
     with np.errstate(all="ignore"):
-        found: Data = np.multiply(x, factors.reshape(-1, *[1] * (x.ndim - 1 - axis)), dtype=np.float64)
-    return found
+        product: Data = np.multiply(x, factors.reshape(-1, *[1] * (x.ndim - 1 - axis)), dtype=np.float64)
+    return product

@@ -1,6 +1,6 @@
-"""Splitting an extraction: what every choice builds anyway separates what is above it from what is below.
+"""Splitting an extraction problem at dominators: classes that every choice builds separate their users from their operands.
 
-Costs are added up class by class, so parts that share nothing but such classes are solved one by one, each exactly.
+Costs are sums over classes, so parts that share nothing but such classes are solved one by one, each exactly.
 """
 
 from __future__ import annotations
@@ -14,57 +14,58 @@ from .prune import Candidates, components, pruned, unavoidable
 
 @dataclass(frozen=True)
 class Part:
-    """Candidates that depend on no other part, and the classes that must be built from them."""
+    """An independent subproblem: its candidates by class, and the classes that must be built from them."""
 
     options: Candidates
     roots: tuple[ClassId, ...]
 
 
 def parts(options: Candidates, roots: Iterable[ClassId]) -> list[Part]:
-    """Return independent parts; cheapest choices of all of them are a cheapest choice of the whole."""
+    """Return the independent parts of a problem; cheapest choices of all parts together are a cheapest choice of the problem."""
     needed = needed_classes(options, roots)
     ring = {c: n for n, component in enumerate(components(options)) for c in component}
 
-    def stays(c: ClassId, d: ClassId) -> bool:
+    def is_inside(c: ClassId, d: ClassId) -> bool:
         return d not in needed or (c in ring and ring[c] == ring.get(d))
 
-    cut = {
-        c: [replace(o, children=frozenset(d for d in o.children if stays(c, d))) for o in found] for c, found in options.items()
-    }  # fmt: skip
-    made = []
-    for group in _groups(cut):
-        mine = tuple(c for c in group if c in needed)
-        mine_only = {c: cut[c] for c in group}
-        is_open = any(len(found) > 1 for found in mine_only.values())
-        made.append(Part(pruned(mine_only, mine) if is_open else mine_only, mine))
-    return made
+    separated = {
+        c: [replace(o, children=frozenset(d for d in o.children if is_inside(c, d))) for o in candidates]
+        for c, candidates in options.items()
+    }
+    independent = []
+    for group in _groups(separated):
+        part_roots = tuple(c for c in group if c in needed)
+        part_options = {c: separated[c] for c in group}
+        is_open = any(len(found) > 1 for found in part_options.values())
+        independent.append(Part(pruned(part_options, part_roots) if is_open else part_options, part_roots))
+    return independent
 
 
 def needed_classes(options: Candidates, roots: Iterable[ClassId]) -> set[ClassId]:
-    """Return the classes that every choice below the roots builds."""
+    """Return the dominators: the classes that every acyclic choice below the roots builds."""
     order = list(_operands_first(options, roots))
-    below = unavoidable(options, order)
-    whole = 0
+    dominators = unavoidable(options, order)
+    needed_bits = 0
     for root in roots:
-        whole |= below[root]
-    return {c for n, c in enumerate(order) if whole >> n & 1}
+        needed_bits |= dominators[root]
+    return {c for n, c in enumerate(order) if needed_bits >> n & 1}
 
 
 def _operands_first(options: Candidates, roots: Iterable[ClassId]) -> Iterator[ClassId]:
     """Yield the classes below the roots, operands before users where there is no cycle."""
-    seen: set[ClassId] = set()
+    visited: set[ClassId] = set()
     for root in roots:
-        work = [(root, iter(_children(options, root)))] if root not in seen else []
-        seen.add(root)
+        work = [(root, iter(_children(options, root)))] if root not in visited else []
+        visited.add(root)
         while work:
-            here, rest = work[-1]
-            following = next((d for d in rest if d not in seen), None)
-            if following is None:
-                yield here
+            current, unvisited = work[-1]
+            child = next((d for d in unvisited if d not in visited), None)
+            if child is None:
+                yield current
                 work.pop()
             else:
-                seen.add(following)
-                work.append((following, iter(_children(options, following))))
+                visited.add(child)
+                work.append((child, iter(_children(options, child))))
 
 
 def _children(options: Candidates, c: ClassId) -> list[ClassId]:
@@ -72,7 +73,7 @@ def _children(options: Candidates, c: ClassId) -> list[ClassId]:
 
 
 def _groups(options: Candidates) -> list[list[ClassId]]:
-    """Return the classes in groups that no candidate joins, in the order of their first class."""
+    """Return the connected components of classes and operands, in the order of their first class."""
     leader = {c: c for c in options}
 
     def find(c: ClassId) -> ClassId:

@@ -1,6 +1,7 @@
-"""Exact extraction: one integer program over the e-graph, solved by HiGHS level by level of a lexicographic cost.
+"""Exact extraction under a lexicographic cost: split, forced levels, bucket elimination, else an integer program solved by HiGHS.
 
-x_n chooses an e-node, y_c says that class c is built, t_c orders the classes of a cycle so that no choice contains itself.
+In the integer program x_n chooses an e-node, y_c says that class c is built, and t_c orders the classes of a cycle topologically, so
+that no choice contains itself.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from ...errors import BudgetError
@@ -19,21 +21,34 @@ from .dominator_split import Part, parts
 from .forced_levels import Key, key_of, settled
 from .prune import Candidate, Candidates, Cost, CostOf, components, pruned
 
-SPARE = 0.5  # between the two values of a choice
+SPARE = 0.5  # threshold between the two values of a binary variable
 EXACT = 1 << 30  # the solver tells sums of costs up to here apart
-STATUSES = ("greedy", "limited", "optimal")
 DIGIT = 1 << 10  # larger sums are compared digit by digit in this base
-Known = dict[Key, tuple[dict[int, int], Cost, str]]  # parts of one form are solved once: candidate of each class, bound, status
+# parts of one form are solved once: index of the candidate of each class, bound, status
+Solutions = dict[Key, tuple[dict[int, int], Cost, "ExtractionStatus"]]
+
+
+class ExtractionStatus(StrEnum):
+    """How far an extraction is proved; plans show the value; of several parts the first in this order counts."""
+
+    GREEDY = "greedy"
+    """The solver gave nothing better in time than the cheapest trees, which count shared classes more than once."""
+
+    LIMITED = "limited"
+    """The time limit ended the search: the cost is that of the best choice found, the bound lies below it."""
+
+    OPTIMAL = "optimal"
+    """The choice is proved cheapest."""
 
 
 @dataclass(frozen=True)
 class Extraction:
-    """The chosen e-node of each class that is built, its cost, the proven bound, and how it was found."""
+    """The chosen e-node of each class that is built, its cost and the proved lower bound by levels, and how far it is proved."""
 
     choice: Mapping[ClassId, ENode]
     cost: Cost
     bound: Cost
-    status: str
+    status: ExtractionStatus
 
     @property
     def gap(self) -> float:
@@ -42,89 +57,93 @@ class Extraction:
 
 
 def extract(graph: EGraph, roots: Sequence[ClassId], cost_of: CostOf, seconds: float = 60.0) -> Extraction:
-    """Return the cheapest acyclic choice below the roots; each level of the cost matters only among equals of the levels before.
+    """Return the cheapest acyclic choice below the roots by a lexicographic cost, within a time limit in seconds.
 
-    Falls back to the cheapest tree (status `greedy`) when the solver gives no solution in time; BudgetError when a root
-    has no choice at all.
+    Compile-time constants cost nothing and are chosen apart, by the fewest operators.
+
+    Raises:
+        BudgetError: (F211) a root has no choice of finite cost.
     """
     constants = constant_choices(graph, cost_of)
-    moving = [r for r in roots if r not in constants]
-    options = pruned(within_bound(graph, cost_of, frozenset(constants), moving), moving)
-    if any(r not in options for r in moving):
+    computed_roots = [r for r in roots if r not in constants]
+    options = pruned(within_bound(graph, cost_of, frozenset(constants), computed_roots), computed_roots)
+    if any(r not in options for r in computed_roots):
         raise BudgetError("F211", "extraction found no way to build an output of the program", help="report this: every program has itself")
-    choice, bound, status = _solved(options, moving, time.monotonic() + seconds, {})
-    whole = {c: Candidate(o.node, frozenset(o.node.children), o.cost) for c, o in choice.items()}  # constants are operands again
-    used = reached({**constants, **whole}, roots)
-    cost = _total(used, roots, len(next(iter(used.values())).cost))
+    choice, bound, status = _solved(options, computed_roots, time.monotonic() + seconds, {})
+    with_constants = {c: Candidate(o.node, frozenset(o.node.children), o.cost) for c, o in choice.items()}  # constants are operands again
+    reachable = reached({**constants, **with_constants}, roots)
+    cost = _total(reachable, roots, len(next(iter(reachable.values())).cost))
     bound = bound or cost  # all outputs are constants
-    if cost != bound and status == "optimal":
-        status = "limited"
-    return Extraction({c: o.node for c, o in used.items()}, cost, tuple(min(b, c) for b, c in zip(bound, cost, strict=True)), status)
+    if cost != bound and status is ExtractionStatus.OPTIMAL:
+        status = ExtractionStatus.LIMITED
+    return Extraction({c: o.node for c, o in reachable.items()}, cost, tuple(min(b, c) for b, c in zip(bound, cost, strict=True)), status)
 
 
 def _solved(
-    options: Candidates, roots: Sequence[ClassId], deadline: float, known: Known, first: int = 0
-) -> tuple[dict[ClassId, Candidate], Cost, str]:
-    """Return the choice, a bound and the worst status over all parts of the problem; levels before `first` are settled."""
+    options: Candidates, roots: Sequence[ClassId], deadline: float, solutions: Solutions, first: int = 0
+) -> tuple[dict[ClassId, Candidate], Cost, ExtractionStatus]:
+    """Return the choice, a bound and the worst status over all parts of the problem; all choices tie at the levels before `first`."""
     choice: dict[ClassId, Candidate] = {}
     bounds: list[Cost] = []
-    statuses = {"optimal"}
+    statuses = {ExtractionStatus.OPTIMAL}
     for part in parts(options, roots):
-        found, bound, status = _solved_part(part, deadline, known, first)
-        choice.update(found)
+        part_choice, bound, status = _solved_part(part, deadline, solutions, first)
+        choice.update(part_choice)
         bounds.append(bound)
         statuses.add(status)
-    return choice, tuple(map(sum, zip(*bounds, strict=True))), next(s for s in STATUSES if s in statuses)
+    return choice, tuple(map(sum, zip(*bounds, strict=True))), next(s for s in ExtractionStatus if s in statuses)
 
 
-def _solved_part(part: Part, deadline: float, known: Known, first: int) -> tuple[dict[ClassId, Candidate], Cost, str]:
+def _solved_part(part: Part, deadline: float, solutions: Solutions, first: int) -> tuple[dict[ClassId, Candidate], Cost, ExtractionStatus]:
     levels = len(next(iter(part.options.values()))[0].cost)
-    if all(len(found) == 1 for found in part.options.values()):
+    if all(len(candidates) == 1 for candidates in part.options.values()):
         choice = {c: found[0] for c, found in part.options.items()}
-        return choice, tuple(sum(o.cost[k] for o in choice.values()) for k in range(levels)), "optimal"
+        return choice, tuple(sum(o.cost[k] for o in choice.values()) for k in range(levels)), ExtractionStatus.OPTIMAL
     key = key_of(part, first)
-    if key not in known:
-        found, bound, status = _decided(part, deadline, known, first, levels)
+    if key not in solutions:
+        decided, bound, status = _decided(part, deadline, solutions, first, levels)
         places = enumerate(part.options.items())
-        taken = {n: next(k for k, o in enumerate(ways) if o.node is found[c].node) for n, (c, ways) in places if c in found}
-        known[key] = taken, bound[first:], status
-    taken, bound, status = known[key]
-    choice = {c: found[taken[n]] for n, (c, found) in enumerate(part.options.items()) if n in taken}
+        indices = {n: next(k for k, o in enumerate(ways) if o.node is decided[c].node) for n, (c, ways) in places if c in decided}
+        solutions[key] = indices, bound[first:], status
+    indices, bound, status = solutions[key]
+    choice = {c: found[indices[n]] for n, (c, found) in enumerate(part.options.items()) if n in indices}
     return choice, (*_total(choice, part.roots, levels)[:first], *bound), status
 
 
-def _decided(part: Part, deadline: float, known: Known, first: int, levels: int) -> tuple[dict[ClassId, Candidate], Cost, str]:
-    """Return the cheapest choice of a part: what settles by itself, then part by part, then what has to be searched."""
+def _decided(
+    part: Part, deadline: float, solutions: Solutions, first: int, levels: int
+) -> tuple[dict[ClassId, Candidate], Cost, ExtractionStatus]:
+    """Return the cheapest choice of a part: by forced levels, then by a further split, else by search."""
     options, open_level = settled(part.options, part.roots, first, levels)
     if open_level == levels:
         choice = cheapest_trees(options)
-        return choice, _total(choice, part.roots, levels), "optimal"
+        return choice, _total(choice, part.roots, levels), ExtractionStatus.OPTIMAL
     if open_level > first:
-        return _solved(options, part.roots, deadline, known, open_level)
+        return _solved(options, part.roots, deadline, solutions, open_level)
     return _searched(part, deadline, first, levels)
 
 
-def _searched(part: Part, deadline: float, first: int, levels: int) -> tuple[dict[ClassId, Candidate], Cost, str]:
+def _searched(part: Part, deadline: float, first: int, levels: int) -> tuple[dict[ClassId, Candidate], Cost, ExtractionStatus]:
     """Return what elimination or the solver finds for the levels from `first` on, the cheapest trees if those are better."""
     exact = eliminated(part.options, part.roots, first)
     if exact is not None:
-        return exact, _total(exact, part.roots, levels), "optimal"
+        return exact, _total(exact, part.roots, levels), ExtractionStatus.OPTIMAL
     solved, bound, status = _Problem(part.options, frozenset(part.roots)).solve(first, levels, deadline)
-    if status == "optimal" and solved is not None:
+    if status is ExtractionStatus.OPTIMAL and solved is not None:
         return solved, bound, status
     trees = cheapest_trees(part.options)
     if solved is None or _total(trees, part.roots, levels) < _total(solved, part.roots, levels):
-        return trees, bound, "greedy"
+        return trees, bound, ExtractionStatus.GREEDY
     return solved, bound, status
 
 
 def _total(choice: Mapping[ClassId, Candidate], roots: Sequence[ClassId], levels: int) -> Cost:
-    used = reached(choice, roots).values()
-    return tuple(sum(o.cost[k] for o in used) for k in range(levels))
+    candidates = reached(choice, roots).values()
+    return tuple(sum(o.cost[k] for o in candidates) for k in range(levels))
 
 
 def constant_choices(graph: EGraph, cost_of: CostOf) -> dict[ClassId, Candidate]:
-    """Return a way to evaluate each compile-time constant: the fewest operators. Constants are free and never part of the problem."""
+    """Return the cheapest tree of each compile-time constant; constants cost nothing and are never part of the problem."""
     fixed = [c for c, e_class in graph.classes.items() if e_class.fixed]
     options = {}
     for c in fixed:
@@ -134,42 +153,42 @@ def constant_choices(graph: EGraph, cost_of: CostOf) -> dict[ClassId, Candidate]
 
 
 def reached(choice: Mapping[ClassId, Candidate], roots: Iterable[ClassId]) -> dict[ClassId, Candidate]:
-    """Return the choices below the roots, operands first; AssertionError when a choice contains itself."""
+    """Return the choices below the roots in topological order, operands first; the choice must be acyclic."""
     order: dict[ClassId, Candidate] = {}
     open_: set[ClassId] = set()
     for root in roots:
         work = [(root, iter(sorted(choice[root].children)))] if root not in order else []
         while work:
-            here, rest = work[-1]
-            open_.add(here)
-            following = next((d for d in rest if d not in order), None)
-            if following is None:
-                order[here] = choice[here]
-                open_.discard(here)
+            current, unvisited = work[-1]
+            open_.add(current)
+            child = next((d for d in unvisited if d not in order), None)
+            if child is None:
+                order[current] = choice[current]
+                open_.discard(current)
                 work.pop()
-            elif following in open_:
+            elif child in open_:
                 raise AssertionError("extraction chose a cycle")
             else:
-                work.append((following, iter(sorted(choice[following].children))))
+                work.append((child, iter(sorted(choice[child].children))))
     return order
 
 
 def cheapest_trees(options: Candidates) -> dict[ClassId, Candidate]:
     """Return for each class the candidate with the cheapest tree, shared parts counted each time they are used."""
-    best: dict[ClassId, tuple[Cost, Candidate]] = {}
+    cheapest: dict[ClassId, tuple[Cost, Candidate]] = {}
     changed = True
     while changed:
         changed = False
-        for c, candidates_ in options.items():
-            for o in candidates_:
-                if all(d in best for d in o.children):
+        for c, candidates in options.items():
+            for o in candidates:
+                if all(d in cheapest for d in o.children):
                     # one more level that every e-node pays makes all costs positive, so no choice contains itself
-                    parts = [(*o.cost, 1), *(best[d][0] for d in o.children)]
+                    parts = [(*o.cost, 1), *(cheapest[d][0] for d in o.children)]
                     total = tuple(map(sum, zip(*parts, strict=True)))
-                    if c not in best or total < best[c][0]:
-                        best[c] = (total, o)
+                    if c not in cheapest or total < cheapest[c][0]:
+                        cheapest[c] = (total, o)
                         changed = True
-    return {c: o for c, (_, o) in best.items()}
+    return {c: o for c, (_, o) in cheapest.items()}
 
 
 @dataclass
@@ -194,16 +213,16 @@ class _Problem:
     def __init__(self, options: Candidates, roots: frozenset[ClassId]) -> None:
         self.options = options
         self.roots = roots
-        self.flat = [(c, o) for c, found in options.items() for o in found]
-        count = len(self.flat)
+        self.candidates = [(c, o) for c, candidates in options.items() for o in candidates]
+        count = len(self.candidates)
         self.y = {c: count + n for n, c in enumerate(options)}
         self.cyclic = {c: component for component in components(options) for c in component}
         self.t = {c: count + len(options) + n for n, c in enumerate(self.cyclic)}
-        self.columns = self.plain = count + len(options) + len(self.cyclic)  # carries of `hold` come after the plain ones
+        self.columns = self.plain_columns = count + len(options) + len(self.cyclic)  # carries of `hold` come after the plain ones
         self.rows = _Rows()
         self.forbidden: set[int] = set()
         self.of_class: dict[ClassId, list[int]] = {}
-        for n, (c, _) in enumerate(self.flat):
+        for n, (c, _) in enumerate(self.candidates):
             self.of_class.setdefault(c, []).append(n)
         self.constrain()
 
@@ -217,82 +236,82 @@ class _Problem:
                 if self.cyclic.get(c) is not None and d in self.cyclic[c]:
                     m = float(len(self.cyclic[c]))
                     self.rows.add({self.t[c]: 1.0, self.t[d]: -1.0, **dict.fromkeys(users, -m)}, 1.0 - m, infinity)
-                    self.cut(c, d, z)
+                    self.forbid_mutual(c, d, z)
 
-    def cut(self, c: ClassId, d: ClassId, z: Mapping[int, float]) -> None:
-        """Two classes cannot both be built from each other."""
+    def forbid_mutual(self, c: ClassId, d: ClassId, z: Mapping[int, float]) -> None:
+        """Forbid that two classes are built from each other."""
         back = self.needs(d).get(c) if c < d else None
         if back:
-            both = {**z, **dict.fromkeys(back, 1.0)}
-            self.rows.add({**both, self.y[c]: -1.0}, -math.inf, 0.0)
-            self.rows.add({**both, self.y[d]: -1.0}, -math.inf, 0.0)
+            mutual = {**z, **dict.fromkeys(back, 1.0)}
+            self.rows.add({**mutual, self.y[c]: -1.0}, -math.inf, 0.0)
+            self.rows.add({**mutual, self.y[d]: -1.0}, -math.inf, 0.0)
 
     def needs(self, c: ClassId) -> dict[ClassId, list[int]]:
-        """Return for each operand class of `c` the choices that need it."""
+        """Return for each operand class of `c` the columns of the candidates that need it."""
         found: dict[ClassId, list[int]] = {}
         for n in self.of_class[c]:
-            for d in sorted(self.flat[n][1].children):
+            for d in sorted(self.candidates[n][1].children):
                 found.setdefault(d, []).append(n)
         return found
 
-    def solve(self, first: int, levels: int, deadline: float) -> tuple[dict[ClassId, Candidate] | None, Cost, str]:
+    def solve(self, first: int, levels: int, deadline: float) -> tuple[dict[ClassId, Candidate] | None, Cost, ExtractionStatus]:
         """Return the choice, a bound for each level from `first` on (0 before), and a status.
 
         A level is joined to the levels before by a weight that its incumbent's cost justifies: whoever spends one more
         unit before can save less here. Constraints for earlier levels instead make HiGHS slower; they are used only where
         the weights would become too large for it to tell costs apart.
         """
-        weighted = [0] * len(self.flat)
+        objective = [0] * len(self.candidates)
         solution: list[float] | None = None
-        best: list[int] = [0] * first
+        optima: list[int] = [0] * first
         for level in range(first, levels):
-            costs = [o.cost[level] for _, o in self.flat]
+            costs = [o.cost[level] for _, o in self.candidates]
             unit = math.gcd(*costs)
             if not unit:
-                best.append(0)
+                optima.append(0)
                 continue
             costs = [c // unit for c in costs]
-            weight = 1 + (sum(costs) if solution is None else _spent(costs, solution))
-            joined = [w * weight + c for w, c in zip(weighted, costs, strict=True)]
-            if sum(joined) > EXACT:
-                self.hold(weighted, solution)
-                joined = costs
-            made, status = self.solve_level(joined, deadline)
-            solution = made or solution
-            if made is None or status != "optimal":
-                return self.chosen(solution), (*best, *[0] * (levels - len(best))), "limited"
-            best.append(_spent(costs, made) * unit)
-            weighted = joined if best[-1] or any(weighted) else self.without(costs)
+            weight = 1 + (sum(costs) if solution is None else _cost_of_solution(costs, solution))
+            weighted_costs = [w * weight + c for w, c in zip(objective, costs, strict=True)]
+            if sum(weighted_costs) > EXACT:
+                self.fix_optimum(objective, solution)
+                weighted_costs = costs
+            incumbent, status = self.solve_level(weighted_costs, deadline)
+            solution = incumbent or solution
+            if incumbent is None or status is not ExtractionStatus.OPTIMAL:
+                return self.choice_of(solution), (*optima, *[0] * (levels - len(optima))), ExtractionStatus.LIMITED
+            optima.append(_cost_of_solution(costs, incumbent) * unit)
+            objective = weighted_costs if optima[-1] or any(objective) else self.forbid_costly(costs)
         if solution is None:
-            solution = self.solve_level([0] * len(self.flat), deadline)[0]
-        return self.chosen(solution), tuple(best), "optimal"
+            solution = self.solve_level([0] * len(self.candidates), deadline)[0]
+        return self.choice_of(solution), tuple(optima), ExtractionStatus.OPTIMAL
 
-    def hold(self, costs: Sequence[int], solution: Sequence[float] | None) -> None:
+    def fix_optimum(self, costs: Sequence[int], solution: Sequence[float] | None) -> None:
         """Constrain the weighted levels so far to their optimum, digit by digit with carries: small coefficients stay exact."""
         if solution is None or not any(costs):
             return
-        rest, left = list(costs), _spent(costs, solution)
-        carried: dict[int, float] = {}
-        while max(rest) >= DIGIT:
+        remaining_costs, remaining_sum = list(costs), _cost_of_solution(costs, solution)
+        carry_in: dict[int, float] = {}
+        while max(remaining_costs) >= DIGIT:
             carry = self.columns
             self.columns += 1
-            digits = {n: float(c % DIGIT) for n, c in enumerate(rest) if c % DIGIT}
-            self.rows.add({**digits, **carried, carry: -float(DIGIT)}, left % DIGIT, left % DIGIT)
-            rest, left, carried = [c // DIGIT for c in rest], left // DIGIT, {carry: 1.0}
-        self.rows.add({**{n: float(c) for n, c in enumerate(rest) if c}, **carried}, left, left)
+            digits = {n: float(c % DIGIT) for n, c in enumerate(remaining_costs) if c % DIGIT}
+            self.rows.add({**digits, **carry_in, carry: -float(DIGIT)}, remaining_sum % DIGIT, remaining_sum % DIGIT)
+            remaining_costs, remaining_sum, carry_in = [c // DIGIT for c in remaining_costs], remaining_sum // DIGIT, {carry: 1.0}
+        self.rows.add({**{n: float(c) for n, c in enumerate(remaining_costs) if c}, **carry_in}, remaining_sum, remaining_sum)
 
-    def without(self, costs: Sequence[int]) -> list[int]:
+    def forbid_costly(self, costs: Sequence[int]) -> list[int]:
         """Forbid every choice that costs anything, and return costs of 0: an optimum of 0 needs no weight."""
         self.forbidden.update(n for n, c in enumerate(costs) if c)
         return [0] * len(costs)
 
-    def chosen(self, solution: list[float] | None) -> dict[ClassId, Candidate] | None:
+    def choice_of(self, solution: list[float] | None) -> dict[ClassId, Candidate] | None:
         if solution is None:
             return None
-        return {c: o for (c, o), x in zip(self.flat, solution, strict=False) if x > SPARE}
+        return {c: o for (c, o), x in zip(self.candidates, solution, strict=False) if x > SPARE}
 
-    def solve_level(self, costs: Sequence[int], deadline: float) -> tuple[list[float] | None, str]:
-        """Minimise one cost; return the values of all columns, and `optimal` or `limited`."""
+    def solve_level(self, costs: Sequence[int], deadline: float) -> tuple[list[float] | None, ExtractionStatus]:
+        """Minimise one cost; return the values of all columns, and whether they are proved optimal."""
         import highspy
 
         solver = highspy.Highs()
@@ -303,12 +322,12 @@ class _Problem:
         solver.passModel(self.model(highspy, [c / divisor for c in costs]))
         solver.run()
         if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-            return None, "limited"
+            return None, ExtractionStatus.LIMITED
         optimal = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
-        return list(solver.getSolution().col_value), "optimal" if optimal else "limited"
+        return list(solver.getSolution().col_value), ExtractionStatus.OPTIMAL if optimal else ExtractionStatus.LIMITED
 
     def model(self, highspy: Any, costs: Sequence[float]) -> Any:
-        count = len(self.flat)
+        count = len(self.candidates)
         lp = highspy.HighsLp()
         lp.num_col_, lp.num_row_ = self.columns, len(self.rows.lower)
         lp.col_cost_ = [*costs, *[0.0] * (self.columns - count)]
@@ -319,19 +338,19 @@ class _Problem:
             lower[self.y[r]] = 1.0
         for c, column in self.t.items():
             upper[column] = float(len(self.cyclic[c]) - 1)
-        carries = self.columns - self.plain
-        upper[self.plain :] = [math.inf] * carries
+        carries = self.columns - self.plain_columns
+        upper[self.plain_columns :] = [math.inf] * carries
         lp.col_lower_, lp.col_upper_ = lower, upper
         lp.row_lower_, lp.row_upper_ = self.rows.lower, self.rows.upper
         lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
         lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = self.rows.start, self.rows.index, self.rows.value
         integer, continuous = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
-        lp.integrality_ = [integer] * count + [continuous] * (self.plain - count) + [integer] * carries
+        lp.integrality_ = [integer] * count + [continuous] * (self.plain_columns - count) + [integer] * carries
         return lp
 
 
-def _spent(costs: Sequence[int], solution: Sequence[float]) -> int:
-    """Return what a solution costs."""
+def _cost_of_solution(costs: Sequence[int], solution: Sequence[float]) -> int:
+    """Return the cost of a solution of the integer program."""
     return sum(cost for cost, x in zip(costs, solution, strict=False) if x > SPARE)
 
 

@@ -1,4 +1,4 @@
-"""What extraction chooses from: the e-nodes that can matter, found by reductions that keep at least one optimum."""
+"""Candidates of extraction, and reductions of them that keep at least one optimum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CostOf = Callable[[ClassId, ENode], Cost | None]
 
 @dataclass(frozen=True)
 class Candidate:
-    """An e-node that may be chosen: its operand classes, each once, and its cost."""
+    """An e-node that may be chosen: its operand classes without duplicates, and its cost by levels."""
 
     node: ENode
     children: frozenset[ClassId]
@@ -25,33 +25,33 @@ Candidates = dict[ClassId, list[Candidate]]
 
 
 def candidates(graph: EGraph, cost_of: CostOf, given: frozenset[ClassId] = frozenset()) -> Candidates:
-    """Return what may be chosen; a cost of None removes an e-node, and classes in `given` are there anyway."""
-    found: Candidates = {}
+    """Return the candidates by class; a cost of None removes an e-node, and classes in `given` cost nothing and have no candidates."""
+    options: Candidates = {}
     for c, e_class in graph.classes.items():
         costed = [(n, cost_of(c, n)) for n in e_class.nodes if c not in given and c not in n.children]
-        found[c] = [Candidate(n, frozenset(n.children) - given, cost) for n, cost in costed if cost is not None]
-    return found
+        options[c] = [Candidate(n, frozenset(n.children) - given, cost) for n, cost in costed if cost is not None]
+    return options
 
 
 def pruned(found: Candidates, roots: Sequence[ClassId]) -> Candidates:
-    """Return the candidates that some cheapest choice below the roots may need."""
+    """Return the candidates left by all reductions, repeated to a fixed point: buildable, not dominated, reachable, acyclic."""
     while True:
-        before = sum(map(len, found.values()))
+        count = sum(map(len, found.values()))
         found = _reachable(_undominated(_buildable(found)), roots)
         found = _grounded(found)
-        if sum(map(len, found.values())) == before:
+        if sum(map(len, found.values())) == count:
             return found
 
 
-def _buildable(given: Candidates) -> Candidates:
+def _buildable(candidates: Candidates) -> Candidates:
     """Keep candidates all of whose operands can be built, by a worklist from the leaves."""
     users: dict[ClassId, list[tuple[ClassId, Candidate]]] = {}
-    missing: dict[int, int] = {}
+    unbuilt_operands: dict[int, int] = {}
     work: list[ClassId] = []
     built: set[ClassId] = set()
-    for c, options in given.items():
+    for c, options in candidates.items():
         for o in options:
-            missing[id(o)] = len(o.children)
+            unbuilt_operands[id(o)] = len(o.children)
             for child in o.children:
                 users.setdefault(child, []).append((c, o))
             if not o.children and c not in built:
@@ -59,81 +59,84 @@ def _buildable(given: Candidates) -> Candidates:
                 work.append(c)
     while work:
         for owner, o in users.get(work.pop(), ()):
-            missing[id(o)] -= 1
-            if missing[id(o)] == 0 and owner not in built:
+            unbuilt_operands[id(o)] -= 1
+            if unbuilt_operands[id(o)] == 0 and owner not in built:
                 built.add(owner)
                 work.append(owner)
-    return {c: kept for c, options in given.items() if (kept := [o for o in options if o.children <= built])}
+    return {c: buildable for c, options in candidates.items() if (buildable := [o for o in options if o.children <= built])}
 
 
-def _undominated(given: Candidates) -> Candidates:
+def _undominated(candidates: Candidates) -> Candidates:
     """Drop a candidate when another of its class costs no more and needs no other operands."""
     result: Candidates = {}
-    for c, options in given.items():
-        kept: list[Candidate] = []
+    for c, options in candidates.items():
+        undominated: list[Candidate] = []
         for o in sorted(options, key=lambda o: (o.cost, len(o.children))):
-            if not any(k.children <= o.children for k in kept):
-                kept.append(o)
-        result[c] = kept
+            if not any(k.children <= o.children for k in undominated):
+                undominated.append(o)
+        result[c] = undominated
     return result
 
 
-def _reachable(given: Candidates, roots: Iterable[ClassId]) -> Candidates:
-    seen: set[ClassId] = set()
-    work = [r for r in roots if r in given]
+def _reachable(candidates: Candidates, roots: Iterable[ClassId]) -> Candidates:
+    visited: set[ClassId] = set()
+    work = [r for r in roots if r in candidates]
     while work:
         c = work.pop()
-        if c not in seen:
-            seen.add(c)
-            work.extend(child for o in given[c] for child in o.children)
-    return {c: options for c, options in given.items() if c in seen}
+        if c not in visited:
+            visited.add(c)
+            work.extend(child for o in candidates[c] for child in o.children)
+    return {c: options for c, options in candidates.items() if c in visited}
 
 
-def _grounded(given: Candidates) -> Candidates:
+def _grounded(candidates: Candidates) -> Candidates:
     """Drop candidates that need an operand which cannot be built without their own class: no acyclic choice has them."""
-    result = dict(given)
-    for component in components(given):
+    result = dict(candidates)
+    for component in components(candidates):
         classes = sorted(component)
-        below = unavoidable(given, classes)
+        dominators = unavoidable(candidates, classes)
         for n, c in enumerate(classes):
-            result[c] = [o for o in given[c] if all(d not in component or not below[d] >> n & 1 for d in o.children)]
+            result[c] = [o for o in candidates[c] if all(d not in component or not dominators[d] >> n & 1 for d in o.children)]
     return {c: options for c, options in result.items() if options}
 
 
 def unavoidable(given: Candidates, classes: Sequence[ClassId]) -> dict[ClassId, int]:
-    """Return for each class which of `classes` every way to build it contains, as bits; other classes are there anyway."""
+    """Return the dominators of each class among `classes` as bit sets: the classes in every tree that builds it.
+
+    The greatest fixed point of the data-flow equations of dominance; bit n stands for classes[n], and other classes count as built.
+    """
     place = {c: n for n, c in enumerate(classes)}
     users: dict[ClassId, set[ClassId]] = {c: set() for c in classes}
     for c in classes:
         for d in {d for o in given[c] for d in o.children if d in place}:
             users[d].add(c)
-    below = dict.fromkeys(classes, (1 << len(classes)) - 1)
-    work, waiting = deque(classes), set(classes)
+    dominators = dict.fromkeys(classes, (1 << len(classes)) - 1)
+    work, queued = deque(classes), set(classes)
     while work:
         c = work.popleft()
-        waiting.discard(c)
-        found = -1
+        queued.discard(c)
+        bits = -1
         for o in given[c]:
-            way = 0
+            candidate_bits = 0
             for d in o.children:
-                way |= below.get(d, 0)
-            found &= way
-        found |= 1 << place[c]
-        if found != below[c]:
-            below[c] = found
-            following = sorted(users[c] - waiting)
-            work.extend(following)
-            waiting.update(following)
-    return below
+                candidate_bits |= dominators.get(d, 0)
+            bits &= candidate_bits
+        bits |= 1 << place[c]
+        if bits != dominators[c]:
+            dominators[c] = bits
+            readers = sorted(users[c] - queued)
+            work.extend(readers)
+            queued.update(readers)
+    return dominators
 
 
 def components(given: Mapping[ClassId, list[Candidate]]) -> list[frozenset[ClassId]]:
-    """Return the strongly connected components of more than one class (Tarjan, without recursion)."""
+    """Return the strongly connected components of more than one class (Tarjan's algorithm, iterative)."""
     index: dict[ClassId, int] = {}
     low: dict[ClassId, int] = {}
     stack: list[ClassId] = []
     on_stack: set[ClassId] = set()
-    found: list[frozenset[ClassId]] = []
+    strong_components: list[frozenset[ClassId]] = []
     edges = {c: sorted({child for o in options for child in o.children if child in given}) for c, options in given.items()}
     for start in given:
         if start in index:
@@ -143,22 +146,22 @@ def components(given: Mapping[ClassId, list[Candidate]]) -> list[frozenset[Class
         stack.append(start)
         on_stack.add(start)
         while work:
-            here, rest = work[-1]
-            following = next((d for d in rest if d not in index or d in on_stack), None)
+            current, unvisited = work[-1]
+            following = next((d for d in unvisited if d not in index or d in on_stack), None)
             if following is None:
                 work.pop()
                 if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[here])
-                if low[here] == index[here]:
-                    found.append(_popped(stack, on_stack, here))
+                    low[work[-1][0]] = min(low[work[-1][0]], low[current])
+                if low[current] == index[current]:
+                    strong_components.append(_popped(stack, on_stack, current))
             elif following in index:
-                low[here] = min(low[here], index[following])
+                low[current] = min(low[current], index[following])
             else:
                 index[following] = low[following] = len(index)
                 stack.append(following)
                 on_stack.add(following)
                 work.append((following, iter(edges[following])))
-    return [f for f in found if len(f) > 1]
+    return [f for f in strong_components if len(f) > 1]
 
 
 def _popped(stack: list[ClassId], on_stack: set[ClassId], until: ClassId) -> frozenset[ClassId]:

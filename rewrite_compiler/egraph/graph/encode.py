@@ -1,4 +1,4 @@
-"""A program as rows of tables, one for each term and one for each fact about it, and commands for what no table holds.
+"""Encodes a program as rows of egglog tables, one for each term and one for each fact about it, and commands for what no table holds.
 
 Values keep their numbers: `(at 7)` is the class of value 7. Tuples of multi-output operators and the inner links of a
 variadic operator get numbers above the program's own.
@@ -19,7 +19,7 @@ from ...ops.op import FLOAT, INTS, AttributeValue
 from .schema import literal, op_constructor, quoted
 from .table_load import NONE, Item, Row, cell
 
-LARGEST_UNIFORM = 1 << 14  # elements of a constant that is looked at
+LARGEST_UNIFORM = 1 << 14  # elements of a constant that is tested for being uniform
 
 
 def program_items(p: Program) -> list[Item]:
@@ -28,7 +28,7 @@ def program_items(p: Program) -> list[Item]:
 
 
 def fact_rows(number: int, t: TensorType, fixed: bool) -> Iterator[Row]:
-    """Yield what is known of a class: shape, size, element type, constness where it does not follow from operands."""
+    """Yield the facts of a class: shape, size in elements, element type, and constness where it does not follow from operands."""
     yield ["Known", number, list(t.shape), t.size, t.dtype]
     if fixed:
         yield ["Fixed", number]
@@ -68,49 +68,49 @@ class _Encoder:
             if (value := uniform(data)) is not None:
                 yield f"(union (V {v}) ({op_constructor(OPS['full']).name} {literal(data.shape, INTS)} {literal(value, FLOAT)}))"
         for node in self.p.nodes:
-            yield from self.opaque(node) if node.operator is None else self.known(node, node.operator)
+            yield from self.opaque_operator(node) if node.operator is None else self.core_operator(node, node.operator)
 
     def facts(self, v: int) -> Iterator[Row]:
         yield from fact_rows(v, self.p.types[v], v in self.fixed)
 
-    def known(self, node: Node, op: Op) -> Iterator[Item]:
+    def core_operator(self, node: Node, op: Op) -> Iterator[Item]:
         operands = node.inputs
         if op.variadic and len(operands) > len(op.operands):
-            operands = yield from self.paired(node, op)
+            operands = yield from self.halved(node, op)
         if all(v in self.fixed for v in node.inputs):
             self.fixed.update(node.outputs)
         attributes = [v for _, v in node.attributes]
         number = node.outputs[0] if len(node.outputs) == 1 else next(self.fresh)
         is_work = op_constructor(op).is_work
-        one = next(iter(node.origins)) if is_work and len(node.origins) == 1 else NONE
-        yield term_row(number, op, operands, attributes, one)
-        if is_work and one == NONE:
+        source_node = next(iter(node.origins)) if is_work and len(node.origins) == 1 else NONE
+        yield term_row(number, op, operands, attributes, source_node)
+        if is_work and source_node == NONE:
             place = f"whole (V {number})" if op.outputs > 1 else f"f_{op_constructor(op).name} {term(op, operands, attributes)}"
             yield f"(set ({place}) {id_set(node.origins)})"
         yield from self.results(node, number)
 
-    def paired(self, node: Node, op: Op) -> Generator[Row, None, tuple[int, int]]:
-        """Join operands two by two to one side and another: a tree of halves, which rules follow in few rounds; return its two sides."""
+    def halved(self, node: Node, op: Op) -> Generator[Row, None, tuple[int, int]]:
+        """Yield a balanced tree over the operands of a variadic operator, which rules traverse in few rounds; return its two halves."""
         attributes, fixed = dict(node.attributes), all(v in self.fixed for v in node.inputs)
 
-        def joined(parts: Sequence[tuple[int, TensorType]]) -> Generator[Row, None, tuple[int, TensorType]]:
+        def tree_of(parts: Sequence[tuple[int, TensorType]]) -> Generator[Row, None, tuple[int, TensorType]]:
             if len(parts) == 1:
                 return parts[0]
-            (left, a), (right, b) = yield from sides(parts)
+            (left, a), (right, b) = yield from halves(parts)
             number, t = next(self.fresh), result_types(op, [a, b], attributes)[0]
             yield term_row(number, op, (left, right), list(attributes.values()))
             yield from fact_rows(number, t, fixed)
             return number, t
 
-        def sides(parts: Sequence[tuple[int, TensorType]]) -> Generator[Row, None, tuple[tuple[int, TensorType], tuple[int, TensorType]]]:
+        def halves(parts: Sequence[tuple[int, TensorType]]) -> Generator[Row, None, tuple[tuple[int, TensorType], tuple[int, TensorType]]]:
             half = (len(parts) + 1) // 2
-            left = yield from joined(parts[:half])
-            return left, (yield from joined(parts[half:]))
+            left = yield from tree_of(parts[:half])
+            return left, (yield from tree_of(parts[half:]))
 
-        (left, _), (right, _) = yield from sides([(v, self.p.types[v]) for v in node.inputs])
+        (left, _), (right, _) = yield from halves([(v, self.p.types[v]) for v in node.inputs])
         return left, right
 
-    def opaque(self, node: Node) -> Iterator[Item]:
+    def opaque_operator(self, node: Node) -> Iterator[Item]:
         operands, number = " ".join(f"(V {v})" for v in node.inputs), next(self.fresh)
         arguments = f"{quoted(opaque_key(node))} {f'(vec-of {operands})' if operands else '(vec-empty)'}"
         yield f"(union (V {number}) (Opaque {arguments}))"
@@ -118,21 +118,21 @@ class _Encoder:
         yield f"(set (f_Opaque {arguments}) {id_set(node.origins)})"
         yield from self.results(node, number)
 
-    def results(self, node: Node, whole: int) -> Iterator[Row]:
-        if whole != node.outputs[0]:
-            results: list[Row] = [["Result", v, whole, n] for n, v in enumerate(node.outputs)]
+    def results(self, node: Node, tuple_number: int) -> Iterator[Row]:
+        if tuple_number != node.outputs[0]:
+            results: list[Row] = [["Result", v, tuple_number, n] for n, v in enumerate(node.outputs)]
             yield from results
         for v in node.outputs:
             yield from self.facts(v)
 
 
 def uniform(data: Data) -> float | None:
-    """Return the one value of all elements of a small float32 constant, which rules may then read; None for others."""
+    """Return the value of a small float32 constant whose elements are all equal, which rules may read; None for others."""
     if data.dtype != np.float32 or not 0 < data.size <= LARGEST_UNIFORM:
         return None
     value = float(data.flat[0])
-    same = math.isfinite(value) and bool(np.all(data == value)) and not bool(np.any(np.signbit(data) != (value < 0)))
-    return value if same else None
+    is_uniform = math.isfinite(value) and bool(np.all(data == value)) and not bool(np.any(np.signbit(data) != (value < 0)))
+    return value if is_uniform else None
 
 
 def opaque_key(node: Node) -> str:

@@ -1,4 +1,4 @@
-"""A saturated e-graph as plain data: what the worker sends, what extraction reads."""
+"""The e-graph as plain data: sent by the worker of saturation, read by extraction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROGRAM = -1  # birth of e-nodes that the program brought
 
 
 class Sources(AbstractSet[int]):
-    """Source nodes by the parts they come in: a layer of 500 steps stands for thousands, which few ask for."""
+    """A set of source nodes as a lazy union of parts: a recurrent layer of 500 steps stands for thousands of nodes, rarely enumerated."""
 
     __slots__ = ("parts", "table")
 
@@ -25,7 +25,7 @@ class Sources(AbstractSet[int]):
 
     @classmethod
     def of(cls, parts: AbstractSet[int], table: Mapping[int, frozenset[int]]) -> AbstractSet[int]:
-        """Return the source nodes of parts, few of them at once."""
+        """Return the union of parts of a table: lazy for many parts, a frozenset for at most FEW."""
         return cls(frozenset(parts), table) if len(parts) > FEW else frozenset(s for k in parts for s in table[k])
 
     @classmethod
@@ -42,7 +42,7 @@ class Sources(AbstractSet[int]):
         return any(x in self.table[k] for k in self.parts)
 
     def __eq__(self, other: object) -> bool:
-        """Two are one where they have the same parts: equal sets need equal hashes, and those of the nodes are not looked at."""
+        """Compare by parts, as the hash does, not by elements."""
         return isinstance(other, Sources) and self.parts == other.parts and self.table is other.table
 
     def __hash__(self) -> int:
@@ -51,7 +51,7 @@ class Sources(AbstractSet[int]):
 
 @dataclass(frozen=True)
 class ENode:
-    """One e-node: constructor, operand classes, attributes in declared order, the first rule that made it, its source nodes."""
+    """An e-node: constructor, operand classes, attributes in declared order, its birth (the first rule that made it), its source nodes."""
 
     op: str
     children: tuple[ClassId, ...]
@@ -62,7 +62,7 @@ class ENode:
 
 @dataclass(frozen=True)
 class EClass:
-    """One e-class: its type (None for the tuple of a multi-output operator), whether it is known at compile time, its e-nodes."""
+    """An e-class: its type (None for the tuple of a multi-output operator), whether it is a compile-time constant, its e-nodes."""
 
     type: TensorType | None
     fixed: bool
@@ -71,7 +71,7 @@ class EClass:
 
 @dataclass(frozen=True)
 class EGraph:
-    """Classes by number, and the class of each value of the program."""
+    """An e-graph: classes by number, and the class of each value of the program."""
 
     classes: Mapping[ClassId, EClass]
     values: Mapping[int, ClassId]
@@ -97,11 +97,11 @@ def _node_to_json(n: ENode) -> list[Any]:
 
 
 def from_json(document: Mapping[str, Any]) -> EGraph:
-    """Return the e-graph that `to_json` described."""
+    """Return the e-graph of a document of `to_json`."""
     classes = {}
     for number, type_, fixed, nodes in document["classes"]:
-        made = None if type_ is None else TensorType(tuple(type_[0]), type_[1])
-        classes[number] = EClass(made, fixed, tuple(map(_node_from_json, nodes)))
+        tensor_type = None if type_ is None else TensorType(tuple(type_[0]), type_[1])
+        classes[number] = EClass(tensor_type, fixed, tuple(map(_node_from_json, nodes)))
     return EGraph(classes, dict(document["values"]))
 
 

@@ -1,24 +1,47 @@
-"""Saturation: the e-graph that saturation gave, how it grew, and why it stopped."""
+"""Outcome of equality saturation: the e-graph, its growth by rounds and rules, and the reason to stop."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from .graph import EGraph
 
 
+class StopReason(StrEnum):
+    """Why saturation stopped; plans and reports show the value."""
+
+    SATURATED = "saturated"
+    """A round of all rules changed nothing: the e-graph is closed under them."""
+
+    E_NODES = "e_nodes"
+    """The next round could have exceeded the limit of e-nodes."""
+
+    ROUNDS = "rounds"
+    """The limit of rounds was reached."""
+
+    SECONDS = "seconds"
+    """The limit of wall-clock time ended the child process."""
+
+    MEMORY = "memory"
+    """The child process ran out of its address space."""
+
+    CRASHED = "crashed"
+    """The child process ended for another reason: a panic of egglog, as a union of different shapes or types is one."""
+
+
 @dataclass(frozen=True)
 class Saturation:
-    """What saturation gave: the e-graph, its rounds, and why it stopped (reason `saturated` when nothing was left to do).
+    """The e-graph after saturation, the rounds run, and why it stopped.
 
-    `growth` are the e-nodes before the first round and after each; `matches` counts those of each rule, by its name, and of
-    each mapping, by its constructor.
+    `growth` are the numbers of e-nodes before the first round and after each; `matches` counts the matches of each rule by its
+    name, and of each mapping by its constructor.
     """
 
     graph: EGraph
     rounds: int
-    reason: str
+    reason: StopReason
     detail: str = ""
     growth: tuple[int, ...] = ()
     matches: Mapping[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Reader: the frozen tables of an e-graph as plain data."""
+"""Reads the frozen tables of an egglog e-graph as plain data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEAVES = ("Input", "Constant")
 
 
 class Reader:
-    """Reads the tables of an e-graph at one moment."""
+    """A snapshot of the tables of an e-graph."""
 
     def __init__(self, egglog: Any, constructors: Iterable[Constructor]) -> None:
         self.egglog = egglog
@@ -25,7 +25,7 @@ class Reader:
         self.sets: dict[Any, frozenset[int]] = {None: frozenset()}
 
     def number(self, value: Any) -> ClassId:
-        """Return the number of a class: classes are numbered by first occurrence."""
+        """Return the number of a class; classes are numbered by first occurrence."""
         return self.numbers.setdefault(value, len(self.numbers))
 
     def rows(self, table: str) -> list[Any]:
@@ -33,13 +33,13 @@ class Reader:
         return list(self.functions[table].rows) if table in self.functions else []
 
     def ints(self, value: Any) -> tuple[int, ...]:
-        """Return a list of integers."""
+        """Return the elements of an egglog vector of integers, cached."""
         if value not in self.lists:
             self.lists[value] = tuple(self.egglog.value_to_i64(v) for v in self.egglog.value_to_vec(value))
         return self.lists[value]
 
     def attribute(self, value: Any, kind: str) -> Any:
-        """Return an attribute."""
+        """Return an attribute value of a kind; floats are read back from their text."""
         if kind == INTS:
             return self.ints(value)
         if kind == INT:
@@ -48,7 +48,7 @@ class Reader:
         return float(text) if kind == FLOAT else text
 
     def table(self, name: str) -> dict[tuple[Any, ...], Any]:
-        """Return a table as a mapping."""
+        """Return a table as a mapping from arguments to result."""
         return {tuple(r.inputs): r.output for r in self.rows(name)}
 
     def graph(self) -> EGraph:
@@ -58,7 +58,7 @@ class Reader:
         for owner, node in self.e_nodes():
             nodes.setdefault(owner, []).append(node)
         types, fixed = self.types(), {self.number(r.inputs[0]) for r in self.rows("Fixed")}
-        return EGraph({c: EClass(types.get(c), c in fixed, tuple(found)) for c, found in nodes.items()}, values)
+        return EGraph({c: EClass(types.get(c), c in fixed, tuple(members)) for c, members in nodes.items()}, values)
 
     def types(self) -> dict[ClassId, TensorType]:
         """Return the type of each class."""
@@ -78,8 +78,8 @@ class Reader:
                 ENode("Result", (self.number(r.inputs[0]),), (self.egglog.value_to_i64(r.inputs[1]),), PROGRAM, frozenset()),
             )
         yield from self.opaque()
-        for made in self.constructors:
-            yield from self.applications(made)
+        for constructor in self.constructors:
+            yield from self.applications(constructor)
 
     def opaque(self) -> Iterable[tuple[ClassId, ENode]]:
         """Yield the e-nodes of opaque operators."""
@@ -101,7 +101,7 @@ class Reader:
             yield self.number(r.output), ENode(made.name, children, attributes, birth, self.ids(origins.get(source)))
 
     def ids(self, value: Any) -> frozenset[int]:
-        """Return a set of source nodes."""
+        """Return the elements of an egglog set of source nodes, cached."""
         if value not in self.sets:
             self.sets[value] = frozenset(map(self.egglog.value_to_i64, self.egglog.value_to_set(value)))
         return self.sets[value]

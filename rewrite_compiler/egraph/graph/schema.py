@@ -47,7 +47,7 @@ PRELUDE = """
 
 @dataclass(frozen=True)
 class Constructor:
-    """One constructor: its name in egglog, how many operands, the kinds of its attributes, whether rows carry origins."""
+    """A constructor: its name in egglog, number of operands, kinds of attributes, whether its rows carry origins, number of results."""
 
     name: str
     operands: int
@@ -70,7 +70,7 @@ class Constructor:
 
     @property
     def fixed_rule(self) -> str:
-        """The rule that a term whose operands are all known at compile time is, too."""
+        """The rule that a term of compile-time constants is a compile-time constant."""
         operands = [f"x{n}" for n in range(self.operands)]
         arguments = " ".join([*operands, *(f"a{n}" for n in range(len(self.attributes)))])
         body = " ".join([f"(= e ({self.name} {arguments}))", *(f"(Fixed {x})" for x in operands)])
@@ -83,10 +83,10 @@ def op_constructor(op: Op) -> Constructor:
 
 
 def operators(names: Iterable[str] | None = None) -> list[Constructor]:
-    """Return the constructors of core operators, or of those among them that are named."""
-    known = (op_constructor(op) for op in OPS.values())
-    wanted = None if names is None else set(names)
-    return [c for c in known if wanted is None or c.name in wanted]
+    """Return the constructors of core operators, restricted to `names` unless it is None."""
+    constructors = (op_constructor(op) for op in OPS.values())
+    selected = None if names is None else set(names)
+    return [c for c in constructors if selected is None or c.name in selected]
 
 
 def schema_text(core: Sequence[Constructor], devices: Sequence[Constructor] = ()) -> str:
@@ -101,7 +101,7 @@ def quoted(text: str) -> str:
 
 
 def literal(value: object, kind: str) -> str:
-    """Return an attribute value as egglog text; floats are kept as their shortest text."""
+    """Return an attribute value as an egglog literal; a float is the string of its shortest text, so that it round-trips."""
     if kind == INTS:
         values = list(value)  # type: ignore[call-overload]
         return f"(vec-of {' '.join(str(int(v)) for v in values)})" if values else "(vec-empty)"

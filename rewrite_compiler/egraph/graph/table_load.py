@@ -1,4 +1,4 @@
-"""Bulk: terms and facts as rows of tables, which egglog reads from files some thirty times faster than commands.
+"""Bulk load: terms and facts as rows of tables, which egglog reads from files some thirty times faster than commands.
 
 A row of a constructor is its name, the number of the class, the numbers of its operands, its attributes, and the source node of
 work (−1: none); a row of a fact is its name, the number of the class, and what is known. Lists of integers have numbers of their
@@ -38,7 +38,7 @@ PRELUDE = """
 
 
 def cell(value: AttributeValue, kind: str) -> Cell:
-    """Return an attribute as a cell; floats are kept as their shortest text."""
+    """Return an attribute value as a cell of a table; a float is its shortest text, so that it round-trips."""
     if kind == INTS:
         return [int(v) for v in value]  # type: ignore[union-attr]
     if kind == INT:
@@ -47,7 +47,7 @@ def cell(value: AttributeValue, kind: str) -> Cell:
 
 
 def loader_text(made: Constructor) -> str:
-    """Return the table of a constructor's rows and the rules that make them terms, with and without a source node."""
+    """Return the egglog text of a constructor's load table and the rules that turn its rows into terms, with and without origins."""
     columns = ["i64" if k == INTS else SORTS[k] for k in made.attributes]
     operands = [f"x{n}" for n in range(made.operands)]
     names = [f"a{n}" for n in range(len(columns))]
@@ -66,19 +66,19 @@ def loader_text(made: Constructor) -> str:
 
 
 class Loader:
-    """Puts rows into an e-graph."""
+    """Loads rows and runs commands in an egglog e-graph."""
 
     def __init__(self, bindings: Any) -> None:
         self.egglog = bindings.EGraph()
         self.lists: dict[tuple[int, ...], int] = {}
-        self.known = 0  # lists that the e-graph has numbers of
+        self.loaded_lists = 0  # lists that the e-graph has numbers of
 
     def run(self, *texts: str) -> list[Any]:
         """Run commands; each text is parsed by itself, because every span keeps the whole text it was parsed from."""
         return list(self.egglog.run_program(*(command for text in texts for command in self.egglog.parse_program(text))))
 
     def load(self, items: Iterable[Item]) -> None:
-        """Make terms and facts of rows, then run the commands among the items."""
+        """Load the rows among the items, then run the commands among them."""
         tables: dict[str, list[str]] = {}
         commands: list[str] = []
         for item in items:
@@ -95,8 +95,8 @@ class Loader:
         return self.lists.setdefault(tuple(c), len(self.lists)) if isinstance(c, list | tuple) else c
 
     def _new_lists(self) -> list[str]:
-        new = list(self.lists.items())[self.known :]
-        self.known = len(self.lists)
+        new = list(self.lists.items())[self.loaded_lists :]
+        self.loaded_lists = len(self.lists)
         return [f"(set (ints {n}) {literal(x, INTS)})" for x, n in new]
 
 

@@ -1,7 +1,7 @@
-"""Joining: each form of region is saturated once; the e-graph of the program is made of copies, joined at the values between them.
+"""Joins the e-graph of a program from copies of the e-graph of each form of region, which was saturated once.
 
-A value between regions is offered to the next one also in the layouts in which a layer works, as rows and channels last:
-what the region before has in that layout is used as it is, else a move makes it.
+A boundary value is offered to the next region also as rows and with channels last, the layouts of matrix engines: an e-node of the
+region before that has the layout is used, else a transposition or reshape makes it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TRANSPOSE, RESHAPE = (op_constructor(OPS[name]).name for name in ("transpose", "
 
 @dataclass(frozen=True)
 class Move:
-    """How a layout and the value it is of are made from each other: an operator and its attribute, both ways."""
+    """A change of layout and its inverse: an operator, its attribute `there` and `back`, and the shape of the layout."""
 
     op: str
     there: tuple[int, ...]
@@ -33,7 +33,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Form:
-    """One form of region in the representative program: its values and those that are layouts of its inputs."""
+    """A form of region in the representative program: its values there, and the layouts of its inputs."""
 
     region: Region
     values: Mapping[Value, Value]
@@ -43,7 +43,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Representatives:
-    """The program of all forms side by side, which of them each region has, and commands that tie layouts to inputs."""
+    """The program of all forms side by side, the form of each region by number, and the commands that equate layouts with inputs."""
 
     program: Program
     forms: tuple[Form, ...]
@@ -52,7 +52,7 @@ class Representatives:
 
 
 def layouts_of(t: TensorType) -> tuple[Move, ...]:
-    """Return the layouts in which a value is offered to the next region."""
+    """Return the layouts in which a value of type `t` is offered to the next region, each made from the one before."""
     shape = t.shape
     if len(shape) == 3:
         return (Move(RESHAPE, (shape[0] * shape[1], shape[2]), shape, (shape[0] * shape[1], shape[2])),)
@@ -64,7 +64,7 @@ def layouts_of(t: TensorType) -> tuple[Move, ...]:
 
 
 def representatives(p: Program, regions: Sequence[Region], forms_known: Sequence[Shape] = ()) -> Representatives:
-    """Return one region of each form as a program."""
+    """Return one region of each form, side by side, as one program; `forms_known` are the forms of the regions if computed before."""
     numbers: dict[object, int] = {}
     of_region = [numbers.setdefault(form, len(numbers)) for form in forms_known or [form_of(p, r) for r in regions]]
     builder = _Representative(p)
@@ -82,7 +82,7 @@ class _Representative:
         self.commands: list[str] = []
 
     def add(self, r: Region) -> Form:
-        """Add a region under new numbers; node n of the whole stands for source n."""
+        """Add a region under new value numbers; node n of the program has origin n."""
         first_node = len(self.nodes)
         place = {v: self.value(self.p.types[v]) for v in r.values}
         self.inputs.extend(place[v] for v in r.inputs)
@@ -97,16 +97,16 @@ class _Representative:
         return len(self.types) - 1
 
     def layouts(self, v: Value) -> Iterator[Value]:
-        """Make the layouts of an input: inputs themselves, each tied to the one that it is made from."""
+        """Yield the layouts of an input: inputs themselves, each equated with the move of the one before."""
         t = self.types[v]
         for move in layouts_of(t):
-            made = self.value(TensorType(move.shape, t.dtype))
-            self.inputs.append(made)
+            layout = self.value(TensorType(move.shape, t.dtype))
+            self.inputs.append(layout)
             op = OPS["transpose" if move.op == TRANSPOSE else "reshape"]
-            self.commands.append(f"(union (V {v}) ({move.op} {term(op, (made,), (move.back,))}))")
-            self.commands.append(f"(union (V {made}) ({move.op} {term(op, (v,), (move.there,))}))")
-            yield made
-            v = made
+            self.commands.append(f"(union (V {v}) ({move.op} {term(op, (layout,), (move.back,))}))")
+            self.commands.append(f"(union (V {layout}) ({move.op} {term(op, (v,), (move.there,))}))")
+            yield layout
+            v = layout
 
     def program(self) -> Program:
         names = tuple(str(v) for v in range(len(self.types)))
@@ -116,7 +116,7 @@ class _Representative:
 
 
 def joined(p: Program, regions: Sequence[Region], shared: Representatives, graph: EGraph) -> EGraph:
-    """Return the e-graph of a program from the one of its forms."""
+    """Return the e-graph of a program from the e-graph of its forms, equal leaves and boundary values shared."""
     joiner = _Joiner(p, shared, graph)
     for v in p.inputs:
         joiner.leaf(v, "Input")
@@ -135,18 +135,18 @@ class _Joiner:
         self.fixed: list[bool] = []
         self.nodes: list[dict[ENode, None]] = []
         self.values: dict[Value, ClassId] = {}
-        self.below = {id(f): self.reached(f) for f in shared.forms}
+        self.reachable_classes = {id(f): self.classes_below(f) for f in shared.forms}
 
-    def reached(self, f: Form) -> list[ClassId]:
-        """Return the classes of a form's values and all that is below them."""
+    def classes_below(self, f: Form) -> list[ClassId]:
+        """Return the classes of a form's values and all classes reachable from them through operands."""
         work = [self.graph.values[v] for v in f.values.values()]
-        found: dict[ClassId, None] = {}
+        reached_classes: dict[ClassId, None] = {}
         while work:
             c = work.pop()
-            if c not in found:
-                found[c] = None
+            if c not in reached_classes:
+                reached_classes[c] = None
                 work.extend(d for n in self.graph.classes[c].nodes for d in n.children)
-        return sorted(found)
+        return sorted(reached_classes)
 
     def new(self, t: TensorType | None, fixed: bool, nodes: Iterable[ENode] = ()) -> ClassId:
         self.types.append(t)
@@ -163,44 +163,44 @@ class _Joiner:
     def instance(self, r: Region, f: Form) -> None:
         """Add a copy of a form's classes."""
         leaves = self.leaves(r, f)
-        place = {c: leaves[c] if c in leaves else self.copy_of(c) for c in self.below[id(f)]}
-        for theirs, mine in zip(f.values.values(), r.values, strict=True):
-            self.values.setdefault(mine, place[self.graph.values[theirs]])
+        place = {c: leaves[c] if c in leaves else self.copy_of(c) for c in self.reachable_classes[id(f)]}
+        for form_value, region_value in zip(f.values.values(), r.values, strict=True):
+            self.values.setdefault(region_value, place[self.graph.values[form_value]])
         sources = {f.first_node + k: n.origins for k, n in enumerate(r.nodes)}  # a class of constants may be shared with other forms
-        for c, mine in place.items():
+        for c, region_value in place.items():
             for n in self.graph.classes[c].nodes:
                 if n.op not in ("Input", "Constant"):
                     origins = frozenset(s for k in n.origins for s in sources.get(k, ())) if n.origins else n.origins
                     children = tuple([place[d] for d in n.children])
-                    self.nodes[mine].setdefault(ENode(n.op, children, n.attributes, n.birth, origins))
+                    self.nodes[region_value].setdefault(ENode(n.op, children, n.attributes, n.birth, origins))
 
     def copy_of(self, c: ClassId) -> ClassId:
-        known = self.graph.classes[c]
-        return self.new(known.type, known.fixed)
+        original = self.graph.classes[c]
+        return self.new(original.type, original.fixed)
 
     def leaves(self, r: Region, f: Form) -> dict[ClassId, ClassId]:
         """Return the class of each input, of its layouts and of each constant by its class in the form."""
-        found: dict[ClassId, ClassId] = {}
-        for theirs, mine in zip(f.region.inputs, r.inputs, strict=True):
-            here = self.values[mine]
-            found.setdefault(self.graph.values[f.values[theirs]], here)
-            for layout, move in zip(f.layouts[theirs], layouts_of(self.p.types[mine]), strict=True):
-                here = self.layout(here, move, self.p.types[mine].dtype)
-                found.setdefault(self.graph.values[layout], here)
-        for theirs, mine in zip(f.region.constants, r.constants, strict=True):
-            found.setdefault(self.graph.values[f.values[theirs]], self.leaf(mine, "Constant"))
-        return found
+        leaf_classes: dict[ClassId, ClassId] = {}
+        for form_value, region_value in zip(f.region.inputs, r.inputs, strict=True):
+            target = self.values[region_value]
+            leaf_classes.setdefault(self.graph.values[f.values[form_value]], target)
+            for layout, move in zip(f.layouts[form_value], layouts_of(self.p.types[region_value]), strict=True):
+                target = self.layout(target, move, self.p.types[region_value].dtype)
+                leaf_classes.setdefault(self.graph.values[layout], target)
+        for form_value, region_value in zip(f.region.constants, r.constants, strict=True):
+            leaf_classes.setdefault(self.graph.values[f.values[form_value]], self.leaf(region_value, "Constant"))
+        return leaf_classes
 
     def layout(self, c: ClassId, move: Move, dtype: str) -> ClassId:
-        """Return the class of a layout of a class: the one that it is made from, where there is one, else a move of it."""
+        """Return the class of a layout of a class: the operand of an inverse move, where there is one, else a move of it."""
         for n in self.nodes[c]:
             if n.op == move.op and n.attributes == (move.back,):
                 t = self.types[n.children[0]]
                 if t is not None and t.shape == move.shape:
                     return n.children[0]
-        made = ENode(move.op, (c,), (move.there,), PROGRAM, frozenset())
-        return self.new(TensorType(move.shape, dtype), False, [made])
+        layout_move = ENode(move.op, (c,), (move.there,), PROGRAM, frozenset())
+        return self.new(TensorType(move.shape, dtype), False, [layout_move])
 
     def result(self) -> EGraph:
-        known = enumerate(zip(self.types, self.fixed, self.nodes, strict=True))
-        return EGraph({c: EClass(t, fixed, tuple(nodes)) for c, (t, fixed, nodes) in known if nodes}, self.values)
+        entries = enumerate(zip(self.types, self.fixed, self.nodes, strict=True))
+        return EGraph({c: EClass(t, fixed, tuple(nodes)) for c, (t, fixed, nodes) in entries if nodes}, self.values)

@@ -1,4 +1,4 @@
-"""Cells: the steps of an unrolled recurrence, found by the steps of a sequence on which each operation depends.
+"""Steps of an unrolled recurrence, recognised by the elements of a sequence on which each operation depends.
 
 What depends on steps 0 … t and no others belongs to step t of a recurrence that runs forwards, what depends on steps t … T − 1 to
 step t of one that runs backwards. Steps of one form are the same region on other values.
@@ -19,26 +19,26 @@ Steps = int  # a set of steps as bits
 
 
 def cells_of(p: Program) -> list[tuple[Shape, Region]]:
-    """Return the steps that have the form of many others; the first of each recurrence is left out, as a context for what is before."""
-    taken = Counter(at for n in p.nodes if (at := _sequence(n)) is not None)
-    sequences = {at for at, count in taken.items() if count >= FEWEST}
+    """Return the steps whose form is frequent, each with its form; the first step of each recurrence stays with the nodes before it."""
+    slice_counts = Counter(at for n in p.nodes if (at := _sequence(n)) is not None)
+    sequences = {at for at, count in slice_counts.items() if count >= FEWEST}
     if not sequences:
         return []
-    known = Known(p)
-    found = _Steps(known, sequences).regions()
-    forms = {steps: form_of(p, r) for steps, r in found.items()}
-    many = {form for form, count in Counter(forms.values()).items() if count > FEWEST}
-    cells, begun = [], set[tuple[bool, Shape]]()
+    facts = Known(p)
+    step_regions = _Steps(facts, sequences).regions()
+    forms = {steps: form_of(p, r) for steps, r in step_regions.items()}
+    frequent_forms = {form for form, count in Counter(forms.values()).items() if count > FEWEST}
+    cells, begun_recurrences = [], set[tuple[bool, Shape]]()
     for steps, form in sorted(forms.items(), key=lambda x: x[0].bit_count()):
         recurrence = bool(steps & 1), form
-        if form in many and recurrence in begun:
-            cells.append((form, found[steps]))
-        begun.add(recurrence)
+        if form in frequent_forms and recurrence in begun_recurrences:
+            cells.append((form, step_regions[steps]))
+        begun_recurrences.add(recurrence)
     return cells
 
 
 def _sequence(n: Node) -> tuple[Value, object] | None:
-    """Return the sequence of which a node takes one step, and the axis of steps."""
+    """Return the sequence and the axis of which a slice takes one step, None for other nodes."""
     if n.op != "slice" or n.attribute("step") != 1 or n.attribute("stop") != _start(n) + 1:
         return None
     return n.inputs[0], n.attribute("axis")
@@ -49,25 +49,25 @@ def _start(n: Node) -> int:
 
 
 class _Steps:
-    """The operations of each step; those that take the steps are left out."""
+    """The operations of each step, without the slices of the sequence."""
 
-    def __init__(self, known: Known, sequences: Iterable[tuple[Value, object]]) -> None:
-        self.known, self.sequences = known, set(sequences)
-        self.nodes = [n for n in known.p.nodes if any(v not in known.fixed for v in n.outputs)]
-        self.of: dict[Value, Steps] = {}  # steps on which a value depends
-        self.taking: set[int] = set()
+    def __init__(self, facts: Known, sequences: Iterable[tuple[Value, object]]) -> None:
+        self.facts, self.sequences = facts, set(sequences)
+        self.nodes = [n for n in facts.p.nodes if any(v not in facts.fixed for v in n.outputs)]
+        self.steps_of: dict[Value, Steps] = {}  # steps on which a value depends
+        self.slices: set[int] = set()
         for n in self.nodes:
-            self.of.update(dict.fromkeys(n.outputs, self.of_node(n)))
-        self.all: Steps = 0
-        for steps in self.of.values():
-            self.all |= steps
+            self.steps_of.update(dict.fromkeys(n.outputs, self.of_node(n)))
+        self.all_steps: Steps = 0
+        for steps in self.steps_of.values():
+            self.all_steps |= steps
 
     def of_node(self, n: Node) -> Steps:
         steps = 0
         for v in n.inputs:
-            steps |= self.of.get(v, 0)
-        if not steps and n.inputs[0] not in self.known.fixed and _sequence(n) in self.sequences:
-            self.taking.add(id(n))
+            steps |= self.steps_of.get(v, 0)
+        if not steps and n.inputs[0] not in self.facts.fixed and _sequence(n) in self.sequences:
+            self.slices.add(id(n))
             return 1 << _start(n)
         return steps
 
@@ -80,49 +80,49 @@ class _Steps:
             if owner:
                 owners[id(n)] = owner
                 groups.setdefault(owner, []).append(n)
-        return {steps: region_of(self.known, _operands_first(nodes[::-1], self.known.producer)) for steps, nodes in groups.items()}
+        return {steps: region_of(self.facts, _operands_first(nodes[::-1], self.facts.producer)) for steps, nodes in groups.items()}
 
     def owner(self, n: Node, owners: Mapping[int, Steps]) -> Steps:
-        """Return the steps to whose last one a node belongs, 0 for none: what prepares a step or a state goes where it is read."""
-        steps = self.of[n.outputs[0]]
-        if id(n) in self.taking or not steps:
+        """Return the steps to whose last one a node belongs, 0 for none; what prepares a step or a state belongs to its reader."""
+        steps = self.steps_of[n.outputs[0]]
+        if id(n) in self.slices or not steps:
             return 0
-        own = steps if steps.bit_count() > 1 and self.is_run(steps) else 0
-        if own and not self.prepares(n):
-            return own
-        read = {owners.get(id(u), 0) for v in n.outputs for u in self.known.users.get(v, ())}
-        outside = any(v in self.known.p.outputs for v in n.outputs)
-        return (read.pop() or own) if len(read) == 1 and not outside else own
+        own_steps = steps if steps.bit_count() > 1 and self.is_run(steps) else 0
+        if own_steps and not self.prepares(n):
+            return own_steps
+        reader_steps = {owners.get(id(u), 0) for v in n.outputs for u in self.facts.users.get(v, ())}
+        is_output = any(v in self.facts.p.outputs for v in n.outputs)
+        return (reader_steps.pop() or own_steps) if len(reader_steps) == 1 and not is_output else own_steps
 
     def prepares(self, n: Node) -> bool:
-        """Tell whether a node does to a state what the next step begins with: a product, a bias, a move."""
-        moving = sum(v not in self.known.fixed for v in n.inputs)
+        """Tell whether a node is linear or layout work on one operand, with which the next step begins."""
+        moving = sum(v not in self.facts.fixed for v in n.inputs)
         return moving == 1 and n.operator is not None and (n.operator.kind == LAYOUT or n.op in LINEAR)
 
     def is_run(self, steps: Steps) -> bool:
-        """Tell whether steps are the first ones or the last ones, but not all."""
-        others = self.all & ~steps
-        return others != 0 and (not steps & (steps + 1) or not others & (others + 1))
+        """Tell whether a set of steps is a proper prefix or suffix of all steps."""
+        complement = self.all_steps & ~steps
+        return complement != 0 and (not steps & (steps + 1) or not complement & (complement + 1))
 
 
 def _operands_first(nodes: Sequence[Node], producer: Mapping[Value, Node]) -> list[Node]:
-    """Return nodes in an order that does not depend on where those stand that read only what is outside."""
-    mine = {id(n) for n in nodes}
+    """Return nodes in a topological order independent of the position of those that read only outside values."""
+    members = {id(n) for n in nodes}
     order: dict[int, Node] = {}
 
     def operands(n: Node) -> Iterator[Node]:
-        return (m for v in n.inputs if (m := producer.get(v)) is not None and id(m) in mine and id(m) not in order)
+        return (m for v in n.inputs if (m := producer.get(v)) is not None and id(m) in members and id(m) not in order)
 
     for n in nodes:
-        if all(id(producer[v]) not in mine for v in n.inputs if v in producer):
-            continue  # comes where it is read
+        if all(id(producer[v]) not in members for v in n.inputs if v in producer):
+            continue  # ordered before its reader
         work = [n]
         while work:
-            waiting = list(operands(work[-1]))
-            if waiting:
-                work.extend(waiting[::-1])
+            unordered = list(operands(work[-1]))
+            if unordered:
+                work.extend(unordered[::-1])
             else:
-                made = work.pop()
-                order[id(made)] = made
+                node = work.pop()
+                order[id(node)] = node
     order.update((id(n), n) for n in nodes if id(n) not in order)
     return list(order.values())

@@ -1,4 +1,4 @@
-"""Regions: a program cut where few values are alive, so that equal layers become equal regions.
+"""Regions: a program cut where few values are live, so that equal layers become equal regions.
 
 Cuts are placed by structure: before what multiplies, never between an operator and those that fold into it, never inside
 what may be an unrolled recurrence. A region of equal form as another one is the same region on other values.
@@ -15,7 +15,7 @@ from ...ops.op import LAYOUT
 from ..graph.encode import uniform
 
 SMALLEST = 8  # operators of a region: fewer are joined with the next ones
-NARROW, WIDE = 1, 2  # values that may be alive at a cut: any time, and once a region is long
+NARROW, WIDE = 1, 2  # values that may be live at a cut: in any region, and once a region is long
 LONG = 16
 # what a cut may stand before, and what folds into the operator before it
 STARTS = {"conv", "dense", "matmul", "layer_norm", "lstm", "gru", "rnn", "max_pool", "average_pool"}
@@ -27,7 +27,7 @@ Shape = Hashable
 
 @dataclass(frozen=True)
 class Region:
-    """Some nodes of a program in order, the values they read from other regions, and those that others read."""
+    """Consecutive nodes of a program, their live-in values and constants, and their live-out values."""
 
     nodes: tuple[Node, ...]
     inputs: tuple[Value, ...]
@@ -36,20 +36,20 @@ class Region:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """Every value in the order of first occurrence: two regions of one form have the same at each place."""
+        """All values in canonical order: regions of one form correspond place by place."""
         return (*self.inputs, *self.constants, *(v for n in self.nodes for v in n.outputs))
 
 
 def regions_of(p: Program) -> list[Region]:
-    """Return the regions of a program; the nodes of all of them are its nodes, those of constants where they are read."""
-    known = Known(p)
-    moving = [n for n in p.nodes if any(v not in known.fixed for v in n.outputs)]
-    cuts = _cuts(known, moving) if len(moving) >= 2 * SMALLEST else []
-    return [region_of(known, moving[a:b]) for a, b in itertools.pairwise([0, *cuts, len(moving)])]
+    """Return the regions of a program, which together have all its nodes; nodes of constants belong to each region that reads them."""
+    facts = Known(p)
+    computed_nodes = [n for n in p.nodes if any(v not in facts.fixed for v in n.outputs)]
+    cuts = _cuts(facts, computed_nodes) if len(computed_nodes) >= 2 * SMALLEST else []
+    return [region_of(facts, computed_nodes[a:b]) for a, b in itertools.pairwise([0, *cuts, len(computed_nodes)])]
 
 
 def form_of(p: Program, r: Region) -> Shape:
-    """Return what two regions must share to be the same on other values: operators, attributes, types, places, small uniform constants."""
+    """Return the canonical form of a region: operators, attributes, types, places of operands, values of small uniform constants."""
     place = {v: n for n, v in enumerate(r.values)}
     leaves = tuple(p.types[v] for v in r.inputs)
     constants = tuple((p.types[v], repr(uniform(p.constants[v]))) for v in r.constants)
@@ -58,7 +58,7 @@ def form_of(p: Program, r: Region) -> Shape:
 
 
 class Known:
-    """What is asked of a program again and again; `fixed` are the values that follow from constants alone."""
+    """Use-def facts of a program: users and producer of each value; `fixed` are the compile-time constants."""
 
     def __init__(self, p: Program) -> None:
         self.p = p
@@ -70,41 +70,41 @@ class Known:
 
 
 def region_of(known: Known, nodes: Sequence[Node]) -> Region:
-    """Return the region of some nodes, with those that make its constants."""
-    whole = [*_makers(nodes, known.producer, known.fixed), *nodes]
-    made = {v for n in whole for v in n.outputs}
-    read = dict.fromkeys(v for n in whole for v in n.inputs if v not in made)
-    mine = {id(n) for n in nodes}
-    users, outside = known.users, set(known.p.outputs)
+    """Return the region of some nodes, preceded by the nodes that compute its constants."""
+    all_nodes = [*_makers(nodes, known.producer, known.fixed), *nodes]
+    defined = {v for n in all_nodes for v in n.outputs}
+    read = dict.fromkeys(v for n in all_nodes for v in n.inputs if v not in defined)
+    members = {id(n) for n in nodes}
+    users, program_outputs = known.users, set(known.p.outputs)
     outputs = tuple(
-        v for n in nodes for v in n.outputs if v in outside or any(id(u) not in mine for u in users.get(v, ()))
+        v for n in nodes for v in n.outputs if v in program_outputs or any(id(u) not in members for u in users.get(v, ()))
     )  # fmt: skip
     constants = tuple(v for v in read if v in known.p.constants)
-    return Region(tuple(whole), tuple(v for v in read if v not in known.p.constants), outputs, constants)
+    return Region(tuple(all_nodes), tuple(v for v in read if v not in known.p.constants), outputs, constants)
 
 
 def _makers(nodes: Sequence[Node], producer: Mapping[Value, Node], fixed: Collection[Value]) -> list[Node]:
-    """Return the nodes that make the constants which some nodes read, operands first."""
-    found: dict[int, Node] = {}
+    """Return the nodes that compute the constants which some nodes read, in topological order."""
+    ordered: dict[int, Node] = {}
     work = [v for n in reversed(nodes) for v in reversed(n.inputs)]
     while work:
         v = work.pop()
-        if v in fixed and v in producer and id(producer[v]) not in found:
+        if v in fixed and v in producer and id(producer[v]) not in ordered:
             maker = producer[v]
-            waiting = [x for x in maker.inputs if x in producer and id(producer[x]) not in found]
-            if waiting:
-                work.extend((v, *waiting))
+            unordered = [x for x in maker.inputs if x in producer and id(producer[x]) not in ordered]
+            if unordered:
+                work.extend((v, *unordered))
             else:
-                found[id(maker)] = maker
-    return list(found.values())
+                ordered[id(maker)] = maker
+    return list(ordered.values())
 
 
-def _cuts(known: Known, nodes: Sequence[Node]) -> list[int]:
-    """Return the numbers of the nodes that a region begins with, but the first."""
-    fixed = known.fixed
+def _cuts(facts: Known, nodes: Sequence[Node]) -> list[int]:
+    """Return the numbers of the nodes at which the second and later regions begin."""
+    fixed = facts.fixed
     last = {v: k for k, n in enumerate(nodes) for v in n.inputs if v not in fixed}
     first = {v: k for k, n in reversed([*enumerate(nodes)]) for v in (*n.inputs, *n.outputs) if v not in fixed}
-    forms = _Forms(known)
+    forms = _CutRules(facts)
     alive: set[Value] = set()
     cuts, begin = [], 0
     ending: dict[int, list[Value]] = {}
@@ -118,53 +118,53 @@ def _cuts(known: Known, nodes: Sequence[Node]) -> list[int]:
         alive.difference_update(ending.get(k - 1, ()))
         size = k - begin
         width = WIDE if size >= LONG else NARROW
-        if size >= SMALLEST and len(nodes) - k >= SMALLEST and len(alive) <= width and forms.separate(alive):
+        if size >= SMALLEST and len(nodes) - k >= SMALLEST and len(alive) <= width and forms.is_cut(alive):
             cuts.append(k)
             begin = k
     return cuts
 
 
-class _Forms:
-    """Tells at which values a program may be cut."""
+class _CutRules:
+    """Decides at which live values a program may be cut."""
 
-    def __init__(self, known: Known) -> None:
-        self.fixed, self.users, self.producer = known.fixed, known.users, known.producer
+    def __init__(self, facts: Known) -> None:
+        self.fixed, self.users, self.producer = facts.fixed, facts.users, facts.producer
 
-    def separate(self, alive: Collection[Value]) -> bool:
-        """Tell whether a cut at these values leaves together what belongs together."""
-        return any(map(self.starts, alive)) and all(map(self.ends, alive))
+    def is_cut(self, alive: Collection[Value]) -> bool:
+        """Tell whether a cut at these live values separates no operator from what folds into it."""
+        return any(map(self.starts_region, alive)) and all(map(self.ends_region, alive))
 
-    def starts(self, v: Value) -> bool:
-        """Tell whether a value goes into something that multiplies, as it is, moved or scaled."""
+    def starts_region(self, v: Value) -> bool:
+        """Tell whether a value reaches an operator of STARTS directly or through layout operators and scales."""
         return any(n.op in STARTS for n in self.readers(v, self.is_sum(v)))
 
-    def ends(self, v: Value) -> bool:
-        """Tell whether a value is whole: not between moves, no sequence of which steps are taken, not to be scaled or shifted."""
+    def ends_region(self, v: Value) -> bool:
+        """Tell whether a value ends a region: no layout operator makes it, no step of it is taken, and nothing folds into its producer."""
         maker = self.producer.get(v)
-        if (maker is not None and self.moves(maker)) or any(n.op in STEPS for n in self.users.get(v, ())):
+        if (maker is not None and self.is_layout(maker)) or any(n.op in STEPS for n in self.users.get(v, ())):
             return False
-        return self.is_sum(v) or not any(map(self.folds, self.readers(v)))
+        return self.is_sum(v) or not any(map(self.is_foldable, self.readers(v)))
 
     def is_sum(self, v: Value) -> bool:
-        """Tell whether a value joins two others, so that nothing after it folds into what is before."""
+        """Tell whether a value is an elementwise combination of two computed values, into which nothing later folds."""
         maker = self.producer.get(v)
         return maker is not None and maker.op in WITH_CONSTANT and not any(x in self.fixed for x in maker.inputs)
 
-    def moves(self, n: Node) -> bool:
+    def is_layout(self, n: Node) -> bool:
         """Tell whether an operator only moves data."""
         return n.operator is not None and n.operator.kind == LAYOUT
 
-    def folds(self, n: Node) -> bool:
-        """Tell whether an operator is one that rules join with the operator before it."""
+    def is_foldable(self, n: Node) -> bool:
+        """Tell whether rules can fuse an operator with its producer."""
         return n.op in FOLDS or (n.op in WITH_CONSTANT and any(v in self.fixed for v in n.inputs))
 
     def readers(self, v: Value, through_folds: bool = False) -> Iterator[Node]:
-        """Yield what reads a value, also through moves of data and, if wanted, through what folds."""
-        work, seen = [v], {v}
+        """Yield the users of a value, looking through layout operators and, with `through_folds`, through foldable operators."""
+        work, visited = [v], {v}
         while work:
             for n in self.users.get(work.pop(), ()):
-                if self.moves(n) or (through_folds and self.folds(n)):
-                    work.extend(x for x in n.outputs if x not in seen)
-                    seen.update(n.outputs)
+                if self.is_layout(n) or (through_folds and self.is_foldable(n)):
+                    work.extend(x for x in n.outputs if x not in visited)
+                    visited.update(n.outputs)
                 else:
                     yield n

@@ -1,6 +1,6 @@
-"""Answers of saturation that are kept: by everything that was asked, the sources of the engine, and egglog.
+"""On-disk cache of saturated e-graphs, keyed by the whole request, the sources of the engine, and the version of egglog.
 
-Designs that differ in capacities, formats or costs ask the same of the e-graph. Only an answer that came to its end is kept.
+Designs that differ in capacities, formats or costs make the same request. Only answers that reached saturation are stored.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from typing import Any
 
 from ...kept import Kept, hash_of, private_folder
 
-_COMPUTED: ContextVar[bool] = ContextVar("computed", default=False)
-PACKAGES = ("egraph", "ops", "ir")  # what the child process is made of
+_CACHE_DISABLED: ContextVar[bool] = ContextVar("computed", default=False)
+PACKAGES = ("egraph", "ops", "ir")  # sources that the child process runs
 
 
 def answers() -> Kept:
-    """Return the user's kept answers."""
-    return Kept(None if _COMPUTED.get() else private_folder("saturation"))
+    """Return the user's cache of answers, an empty one within `nothing_kept`."""
+    return Kept(None if _CACHE_DISABLED.get() else private_folder("saturation"))
 
 
 @contextmanager
 def nothing_kept() -> Iterator[None]:
-    """Let saturation be computed and not found, and nothing be kept, in this thread."""
-    token = _COMPUTED.set(True)
+    """Disable the cache in this context: saturation is computed, and nothing is stored."""
+    token = _CACHE_DISABLED.set(True)
     try:
         yield
     finally:
-        _COMPUTED.reset(token)
+        _CACHE_DISABLED.reset(token)
 
 
 def key_of(request: Mapping[str, Any]) -> str:
-    """Return the key of a request, whoever asks it."""
-    asked = {name: part for name, part in request.items() if name != "parent"}
-    return hashlib.sha256(f"{_engine()}\n{json.dumps(asked, sort_keys=True)}".encode()).hexdigest()
+    """Return the key of a request, independent of the process that makes it."""
+    question = {name: part for name, part in request.items() if name != "parent"}
+    return hashlib.sha256(f"{_engine_hash()}\n{json.dumps(question, sort_keys=True)}".encode()).hexdigest()
 
 
 @cache
-def _engine() -> str:
-    above = Path(__file__).parents[2]
-    return hash_of([above / p for p in PACKAGES], [sys.version, f"egglog {version('egglog')}"])
+def _engine_hash() -> str:
+    package_root = Path(__file__).parents[2]
+    return hash_of([package_root / p for p in PACKAGES], [sys.version, f"egglog {version('egglog')}"])

@@ -1,7 +1,7 @@
-"""Back-off: a rule of a user that makes many e-nodes in one round is held back for some rounds, each time for longer.
+"""Back-off scheduler: a rule of a user that makes too many e-nodes in a round is held back, each time twice as long (as in egg).
 
-So the other rules come to their end before it fills the e-graph. It is delayed and not cured: when nothing else is left to do,
-what is held back goes on, until the limits.
+The other rules can saturate before it fills the e-graph. It is delayed, not stopped: when the other rules change nothing, rules that
+are held back run again, until a limit is reached.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ LENGTH = 5  # rounds that a rule is held back for; doubled each time
 
 @dataclass
 class _State:
-    left: int = 0  # rounds for which it is still held back
+    rounds_left: int = 0  # rounds for which it is still held back
     times: int = 0
-    rounds: int = 0  # that it was held back in all
-    made: int = 0  # e-nodes by which the e-graph grew in its rounds
+    rounds_held: int = 0  # that it was held back in all
+    growth: int = 0  # e-nodes by which the e-graph grew in its rounds
 
 
 class Added:
-    """The rules that were added to the shipped ones, by their rulesets."""
+    """The back-off state of rules that a user added, each in a ruleset of its own."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self.names = names  # ruleset → rule
@@ -30,39 +30,39 @@ class Added:
 
     @property
     def rulesets(self) -> list[str]:
-        """Declarations of the rulesets, one a rule."""
+        """The egglog declarations of the rulesets, one a rule."""
         return [f"(ruleset {name})" for name in self.names]
 
     def ready(self) -> list[str]:
-        """Return the rulesets that may run in this round."""
-        found = []
+        """Return the rulesets that run in this round, and count down those that are held back."""
+        runnable = []
         for name, state in self.states.items():
-            if state.left:
-                state.left -= 1
-                state.rounds += 1
+            if state.rounds_left:
+                state.rounds_left -= 1
+                state.rounds_held += 1
             else:
-                found.append(name)
-        return found
+                runnable.append(name)
+        return runnable
 
     def grew(self, ruleset: str, e_nodes: int) -> None:
-        """Hold a rule back that has made too many e-nodes."""
+        """Record the e-nodes of a ruleset's round, and hold the rule back if they are too many."""
         state = self.states[ruleset]
-        state.made += e_nodes
+        state.growth += e_nodes
         if e_nodes > MOST << state.times:
-            state.left = LENGTH << state.times
+            state.rounds_left = LENGTH << state.times
             state.times += 1
 
     def released(self) -> bool:
-        """Let go on what is held back; tell whether anything was."""
-        held = [state for state in self.states.values() if state.left]
-        for state in held:
-            state.left = 0
-        return bool(held)
+        """Release all rules that are held back; tell whether there was one."""
+        held_back = [state for state in self.states.values() if state.rounds_left]
+        for state in held_back:
+            state.rounds_left = 0
+        return bool(held_back)
 
     def made(self) -> dict[str, int]:
-        """Return by how many e-nodes the rounds of each rule made the e-graph grow."""
-        return {self.names[ruleset]: state.made for ruleset, state in self.states.items()}
+        """Return the number of e-nodes by which the rounds of each rule made the e-graph grow."""
+        return {self.names[ruleset]: state.growth for ruleset, state in self.states.items()}
 
     def rounds_held(self) -> dict[str, int]:
-        """Return for how many rounds each rule was held back, by its name."""
-        return {self.names[ruleset]: state.rounds for ruleset, state in self.states.items() if state.rounds}
+        """Return the number of rounds for which each rule was held back, by its name."""
+        return {self.names[ruleset]: state.rounds_held for ruleset, state in self.states.items() if state.rounds_held}

@@ -1,6 +1,6 @@
-"""Engine: one egglog e-graph driven a round at a time; runs in the worker process.
+"""Drives one egglog e-graph round by round, in the worker process.
 
-Types of new classes are computed between rounds by the operators' own shape rules, so a shape rule is written once.
+Types of new classes are computed between rounds as an e-class analysis, by the operators' own shape rules.
 """
 
 from __future__ import annotations
@@ -19,18 +19,22 @@ from ..graph.table_load import PRELUDE, Item, Loader, loader_text
 from ..numbers import number_commands
 from .type_analysis import Facts
 
-MILLISECONDS = 1000  # egglog tells them as microseconds
+MILLISECONDS = 1000  # egglog's durations are a thousandth too small
 FACTS = "(run-schedule (saturate (run facts)))"
 
 
 def load_bindings() -> Any:
-    """Return egglog's low-level bindings without importing the package around them."""
+    """Return egglog's low-level bindings without importing the package around them.
+
+    Raises:
+        ImportError: egglog is not installed.
+    """
     os.environ.setdefault("RUST_BACKTRACE", "0")
     package = importlib.util.find_spec("egglog")
     if package is None or package.origin is None:
         raise ImportError("egglog is not installed")
-    found = sorted(Path(package.origin).parent.glob("bindings*.so")) or sorted(Path(package.origin).parent.glob("bindings*.pyd"))
-    spec = importlib.util.spec_from_file_location("egglog.bindings", found[0]) if found else None
+    libraries = sorted(Path(package.origin).parent.glob("bindings*.so")) or sorted(Path(package.origin).parent.glob("bindings*.pyd"))
+    spec = importlib.util.spec_from_file_location("egglog.bindings", libraries[0]) if libraries else None
     if spec is None or spec.loader is None:
         return importlib.import_module("egglog.bindings")
     module = importlib.util.module_from_spec(spec)
@@ -39,38 +43,38 @@ def load_bindings() -> Any:
 
 
 class Engine:
-    """An e-graph under construction; `core` are the constructors of operators that can occur, all when it is None."""
+    """An egglog e-graph; `core` are the names of the constructors of operators that can occur, all when it is None."""
 
     def __init__(
         self, devices: Sequence[Constructor], rules: Iterable[str], items: Iterable[Item], core: Iterable[str] | None = None
     ) -> None:  # fmt: skip
         self.loader = Loader(load_bindings())
         self.egglog, self.run = self.loader.egglog, self.loader.run
-        known = operators(core)
-        self.constructors = {c.name: c for c in (*known, *devices)}
-        self.matches: Counter[str] = Counter()  # of each rule, by its name
+        core_constructors = operators(core)
+        self.constructors = {c.name: c for c in (*core_constructors, *devices)}
+        self.matches: Counter[str] = Counter()  # matches of each rule, by its name
         self.seconds: Counter[str] = Counter()  # that each rule took to match and to act, by its name
         texts, loaded = list(rules), list(items)
-        self.run(schema_text(known, devices), PRELUDE, *map(loader_text, known), *number_commands(texts, loaded))
+        self.run(schema_text(core_constructors, devices), PRELUDE, *map(loader_text, core_constructors), *number_commands(texts, loaded))
         self.run(*texts)
         self.loader.load(loaded)
         self.run(FACTS)
         self.next_number = 1 + max((self.egglog.value_to_i64(r.inputs[0]) for r in self.rows("at")), default=-1)
 
     def rows(self, table: str) -> list[Any]:
-        """Return the rows of one table."""
+        """Return the rows of a table, none if it does not exist."""
         functions = self.egglog.freeze().functions
         return list(functions[table].rows) if table in functions else []
 
     def round(self, ruleset: str) -> bool:
-        """Run one round of a ruleset, then type what is new; tell whether anything changed."""
+        """Run one round of a ruleset, then type new classes; tell whether anything changed."""
         changed = self.step(ruleset)
         if changed:
             self.type_new_classes()
         return changed
 
     def step(self, ruleset: str, times: int = 1) -> bool:
-        """Run some rounds of a ruleset without typing what is new; tell whether they changed anything."""
+        """Run some rounds of a ruleset without typing new classes; tell whether they changed anything."""
         answers = self.run(f"(run-schedule (repeat {times} (run {ruleset})))")
         reports = [report for r in answers if (report := getattr(r, "report", None)) is not None]
         for report in reports:
@@ -80,7 +84,7 @@ class Engine:
         return any(report.updated for report in reports)
 
     def type_new_classes(self) -> None:
-        """Give facts to the classes that rules have made."""
+        """Compute the facts of classes that rules have made."""
         facts = Facts(self.reader(), self.next_number)
         self.loader.load(facts.rows())
         self.run(FACTS)
@@ -93,7 +97,7 @@ class Engine:
         return sum(sizes.get(name, 0) for name in (*LEAVES, "Result", "Opaque", *self.constructors))
 
     def reader(self) -> Reader:
-        """Return the tables as they are now."""
+        """Return a reader of the present tables."""
         return Reader(self.egglog, self.constructors.values())
 
     def snapshot(self) -> EGraph:

@@ -1,4 +1,4 @@
-"""Explain: the rules behind an e-node, found by matching again the sides of the rule that made it, down to the program."""
+"""Provenance of an e-node: the rules behind it, by matching again the sides of the rule that made it, down to the program."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ...rewrite.rule import Float, Rule
 from ..graph.graph import ClassId, EGraph, ENode
 from ..graph.schema import op_constructor
 
-TRIED = 5_000  # e-nodes looked at for one match
+MOST_NODES = 5_000  # e-nodes visited in the search for one match
 Nodes = tuple[tuple[ClassId, ENode], ...]
 
 
 @dataclass(frozen=True)
 class Maker:
-    """What a birth stands for: a rule, or a mapping with the names of its operands and static variables in order."""
+    """The rule of a birth number, or the mapping, with the names of its operands and static variables in order."""
 
     rule: Rule
     operands: tuple[str, ...] | None = None
@@ -28,7 +28,7 @@ class Maker:
 
 @dataclass(frozen=True)
 class _State:
-    """A partial match: classes of patterns and variables, values of attributes, the e-nodes that operators of the pattern are."""
+    """A partial match: classes of patterns and variables, values of attribute variables, e-nodes matched by operators."""
 
     classes: Mapping[Any, ClassId]
     values: Mapping[Any, AttributeValue]
@@ -36,7 +36,7 @@ class _State:
 
 
 class Explainer:
-    """Finds what is behind the e-nodes of one choice; `makers` are what births stand for."""
+    """Explains the e-nodes of an extracted choice; `makers` are the rules and mappings by birth number."""
 
     def __init__(self, graph: EGraph, choice: Mapping[ClassId, ENode], makers: Sequence[Maker]) -> None:
         self.graph, self.choice, self.makers = graph, choice, makers
@@ -48,19 +48,19 @@ class Explainer:
                     self.users.setdefault(d, []).append((c, n))
 
     def births(self, start: ENode) -> list[int]:
-        """Return the births behind a chosen e-node, its own first: of what it was matched from, and of its chosen operands.
+        """Return the births behind a chosen e-node, its own first: those of the e-nodes it was matched from and of its chosen operands.
 
-        The first match of a rule is taken, e-nodes of the program before others; one that is not found in TRIED steps is left out.
+        The first match of a rule counts, e-nodes of the program before others; a search ends after MOST_NODES e-nodes without one.
         """
         found: dict[int, None] = {}
         work = [(self.class_of[id(start)], start)]
         while work:
-            c, here = work.pop(0)
-            if here.birth < 0 or here.birth in found or (here is not start and self.makers[here.birth].operands is not None):
-                continue  # of the program, known, or another offload
-            found[here.birth] = None
-            work.extend(_Matches(self.graph, self.users).parts(self.makers[here.birth], c, here))
-            work.extend((d, self.choice[d]) for d in here.children if d in self.choice)
+            c, node = work.pop(0)
+            if node.birth < 0 or node.birth in found or (node is not start and self.makers[node.birth].operands is not None):
+                continue  # of the program, visited, or another offload
+            found[node.birth] = None
+            work.extend(_Matches(self.graph, self.users).parts(self.makers[node.birth], c, node))
+            work.extend((d, self.choice[d]) for d in node.children if d in self.choice)
         return list(found)
 
 
@@ -68,46 +68,46 @@ class _Matches:
     def __init__(self, graph: EGraph, users: Mapping[ClassId, Sequence[tuple[ClassId, ENode]]]) -> None:
         self.graph, self.users = graph, users
         self.forced: dict[int, ENode] = {}
-        self.left = TRIED
+        self.fuel = MOST_NODES
 
     def parts(self, maker: Maker, c: ClassId, node: ENode) -> Nodes:
         """Return the e-nodes that the left side of a rule matched where the rule made `node`."""
         if maker.operands is not None:
-            given = dict(zip(maker.operands, node.children, strict=True))
+            operand_classes = dict(zip(maker.operands, node.children, strict=True))
             variables = (maker.rule.variables[name] for name in maker.statics)
-            state = _State(given, {_key(v): value for v, value in zip(variables, node.attributes, strict=True)})
+            state = _State(operand_classes, {_key(v): value for v, value in zip(variables, node.attributes, strict=True)})
             find = self.tuples if len(maker.rule.pairs) > 1 else self.terms
             return next((m.nodes for m in find(maker.rule.left, c, state)), ())
         for left, right in maker.rule.pairs:
             for t in subterms(right):
                 if isinstance(t, Apply) and op_constructor(t.op).name == node.op:
-                    found = self.made_in(left, right, t, c, node)
-                    if found:
-                        return found
+                    matched_nodes = self.left_match(left, right, t, c, node)
+                    if matched_nodes:
+                        return matched_nodes
         return ()
 
-    def made_in(self, left: Tensor, right: Tensor, t: Apply, c: ClassId, node: ENode) -> Nodes:
-        """Return what the left side matched where part `t` of the right side is an e-node."""
+    def left_match(self, left: Tensor, right: Tensor, t: Apply, c: ClassId, node: ENode) -> Nodes:
+        """Return the e-nodes that the left side matched where subterm `t` of the right side is the e-node `node`."""
         self.forced = {id(t): node}
         for root in self.roots(t, right, c):
-            for made in self.terms(right, root, _State({id(left): root}, {})):
-                state = _State({k: v for k, v in made.classes.items() if isinstance(k, str)}, made.values)
+            for right_match in self.terms(right, root, _State({id(left): root}, {})):
+                state = _State({k: v for k, v in right_match.classes.items() if isinstance(k, str)}, right_match.values)
                 self.forced = {}
                 return next((m.nodes for m in self.terms(left, root, state)), ())
         return ()
 
     def roots(self, t: Apply, right: Tensor, c: ClassId) -> Iterator[ClassId]:
-        """Yield the classes that the whole right side may be in when its part `t` is in a class."""
+        """Yield the classes that the whole right side can be in when its subterm `t` is in class `c`."""
         # what an operator of several results made is in the class of all of them
         projections = [u for u, n in self.users.get(c, ()) if n.op == "Result" and n.attributes[0] == t.output]
         for output in projections if t.op.outputs > 1 else [c]:
             if t is right:
                 yield output
-            for above in subterms(right):
-                if isinstance(above, Apply) and any(x is t for x in above.operands):
-                    name = op_constructor(above.op).name
+            for parent in subterms(right):
+                if isinstance(parent, Apply) and any(x is t for x in parent.operands):
+                    name = op_constructor(parent.op).name
                     for user in dict.fromkeys(u for u, n in self.users.get(output, ()) if n.op == name):
-                        yield from self.roots(above, right, user)
+                        yield from self.roots(parent, right, user)
 
     def terms(self, t: Tensor, c: ClassId, state: _State) -> Iterator[_State]:
         """Yield the matches of a pattern in a class."""
@@ -120,13 +120,13 @@ class _Matches:
                 return
         if not isinstance(t, Apply):
             return
-        here = _State({**state.classes, key: c}, state.values, state.nodes)
+        bound = _State({**state.classes, key: c}, state.values, state.nodes)
         if t.op.outputs == 1:
-            yield from self.applications(t, c, here)
+            yield from self.applications(t, c, bound)
             return
         for n in self.graph.classes[c].nodes:
             if n.op == "Result" and n.attributes[0] == t.output:
-                yield from self.tuples(t, n.children[0], here)
+                yield from self.tuples(t, n.children[0], bound)
 
     def tuples(self, t: Tensor, c: ClassId, state: _State) -> Iterator[_State]:
         """Yield the matches of all results of an operator in the class of their tuple."""
@@ -134,11 +134,11 @@ class _Matches:
             yield from self.applications(t, c, state)
 
     def applications(self, t: Apply, c: ClassId, state: _State) -> Iterator[_State]:
-        made, only = op_constructor(t.op), self.forced.get(id(t))
-        options = [n for n in self.graph.classes[c].nodes if n.op == made.name and (only is None or n is only)]
+        constructor, forced_node = op_constructor(t.op), self.forced.get(id(t))
+        options = [n for n in self.graph.classes[c].nodes if n.op == constructor.name and (forced_node is None or n is forced_node)]
         for n in sorted(options, key=lambda n: n.birth):
-            self.left -= 1
-            if self.left < 0:
+            self.fuel -= 1
+            if self.fuel < 0:
                 return
             states: Iterator[_State] = iter([_State(state.classes, state.values, (*state.nodes, (c, n)))])
             for x, child in zip(t.operands, n.children, strict=True):
@@ -153,18 +153,18 @@ class _Matches:
             yield from self.terms(t, c, state)
 
     def attributes(self, t: Apply, node: ENode, state: _State) -> Mapping[Any, AttributeValue] | None:
-        """Return the values of attributes with those that the e-node gives; None where it has others."""
+        """Return the bindings of attribute variables extended by an e-node's attributes; None where they conflict."""
         values = dict(state.values)
         for a, value in zip(t.op.attributes, node.attributes, strict=True):
             term = t.attributes[a.name]
             key = _key(term)
-            expected = values.setdefault(key, value) if key is not None else self.computed(term, value, _State(state.classes, values))
+            expected = values.setdefault(key, value) if key is not None else self.evaluate(term, value, _State(state.classes, values))
             if expected != value:
                 return None
         return values
 
-    def computed(self, term: object, value: AttributeValue, state: _State) -> AttributeValue:
-        """Return a literal or computed attribute; the value itself where something in it is not bound yet."""
+    def evaluate(self, term: object, value: AttributeValue, state: _State) -> AttributeValue:
+        """Return the value of a literal or computed attribute; `value` itself where a variable of it is not bound yet."""
         if not isinstance(term, Ints | Expr):
             return tuple(term) if isinstance(term, list) else term  # type: ignore[return-value]
         binding = Binding(lambda x: self.shape(x, state), state.values)
@@ -174,10 +174,10 @@ class _Matches:
             return value
 
     def shape(self, x: Any, state: _State) -> tuple[int, ...]:
-        found = self.graph.classes[state.classes[x.name if isinstance(x, Variable) else id(x)]].type
-        if found is None:
+        tensor_type = self.graph.classes[state.classes[x.name if isinstance(x, Variable) else id(x)]].type
+        if tensor_type is None:
             raise KeyError(x)
-        return found.shape
+        return tensor_type.shape
 
 
 def _key(term: object) -> Any:

@@ -1,4 +1,4 @@
-"""Which rules can ever match: those whose operators the program has, or other such rules make."""
+"""Relevance of rules: a rule can match only if the program, or the actions of other relevant rules, have its operators."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ ALWAYS = ("full", "reshape", "transpose")  # of uniform constants and of layouts
 
 
 def present(p: Program) -> set[str]:
-    """Return the constructors that a program is loaded as."""
-    found = {n.operator for n in p.nodes if n.operator is not None}
-    return {op_constructor(op).name for op in (*found, *(OPS[name] for name in ALWAYS))}
+    """Return the names of the constructors of a program's e-nodes."""
+    ops = {n.operator for n in p.nodes if n.operator is not None}
+    return {op_constructor(op).name for op in (*ops, *(OPS[name] for name in ALWAYS))}
 
 
 def relevant(rules: Sequence[Sequence[str]], core: Iterable[str]) -> tuple[list[str], set[str]]:
-    """Return the commands, each once, of the rules that can match where a program has some operators, and all operators there can be.
+    """Return the commands of the relevant rules without duplicates, and all operators that can occur: a fixed point from `core`.
 
     The last command of a rule is the rule itself, those before it are stages of its query.
     """
-    there, waiting, used = set(core), dict(enumerate(map(_read_and_made, rules))), set[int]()
-    while new := [n for n, (read, _) in waiting.items() if read <= there]:
+    reachable, pending, relevant_numbers = set(core), dict(enumerate(map(_operators_of, rules))), set[int]()
+    while new := [n for n, (query_operators, _) in pending.items() if query_operators <= reachable]:
         for n in new:
-            there |= waiting.pop(n)[1]
-            used.add(n)
-    return list(dict.fromkeys(command for n, commands in enumerate(rules) if n in used for command in commands)), there
+            reachable |= pending.pop(n)[1]
+            relevant_numbers.add(n)
+    return list(dict.fromkeys(command for n, commands in enumerate(rules) if n in relevant_numbers for command in commands)), reachable
 
 
-def _read_and_made(commands: Sequence[str]) -> tuple[set[str], set[str]]:
+def _operators_of(commands: Sequence[str]) -> tuple[set[str], set[str]]:
     """Return the operators in the query of a rule and in its actions."""
     *stages, text = commands
     query, _, actions = text.partition("\n (")

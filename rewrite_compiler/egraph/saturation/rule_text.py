@@ -1,4 +1,4 @@
-"""Rules as egglog text: the left side and the guard become a query, the right side actions.
+"""Translates rules to egglog: the left side and the guard become a query, the right side actions.
 
 Pattern variables are prefixed, so no name can be captured; every computed number is bound in the query, because a
 primitive that fails there just does not match, while in an action it aborts the run.
@@ -42,7 +42,7 @@ NEGATED = {"eq": "ne", "ne": "eq"}
 
 @dataclass(frozen=True)
 class Row:
-    """An e-node of an operator of several results as a query has it: the class of all of them, its constructor, its arguments."""
+    """A query atom of an operator of several results: the variable of its tuple, its constructor, its arguments."""
 
     name: str
     made: Constructor
@@ -61,26 +61,26 @@ class Row:
 
 @dataclass
 class Text:
-    """A rule as egglog text under construction: the atoms of its query, its actions, and the names of what is matched."""
+    """An egglog rule under construction: the atoms of its query, its actions, and the variables of matched patterns."""
 
     rule: Rule
     body: list[str] = field(default_factory=list)
     head: list[str] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
     shapes: dict[str, str] = field(default_factory=dict)
-    tuples: dict[tuple[object, ...], str] = field(default_factory=dict)  # operators of several results that are matched already
-    rows: list[Row] = field(default_factory=list)  # of these
-    results: dict[str, tuple[str, int]] = field(default_factory=dict)  # classes that are results: of what, and which one
+    tuples: dict[tuple[object, ...], str] = field(default_factory=dict)  # application of a multi-output operator → its variable
+    rows: list[Row] = field(default_factory=list)  # atoms of multi-output operators
+    results: dict[str, tuple[str, int]] = field(default_factory=dict)  # variable of a result → its tuple, and which result
     keep: list[object] = field(default_factory=list)
     count: int = 0
 
     def fresh(self, prefix: str) -> str:
-        """Return a name that is not taken."""
+        """Return a fresh variable with a prefix."""
         self.count += 1
         return f"{prefix}{self.count}"
 
     def refuse(self, what: str) -> SpecError:
-        """Return the error that something of the rule has no text."""
+        """Return the refusal (R101) of a construct that egglog cannot match."""
         return SpecError(
             "R101",
             f"{what} in {self.rule.name} cannot be matched in the e-graph",
@@ -90,16 +90,16 @@ class Text:
 
 
 def rule_text(rule: Rule, number: int) -> str:
-    """Return the egglog text of a rule that is not a mapping; `number` is recorded as the birth of new rows."""
+    """Return the egglog rule of a rewrite rule that is not a mapping; `number` is the birth of e-nodes that it makes."""
     return finished(compiled(rule, number), rule.phase)
 
 
 def compiled(rule: Rule, number: int) -> Text:
-    """Return the atoms and actions of a rule."""
+    """Return the query and the actions of a rewrite rule, both sides of every pair united."""
     t = Text(rule)
     roots = [_root(t, left) for left, _ in rule.pairs]
     guards(t, rule.conditions)
-    if not rule.marks & {"any_dtype", "ring"} and not _goes_on(rule, rule.left):
+    if not rule.marks & {"any_dtype", "ring"} and not _continues_chain(rule, rule.left):
         t.body.append(f"(Real {roots[0]})")
     origins = _origins(t, {id(x) for _, right in rule.pairs for x in subterms(right)})
     for root, (_, right) in zip(roots, rule.pairs, strict=True):
@@ -108,17 +108,17 @@ def compiled(rule: Rule, number: int) -> Text:
 
 
 def mapping_text(rule: Rule, constructor: str, number: int, operands: Sequence[Tensor], attributes: Sequence[tuple[object, str]]) -> str:
-    """Return the egglog text of a mapping: the root of the pattern also is `constructor` on its operands and attributes.
+    """Return the egglog rule of a mapping: the class of its pattern also contains `constructor` on its operands and attributes.
 
-    A mapping of all results of an operator matches the tuple, whether or not every result is used. Its command is named after
-    the constructor: mappings of several targets may have one name.
+    A mapping of all results of an operator matches the tuple, whether or not every result is used. The rule is named after
+    the constructor: mappings of several targets may share a name.
     """
     t = Text(replace(rule, name=constructor))
     root = query(t, rule.left) if len(rule.pairs) == 1 else query_tuple(t, rule.left)
     guards(t, rule.where)
     if operands and not any(isinstance(c, HasType) for c in rule.where):  # codes have mappings of their own
         t.body.append(f"(Real {t.names[id(operands[0])]})")
-    origins = _origins(t, kept=set())
+    origins = _origins(t, kept_terms=set())
     arguments = " ".join([*(t.names[id(x)] for x in operands), *(attribute_text(t, value, kind) for value, kind in attributes)])
     t.head += [f"(let r ({constructor} {arguments}))", f"(set (b_{constructor} {arguments}) {number})"]
     t.head += [f"(set (f_{constructor} {arguments}) {origins})", f"(union {root} r)"]
@@ -126,7 +126,7 @@ def mapping_text(rule: Rule, constructor: str, number: int, operands: Sequence[T
 
 
 def finished(t: Text, phase: str) -> str:
-    """Return the complete rule command."""
+    """Return the complete egglog rule command in the ruleset of a phase."""
     body, head = "\n  ".join(t.body), "\n  ".join(t.head)
     return f'(rule ({body})\n ({head})\n :ruleset {phase} :name "{t.rule.name}")'
 
@@ -135,7 +135,7 @@ def finished(t: Text, phase: str) -> str:
 
 
 def query(t: Text, pattern: Tensor) -> str:
-    """Emit the atoms that match a pattern; return the name of its class."""
+    """Emit the atoms that match a pattern; return the variable of its class."""
     if id(pattern) in t.names:
         return t.names[id(pattern)]
     t.keep.append(pattern)
@@ -147,23 +147,23 @@ def query(t: Text, pattern: Tensor) -> str:
     name = t.names[id(pattern)] = t.fresh("e")
     source = name
     if pattern.op.outputs > 1:
-        known = t.tuples.get(_application(pattern))  # all results of one application are matched once
-        source = t.tuples.setdefault(_application(pattern), known or t.fresh("m"))
+        matched_tuple = t.tuples.get(_application(pattern))  # all results of one application are matched once
+        source = t.tuples.setdefault(_application(pattern), matched_tuple or t.fresh("m"))
         t.body.append(f"(= {name} (Result {source} {pattern.output}))")
         t.results[name] = source, pattern.output
-        if known:
+        if matched_tuple:
             return name
     _query_operator(t, pattern, source)
     return name
 
 
 def _application(pattern: Apply) -> tuple[object, ...]:
-    """Return what the results of one application of an operator have in common, and no other application."""
+    """Return the key of one application of an operator, shared by its results only."""
     return pattern.op.name, id(pattern.attributes), *map(id, pattern.operands)
 
 
-def _goes_on(rule: Rule, left: Tensor) -> bool:
-    """Tell whether a side is a result of several in a rule of chains, which match anew in every round: each atom less counts there.
+def _continues_chain(rule: Rule, left: Tensor) -> bool:
+    """Tell whether a side of a fold rule is a result of a multi-output operator, whose type guard is omitted for speed.
 
     Operators of several results are recurrent layers, which are of real numbers.
     """
@@ -171,8 +171,8 @@ def _goes_on(rule: Rule, left: Tensor) -> bool:
 
 
 def _root(t: Text, left: Tensor) -> str:
-    """Emit the atoms that match a left side; return its class: of a chain the term of its result, whether or not that is there."""
-    if not isinstance(left, Apply) or not _goes_on(t.rule, left) or id(left) in t.names:
+    """Emit the atoms that match a left side; return its class, for a chain the term of its result, which need not exist."""
+    if not isinstance(left, Apply) or not _continues_chain(t.rule, left) or id(left) in t.names:
         return query(t, left)
     if _application(left) not in t.tuples:
         t.tuples[_application(left)] = t.fresh("m")
@@ -183,7 +183,7 @@ def _root(t: Text, left: Tensor) -> str:
 
 
 def query_tuple(t: Text, pattern: Tensor) -> str:
-    """Emit the atoms that match all results of a multi-output operator; return the name of their tuple's class."""
+    """Emit the atoms that match all results of a multi-output operator; return the variable of their tuple."""
     if not isinstance(pattern, Apply):
         raise t.refuse("a tuple that is not an operator's")
     name = t.names[id(pattern)] = t.tuples[_application(pattern)] = t.fresh("m")
@@ -195,17 +195,17 @@ def query_tuple(t: Text, pattern: Tensor) -> str:
 def _query_operator(t: Text, pattern: Apply, name: str) -> None:
     """Emit the atoms that match an operator's e-node in the class `name`, and those of its operands."""
     operands = [query(t, x) for x in pattern.operands]
-    later: list[str] = []
-    attributes = [_matched(t, pattern.attributes[a.name], a.kind, later) for a in pattern.op.attributes]
+    equations: list[str] = []
+    attributes = [_attribute_pattern(t, pattern.attributes[a.name], a.kind, equations) for a in pattern.op.attributes]
     row = Row(name, op_constructor(pattern.op), (*operands, *attributes))
     t.body.append(row.atom)
     if pattern.op.outputs > 1:
         t.rows.append(row)
-    t.body.extend(later)
+    t.body.extend(equations)
 
 
-def _matched(t: Text, value: object, kind: str, later: list[str]) -> str:
-    """Return an attribute position: a variable, a literal, or a fresh variable with an equation."""
+def _attribute_pattern(t: Text, value: object, kind: str, equations: list[str]) -> str:
+    """Return an attribute in a query: a variable, a literal, or a fresh variable with an equation."""
     if isinstance(value, Named | Float):
         return f"a_{value.name}"
     if isinstance(value, Expr) and value.op == "var" and value not in ELEMENTS:
@@ -216,12 +216,12 @@ def _matched(t: Text, value: object, kind: str, later: list[str]) -> str:
     deferred = Text(t.rule, names=t.names, shapes=t.shapes, keep=t.keep, count=t.count + 1000)
     text = scalar(deferred, value) if isinstance(value, Expr) else ints(deferred, value)
     t.count = deferred.count
-    later.extend([*deferred.body, f"(= {name} {text})"])
+    equations.extend([*deferred.body, f"(= {name} {text})"])
     return name
 
 
 def attribute_text(t: Text, value: object, kind: str) -> str:
-    """Return the text of an attribute of a right side; computed ones are bound in the query."""
+    """Return an attribute in an action; computed attributes are bound in the query."""
     if isinstance(value, Float):
         return f"a_{value.name}"
     if isinstance(value, Ints):
@@ -234,7 +234,7 @@ def attribute_text(t: Text, value: object, kind: str) -> str:
 
 
 def bound(t: Text, text: str) -> str:
-    """Bind a computed value in the query and return its name."""
+    """Bind a computed value in the query and return its variable; atoms are returned as they are."""
     if not text.startswith("("):
         return text
     name = t.fresh("n")
@@ -243,7 +243,7 @@ def bound(t: Text, text: str) -> str:
 
 
 def guards(t: Text, conditions: Sequence[Condition]) -> None:
-    """Emit the guard."""
+    """Emit the conditions of a guard."""
     for c in conditions:
         if isinstance(c, Same):
             t.body.append(f"(= {ints(t, c.left)} {ints(t, c.right)})")
@@ -260,12 +260,12 @@ def guards(t: Text, conditions: Sequence[Condition]) -> None:
 
 
 def real(x: Real | float) -> str:
-    """Return a side of a comparison of float attributes: the number that an attribute's text stands for; not-a-number has none."""
+    """Return a side of a comparison of float attributes; NaN has no number, so that comparisons with it do not match."""
     return repr(x) if isinstance(x, float) else f"({NUMBER} a_{x.name})"
 
 
 def truth(t: Text, e: Expr) -> list[str]:
-    """Return the atoms of a condition on integer terms: comparisons joined by &."""
+    """Return the atoms of a conjunction of comparisons of integer terms."""
     if e.op == "const":
         return [] if e.data else ["(= 0 1)"]
     if e.op == "bitand":
@@ -279,7 +279,7 @@ def truth(t: Text, e: Expr) -> list[str]:
 
 
 def class_of(t: Text, x: Tensor) -> str:
-    """Return the name of a pattern that the query has matched."""
+    """Return the variable of a pattern that the query has matched."""
     if id(x) not in t.names:
         raise t.refuse("a shape or type of a pattern that is not part of the left side")
     return t.names[id(x)]
@@ -290,17 +290,17 @@ def scalar(t: Text, e: Expr) -> str:
     if e.op == "const":
         return str(int(e.data))
     if e.op == "var":
-        known = ELEMENTS.get(e)
-        if known is None:
+        element = ELEMENTS.get(e)
+        if element is None:
             return f"a_{name_of(e)}"
-        if known.measure == "product":
-            if not isinstance(known.base, ShapeOf):
+        if element.measure == "product":
+            if not isinstance(element.base, ShapeOf):
                 raise t.refuse("the product of a list that is not a shape")
-            return f"(size {class_of(t, known.base.tensor)})"
-        base = ints(t, known.base)
-        if known.measure == "length":
+            return f"(size {class_of(t, element.base.tensor)})"
+        base = ints(t, element.base)
+        if element.measure == "length":
             return f"(vec-length {base})"
-        return f"(vec-get {base} {_position(t, known.base, known.index if known.index is not None else lift(0))})"
+        return f"(vec-get {base} {_position(t, element.base, element.index if element.index is not None else lift(0))})"
     if e.op in INFIX:
         return f"({INFIX[e.op]} {scalar(t, e.args[0])} {scalar(t, e.args[1])})"
     raise t.refuse(f"the term {e!r}")
@@ -359,18 +359,18 @@ def _part(t: Text, x: Part) -> str:
 # -- actions
 
 
-def _origins(t: Text, kept: set[int]) -> str:
-    """Return the source nodes that new work terms stand for: those of the work on the left that is not kept."""
+def _origins(t: Text, kept_terms: set[int]) -> str:
+    """Return the term for the origins of new work: the union of those of the work on the left that the right side does not contain."""
     work: dict[object, Apply] = {}
     for left, _ in t.rule.pairs:
         for x in subterms(left):
-            if isinstance(x, Apply) and id(x) in t.names.keys() - kept and op_constructor(x.op).is_work:
+            if isinstance(x, Apply) and id(x) in t.names.keys() - kept_terms and op_constructor(x.op).is_work:
                 work.setdefault(_application(x), x)
-    found = [_origin_of(t, x) for x in work.values() if not _goes_on(t.rule, x)]
-    joined = "(set-empty)"
-    for name in found:
-        joined = name if joined == "(set-empty)" else f"(set-union {joined} {name})"
-    return joined
+    sets = [_origin_of(t, x) for x in work.values() if not _continues_chain(t.rule, x)]
+    union = "(set-empty)"
+    for name in sets:
+        union = name if union == "(set-empty)" else f"(set-union {union} {name})"
+    return union
 
 
 def _origin_of(t: Text, x: Apply) -> str:
@@ -379,27 +379,27 @@ def _origin_of(t: Text, x: Apply) -> str:
         t.body.append(f"(= {name} (whole {t.tuples[_application(x)]}))")
         return name
     operands = [t.names[id(y)] for y in x.operands]
-    later: list[str] = []
-    attributes = [_matched(t, x.attributes[a.name], a.kind, later) for a in x.op.attributes]
-    t.body.extend([*later, f"(= {name} (f_{op_constructor(x.op).name} {' '.join([*operands, *attributes])}))"])
+    equations: list[str] = []
+    attributes = [_attribute_pattern(t, x.attributes[a.name], a.kind, equations) for a in x.op.attributes]
+    t.body.extend([*equations, f"(= {name} (f_{op_constructor(x.op).name} {' '.join([*operands, *attributes])}))"])
     return name
 
 
 def build(t: Text, pattern: Tensor, number: int, origins: str) -> str:
-    """Emit the actions that make a right side; return its name."""
+    """Emit the actions that construct a right side; return its variable."""
     if id(pattern) in t.names:
         return t.names[id(pattern)]
     t.keep.append(pattern)
     if not isinstance(pattern, Apply):
         raise t.refuse("a variable that the left side does not bind")
     operands = [build(t, x, number, origins) for x in pattern.operands]
-    made = op_constructor(pattern.op)
+    constructor = op_constructor(pattern.op)
     attributes = [attribute_text(t, pattern.attributes[a.name], a.kind) for a in pattern.op.attributes]
     arguments = " ".join([*operands, *attributes])
     name = t.fresh("r")
-    t.head += [f"(let {name} ({made.name} {arguments}))", f"(set (b_{made.name} {arguments}) {number})"]
-    if made.is_work and made.results == 1:
-        t.head.append(f"(set (f_{made.name} {arguments}) {origins})")
+    t.head += [f"(let {name} ({constructor.name} {arguments}))", f"(set (b_{constructor.name} {arguments}) {number})"]
+    if constructor.is_work and constructor.results == 1:
+        t.head.append(f"(set (f_{constructor.name} {arguments}) {origins})")
     if pattern.op.outputs > 1:
         source, name = name, t.fresh("r")
         t.head.append(f"(let {name} (Result {source} {pattern.output}))")

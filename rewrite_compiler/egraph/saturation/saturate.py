@@ -1,4 +1,7 @@
-"""Saturation from the parent's side: one child process, its limits, and what is left when it does not finish."""
+"""Equality saturation from the parent process: whole programs, regions, or steps of a recurrence, each in a child process under limits.
+
+egglog cannot be interrupted within a round, so limits end the child; the parent then asks for the completed rounds only.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -22,18 +25,22 @@ from ...rewrite.rule import Rule
 from ...rewrite.ruleset import every_rule
 from ..graph.encode import program_items
 from ..graph.graph import EGraph, from_json
-from ..graph.outcome import Saturation
+from ..graph.outcome import Saturation, StopReason
 from ..graph.schema import Constructor
 from ..regions.join import joined, representatives
-from ..regions.regions import regions_of
-from ..regions.stepwise import saturated_by_steps
+from ..regions.recurrent_join import StepJoiner, states_of
+from ..regions.recurrent_skeleton import NoLayers, skeleton, step_of
+from ..regions.recurrent_steps import cells_of
+from ..regions.regions import Known, regions_of
 from .answer_cache import answers, key_of
 from .relevant_rules import present, relevant
 from .staged_match import rule_commands
 
-CHILDREN: set[subprocess.Popen[str]] = set()  # running now: who ends this process early ends them first
+SaturatePart = Callable[[Program, Sequence[str]], Saturation]  # a program and the commands to run once it is loaded
 
-READY: list[subprocess.Popen[str]] = []  # started, not yet asked
+CHILDREN: set[subprocess.Popen[str]] = set()  # running now; a signal handler kills them before this process ends
+
+READY: list[subprocess.Popen[str]] = []  # idle: started and waiting for a request
 
 NOTHING_KEPT = Kept(None)
 
@@ -42,28 +49,71 @@ OUT_OF_MEMORY = ("memory allocation", "MemoryError", "failed to map segment", "C
 
 @dataclass(frozen=True)
 class DeviceRule:
-    """A mapping as the e-graph sees it: its constructor and its rule text."""
+    """A mapping as the e-graph sees it: the constructor of the device operation and the egglog rule that adds it."""
 
     constructor: Constructor
     text: str
 
 
 def saturate_regions(p: Program, rules: Sequence[Rule], mappings: Sequence[DeviceRule], limits: Limits = DEFAULT) -> Saturation:
-    """Saturate a program region by region, those of one form once; a program of one region as a whole. Otherwise as `saturate`.
+    """Saturate a program region by region, each form of region once, and join the copies; otherwise as `saturate`.
 
-    What ends is kept, and not asked again.
+    An unrolled recurrence is saturated step by step, a program of one region as a whole. Answers that reach saturation are
+    cached by their request.
+
+    Raises:
+        Unsaturated: as `saturate`.
     """
-    kept = answers()
-    by_steps = saturated_by_steps(p, lambda part, more: saturate(part, rules, mappings, limits, more, kept))
+    cache = answers()
+    by_steps = _saturate_by_steps(p, lambda part, commands: saturate(part, rules, mappings, limits, commands, cache))
     if by_steps is not None:
         return by_steps
     regions = regions_of(p)
     if len(regions) < 2:
-        return saturate(p, rules, mappings, limits, kept=kept)
-    shared = representatives(p, regions)
-    found = saturate(shared.program, rules, mappings, limits, shared.commands, kept)
-    whole = joined(p, regions, shared, found.graph)
-    return replace(found, graph=whole, regions=len(regions), forms=len(shared.forms))
+        return saturate(p, rules, mappings, limits, kept=cache)
+    forms = representatives(p, regions)
+    saturation = saturate(forms.program, rules, mappings, limits, forms.commands, cache)
+    graph = joined(p, regions, forms, saturation.graph)
+    return replace(saturation, graph=graph, regions=len(regions), forms=len(forms.forms))
+
+
+def _saturate_by_steps(p: Program, saturate_part: SaturatePart) -> Saturation | None:
+    """Return the e-graph of a program with an unrolled recurrence; None where it has none, or its steps are not made of layers.
+
+    Each form of step is saturated once, the steps written as layers are saturated together, and copies of the forms join them.
+    """
+    cells = cells_of(p)
+    if not cells:
+        return None
+    regions = [r for _, r in cells]
+    shared = representatives(p, regions, [form for form, _ in cells])
+    steps = saturate_part(shared.program, shared.commands)
+    try:
+        written = [step_of(f, steps.graph, states) for f, states in zip(shared.forms, states_of(regions, shared), strict=True)]
+        layered = skeleton(p, Known(p).fixed, [(r, written[n]) for r, n in zip(regions, shared.form_of, strict=True)])
+    except NoLayers:
+        return None
+    layers = saturate_part(layered.program, ())
+    joiner = StepJoiner(p, layered, layers.graph, steps.graph)
+    for r, n in zip(regions, shared.form_of, strict=True):
+        joiner.add_step(r, shared.forms[n])
+    return _combined(replace(layers, graph=joiner.result(), regions=len(regions) + 1, forms=len(shared.forms) + 1), steps)
+
+
+def _combined(layers: Saturation, steps: Saturation) -> Saturation:
+    """Return the statistics of both saturations summed, on the graph of `layers`; an unfinished one gives the stop reason."""
+    unfinished = steps if layers.reason is StopReason.SATURATED else layers
+    return replace(
+        layers, rounds=max(layers.rounds, steps.rounds), reason=unfinished.reason, detail=unfinished.detail,
+        matches=_sum(layers.matches, steps.matches), made=_sum(layers.made, steps.made), held=_sum(layers.held, steps.held),
+        grown=_sum(layers.grown, steps.grown), seconds=layers.seconds + steps.seconds,
+        rule_seconds=_sum(layers.rule_seconds, steps.rule_seconds), is_kept=layers.is_kept and steps.is_kept,
+    )  # fmt: skip
+
+
+def _sum(a: Mapping[Any, Any], b: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return the key-wise sum of two tables of counts."""
+    return {k: a.get(k, 0) + b.get(k, 0) for k in dict.fromkeys((*a, *b))}
 
 
 def saturate(
@@ -72,8 +122,11 @@ def saturate(
 ) -> Saturation:  # fmt: skip
     """Saturate a program under rules and mappings; rule n of `rules` has birth n, mapping m birth len(rules) + m.
 
-    `more` are commands to run once the program is loaded, `kept` answers of earlier calls.
-    BudgetError F210 when the child ended before its first checkpoint.
+    `more` are commands to run once the program is loaded, `kept` the cache of earlier answers. A child that ends at a limit or
+    crashes after some rounds is replaced by one that runs only the completed rounds.
+
+    Raises:
+        Unsaturated: (F210) no round was completed, or the completed rounds cannot be read out within the limits.
     """
     added = {f"added{n}": r for n, r in enumerate(rules) if r.phase == "ir" and r.name not in shipped()}
     texts, core = relevant([*(_commands(r, n, added) for n, r in enumerate(rules)), *([m.text] for m in mappings)], present(p))
@@ -90,40 +143,40 @@ def saturate(
     key = key_of(request) if kept.folder else ""
     line = kept.get(key)
     if line is not None:
-        return replace(_saturation(_answer(json.loads(line))), is_kept=True)
+        return replace(_saturation(_parse_answer(json.loads(line))), is_kept=True)
     answer = _run_worker(request, limits)
     if answer.graph is not None:
-        if answer.reason == "saturated":
+        if answer.reason is StopReason.SATURATED:
             kept.put(key, answer.line.encode())
         return _saturation(answer)
     if answer.rounds < 0:
         raise Unsaturated("before its first round", answer)
     for rounds in dict.fromkeys((answer.rounds, answer.rounds // 2, 0)):  # reading out a large e-graph may exceed a limit, too
-        again = _run_worker({**request, "limits": {**asdict(limits), "rounds": rounds}}, limits)
-        if again.graph is not None:
-            known = replace(_saturation(again), rounds=rounds, reason=answer.reason, detail=answer.detail)
-            return replace(known, growth=answer.growth or again.growth)
-    raise Unsaturated("in its mapping phase", again)
+        rerun = _run_worker({**request, "limits": {**asdict(limits), "rounds": rounds}}, limits)
+        if rerun.graph is not None:
+            saturation = replace(_saturation(rerun), rounds=rounds, reason=answer.reason, detail=answer.detail)
+            return replace(saturation, growth=answer.growth or rerun.growth)
+    raise Unsaturated("in its mapping phase", rerun)
 
 
 def _commands(r: Rule, n: int, added: Mapping[str, Rule]) -> list[str]:
     """Return the commands of a rule, one that was added in a ruleset of its own."""
     *stages, text = rule_commands(r, n)
-    own = f"added{n}"
-    return [*stages, text.replace(f":ruleset {r.phase} ", f":ruleset {own} ") if own in added else text]
+    own_ruleset = f"added{n}"
+    return [*stages, text.replace(f":ruleset {r.phase} ", f":ruleset {own_ruleset} ") if own_ruleset in added else text]
 
 
 @cache
 def shipped() -> frozenset[str]:
-    """Return the names of the shipped rules; others were added by a user, who cannot take these."""
+    """Return the names of the shipped rules, which rules of a user cannot have."""
     return frozenset(r.name for r in every_rule())
 
 
 def _saturation(answer: _Answer) -> Saturation:
     assert answer.graph is not None
-    made = Counter(n.birth for c in answer.graph.classes.values() for n in c.nodes)
+    births = Counter(n.birth for c in answer.graph.classes.values() for n in c.nodes)
     return Saturation(
-        answer.graph, answer.rounds, answer.reason, answer.detail, answer.growth, answer.matches, made, answer.held, answer.grown,
+        answer.graph, answer.rounds, answer.reason, answer.detail, answer.growth, answer.matches, births, answer.held, answer.grown,
         seconds=answer.seconds, rule_seconds=answer.rule_seconds,
     )  # fmt: skip
 
@@ -132,7 +185,7 @@ def _saturation(answer: _Answer) -> Saturation:
 class _Answer:
     graph: EGraph | None
     rounds: int
-    reason: str
+    reason: StopReason
     detail: str
     growth: tuple[int, ...] = ()
     matches: Mapping[str, int] = field(default_factory=dict)
@@ -144,7 +197,7 @@ class _Answer:
 
 
 class Unsaturated(BudgetError):
-    """No round was completed: the child crashed, or ended at a limit, which `reason` tells as that of a Saturation does."""
+    """No round was completed: the child crashed or reached a limit; `reason` is the stop reason."""
 
     def __init__(self, when: str, answer: _Answer) -> None:
         help_ = "raise the limit with --limits, or use fewer rules"
@@ -153,21 +206,21 @@ class Unsaturated(BudgetError):
 
 
 def prepare(count: int = 1) -> None:
-    """Start children ahead of what they will be asked, so that they import while the parent reads a model."""
-    READY.extend(_started() for _ in range(count - len(READY)))
+    """Start idle children, up to `count`, so that their imports overlap with reading the model."""
+    READY.extend(_start_child() for _ in range(count - len(READY)))
 
 
-def _taken() -> subprocess.Popen[str]:
-    """Return a child that waits for a request."""
+def _next_child() -> subprocess.Popen[str]:
+    """Return an idle child, a new one if none is alive."""
     while READY:
         child = READY.pop()
         if child.poll() is None:
             return child
-        _end(child)
-    return _started()
+        _end_child(child)
+    return _start_child()
 
 
-def _started() -> subprocess.Popen[str]:
+def _start_child() -> subprocess.Popen[str]:
     environment = {**os.environ, "RUST_BACKTRACE": "0"}
     command = [sys.executable, "-m", "rewrite_compiler.egraph.saturation.worker"]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
@@ -175,7 +228,7 @@ def _started() -> subprocess.Popen[str]:
     return child
 
 
-def _end(child: subprocess.Popen[str]) -> None:
+def _end_child(child: subprocess.Popen[str]) -> None:
     child.kill()
     child.communicate()
     CHILDREN.discard(child)
@@ -184,11 +237,11 @@ def _end(child: subprocess.Popen[str]) -> None:
 @atexit.register
 def _end_unused() -> None:
     while READY:
-        _end(READY.pop())
+        _end_child(READY.pop())
 
 
 def _run_worker(request: dict[str, Any], limits: Limits) -> _Answer:
-    child = _taken()
+    child = _next_child()
     timed_out = threading.Event()
 
     def expire() -> None:
@@ -203,32 +256,32 @@ def _run_worker(request: dict[str, Any], limits: Limits) -> _Answer:
         timer.cancel()
         child.kill()
         CHILDREN.discard(child)
-    return _read(out, err, child.returncode, timed_out.is_set(), limits)
+    return _parse_output(out, err, child.returncode, timed_out.is_set(), limits)
 
 
-def _read(out: str, err: str, code: int, timed_out: bool, limits: Limits) -> _Answer:
-    """Return what the last complete line says, with the reason the child ended."""
+def _parse_output(out: str, err: str, code: int, timed_out: bool, limits: Limits) -> _Answer:
+    """Return the answer in the last complete line of output, with the reason the child ended."""
     lines = [line for line in out.split("\n")[:-1] if line]
     last: dict[str, Any] = json.loads(lines[-1]) if lines else {"rounds": -1, "stop": {}}
     if "graph" in last:
-        return replace(_answer(last), line=lines[-1])
+        return replace(_parse_answer(last), line=lines[-1])
     growth = tuple(last.get("growth", ()))
     if timed_out:
-        return _Answer(None, last["rounds"], "seconds", f"the limit of {limits.saturation_seconds} s", growth)
-    reason = "memory" if any(sign in err for sign in OUT_OF_MEMORY) else "crashed"
-    return _Answer(None, last["rounds"], reason, _cause(err, code), growth)
+        return _Answer(None, last["rounds"], StopReason.SECONDS, f"the limit of {limits.saturation_seconds} s", growth)
+    reason = StopReason.MEMORY if any(sign in err for sign in OUT_OF_MEMORY) else StopReason.CRASHED
+    return _Answer(None, last["rounds"], reason, _cause_of_exit(err, code), growth)
 
 
-def _answer(last: dict[str, Any]) -> _Answer:
-    """Return what a line with the e-graph says."""
+def _parse_answer(last: dict[str, Any]) -> _Answer:
+    """Return the answer in a line that holds the e-graph."""
     stop, growth = last["stop"], tuple(last.get("growth", ()))
     graph = from_json(last["graph"])
     return _Answer(
-        graph, last["rounds"], stop["reason"], stop["detail"], growth, last["matches"], last["seconds"],
+        graph, last["rounds"], StopReason(stop["reason"]), stop["detail"], growth, last["matches"], last["seconds"],
         rule_seconds=last["rule_seconds"], held=last["held"], grown=last["grown"],
     )  # fmt: skip
 
 
-def _cause(err: str, code: int) -> str:
+def _cause_of_exit(err: str, code: int) -> str:
     lines = [line.strip() for line in err.strip().splitlines() if line.strip()]
     return lines[-1] if lines else f"the child process ended with code {code}"

@@ -1,8 +1,8 @@
-"""Chains: rules on an operator of several results whose operands are results of the same operator, matched in stages.
+"""Staged matching of rules on a chain: two applications of a multi-output operator, one of which reads results of the other.
 
-Layers of one recurrence share their weights, and a query for two of them that are joined by these first looks at every pair: at
-500 steps that is all the time there is. A stage finds the pairs by what the second reads of the first, another adds their
-operands, and the rule begins with what these have found. Rules with the same chain share its stages.
+Layers of one recurrence share their weights, and a join on these enumerates all pairs of layers, which is too slow at 500 steps. So
+one auxiliary relation holds the pairs by def-use, a second one adds their operands, and the rule begins with the second relation.
+Rules with the same chain share its relations.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ STAGE = "stage-"  # what the names of stages begin with: they are no rules
 
 @cache
 def rule_commands(rule: Rule, number: int) -> tuple[str, ...]:
-    """Return the commands of a rule, those of its stages first; equal ones of several rules are to be run once."""
+    """Return the commands of a rule, those of its stages first; duplicates among several rules are to be run once."""
     t = compiled(rule, number)
-    found = _chain(t) if rule.phase == "fold" else None
-    if found is None:
+    chain = _chain(t) if rule.phase == "fold" else None
+    if chain is None:
         return (finished(t, rule.phase),)
-    last, first = found
+    last, first = chain
     links = {e: result for e, result in t.results.items() if e in last.arguments and result[0] == first.name}
     stages, atom = _stages(last, first, links)
     replaced = {last.atom, first.atom, *(f"(= {e} (Result {m} {k}))" for e, (m, k) in links.items())}
-    left = [a for a in t.body if a not in replaced]
-    text = " ".join([*left, *t.head])
-    used = [f"(= {e} (Result {m} {k}))" for e, (m, k) in links.items() if re.search(rf"\b{e}\b", text)]
-    t.body = [atom, *used, *left]
+    remaining_atoms = [a for a in t.body if a not in replaced]
+    text = " ".join([*remaining_atoms, *t.head])
+    used_links = [f"(= {e} (Result {m} {k}))" for e, (m, k) in links.items() if re.search(rf"\b{e}\b", text)]
+    t.body = [atom, *used_links, *remaining_atoms]
     return *stages, finished(t, rule.phase)
 
 
 def _chain(t: Text) -> tuple[Row, Row] | None:
-    """Return two rows of one operator of which the first reads results of the second, where the pattern has one such pair."""
+    """Return the two applications of a chain, the reader first; None unless the pattern has exactly one."""
     rows = {row.name: row for row in t.rows}
     pairs = {
         (row.name, m): (row, rows[m])
@@ -48,24 +48,26 @@ def _chain(t: Text) -> tuple[Row, Row] | None:
 
 
 def _stages(last: Row, first: Row, links: dict[str, tuple[str, int]]) -> tuple[list[str], str]:
-    """Return the commands of the stages of a chain, whose variables are numbered, and the atom that stands for the chain in the rule."""
-    kept = list(dict.fromkeys(a for a in (last.name, first.name, *last.arguments, *first.arguments) if _is_variable(a) and a not in links))
-    names = {a: f"x{n}" for n, a in enumerate((*kept, *links))}
+    """Return the commands of the stages, with canonical variables, and the atom that replaces the chain in the rule."""
+    variables = list(
+        dict.fromkeys(a for a in (last.name, first.name, *last.arguments, *first.arguments) if _is_variable(a) and a not in links)
+    )
+    names = {a: f"x{n}" for n, a in enumerate((*variables, *links))}
     sorts = {**dict.fromkeys((last.name, first.name), "X"), **last.sorts, **first.sorts}
 
     def renamed(text: str) -> str:
         return re.sub(r"\w+", lambda m: names.get(m.group(), m.group()), text)
 
-    pair, both = renamed(f"{last.name} {first.name}"), renamed(" ".join(kept))
+    pair, chain_arguments = renamed(f"{last.name} {first.name}"), renamed(" ".join(variables))
     results = " ".join(renamed(f"(= {e} (Result {m} {k}))") for e, (m, k) in links.items())
-    joined = f"{renamed(last.atom)} {renamed(first.atom)}"
-    key = f"{last.made.name}_{hashlib.sha256(f'{results} {joined} {both}'.encode()).hexdigest()[:8]}"
+    atoms = f"{renamed(last.atom)} {renamed(first.atom)}"
+    key = f"{last.made.name}_{hashlib.sha256(f'{results} {atoms} {chain_arguments}'.encode()).hexdigest()[:8]}"
     return [
         f"(relation After_{key} (X X))",
-        f"(relation Chain_{key} ({' '.join(sorts[a] for a in kept)}))",
+        f"(relation Chain_{key} ({' '.join(sorts[a] for a in variables)}))",
         _rule(f"after_{key}", f"{results} {renamed(last.atom)}", f"(After_{key} {pair})"),
-        _rule(f"chain_{key}", f"(After_{key} {pair}) {joined}", f"(Chain_{key} {both})"),
-    ], f"(Chain_{key} {' '.join(kept)})"
+        _rule(f"chain_{key}", f"(After_{key} {pair}) {atoms}", f"(Chain_{key} {chain_arguments})"),
+    ], f"(Chain_{key} {' '.join(variables)})"
 
 
 def _rule(name: str, body: str, head: str) -> str:

@@ -1,4 +1,4 @@
-"""Facts: the types of classes that rules have made, by the operators' own shape rules, so that each is written once."""
+"""E-class analysis of types: types of classes that rules have made, by the operators' own shape rules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = tuple[str, list[Any], Any]  # constructor, arguments, class
 
 
 class Facts:
-    """Finds the classes that have no type or, for the results of an operator together, no number."""
+    """Computes types and numbers of classes that lack them, as rows to load into the e-graph."""
 
     def __init__(self, reader: Reader, next_number: int) -> None:
         self.reader = reader
@@ -24,26 +24,26 @@ class Facts:
         self.shapes = {r.inputs[0]: r.output for r in reader.rows("dims")}
         self.number_of = {r.output: reader.egglog.value_to_i64(r.inputs[0]) for r in reader.rows("at")}
         self.types: dict[Any, TensorType] = {}
-        self.several: dict[Any, Row] = {}  # the results of an operator together → its row
+        self.several: dict[Any, Row] = {}  # tuple of results → the row of its operator
 
     def rows(self) -> Iterator[Loaded]:
-        """Yield the rows that name and type every class that its operands determine, operands first."""
-        waiting = list(self.pending())
-        while waiting:
-            left = []
-            for row in waiting:
+        """Yield the rows that number and type every class whose type follows from its operands, in topological order."""
+        pending_rows = list(self.pending())
+        while pending_rows:
+            untyped = []
+            for row in pending_rows:
                 if self.is_known(row[2]):
                     continue
-                found = self.found(row)
-                if not found:
-                    left.append(row)
-                yield from found
-            if len(left) == len(waiting):
+                new_rows = self.found(row)
+                if not new_rows:
+                    untyped.append(row)
+                yield from new_rows
+            if len(untyped) == len(pending_rows):
                 return
-            waiting = left
+            pending_rows = untyped
 
     def pending(self) -> Iterator[Row]:
-        """Yield the rows of classes that are not known."""
+        """Yield the rows of classes without type or number."""
         for name in self.made:
             op = operator_named(name)
             if op is None:
@@ -57,68 +57,68 @@ class Facts:
         yield from (("Result", r.inputs, r.output) for r in self.reader.rows("Result") if not self.is_known(r.output))
 
     def is_known(self, value: Any) -> bool:
-        """Tell whether a class has a type, or a number where it stands for several results."""
+        """Tell whether a class has a type, or, as the tuple of several results, a number."""
         return value in self.number_of if value in self.several else value in self.shapes or value in self.types
 
     def found(self, row: Row) -> list[Loaded]:
-        """Return the rows for one class, none while its operands are not known."""
+        """Return the rows of one class, none while its operands are untyped."""
         name, inputs, value = row
         children = inputs[:1] if name == "Result" else inputs[: self.made[name].operands]
         if not all(self.is_known(c) and c in self.number_of for c in children):
             return []
-        made = self.type_of(row)
-        if made is None and value not in self.several:
+        tensor_type = self.type_of(row)
+        if tensor_type is None and value not in self.several:
             return []
         rows = [] if value in self.number_of else [self.named(row)]
-        if made is not None:
-            self.types[value] = made
-            rows.extend(fact_rows(self.number_of[value], made, fixed=False))
+        if tensor_type is not None:
+            self.types[value] = tensor_type
+            rows.extend(fact_rows(self.number_of[value], tensor_type, fixed=False))
         return rows
 
     def number(self, value: Any) -> int:
-        """Return the number of a class, a new one if it has none."""
+        """Return the number of a class, a fresh one if it has none."""
         if value not in self.number_of:
             self.number_of[value] = self.next_number
             self.next_number += 1
         return int(self.number_of[value])
 
     def type(self, value: Any) -> TensorType:
-        """Return the type of a class that is known."""
+        """Return the type of a typed class."""
         if value not in self.types:
             kind = self.reader.egglog.value_to_string(self.kinds[value])
             self.types[value] = TensorType(self.reader.ints(self.shapes[value]), kind)
         return self.types[value]
 
     def named(self, row: Row) -> Loaded:
-        """Return the row that gives the class of a term a number."""
+        """Return the load row that gives the class of a term its number."""
         name, inputs, value = row
         if name == "Result":
             return ["Result", self.number(value), self.number_of[inputs[0]], self.reader.egglog.value_to_i64(inputs[1])]
-        op, made = operator_named(name), self.made[name]
+        op, constructor = operator_named(name), self.made[name]
         assert op is not None
-        operands = [self.number_of[c] for c in inputs[: made.operands]]
+        operands = [self.number_of[c] for c in inputs[: constructor.operands]]
         return term_row(self.number(value), op, operands, list(self.attributes(row).values()))
 
     def attributes(self, row: Row) -> Mapping[str, Any]:
         """Return the attributes of a row by name."""
-        op, made = operator_named(row[0]), self.made[row[0]]
+        op, constructor = operator_named(row[0]), self.made[row[0]]
         assert op is not None
-        values = zip(op.attributes, row[1][made.operands :], made.attributes, strict=True)
+        values = zip(op.attributes, row[1][constructor.operands :], constructor.attributes, strict=True)
         return {a.name: self.reader.attribute(v, kind) for a, v, kind in values}
 
     def type_of(self, row: Row) -> TensorType | None:
-        """Return the type of the class of a row; None for several results together, or where their operator has no row."""
+        """Return the type of the class of a row; None for a tuple of results, or where its operator has no row."""
         name, inputs, value = row
         if value in self.several:
             return None
-        whole, output = row, 0
+        application, output = row, 0
         if name == "Result":
             if inputs[0] not in self.several:
                 return None
-            whole, output = self.several[inputs[0]], self.reader.egglog.value_to_i64(inputs[1])
-        op = operator_named(whole[0])
+            application, output = self.several[inputs[0]], self.reader.egglog.value_to_i64(inputs[1])
+        op = operator_named(application[0])
         assert op is not None
-        operands = whole[1][: self.made[whole[0]].operands]
+        operands = application[1][: self.made[application[0]].operands]
         if not all(self.is_known(c) for c in operands):
             return None
-        return result_types(op, [self.type(c) for c in operands], self.attributes(whole))[output]
+        return result_types(op, [self.type(c) for c in operands], self.attributes(application))[output]

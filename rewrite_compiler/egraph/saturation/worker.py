@@ -1,4 +1,4 @@
-"""The child process of saturation: reads one request, saturates under limits, answers with JSON lines.
+"""The child process of saturation: reads one request as JSON, saturates under limits, writes JSON lines.
 
     python -m rewrite_compiler.egraph.saturation.worker < request
 
@@ -21,14 +21,15 @@ from ..graph.graph import to_json
 from ..graph.schema import Constructor
 from .backoff import Added
 from .engine import Engine
+from .outcome import StopReason
 
 PR_SET_PDEATHSIG = 1
-FOLDS = 32  # rounds of fold rules between two looks at the limits
+FOLDS = 32  # rounds of fold rules between two checks of the limits
 GROWTH_MARGIN = 2.0  # the next round's growth ratio was at most 1.96 times the last one's on every measured set
 
 
 def main() -> int:
-    """Answer one request."""
+    """Read a request from standard input, saturate, and write its answer; return the exit status."""
     die_with_parent()
     request = json.load(sys.stdin)
     if request.get("parent", os.getppid()) != os.getppid():  # it ended before it was asked for
@@ -40,13 +41,13 @@ def main() -> int:
 
 
 def die_with_parent() -> None:
-    """Ask Linux to end this process when its parent ends in whatever way; elsewhere the parent's clean-up remains."""
+    """Ask Linux to kill this process when its parent ends; on other systems the parent's clean-up must do."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def limit_memory(size: int) -> None:
-    """Let allocation fail in this process beyond `size` bytes of address space."""
+    """Limit the address space of this process to `size` bytes."""
     try:
         import resource
     except ImportError:  # not on this system: the parent's wall clock remains
@@ -56,7 +57,7 @@ def limit_memory(size: int) -> None:
 
 
 class Schedule:
-    """ir rounds until nothing changes, one late round, one mapping round."""
+    """The phases of saturation: `ir` rounds until nothing changes, one `late` round, one mapping round."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.started = time.process_time()
@@ -66,11 +67,11 @@ class Schedule:
         self.limits = request["limits"]
         self.phases = request["phases"]
         self.rounds = 0
-        self.stop = {"reason": "saturated", "detail": ""}
+        self.stop: dict[str, str] = {"reason": StopReason.SATURATED, "detail": ""}
         self.growth: list[int] = []  # e-nodes before the first round and after each one
 
     def run(self) -> None:
-        """Run all phases; every stop has its reason."""
+        """Run all requested phases and send the e-graph with its statistics."""
         if "ir" in self.phases:
             self.saturate()
         if "late" in self.phases:
@@ -78,24 +79,24 @@ class Schedule:
         if "map" in self.phases:
             self.engine.step("map")  # what a mapping makes is equal to what has a type already
         graph, matches = to_json(self.engine.snapshot()), dict(sorted(self.engine.matches.items()))
-        taken = {name: round(s, 3) for name, s in sorted(self.engine.seconds.items()) if name in matches}
-        spent = {
+        rule_seconds = {name: round(s, 3) for name, s in sorted(self.engine.seconds.items()) if name in matches}
+        statistics = {
             "seconds": time.process_time() - self.started,
-            "rule_seconds": taken,
+            "rule_seconds": rule_seconds,
             "held": self.added.rounds_held(),
             "grown": self.added.made(),
         }
-        self.send({"graph": graph, "matches": matches, **spent})
+        self.send({"graph": graph, "matches": matches, **statistics})
 
     def saturate(self) -> None:
-        """Run rounds of the ir rules until nothing changes or the next round could exceed the limits."""
-        before = now = self.engine.e_nodes
-        self.growth.append(now)
+        """Run rounds of the ir rules until nothing changes or the next round could exceed a limit."""
+        previous = current = self.engine.e_nodes
+        self.growth.append(current)
         self.send({})
-        while not (reason := self.reason_to_stop(before, now)) and (self.round() or self.added.released()):
+        while not (reason := self.reason_to_stop(previous, current)) and (self.round() or self.added.released()):
             self.rounds += 1
-            before, now = now, self.engine.e_nodes
-            self.growth.append(now)
+            previous, current = current, self.engine.e_nodes
+            self.growth.append(current)
             self.send({})
         if reason:
             self.stop = {"reason": reason[0], "detail": reason[1]}
@@ -105,33 +106,39 @@ class Schedule:
         step = self.engine.round if self.added.names else self.engine.step  # what others make is typed at once
         changed = step("ir")
         for name in self.added.ready():
-            before = self.engine.e_nodes
+            size = self.engine.e_nodes
             if step(name):
                 changed = True
-            self.added.grew(name, self.engine.e_nodes - before)
+            self.added.grew(name, self.engine.e_nodes - size)
         changed = self.fold() or changed
         if changed:
             self.engine.type_new_classes()
         return changed
 
     def fold(self) -> bool:
-        """Run the fold rules until nothing changes or there are too many e-nodes; tell whether they changed anything."""
+        """Run the fold rules until nothing changes or the limit of e-nodes is exceeded; tell whether they changed anything."""
         changed = False
         while "fold" in self.phases and self.engine.step("fold", FOLDS) and self.engine.e_nodes <= self.limits["e_nodes"]:
             changed = True
         return changed
 
-    def reason_to_stop(self, before: int, now: int) -> tuple[str, str] | None:
-        """Return why another round must not run, or None."""
+    def reason_to_stop(self, before: int, now: int) -> tuple[StopReason, str] | None:
+        """Return the limit that forbids another round, with a sentence; None if there is none.
+
+        Growth is extrapolated geometrically from the e-nodes before and after the last round.
+        """
         predicted = GROWTH_MARGIN * now * now / max(before, 1)
         if now > before and predicted > self.limits["e_nodes"]:
-            return "e_nodes", f"{now} e-nodes after round {self.rounds}; the next round could exceed the limit of {self.limits['e_nodes']}"
+            return (
+                StopReason.E_NODES,
+                f"{now} e-nodes after round {self.rounds}; the next round could exceed the limit of {self.limits['e_nodes']}",
+            )
         if self.rounds >= self.limits["rounds"]:
-            return "rounds", f"the limit of {self.limits['rounds']} rounds"
+            return StopReason.ROUNDS, f"the limit of {self.limits['rounds']} rounds"
         return None
 
     def send(self, more: dict[str, Any]) -> None:
-        """Send one line: rounds done so far, and the e-graph at the end."""
+        """Write one JSON line: the completed rounds and growth, and more at the end."""
         line = {"rounds": self.rounds, "stop": self.stop, "growth": self.growth, **more}
         sys.stdout.write(json.dumps(line, separators=(",", ":")) + "\n")
         sys.stdout.flush()
