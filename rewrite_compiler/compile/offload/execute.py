@@ -151,8 +151,8 @@ def check_finite(o: Offload, name: str, x: Data) -> None:
         InputError: (C102) a constant is NaN or infinite; names the first.
     """
     if x.dtype.kind == "f" and not np.isfinite(x).all():
-        places = np.argwhere(~np.isfinite(x))
-        sentence = f"constant {name} of {o.id} must be finite, not {x[tuple(places[0])]} at {places[0].tolist()} ({len(places)} of {x.size} values)"
+        at = np.argwhere(~np.isfinite(x))
+        sentence = f"constant {name} of {o.id} must be finite, not {x[tuple(at[0])]} at {at[0].tolist()} ({len(at)} of {x.size} values)"
         raise InputError("C102", sentence, place=", ".join(o.nodes), help="correct the weights of the model")
 
 
