@@ -1,4 +1,4 @@
-"""Alternatives: the next cheapest plans, each of which differs from the cheapest in one choice that an option can make again."""
+"""Alternative plans: the next cheapest, each reached from the cheapest by one more option."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Chosen = frozenset[tuple[str, tuple[str, ...]]]
 
 @dataclass(frozen=True)
 class Alternative:
-    """A plan that one more option gives: what it is on the command line, and what the plan costs."""
+    """A plan that one more command-line option gives."""
 
     option: str
     options: Options
@@ -32,14 +32,14 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Alternatives:
-    """The cheapest alternatives, and at how many of all choices there was time to look."""
+    """The cheapest alternatives, the number of choices, and the number tried within the time limit."""
 
     plans: tuple[Alternative, ...]
     choices: int
     looked_at: int
 
     def unseen(self, seconds: int) -> str:
-        """Return what was not looked at in a limit of so many seconds, as a sentence; nothing when all was."""
+        """Return a sentence on the choices not tried within a limit in seconds, empty when all were."""
         remaining = self.choices - self.looked_at
         return f"{remaining} of {self.choices} choices were not looked at within alternatives_seconds={seconds}" if remaining else ""
 
@@ -48,8 +48,12 @@ def alternatives(path: str | Path, accel: Sequence[str | Target], count: int, op
     """Return the `count` cheapest plans that differ from the cheapest in one choice, the cheapest first.
 
     A choice is the place of a layer, a rule whose sides need not agree bit for bit on a device, or an operation's variant,
-    looked at in that order; of layers of one form the first that no option pins is moved. After `alternatives_seconds` no
+    tried in that order; of layers of one form the first that no option pins is moved. After `alternatives_seconds` no
     further one is begun.
+
+    Raises:
+        UsageError: as `compile_model` for the options as they are.
+        AnswerNo: as `compile_model` for the options as they are.
     """
     base_options = options or Options()
     targets = chosen_targets(accel, base_options.limits)
@@ -64,7 +68,7 @@ def alternatives(path: str | Path, accel: Sequence[str | Target], count: int, op
         looked_at += 1
         try:
             plan = compile_model(path, targets, changed)
-        except (AnswerNo, BudgetError):  # there is no such plan
+        except (AnswerNo, BudgetError):  # infeasible choice
             continue
         if _signature(plan) not in signatures:
             signatures.add(_signature(plan))
@@ -73,7 +77,7 @@ def alternatives(path: str | Path, accel: Sequence[str | Target], count: int, op
 
 
 def _signature(p: Plan) -> Chosen:
-    """Return what a plan offloads: operations with the nodes they stand for, and the rules that made them so."""
+    """Return the identity of a plan: its operations with the nodes they stand for, and the rules behind them."""
     return frozenset((o.mapping.name, (*sorted(o.nodes), "by", *sorted(r.rule for r in o.because if r.grade != "E"))) for o in p.offloads)
 
 

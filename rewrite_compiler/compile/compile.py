@@ -1,4 +1,4 @@
-"""compile: model → program → matched → plan."""
+"""The compiler driver: import a model, match and extract offloads, judge the operations used, and write the plan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from typing import Any
 
 from ..data import Samples, samples_for, single_samples
 from ..egraph import Saturation, prepare
+from ..egraph.extraction.extract import ExtractionStatus
 from ..egraph.saturation.explanation import Explainer, Maker
+from ..egraph.saturation.outcome import StopReason
 from ..egraph.saturation.rule_text import rule_text
 from ..errors import AnswerNo, BudgetError, UsageError
 from ..fit import Tiling
@@ -46,21 +48,21 @@ from .plan.user_rules import admitted, judged_in_use
 
 @dataclass(frozen=True)
 class Options:
-    """What steers a compilation."""
+    """The settings of a compilation."""
 
     exact: bool = False
     shapes: MappingOf[str, tuple[int, ...]] = field(default_factory=dict)
     only: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
-    rules: tuple[Path, ...] = ()  # rule files, judged before they are used
-    trusted: tuple[str, ...] = ()  # rules of these files, and operations, that are used without a proof
+    rules: tuple[Path, ...] = ()  # rule files; their rules are judged before use
+    trusted: tuple[str, ...] = ()  # names of rules of these files, and of operations, to use without a proof
     limits: Limits = DEFAULT
     objective: str = "offloads"
-    host: HostTable = SHIPPED  # what operators cost on the host
-    on: tuple[str, ...] = ()  # nodes that must run in a place: PLACE=NODE, the place a target's name or `host`
+    host: HostTable = SHIPPED  # costs of operators on the host
+    on: tuple[str, ...] = ()  # pins PLACE=NODE, where the place is a target's name or `host`
 
     def __repr__(self) -> str:
-        """Name what is not as usual."""
+        """Return the settings that differ from their defaults."""
         return brief(self)
 
 
@@ -72,8 +74,14 @@ def compile_model(
 
     An accelerator is a name, `name:key=value,…`, the path of a Python file, or a Target. `calibrate` are samples, or the file of
     samples, that fix the number formats; without it the plan has none yet. Operations that the plan uses and that have no
-    certificate are judged first, and their names told to `progress`; one that is refuted is refused (AnswerNo I105). With
-    samples, offloads whose results would be further off than zeros stay on the host.
+    certificate are judged first, and `progress` is called with their names. With samples, offloads whose results would be further
+    off than zeros stay on the host.
+
+    Raises:
+        UsageError: (F201, F202, F203) a target, mapping, rule, objective, pin or calibration method does not exist.
+        InputError: the model, or the samples, cannot be read; (C100, C102) there are no samples, or values that are not finite.
+        AnswerNo: (R102, R103) a rule of a file is not proved; (I105) an operation is refuted; (F216) a pin cannot be kept.
+        BudgetError: (F210) saturation ended before its first round.
     """
     targets = chosen_targets(accel, options.limits)
     plan = _uncalibrated_plan(model, targets, options, calibrate, progress)
@@ -91,7 +99,7 @@ def compile_model(
 
 
 def _uncalibrated_plan(model: Model, targets: Sequence[Target], options: Options, calibrate: Samples | None, progress: Progress) -> Plan:
-    """Return the plan without formats; samples say only how many there are at once."""
+    """Return the plan without formats; of `calibrate` only the batch size is used."""
     start_time = time.perf_counter()
     prepare(2)  # one for the plan, one for the exact counts
     imported = load(model, options.shapes, options.limits)
@@ -134,7 +142,7 @@ def _cheaper_in_steps(
     objective: Objective,
     pins: Pins,
 ) -> tuple[Program, Matched]:
-    """Return a program and what was made of it, with recurrences that stayed on the host written out if that is cheaper."""
+    """Return the program and its match; recurrences left on the host are unrolled if that makes the match cheaper."""
     takes_products = any("dense" in {x.op.name for x in subterms(m.rule.left) if isinstance(x, Apply)} for m in mappings)
     steps = written_out(p, match_result.program.nodes) if takes_products and not options.exact else None
     if steps is None:
@@ -145,7 +153,7 @@ def _cheaper_in_steps(
 
 @dataclass(frozen=True)
 class Searched:
-    """What a compilation may use: rules and mappings, what decides between programs, and what there is to say about them."""
+    """The search space of a compilation: rules, mappings and the objective, with notes and the certificates of rules from files."""
 
     rules: tuple[Rule, ...]
     mappings: Sequence[Mapping]
@@ -155,7 +163,12 @@ class Searched:
 
 
 def searched(targets: Sequence[Target], options: Options) -> Searched:
-    """Return what a compilation may use; rule files are judged first."""
+    """Return the search space of a compilation; rules of files are judged first.
+
+    Raises:
+        UsageError: (F203) a mapping, rule, trusted name or objective does not exist.
+        AnswerNo: (R102, R103) a rule of a file is refuted or not proved.
+    """
     operations = {m.name for t in targets for m in t.mappings.values()}
     court = admitted(shipped_rules(), _rule_files(options), options.trusted, options.limits, operations)
     objective = objective_for(options.objective, targets, options.host)
@@ -165,7 +178,7 @@ def searched(targets: Sequence[Target], options: Options) -> Searched:
 
 
 def _rule_files(options: Options) -> tuple[Path, ...]:
-    """Return the rule files; lowerings are rules of every objective that weighs what they cost, of the usual one where asked for."""
+    """Return the rule files, with the lowerings for every objective that prices them; for the default one only on request."""
     lowering = Path(LOWERING)
     weighs = options.objective != OFFLOADS.name and not options.exact
     return (*options.rules, lowering) if weighs and lowering not in options.rules else options.rules
@@ -174,7 +187,11 @@ def _rule_files(options: Options) -> tuple[Path, ...]:
 def _match_pinned(
     p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], options: Options, objective: Objective, pins: Pins
 ) -> Matched:
+<<<<<<< HEAD
     """Return the cheapest program with every pinned node in its place; AnswerNo F216 with the reason where one cannot be."""
+=======
+    """Return the cheapest program that satisfies all pins; refuse (F216) with the reason of the first that cannot be satisfied."""
+>>>>>>> h2
     by_name = {m.name: m for m in mappings}
     try:
         match_result = match(p, rules, mappings, options.limits, objective, pins)
@@ -194,7 +211,11 @@ def _match_pinned(
 
 
 def chosen_targets(accel: str | Target | Sequence[str | Target], limits: Limits | None = None) -> tuple[Target, ...]:
-    """Return the targets; UsageError when there is none or two have one name."""
+    """Return the configured targets of one or several accelerators.
+
+    Raises:
+        UsageError: (F201) there is none; (F202) two have one name.
+    """
     accel = [accel] if isinstance(accel, (str, Target)) else accel
     targets = tuple(t.configured({}) if isinstance(t, Target) else find_target(t, limits) for t in accel)
     if not targets:
@@ -242,13 +263,14 @@ def _plan(
         lowered_counts=_counts(targets, (by_name[n.op] for n, more in zip(devices, lowered, strict=True) if more)),
         exact_counts=_counts(targets, exact),
         egraph=egraph_document(match_result.saturation, rules, mappings), extraction=_extraction_document(match_result, objective),
-        settings=_settings_document(options), limited=_limits_reached(match_result, rules), notes=(*model.program.notes, *held_back(match_result.saturation, rules)),
+        settings=_settings_document(options), limited=_limits_reached(match_result, rules),
+        notes=(*model.program.notes, *held_back(match_result.saturation, rules)),
         residency=residencies(match_result.program, offloads, objective.resources),
     )  # fmt: skip
 
 
 def _ids(devices: Sequence[Node], mappings: MappingOf[str, Mapping]) -> dict[str, Node]:
-    """Name device operations in program order: linear_0, linear_1, …; with the target's name where two share an operation."""
+    """Number device operations in program order: linear_0, linear_1, …, with the target's name where two targets share an operation."""
     targets_of: dict[str, set[str]] = {}
     for m in mappings.values():
         targets_of.setdefault(m.operation, set()).add(m.target)
@@ -290,7 +312,7 @@ def _offload(
 
 
 class _Reasons:
-    """The rules behind an offload: those that made its e-node, the parts it was matched from, and what is below it."""
+    """The rules behind offloads: those that made the e-node, the e-nodes it was matched from, and the ones below."""
 
     def __init__(self, match_result: Matched, rules: Sequence[Rule], mappings: Sequence[Mapping], certified: Certified) -> None:
         self.births: list[Rule | Mapping] = [*rules, *mappings]
@@ -349,7 +371,7 @@ def _settings_document(options: Options) -> dict[str, Any]:
 
 
 def _most_matched(s: Saturation, rules: Sequence[Rule]) -> str:
-    """Name the rules that matched most, with their lines: what a user looks at when saturation has no end."""
+    """Return the rules with most matches, with their places: the suspects when saturation does not end."""
     first = sorted((r for r in rules if s.matches.get(r.name)), key=lambda r: -s.matches[r.name])[:3]
     most_matched = ", ".join(f"{r.name} ({short_place(r.place)}) {s.matches[r.name]} times" for r in first)
     return f"; most matches: {most_matched}" if most_matched else ""
@@ -357,9 +379,9 @@ def _most_matched(s: Saturation, rules: Sequence[Rule]) -> str:
 
 def _limits_reached(match_result: Matched, rules: Sequence[Rule]) -> tuple[str, ...]:
     sentences = []
-    if match_result.saturation.reason != "saturated":
+    if match_result.saturation.reason is not StopReason.SATURATED:
         sentences.append(f"saturation stopped: {match_result.saturation.detail}{_most_matched(match_result.saturation, rules)}")
-    if match_result.extraction.status != "optimal":
+    if match_result.extraction.status is not ExtractionStatus.OPTIMAL:
         sentences.append(f"extraction is {match_result.extraction.status}, gap {match_result.extraction.gap:.4f}")
     bounded_cases = [case[0] for case, fit in match_result.fitted.items() if isinstance(fit, Tiling) and fit.bound is not None]
     if bounded_cases:

@@ -1,4 +1,4 @@
-"""Counterfactuals: what would have to be otherwise for a node of the host to be offloaded, each tried before it is said."""
+"""Counterfactuals: changes of options under which a node on the host would be offloaded, each verified by compiling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .compile import Options, chosen_targets, compile_model
 
 @dataclass(frozen=True)
 class Counterfactual:
-    """A plan in which a node is offloaded: the option that gives it, the operations, their calls, and what they compute more."""
+    """A change that offloads a node: the option, the operations, their device calls, and multiply-accumulates after and before."""
 
     option: str
     becomes: tuple[str, ...]
@@ -34,14 +34,18 @@ class Counterfactual:
 
 
 def counterfactuals(path: str | Path, accel: Sequence[str | Target], node: str, options: Options | None = None) -> list[Counterfactual]:
-    """Return what would offload a node that stays on the host, from the smallest change on; every one has been compiled."""
+    """Return the changes of options that offload a node now on the host, smallest first; each has been compiled.
+
+    Raises:
+        UsageError: (F201, F202) an accelerator does not exist or is given twice.
+    """
     base_options = options or Options()
     targets = chosen_targets(accel, base_options.limits)
     results = []
     for option, accelerators, changed in _changes(targets, node, base_options):
         try:
             plan = compile_model(path, accelerators, changed)
-        except (AnswerNo, BudgetError, UsageError):  # it cannot be so
+        except (AnswerNo, BudgetError, UsageError):  # infeasible change
             continue
         number = next((n for n, s in enumerate(plan.source.sources) if s.name == node), -1)
         offloads = [o for o in plan.offloads if number in o.node.origins]
@@ -54,7 +58,7 @@ def counterfactuals(path: str | Path, accel: Sequence[str | Target], node: str, 
 
 
 def _changes(targets: Sequence[Target], node: str, base: Options) -> Iterator[tuple[str, Sequence[Target], Options]]:
-    """Yield options of the command line that may move a node, with the accelerators and settings they stand for."""
+    """Yield changes of command-line options that may offload a node, each with its accelerators and settings."""
     if base.exact:
         yield "no --exact", targets, replace(base, exact=False)
     for name in base.without:

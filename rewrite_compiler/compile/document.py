@@ -52,10 +52,10 @@ def plan_files(plan: Plan) -> PlanFiles:
 
 
 def plan_digest(plan: Plan) -> str:
-    """Return the hash of what two plans that compute the same, in the same way, have in common."""
+    """Return the SHA-256 of what determines a plan's computation, without notes, run data and statistics."""
     content = {k: v for k, v in to_json(plan).items() if k not in ("run", "notes", "limited", "egraph", "extraction")}
     content["model"] = plan.model["sha256"]
-    content["settings"] = {k: v for k, v in plan.settings.items() if k != "rules"}  # their hash is there, and their paths do not matter
+    content["settings"] = {k: v for k, v in plan.settings.items() if k != "rules"}  # covered by rules_sha256; paths do not matter
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -73,6 +73,11 @@ def read_plan(path: Path, targets: Sequence[Target | str] = (), limits: Limits =
     """Return the plan of a plan JSON file; its model must be where the plan says, relative to the plan or as it is.
 
     Rule files are code, so those the plan was made with must be given again.
+
+    Raises:
+        UsageError: (F100, F101) plan or model is not a file; (F201, F220) an accelerator or rule file must be named again.
+        InputError: (F103, F220) the file is not a sound plan; (F106) the model has changed.
+        AnswerNo: (F220) rules or targets have changed so that the offloads are others.
     """
     document = _document(path)
     model = _model_path(path, document["model"])
@@ -85,7 +90,13 @@ def plan_of_document(
     document: MappingOf[str, Any], model: Path, place: str, targets: Sequence[Target | str] = (), limits: Limits = DEFAULT, *,
     rules: Sequence[Path] = (),
 ) -> Plan:  # fmt: skip
-    """Return the plan that a sound document describes, of a model's file; `place` is where refusals point."""
+    """Return the plan that a checked document describes, of a model's file; `place` is where refusals point.
+
+    Raises:
+        UsageError: (F201, F220) an accelerator or rule file must be named again.
+        InputError: (F106) the model has changed; (F220) the document's formats are not those of the target.
+        AnswerNo: (F220) rules or targets have changed so that the offloads are others.
+    """
     if len(rules) != len(document["settings"]["rules"]):
         rule_files = ", ".join(document["settings"]["rules"]) or "none"
         raise UsageError(
@@ -112,7 +123,7 @@ def is_plan(path: Path) -> bool:
 
 
 def _adjacent_plan(path: Path) -> Path | None:
-    """Return the plan JSON beside a plan's ONNX file: the one that names its sha256."""
+    """Return the plan JSON beside a plan's ONNX file, if it names the ONNX file's SHA-256."""
     candidate = path.with_suffix(".json")
     if not path.is_file() or not candidate.is_file():
         return None
@@ -190,7 +201,8 @@ def _with_formats(plan: Plan, document: MappingOf[str, Any], place: str) -> Plan
         expected_formats = o.mapping.formats_for(dict.fromkeys(o.mapping.format_choices, 1.0)) if formats else {}
         mismatch = next((n for n in formats if _device_layout(formats[n]) != _device_layout(expected_formats[n])), None)
         if mismatch is not None:
-            sentence = f"{mismatch} of {o.id} must have the format {_device_layout(expected_formats[mismatch])} of its target, not {_device_layout(formats[mismatch])}"
+            expected, actual = _device_layout(expected_formats[mismatch]), _device_layout(formats[mismatch])
+            sentence = f"{mismatch} of {o.id} must have the format {expected} of its target, not {actual}"
             raise InputError("F220", sentence, place=place, help="compile the model again")
         if formats and not o.mapping.are_derived(formats):
             sentence = f"{o.id} must have the formats of {', '.join(o.mapping.derived)} that follow from the others"
@@ -200,7 +212,7 @@ def _with_formats(plan: Plan, document: MappingOf[str, Any], place: str) -> Plan
 
 
 def _device_layout(f: Format) -> str:
-    """Return what of a format is built into a device: all but its scale and rounding."""
+    """Return the part of a format that is built into a device: all but its scale and rounding."""
     parameters = ", ".join(f"{key}={f.parameters[key]}" for key in ("width", "signed", "exponent_bits") if key in f.parameters)
     return f"{f.name}({parameters})"
 
@@ -211,18 +223,27 @@ def _calibration(document: MappingOf[str, Any] | None) -> Calibration | None:
     return Calibration(**{key: document[key] for key in CALIBRATION}, tensors=tuple(document.get("tensors", ())))
 
 
+def _check_parameters(kind: type[Format], parameters: MappingOf[str, Any]) -> None:
+    """Refuse parameters of another type or beyond every use, before numbers of so many bits exhaust memory."""
+    field_types = {f.name: f.type for f in fields(kind)}
+    if any(type(x).__name__ != field_types.get(name) for name, x in parameters.items()):
+        raise TypeError("a parameter of another type")
+    if any(abs(x) > MOST.get(name, MOST_PLACES) for name, x in parameters.items() if isinstance(x, int)):
+        raise ValueError("a parameter beyond every use")
+
+
 def format_from(document: MappingOf[str, Any]) -> Format:
-    """Return the format that a plan names; InputError for one that does not exist."""
+    """Return the number format of a format document.
+
+    Raises:
+        InputError: (F220) there is no such format, or not with these parameters.
+    """
     parameters = {k: v for k, v in document.items() if k != "format"}
     kind = FORMATS.get(str(document.get("format")))
     if kind is None:
         raise InputError("F220", f'there is no number format called "{document.get("format")}"', help=f"known: {', '.join(FORMATS)}")
     try:
-        field_types = {f.name: f.type for f in fields(kind)}
-        if any(type(x).__name__ != field_types.get(name) for name, x in parameters.items()):
-            raise TypeError("a parameter of another type")
-        if any(abs(x) > MOST.get(name, MOST_PLACES) for name, x in parameters.items() if isinstance(x, int)):
-            raise ValueError("a parameter beyond every use")  # checked here: numbers of so many bits fill the memory
+        _check_parameters(kind, parameters)
         return kind(**parameters)
     except (TypeError, ValueError, InputError):
         parameters_text = json.dumps(parameters)

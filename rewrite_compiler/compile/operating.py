@@ -1,7 +1,7 @@
-"""Operating range: how far the result of an offload is from what it means at the magnitudes of calibration samples.
+"""Operating range: the relative error of each offload, computed by its numerics at the magnitudes of calibration samples.
 
-An operation whose numerics saturate, or lose all digits, at such magnitudes returns numbers all the same. So every offload runs
-by its numerics on the first calibration samples: one that is further away than zeros would be is not used.
+An operation whose numerics saturate, or lose all digits, at such magnitudes returns numbers all the same. So an offload whose
+result on the first calibration samples is further off than zeros would be is not used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Compile = Callable[[tuple[str, ...]], Plan]  # from PLACE=NODE texts to a plan w
 
 
 def relative_errors(plan: Plan, inputs: MappingOf[str, Data], seconds: int = DEFAULT.host_seconds) -> dict[str, float]:
-    """Return the relative error of each offload's first result on the first samples, computed by its numerics."""
+    """Return the relative error (root of the relative squared error) of each offload's first result on the first samples, by offload."""
     p, offloads = float_program(plan), [o for o in plan.offloads if o.mapping.codes is not None]
     moving = sorted({v for o in offloads for v in tensors_of(o).values()} - p.constants.keys() - set(p.inputs))
     if not moving:
@@ -40,12 +40,15 @@ def relative_errors(plan: Plan, inputs: MappingOf[str, Data], seconds: int = DEF
 
 
 def _has_a_scale(p: Program, o: Offload, samples: MappingOf[Value, Data]) -> bool:
-    """Tell whether the result depends on samples, and is not all zeros, of which nothing can be so many per cent off."""
+    """Tell whether a relative error is defined: the result depends on samples and is not all zeros."""
     return any(v in samples for v in o.node.inputs) and bool(np.any(samples[o.node.outputs[0]]))
 
 
 def within_range(compiled: Compile, inputs: MappingOf[str, Data], on: Sequence[str], seconds: int) -> tuple[Plan, tuple[str, ...]]:
-    """Return the plan without offloads that are further off than zeros, but for nodes that the user wants there, and what to say of it."""
+    """Return the plan without offloads that are further off than zeros, unless the user pins them, and notes on both.
+
+    `compiled` compiles with pins, repeatedly, until no such offload is left.
+    """
     pins, notes = tuple(on), list[str]()
     while True:
         plan = compiled(pins)
@@ -59,7 +62,7 @@ def within_range(compiled: Compile, inputs: MappingOf[str, Data], on: Sequence[s
 
 
 def _is_wanted(o: Offload, on: Iterable[str]) -> bool:
-    """Tell whether the user says that one of its nodes must be there."""
+    """Tell whether the user pins one of its nodes to its target."""
     return bool({f"{o.target.name}={name}" for name in o.nodes} & set(on))
 
 
@@ -73,7 +76,7 @@ def _refusal(o: Offload, error: float) -> str:
 
 
 def _far_note(errors: MappingOf[str, float]) -> list[str]:
-    """Return the note on offloads that are used and far off, worst first."""
+    """Return the note on offloads that are used though their error exceeds FAR, worst first."""
     far_offloads = sorted((key for key, error in errors.items() if error > FAR), key=lambda key: -errors[key])
     if not far_offloads:
         return []

@@ -1,6 +1,6 @@
-"""Check a written plan against its model: both run on the host engine, on a random input and at the edges of what they compare.
+"""Differential test of a written plan against its model: both run on the host engine, on random inputs and at decision boundaries.
 
-A difference is traced to the rule that does not hold there.
+A difference beyond rounding is traced to the rule that does not hold on the input.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class PlanDiffers(FlexmatchError):
 
 @dataclass(frozen=True)
 class Checked:
-    """How far the plan's outputs are from those of what it was compared with, relative to the largest output.
+    """The largest difference of the plan's outputs from the reference, relative to the largest value of the output.
 
-    Outputs farther apart than the tolerance are allowed only as far as the model itself moves them when its inputs move in their last
-    bits: outputs that cancel have no digits to agree in.
+    A difference above the tolerance is allowed only where perturbing the model's inputs in their last bits moves the output as far:
+    an output that cancels has no digits to agree in.
     `against` is "model", "imported program" when the host engine refuses the model as it is written, or why nothing was compared.
-    `defaults` says what onnxruntime with its own settings gives instead of the model's codes, where it gives something else.
+    `defaults` states how onnxruntime with its own settings deviates from the model's codes, where it does.
     """
 
     relative_difference: float | None
@@ -59,7 +59,12 @@ class Checked:
 
 
 def check_plan(plan: Plan, onnx: bytes, model: Path, limits: Limits = DEFAULT) -> Checked:
-    """Run plan and model on the same inputs; PlanDiffers, or AnswerNo R106 for a rule of a user, when an output differs beyond rounding."""
+    """Run plan and model on the same inputs and compare their outputs; `onnx` is the written plan.
+
+    Raises:
+        PlanDiffers: (X100) an output differs beyond rounding.
+        AnswerNo: (R106) an output differs because a rule of a user does not hold there.
+    """
     random = np.random.default_rng(SEED)
     p = plan.program
     values = {p.names[v]: random_tensor(p.types[v], random) for v in p.inputs}
@@ -82,7 +87,7 @@ def check_plan(plan: Plan, onnx: bytes, model: Path, limits: Limits = DEFAULT) -
 def _checked_deviations(
     plan: Plan, compiled: Session, run: Run, values: Mapping[str, Data], expected: Mapping[str, Data], model: Path, limits: Limits
 ) -> dict[str, float]:
-    """Return how far the outputs of a plan are from the expected ones; refused where that is farther than rounding makes them."""
+    """Return the relative difference of each output from the expected one; refuse differences beyond rounding."""
     outputs = compiled.run(values, seconds=10 * limits.host_seconds)
     deviations = differences(expected, outputs.values())
     differs = next(iter(beyond(deviations, expected, run, values)), None)
@@ -99,12 +104,12 @@ def _checked_deviations(
 
 
 def differences(expected: Mapping[str, Data], found: Iterable[Data]) -> dict[str, float]:
-    """Return how far each output is from the expected one, of its largest value; outputs are told by position."""
+    """Return the largest difference of each output from the expected one, relative to its largest value; matched by position."""
     return {name: _difference(x, y) for (name, x), y in zip(expected.items(), found, strict=True)}
 
 
 def beyond(apart: Mapping[str, float], expected: Mapping[str, Data], run: Run, values: Mapping[str, Data]) -> list[str]:
-    """Return the outputs farther apart than rounding may make them; `run` is the model, asked only when there are candidates."""
+    """Return the outputs that differ beyond rounding; `run` is the model, perturbed only if some output exceeds the tolerance."""
     far = [name for name, x in expected.items() if not apart[name] <= (TOLERANCE if x.dtype.kind == "f" else 0.0)]
     if not far:
         return []
@@ -113,7 +118,7 @@ def beyond(apart: Mapping[str, float], expected: Mapping[str, Data], run: Run, v
 
 
 def _source(plan: Plan, model: Path, seconds: float) -> tuple[Run, str]:
-    """Return what runs the model as it is written, else the program that was imported, and which of them."""
+    """Return a runner of the reference, and which it is: the model as written, else the imported program."""
     try:
         if not drop_absent_ends(read_model(model, DEFAULT)[0]):
             source = reference(model)
@@ -126,17 +131,17 @@ def _source(plan: Plan, model: Path, seconds: float) -> tuple[Run, str]:
 
 
 def _runner(plan: Plan, source: Session, seconds: float) -> Run:
-    """Return what runs a model on the inputs of its plan."""
+    """Return a runner of a model on inputs of its plan, padded where the model fixes its batch."""
     samples = _fixed_samples(plan, source)
     return _InBatch(source, samples, seconds) if samples else lambda values: source.run(_fitting(source, values), seconds=seconds)
 
 
 @dataclass
 class _InBatch:
-    """A model of a fixed batch that runs one plan's inputs, in turn as the first and as the last of its samples, beside random others."""
+    """Runs a plan's samples through a model of fixed batch, alternately at the front and the back of a batch of random samples."""
 
     source: Session
-    samples: tuple[int, int]  # that the model has, and the plan
+    samples: tuple[int, int]  # of a batch of the model, and of the plan
     seconds: float
     runs: int = 0
 
@@ -155,7 +160,7 @@ class _InBatch:
 
 
 def _padded(x: Data, at: int, fixed: int, random: np.random.Generator) -> Data:
-    """Return samples with random ones before and behind them, a whole number of batches."""
+    """Return x [samples, …] embedded at `at` in random samples, a multiple of the batch `fixed`."""
     count = -(-(at + len(x)) // fixed) * fixed
     dtype = "string" if x.dtype.kind in "OUS" else str(x.dtype)
     padded = np.concatenate([random_tensor(TensorType(x.shape, dtype), random) for _ in range(-(-count // len(x)))])[:count]
@@ -164,7 +169,7 @@ def _padded(x: Data, at: int, fixed: int, random: np.random.Generator) -> Data:
 
 
 def _fixed_samples(plan: Plan, source: Session) -> tuple[int, int] | None:
-    """Return the samples that a model fixes and those of its plan, where they are not the same."""
+    """Return the batch that a model fixes and that of its plan, None where they agree."""
     plan_shapes = {plan.source.names[v]: plan.source.types[v].shape for v in plan.source.inputs}
     for port in source.inputs:
         fixed = port.shape[0] if port.shape else None
@@ -174,7 +179,7 @@ def _fixed_samples(plan: Plan, source: Session) -> tuple[int, int] | None:
 
 
 def _by_default(plan: Plan, model: Path, run: Run, values: Mapping[str, Data], expected: Mapping[str, Data], limits: Limits) -> str:
-    """Return a sentence on what onnxruntime's own settings give for a model of codes, empty where they give the same."""
+    """Return a sentence on how onnxruntime's own settings deviate for a quantised model, empty where they do not."""
     operators = coded_operators(model.read_bytes())
     if not operators:
         return ""
@@ -193,7 +198,7 @@ def _by_default(plan: Plan, model: Path, run: Run, values: Mapping[str, Data], e
 
 
 def _movement(run: Run, values: Mapping[str, Data], at: Mapping[str, Data]) -> dict[str, float]:
-    """Return how far each output moves, of its largest value, when all float inputs move in their last bits."""
+    """Return the largest relative change of each output over random perturbations of all float inputs in their last bits."""
     random = np.random.default_rng(SEED)
     farthest = dict.fromkeys(at, 0.0)
     for _ in range(MOVES):
@@ -203,12 +208,12 @@ def _movement(run: Run, values: Mapping[str, Data], at: Mapping[str, Data]) -> d
 
 
 def _perturbed(x: Data, random: np.random.Generator) -> Data:
-    """Return a tensor whose floats are moved in their last bits, either way."""
+    """Return a tensor with floats scaled by 1 ± MOVE at random."""
     return (x * (1 + MOVE * random.choice((-1.0, 1.0), x.shape))).astype(x.dtype) if x.dtype.kind == "f" else x
 
 
 def _difference(expected: Data, actual: Data) -> float:
-    """Return the largest difference by the largest value where the model's own is finite; the host's pools write the lowest for −∞."""
+    """Return the largest difference relative to the largest value, where that is finite; the host's pools write the lowest for −∞."""
     if expected.shape != actual.shape or expected.dtype != actual.dtype:
         return math.inf
     if expected.dtype.kind not in "fciub":
@@ -224,5 +229,5 @@ def _difference(expected: Data, actual: Data) -> float:
 
 
 def _fitting(source: Session, values: Mapping[str, Data]) -> dict[str, Data]:
-    """Return the inputs that a model declares."""
+    """Return the values restricted to the inputs that a model declares."""
     return {port.name: values[port.name] for port in source.inputs if port.name in values}

@@ -1,1 +1,1 @@
-"""Why a plan is as it is."""
+"""Explanations of a plan: reasons, alternatives, statistics, and a check of derivations."""

@@ -1,6 +1,6 @@
-"""Replay: an offload derived again from its source nodes by its rules alone, and every e-node of that checked by the oracle.
+"""Checks the derivation of an offload: derives it again from its source nodes by its rules alone, and evaluates every e-node.
 
-Nothing here trusts the e-graph: a class has the value of its first e-node that can be computed, on random operands in float64,
+The e-graph is not trusted: a class has the value of its first e-node that can be evaluated, on random operands in float64,
 and every other e-node of the class must give that value.
 """
 
@@ -30,14 +30,14 @@ from ..plan.plan import Offload, Plan
 AGREE = 1e-9  # of the largest value of a class
 SEED = 5
 Found = Data | tuple[Data, ...]
-Ends = tuple[tuple[Value, ...], tuple[Value, ...]]  # what a node reads and defines, or the other way round
+Ends = tuple[tuple[Value, ...], tuple[Value, ...]]  # the values a node reads and defines, or in reverse
 
 
 @dataclass(frozen=True)
 class Replay:
-    """What the replay of an offload showed: the rules that are needed, none of which can be left out, and how far values agree.
+    """The result of a derivation check: a minimal list of rules, the e-nodes evaluated, and the largest relative difference in a class.
 
-    `rules` is None where the offload's source nodes alone do not lead to it.
+    `rules` is None where the offload cannot be derived from its source nodes alone.
     """
 
     rules: tuple[str, ...] | None
@@ -47,7 +47,7 @@ class Replay:
 
     @property
     def agrees(self) -> bool:
-        """Tell whether the offload was derived again and no e-node differs from its class."""
+        """Whether the offload was derived again and no e-node differs from its class beyond rounding."""
         return self.rules is not None and self.difference <= AGREE
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class Replay:
 
 
 def replay(plan: Plan, offload: Offload, limits: Limits = DEFAULT) -> Replay:
-    """Derive an offload again from its source nodes and check every step on random operands."""
+    """Derive an offload again from its source nodes and evaluate every e-node on random operands."""
     p = neighbourhood(plan.source, offload.node.origins)
     rules_by_name = {r.name: r for r in (*every_rule(), *(r for f in plan.settings["rules"] for r in rules_at(Path(f))))}
     chain = [rules_by_name[r.rule] for r in offload.because if r.rule in rules_by_name]
@@ -77,7 +77,7 @@ def replay(plan: Plan, offload: Offload, limits: Limits = DEFAULT) -> Replay:
 
 
 def _derived(p: Program, rules: Sequence[Rule], m: Operation, limits: Limits) -> Matched | None:
-    """Return what the rules make of a program where that has the operation."""
+    """Return the match of a program under rules and one mapping; None where the operation is not used."""
     try:
         match_result = match(p, rules, [m], limits)
     except (AnswerNo, BudgetError):
@@ -86,7 +86,7 @@ def _derived(p: Program, rules: Sequence[Rule], m: Operation, limits: Limits) ->
 
 
 def _minimal(p: Program, rules: Sequence[Rule], m: Operation, limits: Limits, match_result: Matched) -> tuple[list[Rule], Matched]:
-    """Leave out one rule after the other, as long as the operation is still derived and the program costs no more."""
+    """Return a minimal list of rules that derives the operation at no higher cost, by leaving out one rule after another."""
     needed_rules, cost = list(rules), match_result.extraction.cost
     for r in rules:
         candidate_rules = [x for x in needed_rules if x is not r]
@@ -100,7 +100,7 @@ def _minimal(p: Program, rules: Sequence[Rule], m: Operation, limits: Limits, ma
 
 
 def neighbourhood(p: Program, origins: frozenset[int]) -> Program:
-    """Return the nodes of some source nodes as a program: with what moves data around them, and with their constants."""
+    """Return the subprogram of some source nodes, with adjacent layout operators and the computation of its constants."""
     members = {id(n) for n in p.nodes if n.origins & origins and n.op != OPAQUE}
     members |= _nodes_between(p, members)
     members |= _adjacent_layouts(p, members)
@@ -115,7 +115,7 @@ def neighbourhood(p: Program, origins: frozenset[int]) -> Program:
 
 
 def _nodes_between(p: Program, members: set[int]) -> set[int]:
-    """Return the nodes on a way from one chosen node to another."""
+    """Return the nodes on a path between two members."""
     descendants = _reachable(p.nodes, members, _forwards)
     ancestors = _reachable(reversed(p.nodes), members, _backwards)
     return {id(n) for n in p.nodes if id(n) in descendants & ancestors and n.op != OPAQUE}
@@ -130,7 +130,7 @@ def _backwards(n: Node) -> Ends:
 
 
 def _reachable(nodes: Iterable[Node], members: set[int], ends: Callable[[Node], Ends]) -> set[int]:
-    """Return the nodes that read, directly or not, what a chosen node defines; `ends` gives what a node reads and defines."""
+    """Return the members and the nodes reachable from them along the edges that `ends` gives, (values read, values defined)."""
     values: set[Value] = set()
     reached_nodes: set[int] = set()
     for n in nodes:
@@ -142,7 +142,7 @@ def _reachable(nodes: Iterable[Node], members: set[int], ends: Callable[[Node], 
 
 
 def _adjacent_layouts(p: Program, members: set[int]) -> set[int]:
-    """Return what only moves data right before or after chosen nodes."""
+    """Return the layout operators directly before or after members."""
     layout_nodes: set[int] = set()
     for nodes, ends in ((p.nodes, _forwards), (p.nodes[::-1], _backwards)):
         values = {v for n in p.nodes if id(n) in members for v in ends(n)[1]}
@@ -155,7 +155,7 @@ def _adjacent_layouts(p: Program, members: set[int]) -> set[int]:
 
 
 def _makers(p: Program, members: set[int]) -> set[int]:
-    """Return the nodes that make, from constants alone, what chosen nodes read."""
+    """Return the nodes that compute the constants which members read."""
     fixed, producer = set(p.constants), p.producer()
     for n in p.nodes:
         if n.operator is not None and all(v in fixed for v in n.inputs):
@@ -174,7 +174,7 @@ def _makers(p: Program, members: set[int]) -> set[int]:
 
 
 class _Check:
-    """The values of the classes of an e-graph, and how far their e-nodes are from them."""
+    """Evaluates the e-nodes of an e-graph bottom-up and compares them within each class."""
 
     def __init__(self, p: Program, graph: EGraph, m: Operation) -> None:
         self.p, self.graph, self.m, self.device = p, graph, m, constructor_of(m).name
@@ -197,7 +197,7 @@ class _Check:
         return count, compared, largest_difference
 
     def draw_inputs(self) -> None:
-        """Draw the inputs."""
+        """Draw random values of the inputs."""
         for v in self.p.inputs:
             sample = random_tensor(self.p.types[v], self.random)
             self.values[self.graph.values[v]] = sample.astype(np.float64) if self.p.types[v].is_float else sample
@@ -216,7 +216,7 @@ class _Check:
         return results[0] if e_class.type is not None else tuple(results)
 
     def device_results(self, n: ENode, operands: Sequence[Data]) -> list[Data]:
-        """Return what the operation means."""
+        """Return the results of the mapping's meaning on operands."""
         assert n.op == self.device
         types = [t for d in n.children if (t := self.graph.classes[d].type) is not None]
         body = body_of(self.m, types, dict(zip((name for name, _ in self.m.statics), n.attributes, strict=True)))

@@ -1,4 +1,4 @@
-"""What a plan says of the e-graph: its size round by round, and of each rule its matches, new e-nodes and seconds."""
+"""E-graph statistics of a plan: growth by rounds, and matches, new e-nodes and seconds of each rule."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..matching.match import constructor_of
 
 
 def egraph_document(s: Saturation, rules: Sequence[Rule], mappings: Sequence[Mapping]) -> dict[str, Any]:
-    """Return the part `egraph` of a plan; rules and mappings in the order of their births."""
+    """Return the section `egraph` of a plan document; rules and mappings in the order of their births."""
     return {
         "regions": s.regions, "forms": s.forms, "rounds": s.rounds,
         "e_nodes": s.graph.e_nodes, "e_classes": len(s.graph.classes), "growth": list(s.growth),
@@ -26,12 +26,12 @@ def egraph_document(s: Saturation, rules: Sequence[Rule], mappings: Sequence[Map
 
 
 def rule_seconds(s: Saturation, rules: Sequence[Rule], mappings: Sequence[Mapping]) -> dict[str, float]:
-    """Return how long each rule that matched took, by its name."""
+    """Return the seconds of search and action of each rule that matched, by its name."""
     return {name: s.rule_seconds[key] for name, key, _ in _keys_and_places(rules, mappings) if key in s.rule_seconds}
 
 
 def held_back(s: Saturation, rules: Sequence[Rule]) -> list[str]:
-    """Return a sentence for each added rule that was held back."""
+    """Return a note on each added rule that the back-off scheduler held back."""
     at = {r.name: short_place(r.place) for r in rules}
     return [f"rule {name} ({at[name]}) was held back for {n} rounds: it made too many e-nodes at once" for name, n in s.held.items()]
 

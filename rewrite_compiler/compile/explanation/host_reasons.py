@@ -1,4 +1,4 @@
-"""Why a node stays on the host: the capacity or the guard that refused it, or that nothing accelerates its operator."""
+"""Reasons why a node stays on the host: the nearest mapping, and the pattern, guard, capacity or cost that excludes it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping as MappingOf
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 
 from ...fit import Refusal
 from ...ir.program import OPAQUE, Node, Program
@@ -18,23 +19,38 @@ from ...target import Mapping
 from ..matching.match import Fitted
 from ..matching.pattern_difference import Loose, differs
 
-COST, CAPACITY, GUARD, FORM = range(4)  # how far a mapping is from taking a node: what is told first is nearest
 PRODUCTS = ("dense", "matmul")
+
+
+class Distance(IntEnum):
+    """How far a mapping is from taking a node; the reason of the nearest mapping is reported."""
+
+    COST = 0
+    """The mapping fits, and the chosen program costs no more without it."""
+
+    CAPACITY = 1
+    """Pattern and guard match; a capacity of the device is exceeded."""
+
+    GUARD = 2
+    """The pattern matches; a condition of the guard fails."""
+
+    FORM = 3
+    """The pattern differs from the program."""
 
 
 @dataclass(frozen=True)
 class Against:
-    """Why a mapping does not take a node, how far it is from it, how many values its pattern met, and how many guards failed."""
+    """Why a mapping does not take a node: its distance, a sentence, the number of values its pattern bound, and of failed guards."""
 
     mapping: str
-    distance: int
+    distance: Distance
     sentence: str
     met: int = 0
     failed: int = 0
 
 
 class HostReasons:
-    """Explains host nodes of one chosen program."""
+    """Explains the host nodes of one extracted program."""
 
     def __init__(
         self, program: Program, mappings: Sequence[Mapping], fitted: Fitted, unusable: MappingOf[str, str] | None = None,
@@ -50,7 +66,7 @@ class HostReasons:
                     self.offered.setdefault(x.op.name, []).append(m)
 
     def __call__(self, node: Node) -> str:
-        """Return one sentence."""
+        """Return one sentence on why a node stays on the host."""
         if node.op == OPAQUE:
             opaque = self.program.opaque_of(node)
             return f"unsupported operator: {opaque.label} ({opaque.reason})"
@@ -68,10 +84,10 @@ class HostReasons:
         return f"{', '.join(names)}: {reasons[0].sentence}{self.unusable}"
 
     def moving(self, node: Node, near: Sequence[Mapping]) -> str:
-        """Return the sentence for a product of two results where every operation that comes near takes known weights, else nothing."""
+        """Return the sentence for a product of two computed tensors where all near operations need constant weights, else an empty text."""
         if node.op not in PRODUCTS or any(self.program.is_constant(v) for v in node.inputs[:2]):
             return ""
-        if any(self.against(m, node).distance != FORM for m in near if not _needs_weights(m)):
+        if any(self.against(m, node).distance != Distance.FORM for m in near if not _needs_weights(m)):
             return ""
         names = ", ".join(dict.fromkeys(f"{m.target}.{m.operation}" for m in self.mappings if _needs_weights(m)))
         matrices = math.prod(self.program.types[node.inputs[1]].shape[:-2])
@@ -79,32 +95,32 @@ class HostReasons:
         return names and sentence + (f", not {matrices}" if matrices > 1 else "")
 
     def against(self, m: Mapping, node: Node) -> Against:
-        """Return why one mapping does not take the node: what its pattern met, which guard failed, which capacity is exceeded."""
+        """Return why one mapping does not take the node, with the number of values that its pattern bound."""
         partial_match = Loose(self.program, self.users, {m.name: root_of(m) for m in self.mappings})
         return replace(self.met(m, node, partial_match), met=len(partial_match.values))
 
     def met(self, m: Mapping, node: Node, found: Loose) -> Against:
-        """Return why one mapping does not take the node, and bind what its pattern met."""
+        """Return why one mapping does not take the node, and record the bindings of its partial match."""
         name = f"{m.name} ({short_place(m.rule.place)})"
         anchor = next(x for x in subterms(m.rule.left) if isinstance(x, Apply) and x.op.name == node.op)
         difference = differs(found, anchor, node, self.producer)
         if difference:
-            return Against(name, FORM, difference)
+            return Against(name, Distance.FORM, difference)
         reader_sentence = self.above(m.rule.left, anchor, node)
         if reader_sentence and not self.as_written:
-            return Against(name, FORM, reader_sentence)
+            return Against(name, Distance.FORM, reader_sentence)
         failing = [c for c in m.rule.where if self.decidable(c, found) and not holds(c, found.binding())]
         if failing:
-            return Against(name, GUARD, self.failed(failing[0], found), failed=len(failing))
+            return Against(name, Distance.GUARD, self.failed(failing[0], found), failed=len(failing))
         refusal = self.refusal(m, found)
         if refusal is not None:
-            return Against(name, CAPACITY, str(refusal.limit))
+            return Against(name, Distance.CAPACITY, str(refusal.limit))
         if reader_sentence:
-            return Against(name, COST, f"as written, {reader_sentence}")
-        return Against(name, COST, f"the chosen program is no dearer with {node.op} on the host")
+            return Against(name, Distance.COST, f"as written, {reader_sentence}")
+        return Against(name, Distance.COST, f"the chosen program is no dearer with {node.op} on the host")
 
     def above(self, pattern: Tensor, anchor: Apply, node: Node) -> str:
-        """Return what reads a node where the pattern has another operator; without rewriting, this is why it does not match."""
+        """Return a sentence on a reader of a node that is not the operator above it in the pattern, empty where the readers fit."""
         parent = next((x for x in subterms(pattern) if isinstance(x, Apply) and any(y is anchor for y in x.operands)), None)
         if parent is None:
             return ""
@@ -116,7 +132,7 @@ class HostReasons:
         return f"{reader_names} reads the result of {node.op}, its pattern has {parent.op.name} there"
 
     def decidable(self, condition: Condition, found: Loose) -> bool:
-        """Tell whether every tensor and attribute of a condition is bound."""
+        """Tell whether every tensor and attribute of a condition is bound by the partial match."""
         try:
             holds(condition, found.binding())
         except KeyError:
@@ -144,7 +160,7 @@ class HostReasons:
         return f"{condition_text(condition)} fails{' with ' if shapes else ''}{', '.join(dict.fromkeys(shapes))}"
 
     def refusal(self, m: Mapping, found: Loose) -> Refusal | None:
-        """Return the capacity that refused the mapping on operands of the bound ones' types."""
+        """Return the refusal of the mapping's tiling on operands of the bound types, None if there was none."""
         operand_types = {n: self.program.types[found.values[id(x)]] for n, x in enumerate(m.operands) if id(x) in found.values}
         for (name, types, _), fit in self.fitted.items():
             if operand_types and name == m.name and isinstance(fit, Refusal) and all(types[n] == t for n, t in operand_types.items()):
@@ -153,7 +169,7 @@ class HostReasons:
 
 
 def _unequal(condition: Same, partial_match: Loose) -> str:
-    """Return that two lists differ, of shapes whose they are."""
+    """Return the sentence for a failed equality of lists, naming the operands if they are shapes."""
     left, right = (list_of(side, partial_match.binding()) for side in (condition.left, condition.right))
     owners = [s.tensor for s in (condition.left, condition.right) if isinstance(s, ShapeOf) and isinstance(s.tensor, Variable)]
     if len(owners) == 2:
@@ -175,7 +191,7 @@ def root_of(m: Mapping) -> str:
 
 
 def _needs_weights(m: Mapping) -> bool:
-    """Tell whether an operation is a product by weights that must be known."""
+    """Tell whether an operation is a product whose weights must be compile-time constants."""
     constant_operands = {id(c.tensor) for c in m.rule.where if isinstance(c, IsConstant)}
     products = [x for x in subterms(m.rule.left) if isinstance(x, Apply) and x.op.name == "dense"]
     return any(id(x.operands[1]) in constant_operands for x in products)

@@ -1,9 +1,10 @@
-"""Nodes of a model as a user asks for them: by name, number, operator, tensor or glob; and where each of them went."""
+"""Lookup of a model's nodes by name, number, operator, tensor or glob, and the place of each in a plan."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from ..plan.plan import Plan
@@ -11,14 +12,27 @@ from ..plan.plan import Plan
 WILDCARDS = frozenset("*?[")
 
 
+class NodePlace(StrEnum):
+    """Where a source node went in a plan."""
+
+    OFFLOAD = "offload"
+    """It is computed by one or several offloads."""
+
+    HOST = "host"
+    """It stays on the host."""
+
+    ABSORBED = "absorbed"
+    """It left no operation of its own: another node, or the importer, took it in."""
+
+
 @dataclass(frozen=True)
 class NodeRow:
-    """One node of the source model: its number from 0, its operator, and the offloads it is part of or why there are none."""
+    """A node of the source model: its number from 0, its operator, its place, and its offloads or the reason for having none."""
 
     number: int
     node: str
     op: str
-    place: str  # offload, host or absorbed
+    place: NodePlace
     offloads: tuple[str, ...] = ()
     why: str = ""
 
@@ -31,17 +45,17 @@ def node_rows(plan: Plan) -> list[NodeRow]:
             offloads.setdefault(number, []).append(o.id)
     host, absorbed = {h.node: h.why_not for h in plan.host}, {a.node: a.by for a in plan.absorbed}
     return [
-        NodeRow(n, s.name, s.op_type, "offload", tuple(offloads[n]))
+        NodeRow(n, s.name, s.op_type, NodePlace.OFFLOAD, tuple(offloads[n]))
         if n in offloads
-        else NodeRow(n, s.name, s.op_type, "host", why=host[s.name])
+        else NodeRow(n, s.name, s.op_type, NodePlace.HOST, why=host[s.name])
         if s.name in host
-        else NodeRow(n, s.name, s.op_type, "absorbed", why=absorbed.get(s.name, ""))
+        else NodeRow(n, s.name, s.op_type, NodePlace.ABSORBED, why=absorbed.get(s.name, ""))
         for n, s in enumerate(plan.source.sources)
     ]
 
 
 def nodes_called(plan: Plan, text: str) -> list[str]:
-    """Return the names of the nodes or offloads that a user means by `text`: what the first kind of name that fits has."""
+    """Return the names of the nodes or offloads that `text` denotes, by the first kind of name with a match; none without one."""
     sources = [s.name for s in plan.source.sources]
     if text in sources or any(text == o.id for o in plan.offloads):
         return [text]
@@ -60,7 +74,7 @@ def _by_operation(plan: Plan, text: str) -> Iterator[str]:
 
 
 def _by_tensor(plan: Plan, text: str) -> list[str]:
-    """Return the nodes that give a tensor; of an input or a weight those that read it."""
+    """Return the nodes that define a tensor; for an input or a weight those that read it."""
     p = plan.source
     values = {v for v, name in enumerate(p.names) if name == text}
     return _names_of(plan, (n.origins for n in p.nodes if values & {*n.outputs})) or _names_of(
@@ -69,7 +83,7 @@ def _by_tensor(plan: Plan, text: str) -> list[str]:
 
 
 def _by_glob(plan: Plan, text: str) -> Iterator[str]:
-    """Yield the nodes whose names fit a glob; the offloads whose names do where no node's does."""
+    """Yield the nodes whose names match a glob, else the offloads whose ids do."""
     if not WILDCARDS & {*text}:
         return iter(())
     nodes = [s.name for s in plan.source.sources if fnmatchcase(s.name, text)]

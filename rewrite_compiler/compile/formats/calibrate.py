@@ -1,6 +1,6 @@
-"""Calibrate: choose the format of every tensor of every offload from a float run of calibration samples.
+"""Post-training calibration: chooses the format of every tensor of every offload from a float run of samples.
 
-Weights take their format from their own values; activations and results from the values that they have in the run.
+Weights take their format from their own values; activations and results from their values in the run.
 """
 
 from __future__ import annotations
@@ -50,6 +50,10 @@ def calibrated(
     """Return the plan with formats; `inputs` are calibration samples by input name, samples first.
 
     `method` is max (the default), percentile, mse or entropy, or such a list with OFFLOAD.TENSOR=METHOD for single tensors.
+
+    Raises:
+        InputError: (C100) there is no sample; (C102) a weight, or a value of the float run, is not finite.
+        UsageError: (F203) a method or a tensor of it does not exist.
     """
     methods = method_of(method)
     _check_names(plan, methods)
@@ -64,17 +68,22 @@ def calibrated(
     for o in plan.offloads:
         ranges = _ranges(plan, o, observations, methods)
         formats = o.mapping.formats_for({name: r["magnitude"] for name, r in ranges.items()})
-        offloads.append(_searched(plan.program, replace(o, formats=formats), observations.first_samples))
+        offloads.append(_with_searched_formats(plan.program, replace(o, formats=formats), observations.first_samples))
         tensors += [{"offload": o.id, "tensor": name, **r} for name, r in ranges.items()]
     unified = _unified(plan, offloads)
-    calibration = Calibration(source, sha256, samples, _about(methods), _digest(unified), tuple(tensors))
+    calibration = Calibration(source, sha256, samples, _method_text(methods), _digest(unified), tuple(tensors))
     return replace(plan, offloads=unified, calibration=calibration)
 
 
 def is_calibrated_by(plan: Plan, sha256: str, samples: int, method: Method) -> bool:
-    """Tell whether a plan has the formats that these samples give by this method, and nobody changed one since."""
+    """Tell whether a plan has unchanged formats from these samples and this method."""
     c = plan.calibration
-    return c is not None and (c.sha256, c.samples, c.method, c.formats_sha256) == (sha256, samples, _about(method), _digest(plan.offloads))
+    return c is not None and (c.sha256, c.samples, c.method, c.formats_sha256) == (
+        sha256,
+        samples,
+        _method_text(method),
+        _digest(plan.offloads),
+    )
 
 
 def _digest(offloads: Sequence[Offload]) -> str:
@@ -83,14 +92,14 @@ def _digest(offloads: Sequence[Offload]) -> str:
     return hashlib.sha256(json.dumps(formats, sort_keys=True).encode()).hexdigest()
 
 
-def _about(method: Method) -> str:
-    """Return how magnitudes and formats are chosen, in words."""
+def _method_text(method: Method) -> str:
+    """Return the description of a method that plans record."""
     single = "".join(f"; {place}: {m}" for place, m in method.single.items())
     return f"{METHODS[method.usual]}{single}; {SEARCH}"
 
 
 def scale_warnings(plan: Plan) -> list[Problem]:
-    """Return which tensors of a calibrated plan are beyond every scale of their format, so that the device saturates or loses them."""
+    """Return a problem (C103) for each tensor of a calibrated plan outside every scale of its format: it saturates or underflows."""
     if plan.calibration is None:
         return []
     offloads, problems = {o.id: o for o in plan.offloads}, []
@@ -107,7 +116,7 @@ def scale_warnings(plan: Plan) -> list[Problem]:
 
 
 def _out_of_scale(choose: FormatFor, f: Format, size: float) -> str:
-    """Return what the largest magnitude of a tensor must be instead; nothing where the format has it."""
+    """Return the requirement that the largest magnitude of a tensor violates, empty if the format represents it."""
     if _is_beyond(choose, f, size):
         return f"at most {float(f.largest):g}, the largest value of its format"
     if size > 0 and not values_of(f, codes_of(f, np.array([size]))).any():
@@ -116,12 +125,12 @@ def _out_of_scale(choose: FormatFor, f: Format, size: float) -> str:
 
 
 def _is_beyond(choose: FormatFor, f: Format, size: float) -> bool:
-    """Tell whether a magnitude has no scale: that of half of it is the last one. A format of one scale has none to be outside of."""
+    """Tell whether a magnitude exceeds the largest scale, where half of it has the same format; formats of one scale are exempt."""
     return size > f.largest and choose(size) == choose(size / 2) != choose(float(f.largest) / 2**40)
 
 
 def _unified(plan: Plan, offloads: Sequence[Offload]) -> tuple[Offload, ...]:
-    """Return the offloads where operands that stay on a device have the format in which their result was made."""
+    """Return the offloads with each resident operand in the format of the result that defines it."""
     by_id = {o.id: o for o in offloads}
     for maker, result, taker, operand in handed_over(plan.program, plan.offloads, plan.residency):
         o = by_id[taker.id]
@@ -131,13 +140,13 @@ def _unified(plan: Plan, offloads: Sequence[Offload]) -> tuple[Offload, ...]:
 
 
 def calibrated_from(plan: Plan, data: Samples, *, method: str = "", limits: Limits = DEFAULT) -> Plan:
-    """Return the plan with formats chosen from a data set or its file."""
+    """Return the plan with formats calibrated on a data set or its file; raises as `calibrated`."""
     samples = samples_for(plan.source, data, limits)
     return calibrated(plan, samples.inputs, Path(samples.place).name, samples.sha256, method=method, limits=limits)
 
 
 def float_program(plan: Plan, only: Collection[str] | None = None) -> Program:
-    """Return the plan's program with every offload, or those of some ids, replaced by its meaning."""
+    """Return the plan's program with every offload, or those with ids in `only`, inlined as float operators."""
     nodes = {o.node.outputs[0]: o for o in plan.offloads if only is None or o.id in only}
     types = plan.program.types
 
@@ -150,7 +159,7 @@ def float_program(plan: Plan, only: Collection[str] | None = None) -> Program:
 
 @dataclass
 class _Observations:
-    """What a float run shows: largest magnitudes, some values of tensors, and the first samples of tensors that are tried out."""
+    """Observations of a float run: largest magnitudes, sampled values, and the first samples of tensors whose formats are searched."""
 
     largest: dict[Value, float]
     values: dict[Value, list[Data]] = field(default_factory=dict)
@@ -167,11 +176,11 @@ def _observed(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int
             check_finite(o, name, constants.get(v, NOTHING))
     observations = _Observations({v: _magnitude(x) for v, x in constants.items()})
     if method.needs_values:
-        observations.values = {v: [_some(x, 1)] for v, x in constants.items()}
+        observations.values = {v: [_sampled_values(x, 1)] for v, x in constants.items()}
     moving = sorted(tensors - p.constants.keys() - set(p.inputs))
     check_inputs = {v: inputs[p.names[v]][:CHECKED] for v in p.inputs}
     run = FloatRun(plan.source, p, moving, len(plan.program.types), check_inputs, seconds)
-    # which values are looked at depends on how many batches there are, and must not on which program is run
+    # sampled values depend on the number of batches, which must not depend on the program that is run
     sample_bytes = sum(p.types[v].nbytes for v in moving) if method.needs_values else run.held_bytes
     batch = max(1, min(batch, MOST_BYTES // max(1, sample_bytes)))
     batches = -(-samples // batch)
@@ -181,14 +190,14 @@ def _observed(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int
         for v in tensors & results.keys():
             observations.largest[v] = max(observations.largest.get(v, 0.0), _magnitude(results[v]))
             if method.needs_values:
-                observations.values.setdefault(v, []).append(_some(results[v], batches))
+                observations.values.setdefault(v, []).append(_sampled_values(results[v], batches))
         if not at:
             observations.first_samples = {v: np.array(looked_at(results[v])[:TRIED_SAMPLES]) for v in searched & results.keys()}
     return observations
 
 
-def _some(x: Data | Moved, parts: int) -> Data:
-    """Return evenly spaced values of one part of a tensor's values."""
+def _sampled_values(x: Data | Moved, parts: int) -> Data:
+    """Return evenly spaced values of one of `parts` batches of a tensor."""
     size = len(x.root) * x.move.places.size if isinstance(x, Moved) else x.size
     step = max(1, size * parts // KEPT_VALUES)
     return x.move.spaced(x.root, step) if isinstance(x, Moved) else np.array(x.reshape(-1)[::step])
@@ -210,32 +219,34 @@ def _check_names(plan: Plan, method: Method) -> None:
 
 
 def _ranges(plan: Plan, o: Offload, observations: _Observations, method: Method) -> dict[str, dict[str, Any]]:
-    """Return by which method, which magnitude, and the largest one, of every tensor of an offload."""
+    """Return the method, the magnitude to represent, and the largest magnitude of every tensor of an offload."""
     choices, ranges = o.mapping.format_choices, {}
     for name, v in tensors_of(o).items():
         largest = observations.largest[v]
-        chosen = method.of(o.id, name, is_constant=v in plan.program.constants) if name in choices else "max"
-        size = largest if chosen == "max" else magnitude(chosen, largest, np.concatenate(observations.values[v]), choices[name])
-        ranges[name] = {"method": chosen, "magnitude": size, "largest": largest}
+        tensor_method = method.of(o.id, name, is_constant=v in plan.program.constants) if name in choices else "max"
+        size = (
+            largest if tensor_method == "max" else magnitude(tensor_method, largest, np.concatenate(observations.values[v]), choices[name])
+        )
+        ranges[name] = {"method": tensor_method, "magnitude": size, "largest": largest}
     return ranges
 
 
-def _searched(p: Program, o: Offload, kept: MappingOf[Value, Data]) -> Offload:
-    """Return the offload with the candidate formats that give the least error on the first calibration samples.
+def _with_searched_formats(p: Program, o: Offload, samples: MappingOf[Value, Data]) -> Offload:
+    """Return the offload with the candidate formats of least error on the first samples, one tensor after another.
 
-    Candidates run by their numerics where driver and numerics are proved to agree, else on the simulator.
+    Candidates run by their numerics where driver and numerics are proved equivalent, else on the simulator.
     """
     is_simulated = bool(o.mapping.search) and not is_certified(o.target, o.mapping.variant)
     ila = o.target.ila() if is_simulated else None
     for name, candidates in o.mapping.search.items():
-        tried = [replace(o, formats=o.mapping.with_format(o.formats, name, f)) for f in candidates]
-        errors = [isolated_error(p, trial, kept, ila) for trial in tried]
-        o = tried[errors.index(min(errors))]
+        trials = [replace(o, formats=o.mapping.with_format(o.formats, name, f)) for f in candidates]
+        errors = [isolated_error(p, trial, samples, ila) for trial in trials]
+        o = trials[errors.index(min(errors))]
     return o
 
 
 def isolated_error(p: Program, o: Offload, kept: MappingOf[Value, Data], ila: Ila | None) -> float:
-    """Return the relative squared error of an offload's first result on kept samples, run on its simulator; without one, by numerics."""
+    """Return Σ(y − ŷ)² / Σy² of an offload's first result on samples, run in isolation on a simulator, or without one by numerics."""
     tensors = tensors_of(o)
     moving = {v.name: kept[tensors[v.name]] for v in o.mapping.operands if tensors[v.name] in kept}
     constants = {v.name: p.constants[tensors[v.name]] for v in o.mapping.operands if tensors[v.name] in p.constants}

@@ -1,4 +1,4 @@
-"""Inputs at the edges of a model: at and around the numbers that it and its plan compare with, and on both sides of them."""
+"""Boundary-value inputs: at, next to and on both sides of the bounds that a model and its plan compare values with."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ MOST = 8  # bounds around which inputs are drawn
 
 
 def edge_inputs(plan: Plan, random: np.random.Generator) -> Iterator[dict[str, Data]]:
-    """Yield inputs of a plan by name that cross the bounds of model and plan in both directions; none where these have none but 0."""
+    """Yield inputs of a plan by name around the bounds of model and plan, at several scales; none if 0 is the only bound."""
     bounds = sorted({abs(c) for p in (plan.source, plan.program) for c in bounds_of(p) if c and math.isfinite(c)})
     if not bounds:
         return
     for scale in dict.fromkeys((bounds[0] * BELOW, bounds[-1] * BEYOND)):
         yield _inputs(plan.program, random, partial(_scaled, random, scale))
-    around = [
+    edge_values = [
         m
         for c in (*bounds[:MOST], 0.0)
         for n in (c, -c)
         for m in (n, *(float(np.nextafter(np.float32(n), np.float32(to))) for to in (-np.inf, np.inf)))
     ]
-    yield _inputs(plan.program, random, lambda t: random.choice(around, t.shape).astype(t.dtype))
+    yield _inputs(plan.program, random, lambda t: random.choice(edge_values, t.shape).astype(t.dtype))
 
 
 def _scaled(random: np.random.Generator, scale: float, t: TensorType) -> Data:
@@ -42,11 +42,11 @@ def _inputs(p: Program, random: np.random.Generator, draw: Callable[[TensorType]
 
 
 def bounds_of(p: Program) -> Iterator[float]:
-    """Yield the numbers that a program limits or compares values with."""
+    """Yield the bounds of a program: the numbers of clips and of minima and maxima with a constant."""
     for n in p.nodes:
-        given = dict(n.attributes)
+        attributes = dict(n.attributes)
         if n.op == "clip":
-            yield from (float(given[name]) for name in ("low", "high"))  # type: ignore[arg-type]
+            yield from (float(attributes[name]) for name in ("low", "high"))  # type: ignore[arg-type]
         elif n.op in ("min", "max"):
             data = (p.constants[v] for v in n.inputs if v in p.constants)
             yield from (float(x.flat[0]) for x in data if x.size and x.dtype.kind == "f" and np.all(x == x.flat[0]))

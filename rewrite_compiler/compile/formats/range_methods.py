@@ -1,4 +1,4 @@
-"""Ranges: from the values of a tensor to the magnitude that its format must hold, by one of several methods.
+"""Calibration methods: the magnitude that a tensor's format must represent, from its values.
 
 `max` takes the largest magnitude. The others may clip: `percentile` takes the magnitude that 99.9 % of the values do not
 exceed, `mse` the magnitude whose format has the least squared error on the values, `entropy` the one whose format changes
@@ -27,30 +27,34 @@ FormatFor = Callable[[float], Format]
 
 @dataclass(frozen=True)
 class Method:
-    """How magnitudes are chosen: one method for all activations, and others for single tensors, written OFFLOAD.TENSOR."""
+    """A choice of calibration methods: one for all activations, and others for single tensors by OFFLOAD.TENSOR."""
 
     usual: str = "max"
     single: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, offload: str, tensor: str, *, is_constant: bool) -> str:
-        """Return the method of a tensor; weights keep their largest magnitude unless they are named."""
+        """Return the method of a tensor; weights use `max` unless they are named."""
         return self.single.get(f"{offload}.{tensor}", "max" if is_constant else self.usual)
 
     @property
     def needs_values(self) -> bool:
-        """Tell whether magnitudes alone do not do."""
+        """Whether a method needs values, not only largest magnitudes."""
         return self.usual != "max" or any(m != "max" for m in self.single.values())
 
 
 def method_of(text: str) -> Method:
-    """Read METHOD, or METHOD and OFFLOAD.TENSOR=METHOD separated by commas; UsageError names what is unknown."""
+    """Parse METHOD, or METHOD and OFFLOAD.TENSOR=METHOD separated by commas; an empty text is `max`.
+
+    Raises:
+        UsageError: (F203) a method does not exist.
+    """
     usual, single = "max", {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         place, _, name = part.rpartition("=")
         if name not in METHODS:
-            known = ", ".join(METHODS)
+            methods = ", ".join(METHODS)
             raise UsageError(
-                "F203", f'a calibration method must be one of {known}, not "{name}"', help="or OFFLOAD.TENSOR=METHOD for one tensor"
+                "F203", f'a calibration method must be one of {methods}, not "{name}"', help="or OFFLOAD.TENSOR=METHOD for one tensor"
             )
         if place:
             single[place] = name
@@ -60,7 +64,7 @@ def method_of(text: str) -> Method:
 
 
 def magnitude(method: str, largest: float, values: Data, choose: FormatFor) -> float:
-    """Return the magnitude that a tensor's format must hold."""
+    """Return the magnitude to represent, from the largest magnitude and values of a tensor; `choose` gives the format of a magnitude."""
     sizes = np.abs(values[values != 0]).astype(np.float64)
     if method == "max" or not sizes.size or largest == 0:
         return largest
@@ -81,15 +85,15 @@ def _divergence(sizes: Data, f: Format) -> float:
     counts, edges = np.histogram(sizes, BINS, (0.0, top))
     codes = codes_of(f, (edges[:-1] + edges[1:]) / 2)
     limit = min(float(f.largest), top)
-    inside = (edges[:-1] + edges[1:]) / 2 <= limit
-    kept = counts.astype(np.float64) * inside
-    p = kept.copy()
-    p[np.flatnonzero(inside)[-1] if inside.any() else 0] += counts[~inside].sum()
+    unclipped = (edges[:-1] + edges[1:]) / 2 <= limit
+    unclipped_counts = counts.astype(np.float64) * unclipped
+    p = unclipped_counts.copy()
+    p[np.flatnonzero(unclipped)[-1] if unclipped.any() else 0] += counts[~unclipped].sum()
     q = np.zeros(BINS)
     for code in np.unique(codes):
         group = (codes == code) & (p > 0)
         if group.any():
-            q[group] = kept[group].sum() / group.sum()
+            q[group] = unclipped_counts[group].sum() / group.sum()
     p, q = p / p.sum(), np.maximum(q / max(q.sum(), 1e-30), 1e-12)
     some = p > 0
     return float(np.sum(p[some] * np.log(p[some] / q[some])))

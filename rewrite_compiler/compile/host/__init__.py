@@ -1,1 +1,1 @@
-"""What stays on the host."""
+"""Evaluation of the parts of a program that stay on the host."""

@@ -1,4 +1,4 @@
-"""The exact host in the place of onnxruntime: the same values for every sample, one sample after the other."""
+"""The exact host in place of onnxruntime: reproducible values, one sample after another; and the choice of a host program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOSTS = ("onnxruntime", "exact")
 
 
 class ExactProgram(HostProgram):
-    """A program by the operators' own meaning in single precision, sums in order."""
+    """A program evaluated by the operators' own meaning in float32, sums in order."""
 
     def run(self, values: Mapping[Value, Data]) -> dict[Value, Data]:
         """Return the outputs: sampled inputs [samples, …], others as they are; outputs [samples, …]."""
@@ -27,7 +27,7 @@ class ExactProgram(HostProgram):
 
 
 def host_program(kind: str, program: Program, seconds: int = DEFAULT.host_seconds) -> HostProgram:
-    """Return a host part on one of the hosts, all of its inputs sampled; `seconds` limit the run of a sample."""
+    """Return the evaluator of a host part on one of HOSTS, all inputs sampled; `seconds` limit the run of a sample."""
     if kind == "exact":
         return ExactProgram(program, program.inputs, seconds=seconds)
     if is_plain(program):

@@ -1,4 +1,4 @@
-"""Host parts that change elements only, as one pass: sums and limits of floats, or of the values of codes."""
+"""Fused elementwise host parts: sums and clamps of floats, or of quantised codes, in one pass."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from .lazy_codes import SINGLE, Coded, Ended, Limit, Operand, decoded, limiting,
 
 ROUNDED = Op("single", (0,), None, REAL, REAL)
 FLOATS = Conversion((Op("array", (), (0, 0), REAL),))
-Kind = tuple[Format, tuple[Limit, ...]] | None  # of codes and what limits their values, or floats
+Kind = tuple[Format, tuple[Limit, ...]] | None  # of an operand: format and clamps of codes, None for floats
 LIMITING = ("relu", "clip")
 
 
 def limits_of(node: Node) -> tuple[Limit, ...]:
-    """Return the limits that a node sets, in order."""
+    """Return the clamps of a relu or clip in order."""
     if node.op == "relu":
         return (("max", 0.0),)
-    given: Any = dict(node.attributes)
-    return ("max", float(np.float32(given["low"]))), ("min", float(np.float32(given["high"])))
+    attributes: Any = dict(node.attributes)
+    return ("max", float(np.float32(attributes["low"]))), ("min", float(np.float32(attributes["high"])))
 
 
 def _is_known(node: Node) -> bool:
-    """Tell whether a node's bits are those of these operators: of zeros with and without a sign a limit may take either."""
+    """Tell whether a node can be fused bit-exactly: not clamps at NaN, or at a zero where the sign of the result is unspecified."""
     if node.op not in LIMITING:
         return node.op == "add"
     return not any(math.isnan(n) or (n == 0 and (kind == "min" or math.copysign(1, n) < 0)) for kind, n in limits_of(node))
@@ -40,54 +40,54 @@ def _is_known(node: Node) -> bool:
 
 @dataclass
 class Elementwise:
-    """A host part of sums and limits with one result."""
+    """A host part of sums and clamps with one result."""
 
     program: Program
     made: dict[tuple[Kind, ...], Conversion | None] = field(default_factory=dict)
 
     @property
     def is_limit(self) -> bool:
-        """Whether it limits its only operand."""
+        """Whether it consists of clamps only."""
         return all(n.op in LIMITING for n in self.program.nodes)
 
     def __call__(self, values: Mapping[Value, Operand]) -> Operand | None:
-        """Return the result [samples, …]; None where it takes operators one after the other, or machine code is not in use."""
-        given = [x if isinstance(x, Coded) else looked_at(x) for x in (values[v] for v in self.program.inputs)]
-        if self.is_limit and isinstance(given[0], Coded):
-            return given[0].limited(*(limit for n in self.program.nodes for limit in limits_of(n)))
-        sources = [x.codes if isinstance(x, Coded) else x for x in given]
+        """Return the result [samples, …]; None where operands do not fit one pass, or machine code is not available."""
+        operands = [x if isinstance(x, Coded) else looked_at(x) for x in (values[v] for v in self.program.inputs)]
+        if self.is_limit and isinstance(operands[0], Coded):
+            return operands[0].limited(*(limit for n in self.program.nodes for limit in limits_of(n)))
+        sources = [x.codes if isinstance(x, Coded) else x for x in operands]
         if not has_machine_code() or not is_worth_it(*sources) or len({x.shape for x in sources}) > 1:
             return None
-        conversion = self._made(tuple((x.format, x.limits) if isinstance(x, Coded) else None for x in given))
+        conversion = self._cached(tuple((x.format, x.limits) if isinstance(x, Coded) else None for x in operands))
         if conversion is None:
             return None
         out = laid_out(sources[0].shape, sources[0].strides, SINGLE)
         return Ended(out, conversion.ends(out, *sources))
 
-    def _made(self, kinds: tuple[Kind, ...]) -> Conversion | None:
+    def _cached(self, kinds: tuple[Kind, ...]) -> Conversion | None:
         if kinds not in self.made:
             self.made[kinds] = self._conversion([FLOATS if k is None else decoded(*k) for k in kinds])
         return self.made[kinds]
 
     def _conversion(self, operands: Sequence[Conversion | None]) -> Conversion | None:
-        """Return the code of all nodes on operands as they lie."""
-        known = [x for x in operands if x is not None]
-        if len(known) < len(operands):
+        """Return the fused code of all nodes on stored operands, None where a format has no decoder."""
+        decoders = [x for x in operands if x is not None]
+        if len(decoders) < len(operands):
             return None
         places = {v: n for n, v in enumerate(self.program.inputs)}
         code: list[Op] = [Op("array", (), (n, 0), REAL) for n in places.values()]
         for node in self.program.nodes:
-            found = [places[v] for v in node.inputs]
+            operands_at = [places[v] for v in node.inputs]
             if node.op == "add":
-                code += [Op("add", (found[0], found[1]), None, REAL, REAL), Op("single", (len(code),), None, REAL, REAL)]
+                code += [Op("add", (operands_at[0], operands_at[1]), None, REAL, REAL), Op("single", (len(code),), None, REAL, REAL)]
             for limit in () if node.op == "add" else limits_of(node):
-                appended(code, limiting(*limit).code, 0, lambda _, at=found[0]: at)  # type: ignore[misc]
-                found = [len(code) - 1]
+                appended(code, limiting(*limit).code, 0, lambda _, at=operands_at[0]: at)  # type: ignore[misc]
+                operands_at = [len(code) - 1]
             places[node.outputs[0]] = len(code) - 1
-        return joined(known, [ROUNDED] * len(known), Conversion(tuple(code)))
+        return joined(decoders, [ROUNDED] * len(decoders), Conversion(tuple(code)))
 
 
 def elementwise(p: Program) -> Elementwise | None:
-    """Return a host part of sums and limits as one pass; None where it is anything else."""
+    """Return a host part as a fused pass; None where it has operators other than sums and clamps."""
     are_known = bool(p.nodes) and len(p.outputs) == 1 and all(map(_is_known, p.nodes))
     return Elementwise(p) if are_known and p.outputs[0] in p.nodes[-1].outputs else None

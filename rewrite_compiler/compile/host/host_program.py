@@ -1,4 +1,4 @@
-"""HostProgram: a part of a program on the host engine, for many samples at once where that gives the same bits."""
+"""Host evaluation of a part of a program by onnxruntime, in batches of samples where that gives the same bits."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ...ir.rebatch import NotBatchable, Rebatched, rebatched
 from ...limits import DEFAULT
 from .lazy_codes import Operand, looked_at
 
-MOST_CHOICES = 64  # combinations of batch axes tried for the inputs of one program
+MOST_CHOICES = 64  # combinations of batch axes on trial for one program
 
 
 @dataclass(frozen=True)
 class Batching:
-    """How a program runs several samples: at once along `places`, or one by one, and why; without a reason where there are not several."""
+    """How a program runs several samples: batched along the axes `places`, or one by one with the reason why."""
 
     places: Mapping[Value, Place] | None
     why: str = ""
 
 
 class HostProgram:
-    """A program of core and opaque operators in onnxruntime. Values go in and come out with a leading sample axis."""
+    """A program of core and opaque operators in onnxruntime; sampled values have a leading sample axis."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class HostProgram:
         seconds: int = DEFAULT.host_seconds,
         is_part: bool = False,
     ) -> None:
-        """Prepare to run; `sampled` are the inputs that differ between samples.
+        """Prepare the program; `sampled` are the inputs that differ between samples.
 
         A batch of two must give the bits of two runs, or with `tolerance` values that close, relative to the largest.
         `seconds` limit the run of a sample. Parts of one program use the same memory.
@@ -62,11 +62,11 @@ class HostProgram:
         return self.together(self.batching.places, values, samples)
 
     def lazily(self, values: Mapping[Value, Operand]) -> Mapping[Value, Operand]:
-        """Return the outputs, perhaps such as nobody has looked at yet, for inputs of any kind."""
+        """Return the outputs, possibly lazy, for inputs that may be lazy."""
         return self.run({v: looked_at(x) for v, x in values.items()})
 
     def one_by_one(self, values: Mapping[Value, Data], samples: int) -> dict[Value, Data]:
-        """Run the samples one after the other."""
+        """Return the outputs [samples, …], one run a sample."""
         session = self.session(1, {})[0]
         rows = [
             self._outputs(
@@ -77,53 +77,57 @@ class HostProgram:
         return {v: np.stack([row[v] for row in rows]) for v in rows[0]} if rows else {}
 
     def together(self, places: Mapping[Value, Place], values: Mapping[Value, Data], samples: int) -> dict[Value, Data]:
-        """Run all samples at once."""
-        session, found = self.session(samples, places)
-        fed = {self._name(v): merged(values[v], places[v]) if v in self.sampled else values[v] for v in self.program.inputs}
-        results = self._outputs(self._run(session, fed, samples))
-        return {v: separated(data, found.get(v), samples) for v, data in results.items()}
+        """Return the outputs [samples, …] of one run over all samples, batched along `places`."""
+        session, result_places = self.session(samples, places)
+        inputs = {self._name(v): merged(values[v], places[v]) if v in self.sampled else values[v] for v in self.program.inputs}
+        results = self._outputs(self._run(session, inputs, samples))
+        return {v: separated(data, result_places.get(v), samples) for v, data in results.items()}
 
-    def _run(self, session: Session, fed: Mapping[str, Data], samples: int = 1) -> dict[str, Data]:
-        """Run within `seconds` a sample, which is as long as a model may take anywhere."""
-        return session.run(fed, seconds=self.seconds * samples)
+    def _run(self, session: Session, inputs: Mapping[str, Data], samples: int = 1) -> dict[str, Data]:
+        """Run a session within `seconds` a sample."""
+        return session.run(inputs, seconds=self.seconds * samples)
 
     def choose(self, values: Mapping[Value, Data], samples: int) -> Batching:
-        """Find batch axes for the inputs that give two samples the bits they have one by one."""
+        """Return batch axes of the inputs under which two samples have the bits of single runs; the first that pass a trial."""
         if not self.sampled or samples < 2:
             return Batching(None)
         pair = {v: values[v][:2] if v in self.sampled else values[v] for v in self.program.inputs}
         expected = self.one_by_one(pair, 2)
         why = "no batch axis was found"
         for places in itertools.islice(self._choices(), MOST_CHOICES):
-            made = rebatched(self.program, 2, places)
-            if isinstance(made, NotBatchable):
-                why = made.reason
+            batched = rebatched(self.program, 2, places)
+            if isinstance(batched, NotBatchable):
+                why = batched.reason
                 continue
-            found = self.together(places, pair, 2)
-            different = [v for v in expected if not _same(found[v], expected[v], self.tolerance)]
+            actual = self.together(places, pair, 2)
+            different = [v for v in expected if not _are_equal(actual[v], expected[v], self.tolerance)]
             if not different:
                 return Batching(places)
             why = f"value {self.program.names[different[0]]} has other bits in a batch of two"
-            self.sessions.pop(2)  # it carries the samples along these axes
+            self.sessions.pop(2)  # its batch axes are rejected
         return Batching(None, why)
 
     def _choices(self) -> Iterator[dict[Value, Place]]:
-        """Yield batch axes for the sampled inputs: axes of extent 1 first, then from the front."""
+        """Yield candidate batch axes of the sampled inputs: axes of extent 1 first, then from the front."""
         axes = []
         for v in self.sampled:
             shape = self.program.types[v].shape
             axes.append(sorted(range(len(shape)), key=lambda a, shape=shape: (shape[a] != 1, a)))  # type: ignore[misc]
-        for chosen in itertools.product(*axes):
-            yield {v: Place(a) for v, a in zip(self.sampled, chosen, strict=True)}
+        for combination in itertools.product(*axes):
+            yield {v: Place(a) for v, a in zip(self.sampled, combination, strict=True)}
 
     def session(self, samples: int, places: Mapping[Value, Place]) -> tuple[Session, Mapping[Value, Place]]:
-        """Return the session for a number of samples, made once, and where its values carry them."""
+        """Return the session for a number of samples, cached, and the batch axis of each value.
+
+        Raises:
+            InputError: (F161) the program cannot be batched along `places`.
+        """
         if samples not in self.sessions:
-            made = rebatched(self.program, samples, places) if samples > 1 else Rebatched(self.program, {}, 1, 0)
-            if isinstance(made, NotBatchable):
-                raise InputError("F161", made.reason)
-            named = replace(made.program, names=tuple(f"v{n}" for n in range(len(made.program.types))))
-            self.sessions[samples] = Session(to_onnx(named), threads=self.threads, is_part=self.is_part), made.places
+            batched = rebatched(self.program, samples, places) if samples > 1 else Rebatched(self.program, {}, 1, 0)
+            if isinstance(batched, NotBatchable):
+                raise InputError("F161", batched.reason)
+            renamed = replace(batched.program, names=tuple(f"v{n}" for n in range(len(batched.program.types))))
+            self.sessions[samples] = Session(to_onnx(renamed), threads=self.threads, is_part=self.is_part), batched.places
         return self.sessions[samples]
 
     def _name(self, v: Value) -> str:
@@ -133,7 +137,7 @@ class HostProgram:
         return {v: results[self._name(v)] for v in self.program.outputs}
 
 
-def _same(a: Data, b: Data, tolerance: float) -> bool:
+def _are_equal(a: Data, b: Data, tolerance: float) -> bool:
     if a.shape != b.shape:
         return False
     if a.dtype.kind != "f" or not tolerance:

@@ -1,7 +1,7 @@
-"""Results that nobody has looked at yet: codes as an offload left them, and limits of their values; floats whose ends are known.
+"""Lazily decoded results: quantised codes with pending clamps, and floats with a known range.
 
-Between two offloads nobody may ever need the floats: what clamps do to a value, and what the next offload encodes it as, is one
-function of its code.
+Between two offloads the floats may never be needed: clamping a value and quantising it for the next offload is one function of its
+code.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SINGLE = np.dtype(np.float32)
 
 
 def hull_of(ends: Iterable[Ends]) -> Ends:
-    """Return the ends of all that lies between some."""
+    """Return the smallest interval that contains all intervals, (∞, −∞) for none."""
     low, high = np.inf, -np.inf
     for a, b in ends:
         low, high = min(low, a), max(high, b)
@@ -35,7 +35,7 @@ def hull_of(ends: Iterable[Ends]) -> Ends:
 
 
 class Lazy(Protocol):
-    """A value that nobody has looked at yet."""
+    """A lazy value, computed when its elements are requested."""
 
     @property
     def data(self) -> Data:
@@ -46,13 +46,13 @@ Operand = Data | Lazy
 
 
 def looked_at(x: Operand) -> Data:
-    """Return the elements of a value."""
+    """Return the elements of a value, materialised if it is lazy."""
     return x if isinstance(x, np.ndarray) else x.data
 
 
 @dataclass(frozen=True, eq=False)
 class Ended:
-    """Floats whose least and largest element are known."""
+    """Floats with known least and largest element."""
 
     data: Data
     ends: Ends
@@ -60,7 +60,7 @@ class Ended:
 
 @dataclass(frozen=True, eq=False)
 class Coded:
-    """Codes of a format [samples, …], the ends of their values behind the limits, and the limits."""
+    """Codes of a format [samples, …] with pending clamps, and the range of the clamped values."""
 
     codes: Data
     format: Fixed
@@ -69,7 +69,7 @@ class Coded:
 
     @cached_property
     def data(self) -> Data:
-        """The values, axes in the order in which they lie."""
+        """The clamped float values, in the memory layout of the codes."""
         out = laid_out(self.codes.shape, self.codes.strides, SINGLE)
         conversion = decoded(self.format, self.limits)
         assert conversion is not None
@@ -77,7 +77,7 @@ class Coded:
         return out
 
     def limited(self, *limits: Limit) -> Coded:
-        """Return these values behind more limits."""
+        """Return these values with further pending clamps."""
         low, high = self.ends
         for kind, number in limits:
             choose: Callable[..., float] = max if kind == "max" else min
@@ -85,7 +85,7 @@ class Coded:
         return replace(self, ends=(low, high), limits=(*self.limits, *limits))
 
     def encoded(self, f: Format, part: Callable[[Data], Data], target: Data, after: Conversion | None) -> bool:
-        """Set an array of codes to those of a part of the values; False where the values have to be asked."""
+        """Write the codes in format `f` of a part of the values to `target`; False where the floats are needed for it."""
         conversion = recoded(self.format, self.limits, f, after)
         codes = part(self.codes)
         if conversion is None or not is_worth_it(codes, target):
@@ -95,32 +95,32 @@ class Coded:
 
 
 def is_coded(f: Format) -> bool:
-    """Tell whether values of a format are kept as codes: as many bits as words have, few enough for exact floats."""
+    """Tell whether values of a format are kept as codes: fixed-point of 8 or 16 bits, exact in float32."""
     return isinstance(f, Fixed) and f.width in (8, 16) and decoded(f, ()) is not None
 
 
 @lru_cache(maxsize=256)
 def decoded(f: Format, limits: tuple[Limit, ...]) -> Conversion | None:
-    """Return code from codes to limited values."""
-    found = decoder(f)
+    """Return the conversion from codes to clamped float32 values, None where there is none."""
+    conversion = decoder(f)
     for limit in limits:
-        found = None if found is None else then(found, SINGLE, limiting(*limit))
-    return found
+        conversion = None if conversion is None else then(conversion, SINGLE, limiting(*limit))
+    return conversion
 
 
 @lru_cache(maxsize=256)
 def recoded(f: Format, limits: tuple[Limit, ...], other: Format, after: Conversion | None) -> Conversion | None:
-    """Return code from codes of one format to codes of another, of values that are limited between; then `after`."""
+    """Return the conversion from codes of one format, clamped, to codes of another, followed by `after`; None where there is none."""
     first, last = decoded(f, limits), encoder(other, SINGLE)
     if first is None or last is None:
         return None
-    found = then(first, SINGLE, last)
-    return found if after is None else then(found, storage_dtype(other.codes), after)
+    conversion = then(first, SINGLE, last)
+    return conversion if after is None else then(conversion, storage_dtype(other.codes), after)
 
 
 @lru_cache(maxsize=256)
 def limiting(kind: str, number: float) -> Conversion:
-    """Return code that limits a float as numpy does: what is not a number stays, of equal ones it is the limit."""
+    """Return the conversion that clamps a float as numpy does: NaN propagates, and of equal operands the limit is the result."""
     ops: tuple[Any, ...] = (Op("array", (), (0, 0), REAL), Op("const", (), number, REAL, REAL))
     order = (0, 1) if kind == "max" else (1, 0)
     return Conversion((*ops, Op("le", order, None, 32, REAL), Op("select", (2, 1, 0), None, REAL, REAL)))

@@ -1,1 +1,1 @@
-"""What operations match, and which of them are chosen."""
+"""Matching: which device operations match, and which of them are extracted."""

@@ -1,4 +1,4 @@
-"""Objectives: what makes one program cheaper than another, level by level."""
+"""Objectives: lexicographic orders on the costs of programs."""
 
 from __future__ import annotations
 
@@ -29,43 +29,43 @@ SPENT = ("nanoseconds", "bytes", "femtojoules")
 
 @dataclass(frozen=True)
 class Objective:
-    """An objective, and the resources of the targets by name where it needs them."""
+    """An objective with the resources of the targets by name, the host's costs, and memoised tilings."""
 
     name: str = "offloads"
     resources: MappingOf[str, Resources | None] = field(default_factory=dict)
     host: HostTable = SHIPPED
-    unusable: MappingOf[str, str] = field(default_factory=dict)  # targets whose resources are refused, and why
-    tilings: dict[Hashable, Tiling | Refusal] = field(default_factory=dict, compare=False, repr=False)  # what was searched before
+    unusable: MappingOf[str, str] = field(default_factory=dict)  # targets whose resources are inconsistent, with the reason
+    tilings: dict[Hashable, Tiling | Refusal] = field(default_factory=dict, compare=False, repr=False)  # memoised searches
     searching: Lock = field(default_factory=Lock, compare=False, repr=False)
 
     @cached_property
     def levels(self) -> tuple[str, ...]:
-        """The names of what is counted, the most important first."""
+        """The names of the cost levels, the most significant first."""
         return OBJECTIVES[self.name]
 
     @cached_property
     def is_priced(self) -> bool:
-        """Tell whether an operator's time, bytes or energy are among what decides."""
+        """Whether a level is the time, bytes or energy of operators."""
         return bool(self.spends)
 
     @cached_property
     def spends(self) -> str:
-        """The level that operators spend, nothing where only their number counts."""
+        """The level that is a price of operators (nanoseconds, bytes or femtojoules), empty if all levels are counts."""
         return next((level for level in self.levels if level in SPENT), "")
 
     @property
     def is_placed(self) -> bool:
-        """Tell whether what stays on a device is cheaper: where time or bytes come first."""
+        """Whether residency on a device changes the most significant level: it is a price."""
         return self.levels[0] in SPENT
 
     def ordered(self, counted: Sequence[int], spent: int = 0) -> tuple[int, ...]:
-        """Return counts that stand as LEVELS in the order of this objective, behind what is spent."""
-        every = (*counted, spent)
-        return tuple([every[k] for k in self.order])
+        """Return counts in the order of LEVELS, and a price, reordered to the levels of this objective."""
+        values = (*counted, spent)
+        return tuple([values[k] for k in self.order])
 
     @cached_property
     def order(self) -> tuple[int, ...]:
-        """The place of each level among LEVELS and, after them, what is spent."""
+        """The index of each level among LEVELS followed by the price."""
         return tuple(LEVELS.index(level) if level in LEVELS else len(LEVELS) for level in self.levels)
 
 
@@ -73,37 +73,41 @@ OFFLOADS = Objective()
 
 
 def objective_for(name: str, targets: Sequence[Target], host: HostTable = SHIPPED) -> Objective:
-    """Return an objective for targets; UsageError when there is none of the name, or a figure that it needs is missing."""
+    """Return the objective of a name for targets.
+
+    Raises:
+        UsageError: (F203) there is no such objective, or a target lacks the energies that it needs.
+    """
     if name not in OBJECTIVES:
         raise UsageError("F203", f'Objective must be one of {", ".join(OBJECTIVES)}, not "{name}"')
-    resources, unusable = _described(targets)
+    resources, unusable = _resources_of(targets)
     if name == "energy":
-        missing = [n for n, r in resources.items() if r is None or not r.gives_energies]
-        if missing:
-            verb = "does" if len(missing) == 1 else "do"
-            raise UsageError("F203", f"Objective energy needs energies with their source, which {' and '.join(missing)} {verb} not give")
+        unpriced = [n for n, r in resources.items() if r is None or not r.gives_energies]
+        if unpriced:
+            verb = "does" if len(unpriced) == 1 else "do"
+            raise UsageError("F203", f"Objective energy needs energies with their source, which {' and '.join(unpriced)} {verb} not give")
     return Objective(name, resources, host, unusable)
 
 
-def _described(targets: Sequence[Target]) -> tuple[dict[str, Resources | None], dict[str, str]]:
-    """Return the resources of targets, and what is wrong with those that cannot be used."""
-    found, refused = dict[str, Resources | None](), dict[str, str]()
+def _resources_of(targets: Sequence[Target]) -> tuple[dict[str, Resources | None], dict[str, str]]:
+    """Return the resources of targets by name, and the refusals of inconsistent ones."""
+    resources, refusals = dict[str, Resources | None](), dict[str, str]()
     for t in targets:
         try:
-            found[t.name] = t.resources()
+            resources[t.name] = t.resources()
         except SpecError as error:
-            found[t.name], refused[t.name] = None, error.problem.sentence
-    return found, refused
+            resources[t.name], refusals[t.name] = None, error.problem.sentence
+    return resources, refusals
 
 
 def priced(mappings: Sequence[Mapping], objective: Objective) -> tuple[list[Mapping], tuple[str, ...]]:
-    """Return the mappings that an objective can compare, and a note about each that it cannot."""
-    refused = tuple(f"{name} is not used: {sentence}" for name, sentence in objective.unusable.items())
+    """Return the mappings with the costs that an objective compares, and a note on each without."""
+    notes = tuple(f"{name} is not used: {sentence}" for name, sentence in objective.unusable.items())
     mappings = [m for m in mappings if m.target not in objective.unusable]
     if not objective.is_priced:
-        return list(mappings), refused
+        return list(mappings), notes
     by_energy = objective.spends == "femtojoules"
-    known = [m for m in mappings if (m.inside if by_energy else m.price) is not None and objective.resources[m.target] is not None]
-    left = [m for m in mappings if m not in known]
+    comparable = [m for m in mappings if (m.inside if by_energy else m.price) is not None and objective.resources[m.target] is not None]
+    unpriced = [m for m in mappings if m not in comparable]
     why = f"objective {objective.name} needs its cost, which the target does not give"
-    return known, (*refused, *(f"{m.name} is not used: {why}" for m in left))
+    return comparable, (*notes, *(f"{m.name} is not used: {why}" for m in unpriced))

@@ -1,4 +1,4 @@
-"""A mapping's pattern held against the chosen program at one node: what it binds, or the first place where it differs."""
+"""Partial matching of a pattern at a node: the bindings up to the first difference, and a sentence on that difference."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from ...ops.op import Apply, AttributeTerm, AttributeValue, Tensor
 from ...ops.static import Binding, Ints, list_of, value_of
 from ...prove.instances.instance_search import free_attribute
 
-# attributes that have some numbers for each spatial axis
+# attributes with so many numbers for each spatial axis
 PER_AXIS = {"strides": 1, "dilations": 1, "kernel": 1, "pads": 2}
 
 
 @dataclass(frozen=True)
 class Loose:
-    """Values of the patterns that were met, by identity, and the attributes that these name."""
+    """A partial match: values of subpatterns by identity, and values of attribute variables."""
 
     program: Program
     users: MappingOf[Value, Sequence[Node]] = field(default_factory=dict)
-    roots: MappingOf[str, str] = field(default_factory=dict)  # the operator that each device operation ends with
+    roots: MappingOf[str, str] = field(default_factory=dict)  # device operation → operator at the root of its pattern
     values: dict[int, Value] = field(default_factory=dict)
     attributes: dict[Any, Any] = field(default_factory=dict)
 
     def binding(self) -> Binding:
-        """Return what a match gives to guards."""
+        """Return the binding under which guards are evaluated."""
         p, at = self.program, self.values
         return Binding(
             lambda x: p.types[at[id(x)]].shape, self.attributes, lambda x: p.types[at[id(x)]].dtype, lambda x: p.is_constant(at[id(x)])
@@ -36,7 +36,7 @@ class Loose:
 
 
 def differs(found: Loose, pattern: Apply, node: Node, producer: MappingOf[Value, Node]) -> str:
-    """Match a pattern below a node; return what the first difference is, nothing when there is none."""
+    """Match a pattern top-down at a node, extending the partial match; return a sentence on the first difference, empty if none."""
     for x, v in zip(pattern.operands, node.inputs, strict=False):
         found.values[id(x)] = v
         if not isinstance(x, Apply):
@@ -62,7 +62,7 @@ def differs(found: Loose, pattern: Apply, node: Node, producer: MappingOf[Value,
 
 
 def name_of(pattern: Apply, operand: Tensor) -> str:
-    """Return what an operator calls one of its operands."""
+    """Return an operator's name of one of its operands, the position where it has none."""
     names = pattern.op.operands
     place = next(n for n, x in enumerate(pattern.operands) if x is operand)
     return names[place] if place < len(names) else str(place)
@@ -73,7 +73,7 @@ def _counted(axes: int) -> str:
 
 
 def _reader_conflict(partial_match: Loose, operand: Apply, v: Value, node: Node, maker: Node | None) -> str:
-    """Return who else reads a wanted result that a device operation gives alone; nothing when that is not so."""
+    """Return a sentence on the other reader of an operand that a device operation computes, which prevents fusing it; else empty."""
     if maker is None or partial_match.roots.get(maker.op) != operand.op.name:
         return ""
     p = partial_match.program
@@ -91,7 +91,7 @@ def _origin_text(p: Program, v: Value, maker: Node | None) -> str:
 
 
 def _agrees(partial_match: Loose, term: AttributeTerm, value: AttributeValue | None) -> bool:
-    """Tell whether an attribute may be what a pattern says; what nothing is known of yet is what it is here."""
+    """Tell whether an attribute agrees with a pattern; an unbound attribute variable is bound to the value."""
     key = free_attribute(term)
     if key is not None:
         return bool(partial_match.attributes.setdefault(key, value) == value)
@@ -100,7 +100,7 @@ def _agrees(partial_match: Loose, term: AttributeTerm, value: AttributeValue | N
 
 
 def _value(term: AttributeTerm, partial_match: Loose) -> AttributeValue | None:
-    """Return what an attribute must be, None where that is not known."""
+    """Return the value that a pattern requires of an attribute, None where a variable of it is unbound."""
     key = free_attribute(term)
     if key is not None:
         return partial_match.attributes.get(key)

@@ -1,4 +1,4 @@
-"""Pins: where a user says that a node of the model must run."""
+"""Pins: placement constraints of a user on nodes of the model."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ HOST = "host"
 
 @dataclass(frozen=True)
 class Pins:
-    """The place of each pinned source node: a target's name, or the host; `work` are those with more than elementwise functions."""
+    """The place of each pinned source node, a target's name or `host`; `work` are the source nodes that are not merely elementwise."""
 
     place: MappingOf[int, str] = field(default_factory=dict)
     work: frozenset[int] = frozenset()
 
     def restricted(self, cost_of: CostOf, graph: EGraph, devices: MappingOf[str, Mapping]) -> CostOf:
-        """Return costs under which no e-node can be chosen that has a pinned node elsewhere."""
+        """Return a cost function that forbids e-nodes with the work of a node pinned elsewhere."""
 
         def cost(c: int, node: ENode) -> tuple[int, ...] | None:
             at = devices[node.op].target if node.op in devices else HOST
@@ -37,7 +37,7 @@ class Pins:
         return cost if self.place else cost_of
 
     def decides(self, node: ENode, source: int) -> bool:
-        """Tell whether a host operator is what a source node is about: a bias that a product left on the host is not."""
+        """Tell whether a host operator is the main work of a source node; a bias that a product left on the host is not."""
         op = operator_named(node.op)
         return op is None or (op.kind != LAYOUT and (op.kind != ELEMENTWISE or source not in self.work))
 
@@ -46,24 +46,32 @@ NO_PINS = Pins()
 
 
 def pins_of(given: Sequence[str], p: Program, targets: Sequence[Target]) -> Pins:
-    """Return the pins that `PLACE=NODE` texts say; UsageError F203 for a place or a node that there is not."""
+    """Return the pins of `PLACE=NODE` texts.
+
+    Raises:
+        UsageError: (F203) a place or a node does not exist, or a node has two places.
+    """
     numbers = {s.name: n for n, s in enumerate(p.sources)}
     places = [HOST, *(t.name for t in targets)]
-    found: dict[int, str] = {}
+    places_of: dict[int, str] = {}
     for text in given:
         place, _, name = text.partition("=")
         if place not in places:
             raise UsageError("F203", f'Place of a node must be one of {", ".join(places)}, not "{place}"', help="write PLACE=NODE")
         if name not in numbers:
             raise UsageError("F203", f'the model has no node called "{name}"', help="the plan of the model names every node")
-        if found.setdefault(numbers[name], place) != place:
-            raise UsageError("F203", f'node "{name}" cannot be both on {found[numbers[name]]} and on {place}')
+        if places_of.setdefault(numbers[name], place) != place:
+            raise UsageError("F203", f'node "{name}" cannot be both on {places_of[numbers[name]]} and on {place}')
     compute = [n for n in p.nodes if n.op == OPAQUE or (n.operator is not None and n.operator.kind not in (ELEMENTWISE, LAYOUT))]
-    return Pins(found, frozenset(s for n in compute for s in n.origins))
+    return Pins(places_of, frozenset(s for n in compute for s in n.origins))
 
 
 def require_pins(pins: Pins, p: Program, chosen: Program, devices: MappingOf[str, Mapping]) -> None:
-    """Raise AnswerNo F216 for a node that is pinned to a target and is in no offload there."""
+    """Check that every node pinned to a target is in an offload there.
+
+    Raises:
+        AnswerNo: (F216) a node is not.
+    """
     offloaded = {(s, devices[n.op].target) for n in chosen.nodes if n.op in devices for s in n.origins}
     for s, place in pins.place.items():
         if place != HOST and (s, place) not in offloaded:
@@ -71,5 +79,5 @@ def require_pins(pins: Pins, p: Program, chosen: Program, devices: MappingOf[str
 
 
 def unmet(name: str, place: str, reason: str) -> AnswerNo:
-    """Return the refusal of a pin."""
+    """Return the refusal (F216) of a pin with its reason."""
     return AnswerNo("F216", f'node "{name}" cannot be on {place}: {reason}', help="flexmatch explain MODEL NODE says what is missing")

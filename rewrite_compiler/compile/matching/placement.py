@@ -1,8 +1,8 @@
-"""Places: extraction that also chooses where boundary tensors lie, as one integer program.
+"""Placement: extends the e-graph so that extraction also chooses the memory of boundary tensors, in one integer program.
 
-Beside every class whose tensor a device could keep stands a second one, the tensor in a memory of that device. Offloads that
-leave their result there, or find an operand there, are e-nodes of their own, cheaper by what does not cross the link;
-`Load` brings the tensor to the host, `Upload` to the device, each paid once however many read it.
+A class whose tensor a device could keep gets a second class, the tensor in a memory of that device. Offloads that leave their
+result there, or read an operand there, are further e-nodes, cheaper by the bytes that do not cross the link; `Load` brings the
+tensor to the host, `Upload` to the device, each paid once for all readers.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Levels = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Placed:
-    """An offload as places see it: the rooms of its operands by position and of its first result, what it costs with some held."""
+    """The placement options of an offload: places of operands by position and of its first result, and its cost by resident subset."""
 
     operands: Mapping[int, Key]
     result: Key | None
     calls: int
-    spent: Mapping[frozenset[int], int]  # by the positions that are held; RESULT stands for the result
+    spent: Mapping[frozenset[int], int]  # by the set of resident positions; RESULT is the result's
 
 
 RESULT = -1
@@ -39,7 +39,7 @@ RESULT = -1
 
 @dataclass
 class Places:
-    """The e-graph with places, what its e-nodes cost, and what they are in the original."""
+    """The e-graph extended by places, the costs of its e-nodes, and their originals."""
 
     graph: EGraph
     cost_of: CostOf
@@ -48,7 +48,7 @@ class Places:
     costs: dict[int, Levels] = field(default_factory=dict)
     original: dict[int, tuple[ClassId, ENode] | None] = field(default_factory=dict)
     at: dict[tuple[ClassId, Key], ClassId] = field(default_factory=dict)
-    known: dict[ClassId, list[ClassId]] = field(default_factory=dict)  # origins that were looked for
+    known: dict[ClassId, list[ClassId]] = field(default_factory=dict)  # memoised `origins`
 
     def __post_init__(self) -> None:
         self.users: dict[tuple[ClassId, Key], list[ENode]] = {}
@@ -67,53 +67,53 @@ class Places:
 
     def results(self) -> Iterator[tuple[ClassId, ENode]]:
         """Yield the projections of operators of several results."""
-        yield from ((c, n) for c, found in self.graph.classes.items() for n in found.nodes if n.op == "Result")
+        yield from ((c, n) for c, e_class in self.graph.classes.items() for n in e_class.nodes if n.op == "Result")
 
     def see(self, c: ClassId, n: ENode) -> None:
-        """Take note of what an offload could leave or find."""
-        one = self.placed.get(id(n))
-        if one is None or self.cost_of(c, n) is None:
+        """Record the places that an offload could write or read."""
+        placement = self.placed.get(id(n))
+        if placement is None or self.cost_of(c, n) is None:
             return
-        if one.result is not None:
+        if placement.result is not None:
             self.makers.setdefault(self.projections.get(c, c), []).append((c, n))
-        for k, key in one.operands.items():
+        for k, key in placement.operands.items():
             self.users.setdefault((n.children[k], key), []).append(n)
 
     def wanted(self) -> list[tuple[ClassId, Key]]:
-        """Return the places that can save something: an offload of the device makes the tensor, or several calls read it."""
+        """Return the places that can save a transfer: an offload of the device defines the tensor there, or several calls read it."""
         readers: dict[tuple[ClassId, Key], int] = {}
         self.readers = {(d, key): (c, users[0]) for (c, key), users in self.users.items() for d in self.origins(c)}
         for (c, key), users in self.users.items():
             calls = sum(self.placed[id(n)].calls for n in users)
             for d in self.origins(c):
                 readers[d, key] = readers.get((d, key), 0) + calls
-        found: dict[tuple[ClassId, Key], None] = {}
+        useful: dict[tuple[ClassId, Key], None] = {}
         for c, key in self.users:
             makers = [n for d in self.origins(c) for _, n in self.makers.get(d, ())]
             if any(self.placed[id(n)].result == key for n in makers) or any(readers[d, key] > 1 for d in self.origins(c)):
-                found.update(dict.fromkeys((d, key) for d in self.origins(c)))
-        return list(found)
+                useful.update(dict.fromkeys((d, key) for d in self.origins(c)))
+        return list(useful)
 
     def origins(self, c: ClassId) -> list[ClassId]:
-        """Return a class and those whose tensors it is in another shape."""
+        """Return a class and the classes that it renames, transitively."""
         if c in self.known:
             return self.known[c]
-        found = [c]
-        for d in found:
-            moved = (n.children[0] for n in self.graph.classes[d].nodes if self.renames(n))
-            found += [e for e in dict.fromkeys(moved) if e not in found and not self.graph.classes[e].fixed]
-        self.known[c] = found
-        return found
+        sources = [c]
+        for d in sources:
+            operands = (n.children[0] for n in self.graph.classes[d].nodes if self.renames(n))
+            sources += [e for e in dict.fromkeys(operands) if e not in sources and not self.graph.classes[e].fixed]
+        self.known[c] = sources
+        return sources
 
     def renames(self, n: ENode) -> bool:
-        """Tell whether an e-node leaves all elements of its operand where they are."""
+        """Tell whether an e-node keeps the elements of its operand in memory order."""
         op = operator_named(n.op)
         if op is None or not n.children or (t := self.graph.classes[n.children[0]].type) is None:
             return False
         return keeps_order(op, {a.name: v for a, v in zip(op.attributes, n.attributes, strict=True)}, t.shape)
 
     def add(self, place: tuple[ClassId, Key]) -> None:
-        """Add the class of a tensor in a place: made there, moved there from the host, or reshaped there."""
+        """Add the class of a tensor in a place: computed there, uploaded from the host, or renamed there."""
         (c, key), nodes = place, list[ENode]()
         for owner, n in self.makers.get(c, ()):
             if self.placed[id(n)].result == key:
@@ -127,93 +127,93 @@ class Places:
         self.classes[self.at[place]] = EClass(self.graph.classes[c].type, False, tuple(nodes))
 
     def upload(self, c: ClassId, read: ClassId, n: ENode) -> ENode:
-        """Return what brings the tensor of a class to the device once, as the reader of it (or of another shape of it) does."""
-        one, k = self.placed[id(n)], n.children.index(read)
-        once = (one.spent[frozenset()] - one.spent[frozenset({k})]) // one.calls
+        """Return the upload of a class's tensor, priced as one transfer of an operand by its reader `n`."""
+        placement, k = self.placed[id(n)], n.children.index(read)
+        once = (placement.spent[frozenset()] - placement.spent[frozenset({k})]) // placement.calls
         return self.virtual(UPLOAD, (c,), self.only(read, n, once), None)
 
     def made_here(self, c: ClassId, owner: ClassId, n: ENode) -> list[ENode]:
-        """Return an offload that leaves its result; of several results, the class of all of them gets a second one."""
+        """Return the e-nodes of an offload that leaves its result on the device; for several results their tuple gets a second class."""
         variants = self.variants(owner, n, frozenset({RESULT}))
         if owner == c:
             return variants
-        both = 1 + max(*self.classes, *self.at.values())
-        self.classes[both] = EClass(None, False, tuple(variants))
-        made = []
+        second_tuple = 1 + max(*self.classes, *self.at.values())
+        self.classes[second_tuple] = EClass(None, False, tuple(variants))
+        nodes = []
         for d, r in self.results():
             if r.children[0] == owner and self.cost_of(d, r) is not None:
-                node = self.virtual("Result", (both,), self.free(d, r), (d, r))
+                node = self.virtual("Result", (second_tuple,), self.free(d, r), (d, r))
                 if d == c:
-                    made.append(node)
+                    nodes.append(node)
                 else:
                     self.classes[d] = replace(self.classes[d], nodes=(*self.classes[d].nodes, node))
-        return made
+        return nodes
 
     def extend(self, c: ClassId, e_class: EClass) -> None:
-        """Give a class the offloads that find an operand in its place, and what loads its tensor from one."""
-        more = [v for n in e_class.nodes if id(n) in self.placed for v in self.variants(c, n, frozenset())[1:]]
+        """Add to a class the offloads with resident operands, and the loads of its tensor from places."""
+        added_nodes = [v for n in e_class.nodes if id(n) in self.placed for v in self.variants(c, n, frozenset())[1:]]
         for (d, key), at in self.at.items():
             for owner, n in self.makers.get(d, ()) if d == c else ():
-                one = self.placed[id(n)]
-                if one.result == key:
-                    load = one.spent[frozenset()] - one.spent[frozenset({RESULT})]
-                    more.append(self.virtual(LOAD, (at,), self.only(owner, n, load), None))
+                placement = self.placed[id(n)]
+                if placement.result == key:
+                    load = placement.spent[frozenset()] - placement.spent[frozenset({RESULT})]
+                    added_nodes.append(self.virtual(LOAD, (at,), self.only(owner, n, load), None))
                     break
-        self.classes[c] = replace(self.classes[c], nodes=(*self.classes[c].nodes, *more))
+        self.classes[c] = replace(self.classes[c], nodes=(*self.classes[c].nodes, *added_nodes))
 
     def variants(self, c: ClassId, n: ENode, held: frozenset[int]) -> list[ENode]:
-        """Return an offload with every choice of operands that it finds in their places; `held` are others that stay."""
-        one, cost = self.placed[id(n)], self.cost_of(c, n)
+        """Return an offload with every subset of resident operands; `held` are further resident positions."""
+        placement, cost = self.placed[id(n)], self.cost_of(c, n)
         if cost is None:
             return []
-        able = [k for k, key in one.operands.items() if (n.children[k], key) in self.at]
-        found = []
-        for chosen in (frozenset(x) for count in range(len(able) + 1) for x in combinations(able, count)):
-            children = tuple(self.at[d, one.operands[k]] if k in chosen else d for k, d in enumerate(n.children))
-            spent = one.spent[held | chosen]
-            found.append(self.virtual(n.op, children, (spent, *cost[1:]), (c, n)))
-        return found
+        placeable = [k for k, key in placement.operands.items() if (n.children[k], key) in self.at]
+        nodes = []
+        for resident in (frozenset(x) for count in range(len(placeable) + 1) for x in combinations(placeable, count)):
+            children = tuple(self.at[d, placement.operands[k]] if k in resident else d for k, d in enumerate(n.children))
+            spent = placement.spent[held | resident]
+            nodes.append(self.virtual(n.op, children, (spent, *cost[1:]), (c, n)))
+        return nodes
 
     def virtual(self, op: str, children: tuple[ClassId, ...], cost: Levels, original: tuple[ClassId, ENode] | None) -> ENode:
-        """Return an e-node that stands for one of the original, or for none."""
+        """Return a new e-node with a cost, standing for an original one or for a transfer."""
         attributes = () if original is None else original[1].attributes
-        made = ENode(op, children, attributes, -1, frozenset())
-        self.costs[id(made)], self.original[id(made)] = cost, original
-        return made
+        node = ENode(op, children, attributes, -1, frozenset())
+        self.costs[id(node)], self.original[id(node)] = cost, original
+        return node
 
     def only(self, c: ClassId, n: ENode, spent: int) -> Levels:
-        """Return a cost that is spent at the first level alone."""
+        """Return a cost that is `spent` at the first level and 0 at the others."""
         return (spent, *(0 for _ in self.levels_of(c, n)[1:]))
 
     def levels_of(self, c: ClassId, n: ENode) -> Levels:
-        """Return what an e-node that may be chosen costs."""
+        """Return the cost of an e-node that may be chosen."""
         cost = self.cost_of(c, n)
         assert cost is not None
         return cost
 
     def free(self, c: ClassId, n: ENode) -> Levels:
-        """Return what a projection costs."""
+        """Return the cost of a projection."""
         return self.levels_of(c, n)
 
     def whole(self) -> EGraph:
-        """Return the e-graph with places."""
+        """Return the extended e-graph."""
         return EGraph(self.classes, self.graph.values)
 
     def cost(self, c: ClassId, n: ENode) -> Levels | None:
-        """Return what an e-node of it costs."""
+        """Return the cost of an e-node of the extended e-graph."""
         return self.costs[id(n)] if id(n) in self.costs else self.cost_of(c, n)
 
     def projected(self, found: Extraction, roots: Sequence[ClassId]) -> Extraction | None:
-        """Return the choice in the original e-graph, operands first; None where one class is built in two ways."""
-        chosen: dict[ClassId, ENode] = {}
+        """Return the extraction projected to the original e-graph, operands first; None where a class is built in two ways."""
+        choice: dict[ClassId, ENode] = {}
         for c, n in found.choice.items():
-            meant = self.original.get(id(n), (c, n))
-            if meant is not None and chosen.setdefault(meant[0], meant[1]) is not meant[1]:
+            original = self.original.get(id(n), (c, n))
+            if original is not None and choice.setdefault(original[0], original[1]) is not original[1]:
                 return None
-        whole = {c: Candidate(n, frozenset(n.children), ()) for c, n in chosen.items()}
-        return replace(found, choice={c: chosen[c] for c in reached(whole, roots)})
+        candidates = {c: Candidate(n, frozenset(n.children), ()) for c, n in choice.items()}
+        return replace(found, choice={c: choice[c] for c in reached(candidates, roots)})
 
 
 def key_of(target: str, room: Room) -> Key:
-    """Return the place of a room on a target."""
+    """Return the key of a room on a target: memory, size and form."""
     return target, room.memory, room.size, room.form

@@ -1,6 +1,6 @@
-"""Recurrences that no engine takes, written out: one product for all inputs, then a product and gates for each step.
+"""Unrolling of recurrences that no engine takes: one product for all inputs, then a product and gates for each step.
 
-A program with them written out is used only where it is cheaper by the objective than the one that has them whole.
+An unrolled program is used only where the objective prices it below the original.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ STEP_NODES = 16  # at most, of one step
 
 
 def written_out(p: Program, left: Sequence[Node]) -> Program | None:
-    """Return a program without the recurrences of `left` whose weights are known; None when there is none, or too many steps."""
-    whole = {n.origins for n in left if n.op in RECURRENT}
-    known = [n for n in p.nodes if n.op in RECURRENT and n.origins in whole and all(v in p.constants for v in n.inputs[1:4])]
-    chosen = {n.outputs[0] for n in known}
-    steps = sum(p.types[n.inputs[0]].shape[0] for n in known)
+    """Return a program with the recurrences among `left`, nodes on the host, unrolled; None without any, or for too many steps."""
+    host_origins = {n.origins for n in left if n.op in RECURRENT}
+    expandable = [n for n in p.nodes if n.op in RECURRENT and n.origins in host_origins and all(v in p.constants for v in n.inputs[1:4])]
+    expanded = {n.outputs[0] for n in expandable}
+    steps = sum(p.types[n.inputs[0]].shape[0] for n in expandable)
     if not 0 < steps * STEP_NODES <= MOST_NODES:
         return None
     work = _Work(p)
     for node in p.nodes:
-        if node.outputs[0] in chosen and p.types[node.inputs[0]].shape[0]:
+        if node.outputs[0] in expanded and p.types[node.inputs[0]].shape[0]:
             _Layer(work, node).write()
         else:
             work.b.node(node)
-    made = work.b.finish(p.outputs)
-    names = ", ".join(dict.fromkeys(f'"{p.sources[k].name}"' for n in known for k in sorted(n.origins)))
+    program = work.b.finish(p.outputs)
+    names = ", ".join(dict.fromkeys(f'"{p.sources[k].name}"' for n in expandable for k in sorted(n.origins)))
     note = f"written out step by step, because no operation takes them whole: {names}"
-    return replace(made, opaque=dict(p.opaque), absorbed=p.absorbed, notes=(*p.notes, note))
+    return replace(program, opaque=dict(p.opaque), absorbed=p.absorbed, notes=(*p.notes, note))
 
 
 class _Work:
-    """A program under construction that begins with the values of another."""
+    """A program under construction with the values of another."""
 
     def __init__(self, p: Program) -> None:
         self.p, self.b = p, Builder(p.name)
@@ -48,21 +48,21 @@ class _Work:
 
 
 class _Layer:
-    """One recurrence, step by step."""
+    """Unrolls one recurrence."""
 
     def __init__(self, work: _Work, node: Node) -> None:
         self.b, self.node, self.p = work.b, node, work.p
-        self.known: dict[tuple[tuple[int, ...], bytes], Value] = {}
+        self.constants: dict[tuple[tuple[int, ...], bytes], Value] = {}
         x, w, r, bias, *states = node.inputs
         self.time, self.batch, self.width = self.p.types[x].shape
         self.hidden, gates = self.p.types[r].shape[1], RECURRENT[node.op]
         self.w, self.r = self.constant(self.p.constants[w]), self.p.constants[r]
-        both = self.p.constants[bias]
-        self.from_x, self.from_h = both[: gates * self.hidden], both[gates * self.hidden :]
+        biases = self.p.constants[bias]
+        self.from_x, self.from_h = biases[: gates * self.hidden], biases[gates * self.hidden :]
         self.x, self.states = x, states
 
     def write(self) -> None:
-        """Add the nodes of all steps; the last ones define what the recurrence defined."""
+        """Add the nodes of all steps; the last ones define the results of the recurrence."""
         steps: dict[str, Callable[..., list[Value]]] = {"lstm": self._lstm, "gru": self._gru, "rnn": self._rnn}
         step = steps[self.node.op]
         is_joined = self.node.op != "gru"  # both biases are added to one sum
@@ -73,9 +73,9 @@ class _Layer:
         for t in range(self.time):
             states = step(self.part(inputs, t * self.batch, (t + 1) * self.batch, axis=0), *states)
             history.append(self.apply("reshape", states[0], shape=(1, self.batch, self.hidden)))
-        whole = history[0] if self.time == 1 else self.apply("concat", *history, axis=0)
-        for value, made in zip(self.node.outputs, [whole, *states], strict=True):
-            self.apply("reshape", made, to=value, shape=self.p.types[value].shape)
+        sequence = history[0] if self.time == 1 else self.apply("concat", *history, axis=0)
+        for value, result in zip(self.node.outputs, [sequence, *states], strict=True):
+            self.apply("reshape", result, to=value, shape=self.p.types[value].shape)
 
     def _lstm(self, row: Value, h: Value, c: Value) -> list[Value]:
         total = self.apply("add", row, self.apply("dense", h, self.constant(self.r)))
@@ -95,8 +95,8 @@ class _Layer:
             z, reset = (self._sigmoid_of_both(row, from_h, n) for n in range(2))
             candidate = self._biased(self.apply("mul", reset, h), self.r[two:], self.from_h[two:])
         new = self.apply("tanh", self.apply("add", self.gate(row, 2), candidate))
-        rest = self.apply("sub", self.constant(np.ones((1, 1), np.float32)), z)
-        return [self.apply("add", self.apply("mul", rest, new), self.apply("mul", z, h))]
+        update_complement = self.apply("sub", self.constant(np.ones((1, 1), np.float32)), z)
+        return [self.apply("add", self.apply("mul", update_complement, new), self.apply("mul", z, h))]
 
     def _rnn(self, row: Value, h: Value) -> list[Value]:
         total = self.apply("add", row, self.apply("dense", h, self.constant(self.r)))
@@ -113,26 +113,26 @@ class _Layer:
         return dict(self.node.attributes)
 
     def gate(self, x: Value, number: int) -> Value:
-        """Return the columns of one gate."""
+        """Return the columns of one gate of x [batch, gates · hidden]."""
         return self.part(x, number * self.hidden, (number + 1) * self.hidden, axis=1)
 
     def part(self, x: Value, start: int, stop: int, *, axis: int) -> Value:
-        """Return places along an axis, the value itself where these are all."""
+        """Return the slice start … stop along an axis, the value itself if that is all."""
         if self.b.types[x].shape[axis] == stop - start:
             return x
         return self.apply("slice", x, axis=axis, start=start, stop=stop, step=1)
 
     def constant(self, data: Data) -> Value:
-        """Return a constant, the same one for the same data."""
+        """Return a constant, shared for equal data."""
         key = (data.shape, data.tobytes())
-        if key not in self.known:
-            self.known[key] = self.b.constant(np.ascontiguousarray(data))
-        return self.known[key]
+        if key not in self.constants:
+            self.constants[key] = self.b.constant(np.ascontiguousarray(data))
+        return self.constants[key]
 
     def apply(self, op: str, *inputs: Value, to: Value | None = None, **attributes: AttributeValue) -> Value:
         """Add a node of this recurrence; `to` is the value that it defines, a new one if none is given."""
-        (made,) = self.b.apply(op, inputs, attributes, origins=self.node.origins)
+        (result,) = self.b.apply(op, inputs, attributes, origins=self.node.origins)
         if to is None:
-            return made
+            return result
         self.b.nodes[-1] = replace(self.b.nodes[-1], outputs=(to,))
         return to

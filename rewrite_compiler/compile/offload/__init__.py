@@ -1,1 +1,1 @@
-"""Offloads as they run."""
+"""Evaluation of offloads, by their driver on a device or by their numerics."""

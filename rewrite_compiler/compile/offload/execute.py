@@ -1,4 +1,4 @@
-"""One offload on a device: operands to codes, tile by tile through the driver, codes back to values."""
+"""Runs one offload on a device: quantise operands, run the driver tile by tile, dequantise results."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ..host.data_movement import Moved
 from ..host.lazy_codes import Coded, Ended, Ends, Operand, hull_of, looked_at
 from ..plan.plan import Offload
 
-MOST_CODES = 1 << 16  # of a format whose largest are looked for
+MOST_CODES = 1 << 16  # of a format whose saturated codes are enumerated
 
 
 @dataclass
 class Statistics:
-    """What an offload saw over all samples: ranges, saturated results, and its error on the first samples."""
+    """Statistics of an offload over all samples: ranges, saturated results, and its error on the first samples."""
 
     values: int = 0
     saturated: int = 0
@@ -34,15 +34,15 @@ class Statistics:
     squared_reference: float = 0.0
     max_abs_error: float = 0.0
     compared: int = 0
-    codes: int = 0  # of a quantised model that were compared, and that differ
+    codes: int = 0  # of a quantised model that were compared; those that differ below
     differing_codes: int = 0
     audited: int = 0  # result codes that the oracle or plain numerics computed again
     validated: int = 0  # samples that a simulator computed again
-    seconds: float = 0.0  # of the processor, where no machine code of numerics ran
+    seconds: float = 0.0  # of processor time, where numerics ran without machine code
     slow: tuple[str, ...] = ()  # why it did not
 
     def merge(self, other: Statistics) -> None:
-        """Add what another run saw."""
+        """Add the statistics of another run."""
         self.values += other.values
         self.saturated += other.saturated
         self.range_in = hull_of([self.range_in, other.range_in])
@@ -64,7 +64,7 @@ Observer = Callable[[Mapping[str, Data], Mapping[str, slice], Mapping[str, Data]
 
 @dataclass
 class Prepared:
-    """An offload ready to run: constant operands as codes."""
+    """An offload ready to run, its constant operands quantised."""
 
     offload: Offload
     constants: Mapping[str, Data]  # float values by operand name
@@ -82,10 +82,10 @@ class Prepared:
         observe: Observer | None = None,
         stays: Sequence[Stay] = (),
     ) -> tuple[tuple[Data, ...], Statistics]:
-        """Return the results [samples, …], float32 or a quantised model's own integers, for moving operands; and what was seen.
+        """Return the results [samples, …], float32 or a quantised model's own integers, for operands [samples, …], and statistics.
 
-        `observe` gets the codes of the operands, the tile and the result codes of every call; `stays` are what is on the
-        device already at each of them.
+        `observe` gets the codes of the operands, the tile and the result codes of every call; `stays` are the tensors
+        resident on the device at each call.
         """
         o = self.offload
         ends = {n: ends_of(x) for n, x in operands.items()}
@@ -113,11 +113,11 @@ class Prepared:
         return tuple(totals[n] for n in axes.results), statistics
 
     def moved(self, name: str, x: Operand, ends: Ends) -> Data:
-        """Return the codes of an operand that moves."""
+        """Return the codes of an operand that is not constant."""
         return moved_codes(self.offload.formats[name], x, ends)
 
     def _result_array(self, name: str, samples: int, y: Data, *, is_split: bool) -> Data:
-        """Return where a result goes, its axes in the order in which those of its first part lie; zeros where parts are added."""
+        """Return the array of a result, in the memory layout of its first part `y`; zeros where partial sums are added."""
         o = self.offload
         shape, kind = (samples, *(o.tiling.sizes[d] for d in o.mapping.axes.of[name])), result_dtype(o.formats[name])
         result: Data = laid_out(shape, y.strides, kind) if np.ndim(y) == len(shape) else np.empty(shape, kind)
@@ -128,13 +128,13 @@ class Prepared:
     def call(
         self, device: Device | StreamedDevice, codes: Mapping[str, Data], slices: Mapping[str, slice], stay: Stay | None = None
     ) -> dict[str, Data]:  # fmt: skip
-        """Run one tile; operands that lie outside a summed dimension enter with its first part only."""
+        """Run one tile; operands without the summed dimension (a bias) enter with its first part only."""
         o = self.offload
         results = o.mapping.run_driver(device, self.parts(codes, slices), o.formats, dict(o.node.attributes), stay)
         return dict(zip(o.mapping.axes.results, results if isinstance(results, tuple) else (results,), strict=True))
 
     def parts(self, codes: Mapping[str, Data], slices: Mapping[str, slice]) -> dict[str, Data]:
-        """Return the operands of one tile."""
+        """Return the slices of the operands for one tile, zeros for those that do not enter it."""
         o, parts = self.offload, {}
         for name in (v.name for v in o.mapping.operands):
             dims = o.mapping.axes.of[name]
@@ -145,15 +145,19 @@ class Prepared:
 
 
 def check_finite(o: Offload, name: str, x: Data) -> None:
-    """Refuse weights that no format has: NaN and infinities. InputError C102 names the first."""
+    """Refuse constants that no format represents.
+
+    Raises:
+        InputError: (C102) a constant is NaN or infinite; names the first.
+    """
     if x.dtype.kind == "f" and not np.isfinite(x).all():
-        nonfinite = np.argwhere(~np.isfinite(x))
-        sentence = f"constant {name} of {o.id} must be finite, not {x[tuple(nonfinite[0])]} at {nonfinite[0].tolist()} ({len(nonfinite)} of {x.size} values)"
+        at = np.argwhere(~np.isfinite(x))
+        sentence = f"constant {name} of {o.id} must be finite, not {x[tuple(at[0])]} at {at[0].tolist()} ({len(at)} of {x.size} values)"
         raise InputError("C102", sentence, place=", ".join(o.nodes), help="correct the weights of the model")
 
 
 def _added(total: Data, f: Format, codes: Data, is_split: bool) -> tuple[Data, Ends]:
-    """Add values to a part of a result, which is 0 so far unless a sum is split; return the values alone, and their ends."""
+    """Decode codes into a part of a result, added where a sum is split; return the decoded values and their range."""
     if isinstance(f, Int):  # sums wrap as the device's do
         part = np.asarray(codes).astype(total.dtype)
         total += part
@@ -168,18 +172,18 @@ def _added(total: Data, f: Format, codes: Data, is_split: bool) -> tuple[Data, E
 
 @lru_cache(maxsize=1024)
 def largest_of(f: Format) -> float:
-    """Return the largest value of a format as a float of 32 bits."""
+    """Return the largest value of a format as a float32."""
     return float(np.float32(f.largest))
 
 
 def saturated(part: Data, f: Format) -> int:
-    """Return how many values are at an end of the range; a model's own integers end where the model says."""
+    """Return the number of saturated values of a float format; 0 for a model's own integers."""
     low, high = range_of([part])
     return at_ends(part, f, max(high, -low))
 
 
 def at_ends(part: Data, f: Format, size: float, codes: Data | None = None) -> int:
-    """Return how many values are at an end of the range, where the largest one has this size; `codes` are theirs, which are smaller."""
+    """Return the number of saturated values, given the largest magnitude `size`; counted on `codes`, which are smaller, if given."""
     largest = largest_of(f)
     if isinstance(f, Int) or size < largest:
         return 0
@@ -191,27 +195,27 @@ def at_ends(part: Data, f: Format, size: float, codes: Data | None = None) -> in
 
 @lru_cache(maxsize=256)
 def full(f: Format) -> tuple[int, ...]:
-    """Return the codes of values of the largest size."""
+    """Return the codes of values of the largest magnitude."""
     codes = np.arange(f.codes[0] or 0, (f.codes[1] or 0) + 1)
     return tuple(codes[np.abs(values_of(f, codes)) >= largest_of(f)].tolist())
 
 
 def _enters(o: Offload, name: str, slices: Mapping[str, slice]) -> bool:
-    """Tell whether an operand is part of a tile: one without the summed dimension is added only once."""
+    """Tell whether an operand enters a tile: one without the split summed dimension enters the first part only."""
     split = [d for d in o.mapping.axes.summed if slices[d].start]
     return not split or bool(set(split) & set(o.mapping.axes.of[name]))
 
 
 def result_dtype(f: Format) -> Any:
-    """Return how the values of a result are kept: a quantised model's own integers as they are."""
+    """Return the numpy type of a result: float32, or the integers of a quantised model."""
     return storage_dtype(f.codes) if isinstance(f, Int) else np.float32
 
 
 def operand_codes(f: Format, x: Data, ends: Ends | None = None) -> Data:
-    """Return the codes of an operand, kept in the narrowest integers that hold every code of the format; values lie between `ends`."""
+    """Return the codes of an operand in the narrowest integer type that holds every code; its values lie between `ends`."""
     if isinstance(f, Int) and x.dtype == storage_dtype(f.codes):
         return x
-    if x.dtype == np.float32:  # axes stay in the order in which they lie
+    if x.dtype == np.float32:  # the memory layout is kept
         codes = laid_out(x.shape, x.strides, storage_dtype(f.codes))
         if encoded_into(f, x, codes, range_of([x]) if ends is None else ends):
             return codes
@@ -219,7 +223,7 @@ def operand_codes(f: Format, x: Data, ends: Ends | None = None) -> Data:
 
 
 def moved_codes(f: Format, x: Operand, ends: Ends) -> Data:
-    """Return the codes of an operand; those of one that is moved are its root's, moved."""
+    """Return the codes of a lazy operand; of a moved one the codes of its root, moved, so that each element is quantised once."""
     if isinstance(x, Coded):
         found = laid_out(x.codes.shape, x.codes.strides, storage_dtype(f.codes))
         if x.encoded(f, lambda codes: codes, found, None):
@@ -231,13 +235,13 @@ def moved_codes(f: Format, x: Operand, ends: Ends) -> Data:
 
 
 def ends_of(x: Operand) -> Ends:
-    """Return the least and the largest element of an operand."""
+    """Return the least and the largest element of a lazy operand, without materialising it where they are known."""
     if isinstance(x, Coded | Ended):
         return x.ends
     if not isinstance(x, Moved) or not x.move.is_onto:
         return range_of([looked_at(x)])
     low, high = range_of([x.root])
-    is_wider = x.move.has_zeros and low <= high  # of what is not a number the ends stay what they are: not finite
+    is_wider = x.move.has_zeros and low <= high  # a range with NaN stays not finite
     return hull_of([(low, high), (0.0, 0.0)]) if is_wider else (low, high)
 
 

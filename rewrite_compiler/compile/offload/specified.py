@@ -1,7 +1,7 @@
-"""Numerics: an offload by what its operation is specified to return bit by bit, without a device.
+"""Runs one offload by the numerics of its operation, the bit-exact specification of its results, without a device.
 
 It is many times faster than instructions on a simulator, and gives the same where the two are proved to agree. Terms run as
-machine code of vectors; those that have none run on plain arrays, which a note says.
+vector machine code; terms that cannot be lowered are evaluated by numpy, which a note reports.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Shapes = tuple[tuple[str, tuple[int, ...], bool], ...]  # of each operand: its n
 
 @dataclass(frozen=True)
 class Terms:
-    """The numerics of one tile: leaves of the operands, a term for each result, and their code, or why there is none."""
+    """The numerics of one tile: a leaf for each operand, a term for each result, their machine code or notes why there is none."""
 
     leaves: Mapping[str, Leaf]
     results: tuple[Array, ...]
@@ -48,10 +48,10 @@ class Terms:
     notes: tuple[str, ...]
 
     def __call__(self, operands: Mapping[str, Data], constants: Constants | None = None) -> tuple[Data, ...]:
-        """Return the results with the samples as their first axis; `constants` are what was computed of those that do not move."""
+        """Return the results [samples, …]; `constants` caches intermediate results of constant operands."""
         leaf_values = {self.leaves[n]: x for n, x in operands.items()}
         if self.code is not None:
-            with contextlib.suppress(SpecError):  # plain arrays say better what is wrong
+            with contextlib.suppress(SpecError):  # numpy arrays give the better error
                 return tuple(self.code(leaf_values, constants))
         wide = {leaf: x.astype(np.int64) for leaf, x in leaf_values.items()}
         moving = {leaf: x for leaf, x in wide.items() if x.ndim > leaf.rank}
@@ -64,7 +64,7 @@ def terms_of(
     operation: Operation, formats: tuple[tuple[str, Format], ...], attributes: tuple[tuple[str, Any], ...], shapes: Shapes, samples: int,
     *, is_native: bool = True,
 ) -> Terms:  # fmt: skip
-    """Return the numerics of an operation on operands of these shapes; `is_native`: as machine code where there can be some."""
+    """Return the numerics of an operation on operands of these shapes, as machine code if `is_native` and it can be lowered."""
     format_of = dict(formats)
     leaves = {n: Leaf(shape, format_of[n].codes, False, n) for n, shape, _ in shapes}
     codes = operation.result_codes(list(leaves.values()), format_of, dict(attributes))
@@ -88,7 +88,7 @@ def unfolded_terms(
     operation: Operation, formats: tuple[tuple[str, Format], ...], attributes: tuple[tuple[str, Any], ...], shapes: Shapes, samples: int,
     name: str, windows: Windows, zero: int,
 ) -> tuple[Terms, Unfolded, Lowered] | None:  # fmt: skip
-    """Return the numerics over an operand with windows, in terms of what they are windows of; None where they have no such code."""
+    """Return the numerics with windows of an operand read from their root (implicit im2col); None where they cannot be lowered."""
     terms = terms_of(operation, formats, attributes, shapes, samples, is_native=False)
     if without_machine_code():
         return None
@@ -106,7 +106,7 @@ def unfolded_terms(
 
 @dataclass
 class Specified(Prepared):
-    """An offload ready to run by its numerics; `notes` say what of them ran without machine code, and why."""
+    """An offload ready to run by its numerics; `notes` state which terms ran without machine code, and why."""
 
     is_native: bool = True
     notes: dict[str, None] = field(default_factory=dict)
@@ -114,16 +114,16 @@ class Specified(Prepared):
 
     @cached_property
     def driven(self) -> Prepared:
-        """The same offload, ready to run by its driver."""
+        """The same offload, prepared to run by its driver on a device."""
         return Prepared(self.offload, self.constants)
 
     @property
     def slow(self) -> tuple[str, ...]:
-        """Why not all of it ran as machine code where that was wanted."""
+        """The reasons why parts of it ran without machine code."""
         return tuple(self.notes)
 
     def loosely(self, operands: Mapping[str, Operand]) -> tuple[tuple[Operand, ...], Statistics]:
-        """Return the results for readers that take axes in any order: as codes where that is enough, else with their ends."""
+        """Return lazy results in any memory layout, and statistics: codes where the format allows, else floats with their range."""
         o = self.offload
         (name, *other_results), f = o.mapping.axes.results, o.formats[o.mapping.axes.results[0]]
         (slices, *other_tiles) = o.tiling.slices()
@@ -142,7 +142,7 @@ class Specified(Prepared):
         )
 
     def moved(self, name: str, x: Operand, ends: Ends) -> Data:
-        """Return the codes of an operand that moves, of one with windows those of what they are windows of."""
+        """Return the codes of an operand that is not constant; of windows the codes of their root."""
         is_undivided = self.offload.tiling.tile == self.offload.tiling.sizes
         if self.is_native and is_undivided and isinstance(x, Moved) and x.move.is_onto and (windows := x.move.windows) is not None:
             f = self.offload.formats[name]
@@ -151,7 +151,7 @@ class Specified(Prepared):
         return super().moved(name, x, ends)
 
     def results(self, operands: Mapping[str, Data]) -> tuple[Data, ...]:
-        """Return the results [samples, …] for moving operands."""
+        """Return the results [samples, …] for operands [samples, …]."""
         return self.run(cast(Device, None), operands)[0]
 
     def call(
@@ -172,7 +172,7 @@ class Specified(Prepared):
         return dict(zip(axes.results, terms(parts, self._constants(terms.code, slices)), strict=True))
 
     def _unfolded(self, codes: Mapping[str, Any], slices: Mapping[str, slice]) -> dict[str, Data] | None:
-        """Return the result codes where one operand has windows that are read where they lie."""
+        """Return the result codes where exactly one operand is windows, read from their root; None elsewhere."""
         o, axes = self.offload, self.offload.mapping.axes
         names = [n for n, x in codes.items() if isinstance(x, Windowed)]
         if len(names) != 1:
@@ -188,7 +188,7 @@ class Specified(Prepared):
         leaf_values = unfolded.given({terms.leaves[n]: codes[n] for n in sample_axes if n != name}, x.root)
         try:
             results = code(leaf_values, self._constants(code, slices))
-        except SpecError:  # plain arrays say better what is wrong
+        except SpecError:  # numpy arrays give the better error
             return None
         return {n: y.reshape(samples, *a.shape) for n, y, a in zip(axes.results, results, terms.results, strict=True)}
 
@@ -201,7 +201,7 @@ class Specified(Prepared):
 
 
 def plain_results(prepared: Prepared, codes: Mapping[str, Data], slices: Mapping[str, slice]) -> dict[str, Data]:
-    """Return the result codes of one part by the numerics on plain arrays, for operands of one sample."""
+    """Return the result codes of one tile by the numerics on numpy arrays, for operands of one sample without sample axis."""
     o, parts = prepared.offload, prepared.parts(codes, slices)
     shapes = tuple((n, x.shape, True) for n, x in parts.items())
     terms = terms_of(o.mapping, tuple(o.formats.items()), o.node.attributes, shapes, 1, is_native=False)
@@ -209,12 +209,12 @@ def plain_results(prepared: Prepared, codes: Mapping[str, Data], slices: Mapping
 
 
 def is_certified(target: Target, variant: str) -> bool:
-    """Tell whether driver and numerics of an operation are proved to agree, as both are written now and at these parameters."""
+    """Tell whether driver and numerics of an operation are proved equivalent in their present versions and parameters."""
     return judged_operation(target, target.mappings[variant]).is_proved
 
 
 def refused(o: Offload) -> str:
-    """Return why a device does not take an offload's formats, nothing where it does: its smallest tile tells, of zeros."""
+    """Return why a device refuses an offload's formats, empty where it accepts them, by running the smallest tile on zeros."""
     m = o.mapping
     sizes = m.unit_sizes(o.tiling.sizes)
     zeros = {v.name: np.zeros([sizes[d] for d in m.axes.of[v.name]], np.int64) for v in m.operands}

@@ -1,4 +1,4 @@
-"""Accounting: every source node is offloaded, on the host, or absorbed; each in exactly one place, with its reason."""
+"""Accounting of source nodes: each is offloaded, on the host, or absorbed, in exactly one place and with its reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WhyNot = Callable[[Node], str]
 
 @dataclass(frozen=True)
 class Account:
-    """Where the source nodes of a program went; `offloads` has the node names of each offload, in the offloads' order."""
+    """The partition of source nodes; `offloads` has the node names of each offload, in the order of offloads."""
 
     offloads: tuple[tuple[str, ...], ...]
     host: tuple[HostNode, ...]
@@ -23,7 +23,7 @@ class Account:
 
 
 def account(source: Program, chosen: Program, offloads: MappingOf[str, Node], why_not: WhyNot) -> Account:
-    """Return where each node of `source` is in `chosen`; `offloads` are its device operations by id, in order."""
+    """Return where each node of `source` is in the extracted program; `offloads` are its device operations by id, in order."""
     names = [s.name for s in source.sources]
     owner: dict[int, str] = {}
     offload_nodes: list[tuple[str, ...]] = []
@@ -45,17 +45,17 @@ def account(source: Program, chosen: Program, offloads: MappingOf[str, Node], wh
 
 
 def _product_sources(nodes: Iterable[Node]) -> set[int]:
-    """Return the source nodes whose products these nodes of the host compute, whatever else came of them."""
+    """Return the source nodes whose multiply-accumulates these nodes compute."""
     return {s for n in nodes if n.operator is not None and n.operator.macs is not None for s in n.origins}
 
 
 def _is_layout(node: Node) -> bool:
-    """Tell whether a node moves data only: what computes explains a source node better."""
+    """Tell whether a node is a layout operator: a computing node explains a source node better."""
     return node.operator is not None and node.operator.kind == LAYOUT
 
 
 def _absorbed(source: Program, owner: MappingOf[int, str]) -> dict[int, str]:
-    """Return what took in each remaining node: the importer's reason, or the nearest owner downstream."""
+    """Return what absorbed each remaining node: the importer's reason, or the nearest owner downstream."""
     users = source.users()
     nodes_of: dict[int, list[Node]] = {}
     for n in source.nodes:

@@ -1,8 +1,8 @@
-"""Lowered offloads: those beyond the closed forms of Table 2, which are counted apart.
+"""Counts lowered offloads apart: those that the closed forms of Table 2 do not count.
 
-A closed form counts convolutions that are not grouped and products with a weight, each as one offload. A grouped convolution in
-blocks, a product of two moving tensors, and a product as a convolution are more than that, in number or in kind; a convolution over
-one axis as one over two is not.
+A closed form counts ungrouped convolutions and products with a weight, each as one offload. A grouped convolution in blocks, a
+product of two computed tensors, and a product as a convolution exceed it, in number or in kind; a convolution over one axis as one
+over two does not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PRODUCTS = ("dense", "matmul")
 
 
 def lowered_in(source: Program, devices: Sequence[Node], mappings: MappingOf[str, Mapping]) -> list[bool]:
-    """Tell for each device operation whether its one computing source node makes it a lowered one."""
+    """Tell for each device operation whether it is a lowered one: it stands for one computing source node outside the closed forms."""
     fixed = set(source.constants)
     for n in source.nodes:
         if n.operator is not None and all(v in fixed for v in n.inputs):

@@ -1,4 +1,4 @@
-"""Plan: the chosen program, which source node went where, and why."""
+"""The plan: the extracted program, the place of every source node, and the reasons."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SCHEMA = "flexmatch.plan/1"
 
 @dataclass(frozen=True)
 class Reason:
-    """A rule that led to an offload: its name, where it is written, its grade, and what its certificate covers.
+    """A rule that led to an offload: its name, its place in a file, its grade, and the scope of its certificate.
 
-    `ulp` and `share_of_rounding` are the largest differences of its sides that were seen in float32, None for operations.
+    `ulp` and `share_of_rounding` are the largest differences of its sides measured in float32, None for operations.
     """
 
     rule: str
@@ -35,7 +35,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Offload:
-    """One logical offload: a target operation of the plan, however many device calls it takes."""
+    """A logical offload: one target operation, in as many device calls as its tiling has tiles."""
 
     id: str
     target: Target
@@ -47,11 +47,11 @@ class Offload:
     because: tuple[Reason, ...]
     tiling: Tiling
     formats: MappingOf[str, Format] = field(default_factory=dict)  # operand or result name of the mapping → format
-    price: Price | None = None  # what it costs, None when the target does not say
-    host_picoseconds: int = 0  # what its meaning takes on the host
+    price: Price | None = None  # None when the target states no costs
+    host_picoseconds: int = 0  # time of the same computation on the host
 
     def __repr__(self) -> str:
-        """Name it with its operation and shapes."""
+        """Return the id with operation and operand shapes."""
         shapes = ", ".join("×".join(map(str, s)) for s in self.shapes)
         return f"Offload({self.id}: {self.mapping.name} of {shapes})"
 
@@ -64,7 +64,7 @@ def tensors_of(o: Offload) -> dict[str, Value]:
 
 @dataclass(frozen=True)
 class HostNode:
-    """A source node that stays on the host, and why."""
+    """A source node that stays on the host, with the reason."""
 
     node: str
     op: str
@@ -73,7 +73,7 @@ class HostNode:
 
 @dataclass(frozen=True)
 class Absorbed:
-    """A source node that left no operation of its own, and what it went into."""
+    """A source node without an operation of its own, and what absorbed it."""
 
     node: str
     by: str
@@ -81,19 +81,19 @@ class Absorbed:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Where format parameters came from."""
+    """The origin of format parameters: samples, method, and range of each tensor."""
 
     source: str
     sha256: str
     samples: int
     method: str
-    formats_sha256: str = ""  # of the formats that it chose, which tells whether somebody changed them since
-    tensors: tuple[MappingOf[str, Any], ...] = ()  # offload, tensor, method, magnitude that its format must hold, largest magnitude
+    formats_sha256: str = ""  # of the calibrated formats, which detects later changes
+    tensors: tuple[MappingOf[str, Any], ...] = ()  # offload, tensor, method, magnitude to represent, largest magnitude
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A compiled program."""
+    """A compiled program: source and extracted program, offloads, host nodes, formats, and statistics of how it was found."""
 
     model: MappingOf[str, Any]  # path, sha256, ops
     source: Program  # as imported, before matching
@@ -116,18 +116,18 @@ class Plan:
     residency: MappingOf[str, Resident] = field(default_factory=dict)  # by target
 
     def __repr__(self) -> str:
-        """Name model, targets and number of offloads."""
+        """Return the model with its offloads and number of host nodes."""
         counted = ", ".join(f"{n} {operation} on {t}" for t, c in self.counts.items() for operation, n in c.items()) or "no offload"
         return f"Plan({self.model['path'].rsplit('/', 1)[-1]}: {counted}; nodes on the host: {len(self.host)})"
 
     @property
     def calibrated(self) -> bool:
-        """Tell whether every offload has its formats."""
+        """Whether every offload has its formats."""
         return all(o.formats for o in self.offloads)
 
     @property
     def device_calls(self) -> dict[str, dict[str, int]]:
-        """Return device calls by target and operation."""
+        """The number of device calls by target and operation."""
         calls_by_target: dict[str, dict[str, int]] = {t.name: {} for t in self.targets}
         for o in self.offloads:
             calls = calls_by_target[o.target.name]
@@ -136,7 +136,7 @@ class Plan:
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
-    """Return the plan document; everything that may differ between two identical runs is under `run`."""
+    """Return the plan as a JSON document; everything that may differ between two equal runs is under `run`."""
     return {
         "schema": SCHEMA,
         "model": dict(plan.model),
@@ -178,12 +178,12 @@ def _offload(o: Offload, residency: MappingOf[str, Resident]) -> dict[str, Any]:
 
 
 def _parts(o: Offload) -> list[str]:
-    """Return the operators of the pattern that was taken, operands first."""
+    """Return the operators of the matched pattern, operands first."""
     return [x.op.name for x in subterms(o.mapping.rule.left) if isinstance(x, Apply)]
 
 
 def _inserted(plan: Plan) -> list[dict[str, Any]]:
-    """Return host operations that no source node asked for, with the bytes they write."""
+    """Return host operations without origin in a source node, with the bytes they write."""
     readers: dict[int, list[str]] = {}
     for o in plan.offloads:
         for v in (*o.node.inputs, *o.node.outputs):

@@ -1,4 +1,4 @@
-"""Residency of a plan: what each device call finds on its device, and what it leaves there, in the order of co-simulation."""
+"""Residency of a plan: which operands each device call finds on its device, and which results it leaves, in execution order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .resident_document import Resident
 
 
 def execution_order(p: Program, offloads: Sequence[Offload]) -> tuple[Offload, ...]:
-    """Return the offloads as co-simulation runs them: those that wait for fewer others first, else in the program's order."""
+    """Return the offloads in the order of co-simulation: by depth in offloads, then in program order."""
     of_node = {id(o.node): o for o in offloads}
     level: dict[Value, int] = dict.fromkeys((*p.inputs, *p.constants), 0)
     entries: list[tuple[int, int, Offload]] = []
@@ -30,7 +30,7 @@ def execution_order(p: Program, offloads: Sequence[Offload]) -> tuple[Offload, .
 
 
 def residencies(p: Program, offloads: Sequence[Offload], resources: Mapping[str, Resources | None]) -> dict[str, Resident]:
-    """Return what stays on every device whose resources and costs are known."""
+    """Return the residency of every device whose resources and costs are stated, by target."""
     ordered = execution_order(p, offloads)
     names = dict.fromkeys(o.target.name for o in ordered)
     by_target = {}
@@ -42,7 +42,7 @@ def residencies(p: Program, offloads: Sequence[Offload], resources: Mapping[str,
 
 
 class _Device:
-    """The offloads of one device as a question, and its answer as Stays."""
+    """The offloads of one device as a residency problem, and its solution as Stays."""
 
     def __init__(self, p: Program, offloads: Sequence[Offload], all_offloads: Sequence[Offload], resources: Resources) -> None:
         self.p, self.offloads, self.resources = p, offloads, resources
@@ -68,7 +68,7 @@ class _Device:
             self.calls.append(Call(tuple(pieces)))
 
     def piece(self, o: Offload, room: Room, tensors: Mapping[str, Value], moved_bytes: Mapping[str, int]) -> Piece:
-        """Return a tensor of a call; one that the tiling divides is scratch."""
+        """Return the memory piece of a tensor in a call; a tensor that the tiling divides is scratch."""
         bytes_ = moved_bytes.get(room.tensor, 0)
         if not room.tensor:
             return Piece(room.scratch, room.memory, room.size, SCRATCH)
@@ -82,7 +82,7 @@ class _Device:
         return Piece(room.tensor, room.memory, room.size, role, bytes_, self.alias_of.get(value, value), room.form)
 
     def question(self) -> Question:
-        """Return what is to be chosen."""
+        """Return the residency problem."""
         memories = {piece.memory for call in self.calls for piece in call.pieces}
         capacities = {m.name: m.elements for m in self.resources.memories if m.name in memories}
         return Question(tuple(self.calls), capacities, frozenset(self.read_elsewhere()))
@@ -102,7 +102,7 @@ class _Device:
         yield from (self.alias_of.get(v, v) for v in self.p.outputs)
 
     def resident(self) -> Resident:
-        """Return the answer."""
+        """Return the solution of the residency problem for the plan."""
         q = self.question()
         residency = resident(q)
         present, lasting = self.present(q, residency.gaps)
@@ -121,7 +121,7 @@ class _Device:
         )  # fmt: skip
 
     def present(self, q: Question, gaps: Sequence[Gap]) -> tuple[dict[int, frozenset[str]], dict[int, frozenset[str]]]:
-        """Return by call the operands that are there already, and the constants that are there from the second inference on."""
+        """Return by call the operands that are resident, and the constants that are resident from the second inference on."""
         operands_by_call: dict[bool, dict[int, frozenset[str]]] = {False: {}, True: {}}
         for g in gaps:
             calls, n = operands_by_call[g.lasts], g.end[0]
@@ -129,7 +129,7 @@ class _Device:
         return operands_by_call[False], operands_by_call[True]
 
     def edges(self, q: Question, residency: Residency) -> tuple[tuple[int, int, int], dict[str, str]]:
-        """Return how many moving operands there are, are made on this device, never cross the link; and why others do."""
+        """Return the numbers of computed operands, of those made on this device, of those that never cross the link; and why others do."""
         ends = {g.end for g in residency.gaps if not g.lasts}
         stays_at = {(self.owner[n][0].id, q.piece((n, k)).tensor) for n, k in ends}
         crossing = {
@@ -145,7 +145,7 @@ class _Device:
         return (len(operands), sum(made_on_device), sum(staying)), why
 
     def made_by(self, v: Value) -> Offload | None:
-        """Return the offload of this device that makes a value."""
+        """Return the offload of this device that defines a value, None if there is none."""
         o = self.producer.get(self.alias_of.get(v, v))
         return o if o is not None and any(o is offload for offload in self.offloads) else None
 
@@ -162,12 +162,13 @@ class _Device:
             return f"{o.mapping.name if name not in roles else maker.mapping.name} does not say where it could stay"
         if roles[name].role != IN or maker_pieces[0].role != OUT:
             return f"the tiling of {(o if roles[name].role != IN else maker).id} divides it"
-        if (roles[name].memory, roles[name].form) != (maker_pieces[0].memory, maker_pieces[0].form):
-            return f"{maker.id} leaves it as {maker_pieces[0].form} in {maker_pieces[0].memory}, {o.id} takes {roles[name].form} in {roles[name].memory}"
+        result, operand = maker_pieces[0], roles[name]
+        if (operand.memory, operand.form) != (result.memory, result.form):
+            return f"{maker.id} leaves it as {result.form} in {result.memory}, {o.id} takes {operand.form} in {operand.memory}"
         return "its memory is needed in between"
 
     def saved_by(self, q: Question, residency: Residency) -> dict[str, int]:
-        """Return the bytes that each offload does not move."""
+        """Return the bytes that residency saves, by offload."""
         bytes_saved = dict.fromkeys((o.id for o in self.offloads), 0)
         for at, saves in (*((g.end, g.saves) for g in residency.gaps), *((at, q.piece(at).moved) for at in residency.unread)):
             bytes_saved[self.owner[at[0]][0].id] += saves
@@ -175,7 +176,7 @@ class _Device:
 
 
 def _bytes_saved(q: Question, residency: Residency) -> dict[str, int]:
-    """Return the bytes that are saved: operands found, results not read, constants that last."""
+    """Return the bytes saved, by kind: resident operands, results not read back, constants kept between inferences."""
     return {
         "operands": sum(g.saves for g in residency.gaps if not g.lasts),
         "results": sum(q.piece(at).moved for at in residency.unread),
@@ -184,12 +185,12 @@ def _bytes_saved(q: Question, residency: Residency) -> dict[str, int]:
 
 
 def renames(p: Program, node: Node) -> bool:
-    """Tell whether a node leaves all elements where they are."""
+    """Tell whether a node keeps its elements in memory order (only renames its operand)."""
     return node.operator is not None and keeps_order(node.operator, dict(node.attributes), p.types[node.inputs[0]].shape)
 
 
 def aliases(p: Program) -> dict[Value, Value]:
-    """Return for every value that only is another one in another shape that one."""
+    """Return for every value that only renames another one that value: a must-alias map."""
     alias_of: dict[Value, Value] = {}
     for node in p.nodes:
         if renames(p, node) and node.inputs[0] not in p.constants:
@@ -198,7 +199,7 @@ def aliases(p: Program) -> dict[Value, Value]:
 
 
 def handed_over(p: Program, offloads: Sequence[Offload], found: Mapping[str, Resident]) -> list[tuple[Offload, str, Offload, str]]:
-    """Return the operands that stay, each with the offload and result that makes it: both must have one format."""
+    """Return the resident operands as (maker, result, reader, operand): result and operand must share a format."""
     alias_of = aliases(p)
     makers = {alias_of.get(v, v): (o, name) for o in offloads for name, v in tensors_of(o).items() if v in o.node.outputs}
     result = []

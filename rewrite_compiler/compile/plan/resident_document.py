@@ -1,4 +1,4 @@
-"""Stays: what of every device call stays on its device, and how a plan writes it."""
+"""Resident tensors of every device call, and their form in a plan document."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ...target import Stay
 
 @dataclass(frozen=True)
 class Resident:
-    """What stays on one device: a Stay for every call by offload, and which constants lie there from one inference to the next."""
+    """Residency on one device: a Stay for every call by offload, and the constants that persist between inferences."""
 
     stays: Mapping[str, tuple[Stay, ...]]
     lasting: Mapping[str, tuple[frozenset[str], ...]]
-    moved: int  # bytes of one inference when every call moves all that is its own
-    saved: Mapping[str, int] = field(default_factory=dict)  # bytes by what saves them
+    moved: int  # bytes of one inference without residency
+    saved: Mapping[str, int] = field(default_factory=dict)  # bytes saved by kind: operands, results, constants
     bound: int = 0
-    operands: int = 0  # operands that are no constants
+    operands: int = 0  # computed operands
     made_here: int = 0  # those that an offload of the same device makes
     staying: int = 0  # those that never cross the link
     saved_by: Mapping[str, int] = field(default_factory=dict)  # bytes by offload
@@ -26,12 +26,12 @@ class Resident:
 
     @property
     def all_saved(self) -> int:
-        """Bytes that do not cross the link in an inference after the first one."""
+        """Bytes saved in an inference after the first one."""
         return sum(self.saved.values())
 
 
 def resident_document(offload: str, target: str, found: Mapping[str, Resident]) -> dict[str, Any] | None:
-    """Return what of an offload stays as the plan writes it, None where its target does not say."""
+    """Return the plan document of an offload's residency, None where its target states none."""
     residency = found.get(target)
     if residency is None:
         return None
@@ -46,7 +46,7 @@ def resident_document(offload: str, target: str, found: Mapping[str, Resident]) 
 
 
 def residency_document(found: Mapping[str, Resident]) -> dict[str, Any]:
-    """Return the sums by target as the plan writes them."""
+    """Return the plan document of the totals by target."""
     return {
         name: {
             "bytes": r.moved, "saved_bytes": r.all_saved, "saved": dict(r.saved), "bound_bytes": r.bound, "operands": r.operands,

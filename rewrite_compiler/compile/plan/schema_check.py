@@ -1,4 +1,4 @@
-"""Form: what a plan document must look like before anything in it is believed."""
+"""Schemas of plan and report documents, checked before their contents are used."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ REPORT = {
 
 
 def misfit(value: Any, form: Any, place: str = "plan") -> str:
-    """Return one sentence about the first part that has not its form, or nothing.
+    """Return a sentence on the first part of a document that violates its schema, empty if there is none.
 
-    A form is a type, a list of one form, an object of forms by key, with the key `...` one form for every key,
-    or a form and None where null is allowed.
+    A schema is a type, a list of one schema, an object of schemas by key (the key `...` stands for every key), or a pair of a
+    schema and None where null is allowed.
     """
     if form in (FIGURE, SIZE):
         is_one = value is None or (type(value) in (int, float) and not (form is SIZE and value < 0))

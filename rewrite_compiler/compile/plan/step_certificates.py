@@ -1,4 +1,4 @@
-"""The certificates of the steps behind an offload, as a plan states them."""
+"""Certificates of the rules and operations behind an offload."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ...target import Mapping
 
 @dataclass(frozen=True)
 class Certified:
-    """Finds certificates: those that ship, of a rule from a file and of an operation what its trial said when it came in."""
+    """Looks certificates up: shipped ones, and those of rules from files and of operations that were judged in this compilation."""
 
     judged: MappingOf[str, Certificate]
 
     def of_rule(self, r: Rule) -> Certificate | None:
-        """Return the certificate of a rule; None when it has none as it is written now."""
+        """Return the certificate of a rule; None when its present text has none."""
         return self.judged.get(r.name) or certificate_of_rule(r)
 
     def of_operation(self, m: Mapping) -> Certificate | None:
-        """Return the certificate of an operation that the program uses."""
+        """Return the certificate of an operation that the program uses, None for others."""
         return self.judged.get(m.name)

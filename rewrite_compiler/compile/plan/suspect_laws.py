@@ -1,7 +1,7 @@
-"""The law behind a plan that differs from its model: the rules are bisected on the data that showed it.
+"""Finds the unsound rule behind a plan that differs from its model, by bisecting the rules on the input that shows it.
 
-What rules have made equal is computed on these data, in float64: the shortest list of rules under which two equal terms differ
-ends with a law that does not hold there.
+E-nodes of one class are evaluated on the input in float64; the last rule of the shortest prefix of rules under which two of them
+differ does not hold there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EQUAL = 1e-6  # of the largest value: rounding in float64 is far below
 
 @dataclass(frozen=True)
 class Gap:
-    """Two terms that rules have made equal, and are not: where they differ most, and their values there."""
+    """A counterexample to an equality of two terms: the element where they differ most, and both values there."""
 
     index: tuple[int, ...]
     left: float
@@ -40,23 +40,23 @@ class Gap:
 
 @dataclass(frozen=True)
 class Suspect:
-    """A law that does not hold on some data."""
+    """A rule that does not hold on an input, and its counterexample."""
 
     rule: Rule
     gap: Gap
 
     @property
     def ships(self) -> bool:
-        """Tell whether the rule is one of the library."""
+        """Whether the rule is a shipped one."""
         return self.rule.name in shipped()
 
 
 def suspect(plan: Plan, values: Mapping[str, Data], limits: Limits) -> Suspect | None:
-    """Return the law that does not hold on inputs, given by name; None where all rules keep every value, or none can be computed."""
+    """Return a rule that does not hold on `values`, inputs by name; None where none is found or nothing can be computed."""
     p = plan.source
     try:
         return _bisected(p, rules_of(plan, limits), _values_of_program(p, values), limits)
-    except FlexmatchError:  # a model that cannot be computed here, or whose matching has no end: nothing is known
+    except FlexmatchError:  # a model that cannot be computed here, or whose saturation reaches a limit
         return None
 
 
@@ -70,7 +70,7 @@ def _values_of_program(p: Program, values: Mapping[str, Data]) -> dict[int, Data
 
 
 def _bisected(p: Program, rules: Sequence[Rule], values: Mapping[int, Data], limits: Limits) -> Suspect | None:
-    """Return the last rule of the shortest list under which a gap opens."""
+    """Return the last rule of the shortest prefix of `rules` under which a gap appears."""
 
     def gap_under(some: Sequence[Rule]) -> Gap | None:
         return gap_of(saturated(p, some, [], limits).graph, values)
@@ -91,7 +91,7 @@ def _bisected(p: Program, rules: Sequence[Rule], values: Mapping[int, Data], lim
 
 
 def gap_of(graph: EGraph, known: Mapping[int, Data]) -> Gap | None:
-    """Return where two e-nodes of a class differ, given the values of a program; the class that is nearest to what is known."""
+    """Return where two e-nodes of a class differ, given values of a program by number; evaluated bottom-up, first difference."""
     values: dict[ClassId, Data] = {}
     for v, c in graph.values.items():
         if v in known:
@@ -116,7 +116,7 @@ def gap_of(graph: EGraph, known: Mapping[int, Data]) -> Gap | None:
 
 
 def _value(n: ENode, operands: Sequence[Data]) -> Data | None:
-    """Return what an e-node of a core operator computes, None for others."""
+    """Return the value of an e-node of a core operator in float64, None for others."""
     op = operator_named(n.op)
     if op is None or op.outputs > 1:
         return None

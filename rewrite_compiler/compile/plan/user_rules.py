@@ -1,7 +1,6 @@
-"""Rules from files and operations of targets: each is judged before it is used.
+"""Admission of rules from files and operations of targets: each is judged before it is used.
 
-A rule that is not proved is refused, an operation that is refuted, too, unless they are trusted by name; what is used without a
-proof is said by the plan.
+Unproved rules and refuted operations are refused unless they are trusted by name; the plan notes what is used without a proof.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ LEAST = 4  # axes of operands that a rule without a certificate may match
 
 @dataclass(frozen=True)
 class Admitted:
-    """The rules that may be used, what the plan says of those used on trust, and the certificates of judged ones by name."""
+    """The usable rules, notes on those used on trust, and the certificates of judged rules by name."""
 
     rules: tuple[Rule, ...]
     notes: tuple[str, ...]
@@ -42,9 +41,13 @@ class Admitted:
 def admitted(
     shipped: Iterable[Rule], paths: Sequence[Path], trusted: Sequence[str], limits: Limits | None = None, operations: Collection[str] = ()
 ) -> Admitted:  # fmt: skip
-    """Return shipped rules, which have their certificates, with those of files; AnswerNo R102 or R103 for one that is not proved.
+    """Return shipped rules together with judged rules of files, each with the domain it is proved for.
 
-    Trust may be in these rules, or in one of the `operations`, which are judged when a program uses them.
+    `trusted` names rules of the files, or `operations`, which are judged when a program uses them.
+
+    Raises:
+        UsageError: (F203) a trusted name is neither.
+        AnswerNo: (R102, R103) a rule of a file is refuted or not proved, and not trusted.
     """
     added = [r for path in paths for r in rules_at(path, limits)]
     names = {r.name for r in added}
@@ -64,20 +67,20 @@ def admitted(
 
 
 def _domain(r: Rule, proofs: Mapping[str, Proof]) -> Domain:
-    """Return what a rule of a file is proved for; of one that is used on trust, everything."""
+    """Return the domain that a rule of a file is proved for; everything for a rule used on trust."""
     proof = proofs[r.name]
     return Domain(proof.ranks) if proof.is_proved else EVERYWHERE
 
 
 @cache
 def proved(r: Rule) -> Rule:
-    """Return a shipped rule where its certificate holds."""
+    """Return a shipped rule restricted to the ranks that its certificate covers."""
     certificate = certificate_of_rule(r)
     return replace(r, domain=Domain(LEAST if certificate is None else certificate.ranks))
 
 
 def rules_of(plan: Plan, limits: Limits | None = None) -> list[Rule]:
-    """Return the rules that a plan was made with."""
+    """Return the rules that a plan was compiled with, those of its files judged anew."""
     settings = plan.settings
     operations = {m.name for t in plan.targets for m in t.mappings.values()}
     court = admitted(shipped_rules(), [Path(f) for f in settings["rules"]], settings["trusted"], limits, operations)
@@ -85,7 +88,7 @@ def rules_of(plan: Plan, limits: Limits | None = None) -> list[Rule]:
 
 
 def _judged(r: Rule, trusted: Sequence[str]) -> Proof:
-    """Return the proof of a rule, or of one that is used on trust what the court says of it."""
+    """Return the verdict on a rule of a file; refuse it unless it is proved or trusted."""
     proof = judge_rule(r, court_cache())
     if proof.is_proved or r.name in trusted:
         return proof
@@ -96,14 +99,18 @@ def _judged(r: Rule, trusted: Sequence[str]) -> Proof:
 
 @dataclass(frozen=True)
 class Used:
-    """The certificates of the operations that a program uses, by name, and what the plan says of those that are not proved."""
+    """The certificates of the operations that a program uses, by name, and notes on those that are not proved."""
 
     certificates: Mapping[str, Certificate]
     notes: tuple[str, ...]
 
 
 def judged_in_use(used: Iterable[Operation], targets: Sequence[Target], trusted: Sequence[str], progress: Progress) -> Used:
-    """Return the certificates of the operations that a program uses; AnswerNo for one that is refuted and not trusted by name."""
+    """Judge the operations that a program uses, and return their certificates with notes.
+
+    Raises:
+        AnswerNo: an operation is refuted and not trusted by name; the code is that of its refutation (I105).
+    """
     by_name = {t.name: t for t in targets}
     judgements = {m.name: judged_operation(by_name[m.target], m, progress) for m in sorted(used, key=lambda m: m.name)}
     refuted = {name: j.problem for name, j in judgements.items() if j.problem is not None and j.is_refuted and name not in trusted}

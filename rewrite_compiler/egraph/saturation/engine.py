@@ -19,7 +19,7 @@ from ..graph.table_load import PRELUDE, Item, Loader, loader_text
 from ..numbers import number_commands
 from .type_analysis import Facts
 
-MILLISECONDS = 1000  # egglog's durations are a thousandth too small
+MILLISECONDS = 1000  # egglog gives milliseconds as the microseconds of a duration
 FACTS = "(run-schedule (saturate (run facts)))"
 
 
