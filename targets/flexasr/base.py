@@ -12,7 +12,7 @@ import numpy as np
 from rewrite_compiler.ila_models import flexasr as model
 from rewrite_compiler.ila_models.flexasr import buffers, config
 from rewrite_compiler.lang import AdaptivFloat
-from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, Target, padded, tiled
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, Target, pad_axis, tile
 
 from .resources import resources
 
@@ -95,7 +95,7 @@ def configure_element(
 
 def store_weights(device: Device, pe: int, rows: Codes, base: int = 0) -> None:
     """Store 16×16 tiles, output vectors outer, input vectors inner, one row of a tile a vector."""
-    tiles = tiled(rows, {0: LANES, 1: LANES}).reshape(-1, LANES)
+    tiles = tile(rows, {0: LANES, 1: LANES}).reshape(-1, LANES)
     device.store(f"pe{pe}_core_store_weight_buffer", index=base + np.arange(len(tiles)), vector=tiles)
 
 
@@ -145,7 +145,7 @@ def run_timesteps(device: Device, x: Codes, inputs: int, outputs: int, *, is_rnn
 
 def store_timesteps(device: Device, x: Codes, inputs: int, base: int = 0) -> None:
     """Store x [(samples,) t, k] from a vector of the large buffer on."""
-    vectors_of = padded(x, -1, inputs * LANES)
+    vectors_of = pad_axis(x, -1, inputs * LANES)
     index = large_index(x.shape[-2], inputs, base).reshape(-1)
     device.store("gb_core_store_large", index=index, vector=vectors_of.reshape(*x.shape[:-2], -1, LANES))
 
