@@ -19,7 +19,7 @@ from rewrite_compiler.ila_models.hlscnn.numerics import accumulated, rounded_sum
 from rewrite_compiler.ila_models.hlscnn.revisions import SPAD0_BASE
 from rewrite_compiler.lang import Array, Expr, Fixed, Leaf, array, fold, lift, select, switch
 from rewrite_compiler.rewrite import Ints
-from rewrite_compiler.target import USUAL, Device, Limit, Room, Small, Stay, Target, join_bytes, padded, split_bytes, tiled, untiled
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Small, Stay, Target, join_bytes, pad_axis, split_bytes, tile, untile
 
 from ._hlscnn import build, conv2d_cost, conv2d_levels, resources, revision_of
 
@@ -187,7 +187,7 @@ def _stored(offset: int, vectors: Codes) -> Command:
 def _started(start: Codes, g: Geometry, revision: model.Revision, staged: int) -> list[Command]:
     """Fill the output vectors with one word a filter, which lie in SoC memory behind the weights."""
     if revision.grouped_output:
-        blocks = tiled(start, {0: LANES})
+        blocks = tile(start, {0: LANES})
         words = np.broadcast_to(blocks[:, None], (len(blocks), math.prod(g.out), LANES))
     else:
         words = np.zeros((g.filters, g.rows * g.cols, LANES), start.dtype)
@@ -213,7 +213,7 @@ def results(lanes: Codes, g: Geometry, revision: model.Revision) -> Codes:
     words = join_bytes(lanes.reshape(*lanes.shape[:-1], LANES, 2))
     if not revision.grouped_output:
         return words[..., (g.filters - 1) % LANES].reshape(*lanes.shape[:-2], g.filters, *g.out)
-    return untiled(words.reshape(*lanes.shape[:-2], -1, *g.out, LANES), (-3,))[..., : g.filters, :, :]
+    return untile(words.reshape(*lanes.shape[:-2], -1, *g.out, LANES), (-3,))[..., : g.filters, :, :]
 
 
 def drive_conv2d(device: Device, x: Codes, w: Codes, g: Geometry, revision: model.Revision) -> Codes:
@@ -247,13 +247,13 @@ def act_vectors(x: Codes, g: Geometry, at: tuple[int, int] = (0, 0)) -> Codes:
     """
     *lead, _, rows, cols = x.shape
     zeros = {-2: (at[0], g.rows - at[0] - rows), -1: (at[1], g.cols - at[1] - cols)}
-    return split_bytes(tiled(x, {-3: LANES}, zeros).reshape(*lead, -1, LANES), 2)
+    return split_bytes(tile(x, {-3: LANES}, zeros).reshape(*lead, -1, LANES), 2)
 
 
 def weight_vectors(w: Codes, revision: model.Revision) -> Codes:
     """Return weights as bytes [vectors, 16], ordered [filter][block][row][col][lane], one or two bytes a weight."""
-    flat, lanes = tiled(w, {1: LANES}).reshape(-1), VECTOR * 8 // revision.weight_bits
-    words = padded(flat, 0, -(-len(flat) // lanes) * lanes)
+    flat, lanes = tile(w, {1: LANES}).reshape(-1), VECTOR * 8 // revision.weight_bits
+    words = pad_axis(flat, 0, -(-len(flat) // lanes) * lanes)
     return split_bytes(words.reshape(-1, lanes), revision.weight_bits // 8)
 
 

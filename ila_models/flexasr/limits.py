@@ -55,8 +55,8 @@ def control(m: Ila) -> Step:
     s = m.s
     mode, steps, count = s.gb_control_mode[()], s.gb_control_num_timestep_1[()], s.gb_control_num_vector_2[()]
     vectors = [
-        _region(m, "control", m.r[f"gb_control_memory_index_{n}"], m.r[f"gb_control_num_vector_{n}"], memories)
-        for n, memories in ((1, steps), (2, steps * (1 + (mode > 0))))
+        _region(m, "control", m.r[f"gb_control_memory_index_{n}"], m.r[f"gb_control_num_vector_{n}"], timesteps)
+        for n, timesteps in ((1, steps), (2, steps * (1 + (mode > 0))))
     ]
     decoder = [in_small(m, "control", s.gb_control_memory_index_2[()], count)]
     known_mode = require(mode <= DECODER, CONFIGURED, "mode of control must be 0…3, not {mode}", mode=mode)

@@ -1,7 +1,7 @@
-"""Take the sample axis out of a program whose batch is fixed: the inverse of `rebatch`, held by its rules.
+"""Unbatching: the program of one sample from one whose batch is fixed; the inverse of `rebatch`, checked by its rules.
 
-Each node of the small program is guessed from the shapes of its operands, and stays only where the rule of its operator
-gives, for the fixed number of samples, exactly the attributes and shapes that the large program has.
+Each node of the small program is a candidate guessed from the shapes of its operands, accepted only where the rule of its
+operator gives, for the fixed number of samples, exactly the attributes and shapes of the large program.
 """
 
 from __future__ import annotations

@@ -7,7 +7,11 @@ from .program import Node, Program
 
 
 def verify(p: Program) -> None:
-    """Raise InputError naming the first node whose operands, order or types are wrong."""
+    """Check that every value is defined once, before it is read, and has the type that shape inference gives it.
+
+    Raises:
+        InputError: the place names the first node that is wrong.
+    """
     defined = {*p.inputs, *p.constants}
     for node in p.nodes:
         _verify_node(p, node, defined)

@@ -1,1 +1,1 @@
-"""Loop code: terms and steps as structured code over scalars, and its passes."""
+"""Lowering of terms and steps to the loop IR, and the passes on it that C, LLVM and Verilog share."""

@@ -1,7 +1,7 @@
-"""The one lowering of Exprs and Steps to loops, from which every compiled reading is printed.
+"""Lowering of terms and steps to the loop IR, from which every compiled reading is printed.
 
-The result is structured code (`code`). Expressions stay trees; a shared one is bound, one that does not vary with the
-inner loops is bound outside of them when it cannot trap.
+Expressions stay trees; a common subexpression is bound to a name, and one that does not vary with the inner loops and
+cannot trap is bound outside of them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,11 @@ class _Scope:
 
 
 def lower_step(step: Step, *, strict: bool = False) -> Routine:
-    """Return the code of a step; with `strict`, its Requires too."""
+    """Return the loop IR of a step; with `strict` that of all its diagnostics, else of those that always hold.
+
+    Raises:
+        SpecError: a variable is not bound, or a max or min has no bounded body.
+    """
     lowering = _Lowering(strict)
     lowering.uses = _count_uses([*(x for u in updates_of(step) for x in (u.value, *u.address)), *_local_terms(step)])
     lowering.step(step)
@@ -50,7 +54,11 @@ def lower_step(step: Step, *, strict: bool = False) -> Routine:
 
 
 def lower_array(array: Array, name: str = "out") -> Routine:
-    """Return the code that fills the memory `name` with the array's elements."""
+    """Return the loop IR that stores the elements of an array in the memory `name`, row-major.
+
+    Raises:
+        SpecError: a variable is not bound, or a max or min has no bounded body.
+    """
     lowering = _Lowering(False)
     out = Leaf(array.shape, array.interval, array.real, name)
     body = array.body if isinstance(array, Comprehension) else None
@@ -60,7 +68,7 @@ def lower_array(array: Array, name: str = "out") -> Routine:
 
 
 def is_pure_scalar(e: Expr) -> bool:
-    """Tell whether a term has neither loops nor arrays below it."""
+    """Tell whether a term has neither reductions nor loads nor table entries in it."""
     return e.op not in ("reduce", "load", "table") and all(is_pure_scalar(a) for a in e.args)
 
 

@@ -13,7 +13,11 @@ from .op import ELEMENTWISE, Op, Shape, ShapeError, op
 
 
 def broadcast(*shapes: Shape) -> Shape:
-    """Return the common shape of operands; ShapeError names the extents that disagree."""
+    """Return the common shape of operands that broadcast along trailing axes.
+
+    Raises:
+        ShapeError: two extents of an axis differ and none of them is 1.
+    """
     result = []
     for extents in itertools.zip_longest(*(reversed(s) for s in shapes), fillvalue=1):
         wide = {n for n in extents if n != 1}

@@ -1,7 +1,7 @@
 """Targets: accelerators with the operations they offer; the public namespace for target files."""
 
 from ..readings.kernels.format_conversion import values_of
-from .array_algebra import join_bytes, low_bits, padded, split_bytes, tiled, untiled, widened
+from .array_algebra import join_bytes, low_bits, pad_axis, split_bytes, tile, untile, widen
 from .cost import Cost, Levels
 from .device import Device, SimulatedDevice, SimulatedStream, StreamedDevice, simulated_device
 from .discovery import find_target, load_target, target_names
@@ -39,14 +39,14 @@ __all__ = [
     "join_bytes",
     "load_target",
     "low_bits",
-    "padded",
+    "pad_axis",
     "resource_document",
     "simulated_device",
     "split_bytes",
     "state_memory",
     "target_names",
-    "tiled",
-    "untiled",
+    "tile",
+    "untile",
     "values_of",
-    "widened",
+    "widen",
 ]

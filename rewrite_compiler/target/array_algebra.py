@@ -30,7 +30,7 @@ def _is_symbolic(x: Data) -> bool:
 
 
 def split_bytes(words: Data, count: int = 1) -> Data:
-    """Return words [… n] as bytes [… n·count], the lowest of each word first (two's complement); count ≤ 8."""
+    """Return words [… n] as bytes [… n·count], little-endian two's complement, `count` ≤ 8 bytes a word."""
     if _is_symbolic(words):
         digits = [words % BASE]
         for _ in range(count - 1):
@@ -48,25 +48,25 @@ _shifted_down = np.frompyfunc(lambda x: int(x) // BASE if isinstance(x, Integral
 
 
 def join_bytes(digits: Data) -> Data:
-    """Return signed words […] from their bytes [… count], the lowest first (two's complement)."""
+    """Return signed words […] from their bytes [… count], little-endian two's complement."""
     count = digits.shape[-1]
     if _is_symbolic(digits) or count not in MACHINE_WORDS:
-        wide = widened(digits)
+        wide = widen(digits)
         word, half = wide[..., 0], 1 << 8 * count - 1
         for n in range(1, count):
             word = word + (1 << 8 * n) * wide[..., n]
         return np.asarray((word + half) % (2 * half) - half)
-    return contiguous(digits.astype(np.uint8, copy=False)).view(MACHINE_WORDS[count])[..., 0]
+    return _contiguous(digits.astype(np.uint8, copy=False)).view(MACHINE_WORDS[count])[..., 0]
 
 
 def low_bits(x: Data, bits: int) -> Data:
-    """Return x mod 2^bits, the unsigned word that the low bits of each element are."""
+    """Return x mod 2^bits: the low bits of each element as an unsigned word."""
     if _is_symbolic(x) or bits not in UNSIGNED_WORDS:
         return np.asarray(x % (1 << bits))
     return x.astype(UNSIGNED_WORDS[bits])
 
 
-def widened(x: Data) -> Data:
+def widen(x: Data) -> Data:
     """Return elements in which sums and differences of codes do not wrap: integers of 64 bits; a proof's as they are."""
     return x if _is_symbolic(x) else x.astype(np.int64)
 
@@ -74,7 +74,7 @@ def widened(x: Data) -> Data:
 # -- layouts
 
 
-def contiguous(x: Data) -> Data:
+def _contiguous(x: Data) -> Data:
     """Return an array as it lies in memory row by row, copied where it does not."""
     if x.flags.c_contiguous:
         return x
@@ -83,7 +83,7 @@ def contiguous(x: Data) -> Data:
     return rows
 
 
-def padded(x: Data, axis: int, size: int) -> Data:
+def pad_axis(x: Data, axis: int, size: int) -> Data:
     """Return an array with zeros appended along an axis, up to a size; one that is as long as that already, as it is."""
     axis %= x.ndim
     if x.shape[axis] >= size:
@@ -93,7 +93,7 @@ def padded(x: Data, axis: int, size: int) -> Data:
     return longer
 
 
-def tiled(x: Data, tiles: Mapping[int, int], margins: Mapping[int, tuple[int, int]] | None = None) -> Data:
+def tile(x: Data, tiles: Mapping[int, int], margins: Mapping[int, tuple[int, int]] | None = None) -> Data:
     """Return an array with axes cut into tiles: [… number of tiles …, elements of a tile …], row by row in memory.
 
     `tiles` says how many elements a tile has along each axis that is cut; the axes of a tile come last, in its order, and
@@ -110,13 +110,16 @@ def tiled(x: Data, tiles: Mapping[int, int], margins: Mapping[int, tuple[int, in
     return blocks
 
 
-def untiled(blocks: Data, axes: Sequence[int]) -> Data:
-    """Return an array whose tiles along these axes, counted from its end, `tiled` cut; the last axes are those of a tile, in this order."""
+def untile(blocks: Data, axes: Sequence[int]) -> Data:
+    """Return the array that `tile` cut along `axes`, with the zeros that fill its tiles up; the inverse of `tile`.
+
+    The axes of a tile are the last ones of `blocks`, in the order of `axes`, which count from the end of the result.
+    """
     rank = blocks.ndim - len(axes)
     tiled_axes = [axis % rank for axis in axes]
     interleaved = np.moveaxis(blocks, range(rank, blocks.ndim), [a + 1 + sum(b < a for b in tiled_axes) for a in tiled_axes])
     lengths = dict(zip(tiled_axes, blocks.shape[rank:], strict=True))
-    return contiguous(interleaved).reshape([n * lengths.get(a, 1) for a, n in enumerate(blocks.shape[:rank])])
+    return _contiguous(interleaved).reshape([n * lengths.get(a, 1) for a, n in enumerate(blocks.shape[:rank])])
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from rewrite_compiler.ila_models.flexasr.attention import LOWEST, MASKED
 from rewrite_compiler.ila_models.flexasr.buffers import SMALL
 from rewrite_compiler.ila_models.flexasr.numerics import decoded, encoded, exponential, quotient
 from rewrite_compiler.lang import AdaptivFloat, Array, Expr, array, lift, maximum, reduce_max, reduce_sum, select, shift, signed
-from rewrite_compiler.target import Device, Limit, padded, values_of
+from rewrite_compiler.target import Device, Limit, pad_axis, values_of
 
 from .base import (
     BLOCK,
@@ -106,8 +106,8 @@ def drive_attention(device: Device, q: Codes, e: Codes, f: Formats) -> Codes:
         "config_gb_attention", is_valid=1, memory_index_1=0, memory_index_2=QUERY, num_vector_1=count, num_timestep_1=rows,
         adpbias_1=f["e"].bias, adpbias_2=f["q"].bias, adpbias_3=SHARES.bias, adpbias_4=f["y"].bias,
     )  # fmt: skip
-    store_timesteps(device, padded(e, -2, BLOCK * _blocks(rows)), count)
-    queries = padded(q, -1, count * LANES)
+    store_timesteps(device, pad_axis(e, -2, BLOCK * _blocks(rows)), count)
+    queries = pad_axis(q, -1, count * LANES)
     return np.stack([_answer(device, queries[..., m, :], count)[..., :width] for m in range(q.shape[-2])], axis=-2)
 
 

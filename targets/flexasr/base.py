@@ -12,7 +12,7 @@ import numpy as np
 from rewrite_compiler.ila_models import flexasr as model
 from rewrite_compiler.ila_models.flexasr import buffers, config
 from rewrite_compiler.lang import AdaptivFloat
-from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, Target, padded, tiled
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, Target, pad_axis, tile
 
 from .resources import resources
 
@@ -95,7 +95,7 @@ def configure_element(
 
 def store_weights(device: Device, pe: int, rows: Codes, base: int = 0) -> None:
     """Store 16×16 tiles, output vectors outer, input vectors inner, one row of a tile a vector."""
-    tiles = tiled(rows, {0: LANES, 1: LANES}).reshape(-1, LANES)
+    tiles = tile(rows, {0: LANES, 1: LANES}).reshape(-1, LANES)
     device.store(f"pe{pe}_core_store_weight_buffer", index=base + np.arange(len(tiles)), vector=tiles)
 
 
@@ -145,9 +145,9 @@ def run_timesteps(device: Device, x: Codes, inputs: int, outputs: int, *, is_rnn
 
 def store_timesteps(device: Device, x: Codes, inputs: int, base: int = 0) -> None:
     """Store x [(samples,) t, k] from a vector of the large buffer on."""
-    vectors_of = padded(x, -1, inputs * LANES)
+    padded_rows = pad_axis(x, -1, inputs * LANES)
     index = large_index(x.shape[-2], inputs, base).reshape(-1)
-    device.store("gb_core_store_large", index=index, vector=vectors_of.reshape(*x.shape[:-2], -1, LANES))
+    device.store("gb_core_store_large", index=index, vector=padded_rows.reshape(*x.shape[:-2], -1, LANES))
 
 
 def load_timesteps(device: Device, timesteps: int, count: int, base: int) -> Codes:
@@ -155,7 +155,7 @@ def load_timesteps(device: Device, timesteps: int, count: int, base: int) -> Cod
 
     The last, incomplete block of timesteps is loaded by itself: addresses before it follow a regular order.
     """
-    index, full_blocks = large_index(timesteps, count, base), timesteps // BLOCK * BLOCK
-    parts = [device.load("gb_core_load_large", index=rows.reshape(-1)) for rows in (index[:full_blocks], index[full_blocks:]) if len(rows)]
+    index, split_at = large_index(timesteps, count, base), timesteps // BLOCK * BLOCK
+    parts = [device.load("gb_core_load_large", index=rows.reshape(-1)) for rows in (index[:split_at], index[split_at:]) if len(rows)]
     y = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-2)
     return y.reshape(*y.shape[:-2], timesteps, count * LANES)

@@ -9,7 +9,7 @@ from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.flexasr.numerics import SIGMOID, TANH, decoded, encode, fixed, relu
 from rewrite_compiler.lang import Array, Expr, array, clamp, lift, reduce_sum, signed
-from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, padded
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, pad_axis
 from rewrite_compiler.target import Mapping as Layer
 
 from .base import (
@@ -107,8 +107,8 @@ def drive_linear(
     """Emit one linear call: x [(samples,) t, k], w [n, k], b [n] → y [(samples,) t, n], all codes."""
     program = [INPE, activation, OUTGB] if activation else [INPE, OUTGB]
     inputs, per_pe = vectors(x.shape[-1]), -(-len(w) // (PES * LANES))
-    rows = padded(padded(w, 0, PES * per_pe * LANES), 1, inputs * LANES)
-    biases = padded(b, 0, len(rows))
+    rows = pad_axis(pad_axis(w, 0, PES * per_pe * LANES), 1, inputs * LANES)
+    biases = pad_axis(b, 0, len(rows))
     manager = Manager(f["w"], f["b"], f["x"], inputs, stay.base("w"), base_bias=inputs)
     for pe in range(PES):
         rows_of_pe = slice(pe * per_pe * LANES, (pe + 1) * per_pe * LANES)

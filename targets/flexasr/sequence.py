@@ -8,7 +8,7 @@ import numpy as np
 
 from rewrite_compiler.ila_models.flexasr.numerics import fixed
 from rewrite_compiler.lang import Array, Expr
-from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, padded
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, pad_axis
 
 from .base import (
     ACT,
@@ -88,7 +88,7 @@ def run_sequence(
         Manager(f["w"], f["b"], f["x"], inputs, stay.base("w"), inputs),
         Manager(f["r"], f["b"], f["y"], width, stay.base("r", tiles * inputs * LANES), bias_h, state),
     )
-    rows = [_by_element(padded(a, 1, n * LANES), hidden, per_pe, gates) for a, n in ((w, inputs), (r, width))]
+    rows = [_by_element(pad_axis(a, 1, n * LANES), hidden, per_pe, gates) for a, n in ((w, inputs), (r, width))]
     biases = [_by_element(a[:, None], hidden, per_pe, gates)[..., 0] for a in np.split(b, 2)]
     for pe in range(PES):
         configure_element(device, pe, managers, tiles, program, per_pe, f["y"])
@@ -113,10 +113,10 @@ def kept_state(device: Device, hidden: int) -> Codes:
 
 
 def _state_vectors(a: Codes, width: int) -> Codes:
-    return padded(a, -1, width * LANES).reshape(*a.shape[:-2], -1, LANES)
+    return pad_axis(a, -1, width * LANES).reshape(*a.shape[:-2], -1, LANES)
 
 
 def _by_element(a: Codes, hidden: int, per_pe: int, gates: Sequence[int]) -> Codes:
     """Return gate rows [gates·h, k] as [pe, rows, k]: for each output vector of an element its 16 rows of every gate in turn."""
-    gate_rows = padded(a.reshape(len(gates), hidden, -1)[list(gates)], 1, PES * per_pe * LANES)
+    gate_rows = pad_axis(a.reshape(len(gates), hidden, -1)[list(gates)], 1, PES * per_pe * LANES)
     return gate_rows.reshape(len(gates), PES, per_pe, LANES, -1).transpose(1, 2, 0, 3, 4).reshape(PES, len(gates) * per_pe * LANES, -1)

@@ -15,7 +15,7 @@ from rewrite_compiler.ila_models.vta.config import ENCODINGS, Config
 from rewrite_compiler.ila_models.vta.fields import MUL
 from rewrite_compiler.lang import Array, Expr, Fixed, array, maximum, minimum
 from rewrite_compiler.rewrite import Float
-from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice, padded, split_bytes
+from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice, pad_axis, split_bytes
 from rewrite_compiler.target import Mapping as Operation
 
 from .base import UOP_BYTES, Codes, accumulator, config, elements, int8, micro_ops, no_rooms, target
@@ -69,7 +69,7 @@ def _drive(
     m = Sweep(c, len(operands), elements(size, c.scalars("acc")), result_bytes)
     device.attach("dram", m.places["end"])
     for n, x in enumerate(operands):
-        words = padded(x.reshape(*x.shape[: x.ndim - rank], -1), -1, m.count * c.scalars("acc"))
+        words = pad_axis(x.reshape(*x.shape[: x.ndim - rank], -1), -1, m.count * c.scalars("acc"))
         device.place("dram", n * m.count * c.scalars("acc") * planes(c), split_bytes(words, planes(c)))
     lengths = sorted({len(run) for run in m.runs})
     device.place("dram", m.places["uop"], micro_ops(c.micro_op(0, n * (m.operands - 1)) for n in lengths))

@@ -14,7 +14,7 @@ from rewrite_compiler.ila import Ila
 from rewrite_compiler.ila_models import vta as model
 from rewrite_compiler.ila_models.vta.config import BEHAVIOURS, ENCODINGS, ITERATION_BITS, Config
 from rewrite_compiler.lang import Fixed
-from rewrite_compiler.target import Limit, Small, Target, split_bytes, tiled, untiled
+from rewrite_compiler.target import Limit, Small, Target, split_bytes, tile, untile
 
 from .resources import resources
 
@@ -98,14 +98,14 @@ def elements(size: int, extent: int) -> int:
 
 def to_elements(x: Codes, rows: int, columns: int) -> Codes:
     """Return codes [(samples,) r, c] as elements of rows × columns, [(samples,) scalars]: rows outer, missing scalars 0."""
-    return tiled(x, {-2: rows, -1: columns}).reshape(*x.shape[:-2], -1)
+    return tile(x, {-2: rows, -1: columns}).reshape(*x.shape[:-2], -1)
 
 
 def from_elements(scalars: Codes, shape: tuple[int, int], rows: int, columns: int) -> Codes:
     """Return codes [(samples,) r, c] from scalars of elements of rows × columns."""
     r, c = shape
     blocks = scalars.reshape(*scalars.shape[:-1], elements(r, rows), elements(c, columns), rows, columns)
-    return untiled(blocks, (-2, -1))[..., :r, :c]
+    return untile(blocks, (-2, -1))[..., :r, :c]
 
 
 def micro_ops(words: Iterable[int]) -> Codes:

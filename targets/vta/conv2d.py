@@ -18,7 +18,7 @@ from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.vta.config import Config
 from rewrite_compiler.lang import Array, Expr, array, maximum, reduce_sum, select, signed
 from rewrite_compiler.rewrite import Ints
-from rewrite_compiler.target import USUAL, Limit, Room, Stay, StreamedDevice, split_bytes, tiled, untiled
+from rewrite_compiler.target import USUAL, Limit, Room, Stay, StreamedDevice, split_bytes, tile, untile
 
 from .base import MOST_ITERATIONS, UOP_BYTES, Codes, accumulator, config, elements, int8, micro_ops, target
 from .results import Region, factors, fetch_words, grid, planes, store_bytes
@@ -319,7 +319,7 @@ def drive_conv2d(
     unsplit = layer(x.shape[-4:], len(w), w.shape[2:], strides, pads, p)
     m = _known(replace(unsplit, has_bias=b is not None, relu=relu, weights_at=stay.base("w"), has_weights="w" in stay.present))
     c = m.design
-    return run_layer(device, m, x, split_bytes(tiled(w, {0: c.block, 1: c.block}).reshape(-1)), b)[..., : len(w), :, :]
+    return run_layer(device, m, x, split_bytes(tile(w, {0: c.block, 1: c.block}).reshape(-1)), b)[..., : len(w), :, :]
 
 
 def run_layer(device: StreamedDevice, m: Layer, x: Codes, weights: Codes, b: Codes | None) -> Codes:
@@ -346,7 +346,7 @@ for mapping, relu in ((conv2d, False), (conv2d_relu, True), (conv2d_bias, False)
 
 def unblocked_images(words: Codes, c: Config, shape: Sequence[int]) -> Codes:
     """Return codes [(samples,) b, c, i, j] from elements, of which `shape` says how many lie along each of these."""
-    return untiled(words.reshape(*words.shape[:-1], *shape, c.batch, c.block), (-4, -3))
+    return untile(words.reshape(*words.shape[:-1], *shape, c.batch, c.block), (-4, -3))
 
 
 def _place(device: StreamedDevice, m: Layer, x: Codes, weights: Codes, b: Codes | None) -> None:
@@ -354,10 +354,10 @@ def _place(device: StreamedDevice, m: Layer, x: Codes, weights: Codes, b: Codes 
     c, at = m.design, m.places
     device.attach("dram", at["end"])
     device.place("dram", at["wgt"], weights)
-    device.place("dram", at["inp"], split_bytes(tiled(x, {-4: c.batch, -3: c.block}).reshape(*x.shape[:-4], -1)))
+    device.place("dram", at["inp"], split_bytes(tile(x, {-4: c.batch, -3: c.block}).reshape(*x.shape[:-4], -1)))
     device.place("dram", at["uop"], micro_ops(word for words in m.programs.values() for word in words))
     if b is not None:
-        rows = np.repeat(tiled(b, {0: c.block})[:, None], c.batch, axis=1)
+        rows = np.repeat(tile(b, {0: c.block})[:, None], c.batch, axis=1)
         device.place("dram", at["acc"], split_bytes(rows.reshape(-1), planes(c)))
 
 

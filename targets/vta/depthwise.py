@@ -17,7 +17,7 @@ from rewrite_compiler import ops as o
 from rewrite_compiler.lang import Array, Expr, array, reduce_sum, signed
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import USUAL, Cost, Levels, Limit, Resources, Room, Stay, StreamedDevice, split_bytes, tiled, widened
+from rewrite_compiler.target import USUAL, Cost, Levels, Limit, Resources, Room, Stay, StreamedDevice, split_bytes, tile, widen
 
 from .alu import function
 from .base import Codes, elements, target
@@ -69,11 +69,11 @@ def drive(
     p: Mapping[str, str], offset: int, stay: Stay = USUAL,
 ) -> Codes:  # fmt: skip
     """Emit one layer of codes: x [(samples,) b, c, i, j], w [c, 1, r, s], b [c] → sums [(samples,) b, c, u, v]."""
-    image, pads = with_zero_points(widened(x) - offset, pads, x_zero - offset)
+    image, pads = with_zero_points(widen(x) - offset, pads, x_zero - offset)
     image, pads = device_pads(image, pads, p)
-    begin = start(widened(w), b, offset, x_zero)
+    begin = start(widen(w), b, offset, x_zero)
     m = replace(_layer(image.shape[-4:], w.shape[2:], strides, pads, p), has_bias=begin is not None, weights_at=stay.base("w"))
-    return run_layer(device, m, image, split_bytes(_diagonals(widened(w)[:, 0], m.design.block)), begin)[..., : len(w), :, :]
+    return run_layer(device, m, image, split_bytes(_diagonals(widen(w)[:, 0], m.design.block)), begin)[..., : len(w), :, :]
 
 
 def _layer(shape: tuple[int, ...], kernel: tuple[int, ...], strides: tuple[int, ...], pads: tuple[int, ...], p: Mapping[str, str]) -> Layer:
@@ -86,7 +86,7 @@ def _diagonals(w: Codes, block: int) -> Codes:
     blocks, (_, rows, cols) = elements(len(w), block), w.shape
     squares = np.zeros((blocks, rows, cols, block, block), w.dtype)
     lane = np.arange(block)
-    squares[..., lane, lane] = tiled(w, {0: block})
+    squares[..., lane, lane] = tile(w, {0: block})
     return squares.reshape(-1)
 
 

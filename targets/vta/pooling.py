@@ -20,7 +20,7 @@ from rewrite_compiler.lang import Array, Expr, array, reduce_max
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Ints
-from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice, low_bits, split_bytes, tiled, widened
+from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice, low_bits, split_bytes, tile, widen
 
 from .alu import INSTRUCTION_BYTES, function
 from .base import MOST_ELEMENTS, MOST_ITERATIONS, UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target
@@ -96,9 +96,9 @@ def drive(
 ) -> Codes:  # fmt: skip
     """Emit one pooling of codes: x [(samples,) b, c, i, j] → [(samples,) b, c, u, v]."""
     m, lead = _pool(x.shape[-4:], kernel, strides, pads, p), x.ndim - 4
-    c, images = m.design, with_codes(widened(x), pads, least)
+    c, images = m.design, with_codes(widen(x), pads, least)
     device.attach("dram", m.places["end"])
-    device.place("dram", 0, split_bytes(tiled(images, {-4: c.batch, -3: c.block}).reshape(*x.shape[:lead], -1), planes(c)))
+    device.place("dram", 0, split_bytes(tile(images, {-4: c.batch, -3: c.block}).reshape(*x.shape[:lead], -1), planes(c)))
     device.place("dram", m.places["least"], split_bytes(np.full(c.scalars("acc"), least, np.int64), planes(c)))
     device.place("dram", m.places["uop"], micro_ops(word for words in m.programs.values() for word in words))
     for part in range(m.parts):

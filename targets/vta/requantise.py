@@ -22,7 +22,7 @@ from rewrite_compiler.lang import Array, Expr, array, lift, maximum, minimum, se
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice, low_bits, padded, split_bytes
+from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice, low_bits, pad_axis, split_bytes
 
 from .alu import INSTRUCTION_BYTES, RANKS, function, has_multiplication, reach, run_limits
 from .base import UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target
@@ -149,7 +149,7 @@ def drive(
     m = _sweep(shape, len(pairs), p)
     by_channel = np.moveaxis(x, lead + 1, lead).reshape(*x.shape[:lead], m.channels, -1)
     size, lanes = by_channel.shape[-1], m.design.scalars("acc")
-    words = padded(by_channel, -1, m.count * lanes)
+    words = pad_axis(by_channel, -1, m.count * lanes)
     device.attach("dram", m.places["end"])
     device.place("dram", 0, split_bytes(words.reshape(*x.shape[:lead], -1), planes(m.design)))
     device.place("dram", m.places["numbers"], split_bytes(np.repeat(_numbers(pairs), lanes), planes(m.design)))

@@ -22,7 +22,7 @@ from rewrite_compiler.lang import Array, Expr, array, maximum, minimum
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice, low_bits, padded, split_bytes
+from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice, low_bits, pad_axis, split_bytes
 
 from .alu import INSTRUCTION_BYTES, RANKS, function, has_multiplication, reach, run_limits
 from .base import UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target
@@ -123,7 +123,7 @@ def drive(
     size, lanes = math.prod(shape), m.design.scalars("acc")
     device.attach("dram", m.places["end"])
     for n, codes in enumerate((x, z)):
-        words = padded(codes.reshape(*codes.shape[: codes.ndim - rank], -1), -1, m.count * lanes)
+        words = pad_axis(codes.reshape(*codes.shape[: codes.ndim - rank], -1), -1, m.count * lanes)
         device.place("dram", n * m.count * m.element, split_bytes(words, planes(m.design)))
     numbers = np.array([parts_of(multiplier, shift)[name] for name in NUMBERS], np.int64)
     device.place("dram", m.places["numbers"], split_bytes(np.repeat(numbers, lanes), planes(m.design)))

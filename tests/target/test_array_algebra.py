@@ -8,7 +8,7 @@ import z3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewrite_compiler.target import join_bytes, low_bits, padded, split_bytes, tiled, untiled, widened
+from rewrite_compiler.target import join_bytes, low_bits, pad_axis, split_bytes, tile, untile, widen
 
 WORDS = np.array([[0, 1, -1, 255], [-256, 2**31 - 1, -(2**31), 77]])
 
@@ -52,15 +52,15 @@ def test_low_bits(kind: type, bits: int, expected: int) -> None:
 
 
 def test_widening_leaves_terms_alone() -> None:
-    assert widened(np.array([1], np.uint8)).dtype == np.int64
-    assert widened(np.array([z3.Int("x")], object)).dtype == object
+    assert widen(np.array([1], np.uint8)).dtype == np.int64
+    assert widen(np.array([z3.Int("x")], object)).dtype == object
 
 
 @pytest.mark.parametrize("kind", [np.int8, object])
 def test_padding(kind: type) -> None:
     x = np.array([[1, 2], [3, 4]], kind)
-    assert padded(x, -1, 3).tolist() == [[1, 2, 0], [3, 4, 0]]
-    assert padded(x, 0, 2) is x
+    assert pad_axis(x, -1, 3).tolist() == [[1, 2, 0], [3, 4, 0]]
+    assert pad_axis(x, 0, 2) is x
 
 
 @given(
@@ -68,23 +68,23 @@ def test_padding(kind: type) -> None:
 )
 def test_tiles_and_back(shape: list[int], sizes: list[int], order: list[int]) -> None:
     x, axes = np.arange(np.prod(shape)).reshape(shape) + 1, order[:2]
-    blocks = tiled(x, dict(zip(axes, sizes, strict=True)))
+    blocks = tile(x, dict(zip(axes, sizes, strict=True)))
     assert blocks.shape[3:] == tuple(sizes)
     assert blocks.sum() == x.sum()
-    back = untiled(blocks, axes)
+    back = untile(blocks, axes)
     assert np.array_equal(back[tuple(map(slice, shape))], x)
     assert back.sum() == x.sum()
-    assert np.array_equal(tiled(x.astype(object), dict(zip(axes, sizes, strict=True))), blocks)
+    assert np.array_equal(tile(x.astype(object), dict(zip(axes, sizes, strict=True))), blocks)
 
 
 def test_tiles_with_zeros_around_other_axes() -> None:
     x = np.arange(1, 7).reshape(3, 2)
-    assert tiled(x, {0: 2}, {-1: (1, 0)}).tolist() == [[[0, 0], [1, 3], [2, 4]], [[0, 0], [5, 0], [6, 0]]]
+    assert tile(x, {0: 2}, {-1: (1, 0)}).tolist() == [[[0, 0], [1, 3], [2, 4]], [[0, 0], [5, 0], [6, 0]]]
 
 
 def test_large_tiles() -> None:
     x = np.arange(2 * 70 * 40 * 30, dtype=np.int16).reshape(2, 70, 40, 30)
-    blocks = tiled(x, {-3: 16})
+    blocks = tile(x, {-3: 16})
     expected = np.moveaxis(np.pad(x, [(0, 0), (0, 10), (0, 0), (0, 0)]).reshape(2, 5, 16, 40, 30), 2, -1)
     assert np.array_equal(blocks, expected)
-    assert np.array_equal(untiled(blocks, [-3])[:, :70], x)
+    assert np.array_equal(untile(blocks, [-3])[:, :70], x)

@@ -25,10 +25,10 @@ def power(x: Expr, y: Expr) -> Expr:
     """x^y = 2^(y · log₂|x|) with the sign of an odd power; for zeros, infinities and no numbers what IEEE 754 says."""
     size, zero = select(x < 0, -x, x), minimum(maximum(x, const(Fraction(0))), const(Fraction(0)))
     infinity = 1 / zero
-    overflow = select((size > 1) == (y > 0), infinity, zero)
+    extreme = select((size > 1) == (y > 0), infinity, zero)
     ends = select((size == 0) == (y < 0), infinity, zero)
     is_end = (size == 0) | (size > LARGEST)
-    magnitude = select((y > LARGEST) | (y < -LARGEST), overflow, select(is_end, ends, _positive(size, y)))
+    magnitude = select((y > LARGEST) | (y < -LARGEST), extreme, select(is_end, ends, _positive(size, y)))
     magnitude = select(size == 1, const(Fraction(1)), magnitude)
     is_whole, is_odd = _parity(y)
     is_negative = is_odd & ((x < 0) | ((x == 0) & (1 / x < 0)))
@@ -44,8 +44,8 @@ def _parity(y: Expr) -> tuple[Expr, Expr]:
     """Tell whether y is a whole number, and an odd one; from 2²⁴ on every number is an even one."""
     bound = 1 << DIGITS
     is_large = (y >= Fraction(bound)) | (y <= Fraction(-bound))
-    truncated = floor(minimum(maximum(y, const(Fraction(-bound))), const(Fraction(bound))))
-    return is_large | (as_real(truncated) == y), ~is_large & (as_real(truncated) == y) & (truncated % 2)
+    floored = floor(minimum(maximum(y, const(Fraction(-bound))), const(Fraction(bound))))
+    return is_large | (as_real(floored) == y), ~is_large & (as_real(floored) == y) & (floored % 2)
 
 
 def _positive(x: Expr, y: Expr) -> Expr:
