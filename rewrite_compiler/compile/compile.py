@@ -187,11 +187,7 @@ def _rule_files(options: Options) -> tuple[Path, ...]:
 def _match_pinned(
     p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], options: Options, objective: Objective, pins: Pins
 ) -> Matched:
-<<<<<<< HEAD
-    """Return the cheapest program with every pinned node in its place; AnswerNo F216 with the reason where one cannot be."""
-=======
     """Return the cheapest program that satisfies all pins; refuse (F216) with the reason of the first that cannot be satisfied."""
->>>>>>> h2
     by_name = {m.name: m for m in mappings}
     try:
         match_result = match(p, rules, mappings, options.limits, objective, pins)
