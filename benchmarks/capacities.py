@@ -25,7 +25,7 @@ from record import ROOT, Row, finish, options
 
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.fit import Refusal, tile
-from rewrite_compiler.fit.cost import tiles
+from rewrite_compiler.fit.cost import distinct_tiles
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.target import Mapping as Operation
 from rewrite_compiler.target import find_target, simulated_device
@@ -114,7 +114,7 @@ class Campaign:
                 self.wrong.append(f"{dict(sizes)}: refused by a limit that holds: {tiling.limit}")
             return
         self.split += tiling.calls > 1
-        for tile_sizes, _ in tiles(tiling):
+        for tile_sizes, _ in distinct_tiles(tiling):
             key = (*sorted(tile_sizes.items()), *sorted(attributes.items()))
             if key not in self.seen:
                 self.seen[key] = self.drive(tile_sizes, attributes)
@@ -123,7 +123,7 @@ class Campaign:
 
     def drive(self, tile_sizes: Sizes, attributes: Sizes) -> str:
         """Run one tile on the strict simulator; return what it says against it."""
-        violated = self.m.violated(tile_sizes, attributes)
+        violated = self.m.exceeded_limit(tile_sizes, attributes)
         if violated is not None:
             return str(violated)
         shapes = {v.name: [tile_sizes[d] for d in self.m.axes.of[v.name]] for v in self.m.operands}
@@ -160,7 +160,7 @@ def edges(m: Operation, start: Sizes) -> Iterator[tuple[Sizes, bool]]:
 
     def fits(d: str, size: int) -> bool:
         grown = grow(start, d, size)
-        return m.violated({k: n for k, n in grown.items() if k not in names}, attributes) is None
+        return m.exceeded_limit({k: n for k, n in grown.items() if k not in names}, attributes) is None
 
     for d in (*own(m, start), *(IMAGE[2:].split() if "strides" in names else ())):
         most = MOST_OF_IMAGE if d in "ij" and "strides" in names else LARGEST_SIZE

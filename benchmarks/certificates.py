@@ -15,8 +15,8 @@ import sys
 from collections.abc import Iterator
 
 from rewrite_compiler.prove.certificates.cache import Cache, court_cache
-from rewrite_compiler.prove.certificates.judge import Case, judged, model_case, rule_case, target_cases
-from rewrite_compiler.prove.certificates.shipped import FILE, Certificate, certificate_of_record, document
+from rewrite_compiler.prove.certificates.judge import Case, judge_cases, model_case, rule_case, target_cases
+from rewrite_compiler.prove.certificates.shipped import FILE, Certificate, certificate_of_record, certificates_text
 from rewrite_compiler.prove.certificates.statements import statement_of_model, statement_of_operation, statement_of_rule
 from rewrite_compiler.rewrite.ruleset import every_rule
 from rewrite_compiler.target import find_target, target_names
@@ -34,7 +34,7 @@ def statements() -> Iterator[tuple[str, Case]]:
 def certificates(cache: Cache, jobs: int) -> dict[str, Certificate]:
     """Return the certificates of the library by their statements."""
     statement_cases = [*statements()]
-    records = judged([case for _, case in statement_cases], cache, lambda name: print(name, flush=True), jobs)
+    records = judge_cases([case for _, case in statement_cases], cache, lambda name: print(name, flush=True), jobs)
     judged_certificates = {}
     for (statement, case), record in zip(statement_cases, records, strict=True):
         kind = "operation" if case.message["kind"] == "mapping" else case.message["kind"]
@@ -52,7 +52,7 @@ def main() -> None:
     unproved = [f"{c.name}: {c.verdict}" for c in found.values() if c.verdict != "proved"]
     if unproved:
         sys.exit("\n".join(unproved))
-    text = document(found)
+    text = certificates_text(found)
     if not options.check:
         FILE.write_text(text, "utf-8")
         print(f"{len(found)} certificates in {FILE}")

@@ -123,7 +123,7 @@ def by_loops(term: Array, inputs: dict[Leaf, np.ndarray]) -> tuple[Callable[[], 
     out = Leaf(term.shape, term.interval, False, "out")
     function = NativeFunction(update(out, term.shape, lambda i, j: ((i, j), term[i, j])))
     result = np.zeros(static_shape(term), storage_dtype(term.interval))
-    call = function.bound([inputs.get(m, result) for m in function.memories])
+    call = function.bind([inputs.get(m, result) for m in function.memories])
     return call, result
 
 

@@ -22,7 +22,7 @@ from rewrite_compiler.compile import Options, Plan, compile_model
 from rewrite_compiler.compile.plan.plan import Offload
 from rewrite_compiler.fit.host import CLOCK
 from rewrite_compiler.frontend.graph.emit import to_onnx
-from rewrite_compiler.hostrun.clock import drawn, session_seconds
+from rewrite_compiler.hostrun.clock import random_operands, session_seconds
 from rewrite_compiler.target import body_of
 
 SHARED = Path(os.environ.get("FLEXMATCH_SHARED", ROOT.parent / "shared"))
@@ -48,7 +48,7 @@ def host_seconds(plan: Plan, o: Offload, cache: dict[object, float]) -> float:
     if key not in cache:
         body = body_of(o.mapping, types, dict(o.node.attributes))
         names = {body.names[v]: body.types[v] for v in body.inputs}
-        operands = drawn({n: t.shape for n, t in names.items()}, {n: t.dtype for n, t in names.items()})
+        operands = random_operands({n: t.shape for n, t in names.items()}, {n: t.dtype for n, t in names.items()})
         cache[key] = session_seconds(to_onnx(body), operands)
     return cache[key]
 

@@ -25,7 +25,7 @@ from onnx import TensorProto, helper, numpy_helper
 from record import Row, in_groups, spread
 
 import flexmatch
-from rewrite_compiler.emit.mmio.trace import Emitted, traces_of
+from rewrite_compiler.emit.mmio.trace import EmittedTrace, traces_of
 from rewrite_compiler.ila import Ila, ila
 from rewrite_compiler.ila.mmio import assemble, split_lanes
 from rewrite_compiler.ila.simulation import batch_decoder as playing
@@ -161,7 +161,7 @@ def kept_and_not(makers: dict[str, Callable[[], Callable[[], object]]], runs: in
             os.environ["FLEXMATCH_CACHE"] = folder
             for name, make in makers.items():
                 run = make()
-                for cached in (native_jit.compiled, playing.decoder_of, playing.is_plain, words.words_of):
+                for cached in (native_jit.compile_text, playing.decoder_of, playing.is_plain, words.word_loop_of):
                     cached.cache_clear()
                 gc.collect()  # the models before this one
                 started = time.thread_time()
@@ -220,7 +220,7 @@ def layer(kind: str) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
-def trace_of(target: str, kind: str) -> Emitted:
+def trace_of(target: str, kind: str) -> EmittedTrace:
     """Return what one layer sends to a device."""
     random = np.random.default_rng(SEED)
     model = layer(kind)
@@ -240,7 +240,7 @@ def stream_of(target: str, kind: str) -> tuple[Ila, dict[str, np.ndarray], int]:
     blocks = [i.columns for i in emitted.trace.items if isinstance(i, Commands)]
     all_columns = {name: np.concatenate([b[name] for b in blocks]) for name in emitted.ila.inputs}
     sim = Simulator(emitted.ila, reading="oracle")
-    instructions = [sim.decoded(c) for b in emitted.trace.items if isinstance(b, Commands) for c, _ in b.rows()]
+    instructions = [sim.decode(c) for b in emitted.trace.items if isinstance(b, Commands) for c, _ in b.rows()]
     plain = np.array([i is not None and playing.is_plain(emitted.ila, i) for i in instructions])
     return emitted.ila, {name: np.ascontiguousarray(x[plain]) for name, x in all_columns.items()}, int((~plain).sum())
 
@@ -312,7 +312,7 @@ def word_loops(runs: int) -> list[Row]:
     rows: list[Row] = []
     for kind, what in ((words.MOVING, "that move data"), (words.ALL, "of all kinds")):
         names = ("first compilation", "from the cache")
-        seconds = kept_and_not(dict.fromkeys(names, lambda k=kind: partial(words.words_of, ila("vta"), k)), runs)  # type: ignore[misc]
+        seconds = kept_and_not(dict.fromkeys(names, lambda k=kind: partial(words.word_loop_of, ila("vta"), k)), runs)  # type: ignore[misc]
         rows += [{"name": f"the loop of vta's words {what}: {n}", "runs": runs, "cpu_seconds": spread(x)} for n, x in seconds.items()]
     return rows
 

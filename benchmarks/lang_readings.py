@@ -19,7 +19,7 @@ from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.readings.kernels.format_conversion import codes_of
 from rewrite_compiler.readings.native.printer import NativeFunction
 from rewrite_compiler.readings.oracle.emit_python import StepFunction
-from rewrite_compiler.readings.smt.bitvector_evaluator import reading_for
+from rewrite_compiler.readings.smt.bitvector_evaluator import evaluator_for
 from rewrite_compiler.readings.smt.evaluator import prove_equal
 
 BYTE, SEED, BUDGET = iv.of_width(8, True), 7, 10.0
@@ -119,7 +119,7 @@ def proofs() -> list[Case]:
 
 def proved(left: Expr, right: Expr, leaves: tuple[Leaf, ...], bits: bool) -> str:
     """Return the outcome of a proof."""
-    reading, premises = reading_for([left, right], leaves, bits=bits)
+    reading, premises = evaluator_for([left, right], leaves, bits=bits)
     return prove_equal([(reading.value(left), reading.value(right))], premises, BUDGET).outcome
 
 

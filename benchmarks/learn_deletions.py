@@ -32,11 +32,11 @@ from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.limits import Limits
 from rewrite_compiler.ops.op import Apply, Tensor, Variable
 from rewrite_compiler.ops.static import IsConstant
-from rewrite_compiler.prove.instances.instance_search import Instance, attributes_of, drawn
+from rewrite_compiler.prove.instances.instance_search import Instance, attributes_of, drawn_instances
 from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.ruleset import rules_in, shipped_rules
 from rewrite_compiler.rewrite.text import rule_text
-from rewrite_compiler.study.learn import Hunt, Worth
+from rewrite_compiler.study.learn import RuleSearch, Worth
 from rewrite_compiler.target import Mapping, find_target
 
 SET = ("layout", "linear")
@@ -49,7 +49,7 @@ LIMITS = Limits()
 
 def candidates(rule: Rule) -> Iterator[Program]:
     """Yield programs that contain the left side of a rule."""
-    instances = drawn(rule, EXTENTS, RANK, INSTANCES, seed=3) or drawn(rule, range(1, 4), RANK, INSTANCES, seed=3)
+    instances = drawn_instances(rule, EXTENTS, RANK, INSTANCES, seed=3) or drawn_instances(rule, range(1, 4), RANK, INSTANCES, seed=3)
     for instance in sorted(instances, key=lambda i: -i.size):
         for before in (False, True):
             for after in ("", "back", "layer", "back layer"):
@@ -123,7 +123,7 @@ def model_that_needs(rule: Rule, rules: Sequence[Rule], mappings: Sequence[Mappi
             hashes.add(data)
             path.write_bytes(data)
             loaded = load(path, {}, LIMITS).program
-            worth_with, worth_without = (Hunt([loaded], some, mappings, LIMITS, 0.0).now() for some in ([*rules], remaining_rules))
+            worth_with, worth_without = (RuleSearch([loaded], some, mappings, LIMITS, 0.0).worth_with() for some in ([*rules], remaining_rules))
         except FlexmatchError:
             continue
         if worth_with.cost < worth_without.cost:
@@ -138,11 +138,11 @@ def deletion(rule: Rule, rules: Sequence[Rule], mappings: Sequence[Mapping]) -> 
         if needed is None:
             return {"rule": rule.name, "verdict": "no model needs it"}
         path, goal = needed
-        hunt = Hunt([load(path, {}, LIMITS).program], [r for r in rules if r.name != rule.name], mappings, LIMITS, SECONDS)
-        wall, laws, reached = time.perf_counter(), [], hunt.now()
+        hunt = RuleSearch([load(path, {}, LIMITS).program], [r for r in rules if r.name != rule.name], mappings, LIMITS, SECONDS)
+        wall, laws, reached = time.perf_counter(), [], hunt.worth_with()
         for law in hunt.laws():
             laws.append(law)
-            reached = hunt.now()
+            reached = hunt.worth_with()
             if reached.cost <= goal.cost:
                 break
     return {

@@ -169,7 +169,7 @@ class Edges:
         if any(full_sizes[d] < 1 for d in "uv" if d in self.start):
             return False
         attributes = {n: self.start[n] for n, _ in self.m.statics}
-        return self.m.violated({d: n for d, n in full_sizes.items() if d not in attributes}, attributes) is None
+        return self.m.exceeded_limit({d: n for d, n in full_sizes.items() if d not in attributes}, attributes) is None
 
     def limit(self, around: Sizes, d: str) -> int:
         """Return the largest size of a dimension that still fits."""
@@ -316,7 +316,7 @@ def at_random(m: Operation, ila: Ila, draw: Draw, first: int, count: int) -> Fou
         random = np.random.default_rng([SEED, seed, 1])
         for _ in range(100):
             sizes = {d: x for d, x in draw(random).items() if d in _names(m)}
-            if m.violated({d: x for d, x in sizes.items() if isinstance(x, int)}, sizes) is None:
+            if m.exceeded_limit({d: x for d, x in sizes.items() if isinstance(x, int)}, sizes) is None:
                 found.counts["random shapes"] += 1
                 found.differing += filter(None, [difference(m, ila, sizes, seed)])
                 break

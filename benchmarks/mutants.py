@@ -19,7 +19,7 @@ from pathlib import Path
 from record import Row, finish, options
 
 from rewrite_compiler.ops.op import FLOAT, INT, INTS, OPS, Apply, Tensor
-from rewrite_compiler.ops.static import IsConstant, Listed
+from rewrite_compiler.ops.static import IsConstant, ListLiteral
 from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.prove.verdict import REFUTED, Proof
 from rewrite_compiler.rewrite.rule import Rule
@@ -64,12 +64,12 @@ def attributes(t: Apply) -> Iterator[dict[str, object]]:
     """Yield changed values of one attribute."""
     for a in t.op.attributes:
         value = t.attributes[a.name]
-        if a.kind == INTS and isinstance(value, Listed):
+        if a.kind == INTS and isinstance(value, ListLiteral):
             listed = value.elements
             for n in range(len(listed) - 1):
                 if listed[n] is not listed[n + 1]:
-                    yield {a.name: Listed((*listed[:n], listed[n + 1], listed[n], *listed[n + 2 :]))}
-            yield from ({a.name: Listed((*listed[:n], listed[n] + 1, *listed[n + 1 :]))} for n in range(len(listed)))
+                    yield {a.name: ListLiteral((*listed[:n], listed[n + 1], listed[n], *listed[n + 2 :]))}
+            yield from ({a.name: ListLiteral((*listed[:n], listed[n] + 1, *listed[n + 1 :]))} for n in range(len(listed)))
         if a.kind == INT and not isinstance(value, str | float):
             yield from ({a.name: value + by} for by in (1, -1))  # type: ignore[operator]
         if a.kind == FLOAT and isinstance(value, int | float):

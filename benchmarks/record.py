@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
-from rewrite_compiler.kept import private_folder
+from rewrite_compiler.kept import private_cache_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("flexmatch", "egglog", "numpy", "onnx", "onnxruntime", "z3-solver", "llvmlite", "highspy")
@@ -45,7 +45,7 @@ def peak_bytes() -> int:
 @contextmanager
 def fresh_answers() -> Iterator[None]:
     """Let saturation be computed and not found: a new folder for what is kept, with the user's verdicts in it."""
-    before, court = os.environ.get("FLEXMATCH_CACHE"), private_folder("court")
+    before, court = os.environ.get("FLEXMATCH_CACHE"), private_cache_folder("court")
     with tempfile.TemporaryDirectory() as folder:
         if court:
             (Path(folder) / "court").symlink_to(court)

@@ -25,10 +25,10 @@ from rewrite_compiler.lang import Array, Expr, Leaf, Step, array, fold, loop, re
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.binders import static_shape
 from rewrite_compiler.lang.step import reads_of, updates_of
-from rewrite_compiler.readings.smt.bitvector_evaluator import Bits, reading_for, words
-from rewrite_compiler.readings.smt.bitvector_operators import aligned, width_of
-from rewrite_compiler.readings.smt.evaluator import Symbolic, prove_equal, symbols, within
-from rewrite_compiler.readings.smt.symbolic_state import INDEX_BITS, State
+from rewrite_compiler.readings.smt.bitvector_evaluator import BitvectorEvaluator, evaluator_for, fresh_words
+from rewrite_compiler.readings.smt.bitvector_operators import to_common_width, width_of
+from rewrite_compiler.readings.smt.evaluator import SymbolicEvaluator, prove_equal, fresh_variables, interval_constraints
+from rewrite_compiler.readings.smt.symbolic_state import INDEX_BITS, SymbolicState
 from rewrite_compiler.readings.smt.uninterpreted_products import refute_by_ranges
 
 SIZES = ((1, 1, 1), (1, 2, 1), (2, 2, 2), (3, 3, 3), (4, 4, 4), (6, 6, 6), (8, 8, 8), (2, 64, 2), (1, 256, 1))
@@ -72,20 +72,20 @@ def proved(size: tuple[int, int, int], bits: int, engine: str, sum_bits: int = 3
 def on_terms(step: Step, leaves: Sequence[Leaf], result: Leaf, meaning: Array, engine: str) -> Question:
     """Return what a step leaves beside what is meant, a term an element, and what is known of the operands."""
     is_words = engine in ("words", "bits")
-    fresh = words if is_words else (lambda leaf: symbols(leaf.name, static_shape(leaf)))
+    fresh = fresh_words if is_words else (lambda leaf: fresh_variables(leaf.name, static_shape(leaf)))
     operands = {leaf: fresh(leaf) for leaf in leaves}
     memories = operands | {leaf: np.full(static_shape(leaf), 0, object) for leaf in _others(step, operands)}
-    reading = (Bits if is_words else Symbolic)(memories)
+    reading = (BitvectorEvaluator if is_words else SymbolicEvaluator)(memories)
     reading.run(step)
     pairs = list(zip(reading.array(meaning).reshape(-1), reading.memories[result].reshape(-1), strict=True))
-    return pairs, [c for leaf, data in operands.items() for c in within(data, leaf.interval)]
+    return pairs, [c for leaf, data in operands.items() for c in interval_constraints(data, leaf.interval)]
 
 
 def on_arrays(step: Step, given: Sequence[Leaf], result: Leaf, meaning: Array, _: str) -> Question:
     """Return the same with every memory as an array of z3; elements are words of their own bits, so nothing else is known."""
     leaves = {*given, *_others(step, {})}
-    reading = State({}, {leaf: z3.Array(leaf.name, z3.BitVecSort(INDEX_BITS), z3.BitVecSort(bits_in(leaf))) for leaf in leaves}, 0)
-    reading.go(step)
+    reading = SymbolicState({}, {leaf: z3.Array(leaf.name, z3.BitVecSort(INDEX_BITS), z3.BitVecSort(bits_in(leaf))) for leaf in leaves}, 0)
+    reading.execute(step)
     left = array(lambda *i: result[i], static_shape(result))
     return list(zip(reading.array(meaning).reshape(-1), reading.array(left).reshape(-1), strict=True)), []
 
@@ -112,7 +112,7 @@ def answered(pairs: Sequence[tuple[Any, Any]], premises: Sequence[z3.BoolRef], e
 
 def differs(pair: tuple[Any, Any]) -> z3.BoolRef:
     """Return that two words differ."""
-    a, b = aligned(*pair)
+    a, b = to_common_width(*pair)
     return a != b
 
 
@@ -149,7 +149,7 @@ def induction(bits: int, engine: str) -> tuple[str, float, float]:
     started = time.thread_time()
     leaves = [Leaf((), iv.of_width(n, True), False, name) for n, name in ((bits, "x"), (bits, "w"), (48, "total"))]
     x, w, total = (leaf[()] for leaf in leaves)
-    reading, premises = reading_for([total], leaves, bits=engine == "words")
+    reading, premises = evaluator_for([total], leaves, bits=engine == "words")
     pair = reading.value(wrap(wrap(total, 32) + x * w, 32)), reading.value(wrap(w * x + total, 32))
     return answered([pair], premises, engine, started)
 
@@ -159,7 +159,7 @@ def order(engine: str) -> tuple[str, float, float]:
     started = time.thread_time()
     leaves = [Leaf((), iv.of_width(16, True), False, name) for name in "abc"]
     a, b, c = (leaf[()] for leaf in leaves)
-    reading, premises = reading_for([a], leaves, bits=engine == "words")
+    reading, premises = evaluator_for([a], leaves, bits=engine == "words")
     pair = reading.value(sat(sat(a + b, 16) + c, 16)), reading.value(sat(a + sat(b + c, 16), 16))
     return answered([pair], premises, engine, started)
 

@@ -42,7 +42,7 @@ def measure(path: Path, target: str, variants: int) -> Row:
     applied: Counter[str] = Counter()
     for style in styles(path, find_target(target), range(variants)):
         applied.update(style.applied)
-        if not style.same:
+        if not style.is_same:
             changed.append({"seed": style.seed, "missing": list(map(str, style.missing)), "added": list(map(str, style.added))})
     equal = variants - len(changed)
     row: Row = {"name": path.stem, "target": target, "variants": variants, "same": equal, "changed": changed, "applied": dict(applied)}

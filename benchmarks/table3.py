@@ -41,15 +41,15 @@ def main() -> None:
         configured = find_target(target)
         started = time.process_time()
         result = accuracy(configured.mappings[name], configured.ila(), sizes, groups=args.runs)
-        alike = accuracy(configured.mappings[name], configured.ila(), sizes, groups=args.runs, drawn=Uniform())
-        figures = {"drawn": result.drawn, "held": result.held, "rounded": result.rounded}
-        figures |= {"uniform_drawn": alike.drawn, "uniform_held": alike.held}
+        alike = accuracy(configured.mappings[name], configured.ila(), sizes, groups=args.runs, distribution=Uniform())
+        figures = {"drawn": result.drawn_errors, "held": result.held_errors, "rounded": result.rounded_errors}
+        figures |= {"uniform_drawn": alike.drawn_errors, "uniform_held": alike.held_errors}
         errors_text = "".join(f"{100 * e.mean:>10.2f} ± {100 * e.deviation:<5.2f}" for e in figures.values())
         print(f"{title:<22}{paper:>8.2f}{errors_text}", flush=True)
         rows.append(
             {
                 "name": title, "target": target, "mapping": name, "sizes": str(sizes), "operands": dict(result.inputs),
-                "inputs": len(result.drawn.values), "paper_percent": paper,
+                "inputs": len(result.drawn_errors.values), "paper_percent": paper,
                 **{f"{kind}_{key}_percent": 100 * value for kind, e in figures.items()
                    for key, value in (("mean", e.mean), ("deviation", e.deviation))},
                 "cpu_seconds": time.process_time() - started,

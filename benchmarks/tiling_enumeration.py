@@ -13,7 +13,7 @@ from record import Row, finish, options
 
 from rewrite_compiler.fit import Refusal, Tiling
 from rewrite_compiler.fit.cost import price
-from rewrite_compiler.fit.search import cheapest
+from rewrite_compiler.fit.search import cheapest_tiling
 from rewrite_compiler.target import Mapping as Operation
 from rewrite_compiler.target import find_target
 
@@ -46,7 +46,7 @@ def every_tile(m: Operation, sizes: Mapping[str, int], attributes: Mapping[str, 
     offered = [sorted({*range(units[d], n, units[d]), n}) for d, n in sizes.items()]
     for chosen in itertools.product(*offered):
         tiles = dict(zip(sizes, chosen, strict=True))
-        if m.violated(tiles, attributes) is None:
+        if m.exceeded_limit(tiles, attributes) is None:
             yield Tiling(dict(sizes), tiles)
 
 
@@ -69,7 +69,7 @@ def main() -> None:
             tilings = list(itertools.islice(every_tile(m, sizes, attributes), MOST + 1))
             if len(tilings) > MOST:
                 continue
-            result = cheapest(m, sizes, attributes, resources, by)
+            result = cheapest_tiling(m, sizes, attributes, resources, by)
             if isinstance(result, Refusal):
                 assert not tilings
                 refused += 1

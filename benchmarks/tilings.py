@@ -19,7 +19,7 @@ from record import ROOT, Row, finish, options
 
 from rewrite_compiler.fit import Refusal, Tiling, tile
 from rewrite_compiler.fit.cost import price
-from rewrite_compiler.fit.search import Cheapest, cheapest
+from rewrite_compiler.fit.search import TilingResult, cheapest_tiling
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.target import Mapping, Resources, find_target
 
@@ -80,13 +80,13 @@ def greedy(m: Mapping, sizes: dict[str, int], attributes: dict[str, Any]) -> Til
     """Return the tiling that makes one dimension after the other as large as still fits, in the order of the operands' axes."""
     units = m.unit_sizes(sizes)
     chosen = dict(units)
-    if m.violated(chosen, attributes) is not None:
+    if m.exceeded_limit(chosen, attributes) is not None:
         return None
     for d in sizes:
         low, high = 1, -(-sizes[d] // units[d])
         while low < high:  # the largest number of units that fits
             middle = (low + high + 1) // 2
-            fits = m.violated({**chosen, d: min(middle * units[d], sizes[d])}, attributes) is None
+            fits = m.exceeded_limit({**chosen, d: min(middle * units[d], sizes[d])}, attributes) is None
             low, high = (middle, high) if fits else (low, middle - 1)
         chosen[d] = min(low * units[d], sizes[d])
     return Tiling(sizes, chosen)
@@ -101,12 +101,12 @@ def row(network: str, m: Mapping, layer: Layer, count: int, resources: Resources
     first = tile(m, sizes, attributes)
     columns: Row = {"network": network, "operation": m.name, "occurrences": count, "sizes": {d: n for d, n in sizes.items() if n > 1}}
     started = time.process_time()
-    result = cheapest(m, sizes, attributes, resources)
+    result = cheapest_tiling(m, sizes, attributes, resources)
     seconds = time.process_time() - started
     if isinstance(result, Refusal) or isinstance(first, Refusal):
         assert isinstance(result, Refusal)
         return {**columns, "refused": str(result.limit)}
-    assert isinstance(result, Cheapest)
+    assert isinstance(result, TilingResult)
     fewest, once = price(m, first, attributes, resources), price(m, Tiling(sizes, sizes), attributes, resources)
     simple = greedy(m, sizes, attributes)
     assert simple is not None

@@ -8,7 +8,7 @@ import time
 from record import Row, finish, options
 
 from rewrite_compiler.ila import Ila, assemble, ila
-from rewrite_compiler.ila.traces.assembly import disassemble, parse_named
+from rewrite_compiler.ila.traces.assembly import disassemble, parse_command
 from rewrite_compiler.lang.binders import static_shape
 
 MODELS = ("flexasr", "hlscnn", "vta")
@@ -28,7 +28,7 @@ def differences(m: Ila, commands: int, draw: random.Random) -> int:
         command = {name: x for name, x in assemble(i, **inputs).items() if x}
         decoded = disassemble(m, command)
         is_same = decoded.instruction is i and dict(decoded.operands) == inputs and not decoded.raw
-        wrong += not (is_same and parse_named(m, str(decoded)).command == command)
+        wrong += not (is_same and parse_command(m, str(decoded)).command == command)
     return wrong
 
 

@@ -52,7 +52,7 @@ def proved(name: str) -> Row:
     device, started = verilog_device(m), time.process_time()
     judgements = list(check_verilog(text_of(m), m, name))
     return {
-        "instructions": len(device.instructions), "left_out": dict(device.without), "clocks": sum(device.several.values()),
+        "instructions": len(device.instructions), "left_out": dict(device.omitted), "clocks": sum(device.clock_counts.values()),
         "parts": len(judgements),
         "proved_parts": sum(j.verdict.outcome == "proved" for j in judgements), "bounded": [j.part for j in judgements if j.bounded],
         "proof_cpu_seconds": time.process_time() - started,
@@ -148,7 +148,7 @@ def _parts_of(text: str, m: Ila) -> list[tuple[str, int, int]]:
 
 def _clocks(text: str, m: Ila) -> Iterator[tuple[int, str]]:
     numbers = iter(int(n) for n in re.findall(r"begin : clock_(\d+)\n", text))
-    for name, count in verilog_device(m).several.items():
+    for name, count in verilog_device(m).clock_counts.items():
         yield from ((n := next(numbers), f"clock {n} of {name}") for _ in range(count))
 
 

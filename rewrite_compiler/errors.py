@@ -82,9 +82,9 @@ def printable(text: str, limit: int = 1024) -> str:
     return escaped if len(escaped) <= limit else f"{escaped[:limit]}… ({len(text)} characters)"
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """Return "did you mean …?" for the name nearest to `name` within edit distance 2, or "" when none is that near."""
-    matches = sorted((distance, k) for k in known if (distance := edits(name, k)) <= 2)
+    matches = sorted((distance, k) for k in candidates if (distance := edits(name, k)) <= 2)
     return f'did you mean "{matches[0][1]}"?' if matches else ""
 
 

@@ -17,12 +17,12 @@ from typing import Any
 from .errors import InputError, UsageError
 from .limits import KIB, MIB
 
-DOCUMENT_BYTES = 512 * MIB  # of a plan, a report, a trace
-TOML_BYTES = 256 * KIB
-VALUES = 4_000_000  # of a JSON text
-PARTS = 64  # of a TOML key: what reads it takes the square of their number
-WORD = 64  # bits of TOML's whole numbers
-KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+MAX_DOCUMENT_BYTES = 512 * MIB  # of a plan, a report, a trace
+MAX_TOML_BYTES = 256 * KIB
+MAX_JSON_VALUES = 4_000_000  # of a JSON text
+MAX_KEY_PARTS = 64  # of a TOML key: what reads it takes the square of their number
+INTEGER_BITS = 64  # bits of TOML's whole numbers
+SPECIAL_FILES = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 # a string that does not end takes the rest of its line, so that no character is looked at twice
 _PART = r"""(?:"(?:[^"\\\n]++|\\.)*+"?|'[^'\n]*+'?|[A-Za-z0-9_-]++)"""
@@ -35,26 +35,26 @@ _TOKENS = re.compile(
 
 
 @dataclass(frozen=True)
-class Bound:
+class FileBound:
     """What a kind of file is called in messages, how many bytes it may have, and the remedy for one that has more."""
 
-    what: str
+    description: str
     bytes: int
     help: str = ""
     code: str = "F105"
     folder_help: str = ""
 
 
-class Unreadable(ValueError):
+class MalformedText(ValueError):
     """A text is not valid JSON, TOML or UTF-8; the message is the reason."""
 
 
-class Excessive(Unreadable):
+class ExcessiveText(MalformedText):
     """A text exceeds a bound on nesting, on its number of values or on the digits of a number."""
 
 
 @contextlib.contextmanager
-def opened(path: Path, bound: Bound) -> Iterator[io.BufferedReader]:
+def open_bounded(path: Path, bound: FileBound) -> Iterator[io.BufferedReader]:
     """Open a regular file within its size bound, and check at the end that it did not change in between.
 
     Raises:
@@ -68,7 +68,7 @@ def opened(path: Path, bound: Bound) -> Iterator[io.BufferedReader]:
     except (FileNotFoundError, NotADirectoryError, ValueError):
         raise UsageError("F101", "there is no such file", place=place, help="check the path") from None
     except OSError as error:
-        raise unreadable(place, error) from None
+        raise unreadable_error(place, error) from None
     with os.fdopen(descriptor, "rb") as file:
         initial = os.fstat(descriptor)
         _check_kind(initial.st_mode, bound, place)
@@ -79,36 +79,36 @@ def opened(path: Path, bound: Bound) -> Iterator[io.BufferedReader]:
         raise _changed(place)
 
 
-def read_bytes(path: Path, bound: Bound) -> bytes:
+def read_bytes(path: Path, bound: FileBound) -> bytes:
     """Return the bytes of a regular file.
 
     Raises:
         UsageError: the file is missing, not a regular file, or not readable.
         InputError: the file is too large, or changed while it was read.
     """
-    with opened(path, bound) as file:
+    with open_bounded(path, bound) as file:
         try:
             size = os.fstat(file.fileno()).st_size
             data = file.read(size + 1)
         except OSError as error:
-            raise unreadable(str(path), error) from None
+            raise unreadable_error(str(path), error) from None
         if len(data) != size:
             raise _changed(str(path))
         return data
 
 
-def check_size(size: int, bound: Bound, place: str) -> None:
+def check_size(size: int, bound: FileBound, place: str) -> None:
     """Check a number of bytes against the bound of a kind of file.
 
     Raises:
         InputError: there are more bytes than the bound allows.
     """
     if size > bound.bytes:
-        sentence = f"{bound.what} file must have at most {bound.bytes} bytes, not {size}"
+        sentence = f"{bound.description} file must have at most {bound.bytes} bytes, not {size}"
         raise InputError(bound.code, sentence, place=place, help=bound.help)
 
 
-def unreadable(place: str, error: OSError) -> UsageError:
+def unreadable_error(place: str, error: OSError) -> UsageError:
     """Return the refusal for a file that the operating system does not let us read."""
     reason = (error.strerror or type(error).__name__).lower()
     return UsageError("F100", f"the file cannot be read: {reason}", place=place)
@@ -118,36 +118,36 @@ def _changed(place: str) -> InputError:
     return InputError("F106", "the file changed while it was read", place=place, help="try again when it is complete")
 
 
-def _check_kind(mode: int, bound: Bound, place: str) -> None:
+def _check_kind(mode: int, bound: FileBound, place: str) -> None:
     if stat.S_ISDIR(mode):
-        raise UsageError("F100", f"{bound.what} must be a file, not a directory", place=place, help=bound.folder_help)
+        raise UsageError("F100", f"{bound.description} must be a file, not a directory", place=place, help=bound.folder_help)
     if not stat.S_ISREG(mode):
-        kind = KINDS.get(stat.S_IFMT(mode), "something else")
-        raise UsageError("F100", f"{bound.what} must be a regular file, not {kind}", place=place)
+        kind = SPECIAL_FILES.get(stat.S_IFMT(mode), "something else")
+        raise UsageError("F100", f"{bound.description} must be a regular file, not {kind}", place=place)
 
 
-def json_of(data: bytes) -> Any:
+def parse_json(data: bytes) -> Any:
     """Parse a JSON text.
 
     Raises:
         Excessive: it has too many values, too deep nesting or a number of thousands of digits.
         Unreadable: it is not JSON or not UTF-8.
     """
-    if data.count(b",") + data.count(b"[") + data.count(b"{") > VALUES:
-        raise Excessive(f"it has more than {VALUES} values")
+    if data.count(b",") + data.count(b"[") + data.count(b"{") > MAX_JSON_VALUES:
+        raise ExcessiveText(f"it has more than {MAX_JSON_VALUES} values")
     try:
         return json.loads(_text(data))
     except json.JSONDecodeError as error:
-        raise Unreadable(f"{error.msg.removesuffix(' at')}, line {error.lineno}") from None
+        raise MalformedText(f"{error.msg.removesuffix(' at')}, line {error.lineno}") from None
     except RecursionError:
-        raise Excessive("it is nested too deeply") from None
-    except Unreadable:
+        raise ExcessiveText("it is nested too deeply") from None
+    except MalformedText:
         raise
     except ValueError:  # Python's own bound on the digits of a number
-        raise Excessive("it has a number of thousands of digits") from None
+        raise ExcessiveText("it has a number of thousands of digits") from None
 
 
-def toml_of(data: bytes) -> dict[str, Any]:
+def parse_toml(data: bytes) -> dict[str, Any]:
     """Parse a TOML text.
 
     Raises:
@@ -155,18 +155,18 @@ def toml_of(data: bytes) -> dict[str, Any]:
         Unreadable: it is not TOML or not UTF-8, or has an integer of more than 64 bits.
     """
     text = _text(data)
-    if text.count(".") >= PARTS:
-        for key in (m["key"] for m in _TOKENS.finditer(text) if m["key"] and m["key"].count(".") >= PARTS):
-            if sum(1 for _ in re.finditer(_PART, key)) > PARTS:
-                raise Excessive(f"it has a key of more than {PARTS} parts")
+    if text.count(".") >= MAX_KEY_PARTS:
+        for key in (m["key"] for m in _TOKENS.finditer(text) if m["key"] and m["key"].count(".") >= MAX_KEY_PARTS):
+            if sum(1 for _ in re.finditer(_PART, key)) > MAX_KEY_PARTS:
+                raise ExcessiveText(f"it has a key of more than {MAX_KEY_PARTS} parts")
     try:
         table = tomllib.loads(text)
     except RecursionError:
-        raise Excessive("it is nested too deeply") from None
+        raise ExcessiveText("it is nested too deeply") from None
     except tomllib.TOMLDecodeError as error:
-        raise Unreadable(str(error)) from None
+        raise MalformedText(str(error)) from None
     except ValueError:
-        raise Excessive("it has a number of thousands of digits") from None
+        raise ExcessiveText("it has a number of thousands of digits") from None
     _check_words(table)
     return table
 
@@ -180,12 +180,12 @@ def _check_words(table: dict[str, Any]) -> None:
             pending.extend(value.values())
         elif isinstance(value, list):
             pending.extend(value)
-        elif isinstance(value, int) and not -(1 << WORD - 1) <= value < 1 << WORD - 1:
-            raise Unreadable(f"it has a whole number of more than {WORD} bits")
+        elif isinstance(value, int) and not -(1 << INTEGER_BITS - 1) <= value < 1 << INTEGER_BITS - 1:
+            raise MalformedText(f"it has a whole number of more than {INTEGER_BITS} bits")
 
 
 def _text(data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Unreadable(f"it is not UTF-8 text: byte {error.start}") from None
+        raise MalformedText(f"it is not UTF-8 text: byte {error.start}") from None

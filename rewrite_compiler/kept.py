@@ -18,15 +18,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-SEAL = hashlib.sha256().digest_size
-MOST_BYTES = 1 << 29  # of one folder; the entries that were written first go first
+SEAL_BYTES = hashlib.sha256().digest_size
+MAX_FOLDER_BYTES = 1 << 29  # of one folder; the entries that were written first go first
 KEY, KEY_BYTES = "key", 32
-OTHERS, ANY = stat.S_IWGRP | stat.S_IWOTH, stat.S_IRWXG | stat.S_IRWXO
+WRITE_BY_OTHERS, ACCESS_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH, stat.S_IRWXG | stat.S_IRWXO
 _FOLDER, _FILE = os.O_RDONLY | os.O_DIRECTORY, os.O_RDONLY | os.O_NONBLOCK
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def private_folder(name: str) -> Path | None:
+def private_cache_folder(name: str) -> Path | None:
     """Return the cache folder of one kind of results, created if missing; None when no private folder can be had."""
     try:
         folder = _base() / name
@@ -45,11 +45,11 @@ def user_key() -> bytes | None:
         with _open_private(base) as folder:
             if folder is None:
                 return None
-            key = _read(folder, KEY, KEY_BYTES, forbidden=ANY)
+            key = _read(folder, KEY, KEY_BYTES, forbidden=ACCESS_BY_OTHERS)
             if key is None:
                 with contextlib.suppress(FileExistsError):
                     _write(folder, KEY, secrets.token_bytes(KEY_BYTES), is_new=True)
-                key = _read(folder, KEY, KEY_BYTES, forbidden=ANY)
+                key = _read(folder, KEY, KEY_BYTES, forbidden=ACCESS_BY_OTHERS)
             return key if key is not None and len(key) == KEY_BYTES else None
     return None
 
@@ -63,7 +63,7 @@ def _base() -> Path:
 
 
 @dataclass
-class Kept:
+class DiskCache:
     """A cache in one folder; without a folder it stores nothing. `damaged` counts entries that failed authentication."""
 
     folder: Path | None
@@ -74,10 +74,10 @@ class Kept:
         if self.folder is None:
             return None
         with _open_private(self.folder) as descriptor:
-            data = None if descriptor is None else _read(descriptor, key, MOST_BYTES, forbidden=OTHERS)
+            data = None if descriptor is None else _read(descriptor, key, MAX_FOLDER_BYTES, forbidden=WRITE_BY_OTHERS)
         if data is None:
             return None
-        secret, seal, result = user_key(), data[:SEAL], data[SEAL:]
+        secret, seal, result = user_key(), data[:SEAL_BYTES], data[SEAL_BYTES:]
         if secret is not None and hmac.compare_digest(seal, self._seal(secret, key, result)):
             return result
         self.damaged += 1
@@ -93,7 +93,7 @@ class Kept:
                 return
             seal = self._seal(secret, key, result)
             _write(descriptor, key, seal + result)
-            if len(result) > MOST_BYTES // 64 or seal[0] < 8:  # looking through thousands of small entries takes its time
+            if len(result) > MAX_FOLDER_BYTES // 64 or seal[0] < 8:  # looking through thousands of small entries takes its time
                 _shrink(descriptor)
 
     def _seal(self, secret: bytes, key: str, result: bytes) -> bytes:
@@ -102,9 +102,9 @@ class Kept:
         return hmac.digest(secret, b"\0".join((self.folder.name.encode(), key.encode(), result)), "sha256")
 
 
-def hash_of(folders: Iterable[Path], also: Iterable[str]) -> str:
+def sources_hash(folders: Iterable[Path], texts: Iterable[str]) -> str:
     """Return the SHA-256 over all Python and grammar sources in folders, and over further texts."""
-    digest = hashlib.sha256("\n".join(also).encode())
+    digest = hashlib.sha256("\n".join(texts).encode())
     for folder in folders:
         for path in sorted((*folder.rglob("*.py"), *folder.rglob("*.lark"))):
             digest.update(f"{path.relative_to(folder)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
@@ -138,7 +138,7 @@ def _open_path(parts: tuple[str, ...]) -> int | None:
             os.close(descriptor)
             descriptor = child
         status = os.fstat(descriptor)
-        is_private = status.st_uid == os.getuid() and not status.st_mode & OTHERS
+        is_private = status.st_uid == os.getuid() and not status.st_mode & WRITE_BY_OTHERS
         return os.dup(descriptor) if is_private else None
     finally:
         os.close(descriptor)
@@ -146,7 +146,7 @@ def _open_path(parts: tuple[str, ...]) -> int | None:
 
 def _is_safe_parent(status: os.stat_result) -> bool:
     """Tell whether nobody else can replace what is in a folder: it belongs to the user or root, and others at most add to it."""
-    return status.st_uid in (0, os.getuid()) and (not status.st_mode & OTHERS or bool(status.st_mode & stat.S_ISVTX))
+    return status.st_uid in (0, os.getuid()) and (not status.st_mode & WRITE_BY_OTHERS or bool(status.st_mode & stat.S_ISVTX))
 
 
 def _read(place: int, name: str, limit: int, *, forbidden: int) -> bytes | None:
@@ -182,7 +182,7 @@ def _shrink(place: int) -> None:
     entries = _oldest_first(place)
     size = sum(entry[1] for entry in entries)
     for _, bytes_of, name in entries[:-1]:
-        if size <= MOST_BYTES:
+        if size <= MAX_FOLDER_BYTES:
             return
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=place)

@@ -10,7 +10,7 @@ from .errors import UsageError
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 
-def brief(record: Any) -> str:
+def compact_repr(record: Any) -> str:
     """Return the constructor call of a dataclass instance with the fields that differ from their defaults."""
     arguments = []
     for f in fields(record):
@@ -47,7 +47,7 @@ class Limits:
 
     def __repr__(self) -> str:
         """Return the constructor call with the limits that differ from their defaults."""
-        return brief(self)
+        return compact_repr(self)
 
     def with_overrides(self, pairs: list[str]) -> Limits:
         """Return these limits with `KEY=VALUE` pairs applied.

@@ -104,7 +104,7 @@ def nested(axes: int) -> tuple[Rule, Rule]:
     return of_maxima, of_means
 
 
-def halved(axes: int, along: int) -> Rule:
+def halving(axes: int, along: int) -> Rule:
     """Return the rule that makes the maximum of a window along one axis the larger one of two windows of half its length."""
     ones = (1,) * axes
 
@@ -168,7 +168,7 @@ PLAIN: dict[str, int] = {}
 NO_PADS = {"count_include_pad": 0}
 axis_by_axis = [across(o.max_pool, PLAIN, "E"), across(o.average_pool, NO_PADS, "A")]
 pools_of_pools = [r for axes in (1, 2) for r in nested(axes)]
-in_halves = [halved(1, 0), halved(2, 0), halved(2, 1)]
+in_halves = [halving(1, 0), halving(2, 0), halving(2, 1)]
 of_images = [*whole_window(o.max_pool, o.reduce_max_, PLAIN, "E"), *whole_window(o.average_pool, o.reduce_mean_, NO_PADS, "A")]
 windows = [windows_as_rows(o.max_pool, o.reduce_max_, "E", axes) for axes in (1, 2)]
 means = [windows_as_rows(o.average_pool, o.reduce_mean_, "A", axes) for axes in (1, 2)]

@@ -239,7 +239,7 @@ def gru_cell_as_layer(
 Layer = Callable[..., tuple[Tensor, ...]]
 
 
-def continued(layer: Layer, x: Tensor, first: Tensor, whole: Tensor, weights: tuple[Tensor, ...], states: tuple[Tensor, ...]) -> Law:
+def continuation(layer: Layer, x: Tensor, first: Tensor, whole: Tensor, weights: tuple[Tensor, ...], states: tuple[Tensor, ...]) -> Law:
     """Return the law that a layer on `x` from the last states of one on `first` has those of one on `whole`."""
     _, *middle = layer(first, *weights, *states)
     _, *last = layer(x, *weights, *middle)
@@ -255,19 +255,19 @@ def prefixes(s: Tensor, middle: object, last: object) -> tuple[Tensor, Tensor, T
 @rule(phase="fold", grade="E")
 def continue_lstm(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, c: Tensor, middle: Int, last: Int) -> Law:
     """an LSTM on steps m … n from the states of one on 0 … m = one on 0 … n"""
-    return continued(o.lstm, *prefixes(s, middle, last), (w, r, b), (h, c))
+    return continuation(o.lstm, *prefixes(s, middle, last), (w, r, b), (h, c))
 
 
 @rule(phase="fold", grade="E")
 def continue_gru(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, linear: Int, middle: Int, last: Int) -> Law:
     """a GRU on steps m … n from the state of one on 0 … m = one on 0 … n"""
-    return continued(lambda *x: o.gru(*x, linear_before_reset=linear), *prefixes(s, middle, last), (w, r, b), (h,))
+    return continuation(lambda *x: o.gru(*x, linear_before_reset=linear), *prefixes(s, middle, last), (w, r, b), (h,))
 
 
 @rule(phase="fold", grade="E")
 def continue_rnn(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, f: Str, middle: Int, last: Int) -> Law:
     """a recurrent layer on steps m … n from the state of one on 0 … m = one on 0 … n"""
-    return continued(lambda *x: o.rnn(*x, activation=f), *prefixes(s, middle, last), (w, r, b), (h,))
+    return continuation(lambda *x: o.rnn(*x, activation=f), *prefixes(s, middle, last), (w, r, b), (h,))
 
 
 def aligned(first: Expr, middle: Expr, last: Expr) -> Where:
@@ -281,7 +281,7 @@ def aligned(first: Expr, middle: Expr, last: Expr) -> Where:
 def block(layer: Layer, s: Tensor, weights: tuple[Tensor, ...], states: tuple[Tensor, ...], *steps: Expr) -> Law:
     """Return the law that a layer on the second half of a block, from the last states of one on the first half, has those of one on it."""
     first, middle, last = steps
-    return *continued(layer, rows(s, middle, last), rows(s, first, middle), rows(s, first, last), weights, states), aligned(*steps)
+    return *continuation(layer, rows(s, middle, last), rows(s, first, middle), rows(s, first, last), weights, states), aligned(*steps)
 
 
 @rule(phase="fold", grade="E")
@@ -345,20 +345,20 @@ def backwards(s: Tensor, first: Expr, middle: Expr, last: Expr) -> tuple[Tensor,
 @rule(phase="fold", grade="E")
 def continue_lstm_backwards(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, c: Tensor, first: Int, middle: Int, last: Int) -> Law:
     """an LSTM on step m from the states of one on n … m + 1 = one on n … m"""
-    return *continued(o.lstm, *backwards(s, first, middle, last), (w, r, b), (h, c)), Where(middle == first + 1)
+    return *continuation(o.lstm, *backwards(s, first, middle, last), (w, r, b), (h, c)), Where(middle == first + 1)
 
 
 @rule(phase="fold", grade="E")
 def continue_gru_backwards(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, linear: Int, first: Int, middle: Int, last: Int) -> Law:
     """a GRU on step m from the state of one on n … m + 1 = one on n … m"""
-    law = continued(lambda *x: o.gru(*x, linear_before_reset=linear), *backwards(s, first, middle, last), (w, r, b), (h,))
+    law = continuation(lambda *x: o.gru(*x, linear_before_reset=linear), *backwards(s, first, middle, last), (w, r, b), (h,))
     return *law, Where(middle == first + 1)
 
 
 @rule(phase="fold", grade="E")
 def continue_rnn_backwards(s: Tensor, w: Tensor, r: Tensor, b: Tensor, h: Tensor, f: Str, first: Int, middle: Int, last: Int) -> Law:
     """a recurrent layer on step m from the state of one on n … m + 1 = one on n … m"""
-    law = continued(lambda *x: o.rnn(*x, activation=f), *backwards(s, first, middle, last), (w, r, b), (h,))
+    law = continuation(lambda *x: o.rnn(*x, activation=f), *backwards(s, first, middle, last), (w, r, b), (h,))
     return *law, Where(middle == first + 1)
 
 

@@ -125,7 +125,7 @@ def _too_large(g: Geometry, revision: model.Revision, *, starts: bool) -> SpecEr
     return SpecError("I114", f"{limit.what} of a convolution must be at most {limit.most:,}, not {limit.needs:,}")
 
 
-def conv2d_codes(x: Array, w: Array, g: Geometry, revision: model.Revision, before: Array | None = None) -> Array:
+def conv2d_codes(x: Array, w: Array, g: Geometry, revision: model.Revision, start: Array | None = None) -> Array:
     """Return the result codes: per output one rounded sum of eight lanes and one saturating addition a tap (section 6).
 
     Taps go by channel block, kernel row, kernel column. `before` is what an accumulating convolution adds to.
@@ -147,7 +147,7 @@ def conv2d_codes(x: Array, w: Array, g: Geometry, revision: model.Revision, befo
             is_last = (block == g.blocks - 1) & (row == rows - 1) & (col == cols - 1)
             return select(is_last, accumulated(revision, q, total, g.bias or 0, lift(int(g.relu))), accumulated(revision, q, total))
 
-        return fold((g.blocks, rows, cols), 0 if before is None else before[n, i, j], tap, INT16)
+        return fold((g.blocks, rows, cols), 0 if start is None else start[n, i, j], tap, INT16)
 
     return array(element, (g.filters, *g.out))
 
@@ -196,7 +196,7 @@ def _started(start: Codes, g: Geometry, revision: model.Revision, staged: int) -
     return _placed("spad1_data_wr", staged + _weight_room(g, revision), split_bytes(words.reshape(-1, LANES), 2), first)
 
 
-def reads(g: Geometry, revision: model.Revision) -> Command:
+def result_reads(g: Geometry, revision: model.Revision) -> Command:
     """Return the reads of the vectors that hold the results."""
     rows, cols = g.out
     if revision.grouped_output:
@@ -233,7 +233,7 @@ def _run(device: Device, sent: Iterable[Command]) -> None:
 
 
 def _loaded(device: Device, g: Geometry, revision: model.Revision) -> Codes:
-    name, operands = reads(g, revision)
+    name, operands = result_reads(g, revision)
     return results(device.load(name, **operands), g, revision)
 
 

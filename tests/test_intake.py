@@ -19,12 +19,12 @@ from command import flexmatch, onnx_model, perceptron, process, samples
 from onnx import helper
 
 from rewrite_compiler.compile.document import read_plan
-from rewrite_compiler.cosim.journal import Log
+from rewrite_compiler.cosim.journal import Journal
 from rewrite_compiler.data import load_data
 from rewrite_compiler.errors import FlexmatchError
-from rewrite_compiler.frontend.graph.structure import OPERANDS
+from rewrite_compiler.frontend.graph.structure import MAX_OPERANDS
 from rewrite_compiler.frontend.load import load
-from rewrite_compiler.intake import PARTS, VALUES, Bound, Unreadable, json_of, read_bytes, toml_of
+from rewrite_compiler.intake import MAX_KEY_PARTS, MAX_JSON_VALUES, FileBound, MalformedText, parse_json, read_bytes, parse_toml
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.rewrite.textfile import rules_of_file
 
@@ -33,9 +33,9 @@ SIZES = (5 * GIB, 20 * GIB)
 IMAGE = {"x": TensorType((1, 3, 4, 5), "float32")}
 
 
-def begun_log(file: Path) -> Log:
+def begun_log(file: Path) -> Journal:
     """Open a log that has a header and no sample yet, and then whatever the file has behind it."""
-    return Log(file, {"plan": "p", "samples": 4})
+    return Journal(file, {"plan": "p", "samples": 4})
 
 
 def described(text: str) -> Callable[[Path], Any]:
@@ -58,7 +58,7 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "x.npy": lambda file: load_data(file.parent, IMAGE),
     "x.txt": described('[inputs.x]\ntext = "{}"\nvocabulary = "vocabulary.txt"\nwindow = 4\n'),
     "x.rules": rules_of_file,
-    "trace.jsonl": lambda file: read_bytes(file, Bound("a trace", 1 << 29)),
+    "trace.jsonl": lambda file: read_bytes(file, FileBound("a trace", 1 << 29)),
 }
 
 
@@ -149,11 +149,11 @@ def test_what_a_model_has_too_many_of_is_counted_first(field: bytes, tmp_path: P
 
 @pytest.mark.parametrize("inside", [False, True])
 def test_a_node_has_no_more_inputs_than_its_bound(inside: bool) -> None:
-    nodes = [helper.make_node("Sum", ["x"] * (OPERANDS + 1), ["s"], name="wide")]
+    nodes = [helper.make_node("Sum", ["x"] * (MAX_OPERANDS + 1), ["s"], name="wide")]
     if inside:
         branches = {b: helper.make_graph(nodes, b, [], [onnx.ValueInfoProto(name="s")]) for b in ("then_branch", "else_branch")}
         nodes = [helper.make_node("If", ["x"], ["s"], **branches)]
-    with pytest.raises(FlexmatchError, match=f'node "wide": .*: Sum must have at most {OPERANDS} inputs, not {OPERANDS + 1}'):
+    with pytest.raises(FlexmatchError, match=f'node "wide": .*: Sum must have at most {MAX_OPERANDS} inputs, not {MAX_OPERANDS + 1}'):
         load(onnx_model(nodes, {"x": [1, 4]}, ["s"]))
 
 
@@ -167,7 +167,7 @@ def test_a_rule_file_that_would_take_long_to_parse_is_refused_at_once(tmp_path: 
 
 HOSTILE_JSON = {
     "digits": (b'{"a": ' + b"9" * 5000 + b"}", "it has a number of thousands of digits"),
-    "many": (b"[" + b"0," * VALUES + b"0]", f"it has more than {VALUES} values"),
+    "many": (b"[" + b"0," * MAX_JSON_VALUES + b"0]", f"it has more than {MAX_JSON_VALUES} values"),
     "deep": (b"[" * (1 << 20), "it is nested too deeply"),
     "text": (b"\xff", "it is not UTF-8 text: byte 0"),
     "cut": (b'{"a":\n', "Expecting value, line 2"),
@@ -178,12 +178,12 @@ HOSTILE_JSON = {
 def test_a_hostile_json_text_has_its_true_reason(name: str) -> None:
     data, said = HOSTILE_JSON[name]
     begun = time.process_time()
-    with pytest.raises(Unreadable) as caught:
-        json_of(data)
+    with pytest.raises(MalformedText) as caught:
+        parse_json(data)
     assert (str(caught.value), time.process_time() - begun < 0.5) == (said, True)
 
 
-LONG = ".".join(["a"] * (PARTS + 1))
+LONG = ".".join(["a"] * (MAX_KEY_PARTS + 1))
 KEYED = (
     f"{LONG} = 1", f"[{LONG}]", f"[[{LONG}]]", f"b = {{ {LONG} = 1 }}", f"{LONG.replace('.', ' . ')} = 1",
     f"{LONG.replace('a', chr(34) + 'x.y' + chr(34))} = 1", f"{LONG.replace('a', chr(39) * 2)} = 1",
@@ -198,20 +198,20 @@ PLAIN = (
 @pytest.mark.parametrize("text", KEYED)
 def test_a_toml_key_of_too_many_parts_is_refused_before_it_is_parsed(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rewrite_compiler.intake.tomllib.loads", lambda _: pytest.fail("the text was parsed"))
-    with pytest.raises(Unreadable, match=f"it has a key of more than {PARTS} parts"):
-        toml_of(text.encode())
+    with pytest.raises(MalformedText, match=f"it has a key of more than {MAX_KEY_PARTS} parts"):
+        parse_toml(text.encode())
 
 
 @pytest.mark.parametrize("text", PLAIN)
 def test_dots_elsewhere_are_no_key(text: str) -> None:
-    assert toml_of(text.encode()) is not None
+    assert parse_toml(text.encode()) is not None
 
 
 @pytest.mark.parametrize("number", ["9" * 30, "-9223372036854775809", "0x" + "f" * 20_000])
 def test_a_toml_number_must_be_one_of_toml(number: str) -> None:
-    with pytest.raises(Unreadable, match="it has a whole number of more than 64 bits"):
-        toml_of(f"a = [{{ b = {number} }}]".encode())
-    assert toml_of(b"a = 9223372036854775807\nb = -9223372036854775808") == {"a": (1 << 63) - 1, "b": -1 << 63}
+    with pytest.raises(MalformedText, match="it has a whole number of more than 64 bits"):
+        parse_toml(f"a = [{{ b = {number} }}]".encode())
+    assert parse_toml(b"a = 9223372036854775807\nb = -9223372036854775808") == {"a": (1 << 63) - 1, "b": -1 << 63}
 
 
 HOSTILE_TOML = {
@@ -240,7 +240,7 @@ def test_a_configuration_beyond_all_bounds_does_not_stop_a_compile(tmp_path: Pat
     monkeypatch.chdir(tmp_path)
     onnx.save(perceptron((4, 3)), "app.onnx")
     for content, said in (
-        (HOSTILE_TOML["parts"][:200_000], f"the configuration cannot be read within bounds: it has a key of more than {PARTS} parts"),
+        (HOSTILE_TOML["parts"][:200_000], f"the configuration cannot be read within bounds: it has a key of more than {MAX_KEY_PARTS} parts"),
         (b"#" * 300_000, "a configuration file must have at most 262144 bytes, not 300000"),
     ):
         Path("flexmatch.toml").write_bytes(content)

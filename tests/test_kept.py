@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewrite_compiler import kept
-from rewrite_compiler.kept import Kept, private_folder, user_key
+from rewrite_compiler.kept import DiskCache, private_cache_folder, user_key
 
 
 @pytest.fixture
@@ -21,10 +21,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_is_kept_is_found_again(folder: Path) -> None:
-    Kept(private_folder("some")).put("key", b"result")
-    assert Kept(private_folder("some")).get("key") == b"result"
-    assert Kept(private_folder("some")).get("other") is None
-    assert Kept(private_folder("others")).get("key") is None
+    DiskCache(private_cache_folder("some")).put("key", b"result")
+    assert DiskCache(private_cache_folder("some")).get("key") == b"result"
+    assert DiskCache(private_cache_folder("some")).get("other") is None
+    assert DiskCache(private_cache_folder("others")).get("key") is None
     assert [p.name for p in folder.iterdir()] == ["key"]
 
 
@@ -32,7 +32,7 @@ def test_what_is_kept_is_found_again(folder: Path) -> None:
 def test_a_flipped_bit_is_noticed(tmp_path_factory: pytest.TempPathFactory, result: bytes, byte: int, bit: int) -> None:
     with pytest.MonkeyPatch.context() as changed:
         changed.setenv("FLEXMATCH_CACHE", str(tmp_path_factory.mktemp("cache")))
-        store = Kept(private_folder("some"))
+        store = DiskCache(private_cache_folder("some"))
         store.put("key", result)
         file = store.folder / "key"  # type: ignore[operator]
         data = bytearray(file.read_bytes())
@@ -43,28 +43,28 @@ def test_a_flipped_bit_is_noticed(tmp_path_factory: pytest.TempPathFactory, resu
 
 @pytest.mark.parametrize("size", [0, 1, 31, 32, 37])
 def test_a_torn_file_is_noticed(folder: Path, size: int) -> None:
-    Kept(private_folder("some")).put("key", b"result")
+    DiskCache(private_cache_folder("some")).put("key", b"result")
     file = folder / "key"
     file.write_bytes(file.read_bytes()[:size])
-    assert Kept(private_folder("some")).get("key") is None
+    assert DiskCache(private_cache_folder("some")).get("key") is None
 
 
 def test_an_entry_under_another_key_is_noticed(folder: Path) -> None:
-    Kept(private_folder("some")).put("key", b"result")
+    DiskCache(private_cache_folder("some")).put("key", b"result")
     (folder / "key").rename(folder / "other")
-    assert Kept(private_folder("some")).get("other") is None
+    assert DiskCache(private_cache_folder("some")).get("other") is None
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o702, 0o720])
 @pytest.mark.parametrize("at", ["entries", "base", "parent"])
 def test_a_folder_that_others_can_write_is_not_used(at: str, mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path / "parent" / "base"))
-    store = Kept(private_folder("some"))
+    store = DiskCache(private_cache_folder("some"))
     store.put("key", b"result")
     folder = store.folder
     assert folder is not None
     {"entries": folder, "base": folder.parent, "parent": folder.parent.parent}[at].chmod(mode)
-    assert (private_folder("some"), store.get("key"), Kept(private_folder("some")).get("key")) == (None, None, None)
+    assert (private_cache_folder("some"), store.get("key"), DiskCache(private_cache_folder("some")).get("key")) == (None, None, None)
     store.put("new", b"result")
     assert not (folder / "new").exists()
 
@@ -72,15 +72,15 @@ def test_a_folder_that_others_can_write_is_not_used(at: str, mode: int, tmp_path
 def test_a_folder_that_others_may_only_add_to_is_a_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tmp_path.chmod(0o1777)
     monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path / "base"))
-    Kept(private_folder("some")).put("key", b"result")
-    assert Kept(private_folder("some")).get("key") == b"result"
+    DiskCache(private_cache_folder("some")).put("key", b"result")
+    assert DiskCache(private_cache_folder("some")).get("key") == b"result"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("at", ["key", "some/key", "some", "", ".."])
 def test_what_another_user_owns_is_not_used(at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path / "parent" / "base"))
-    store = Kept(private_folder("some"))
+    store = DiskCache(private_cache_folder("some"))
     store.put("key", b"result")
     os.chown(tmp_path / "parent" / "base" / at, 1234, 1234)
     assert store.get("key") is None
@@ -88,13 +88,13 @@ def test_what_another_user_owns_is_not_used(at: str, tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("mode", [0o666, 0o660, 0o602])
 def test_an_entry_that_others_can_write_is_not_used(mode: int, folder: Path) -> None:
-    Kept(private_folder("some")).put("key", b"result")
+    DiskCache(private_cache_folder("some")).put("key", b"result")
     (folder / "key").chmod(mode)
-    assert Kept(private_folder("some")).get("key") is None
+    assert DiskCache(private_cache_folder("some")).get("key") is None
 
 
 def test_links_are_not_followed(folder: Path, tmp_path: Path) -> None:
-    store = Kept(private_folder("some"))
+    store = DiskCache(private_cache_folder("some"))
     store.put("key", b"result")
     (folder / "key").rename(tmp_path / "elsewhere")
     (folder / "key").symlink_to(tmp_path / "elsewhere")
@@ -108,7 +108,7 @@ def test_links_are_not_followed(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_link_that_is_swapped_in_on_the_way_is_not_followed(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Kept(private_folder("some"))
+    store = DiskCache(private_cache_folder("some"))
     store.put("key", b"result")
     resolved = os.path.realpath
 
@@ -124,7 +124,7 @@ def test_a_link_that_is_swapped_in_on_the_way_is_not_followed(folder: Path, tmp_
 
 
 def test_entries_are_sealed_with_a_key_of_the_user_alone(folder: Path, tmp_path: Path) -> None:
-    store = Kept(private_folder("some"))
+    store = DiskCache(private_cache_folder("some"))
     store.put("key", b"result")
     secret = tmp_path / "key"
     assert (secret.stat().st_mode & 0o777, len(secret.read_bytes())) == (0o600, 32)
@@ -134,7 +134,7 @@ def test_entries_are_sealed_with_a_key_of_the_user_alone(folder: Path, tmp_path:
     store.put("key", b"result")
     (tmp_path / "other").mkdir(mode=0o700)
     (folder / "key").rename(tmp_path / "other" / "key")
-    assert Kept(private_folder("other")).get("key") is None
+    assert DiskCache(private_cache_folder("other")).get("key") is None
     secret.chmod(0o640)
     assert user_key() is None
     secret.unlink()
@@ -149,8 +149,8 @@ def test_entries_are_sealed_with_a_key_of_the_user_alone(folder: Path, tmp_path:
 def test_no_folder_costs_nothing_but_the_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path / "file"))
-    Kept(private_folder("some")).put("key", b"result")
-    assert Kept(private_folder("some")).get("key") is None
+    DiskCache(private_cache_folder("some")).put("key", b"result")
+    assert DiskCache(private_cache_folder("some")).get("key") is None
 
 
 def test_a_relative_cache_folder_is_no_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,21 +158,21 @@ def test_a_relative_cache_folder_is_no_cache_folder(tmp_path: Path, monkeypatch:
     monkeypatch.delenv("FLEXMATCH_CACHE")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", "here")
-    assert private_folder("some") == tmp_path / "home" / ".cache" / "flexmatch" / "some"
+    assert private_cache_folder("some") == tmp_path / "home" / ".cache" / "flexmatch" / "some"
     assert [p.name for p in tmp_path.iterdir()] == ["home"]
 
 
 def test_the_oldest_entries_go_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "MOST_BYTES", 3 * (32 + 100))
     for n in range(5):
-        Kept(private_folder("some")).put(str(n), bytes(100))
+        DiskCache(private_cache_folder("some")).put(str(n), bytes(100))
         os.utime(folder / str(n), ns=(n, n))
     assert sorted(p.name for p in folder.iterdir()) == ["2", "3", "4"]
 
 
 def test_an_entry_that_another_run_takes_away_meanwhile_costs_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "MOST_BYTES", 2 * (32 + 100))
-    store = Kept(private_folder("some"))
+    store = DiskCache(private_cache_folder("some"))
     (folder / "gone").symlink_to(folder / "nothing")  # as an entry that is listed and cannot be looked at any more
     for n in range(4):
         store.put(str(n), bytes(100))

@@ -56,9 +56,9 @@ class Graph:
 
     def node(self, op: str, operands: Sequence[Value], shape: Sequence[int], **attributes: Any) -> Value:
         """Add a node with one result of the given shape."""
-        return self.several(op, operands, [shape], **attributes)[0]
+        return self.multi_node(op, operands, [shape], **attributes)[0]
 
-    def several(self, op: str, operands: Sequence[Value], shapes: Sequence[Sequence[int]], **attributes: Any) -> list[Value]:
+    def multi_node(self, op: str, operands: Sequence[Value], shapes: Sequence[Sequence[int]], **attributes: Any) -> list[Value]:
         """Add a node with several results."""
         from onnx import helper
 
@@ -121,7 +121,7 @@ class Graph:
         pooled = self.node("GlobalAveragePool", [x], [*x.shape[:2], 1, 1])
         return self.node("Flatten", [pooled], x.shape[:2], axis=1)
 
-    def finished(self, *results: Value) -> ModelProto:
+    def finish(self, *results: Value) -> ModelProto:
         """Return the checked model with these outputs, named `y`, `y1`, …"""
         from onnx import TensorProto, checker, helper
 

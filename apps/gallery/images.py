@@ -29,7 +29,7 @@ def resnet20() -> ModelProto:
             inner = g.batch_norm(g.conv(_conv_norm_relu(g, x, width, 3, stride), width, 3))
             shortcut = x if x.shape == inner.shape else g.batch_norm(g.conv(x, width, 1, stride))
             x = g.unary("Relu", g.binary("Add", inner, shortcut))
-    return g.finished(g.gemm(g.global_mean(x), 10))
+    return g.finish(g.gemm(g.global_mean(x), 10))
 
 
 def resnet50() -> ModelProto:
@@ -44,7 +44,7 @@ def resnet50() -> ModelProto:
             inner = g.batch_norm(g.conv(inner, 4 * width, 1))
             shortcut = x if x.shape == inner.shape else g.batch_norm(g.conv(x, 4 * width, 1, stride))
             x = g.unary("Relu", g.binary("Add", inner, shortcut))
-    return g.finished(g.gemm(g.global_mean(x), 1000))
+    return g.finish(g.gemm(g.global_mean(x), 1000))
 
 
 def mobilenet_v2() -> ModelProto:
@@ -57,7 +57,7 @@ def mobilenet_v2() -> ModelProto:
             inner = _clipped(g, g.conv(inner, inner.shape[1], 3, 1 if block else first, inner.shape[1]))
             inner = g.batch_norm(g.conv(inner, channels, 1))
             x = g.binary("Add", x, inner) if x.shape == inner.shape else inner
-    return g.finished(g.gemm(g.global_mean(_clipped(g, g.conv(x, 1280, 1))), 10))
+    return g.finish(g.gemm(g.global_mean(_clipped(g, g.conv(x, 1280, 1))), 10))
 
 
 def efficientnet() -> ModelProto:
@@ -70,7 +70,7 @@ def efficientnet() -> ModelProto:
             inner = _swish(g, g.batch_norm(g.conv(inner, inner.shape[1], kernel, 1 if block else first, inner.shape[1])))
             inner = g.batch_norm(g.conv(inner, channels, 1))
             x = g.binary("Add", x, inner) if x.shape == inner.shape else inner
-    return g.finished(g.gemm(g.global_mean(_swish(g, g.batch_norm(g.conv(x, 1280, 1)))), 1000))
+    return g.finish(g.gemm(g.global_mean(_swish(g, g.batch_norm(g.conv(x, 1280, 1)))), 1000))
 
 
 def resmlp() -> ModelProto:
@@ -83,7 +83,7 @@ def resmlp() -> ModelProto:
         x = g.binary("Add", x, _scaled(g, g.conv(_scaled(g, x), 4, 1, bias=True)))
         x = g.binary("Add", x, _scaled(g, g.linear(_gelu(g, g.linear(_scaled(g, x), 1536)), 384)))
     mean = g.node("ReduceMean", [_scaled(g, x)], [1, 384], axes=[1], keepdims=0)
-    return g.finished(g.gemm(mean, 10))
+    return g.finish(g.gemm(mean, 10))
 
 
 def _conv_norm_relu(g: Graph, x: Value, channels: int, kernel: int, stride: int = 1) -> Value:

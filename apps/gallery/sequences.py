@@ -27,7 +27,7 @@ def transformer() -> ModelProto:
         x = g.layer_norm(g.binary("Add", x, _self_attention(g, x)))
         x = g.layer_norm(g.binary("Add", x, _cross_attention(g, x, memory)))
         x = g.layer_norm(g.binary("Add", x, _feed_forward(g, x)))
-    return g.finished(g.layer_norm(x))
+    return g.finish(g.layer_norm(x))
 
 
 def language_model() -> ModelProto:
@@ -37,7 +37,7 @@ def language_model() -> ModelProto:
     w, r = (g.weight(1, 4 * EMBEDDING, EMBEDDING, summed=EMBEDDING) for _ in range(2))
     b = g.weight(1, 8 * EMBEDDING, summed=8 * EMBEDDING)
     y = g.node("LSTM", [words, w, r, b], [STEPS, 1, 1, EMBEDDING], hidden_size=EMBEDDING)
-    return g.finished(g.linear(g.node("Squeeze", [y, g.ints(1)], [STEPS, 1, EMBEDDING]), WORDS))
+    return g.finish(g.linear(g.node("Squeeze", [y, g.ints(1)], [STEPS, 1, EMBEDDING]), WORDS))
 
 
 def _feed_forward(g: Graph, x: Value) -> Value:
@@ -45,12 +45,12 @@ def _feed_forward(g: Graph, x: Value) -> Value:
 
 
 def _self_attention(g: Graph, x: Value) -> Value:
-    parts = g.several("Split", [g.linear(x, 3 * WIDTH)], [x.shape] * 3, axis=2)
+    parts = g.multi_node("Split", [g.linear(x, 3 * WIDTH)], [x.shape] * 3, axis=2)
     return _attention(g, *parts)
 
 
 def _cross_attention(g: Graph, x: Value, memory: Value) -> Value:
-    keys, values = g.several("Split", [g.linear(memory, 2 * WIDTH)], [memory.shape] * 2, axis=2)
+    keys, values = g.multi_node("Split", [g.linear(memory, 2 * WIDTH)], [memory.shape] * 2, axis=2)
     return _attention(g, g.linear(x, WIDTH), keys, values)
 
 

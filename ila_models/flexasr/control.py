@@ -21,7 +21,7 @@ def declare_control(m: Ila, bus: Bus) -> None:
     def gb_control_start() -> Step:
         """Run num_timestep_1 timesteps of the configured layer on all four processing elements."""
         run = seq(loop(s.gb_control_num_timestep_1[()], lambda k: _timestep(m, k)), _clear_first(m), assign(s.interrupt, 1))
-        needs = seq(limits.started(m, "control"), when(s.gb_control_is_valid[()], limits.control(m)))
+        needs = seq(limits.engine_started(m, "control"), when(s.gb_control_is_valid[()], limits.control(m)))
         return seq(needs, when(s.gb_control_is_valid[()] & _all_ready(m), run))
 
     m.instruction("gb_control_start", trigger(m, bus, GB_BASE + 0x10))(gb_control_start)
@@ -53,7 +53,7 @@ def _all_ready(m: Ila) -> Expr:
 
 def _goes_on(m: Ila, pe: Expr) -> Expr:
     """The program comes to its end: in the published ILA no instruction decodes an undefined opcode."""
-    return lift(1) if is_hardware(m) else limits.undefined(m, pe) == 0
+    return lift(1) if is_hardware(m) else limits.undefined_opcodes(m, pe) == 0
 
 
 def _balanced(m: Ila, pe: Expr) -> Expr:

@@ -57,7 +57,7 @@ def declare_engine(
     valid = m.r[f"gb_{engine}_is_valid"]
 
     def start() -> Step:
-        return seq(limits.started(m, engine), when(valid, seq(needs(m), when(ends, seq(body(), assign(m.s.interrupt, 1))))))
+        return seq(limits.engine_started(m, engine), when(valid, seq(needs(m), when(ends, seq(body(), assign(m.s.interrupt, 1))))))
 
     start.__doc__ = f"Run the {engine.replace('_', ' ')} engine to its end."
     m.instruction(f"gb_{engine}_start", trigger(m, bus, GB_BASE + offset))(start)

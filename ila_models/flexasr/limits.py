@@ -17,13 +17,13 @@ DECODER, MAX_ROWS = 3, 1024
 GAMMA, BETA, SCORES = 5, 6, 7
 
 
-def started(m: Ila, engine: str) -> Step:
+def engine_started(m: Ila, engine: str) -> Step:
     """Return the diagnostic of a start that the engine ignores."""
     valid = m.r[f"gb_{engine}_is_valid"]
     return require(valid, CONFIGURED, f"{engine} is started, but config_gb_{engine} has is_valid 0")
 
 
-def on_large(m: Ila, engine: str, timesteps: Expr | None = None) -> Step:
+def in_large(m: Ila, engine: str, timesteps: Expr | None = None) -> Step:
     """Return the diagnostics of an engine that works on timesteps of the large buffer."""
     index, count = m.r[f"gb_{engine}_memory_index_1"], m.r[f"gb_{engine}_num_vector_1"]
     steps = m.r[f"gb_{engine}_num_timestep_1"] if timesteps is None else timesteps
@@ -79,7 +79,7 @@ def element(m: Ila, pe: int, started: str) -> Step:
     )
 
 
-def undefined(m: Ila, p: Expr) -> Expr:
+def undefined_opcodes(m: Ila, p: Expr) -> Expr:
     """Return 1 when the program of an element has an instruction with an undefined opcode."""
 
     def is_undefined(k: Expr) -> Expr:
@@ -100,7 +100,7 @@ def _program(m: Ila, p: Expr, pe: int) -> Step:
     uses = reduce("max", is_kept, INSTRUCTIONS)
     return seq(
         require(count <= INSTRUCTIONS, CAPACITY, f"the program of PE{pe} has {{count}} instructions, {INSTRUCTIONS} fit", count=count),
-        require(undefined(m, p) == 0, UNDEFINED, f"the program of PE{pe} has an instruction with an undefined opcode (0, 5, 6, 14 or 15)"),
+        require(undefined_opcodes(m, p) == 0, UNDEFINED, f"the program of PE{pe} has an instruction with an undefined opcode (0, 5, 6, 14 or 15)"),
         require(
             (uses == 0) | (slots <= ACT), CAPACITY, f"PE{pe} keeps vectors up to {{slots}} in its activation buffer, which has {ACT}",
             slots=slots,
@@ -137,7 +137,7 @@ def pooling(m: Ila) -> Step:
     return seq(
         require(mode <= 2, CONFIGURED, "mode of layer_reduce must be 0, 1 or 2, not {mode}", mode=mode),
         require(steps % 2 == 0, CONFIGURED, odd, steps=steps),
-        on_large(m, "layer_reduce"),
+        in_large(m, "layer_reduce"),
     )
 
 
@@ -145,7 +145,7 @@ def layer_norm(m: Ila) -> Step:
     """Return the diagnostics of LayerNorm."""
     count = m.s.gb_layer_norm_num_vector_1[()]
     nonzero = require(count >= 1, CONFIGURED, "layer_norm must have at least one vector a timestep, not 0")
-    return seq(nonzero, on_large(m, "layer_norm"), *(in_small(m, "layer_norm", k, count) for k in (GAMMA, BETA)))
+    return seq(nonzero, in_large(m, "layer_norm"), *(in_small(m, "layer_norm", k, count) for k in (GAMMA, BETA)))
 
 
 def attention(m: Ila) -> Step:
@@ -155,7 +155,7 @@ def attention(m: Ila) -> Step:
     most = f"attention must have 1…{MAX_ROWS} rows, not {{steps}}: the offset of a score has 8 bits"
     return seq(
         require((steps >= 1) & (steps <= MAX_ROWS), CAPACITY, most, steps=steps),
-        on_large(m, "attention"),
+        in_large(m, "attention"),
         in_small(m, "attention", s.gb_attention_memory_index_2[()], count),
         in_small(m, "attention", SCORES, ceil_div(steps, 16) * 4),
     )
@@ -163,4 +163,4 @@ def attention(m: Ila) -> Step:
 
 def zero_padding(m: Ila) -> Step:
     """Return the diagnostics of ZeroPadding."""
-    return on_large(m, "zero_padding", m.s.gb_zero_padding_num_timestep_2[()])
+    return in_large(m, "zero_padding", m.s.gb_zero_padding_num_timestep_2[()])

@@ -63,4 +63,4 @@ DEFAULT = "ext8"
 
 def choose(revision: str, overrides: Mapping[str, Any]) -> Revision:
     """Return the named revision with single parameters replaced; UsageError names what is unknown or impossible."""
-    return designed("hlscnn", REVISIONS[one_of("hlscnn", "revision", revision, REVISIONS)], overrides, others=("revision",))
+    return designed("hlscnn", REVISIONS[one_of("hlscnn", "revision", revision, REVISIONS)], overrides, extra_names=("revision",))

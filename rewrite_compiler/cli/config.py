@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..errors import InputError, UsageError, did_you_mean
-from ..intake import TOML_BYTES, Bound, Excessive, Unreadable, read_bytes, toml_of
+from ..intake import MAX_TOML_BYTES, FileBound, ExcessiveText, MalformedText, read_bytes, parse_toml
 
 FLAG, DEFAULT = "flag", "default"
 PREFIX = "FLEXMATCH_"
 OWN, PROJECT = "flexmatch.toml", "pyproject.toml"
-FILE = Bound("a configuration", TOML_BYTES)
+FILE = FileBound("a configuration", MAX_TOML_BYTES)
 TRUTH = {"1": True, "true": True, "0": False, "false": False}
 # options that configuration may set; not those that name code or files
 KEYS = (
@@ -75,10 +75,10 @@ def _toml(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        return toml_of(read_bytes(path, FILE))
-    except Excessive as error:
+        return parse_toml(read_bytes(path, FILE))
+    except ExcessiveText as error:
         raise InputError(FILE.code, f"the configuration cannot be read within bounds: {error}", place=path.name) from None
-    except Unreadable as error:
+    except MalformedText as error:
         raise InputError("F103", f"the configuration is not TOML: {error}", place=path.name, help="correct the file") from None
 
 
@@ -92,8 +92,8 @@ def _checked(name: str, values: Any) -> Configuration:
     return Configuration(name, values)
 
 
-def settled(
-    action: argparse.Action, given: Mapping[str, Any], environment: Mapping[str, str], configuration: Configuration, default: Any
+def resolve_setting(
+    action: argparse.Action, flags: Mapping[str, Any], environment: Mapping[str, str], configuration: Configuration, default: Any
 ) -> Setting:
     """Return the value of one option and its origin: the flag's, else the environment's, else the file's, else the default.
 
@@ -101,8 +101,8 @@ def settled(
         UsageError: the environment or the file gives a value that the option does not take (F203).
     """
     key = action.dest
-    if key in given:
-        return Setting(given[key], FLAG)
+    if key in flags:
+        return Setting(flags[key], FLAG)
     variable = PREFIX + key.upper()
     if environment.get(variable):
         return Setting(_from_text(action, environment[variable], variable), variable)

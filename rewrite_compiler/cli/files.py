@@ -38,7 +38,7 @@ def _obstacle(path: Path) -> str:
     return "" if os.access(path.parent, os.W_OK | os.X_OK) else f"no permission to write in {path.parent}"
 
 
-def write_whole(files: Mapping[Path, bytes]) -> None:
+def write_atomically(files: Mapping[Path, bytes]) -> None:
     """Write files atomically: each to a temporary file beside it first, then all of them renamed into place.
 
     Raises:
@@ -58,9 +58,9 @@ def write_whole(files: Mapping[Path, bytes]) -> None:
         remove_unfinished()
 
 
-def page_file(where: str | None, text: str) -> dict[Path, bytes]:
+def page_file(path: str | None, text: str) -> dict[Path, bytes]:
     """Return a page as {path: bytes}, empty without a path; lone surrogates are written as escapes."""
-    return {} if where is None else {Path(where): text.encode("utf-8", "backslashreplace")}
+    return {} if path is None else {Path(path): text.encode("utf-8", "backslashreplace")}
 
 
 def _staged(path: Path, data: bytes) -> str:

@@ -11,8 +11,8 @@ from types import ModuleType
 
 from ..errors import BUDGET, FlexmatchError, Problem, UsageError, did_you_mean, printable
 from .error_codes import CODES
-from .output import complain, show
-from .signals import INTERRUPTED, watch
+from .output import print_error, print_text
+from .signals import INTERRUPTED, handle_signals
 from .verb_table import VERBS, overview
 
 INTERNAL = 5
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; without `arguments` this process is the command and signals end it."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:
-        watch()
+        handle_signals()
     # one thread a worker: the co-simulator runs its own
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _refused(error.problem, error.exit_code)
     except KeyboardInterrupt:
-        complain("interrupted: no file is half-written; what was written before is complete")
+        print_error("interrupted: no file is half-written; what was written before is complete")
         return INTERRUPTED
     except MemoryError:
         if debug:
@@ -44,18 +44,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if debug:
             raise
         if isinstance(error, OSError) and isinstance(error.filename, str | bytes):  # what a file system answers is no bug of ours
-            return _refused(of_system(error), UsageError.exit_code)
+            return _refused(system_problem(error), UsageError.exit_code)
         return _refused(Problem("X100", f"internal error: {type(error).__name__}: {error}"), INTERNAL)
 
 
 def _refused(problem: Problem, code: int) -> int:
     """Say what is wrong and what to do, the code's own remedy when the problem has none."""
     problem_with_help = problem if problem.help else Problem(problem.code, problem.sentence, problem.place, _remedy(problem.code))
-    complain(str(problem_with_help))
+    print_error(str(problem_with_help))
     return code
 
 
-def of_system(error: OSError) -> Problem:
+def system_problem(error: OSError) -> Problem:
     """Return an operating-system error about a file as a problem (F100)."""
     message = (error.strerror or str(error)).lower()
     return Problem("F100", f"the file cannot be used: {message}", printable(os.fsdecode(error.filename)))
@@ -75,12 +75,12 @@ def _dispatch(words: list[str]) -> int:
 
 def _run(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
-        show(overview())
+        print_text(overview())
         return 0
     if words[0] == "--version":
         from importlib.metadata import version
 
-        show(f"flexmatch {version('flexmatch')}")
+        print_text(f"flexmatch {version('flexmatch')}")
         return 0
     verb = words[0] if words[0] in VERBS else "compile"
     if verb != words[0]:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import UsageError, did_you_mean
-from .config import FLAG, read_configuration, settled
-from .files import check_outputs, write_whole
-from .output import complain, document_bytes, print_json, show
+from .config import FLAG, read_configuration, resolve_setting
+from .files import check_outputs, write_atomically
+from .output import print_error, document_bytes, print_json, print_text
 
 if TYPE_CHECKING:
     from ..compile import Options, Plan
@@ -30,7 +30,7 @@ SENTENCES = (
 )
 
 
-MOST_HELP = 40
+MAX_HELP_LINES = 40
 # options that the short help leaves out first when it is too long
 RARE = (
     "trust_unproved", "tier", "engine", "threads", "log", "calibration_method", "attribute", "audit", "batch", "exact",
@@ -39,7 +39,7 @@ RARE = (
 DESCRIBE = "\0describe"  # what no command line can hold
 
 
-class Described(Exception):
+class ParserRequest(Exception):
     """Signals that the parser of a verb was asked for, not a run, and carries the parser."""
 
     def __init__(self, parser: Parser) -> None:
@@ -51,22 +51,22 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are ours (one sentence, exit code 2), whose help is short, and whose settings configuration may give."""
 
     settings: dict[str, argparse.Action]
-    further: list[argparse.Action]
+    extended_actions: list[argparse.Action]
 
     def __init__(self, **options: Any) -> None:
-        self.settings, self.further = {}, []
+        self.settings, self.extended_actions = {}, []
         super().__init__(**options, add_help=False)
         self.add_argument("-h", "--help", action="help", help="list the options that are used most, and leave")
         self.add_argument("--help-all", action=_AllHelp, nargs=0, help="list every option, and leave")
 
-    def setting(self, *names: str, further: bool = False, **options: Any) -> None:
+    def add_setting(self, *names: str, is_extended: bool = False, **options: Any) -> None:
         """Add an option that configuration may set, too, listed by --help or by --help-all only."""
         action = self.add_argument(*names, **options)
         self.settings[action.dest] = action
-        if further:
-            self.further.append(action)
+        if is_extended:
+            self.extended_actions.append(action)
 
-    def parse_settled(self, arguments: Sequence[str]) -> argparse.Namespace:
+    def parse_with_settings(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Return the arguments, options without a flag as configuration says; `origins` maps each setting to where it came from.
 
         Raises:
@@ -74,7 +74,7 @@ class Parser(argparse.ArgumentParser):
             UsageError: an argument is unknown, missing or of a wrong value (F203).
         """
         if list(arguments) == [DESCRIBE]:
-            raise Described(self)
+            raise ParserRequest(self)
         self._check_names(arguments)
         defaults = {key: action.default for key, action in self.settings.items()}
         for key, action in self.settings.items():
@@ -83,8 +83,8 @@ class Parser(argparse.ArgumentParser):
         flagged = {key: value for key, value in values.items() if key not in defaults or value != []}
         file = read_configuration(Path.cwd())
         if file.warning:
-            complain(file.warning)
-        settings = {k: settled(a, flagged, os.environ, file, defaults[k]) for k, a in self.settings.items()}
+            print_error(file.warning)
+        settings = {k: resolve_setting(a, flagged, os.environ, file, defaults[k]) for k, a in self.settings.items()}
         origins = {key: setting.origin for key, setting in settings.items()}
         return argparse.Namespace(**{**values, **{key: setting.value for key, setting in settings.items()}}, origins=origins)
 
@@ -119,13 +119,13 @@ class Parser(argparse.ArgumentParser):
 
     def print_help(self, file: Any = None) -> None:
         """Print the help in what the terminal can show, at most MOST_HELP lines of it where leaving out rare options can do that."""
-        rare = [a for dest in RARE for a in self.every_option() if a.dest == dest and a not in self.further]
-        hidden_actions = list(self.further)
+        rare = [a for dest in RARE for a in self.all_options() if a.dest == dest and a not in self.extended_actions]
+        hidden_actions = list(self.extended_actions)
         text = self._help_without(hidden_actions)
-        while len(text.splitlines()) > MOST_HELP - 2 and rare:
+        while len(text.splitlines()) > MAX_HELP_LINES - 2 and rare:
             hidden_actions.append(rare.pop(0))
             text = self._help_without(hidden_actions)
-        show(text + (f"\n\n--help-all lists {len(hidden_actions)} more options" if hidden_actions else ""))
+        print_text(text + (f"\n\n--help-all lists {len(hidden_actions)} more options" if hidden_actions else ""))
 
     def _help_without(self, hidden_actions: Sequence[argparse.Action]) -> str:
         words = [action.help for action in hidden_actions]
@@ -136,17 +136,17 @@ class Parser(argparse.ArgumentParser):
             action.help = text_before
         return text
 
-    def every_option(self) -> list[argparse.Action]:
+    def all_options(self) -> list[argparse.Action]:
         """Return the options of a verb."""
         return [action for action in self._actions if action.option_strings]
 
     def option_names(self) -> list[str]:
         """Return the options of a verb as they are typed."""
-        return [name for action in self.every_option() for name in action.option_strings]
+        return [name for action in self.all_options() for name in action.option_strings]
 
     def full_help(self) -> str:
         """Return the help with every option."""
-        needed = [f"{a.option_strings[-1]} {a.metavar}" for a in self.every_option() if a.required]
+        needed = [f"{a.option_strings[-1]} {a.metavar}" for a in self.all_options() if a.required]
         optional = {"?": "[{}]", "*": "[{} …]"}
         words = [(optional.get(str(a.nargs), "{}"), str(a.metavar or a.dest)) for a in self._get_positional_actions()]
         self.usage = " ".join([self.prog, *(form.format(word) for form, word in words), *needed, "[OPTION …]"]).replace("%", "%%")
@@ -158,7 +158,7 @@ class _AllHelp(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         assert isinstance(parser, Parser)
-        show(parser.full_help())
+        print_text(parser.full_help())
         parser.exit()
 
 
@@ -166,40 +166,40 @@ def parser(verb: str, about: str) -> Parser:
     """Return a verb's parser with the options every verb has."""
     verb_parser = Parser(prog=f"flexmatch {verb}", description=about, allow_abbrev=False)
     verb_parser.add_argument("--json", metavar="FILE|-", help="write the document there; - is standard output")
-    verb_parser.setting("-q", "--quiet", action="store_true", help="errors only")
-    verb_parser.setting("-v", "--verbose", action="store_true", help="more detail")
+    verb_parser.add_setting("-q", "--quiet", action="store_true", help="errors only")
+    verb_parser.add_setting("-v", "--verbose", action="store_true", help="more detail")
     verb_parser.add_argument("--debug", action="store_true", help="show a traceback when something fails")
     return verb_parser
 
 
-def options(made: Parser, arguments: Sequence[str], *inputs: str) -> argparse.Namespace:
+def parse_arguments(verb_parser: Parser, arguments: Sequence[str], *inputs: str) -> argparse.Namespace:
     """Return the parsed arguments, once --json and --html are known to be writable.
 
     Raises:
         UsageError: an argument is refused (F203), or an output cannot be written or is one of the `inputs` arguments (F100).
     """
-    args = made.parse_settled(arguments)
+    args = verb_parser.parse_with_settings(arguments)
     outputs = [Path(x) for x in (args.json, vars(args).get("html")) if x not in (None, "-")]
     check_outputs(outputs, input_files(args, inputs))
     return args
 
 
-def page_option(made: Parser) -> None:
+def add_page_option(verb_parser: Parser) -> None:
     """Add the option that asks for a page."""
-    made.add_argument("--html", metavar="FILE", help="write the report as one self-contained page, too")
+    verb_parser.add_argument("--html", metavar="FILE", help="write the report as one self-contained page, too")
 
 
-def input_files(given: argparse.Namespace, names: Iterable[str]) -> list[Path]:
+def input_files(args: argparse.Namespace, names: Iterable[str]) -> list[Path]:
     """Return the files that the arguments called `names` hold."""
-    return [Path(value) for name, value in vars(given).items() if name in names and value is not None]
+    return [Path(value) for name, value in vars(args).items() if name in names and value is not None]
 
 
-def whole_number(least: int) -> Callable[[str], int]:
+def whole_number(minimum: int) -> Callable[[str], int]:
     """Return an argparse type that reads whole numbers from a minimum on."""
 
     def read(text: str) -> int:
-        if not re.fullmatch(r"-?[0-9]{1,18}", text) or int(text) < least:
-            raise argparse.ArgumentTypeError(f'must be a whole number from {least} on, not "{text}"')
+        if not re.fullmatch(r"-?[0-9]{1,18}", text) or int(text) < minimum:
+            raise argparse.ArgumentTypeError(f'must be a whole number from {minimum} on, not "{text}"')
         return int(text)
 
     return read
@@ -216,28 +216,28 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return read
 
 
-def steering(made: Parser) -> None:
+def add_steering_options(verb_parser: Parser) -> None:
     """Add the options that steer compilation: accelerators, objective, rules, pins, shapes, limits."""
-    made.setting(
+    verb_parser.add_setting(
         "--accel", action="append", default=[], metavar="NAME[:key=value,…]", help="accelerator by name or path; repeat for several"
     )
-    made.setting("--objective", default="offloads", metavar="NAME", help="what decides: offloads, macs, cycles or bytes")
-    made.setting("--host-costs", further=True, default="shipped", metavar="NAME", help="the host's table: shipped, or measured here now")
-    made.setting("--exact", action="store_true", help="match the program as written, no rewriting")
-    made.setting("--only", further=True, default="", metavar="MAPPING,…", help="use only these operations")
-    made.setting("--without", further=True, default="", metavar="MAPPING|RULE,…", help="leave these operations or rules out")
-    made.add_argument("--on", action="append", default=[], metavar="PLACE=NODE,…", help="these nodes must run on this target, or on `host`")
-    made.add_argument(
+    verb_parser.add_setting("--objective", default="offloads", metavar="NAME", help="what decides: offloads, macs, cycles or bytes")
+    verb_parser.add_setting("--host-costs", is_extended=True, default="shipped", metavar="NAME", help="the host's table: shipped, or measured here now")
+    verb_parser.add_setting("--exact", action="store_true", help="match the program as written, no rewriting")
+    verb_parser.add_setting("--only", is_extended=True, default="", metavar="MAPPING,…", help="use only these operations")
+    verb_parser.add_setting("--without", is_extended=True, default="", metavar="MAPPING|RULE,…", help="leave these operations or rules out")
+    verb_parser.add_argument("--on", action="append", default=[], metavar="PLACE=NODE,…", help="these nodes must run on this target, or on `host`")
+    verb_parser.add_argument(
         "--rules", action="append", default=[], type=Path, metavar="FILE.py", help="use these rules too, once they are proved"
     )
-    made.add_argument(
+    verb_parser.add_argument(
         "--trust-unproved", action="append", default=[], metavar="NAME", help="use this rule of --rules, or this operation, without a proof"
     )
-    made.setting("--shape", action="append", default=[], metavar="NAME=1,3,32,32", help="bind the shape of an input")
-    made.setting("--limits", further=True, action="append", default=[], metavar="KEY=VALUE", help="change a limit")
+    verb_parser.add_setting("--shape", action="append", default=[], metavar="NAME=1,3,32,32", help="bind the shape of an input")
+    verb_parser.add_setting("--limits", is_extended=True, action="append", default=[], metavar="KEY=VALUE", help="change a limit")
 
 
-def compile_options(given: argparse.Namespace) -> Options:
+def compile_options(args: argparse.Namespace) -> Options:
     """Return the Options that the steering arguments describe.
 
     Raises:
@@ -247,9 +247,9 @@ def compile_options(given: argparse.Namespace) -> Options:
     from ..limits import DEFAULT
 
     return Options(
-        exact=given.exact, shapes=shapes_of(given), only=_names(given.only), without=_names(given.without), on=_pins(given.on),
-        rules=tuple(given.rules), trusted=tuple(given.trust_unproved),
-        limits=DEFAULT.with_overrides(given.limits), objective=given.objective, host=host_table(given.host_costs),
+        exact=args.exact, shapes=shapes_of(args), only=_names(args.only), without=_names(args.without), on=_pins(args.on),
+        rules=tuple(args.rules), trusted=tuple(args.trust_unproved),
+        limits=DEFAULT.with_overrides(args.limits), objective=args.objective, host=host_table(args.host_costs),
     )  # fmt: skip
 
 
@@ -270,7 +270,7 @@ def host_table(source: str) -> HostTable:
     return measured_table()
 
 
-def plan_of(given: argparse.Namespace, path: Path) -> Plan:
+def plan_of(args: argparse.Namespace, path: Path) -> Plan:
     """Return the plan in a file, or that of the model in it, compiled as the steering arguments say.
 
     Raises:
@@ -282,25 +282,25 @@ def plan_of(given: argparse.Namespace, path: Path) -> Plan:
     if not path.exists():
         raise UsageError("F101", "there is no such file", place=str(path), help="give a plan or a model")
     if not is_plan(path):
-        plan, plan_options = compile_model(path, accelerators(given), compile_options(given)), compile_options(given)
-        shapes = {} if plan_options.shapes else single_samples(plan.source, vars(given).get("data"), plan_options.limits)
-        return compile_model(path, accelerators(given), replace(plan_options, shapes=shapes)) if shapes else plan
+        plan, plan_options = compile_model(path, accelerators(args), compile_options(args)), compile_options(args)
+        shapes = {} if plan_options.shapes else single_samples(plan.source, vars(args).get("data"), plan_options.limits)
+        return compile_model(path, accelerators(args), replace(plan_options, shapes=shapes)) if shapes else plan
     for name in ("exact", "only", "without", "shape", "objective", "host_costs"):
-        if vars(given)[name] and given.origins[name] == FLAG:
+        if vars(args)[name] and args.origins[name] == FLAG:
             raise UsageError(
                 "F203",
                 f"--{name.replace('_', '-')} cannot change a plan that is already made",
                 place=str(path),
                 help="compile its model again",
             )
-    names = accelerators(given) if given.origins["accel"] == FLAG else ()  # configuration cannot change a plan
-    return read_plan(path, names, compile_options(given).limits, rules=given.rules)
+    names = accelerators(args) if args.origins["accel"] == FLAG else ()  # configuration cannot change a plan
+    return read_plan(path, names, compile_options(args).limits, rules=args.rules)
 
 
-def accelerators(given: argparse.Namespace) -> list[str]:
+def accelerators(args: argparse.Namespace) -> list[str]:
     """Return the names in --accel; a comma separates plain names, not those with parameters."""
     names: list[str] = []
-    for text in given.accel:
+    for text in args.accel:
         names.extend([text] if ":" in text else [part for part in text.split(",") if part])
     return names
 
@@ -315,13 +315,13 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def shapes_of(given: argparse.Namespace) -> dict[str, tuple[int, ...]]:
+def shapes_of(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
     """Return the shapes that --shape binds, by input name.
 
     Raises:
         UsageError: a text is not NAME=1,3,32,32 with positive sizes (F160).
     """
-    return dict(map(_shape, given.shape))
+    return dict(map(_shape, args.shape))
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:
@@ -332,13 +332,13 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
     return name, tuple(map(int, parts))
 
 
-def json_files(document: Any, where: str | None) -> Mapping[Path, bytes]:
+def json_files(document: Any, path: str | None) -> Mapping[Path, bytes]:
     """Return the document as {path: bytes} where --json names a file, else nothing."""
-    return {} if where in (None, "-") else {Path(str(where)): document_bytes(document)}
+    return {} if path in (None, "-") else {Path(str(path)): document_bytes(document)}
 
 
-def emit_json(document: Any, where: str | None) -> None:
+def emit_json(document: Any, path: str | None) -> None:
     """Write a document where --json says: a file, or standard output for `-`."""
-    write_whole(json_files(document, where))
-    if where == "-":
+    write_atomically(json_files(document, path))
+    if path == "-":
         print_json(document)

@@ -13,21 +13,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..errors import UsageError
-from ..report.tables import columns, harmless
+from ..report.tables import columns, printable_text
 
 
 def document_bytes(document: Any) -> bytes:
     """Return a JSON document as bytes: keys in the order given, UTF-8, a final newline."""
-    return (json.dumps(finite(document), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8", "backslashreplace")
+    return (json.dumps(with_finite_numbers(document), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8", "backslashreplace")
 
 
-def finite(x: Any) -> Any:
+def with_finite_numbers(x: Any) -> Any:
     """Return a document with null for infinities and NaN, which JSON does not have."""
     if isinstance(x, float):
         return x if math.isfinite(x) else None
     if isinstance(x, Mapping):
-        return {key: finite(value) for key, value in x.items()}
-    return [finite(value) for value in x] if isinstance(x, list | tuple) else x
+        return {key: with_finite_numbers(value) for key, value in x.items()}
+    return [with_finite_numbers(value) for value in x] if isinstance(x, list | tuple) else x
 
 
 def print_json(document: Any) -> None:
@@ -43,13 +43,13 @@ def print_json(document: Any) -> None:
             out.write(document_bytes(document).decode())
 
 
-def say(given: argparse.Namespace, lines: Sequence[str]) -> None:
+def print_lines(args: argparse.Namespace, lines: Sequence[str]) -> None:
     """Print lines for people, unless quiet or standard output is the document's."""
-    if not given.quiet and given.json != "-":
-        show("\n".join(fold(harmless(line)) for line in lines))
+    if not args.quiet and args.json != "-":
+        print_text("\n".join(wrap_line(printable_text(line)) for line in lines))
 
 
-def fold(line: str) -> str:
+def wrap_line(line: str) -> str:
     """Return a line wrapped to the terminal's width, continuation lines indented by two more; long words stay whole."""
     indent = line[: len(line) - len(line.lstrip())]
     width = columns()
@@ -59,19 +59,19 @@ def fold(line: str) -> str:
     return "\n".join(wrapped)
 
 
-def show_raw(given: argparse.Namespace, text: str) -> None:
+def print_unwrapped(args: argparse.Namespace, text: str) -> None:
     """Print text that must not be wrapped, unless JSON is on standard output or the run is quiet."""
-    if not given.quiet and given.json != "-":
-        show(text)
+    if not args.quiet and args.json != "-":
+        print_text(text)
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     """Print text to standard error, if there is one."""
     if sys.stderr is not None:
         print(text, file=sys.stderr)
 
 
-def show(text: str) -> None:
+def print_text(text: str) -> None:
     """Print text in what standard output can show."""
     if sys.stdout is None:
         return
@@ -107,9 +107,9 @@ def _discard() -> None:
 
 
 def _printable(text: str) -> str:
-    return "\n".join("\t".join(harmless(part) for part in line.split("\t")) for line in text.split("\n"))
+    return "\n".join("\t".join(printable_text(part) for part in line.split("\t")) for line in text.split("\n"))
 
 
-def is_live(given: argparse.Namespace) -> bool:
+def is_live(args: argparse.Namespace) -> bool:
     """Tell whether live lines on standard error are wanted: a terminal, not quiet."""
-    return not given.quiet and given.json != "-" and sys.stderr is not None and os.isatty(2) and sys.stderr.isatty()
+    return not args.quiet and args.json != "-" and sys.stderr is not None and os.isatty(2) and sys.stderr.isatty()

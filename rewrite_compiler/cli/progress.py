@@ -15,12 +15,12 @@ TICK = 0.25  # seconds between two looks at the clock
 
 
 @contextlib.contextmanager
-def phase(given: argparse.Namespace, text: str) -> Iterator[Callable[[str], None]]:
+def phase(args: argparse.Namespace, text: str) -> Iterator[Callable[[str], None]]:
     """Show a line with the elapsed seconds while the body runs, if standard error is a terminal; erase it at the end.
 
     Yields a function that replaces the text of the line.
     """
-    if not is_live(given):
+    if not is_live(args):
         yield lambda _: None
         return
     stop_event, started, lines = threading.Event(), time.monotonic(), [text]

@@ -18,7 +18,7 @@ INTERRUPTED, TERMINATED = 130, 143
 ENDS = {signal.SIGINT: (INTERRUPTED, "interrupted"), signal.SIGTERM: (TERMINATED, "terminated")}
 
 
-def watch() -> None:
+def handle_signals() -> None:
     """Let SIGINT and SIGTERM end this process; call once, in the main thread of a process that is the command."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -35,15 +35,15 @@ def _nothing(_signal: int, _frame: object) -> None:
 def _wait(reader: int) -> None:
     while number := os.read(reader, 1):
         if number[0] in ENDS:
-            end(*ENDS[signal.Signals(number[0])])
+            end_process(*ENDS[signal.Signals(number[0])])
 
 
-def end(code: int, what: str) -> None:
+def end_process(code: int, event: str) -> None:
     """Print what happened and end the process with an exit code, its children and temporary files with it."""
     stop_children()
     remove_unfinished()
     try:
-        os.write(2, f"{what}: no file is half-written; what was written before is complete\n".encode())
+        os.write(2, f"{event}: no file is half-written; what was written before is complete\n".encode())
     finally:
         os._exit(code)
 

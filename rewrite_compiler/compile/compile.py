@@ -23,10 +23,10 @@ from ..fit.cost import price
 from ..fit.host import SHIPPED, HostTable, host_document, picoseconds_of
 from ..frontend.load import LoadedModel, Model, load
 from ..ir.program import Node, Program, total_macs
-from ..limits import DEFAULT, Limits, brief
+from ..limits import DEFAULT, Limits, compact_repr
 from ..ops.op import Apply, subterms
 from ..prove.certificates.operations import Progress
-from ..prove.certificates.shipped import Certificate, in_short
+from ..prove.certificates.shipped import Certificate, coverage_of
 from ..rewrite.rule import Rule, short_place
 from ..rewrite.ruleset import LOWERING, shipped_rules
 from ..target import Mapping, Target, body_of, find_target
@@ -63,7 +63,7 @@ class Options:
 
     def __repr__(self) -> str:
         """Return the settings that differ from their defaults."""
-        return brief(self)
+        return compact_repr(self)
 
 
 def compile_model(
@@ -328,7 +328,7 @@ class _Reasons:
             at, grade = (short_place(step.rule.place), "E") if isinstance(step, Mapping) else (short_place(step.place), step.grade)
             certificate = self.certified.of_operation(step) if isinstance(step, Mapping) else self.certified.of_rule(step)
             measured = (None, None) if certificate is None else (certificate.ulp, certificate.share_of_rounding)
-            self.reasons[birth] = Reason(step.name, at, grade, in_short(certificate), *measured)
+            self.reasons[birth] = Reason(step.name, at, grade, coverage_of(certificate), *measured)
         return self.reasons[birth]
 
 

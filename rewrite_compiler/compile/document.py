@@ -17,8 +17,8 @@ from typing import Any
 from ..errors import AnswerNo, InputError, UsageError
 from ..fit.host import table_from
 from ..frontend.file.read import MODEL
-from ..frontend.graph.emit import About, to_onnx
-from ..intake import DOCUMENT_BYTES, Bound, Unreadable, json_of, opened, read_bytes
+from ..frontend.graph.emit import FileMetadata, to_onnx
+from ..intake import MAX_DOCUMENT_BYTES, FileBound, MalformedText, parse_json, open_bounded, read_bytes
 from ..ir.program import Node, Program
 from ..lang.formats import IEEE, AdaptivFloat, Fixed, Format, Int
 from ..limits import DEFAULT, Limits
@@ -27,7 +27,7 @@ from .compile import Options, compile_model
 from .plan.plan import SCHEMA, Calibration, Offload, Plan, to_json
 from .plan.schema_check import CALIBRATED, CALIBRATION, PLAN, misfit
 
-FILE = Bound("a plan", DOCUMENT_BYTES, "compile the model again")
+FILE = FileBound("a plan", MAX_DOCUMENT_BYTES, "compile the model again")
 
 FORMATS: dict[str, type[Format]] = {kind.__name__.lower(): kind for kind in (AdaptivFloat, Fixed, Int, IEEE)}
 MOST, MOST_PLACES = {"width": 64, "exponent_bits": 11}, 2048  # of a format in a plan
@@ -46,7 +46,7 @@ def plan_files(plan: Plan) -> PlanFiles:
     document = to_json(plan)
     content = {key: value for key, value in document.items() if key != "run"}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    onnx = plan_onnx(plan, About(doc="Plan of flexmatch: offloads are local functions.", metadata={"flexmatch.plan_sha256": digest}))
+    onnx = plan_onnx(plan, FileMetadata(doc="Plan of flexmatch: offloads are local functions.", metadata={"flexmatch.plan_sha256": digest}))
     run = document.pop("run")
     return PlanFiles({**document, "plan_sha256": digest, "onnx_sha256": hashlib.sha256(onnx).hexdigest(), "run": run}, onnx)
 
@@ -59,7 +59,7 @@ def plan_digest(plan: Plan) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def plan_onnx(plan: Plan, about: About | None = None) -> bytes:
+def plan_onnx(plan: Plan, about: FileMetadata | None = None) -> bytes:
     """Return the plan's program as an ordinary ONNX model."""
     offloads = {o.node.outputs[0]: o for o in plan.offloads}
     return to_onnx(plan.program, lambda node: _body(plan.program, offloads[node.outputs[0]], node), about=about)
@@ -128,10 +128,10 @@ def _adjacent_plan(path: Path) -> Path | None:
     if not path.is_file() or not candidate.is_file():
         return None
     try:
-        onnx_digest = json_of(read_bytes(candidate, FILE)).get("onnx_sha256")
-    except (Unreadable, InputError, AttributeError):
+        onnx_digest = parse_json(read_bytes(candidate, FILE)).get("onnx_sha256")
+    except (MalformedText, InputError, AttributeError):
         return None
-    with opened(path, MODEL) as file:
+    with open_bounded(path, MODEL) as file:
         return candidate if onnx_digest == hashlib.file_digest(file, "sha256").hexdigest() else None
 
 
@@ -140,8 +140,8 @@ def _document(path: Path) -> dict[str, Any]:
     if not file.is_file():
         raise UsageError("F101" if not file.exists() else "F100", "a plan must be a file", place=str(file), help="give a plan or a model")
     try:
-        document = json_of(read_bytes(file, FILE))
-    except Unreadable as error:
+        document = parse_json(read_bytes(file, FILE))
+    except MalformedText as error:
         raise InputError("F103", f"the file is not a plan: {error}", place=str(file), help="compile the model again") from None
     schema = document.get("schema") if isinstance(document, dict) else None
     if schema != SCHEMA:
@@ -204,7 +204,7 @@ def _with_formats(plan: Plan, document: MappingOf[str, Any], place: str) -> Plan
             expected, actual = _device_layout(expected_formats[mismatch]), _device_layout(formats[mismatch])
             sentence = f"{mismatch} of {o.id} must have the format {expected} of its target, not {actual}"
             raise InputError("F220", sentence, place=place, help="compile the model again")
-        if formats and not o.mapping.are_derived(formats):
+        if formats and not o.mapping.has_derived_formats(formats):
             sentence = f"{o.id} must have the formats of {', '.join(o.mapping.derived)} that follow from the others"
             raise InputError("F220", sentence, place=place, help="compile the model again")
         offloads.append(replace(o, formats=formats))

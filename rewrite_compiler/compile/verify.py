@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import AnswerNo, BudgetError, FlexmatchError, InputError
 from ..frontend.file.read import read_model
 from ..frontend.graph.emit import to_onnx
-from ..frontend.graph.structure import drop_absent_ends
+from ..frontend.graph.structure import drop_trailing_absent
 from ..hostrun import Session, coded_operators, reference, saturates
 from ..ir.evaluate import random_tensor
 from ..ir.program import Data
@@ -120,7 +120,7 @@ def beyond(apart: Mapping[str, float], expected: Mapping[str, Data], run: Run, v
 def _source(plan: Plan, model: Path, seconds: float) -> tuple[Run, str]:
     """Return a runner of the reference, and which it is: the model as written, else the imported program."""
     try:
-        if not drop_absent_ends(read_model(model, DEFAULT)[0]):
+        if not drop_trailing_absent(read_model(model, DEFAULT)[0]):
             source = reference(model)
             return _runner(plan, source, seconds), MODEL
     except InputError as error:

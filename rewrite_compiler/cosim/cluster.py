@@ -29,13 +29,13 @@ class Cluster:
         counts: Mapping[str, int] = self.client.nthreads()
         return max(sum(counts.values()), 1)
 
-    def share(self, thing: Any) -> Any:
+    def share(self, value: Any) -> Any:
         """Send a value once to each worker that needs it; the result stands for it among the arguments of `map`.
 
         It is the result of a task, not scattered: a task that is lost with a worker is run again elsewhere.
         """
         with self._worker_errors():
-            return self.client.submit(_identity, thing, pure=False)
+            return self.client.submit(_identity, value, pure=False)
 
     def map(self, work: Callable[..., Result], items: Iterable[Item], *shared: Any) -> Iterator[Result]:
         """Yield work(item, *shared) of every item in order; tasks that still run are cancelled when the caller stops early.
@@ -77,7 +77,7 @@ def _identity(value: Item) -> Item:
 
 
 @contextlib.contextmanager
-def connected(address: str) -> Iterator[Cluster]:
+def connect(address: str) -> Iterator[Cluster]:
     """Connect to a scheduler (`tcp://HOST:PORT`), and close the connection afterwards.
 
     Raises:

@@ -23,18 +23,18 @@ from ..compile.plan.plan import Offload
 from ..data import CALIBRATION_SAMPLES, Dataset, Samples, samples_for
 from ..errors import FlexmatchError, UsageError
 from ..ir.program import Data
-from ..limits import DEFAULT, Limits, brief
-from .cluster import connected
-from .engine import COMPARED_SAMPLES, Engine, Outcome, Progress, merged
+from ..limits import DEFAULT, Limits, compact_repr
+from .cluster import connect
+from .engine import COMPARED_SAMPLES, Engine, Outcome, Progress, merged_by_offload
 from .format_errors import OffloadNumerics, first_diverging, tensor_document
-from .journal import Log
-from .journal_records import Finished
-from .metrics.float_reference import KeptReference
-from .metrics.host_comparison import OTHER, beside, hosts_document, hosts_text
-from .metrics.metrics import Metric, metric_of, paired, predicted_classes
-from .metrics.scores import Scores, joined
-from .metrics.scoring import scored, scored_output
-from .prefetch import in_order, most_ahead
+from .journal import Journal
+from .journal_records import FinishedBatch
+from .metrics.float_reference import CachedReference
+from .metrics.host_comparison import COMPARED_HOST, compare_hosts, hosts_document, hosts_text
+from .metrics.metrics import Metric, metric_of, compare_paired, predicted_classes
+from .metrics.scores import Scores, concatenated_scores
+from .metrics.scoring import score_samples, scored_output
+from .prefetch import in_order, prefetch_limit
 from .remote import RemoteEngine
 from .tier import AUTO, ENGINES, NUMERICS, SIMULATOR, TIERS, chosen_engine, chosen_tier
 from .validation.audit import EVERY
@@ -70,7 +70,7 @@ class Settings:
 
     def __repr__(self) -> str:
         """Name the settings that differ from their defaults."""
-        return brief(self)
+        return compact_repr(self)
 
 
 @dataclass(frozen=True)
@@ -160,14 +160,14 @@ class _Run:
     def __init__(self, plan: Plan, data: Dataset, metric: Metric, s: Settings) -> None:
         self.plan, self.data, self.metric, self.s = plan, data, metric, s
         self.output = scored_output(plan.source)
-        self.batches: list[Finished] = []
+        self.batches: list[FinishedBatch] = []
         self.kept_outputs: list[tuple[Mapping[str, Data], Mapping[str, Data]]] = []
         self.wall = self.cpu = self.reference_cpu = 0.0
         self.concurrent_seconds: list[float] = []  # processor seconds of the reference's thread, which are in `cpu`, too
         self.is_kept = False
 
     def report(self, progress: Progress | None) -> Report:
-        log = None if self.s.log is None else Log(self.s.log, self._key(), [o.id for o in self.plan.offloads])
+        log = None if self.s.log is None else Journal(self.s.log, self._key(), [o.id for o in self.plan.offloads])
         self.batches = [] if log is None else list(log.batches)
         resumed = sum(b.samples for b in self.batches)
         try:
@@ -177,10 +177,10 @@ class _Run:
                 self.batches.append(batch)
                 if progress is not None:
                     progress(batch.first + batch.samples, self.data.count)
-            scores = joined([b.reference for b in self.batches]), joined([b.accelerated for b in self.batches])
+            scores = concatenated_scores([b.reference for b in self.batches]), concatenated_scores([b.accelerated for b in self.batches])
             document = {**self._document(scores), "run": self._figures(resumed)}
             if log is not None:
-                log.settle()
+                log.sync()
         finally:
             if log is not None:
                 log.close()
@@ -199,7 +199,7 @@ class _Run:
             "audit": self.s.audit, "host": self.s.host, "metric's file": self.metric.sha256, "engine": self.s.engine,
         }  # fmt: skip
 
-    def _run_batches(self, first_sample: int) -> Iterator[Finished]:
+    def _run_batches(self, first_sample: int) -> Iterator[FinishedBatch]:
         """Yield the batches from a sample on.
 
         The reference runs concurrently where there are threads for it; otherwise it runs some batches ahead, so that the two times
@@ -207,13 +207,13 @@ class _Run:
         """
         if first_sample >= self.data.count:
             return
-        reference = KeptReference(self.plan, self.data, self.s.batch, self.s.host_seconds)
-        self.is_kept = reference.is_kept
+        reference = CachedReference(self.plan, self.data, self.s.batch, self.s.host_seconds)
+        self.is_kept = reference.is_cached
         batch = self.s.batch
         parts = [slice(k, min(k + batch, self.data.count)) for k in range(first_sample, self.data.count, batch)]
         with self._engine() as (engine, comparison_engine, threads):
-            is_concurrent = threads > 1 and comparison_engine is None and not reference.is_kept
-            is_whole = comparison_engine is None and (is_concurrent or reference.is_kept)
+            is_concurrent = threads > 1 and comparison_engine is None and not reference.is_cached
+            is_whole = comparison_engine is None and (is_concurrent or reference.is_cached)
             ahead = len(parts) if is_whole else threads * BATCHES_AHEAD
             for k in range(0, len(parts), ahead):
                 chunk = parts[k : k + ahead]
@@ -226,15 +226,15 @@ class _Run:
                     (self._reference_concurrently if is_concurrent else self._reference_first)(reference, chunk)
                 ) as expected:
                     yield from self._chunk(engine, chunk, expected, other_outputs)
-        share = (self.data.count - first_sample) / self.data.count if reference.is_kept else 1.0
+        share = (self.data.count - first_sample) / self.data.count if reference.is_cached else 1.0
         self.reference_cpu = reference.seconds * share
 
-    def _reference_first(self, reference: KeptReference, parts: Sequence[slice]) -> Expected:
+    def _reference_first(self, reference: CachedReference, parts: Sequence[slice]) -> Expected:
         """Run the reference on these batches now, and yield their outputs."""
         results = [self._reference(reference, part) for part in parts]
         return (_completed(outputs) for outputs in results)
 
-    def _reference_concurrently(self, reference: KeptReference, parts: Sequence[slice]) -> Expected:
+    def _reference_concurrently(self, reference: CachedReference, parts: Sequence[slice]) -> Expected:
         """Yield futures of the reference's outputs, computed by one thread whose processor time is measured apart."""
 
         def run(part: slice) -> dict[str, Data]:
@@ -244,7 +244,7 @@ class _Run:
             finally:
                 self.concurrent_seconds.append(time.thread_time() - started)
 
-        return in_order(run, parts, 1, most_ahead(self.plan.source, self.s.batch, 1))
+        return in_order(run, parts, 1, prefetch_limit(self.plan.source, self.s.batch, 1))
 
     @contextlib.contextmanager
     def _engine(self) -> Iterator[tuple[Engine | RemoteEngine, Engine | None, int]]:
@@ -254,18 +254,18 @@ class _Run:
             self.plan, reading=s.tier, threads=s.threads, audit=s.audit, host=s.host, host_seconds=s.host_seconds, engine=s.engine,
         )  # fmt: skip
         comparison_engine = (
-            replace(local_engine, host=OTHER[s.host], audit=0, compared=0, steps=[], prepared={}) if s.host in OTHER else None
+            replace(local_engine, host=COMPARED_HOST[s.host], audit=0, compared=0, steps=[], prepared={}) if s.host in COMPARED_HOST else None
         )
         if not s.scheduler:
             yield local_engine, comparison_engine, s.threads
             return
-        with connected(s.scheduler) as cluster:
+        with connect(s.scheduler) as cluster:
             yield RemoteEngine(local_engine, cluster), comparison_engine, cluster.threads
 
     def _chunk(
         self, engine: Engine | RemoteEngine, parts: Sequence[slice], expected: Expected,
         comparison_outputs: Sequence[dict[str, Data] | None],
-    ) -> Iterator[Finished]:  # fmt: skip
+    ) -> Iterator[FinishedBatch]:  # fmt: skip
         wall, cpu, scoring = time.perf_counter(), time.process_time(), 0.0
         for part, truth, other_outputs, outcome in zip(
             parts, expected, comparison_outputs, engine.batches(self._inputs, parts), strict=True
@@ -281,33 +281,33 @@ class _Run:
     def _inputs(self, part: slice) -> dict[str, Data]:
         return self.data.rows(part).inputs
 
-    def _reference(self, reference: KeptReference, part: slice) -> dict[str, Data]:
+    def _reference(self, reference: CachedReference, part: slice) -> dict[str, Data]:
         """Run the reference on a batch; an error names the sample."""
         try:
             return reference.run(part)
         except FlexmatchError as error:
             for n in range(part.start, part.stop):
                 try:
-                    reference.alone(self._inputs(slice(n, n + 1)))
+                    reference.run_uncached(self._inputs(slice(n, n + 1)))
                 except FlexmatchError as single:
                     raise single.at(f"{self.data.place}: sample {self.data.number(n)}") from None
             raise error.at(self.data.place) from None
 
-    def _finished(self, part: slice, reference: Mapping[str, Data], outcome: Outcome, other_outputs: Mapping[str, Data] | None) -> Finished:
+    def _finished(self, part: slice, reference: Mapping[str, Data], outcome: Outcome, other_outputs: Mapping[str, Data] | None) -> FinishedBatch:
         expected, accelerated = reference[self.output], outcome.outputs[self.output]
         samples = self.data.rows(part)
-        scores = scored(self.metric, samples, expected, expected), scored(self.metric, samples, accelerated, expected)
+        scores = score_samples(self.metric, samples, expected, expected), score_samples(self.metric, samples, accelerated, expected)
         comparison = (
             None
             if other_outputs is None
-            else beside(outcome.outputs, other_outputs, scored(self.metric, samples, other_outputs[self.output], expected))
+            else compare_hosts(outcome.outputs, other_outputs, score_samples(self.metric, samples, other_outputs[self.output], expected))
         )
         if self.s.keep_outputs and self.s.log is None:
             self.kept_outputs.append((reference, outcome.outputs))
         equal_predictions = None
         if self.metric.name in ("top1", "top5", "f1"):
             equal_predictions = np.equal(*map(predicted_classes, (expected, accelerated)))
-        return Finished(
+        return FinishedBatch(
             part.start,
             *scores,
             outcome.statistics,
@@ -332,20 +332,20 @@ class _Run:
 
     def _fallbacks(self) -> list[dict[str, Any]]:
         """Return the offloads whose numerics ran without machine code although it was selected: why, and their processor seconds."""
-        statistics = merged([b.statistics for b in self.batches], Statistics)
+        statistics = merged_by_offload([b.statistics for b in self.batches], Statistics)
         return [{"offload": key, "why": list(s.slow), "cpu_seconds": round(s.seconds, 6)} for key, s in statistics.items() if s.slow]
 
     def _document(self, scores: tuple[Scores, Scores]) -> dict[str, Any]:
         plan, data, metric = self.plan, self.data, self.metric
         statistics, numerics = (
-            merged([b.statistics for b in self.batches], Statistics),
-            merged([b.numerics for b in self.batches], OffloadNumerics),
+            merged_by_offload([b.statistics for b in self.batches], Statistics),
+            merged_by_offload([b.numerics for b in self.batches], OffloadNumerics),
         )
-        comparison = paired(metric, *scores)
-        equal_predictions = [b.same for b in self.batches if b.same is not None]
+        comparison = compare_paired(metric, *scores)
+        equal_predictions = [b.equal_predictions for b in self.batches if b.equal_predictions is not None]
         batching_notes = dict.fromkeys(w for b in self.batches for w in b.host_batching)
         value = metric.value(scores[1])
-        hosts = hosts_document(self.s.host, metric, [b.beside for b in self.batches if b.beside is not None])
+        hosts = hosts_document(self.s.host, metric, [b.host_comparison for b in self.batches if b.host_comparison is not None])
         compared = [] if hosts is None else [hosts_text(self.s.host, metric.name, value, hosts)]
         drift = [(o.id, numerics[o.id].cumulative if o.id in numerics else None) for o in plan.offloads]
         return {

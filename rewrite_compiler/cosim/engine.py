@@ -28,10 +28,10 @@ from ..readings.arrays.labelled_array import Data as Array
 from ..target import Device, SimulatedDevice, SimulatedStream, body_of, simulated_device
 from .format_errors import OffloadNumerics
 from .metrics.segmentation import Segment, segments
-from .prefetch import in_order, most_ahead
-from .schedule import constants_of, flow, loose
+from .prefetch import in_order, prefetch_limit
+from .schedule import constants_of, run_segments, layout_free_offloads
 from .tier import NUMERICS
-from .validation.audit import EVERY, Audit, chosen
+from .validation.audit import EVERY, Audit, audited_samples
 
 SHOWN_INSTRUCTIONS = 4
 COMPARED_SAMPLES = 8  # the first samples of a run, in which offloads are compared with their float meaning
@@ -62,14 +62,14 @@ class Engine:
     steps: list[tuple[Segment, HostProgram | None]] = field(default_factory=list)
     prepared: dict[str, Prepared] = field(default_factory=dict)
     compared: int = COMPARED_SAMPLES
-    built: Mapping[str, Ila] = field(default_factory=dict)  # models of targets that are built already, by the target's hash
+    built_models: Mapping[str, Ila] = field(default_factory=dict)  # models of targets that are built already, by the target's hash
     host: str = "onnxruntime"  # or "exact"
     host_seconds: int = DEFAULT.host_seconds  # of a sample's host part
     engine: str = NUMERICS  # what computes offloads: numerics where they have some, or simulators
     has_begun: bool = field(init=False, default=False)  # whether a batch ran
     size: int = field(init=False, default=1)  # of the largest batch
-    aside: ThreadPoolExecutor | None = field(init=False, default=None)  # computes what the next step of a batch does not need
-    computed_aside: list[Future[None]] = field(init=False, default_factory=list)
+    background: ThreadPoolExecutor | None = field(init=False, default=None)  # computes what the next step of a batch does not need
+    background_work: list[Future[None]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         if not self.plan.calibrated:
@@ -78,10 +78,10 @@ class Engine:
                 "the plan is not calibrated: its offloads have no formats",
                 help="give --calibrate FILE, or --data with more than 32 samples",
             )
-        self.ilas = {t.name: self.built[t.sha256] if t.sha256 in self.built else t.ila() for t in self.plan.targets}
+        self.ilas = {t.name: self.built_models[t.sha256] if t.sha256 in self.built_models else t.ila() for t in self.plan.targets}
         for s in segments(self.plan):
             self.steps.append((s, None if s.host is None else host_program(self.host, s.host, self.host_seconds)))
-        self.loose = loose(self.plan, self.steps)
+        self.layout_free = layout_free_offloads(self.plan, self.steps)
         for o in self.plan.offloads:
             constants, is_specified = constants_of(self.plan.program, o), self.engine == NUMERICS and o.mapping.codes is not None
             self.prepared[o.id] = Specified(o, constants, is_native=self.reading == "native") if is_specified else Prepared(o, constants)
@@ -96,7 +96,7 @@ class Engine:
             results.append(outcome)
             if progress is not None and n:
                 progress(parts[n].stop, samples)
-        return together(results)
+        return concatenated_outcomes(results)
 
     def batches(self, take: Take, parts: Sequence[slice]) -> Iterator[Outcome]:
         """Yield the outcome of each part of the samples in order; the very first runs alone, as it chooses how host segments batch."""
@@ -110,7 +110,7 @@ class Engine:
                 outcome = self.batch(take, parts[0])
             yield outcome
             parts = parts[1:]
-        ahead = most_ahead(self.plan.program, largest, self.threads)
+        ahead = prefetch_limit(self.plan.program, largest, self.threads)
         with closing(in_order(lambda part: self.batch(take, part), parts, self.threads, ahead)) as futures:
             yield from (future.result() for future in futures)
 
@@ -121,13 +121,13 @@ class Engine:
             yield
             return
         try:
-            with ThreadPoolExecutor(1) as self.aside:
+            with ThreadPoolExecutor(1) as self.background:
                 yield
-            for future in self.computed_aside:
+            for future in self.background_work:
                 future.result()
         finally:
-            self.aside = None
-            self.computed_aside.clear()
+            self.background = None
+            self.background_work.clear()
 
     @property
     def host_batching(self) -> tuple[str, ...]:
@@ -143,13 +143,13 @@ class Engine:
         statistics: dict[str, Statistics] = {}
         comparison = _FloatComparison(self, {v: inputs[p.names[v]] for v in p.inputs}, samples, part.start)
         reading = "arrays" if self.reading == "oracle" else self.reading
-        audit = Audit(part, chosen(part, self.size, self.audit), self.ilas, reading)
+        audit = Audit(part, audited_samples(part, self.size, self.audit), self.ilas, reading)
 
         def run(o: Offload, moving: Mapping[str, Operand]) -> Sequence[Operand]:
             prepared, started = self.prepared[o.id], time.thread_time()
             results: Sequence[Operand]
             if isinstance(prepared, Specified):
-                results, statistics[o.id] = prepared.loosely(moving) if o.id in self.loose else prepared.run(cast(Device, None), moving)
+                results, statistics[o.id] = prepared.loosely(moving) if o.id in self.layout_free else prepared.run(cast(Device, None), moving)
                 statistics[o.id].slow = prepared.slow
             else:
                 if o.target.name not in devices:
@@ -161,7 +161,7 @@ class Engine:
             self._compare_with_float(o, moving, results, statistics[o.id], comparison)
             return results
 
-        outputs = flow(p, self.steps, inputs, samples, run)
+        outputs = run_segments(p, self.steps, inputs, samples, run)
         notes = (*self.host_batching, *(note for name, d in devices.items() for note in without_machine_code(name, d.sim.not_native)))
         slow = dict.fromkeys(note for x in statistics.values() for note in x.slow)
         executed = sum(d.sim.executed for d in devices.values()) + audit.instructions
@@ -175,10 +175,10 @@ class Engine:
             return
         operands = {n: looked_at(x)[: comparison.count] for n, x in moving.items()}
         work = partial(comparison.compare, o, operands, [looked_at(x)[: comparison.count] for x in results], statistics)
-        if self.aside is None:
+        if self.background is None:
             work()
         else:
-            self.computed_aside.append(self.aside.submit(work))
+            self.background_work.append(self.background.submit(work))
 
 
 class _FloatComparison:
@@ -207,7 +207,7 @@ class _FloatComparison:
         result = o.mapping.axes.result
         if not self.start:
             for name, x in constants.items():
-                numerics.see(name, x, o.formats[name])
+                numerics.add_operand(name, x, o.formats[name])
         for n in range(self.count):
             operands = {
                 v: (moving[name][n] if name in moving else constants[name])
@@ -224,9 +224,9 @@ class _FloatComparison:
             statistics.max_abs_error = max(statistics.max_abs_error, float(np.max(np.abs(error), initial=0)))
             statistics.compared += 1
             for name, x in moving.items():
-                numerics.see(name, x[n], o.formats[name])
-            numerics.see_result(result, expected_float, results[0][n], o.formats[result])
-            numerics.drift(results[0][n], self.float_values[o.node.outputs[0]][n])
+                numerics.add_operand(name, x[n], o.formats[name])
+            numerics.add_result(result, expected_float, results[0][n], o.formats[result])
+            numerics.add_cumulative_error(results[0][n], self.float_values[o.node.outputs[0]][n])
 
 
 def without_numerics(o: Offload) -> str:
@@ -242,16 +242,16 @@ def without_machine_code(target: str, not_native: Mapping[str, str]) -> Iterator
         yield f"{names_text} of {target} ran without machine code: {cause}"
 
 
-def together(results: Sequence[Outcome]) -> Outcome:
+def concatenated_outcomes(results: Sequence[Outcome]) -> Outcome:
     """Concatenate the outcomes of several batches."""
     outputs = {name: np.concatenate([outcome.outputs[name] for outcome in results]) for name in results[0].outputs}
-    statistics = merged([r.statistics for r in results], Statistics)
-    numerics = merged([r.numerics for r in results], OffloadNumerics)
+    statistics = merged_by_offload([r.statistics for r in results], Statistics)
+    numerics = merged_by_offload([r.numerics for r in results], OffloadNumerics)
     notes = tuple(dict.fromkeys(w for r in results for w in r.host_batching))
     return Outcome(outputs, statistics, sum(r.instructions for r in results), notes, numerics)
 
 
-def merged(parts: Sequence[Mapping[str, Figures]], new: Callable[[], Figures]) -> dict[str, Figures]:
+def merged_by_offload(parts: Sequence[Mapping[str, Figures]], new: Callable[[], Figures]) -> dict[str, Figures]:
     """Return the statistics of each offload over several batches, accumulated in order into a `new` one."""
     totals: dict[str, Figures] = {}
     for part in parts:

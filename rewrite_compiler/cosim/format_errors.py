@@ -37,17 +37,17 @@ class TensorNumerics:
     squared: float = 0.0
     counts: list[int] = field(default_factory=_no_counts)
 
-    def see(self, x: Data, held: Data, largest: float) -> None:
+    def add_values(self, x: Data, decoded: Data, largest: float) -> None:
         """Count values and what their format, whose largest value is `largest`, represents them by (an array of the same shape)."""
         if not x.size:
             return
         size = np.abs(x)
         self.values += x.size
         self.zeros += int(np.count_nonzero(size == 0))
-        self.saturated += int(np.count_nonzero((size > largest) & (held != x)))
-        self.underflowed += int(np.count_nonzero((held == 0) & (size > 0)))
+        self.saturated += int(np.count_nonzero((size > largest) & (decoded != x)))
+        self.underflowed += int(np.count_nonzero((decoded == 0) & (size > 0)))
         self.low, self.high = min(self.low, float(x.min())), max(self.high, float(x.max()))
-        error = held.astype(np.float64) - x
+        error = decoded.astype(np.float64) - x
         self.squared_error += float(np.vdot(error, error))
         self.squared += float(np.vdot(size.astype(np.float64), size.astype(np.float64)))
         exponents = np.clip(np.frexp(size[size > 0])[1] - 1, LEAST_EXPONENT, MOST_EXPONENT) - LEAST_EXPONENT
@@ -69,17 +69,17 @@ class OffloadNumerics:
     squared_error: float = 0.0
     squared: float = 0.0
 
-    def see(self, name: str, x: Data, f: Format) -> None:
+    def add_operand(self, name: str, x: Data, f: Format) -> None:
         """Count an operand as its format rounds it."""
-        self.tensors.setdefault(name, TensorNumerics()).see(x, values_of(f, codes_of(f, x)), float(f.largest))
+        self.tensors.setdefault(name, TensorNumerics()).add_values(x, values_of(f, codes_of(f, x)), float(f.largest))
 
-    def see_result(self, name: str, meant: Data, found: Data, f: Format) -> None:
+    def add_result(self, name: str, expected: Data, actual: Data, f: Format) -> None:
         """Count a result: its float meaning, and what the device returns."""
-        self.tensors.setdefault(name, TensorNumerics()).see(meant, found, float(f.largest))
+        self.tensors.setdefault(name, TensorNumerics()).add_values(expected, actual, float(f.largest))
 
-    def drift(self, found: Data, reference: Data) -> None:
+    def add_cumulative_error(self, actual: Data, reference: Data) -> None:
         """Add the difference between a result and its value in the float32 run of the application."""
-        error = found.astype(np.float64) - reference
+        error = actual.astype(np.float64) - reference
         self.squared_error += float(np.vdot(error, error))
         self.squared += float(np.vdot(reference.astype(np.float64), reference.astype(np.float64)))
 
@@ -95,12 +95,12 @@ class OffloadNumerics:
         for name, t in other.tensors.items():
             self.tensors.setdefault(name, TensorNumerics()).merge(t)
 
-    def record(self) -> dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """Return the statistics as a JSON object."""
         return asdict(self)
 
     @classmethod
-    def of(cls, record: dict[str, Any]) -> OffloadNumerics:
+    def from_record(cls, record: dict[str, Any]) -> OffloadNumerics:
         """Return the statistics of a JSON object."""
         tensors = {name: TensorNumerics(**t) for name, t in record["tensors"].items()}
         return cls(tensors, record["squared_error"], record["squared"])

@@ -21,9 +21,9 @@ from stat import S_ISREG
 from typing import Any
 
 from ..errors import InputError, UsageError
-from ..intake import Unreadable, json_of
+from ..intake import MalformedText, parse_json
 from ..kept import user_key
-from .journal_records import Finished, Line, finished
+from .journal_records import FinishedBatch, Line, batch_of_lines
 
 SCHEMA = "flexmatch log of samples 2"
 SEAL = 32  # digits of a line's seal
@@ -32,7 +32,7 @@ LINE_BYTES = 1 << 24  # of what one batch says of all its offloads
 SECONDS = 1.0  # between two times that the log is forced to disk, which takes as long as a small batch
 
 
-class Log:
+class Journal:
     """An open journal, locked against other runs; `batches` are those that it holds."""
 
     def __init__(self, path: Path, key: Mapping[str, Any], offloads: Collection[str] | None = None) -> None:
@@ -43,8 +43,8 @@ class Log:
             InputError: C106, the file is no journal, or belongs to another run or user.
         """
         self.path, self.offloads = path, offloads
-        self.batches: list[Finished] = []
-        self.forced, self.is_settled = -math.inf, False
+        self.batches: list[FinishedBatch] = []
+        self.last_sync, self.is_synced = -math.inf, False
         self.secret, self.seal = user_key() or b"", b""  # of the last line
         with self._as_usage_errors():
             self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
@@ -95,11 +95,11 @@ class Log:
                 end, self.seal, open_lines = offset, seal, []
         os.ftruncate(self.file, end)
 
-    def _batch(self, lines: Sequence[Line], key: Mapping[str, Any]) -> Finished:
+    def _batch(self, lines: Sequence[Line], key: Mapping[str, Any]) -> FinishedBatch:
         """Return the batch of these lines: writing it again must give the same lines, and its samples must be the next ones."""
         first_sample = self._finished_samples()
         with contextlib.suppress(ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            batch = finished(lines)
+            batch = batch_of_lines(lines)
             is_same = list(map(_text, batch.lines())) == list(map(_text, lines))
             is_next = batch.first == first_sample < first_sample + batch.samples <= key.get("samples", math.inf)
             if is_same and is_next and (self.offloads is None or {*batch.statistics} == {*self.offloads}):
@@ -113,7 +113,7 @@ class Log:
         sentence = f"the log has lines that no run wrote, behind {self._finished_samples()} samples"
         return InputError("C106", sentence, place=str(self.path), help="delete it, or name another file")
 
-    def append(self, batch: Finished) -> None:
+    def append(self, batch: FinishedBatch) -> None:
         """Write a batch, and sync to disk when the last sync is a while ago.
 
         Raises:
@@ -132,9 +132,9 @@ class Log:
         try:
             while data:
                 data = data[os.write(self.file, data) :]
-            if time.monotonic() - self.forced > SECONDS:
+            if time.monotonic() - self.last_sync > SECONDS:
                 os.fsync(self.file)
-                self.forced = time.monotonic()
+                self.last_sync = time.monotonic()
             self.seal = seal
         except OSError:
             with contextlib.suppress(OSError):
@@ -155,8 +155,8 @@ class Log:
                 if not LINE.fullmatch(raw):
                     return
                 try:
-                    line = json_of(text)
-                except Unreadable:
+                    line = parse_json(text)
+                except MalformedText:
                     return
                 if not hmac.compare_digest(raw[:SEAL], seal):
                     sentence = f"the log has a line that this user's runs did not write, behind {self._finished_samples()} samples"
@@ -164,7 +164,7 @@ class Log:
                 offset += len(raw)
                 yield offset, line, seal
 
-    def settle(self) -> None:
+    def sync(self) -> None:
         """Sync the journal to disk.
 
         Raises:
@@ -172,14 +172,14 @@ class Log:
         """
         with self._as_usage_errors():
             os.fsync(self.file)
-        self.is_settled = True
+        self.is_synced = True
 
     def close(self) -> None:
         """Release the journal, synced as far as possible; delete it when it holds no sample."""
         with contextlib.suppress(OSError):
             if not self.batches:
                 os.unlink(self.path)
-            elif not self.is_settled:
+            elif not self.is_synced:
                 os.fsync(self.file)
         os.close(self.file)
 

@@ -11,14 +11,14 @@ import numpy as np
 from ..compile.offload.execute import Statistics
 from ..ir.program import Data
 from .format_errors import OffloadNumerics
-from .metrics.host_comparison import Beside
+from .metrics.host_comparison import HostComparison
 from .metrics.scores import Scores
 
 Line = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedBatch:
     """A batch of finished samples from number `first` of the run on: scores, statistics, and which predictions are equal, [samples].
 
     Where the report compares two hosts, also the comparison of the outputs with those of the other host.
@@ -31,8 +31,8 @@ class Finished:
     numerics: Mapping[str, OffloadNumerics]
     instructions: int
     host_batching: tuple[str, ...] = ()
-    same: Data | None = None
-    beside: Beside | None = None
+    equal_predictions: Data | None = None
+    host_comparison: HostComparison | None = None
 
     @property
     def samples(self) -> int:
@@ -41,14 +41,14 @@ class Finished:
 
     def lines(self) -> list[Line]:
         """Return one line for each sample, then one that closes the batch."""
-        equal_predictions = [None] * self.samples if self.same is None else [bool(s) for s in self.same]
+        equal_predictions = [None] * self.samples if self.equal_predictions is None else [bool(s) for s in self.equal_predictions]
         score_rows = zip(_rows(self.reference), _rows(self.accelerated), equal_predictions, strict=True)
         closing = {
             "batch": self.first, "samples": self.samples, "instructions": self.instructions, "host_batching": list(self.host_batching),
             "ends": [self.reference.ends, self.accelerated.ends],
             "statistics": {key: asdict(s) for key, s in self.statistics.items()},
-            "numerics": {key: n.record() for key, n in self.numerics.items()},
-            "beside": None if self.beside is None else _comparison_record(self.beside),
+            "numerics": {key: n.to_record() for key, n in self.numerics.items()},
+            "beside": None if self.host_comparison is None else _comparison_record(self.host_comparison),
         }  # fmt: skip
         return [
             *({"sample": self.first + k, "reference": r, "accelerated": a, "same": s} for k, (r, a, s) in enumerate(score_rows)),
@@ -62,17 +62,17 @@ def _rows(scores: Scores) -> list[list[float]]:
     return [[float(v), float(w), *d] for v, w, d in zip(scores.values, scores.weights, details, strict=True)]
 
 
-def finished(lines: Sequence[Line]) -> Finished:
+def batch_of_lines(lines: Sequence[Line]) -> FinishedBatch:
     """Return the batch that these lines record, the last of which closes it."""
     *samples, closing = lines
     ends = closing["ends"]
     equal_predictions = [line["same"] for line in samples]
-    return Finished(
+    return FinishedBatch(
         closing["batch"],
         _scores([line["reference"] for line in samples], ends[0]),
         _scores([line["accelerated"] for line in samples], ends[1]),
         {key: _statistics(s) for key, s in closing["statistics"].items()},
-        {key: OffloadNumerics.of(n) for key, n in closing["numerics"].items()},
+        {key: OffloadNumerics.from_record(n) for key, n in closing["numerics"].items()},
         closing["instructions"],
         tuple(closing["host_batching"]),
         None if None in equal_predictions else np.array(equal_predictions, bool),
@@ -80,13 +80,13 @@ def finished(lines: Sequence[Line]) -> Finished:
     )
 
 
-def _comparison_record(b: Beside) -> Line:
+def _comparison_record(b: HostComparison) -> Line:
     return {**vars(b), "scores": _rows(b.scores), "ends": b.scores.ends}
 
 
-def _comparison(record: Mapping[str, Any]) -> Beside:
+def _comparison(record: Mapping[str, Any]) -> HostComparison:
     counts = (record[key] for key in ("values", "differing", "differing_samples", "largest"))
-    return Beside(_scores(record["scores"], record["ends"]), *counts)
+    return HostComparison(_scores(record["scores"], record["ends"]), *counts)
 
 
 def _scores(rows: Sequence[Sequence[float]], ends: Sequence[float]) -> Scores:

@@ -24,11 +24,11 @@ from ..ir.program import Data, Program
 from ..limits import DEFAULT
 from ..target import Device, simulated_device
 from .metrics.segmentation import Segment, segments
-from .prefetch import in_order, most_ahead
-from .schedule import Steps, constants_of, flow, loose
+from .prefetch import in_order, prefetch_limit
+from .schedule import Steps, constants_of, run_segments, layout_free_offloads
 
 KEPT_PROGRAMS = 3  # whose host parts are kept: they hold the model's weights
-ROOM = 1 << 28  # bytes of codes of constants that are kept
+CAPACITY_BYTES = 1 << 28  # bytes of codes of constants that are kept
 Hosts = tuple[HostProgram | None, ...]
 
 
@@ -38,18 +38,18 @@ class Variants:
 
     reading: str
     batch: int
-    room: int = ROOM
+    capacity_bytes: int = CAPACITY_BYTES
     hosts: dict[Hashable, tuple[Program, Hosts]] = field(default_factory=dict)
     prepared: dict[Hashable, Prepared] = field(default_factory=dict)
     ilas: dict[Hashable, Ila] = field(default_factory=dict)
-    turn: Lock = field(default_factory=Lock)
+    lock: Lock = field(default_factory=Lock)
 
     def outputs(self, plan: Plan, inputs: Mapping[str, Data], *, threads: int = 1, is_last: bool = False) -> dict[str, Data]:
         """Return the outputs [samples, …] of a plan; host programs are not cached where no later plan has its program (`is_last`)."""
         steps, is_new = self._steps(plan, is_last=is_last)
         samples = min(len(x) for x in inputs.values())
         parts = [np.minimum(np.arange(start, start + self.batch), samples - 1) for start in range(0, samples, self.batch)]
-        layout_free = loose(plan, steps)
+        layout_free = layout_free_offloads(plan, steps)
 
         def run(part: Data) -> dict[str, Data]:
             return self._batch(plan, steps, {n: x[part] for n, x in inputs.items()}, layout_free)
@@ -57,7 +57,7 @@ class Variants:
         sequential = 1 if is_new else 0  # of batches: the first one chooses how host parts are batched
         sequential = len(parts) if threads == 1 else sequential
         results = [run(part) for part in parts[:sequential]]
-        with closing(in_order(run, parts[sequential:], threads, most_ahead(plan.program, self.batch, threads))) as futures:
+        with closing(in_order(run, parts[sequential:], threads, prefetch_limit(plan.program, self.batch, threads))) as futures:
             results += [future.result() for future in futures]
         return {name: np.concatenate([result[name] for result in results])[:samples] for name in results[0]}
 
@@ -68,13 +68,13 @@ class Variants:
                 return prepared.run(simulated_device(self._ila(o), reading=self.reading, samples=self.batch), moving)[0]
             return (prepared.loosely(moving) if o.id in layout_free else prepared.run(cast(Device, None), moving))[0]
 
-        return flow(plan.program, steps, inputs, self.batch, run)
+        return run_segments(plan.program, steps, inputs, self.batch, run)
 
     def _prepared(self, o: Offload, constants: Mapping[str, Data]) -> Prepared:
         """Return a prepared offload; constants are equal where they are one array, which is cached with what is derived from it."""
         places = ((n, id(x)) for n, x in constants.items())
         key = (_design(o), o.mapping.variant, o.mapping.codes, o.node.attributes, *o.tiling.tile.items(), *o.formats.items(), *places)
-        with self.turn:
+        with self.lock:
             prepared = self.prepared.pop(key, None)
             if prepared is None:
                 is_specified = o.mapping.codes is not None and self.reading != "oracle"
@@ -83,14 +83,14 @@ class Variants:
             sizes = {k: sum(x.nbytes for x in p.codes.values()) for k, p in self.prepared.items()}
             size = sum(sizes.values())
             for old in list(self.prepared)[:-1]:
-                if size <= self.room:
+                if size <= self.capacity_bytes:
                     break
                 size -= sizes[old]
                 self.prepared.pop(old)
             return prepared
 
     def _ila(self, o: Offload) -> Ila:
-        with self.turn:
+        with self.lock:
             if _design(o) not in self.ilas:
                 self.ilas[_design(o)] = o.target.ila()
             return self.ilas[_design(o)]
@@ -98,7 +98,7 @@ class Variants:
     def _steps(self, plan: Plan, *, is_last: bool) -> tuple[Steps, bool]:
         """Return the steps of a plan, and whether their host programs are new."""
         plan_segments, key = segments(plan), (id(plan.program), *(o.id for o in plan.offloads))
-        with self.turn:
+        with self.lock:
             is_new = key not in self.hosts
             hosts = self.hosts.pop(key, None) or (plan.program, tuple(map(_host, plan_segments)))
             if not is_last:

@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 def in_order(
-    work: Callable[[Part], Result], parts: Sequence[Part], threads: int, most: int
+    work: Callable[[Part], Result], parts: Sequence[Part], threads: int, limit: int
 ) -> Generator[Future[Result], None, None]:  # fmt: skip
     """Yield the future of `work` for each part, in order, with a bounded number of them started."""
     pool = ThreadPoolExecutor(threads)
@@ -22,7 +22,7 @@ def in_order(
     end = 0
     try:
         for n in range(len(parts)):
-            while end < min(n + most, len(parts)):
+            while end < min(n + limit, len(parts)):
                 futures[end] = pool.submit(work, parts[end])
                 end += 1
             yield futures.pop(n)
@@ -30,7 +30,7 @@ def in_order(
         pool.shutdown(cancel_futures=True)
 
 
-def most_ahead(p: Program, samples: int, threads: int) -> int:
+def prefetch_limit(p: Program, samples: int, threads: int) -> int:
     """Return how many batches of so many samples may be started, by the size of their outputs."""
     size = samples * sum(p.types[v].nbytes for v in p.outputs)
     return max(threads + 1, MOST_BYTES // max(size, 1))

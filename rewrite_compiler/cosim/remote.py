@@ -23,7 +23,7 @@ from ..target import Target, target_names
 from .cluster import Cluster
 from .engine import Engine, Outcome, Take
 
-ALONE = threading.Lock()  # a worker process runs one batch at a time
+WORKER_LOCK = threading.Lock()  # a worker process runs one batch at a time
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Job:
         return hash((self.digest, self.reading, self.audit, self.host, self.engine, self.size))
 
 
-def spelled(target: Target) -> str:
+def target_text(target: Target) -> str:
     """Return the text that names a target on the command line: its name, or the file that defines it, with its parameters."""
     name = target.name if target.name in target_names() else str(Path(inspect.getfile(target.build)).resolve())
     return ":".join(filter(None, (name, ",".join(f"{k}={v}" for k, v in target.values.items()))))
@@ -61,7 +61,7 @@ class RemoteEngine:
         self.engine, self.cluster, self.shared = engine, cluster, None
         self.job = Job(
             json.dumps(to_json(plan)), plan_digest(plan), str(Path(plan.model["path"]).resolve()),
-            tuple(spelled(t) for t in plan.targets), tuple(str(Path(p).resolve()) for p in plan.settings["rules"]),
+            tuple(target_text(t) for t in plan.targets), tuple(str(Path(p).resolve()) for p in plan.settings["rules"]),
             engine.reading, engine.audit, engine.host, engine.engine, engine.size,
         )  # fmt: skip
 
@@ -81,7 +81,7 @@ class RemoteEngine:
 def batch_of(work: tuple[slice, Mapping[str, Data]], job: Job) -> Outcome:
     """Run one batch: the function that workers execute."""
     part, inputs = work
-    with ALONE:
+    with WORKER_LOCK:
         engine = engine_of(job)
         return engine.batch(lambda _: inputs, part)
 

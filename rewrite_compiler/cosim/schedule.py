@@ -17,7 +17,7 @@ Steps = Sequence[tuple[Segment, HostProgram | None]]
 Run = Callable[[Offload, Mapping[str, Operand]], Sequence[Operand]]
 
 
-def flow(p: Program, steps: Steps, inputs: Mapping[str, Data], samples: int, run: Run) -> dict[str, Data]:
+def run_segments(p: Program, steps: Steps, inputs: Mapping[str, Data], samples: int, run: Run) -> dict[str, Data]:
     """Return the outputs [samples, …] for inputs by name; `run` returns the results of an offload for its moving operands."""
     values: dict[Value, Operand] = {v: inputs[p.names[v]] for v in p.inputs}
     for segment, host in steps:
@@ -34,7 +34,7 @@ def flow(p: Program, steps: Steps, inputs: Mapping[str, Data], samples: int, run
     return {p.names[v]: x for v, x in outputs.items()}
 
 
-def loose(plan: Plan, steps: Steps) -> frozenset[str]:
+def layout_free_offloads(plan: Plan, steps: Steps) -> frozenset[str]:
     """Return the offloads whose results only consumers read that accept any order of axes."""
     ordered = set(plan.program.outputs)
     for _, host in steps:

@@ -18,15 +18,15 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ..errors import InputError, UsageError
-from ..intake import Bound, opened, unreadable
+from ..intake import FileBound, open_bounded, unreadable_error
 from ..ir.program import Data
 from ..limits import Limits
-from .stored import StoredRows, stamp_of
+from .stored import StoredRows, file_stamp
 
 SUFFIX = ".npy"
 BLOCK = 1 << 20
-MOST_ARRAYS, MEMBER_BYTES = 4096, 1 << 17  # of one archive; of names and other entries beside an array
-LARGE, MOST_RATIO = 1 << 26, 100  # bytes from which on an array may not be more than so many times its packed size
+MAX_ARRAYS, MEMBER_BYTES = 4096, 1 << 17  # of one archive; of names and other entries beside an array
+RATIO_CHECK_BYTES, MAX_RATIO = 1 << 26, 100  # bytes from which on an array may not be more than so many times its packed size
 _HEADERS: dict[tuple[int, int], Callable[..., Any]] = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -49,14 +49,14 @@ def read_npz(path: Path, limits: Limits) -> Archive:
         UsageError: the file is missing, not a regular file, or not readable.
         InputError: the archive is malformed, holds pickled objects, or is over the limits.
     """
-    bound = Bound("an .npz", limits.data_bytes, "raise --limits data_bytes=", code="C101")
-    with opened(path, bound) as file:
+    bound = FileBound("an .npz", limits.data_bytes, "raise --limits data_bytes=", code="C101")
+    with open_bounded(path, bound) as file:
         try:
             arrays = _arrays(file, str(path), limits)
             file.seek(0)
             return Archive(path, arrays, hashlib.file_digest(file, "sha256").hexdigest())
         except OSError as error:
-            raise unreadable(str(path), error) from None
+            raise unreadable_error(str(path), error) from None
 
 
 def read_npy(path: Path) -> tuple[StoredRows, str]:
@@ -71,7 +71,7 @@ def read_npy(path: Path) -> tuple[StoredRows, str]:
     name, place = path.stem, str(path)
     try:
         with path.open("rb") as file:
-            stamp = stamp_of(file.fileno())
+            stamp = file_stamp(file.fileno())
             shape, fortran, dtype = _header(file, name, place)
             _check_kind(dtype, name, place)
             if fortran and len(shape) > 1:
@@ -113,8 +113,8 @@ def _arrays(file: BinaryIO, place: str, limits: Limits) -> dict[str, Data]:
 
 def _check_members(members: list[zipfile.ZipInfo], place: str, limits: Limits) -> None:
     names = [m.filename for m in members]
-    if len(names) > MOST_ARRAYS:
-        raise InputError("C101", f"the .npz archive must have at most {MOST_ARRAYS} arrays, not {len(names)}", place=place)
+    if len(names) > MAX_ARRAYS:
+        raise InputError("C101", f"the .npz archive must have at most {MAX_ARRAYS} arrays, not {len(names)}", place=place)
     ordered = sorted(names)
     duplicate = next((n for n, following in pairwise(ordered) if n == following), None)
     if duplicate is not None:
@@ -127,10 +127,10 @@ def _check_members(members: list[zipfile.ZipInfo], place: str, limits: Limits) -
         raise InputError(
             "C101", f"arrays must take at most {limits.data_bytes} bytes, not {total}", place=place, help="raise --limits data_bytes="
         )
-    bomb = next((m for m in members if m.file_size > max(LARGE, MOST_RATIO * m.compress_size)), None)
+    bomb = next((m for m in members if m.file_size > max(RATIO_CHECK_BYTES, MAX_RATIO * m.compress_size)), None)
     if bomb is not None:
         name, packed = bomb.filename.removesuffix(SUFFIX), bomb.compress_size
-        sentence = f'array "{name}" must unpack to at most {MOST_RATIO} times its packed {packed} bytes, not {bomb.file_size}'
+        sentence = f'array "{name}" must unpack to at most {MAX_RATIO} times its packed {packed} bytes, not {bomb.file_size}'
         raise InputError("C101", sentence, place=place, help="when the data are right, save them with numpy.savez, which does not pack")
 
 
@@ -139,7 +139,7 @@ def _check_size(members: list[zipfile.ZipInfo], size: int, place: str) -> None:
     allowed = sum(m.compress_size + MEMBER_BYTES for m in members) + MEMBER_BYTES
     if size > allowed:
         raise InputError("C101", f"the .npz archive must have at most {allowed} bytes for its arrays, not {size}", place=place)
-    total, most = sum(m.file_size for m in members), max(LARGE, MOST_RATIO * size)
+    total, most = sum(m.file_size for m in members), max(RATIO_CHECK_BYTES, MAX_RATIO * size)
     if total > most:
         sentence = f"the .npz archive must unpack to at most {most} bytes, not {total}"
         raise InputError("C101", sentence, place=place, help="when the data are right, save them with numpy.savez, which does not pack")

@@ -11,27 +11,27 @@ import numpy as np
 from ..errors import InputError
 from ..ir.program import Data
 from ..ir.types import TensorType
-from .stored import Raw, Stored, chunks, sample
+from .stored import Raw, StoredSamples, chunks, samples_at
 
 
 @dataclass(frozen=True)
 class Layout:
     """A permutation of axes named by letters, source to target: "NHWC->NCHW", "NHW->NHW1"; the first letter is the sample axis."""
 
-    before: str
-    after: str
+    source_axes: str
+    target_axes: str
 
     @property
     def sample_axis(self) -> int:
         """The axis of the model's input that the samples come from; there it has extent 1."""
-        return self.after.index(self.before[0])
+        return self.target_axes.index(self.source_axes[0])
 
-    def channels(self) -> int:
+    def channel_axis(self) -> int:
         """Return the axis of the source array along which means and standard deviations lie."""
-        return self.before.index("C") if "C" in self.before else len(self.before) - 1
+        return self.source_axes.index("C") if "C" in self.source_axes else len(self.source_axes) - 1
 
 
-def layout_of(text: str, place: str) -> Layout:
+def parse_layout(text: str, place: str) -> Layout:
     """Parse a layout.
 
     Raises:
@@ -74,7 +74,7 @@ class Preparation:
         x = self._values(x, to)
         if self.layout is None:
             return x.astype(to, copy=False)
-        order = [self.layout.before.index(c) for c in self.layout.after.replace("1", "") if c != self.layout.before[0]]
+        order = [self.layout.source_axes.index(c) for c in self.layout.target_axes.replace("1", "") if c != self.layout.source_axes[0]]
         x = x.transpose(0, *order)
         new = [n + 1 for n, c in enumerate(self._sample_letters()) if c == "1"]
         return np.expand_dims(x, tuple(new)).astype(to, copy=False)
@@ -82,7 +82,7 @@ class Preparation:
     def _sample_letters(self) -> str:
         """Return the axes of one sample in the model: new ones, and the model's own batch axis, as 1."""
         assert self.layout is not None
-        return self.layout.after.replace(self.layout.before[0], "1")
+        return self.layout.target_axes.replace(self.layout.source_axes[0], "1")
 
     def _values(self, x: Data, to: str) -> Data:
         if self.cast:
@@ -100,7 +100,7 @@ class Preparation:
         return x / self._by_channel(self.std, x) if self.std else x
 
     def _by_channel(self, values: Sequence[float], x: Data) -> Data:
-        axis = self.layout.channels() if self.layout else x.ndim - 1
+        axis = self.layout.channel_axis() if self.layout else x.ndim - 1
         shape = [1] * x.ndim
         shape[axis] = len(values)
         return np.array(values, x.dtype).reshape(shape)
@@ -120,7 +120,7 @@ class Column:
 
     def take(self, indices: Data) -> Column:
         """Return the column of the samples with some indices."""
-        if isinstance(self.raw, Stored):
+        if isinstance(self.raw, StoredSamples):
             return replace(self, rows=indices if self.rows is None else self.rows[indices])
         return self if self.raw is None else replace(self, raw=self.raw[indices])
 
@@ -129,7 +129,7 @@ class Column:
         if self.raw is None:
             return np.zeros((count, *self.type.shape), self.type.dtype)
         raw = self.raw
-        if isinstance(raw, Stored):
+        if isinstance(raw, StoredSamples):
             raw = raw.read(np.arange(len(raw)) if self.rows is None else self.rows)
         return np.ascontiguousarray(self.preparation.apply(raw, self.type.dtype).reshape(count, *self.type.shape))
 
@@ -147,7 +147,7 @@ def _without(shape: Sequence[int], axis: int) -> tuple[int, ...]:
     return (*shape[:axis], *shape[axis + 1 :])
 
 
-def fits(column: Column, name: str, array: str, place: str) -> None:
+def check_column(column: Column, name: str, array: str, place: str) -> None:
     """Check that the samples of a column have the model's shape and element type.
 
     Raises:
@@ -160,7 +160,7 @@ def fits(column: Column, name: str, array: str, place: str) -> None:
         raise InputError("C100", f'array "{array}" for the input "{name}" must have a first axis for the samples', place=place)
     _check_type(column, raw, f'array "{array}"', name, place)
     shape = (
-        column.preparation.apply(sample(raw, np.arange(0)), column.type.dtype).shape[1:]
+        column.preparation.apply(samples_at(raw, np.arange(0)), column.type.dtype).shape[1:]
         if _check_layout(column, array, place)
         else raw.shape[1:]
     )
@@ -176,14 +176,14 @@ def fits(column: Column, name: str, array: str, place: str) -> None:
 def _check_layout(column: Column, array: str, place: str) -> bool:
     layout, raw = column.preparation.layout, column.raw
     assert raw is not None
-    if layout is not None and len(layout.before) != raw.ndim:
+    if layout is not None and len(layout.source_axes) != raw.ndim:
         raise InputError(
             "C100",
-            f'layout "{layout.before}->{layout.after}" needs an array of {len(layout.before)} axes, and "{array}" has {raw.ndim}',
+            f'layout "{layout.source_axes}->{layout.target_axes}" needs an array of {len(layout.source_axes)} axes, and "{array}" has {raw.ndim}',
             place=place,
         )
     statistics = column.preparation.mean or column.preparation.std
-    channels = raw.shape[layout.channels() if layout else raw.ndim - 1] if raw.ndim else 1
+    channels = raw.shape[layout.channel_axis() if layout else raw.ndim - 1] if raw.ndim else 1
     if statistics and len(statistics) not in (1, channels):
         raise InputError("C100", f'mean and std for array "{array}" must have 1 or {channels} values, not {len(statistics)}', place=place)
     return True

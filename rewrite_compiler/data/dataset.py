@@ -16,12 +16,12 @@ from ..ir.program import Data, Program
 from ..ir.types import TensorType
 from ..limits import DEFAULT, Limits
 from .arrays import Archive, read_npy, read_npz
-from .column import Column, Preparation, fits
+from .column import Column, Preparation, check_column
 from .description import CASTS, Origin, read_description
 from .images import ImageFolder, read_images
-from .memory import given_samples
-from .sets import Given, read_test_sets, test_sets
-from .stored import Raw, Stored, chunks, sample
+from .memory import samples_in_memory
+from .sets import NamedArrays, read_test_sets, test_set_folders
+from .stored import Raw, StoredSamples, chunks, samples_at
 from .text import read_text
 
 
@@ -142,7 +142,7 @@ def load_data(path: str | Path, inputs: Mapping[str, TensorType], *, zeros: Coll
 
 
 def _from_folder(folder: Path, inputs: Mapping[str, TensorType], zeros: Collection[str], limits: Limits) -> Dataset:
-    sets = test_sets(folder)
+    sets = test_set_folders(folder)
     if sets:
         return _from_arrays(read_test_sets(folder, sets, inputs, limits), inputs, zeros)
     files = {suffix: sorted(f for f in folder.iterdir() if f.suffix == suffix) for suffix in (".npz", ".npy")}
@@ -159,11 +159,11 @@ def _from_folder(folder: Path, inputs: Mapping[str, TensorType], zeros: Collecti
         )
     stored_rows = {f: read_npy(f) for f in files[".npy"]}
     arrays: dict[str, Raw] = {f.stem: rows for f, (rows, _) in stored_rows.items()}
-    return _from_arrays(Given(folder, arrays, _digest({f.name: digest for f, (_, digest) in stored_rows.items()})), inputs, zeros)
+    return _from_arrays(NamedArrays(folder, arrays, _digest({f.name: digest for f, (_, digest) in stored_rows.items()})), inputs, zeros)
 
 
-def _arrays_of(archive: Archive) -> Given:
-    return Given(archive.path, archive.arrays, archive.sha256)
+def _arrays_of(archive: Archive) -> NamedArrays:
+    return NamedArrays(archive.path, archive.arrays, archive.sha256)
 
 
 def samples_for(p: Program, data: Samples, limits: Limits = DEFAULT) -> Dataset:
@@ -179,7 +179,7 @@ def samples_for(p: Program, data: Samples, limits: Limits = DEFAULT) -> Dataset:
     if isinstance(data, (str, Path)):
         dataset = load_data(data, inputs, zeros=_states(p), limits=limits)
     else:
-        dataset = _from_arrays(given_samples(data, inputs), inputs, _states(p))
+        dataset = _from_arrays(samples_in_memory(data, inputs), inputs, _states(p))
     for name, column in dataset.columns.items():
         _check_finite(name, column, dataset.place)
         _check_prepared(name, column, dataset.place)
@@ -253,7 +253,7 @@ def _digest(parts: Mapping[str, str]) -> str:
 # -- arrays named as the inputs
 
 
-def _from_arrays(archive: Given, inputs: Mapping[str, TensorType], zeros: Collection[str]) -> Dataset:
+def _from_arrays(archive: NamedArrays, inputs: Mapping[str, TensorType], zeros: Collection[str]) -> Dataset:
     place, columns = str(archive.path), {}
     for name, t in inputs.items():
         if name not in archive.arrays and name not in zeros:
@@ -263,13 +263,13 @@ def _from_arrays(archive: Given, inputs: Mapping[str, TensorType], zeros: Collec
                 help=f"the file has {array_names or 'no arrays'}; name arrays as the model's inputs, or describe the data in a .toml",
             )  # fmt: skip
         columns[name] = Column(t, archive.arrays.get(name))
-        fits(columns[name], name, name, place)
+        check_column(columns[name], name, name, place)
     extra = {k: _in_memory(archive.arrays[k]) for k in ("labels", "targets") if k not in inputs and k in archive.arrays}
     return _checked_dataset(place, columns, extra, archive.sha256)
 
 
 def _in_memory(raw: Raw) -> Data:
-    return sample(raw, np.arange(len(raw))) if isinstance(raw, Stored) else raw
+    return samples_at(raw, np.arange(len(raw))) if isinstance(raw, StoredSamples) else raw
 
 
 def _joined(parts: Sequence[Dataset], place: str) -> Dataset:
@@ -298,7 +298,7 @@ def _paired_arrays(first: Dataset, second: Dataset) -> Iterator[tuple[str, Data 
 
 def _array_of(part: Dataset, name: str) -> Data | None:
     raw = part.columns[name].raw
-    assert not isinstance(raw, Stored)
+    assert not isinstance(raw, StoredSamples)
     return raw
 
 
@@ -376,7 +376,7 @@ def _column(name: str, t: TensorType, origin: Origin, raw: Raw | None, place: st
     if raw is None:
         return Column(t, None, Preparation(is_described=True))
     column = Column(t, raw, origin.preparation)
-    fits(column, name, origin.array or name, place)
+    check_column(column, name, origin.array or name, place)
     return column
 
 

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, printable
-from ..intake import TOML_BYTES, Bound, Unreadable, read_bytes, toml_of
-from .column import Layout, Preparation, layout_of
+from ..intake import MAX_TOML_BYTES, FileBound, MalformedText, read_bytes, parse_toml
+from .column import Layout, Preparation, parse_layout
 from .images import CHANNELS, ImageFolder
 from .text import Text
 
 CASTS = ("float32", "float64", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
-FILE = Bound("a description", TOML_BYTES, code="C101", help="give large arrays in .npz or .npy files")
-MOST_PIXELS = 1 << 14  # of a side of an image
+FILE = FileBound("a description", MAX_TOML_BYTES, code="C101", help="give large arrays in .npz or .npy files")
+MAX_SIDE_PIXELS = 1 << 14  # of a side of an image
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ def read_description(path: Path) -> Description:
     """
     place = str(path)
     try:
-        table = toml_of(read_bytes(path, FILE))
-    except Unreadable as error:
+        table = parse_toml(read_bytes(path, FILE))
+    except MalformedText as error:
         raise InputError("C100", f"the file is not TOML: {error}", place=place) from None
     _check_keys(table, ("inputs", "labels", "targets"), "the description", place)
     inputs = _table(table.get("inputs", {}), "inputs", place)
@@ -90,7 +90,7 @@ def _origin(entry: Any, subject: str, path: Path, allowed_keys: tuple[str, ...])
     _check_keys(table, allowed_keys, subject, place)
     if table.get("zeros") is True and len(table) == 1:
         return Origin(None)
-    values = {key: read(table[key], f"{subject}.{key}", place) for key, read in READ.items() if key in table}
+    values = {key: read(table[key], f"{subject}.{key}", place) for key, read in READERS.items() if key in table}
     preparation = Preparation(**values, is_described=True)
     source = _source(table, subject, path)
     if source is not None:
@@ -132,8 +132,8 @@ def _size(value: Any, subject: str, place: str) -> tuple[int, ...]:
     if value is None:
         return ()
     sides = tuple(value) if isinstance(value, list) else (value,)
-    if len(sides) not in (1, 2) or any(type(n) is not int or not 1 <= n <= MOST_PIXELS for n in sides):
-        sentence = f"{subject} must be 1 to {MOST_PIXELS} pixels, or rows and columns, not {printable(repr(value), 40)}"
+    if len(sides) not in (1, 2) or any(type(n) is not int or not 1 <= n <= MAX_SIDE_PIXELS for n in sides):
+        sentence = f"{subject} must be 1 to {MAX_SIDE_PIXELS} pixels, or rows and columns, not {printable(repr(value), 40)}"
         raise InputError("C100", sentence, place=place, help=f"for example {subject.rpartition('.')[2]} = 224 or [224, 224]")
     return sides
 
@@ -167,11 +167,11 @@ def _cast(value: Any, subject: str, place: str) -> str:
 def _layout(value: Any, subject: str, place: str) -> Layout:
     if not isinstance(value, str):
         raise InputError("C100", f"{subject} must be text, not {value!r}", place=place)
-    return layout_of(value, place)
+    return parse_layout(value, place)
 
 
 # key of a preparation → how it is read
-READ: dict[str, Callable[[Any, str, str], Any]] = {
+READERS: dict[str, Callable[[Any, str, str], Any]] = {
     "cast": _cast,
     "zero_point": _number,
     "scale": _number,
@@ -184,4 +184,4 @@ SIZES = ("resize", "crop")
 SOURCES = {"folder": ("channels", *SIZES), "text": ("vocabulary", "window", "unknown", "end_of_line")}
 SOURCE_KEYS = ("file", "array", "zeros", *SOURCES, *(k for keys in SOURCES.values() for k in keys))
 FORMS = "an input has file and array; or folder (of images); or text, vocabulary and window; or zeros = true"
-KEYS = (*SOURCE_KEYS, *READ)
+KEYS = (*SOURCE_KEYS, *READERS)

@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 
 from ..errors import FlexmatchError, InputError, UsageError
-from ..intake import Bound, opened
+from ..intake import FileBound, open_bounded
 from ..ir.program import Data
 from ..limits import Limits
 from .pillow import JPEG, decode_jpeg, decoder
-from .pixels import IMAGE_BYTES, check_pixels, in_time
+from .pixels import IMAGE_BYTES, check_pixels, within_time
 from .png import decode_png
 from .resize import Size, cropped, resized
-from .stored import Stored, changed, stamp_of
+from .stored import StoredSamples, changed_error, file_stamp
 
-OF_JPEG = (".jpg", ".jpeg")
-SUFFIXES = (".png", *OF_JPEG, ".pgm", ".ppm")
-FILE = Bound("an image", IMAGE_BYTES, "make it smaller before", code="C101")
+JPEG_SUFFIXES = (".jpg", ".jpeg")
+SUFFIXES = (".png", *JPEG_SUFFIXES, ".pgm", ".ppm")
+FILE = FileBound("an image", IMAGE_BYTES, "make it smaller before", code="C101")
 CHANNELS = ("RGB", "BGR", "L")
 GRAY = np.array([19595, 38470, 7471], np.int64)  # of 2^16: what red, green and blue weigh (BT.601)
 NETPBM = re.compile(rb"P([56])\s+(?:#[^\n]*\n\s*)*(\d{1,6})\s+(\d{1,6})\s+(\d{1,5})\s")
@@ -43,7 +43,7 @@ class ImageFolder:
 
 
 @dataclass(frozen=True)
-class Images(Stored):
+class Images(StoredSamples):
     """Image files, one a sample, with the size and modification time by which a change is noticed."""
 
     files: tuple[Path, ...]
@@ -59,15 +59,15 @@ class Images(Stored):
             BudgetError: decoding takes longer than the limit.
         """
         images = np.empty((len(indices), *self.shape[1:]), self.dtype)
-        for n, k in enumerate(in_time(indices.tolist(), self.seconds, str(self.source.folder))):
+        for n, k in enumerate(within_time(indices.tolist(), self.seconds, str(self.source.folder))):
             images[n] = self._image(self.files[k], self.stamps[k])
         return images
 
     def _image(self, file: Path, stamp: tuple[int, int]) -> Data:
         raw, current_stamp = _bytes(file)
         if current_stamp != stamp:
-            raise changed(file)
-        image = prepared(raw, file, self.source)
+            raise changed_error(file)
+        image = prepared_image(raw, file, self.source)
         if (image.shape, image.dtype) != (self.shape[1:], self.dtype):
             expected, actual = _shape_text(self.shape[1:], self.dtype), _shape_text(image.shape, image.dtype)
             remedy = "a description can bring them to one size: resize = 256, crop = 224"
@@ -98,14 +98,14 @@ def read_images(source: ImageFolder, limits: Limits) -> tuple[Images, Data | Non
             place=str(source.folder),
             help="put the images there, or in one folder a class",
         )
-    first = prepared(_bytes(files[0])[0], files[0], source)
+    first = prepared_image(_bytes(files[0])[0], files[0], source)
     labels = np.repeat(np.arange(len(groups)), [len(g) for g in groups]) if classes else None
     stamps, digest = list[tuple[int, int]](), hashlib.sha256()
     for f in files:
         raw, stamp = _bytes(f)
         stamps.append(stamp)
         digest.update(f"{f.relative_to(source.folder)}\0".encode(errors="surrogateescape") + hashlib.sha256(raw).digest())
-    if any(f.suffix.lower() in OF_JPEG for f in files):
+    if any(f.suffix.lower() in JPEG_SUFFIXES for f in files):
         digest.update(decoder().encode())
     return Images((len(files), *first.shape), first.dtype, files, tuple(stamps), source, limits.data_seconds), labels, digest.hexdigest()
 
@@ -114,7 +114,7 @@ def _files(folder: Path) -> list[Path]:
     return sorted(f for f in folder.iterdir() if f.suffix.lower() in SUFFIXES and f.is_file())
 
 
-def prepared(raw: bytes, file: Path, source: ImageFolder) -> Data:
+def prepared_image(raw: bytes, file: Path, source: ImageFolder) -> Data:
     """Return one decoded image [rows, columns, channels], resized, cropped and with its channels in order.
 
     Raises:
@@ -136,8 +136,8 @@ def _decoded(raw: bytes) -> Data:
 
 def _bytes(file: Path) -> tuple[bytes, tuple[int, int]]:
     """Return the bytes of a file and its size and modification time."""
-    with opened(file, FILE) as image:
-        return image.read(), stamp_of(image.fileno())
+    with open_bounded(file, FILE) as image:
+        return image.read(), file_stamp(image.fileno())
 
 
 def _netpbm(raw: bytes) -> Data:

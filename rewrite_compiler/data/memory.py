@@ -12,13 +12,13 @@ import numpy as np
 from ..errors import InputError
 from ..ir.program import Data
 from ..ir.types import TensorType
-from .sets import Given
+from .sets import NamedArrays
 
 PLACE = Path("the given samples")
 FORMS = "give a file, a dict of arrays by input name, one array, (inputs, labels), or batches of these"
 
 
-def given_samples(samples: object, inputs: Mapping[str, TensorType]) -> Given:
+def samples_in_memory(samples: object, inputs: Mapping[str, TensorType]) -> NamedArrays:
     """Return arrays by name: `inputs` [samples, *shape of one], and `labels` [samples] where they are given.
 
     `samples` is a mapping from input names to arrays; one array or table for a model of one input; a pair (inputs, labels); or an
@@ -28,7 +28,7 @@ def given_samples(samples: object, inputs: Mapping[str, TensorType]) -> Given:
         InputError: C100 for anything else.
     """
     arrays = _of_batches(samples, inputs) if _is_iterable_of_batches(samples) else _by_name(samples, inputs)
-    return Given(PLACE, arrays, _digest(arrays))
+    return NamedArrays(PLACE, arrays, _digest(arrays))
 
 
 def _is_iterable_of_batches(samples: object) -> bool:

@@ -14,7 +14,7 @@ from .pixels import check_pixels
 
 JPEG = b"\xff\xd8\xff"
 PNG = b"\x89PNG\r\n\x1a\n"
-SCAN, MOST_SCANNED = b"\xff\xda", 1 << 30  # the mark of a scan; pixels of all scans
+SCAN, MAX_SCANNED = b"\xff\xda", 1 << 30  # the mark of a scan; pixels of all scans
 COLOURS = {1: 0, 2: 4, 3: 2, 4: 6}  # PNG's colour type by bytes of a pixel
 STRIP = 1 << 24  # bytes that are given to Pillow at once
 
@@ -31,8 +31,8 @@ def decode_jpeg(raw: bytes) -> Data:
         with Image.open(io.BytesIO(raw), formats=("JPEG",)) as image:
             check_pixels(image.height, image.width)
             scanned = raw.count(SCAN) * image.height * image.width
-            if scanned > MOST_SCANNED:
-                raise InputError("C101", f"the scans of an image must have at most {MOST_SCANNED} pixels, not {scanned}")
+            if scanned > MAX_SCANNED:
+                raise InputError("C101", f"the scans of an image must have at most {MAX_SCANNED} pixels, not {scanned}")
             pixels = np.asarray(image if image.mode == "L" else image.convert("RGB"))
     except UnidentifiedImageError:
         raise InputError("C100", "the file is not a JPEG image") from None
@@ -50,7 +50,7 @@ def decoder() -> str:
     return f"Pillow {__version__}, libjpeg {features.version('jpg')}, libjpeg-turbo {features.version('libjpeg_turbo')}"
 
 
-def without_predictions(kinds: Data, lines: Data, depth: int) -> Data:
+def unfiltered(kinds: Data, lines: Data, depth: int) -> Data:
     """Return PNG's scanlines [lines, bytes] with their filters undone; `depth` is the number of bytes of a pixel.
 
     Each byte is predicted from the same one of other pixels, so that pixels of six and eight bytes are two halves.

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from ..errors import BudgetError, InputError
 
-MOST_PIXELS = 1 << 26
-IMAGE_BYTES = 4 * MOST_PIXELS  # of a file
+MAX_PIXELS = 1 << 26
+IMAGE_BYTES = 4 * MAX_PIXELS  # of a file
 T = TypeVar("T")
 
 
@@ -19,11 +19,11 @@ def check_pixels(rows: int, columns: int) -> None:
     Raises:
         InputError: C101 when there are none, or too many.
     """
-    if not 0 < rows * columns <= MOST_PIXELS:
-        raise InputError("C101", f"an image must have 1 to {MOST_PIXELS} pixels, not {rows * columns}", help="make it smaller before")
+    if not 0 < rows * columns <= MAX_PIXELS:
+        raise InputError("C101", f"an image must have 1 to {MAX_PIXELS} pixels, not {rows * columns}", help="make it smaller before")
 
 
-def in_time(items: Sequence[T], seconds: float, place: str) -> Iterator[T]:
+def within_time(items: Sequence[T], seconds: float, place: str) -> Iterator[T]:
     """Yield the items while the time budget lasts.
 
     Raises:

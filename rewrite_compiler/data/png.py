@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..ir.program import Data
-from .pillow import PNG, without_predictions
+from .pillow import PNG, unfiltered
 from .pixels import check_pixels
 
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type
@@ -138,4 +138,4 @@ def _unfiltered(lines: Data, depth: int) -> Data:
     """Undo the filter of each scanline: none, left, above, mean, or Paeth's."""
     if lines.size and lines[:, 0].max() > PAETH:
         raise InputError("C100", f"the image is damaged: there is no prediction {lines[:, 0].max()}")
-    return without_predictions(lines[:, 0], lines[:, 1:], depth)
+    return unfiltered(lines[:, 0], lines[:, 1:], depth)

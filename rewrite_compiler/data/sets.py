@@ -19,7 +19,7 @@ from .stored import Raw
 
 
 @dataclass(frozen=True)
-class Given:
+class NamedArrays:
     """Arrays by name, their origin, and the SHA-256 of what they were read from."""
 
     path: Path
@@ -27,7 +27,7 @@ class Given:
     sha256: str
 
 
-def test_sets(folder: Path) -> list[Path]:
+def test_set_folders(folder: Path) -> list[Path]:
     """Return the test data sets of a folder by number, or the folder itself when it is one."""
     if (folder / "input_0.pb").exists():
         return [folder]
@@ -35,7 +35,7 @@ def test_sets(folder: Path) -> list[Path]:
     return [f for _, f in sorted(numbered)]
 
 
-def read_test_sets(folder: Path, sets: list[Path], inputs: Mapping[str, TensorType], limits: Limits) -> Given:
+def read_test_sets(folder: Path, sets: list[Path], inputs: Mapping[str, TensorType], limits: Limits) -> NamedArrays:
     """Return the inputs in the model's order, and the first output as targets where every set has one.
 
     Raises:
@@ -57,7 +57,7 @@ def read_test_sets(folder: Path, sets: list[Path], inputs: Mapping[str, TensorTy
         raise InputError("C100", f"all test data sets must have output_0.pb or none, not {len(targets)} of {len(sets)}", place=str(folder))
     if targets:
         arrays["targets"] = np.stack(targets)
-    return Given(folder, arrays, digest.hexdigest())
+    return NamedArrays(folder, arrays, digest.hexdigest())
 
 
 def _tensor(file: Path, previous: list[Data], limits: Limits, digest: object) -> Data:

@@ -18,7 +18,7 @@ CHUNK_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredSamples:
     """Samples in files: shape and type of the array they form, and random access to samples."""
 
     shape: tuple[int, ...]
@@ -42,23 +42,23 @@ class Stored:
         """Return the samples with some indices."""
 
 
-Raw = Data | Stored
+Raw = Data | StoredSamples
 
 
-def sample(raw: Raw, indices: Data) -> Data:
+def samples_at(raw: Raw, indices: Data) -> Data:
     """Return the samples with some indices, of an array or of files."""
-    return raw.read(indices) if isinstance(raw, Stored) else raw[indices]
+    return raw.read(indices) if isinstance(raw, StoredSamples) else raw[indices]
 
 
 def chunks(raw: Raw) -> Iterator[tuple[int, Data]]:
     """Yield all samples in chunks of moderate size, each with the index of its first one."""
     chunk_size = max(1, CHUNK_BYTES // max(1, raw.dtype.itemsize * raw.size // max(1, len(raw))))
     for start in range(0, len(raw), chunk_size):
-        yield start, sample(raw, np.arange(start, min(start + chunk_size, len(raw))))
+        yield start, samples_at(raw, np.arange(start, min(start + chunk_size, len(raw))))
 
 
 @dataclass(frozen=True)
-class StoredRows(Stored):
+class StoredRows(StoredSamples):
     """The rows of an .npy file, read by position: a concurrent change is refused, and harms nothing."""
 
     path: Path
@@ -77,22 +77,22 @@ class StoredRows(Stored):
         starts = np.flatnonzero(np.diff(indices, prepend=-2) != 1)
         ends = [*starts[1:], len(indices)][: len(starts)]
         with open(self.path, "rb") as file:
-            if stamp_of(file.fileno()) != self.stamp:
-                raise changed(self.path)
+            if file_stamp(file.fileno()) != self.stamp:
+                raise changed_error(self.path)
             for first, last in zip(starts, ends, strict=True):
                 data = os.pread(file.fileno(), row * int(last - first), self.offset + row * int(indices[first]))
                 if len(data) != row * (last - first):
-                    raise changed(self.path)
+                    raise changed_error(self.path)
                 flat[first:last] = np.frombuffer(data, self.dtype).reshape(last - first, flat.shape[1])
         return rows.astype(self.dtype.newbyteorder("="), copy=False)
 
 
-def stamp_of(file: int) -> tuple[int, int]:
+def file_stamp(file: int) -> tuple[int, int]:
     """Return size and modification time of an open file."""
     state = os.fstat(file)
     return state.st_size, state.st_mtime_ns
 
 
-def changed(path: Path) -> InputError:
+def changed_error(path: Path) -> InputError:
     """Return the refusal of a file that changed while it was read."""
     return InputError("F106", "the file changed while it was read", place=str(path), help="run again when nobody writes to it")

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import InputError
-from ..intake import Bound, read_bytes
+from ..intake import FileBound, read_bytes
 from ..ir.program import Data
 from ..limits import MIB, Limits
 
@@ -35,7 +35,7 @@ def read_text(source: Text, limits: Limits) -> tuple[Data, Data, str]:
         InputError: the vocabulary lacks a word, or the text is too short, too large or not UTF-8.
         UsageError: a file is missing or not readable.
     """
-    bound = Bound("a text", min(TEXT_BYTES, limits.data_bytes), "give less of the text, or raise --limits data_bytes=", code="C101")
+    bound = FileBound("a text", min(TEXT_BYTES, limits.data_bytes), "give less of the text, or raise --limits data_bytes=", code="C101")
     vocabulary, text = read_bytes(source.vocabulary, bound), read_bytes(source.file, bound)
     number = {word: n for n, word in enumerate(_decoded(vocabulary, source.vocabulary).split())}
     for word in filter(None, (source.unknown, source.end_of_line)):

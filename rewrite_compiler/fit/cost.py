@@ -36,24 +36,24 @@ class Price:
     cost: Cost
     hertz: int
     per_cycle: int  # operations of the unit
-    added: int = 0
+    added_elements: int = 0
     host: HostTable = SHIPPED
 
     @property
     def picoseconds(self) -> int:
         """Time of device and host in picoseconds, one after the other."""
-        return -(-self.cost.cycles * PICO // self.hertz) + self.added * self.host.element["add"]
+        return -(-self.cost.cycles * PICO // self.hertz) + self.added_elements * self.host.element["add"]
 
     @property
     def bytes(self) -> int:
         """Bytes over links, and those that the host's additions read and write."""
-        return self.cost.bytes + 3 * FLOAT_BYTES * self.added
+        return self.cost.bytes + 3 * FLOAT_BYTES * self.added_elements
 
-    def without(self, moved: int) -> Price:
+    def without_bytes(self, byte_count: int) -> Price:
         """Return the price with so many bytes fewer over the links; transfer cycles shrink in proportion."""
         c = self.cost
-        saved_cycles = c.transfer_cycles * moved // c.bytes if moved else 0
-        remaining_cost = Cost(c.unit, c.compute_cycles, c.transfer_cycles - saved_cycles, {**c.moved, STAYED: -moved}, c.estimated)
+        saved_cycles = c.transfer_cycles * byte_count // c.bytes if byte_count else 0
+        remaining_cost = Cost(c.unit, c.compute_cycles, c.transfer_cycles - saved_cycles, {**c.moved, STAYED: -byte_count}, c.estimated)
         return replace(self, cost=remaining_cost)
 
     @property
@@ -68,7 +68,7 @@ class Price:
 
 def price(
     m: Operation, tiling: Tiling, attributes: Mapping[str, Any], resources: Resources | None, host: HostTable = SHIPPED,
-    known: dict[tuple[int, ...], Cost] | None = None,
+    tile_costs: dict[tuple[int, ...], Cost] | None = None,
 ) -> Price | None:  # fmt: skip
     """Return the price of all calls of an operation, None when its target gives no cost.
 
@@ -77,24 +77,24 @@ def price(
     if resources is None or m.price is None:
         return None
     total: Cost | None = None
-    for sizes, calls in tiles(tiling):
+    for sizes, calls in distinct_tiles(tiling):
         key = tuple(sizes.values())
-        tile_cost = None if known is None else known.get(key)
+        tile_cost = None if tile_costs is None else tile_costs.get(key)
         if tile_cost is None:
             tile_cost = m.cost(sizes, attributes, resources)
             assert tile_cost is not None
-            if known is not None:
-                known[key] = tile_cost
+            if tile_costs is not None:
+                tile_costs[key] = tile_cost
         total = tile_cost.times(calls) if total is None else total.plus(tile_cost.times(calls))
     assert total is not None
     unit = next((u.per_cycle for u in resources.units if u.name == total.unit), 1)
-    return Price(total, resources.clock.hertz, unit, added(m, tiling), host)
+    return Price(total, resources.clock.hertz, unit, partial_sum_elements(m, tiling), host)
 
 
 def accesses(m: Operation, tiling: Tiling, attributes: Mapping[str, Any]) -> dict[str, dict[str, dict[str, int]]] | None:
     """Return the bytes that all calls read and write by memory and tensor, None when the target gives no accesses."""
     totals: dict[str, dict[str, dict[str, int]]] = {}
-    for sizes, calls in tiles(tiling):
+    for sizes, calls in distinct_tiles(tiling):
         tile_accesses = m.accesses(sizes, attributes)
         if tile_accesses is None:
             return None
@@ -133,7 +133,7 @@ def call_sizes(tiling: Tiling) -> Iterator[dict[str, int]]:
         yield {d: part.stop - part.start for d, part in slices.items()}
 
 
-def tiles(tiling: Tiling) -> Iterator[tuple[dict[str, int], int]]:
+def distinct_tiles(tiling: Tiling) -> Iterator[tuple[dict[str, int], int]]:
     """Yield each distinct tile's sizes with the number of calls that compute one."""
     kinds = []
     for d, n in tiling.sizes.items():
@@ -144,7 +144,7 @@ def tiles(tiling: Tiling) -> Iterator[tuple[dict[str, int], int]]:
         yield {d: s for d, s, _ in tile_sizes}, math.prod(count for *_, count in tile_sizes)
 
 
-def added(m: Operation, tiling: Tiling) -> int:
+def partial_sum_elements(m: Operation, tiling: Tiling) -> int:
     """Return how many elements of partial sums the host adds: the result's size for each split but one of the summed dimensions."""
     parts = math.prod(-(-tiling.sizes[d] // tiling.tile[d]) for d in m.axes.summed if tiling.sizes.get(d) and tiling.tile[d])
     if parts == 1:
@@ -158,7 +158,7 @@ def cost_document(p: Price, macs: int, host_picoseconds: int, levels: Mapping[st
     return {
         "cycles": p.cost.cycles, "compute_cycles": p.cost.compute_cycles, "transfer_cycles": p.cost.transfer_cycles,
         "clock_hertz": p.hertz, "nanoseconds": _nanoseconds(p.picoseconds), "host_nanoseconds": _nanoseconds(host_picoseconds),
-        "bytes": p.bytes, "traffic": dict(p.cost.moved), "levels": levels, "added_elements": p.added, "unit": p.cost.unit,
+        "bytes": p.bytes, "traffic": dict(p.cost.moved), "levels": levels, "added_elements": p.added_elements, "unit": p.cost.unit,
         "utilisation": None if utilisation is None else round(utilisation, 6), "bound": p.bound.value, "estimated": p.cost.estimated,
     }  # fmt: skip
 

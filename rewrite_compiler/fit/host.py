@@ -18,8 +18,8 @@ from ..ops.op import ELEMENTWISE, LAYOUT, Op
 from ..target import Clock
 
 CLOCK = Clock(2_600_000_000, "the processor of benchmarks/results/host_costs.json")
-OTHER_ELEMENT = {ELEMENTWISE: "relu", LAYOUT: "transpose"}  # what an operator that is not in the table costs as
-REST = "layer_norm"
+PROXY_OPERATORS = {ELEMENTWISE: "relu", LAYOUT: "transpose"}  # what an operator that is not in the table costs as
+FALLBACK_OPERATOR = "layer_norm"
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class HostTable:
         """SHA-256 of the figures."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
-    def of_element(self, op: Op | None) -> int:
+    def element_picoseconds(self, op: Op | None) -> int:
         """Return picoseconds for an element of an operator without multiply-accumulates."""
-        like = REST if op is None else op.name if op.name in self.element else OTHER_ELEMENT.get(op.kind, REST)
+        like = FALLBACK_OPERATOR if op is None else op.name if op.name in self.element else PROXY_OPERATORS.get(op.kind, FALLBACK_OPERATOR)
         return self.element[like]
 
 
@@ -60,14 +60,14 @@ def host_picoseconds(
     """Return the processor time of one operator in picoseconds; None stands for an operator that is not understood."""
     elements = max((t.size for t in (*operands, *results)), default=0)
     if op is None:
-        return table.call + table.of_element(None) * elements
+        return table.call + table.element_picoseconds(None) * elements
     if op.name in FREE:
         return 0
     if op.macs is not None:
         kind = "grouped" if attributes.get("group", 1) != 1 else op.name if op.name in table.mac else "matmul"
         return table.call + table.mac[kind] * int(op.macs(*(t.shape for t in operands), **attributes))
     moved_elements = sum(t.size for t in results) if op.kind == LAYOUT else elements
-    return table.call + table.of_element(op) * moved_elements
+    return table.call + table.element_picoseconds(op) * moved_elements
 
 
 def host_bytes(op: Op | None, operands: Sequence[TensorType], results: Sequence[TensorType]) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..frontend.graph.emit import to_onnx
-from ..hostrun.clock import drawn, session_seconds
+from ..hostrun.clock import random_operands, session_seconds
 from ..ir.program import Builder, Program, total_macs
 from ..ir.types import TensorType
 from .host import SHIPPED, HostTable
@@ -31,7 +31,7 @@ ELEMENTS: Mapping[str, tuple[Shapes, Mapping[str, Any]]] = {
     "reduce_mean": ((ROW,), {"axes": (1,), "keepdims": 0}),
     "transpose": ((ROW,), {"perm": (1, 0)}),
 }
-LIKE = {"log_softmax": "softmax", "average_pool": "max_pool", "reduce_sum": "reduce_mean", "reduce_max": "reduce_mean"}
+PROXY_OPERATORS = {"log_softmax": "softmax", "average_pool": "max_pool", "reduce_sum": "reduce_mean", "reduce_max": "reduce_mean"}
 
 
 def measured_table() -> HostTable:
@@ -46,14 +46,14 @@ def measured_table() -> HostTable:
         program = _program(op, shapes, attributes)
         largest = max(program.types[v].size for v in (*program.inputs, *program.outputs))
         elements[op] = max(1, (_picoseconds(program) - call) // largest)
-    elements |= {op: elements[like] for op, like in LIKE.items()}
+    elements |= {op: elements[like] for op, like in PROXY_OPERATORS.items()}
     assert elements.keys() == SHIPPED.element.keys()
     return HostTable("measured", call, macs, elements)
 
 
 def _program(op: str, shapes: Shapes, attributes: Mapping[str, Any], chain: int = 1) -> Program:
     builder = Builder(op)
-    operands = drawn({str(n): s for n, s in enumerate(shapes)}, {str(n): "float32" for n in range(len(shapes))})
+    operands = random_operands({str(n): s for n, s in enumerate(shapes)}, {str(n): "float32" for n in range(len(shapes))})
     y = builder.input("x", TensorType(shapes[0], "float32"))
     for _ in range(chain):
         y = builder.apply(op, [y, *(builder.constant(operands[str(n)]) for n in range(1, len(shapes)))], dict(attributes))[0]
@@ -63,5 +63,5 @@ def _program(op: str, shapes: Shapes, attributes: Mapping[str, Any], chain: int 
 def _picoseconds(p: Program) -> int:
     """Return the processor time of one run."""
     (x,) = p.inputs
-    operands = drawn({p.names[x]: p.types[x].shape}, {p.names[x]: p.types[x].dtype})
+    operands = random_operands({p.names[x]: p.types[x].shape}, {p.names[x]: p.types[x].dtype})
     return round(session_seconds(to_onnx(p), operands) * PICO)

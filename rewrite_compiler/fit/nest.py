@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import InputError
 
-MOST_POSITIONS = 1 << 26  # along an axis whose elements have to be counted one by one
+MAX_POSITIONS = 1 << 26  # along an axis whose elements have to be counted one by one
 Loop = tuple[str, int]
 Limits = Mapping[str, Mapping[str, int]]
 
@@ -38,9 +38,9 @@ def problem_from(document: Any) -> Problem:
     Raises:
         InputError: the document is not a problem (F230).
     """
-    keys(document, "The problem", ("dimensions", "tensors", "output"))
-    dimensions = {d: positive(n, f"Dimension {d}") for d, n in table(document["dimensions"], "dimensions").items()}
-    tensors = {t: _axes(t, axes, dimensions) for t, axes in table(document["tensors"], "tensors").items()}
+    check_keys(document, "The problem", ("dimensions", "tensors", "output"))
+    dimensions = {d: positive_integer(n, f"Dimension {d}") for d, n in checked_object(document["dimensions"], "dimensions").items()}
+    tensors = {t: _axes(t, axes, dimensions) for t, axes in checked_object(document["tensors"], "tensors").items()}
     if document["output"] not in tensors:
         raise InputError("F230", f'The output must be one of {", ".join(tensors)}, not "{document["output"]}"')
     return Problem(dimensions, tensors, document["output"])
@@ -50,9 +50,9 @@ def _axes(tensor: str, axes: Any, dimensions: Mapping[str, int]) -> tuple[Mappin
     coefficients = []
     dimensions_used: set[str] = set()
     for axis in _list(axes, f"Tensor {tensor}"):
-        for d, coefficient in table(axis, f"an axis of tensor {tensor}").items():
+        for d, coefficient in checked_object(axis, f"an axis of tensor {tensor}").items():
             _check_dimension(d, dimensions, f"Tensor {tensor}")
-            positive(coefficient, f"The coefficient of {d} in tensor {tensor}")
+            positive_integer(coefficient, f"The coefficient of {d} in tensor {tensor}")
             if d in dimensions_used:
                 raise InputError("F230", f"Dimension {d} must run along one axis of tensor {tensor}, not along two")
             dimensions_used.add(d)
@@ -81,7 +81,7 @@ def levels_from(document: Any, problem: Problem) -> tuple[Level, ...]:
 
 
 def _level(entry: Any, problem: Problem) -> Level:
-    keys(entry, "A level of the mapping", ("memory",), ("spatial", "temporal"))
+    check_keys(entry, "A level of the mapping", ("memory",), ("spatial", "temporal"))
     name = entry["memory"]
     if not isinstance(name, str) or not name:
         raise InputError("F230", f"The memory of a level must be a name, not {name!r}")
@@ -95,45 +95,45 @@ def _loops(entries: Any, memory: str, kind: str, problem: Problem) -> tuple[Loop
         if not isinstance(loop, list | tuple) or len(loop) != 2:
             raise InputError("F230", f"A {kind} loop of {memory} must be a dimension and a count, not {loop!r}")
         _check_dimension(loop[0], problem.dimensions, f"A {kind} loop of {memory}")
-        loops.append((loop[0], positive(loop[1], f"The {kind} loop of {memory} over {loop[0]}")))
+        loops.append((loop[0], positive_integer(loop[1], f"The {kind} loop of {memory} over {loop[0]}")))
     return tuple(loops)
 
 
-def keys(document: Any, what: str, needed: Sequence[str], allowed: Sequence[str] = ()) -> None:
+def check_keys(document: Any, subject: str, needed: Sequence[str], allowed: Sequence[str] = ()) -> None:
     """Check that a JSON value is an object with the needed keys and no others but the allowed ones.
 
     Raises:
         InputError: it is not (F230).
     """
     if not isinstance(document, Mapping):
-        raise InputError("F230", f"{what} must be an object, not {document!r}")
+        raise InputError("F230", f"{subject} must be an object, not {document!r}")
     for name in needed:
         if name not in document:
-            raise InputError("F230", f'{what} must have the key "{name}"')
+            raise InputError("F230", f'{subject} must have the key "{name}"')
     for name in document:
         if name not in needed and name not in allowed:
-            raise InputError("F230", f'{what} has no key "{name}", only {", ".join((*needed, *allowed))}')
+            raise InputError("F230", f'{subject} has no key "{name}", only {", ".join((*needed, *allowed))}')
 
 
-def table(document: Any, what: str) -> Mapping[str, Any]:
+def checked_object(document: Any, subject: str) -> Mapping[str, Any]:
     """Return a JSON object whose keys are names.
 
     Raises:
         InputError: the value is anything else (F230).
     """
     if not isinstance(document, Mapping) or not all(isinstance(key, str) for key in document):
-        raise InputError("F230", f"{what[0].upper()}{what[1:]} must be an object of names, not {document!r}")
+        raise InputError("F230", f"{subject[0].upper()}{subject[1:]} must be an object of names, not {document!r}")
     return document
 
 
-def positive(value: Any, what: str) -> int:
+def positive_integer(value: Any, subject: str) -> int:
     """Return a positive integer.
 
     Raises:
         InputError: the value is anything else (F230).
     """
     if type(value) is not int or value < 1:
-        raise InputError("F230", f"{what} must be a positive integer, not {value!r}")
+        raise InputError("F230", f"{subject} must be a positive integer, not {value!r}")
     return value
 
 
@@ -160,17 +160,17 @@ class Nest:
 
     def tile(self, tensor: str, level: int) -> int:
         """Return the elements of a tensor that one instance of a level holds."""
-        return self.touched(tensor, lambda at, kind: at <= level)
+        return self.footprint(tensor, lambda at, kind: at <= level)
 
-    def gathered(self, tensor: str, level: int) -> int:
+    def union_tile(self, tensor: str, level: int) -> int:
         """Return the distinct elements that all instances below one instance of a level use at a time."""
-        return self.touched(tensor, lambda at, kind: at < level or (at == level and kind == "spatial"))
+        return self.footprint(tensor, lambda at, kind: at < level or (at == level and kind == "spatial"))
 
     def partition(self, tensor: str, level: int) -> int:
         """Return the distinct elements that one instance of a level sees in the whole run."""
-        return self.touched(tensor, lambda at, kind: at <= level or kind == "temporal")
+        return self.footprint(tensor, lambda at, kind: at <= level or kind == "temporal")
 
-    def touched(self, tensor: str, chosen: Callable[[int, str], bool]) -> int:
+    def footprint(self, tensor: str, selects: Callable[[int, str], bool]) -> int:
         """Return the distinct elements of a tensor that the loops which a predicate of (level, kind) selects run through.
 
         Raises:
@@ -179,11 +179,11 @@ class Nest:
         digits: dict[str, list[tuple[int, int]]] = {d: [] for d in self.problem.dimensions}
         step = dict.fromkeys(self.problem.dimensions, 1)
         for at, kind, d, n in self.loops():
-            if chosen(at, kind):
+            if selects(at, kind):
                 digits[d].append((step[d], n))
             step[d] *= n
         axes = self.problem.tensors[tensor]
-        return math.prod(distinct((c * s, n) for d, c in axis.items() for s, n in digits[d]) for axis in axes)
+        return math.prod(distinct_sums((c * s, n) for d, c in axis.items() for s, n in digits[d]) for axis in axes)
 
     def loops(self) -> Iterable[tuple[int, str, str, int]]:
         """Yield level, kind, dimension and count of every loop, innermost first."""
@@ -195,7 +195,7 @@ class Nest:
         """Return the number of parallel instances of a level."""
         return math.prod(n for at, kind, _, n in self.loops() if kind == "spatial" and at > level)
 
-    def switches(self, tensor: str, level: int) -> int:
+    def tile_changes(self, tensor: str, level: int) -> int:
         """Return how often the tile of an instance of a level changes, the first fill included; a compute unit's changes each step.
 
         Temporal loops inside the innermost one that indexes the tensor leave the tile where it is; every loop outside it counts.
@@ -208,7 +208,7 @@ class Nest:
         return math.prod(n for _, n in outer)
 
 
-def distinct(digits: Iterable[tuple[int, int]]) -> int:
+def distinct_sums(digits: Iterable[tuple[int, int]]) -> int:
     """Return the number of distinct sums Σ step·i, 0 ≤ i < count, over (step, count) pairs.
 
     Raises:
@@ -230,8 +230,8 @@ def distinct(digits: Iterable[tuple[int, int]]) -> int:
 def _count_sums(pairs: Sequence[tuple[int, int]]) -> int:
     """Count sums one by one, a bit each."""
     reach = sum(step * (n - 1) for step, n in pairs)
-    if reach > MOST_POSITIONS:
-        raise InputError("F230", f"An axis with gaps must have at most {MOST_POSITIONS:,} positions, not {reach + 1:,}")
+    if reach > MAX_POSITIONS:
+        raise InputError("F230", f"An axis with gaps must have at most {MAX_POSITIONS:,} positions, not {reach + 1:,}")
     sums = 1
     for step, n in pairs:
         copies = 1

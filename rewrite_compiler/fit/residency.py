@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-MOST_GAPS = 4_000  # variables of one program; beyond, uses far apart are not joined
-CHOSEN = 0.5
+MAX_GAPS = 4_000  # variables of one program; beyond, uses far apart are not joined
+BINARY_THRESHOLD = 0.5
 
 
 class Role(StrEnum):
@@ -41,7 +41,7 @@ class Piece:
     memory: str
     size: int
     role: Role
-    moved: int = 0
+    link_bytes: int = 0
     value: int = -1  # the same for all uses of one tensor of the program
     form: tuple[int, ...] = ()
 
@@ -60,34 +60,34 @@ class Gap:
 
     start: tuple[int, int]
     end: tuple[int, int]
-    saves: int
+    saved_bytes: int
 
     @property
-    def lasts(self) -> bool:
+    def is_cyclic(self) -> bool:
         """Tell whether the tensor stays from one inference to the next."""
         return self.start == self.end
 
-    def spans(self, call: int) -> bool:
+    def is_live_across(self, call: int) -> bool:
         """Tell whether the tensor is live across another call."""
-        return (self.lasts and call != self.start[0]) or self.start[0] < call < self.end[0]
+        return (self.is_cyclic and call != self.start[0]) or self.start[0] < call < self.end[0]
 
 
 @dataclass(frozen=True)
-class Unread:
+class UnreadResult:
     """A result that need not be read back when all its gaps are closed."""
 
-    at: tuple[int, int]
+    result: tuple[int, int]
     gaps: tuple[int, ...]
-    saves: int
+    saved_bytes: int
 
 
 @dataclass(frozen=True)
-class Question:
+class ResidencyProblem:
     """The calls of a device in order, its capacities in elements, and the values that are read elsewhere."""
 
     calls: tuple[Call, ...]
     capacities: Mapping[str, int]
-    elsewhere: frozenset[int] = frozenset()
+    read_elsewhere: frozenset[int] = frozenset()
 
     def piece(self, at: tuple[int, int]) -> Piece:
         """Return the piece at (call, piece)."""
@@ -100,71 +100,71 @@ class Residency:
 
     gaps: tuple[Gap, ...] = ()
     unread: tuple[tuple[int, int], ...] = ()
-    at: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    saved: int = 0
-    bound: int = 0
+    addresses: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    saved_bytes: int = 0
+    upper_bound: int = 0
 
 
-def gaps_of(q: Question) -> tuple[tuple[Gap, ...], tuple[Unread, ...]]:
+def gaps_of(q: ResidencyProblem) -> tuple[tuple[Gap, ...], tuple[UnreadResult, ...]]:
     """Return the gaps that may be closed, and the results that may go unread."""
     uses: dict[int, list[tuple[int, int]]] = {}
     gaps: list[Gap] = []
     for n, call in enumerate(q.calls):
         for k, piece in enumerate(call.pieces):
             if piece.role == CONSTANT and not any(c.is_opaque for c in q.calls):
-                gaps.append(Gap((n, k), (n, k), piece.moved))
+                gaps.append(Gap((n, k), (n, k), piece.link_bytes))
             elif piece.role in (IN, OUT):
                 uses.setdefault(piece.value, []).append((n, k))
-    unread: list[Unread] = []
+    unread: list[UnreadResult] = []
     for value, places in uses.items():
         first = len(gaps)
         for start, end in itertools.pairwise(places):
             if _hands_over(q, start, end):
-                gaps.append(Gap(start, end, q.piece(end).moved))
-        if q.piece(places[0]).role == OUT and value not in q.elsewhere and len(gaps) - first == len(places) - 1 > 0:
-            unread.append(Unread(places[0], tuple(range(first, len(gaps))), q.piece(places[0]).moved))
-    return tuple(gaps[:MOST_GAPS]), tuple(u for u in unread if all(g < MOST_GAPS for g in u.gaps))
+                gaps.append(Gap(start, end, q.piece(end).link_bytes))
+        if q.piece(places[0]).role == OUT and value not in q.read_elsewhere and len(gaps) - first == len(places) - 1 > 0:
+            unread.append(UnreadResult(places[0], tuple(range(first, len(gaps))), q.piece(places[0]).link_bytes))
+    return tuple(gaps[:MAX_GAPS]), tuple(u for u in unread if all(g < MAX_GAPS for g in u.gaps))
 
 
-def _hands_over(q: Question, start: tuple[int, int], end: tuple[int, int]) -> bool:
+def _hands_over(q: ResidencyProblem, start: tuple[int, int], end: tuple[int, int]) -> bool:
     """Tell whether a tensor can stay from one use to the next: in one memory and form, with no opaque call between."""
     a, b = q.piece(start), q.piece(end)
     between = q.calls[start[0] + 1 : end[0]]
     return b.role == IN and (a.memory, a.form, a.size) == (b.memory, b.form, b.size) and not any(c.is_opaque for c in between)
 
 
-def fits(q: Question, chosen: Sequence[Gap]) -> bool:
+def fits(q: ResidencyProblem, closed_gaps: Sequence[Gap]) -> bool:
     """Tell whether at every call the live tensors and those of the call fit into each memory."""
-    return all(_occupancy(q, chosen, n, memory) <= capacity for n in range(len(q.calls)) for memory, capacity in q.capacities.items())
+    return all(_occupancy(q, closed_gaps, n, memory) <= capacity for n in range(len(q.calls)) for memory, capacity in q.capacities.items())
 
 
-def _occupancy(q: Question, chosen: Sequence[Gap], call: int, memory: str) -> int:
+def _occupancy(q: ResidencyProblem, chosen: Sequence[Gap], call: int, memory: str) -> int:
     call_size = sum(p.size for p in q.calls[call].pieces if p.memory == memory)
-    return call_size + sum(q.piece(g.start).size for g in chosen if g.spans(call) and q.piece(g.start).memory == memory)
+    return call_size + sum(q.piece(g.start).size for g in chosen if g.is_live_across(call) and q.piece(g.start).memory == memory)
 
 
-def saved_by(gaps: Sequence[Gap], unread: Sequence[Unread], chosen: frozenset[int]) -> int:
+def bytes_saved_by(gaps: Sequence[Gap], unread: Sequence[UnreadResult], closed_gaps: frozenset[int]) -> int:
     """Return the bytes that a choice of gaps saves."""
-    return sum(gaps[n].saves for n in chosen) + sum(u.saves for u in unread if chosen.issuperset(u.gaps))
+    return sum(gaps[n].saved_bytes for n in closed_gaps) + sum(u.saved_bytes for u in unread if closed_gaps.issuperset(u.gaps))
 
 
-def resident(q: Question) -> Residency:
+def solve_residency(q: ResidencyProblem) -> Residency:
     """Return the residency that saves most; where fragmentation forbids it, without the gaps that save least."""
     gaps, unread = gaps_of(q)
     if not gaps:
         return Residency()
     chosen = _solve(q, gaps, unread)
-    bound = saved_by(gaps, unread, chosen)
+    bound = bytes_saved_by(gaps, unread, chosen)
     while True:
-        at = addresses(q, [gaps[n] for n in sorted(chosen)])
+        at = assign_addresses(q, [gaps[n] for n in sorted(chosen)])
         if at is not None:
             closed_gaps = tuple(gaps[n] for n in sorted(chosen))
-            unread_results = tuple(u.at for u in unread if chosen.issuperset(u.gaps))
-            return Residency(closed_gaps, unread_results, at, saved_by(gaps, unread, chosen), bound)
-        chosen -= {min(chosen, key=lambda n: (gaps[n].saves, -n))}
+            unread_results = tuple(u.result for u in unread if chosen.issuperset(u.gaps))
+            return Residency(closed_gaps, unread_results, at, bytes_saved_by(gaps, unread, chosen), bound)
+        chosen -= {min(chosen, key=lambda n: (gaps[n].saved_bytes, -n))}
 
 
-def _solve(q: Question, gaps: Sequence[Gap], unread: Sequence[Unread]) -> frozenset[int]:
+def _solve(q: ResidencyProblem, gaps: Sequence[Gap], unread: Sequence[UnreadResult]) -> frozenset[int]:
     """Return the gaps that the integer program closes."""
     import highspy
 
@@ -185,35 +185,35 @@ def _solve(q: Question, gaps: Sequence[Gap], unread: Sequence[Unread]) -> frozen
     for n, call in enumerate(q.calls):
         for memory, capacity in q.capacities.items():
             call_size = sum(p.size for p in call.pieces if p.memory == memory)
-            terms = [q.piece(g.start).size * stays[k] for k, g in enumerate(gaps) if not g.lasts and g.spans(n) and _in(q, g, memory)]
+            terms = [q.piece(g.start).size * stays[k] for k, g in enumerate(gaps) if not g.is_cyclic and g.is_live_across(n) and _in(q, g, memory)]
             constant_terms = [q.piece(gaps[k].start).size * stays[k] for k in lasting[memory] if gaps[k].start[0] == n]
             if terms or lasting[memory]:
                 model.addConstr(sum(terms) + totals[memory] - sum(constant_terms) <= capacity - call_size)
-    saved_bytes = sum(g.saves * x for g, x in zip(gaps, stays, strict=True)) + sum(
-        u.saves * x for u, x in zip(unread, skipped_reads, strict=True)
+    saved_bytes = sum(g.saved_bytes * x for g, x in zip(gaps, stays, strict=True)) + sum(
+        u.saved_bytes * x for u, x in zip(unread, skipped_reads, strict=True)
     )
     model.maximize(saved_bytes)
     values = model.getSolution().col_value
-    return frozenset(n for n, x in enumerate(stays) if values[x.index] > CHOSEN)
+    return frozenset(n for n, x in enumerate(stays) if values[x.index] > BINARY_THRESHOLD)
 
 
-def _lasting(q: Question, gaps: Sequence[Gap], memory: str) -> list[int]:
-    return [n for n, g in enumerate(gaps) if g.lasts and _in(q, g, memory)]
+def _lasting(q: ResidencyProblem, gaps: Sequence[Gap], memory: str) -> list[int]:
+    return [n for n, g in enumerate(gaps) if g.is_cyclic and _in(q, g, memory)]
 
 
-def _in(q: Question, g: Gap, memory: str) -> bool:
+def _in(q: ResidencyProblem, g: Gap, memory: str) -> bool:
     return q.piece(g.start).memory == memory
 
 
 Span = tuple[int, int, int, list[tuple[int, int]]]  # first call, last call, size, the pieces that share the place
 
 
-def addresses(q: Question, chosen: Sequence[Gap]) -> dict[tuple[int, int], int] | None:
+def assign_addresses(q: ResidencyProblem, closed_gaps: Sequence[Gap]) -> dict[tuple[int, int], int] | None:
     """Return the first element of every piece by first fit over its lifetime; None when a piece finds no place."""
     first_elements: dict[tuple[int, int], int] = {}
     for memory, capacity in q.capacities.items():
         placements: list[tuple[int, int, int, int]] = []  # first call, last call, from, up to
-        for first, last, size, members in sorted(_spans(q, chosen, memory), key=lambda s: (s[0] - s[1], s[0], -s[2])):
+        for first, last, size, members in sorted(_spans(q, closed_gaps, memory), key=lambda s: (s[0] - s[1], s[0], -s[2])):
             occupied = sorted((low, high) for a, b, low, high in placements if a <= last and first <= b)
             at = 0
             for low, high in occupied:
@@ -227,10 +227,10 @@ def addresses(q: Question, chosen: Sequence[Gap]) -> dict[tuple[int, int], int] 
     return first_elements
 
 
-def _spans(q: Question, chosen: Sequence[Gap], memory: str) -> list[Span]:
+def _spans(q: ResidencyProblem, chosen: Sequence[Gap], memory: str) -> list[Span]:
     """Return what lies where for how long: uses joined by closed gaps share a place."""
-    next_uses = {g.start: g.end for g in chosen if not g.lasts}
-    lasting = {g.start for g in chosen if g.lasts}
+    next_uses = {g.start: g.end for g in chosen if not g.is_cyclic}
+    lasting = {g.start for g in chosen if g.is_cyclic}
     successor_uses = set(next_uses.values())
     spans: list[Span] = []
     for n, call in enumerate(q.calls):

@@ -19,12 +19,12 @@ from ..target import Cost, Mapping, Resources
 from .cost import Price, price
 from .tiling import Refusal, Tiling, tile
 
-NODES = 20_000  # tile sizes that are tried before the search stops with a bound
+MAX_NODES = 20_000  # tile sizes that are tried before the search stops with a bound
 Key = tuple[int, int, int]  # what decides, the other one, calls
 
 
 @dataclass(frozen=True)
-class Cheapest:
+class TilingResult:
     """The best tiling found, its price, a lower bound on every tiling's cost, and whether the search was complete."""
 
     tiling: Tiling
@@ -34,9 +34,9 @@ class Cheapest:
     is_optimal: bool  # the search was complete
 
 
-def cheapest(
-    m: Mapping, sizes: MappingOf[str, int], attributes: MappingOf[str, Any], resources: Resources, by: str = "bytes", nodes: int = NODES
-) -> Cheapest | Refusal:
+def cheapest_tiling(
+    m: Mapping, sizes: MappingOf[str, int], attributes: MappingOf[str, Any], resources: Resources, by: str = "bytes", nodes: int = MAX_NODES
+) -> TilingResult | Refusal:
     """Return the tiling with the fewest bytes (or the least time), then the least time (bytes), then the fewest calls.
 
     The operation must have a cost. After `nodes` tile sizes the search stops with its best tiling and a lower bound.
@@ -65,7 +65,7 @@ class _Search:
     tile_costs: dict[tuple[int, ...], Cost] = field(default_factory=dict)  # by the sizes of a tile
     open_bounds: list[int] = field(default_factory=list)  # of what was not looked at
 
-    def best(self, first: Tiling) -> Cheapest:
+    def best(self, first: Tiling) -> TilingResult:
         """Search below all tilings."""
         self.best_tile, self.best_key, self.units = dict(first.tile), self.key(first), self.m.unit_sizes(self.sizes)
         undivided = price(self.m, Tiling(self.sizes, self.sizes), self.attributes, self.resources)
@@ -83,11 +83,11 @@ class _Search:
         tiling = Tiling(dict(self.sizes), {d: self.best_tile[d] for d in self.sizes}, bound if self.open_bounds else None)
         tiling_price = price(self.m, tiling, self.attributes, self.resources)
         assert tiling_price is not None
-        return Cheapest(tiling, tiling_price, bound, self.nodes, not self.open_bounds)
+        return TilingResult(tiling, tiling_price, bound, self.nodes, not self.open_bounds)
 
     def key(self, tiling: Tiling) -> Key:
         """Return what a tiling costs, the level that decides first."""
-        tiling_price = price(self.m, tiling, self.attributes, self.resources, known=self.tile_costs)
+        tiling_price = price(self.m, tiling, self.attributes, self.resources, tile_costs=self.tile_costs)
         assert tiling_price is not None, f"{self.m.name} has no cost"
         levels = (tiling_price.bytes, tiling_price.picoseconds)
         return (*(levels if self.by == "bytes" else levels[::-1]), tiling.calls)
@@ -146,12 +146,12 @@ class _Search:
     def largest(self, sizes: dict[str, int], d: str) -> int:
         """Return the largest tile of a dimension that fits: several units, or all of it."""
         total, unit = self.sizes[d], self.units[d]
-        if self.m.violated({**sizes, d: total}, self.attributes) is None:
+        if self.m.exceeded_limit({**sizes, d: total}, self.attributes) is None:
             return total
         low, high = 1, -(-total // unit)
         while high - low > 1:
             middle = (low + high) // 2
-            fits = self.m.violated({**sizes, d: middle * unit}, self.attributes) is None
+            fits = self.m.exceeded_limit({**sizes, d: middle * unit}, self.attributes) is None
             low, high = (middle, high) if fits else (low, middle)
         return low * unit
 

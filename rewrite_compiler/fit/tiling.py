@@ -50,10 +50,10 @@ def tile(mapping: Mapping, sizes: MappingOf[str, int], attributes: MappingOf[str
     empty = next((d for d, n in sizes.items() if not n), None)
     if empty is not None:
         return Refusal(f"{empty} must be at least 1, not 0: there is nothing to compute")
-    if mapping.violated(sizes, attributes) is None:
+    if mapping.exceeded_limit(sizes, attributes) is None:
         return Tiling(dict(sizes), dict(sizes))
     units = mapping.unit_sizes(sizes)
-    violated = mapping.violated(units, attributes)
+    violated = mapping.exceeded_limit(units, attributes)
     if violated is not None:
         return Refusal(violated)
     summed = [d for d in sizes if d in mapping.axes.summed]
@@ -114,11 +114,11 @@ class _Search:
     def largest(self, fixed_sizes: MappingOf[str, int], dimension: str, smallest: MappingOf[str, int]) -> int:
         """Return the largest tile of a dimension that fits, in units or whole; 0 when none does."""
         total, unit = self.sizes[dimension], self.units[dimension]
-        if self.mapping.violated({**fixed_sizes, **smallest, dimension: total}, self.attributes) is None:
+        if self.mapping.exceeded_limit({**fixed_sizes, **smallest, dimension: total}, self.attributes) is None:
             return total
         low, high = 0, -(-total // unit)
         while high - low > 1:
             middle = (low + high) // 2
-            fits = self.mapping.violated({**fixed_sizes, **smallest, dimension: middle * unit}, self.attributes) is None
+            fits = self.mapping.exceeded_limit({**fixed_sizes, **smallest, dimension: middle * unit}, self.attributes) is None
             low, high = (middle, high) if fits else (low, middle)
         return low * unit

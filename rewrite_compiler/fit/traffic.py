@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import InputError
-from .nest import Level, Limits, Nest, keys, levels_from, positive, problem_from, table
+from .nest import Level, Limits, Nest, check_keys, levels_from, positive_integer, problem_from, checked_object
 
 LIMITS = ("elements", "fanout")
 
@@ -31,8 +31,8 @@ def traffic(
 def counts(nest: Nest, tensor: str, level: int) -> dict[str, int]:
     """Return tile, instances, reads, fills and updates of one tensor at one level, in elements per instance."""
     tile = nest.tile(tensor, level)
-    transferred = nest.switches(tensor, level - 1) * nest.gathered(tensor, level)
-    fills = nest.switches(tensor, level) * tile if level < len(nest.levels) - 1 else 0
+    transferred = nest.tile_changes(tensor, level - 1) * nest.union_tile(tensor, level)
+    fills = nest.tile_changes(tensor, level) * tile if level < len(nest.levels) - 1 else 0
     is_output = tensor == nest.problem.output
     reads = transferred - nest.partition(tensor, level) if is_output else transferred
     return {"tile": tile, "instances": nest.instances(level), "reads": reads, "fills": fills, "updates": transferred if is_output else 0}
@@ -58,9 +58,9 @@ def _check_limits(nest: Nest, limits: Any) -> None:
 def _limits_from(limits: Any, levels: tuple[Level, ...]) -> Limits:
     names = [level.memory for level in levels]
     limits_by_memory: dict[str, Mapping[str, int]] = {}
-    for memory, bound in table(limits, "limits").items():
+    for memory, bound in checked_object(limits, "limits").items():
         if memory not in names:
             raise InputError("F230", f'Limits must be of memories of the mapping ({", ".join(names)}), not of "{memory}"')
-        keys(bound, f"The bound of {memory}", (), LIMITS)
-        limits_by_memory[memory] = {key: positive(n, f"The bound of {memory} on {key}") for key, n in bound.items()}
+        check_keys(bound, f"The bound of {memory}", (), LIMITS)
+        limits_by_memory[memory] = {key: positive_integer(n, f"The bound of {memory} on {key}") for key, n in bound.items()}
     return limits_by_memory

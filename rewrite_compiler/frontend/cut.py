@@ -20,7 +20,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class Cuttable:
+class ReducibleModel:
     """A model whose nodes can be removed; a value without a known type cannot become an input."""
 
     model: Any
@@ -31,13 +31,13 @@ class Cuttable:
         """Return a name for every node: its own, or operator and index, as in the importer."""
         return tuple(n.name or f"{n.op_type}_{k}" for k, n in enumerate(self.model.graph.node))
 
-    def readers(self) -> dict[int, set[int]]:
+    def producers_by_node(self) -> dict[int, set[int]]:
         """Return for each node the nodes whose results it reads."""
         producer = {o: k for k, n in enumerate(self.model.graph.node) for o in n.output if o}
         return {k: {producer[i] for i in _read_names(n) if i in producer} for k, n in enumerate(self.model.graph.node)}
 
 
-def cuttable(path: Path, shapes: Shapes | None = None, limits: Limits = DEFAULT) -> Cuttable:
+def read_reducible(path: Path, shapes: Shapes | None = None, limits: Limits = DEFAULT) -> ReducibleModel:
     """Read a model with the types of its values, from the import where that succeeds, else from ONNX's shape inference.
 
     Raises:
@@ -47,7 +47,7 @@ def cuttable(path: Path, shapes: Shapes | None = None, limits: Limits = DEFAULT)
     if _has_external_data(model):
         raise InputError("F151", "a model with external data cannot be reduced", place=str(path), help="save it as one file first")
     declared = {i.name: i for i in (*model.graph.input, *model.graph.value_info, *model.graph.output)}
-    return Cuttable(model, {**declared, **_inferred_types(model), **_imported_types(model, path, shapes or {}, limits)})
+    return ReducibleModel(model, {**declared, **_inferred_types(model), **_imported_types(model, path, shapes or {}, limits)})
 
 
 def _has_external_data(model: Any) -> bool:
@@ -78,30 +78,30 @@ def _imported_types(model: Any, path: Path, shapes: Shapes, limits: Limits) -> d
     return {name: helper.make_tensor_value_info(name, CODES[t.dtype], list(t.shape)) for name, t in typed_names}
 
 
-def cut(whole: Cuttable, keep: Collection[int]) -> bytes | None:
+def submodel(source: ReducibleModel, keep: Collection[int]) -> bytes | None:
     """Return the nodes with indices in `keep` as a model; None when a value they read from the others has no known type."""
-    graph = whole.model.graph
+    graph = source.model.graph
     nodes = [n for k, n in enumerate(graph.node) if k in keep]
     defined, read = {o for n in nodes for o in n.output if o}, {i for n in nodes for i in _read_names(n)}
     constants = [t for t in graph.initializer if t.name in read]
     constant_names = {t.name for t in constants} | {t.values.name for t in graph.sparse_initializer}
     free_names = [name for name in dict.fromkeys(i for n in nodes for i in _read_names(n)) if name not in defined | constant_names]
-    if not nodes or any(name not in whole.types for name in free_names):
+    if not nodes or any(name not in source.types for name in free_names):
         return None
     outer_reads = {i for k, n in enumerate(graph.node) if k not in keep for i in _read_names(n)} | {o.name for o in graph.output}
     output_names = [o for n in nodes for o in n.output if o and (o in outer_reads or o not in read)]
     copy = onnx.ModelProto()
-    copy.CopyFrom(whole.model)
+    copy.CopyFrom(source.model)
     for field in ("node", "initializer", "input", "output", "value_info"):
         copy.graph.ClearField(field)
     copy.graph.node.extend(nodes)
     copy.graph.initializer.extend(constants)
-    copy.graph.input.extend(whole.types[name] for name in free_names)
-    copy.graph.output.extend(_output_info(whole, name) for name in output_names)
+    copy.graph.input.extend(source.types[name] for name in free_names)
+    copy.graph.output.extend(_output_info(source, name) for name in output_names)
     return bytes(copy.SerializeToString())
 
 
-def _output_info(source: Cuttable, name: str) -> Any:
+def _output_info(source: ReducibleModel, name: str) -> Any:
     return source.types[name] if name in source.types else onnx.ValueInfoProto(name=name)
 
 

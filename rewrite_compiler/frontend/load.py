@@ -15,16 +15,16 @@ from ..ir.program import Builder, Program, Source, Value
 from ..ir.unbatch import with_samples
 from ..limits import DEFAULT, Limits
 from .file.payload import NO_PAYLOADS, Payloads
-from .file.read import read_apart, read_memory
+from .file.read import read_split, read_split_memory
 from .graph.header import check_header, imports_of, own_domain
 from .graph.names import check_names
 from .graph.opset_upgrade import BASE
-from .graph.scope import Body, Scope
-from .graph.structure import check_count, check_structure, drop_absent_ends, function_key
+from .graph.scope import NodeContext, Scope
+from .graph.structure import check_count, check_structure, drop_trailing_absent, function_key
 from .importer.declared_types import declared_type
 from .importer.importer import Importer
 from .importer.qdq import integer_form
-from .importer.shape_binding import Bound, bind, check_declared, check_samples, contradicts
+from .importer.shape_binding import ShapeBinding, bind_shapes, check_declared, rebatched_program, is_contradicted
 from .site.context import Absorption, Context
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def load(model: Model, shapes: Mapping[str, tuple[int, ...]] | None = None, limi
         UsageError: the path is wrong, or the model is an object of another library, or `shapes` do not fit it.
     """
     file = Path(model) if isinstance(model, (str, Path)) else IN_MEMORY
-    message, payloads, digest = read_apart(file, limits) if file is not IN_MEMORY else read_memory(_bytes_of(model), str(file), limits)
+    message, payloads, digest = read_split(file, limits) if file is not IN_MEMORY else read_split_memory(_bytes_of(model), str(file), limits)
     try:
         loaded = import_model(message, file, digest, shapes or {}, limits, payloads)
     except FlexmatchError as error:
@@ -113,7 +113,7 @@ def import_model(
     check_names(model, place)
     notes = check_header(model, place)
     order, structure_notes = check_structure(model, place, limits)
-    drop_absent_ends(model)
+    drop_trailing_absent(model)
     imports = imports_of(model.opset_import, "the model", place)
     opset = max([BASE, imports.get("", 1), *(o.version for f in model.functions for o in f.opset_import if own_domain(o.domain) == "")])
     context = Context(Builder(model.graph.name or file.stem), limits, opset, {**imports, "": opset}, file.parent)
@@ -124,13 +124,13 @@ def import_model(
     importer = Importer(context, {function_key(f): f for f in model.functions}, place)
     importer.define_initializers(model.graph, scope, payloads)
     declared = {i.name: i for i in (*model.graph.value_info, *model.graph.output)}
-    importer.lower([(n, model.graph.node[n]) for n in order], Body(scope, imports, declared=declared))
+    importer.lower([(n, model.graph.node[n]) for n in order], NodeContext(scope, imports, declared=declared))
     outputs = _outputs(context, scope, model.graph, place)
     _note_declarations(context, scope, model.graph)
     program = _finished_program(context, outputs)
     if binding.samples is not None:
-        program = check_samples(with_samples(program, *binding.samples), binding.samples, place)
-    return LoadedModel(program, file, digest, opset, {**imports, "": opset}, int(model.ir_version), binding.batch, imports.get("", opset))
+        program = rebatched_program(with_samples(program, *binding.samples), binding.samples, place)
+    return LoadedModel(program, file, digest, opset, {**imports, "": opset}, int(model.ir_version), binding.batch_inputs, imports.get("", opset))
 
 
 def _source_names(graph: Any) -> list[str]:
@@ -147,17 +147,17 @@ def _source_names(graph: Any) -> list[str]:
     return names
 
 
-def _define_inputs(context: Context, graph: Any, scope: Scope, shapes: Mapping[str, tuple[int, ...]], place: str) -> Bound:
+def _define_inputs(context: Context, graph: Any, scope: Scope, shapes: Mapping[str, tuple[int, ...]], place: str) -> ShapeBinding:
     constants = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
     inputs = [i for i in graph.input if i.name not in constants]
-    binding = bind(inputs, shapes, place)
-    context.taken.update((o.name, None) for o in graph.output)
+    binding = bind_shapes(inputs, shapes, place)
+    context.reserved_names.update((o.name, None) for o in graph.output)
     for i, t in zip(inputs, binding.types, strict=True):
         context.check(t, i.name)
-        context.taken[i.name] = None
+        context.reserved_names[i.name] = None
         scope.values[i.name] = context.builder.input(i.name, t)
-    if binding.batch:
-        names = ", ".join(f'"{n}"' for n in binding.batch)
+    if binding.batch_inputs:
+        names = ", ".join(f'"{n}"' for n in binding.batch_inputs)
         context.builder.notes.append(f"dimension 0 of input {names} is not fixed by the model and was set to 1")
     return binding
 
@@ -185,7 +185,7 @@ def _note_declarations(context: Context, scope: Scope, graph: Any) -> None:
     """Note declared types of inner values that contradict the computed ones."""
     for info in graph.value_info:
         v = scope.values.get(info.name)
-        if v is not None and contradicts(declared_type(info, f'value "{info.name}"'), context.builder.types[v]):
+        if v is not None and is_contradicted(declared_type(info, f'value "{info.name}"'), context.builder.types[v]):
             context.builder.notes.append(f'the declared type of "{info.name}" was ignored: the model computes {context.builder.types[v]}')
 
 

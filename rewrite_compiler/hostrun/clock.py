@@ -12,10 +12,10 @@ from ..ir.program import Data
 from .session import Session
 
 SEED = 11
-BATCH_SECONDS, MOST_RUNS = 0.01, 2_000
+BATCH_SECONDS, MAX_RUNS = 0.01, 2_000
 
 
-def drawn(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) -> dict[str, Data]:
+def random_operands(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) -> dict[str, Data]:
     """Return random positive operands from a fixed seed, uniform in 0.5 … 1.5."""
     random = np.random.default_rng(SEED)
     return {name: random.uniform(0.5, 1.5, shape).astype(dtypes[name]) for name, shape in shapes.items()}
@@ -26,7 +26,7 @@ def processor_seconds(run: Callable[[], object], rounds: int = 5) -> float:
     run()
     start = time.process_time()
     run()
-    count = min(MOST_RUNS, max(1, int(BATCH_SECONDS / max(time.process_time() - start, 1e-6))))
+    count = min(MAX_RUNS, max(1, int(BATCH_SECONDS / max(time.process_time() - start, 1e-6))))
     timings = []
     for _ in range(rounds):
         start = time.process_time()

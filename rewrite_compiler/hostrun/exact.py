@@ -17,7 +17,7 @@ from ..errors import InputError, SpecError
 from ..ir.program import Data, Node, Program, Value
 from ..lang.binders import Array, Comprehension, Fold, FoldResult, Leaf
 from ..lang.expr import Expr
-from ..lang.libm.functions import DEFINED, definition
+from ..lang.libm.functions import DEFINITIONS, definition
 from ..ops.op import LAYOUT, Op
 from ..readings.arrays.evaluator import table_data
 
@@ -75,14 +75,14 @@ def run_node(p: Program, node: Node, operands: Sequence[Data]) -> list[Data]:
     return by_numpy(arrays, memories, f"{label} has no exact form", place)
 
 
-def by_numpy(arrays: Sequence[Array], memories: Mapping[Leaf, Data], refused: str = "", place: str = "") -> list[Data]:
+def by_numpy(arrays: Sequence[Array], memories: Mapping[Leaf, Data], refusal: str = "", place: str = "") -> list[Data]:
     """Evaluate arrays in numpy, in the same order as machine code; `refusal` begins the sentence of a refusal.
 
     Raises:
         InputError: F161 for a term that has no exact form.
     """
     with np.errstate(all="ignore"):
-        return [_Evaluator(memories, refused, place).array(a, {}) for a in arrays]
+        return [_Evaluator(memories, refusal, place).array(a, {}) for a in arrays]
 
 
 Kinds = tuple[tuple[tuple[int, ...], str], ...]  # shape and type of operands
@@ -177,7 +177,7 @@ class _Evaluator:
             return self.load(e, env)
         if e.op == "reduce":
             return self.reduce(e, env)
-        if e.op == "call" and e.data in DEFINED:
+        if e.op == "call" and e.data in DEFINITIONS:
             return self.real_function(e.data, *(self.value(a, env) for a in e.args))
         if e.op == "table":
             return self.entry(e, env)

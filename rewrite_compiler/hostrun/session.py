@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import BudgetError, InputError, UsageError
 from ..ir.program import Data
-from .signs import largest_pair, multiplies_codes, unsigned
+from .signs import largest_pair, multiplies_codes, with_unsigned_codes
 
 # from 1.32 on it writes an id of the machine below the home and sends events, unless this is set before it is imported
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -30,11 +30,11 @@ KINDS = {
     **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
 FATAL = 4  # what it refuses is told as a sentence
-AS_REQUESTED = 1  # an arena grows by what is asked for, not to the next power of two
-SLOWER = "give it more with --limits host_seconds=N"
-FREE = "free memory, raise the limits of this process (ulimit -v, ulimit -u), or give fewer --threads"
+ARENA_AS_REQUESTED = 1  # an arena grows by what is asked for, not to the next power of two
+RAISE_TIME_LIMIT = "give it more with --limits host_seconds=N"
+FREE_RESOURCES = "free memory, raise the limits of this process (ulimit -v, ulimit -u), or give fewer --threads"
 # what it says where the machine is the reason, not the model
-SHORT = re.compile("pthread_create failed|[Cc]annot allocate memory|bad.alloc|Failed to allocate memory|Resource temporarily unavailable")
+OUT_OF_RESOURCES = re.compile("pthread_create failed|[Cc]annot allocate memory|bad.alloc|Failed to allocate memory|Resource temporarily unavailable")
 # real operators between a DequantizeLinear and a QuantizeLinear stay real: fused ones round otherwise, and on some processors saturate
 EXACT = {"session.disable_quant_qdq": "1"}
 WEIGHTS_BESIDE = "session.model_external_initializers_file_folder_path"  # of a model in memory
@@ -52,7 +52,7 @@ def _has_shared_memory() -> bool:
         if not _shared:
             try:
                 cpu = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
-                ort.create_and_register_allocator(cpu, ort.OrtArenaCfg(0, AS_REQUESTED, -1, -1))
+                ort.create_and_register_allocator(cpu, ort.OrtArenaCfg(0, ARENA_AS_REQUESTED, -1, -1))
                 _shared.append(True)
             except Exception:  # whatever it says, each session then has memory of its own
                 _shared.append(False)
@@ -96,7 +96,7 @@ class Session:
             raise UsageError("F203", f"Number of threads must be positive, not {threads}")
         self.name = name
         source, settings = _exact_model(model) if is_exact else (_loadable(model), {})
-        with translated("F162", f"{name} cannot be run on the host"):
+        with translated_errors("F162", f"{name} cannot be run on the host"):
             import onnxruntime
 
             options = onnxruntime.SessionOptions()
@@ -125,7 +125,7 @@ class Session:
         """
         output_names = [o.name for o in self.outputs] if outputs is None else list(outputs)
         self._check(inputs, output_names)
-        with translated("C107", f"{self.name} failed on the host"), _time_limit(seconds, self.name) as options:
+        with translated_errors("C107", f"{self.name} failed on the host"), _time_limit(seconds, self.name) as options:
             results = self._session.run(output_names, dict(inputs), options)
         return dict(zip(output_names, map(_tensor, results), strict=True))
 
@@ -155,7 +155,7 @@ def _exact_model(model: bytes | Path) -> tuple[bytes | str, dict[str, str]]:
     data = model.read_bytes() if isinstance(model, Path) else model
     if not multiplies_codes(data):
         return _loadable(model), EXACT
-    return unsigned(data), EXACT | ({WEIGHTS_BESIDE: os.fspath(model.parent)} if isinstance(model, Path) else {})
+    return with_unsigned_codes(data), EXACT | ({WEIGHTS_BESIDE: os.fspath(model.parent)} if isinstance(model, Path) else {})
 
 
 def reference(path: str | Path, *, threads: int = 1, is_exact: bool = True) -> Session:
@@ -213,14 +213,14 @@ def _time_limit(seconds: float, name: str) -> Iterator[Any]:
         yield options
     except Exception:
         if options.terminate:
-            raise BudgetError("C107", f"{name} must run on the host within {seconds:g} seconds", help=SLOWER) from None
+            raise BudgetError("C107", f"{name} must run on the host within {seconds:g} seconds", help=RAISE_TIME_LIMIT) from None
         raise
     finally:
         timer.cancel()
 
 
 @contextmanager
-def translated(code: str, sentence: str) -> Iterator[None]:
+def translated_errors(code: str, sentence: str) -> Iterator[None]:
     """Translate onnxruntime's exceptions to refusals of one sentence.
 
     Raises:
@@ -232,8 +232,8 @@ def translated(code: str, sentence: str) -> Iterator[None]:
     except (MemoryError, ImportError, BudgetError):
         raise
     except Exception as error:  # onnxruntime's own kinds share no base class but Exception
-        if SHORT.search(str(error)):
-            raise BudgetError("X101", f"{sentence}: there is no memory, or no thread, left for it", help=FREE) from None
+        if OUT_OF_RESOURCES.search(str(error)):
+            raise BudgetError("X101", f"{sentence}: there is no memory, or no thread, left for it", help=FREE_RESOURCES) from None
         raise InputError(code, f"{sentence}: {_message(error)}") from None
 
 

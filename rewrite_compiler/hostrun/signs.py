@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 CONTRIB = "com.microsoft"
-SPELT = (b"Integer", b"QLinear", b"QGemm", b"DynamicQuantize", b"QAttention")  # one is in the name of every product of codes
-PAIRS = ("QuantizeLinear", "DequantizeLinear")  # onnxruntime fuses what stands between them
+NAME_PARTS = (b"Integer", b"QLinear", b"QGemm", b"DynamicQuantize", b"QAttention")  # one is in the name of every product of codes
+QDQ_OPERATORS = ("QuantizeLinear", "DequantizeLinear")  # onnxruntime fuses what stands between them
 SHIFT = 128  # from int8 to uint8
 
 
@@ -31,12 +31,12 @@ class Codes:
 class Product:
     """An operator that multiplies codes: the operands to convert to unsigned, only when the operand `beside` is unsigned, if given."""
 
-    changed: tuple[Codes, ...]
-    beside: Codes | None = None
+    signed_operands: tuple[Codes, ...]
+    unsigned_operand: Codes | None = None
 
 
 SUMS = Product((Codes(0, 2), Codes(1, 3)))
-CODES_TO_CODES = Product((Codes(3, 5, 4),), beside=Codes(0, 2))
+CODES_TO_CODES = Product((Codes(3, 5, 4),), unsigned_operand=Codes(0, 2))
 PRODUCTS = {
     ("", "MatMulInteger"): SUMS,
     ("", "ConvInteger"): SUMS,
@@ -47,16 +47,16 @@ PRODUCTS = {
     (CONTRIB, "MatMulIntegerToFloat"): Product((Codes(0, 4, 2), Codes(1, 5, 3))),
     (CONTRIB, "DynamicQuantizeMatMul"): Product((Codes(1, 3, 2),)),
     (CONTRIB, "DynamicQuantizeLSTM"): Product((Codes(1, 9, 8), Codes(2, 11, 10))),
-    (CONTRIB, "QAttention"): Product((Codes(1, 7, 4),), beside=Codes(0, 6)),
+    (CONTRIB, "QAttention"): Product((Codes(1, 7, 4),), unsigned_operand=Codes(0, 6)),
 }
 
 
 def multiplies_codes(model: bytes) -> bool:
     """Tell whether a model may have an operator that multiplies codes, by searching its bytes for their names."""
-    return any(name in model for name in SPELT)
+    return any(name in model for name in NAME_PARTS)
 
 
-def unsigned(model: bytes) -> bytes:
+def with_unsigned_codes(model: bytes) -> bytes:
     """Return an equivalent model whose products of codes have operands of one sign; bytes that are no model are returned as they are."""
     import onnx
     import onnx.inliner
@@ -82,12 +82,12 @@ def products(proto: Any) -> list[Any]:
 
 def coded_operators(model: bytes) -> list[str]:
     """Return the operators of a model that compute on codes in onnxruntime: products, else what it fuses to products."""
-    if not multiplies_codes(model) and PAIRS[0].encode() not in model and PAIRS[1].encode() not in model:
+    if not multiplies_codes(model) and QDQ_OPERATORS[0].encode() not in model and QDQ_OPERATORS[1].encode() not in model:
         return []
     import onnx
 
     proto = onnx.ModelProto.FromString(model)
-    return sorted({n.op_type for n in products(proto)} or {n.op_type for n in _nodes(proto) if n.op_type in PAIRS})
+    return sorted({n.op_type for n in products(proto)} or {n.op_type for n in _nodes(proto) if n.op_type in QDQ_OPERATORS})
 
 
 def largest_pair() -> tuple[bytes, dict[str, Any], int]:
@@ -154,8 +154,8 @@ class _Rewriting:
         """Rewrite all nodes in place."""
         for node in self.graph.node:
             product = PRODUCTS.get((_domain(node), node.op_type))
-            if product is not None and (product.beside is None or self.kind(node, product.beside) == "uint8"):
-                for codes in product.changed:
+            if product is not None and (product.unsigned_operand is None or self.kind(node, product.unsigned_operand) == "uint8"):
+                for codes in product.signed_operands:
                     if self.kind(node, codes) == "int8":
                         self.change(node, codes)
             self.nodes.append(node)

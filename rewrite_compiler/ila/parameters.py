@@ -21,19 +21,19 @@ def within(low: int, high: int, default: int | None, *, step: int = 1) -> Any:
     return field(default=default, metadata={"range": (low, high), "step": step, "may_be_none": default is None})
 
 
-def one_of(model: str, name: str, value: str, known: Iterable[str]) -> str:
+def one_of(model: str, name: str, value: str, allowed: Iterable[str]) -> str:
     """Return the value of a parameter if it is one of the allowed ones.
 
     Raises:
         UsageError: F203, it is not.
     """
-    names = tuple(known)
+    names = tuple(allowed)
     if value not in names:
         raise UsageError("F203", f'parameter {name} of {model} must be one of {", ".join(names)}, not "{value}"')
     return value
 
 
-def designed(model: str, base: T, given: Mapping[str, Any], *, others: Iterable[str] = ()) -> T:
+def designed(model: str, base: T, overrides: Mapping[str, Any], *, extra_names: Iterable[str] = ()) -> T:
     """Return the design `base` with some parameters replaced; the last argument names known parameters that are not part of it.
 
     Raises:
@@ -41,10 +41,10 @@ def designed(model: str, base: T, given: Mapping[str, Any], *, others: Iterable[
     """
     design: Any = base
     names = [f.name for f in fields(design)]
-    unknown_names = sorted(given.keys() - set(names))
+    unknown_names = sorted(overrides.keys() - set(names))
     if unknown_names:
-        raise UsageError("F203", f'{model} has no parameter "{unknown_names[0]}"', help=f"known: {', '.join((*others, *names))}")
-    revised: T = replace(design, **given)
+        raise UsageError("F203", f'{model} has no parameter "{unknown_names[0]}"', help=f"known: {', '.join((*extra_names, *names))}")
+    revised: T = replace(design, **overrides)
     return revised
 
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from ..ops.elementwise import broadcast
 from ..ops.op import ELEMENTWISE, AttributeValue, Op, Shape
-from .placement import Place, candidates
+from .placement import Place, places_with_lead
 
 
 class Refused(Exception):
@@ -36,7 +36,7 @@ class Case:
     results: Sequence[Shape]
     samples: int
 
-    def only(self, *allowed: int) -> None:
+    def check_only(self, *allowed: int) -> None:
         """Check that only the allowed operands carry samples.
 
         Raises:
@@ -46,20 +46,20 @@ class Case:
             if place is not None and n not in allowed:
                 raise Refused(f"its operand {n} differs between samples")
 
-    def first(self) -> Place:
+    def first_place(self) -> Place:
         """Return the place of the samples in the first operand, the only one that may carry any.
 
         Raises:
             Refused: another operand carries samples.
         """
-        self.only(0)
+        self.check_only(0)
         place = self.places[0]
         assert place is not None
         return place
 
 
 @dataclass(frozen=True)
-class Carried:
+class SamplePassage:
     """Where the samples are in each result; attributes that change; operands to repeat for each sample."""
 
     results: tuple[Place, ...]
@@ -67,18 +67,18 @@ class Carried:
     repeated: Mapping[int, Place] = field(default_factory=dict)
 
 
-Rule = Callable[[Case], Carried]
+Rule = Callable[[Case], SamplePassage]
 
 
 def _runs_along(c: Case, axis: int) -> NoReturn:
     raise Refused(f"it works along axis {axis} of {c.shapes[0]}, which carries the samples")
 
 
-def _unary(c: Case) -> Carried:
-    return Carried((c.first(),))
+def _unary(c: Case) -> SamplePassage:
+    return SamplePassage((c.first_place(),))
 
 
-def elementwise(c: Case) -> Carried:
+def elementwise(c: Case) -> SamplePassage:
     """Carry samples through an elementwise operator that broadcasts its operands.
 
     Raises:
@@ -100,140 +100,140 @@ def elementwise(c: Case) -> Carried:
             raise Refused(f"axis {axis} of its operand {n} carries the samples and is broadcast to {result[place.axis]}")
         if operand_place is None and extent != 1:
             repeated[n] = Place(axis, place.outer)
-    return Carried((place,), repeated=repeated)
+    return SamplePassage((place,), repeated=repeated)
 
 
 def _from_front(c: Case, n: int, place: Place, rank: int) -> Place:
     return Place(place.axis + rank - len(c.shapes[n]), place.outer)
 
 
-def _dense(c: Case) -> Carried:
+def _dense(c: Case) -> SamplePassage:
     x, w = c.places
     last = len(c.shapes[0]) - 1
     if x is None and w is not None:
-        return Carried((Place(last, w.outer),)) if w.axis == 0 else _contracts(1)
-    place = c.first()
-    return Carried((place,)) if place.axis != last else _contracts(0)
+        return SamplePassage((Place(last, w.outer),)) if w.axis == 0 else _contracts(1)
+    place = c.first_place()
+    return SamplePassage((place,)) if place.axis != last else _contracts(0)
 
 
 def _contracts(operand: int) -> NoReturn:
     raise Refused(f"it sums over the axis of its operand {operand} that carries the samples")
 
 
-def _matmul(c: Case) -> Carried:
+def _matmul(c: Case) -> SamplePassage:
     for n, place in enumerate(c.places):
         from_back = 0 if place is None else len(c.shapes[n]) - place.axis
         if from_back == 1 + n:
             _contracts(n)
         if place is not None and from_back <= 2:  # rows of a, columns of b
-            c.only(n)
-            return Carried((_from_front(c, n, place, len(c.results[0])),))
+            c.check_only(n)
+            return SamplePassage((_from_front(c, n, place, len(c.results[0])),))
     return elementwise(Case(c.op, [s[:-2] for s in c.shapes], c.places, {}, [c.results[0][:-2]], c.samples))
 
 
-def _along_axis(c: Case) -> Carried:
+def _along_axis(c: Case) -> SamplePassage:
     """Carry samples through bias_add and scale: the second operand lies along one axis of the first."""
     axis = int(c.attributes["axis"])
     x, b = c.places
     if x is None or (b is not None and x != Place(axis, b.outer)):
         raise Refused("its operands carry the samples at different places")
     if b is None and x.axis == axis:
-        return Carried((x,), repeated={1: Place(0, x.outer)})
-    return Carried((x,))
+        return SamplePassage((x,), repeated={1: Place(0, x.outer)})
+    return SamplePassage((x,))
 
 
-def _leading_axes(count: int, c: Case) -> Carried:
+def _leading_axes(count: int, c: Case) -> SamplePassage:
     """Carry samples in one of the first axes, which the operator treats one by one."""
-    place = c.first()
-    return Carried((place,)) if place.axis < count else _runs_along(c, place.axis)
+    place = c.first_place()
+    return SamplePassage((place,)) if place.axis < count else _runs_along(c, place.axis)
 
 
-def _batch_norm(c: Case) -> Carried:
-    place = c.first()
-    return Carried((place,), repeated={n: Place(0, place.outer) for n in range(1, 5)} if place.axis == 1 else {})
+def _batch_norm(c: Case) -> SamplePassage:
+    place = c.first_place()
+    return SamplePassage((place,), repeated={n: Place(0, place.outer) for n in range(1, 5)} if place.axis == 1 else {})
 
 
-def _layer_norm(c: Case) -> Carried:
+def _layer_norm(c: Case) -> SamplePassage:
     return _leading_axes(int(c.attributes["axis"]), c)
 
 
-def _along_one(c: Case) -> Carried:
-    place = c.first()
-    return _runs_along(c, place.axis) if place.axis == c.attributes["axis"] else Carried((place,))
+def _along_one(c: Case) -> SamplePassage:
+    place = c.first_place()
+    return _runs_along(c, place.axis) if place.axis == c.attributes["axis"] else SamplePassage((place,))
 
 
-def _reduction(c: Case) -> Carried:
-    place, axes = c.first(), c.attributes["axes"]
+def _reduction(c: Case) -> SamplePassage:
+    place, axes = c.first_place(), c.attributes["axes"]
     if place.axis in axes:
         _runs_along(c, place.axis)
     gone = 0 if c.attributes["keepdims"] else sum(a < place.axis for a in axes)
-    return Carried((Place(place.axis - gone, place.outer),))
+    return SamplePassage((Place(place.axis - gone, place.outer),))
 
 
-def _reshape(c: Case) -> Carried:
-    place, shape = c.first(), tuple(c.attributes["shape"])
-    places = list(candidates(shape, place.lead(c.shapes[0])))
+def _reshape(c: Case) -> SamplePassage:
+    place, shape = c.first_place(), tuple(c.attributes["shape"])
+    places = list(places_with_lead(shape, place.lead(c.shapes[0])))
     if not places:
         raise Refused(f"its result {shape} has no axis for the samples of {c.shapes[0]}")
     # of the spellings of one order: where as many elements of each sample stand together, for this is the batch axis
     inner = place.inner(c.shapes[0])
     best = min(places, key=lambda p: (p.inner(shape) != inner, p != place, p.outer))
-    return Carried((best,), {"shape": best.scaled(shape, c.samples)})
+    return SamplePassage((best,), {"shape": best.scaled(shape, c.samples)})
 
 
-def _transpose(c: Case) -> Carried:
-    place = c.first()
-    return Carried((Place(tuple(c.attributes["perm"]).index(place.axis), place.outer),))
+def _transpose(c: Case) -> SamplePassage:
+    place = c.first_place()
+    return SamplePassage((Place(tuple(c.attributes["perm"]).index(place.axis), place.outer),))
 
 
-def _slice(c: Case) -> Carried:
-    place, a = c.first(), c.attributes
+def _slice(c: Case) -> SamplePassage:
+    place, a = c.first_place(), c.attributes
     if place.axis != a["axis"]:
-        return Carried((place,))
+        return SamplePassage((place,))
     extent = c.shapes[0][place.axis]
     if (a["start"], a["stop"], a["step"]) != (0, extent, 1):
         _runs_along(c, place.axis)
-    return Carried((place,), {"stop": extent * c.samples})
+    return SamplePassage((place,), {"stop": extent * c.samples})
 
 
-def _concat(c: Case) -> Carried:
+def _concat(c: Case) -> SamplePassage:
     places = {p for p in c.places if p is not None}
     if len(places) > 1:
         raise Refused("its operands carry the samples at different places")
     (place,) = places
     if place.axis == c.attributes["axis"]:
         _runs_along(c, place.axis)
-    return Carried((place,), repeated={n: place for n, p in enumerate(c.places) if p is None})
+    return SamplePassage((place,), repeated={n: place for n, p in enumerate(c.places) if p is None})
 
 
-def _pad(c: Case) -> Carried:
-    place, pads = c.first(), c.attributes["pads"]
+def _pad(c: Case) -> SamplePassage:
+    place, pads = c.first_place(), c.attributes["pads"]
     if pads[place.axis] or pads[place.axis + len(c.shapes[0])]:
         _runs_along(c, place.axis)
-    return Carried((place,))
+    return SamplePassage((place,))
 
 
-def _expand(c: Case) -> Carried:
+def _expand(c: Case) -> SamplePassage:
     shape = tuple(c.attributes["shape"])
-    place = _from_front(c, 0, c.first(), len(shape))
+    place = _from_front(c, 0, c.first_place(), len(shape))
     if c.shapes[0][place.axis - len(shape) + len(c.shapes[0])] != shape[place.axis]:
         raise Refused(f"axis {place.axis} of its result is broadcast and carries the samples")
-    return Carried((place,), {"shape": place.scaled(shape, c.samples)})
+    return SamplePassage((place,), {"shape": place.scaled(shape, c.samples)})
 
 
-def _gather(c: Case) -> Carried:
+def _gather(c: Case) -> SamplePassage:
     axis, indices = int(c.attributes["axis"]), c.places[1]
     if c.places[0] is None and indices is not None:
-        return Carried((Place(axis + indices.axis, indices.outer),))
-    place = c.first()
+        return SamplePassage((Place(axis + indices.axis, indices.outer),))
+    place = c.first_place()
     if place.axis == axis:
         _runs_along(c, axis)
-    return Carried((place if place.axis < axis else Place(place.axis + len(c.shapes[1]) - 1, place.outer),))
+    return SamplePassage((place if place.axis < axis else Place(place.axis + len(c.shapes[1]) - 1, place.outer),))
 
 
-def _recurrent(c: Case) -> Carried:
+def _recurrent(c: Case) -> SamplePassage:
     """Carry samples in the batch axis: axis 1 of the sequence, axis 0 of the states."""
-    c.only(0, *range(4, len(c.shapes)))
+    c.check_only(0, *range(4, len(c.shapes)))
     batch = {0: 1, **dict.fromkeys(range(4, len(c.shapes)), 0)}
     places = {n: p for n, p in enumerate(c.places) if p is not None}
     for n, p in places.items():
@@ -244,16 +244,16 @@ def _recurrent(c: Case) -> Carried:
         raise Refused("its operands carry the samples at different places")
     (outer,) = outers
     repeated = {n: Place(axis, outer) for n, axis in batch.items() if n not in places}
-    return Carried((Place(1, outer), *[Place(0, outer)] * (len(c.results) - 1)), repeated=repeated)
+    return SamplePassage((Place(1, outer), *[Place(0, outer)] * (len(c.results) - 1)), repeated=repeated)
 
 
-def _scaled(c: Case) -> Carried:
+def _scaled(c: Case) -> SamplePassage:
     """Carry samples through a change of number format; scales may lie along another axis."""
-    place = c.first()
+    place = c.first_place()
     scales = len(c.attributes["multiplier"]) if "multiplier" in c.attributes else math.prod(c.shapes[1])
     if scales != 1 and place.axis == int(c.attributes["axis"]):
         _runs_along(c, place.axis)
-    return Carried((place,))
+    return SamplePassage((place,))
 
 
 # rules of operators that are not elementwise; im2col keeps samples apart in its rows and, from channels, in its columns
@@ -291,37 +291,37 @@ RULES: dict[str, Rule] = {
 }
 
 
-def _per_tensor(c: Case) -> Carried:
+def _per_tensor(c: Case) -> SamplePassage:
     """Carry samples through a change of number format with one scale for the whole tensor."""
     if any(math.prod(s) != 1 for s in c.shapes[1:]):
         raise Refused("it has a scale for each element of an axis")
     return _unary(c)
 
 
-def _quantised_matmul(b: int, c: Case) -> Carried:
+def _quantised_matmul(b: int, c: Case) -> SamplePassage:
     """Carry samples through the rows of a matrix product whose operand `b` is one matrix."""
-    place = c.first()
+    place = c.first_place()
     if len(c.shapes[b]) != 2:
         raise Refused(f"its operand {b} is not one matrix")
-    return Carried((place,)) if place.axis != len(c.shapes[0]) - 1 else _contracts(0)
+    return SamplePassage((place,)) if place.axis != len(c.shapes[0]) - 1 else _contracts(0)
 
 
-def _one_axis_gone(c: Case) -> Carried:
+def _one_axis_gone(c: Case) -> SamplePassage:
     """Carry samples past a reduction over one axis, when the shapes tell which one it is."""
-    place, shape, result = c.first(), tuple(c.shapes[0]), tuple(c.results[0])
+    place, shape, result = c.first_place(), tuple(c.shapes[0]), tuple(c.results[0])
     axes = [a for a in range(len(shape)) if (*shape[:a], 1, *shape[a + 1 :]) == result]
     gone = [a for a in range(len(shape)) if shape[:a] + shape[a + 1 :] == result]
     if len(axes + gone) != 1:
         raise Refused(f"its shapes {shape} and {result} do not tell which axis it reduces")
     if place.axis in axes + gone:
         _runs_along(c, place.axis)
-    return Carried((Place(place.axis - sum(a < place.axis for a in gone), place.outer),))
+    return SamplePassage((Place(place.axis - sum(a < place.axis for a in gone), place.outer),))
 
 
-def _by_row(c: Case) -> Carried:
+def _by_row(c: Case) -> SamplePassage:
     """Carry samples through an operator that treats rows one by one and gives something for each in all its results."""
-    place = c.first()
-    return Carried((place,) * len(c.results)) if place.axis == 0 else _runs_along(c, place.axis)
+    place = c.first_place()
+    return SamplePassage((place,) * len(c.results)) if place.axis == 0 else _runs_along(c, place.axis)
 
 
 # source operators the engine does not interpret: those known to work element by element, with broadcasting …
@@ -362,7 +362,7 @@ def rule_of(operator: Op | None, source: str) -> Rule | None:
 
 
 # operators that may be given one more axis in front: which operands may have it (the others broadcast); None: any
-WIDENED: dict[str, frozenset[int] | None] = {
+EXTRA_AXIS_OPERANDS: dict[str, frozenset[int] | None] = {
     "matmul": None,
     "dense": frozenset((0,)),
     "integer_dense": frozenset((0,)),
@@ -371,10 +371,10 @@ WIDENED: dict[str, frozenset[int] | None] = {
 }
 
 
-def may_widen(operator: Op | None, source: str, places: Sequence[Place | None]) -> bool:
+def may_add_axis(operator: Op | None, source: str, places: Sequence[Place | None]) -> bool:
     """Tell whether samples may get an axis of their own in front of the operands that have them."""
     name = operator.name if operator else source
-    allowed = WIDENED.get(name)
-    if name in WIDENED and allowed is not None:
+    allowed = EXTRA_AXIS_OPERANDS.get(name)
+    if name in EXTRA_AXIS_OPERANDS and allowed is not None:
         return all(p is None or n in allowed for n, p in enumerate(places))
-    return name in WIDENED or rule_of(operator, source) is elementwise
+    return name in EXTRA_AXIS_OPERANDS or rule_of(operator, source) is elementwise

@@ -15,7 +15,7 @@ from ..readings.kernels.evaluate import evaluate as evaluate_array
 from .program import Data, Node, Program, Value
 from .types import TensorType, interval_of
 
-MOST_MEANINGS = 64  # of operators, that are kept
+MAX_MEANINGS = 64  # of operators, that are kept
 OpaqueRunner = Callable[[Node, Sequence[Data]], Sequence[Data]]
 
 
@@ -47,7 +47,7 @@ class _AttributeKey:
         return hash(self.text)
 
 
-@lru_cache(maxsize=MOST_MEANINGS)
+@lru_cache(maxsize=MAX_MEANINGS)
 def _meaning(operator: Op, operands: tuple[tuple[Shape, Any], ...], key: _AttributeKey) -> tuple[list[Leaf], tuple[Array, ...]]:
     """Return the operands and the outputs of an operator as terms."""
     leaves = [_leaf(n, *x) for n, x in enumerate(operands)]

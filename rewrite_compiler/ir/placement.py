@@ -40,7 +40,7 @@ class Place:
         return (*shape[: self.axis], shape[self.axis] * samples, *shape[self.axis + 1 :])
 
 
-def candidates(shape: Shape, lead: int) -> Iterator[Place]:
+def places_with_lead(shape: Shape, lead: int) -> Iterator[Place]:
     """Yield the places in `shape` with `lead` blocks before the samples: one row-major order, several spellings."""
     before = 1
     for axis, n in enumerate(shape):
@@ -49,12 +49,12 @@ def candidates(shape: Shape, lead: int) -> Iterator[Place]:
         before *= n
 
 
-def equivalents(shape: Shape, place: Place) -> list[Place]:
+def equivalent_places(shape: Shape, place: Place) -> list[Place]:
     """Return the spellings of a place, itself first."""
-    return [place, *(p for p in candidates(shape, place.lead(shape)) if p != place)]
+    return [place, *(p for p in places_with_lead(shape, place.lead(shape)) if p != place)]
 
 
-def merged(batch: Data, place: Place) -> Data:
+def merge_samples(batch: Data, place: Place) -> Data:
     """Return samples (first axis) as one tensor with the samples in their place."""
     samples, *shape = batch.shape
     before, behind = place.split(tuple(shape))
@@ -62,7 +62,7 @@ def merged(batch: Data, place: Place) -> Data:
     return np.moveaxis(parts, 0, len(before)).reshape(place.scaled(tuple(shape), samples))
 
 
-def separated(tensor: Data, place: Place | None, samples: int) -> Data:
+def split_samples(tensor: Data, place: Place | None, samples: int) -> Data:
     """Return the samples of a tensor along a new first axis; a tensor without samples is the same for all."""
     if place is None:
         return np.broadcast_to(tensor, (samples, *tensor.shape))
@@ -72,6 +72,6 @@ def separated(tensor: Data, place: Place | None, samples: int) -> Data:
     return np.moveaxis(parts, len(before), 0).reshape(samples, *shape)
 
 
-def spread(tensor: Data, place: Place, samples: int) -> Data:
+def repeat_per_sample(tensor: Data, place: Place, samples: int) -> Data:
     """Return a tensor repeated for every sample, the samples in their place."""
-    return merged(np.broadcast_to(tensor, (samples, *tensor.shape)), place)
+    return merge_samples(np.broadcast_to(tensor, (samples, *tensor.shape)), place)

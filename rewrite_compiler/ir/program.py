@@ -187,7 +187,7 @@ class Builder:
         )  # fmt: skip
 
 
-def topological(nodes: Sequence[Node], given: Iterable[Value]) -> list[Node]:
+def topological_order(nodes: Sequence[Node], given: Iterable[Value]) -> list[Node]:
     """Return nodes in topological order: every value is defined before it is read.
 
     Raises:
@@ -215,7 +215,7 @@ def topological(nodes: Sequence[Node], given: Iterable[Value]) -> list[Node]:
     return order
 
 
-def renumbered(p: Program) -> Program:
+def renumber_values(p: Program) -> Program:
     """Return the program with values numbered in order of definition, unused ones dropped."""
     order: list[Value] = [*p.inputs, *p.constants, *(v for n in p.nodes for v in n.outputs)]
     place = {v: n for n, v in enumerate(order)}
@@ -226,7 +226,7 @@ def renumbered(p: Program) -> Program:
     )  # fmt: skip
 
 
-def walk(p: Program) -> Iterator[tuple[Node, list[TensorType]]]:
+def nodes_with_types(p: Program) -> Iterator[tuple[Node, list[TensorType]]]:
     """Yield each node with the types of its operands."""
     for n in p.nodes:
         yield n, [p.types[v] for v in n.inputs]
@@ -239,7 +239,7 @@ def total_macs(p: Program, nodes: Iterable[Node] | None = None) -> int:
     return opaque_macs + sum(macs_of(n, [p.types[v] for v in n.inputs]) for n in counted)
 
 
-def uncounted(p: Program) -> list[Node]:
+def nodes_of_unknown_macs(p: Program) -> list[Node]:
     """Return the opaque nodes whose number of multiply-accumulates is unknown."""
     return [n for n in p.nodes if n.op == OPAQUE and p.opaque_of(n).macs is None]
 
@@ -252,6 +252,6 @@ def macs_of(node: Node, operands: Sequence[TensorType]) -> int:
     return int(operator.macs(*(t.shape for t in operands), **dict(node.attributes)))
 
 
-def empty_like(t: TensorType) -> Data:
+def zeros_of(t: TensorType) -> Data:
     """Return zeros of a type."""
     return np.zeros(t.shape, t.dtype if t.dtype in np.sctypeDict else np.float32)

@@ -10,12 +10,12 @@ from typing import Any
 
 from ..ops import OPS
 from ..ops.op import Shape
-from .batch_rules import Carried, Case, Contradiction, Refused, Rule, may_widen, rule_of
-from .placement import Place, equivalents, spread
+from .batch_rules import SamplePassage, Case, Contradiction, Refused, Rule, may_add_axis, rule_of
+from .placement import Place, equivalent_places, repeat_per_sample
 from .program import OPAQUE, Node, Program, Value
 from .types import TensorType
 
-ATTEMPTS = 1024  # combinations of places of the operands tried for one node
+MAX_ATTEMPTS = 1024  # combinations of places of the operands tried for one node
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class NotBatchable:
     node: Node | None = None
 
 
-def rebatched(p: Program, samples: int, batched: Mapping[Value, int | Place]) -> Rebatched | NotBatchable:
+def rebatch(p: Program, samples: int, batched: Mapping[Value, int | Place]) -> Rebatched | NotBatchable:
     """Return the program that runs `samples` samples at once.
 
     `batched` gives, for inputs that differ between samples, the axis whose extent the samples multiply; there they vary
@@ -59,16 +59,16 @@ def rebatched(p: Program, samples: int, batched: Mapping[Value, int | Place]) ->
         try:
             work.carry(node)
         except Refused as refused:
-            return NotBatchable(f'{label(p, node)} "{p.names[node.outputs[0]]}" cannot be batched: {refused}', node)
+            return NotBatchable(f'{operator_label(p, node)} "{p.names[node.outputs[0]]}" cannot be batched: {refused}', node)
     return work.finish()
 
 
-def naturally_rebatched(p: Program, samples: int, inputs: Sequence[Value]) -> Rebatched | NotBatchable:
+def rebatch_cheapest_axis(p: Program, samples: int, inputs: Sequence[Value]) -> Rebatched | NotBatchable:
     """Return the program for `samples` samples with the axis of the inputs chosen: one number for all, fewest moves, then lowest."""
     results: list[Rebatched] = []
     refused: NotBatchable | None = None
     for axis in range(max((len(p.types[v].shape) for v in inputs), default=1)):
-        result = rebatched(p, samples, {v: min(axis, len(p.types[v].shape) - 1) for v in inputs})
+        result = rebatch(p, samples, {v: min(axis, len(p.types[v].shape) - 1) for v in inputs})
         if isinstance(result, NotBatchable):
             refused = refused or result
         else:
@@ -76,14 +76,14 @@ def naturally_rebatched(p: Program, samples: int, inputs: Sequence[Value]) -> Re
     return min(results, key=lambda r: r.moves) if results or refused is None else refused
 
 
-def attempts(shapes: Sequence[Shape], own: Sequence[Place | None]) -> Iterator[tuple[Place | None, ...]]:
+def candidate_places(shapes: Sequence[Shape], own: Sequence[Place | None]) -> Iterator[tuple[Place | None, ...]]:
     """Yield places for the operands of a node, cheapest first: as they are, spelt in another way, moved."""
     yield tuple(own)
-    spelt = [[None] if p is None else equivalents(s, p) for p, s in zip(own, shapes, strict=True)]
+    spelt = [[None] if p is None else equivalent_places(s, p) for p, s in zip(own, shapes, strict=True)]
     anywhere = [c if c == [None] else [*c, *_axes(s)] for c, s in zip(spelt, shapes, strict=True)]
     for choices in (spelt, anywhere):
         yield from _aligned(choices)
-        yield from itertools.islice(itertools.product(*choices), ATTEMPTS // 4)
+        yield from itertools.islice(itertools.product(*choices), MAX_ATTEMPTS // 4)
 
 
 def _axes(shape: Shape) -> list[Place]:
@@ -98,7 +98,7 @@ def _aligned(choices: Sequence[Sequence[Place | None]]) -> Iterator[tuple[Place 
             yield tuple(None if c[0] is None else place for c in choices)
 
 
-def label(p: Program, node: Node) -> str:
+def operator_label(p: Program, node: Node) -> str:
     """Return the operator of a node as people write it."""
     return p.opaque_of(node).label if node.op == OPAQUE else node.op
 
@@ -136,7 +136,7 @@ class _Rebatching:
         try:
             places, carried = self._passing(rule, node, operand_places)
         except Refused as refused:
-            if isinstance(refused, Contradiction) or not may_widen(node.operator, source, operand_places):
+            if isinstance(refused, Contradiction) or not may_add_axis(node.operator, source, operand_places):
                 raise
             self._widened(node)
             return
@@ -157,15 +157,15 @@ class _Rebatching:
 
     def _in_front(self, v: Value, rank: int) -> Value:
         shape = self.p.types[v].shape
-        at_front = self._operand(v, 0, Place(0), Carried(()))
+        at_front = self._operand(v, 0, Place(0), SamplePassage(()))
         return self._reshaped(at_front, (self.samples, *[1] * (rank - len(shape)), *shape))
 
-    def _passing(self, rule: Rule, node: Node, operand_places: Sequence[Place | None]) -> tuple[Sequence[Place | None], Carried]:
+    def _passing(self, rule: Rule, node: Node, operand_places: Sequence[Place | None]) -> tuple[Sequence[Place | None], SamplePassage]:
         """Return the first places of the operands under which the rule lets the samples pass."""
         shapes = [self.p.types[v].shape for v in node.inputs]
         results = [self.p.types[v].shape for v in node.outputs]
         first: Refused | None = None
-        for places in itertools.islice(attempts(shapes, operand_places), ATTEMPTS):
+        for places in itertools.islice(candidate_places(shapes, operand_places), MAX_ATTEMPTS):
             try:
                 return places, rule(Case(node.op, shapes, places, dict(node.attributes), results, self.samples))
             except Refused as refused:
@@ -173,7 +173,7 @@ class _Rebatching:
         assert first is not None
         raise first
 
-    def _operand(self, v: Value, n: int, place: Place | None, carried: Carried) -> Value:
+    def _operand(self, v: Value, n: int, place: Place | None, carried: SamplePassage) -> Value:
         if place is None:
             return self._repeated(v, carried.repeated[n]) if n in carried.repeated else v
         shape, current = self.p.types[v].shape, self.places[v]
@@ -201,7 +201,7 @@ class _Rebatching:
             return self._reshaped(wide, place.scaled(shape, self.samples))
         if key not in self.values:
             self.values[key] = self._value(place.scaled(shape, self.samples), v)
-            self.constants[self.values[key]] = spread(data, place, self.samples)
+            self.constants[self.values[key]] = repeat_per_sample(data, place, self.samples)
         return self.values[key]
 
     def _reshaped(self, v: Value, shape: Shape) -> Value:

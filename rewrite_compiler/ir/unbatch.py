@@ -14,34 +14,34 @@ from typing import Any
 import numpy as np
 
 from ..ops.op import ELEMENTWISE, Shape, ShapeError
-from .batch_rules import Carried, Case, Refused, rule_of
-from .placement import Place, equivalents, separated
+from .batch_rules import SamplePassage, Case, Refused, rule_of
+from .placement import Place, equivalent_places, split_samples
 from .program import OPAQUE, Node, OpaqueOp, Program, Value
-from .rebatch import NotBatchable, Rebatched, label, rebatched
+from .rebatch import NotBatchable, Rebatched, operator_label, rebatch
 from .types import TensorType, result_types
 
 Attributes = Mapping[str, Any]
-MOST = 256  # guesses for one node
+MAX_CANDIDATES = 256  # guesses for one node
 
 
 def with_samples(p: Program, fixed: int, samples: int) -> Program | NotBatchable:
     """Return a program of `fixed` samples, in axis 0 of all its inputs, as one of another number of samples."""
-    single = unbatched(p, fixed)
+    single = unbatch(p, fixed)
     if samples == 1 or isinstance(single, NotBatchable):
         return single
-    wide = rebatched(single, samples, dict.fromkeys(p.inputs, 0))
+    wide = rebatch(single, samples, dict.fromkeys(p.inputs, 0))
     return wide.program if isinstance(wide, Rebatched) else wide
 
 
-def unbatched(p: Program, samples: int) -> Program | NotBatchable:
+def unbatch(p: Program, samples: int) -> Program | NotBatchable:
     """Return the program of one of the samples that axis 0 of all inputs carries; values keep their numbers."""
     work = _Unbatching(p, samples)
     for node in p.nodes:
         try:
             work.carry(node)
         except Refused as refused:
-            return NotBatchable(f'{label(p, node)} "{p.names[node.outputs[0]]}" cannot be taken apart: {refused}', node)
-    lost = [p.names[v] for v in p.outputs if v not in work.places or Place(0) not in equivalents(work.types[v].shape, work.places[v])]
+            return NotBatchable(f'{operator_label(p, node)} "{p.names[node.outputs[0]]}" cannot be taken apart: {refused}', node)
+    lost = [p.names[v] for v in p.outputs if v not in work.places or Place(0) not in equivalent_places(work.types[v].shape, work.places[v])]
     if lost:
         return NotBatchable(f'output "{lost[0]}" does not have the samples in its axis 0')
     return work.finish()
@@ -77,7 +77,7 @@ class _Unbatching:
         if rule is None:
             raise Refused("how it treats samples is not known")
         first: Refused | None = None
-        for inputs, places, attributes, results in itertools.islice(self._candidates(node, operand_places), MOST):
+        for inputs, places, attributes, results in itertools.islice(self._candidates(node, operand_places), MAX_CANDIDATES):
             shapes = [self.types[v].shape if isinstance(v, int) else v.shape for v in inputs]
             try:
                 by_rule = rule(Case(node.op, shapes, places, attributes, [t.shape for t in results], self.samples))
@@ -95,7 +95,7 @@ class _Unbatching:
     ) -> Iterator[tuple[list[Any], Sequence[Any], Attributes, list[TensorType]]]:
         """Yield candidates for the node on one sample: operands (values, or one sample's part of a constant), places, attributes, types."""
         spelt = [
-            [None] if place is None else equivalents(self.types[v].shape, place)
+            [None] if place is None else equivalent_places(self.types[v].shape, place)
             for v, place in zip(node.inputs, operand_places, strict=True)
         ]
         parts = [[v] if place is not None else [v, *self._parts(v)] for v, place in zip(node.inputs, operand_places, strict=True)]
@@ -110,7 +110,7 @@ class _Unbatching:
         data = self.constants.get(v)
         for axis, n in enumerate(() if data is None else data.shape):
             if data is not None and n and n % self.samples == 0:
-                samples = separated(data, Place(axis), self.samples)
+                samples = split_samples(data, Place(axis), self.samples)
                 if all(np.array_equal(samples[0], sample, equal_nan=data.dtype.kind == "f") for sample in samples[1:]):
                     yield np.ascontiguousarray(samples[0])
 
@@ -141,18 +141,18 @@ class _Unbatching:
             if n and n % self.samples == 0:
                 yield replace(t, shape=(*t.shape[:axis], n // self.samples, *t.shape[axis + 1 :]))
 
-    def _spellings(self, node: Node, carried: Carried, results: Sequence[TensorType]) -> Iterator[Carried]:
+    def _spellings(self, node: Node, carried: SamplePassage, results: Sequence[TensorType]) -> Iterator[SamplePassage]:
         """Yield what a rule gives, and for a reshape the same order of elements with the samples in other axes."""
         yield carried
-        for place in equivalents(results[0].shape, carried.results[0])[1:] if node.op == "reshape" else ():
-            yield Carried((place,), {"shape": place.scaled(results[0].shape, self.samples)})
+        for place in equivalent_places(results[0].shape, carried.results[0])[1:] if node.op == "reshape" else ():
+            yield SamplePassage((place,), {"shape": place.scaled(results[0].shape, self.samples)})
 
-    def _reproduces(self, node: Node, carried: Carried, attributes: Attributes, results: Sequence[TensorType]) -> bool:
+    def _reproduces(self, node: Node, carried: SamplePassage, attributes: Attributes, results: Sequence[TensorType]) -> bool:
         """Tell whether the rule turns the candidate into the node of the program."""
         shapes: list[Shape] = [place.scaled(t.shape, self.samples) for place, t in zip(carried.results, results, strict=True)]
         return {**attributes, **carried.attributes} == dict(node.attributes) and shapes == [self.p.types[v].shape for v in node.outputs]
 
-    def _repeats(self, node: Node, inputs: Sequence[Any], carried: Carried) -> bool:
+    def _repeats(self, node: Node, inputs: Sequence[Any], carried: SamplePassage) -> bool:
         """Tell whether the operands repeated for each sample, or broadcast, are those of which the guess has one sample's part."""
         is_broadcast = node.operator is not None and node.operator.kind == ELEMENTWISE
         for n, (v, was) in enumerate(zip(inputs, node.inputs, strict=True)):
@@ -164,7 +164,7 @@ class _Unbatching:
                 return False
         return True
 
-    def _add(self, node: Node, inputs: Sequence[Any], attributes: Attributes, results: Sequence[TensorType], carried: Carried) -> None:
+    def _add(self, node: Node, inputs: Sequence[Any], attributes: Attributes, results: Sequence[TensorType], carried: SamplePassage) -> None:
         values = [v if isinstance(v, int) else self._constant(v, was) for v, was in zip(inputs, node.inputs, strict=True)]
         self.places.update(zip(node.outputs, carried.results, strict=True))
         for v, t in zip(node.outputs, results, strict=True):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from ..readings.native.operators import declared
+from ..readings.native.operators import declare_function
 from .vectors import INDEX, Value, joined, part
 
 
@@ -54,11 +54,11 @@ def _called(b: ir.IRBuilder, d: DotProduct, before: Value | None, operands: Sequ
     sums, pairs = ir.VectorType(ir.IntType(32), d.lanes), ir.VectorType(ir.IntType(16), 2 * d.lanes)
     module = b.module
     if not d.adds:
-        found = b.call(declared(module, d.name, ir.FunctionType(sums, [pairs, pairs])), operands)
+        found = b.call(declare_function(module, d.name, ir.FunctionType(sums, [pairs, pairs])), operands)
         return found if before is None else b.add(before, found)
     before = ir.Constant(sums, [0] * d.lanes) if before is None else before
     words = [b.bitcast(x, sums) for x in operands]
-    return b.call(declared(module, d.name, ir.FunctionType(sums, [sums, sums, sums])), [before, *words])
+    return b.call(declare_function(module, d.name, ir.FunctionType(sums, [sums, sums, sums])), [before, *words])
 
 
 def _plain(b: ir.IRBuilder, total: Value | None, x: Value, y: Value) -> Value:

@@ -14,7 +14,7 @@ from ..lang.expr import Expr, const
 from ..lang.substitution import substitute
 from ..readings.arrays.labelled_array import Data, storage_dtype
 from ..readings.kernels.evaluate import evaluate
-from ..readings.native.jit import compiled, host
+from ..readings.native.jit import compile_text, host
 from ..readings.native.printer import table_entries
 from .layout import Layout
 from .printer import Printer
@@ -59,7 +59,7 @@ class Kernel:
         printed = Printer(value, schedule, host()[1] if features is None else features)
         self.value, self.schedule, self.text = value, schedule, str(printed.module)
         self.sources, self.numbers = printed.sources, printed.numbers
-        self._engine, address = compiled(self.text, LEVEL)
+        self._engine, address = compile_text(self.text, LEVEL)
         self._run = SIGNATURE(address)
         self._shape, self._kind = printed.result_shape(), printed.kind
 

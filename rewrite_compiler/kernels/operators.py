@@ -11,8 +11,8 @@ from ..lang import intervals as iv
 from ..lang.expr import COMPARISONS, Expr
 from ..lang.substitution import substitute
 from ..lang.traversal import terms_of
-from ..readings.native.operators import declared
-from ..readings.native.printer import COMPARE, table_entries
+from ..readings.native.operators import declare_function
+from ..readings.native.printer import COMPARISON_SIGNS, table_entries
 from .emission import Emission
 from .vectors import BIT, WORD, NotLowered, Value, aligned, bits_of, constant_like, is_vector, over_jam, resized, width_of
 
@@ -92,7 +92,7 @@ def condition(p: Emission, e: Expr) -> Values:
     """Return a truth value as single bits."""
     if e.op in COMPARISONS:
         bits = _needed(p, e)
-        return over_jam(lambda x, y: p.b.icmp_signed(COMPARE[e.op], *aligned(p.b, x, y)), *_operands(p, e, bits))
+        return over_jam(lambda x, y: p.b.icmp_signed(COMPARISON_SIGNS[e.op], *aligned(p.b, x, y)), *_operands(p, e, bits))
     if e.op in ("bitand", "bitor") and all(iv.inside(a.interval, iv.TRUTH) for a in e.args):
         function = p.b.and_ if e.op == "bitand" else p.b.or_
         return over_jam(lambda x, y: function(*aligned(p.b, x, y)), *(condition(p, a) for a in e.args))
@@ -230,7 +230,7 @@ def _leading_zeros(p: Emission, e: Expr) -> Values:
 
     def zeros(x: Value) -> Value:
         kind = f"v{x.type.count}i{bits}" if is_vector(x) else f"i{bits}"
-        count = declared(p.module, f"llvm.ctlz.{kind}", ir.FunctionType(x.type, [x.type, BIT]))
+        count = declare_function(p.module, f"llvm.ctlz.{kind}", ir.FunctionType(x.type, [x.type, BIT]))
         return p.b.add(p.b.call(count, [x, BIT(0)]), constant_like(x, e.data - bits))
 
     return [zeros(x) for x in p.evaluated(e.args[0], bits)]

@@ -245,7 +245,7 @@ def reduction(monoid: str, variables: tuple[Expr, ...], extents: tuple[Expr, ...
 
 
 @contextmanager
-def any_length(least: int) -> Iterator[None]:
+def unbounded_sums(least: int) -> Iterator[None]:
     """Make sums of `least` terms or more as if of any number, so that none fits a word because it happens to be short."""
     token = _ANY_LENGTH_FROM.set(least)
     try:

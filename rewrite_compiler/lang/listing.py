@@ -11,18 +11,18 @@ from .expr import Expr
 from .printer import INFIX
 from .step import Let, Loop, Require, Seq, Step, Together, Update, When
 
-LONG = 48  # characters of a term worth a name when it occurs again
+LONG_TERM = 48  # characters of a term worth a name when it occurs again
 HEXADECIMAL = 1 << 12
 
 
 @dataclass
-class Writer:
+class StepWriter:
     """Writes the terms of one step; variables and names are numbered in the order in which they occur."""
 
     names: dict[object, str] = field(default_factory=dict)
-    known: dict[Expr, str] = field(default_factory=dict)
+    named_terms: dict[Expr, str] = field(default_factory=dict)
     texts: dict[Expr, str] = field(default_factory=dict)
-    fresh: Iterator[str] = field(default_factory=lambda: (f"{c}{n or ''}" for n in itertools.count() for c in "ijklmnpqruv"))
+    fresh_names: Iterator[str] = field(default_factory=lambda: (f"{c}{n or ''}" for n in itertools.count() for c in "ijklmnpqruv"))
 
     def step(self, step: Step) -> list[str]:
         """Return a step as indented lines; diagnostics are left out."""
@@ -33,7 +33,7 @@ class Writer:
         if isinstance(step, Seq):
             return [line for part in step.steps for line in self.step(part)]
         if isinstance(step, Loop):
-            head = f"for {self.variable(step.variable)} in 0 … {self.less(step.extent)}:"
+            head = f"for {self.variable(step.variable)} in 0 … {self.last_value(step.extent)}:"
             return self._block(head, step.body)
         if isinstance(step, When):
             self._find_names([step.condition])
@@ -53,7 +53,7 @@ class Writer:
     def _statement(self, updates: Sequence[Update]) -> list[str]:
         lines = []
         for u in updates:
-            over = ", ".join(f"{self.variable(v)} in 0 … {self.less(n)}" for v, n in zip(u.variables, u.extents, strict=True))
+            over = ", ".join(f"{self.variable(v)} in 0 … {self.last_value(n)}" for v, n in zip(u.variables, u.extents, strict=True))
             self._find_names([*u.address, u.value])
             place = f"{u.memory.name}[{', '.join(self.expr(a) for a in u.address)}]" if u.address else u.memory.name
             lines += self._with_names([f"{place} := {self.expr(u.value)}" + (f"   for {over}" if over else "")])
@@ -70,8 +70,8 @@ class Writer:
                 work += e.args
                 work += _inner_terms(e.data) if e.op == "load" else []
         for e, n in counts.items():
-            if n > 1 and e.op not in ("const", "var") and e not in self.known and len(self.expr(e)) > LONG:
-                self.known[e] = f"t{len(self.known) + 1}"
+            if n > 1 and e.op not in ("const", "var") and e not in self.named_terms and len(self.expr(e)) > LONG_TERM:
+                self.named_terms[e] = f"t{len(self.named_terms) + 1}"
                 self.texts.clear()
 
     def _with_names(self, lines: list[str]) -> list[str]:
@@ -79,7 +79,7 @@ class Writer:
         defined, pending = list(lines), list(lines)
         while pending:
             text = pending.pop()
-            for e, name in list(self.known.items()):
+            for e, name in list(self.named_terms.items()):
                 if name not in self.names.values() and _uses(text, name):
                     self.names[("given", name)] = name
                     line = f"    with {name} = {self._expr(e, 0)}"
@@ -92,17 +92,17 @@ class Writer:
     def variable(self, v: Expr) -> str:
         """Return the short name of an index variable."""
         if v.data not in self.names:
-            self.names[v.data] = next(self.fresh)
+            self.names[v.data] = next(self.fresh_names)
         return self.names[v.data]
 
-    def less(self, extent: Expr) -> str:
+    def last_value(self, extent: Expr) -> str:
         """Return the last value of a loop variable over an extent, as text."""
         return str(extent.value - 1) if extent.value is not None else f"{self.expr(extent, 7)} - 1"
 
     def expr(self, e: Expr, level: int = 0) -> str:
         """Return a term, in parentheses where its operator binds less than `level`."""
-        if e in self.known:
-            return self.known[e]
+        if e in self.named_terms:
+            return self.named_terms[e]
         return self._expr(e, level)
 
     def _expr(self, e: Expr, level: int) -> str:
@@ -121,7 +121,7 @@ class Writer:
     def _call(self, e: Expr) -> str:
         if e.op == "reduce":
             monoid, variables = e.data
-            over = ", ".join(f"{self.variable(v)} in 0 … {self.less(n)}" for v, n in zip(variables, e.args[1:], strict=True))
+            over = ", ".join(f"{self.variable(v)} in 0 … {self.last_value(n)}" for v, n in zip(variables, e.args[1:], strict=True))
             return f"{monoid}({self.expr(e.args[0])} for {over})"
         if e.op == "load":
             index = ", ".join(self.expr(i) for i in e.args)
@@ -161,14 +161,14 @@ class Writer:
             return f"[{self.expr(a.body)} for {over}]" if over else self.expr(a.body)
         if isinstance(a, FoldResult):
             f = a.fold
-            over = f"{self.variable(f.variable)} in 0 … {self.less(f.extent)}"
+            over = f"{self.variable(f.variable)} in 0 … {self.last_value(f.extent)}"
             starts = "; ".join(f"{x.name} from {self.array(i)}" for x, i in zip(f.accumulators, f.initial, strict=True))
             bodies = "; ".join(f"{x.name} := {self.array(b)}" for x, b in zip(f.accumulators, f.bodies, strict=True))
             return f"{'history' if a.history else 'fold'}({starts}; for {over}: {bodies})"
         return "array"
 
     def _last(self, n: object) -> str:
-        return self.less(n) if isinstance(n, Expr) else str(int(n) - 1)  # type: ignore[call-overload]
+        return self.last_value(n) if isinstance(n, Expr) else str(int(n) - 1)  # type: ignore[call-overload]
 
 
 def _inner_terms(a: object) -> list[Expr]:
@@ -200,12 +200,12 @@ def _number(x: object) -> str:
     return hex(x) if isinstance(x, int) and x >= HEXADECIMAL and x % 16 == 0 else str(x)
 
 
-def written(step: Step) -> list[str]:
+def step_listing(step: Step) -> list[str]:
     """Return the listing of a step, line by line, without its diagnostics."""
-    return Writer().step(step) or ["nothing changes"]
+    return StepWriter().step(step) or ["nothing changes"]
 
 
-def diagnoses(step: Step) -> list[tuple[str, str]]:
+def diagnostics_of(step: Step) -> list[tuple[str, str]]:
     """Return the (code, sentence) of every diagnostic in a step, each once, in order."""
     diagnostics: dict[tuple[str, str], None] = {}
     _collect(step, diagnostics)

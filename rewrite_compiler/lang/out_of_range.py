@@ -13,9 +13,9 @@ from .intervals import Interval
 class OutOfRange(SpecError):
     """Integer terms may leave the interval `wanted`; a caller that can evaluate them adds values at which they do."""
 
-    def __init__(self, sentence: str, terms: tuple[Expr, ...], wanted: Interval, *, place: str = "", help: str = "") -> None:
+    def __init__(self, sentence: str, terms: tuple[Expr, ...], required: Interval, *, place: str = "", help: str = "") -> None:
         super().__init__("I102", sentence, place=place, help=help)
-        self.terms, self.wanted = terms, wanted
+        self.terms, self.required = terms, required
 
     def __reduce__(self) -> tuple[Callable[[], SpecError], tuple[()]]:
         p = self.problem
@@ -24,4 +24,4 @@ class OutOfRange(SpecError):
     def at(self, place: str) -> SpecError:
         """Return the same refusal at `place`, unless it already has one."""
         p = self.problem
-        return self if p.place else OutOfRange(p.sentence, self.terms, self.wanted, place=place, help=p.help)
+        return self if p.place else OutOfRange(p.sentence, self.terms, self.required, place=place, help=p.help)

@@ -66,7 +66,7 @@ def parse(
     """
     if len(text) > MOST_CHARACTERS:
         raise SpecError("I102", f"a term has at most {MOST_CHARACTERS} characters, not {len(text)}")
-    return Reader(text, leaves, tables or {}).expr(tree_of(text), dict(variables or {}))
+    return TermReader(text, leaves, tables or {}).expr(syntax_tree(text), dict(variables or {}))
 
 
 @lru_cache(maxsize=1)
@@ -76,7 +76,7 @@ def _parser() -> Any:
     return lark.Lark(GRAMMAR, parser="lalr", maybe_placeholders=True, propagate_positions=True)
 
 
-def tree_of(text: str) -> Any:
+def syntax_tree(text: str) -> Any:
     """Return the syntax tree of a term's text.
 
     Raises:
@@ -95,19 +95,19 @@ def tree_of(text: str) -> Any:
 Names = Mapping[str, Expr | Array]
 
 
-class Reader:
+class TermReader:
     """Builds terms from the syntax trees of one text; names in scope are leaves, tables and bound variables."""
 
     def __init__(self, text: str, leaves: Mapping[str, Leaf], tables: Mapping[str, Table]) -> None:
         """Read `text` with these leaves and tables in scope."""
         self.text, self.leaves, self.tables = text, leaves, tables
-        self.shown = text  # in refusals
+        self.quoted_text = text  # in refusals
         self.variables: dict[tuple[str, Expr], Expr] = {}  # what is written alike is one variable, one fold
         self.folds: dict[tuple[str, frozenset[tuple[str, int]]], list[FoldResult]] = {}
 
-    def refused(self, sentence: str) -> SpecError:
+    def refusal(self, sentence: str) -> SpecError:
         """Return the refusal that quotes this text."""
-        return SpecError("I102", f"{sentence} in {self.shown!r}")
+        return SpecError("I102", f"{sentence} in {self.quoted_text!r}")
 
     # -- terms
 
@@ -130,48 +130,48 @@ class Reader:
             return self.call(str(t.children[0]), [x for x in t.children[1:] if x is not None], names)
         if t.data == "binder":
             return self.reduction(t, names)
-        raise self.refused("an array stands where a number is wanted")
+        raise self.refusal("an array stands where a number is wanted")
 
     def variable(self, name: str, names: Names) -> Expr:
         """Return the variable in scope under a name."""
         bound = names.get(name)
         if not isinstance(bound, Expr):
-            raise self.refused(f"{name} is not known")
+            raise self.refusal(f"{name} is not known")
         return bound
 
     def call(self, name: str, args: Sequence[Any], names: Names) -> Expr:
         """Return the application of an operator or a table to its operands."""
         if name in ("wrap", "clz") and len(args) == 2:
-            return self.sized(name, args, names)
+            return self.sized_operator(name, args, names)
         operands = [self.expr(a, names) for a in args]
         table = self.tables.get(name)
         is_entry = table is not None and not any(x.real for x in operands)  # a table may be called like a function of reals
         function = table if is_entry else PREFIX.get(name)
         if function is None:
-            raise self.refused(f"{name} is no function")
+            raise self.refusal(f"{name} is no function")
         try:
             return function(*operands)
         except (TypeError, ValueError):
-            raise self.refused(f"{name} cannot have {len(args)} operands") from None
+            raise self.refusal(f"{name} cannot have {len(args)} operands") from None
 
-    def sized(self, name: str, args: Sequence[Any], names: Names) -> Expr:
+    def sized_operator(self, name: str, args: Sequence[Any], names: Names) -> Expr:
         """Return wrap(x, i8), wrap(x, u8) or clz(x, 8)."""
         size = str(args[1].children[0])
         if name == "clz" and size.isdigit():
             return clz(self.expr(args[0], names), int(size))
         if name == "clz" or size[:1] not in ("i", "u") or not size[1:].isdigit():
-            raise self.refused(f"{size} is no width for {name}")
+            raise self.refusal(f"{size} is no width for {name}")
         return wrap(self.expr(args[0], names), int(size[1:]), size[0] == "i")
 
     def reduction(self, t: Any, names: Names) -> Expr:
         """Return a sum, maximum or minimum over variables."""
         monoid, *ranges, body = t.children
         if str(monoid) not in ("sum", "max", "min"):
-            raise self.refused(f"{monoid} binds no variables of a number")
-        variables, extents, inner = self.ranges(ranges, names)
+            raise self.refusal(f"{monoid} binds no variables of a number")
+        variables, extents, inner = self.bound_variables(ranges, names)
         return reduction(str(monoid), variables, extents, self.expr(body, inner))
 
-    def ranges(self, ranges: Sequence[Any], names: Names) -> tuple[tuple[Expr, ...], tuple[Expr, ...], Names]:
+    def bound_variables(self, ranges: Sequence[Any], names: Names) -> tuple[tuple[Expr, ...], tuple[Expr, ...], Names]:
         """Return bound variables, their extents, and the scope with them; extents do not see the variables."""
         variables, extents = [], []
         inner = dict(names)
@@ -179,7 +179,7 @@ class Reader:
             if r is None:
                 continue
             if r.data != "infix" or str(r.children[1]) != "<" or r.children[0].data != "name":
-                raise self.refused("a range must be written as variable < length")
+                raise self.refusal("a range must be written as variable < length")
             name, extent = str(r.children[0].children[0]), self.expr(r.children[2], names)
             variable = index_variable(_base(name), extent)
             variables.append(variable if name in inner else self.variables.setdefault((name, extent), variable))
@@ -192,39 +192,39 @@ class Reader:
     def array(self, t: Any, names: Names) -> Array:
         """Return the array of a syntax tree."""
         if t.data == "name":
-            return self.named(str(t.children[0]), names)
+            return self.array_named(str(t.children[0]), names)
         if t.data == "binder" and str(t.children[0]) == "array":
-            variables, extents, inner = self.ranges(t.children[1:-1], names)
+            variables, extents, inner = self.bound_variables(t.children[1:-1], names)
             body = self.expr(t.children[-1], inner)
             shape = tuple(int(n.value) if n.value is not None else n for n in extents)
             return Comprehension(shape, body.interval, body.real, variables, body)
         if t.data == "component" and t.children[0].data == "folded":
-            return self.folded(t.children[0], int(t.children[1]), names)
-        raise self.refused("a number stands where an array is wanted")
+            return self.fold_result(t.children[0], int(t.children[1]), names)
+        raise self.refusal("a number stands where an array is wanted")
 
-    def named(self, name: str, names: Names) -> Array:
+    def array_named(self, name: str, names: Names) -> Array:
         """Return the array in scope under a name."""
         array = names.get(name, self.leaves.get(name))
         if not isinstance(array, Array):
-            raise self.refused(f"{name} is no array")
+            raise self.refusal(f"{name} is no array")
         return array
 
-    def folded(self, t: Any, component: int, names: Names) -> FoldResult:
+    def fold_result(self, t: Any, component: int, names: Names) -> FoldResult:
         """Return one accumulator of a fold; equal text in equal scopes is one fold."""
         key = self.text[t.meta.start_pos : t.meta.end_pos], frozenset((name, id(x)) for name, x in names.items())
         if key not in self.folds:
-            self.folds[key] = self.made(t, names)
+            self.folds[key] = self.fold_results(t, names)
         results = self.folds[key]
         if not 0 <= component < len(results):
-            raise self.refused(f"there is no accumulator {component}")
+            raise self.refusal(f"there is no accumulator {component}")
         return results[component]
 
-    def made(self, t: Any, names: Names) -> list[FoldResult]:
+    def fold_results(self, t: Any, names: Names) -> list[FoldResult]:
         """Return the accumulators of a fold."""
         kind, over, *parts = t.children
         if str(kind) not in ("fold", "scan"):
-            raise self.refused(f"{kind} runs through no accumulators")
-        _, (extent,), _ = self.ranges([over], names)
+            raise self.refusal(f"{kind} runs through no accumulators")
+        _, (extent,), _ = self.bound_variables([over], names)
         name = str(over.children[0].children[0])
         initial = [self.array(p.children[3], names) for p in parts]
 

@@ -21,7 +21,7 @@ class Step:
     """Base of the six kinds of step."""
 
 
-Written = tuple[Leaf, Operand | tuple[Operand, ...], Operand]  # memory, address, value
+MemoryWrite = tuple[Leaf, Operand | tuple[Operand, ...], Operand]  # memory, address, value
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ def update(memory: Leaf, over: Sequence[Extent] | Extent, function: Callable[...
     return make_update(memory, variables, tuple(lift(e) for e in extents), address, value)
 
 
-def updates(over: Sequence[Extent] | Extent, function: Callable[..., Sequence[Written]]) -> Step:
+def updates(over: Sequence[Extent] | Extent, function: Callable[..., Sequence[MemoryWrite]]) -> Step:
     """Return updates of several memories that go together, where function(i, …) = rows of (memory, address, value).
 
     What the values share is one term, so that it is computed and recognised once.

@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import SpecError
 from .binders import Array, FoldResult, Leaf, Table
 from .expr import Expr
-from .parser import MOST_CHARACTERS, Names, Reader, tree_of
+from .parser import MOST_CHARACTERS, Names, TermReader, syntax_tree
 from .step import NOTHING, Let, Loop, Require, Step, Update, make_update, reads_of, seq, terms_in, together, updates_of, when
 from .traversal import terms_of
 
@@ -33,7 +33,7 @@ def parse_step(text: str, leaves: Mapping[str, Leaf], tables: Mapping[str, Table
     return step
 
 
-def names_of(step: Step) -> tuple[dict[str, Leaf], dict[str, Table]]:
+def leaves_and_tables(step: Step) -> tuple[dict[str, Leaf], dict[str, Table]]:
     """Return the leaves and the tables that the text of a step names.
 
     Raises:
@@ -105,7 +105,7 @@ class _Steps:
     def loop(self, over: str, depth: int, names: Names) -> Step:
         """Return a loop in order."""
         reader, ranges = self.ranges(over)
-        (variable,), (extent,), inner = reader.ranges(ranges, names)
+        (variable,), (extent,), inner = reader.bound_variables(ranges, names)
         return Loop(variable, extent, self.block(depth + 1, inner))
 
     def choice(self, condition: str, depth: int, names: Names) -> Step:
@@ -121,7 +121,7 @@ class _Steps:
     def named(self, text: str, depth: int, names: Names) -> Step:
         """Return `let name = array` around the rest of its block."""
         name, _, value = text.partition(" = ")
-        array: Array = self.reader(value).array(tree_of(value), names)
+        array: Array = self.reader(value).array(syntax_tree(value), names)
         local = Leaf(array.shape, array.interval, array.real, name)
         return Let(local, array, self.block(depth, {**names, name: local}))
 
@@ -139,28 +139,28 @@ class _Steps:
         if not sign:
             raise SpecError("I102", f"{text!r} is no step")
         ranging, ranges = self.ranges(over) if over else (self.reader(body), [])
-        variables, extents, inner = ranging.ranges(ranges, names)
-        reader, tree = self.reader(place, body), tree_of(place)
+        variables, extents, inner = ranging.bound_variables(ranges, names)
+        reader, tree = self.reader(place, body), syntax_tree(place)
         target, address = (tree.children[0], tree.children[1:]) if tree.data == "load" else (tree, [])
         memory = reader.array(target, names)
         if not isinstance(memory, Leaf):
             raise SpecError("I102", f"{place!r} is no state that can be written")
         places = tuple(reader.expr(a, inner) for a in address if a is not None)
-        return make_update(memory, variables, extents, places, self.reader(value, body).expr(tree_of(value), inner))
+        return make_update(memory, variables, extents, places, self.reader(value, body).expr(syntax_tree(value), inner))
 
-    def ranges(self, text: str) -> tuple[Reader, list[Any]]:
+    def ranges(self, text: str) -> tuple[TermReader, list[Any]]:
         """Return a reader and the trees of `i < n, j < m`."""
         reduction = f"sum({text}: 0)"
-        return self.reader(reduction), tree_of(reduction).children[1:-1]
+        return self.reader(reduction), syntax_tree(reduction).children[1:-1]
 
     def expr(self, text: str, names: Names) -> Expr:
         """Return a term."""
-        return self.reader(text).expr(tree_of(text), names)
+        return self.reader(text).expr(syntax_tree(text), names)
 
-    def reader(self, text: str, quoted: str = "") -> Reader:
+    def reader(self, text: str, quoted: str = "") -> TermReader:
         """Return a reader of terms; `shown` is what its refusals quote."""
-        term_reader = Reader(text, self.leaves, self.tables)
-        term_reader.shown = quoted or text
+        term_reader = TermReader(text, self.leaves, self.tables)
+        term_reader.quoted_text = quoted or text
         term_reader.variables, term_reader.folds = self.variables, self.folds
         return term_reader
 

@@ -13,14 +13,14 @@ from .expr import Expr
 from .step import Let, Loop, Require, Step, Update, When, children
 
 TEXT = json.JSONEncoder(check_circular=False, default=lambda x: ["fraction", x.numerator, x.denominator])  # faster than repr()
-PLAIN = (int, str, bool, Fraction, type(None))
+SCALARS = (int, str, bool, Fraction, type(None))
 
 
 class Undigested(Exception):
     """A term that has no structural hash, because a fold or a table is in it."""
 
 
-class Digest:
+class StructuralHash:
     """A structural hash under construction: subterms numbered in the order of their first occurrence, one line each."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Digest:
         """Return the SHA-256 of everything that was added, in hexadecimal."""
         return hashlib.sha256(TEXT.encode(self._lines).encode()).hexdigest()
 
-    def say(self, *words: object) -> None:
+    def add_words(self, *words: object) -> None:
         """Add strings and numbers."""
         self._lines.append(words)
 
@@ -42,11 +42,11 @@ class Digest:
         Raises:
             Undigested: one of them contains a fold or a table.
         """
-        self.say([self._number(t) for t in terms])
+        self.add_words([self._number(t) for t in terms])
 
     def step(self, step: Step) -> None:
         """Add a step with everything in it."""
-        self.say(type(step).__name__, len(children(step)))
+        self.add_words(type(step).__name__, len(children(step)))
         if isinstance(step, Update):
             self.add(step.memory, *step.variables, *step.extents, *step.address, step.value)
         elif isinstance(step, Loop):
@@ -56,7 +56,7 @@ class Digest:
         elif isinstance(step, When | Require):
             self.add(step.condition)
         if isinstance(step, Require):
-            self.say(step.code, step.sentence, [name for name, _ in step.values], step.always)
+            self.add_words(step.code, step.sentence, [name for name, _ in step.values], step.always)
             self.add(*(value for _, value in step.values))
         for part in children(step):
             self.step(part)
@@ -93,6 +93,6 @@ class Digest:
         if e.data is None:
             return None
         parts = e.data if isinstance(e.data, tuple) else (e.data,)
-        if not all(isinstance(x, PLAIN) for x in parts):
+        if not all(isinstance(x, SCALARS) for x in parts):
             raise Undigested
         return e.data

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .dead_code import names_of, statements_of, trees_of
+from .dead_code import names_read, statements_of, direct_trees
 from .loop_ir import Assign, Bind, For, If, Mutable, Routine, Statement, Store, Tree
 
 
-def settled(routine: Routine) -> Routine:
+def propagate_copies(routine: Routine) -> Routine:
     """Return the routine with single assignments turned into names and single uses of loads forwarded."""
     return Routine(routine.memories, routine.tables, _block(routine.body))
 
@@ -45,7 +45,7 @@ def _only_assigned(name: str, following: Sequence[Statement]) -> int | None:
 
 
 def _uses(name: str, statements: Sequence[Statement]) -> int:
-    return sum(n == name for s in statements_of(statements) for t in trees_of(s) for n in names_of(t))
+    return sum(n == name for s in statements_of(statements) for t in direct_trees(s) for n in names_read(t))
 
 
 def _is_used_at_once(s: Bind, following: Sequence[Statement]) -> bool:

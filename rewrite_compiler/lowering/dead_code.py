@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from .loop_ir import Allocate, Assign, Bind, Copy, Every, For, If, Mutable, Raise, Routine, Statement, Store, Tree, Within
+from .loop_ir import Allocate, Assign, Bind, Copy, Conjunction, For, If, Mutable, Raise, Routine, Statement, Store, Tree, BoundsCheck
 
 
-def trimmed(routine: Routine) -> Routine:
+def eliminate_dead_code(routine: Routine) -> Routine:
     """Return the routine without dead statements; what it stores in its memories is the same.
 
     Liveness is flow-insensitive: a name that any value depends on is live everywhere. Passes repeat until nothing is removed.
@@ -28,7 +28,7 @@ def _live_part(statements: Sequence[Statement], live: set[str]) -> list[Statemen
         elif isinstance(s, If):
             then, otherwise = _live_part(s.then, live), _live_part(s.otherwise, live)
             live_statements += [If(s.condition, then, otherwise)] if then or otherwise else []
-        elif isinstance(s, Raise) or (s.array if isinstance(s, Store | Copy | Within) else s.name) in live:
+        elif isinstance(s, Raise) or (s.array if isinstance(s, Store | Copy | BoundsCheck) else s.name) in live:
             live_statements.append(s)
     return live_statements
 
@@ -44,9 +44,9 @@ def statements_of(statements: Sequence[Statement]) -> Iterator[Statement]:
             yield from statements_of(s.otherwise)
 
 
-def written_by(statements: Sequence[Statement]) -> set[str]:
+def names_written(statements: Sequence[Statement]) -> set[str]:
     """Return the names and arrays that statements define or store to."""
-    writers = (s for s in statements_of(statements) if not isinstance(s, If | Raise | Within))
+    writers = (s for s in statements_of(statements) if not isinstance(s, If | Raise | BoundsCheck))
     return {s.array if isinstance(s, Store | Copy) else s.name for s in writers}
 
 
@@ -54,13 +54,13 @@ def _live_names(body: Sequence[Statement]) -> Iterator[str]:
     """Yield every name that a value depends on; a scalar that only feeds itself does not count."""
     for s in statements_of(body):
         assigned = s.name if isinstance(s, Assign) else ""
-        for t in trees_of(s):
-            yield from (name for name in names_of(t) if name != assigned)
+        for t in direct_trees(s):
+            yield from (name for name in names_read(t) if name != assigned)
 
 
-def trees_of(s: Statement) -> tuple[Tree, ...]:
+def direct_trees(s: Statement) -> tuple[Tree, ...]:
     """Return the expression trees of a statement, without those of statements nested in it."""
-    if isinstance(s, Bind | Mutable | Assign | Every):
+    if isinstance(s, Bind | Mutable | Assign | Conjunction):
         return (s.value,)
     if isinstance(s, Allocate):
         return (s.size,)
@@ -68,16 +68,16 @@ def trees_of(s: Statement) -> tuple[Tree, ...]:
         return s.index, s.value
     if isinstance(s, Copy):
         return s.index, s.start
-    if isinstance(s, Within):
+    if isinstance(s, BoundsCheck):
         return s.first, s.last, *s.when
     if isinstance(s, For):
         return (s.extent,)
     return (s.condition,) if isinstance(s, If) else tuple(x for _, x in s.values)
 
 
-def names_of(t: Tree) -> Iterator[str]:
+def names_read(t: Tree) -> Iterator[str]:
     """Yield the names and arrays that an expression tree reads."""
     if t.op in ("name", "load"):
         yield t.data
     for a in t.args:
-        yield from names_of(a)
+        yield from names_read(a)

@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 
 from ..lang import intervals as iv
 from ..lang.binders import Leaf, Table
-from .dead_code import names_of, statements_of, trees_of
+from .dead_code import names_read, statements_of, direct_trees
 from .loop_ir import Assign, Bind, For, If, Mutable, Routine, Statement, Store, Tree
 from .trap_analysis import static_size
 
-FEWEST_TERMS = 8  # of a sum that is worth a mirror
-MOST_ELEMENTS = 1 << 22
-MOST_BYTES = 2  # of an entry
+MIN_TERMS = 8  # of a sum that is worth a mirror
+MAX_ELEMENTS = 1 << 22
+MAX_ENTRY_BYTES = 2  # of an entry
 
 
 @dataclass(frozen=True)
-class Mirror:
+class DecodedCopy:
     """A memory of codes, the table that decodes them, and the memory of decoded values."""
 
     memory: Leaf
@@ -29,16 +29,16 @@ class Mirror:
     leaf: Leaf
 
 
-def mirrors_of(routines: Iterable[Routine]) -> list[Mirror]:
+def decoded_copies(routines: Iterable[Routine]) -> list[DecodedCopy]:
     """Return the mirrors that pay for the routines of a device; none of a memory whose own elements address its stores."""
     all_routines = list(routines)
     candidates = dict.fromkeys(pair for r in all_routines for pair in _candidates(r))
     barred = {r.memories[n] for r in all_routines for n in _read_for_its_stores(r)}
     pairs = [(m, t) for m, t in candidates if m not in barred]
-    return [Mirror(m, t, Leaf(m.shape, t.body.interval, False, f"{m.name}_by_{n}")) for n, (m, t) in enumerate(pairs)]
+    return [DecodedCopy(m, t, Leaf(m.shape, t.body.interval, False, f"{m.name}_by_{n}")) for n, (m, t) in enumerate(pairs)]
 
 
-def mirrored(routine: Routine, mirrors: Sequence[Mirror]) -> Routine:
+def with_decoded_copies(routine: Routine, mirrors: Sequence[DecodedCopy]) -> Routine:
     """Return a routine that reads mirrors, and writes them with every store to their memories."""
     names = {leaf: n for n, leaf in routine.memories.items()}
     tables = {id(t): n for n, t in routine.tables.items()}
@@ -59,7 +59,7 @@ def mirrored(routine: Routine, mirrors: Sequence[Mirror]) -> Routine:
 @dataclass(frozen=True)
 class _Change:
     reads: dict[tuple[str, str], str]  # table and memory → mirror
-    stores: dict[str, list[tuple[str, str, Mirror]]]
+    stores: dict[str, list[tuple[str, str, DecodedCopy]]]
 
     def block(self, statements: Sequence[Statement]) -> list[Statement]:
         return [statement for s in statements for statement in self.updated(s)]
@@ -83,7 +83,7 @@ class _Change:
         return replace(rewritten, args=rewritten.args[0].args, data=self.reads[looked_up])
 
 
-def _copied(s: Store, table: str, mirror: str, m: Mirror) -> Store:
+def _copied(s: Store, table: str, mirror: str, m: DecodedCopy) -> Store:
     code = Tree("load", (s.index,), s.array, m.memory.interval, False)
     return Store(mirror, s.index, Tree("load", (code,), table, m.table.body.interval, False))
 
@@ -97,9 +97,9 @@ def _looked_up(t: Tree) -> tuple[str, str] | None:
 def _candidates(routine: Routine) -> Iterator[tuple[Leaf, Table]]:
     """Yield memories and tables whose entries are factors in a sum."""
     for loop in statements_of(routine.body):
-        if not isinstance(loop, For) or loop.extent.op != "const" or int(loop.extent.data) < FEWEST_TERMS:
+        if not isinstance(loop, For) or loop.extent.op != "const" or int(loop.extent.data) < MIN_TERMS:
             continue
-        sums = [s.value for s in loop.body if isinstance(s, Assign) and s.value.op == "add" and s.name in names_of(s.value)]
+        sums = [s.value for s in loop.body if isinstance(s, Assign) and s.value.op == "add" and s.name in names_read(s.value)]
         factors = [f for t in sums for p in t.args if p.op == "mul" for f in p.args]
         pairs = [pair for pair in map(_looked_up, factors) if pair is not None]
         yield from ((routine.memories[m], routine.tables[t]) for t, m in pairs if _is_small(routine, t, m))
@@ -110,11 +110,11 @@ def _is_small(routine: Routine, table: str, memory: str) -> bool:
         return False
     t, m = routine.tables[table], routine.memories[memory]
     size, bytes_ = static_size(m), iv.storage_bytes(t.body.interval) if not t.body.real else math.inf
-    return t.domains == (m.interval,) and m.interval[0] == 0 and size is not None and size <= MOST_ELEMENTS and bytes_ <= MOST_BYTES
+    return t.domains == (m.interval,) and m.interval[0] == 0 and size is not None and size <= MAX_ELEMENTS and bytes_ <= MAX_ENTRY_BYTES
 
 
 def _read_for_its_stores(routine: Routine) -> Iterator[str]:
     """Yield memories whose own elements say where something is stored in them."""
     for s in statements_of(routine.body):
-        if isinstance(s, Store) and s.array in routine.memories and s.array in names_of(trees_of(s)[0]):
+        if isinstance(s, Store) and s.array in routine.memories and s.array in names_read(direct_trees(s)[0]):
             yield s.array

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..lang import intervals as iv
-from .dead_code import names_of, statements_of
+from .dead_code import names_read, statements_of
 from .loop_ir import Allocate, Assign, Bind, For, If, Mutable, Routine, Statement, Tree, constant
 
 WORD, HALF_WORD = iv.of_width(32, True), iv.of_width(16, True)
@@ -15,14 +15,14 @@ BYTE, HALF = 1, 2  # bytes of an element
 
 
 @dataclass(frozen=True)
-class Narrow:
+class NarrowSums:
     """Scalars that are kept in 32 bits, and local arrays of bytes that are stored in 16 bits as the factors beside them."""
 
     scalars: frozenset[str]
     halves: frozenset[str]
 
 
-def split(routine: Routine) -> Routine:
+def split_wide_sums(routine: Routine) -> Routine:
     """Return the routine with wide sums of 32-bit products split into partial sums of 32 bits, one for each innermost loop."""
     return Routine(routine.memories, routine.tables, _block(routine.body))
 
@@ -60,10 +60,10 @@ def _short_term(s: Statement) -> Tree | None:
         return None
     total, term = s.value.args
     is_sum = total.op == "name" and total.data == s.name and term.op == "mul"
-    return term if is_sum and _is_narrow(term, s.name) and s.name not in names_of(term) else None
+    return term if is_sum and _is_narrow(term, s.name) and s.name not in names_read(term) else None
 
 
-def narrow_of(routine: Routine) -> Narrow:
+def narrow_sums(routine: Routine) -> NarrowSums:
     """Return the accumulators of a routine whose every intermediate value fits 32 bits."""
     statements = list(statements_of(routine.body))
     accumulators = {
@@ -75,7 +75,7 @@ def narrow_of(routine: Routine) -> Narrow:
     local = {s.name: _size(s.interval, s.real) for s in statements if isinstance(s, Allocate)}
     sizes = local | {n: _size(leaf.interval, leaf.real) for n, leaf in routine.memories.items()}
     halves = {name for s in narrow for name in _bytes_by_halves(s.value, sizes)}
-    return Narrow(frozenset(s.name for s in narrow), frozenset(halves & local.keys()))
+    return NarrowSums(frozenset(s.name for s in narrow), frozenset(halves & local.keys()))
 
 
 def _is_narrow(t: Tree, name: str) -> bool:

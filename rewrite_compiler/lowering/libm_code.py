@@ -9,11 +9,11 @@ from functools import cache
 from ..lang.binders import Table
 from ..lang.expr import Expr
 from ..lang.libm.functions import definition
-from .loop_ir import Bind, Tree, apply, constant
+from .loop_ir import Bind, Tree, folded_sum_or_product, constant
 
 
 @dataclass(frozen=True)
-class Straight:
+class StraightLineCode:
     """Straight-line code of a real function: the names of its operands, the tables it reads, its bindings in order, its result."""
 
     operands: tuple[str, ...]
@@ -23,16 +23,16 @@ class Straight:
 
 
 @cache
-def straight(function: str) -> Straight:
+def straight_line_code(function: str) -> StraightLineCode:
     """Return the straight-line code of a real function of `lang.libm` (exp, log, tanh, …)."""
     operands, meaning = definition(function)
     names = tuple(str(x.data[0]) for x in operands)
     trees = {x: Tree("name", (), n, x.interval, True) for x, n in zip(operands, names, strict=True)}
-    code = Straight(names, {}, [], constant(0))
+    code = StraightLineCode(names, {}, [], constant(0))
     for e in _topological(meaning):
         if e not in trees:
             trees[e] = _named(code, _tree(code, e, trees))
-    return Straight(names, code.tables, code.body, trees[meaning])
+    return StraightLineCode(names, code.tables, code.body, trees[meaning])
 
 
 def _topological(root: Expr) -> Iterator[Expr]:
@@ -48,7 +48,7 @@ def _topological(root: Expr) -> Iterator[Expr]:
             yield e
 
 
-def _tree(code: Straight, e: Expr, trees: dict[Expr, Tree]) -> Tree:
+def _tree(code: StraightLineCode, e: Expr, trees: dict[Expr, Tree]) -> Tree:
     if e.op == "const":
         return constant(e.data, e.real)
     args = tuple(trees[a] for a in e.args)
@@ -57,11 +57,11 @@ def _tree(code: Straight, e: Expr, trees: dict[Expr, Tree]) -> Tree:
     name = next((n for n, t in code.tables.items() if t is e.data), f"table{len(code.tables)}")
     code.tables[name] = e.data
     (low, _), at = e.data.domains[0], args[0]
-    index = apply("add", at, constant(-low)) if low else at
+    index = folded_sum_or_product("add", at, constant(-low)) if low else at
     return Tree("load", (index,), name, e.interval, e.real)
 
 
-def _named(code: Straight, t: Tree) -> Tree:
+def _named(code: StraightLineCode, t: Tree) -> Tree:
     if t.op == "const":
         return t
     name = f"t{len(code.body)}"

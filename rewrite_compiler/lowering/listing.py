@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from .loop_ir import Allocate, Assign, Bind, Copy, Every, For, If, Mutable, Raise, Routine, Statement, Store, Tree, Within
+from .loop_ir import Allocate, Assign, Bind, Copy, Conjunction, For, If, Mutable, Raise, Routine, Statement, Store, Tree, BoundsCheck
 
 INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "//", "mod": "%", "rdiv": "/", "shl": "<<", "shr": ">>", "bitand": "&", "bitor": "|",
@@ -55,7 +55,7 @@ def _otherwise(statements: Sequence[Statement], indent: str) -> Iterator[str]:
         yield from _lines(statements, indent + INDENT)
 
 
-def _line(s: Bind | Mutable | Assign | Allocate | Store | Raise | Copy | Every | Within) -> str:
+def _line(s: Bind | Mutable | Assign | Allocate | Store | Raise | Copy | Conjunction | BoundsCheck) -> str:
     match s:
         case Bind():
             return f"{s.name} := {tree_text(s.value)}"
@@ -70,7 +70,7 @@ def _line(s: Bind | Mutable | Assign | Allocate | Store | Raise | Copy | Every |
         case Copy():
             stride = "" if s.stride == 1 else f" by {s.stride}"
             return f"copy {s.array}[{tree_text(s.index)}{stride}] <- {s.source}[{tree_text(s.start)}], {s.count} elements"
-        case Every():
+        case Conjunction():
             return f"{s.name} <- min({s.name}, {tree_text(s.value)}), {s.count} elements"
-        case Within():
+        case BoundsCheck():
             return f"check {tree_text(s.first)} … {tree_text(s.last)} in {s.array}" + "".join(f" if {tree_text(t)}" for t in s.when)

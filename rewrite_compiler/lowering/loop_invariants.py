@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .dead_code import names_of, statements_of, trees_of, written_by
+from .dead_code import names_read, statements_of, direct_trees, names_written
 from .loop_ir import Assign, Bind, For, If, Mutable, Raise, Routine, Statement
 from .trap_analysis import cannot_trap, sizes_of
 
-MOST_STATEMENTS = 24  # of a loop that is printed twice, once for each answer
+MAX_UNSWITCHED = 24  # of a loop that is printed twice, once for each answer
 
 
-def moved(routine: Routine) -> Routine:
+def hoist_invariants(routine: Routine) -> Routine:
     """Return the routine with loop invariants moved before their loops and loops on invariant conditions unswitched."""
     return Routine(routine.memories, routine.tables, _Mover(sizes_of(routine)).block(routine.body))
 
@@ -31,7 +31,7 @@ class _Mover:
     def hoisted(self, s: Statement) -> list[Statement]:
         if isinstance(s, If):
             return [If(s.condition, self.block(s.then), self.block(s.otherwise))]
-        return self.loop(For(s.name, s.extent, self.block(s.body)), MOST_STATEMENTS) if isinstance(s, For) else [s]
+        return self.loop(For(s.name, s.extent, self.block(s.body)), MAX_UNSWITCHED) if isinstance(s, For) else [s]
 
     def loop(self, s: For, most: int) -> list[Statement]:
         """Return a loop whose inner loops are done, preceded by its invariants; two versions of it where a choice in it is invariant."""
@@ -48,13 +48,13 @@ class _Mover:
         """Return the position of a choice whose condition is loop-invariant; None where there is none."""
         if any(isinstance(x, Raise) for x in statements_of(body)):
             return None
-        varying = written_by(body) | {variable}
-        fixed = (n for n, s in enumerate(body) if isinstance(s, If) and varying.isdisjoint(names_of(s.condition)))
+        varying = names_written(body) | {variable}
+        fixed = (n for n, s in enumerate(body) if isinstance(s, If) and varying.isdisjoint(names_read(s.condition)))
         return next((n for n in fixed if cannot_trap(body[n].condition, self.sizes)), None)  # type: ignore[union-attr]
 
     def partition(self, s: For) -> tuple[list[Statement], list[Statement]]:
         """Return the loop-invariant statements of a body, and the others."""
-        invariant, variant, varying = list[Statement](), list[Statement](), written_by(s.body) | {s.name}
+        invariant, variant, varying = list[Statement](), list[Statement](), names_written(s.body) | {s.name}
         assigned = Counter(n for x in s.body for n in _assigned(x))
         for group in _groups(s.body):
             assigned_in_group = Counter(
@@ -64,17 +64,17 @@ class _Mover:
                 assigned[x.name] == assigned_in_group[x.name] <= 1 for x in group if isinstance(x, Mutable)
             )
             (invariant if is_fixed else variant).extend(group)
-            varying -= written_by(group) if is_fixed else set()
+            varying -= names_written(group) if is_fixed else set()
         return invariant, variant
 
     def is_invariant(self, group: Sequence[Statement], varying: set[str]) -> bool:
         """Tell whether a group of statements depends on nothing that varies in the loop, and cannot trap."""
         statements = list(statements_of(group))
         defined = {s.name for s in statements if isinstance(s, Bind | Mutable | For)}
-        if not defined >= written_by(group) or any(isinstance(s, Raise) for s in statements):
+        if not defined >= names_written(group) or any(isinstance(s, Raise) for s in statements):
             return False
-        trees = [t for s in statements for t in trees_of(s)]
-        return (varying - defined).isdisjoint(n for t in trees for n in names_of(t)) and all(cannot_trap(t, self.sizes) for t in trees)
+        trees = [t for s in statements for t in direct_trees(s)]
+        return (varying - defined).isdisjoint(n for t in trees for n in names_read(t)) and all(cannot_trap(t, self.sizes) for t in trees)
 
 
 def _groups(body: Sequence[Statement]) -> Iterator[Sequence[Statement]]:
@@ -84,7 +84,7 @@ def _groups(body: Sequence[Statement]) -> Iterator[Sequence[Statement]]:
         if isinstance(s, Mutable):
             pending.append(s)
             continue
-        if isinstance(s, Bind) and not any(m.name in names_of(s.value) for m in pending):
+        if isinstance(s, Bind) and not any(m.name in names_read(s.value) for m in pending):
             yield [s]
             continue
         assigned = _assigned(s)

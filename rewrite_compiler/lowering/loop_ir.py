@@ -114,7 +114,7 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Every:
+class Conjunction:
     """name := min(name, value) for i = 0 … count−1, all of them 0 or 1; recognised in loops by `vector_idioms`, for machine code.
 
     `value` reads arrays side by side, or what is the same in every iteration. `loop` is what it was made of.
@@ -127,7 +127,7 @@ class Every:
 
 
 @dataclass(frozen=True)
-class Within:
+class BoundsCheck:
     """A trap unless two indices of an array lie in it, where loops of the extents `when` run at all; from `bounds_checks`, for C."""
 
     array: str
@@ -136,7 +136,7 @@ class Within:
     when: tuple[Tree, ...]
 
 
-Statement = Bind | Mutable | Assign | Allocate | Store | For | If | Raise | Copy | Every | Within
+Statement = Bind | Mutable | Assign | Allocate | Store | For | If | Raise | Copy | Conjunction | BoundsCheck
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def constant(value: Scalar, real: bool = False) -> Tree:
     return Tree("const", (), value, (int(value), int(value)) if not real else iv.EVERYTHING, real)
 
 
-def apply(op: str, a: Tree, b: Tree) -> Tree:
+def folded_sum_or_product(op: str, a: Tree, b: Tree) -> Tree:
     """Return a + b or a · b of integer trees, folded where an operand is a constant."""
     if a.op == "const" and b.op == "const":
         return constant(a.data + b.data if op == "add" else a.data * b.data)

@@ -19,7 +19,7 @@ from ..lang.binders import Accumulator, Array, Comprehension, Fold, FoldResult, 
 from ..lang.expr import Expr, lift
 from ..lang.step import Let, Loop, Require, Seq, Step, Together, Update, When, children, updates_of
 from ..lang.traversal import bodies_of, loads_of
-from .loop_ir import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree, apply, constant
+from .loop_ir import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree, folded_sum_or_product, constant
 
 INLINE_NODES = 16  # an array element cheaper than this is recomputed where it is read
 TRAPS = frozenset({"div", "mod", "tdiv", "tmod", "rdiv", "load", "table", "shl", "shr"})
@@ -173,7 +173,7 @@ class _Lowering:
         return Tree("load", (index,), name, e.interval, e.real)
 
     def shifted(self, x: Tree, by: int) -> Tree:
-        return x if by == 0 else apply("add", x, constant(by))
+        return x if by == 0 else folded_sum_or_product("add", x, constant(by))
 
     def select(self, e: Expr) -> Tree:
         condition = self.expr(e.args[0])
@@ -262,7 +262,7 @@ class _Lowering:
     def allocate(self, a: Array, shape: Sequence[Tree]) -> str:
         size = constant(1)
         for n in shape:
-            size = apply("mul", size, n)
+            size = folded_sum_or_product("mul", size, n)
         name = self.fresh("a")
         self.emit(Allocate(name, size, a.interval, a.real))
         return name
@@ -281,7 +281,7 @@ class _Lowering:
     def flat(self, indices: Sequence[Tree], shape: Sequence[Tree]) -> Tree:
         index = constant(0)
         for i, n in zip(indices, shape, strict=True):
-            index = apply("add", apply("mul", index, n), i)
+            index = folded_sum_or_product("add", folded_sum_or_product("mul", index, n), i)
         return index
 
     # -- folds
@@ -353,12 +353,12 @@ class _Lowering:
     def copy(self, source: str, current: str, history: str, shape: tuple[Tree, ...], k: Tree, a: Array) -> None:
         size = constant(1)
         for n in shape:
-            size = apply("mul", size, n)
+            size = folded_sum_or_product("mul", size, n)
         size = self.named(size)
         i = self.fresh("i")
         index = Tree("name", (), i, (0, None), False)
         value = Tree("load", (index,), source, a.interval, a.real)
-        history_index = apply("add", apply("mul", k, size), index)
+        history_index = folded_sum_or_product("add", folded_sum_or_product("mul", k, size), index)
         self.emit(For(i, size, [Store(current, index, value), Store(history, history_index, value)]))
 
     # -- steps

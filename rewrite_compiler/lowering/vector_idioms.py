@@ -10,26 +10,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..lang import intervals as iv
-from .loop_ir import Assign, Bind, Copy, Every, For, If, Statement, Store, Tree, apply, constant
+from .loop_ir import Assign, Bind, Copy, Conjunction, For, If, Statement, Store, Tree, folded_sum_or_product, constant
 
-MOST_ELEMENTS = 64
-MOST_MODULI = 4
-MOST_STRIDE = 2
-EVERY = (8, 16, 32, 64)  # iterations: lanes of vectors
+MAX_ELEMENTS = 64
+MAX_MODULI = 4
+MAX_STRIDE = 2
+LANE_COUNTS = (8, 16, 32, 64)  # iterations: lanes of vectors
 
 
-def with_runs(statements: Sequence[Statement]) -> list[Statement]:
+def recognise_idioms(statements: Sequence[Statement]) -> list[Statement]:
     """Return statements with `Copy` and `Every` in place of the loops that are such."""
     return [statement for s in statements for statement in _recognised(s)]
 
 
 def _recognised(s: Statement) -> list[Statement]:
     if isinstance(s, If):
-        return [If(s.condition, with_runs(s.then), with_runs(s.otherwise))]
+        return [If(s.condition, recognise_idioms(s.then), recognise_idioms(s.otherwise))]
     if not isinstance(s, For):
         return [s]
     if not all(isinstance(x, Bind | Store) for x in s.body):
-        return _every(s) or [For(s.name, s.extent, with_runs(s.body))]
+        return _every(s) or [For(s.name, s.extent, recognise_idioms(s.body))]
     invariant, variant = _partition(s)
     run = _run(For(s.name, s.extent, variant))
     return [*invariant, *run] if run else [s]
@@ -41,7 +41,7 @@ def _every(s: For) -> list[Statement]:
     if not isinstance(last, Assign) or not all(isinstance(x, Bind) for x in bindings) or s.extent.op != "const":
         return []
     count, (accumulator, value) = int(s.extent.data), last.value.args if last.value.op == "min" else (constant(0), constant(0))
-    if count not in EVERY or accumulator.data != last.name or not (accumulator.interval == value.interval == (0, 1)):
+    if count not in LANE_COUNTS or accumulator.data != last.name or not (accumulator.interval == value.interval == (0, 1)):
         return []
     invariant, variant = _partition(For(s.name, s.extent, [*bindings, Store("", constant(0), value)]))
     *definitions, conjunct = variant
@@ -50,7 +50,7 @@ def _every(s: For) -> list[Statement]:
         assert isinstance(x, Bind)
         values[x.name] = _substituted(x.value, values)
     assert isinstance(conjunct, Store)
-    return [*invariant, Every(last.name, _substituted(conjunct.value, values), count, s)]
+    return [*invariant, Conjunction(last.name, _substituted(conjunct.value, values), count, s)]
 
 
 def _substituted(t: Tree, values: dict[str, Tree]) -> Tree:
@@ -100,7 +100,7 @@ def _reads(t: Tree) -> set[str]:
 
 def _run(s: For) -> list[Statement] | None:
     """Return a loop of stores as a copy, or versioned by whether its indices wrap; None when it stays a loop."""
-    if s.extent.op != "const" or not 1 < int(s.extent.data) <= MOST_ELEMENTS:
+    if s.extent.op != "const" or not 1 < int(s.extent.data) <= MAX_ELEMENTS:
         return None
     count = int(s.extent.data)
     bound = {x.name for x in s.body if isinstance(x, Bind)}
@@ -108,7 +108,7 @@ def _run(s: For) -> list[Statement] | None:
     if not moduli:
         copy = _copy(s, count)
         return None if copy is None else [copy]
-    if len(moduli) > MOST_MODULI:
+    if len(moduli) > MAX_MODULI:
         return None
     version = _without_moduli(s, moduli, count)
     if version is None:
@@ -125,8 +125,8 @@ def _without_moduli(s: For, moduli: Sequence[Tree], count: int) -> tuple[list[St
     """
     groups: dict[tuple[Tree, Tree], list[tuple[Tree, int, int]]] = {}
     for tree in moduli:
-        (value, modulus), step = tree.args, step_of(tree.args[0], s.name)
-        start, offset = _split(first_of(value, s.name))
+        (value, modulus), step = tree.args, coefficient_of(tree.args[0], s.name)
+        start, offset = _split(first_value(value, s.name))
         if step is None or int(modulus.data) <= offset + step * (count - 1):
             return None
         groups.setdefault((start, modulus), []).append((tree, step, offset))
@@ -140,7 +140,7 @@ def _without_moduli(s: For, moduli: Sequence[Tree], count: int) -> tuple[list[St
         fits = room if fits.op == "const" else Tree("bitand", (fits, room), None, (0, 1), False)
         fitting = replace(base, interval=(0, size - 1 - reach))
         for tree, step, offset in parts:
-            unwrapped[tree] = apply("add", apply("add", fitting, constant(offset)), apply("mul", counter, constant(step)))
+            unwrapped[tree] = folded_sum_or_product("add", folded_sum_or_product("add", fitting, constant(offset)), folded_sum_or_product("mul", counter, constant(step)))
     return starts, fits, unwrapped
 
 
@@ -174,15 +174,15 @@ def _copy(s: For, count: int) -> Copy | None:
         return None
     store = s.body[0]
     value, low = _low_bits(store.value)
-    loads, stride = _loads(value), step_of(store.index, s.name)
-    if not loads or stride is None or not 1 <= stride <= MOST_STRIDE:
+    loads, stride = _loads(value), coefficient_of(store.index, s.name)
+    if not loads or stride is None or not 1 <= stride <= MAX_STRIDE:
         return None
-    if any(step_of(x.args[0], s.name) != len(loads) for x in loads):
+    if any(coefficient_of(x.args[0], s.name) != len(loads) for x in loads):
         return None
-    start, *next_starts = (first_of(x.args[0], s.name) for x in loads)
+    start, *next_starts = (first_value(x.args[0], s.name) for x in loads)
     if any(_split(x) != (start, n) for n, x in enumerate(next_starts, 1)) or (len(loads) != 2 and stride > 1):
         return None
-    return Copy(store.array, first_of(store.index, s.name), loads[0].data, start, count, s, stride, len(loads), low)
+    return Copy(store.array, first_value(store.index, s.name), loads[0].data, start, count, s, stride, len(loads), low)
 
 
 def _low_bits(t: Tree) -> tuple[Tree, int | None]:
@@ -216,20 +216,20 @@ def _moduli(s: For) -> list[Tree]:
 
 
 def _collect(t: Tree, name: str, indices: dict[Tree, None]) -> None:
-    if t.op == "mod" and t.args[1].op == "const" and int(t.args[1].data) > 0 and step_of(t.args[0], name):
+    if t.op == "mod" and t.args[1].op == "const" and int(t.args[1].data) > 0 and coefficient_of(t.args[0], name):
         indices[t] = None
         return
     for a in t.args:
         _collect(a, name, indices)
 
 
-def step_of(t: Tree, name: str) -> int | None:
+def coefficient_of(t: Tree, name: str) -> int | None:
     """Return the coefficient of the loop variable `name` in an affine value; None when the value is not affine in it."""
     if not _names(t, name):
         return 0
     if t.op == "name":
         return 1
-    parts = [step_of(a, name) for a in t.args] if t.op in ("add", "sub", "mul") else [None]
+    parts = [coefficient_of(a, name) for a in t.args] if t.op in ("add", "sub", "mul") else [None]
     if None in parts or (t.op == "sub" and parts[1]):
         return None
     a, b = (p or 0 for p in parts)
@@ -241,15 +241,15 @@ def step_of(t: Tree, name: str) -> int | None:
     return (a or b) * int(factor.data) if factor.op == "const" and int(factor.data) > 0 else None
 
 
-def first_of(t: Tree, name: str) -> Tree:
+def first_value(t: Tree, name: str) -> Tree:
     """Return the value of an affine index in the first iteration of the loop over `name`."""
     if not _names(t, name):
         return t
     if t.op == "name":
         return constant(0)
     if t.op == "sub":
-        return replace(t, args=(first_of(t.args[0], name), t.args[1]))
-    return apply(t.op, *(first_of(a, name) for a in t.args))
+        return replace(t, args=(first_value(t.args[0], name), t.args[1]))
+    return folded_sum_or_product(t.op, *(first_value(a, name) for a in t.args))
 
 
 def _names(t: Tree, name: str) -> bool:
@@ -267,7 +267,7 @@ def _tree(t: Tree, by: dict[Tree, Tree]) -> Tree:
     return by[t] if t in by else replace(t, args=tuple(_tree(a, by) for a in t.args))
 
 
-def ends_early(s: For) -> bool:
+def can_exit_early(s: For) -> bool:
     """Tell whether a loop may end at the first iteration whose condition is 0, because the condition is then invariant."""
     if not s.body:
         return False

@@ -75,14 +75,14 @@ class Op:
         """Return the element type of the results from that of the first operand."""
         return str(attributes[self.dtype[1:]]) if self.dtype.startswith(":") else self.dtype or first
 
-    def check_count(self, given: int) -> None:
+    def check_count(self, count: int) -> None:
         """Check the number of operands.
 
         Raises:
             ShapeError: the operator takes another number.
         """
-        if given != len(self.operands) and not (self.variadic and given >= 1):
-            raise ShapeError(f"{self.name} takes {len(self.operands)} operands, not {given}")
+        if count != len(self.operands) and not (self.variadic and count >= 1):
+            raise ShapeError(f"{self.name} takes {len(self.operands)} operands, not {count}")
 
 
 OPS: dict[str, Op] = {}
@@ -128,7 +128,7 @@ def _attributes(text: str) -> tuple[Attribute, ...]:
     return tuple(attributes)
 
 
-def complete(operator: Op, given: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
+def complete_attributes(operator: Op, given: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
     """Return all attributes in declared order, defaults filled in.
 
     Raises:
@@ -208,7 +208,7 @@ def apply(operator: Op, operands: Sequence[Any], attributes: Mapping[str, Any]) 
         names = ", ".join((*operator.operands, *(a.name for a in operator.attributes)))
         raise SpecError("R101", f"{operator.name} takes {names}; the pattern gives {len(positional)} values")
     terms: dict[str, AttributeTerm] = {}
-    for name, value in complete(operator, values).items():
+    for name, value in complete_attributes(operator, values).items():
         terms[name] = as_ints(value) if isinstance(value, tuple | list) else value
     applications = tuple(Apply(operator, tuple(tensors), terms, n) for n in range(operator.outputs))
     return applications[0] if operator.outputs == 1 else applications

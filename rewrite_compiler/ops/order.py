@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from .static import Condition, Real, RealIs
+from .static import Condition, Real, RealComparison
 
 Side = str | float  # the name of a float attribute, or a number
 
@@ -40,7 +40,7 @@ class Order:
 
 def order_of(conditions: Iterable[Condition]) -> Order:
     """Return the comparisons of float attributes in a guard."""
-    return Order(tuple((_side(c.left), c.comparison, _side(c.right)) for c in conditions if isinstance(c, RealIs)))
+    return Order(tuple((_side(c.left), c.comparison, _side(c.right)) for c in conditions if isinstance(c, RealComparison)))
 
 
 def _side(x: Real | float) -> Side:

@@ -40,7 +40,7 @@ def _scale_at(s: Array, i: tuple[Expr, ...], axis: int) -> Expr:
     return s[i[axis]] if s.shape[0] != 1 else s[0]
 
 
-def limited(e: Expr, low: int, high: int) -> Expr:
+def clamped(e: Expr, low: int, high: int) -> Expr:
     """Return an integer term clamped to low … high."""
     return minimum(maximum(e, low), high)
 
@@ -61,7 +61,7 @@ def code_range(to: str) -> tuple[int, int]:
 def quantize(x: Array, s: Array, *, axis: int, zero: int, to: str) -> Array:
     """The codes of real numbers: x / s rounded to nearest, ties to even, plus the zero point, limited to the element type."""
     low, high = code_range(to)
-    return array(lambda *i: limited(rounded(x[i] / _scale_at(s, i, axis), "half_even") + zero, low, high), x.shape)
+    return array(lambda *i: clamped(rounded(x[i] / _scale_at(s, i, axis), "half_even") + zero, low, high), x.shape)
 
 
 @op("dequantize", "x s", _scaled_shape, attributes="axis:int=0 zero:int=0", kind=ELEMENTWISE, dtype="float32")
@@ -89,7 +89,7 @@ def requantize(x: Array, *, multiplier: Shape, shift: Shape, axis: int, zero: in
 
     def element(*i: Expr) -> Expr:
         m, n = (_chosen(values, i, axis) for values in (multiplier, shift))
-        return limited(shift_right(x[i] * m, n, "half_even") + zero, low, high)
+        return clamped(shift_right(x[i] * m, n, "half_even") + zero, low, high)
 
     return array(element, x.shape)
 
@@ -116,7 +116,7 @@ def quantized_add(x: Array, z: Array, *, multiplier: Shape, shift: Shape, zeros:
 
     def element(*i: Expr) -> Expr:
         total = (x[i] - zeros[0]) * weight[0] + (z[i] - zeros[1]) * weight[1]
-        return limited(shift_right(total, most, "half_even") + zero, low, high)
+        return clamped(shift_right(total, most, "half_even") + zero, low, high)
 
     return array(element, x.shape)
 

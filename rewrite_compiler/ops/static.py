@@ -28,17 +28,17 @@ class Ints:
     def __getitem__(self, index: int | Expr | slice) -> Any:
         """Return one element as a term, or a part of the list."""
         if isinstance(index, slice):
-            return Part(self, index.start or 0, index.stop)
+            return ListSlice(self, index.start or 0, index.stop)
         return element(self, index)
 
     def __add__(self, other: Ints | Sequence[Operand]) -> Ints:
-        return Joined((self, as_ints(other)))
+        return ListConcatenation((self, as_ints(other)))
 
     def __radd__(self, other: Sequence[Operand]) -> Ints:
-        return Joined((as_ints(other), self))
+        return ListConcatenation((as_ints(other), self))
 
     def __eq__(self, other: object) -> Condition:  # type: ignore[override]
-        return Same(self, as_ints(other))
+        return ListsEqual(self, as_ints(other))
 
     def __bool__(self) -> bool:
         raise TypeError("a static list has no truth value before a pattern has matched")
@@ -55,15 +55,15 @@ class Ints:
 
     def with_element(self, index: Operand, value: Operand) -> Ints:
         """Return the list with one element replaced."""
-        return Replaced(self, lift(index), lift(value))
+        return ListUpdate(self, lift(index), lift(value))
 
     def permuted(self, perm: Ints) -> Ints:
         """Return the list whose element i is element perm[i] of this one: transposing a shape, composing permutations."""
-        return Permuted(self, perm)
+        return PermutedList(self, perm)
 
 
 @dataclass(frozen=True, eq=False)
-class Named(Ints):
+class NamedList(Ints):
     """A list attribute that a pattern binds."""
 
     name: str
@@ -77,14 +77,14 @@ class ShapeOf(Ints):
 
 
 @dataclass(frozen=True, eq=False)
-class Listed(Ints):
+class ListLiteral(Ints):
     """A list given element by element."""
 
     elements: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Part(Ints):
+class ListSlice(Ints):
     """Elements start … stop of a list, Python style (negative: from the end; stop None: to the end)."""
 
     base: Ints
@@ -93,14 +93,14 @@ class Part(Ints):
 
 
 @dataclass(frozen=True, eq=False)
-class Joined(Ints):
+class ListConcatenation(Ints):
     """Lists one after the other."""
 
     parts: tuple[Ints, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Replaced(Ints):
+class ListUpdate(Ints):
     """A list with one element replaced."""
 
     base: Ints
@@ -109,7 +109,7 @@ class Replaced(Ints):
 
 
 @dataclass(frozen=True, eq=False)
-class Permuted(Ints):
+class PermutedList(Ints):
     """base[perm[0]], base[perm[1]], …"""
 
     base: Ints
@@ -150,23 +150,23 @@ class Real:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def __eq__(self, other: object) -> RealIs:  # type: ignore[override]
-        return RealIs(self, "eq", as_real(self, other))
+    def __eq__(self, other: object) -> RealComparison:  # type: ignore[override]
+        return RealComparison(self, "eq", as_real(self, other))
 
-    def __ne__(self, other: object) -> RealIs:  # type: ignore[override]
-        return RealIs(self, "ne", as_real(self, other))
+    def __ne__(self, other: object) -> RealComparison:  # type: ignore[override]
+        return RealComparison(self, "ne", as_real(self, other))
 
-    def __lt__(self, other: object) -> RealIs:
-        return RealIs(self, "lt", as_real(self, other))
+    def __lt__(self, other: object) -> RealComparison:
+        return RealComparison(self, "lt", as_real(self, other))
 
-    def __le__(self, other: object) -> RealIs:
-        return RealIs(self, "le", as_real(self, other))
+    def __le__(self, other: object) -> RealComparison:
+        return RealComparison(self, "le", as_real(self, other))
 
-    def __gt__(self, other: object) -> RealIs:
-        return RealIs(as_real(self, other), "lt", self)
+    def __gt__(self, other: object) -> RealComparison:
+        return RealComparison(as_real(self, other), "lt", self)
 
-    def __ge__(self, other: object) -> RealIs:
-        return RealIs(as_real(self, other), "le", self)
+    def __ge__(self, other: object) -> RealComparison:
+        return RealComparison(as_real(self, other), "le", self)
 
 
 def as_real(v: Real, other: object) -> Real | float:
@@ -190,7 +190,7 @@ def as_real(v: Real, other: object) -> Real | float:
 
 
 @dataclass(frozen=True, eq=False)
-class Same(Condition):
+class ListsEqual(Condition):
     """Two lists are equal."""
 
     left: Ints
@@ -198,14 +198,14 @@ class Same(Condition):
 
 
 @dataclass(frozen=True, eq=False)
-class Truth(Condition):
+class TermIsTrue(Condition):
     """An integer term is not 0."""
 
     term: Expr
 
 
 @dataclass(frozen=True, eq=False)
-class RealIs(Condition):
+class RealComparison(Condition):
     """One number equals (eq), is not (ne), is less than (lt) or at most (le) another; not-a-number satisfies none of these."""
 
     left: Real | float
@@ -250,7 +250,7 @@ class Element:
 
     base: Ints
     index: Expr | None
-    measure: str = ""
+    kind: str = ""
 
 
 ELEMENTS: dict[Expr, Element] = {}
@@ -262,9 +262,9 @@ def element(base: Ints, index: int | Expr) -> Expr:
     return _element(base, lift(index), "")
 
 
-def measure(base: Ints, which: str) -> Expr:
+def measure(base: Ints, kind: str) -> Expr:
     """Return the length or product of a list as a term."""
-    return _element(base, None, which)
+    return _element(base, None, kind)
 
 
 def _element(base: Ints, index: Expr | None, measure: str) -> Expr:
@@ -286,7 +286,7 @@ def as_ints(x: object) -> Ints:
     if isinstance(x, Ints):
         return x
     if isinstance(x, tuple | list):
-        return Listed(tuple(lift(e) for e in x))
+        return ListLiteral(tuple(lift(e) for e in x))
     raise SpecError("R101", f"a static list is needed, not {x!r}")
 
 
@@ -299,9 +299,9 @@ def as_condition(x: object) -> Condition:
     if isinstance(x, Condition):
         return x
     if isinstance(x, Expr):
-        return Truth(x)
+        return TermIsTrue(x)
     if isinstance(x, bool):
-        return Truth(lift(int(x)))
+        return TermIsTrue(lift(int(x)))
     raise SpecError("R101", f"a guard must be a condition on shapes or attributes, not {x!r}")
 
 
@@ -322,21 +322,21 @@ def list_of(x: Ints, b: Binding) -> tuple[int, ...]:
         SpecError: the list is of an unknown kind.
         IndexError: a list that it takes elements of is too short.
     """
-    if isinstance(x, Named):
+    if isinstance(x, NamedList):
         return tuple(b.attributes[x.name])
     if isinstance(x, ShapeOf):
         return b.shape(x.tensor)
-    if isinstance(x, Listed):
+    if isinstance(x, ListLiteral):
         return tuple(value_of(e, b) for e in x.elements)
-    if isinstance(x, Part):
+    if isinstance(x, ListSlice):
         return list_of(x.base, b)[x.start : x.stop]
-    if isinstance(x, Joined):
+    if isinstance(x, ListConcatenation):
         return tuple(n for p in x.parts for n in list_of(p, b))
-    if isinstance(x, Replaced):
+    if isinstance(x, ListUpdate):
         base, at = list(list_of(x.base, b)), value_of(x.index, b)
         base[at] = value_of(x.element, b)
         return tuple(base)
-    if isinstance(x, Permuted):
+    if isinstance(x, PermutedList):
         base = list(list_of(x.base, b))
         return tuple(base[p] for p in list_of(x.perm, b))
     if isinstance(x, Inverse):
@@ -368,8 +368,8 @@ def value_of(e: Expr, b: Binding) -> int:
 
 def _measured(element: Element, b: Binding) -> int:
     values = list_of(element.base, b)
-    if element.measure:
-        return len(values) if element.measure == "length" else math.prod(values)
+    if element.kind:
+        return len(values) if element.kind == "length" else math.prod(values)
     index = value_of(element.index, b) if element.index is not None else 0
     return values[index]
 
@@ -386,11 +386,11 @@ def holds(c: Condition, b: Binding) -> bool:
         SpecError: the condition is of an unknown kind.
     """
     try:
-        if isinstance(c, Same):
+        if isinstance(c, ListsEqual):
             return list_of(c.left, b) == list_of(c.right, b)
-        if isinstance(c, Truth):
+        if isinstance(c, TermIsTrue):
             return value_of(c.term, b) != 0
-        if isinstance(c, RealIs):
+        if isinstance(c, RealComparison):
             return REAL[c.comparison](*(float(b.attributes[x.name]) if isinstance(x, Real) else x for x in (c.left, c.right)))
         if isinstance(c, IsConstant):
             return b.is_constant(c.tensor)

@@ -41,7 +41,7 @@ class Counterexample:
 
 
 @dataclass(frozen=True)
-class Measured:
+class RoundingMeasurement:
     """Rounding measured in one element type, over random samples.
 
     `ulp` is the largest difference of the sides in units in the last place, `share` the largest one as a share of the running error bound.
@@ -96,7 +96,7 @@ class Proof:
     seconds: float = field(default=0.0, compare=False)
     suggestion: str = ""  # a condition under which a refuted rule is proved
     ranks: int | None = None  # the largest rank of an operand that a proved rule is proved for, None: every rank
-    measured: tuple[Measured, ...] = ()  # how the sides of a proved rule agree in floating point, by element type
+    measured: tuple[RoundingMeasurement, ...] = ()  # how the sides of a proved rule agree in floating point, by element type
     kept: str = field(default="", compare=False)  # the day on which it was judged, of a verdict from the cache
 
     @property

@@ -13,18 +13,18 @@ import numpy as np
 from ..compile.document import format_from
 from ..lang.formats import Format
 from ..readings.kernels.format_conversion import codes_of, values_of
-from .charts import histogram, network
+from .charts import histogram, error_profile
 from .markup import Cell, figure, folded, note, section, table, text
-from .terminal import change, counted, number
+from .terminal import change, count_text, number
 
-PICTURED = 24  # offloads whose values are drawn, those with the largest errors
+MAX_PLOTTED = 24  # offloads whose values are drawn, those with the largest errors
 
 
-def accuracy(cosim: Mapping[str, Any]) -> str:
+def accuracy_section(cosim: Mapping[str, Any]) -> str:
     """Return the metric on host and accelerator with its interval, and the relative errors of the offloads in the network's order."""
     metric = escape(cosim["metric"])
     total = table(
-        f"{metric} over {counted(cosim['samples'], 'sample')} of {escape(cosim['data']['source'])}", ("where", metric),
+        f"{metric} over {count_text(cosim['samples'], 'sample')} of {escape(cosim['data']['source'])}", ("where", metric),
         [
             (text("host, float32"), figure(number(cosim["reference"]["value"]))),
             (text(", ".join(cosim["targets"])), figure(number(cosim["accelerated"]["value"]) + change(cosim["paired"]))),
@@ -39,7 +39,7 @@ def accuracy(cosim: Mapping[str, Any]) -> str:
         )
         for o in cosim["offloads"]
     ]  # fmt: skip
-    caption = f"error of each offload against its meaning, on {counted(cosim['compared_samples'], 'sample')}"
+    caption = f"error of each offload against its meaning, on {count_text(cosim['compared_samples'], 'sample')}"
     heads = ("offload", "relative error", "", "all up to here", "saturated", "inputs", "results")
     return section("Accuracy", total + _network_errors(cosim["offloads"]) + table(caption, heads, rows), "accuracy")
 
@@ -49,19 +49,19 @@ def _network_errors(offloads: Sequence[Mapping[str, Any]]) -> str:
     if not offloads:
         return ""
     caption = "error along the network: bars are each offload's own, the line is what all offloads up to there did together"
-    drawing = network(caption, [(o["id"], o["relative_error"], o.get("cumulative_error")) for o in offloads])
+    drawing = error_profile(caption, [(o["id"], o["relative_error"], o.get("cumulative_error")) for o in offloads])
     return (
         f"<h3>Along the network</h3>{note(f'{caption[0].upper()}{caption[1:]}, both relative and on a scale of powers of ten.')}{drawing}"
     )
 
 
-def values(cosim: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
+def value_histograms(cosim: Mapping[str, Any], plan: Mapping[str, Any]) -> str:
     """Return histograms of the offloads' tensors with the ranges that their formats represent, the largest errors first."""
     formats = {o["id"]: o["formats"] for o in plan["offloads"] if "formats" in o}
     offloads = [o for o in cosim["offloads"] if o.get("tensors")]
     if not offloads:
         return ""
-    worst = sorted(offloads, key=lambda o: -(o["relative_error"] or 0))[:PICTURED]
+    worst = sorted(offloads, key=lambda o: -(o["relative_error"] or 0))[:MAX_PLOTTED]
     selection_note = (
         f" These are the {len(worst)} offloads with the largest errors of {len(offloads)}; the report's JSON has all."
         if len(offloads) > len(worst)
@@ -116,25 +116,25 @@ def _open_range(largest: float) -> tuple[float, float]:
     return top - 1, top
 
 
-def attribution(found: Mapping[str, Any] | None) -> str:
+def attribution_section(document: Mapping[str, Any] | None) -> str:
     """Return the attribution of the loss: a bar for each offload alone and restored, and for each change of a format."""
-    if found is None:
+    if document is None:
         return ""
-    device_trial = found["accelerated"]
-    largest_error = max([t["output_error"] or 0 for t in (device_trial, *(o["alone"] for o in found["offloads"]))]) or 1
+    device_trial = document["accelerated"]
+    largest_error = max([t["output_error"] or 0 for t in (device_trial, *(o["alone"] for o in document["offloads"]))]) or 1
 
     def row(name: str, run: str, trial: Mapping[str, Any]) -> tuple[Cell, ...]:
         error = trial["output_error"] or 0
         return text(name), text(run), figure(number(trial["loss"])), figure(percent(error)), _bar(min(1, error / largest_error))
 
     rows = [row("all offloads", "on the device", device_trial)]
-    for o in found["offloads"]:
+    for o in document["offloads"]:
         rows.append(row(o["id"], "alone on the device", o["alone"]))
         rows += [] if o["restored"] is None else [row("", "all but it", o["restored"])]
     rows += [
-        row(f["offload"], f"{f['field']} of {f['tensor']}: {f.get('before')} → {f.get('after')}", f) for f in found["fields"]
+        row(f["offload"], f"{f['field']} of {f['tensor']}: {f.get('before')} → {f.get('after')}", f) for f in document["fields"]
     ]  # fmt: skip
-    caption = f"loss of {escape(found['metric'])} and relative error of the outputs, on {counted(found['samples'], 'sample')}"
+    caption = f"loss of {escape(document['metric'])} and relative error of the outputs, on {count_text(document['samples'], 'sample')}"
     return section("Where the loss comes from", table(caption, ("offload", "run", "loss", "output error", ""), rows), "loss")
 
 

@@ -8,12 +8,12 @@ from importlib.metadata import version
 from typing import Any
 
 from .markup import definitions, folded, lines
-from .terminal import counted, number
+from .terminal import count_text, number
 
 DEPENDENCIES = ("flexmatch", "egglog", "numpy", "onnx", "onnxruntime", "highspy", "llvmlite", "z3-solver")
 
 
-def reproduction(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> str:
+def reproduction_section(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> str:
     """Return the section of the page with the commands, and the hashes and versions behind the plan."""
     return folded("How to make this again", lines(commands(plan, cosim)) + definitions(_rows(plan)), "again")
 
@@ -74,7 +74,7 @@ def _rows(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
     model, cost, calibration = plan["model"], plan["extraction"], plan["calibration"]
     source = "none"
     if calibration is not None:
-        source = f"{calibration['source']}, {counted(calibration['samples'], 'sample')}: {calibration['method']}"
+        source = f"{calibration['source']}, {count_text(calibration['samples'], 'sample')}: {calibration['method']}"
     return [
         ("model", f"{model['path']}, sha256 {model['sha256']}"),
         *((t["name"], f"{''.join(f'{k}={v}, ' for k, v in t['parameters'].items())}sha256 {t['sha256']}") for t in plan["targets"]),

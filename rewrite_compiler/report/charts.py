@@ -6,29 +6,29 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
-WIDE = 720  # of a chart that fits beside nothing; a narrower page scrolls it, so that its letters stay as large as text
+WIDTH = 720  # of a chart that fits beside nothing; a narrower page scrolls it, so that its letters stay as large as text
 LEFT, LINE = 230, 22  # room for labels, height of a row of bars
-LEAST = 1e-4  # smallest relative error that is drawn
+MIN_ERROR = 1e-4  # smallest relative error that is drawn
 BIN = 10  # width of a binade
-SHOWN = 30  # characters of a label
+MAX_LABEL = 30  # characters of a label
 
 
-def chart(title: str, wide: int, tall: int, body: str) -> str:
+def chart(title: str, width: int, height: int, body: str) -> str:
     """Return an SVG drawing of a size in pixels, with its title."""
-    size = f'width="{wide}" height="{tall}" viewBox="0 0 {wide} {tall}"'
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     return f'<div class="plot"><svg class="chart" role="img" {size}><title>{escape(title)}</title>{body}</svg></div>'
 
 
-def words(x: float, y: float, content: str, kind: str = "") -> str:
+def svg_text(x: float, y: float, content: str, kind: str = "") -> str:
     """Return an SVG text at a point, the names of a model escaped."""
     group = f' class="{kind}"' if kind else ""
     return f'<text x="{x:g}" y="{y:g}"{group}>{escape(content)}</text>'
 
 
-def box(x: float, y: float, wide: float, tall: float, kind: str, says: str = "") -> str:
+def box(x: float, y: float, width: float, height: float, kind: str, tooltip: str = "") -> str:
     """Return an SVG rectangle with a tooltip."""
-    title_markup = f"<title>{escape(says)}</title>" if says else ""
-    return f'<rect x="{x:.4g}" y="{y:.4g}" width="{max(wide, 0.5):.4g}" height="{max(tall, 0.5):.4g}" class="{kind}">{title_markup}</rect>'
+    title_markup = f"<title>{escape(tooltip)}</title>" if tooltip else ""
+    return f'<rect x="{x:.4g}" y="{y:.4g}" width="{max(width, 0.5):.4g}" height="{max(height, 0.5):.4g}" class="{kind}">{title_markup}</rect>'
 
 
 def line(points: Sequence[tuple[float, float]], kind: str) -> str:
@@ -36,62 +36,62 @@ def line(points: Sequence[tuple[float, float]], kind: str) -> str:
     return f'<path class="{kind}" d="M{"L".join(f"{x:.4g} {y:.4g}" for x, y in points)}"></path>' if len(points) > 1 else ""
 
 
-def short(name: str) -> str:
+def short_label(name: str) -> str:
     """Return a label cut to SHOWN characters."""
-    return name if len(name) <= SHOWN else f"{name[: SHOWN - 1]}…"
+    return name if len(name) <= MAX_LABEL else f"{name[: MAX_LABEL - 1]}…"
 
 
-def stacked(title: str, rows: Sequence[tuple[str, Sequence[tuple[str, float, str]]]]) -> str:
+def stacked_bars(title: str, rows: Sequence[tuple[str, Sequence[tuple[str, float, str]]]]) -> str:
     """Return a stacked bar chart: a row of parts (class, size, tooltip) for each label, all rows to one scale."""
     largest = max((sum(size for _, size, _ in parts) for _, parts in rows), default=0) or 1
-    room = WIDE - LEFT - 90
+    room = WIDTH - LEFT - 90
     body = []
     for n, (label, parts) in enumerate(rows):
         y, x = n * LINE, float(LEFT)
-        body.append(words(0, y + 15, short(label)))
+        body.append(svg_text(0, y + 15, short_label(label)))
         for kind, size, tooltip in parts:
             body.append(box(x, y + 3, size / largest * room, LINE - 6, kind, f"{label}: {tooltip}") if size else "")
             x += size / largest * room
-        body.append(words(x + 4, y + 15, f"{sum(size for _, size, _ in parts):,.0f}", "s"))
-    return chart(title, WIDE, max(1, len(rows)) * LINE, "".join(body))
+        body.append(svg_text(x + 4, y + 15, f"{sum(size for _, size, _ in parts):,.0f}", "s"))
+    return chart(title, WIDTH, max(1, len(rows)) * LINE, "".join(body))
 
 
-def network(title: str, rows: Sequence[tuple[str, float | None, float | None]]) -> str:
+def error_profile(title: str, rows: Sequence[tuple[str, float | None, float | None]]) -> str:
     """Return errors along the network on a logarithmic scale: a bar for each offload's own, a line for the cumulative ones.
 
     Rows are (name, own relative error, relative error of all offloads up to it); None is left out.
     """
     top, plot_height, margin = 10, 150, 52
     errors = [e for _, error, cumulative in rows for e in (error, cumulative) if e is not None and math.isfinite(e)]
-    top_decade = max(0, math.ceil(math.log10(max([*errors, LEAST]))))
-    decades = range(math.floor(math.log10(LEAST)), top_decade + 1)
+    top_decade = max(0, math.ceil(math.log10(max([*errors, MIN_ERROR]))))
+    decades = range(math.floor(math.log10(MIN_ERROR)), top_decade + 1)
 
     def height(e: float) -> float:
-        clipped = min(max(e, LEAST), 10.0**top_decade)
+        clipped = min(max(e, MIN_ERROR), 10.0**top_decade)
         return top + plot_height - (math.log10(clipped) - decades[0]) / (decades[-1] - decades[0]) * plot_height
 
-    step = (WIDE - margin) / max(1, len(rows))
+    step = (WIDTH - margin) / max(1, len(rows))
     body = [
-        line([(margin, height(10.0**d)), (WIDE, height(10.0**d))], "grid") + words(0, height(10.0**d) + 4, _power(d), "s") for d in decades
+        line([(margin, height(10.0**d)), (WIDTH, height(10.0**d))], "grid") + svg_text(0, height(10.0**d) + 4, _power(d), "s") for d in decades
     ]
     for n, (name, error, cumulative) in enumerate(rows):
         if error is not None:
             tooltip = f"{name}: {100 * error:.3g}%" + ("" if cumulative is None else f", all up to here {100 * cumulative:.3g}%")
             body.append(box(margin + n * step + 0.1 * step, height(error), 0.8 * step, top + plot_height - height(error), "p0", tooltip))
     middle = [(margin + (n + 0.5) * step, height(cumulative)) for n, (_, _, cumulative) in enumerate(rows) if cumulative is not None]
-    return chart(title, WIDE, top + plot_height + 6, "".join([*body, line(middle, "whole")]))
+    return chart(title, WIDTH, top + plot_height + 6, "".join([*body, line(middle, "whole")]))
 
 
 def _power(decade: int) -> str:
     return f"{100 * 10.0**decade:g}%"
 
 
-def histogram(title: str, first: int, counts: Sequence[int], holds: tuple[float, float]) -> str:
+def histogram(title: str, first: int, counts: Sequence[int], format_range: tuple[float, float]) -> str:
     """Return a histogram by binade: `counts[i]` values of exponent `first + i`, over the exponents that a format represents.
 
     Heights are logarithms of counts; bars beyond the format's largest exponent are of another colour.
     """
-    low, high = min(first, math.floor(holds[0])), max(first + len(counts), math.ceil(holds[1]))
+    low, high = min(first, math.floor(format_range[0])), max(first + len(counts), math.ceil(format_range[1]))
     height, largest_log = 60, math.log1p(max([*counts, 1]))
     width = (high - low) * BIN
 
@@ -99,43 +99,43 @@ def histogram(title: str, first: int, counts: Sequence[int], holds: tuple[float,
         segments = []
         for n, count in enumerate(counts):
             e = first + n
-            if count and (e <= holds[1]) is in_range:
+            if count and (e <= format_range[1]) is in_range:
                 segments.append(
                     f"M{(e - low) * BIN} {height}v-{max(1.0, math.log1p(count) / largest_log * (height - 4)):.3g}h{BIN - 1}V{height}z"
                 )
         return "".join(segments)
 
-    format_box = box((holds[0] - low) * BIN, 0, (holds[1] - holds[0]) * BIN, height, "held")
+    format_box = box((format_range[0] - low) * BIN, 0, (format_range[1] - format_range[0]) * BIN, height, "held")
     bar_paths = f'<path class="p0" d="{bars(True) or "M0 0"}"></path><path class="p1" d="{bars(False) or "M0 0"}"></path>'
-    ends = words(0, height + 13, f"2^{low}", "s") + words(max(width - 30, 40), height + 13, f"2^{high}", "s")
+    ends = svg_text(0, height + 13, f"2^{low}", "s") + svg_text(max(width - 30, 40), height + 13, f"2^{high}", "s")
     return chart(title, max(width, 80), height + 16, format_box + bar_paths + ends)
 
 
-def growth(title: str, sizes: Sequence[int]) -> str:
+def growth_curve(title: str, sizes: Sequence[int]) -> str:
     """Return a line chart of a size by round."""
     height, margin, largest = 110, 10, max([*sizes, 1])
-    step = min(90.0, (WIDE - 2 * margin - 60) / max(1, len(sizes) - 1))
+    step = min(90.0, (WIDTH - 2 * margin - 60) / max(1, len(sizes) - 1))
     points = [(margin + n * step, 24 + height * (1 - size / largest)) for n, size in enumerate(sizes)]
     marks = [box(x - 2, y - 2, 4, 4, "p0", f"round {n}: {s:,}") for n, ((x, y), s) in enumerate(zip(points, sizes, strict=True))]
-    labels = [words(x + 4, y - 4, f"{s:,}", "s") for (x, y), s in zip(points, sizes, strict=True)] if len(sizes) <= 12 else []
-    rounds = [words(x - 3, height + 42, str(n), "s") for n, (x, _) in enumerate(points) if len(sizes) <= 12 or n in (0, len(sizes) - 1)]
+    labels = [svg_text(x + 4, y - 4, f"{s:,}", "s") for (x, y), s in zip(points, sizes, strict=True)] if len(sizes) <= 12 else []
+    rounds = [svg_text(x - 3, height + 42, str(n), "s") for n, (x, _) in enumerate(points) if len(sizes) <= 12 or n in (0, len(sizes) - 1)]
     width = int(margin + step * max(1, len(sizes) - 1) + 80)
     return chart(title, width, height + 48, "".join([line(points, "whole"), *marks, *labels, *rounds]))
 
 
-def lanes(title: str, end: float, spans: Mapping[str, Sequence[tuple[float, float]]], unit: str) -> str:
+def gantt_chart(title: str, end: float, spans: Mapping[str, Sequence[tuple[float, float]]], unit: str) -> str:
     """Return a Gantt chart: a lane for each name with the intervals (start, end) in which it is busy, from 0 to `end`."""
-    room = WIDE - LEFT - 10
+    room = WIDTH - LEFT - 10
     scale = room / (end or 1)
     body = []
     for n, (name, intervals) in enumerate(spans.items()):
         y = n * LINE
-        body.append(words(0, y + 15, short(name)) + line([(LEFT, y + LINE - 1), (WIDE, y + LINE - 1)], "grid"))
+        body.append(svg_text(0, y + 15, short_label(name)) + line([(LEFT, y + LINE - 1), (WIDTH, y + LINE - 1)], "grid"))
         path = "".join(
             f"M{LEFT + a * scale:.4g} {y + 3}h{max(0.7, (b - a) * scale):.3g}v{LINE - 6}h-{max(0.7, (b - a) * scale):.3g}z"
             for a, b in intervals
         )
         body.append(f'<path class="p{n % 2}" d="{path}"></path>')
     foot = len(spans) * LINE + 14
-    body.append(words(LEFT, foot, f"0 {unit}", "s") + words(WIDE - 110, foot, f"{end:,.0f} {unit}", "s"))
-    return chart(title, WIDE, foot + 4, "".join(body))
+    body.append(svg_text(LEFT, foot, f"0 {unit}", "s") + svg_text(WIDTH - 110, foot, f"{end:,.0f} {unit}", "s"))
+    return chart(title, WIDTH, foot + 4, "".join(body))

@@ -7,47 +7,47 @@ from typing import Any
 
 from .architecture import quoted
 from .graph import Box, Graph, Place
-from .html import drawn_page
-from .terminal import counted
+from .html import drawing_page
+from .terminal import count_text
 
-CUT, SHOWN, CHOSEN = Place.ABSORBED, Place.HOST, "chosen"  # the page draws cut classes like absorbed nodes, others like host nodes
-MOST_ATTRIBUTES = 60  # characters
+CUT_PLACE, KEPT_PLACE, CHOSEN = Place.ABSORBED, Place.HOST, "chosen"  # the page draws cut classes like absorbed nodes, others like host nodes
+MAX_ATTRIBUTES = 60  # characters
 Row = Mapping[str, Any]
 
 
 def egraph_lines(document: Row) -> Iterator[str]:
     """Yield every shown e-class with its e-nodes and the rules that made them, then how many classes beside them are cut off."""
-    yield f"{document['model']['path'].rsplit('/', 1)[-1]}  {about(document)}"
+    yield f"{document['model']['path'].rsplit('/', 1)[-1]}  {summary(document)}"
     for row in document["shown"]:
         yield f"{_name(row)}  {_description(row)}"
         for node in row["e_nodes"]:
-            yield f"  {'*' if node['chosen'] else ' '} {term(node)}  {made_by(node)}"
+            yield f"  {'*' if node['chosen'] else ' '} {e_node_text(node)}  {origin_text(node)}"
     if document["cut"]:
         cut_e_nodes = sum(len(row["e_nodes"]) for row in document["cut"])
-        classes, nodes = _classes(len(document["cut"])), counted(cut_e_nodes, "e-node")
+        classes, nodes = _classes(len(document["cut"])), count_text(cut_e_nodes, "e-node")
         yield f"cut       {classes} with {nodes} beside them: {', '.join(map(_name, document['cut']))}"
 
 
-def about(document: Row) -> str:
+def summary(document: Row) -> str:
     """Return why saturation stopped, the size of the e-graph, and how many of its classes are shown."""
     stop = document["stop"]["reason"]
     size = f"{document['e_nodes']:,} e-nodes in {_classes(document['e_classes'])}"
-    selection = f"{len(document['shown']):,} within {counted(document['steps'], 'step')} of {document['around']}"
-    return f"{stop} after {counted(document['rounds'], 'round')} · {size} · {selection}"
+    selection = f"{len(document['shown']):,} within {count_text(document['steps'], 'step')} of {document['around']}"
+    return f"{stop} after {count_text(document['rounds'], 'round')} · {size} · {selection}"
 
 
 def _classes(n: int) -> str:
     return f"{n:,} e-class{'' if n == 1 else 'es'}"
 
 
-def term(node: Row) -> str:
+def e_node_text(node: Row) -> str:
     """Return an e-node as text: its operator on e-classes, with its attributes."""
     attributes = ", ".join(map(str, node["attributes"]))
-    short_attributes = attributes if len(attributes) <= MOST_ATTRIBUTES else f"{attributes[: MOST_ATTRIBUTES - 1]}…"
+    short_attributes = attributes if len(attributes) <= MAX_ATTRIBUTES else f"{attributes[: MAX_ATTRIBUTES - 1]}…"
     return f"{node['op']}({', '.join(f'e{c}' for c in node['operands'])}){f' [{short_attributes}]' if short_attributes else ''}"
 
 
-def made_by(node: Row) -> str:
+def origin_text(node: Row) -> str:
     """Return the rule that made an e-node and the rule's line, or `program`."""
     return f"{node['rule']} ({node['at']})" if node["rule"] else "program"
 
@@ -55,7 +55,7 @@ def made_by(node: Row) -> str:
 def egraph_page(document: Row) -> str:
     """Return one self-contained page: e-classes as boxes, their e-nodes beside them at a click; cut ones are boxes, too."""
     name = document["model"]["path"].rsplit("/", 1)[-1]
-    return drawn_page(f"{name}: e-classes around {document['around']}", about(document), graph_of(document), "e-classes")
+    return drawing_page(f"{name}: e-classes around {document['around']}", summary(document), graph_of(document), "e-classes")
 
 
 def graph_of(document: Row) -> Graph:
@@ -68,10 +68,10 @@ def graph_of(document: Row) -> Graph:
 
 
 def _box(row: Row, is_cut: bool) -> Box:
-    nodes = [("chosen" if n["chosen"] else "e-node", f"{term(n)} — {made_by(n)}") for n in row["e_nodes"]]
+    nodes = [("chosen" if n["chosen"] else "e-node", f"{e_node_text(n)} — {origin_text(n)}") for n in row["e_nodes"]]
     target = CHOSEN if any(n["chosen"] for n in row["e_nodes"]) and not is_cut else ""
     title = f"{'cut: ' if is_cut else ''}{_operators(row)}"
-    return Box(f"{_name(row)} {', '.join(row['values'])}".rstrip(), title, CUT if is_cut else SHOWN, target, tuple(nodes), row["type"])
+    return Box(f"{_name(row)} {', '.join(row['values'])}".rstrip(), title, CUT_PLACE if is_cut else KEPT_PLACE, target, tuple(nodes), row["type"])
 
 
 def _operators(row: Row) -> str:
@@ -105,7 +105,7 @@ def _frame(row: Row, is_cut: bool) -> Iterator[str]:
     yield f"  subgraph cluster_{row['e_class']} {{ style={style}; label={quoted(_name(row), _description(row))};"
     for k, node in enumerate(row["e_nodes"]):
         bold = ", style=bold" if node["chosen"] else ""
-        yield f"    n{row['e_class']}_{k} [label={quoted(term(node), made_by(node))}{bold}];"
+        yield f"    n{row['e_class']}_{k} [label={quoted(e_node_text(node), origin_text(node))}{bold}];"
     yield "  }"
 
 

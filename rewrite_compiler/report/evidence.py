@@ -18,19 +18,19 @@ from ..prove.certificates.shipped import (
     certificate_of_rule,
 )
 from ..rewrite.ruleset import every_rule, rules_at
-from .charts import growth
+from .charts import growth_curve
 from .markup import Cell, figure, folded, note, table, text
-from .terminal import counted, rule_table
+from .terminal import count_text, rule_table
 
 JUDGE_RULE = "flexmatch prove --only"
 JUDGE_TARGET = "flexmatch prove --no-rules --accel"
 
 
-def certificates_of(plan: Plan, kept: Cache | None = None) -> tuple[Certificate, ...]:
+def certificates_of(plan: Plan, cache: Cache | None = None) -> tuple[Certificate, ...]:
     """Return the certificates of the rules, operations and models behind a plan: this machine's, else the shipped ones."""
-    kept = kept or court_cache()
+    cache = cache or court_cache()
     rule_names = {r.rule for o in plan.offloads for r in o.because}
-    return (*_rules(plan, rule_names, kept), *_targets(plan, rule_names, kept))
+    return (*_rules(plan, rule_names, cache), *_targets(plan, rule_names, cache))
 
 
 def _rules(plan: Plan, rule_names: set[str], cache: Cache) -> Iterator[Certificate]:
@@ -57,24 +57,24 @@ def _certificate(kind: str, name: str, record: Mapping[str, Any] | None, shipped
     return shipped or Certificate(kind, name, OPEN, "", f"{command} judges it")
 
 
-def search(plan: Mapping[str, Any]) -> str:
+def saturation_section(plan: Mapping[str, Any]) -> str:
     """Return the section about saturation: its growth, why it stopped, and which rules matched how often."""
     e = plan["egraph"]
     sizes, fired = e.get("growth", ()), e.get("fired", ())
     stop = e["stop"]["reason"] if e["stop"]["reason"] == "saturated" else f"stopped: {e['stop']['detail']}"
-    summary = f"{stop} after {counted(e['rounds'], 'round')}, {e['e_nodes']:,} e-nodes with those of the operations"
-    chart = growth("e-nodes before the first round and after each one", sizes) if sizes else ""
+    summary = f"{stop} after {count_text(e['rounds'], 'round')}, {e['e_nodes']:,} e-nodes with those of the operations"
+    chart = growth_curve("e-nodes before the first round and after each one", sizes) if sizes else ""
     offload_counts = {name: n for (name, _, _), n in rule_table(plan["offloads"]).items()}
     rows = [
         (text(f["rule"]), text(f["at"]), figure(f"{f['matches']:,}"), figure(str(offload_counts.get(f["rule"], 0))))
         for f in sorted(fired, key=lambda f: -f["matches"])
     ]
-    caption = f"{len(rows)} of {counted(e.get('rules', 0), 'rule')} and operations matched something"
+    caption = f"{len(rows)} of {count_text(e.get('rules', 0), 'rule')} and operations matched something"
     heads = ("rule", "written at", "matches", "offloads behind which it stands")
     return folded("The e-graph", note(summary) + chart + (table(caption, heads, rows) if rows else ""), "egraph")
 
 
-def certificates(found: Sequence[Certificate]) -> str:
+def certificates_section(found: Sequence[Certificate]) -> str:
     """Return the section about certificates: verdict, what it covers, evidence and measured rounding of each."""
     if not found:
         return ""

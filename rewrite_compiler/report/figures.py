@@ -18,10 +18,10 @@ def number(x: float | None, *, signed: bool = False) -> str:
 
 def interval_text(ends: Sequence[float]) -> str:
     """Return an interval as text, its ends rounded outwards to two digits of its width."""
-    return " … ".join(outwards(ends, signed=True))
+    return " … ".join(round_outwards(ends, signed=True))
 
 
-def outwards(ends: Sequence[float], *, signed: bool = False) -> tuple[str, str]:
+def round_outwards(ends: Sequence[float], *, signed: bool = False) -> tuple[str, str]:
     """Return the ends of an interval, rounded outwards to two digits of its width."""
     places = decimals(ends)
     if places is None:

@@ -14,7 +14,7 @@ from ..ir.program import Program
 from .markup import definitions
 
 WIDTH, HEIGHT, GAP_X, GAP_Y = 172, 40, 18, 34
-SHOWN = 22  # characters of a name inside a box; the whole name is in the panel
+MAX_NAME = 22  # characters of a name inside a box; the whole name is in the panel
 SWEEPS = 4
 BECAUSE = "because"
 
@@ -45,7 +45,7 @@ class Box:
     place: Place
     target: str
     rows: tuple[tuple[str, str], ...]
-    gives: str = ""
+    result_type: str = ""
     chain: tuple[tuple[str, str], ...] = ()
 
 
@@ -163,7 +163,7 @@ def _rows(nodes: Sequence[int], width: int = 8) -> list[list[int]]:
     return [list(nodes[k : k + width]) for k in range(0, len(nodes), width)]
 
 
-def svg(graph: Graph, targets: Sequence[str], what: str = "nodes") -> str:
+def svg(graph: Graph, targets: Sequence[str], noun: str = "nodes") -> str:
     """Return the drawing; box n has the id n and a class by where it went."""
     layers = layers_of(graph)
     at = _positions(layers)
@@ -171,7 +171,7 @@ def svg(graph: Graph, targets: Sequence[str], what: str = "nodes") -> str:
     height = max(len(layers), 1) * (HEIGHT + GAP_Y)
     edges = "".join(_edge(at[a], at[b]) for a, b in graph.edges if a in at and b in at)
     boxes = "".join(_box(n, box, at[n], targets) for n, box in enumerate(graph.boxes) if n in at)
-    title = f"<title>The model: {len(graph.boxes)} {what}</title>"
+    title = f"<title>The model: {len(graph.boxes)} {noun}</title>"
     return f'<svg id="graph" viewBox="{-width // 2} -10 {width} {height}" role="group">{title}<g id="view">{edges}{boxes}</g></svg>'
 
 
@@ -198,17 +198,17 @@ def _box(n: int, box: Box, at: tuple[int, int], targets: Sequence[str]) -> str:
 
 def _short(name: str) -> str:
     label = printable(name)
-    return label if len(label) <= SHOWN else f"{label[: SHOWN - 1]}…"
+    return label if len(label) <= MAX_NAME else f"{label[: MAX_NAME - 1]}…"
 
 
-def details(graph: Graph) -> str:
+def detail_panels(graph: Graph) -> str:
     """Return the details of every box as hidden panels that the page's script shows; rows that boxes share are there once."""
     row_groups = [*(box.rows for box in graph.boxes), *(box.chain for box in graph.boxes)]  # chains come last
     shared = {rows: k for k, rows in enumerate(dict.fromkeys(row_groups))}
     panels = []
     for n, box in enumerate(graph.boxes):
         rows = f"#r{shared[box.rows]},#r{shared[box.chain]}"
-        type_markup = definitions([("gives", box.gives)] if box.gives else [])
+        type_markup = definitions([("gives", box.result_type)] if box.result_type else [])
         heading = f"<h3>{escape(box.name)}</h3><p>{escape(box.op)}</p>"
         panels.append(f'<div class="detail" id="d{n}" data-rows="{rows}" hidden>{heading}{type_markup}</div>')
     return "".join([*panels, *(f'<div class="rows" id="r{k}" hidden>{definitions(rows)}</div>' for rows, k in shared.items())])

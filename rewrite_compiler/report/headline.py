@@ -8,8 +8,8 @@ from enum import StrEnum
 from html import escape
 from typing import Any
 
-from .figures import difference_text, interval_text, number, outwards
-from .terminal import at_most, counted, far_text, macs_in_all, offload_texts, share, uncounted_operators
+from .figures import difference_text, interval_text, number, round_outwards
+from .terminal import upper_share, count_text, inaccurate_text, plan_macs, offload_texts, share, uncounted_operators
 
 
 class Mark(StrEnum):
@@ -24,9 +24,9 @@ class Mark(StrEnum):
 
 
 GOOD, LOOK, BAD = Mark
-KINDS = {GOOD: "good", LOOK: "look", BAD: "bad"}
-SAYS = {GOOD: "good", LOOK: "look at this", BAD: "not good"}
-MOST = 0.999  # share of the work from which on nearly all is offloaded
+CSS_CLASSES = {GOOD: "good", LOOK: "look", BAD: "bad"}
+MARK_LABELS = {GOOD: "good", LOOK: "look at this", BAD: "not good"}
+NEARLY_ALL = 0.999  # share of the work from which on nearly all is offloaded
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Tile:
     mark: Mark
     figure: str
     reasons: tuple[str, ...]
-    beside: str = ""
+    note: str = ""
 
 
 def tiles(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> tuple[Tile, Tile, Tile]:
@@ -51,10 +51,10 @@ def headline(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> str:
 
 
 def _tile_markup(tile: Tile) -> str:
-    kind = KINDS[tile.mark]
-    mark = f"<span class='mark' role='img' aria-label='{SAYS[tile.mark]}'>{tile.mark}</span>"
+    kind = CSS_CLASSES[tile.mark]
+    mark = f"<span class='mark' role='img' aria-label='{MARK_LABELS[tile.mark]}'>{tile.mark}</span>"
     reasons = "".join(f"<p>{escape(r)}</p>" for r in tile.reasons)
-    figure = f"<p class='big'>{escape(tile.figure)} <small>{escape(tile.beside)}</small></p>"
+    figure = f"<p class='big'>{escape(tile.figure)} <small>{escape(tile.note)}</small></p>"
     return f"<div class='tile {kind}'><h2>{mark} {escape(tile.label)}</h2>{figure}{reasons}</div>"
 
 
@@ -70,7 +70,7 @@ def _accuracy(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> Tile:
     comparison = (
         f"on the host in float32 {number(cosim['reference']['value'])}{difference}{', 95% interval ' if interval else ''}{interval}"
     )
-    basis = f"{cosim['metric']} on {counted(cosim['samples'], 'sample')}"
+    basis = f"{cosim['metric']} on {count_text(cosim['samples'], 'sample')}"
     return Tile(
         "Accuracy", _mark(cosim), number(cosim["accelerated"]["value"]), (f"{basis}: {_loss_sentence(cosim)}", comparison), interval
     )
@@ -89,7 +89,7 @@ def _mark(cosim: Mapping[str, Any]) -> Mark:
     lost = loss_of(cosim)
     if lost is not None and lost[0] > 0:
         return BAD
-    return LOOK if lost is None or far_text(cosim["offloads"]) else GOOD
+    return LOOK if lost is None or inaccurate_text(cosim["offloads"]) else GOOD
 
 
 def _loss_sentence(cosim: Mapping[str, Any]) -> str:
@@ -97,18 +97,18 @@ def _loss_sentence(cosim: Mapping[str, Any]) -> str:
     if lost is None:
         return "no interval, so a difference may be chance"
     if lost[0] > 0:
-        return f"a loss of at least {outwards(lost)[0]} is shown"
-    return "a gain is shown" if lost[1] < 0 else f"no loss is shown; it may be up to {outwards(lost)[1]}"
+        return f"a loss of at least {round_outwards(lost)[0]} is shown"
+    return "a gain is shown" if lost[1] < 0 else f"no loss is shown; it may be up to {round_outwards(lost)[1]}"
 
 
 def _offloaded(plan: Mapping[str, Any]) -> Tile:
-    total, unknown = macs_in_all(plan), uncounted_operators(plan)
+    total, unknown = plan_macs(plan), uncounted_operators(plan)
     offloaded_macs = sum(o["macs"] for o in plan["offloads"])
-    mark = BAD if not plan["offloads"] else GOOD if not unknown and offloaded_macs >= MOST * total else LOOK
+    mark = BAD if not plan["offloads"] else GOOD if not unknown and offloaded_macs >= NEARLY_ALL * total else LOOK
     texts = offload_texts(plan)
     reasons = tuple(texts) if len(texts) > 1 else tuple(text.partition(" · ")[0] for text in texts)  # a share each, if there are several
     work = f"of at least {total:,} multiply-accumulates; {unknown} not counted" if unknown else f"of {total:,} multiply-accumulates"
-    return Tile("Offloaded", mark, at_most(offloaded_macs, total) if unknown else share(offloaded_macs, total), reasons, work)
+    return Tile("Offloaded", mark, upper_share(offloaded_macs, total) if unknown else share(offloaded_macs, total), reasons, work)
 
 
 def _speed(plan: Mapping[str, Any]) -> Tile:

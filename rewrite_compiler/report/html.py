@@ -13,18 +13,18 @@ from typing import Any
 
 from ..compile import Plan, to_json
 from ..prove.certificates.shipped import Certificate
-from .accuracy import accuracy, attribution, percent, values
-from .again import reproduction
-from .evidence import certificates, certificates_of, search
-from .graph import Graph, details, graph_of, svg
-from .headline import KINDS, headline
+from .accuracy import accuracy_section, attribution_section, percent, value_histograms
+from .again import reproduction_section
+from .evidence import certificates_section, certificates_of, saturation_section
+from .graph import Graph, detail_panels, graph_of, svg
+from .headline import CSS_CLASSES, headline
 from .markup import Cell, figure, folded, note, section, table, text
-from .spending import spending
-from .terminal import at_most, counted, macs_in_all, rule_table, share, uncounted_operators
-from .timeline import Timeline, timeline, timeline_of
-from .verdict import verdict
+from .spending import cost_section
+from .terminal import upper_share, count_text, plan_macs, rule_table, share, uncounted_operators
+from .timeline import Timeline, timeline_section, timeline_of
+from .verdict import verdict_lines
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 STEPS = {"why": "Why these figures", "where": "Where the nodes went", "how": "How, in detail"}
 HINT = "Click a node to see why it went where it did; drag to move, turn the wheel to zoom. With the keyboard: Tab and Enter, or search."
 
@@ -49,14 +49,14 @@ def page(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None = None, graph:
     extras = extras or Extras(graph)
     name = plan["model"]["path"].rsplit("/", 1)[-1]
     title = f"{name} on {', '.join(t['name'] for t in plan['targets'])}"
-    cosim_sections = [] if cosim is None else [accuracy(cosim), values(cosim, plan), attribution(cosim.get("attribution"))]
+    cosim_sections = [] if cosim is None else [accuracy_section(cosim), value_histograms(cosim, plan), attribution_section(cosim.get("attribution"))]
     drawing = "" if extras.graph is None else _graph(extras.graph, [t["name"] for t in plan["targets"]])
     parts = [
         _step("why"), _host(plan), _absorbed(plan), *cosim_sections[:1], *cosim_sections[2:],
         _step("where"), drawing, _offloads(plan, cosim),
-        _step("how"), *cosim_sections[1:2], spending(plan),
-        "" if extras.graph is None else timeline(extras.timeline, bool(plan.get("calibrated"))),
-        search(plan), _rules(plan), certificates(extras.certificates), reproduction(plan, cosim),
+        _step("how"), *cosim_sections[1:2], cost_section(plan),
+        "" if extras.graph is None else timeline_section(extras.timeline, bool(plan.get("calibrated"))),
+        saturation_section(plan), _rules(plan), certificates_section(extras.certificates), reproduction_section(plan, cosim),
     ]  # fmt: skip
     return _document(title, _summary(plan, cosim), [p for p in parts if p])
 
@@ -66,16 +66,16 @@ def _step(question: str) -> str:
     return f'<p class="step">{STEPS[question]}</p>'
 
 
-def drawn_page(title: str, about: str, graph: Graph, what: str) -> str:
+def drawing_page(title: str, about: str, graph: Graph, noun: str) -> str:
     """Return a page that is one drawing, with the details of each box at a click."""
     legend = [("t0", "chosen"), ("host", "not chosen"), ("absorbed", "cut off here")]
-    drawing = _map(graph, ("chosen",), what, legend, HINT.replace("a node to see why it went where it did", "a box to see what is in it"))
-    return _document(title, note(about), [section(what, drawing, "model")])
+    drawing = _map(graph, ("chosen",), noun, legend, HINT.replace("a node to see why it went where it did", "a box to see what is in it"))
+    return _document(title, note(about), [section(noun, drawing, "model")])
 
 
 def _document(title: str, summary: str, parts: Sequence[str]) -> str:
     """Return a page of sections under a summary."""
-    style, script = ((HERE / file).read_text("utf-8") for file in ("page.css", "page.js"))
+    style, script = ((FOLDER / file).read_text("utf-8") for file in ("page.css", "page.js"))
     return "\n".join([
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, script)}">',
@@ -95,10 +95,10 @@ def _summary(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> str:
     """Return the first screen: the three figures, and what else a reader should know before relying on them."""
     model = plan["model"]
     rows = "".join(
-        f"<dt>{escape(label)}</dt><dd><span class='mark {KINDS[mark]}'>{mark}</span> {escape(words)}</dd>"
-        for mark, label, words in verdict(plan, cosim)
+        f"<dt>{escape(label)}</dt><dd><span class='mark {CSS_CLASSES[mark]}'>{mark}</span> {escape(words)}</dd>"
+        for mark, label, words in verdict_lines(plan, cosim)
     )
-    about = escape(f"{counted(model['ops'], 'op')}, opset {model['opset']}")
+    about = escape(f"{count_text(model['ops'], 'op')}, opset {model['opset']}")
     return f"<p class='about'>{about}</p><div class='verdict'>{headline(plan, cosim)}<dl>{rows}</dl></div>"
 
 
@@ -130,17 +130,17 @@ def _map(graph: Graph, targets: Sequence[str], noun: str, keys: Sequence[tuple[s
     search_ = (
         f'<input id="search" type="search" placeholder="search {noun}" aria-label="search {noun}"><span id="hits" role="status"></span>'
     )
-    panel = f'<div id="panel" aria-live="polite"><p id="hint">{hint}</p>{details(graph)}</div>'
+    panel = f'<div id="panel" aria-live="polite"><p id="hint">{hint}</p>{detail_panels(graph)}</div>'
     return f'<div class="tools">{search_}{buttons}{legend}</div><div class="map">{svg(graph, targets, noun)}{panel}</div>'
 
 
 def _offloads(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> str:
-    part_of = partial(at_most if uncounted_operators(plan) else share, whole=macs_in_all(plan))
+    part_of = partial(upper_share if uncounted_operators(plan) else share, whole=plan_macs(plan))
     errors = {} if cosim is None else {o["id"]: o for o in cosim["offloads"]}
     rows = [(*_offload(o, part_of), *_error(errors.get(o["id"]))) for o in plan["offloads"]]
     heads = ("offload", "operation", "stands for", "shape", "MACs", "share", "calls", "cycles", "bytes", "rules", "error", "saturated")
     columns = heads if cosim is not None else heads[:-2]
-    offload_table = table(counted(len(rows), "offload"), columns, [row[: len(columns)] for row in rows])
+    offload_table = table(count_text(len(rows), "offload"), columns, [row[: len(columns)] for row in rows])
     return section("Offloads", offload_table if rows else note("Nothing is offloaded."), "offloads")
 
 
@@ -171,15 +171,15 @@ def _error(offload: Mapping[str, Any] | None) -> tuple[Cell, Cell]:
 
 def _host(plan: Mapping[str, Any]) -> str:
     rows = [(text(h["node"]), text(h["op"]), text(h["why_not"])) for h in plan["host"]]
-    return section("On the host, and why", table(counted(len(rows), "node"), ("node", "operator", "why not"), rows), "host")
+    return section("On the host, and why", table(count_text(len(rows), "node"), ("node", "operator", "why not"), rows), "host")
 
 
 def _absorbed(plan: Mapping[str, Any]) -> str:
     rows = [(text(a["node"]), text(a["by"])) for a in plan["absorbed"]]
-    return section("Absorbed", table(counted(len(rows), "node"), ("node", "by"), rows), "absorbed") if rows else ""
+    return section("Absorbed", table(count_text(len(rows), "node"), ("node", "by"), rows), "absorbed") if rows else ""
 
 
 def _rules(plan: Mapping[str, Any]) -> str:
     rows = [(text(name), text(at), text(grade), figure(str(n))) for (name, at, grade), n in rule_table(plan["offloads"]).items()]
     heads = ("rule", "written at", "grade", "offloads")
-    return folded("Rules behind the offloads", table(counted(len(rows), "rule"), heads, rows), "rules") if rows else ""
+    return folded("Rules behind the offloads", table(count_text(len(rows), "rule"), heads, rows), "rules") if rows else ""

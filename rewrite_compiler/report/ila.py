@@ -8,7 +8,7 @@ from typing import Any
 
 from ..ila import Ila
 from ..ila.model import Instruction, Operand, State
-from ..lang.listing import Writer, diagnoses, written
+from ..lang.listing import StepWriter, diagnostics_of, step_listing
 from ..lang.printer import show
 from ..lang.step import updates_of
 from .blocks import Block, Heading, Lines, Paragraph, Rows
@@ -45,7 +45,7 @@ def ila_document(m: Ila) -> dict[str, Any]:
             {
                 "name": i.name, "at": "/".join(i.place.split("/")[-2:]), "doc": i.doc, "command": _command(i), "decode": show(i.decode),
                 "fields": [{"name": n, "input": o.input, "low": o.bits.low, "high": o.bits.high} for n, o in i.operands.items()],
-                "update": written(i.update), "diagnostics": [{"code": c, "sentence": s} for c, s in diagnoses(i.update)],
+                "update": step_listing(i.update), "diagnostics": [{"code": c, "sentence": s} for c, s in diagnostics_of(i.update)],
             }
             for i in m.instructions.values()
         ],
@@ -188,8 +188,8 @@ def _details(groups: Sequence[tuple[Instruction, Sequence[Instruction]]]) -> Ite
         note = f" Shown is the first of {len(group)}." if len(group) > 1 else ""
         yield Paragraph(f"{_line(first.doc)}{note} Command: {_commands(group)}.".strip())
         yield from _fields(first)
-        yield Lines(_result(first) or written(first.update))
-        diagnostics = diagnoses(first.update)
+        yield Lines(_result(first) or step_listing(first.update))
+        diagnostics = diagnostics_of(first.update)
         if diagnostics:
             yield Paragraph("Strict simulation says:")
             yield Rows(("code", "sentence"), diagnostics)
@@ -197,10 +197,10 @@ def _details(groups: Sequence[tuple[Instruction, Sequence[Instruction]]]) -> Ite
 
 def _result(i: Instruction) -> list[str]:
     """Return what a read gives, in place of an update that changes nothing."""
-    update = written(i.update)
+    update = step_listing(i.update)
     if i.result is None:
         return []
-    result_line = f"gives {Writer().array(i.result)}"
+    result_line = f"gives {StepWriter().array(i.result)}"
     return [result_line] if update == ["nothing changes"] else [*update, result_line]
 
 

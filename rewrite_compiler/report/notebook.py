@@ -12,7 +12,7 @@ from ..ir.program import Program
 from ..prove.verdict import Proof
 from .terminal import cosim_lines, plan_lines
 
-SHOWN = 200  # nodes of a program
+MAX_NODES = 200  # nodes of a program
 Row = Sequence[str]
 
 
@@ -27,11 +27,11 @@ def install() -> None:
 def program_lines(p: Program) -> list[str]:
     """Return a program as lines: its inputs, each operation, its outputs."""
     rows = [f"{p.names[n.outputs[0]]}: {p.types[n.outputs[0]]} = {n.op}({', '.join(p.names[v] for v in n.inputs)})" for n in p.nodes]
-    omission = [f"… and {len(rows) - SHOWN} more"] if len(rows) > SHOWN else []
+    omission = [f"… and {len(rows) - MAX_NODES} more"] if len(rows) > MAX_NODES else []
     inputs = ", ".join(f"{p.names[v]}: {p.types[v]}" for v in p.inputs)
     return [
         f"program {p.name}({inputs})",
-        *(f"  {r}" for r in rows[:SHOWN]),
+        *(f"  {r}" for r in rows[:MAX_NODES]),
         *omission,
         f"  gives {', '.join(p.names[v] for v in p.outputs)}",
     ]
@@ -39,8 +39,8 @@ def program_lines(p: Program) -> list[str]:
 
 def program_html(p: Program) -> str:
     """Return a program as a table."""
-    rows = [(p.names[n.outputs[0]], n.op, ", ".join(p.names[v] for v in n.inputs), str(p.types[n.outputs[0]])) for n in p.nodes[:SHOWN]]
-    omission = f"; {len(p.nodes) - SHOWN} more are not shown" if len(p.nodes) > SHOWN else ""
+    rows = [(p.names[n.outputs[0]], n.op, ", ".join(p.names[v] for v in n.inputs), str(p.types[n.outputs[0]])) for n in p.nodes[:MAX_NODES]]
+    omission = f"; {len(p.nodes) - MAX_NODES} more are not shown" if len(p.nodes) > MAX_NODES else ""
     return _table(f"{p.name}: {len(p.nodes)} operations{omission}", ("value", "operation", "reads", "type"), rows)
 
 

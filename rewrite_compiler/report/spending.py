@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .charts import stacked
+from .charts import stacked_bars
 from .markup import figure, folded, note, table, text
-from .terminal import counted, share
+from .terminal import count_text, share
 
-SHOWN = 30  # offloads with a bar of their own
+MAX_BARS = 30  # offloads with a bar of their own
 
 
-def spending(plan: Mapping[str, Any]) -> str:
+def cost_section(plan: Mapping[str, Any]) -> str:
     """Return cycles and bytes of the offloads, and the host operations that rewriting inserted."""
     priced_offloads = [o for o in plan["offloads"] if o.get("cost")]
     unpriced = len(plan["offloads"]) - len(priced_offloads)
-    unpriced_note = note(f"{counted(unpriced, 'offload')} without a cost: their target does not say what they take.") if unpriced else ""
+    unpriced_note = note(f"{count_text(unpriced, 'offload')} without a cost: their target does not say what they take.") if unpriced else ""
     body = (
         (_bars(priced_offloads) + _operations(priced_offloads) + _bytes(priced_offloads) if priced_offloads else "")
         + unpriced_note
@@ -27,7 +27,7 @@ def spending(plan: Mapping[str, Any]) -> str:
 
 
 def _bars(offloads: Sequence[Mapping[str, Any]]) -> str:
-    top_offloads = sorted(offloads, key=lambda o: -o["cost"]["cycles"])[:SHOWN]
+    top_offloads = sorted(offloads, key=lambda o: -o["cost"]["cycles"])[:MAX_BARS]
     remaining = len(offloads) - len(top_offloads)
     remaining_note = f" The other {remaining} are in the table of offloads." if remaining else ""
     rows = [
@@ -36,7 +36,7 @@ def _bars(offloads: Sequence[Mapping[str, Any]]) -> str:
         for o in top_offloads
     ]  # fmt: skip
     key = "<p><span class='k p0'></span> compute <span class='k p1'></span> transfers, in cycles; the offloads that take most first."
-    return f"{key}{remaining_note}</p>{stacked('cycles of the offloads that take most, compute and transfers', rows)}"
+    return f"{key}{remaining_note}</p>{stacked_bars('cycles of the offloads that take most, compute and transfers', rows)}"
 
 
 def _operations(offloads: Sequence[Mapping[str, Any]]) -> str:

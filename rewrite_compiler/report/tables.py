@@ -9,7 +9,7 @@ from io import StringIO
 
 from ..errors import printable
 
-WIDTH, NARROWEST = 100, 40
+WIDTH, MIN_WIDTH = 100, 40
 # what stands for a character that the terminal's encoding lacks
 ASCII = {"·": "-", "…": "...", "–": "-", "−": "-", "×": "x", "≤": "<=", "→": "->", "∘": "o", "Σ": "sum ", "²": "^2", "─": "-", "±": "+/-"}
 
@@ -19,7 +19,7 @@ def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], figures: Collectio
 
     Long words are folded; columns named in `figures` are set to the right.
     """
-    cells = [[harmless(cell) for cell in row] for row in rows]
+    cells = [[printable_text(cell) for cell in row] for row in rows]
     if not cells:
         return []
     from rich.box import SIMPLE_HEAD  # here, because most commands show no table
@@ -29,7 +29,7 @@ def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], figures: Collectio
 
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for head in heads:
-        table.add_column(harmless(head), justify="right" if head in figures else "left", overflow="fold", no_wrap=head in figures)
+        table.add_column(printable_text(head), justify="right" if head in figures else "left", overflow="fold", no_wrap=head in figures)
     for row in cells:
         table.add_row(*map(Text, row))
     output = StringIO()
@@ -37,27 +37,27 @@ def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], figures: Collectio
     Console(
         file=output, width=width, color_system=None, force_terminal=False, force_jupyter=False, legacy_windows=False, _environ={}
     ).print(table)
-    return [" " * indent + encodable(line.rstrip()) for line in output.getvalue().splitlines()]
+    return [" " * indent + encodable_text(line.rstrip()) for line in output.getvalue().splitlines()]
 
 
 def columns() -> int:
     """Return the width of lines: 100 columns, or that of a narrower terminal or $COLUMNS, at least 40."""
     setting = os.environ.get("COLUMNS", "")
     if setting.isascii() and setting.isdigit():
-        return max(NARROWEST, min(WIDTH, int(setting)))
+        return max(MIN_WIDTH, min(WIDTH, int(setting)))
     try:
         width = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout is not None and sys.stdout.isatty() else WIDTH
     except (OSError, ValueError):
         return WIDTH
-    return max(NARROWEST, min(WIDTH, width or WIDTH))
+    return max(MIN_WIDTH, min(WIDTH, width or WIDTH))
 
 
-def harmless(text: str) -> str:
+def printable_text(text: str) -> str:
     """Return text without control characters or line breaks, in characters that standard output can encode."""
-    return encodable(printable(text, len(text) * 10))
+    return encodable_text(printable(text, len(text) * 10))
 
 
-def encodable(text: str) -> str:
+def encodable_text(text: str) -> str:
     """Return text in characters of standard output's encoding, with stand-ins for others."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     return "".join(c if _is_encodable(c, encoding) else ASCII.get(c, "?") for c in text)

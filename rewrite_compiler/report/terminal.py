@@ -15,13 +15,13 @@ from .tables import columns as columns
 from .tables import grid
 
 LABEL = 10
-OFFERED = re.compile("; offered: ([^;]*)")  # in a reason: what there are mappings for
-FAR = 0.25  # relative error of an offload's own results from which on it is named, whatever the metric says
-WORST = 3  # offloads whose error is shown
+OFFERED_PATTERN = re.compile("; offered: ([^;]*)")  # in a reason: what there are mappings for
+INACCURATE = 0.25  # relative error of an offload's own results from which on it is named, whatever the metric says
+MAX_WORST = 3  # offloads whose error is shown
 Row = tuple[str, str]
 
 
-def plan_lines(document: Mapping[str, Any], written: Iterable[str] = (), following: str = "", *, verbose: bool = False) -> list[str]:
+def plan_lines(document: Mapping[str, Any], file_names: Iterable[str] = (), next_command: str = "", *, verbose: bool = False) -> list[str]:
     """Return a plan as text: sizes, saturation, offloads by operation, what stays on the host and why.
 
     `verbose` adds tables of every offload and of every rule that matched.
@@ -29,7 +29,7 @@ def plan_lines(document: Mapping[str, Any], written: Iterable[str] = (), followi
     model, egraph = document["model"], document["egraph"]
     stop = egraph["stop"]["reason"] if egraph["stop"]["reason"] == "saturated" else f"stopped: {egraph['stop']['detail']}"
     rows = [
-        ("matching", f"{stop} after {counted(egraph['rounds'], 'round')} · {egraph['e_nodes']:,} e-nodes"),
+        ("matching", f"{stop} after {count_text(egraph['rounds'], 'round')} · {egraph['e_nodes']:,} e-nodes"),
         *_labelled("plan", offload_texts(document)),
         *_labelled("tiled", tiled_texts(document["offloads"])),
         *_labelled("cost", cost_texts(document["offloads"])),
@@ -38,8 +38,8 @@ def plan_lines(document: Mapping[str, Any], written: Iterable[str] = (), followi
         *(("limited", text) for text in document["limited"]),
         *(("note", text) for text in (*document["notes"], *_check_notes(document.get("run", {})))),
     ]
-    title = f"{model['path'].rsplit('/', 1)[-1]}  {counted(model['ops'], 'op')} · opset {model['opset']}"
-    closing_lines = table([("wrote", ", ".join(written)), ("next", following)])
+    title = f"{model['path'].rsplit('/', 1)[-1]}  {count_text(model['ops'], 'op')} · opset {model['opset']}"
+    closing_lines = table([("wrote", ", ".join(file_names)), ("next", next_command)])
     return [
         *textwrap.wrap(printable(title), columns()),
         *table(rows),
@@ -67,13 +67,13 @@ def _check_notes(run: Mapping[str, Any]) -> list[str]:
 
 def offload_texts(document: Mapping[str, Any]) -> list[str]:
     """Return one line for each target: operations by kind, in all and as written, and their share of the multiply-accumulates."""
-    total, unknown = macs_in_all(document), uncounted_operators(document)
+    total, unknown = plan_macs(document), uncounted_operators(document)
     texts = []
     for target, counts in document["counts"].items():
         macs = sum(o["macs"] for o in document["offloads"] if o["target"] == target)
         kinds, exact_kinds = _kinds(counts) or "no operation", _kinds(document["exact_counts"][target]) or "none"
         part = (
-            f"{at_most(macs, total)} of at least {total:,} MACs, {unknown} not counted"
+            f"{upper_share(macs, total)} of at least {total:,} MACs, {unknown} not counted"
             if unknown
             else f"{share(macs, total)} of {total:,} MACs"
         )
@@ -81,7 +81,7 @@ def offload_texts(document: Mapping[str, Any]) -> list[str]:
     return texts
 
 
-def macs_in_all(document: Mapping[str, Any]) -> int:
+def plan_macs(document: Mapping[str, Any]) -> int:
     """Return the multiply-accumulates of a plan: those offloaded, and those on the host as far as they are known."""
     return int(sum(o["macs"] for o in document["offloads"]) + document["extraction"]["cost"]["host_macs"])
 
@@ -92,7 +92,7 @@ def uncounted_operators(document: Mapping[str, Any]) -> str:
     return ", ".join(sorted({h["op"] for h in document["host"] if h["node"] in names}))
 
 
-def at_most(part: float, whole: float) -> str:
+def upper_share(part: float, whole: float) -> str:
     """Return a share as an upper bound, for a total that is only a lower bound."""
     return "less than 100%" if part >= whole else f"at most {share(part, whole)}"
 
@@ -110,10 +110,10 @@ def share(part: float, whole: float) -> str:
 
 def cost_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return one line for each target: the cost of its offloads, and their speed against the same nodes on one host core."""
-    return [text for text, _ in compared_costs(offloads)]
+    return [text for text, _ in cost_comparisons(offloads)]
 
 
-def compared_costs(offloads: Iterable[Mapping[str, Any]]) -> list[tuple[str, bool]]:
+def cost_comparisons(offloads: Iterable[Mapping[str, Any]]) -> list[tuple[str, bool]]:
     """Return for each target the line of `cost_texts`, and whether its offloads take no longer than one host core."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for o in offloads:
@@ -171,13 +171,13 @@ def tiled_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def reason_texts(host: Iterable[Mapping[str, str]]) -> list[str]:
     """Return why nodes stay on the host, equal reasons together, the most frequent first."""
-    groups = Counter((h["op"], OFFERED.sub("", h["why_not"])) for h in host)
+    groups = Counter((h["op"], OFFERED_PATTERN.sub("", h["why_not"])) for h in host)
     return [f"{n} {op}: {reason}" for (op, reason), n in sorted(groups.items(), key=lambda item: (-item[1], item[0]))]
 
 
 def offered_texts(host: Iterable[Mapping[str, str]]) -> list[str]:
     """Return what the targets offer to operators that none of them has an operation for, each text once."""
-    return list(dict.fromkeys(match[1] for h in host if (match := OFFERED.search(h["why_not"])) is not None))
+    return list(dict.fromkeys(match[1] for h in host if (match := OFFERED_PATTERN.search(h["why_not"])) is not None))
 
 
 def rule_grid(document: Mapping[str, Any]) -> list[str]:
@@ -210,7 +210,7 @@ def rule_table(offloads: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, st
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def counted(n: int, noun: str) -> str:
+def count_text(n: int, noun: str) -> str:
     """Return a number with its noun, in the plural unless it is 1."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
@@ -237,9 +237,9 @@ def _audit_text(document: Mapping[str, Any]) -> str:
     fewest_samples = min((o["validated_samples"] for o in offloads), default=0)
     proved = sum(bool(o["certified"]) for o in offloads)
     driver_text = (
-        f"{counted(fewest_samples, 'sample')} of each offload computed again by its driver on the simulator" if fewest_samples else ""
+        f"{count_text(fewest_samples, 'sample')} of each offload computed again by its driver on the simulator" if fewest_samples else ""
     )
-    code_text = f"{counted(codes, 'code')} by oracle and plain numerics" if codes else ""
+    code_text = f"{count_text(codes, 'code')} by oracle and plain numerics" if codes else ""
     return (
         "; ".join(x for x in (driver_text, code_text, f"{proved} of {len(offloads)} proved at these parameters") if x) if offloads else ""
     )
@@ -248,11 +248,11 @@ def _audit_text(document: Mapping[str, Any]) -> str:
 def _fallback_text(run: Mapping[str, Any]) -> str:
     """Return which offloads took the processor's time without machine code of numerics."""
     slow = run.get("fallbacks", ())
-    names = ", ".join(f"{f['offload']} {f['cpu_seconds']:.1f} s" for f in sorted(slow, key=lambda f: -float(f["cpu_seconds"]))[:WORST])
-    return f"{counted(len(slow), 'offload')} without machine code of numerics, of the processor: {names}" if slow else ""
+    names = ", ".join(f"{f['offload']} {f['cpu_seconds']:.1f} s" for f in sorted(slow, key=lambda f: -float(f["cpu_seconds"]))[:MAX_WORST])
+    return f"{count_text(len(slow), 'offload')} without machine code of numerics, of the processor: {names}" if slow else ""
 
 
-def cosim_lines(document: Mapping[str, Any], following: str = "", *, verbose: bool = False) -> list[str]:
+def cosim_lines(document: Mapping[str, Any], next_command: str = "", *, verbose: bool = False) -> list[str]:
     """Return a co-simulation as text: the metric on both sides, the difference, the worst offloads.
 
     `verbose` adds a table of every offload's errors.
@@ -261,7 +261,7 @@ def cosim_lines(document: Mapping[str, Any], following: str = "", *, verbose: bo
     run, simulator = document["run"], document["simulator"]
     resumed = run.get("resumed_samples", 0)
     targets = ", ".join(document["targets"]) or "host"
-    instructions = counted(simulator["instructions"], "instruction")
+    instructions = count_text(simulator["instructions"], "instruction")
     speed = f"{simulator['engine']} · {simulator['tier']} · {instructions} · {run['wall_seconds']:.1f} s"
     rows = [
         ("host", "" if reference is None else f"{metric} {number(reference)}  (float32, onnxruntime)"),
@@ -271,13 +271,13 @@ def cosim_lines(document: Mapping[str, Any], following: str = "", *, verbose: bo
         ("audited", _audit_text(document)),
         ("slow", _fallback_text(run)),
         *_labelled("worst", worst_texts(document["offloads"])),
-        ("far off", far_text(document["offloads"])),
+        ("far off", inaccurate_text(document["offloads"])),
         ("diverges", diverging_text(document)),
         *_labelled("loss from", attribution_texts(document.get("attribution"))),
         ("resumed", f"{resumed} of these samples are from the log of an interrupted run" if resumed else ""),
         *(("warning", text) for text in document.get("warnings", ())),
         *(("note", text) for text in document["notes"]),
-        ("next", following),
+        ("next", next_command),
     ]
     return [*table(rows), *(error_grid(document["offloads"]) if verbose else ())]
 
@@ -296,11 +296,11 @@ def attribution_texts(attribution: Mapping[str, Any] | None) -> list[str]:
     device_trial = attribution["accelerated"]
     texts = [
         f"{o['id']}: alone {_loss_text(o['alone'])}" + ("" if o["restored"] is None else f"; all but it {_loss_text(o['restored'])}")
-        for o in attribution["offloads"][:WORST]
+        for o in attribution["offloads"][:MAX_WORST]
     ]
     fields = [
         f"{f['field']} of {f['tensor']} of {f['offload']}: {f.get('before')} → {f.get('after')} leaves {_loss_text(f)}"
-        for f in attribution["fields"][:WORST]
+        for f in attribution["fields"][:MAX_WORST]
     ]
     return [f"on {attribution['samples']} samples all offloads together: {_loss_text(device_trial)}", *texts, *fields]
 
@@ -310,15 +310,15 @@ def _loss_text(trial: Mapping[str, Any]) -> str:
     return f"loss {number(trial['loss'])}, output error {100 * (trial['output_error'] or 0):.2g}%"
 
 
-def far_text(offloads: Iterable[Mapping[str, Any]]) -> str:
+def inaccurate_text(offloads: Iterable[Mapping[str, Any]]) -> str:
     """Return the offloads with a relative error above FAR on these samples, worst first; empty without any."""
-    errors = {o["id"]: o["relative_error"] for o in offloads if (o.get("relative_error") or 0) > FAR}
+    errors = {o["id"]: o["relative_error"] for o in offloads if (o.get("relative_error") or 0) > INACCURATE}
     error_texts = [f"{key} {100 * errors[key]:.3g}%" for key in sorted(errors, key=lambda key: -errors[key])]
     if not error_texts:
         return ""
-    remaining_text = f" and {len(error_texts) - WORST} more" if len(error_texts) > WORST else ""
-    worst = ", ".join(error_texts[:WORST])
-    return f"{counted(len(error_texts), 'offload')} by more than {FAR:.0%} of what is meant: {worst}{remaining_text}"
+    remaining_text = f" and {len(error_texts) - MAX_WORST} more" if len(error_texts) > MAX_WORST else ""
+    worst = ", ".join(error_texts[:MAX_WORST])
+    return f"{count_text(len(error_texts), 'offload')} by more than {INACCURATE:.0%} of what is meant: {worst}{remaining_text}"
 
 
 def diverging_text(document: Mapping[str, Any]) -> str:
@@ -343,7 +343,7 @@ def change(paired: Mapping[str, Any]) -> str:
 def worst_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the offloads with the largest relative errors."""
     by_error = sorted((o for o in offloads if o["relative_error"] is not None), key=lambda o: -o["relative_error"])
-    return [f"{o['id']}: relative error {100 * o['relative_error']:.1f}%{_saturation_text(o)}" for o in by_error[:WORST]]
+    return [f"{o['id']}: relative error {100 * o['relative_error']:.1f}%{_saturation_text(o)}" for o in by_error[:MAX_WORST]]
 
 
 def _saturation_text(o: Mapping[str, Any]) -> str:

@@ -15,12 +15,12 @@ from ..emit.mmio.recorder import Recorder, StreamRecorder, recorder
 from ..ila import Ila
 from ..ila.traces.assembly import disassemble
 from ..ila.traces.trace import Commands, Fetch, Header, Place, Section, Trace, Wait
-from .charts import lanes
+from .charts import gantt_chart
 from .markup import figure, folded, note, table, text
-from .terminal import counted
+from .terminal import count_text
 
 WORD_BYTES = 16  # of what one command carries
-AFFORDABLE = 200_000  # bytes of commands and data that are worth making for a picture
+MAX_RECORDED_BYTES = 200_000  # bytes of commands and data that are worth making for a picture
 MOST_INSTRUCTIONS, MOST_ROWS = 8, 60
 WAITING = "device works"
 
@@ -60,7 +60,7 @@ def timeline_of(plan: Plan) -> Timeline | None:
 
 
 def _representative_offload(plan: Plan) -> Offload:
-    cheap = [o for o in plan.offloads if _size(plan, o) <= AFFORDABLE]
+    cheap = [o for o in plan.offloads if _size(plan, o) <= MAX_RECORDED_BYTES]
     return max(cheap, key=_cycles) if cheap else min(plan.offloads, key=lambda o: _size(plan, o))
 
 
@@ -114,7 +114,7 @@ def _command_rows(trace: Trace, ila: Ila) -> Iterator[Row]:
             section = item
             continue
         end_block = _block_ends(item, ENDS) if isinstance(item, Commands) else item
-        command_rows = rows(Trace(trace.header, (section, end_block)), ila, section.offload, call=section.call, whole=True)
+        command_rows = rows(Trace(trace.header, (section, end_block)), ila, section.offload, call=section.call, is_complete=True)
         omitted = len(item) - len(end_block) if isinstance(item, Commands) and isinstance(end_block, Commands) else 0
         omission = [Row(section.phase, f"… {omitted} more", "…", omitted)] if omitted else []
         yield from (*command_rows[:ENDS], *omission, *command_rows[ENDS:])
@@ -154,15 +154,15 @@ def _extend_spans(spans: list[tuple[float, float]], start: float, end: float) ->
         spans.append((start, end))
 
 
-def timeline(found: Timeline | None, calibrated: bool) -> str:
+def timeline_section(found: Timeline | None, calibrated: bool) -> str:
     """Return the section of the page, with the reason where there is no timeline."""
     if found is None:
         reason = "the plan has no offload" if calibrated else "the plan has no formats yet: compile with --calibrate FILE, or co-simulate"
         return folded("Commands of one offload", note(f"There are no commands to show: {reason}."), "timeline")
-    call = f"the first of {counted(found.calls, 'call')}" if found.calls > 1 else "its one call"
+    call = f"the first of {count_text(found.calls, 'call')}" if found.calls > 1 else "its one call"
     spread = "Transfers are spread evenly over the words." if found.unit == "cycles" else "One command a unit; the target gives no cycles."
-    about = f"{found.offload}: {call}, for inputs of zeros; {counted(found.commands, 'word')} cross the bus. {spread}"
-    drawing = lanes(f"what crosses the bus for {found.offload}, over time", found.end, found.spans, found.unit)
+    about = f"{found.offload}: {call}, for inputs of zeros; {count_text(found.commands, 'word')} cross the bus. {spread}"
+    drawing = gantt_chart(f"what crosses the bus for {found.offload}, over time", found.end, found.spans, found.unit)
     command_rows = [
         (text(r.phase), text(r.assembly), text(r.mmio), figure("" if r.times == 1 else str(r.times))) for r in found.rows[:MOST_ROWS]
     ]

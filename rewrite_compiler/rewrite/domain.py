@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from ..lang.expr import Expr
 from ..ops.op import Apply, Tensor, Variable, subterms
-from ..ops.static import ELEMENTS, Condition, Element, Ints, Named, ShapeOf, Truth
+from ..ops.static import ELEMENTS, Condition, Element, Ints, NamedList, ShapeOf, TermIsTrue
 
 Pairs = Sequence[tuple[Tensor, Tensor]]
 # ranks that operators take operands of alone
 RECURRENT = (3, 2, 2, 1, 2, 2)
-TAKEN: dict[str, tuple[int | None, ...]] = {
+OPERAND_RANKS: dict[str, tuple[int | None, ...]] = {
     **dict.fromkeys(("bias_add", "scale", "dequantize"), (None, 1)),
     **dict.fromkeys(("dense", "integer_dense"), (None, 2)),
     **dict.fromkeys(("lstm", "gru", "rnn"), RECURRENT),
@@ -38,7 +38,7 @@ class Domain:
         implied = {id(x) for x, rank in _fixed_rank_operands(pairs) if rank <= max_rank}
         implied |= {id(element.base.tensor) for element in _equal_ranks(guard, max_rank) if isinstance(element.base, ShapeOf)}
         tensors = {id(x): x.rank for left, _ in pairs for x in subterms(left) if isinstance(x, Variable) and id(x) not in implied}
-        return tuple(Truth(length <= max_rank) for length in (*tensors.values(), *(s.length for s in _shapes(pairs))))
+        return tuple(TermIsTrue(length <= max_rank) for length in (*tensors.values(), *(s.length for s in _shapes(pairs))))
 
 
 EVERYWHERE = Domain()
@@ -47,20 +47,20 @@ EVERYWHERE = Domain()
 def _fixed_rank_operands(pairs: Pairs) -> Iterator[tuple[Tensor, int]]:
     """Yield the operands whose operator admits only one rank, with that rank."""
     for x in (x for left, _ in pairs for x in subterms(left) if isinstance(x, Apply)):
-        yield from ((y, rank) for y, rank in zip(x.operands, TAKEN.get(x.op.name, ()), strict=False) if rank is not None)
+        yield from ((y, rank) for y, rank in zip(x.operands, OPERAND_RANKS.get(x.op.name, ()), strict=False) if rank is not None)
 
 
 def _shapes(pairs: Pairs) -> list[Ints]:
     """Return the shapes that a pattern binds."""
     patterns = (x for pair in pairs for side in pair for x in subterms(side) if isinstance(x, Apply))
-    return list({id(s): s for x in patterns if isinstance(s := x.attributes.get("shape"), Named)}.values())
+    return list({id(s): s for x in patterns if isinstance(s := x.attributes.get("shape"), NamedList)}.values())
 
 
 def _equal_ranks(guard: Sequence[Condition], max_rank: int) -> Iterator[Element]:
     """Yield the lengths that a guard sets to a number that is small enough."""
     for c in guard:
-        e: Expr | None = c.term if isinstance(c, Truth) else None
+        e: Expr | None = c.term if isinstance(c, TermIsTrue) else None
         if e is not None and e.op == "eq" and e.args[1].op == "const" and int(e.args[1].data) <= max_rank:
             element = ELEMENTS.get(e.args[0])
-            if element is not None and element.measure == "length":
+            if element is not None and element.kind == "length":
                 yield element

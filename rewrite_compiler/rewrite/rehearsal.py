@@ -21,9 +21,9 @@ from ..errors import BudgetError
 from ..limits import Limits
 
 GRACE = 1.0  # seconds in which a child that is over its time tells where it was
-FINE, NO_MEMORY = 0, 3
-ENDED = "\0"  # what a child says that came to the end of the file
-MOVE = "move work out of module level"
+SUCCESS, NO_MEMORY = 0, 3
+END_MARK = "\0"  # what a child says that came to the end of the file
+REMEDY = "move work out of module level"
 
 
 def rehearse(path: Path, kind: str, body: Callable[[], object], limits: Limits) -> None:
@@ -63,7 +63,7 @@ def _run_child(body: Callable[[], object], limits: Limits, writer: int) -> None:
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
     faulthandler.dump_traceback_later(limits.import_seconds, file=writer, exit=True)
-    code, message = FINE, ENDED
+    code, message = SUCCESS, END_MARK
     try:
         _limit_memory(limits.import_bytes)
         body()
@@ -71,7 +71,7 @@ def _run_child(body: Callable[[], object], limits: Limits, writer: int) -> None:
         frames = traceback.extract_tb(error.__traceback__)
         code, message = NO_MEMORY, "".join(f'File "{f.filename}", line {f.lineno}\n' for f in reversed(frames))
     except BaseException:
-        code = FINE  # the import itself will say what it is
+        code = SUCCESS  # the import itself will say what it is
     os.write(writer, message.encode())
     os._exit(code)
 
@@ -103,7 +103,7 @@ def _pieces(reader: int, deadline: float) -> Iterator[bytes]:
 
 
 def _judge(path: Path, kind: str, output: str, code: int, limits: Limits) -> None:
-    if output == ENDED:
+    if output == END_MARK:
         return
     match = re.search(rf'File "{re.escape(str(path.absolute()))}", line (\d+)', output)
     place = f"{path}:{match[1]}" if match else str(path)
@@ -114,4 +114,4 @@ def _judge(path: Path, kind: str, output: str, code: int, limits: Limits) -> Non
     else:
         cause = f"signal {signal.Signals(-code).name}" if code < 0 else f"code {code}"
         sentence = f"importing the {kind} file ended the process with {cause}"
-    raise BudgetError("R107", sentence, place=place, help=MOVE)
+    raise BudgetError("R107", sentence, place=place, help=REMEDY)

@@ -27,17 +27,17 @@ from ..ops.static import (
     Ints,
     Inverse,
     IsConstant,
-    Joined,
-    Listed,
-    Named,
-    Part,
-    Permuted,
+    ListConcatenation,
+    ListLiteral,
+    NamedList,
+    ListSlice,
+    PermutedList,
     Real,
-    RealIs,
-    Replaced,
-    Same,
+    RealComparison,
+    ListUpdate,
+    ListsEqual,
     ShapeOf,
-    Truth,
+    TermIsTrue,
     as_condition,
 )
 from .domain import EVERYWHERE, Domain
@@ -62,7 +62,7 @@ class Float(Real):
 class Str(Float):
     """Annotation of a string attribute, and the variable that stands for one."""
 
-    def _compared(self, _: object) -> RealIs:
+    def _compared(self, _: object) -> RealComparison:
         raise SpecError("R101", f"the text {self.name} is compared", help="write the text in the pattern; guards compare numbers")
 
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _compared  # type: ignore[assignment]
@@ -185,7 +185,7 @@ def make_variables(f: Callable[..., Any], place: str) -> dict[str, Any]:
     """
     variables: dict[str, Any] = {}
     kinds: dict[str, Callable[[str], Any]] = {
-        "Tensor": Variable, "Ints": Named, "Int": lambda n: var(n, (0, None)), "Float": Float, "Str": Str,
+        "Tensor": Variable, "Ints": NamedList, "Int": lambda n: var(n, (0, None)), "Float": Float, "Str": Str,
     }  # fmt: skip
     for name, parameter in inspect.signature(f).parameters.items():
         if parameter.default is not inspect.Parameter.empty:
@@ -226,7 +226,7 @@ def check_rule(r: Rule) -> None:
         sentence = f'the name of a rule must be words of small letters and digits, not "{r.name}"'
         raise SpecError("R101", sentence, place=r.place, help=f'call it "{lower}"')
     check_bound(r)
-    compared = [c for c in r.where if isinstance(c, RealIs)]
+    compared = [c for c in r.where if isinstance(c, RealComparison)]
     if order_of(compared).is_contradictory:
         names = " and ".join(dict.fromkeys(v.name for c in compared for v in c.variables))
         raise SpecError(
@@ -261,7 +261,7 @@ def _bound_by(left: Tensor) -> Iterator[object]:
             yield from (
                 v
                 for v in x.attributes.values()
-                if isinstance(v, Named | Float) or (isinstance(v, Expr) and v.op == "var" and v not in ELEMENTS)
+                if isinstance(v, NamedList | Float) or (isinstance(v, Expr) and v.op == "var" and v not in ELEMENTS)
             )
 
 
@@ -298,12 +298,12 @@ def condition_variables(c: Condition) -> Iterator[object]:
 
 def condition_atoms(c: Condition) -> Iterator[Any]:
     """Yield what a condition reads: attribute variables, shapes (ShapeOf), and the condition itself where it is one on a tensor."""
-    if isinstance(c, Same):
+    if isinstance(c, ListsEqual):
         yield from _list_atoms(c.left)
         yield from _list_atoms(c.right)
-    elif isinstance(c, Truth):
+    elif isinstance(c, TermIsTrue):
         yield from _scalar_atoms(c.term)
-    elif isinstance(c, RealIs):
+    elif isinstance(c, RealComparison):
         yield from c.variables
     elif isinstance(c, IsConstant | HasType):
         yield c
@@ -334,7 +334,7 @@ def _scalar_atoms(e: Expr) -> Iterator[Any]:
 
 
 def _list_atoms(x: Ints) -> Iterator[Any]:
-    if isinstance(x, Named | ShapeOf):
+    if isinstance(x, NamedList | ShapeOf):
         yield x
     for part in _parts_of(x):
         yield from _scalar_atoms(part) if isinstance(part, Expr) else _list_atoms(part)
@@ -342,12 +342,12 @@ def _list_atoms(x: Ints) -> Iterator[Any]:
 
 def _parts_of(x: Ints) -> tuple[Ints | Expr, ...]:
     """Return the lists and elements that a list is made from."""
-    if isinstance(x, Listed):
+    if isinstance(x, ListLiteral):
         return x.elements
-    if isinstance(x, Joined):
+    if isinstance(x, ListConcatenation):
         return x.parts
-    if isinstance(x, Replaced):
+    if isinstance(x, ListUpdate):
         return x.base, x.index, x.element
-    if isinstance(x, Permuted):
+    if isinstance(x, PermutedList):
         return x.base, x.perm
-    return (x.base,) if isinstance(x, Part) else (x.perm,) if isinstance(x, Inverse) else ()
+    return (x.base,) if isinstance(x, ListSlice) else (x.perm,) if isinstance(x, Inverse) else ()

@@ -35,7 +35,7 @@ def every_rule() -> tuple[Rule, ...]:
     """Return every shipped rule, lowerings included."""
     package = importlib.import_module(SHIPPED)
     names = sorted(m.name for m in pkgutil.iter_modules(package.__path__))
-    return collect(r for n in names for r in rules_in(importlib.import_module(f"{SHIPPED}.{n}")))
+    return unique_rules(r for n in names for r in rules_in(importlib.import_module(f"{SHIPPED}.{n}")))
 
 
 def rules_at(path: Path, limits: Limits | None = None) -> tuple[Rule, ...]:
@@ -52,7 +52,7 @@ def rules_at(path: Path, limits: Limits | None = None) -> tuple[Rule, ...]:
     rules = rules_of_file(path) if path.suffix == TEXT_FORM else _rules_of_code(path, limits)
     if not rules:
         raise InputError("R101", "the rule file defines no rule", place=str(path), help="decorate a function with @rule")
-    return collect(rules)
+    return unique_rules(rules)
 
 
 def _rules_of_code(path: Path, limits: Limits | None) -> tuple[Rule, ...]:
@@ -72,7 +72,7 @@ def _check_functions(path: Path) -> None:
             first[node.name] = node.lineno
 
 
-def collect(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+def unique_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     """Return rules as a set with unique names.
 
     Raises:

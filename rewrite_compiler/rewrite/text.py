@@ -22,16 +22,16 @@ from ..ops.static import (
     Ints,
     Inverse,
     IsConstant,
-    Joined,
-    Listed,
-    Named,
-    Part,
-    Permuted,
-    RealIs,
-    Replaced,
-    Same,
+    ListConcatenation,
+    ListLiteral,
+    NamedList,
+    ListSlice,
+    PermutedList,
+    RealComparison,
+    ListUpdate,
+    ListsEqual,
     ShapeOf,
-    Truth,
+    TermIsTrue,
 )
 from .rule import Float, Rule, Str
 
@@ -59,7 +59,7 @@ def rule_text(r: Rule) -> str:
 
 
 def _kind(v: object) -> str:
-    kinds = ((Variable, "tensor"), (Named, "ints"), (Str, "str"), (Float, "float"))
+    kinds = ((Variable, "tensor"), (NamedList, "ints"), (Str, "str"), (Float, "float"))
     return next((name for kind, name in kinds if isinstance(v, kind)), "int")
 
 
@@ -87,11 +87,11 @@ def attribute_text(value: AttributeTerm | Float) -> str:
 
 def condition_text(c: Condition) -> str:
     """Return a condition of a guard as text."""
-    if isinstance(c, Same):
+    if isinstance(c, ListsEqual):
         return f"{list_text(c.left)} == {list_text(c.right)}"
-    if isinstance(c, Truth):
+    if isinstance(c, TermIsTrue):
         return scalar_text(c.term)
-    if isinstance(c, RealIs):
+    if isinstance(c, RealComparison):
         return str(c)
     if isinstance(c, IsConstant):
         return f"constant({tensor_text(c.tensor)})"
@@ -117,9 +117,9 @@ def scalar_text(e: Expr, level: int = 0) -> str:
 
 
 def _element_text(element: Element) -> str:
-    if element.measure == "length":
+    if element.kind == "length":
         return f"{tensor_text(element.base.tensor)}.rank" if isinstance(element.base, ShapeOf) else f"len({list_text(element.base)})"
-    if element.measure == "product":
+    if element.kind == "product":
         return f"{tensor_text(element.base.tensor)}.size" if isinstance(element.base, ShapeOf) else f"prod({list_text(element.base)})"
     index = "" if element.index is None else scalar_text(element.index)
     return f"{list_text(element.base, TIGHTEST)}[{index}]"
@@ -127,23 +127,23 @@ def _element_text(element: Element) -> str:
 
 def list_text(x: Ints, level: int = 0) -> str:
     """Return a static list as text."""
-    if isinstance(x, Joined):
+    if isinstance(x, ListConcatenation):
         text = " + ".join(list_text(p, TIGHTEST) for p in x.parts)
         return f"({text})" if level else text
-    if isinstance(x, Named):
+    if isinstance(x, NamedList):
         return x.name
     if isinstance(x, ShapeOf):
         return f"{tensor_text(x.tensor)}.shape"
-    if isinstance(x, Listed):
+    if isinstance(x, ListLiteral):
         return f"[{', '.join(map(scalar_text, x.elements))}]"
-    if isinstance(x, Part):
+    if isinstance(x, ListSlice):
         return f"{list_text(x.base, TIGHTEST)}[{x.start or ''}:{'' if x.stop is None else x.stop}]"
     return _derived_list_text(x)
 
 
 def _derived_list_text(x: Ints) -> str:
-    if isinstance(x, Replaced):
+    if isinstance(x, ListUpdate):
         return f"replaced({list_text(x.base)}, {scalar_text(x.index)}, {scalar_text(x.element)})"
-    if isinstance(x, Permuted):
+    if isinstance(x, PermutedList):
         return f"permuted({list_text(x.base)}, {list_text(x.perm)})"
     return f"inverse({list_text(x.perm)})" if isinstance(x, Inverse) else repr(x)

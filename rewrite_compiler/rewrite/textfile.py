@@ -13,20 +13,20 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput
 
 from ..errors import FlexmatchError, InputError, SpecError, UsageError, did_you_mean
-from ..intake import Bound, read_bytes
+from ..intake import FileBound, read_bytes
 from ..lang.arithmetic import maximum, minimum
 from ..lang.expr import Expr, lift, select, var
 from ..ops.op import OPS, Apply, Tensor, Variable
-from ..ops.static import HasType, Ints, Inverse, IsConstant, Named, as_condition, as_ints
+from ..ops.static import HasType, Ints, Inverse, IsConstant, NamedList, as_condition, as_ints
 from .rule import GRADES, MARKS, PHASES, Float, Rule, Str, check_rule
 from .text import tensor_text
 
-BYTES = 1 << 16  # a thousand rules and more, which take a second to parse
+MAX_BYTES = 1 << 16  # a thousand rules and more, which take a second to parse
 NESTING = 60
 Node = Tree[Token]
 
 KINDS: dict[str, Callable[[str], Any]] = {
-    "tensor": Variable, "ints": Named, "int": lambda name: var(name, (0, None)), "float": Float, "str": Str,
+    "tensor": Variable, "ints": NamedList, "int": lambda name: var(name, (0, None)), "float": Float, "str": Str,
 }  # fmt: skip
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -66,7 +66,7 @@ def rules_of_file(path: Path) -> tuple[Rule, ...]:
     """
     if not path.is_file():
         raise UsageError("F101", f"there is no rule file {path}", help="give the path of a file of rules")
-    data = read_bytes(path, Bound("a rule", BYTES, "share the rules among several files", code="R100"))
+    data = read_bytes(path, FileBound("a rule", MAX_BYTES, "share the rules among several files", code="R100"))
     try:
         return rules_of_text(data.decode("utf-8"), str(path))
     except UnicodeDecodeError as error:
@@ -153,7 +153,7 @@ class _Reader:
 
     def value(self, t: Any) -> Any:
         """Return what an expression stands for: a tensor, a list, an integer term, a number, a text or a condition."""
-        return READ[t.data](self, t)
+        return READERS[t.data](self, t)
 
     def name(self, t: Node) -> Any:
         """Return what a name stands for."""
@@ -251,7 +251,7 @@ def _element(reader: _Reader, t: Node) -> Any:
     return as_ints(reader.value(t.children[0]))[index]
 
 
-READ: dict[str, Callable[[_Reader, Any], Any]] = {
+READERS: dict[str, Callable[[_Reader, Any], Any]] = {
     "number": _number,
     "negative": lambda reader, t: -reader.value(t.children[0]),
     "text": lambda _, t: json.loads(str(t.children[0])),

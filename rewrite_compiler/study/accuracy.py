@@ -29,7 +29,7 @@ from ..target import Mapping, body_of, simulated_device
 
 SEED, GROUPS, INPUTS_IN_GROUP = 20_262, 10, 10
 VECTOR_DEVIATION = 0.25
-SWEPT = (-6, -3, 3, 6)  # binades of magnitudes, from the usual ones, at which an operation is measured, too
+BINADES = (-6, -3, 3, 6)  # binades of magnitudes, from the usual ones, at which an operation is measured, too
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Uniform:
         return "U(−1, 1)"
 
 
-Drawn = Distribution | Uniform
+FloatDistribution = Distribution | Uniform
 
 
 @dataclass(frozen=True)
@@ -117,21 +117,21 @@ class Accuracy:
     name: str
     sizes: MappingOf[str, Any]
     inputs: MappingOf[str, str]  # distribution of every operand
-    drawn: Errors
-    held: Errors
-    rounded: Errors
+    drawn_errors: Errors
+    held_errors: Errors
+    rounded_errors: Errors
     binades: MappingOf[int, float] = field(default_factory=dict)
 
 
 def accuracy(
     m: Mapping, ila: Ila, sizes: MappingOf[str, Any], *, groups: int = GROUPS, seed: int = SEED,
-    drawn: Drawn | None = None, binades: Sequence[int] = (),
+    distribution: FloatDistribution | None = None, binades: Sequence[int] = (),
 ) -> Accuracy:  # fmt: skip
     """Run an operation on `groups` groups of ten random inputs through its driver, and compare with its meaning.
 
     A distribution that is given replaces that of every operand. For each k in `binades` one group is run, scaled by 2^k.
     """
-    distributions = operand_distributions(m, sizes) if drawn is None else {v.name: drawn for v in m.operands}
+    distributions = operand_distributions(m, sizes) if distribution is None else {v.name: distribution for v in m.operands}
     error_rows: list[tuple[float, float, float]] = []
     searched_formats: dict[str, Format] = {}
     for group in range(groups):
@@ -143,7 +143,7 @@ def accuracy(
 
 
 def _at_binades(
-    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], distributions: MappingOf[str, Drawn | Codes], seed: int,
+    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], distributions: MappingOf[str, FloatDistribution | Codes], seed: int,
     binades: Sequence[int],
 ) -> dict[int, float]:  # fmt: skip
     """Return the mean error of one group where moving operands are 2^k as large; none where an operation takes a model's own integers."""
@@ -158,7 +158,7 @@ def _at_binades(
     return means
 
 
-def operand_distributions(m: Mapping, sizes: MappingOf[str, Any]) -> dict[str, Drawn | Codes]:
+def operand_distributions(m: Mapping, sizes: MappingOf[str, Any]) -> dict[str, FloatDistribution | Codes]:
     """Return the distribution of each operand: as the mapping says; else N(0, 1), weights N(0, 1 / fan-in), vectors N(0, ¼²).
 
     Operands that are integers in the model are drawn from all codes of their format.
@@ -198,7 +198,7 @@ def _group(
     m: Mapping,
     ila: Ila,
     sizes: MappingOf[str, Any],
-    distributions: MappingOf[str, Drawn | Codes],
+    distributions: MappingOf[str, FloatDistribution | Codes],
     random: np.random.Generator,
     searched_formats: dict[str, Format],
 ) -> list[tuple[float, float, float]]:

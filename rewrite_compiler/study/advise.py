@@ -29,7 +29,7 @@ from ..ops.op import ELEMENTWISE
 from ..rewrite.rule import Rule
 from ..rewrite.ruleset import shipped_rules
 from ..target import Clock, Limit, Mapping, Resources, Target
-from ..target.mapping import accepted
+from ..target.mapping import accepted_arguments
 from .totals import Run, Totals, totals
 
 SCHEMA = "flexmatch.advise/1"
@@ -74,7 +74,7 @@ class Outcome:
     totals: Totals
 
     @property
-    def order(self) -> tuple[int, ...]:
+    def sort_key(self) -> tuple[int, ...]:
         """The sort key: the objective's levels, then time and bytes."""
         return (*self.levels, self.totals.nanoseconds, self.totals.bytes)
 
@@ -106,7 +106,7 @@ def advise(models: Sequence[str | Path], accel: str | Target, options: Options =
     base = _outcome(None, extractions)
     outcomes = [_outcome(c, [_Extraction.of(study, c.target or target) for study in studies]) for c in changes(target, binding)]
     fused = [_fused(change, nodes, base, options.objective) for change, nodes in fusions(extractions)]
-    ranked = sorted([*outcomes, *fused], key=lambda o: (o.order, _rank(o.change)))
+    ranked = sorted([*outcomes, *fused], key=lambda o: (o.sort_key, _rank(o.change)))
     return Advice(target, options.objective, tuple(str(m) for m in models), base, tuple(ranked))
 
 
@@ -226,7 +226,7 @@ def _with_capacities(target: Target, transform: Callable[[Limit], Limit]) -> Tar
             return m
 
         def capacities(**arguments: Any) -> Iterator[Limit]:
-            return map(transform, capacities_of(**accepted(capacities_of, arguments)))
+            return map(transform, capacities_of(**accepted_arguments(capacities_of, arguments)))
 
         return replace(m, capacities=capacities)
 

@@ -11,16 +11,16 @@ from typing import Any
 
 from ..compile import Plan
 from ..errors import UsageError
-from .candidates import Bench, Change, bench
+from .candidates import FloatRun, Change, float_run
 from .trials import Trial, Trials, with_float, with_formats_of
 
-RESTORED = 5  # offloads whose restoring is tried
-SUSPECTS = 3  # offloads whose formats are looked at
-JUDGED = 8  # changes that are judged by the whole application
-AS_GOOD = 0.95  # of the most that a change takes back: then the one back to the usual format is the likelier cause
+MAX_RESTORED = 5  # offloads whose restoring is tried
+MAX_SUSPECTS = 3  # offloads whose formats are looked at
+MAX_JUDGED = 8  # changes that are judged by the whole application
+NEARLY_EQUAL = 0.95  # of the most that a change takes back: then the one back to the usual format is the likelier cause
 
 
-def attribute(plan: Plan, trials: Trials, table: Bench | None = None) -> dict[str, Any]:
+def attribute(plan: Plan, trials: Trials, table: FloatRun | None = None) -> dict[str, Any]:
     """Return the attribution document: losses alone and restored by offload, the guiltiest first, and changes of fields.
 
     Raises:
@@ -31,12 +31,12 @@ def attribute(plan: Plan, trials: Trials, table: Bench | None = None) -> dict[st
     device_trial = trials.run(plan)
     ids = [o.id for o in plan.offloads]
     variants = [plan if len(ids) == 1 else with_float(plan, set(ids) - {key}) for key in ids]
-    alone_trials = dict(zip(ids, trials.every(variants, are_last=True), strict=True))
+    alone_trials = dict(zip(ids, trials.run_all(variants, are_last=True), strict=True))
     order = sorted(ids, key=lambda key: (-alone_trials[key].loss, -alone_trials[key].error))
-    candidates = order[:RESTORED]
-    restored_trials = dict(zip(candidates, trials.every([with_float(plan, {key}) for key in candidates], are_last=True), strict=True))
+    candidates = order[:MAX_RESTORED]
+    restored_trials = dict(zip(candidates, trials.run_all([with_float(plan, {key}) for key in candidates], are_last=True), strict=True))
     ranked = sorted(restored_trials, key=lambda key: _recovery(device_trial, restored_trials[key]), reverse=True)
-    judged_changes = _judge_changes(plan, trials, device_trial, ranked[:SUSPECTS], alone_trials, table or bench(plan, trials.data))
+    judged_changes = _judge_changes(plan, trials, device_trial, ranked[:MAX_SUSPECTS], alone_trials, table or float_run(plan, trials.data))
     rows = [*ranked, *(key for key in order if key not in restored_trials)]
     return {
         "metric": trials.metric.name, "samples": trials.data.count, "reference": trials.value,
@@ -49,7 +49,7 @@ def attribute(plan: Plan, trials: Trials, table: Bench | None = None) -> dict[st
 
 
 def _judge_changes(
-    plan: Plan, trials: Trials, device_trial: Trial, suspects: list[str], alone_trials: dict[str, Trial], table: Bench
+    plan: Plan, trials: Trials, device_trial: Trial, suspects: list[str], alone_trials: dict[str, Trial], table: FloatRun
 ) -> list[tuple[Change, Trial]]:
     """Judge the changes that promise most by the whole application, the best first.
 
@@ -57,14 +57,14 @@ def _judge_changes(
     """
     promising: list[tuple[float, Change]] = []
     for o in (o for o in plan.offloads if o.id in suspects):
-        current_error, improvements = table.tried(o)
+        current_error, improvements = table.improvements(o)
         promising += [((1 - c.error / current_error) * alone_trials[o.id].error, c) for c in improvements]
     promising.sort(key=lambda item: -item[0])
-    changes = [c for _, c in promising[:JUDGED]]
-    trial_pairs = list(zip(changes, trials.every([with_formats_of(plan, {c.offload: c.formats}) for c in changes]), strict=True))
+    changes = [c for _, c in promising[:MAX_JUDGED]]
+    trial_pairs = list(zip(changes, trials.run_all([with_formats_of(plan, {c.offload: c.formats}) for c in changes]), strict=True))
     trial_pairs.sort(key=lambda item: _recovery(device_trial, item[1]), reverse=True)
-    threshold = AS_GOOD * max((device_trial.loss - t.loss for _, t in trial_pairs), default=0.0)
-    return sorted(trial_pairs, key=lambda item: not (item[0].is_usual and 0 < threshold <= device_trial.loss - item[1].loss))
+    threshold = NEARLY_EQUAL * max((device_trial.loss - t.loss for _, t in trial_pairs), default=0.0)
+    return sorted(trial_pairs, key=lambda item: not (item[0].is_calibrated and 0 < threshold <= device_trial.loss - item[1].loss))
 
 
 def _recovery(device_trial: Trial, trial: Trial) -> tuple[float, float]:

@@ -23,7 +23,7 @@ from ..frontend.load import load
 SCHEMA = "flexmatch.bench/1"
 RUNS = 5
 DEFAULT = Options()
-COMPARED = ("phases", "simulators")
+COMPARED_PARTS = ("phases", "simulators")
 Result = TypeVar("Result")
 Document = dict[str, Any]
 
@@ -35,12 +35,12 @@ class Phase:
     cpu: list[float] = field(default_factory=list)
     wall: list[float] = field(default_factory=list)
 
-    def timed(self, work: Callable[[], Result], of_child: Callable[[Result], float] = lambda _: 0.0) -> Result:
+    def measure(self, work: Callable[[], Result], child_seconds: Callable[[Result], float] = lambda _: 0.0) -> Result:
         """Return the result of `work`, and record the seconds that it and its child process took."""
         cpu, wall = time.process_time(), time.perf_counter()
         result = work()
         self.wall.append(time.perf_counter() - wall)
-        self.cpu.append(time.process_time() - cpu + of_child(result))
+        self.cpu.append(time.process_time() - cpu + child_seconds(result))
         return result
 
     def document(self, name: str) -> Document:
@@ -88,15 +88,15 @@ def _compile_timed(model: str | Path, accel: Sequence[str], options: Options, ph
     """Return the plan and the seconds of each rule that matched, and note what each phase took."""
     targets = chosen_targets(accel, options.limits)
     prepare()
-    loaded = phases["read"].timed(lambda: load(model, options.shapes, options.limits))
+    loaded = phases["read"].measure(lambda: load(model, options.shapes, options.limits))
     space = searched(targets, options)
     with nothing_kept():
-        saturation = phases["saturate"].timed(
+        saturation = phases["saturate"].measure(
             lambda: saturated(loaded.program, space.rules, space.mappings, options.limits), lambda s: s.seconds
         )
-    phases["extract"].timed(lambda: chosen(loaded.program, saturation, space.rules, space.mappings, options.limits, space.objective))
+    phases["extract"].measure(lambda: chosen(loaded.program, saturation, space.rules, space.mappings, options.limits, space.objective))
     compile_model(model, accel, options)  # keeps what saturation finds
-    return phases["plan"].timed(lambda: compile_model(model, accel, options)), rule_seconds(saturation, space.rules, space.mappings)
+    return phases["plan"].measure(lambda: compile_model(model, accel, options)), rule_seconds(saturation, space.rules, space.mappings)
 
 
 def _tiers(settings: Settings | None) -> tuple[str, ...]:
@@ -130,18 +130,18 @@ def _offloads_by(plan: Plan, rule: str) -> int:
     return sum(any(step.rule == rule for step in o.because) for o in plan.offloads)
 
 
-def slower(document: Mapping[str, Any], before: Mapping[str, Any], most: float) -> list[Document]:
+def slower_phases(document: Mapping[str, Any], baseline: Mapping[str, Any], max_factor: float) -> list[Document]:
     """Return the phases and simulators whose median of processor seconds exceeds that of an earlier document by more than a factor.
 
     Raises:
         InputError: the earlier document is none of bench, or one of another model (F103).
     """
-    if before.get("schema") != SCHEMA or before.get("model", {}).get("sha256") != document["model"]["sha256"]:
+    if baseline.get("schema") != SCHEMA or baseline.get("model", {}).get("sha256") != document["model"]["sha256"]:
         raise InputError("F103", "what --against names must be a document of flexmatch bench for the same model")
     slower_rows = []
     for name, current_median in medians(document).items():
-        earlier_median = medians(before).get(name)
-        if earlier_median and current_median > most * earlier_median:
+        earlier_median = medians(baseline).get(name)
+        if earlier_median and current_median > max_factor * earlier_median:
             slower_rows.append(
                 {"name": name, "before": earlier_median, "now": current_median, "factor": round(current_median / earlier_median, 2)}
             )
@@ -150,4 +150,4 @@ def slower(document: Mapping[str, Any], before: Mapping[str, Any], most: float) 
 
 def medians(document: Mapping[str, Any]) -> dict[str, float]:
     """Return the median processor seconds of each phase, and of one sample on each tier."""
-    return {row["name"]: row["cpu_seconds"]["median"] for part in COMPARED for row in document["run"][part]}
+    return {row["name"]: row["cpu_seconds"]["median"] for part in COMPARED_PARTS for row in document["run"][part]}

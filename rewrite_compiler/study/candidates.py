@@ -22,10 +22,10 @@ from ..lang.formats import Fixed, Format
 from ..readings.kernels.format_conversion import codes_of, values_of
 from ..target import Target
 
-KEPT_SAMPLES = 4
-PROMISING = 2  # changes of a field that are tried on the simulator
+SAMPLES = 4
+MAX_PROMISING = 2  # changes of a field that are tried on the simulator
 STEPS = (-3, -2, -1, 1, 2, 3)  # of a binary point or an exponent bias
-SHIFTED = ("fraction", "bias")
+SHIFTED_FIELDS = ("fraction", "bias")
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Change:
     after: int | str
     formats: Mapping[str, Format]
     is_joint: bool = False  # results move along
-    is_usual: bool = False  # back to what calibration would choose
+    is_calibrated: bool = False  # back to what calibration would choose
     error: float = 0.0
 
     def document(self) -> dict[str, Any]:
@@ -48,41 +48,41 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Bench:
+class FloatRun:
     """A float run of some samples: the values of all tensors of the offloads, on which changes are judged in isolation."""
 
     plan: Plan
-    kept: Mapping[Value, Data]
+    tensor_values: Mapping[Value, Data]
     is_specified: dict[str, bool] = field(default_factory=dict)  # by offload: whether numerics give the same
     ilas: dict[Hashable, Ila] = field(default_factory=dict)  # by design
-    refused: dict[Hashable, str] = field(default_factory=dict)  # why formats are not taken, nothing where they are
-    done: dict[str, tuple[float, list[Change]]] = field(default_factory=dict)
+    refusals: dict[Hashable, str] = field(default_factory=dict)  # why formats are not taken, nothing where they are
+    results: dict[str, tuple[float, list[Change]]] = field(default_factory=dict)
 
-    def usual(self, o: Offload) -> dict[str, Format]:
+    def calibrated_formats(self, o: Offload) -> dict[str, Format]:
         """Return the formats that calibration on these samples chooses."""
         return o.mapping.formats_for({n: float(np.max(np.abs(x), initial=0)) for n, x in self._values(o).items()})
 
     def _values(self, o: Offload) -> dict[str, Data]:
         p = self.plan.program
-        return {n: p.constants[v] if v in p.constants else self.kept[v] for n, v in tensors_of(o).items()}
+        return {n: p.constants[v] if v in p.constants else self.tensor_values[v] for n, v in tensors_of(o).items()}
 
-    def error(self, o: Offload, formats: Mapping[str, Format], below: float = float("inf")) -> float:
+    def error(self, o: Offload, formats: Mapping[str, Format], bound: float = float("inf")) -> float:
         """Return the relative error of an offload's first result; infinite where formats are refused, or the error reaches the bound."""
         variant = replace(o, formats=formats)
         try:
             model = self._model(o)
-            relative_error = float(isolated_error(self.plan.program, variant, self.kept, model) ** 0.5)
+            relative_error = float(isolated_error(self.plan.program, variant, self.tensor_values, model) ** 0.5)
         except (FlexmatchError, ValueError, OverflowError):
             return float("inf")
-        return float("inf") if relative_error >= below or (model is None and self._refused(variant)) else relative_error
+        return float("inf") if relative_error >= bound or (model is None and self._refused(variant)) else relative_error
 
     def _refused(self, o: Offload) -> str:
         """Return why a device does not take an offload's formats."""
         units = tuple(o.mapping.unit_sizes(o.tiling.sizes).items())
         key = o.target.name, *o.target.values.items(), o.mapping.variant, *o.node.attributes, *units, *o.formats.items()
-        if key not in self.refused:
-            self.refused[key] = refused(o)
-        return self.refused[key]
+        if key not in self.refusals:
+            self.refusals[key] = refused(o)
+        return self.refusals[key]
 
     def _model(self, o: Offload) -> Ila | None:
         """Return the model that an offload runs on; None where its numerics give the same."""
@@ -94,7 +94,7 @@ class Bench:
         """Tell whether the numerics of an offload give what a simulator does: proved for its design, or seen with its formats."""
         if o.mapping.codes is None or is_certified(o.target, o.mapping.variant):
             return o.mapping.codes is not None
-        actual, expected = (isolated_error(self.plan.program, o, self.kept, ila) for ila in (None, self._ila_of(o)))
+        actual, expected = (isolated_error(self.plan.program, o, self.tensor_values, ila) for ila in (None, self._ila_of(o)))
         return actual == expected
 
     def _ila_of(self, o: Offload) -> Ila:
@@ -103,12 +103,12 @@ class Bench:
     def differs(self, o: Offload, target: Target) -> bool:
         """Tell whether an offload has another error on another design of its target, each in the formats of calibration."""
         variant = replace(o, target=target, mapping=target.mappings[o.mapping.variant])
-        error, variant_error = self.error(o, self.usual(o)), self.error(variant, self.usual(variant))
+        error, variant_error = self.error(o, self.calibrated_formats(o)), self.error(variant, self.calibrated_formats(variant))
         return error != variant_error or error == float("inf")
 
-    def tried(self, o: Offload) -> tuple[float, list[Change]]:
+    def improvements(self, o: Offload) -> tuple[float, list[Change]]:
         """Return an offload's isolated error, and the changes that lessen it: the best one of every field, best first."""
-        if o.id not in self.done:
+        if o.id not in self.results:
             current_error = self.error(o, o.formats)
             best: dict[tuple[str, str], Change] = {}
             for change in self._promising(o):
@@ -117,15 +117,15 @@ class Bench:
                 judged_change = replace(change, error=self.error(o, change.formats, best_error))
                 if judged_change.error < best_error:
                     best[key] = judged_change
-            self.done[o.id] = current_error, sorted(best.values(), key=lambda c: c.error)
-        return self.done[o.id]
+            self.results[o.id] = current_error, sorted(best.values(), key=lambda c: c.error)
+        return self.results[o.id]
 
     def _promising(self, o: Offload) -> Iterator[Change]:
         """Yield the changes that are worth a run: back to the usual value, and those under which a tensor is held best."""
-        usual, values = self.usual(o), self._values(o)
+        usual, values = self.calibrated_formats(o), self._values(o)
         groups: dict[tuple[str, str, bool], list[tuple[float, Change]]] = {}
         for c in changes(o, usual):
-            if c.is_usual:
+            if c.is_calibrated:
                 yield c
                 continue
             squared_error = _squared_error(c.formats[c.tensor], values[c.tensor])
@@ -133,7 +133,7 @@ class Bench:
         for (tensor, *_), group in groups.items():
             current_error = _squared_error(o.formats[tensor], values[tensor])
             group.sort(key=lambda item: item[0])
-            yield from (c for squared_error, c in group[:PROMISING] if squared_error < current_error)
+            yield from (c for squared_error, c in group[:MAX_PROMISING] if squared_error < current_error)
 
 
 def _squared_error(f: Format, x: Data) -> float:
@@ -144,10 +144,10 @@ def _squared_error(f: Format, x: Data) -> float:
         return float("inf")
 
 
-def bench(plan: Plan, data: Dataset) -> Bench:
+def float_run(plan: Plan, data: Dataset) -> FloatRun:
     """Run the first samples in float and record the values of all tensors of the offloads."""
     p = float_program(plan)
-    first = data.take(np.arange(min(KEPT_SAMPLES, data.count)))
+    first = data.take(np.arange(min(SAMPLES, data.count)))
     inputs = first.inputs
     tensor_values = {v for o in plan.offloads for v in tensors_of(o).values()}
     computed = sorted(tensor_values - p.constants.keys() - set(p.inputs))
@@ -155,7 +155,7 @@ def bench(plan: Plan, data: Dataset) -> Bench:
     if computed:
         host = HostProgram(replace(p, outputs=tuple(computed)), p.inputs)
         values.update(host.one_by_one({v: inputs[p.names[v]] for v in p.inputs}, first.count))
-    return Bench(plan, values)
+    return FloatRun(plan, values)
 
 
 def changes(o: Offload, usual: Mapping[str, Format]) -> Iterator[Change]:
@@ -173,7 +173,7 @@ def changes(o: Offload, usual: Mapping[str, Format]) -> Iterator[Change]:
                 if variant is None:
                     continue
                 formats = o.mapping.with_format(o.formats, name, variant)
-                yield Change(o.id, name, key, before, after, formats, is_usual=after == default)
+                yield Change(o.id, name, key, before, after, formats, is_calibrated=after == default)
                 if key == "fraction" and isinstance(before, int) and isinstance(after, int):
                     yield Change(
                         o.id, name, key, before, after, _with_results_shifted(o, formats, name, after - before), True, after == default
@@ -184,7 +184,7 @@ def _nearby_values(field: str, before: int | str, usual: int | str) -> list[int 
     choices: list[int | str] = [usual]
     if field == "rounding":
         choices += [*ROUNDINGS, "half_away", "truncate"]
-    elif field in SHIFTED and isinstance(before, int):
+    elif field in SHIFTED_FIELDS and isinstance(before, int):
         choices += [before + step for step in STEPS]
     return [v for v in dict.fromkeys(choices) if v != before]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import FlexmatchError, Problem
 from ..ila import Ila
-from ..prove.mappings.limit_edges import corners
+from ..prove.mappings.limit_edges import limit_corners
 from ..prove.mappings.mappings import numeric_sizes
 from ..target import Limit, Mapping, simulated_device
 
@@ -23,11 +23,11 @@ def contradictions(m: Mapping, ila: Ila) -> Iterator[Problem]:
     """Yield a problem for every size that the limits admit and the device refuses; one for all where it refuses every size."""
     refused: list[tuple[MappingOf[str, Any], Problem]] = []
     trials = 0
-    for sizes in [*numeric_sizes(m), *corners(m)]:
+    for sizes in [*numeric_sizes(m), *limit_corners(m)]:
         attributes = {name: sizes[name] for name, _ in m.statics}
         violated = _violated(m, sizes)
         if violated is not None:
-            sentence = f"{m.name} is tried at {shown(sizes)}, which its own limits refuse: {violated}"
+            sentence = f"{m.name} is tried at {sizes_text(sizes)}, which its own limits refuse: {violated}"
             yield Problem("I106", sentence, m.rule.place, "give trials within the limits")
             continue
         formats = m.formats_for(dict.fromkeys(m.format_choices, 1.0))
@@ -41,11 +41,11 @@ def contradictions(m: Mapping, ila: Ila) -> Iterator[Problem]:
             refused.append((sizes, error.problem))
     if len(refused) == trials > 1:
         sizes, first = refused[0]
-        sentence = f"the driver of {m.name} fails at every size that is tried, at {shown(sizes)} because {first.sentence}"
+        sentence = f"the driver of {m.name} fails at every size that is tried, at {sizes_text(sizes)} because {first.sentence}"
         yield Problem("I104", sentence, m.rule.place, first.help or "correct the driver")
         return
     for sizes, problem in refused:
-        sentence = f"the limits of {m.name} admit {shown(sizes)}, which the device refuses: {problem.sentence}"
+        sentence = f"the limits of {m.name} admit {sizes_text(sizes)}, which the device refuses: {problem.sentence}"
         yield Problem("I106", sentence, m.rule.place, "read the capacity from the model's state")
 
 
@@ -56,9 +56,9 @@ def is_admitted(m: Mapping, sizes: MappingOf[str, Any]) -> bool:
 
 def _violated(m: Mapping, sizes: MappingOf[str, Any]) -> Limit | None:
     names = {name for name, _ in m.statics}
-    return m.violated({d: n for d, n in sizes.items() if d not in names}, {n: sizes[n] for n in names})
+    return m.exceeded_limit({d: n for d, n in sizes.items() if d not in names}, {n: sizes[n] for n in names})
 
 
-def shown(sizes: MappingOf[str, Any]) -> str:
+def sizes_text(sizes: MappingOf[str, Any]) -> str:
     """Return sizes as `t=3, k=16`."""
     return ", ".join(f"{d}={n}" for d, n in sizes.items())

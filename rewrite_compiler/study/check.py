@@ -22,9 +22,9 @@ from ..rewrite.rule import Rule
 from ..rewrite.ruleset import rules_in
 from ..rewrite.userfile import module_at, user_line
 from ..target import Mapping, Target, find_target
-from .accuracy import GROUPS, SEED, SWEPT, Accuracy, accuracy, accuracy_sizes
-from .capacity import contradictions, is_admitted, shown
-from .golden import Replayed, replay
+from .accuracy import GROUPS, SEED, BINADES, Accuracy, accuracy, accuracy_sizes
+from .capacity import contradictions, is_admitted, sizes_text
+from .golden import ReplayResult, replay
 from .model_problems import model_problems
 
 Progress = Callable[[str], None]
@@ -45,14 +45,14 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckResult:
     """The subject of a check, its kind, and every problem of it."""
 
     subject: str
     kind: Kind
     problems: tuple[Problem, ...]
     ila: Check | None = None
-    golden: Replayed | None = None
+    golden: ReplayResult | None = None
     accuracies: tuple[Accuracy, ...] = ()
     rules: tuple[str, ...] = ()
     parameters: dict[str, str] = field(default_factory=dict)
@@ -72,25 +72,25 @@ def check(
     shapes: dict[str, tuple[int, ...]] | None = None,
     limits: Limits = DEFAULT,
     progress: Progress = lambda _: None,
-) -> Checked:
+) -> CheckResult:
     """Check a target by name, or a Python or ONNX file; each operation on `groups` times ten random inputs."""
     name, _, _ = subject.partition(":")
     path = Path(name)
     if path.suffix == ".py":
         return _file(subject, path, groups, seed, progress)
     if "/" in name or path.exists():
-        return Checked(name, Kind.MODEL, tuple(model_problems(path, shapes, limits)))
+        return CheckResult(name, Kind.MODEL, tuple(model_problems(path, shapes, limits)))
     return check_target(find_target(subject), groups=groups, seed=seed, progress=progress)
 
 
-def _file(subject: str, path: Path, groups: int, seed: int, progress: Progress) -> Checked:
+def _file(subject: str, path: Path, groups: int, seed: int, progress: Progress) -> CheckResult:
     """Check what a Python file defines: a target, else rules, else accelerator models."""
     try:
         module = module_at(path, "target", "F101")
     except UsageError:
         raise
     except FlexmatchError as error:
-        return Checked(subject, Kind.RULES, (error.problem,))
+        return CheckResult(subject, Kind.RULES, (error.problem,))
     values = list(vars(module).values())
     if any(isinstance(v, Target) for v in values):
         return check_target(find_target(subject), path, groups=groups, seed=seed, progress=progress)
@@ -99,11 +99,11 @@ def _file(subject: str, path: Path, groups: int, seed: int, progress: Progress) 
         return check_rules(subject, rules, progress)
     models = [check_ila(v) for v in values if isinstance(v, Ila)]
     if models:
-        return Checked(subject, Kind.ILA, tuple(p for c in models for p in c.problems), models[0])
+        return CheckResult(subject, Kind.ILA, tuple(p for c in models for p in c.problems), models[0])
     raise UsageError("F203", f"{path} defines no target, no rule and no accelerator model", help="flexmatch check NAME_OR_PATH")
 
 
-def check_rules(subject: str, rules: tuple[Rule, ...], progress: Progress = lambda _: None) -> Checked:
+def check_rules(subject: str, rules: tuple[Rule, ...], progress: Progress = lambda _: None) -> CheckResult:
     """Judge every rule, and check that their names differ."""
     problems = []
     names: dict[str, Rule] = {}
@@ -114,12 +114,12 @@ def check_rules(subject: str, rules: tuple[Rule, ...], progress: Progress = lamb
             problems.append(Problem("R104", f'there are two rules called "{r.name}"', r.place, f"the first is at {first.place}"))
         problem = prove_rule(r).problem
         problems += [problem] if problem is not None else []
-    return Checked(subject, Kind.RULES, tuple(problems), rules=tuple(names))
+    return CheckResult(subject, Kind.RULES, tuple(problems), rules=tuple(names))
 
 
 def check_target(
     target: Target, path: Path | None = None, *, groups: int = GROUPS, seed: int = SEED, progress: Progress = lambda _: None
-) -> Checked:
+) -> CheckResult:
     """Check decodes, widths and binding times of a target's model, its golden vectors, and every mapping."""
     if path is not None and not target.sources:
         target = changed(target, sources=(path,))
@@ -128,14 +128,14 @@ def check_target(
     try:
         ila = target.ila()
     except FlexmatchError as error:
-        return Checked(target.name, Kind.TARGET, (error.problem,), parameters=target.values, seed=seed)
+        return CheckResult(target.name, Kind.TARGET, (error.problem,), parameters=target.values, seed=seed)
     verdict = check_ila(ila)
     problems = list(verdict.problems)
     progress("golden vectors")
     golden = replay(target, ila)
     if golden is not None:
         problems += [
-            Problem("I110", f"vector {n} of {target.name}: {difference}", str(golden.folder)) for n, difference in golden.differs.items()
+            Problem("I110", f"vector {n} of {target.name}: {difference}", str(golden.folder)) for n, difference in golden.differences.items()
         ]
     accuracies = []
     problems += _refusals([target.resources])
@@ -146,20 +146,20 @@ def check_target(
         try:
             mapping_problems += _mapping_problems(m, ila)
             is_run = m.drive is not None and is_admitted(m, sizes)  # sizes that its limits refuse are a problem already
-            accuracies += [accuracy(m, ila, sizes, groups=groups, seed=seed, binades=SWEPT)] if is_run else []
+            accuracies += [accuracy(m, ila, sizes, groups=groups, seed=seed, binades=BINADES)] if is_run else []
         except FlexmatchError as error:
             mapping_problems += [] if mapping_problems else [error.at(m.rule.place).problem]
         except Exception as error:  # the driver and the numerics are code of the target
             mapping_problems += [] if mapping_problems else [_driver_problem(m, error)]
         problems += mapping_problems
-    return Checked(target.name, Kind.TARGET, tuple(problems), verdict, golden, tuple(accuracies), parameters=target.values, seed=seed)
+    return CheckResult(target.name, Kind.TARGET, tuple(problems), verdict, golden, tuple(accuracies), parameters=target.values, seed=seed)
 
 
 def _accounting_problems(m: Mapping, target: Target) -> list[Problem]:
     """Return what is wrong with the functions that account for one tile: its limits, rooms, levels and costs."""
     sizes = m.trials[0] if m.trials else accuracy_sizes(m)
     attributes = {name: sizes[name] for name, _ in m.statics if name in sizes}
-    calls: list[Callable[[], object]] = [partial(f, sizes, attributes) for f in (m.violated, m.rooms, m.accesses)]
+    calls: list[Callable[[], object]] = [partial(f, sizes, attributes) for f in (m.exceeded_limit, m.rooms, m.accesses)]
     with contextlib.suppress(FlexmatchError):  # which is a problem already
         resources = target.resources()
         calls += [] if resources is None else [partial(m.cost, sizes, attributes, resources)]
@@ -204,24 +204,24 @@ def _mapping_problems(m: Mapping, ila: Ila) -> Iterator[Problem]:
         yield error.at(m.rule.place).problem
         return
     if example is not None:
-        sentence = f"driver and numerics of {m.name} differ at {shown(sizes)}: {example}"
+        sentence = f"driver and numerics of {m.name} differ at {sizes_text(sizes)}: {example}"
         yield Problem("I105", sentence, m.rule.place)
 
 
-def to_json(found: Checked) -> dict[str, Any]:
+def check_document(result: CheckResult) -> dict[str, Any]:
     """Return a check as JSON."""
     return {
         "schema": SCHEMA,
-        "subject": found.subject,
-        "kind": found.kind,
-        "parameters": found.parameters,
-        "good": found.is_good,
-        "problems": [vars(p) for p in found.problems],
-        "ila": None if found.ila is None else _decodes(found.ila),
-        "golden": None if found.golden is None else _golden(found.golden),
-        "mappings": [_accuracy(a) for a in found.accuracies],
-        "rules": list(found.rules),
-        "seed": found.seed,
+        "subject": result.subject,
+        "kind": result.kind,
+        "parameters": result.parameters,
+        "good": result.is_good,
+        "problems": [vars(p) for p in result.problems],
+        "ila": None if result.ila is None else _decodes(result.ila),
+        "golden": None if result.golden is None else _golden(result.golden),
+        "mappings": [_accuracy(a) for a in result.accuracies],
+        "rules": list(result.rules),
+        "seed": result.seed,
     }
 
 
@@ -229,20 +229,20 @@ def _decodes(c: Check) -> dict[str, Any]:
     return {"instructions": c.instructions, "decodes_disjoint": c.decodes_disjoint, "undecoded_ranges": len(c.holes)}
 
 
-def _golden(g: Replayed) -> dict[str, Any]:
-    return {"run": len(g.run), "equal": len(g.run) - len(g.differs), "of_other_designs": g.others}
+def _golden(g: ReplayResult) -> dict[str, Any]:
+    return {"run": len(g.names), "equal": len(g.names) - len(g.differences), "of_other_designs": g.other_designs}
 
 
 def _accuracy(a: Accuracy) -> dict[str, Any]:
     figures = {
         kind: {"mean": e.mean, "deviation": e.deviation, "largest": e.worst}
-        for kind, e in (("drawn", a.drawn), ("held", a.held), ("rounded", a.rounded))
+        for kind, e in (("drawn", a.drawn_errors), ("held", a.held_errors), ("rounded", a.rounded_errors))
     }
     return {
         "name": a.name,
         "sizes": {n: list(v) if isinstance(v, tuple) else v for n, v in a.sizes.items()},
         "operands": dict(a.inputs),
-        "inputs": len(a.drawn.values),
+        "inputs": len(a.drawn_errors.values),
         "relative_error": figures,
         "binades": {str(k): error for k, error in a.binades.items()},
     }

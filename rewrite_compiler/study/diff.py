@@ -10,14 +10,14 @@ from typing import Any
 from ..compile import Options, Plan, compile_model
 from ..compile.plan.plan import Offload
 from ..cosim import cosimulate
-from ..cosim.metrics.metrics import metric_of, paired
+from ..cosim.metrics.metrics import metric_of, compare_paired
 from ..fit.host import table_from
 from . import specification
 from .totals import Run, Totals, totals
 
 SCHEMA = "flexmatch.diff/1"
 DEFAULT = Options()
-COMPARED = ("operation", "nodes", "shape", "tiles", "device_calls", "cost")
+COMPARED_KEYS = ("operation", "nodes", "shape", "tiles", "device_calls", "cost")
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class Sides:
 
     old: Plan
     new: Plan
-    given: tuple[str, str] = ("", "")
+    target_texts: tuple[str, str] = ("", "")
 
 
-def compared(old: str, new: str, model: str | Path, options: Options = DEFAULT) -> Sides:
+def compile_both(old: str, new: str, model: str | Path, options: Options = DEFAULT) -> Sides:
     """Return the plans of a model for two targets, each `NAME_OR_PATH[:key=value,…]`."""
     return Sides(compile_model(model, [old], options), compile_model(model, [new], options), (old, new))
 
@@ -43,12 +43,12 @@ def diff_document(sides: Sides, data: str | Path | None = None, *, metric: str =
         "schema": SCHEMA,
         "model": dict(sides.old.model),
         "objective": sides.old.settings["objective"],
-        "targets": {"old": _target(sides.old, sides.given[0]), "new": _target(sides.new, sides.given[1])},
-        "specification": specification.document(*(plan.targets[0].ila() for plan in (sides.old, sides.new))),
+        "targets": {"old": _target(sides.old, sides.target_texts[0]), "new": _target(sides.new, sides.target_texts[1])},
+        "specification": specification.changes_document(*(plan.targets[0].ila() for plan in (sides.old, sides.new))),
         "appeared": [row for key, row in new.items() if key not in old],
         "vanished": [row for key, row in old.items() if key not in new],
-        "changed": [{"old": a, "new": b} for a, b in common if any(a[key] != b[key] for key in COMPARED)],
-        "same": sum(all(a[key] == b[key] for key in COMPARED) for a, b in common),
+        "changed": [{"old": a, "new": b} for a, b in common if any(a[key] != b[key] for key in COMPARED_KEYS)],
+        "same": sum(all(a[key] == b[key] for key in COMPARED_KEYS) for a, b in common),
         "totals": {"old": sums[0].document(), "new": sums[1].document(), "difference": _difference(*sums)},
         "accuracy": None if data is None else _accuracy(sides, data, metric, samples),
     }
@@ -99,7 +99,7 @@ def _accuracy(sides: Sides, data: str | Path, metric: str, samples: int) -> dict
     head = reports[0].document
     old, new = (r.document["accelerated"]["value"] for r in reports)
     old_scores, new_scores = (r.scores[1] if r.scores is not None else None for r in reports)
-    pairs = None if old_scores is None or new_scores is None else paired(metric_of(metric or head["metric"]), old_scores, new_scores)
+    pairs = None if old_scores is None or new_scores is None else compare_paired(metric_of(metric or head["metric"]), old_scores, new_scores)
     return {
         "metric": head["metric"], "samples": head["samples"], "host": head["reference"]["value"], "old": old, "new": new,
         "difference": None if old is None or new is None else new - old,

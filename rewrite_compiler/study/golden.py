@@ -31,31 +31,31 @@ from ..ir.program import Data
 from ..target import Target
 
 FILES = ("traces.json", "traces.json.xz")
-ABOVE = 3
+SEARCH_DEPTH = 3
 Record = MappingOf[str, Any]
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayResult:
     """The replay of a folder's vectors: names that ran, first difference of each that differs, how many are of other designs."""
 
     folder: Path
-    run: tuple[str, ...]
-    differs: MappingOf[str, str]
-    others: int
+    names: tuple[str, ...]
+    differences: MappingOf[str, str]
+    other_designs: int
 
 
 def golden_folder(target: Target) -> Path | None:
     """Return the folder of a target's golden vectors; None without any."""
     for source in target.sources[:1]:
-        for base in list(source.resolve().parents)[:ABOVE]:
+        for base in list(source.resolve().parents)[:SEARCH_DEPTH]:
             for folder in (base / "golden" / target.name, base / "tests" / "golden" / target.name):
                 if any((folder / f).is_file() for f in FILES):
                     return folder
     return None
 
 
-def replay(target: Target, ila: Ila) -> Replayed | None:
+def replay(target: Target, ila: Ila) -> ReplayResult | None:
     """Replay every vector recorded on the target's parameters; None when it has no vectors."""
     folder = golden_folder(target)
     if folder is None:
@@ -74,7 +74,7 @@ def replay(target: Target, ila: Ila) -> Replayed | None:
             difference = error.problem.sentence
         if difference:
             differs[str(record["name"])] = difference
-    return Replayed(folder, tuple(run), differs, other_designs)
+    return ReplayResult(folder, tuple(run), differs, other_designs)
 
 
 def _records(folder: Path) -> list[Record]:

@@ -29,9 +29,9 @@ from ..ir.program import Data, Program
 from ..lang.expr import var
 from ..limits import Limits
 from ..ops.op import FLOAT, INT, INTS, Apply, ShapeError, Tensor, Variable, subterms
-from ..ops.static import Condition, IsConstant, Named, as_condition, holds
-from ..prove.instances.instance_search import Instance, drawn
-from ..prove.instances.sides import binding_of, operands_from, results, right_shape, same_values
+from ..ops.static import Condition, IsConstant, NamedList, as_condition, holds
+from ..prove.instances.instance_search import Instance, drawn_instances
+from ..prove.instances.sides import binding_of, operands_from, side_values, right_shape, same_values
 from ..prove.rules.guard_synthesis import vocabulary as conditions
 from ..prove.rules.rules import prove_rule
 from ..prove.verdict import Proof
@@ -42,10 +42,10 @@ from ..target import Mapping
 from .vocabulary import right_sides
 
 SCHEMA = "flexmatch.learn/1"
-SAMPLE = 10  # instances of a fragment on which right sides are compared
-HEARD = 5  # of them, the first ones: a right side that agrees with none is dropped
-CANDIDATES = 20_000  # right sides tried for a fragment
-JUDGED = 12  # right sides of a fragment that are sent to the court
+MAX_INSTANCES = 10  # instances of a fragment on which right sides are compared
+QUICK_INSTANCES = 5  # of them, the first ones: a right side that agrees with none is dropped
+MAX_CANDIDATES = 20_000  # right sides tried for a fragment
+MAX_JUDGED = 12  # right sides of a fragment that are sent to the court
 SECONDS = 600.0  # processor time of a search
 NAMES = ("x", "y", "z", "u", "v", "t")
 SEED = 11
@@ -59,34 +59,34 @@ class Fragment:
     left: Apply
     variables: dict[str, object]
     guard: tuple[Condition, ...]
-    nearness: int
+    similarity: int
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedRule:
     """A proved rule, how many more offloads it gives, and what it saves in words."""
 
     rule: Rule
     proof: Proof
     gain: int
-    saves: str
+    savings: str
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchResult:
     """The rules of a search and its statistics."""
 
     base: int
     fragments: int
     candidates: int
     judged: int
-    laws: tuple[Learned, ...]
+    laws: tuple[LearnedRule, ...]
     seconds: float = field(compare=False, default=0.0)
 
 
 def learn(
-    paths: Sequence[str | Path], accel: Sequence[str], options: Options = DEFAULT, *, seconds: float = SECONDS, most: int = 1
-) -> Search:
+    paths: Sequence[str | Path], accel: Sequence[str], options: Options = DEFAULT, *, seconds: float = SECONDS, max_rules: int = 1
+) -> SearchResult:
     """Return so many rules at most that make the programs of models cheaper; `options.without` are shipped rules to do without.
 
     Raises:
@@ -100,13 +100,13 @@ def learn(
             raise UsageError("F203", f'there is no mapping or rule called "{name}"', help="`flexmatch list` shows the names")
     rules = [r for r in shipped if r.name not in options.without]
     programs = [load(p, options.shapes, options.limits).program for p in paths]
-    hunt = Hunt(programs, rules, mappings, options.limits, seconds)
-    laws = tuple(itertools.islice(hunt.laws(), most))
-    return Search(hunt.base, hunt.fragments, hunt.candidates, hunt.judged, laws, time.process_time() - hunt.started)
+    hunt = RuleSearch(programs, rules, mappings, options.limits, seconds)
+    laws = tuple(itertools.islice(hunt.laws(), max_rules))
+    return SearchResult(hunt.base, hunt.fragments, hunt.candidates, hunt.judged, laws, time.process_time() - hunt.started)
 
 
 @dataclass
-class Hunt:
+class RuleSearch:
     """A search for rules, one after the other; each is used from then on."""
 
     programs: Sequence[Program]
@@ -120,12 +120,12 @@ class Hunt:
     candidates: int = 0
     judged: int = 0
 
-    def laws(self) -> Iterator[Learned]:
+    def laws(self) -> Iterator[LearnedRule]:
         """Yield the rules that are proved and make the programs cheaper, until the processor time is used up."""
         matches = [match(p, self.rules, self.mappings, self.limits) for p in self.programs]
         best = Worth.of(matches, self.mappings)
         self.base = best.offloads
-        fragments = near_misses([m.saturation.graph for m in matches], self.mappings)
+        fragments = fragments_of([m.saturation.graph for m in matches], self.mappings)
         self.fragments = len(fragments)
         for fragment in fragments:
             laws, count = _laws(fragment)
@@ -133,18 +133,18 @@ class Hunt:
             for rule in laws:
                 if time.process_time() - self.started > self.seconds:
                     return
-                worth = self.now(rule)
+                worth = self.worth_with(rule)
                 if worth.cost >= best.cost:
                     continue
                 self.judged += 1
                 law, proof = _certified(rule)
                 if proof.is_proved:
                     previous, best, self.rules = best, worth, [*self.rules, law]
-                    yield Learned(law, proof, best.offloads - previous.offloads, saved(previous.cost, best.cost))
+                    yield LearnedRule(law, proof, best.offloads - previous.offloads, savings_text(previous.cost, best.cost))
 
-    def now(self, *more: Rule) -> Worth:
+    def worth_with(self, *added_rules: Rule) -> Worth:
         """Return the worth of the programs under the rules so far and more."""
-        return Worth.of([match(p, [*self.rules, *more], self.mappings, self.limits) for p in self.programs], self.mappings)
+        return Worth.of([match(p, [*self.rules, *added_rules], self.mappings, self.limits) for p in self.programs], self.mappings)
 
 
 @dataclass(frozen=True)
@@ -161,9 +161,9 @@ class Worth:
         return Worth(sum(_offloads(m.program, mappings) for m in matched), tuple(map(sum, costs)))
 
 
-def saved(before: Sequence[int], after: Sequence[int]) -> str:
+def savings_text(old_cost: Sequence[int], new_cost: Sequence[int]) -> str:
     """Return the first level of the cost that a rule lowers, in words."""
-    level, n = next((name, a - b) for name, a, b in zip(LEVELS, before, after, strict=True) if a != b)
+    level, n = next((name, a - b) for name, a, b in zip(LEVELS, old_cost, new_cost, strict=True) if a != b)
     return f"{n} fewer {level.replace('_', ' ')}"
 
 
@@ -177,17 +177,17 @@ def _certified(rule: Rule) -> tuple[Rule, Proof]:
     return guarded, prove_rule(guarded)
 
 
-def learned_document(found: Search, models: Sequence[str]) -> dict[str, Any]:
+def learned_document(search: SearchResult, models: Sequence[str]) -> dict[str, Any]:
     """Return a search as JSON."""
     laws = [
         {
             "name": x.rule.name, "text": rule_text(x.rule), "verdict": x.proof.verdict, "strength": x.proof.strength,
-            "evidence": x.proof.evidence, "gain": x.gain, "saves": x.saves,
+            "evidence": x.proof.evidence, "gain": x.gain, "saves": x.savings,
         }
-        for x in found.laws
+        for x in search.laws
     ]  # fmt: skip
-    counts = {"offloads": found.base, "fragments": found.fragments, "candidates": found.candidates, "judged": found.judged}
-    return {"schema": SCHEMA, "models": list(models), **counts, "laws": laws, "cpu_seconds": round(found.seconds, 1)}
+    counts = {"offloads": search.base, "fragments": search.fragments, "candidates": search.candidates, "judged": search.judged}
+    return {"schema": SCHEMA, "models": list(models), **counts, "laws": laws, "cpu_seconds": round(search.seconds, 1)}
 
 
 def _offloads(p: Program, mappings: Sequence[Mapping]) -> int:
@@ -198,7 +198,7 @@ def _offloads(p: Program, mappings: Sequence[Mapping]) -> int:
 # -- fragments
 
 
-def near_misses(graphs: Sequence[EGraph], mappings: Sequence[Mapping]) -> list[Fragment]:
+def fragments_of(graphs: Sequence[EGraph], mappings: Sequence[Mapping]) -> list[Fragment]:
     """Return the fragments of e-graphs, those most similar to a mapping's pattern first."""
     fragments: dict[Any, Fragment] = {}
     patterns = [m.rule.left for m in mappings]
@@ -206,7 +206,7 @@ def near_misses(graphs: Sequence[EGraph], mappings: Sequence[Mapping]) -> list[F
         for shape in _shapes(graph):
             if shape not in fragments:
                 fragments[shape] = _fragment(shape, patterns)
-    return sorted(fragments.values(), key=lambda f: -f.nearness)
+    return sorted(fragments.values(), key=lambda f: -f.similarity)
 
 
 Place = tuple[Any, ...]  # operator and operands; an operand is a place, or rank and whether it is constant
@@ -268,7 +268,7 @@ def _fragment(place: Place, patterns: Sequence[Tensor]) -> Fragment:
 
 def _free_attribute(kind: str, name: str, variables: dict[str, object]) -> Any:
     label = name if name not in variables else f"{name}_{len(variables)}"
-    variable: Any = Named(label) if kind == INTS else var(label, (0, None)) if kind == INT else Float(label)
+    variable: Any = NamedList(label) if kind == INTS else var(label, (0, None)) if kind == INT else Float(label)
     if kind not in (INT, INTS, FLOAT):
         variable = "tanh"
     variables[label] = variable
@@ -289,24 +289,24 @@ def _laws(fragment: Fragment) -> tuple[list[Rule], int]:
     """Return the rules to judge for a fragment, and how many right sides were compared."""
     identity = Rule("learned", "", "learned", ((fragment.left, fragment.left),), fragment.guard, "ir", "A", frozenset(), fragment.variables)
     try:
-        sample = drawn(identity, range(1, 4), 4, SAMPLE, SEED)
+        sample = drawn_instances(identity, range(1, 4), 4, MAX_INSTANCES, SEED)
         instances = [_Instance(fragment.left, i) for i in sample]
     except (FlexmatchError, KeyError, IndexError):
         return [], 0
     rules: list[Rule] = []
     count = 0
-    for right in itertools.islice(right_sides(fragment.left, fragment.variables), CANDIDATES):
+    for right in itertools.islice(right_sides(fragment.left, fragment.variables), MAX_CANDIDATES):
         count += 1
         if any(isinstance(x, Apply) and x.op is fragment.left.op and x.operands == fragment.left.operands for x in subterms(right)):
             continue  # a left side inside of its right side only grows
-        if not any(b.agrees(right) for b in instances[:HEARD]):
+        if not any(b.agrees(right) for b in instances[:QUICK_INSTANCES]):
             continue
         agreements = [b.agrees(right) for b in instances]
         if sum(agreements) * 4 < len(agreements) or _changes_nothing(right, sample):
             continue
         rule = _guarded(identity, right, [i for i, a in zip(sample, agreements, strict=True) if not a], sample)
         rules += [rule] if rule is not None else []
-        if len(rules) == JUDGED:
+        if len(rules) == MAX_JUDGED:
             break
     return rules, count
 
@@ -348,14 +348,14 @@ class _Instance:
         self.left, self.instance = left, instance
         random = np.random.default_rng(SEED)
         self.operands = operands_from(instance, random.standard_normal)
-        self.value: Data = results(((left, left),), instance, self.operands, np.float64)[0][0]
+        self.value: Data = side_values(((left, left),), instance, self.operands, np.float64)[0][0]
 
     def agrees(self, right: Tensor) -> bool:
         """Tell whether a right side has the shape and the value of the fragment here."""
         try:
             if right_shape(right, self.instance) != self.instance.shapes[id(self.left)]:
                 return False
-            actual = results(((right, right),), self.instance, self.operands, np.float64)[0][0]
+            actual = side_values(((right, right),), self.instance, self.operands, np.float64)[0][0]
         except (ShapeError, IndexError, ZeroDivisionError, ValueError, KeyError, FlexmatchError):
             return False
         return bool(same_values(self.value, actual, exact=False).all())

@@ -13,7 +13,7 @@ from ..frontend.file.read import read_model
 from ..frontend.load import import_model
 from ..limits import DEFAULT, Limits
 
-MOST = 100
+MAX_PROBLEMS = 100
 
 
 def model_problems(path: Path, shapes: dict[str, tuple[int, ...]] | None = None, limits: Limits = DEFAULT) -> list[Problem]:
@@ -26,7 +26,7 @@ def model_problems(path: Path, shapes: dict[str, tuple[int, ...]] | None = None,
     for number, node in enumerate(model.graph.node):
         node.name = node.name or f"{node.op_type}_{number}"
     problems: list[Problem] = []
-    while len(problems) < MOST:
+    while len(problems) < MAX_PROBLEMS:
         try:
             import_model(model, path, digest, shapes or {}, limits)
         except FlexmatchError as error:

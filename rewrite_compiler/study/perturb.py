@@ -21,22 +21,22 @@ from ..rewrite.rule import Rule
 from ..rewrite.ruleset import shipped_rules
 from ..target import Mapping, Target
 
-SAME = 1e-3  # relative distance of the sizes of two weights that are one
+TOLERANCE = 1e-3  # relative distance of the sizes of two weights that are one
 
 
 @dataclass(frozen=True)
-class Found:
+class OffloadSignature:
     """One offload: its operation, the shapes of its operands, and the Frobenius norm of each operand that is constant."""
 
     operation: str
     shapes: tuple[tuple[int, ...], ...]
     sizes: tuple[float, ...]
 
-    def agrees(self, other: Found) -> bool:
+    def matches(self, other: OffloadSignature) -> bool:
         """Tell whether two offloads are the same operation on the same weights, within a relative distance SAME of their norms."""
         if (self.operation, self.shapes) != (other.operation, other.shapes):
             return False
-        return bool(np.allclose(self.sizes, other.sizes, rtol=SAME, atol=SAME))
+        return bool(np.allclose(self.sizes, other.sizes, rtol=TOLERANCE, atol=TOLERANCE))
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class Style:
 
     seed: int
     applied: dict[str, int]
-    missing: tuple[Found, ...]
-    added: tuple[Found, ...]
+    missing: tuple[OffloadSignature, ...]
+    added: tuple[OffloadSignature, ...]
 
     @property
-    def same(self) -> bool:
+    def is_same(self) -> bool:
         """Tell whether the offloads are the model's own."""
         return not self.missing and not self.added
 
@@ -70,12 +70,12 @@ def styles(
             yield Style(seed, applied, missing, added)
 
 
-def offloads_of(path: Path, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits = DEFAULT) -> list[Found]:
+def offloads_of(path: Path, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits = DEFAULT) -> list[OffloadSignature]:
     """Return the offloads of a model in a file."""
-    return found_in(match(load(path, None, limits).program, rules, mappings, limits).program, mappings)
+    return offloads_in(match(load(path, None, limits).program, rules, mappings, limits).program, mappings)
 
 
-def found_in(p: Program, mappings: Sequence[Mapping]) -> list[Found]:
+def offloads_in(p: Program, mappings: Sequence[Mapping]) -> list[OffloadSignature]:
     """Return the offloads of an extracted program."""
     mappings_by_name = {m.name: m for m in mappings}
     offloads, sizes_of = [], _sizes(p, [v for n in p.nodes if n.op in mappings_by_name for v in n.inputs])
@@ -84,7 +84,7 @@ def found_in(p: Program, mappings: Sequence[Mapping]) -> list[Found]:
             continue
         m = mappings_by_name[n.op]
         sizes = tuple(sizes_of[v] for v in n.inputs if v in sizes_of)
-        offloads.append(Found(f"{m.target}.{m.operation}", tuple(p.types[v].shape for v in n.inputs), sizes))
+        offloads.append(OffloadSignature(f"{m.target}.{m.operation}", tuple(p.types[v].shape for v in n.inputs), sizes))
     return offloads
 
 
@@ -100,11 +100,11 @@ def _sizes(p: Program, values: Sequence[Value]) -> dict[Value, float]:
     return {v: float(np.linalg.norm(constants[v].astype(np.float64))) for v in outputs}
 
 
-def difference(left: Sequence[Found], right: Sequence[Found]) -> tuple[tuple[Found, ...], tuple[Found, ...]]:
+def difference(left: Sequence[OffloadSignature], right: Sequence[OffloadSignature]) -> tuple[tuple[OffloadSignature, ...], tuple[OffloadSignature, ...]]:
     """Return the multiset difference both ways: offloads only on the left, and only on the right."""
     added, missing = list(right), []
     for offload in left:
-        twin = next((n for n, candidate in enumerate(added) if offload.agrees(candidate)), None)
+        twin = next((n for n, candidate in enumerate(added) if offload.matches(candidate)), None)
         if twin is None:
             missing.append(offload)
         else:

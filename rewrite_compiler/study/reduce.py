@@ -18,13 +18,13 @@ from typing import Any
 
 from ..compile import Options, compile_model
 from ..errors import INTERNAL, AnswerNo, FlexmatchError, UsageError
-from ..frontend.cut import Cuttable, cut, cuttable
+from ..frontend.cut import ReducibleModel, submodel, read_reducible
 
 SCHEMA = "flexmatch.reduce/1"
 CRASH, MISMATCH, NOT_OFFLOADED = "crash", "mismatch", "not-offloaded"
 CHECKS = (CRASH, MISMATCH, NOT_OFFLOADED)
-MOVES = "only moves data"  # the reason of host nodes that need no offload
-Holds = Callable[[Path], bool]
+MOVES_DATA = "only moves data"  # the reason of host nodes that need no offload
+Predicate = Callable[[Path], bool]
 
 
 @dataclass(frozen=True)
@@ -40,39 +40,39 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Reduced:
+class Reduction:
     """The smaller model, its number of operators beside the original's, and the problem that it shows."""
 
     onnx: bytes
-    before: int
-    after: int
+    ops_before: int
+    ops_after: int
     tests: int
     outcome: str
 
 
-def reduce_model(path: Path, question: Question) -> Reduced:
+def reduce_model(path: Path, question: Question) -> Reduction:
     """Return the smallest model found that still shows the problem.
 
     Raises:
         AnswerNo: the original does not show it (F214).
         UsageError: the check cannot be run (F203).
     """
-    model = cuttable(path, question.options.shapes, question.options.limits)
+    model = read_reducible(path, question.options.shapes, question.options.limits)
     names = model.names
     with tempfile.TemporaryDirectory(prefix="flexmatch-reduce-") as folder:
         holds, outcome, focus = _check(path, question)
         search = _Search(model, holds, Path(folder) / path.name, question.tests)
         start = search.neighbourhood(names.index(focus)) if focus in names else tuple(range(len(names)))
         nodes = search.minimal(start)
-    onnx = cut(model, nodes) if len(nodes) < len(names) else path.read_bytes()
+    onnx = submodel(model, nodes) if len(nodes) < len(names) else path.read_bytes()
     assert onnx is not None
-    return Reduced(onnx, len(names), len(nodes), search.tests, outcome)
+    return Reduction(onnx, len(names), len(nodes), search.tests, outcome)
 
 
 class _Search:
     """Delta debugging: tries sets of nodes, remembers answers, stops after so many tests."""
 
-    def __init__(self, model: Cuttable, holds: Holds, file: Path, max_tests: int) -> None:
+    def __init__(self, model: ReducibleModel, holds: Predicate, file: Path, max_tests: int) -> None:
         self.model, self.holds, self.file, self.max_tests = model, holds, file, max_tests
         self.answers: dict[tuple[int, ...], bool] = {}
 
@@ -85,7 +85,7 @@ class _Search:
         """Tell whether some nodes alone show the problem."""
         key = tuple(sorted(nodes))
         if key not in self.answers and self.tests < self.max_tests:
-            data = cut(self.model, key)
+            data = submodel(self.model, key)
             if data is None:
                 return False
             self.file.write_bytes(data)
@@ -94,7 +94,7 @@ class _Search:
 
     def neighbourhood(self, focus: int) -> tuple[int, ...]:
         """Return the smallest neighbourhood of a node that shows the problem, by its distance against the edges."""
-        readers = self.model.readers()
+        readers = self.model.producers_by_node()
         nodes = {focus}
         while not self.test(sorted(nodes)):
             larger = nodes | {b for n in nodes for b in readers[n]}
@@ -119,7 +119,7 @@ class _Search:
         return tuple(sorted(remaining))
 
 
-def _check(path: Path, q: Question) -> tuple[Holds, str, str]:
+def _check(path: Path, q: Question) -> tuple[Predicate, str, str]:
     """Return the predicate of a question, what it found in the whole model, and the node it is about."""
     if q.check == NOT_OFFLOADED:
         return _not_offloaded(path, q)
@@ -130,9 +130,9 @@ def _check(path: Path, q: Question) -> tuple[Holds, str, str]:
     return lambda file: observe(file, q) == expected, expected, ""
 
 
-def _not_offloaded(path: Path, q: Question) -> tuple[Holds, str, str]:
+def _not_offloaded(path: Path, q: Question) -> tuple[Predicate, str, str]:
     host = _host_reasons(path, q)
-    node = q.node or next((name for name, reason in host.items() if reason != MOVES), "")
+    node = q.node or next((name for name, reason in host.items() if reason != MOVES_DATA), "")
     if node not in host:
         sentence = f'node "{node}" is not on the host' if node else "no node with work of its own is on the host"
         raise AnswerNo("F214", sentence, place=str(path), help="flexmatch explain MODEL NODE says where a node went")
@@ -185,9 +185,9 @@ def _run(command: Sequence[str], q: Question) -> tuple[int, str] | None:
     return process.returncode, process.stderr.decode("utf-8", "replace")
 
 
-def to_json(reduced: Reduced, question: Question, model: Path, written: Path) -> dict[str, Any]:
+def reduction_document(reduction: Reduction, question: Question, model: Path, output: Path) -> dict[str, Any]:
     """Return the reduction as JSON."""
     return {
-        "schema": SCHEMA, "model": {"path": str(model)}, "check": question.check, "ops_before": reduced.before,
-        "ops_after": reduced.after, "tests": reduced.tests, "outcome": reduced.outcome, "written": str(written),
+        "schema": SCHEMA, "model": {"path": str(model)}, "check": question.check, "ops_before": reduction.ops_before,
+        "ops_after": reduction.ops_after, "tests": reduction.tests, "outcome": reduction.outcome, "written": str(output),
     }  # fmt: skip

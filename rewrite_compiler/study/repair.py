@@ -22,12 +22,12 @@ from ..errors import FlexmatchError, UsageError
 from ..lang.formats import Format
 from ..target import Target
 from .attribution import attribute
-from .candidates import Bench, Change, bench
+from .candidates import FloatRun, Change, float_run
 from .trials import Trial, Trials, variants_of, with_formats_of
 
-LEAST_SAMPLES = 8
+MIN_SAMPLES = 8
 NO_OPTIONS = Options()
-JUDGED_FIELDS = 4  # fields of all offloads of an operation that are judged by the whole application
+MAX_JUDGED_FIELDS = 4  # fields of all offloads of an operation that are judged by the whole application
 Formats = Mapping[str, Mapping[str, Format]]
 
 
@@ -58,7 +58,7 @@ class Proposal:
     """One change of a design: its description and plan, changed fields, parameters that are set, bits that it adds."""
 
     kind: ProposalKind
-    what: str
+    description: str
     plan: Plan
     changes: tuple[Change, ...] = ()
     parameters: tuple[tuple[str, str, str], ...] = ()  # target, parameter, value
@@ -66,7 +66,7 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedProposal:
     """A proposal with its trial on the samples of the search and, for the promising ones, on those held back."""
 
     proposal: Proposal
@@ -98,13 +98,13 @@ def repair(
     Raises:
         UsageError: there are too few samples to split (F203), or the plan has no offloads (C100).
     """
-    if data.count < LEAST_SAMPLES:
-        raise UsageError("F203", f"Repair needs at least {LEAST_SAMPLES} samples, not {data.count}", place=data.place)
+    if data.count < MIN_SAMPLES:
+        raise UsageError("F203", f"Repair needs at least {MIN_SAMPLES} samples, not {data.count}", place=data.place)
     halves = [data.take(np.arange(k, data.count, 2)) for k in (0, 1)]
     shared = variants_of(halves[0].count, batch, tier)
     search, verify = (Trials(plan, half, metric, batch=batch, threads=threads, shared=shared) for half in halves)
-    baseline = Judged(Proposal(ProposalKind.NONE, "as it is", plan), search.run(plan), verify.run(plan))
-    table = bench(plan, halves[0])
+    baseline = JudgedProposal(Proposal(ProposalKind.NONE, "as it is", plan), search.run(plan), verify.run(plan))
+    table = float_run(plan, halves[0])
     attribution = attribute(plan, search, table)
     candidates = _judge(search, _of_formats(plan, table, attribution))
     candidates += _judge(search, _combined(plan, candidates))
@@ -123,21 +123,21 @@ def repair(
         "before": _document(baseline, search, verify, band), "holds_already": is_within,
         "culprit": attribution["culprit"], "attribution": attribution,
         "proposals": [_document(j, search, verify, band) for j in sorted(candidates, key=_rank)],
-        "front": [j.proposal.what for j in front],
-        "chosen": None if chosen is None else chosen.proposal.what,
+        "front": [j.proposal.description for j in front],
+        "chosen": None if chosen is None else chosen.proposal.description,
     }  # fmt: skip
     return Repair(document, None if chosen is None else chosen.proposal.plan)
 
 
-def _judge(trials: Trials, proposals: Sequence[Proposal]) -> list[Judged]:
-    return [Judged(p, t) for p, t in zip(proposals, trials.every([p.plan for p in proposals]), strict=True)]
+def _judge(trials: Trials, proposals: Sequence[Proposal]) -> list[JudgedProposal]:
+    return [JudgedProposal(p, t) for p, t in zip(proposals, trials.run_all([p.plan for p in proposals]), strict=True)]
 
 
 def _holds(trial: Trial, trials: Trials, band: Band) -> bool:
     return band.holds(trial.loss, trials.value)
 
 
-def _rank(j: Judged) -> tuple[float, ...]:
+def _rank(j: JudgedProposal) -> tuple[float, ...]:
     """What a change costs, then what it loses."""
     p = j.proposal
     fields = len({(c.tensor, c.field) for c in p.changes})
@@ -148,9 +148,9 @@ def _is_same(left: Trial, right: Trial) -> bool:
     return (left.loss, left.error) == (right.loss, right.error)
 
 
-def _front(candidates: Iterable[Judged]) -> list[Judged]:
+def _front(candidates: Iterable[JudgedProposal]) -> list[JudgedProposal]:
     """Return the proposals that no other beats in bits and loss, by bits."""
-    front: list[Judged] = []
+    front: list[JudgedProposal] = []
     for j in sorted(candidates, key=lambda j: (j.proposal.added_bits, j.search.loss, j.search.error, *_rank(j)[1:4])):
         if not front or (j.search.loss, j.search.error) < (front[-1].search.loss, front[-1].search.error):
             front = [*(f for f in front if f.proposal.added_bits < j.proposal.added_bits), j]
@@ -160,9 +160,9 @@ def _front(candidates: Iterable[Judged]) -> list[Judged]:
 # -- what can be changed
 
 
-def _of_formats(plan: Plan, table: Bench, attribution: Mapping[str, Any]) -> list[Proposal]:
+def _of_formats(plan: Plan, table: FloatRun, attribution: Mapping[str, Any]) -> list[Proposal]:
     """Return single fields of single offloads, and fields of all offloads of an operation."""
-    improvements = {o.id: table.tried(o) for o in plan.offloads}
+    improvements = {o.id: table.improvements(o) for o in plan.offloads}
     single = []
     for row in attribution["fields"]:
         match = next((c for c in improvements[row["offload"]][1] if c.document() == {k: row[k] for k in c.document()}), None)
@@ -179,7 +179,7 @@ def _of_operations(plan: Plan, improvements: Mapping[str, tuple[float, list[Chan
         for c in changes:
             groups.setdefault((f"{o.target.name}.{o.mapping.operation}", c.tensor, c.field), []).append((1 - c.error / current_error, c))
     ranked = sorted(groups.values(), key=lambda g: -sum(gain for gain, _ in g))
-    return [_of_changes(_kind(g[0][1]), plan, tuple(c for _, c in g)) for g in ranked[:JUDGED_FIELDS] if len(g) > 1]
+    return [_of_changes(_kind(g[0][1]), plan, tuple(c for _, c in g)) for g in ranked[:MAX_JUDGED_FIELDS] if len(g) > 1]
 
 
 def _kind(change: Change) -> ProposalKind:
@@ -230,7 +230,7 @@ def _of_calibration(plan: Plan, data: Dataset) -> list[Proposal]:
     return [Proposal(ProposalKind.CALIBRATION, "formats as calibration chooses them", recalibrated, tuple(changes), (), bits)]
 
 
-def _of_parameters(plan: Plan, table: Bench, attribution: Mapping[str, Any], options: Options, data: Dataset) -> list[Proposal]:
+def _of_parameters(plan: Plan, table: FloatRun, attribution: Mapping[str, Any], options: Options, data: Dataset) -> list[Proposal]:
     """Return the plan for every other value of every parameter of its targets, compiled and calibrated again.
 
     Values with which the guiltiest offload of each operation gives the same are left out: they are no matter of numbers.
@@ -260,7 +260,7 @@ def _with_parameter(plan: Plan, target: Target, name: str, value: str, options: 
     return Proposal(ProposalKind.PARAMETER, f"{target.name} {name} = {value}", variant, (), ((target.name, name, value),), added_bits)
 
 
-def _combined(plan: Plan, candidates: list[Judged]) -> list[Proposal]:
+def _combined(plan: Plan, candidates: list[JudgedProposal]) -> list[Proposal]:
     """Return the best rounding of all offloads together with each other change without added bits, where they do not meet."""
     unwidened = [j for j in candidates if j.proposal.changes and not j.proposal.added_bits]
     if not unwidened:
@@ -271,7 +271,7 @@ def _combined(plan: Plan, candidates: list[Judged]) -> list[Proposal]:
         merged = _merged(plan, best, j.proposal)
         if merged is not None:
             proposals.append(merged)
-    return proposals[:JUDGED_FIELDS]
+    return proposals[:MAX_JUDGED_FIELDS]
 
 
 def _merged(plan: Plan, left: Proposal, right: Proposal) -> Proposal | None:
@@ -288,7 +288,7 @@ def _merged(plan: Plan, left: Proposal, right: Proposal) -> Proposal | None:
     merged_plan = with_formats_of(plan, formats)
     return Proposal(
         ProposalKind.SEVERAL,
-        f"{left.what}; {right.what}",
+        f"{left.description}; {right.description}",
         merged_plan,
         (*left.changes, *right.changes),
         (),
@@ -296,17 +296,17 @@ def _merged(plan: Plan, left: Proposal, right: Proposal) -> Proposal | None:
     )
 
 
-def _document(j: Judged, search: Trials, verify: Trials, band: Band) -> dict[str, Any]:
+def _document(j: JudgedProposal, search: Trials, verify: Trials, band: Band) -> dict[str, Any]:
     p = j.proposal
     return {
-        "what": p.what, "kind": p.kind, "added_bits": p.added_bits, "changes": [c.document() for c in p.changes],
+        "what": p.description, "kind": p.kind, "added_bits": p.added_bits, "changes": [c.document() for c in p.changes],
         "parameters": [{"target": t, "parameter": n, "value": v} for t, n, v in p.parameters],
         "search": _figures(j.search, search, band), "verify": None if j.verify is None else _figures(j.verify, verify, band),
     }  # fmt: skip
 
 
 def _figures(trial: Trial, trials: Trials, band: Band) -> dict[str, Any]:
-    pairs = trials.compared(trial)
+    pairs = trials.compare(trial)
     return {
         "value": trial.value, "loss": trial.loss, "output_error": trial.error, "interval": pairs.interval, "better": pairs.better,
         "worse": pairs.worse, "within": _holds(trial, trials, band),

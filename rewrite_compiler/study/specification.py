@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ila import Ila, Instruction, State
-from ..lang.listing import Writer, written
+from ..lang.listing import StepWriter, step_listing
 from ..lang.printer import show
 
 Sentences = dict[str, list[str]]  # by "state NAME" and "instruction NAME"
@@ -23,7 +23,7 @@ class Change:
     new: tuple[str, ...]
 
 
-def sentences(ila: Ila) -> Sentences:
+def specification_lines(ila: Ila) -> Sentences:
     """Return a model's specification as lines by subject: width and shape of states; decode, fields, update of instructions."""
     states = {f"state {s.name}": [_state(s)] for s in ila.states.values()}
     return states | {f"instruction {i.name}": _instruction(i) for i in ila.instructions.values()}
@@ -31,7 +31,7 @@ def sentences(ila: Ila) -> Sentences:
 
 def changes(old: Ila, new: Ila) -> list[Change]:
     """Return the differing subjects of two models in the new one's order; those that it lacks come last."""
-    old_lines, new_lines = sentences(old), sentences(new)
+    old_lines, new_lines = specification_lines(old), specification_lines(new)
     subject_changes = (_change(subject, old_lines.get(subject, []), new_lines.get(subject, [])) for subject in {**new_lines, **old_lines})
     return [c for c in subject_changes if c.old or c.new]
 
@@ -51,11 +51,11 @@ def _state(s: State) -> str:
 
 def _instruction(i: Instruction) -> list[str]:
     fields = [f"{name} is {o.input}[{o.bits.high}:{o.bits.low}]{' signed' if o.bits.signed else ''}" for name, o in i.operands.items()]
-    result_line = [] if i.result is None else [f"gives {Writer().array(i.result)}"]
-    return [f"when {show(i.decode)}", *fields, *written(i.update), *result_line]
+    result_line = [] if i.result is None else [f"gives {StepWriter().array(i.result)}"]
+    return [f"when {show(i.decode)}", *fields, *step_listing(i.update), *result_line]
 
 
-def words(old: Sequence[str], new: Sequence[str]) -> list[str]:
+def word_differences(old: Sequence[str], new: Sequence[str]) -> list[str]:
     """Return the differences between the lines of one subject as "8 → 16", each once; whole lines where one side has none."""
     if not old or not new:
         return [f"only in {'old' if old else 'new'}: {line.strip()}" for line in old or new]
@@ -64,6 +64,6 @@ def words(old: Sequence[str], new: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(f"{' '.join(a[i:j]) or '–'} → {' '.join(b[k:n]) or '–'}" for tag, i, j, k, n in parts if tag != "equal"))
 
 
-def document(old: Ila, new: Ila) -> list[Mapping[str, object]]:
+def changes_document(old: Ila, new: Ila) -> list[Mapping[str, object]]:
     """Return the changes as JSON."""
     return [{"subject": c.subject, "old": list(c.old), "new": list(c.new)} for c in changes(old, new)]

@@ -11,14 +11,14 @@ from typing import Any
 from ..compile import Options, compile_model
 from ..compile.formats.range_methods import METHODS
 from ..cosim import Settings, cosimulate
-from ..cosim.cluster import connected
-from ..cosim.remote import spelled
+from ..cosim.cluster import connect
+from ..cosim.remote import target_text
 from ..errors import UsageError
 from ..target import Target, find_target
 
 METHOD, ACCEL = "calibration-method", "accel"
-NO_OPTIONS, USUAL = Options(), Settings()
-MOST_POINTS = 256
+NO_OPTIONS, DEFAULT_SETTINGS = Options(), Settings()
+MAX_POINTS = 256
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ def axes_of(texts: Sequence[str], targets: Sequence[Target]) -> list[Axis]:
     point_count = 1
     for a in axes:
         point_count *= len(a.values)
-    if point_count > MOST_POINTS:
-        raise UsageError("F203", f"a sweep must have at most {MOST_POINTS} points, not {point_count}", help="name fewer values with --over")
+    if point_count > MAX_POINTS:
+        raise UsageError("F203", f"a sweep must have at most {MAX_POINTS} points, not {point_count}", help="name fewer values with --over")
     return axes
 
 
@@ -84,11 +84,11 @@ def points(axes: Sequence[Axis]) -> Iterator[dict[str, str]]:
 
 def sweep(
     model: Path, targets: Sequence[Target], data: Path, axes: Sequence[Axis], *, calibrate: Path | None = None,
-    options: Options = NO_OPTIONS, settings: Settings = USUAL, progress: Callable[[int, int], None] | None = None,
+    options: Options = NO_OPTIONS, settings: Settings = DEFAULT_SETTINGS, progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Compile, calibrate and co-simulate a model at every point; return the document with one row for each."""
     every = list(points(axes))
-    job = _Job(model.resolve(), tuple(map(spelled, targets)), data.resolve(), calibrate and calibrate.resolve(), options, settings)
+    job = _Job(model.resolve(), tuple(map(target_text, targets)), data.resolve(), calibrate and calibrate.resolve(), options, settings)
     rows = []
     for row in _rows(job, targets, every):
         rows.append(row)
@@ -120,7 +120,7 @@ def _rows(job: _Job, targets: Sequence[Target], every: Sequence[Mapping[str, str
     if not job.settings.scheduler:
         yield from (_row(point, job, targets) for point in every)
         return
-    with connected(job.settings.scheduler) as cluster:
+    with connect(job.settings.scheduler) as cluster:
         shared = cluster.share(replace(job, settings=replace(job.settings, scheduler="", threads=1)))
         yield from cluster.map(_row, every, shared)
 

@@ -11,9 +11,9 @@ import numpy as np
 from ..compile import Plan, float_program
 from ..cosim.cosimulate import BATCH
 from ..cosim.metrics.float_reference import Reference
-from ..cosim.metrics.metrics import Metric, Paired, paired
+from ..cosim.metrics.metrics import Metric, PairedComparison, compare_paired
 from ..cosim.metrics.scores import Scores
-from ..cosim.metrics.scoring import scored, scored_output
+from ..cosim.metrics.scoring import score_samples, scored_output
 from ..cosim.plan_variants import Variants
 from ..cosim.tier import LEAST_BATCHES, chosen_tier
 from ..data import Dataset
@@ -44,21 +44,21 @@ class Trials:
         self.inputs = data.inputs
         self.output = scored_output(plan.source)
         self.expected = self._reference(plan, batch)
-        self.scores = scored(metric, data, self.expected, self.expected)
+        self.scores = score_samples(metric, data, self.expected, self.expected)
         self.value = metric.value(self.scores)
-        self.known: dict[Hashable, tuple[Plan, Trial]] = {}
+        self.trials: dict[Hashable, tuple[Plan, Trial]] = {}
 
     @property
     def runs(self) -> int:
         """The number of variants that were run."""
-        return len(self.known)
+        return len(self.trials)
 
     def _reference(self, plan: Plan, batch: int) -> Data:
         parts = [{n: x[at : at + batch] for n, x in self.inputs.items()} for at in range(0, self.data.count, batch)]
         reference = Reference(plan.source, parts[0])
         return np.concatenate([reference.run(part)[self.output] for part in parts])
 
-    def every(self, plans: Sequence[Plan], *, are_last: bool = False) -> list[Trial]:
+    def run_all(self, plans: Sequence[Plan], *, are_last: bool = False) -> list[Trial]:
         """Run variants on all samples, in parallel where there are threads; `are_last`: their programs are not cached."""
         if self.threads == 1 or len(plans) < 2:
             return [self.run(plan, is_last=are_last) for plan in plans]
@@ -68,22 +68,22 @@ class Trials:
     def run(self, plan: Plan, *, threads: int = 0, is_last: bool = False) -> Trial:
         """Run a variant on all samples, once."""
         key = (id(plan.program), *((o.id, o.target.build, *o.target.values.items(), *o.formats.items()) for o in plan.offloads))
-        if key not in self.known:
+        if key not in self.trials:
             outputs = self.shared.outputs(plan, self.inputs, threads=threads or self.threads, is_last=is_last)[self.output]
-            self.known[key] = plan, self._trial_of(outputs)
-        return self.known[key][1]
+            self.trials[key] = plan, self._trial_of(outputs)
+        return self.trials[key][1]
 
     def _trial_of(self, outputs: Data) -> Trial:
-        scores = scored(self.metric, self.data, outputs, self.expected)
+        scores = score_samples(self.metric, self.data, outputs, self.expected)
         value = self.metric.value(scores)
         difference = outputs.astype(np.float64) - self.expected
         size = float(np.sum(self.expected.astype(np.float64) ** 2))
         error = (float(np.sum(difference**2)) / size) ** 0.5 if size else 0.0
         return Trial(value, self.metric.loss(self.value, value), error, scores)
 
-    def compared(self, trial: Trial) -> Paired:
+    def compare(self, trial: Trial) -> PairedComparison:
         """Return the paired comparison of a variant with the reference, sample by sample."""
-        return paired(self.metric, self.scores, trial.scores)
+        return compare_paired(self.metric, self.scores, trial.scores)
 
 
 def variants_of(samples: int, batch: int, tier: str) -> Variants:

@@ -16,14 +16,14 @@ from ..rewrite.userfile import module_at
 from .target import Target
 
 SHIPPED = "rewrite_compiler.targets"
-GROUP = "rewrite_compiler.targets"
+ENTRY_POINT_GROUP = "rewrite_compiler.targets"
 
 
 def target_names() -> list[str]:
     """Return the names of shipped and installed targets."""
     package = importlib.import_module(SHIPPED)
     shipped = {m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")}
-    return sorted(shipped | {e.name for e in entry_points(group=GROUP)})
+    return sorted(shipped | {e.name for e in entry_points(group=ENTRY_POINT_GROUP)})
 
 
 def find_target(text: str, limits: Limits | None = None) -> Target:
@@ -62,7 +62,7 @@ def load_target(name: str, limits: Limits | None = None) -> Target:
         return _target_in(module_at(Path(name), "target", "F201", limits), name)
     if name not in target_names():
         raise UsageError("F201", f'there is no accelerator called "{name}"', help=_suggestion(name))
-    for entry in entry_points(group=GROUP):
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
         if entry.name == name:
             loaded = entry.load()
             return loaded if isinstance(loaded, Target) else _target_in(loaded, name)

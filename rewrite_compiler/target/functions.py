@@ -25,30 +25,30 @@ class Role:
     place: str = ""
 
 
-def ask(role: Role, kind: type | tuple[type, ...], f: Callable[..., Any], /, *operands: Any, **given: Any) -> Any:
+def call_user(role: Role, kind: type | tuple[type, ...], f: Callable[..., Any], /, *operands: Any, **given: Any) -> Any:
     """Return the result of a target's function.
 
     Raises:
         SpecError: I102 with file and line, where the function fails or returns another kind of value.
     """
-    with told(role, f, given):
+    with reporting_failures(role, f, given):
         try:
             result = f(*operands, **given)
         except FlexmatchError as error:
             raise error if error.problem.place else with_example(error).at(place_of_function(f) or role.place) from None
     if not isinstance(result, kind):
-        raise wrong(role, f, f"not {shown(result)}")
+        raise wrong_result(role, f, f"not {quoted(result)}")
     return result
 
 
-def wrong(role: Role, f: Callable[..., Any] | None, instead: str, *, line: str = "", help: str = "") -> SpecError:
+def wrong_result(role: Role, f: Callable[..., Any] | None, instead: str, *, line: str = "", help: str = "") -> SpecError:
     """Return the refusal of a function's result: its subject, the expected result, and what it did instead."""
     place = line or place_of_function(f) or role.place
     return SpecError(CODE, f"{role.subject} must return {role.expected}, {instead}", place=place, help=help)
 
 
 @contextmanager
-def told(role: Role, f: Callable[..., Any] | None, given: Mapping[str, Any] | None = None) -> Iterator[None]:
+def reporting_failures(role: Role, f: Callable[..., Any] | None, given: Mapping[str, Any] | None = None) -> Iterator[None]:
     """Turn exceptions of a user's function into refusals; those of the engine's own kinds pass.
 
     Raises:
@@ -67,7 +67,7 @@ def told(role: Role, f: Callable[..., Any] | None, given: Mapping[str, Any] | No
         is_call = isinstance(error, TypeError) and at == place and given is not None
         called = f"it is called with {', '.join(given or ()) or 'nothing'}"
         remedy = called if is_call else "correct the line, or narrow the guard or the limits to the sizes that it takes"
-        raise wrong(role, f, f"not end with {type(error).__name__}: {error}", line=at, help=remedy) from error
+        raise wrong_result(role, f, f"not end with {type(error).__name__}: {error}", line=at, help=remedy) from error
 
 
 def place_of_function(f: Callable[..., Any] | None) -> str:
@@ -78,7 +78,7 @@ def place_of_function(f: Callable[..., Any] | None) -> str:
     return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def shown(value: Any) -> str:
+def quoted(value: Any) -> str:
     """Return a value as messages quote it: short ones by their text, others by their type."""
     text = repr(value)
     return text if len(text) <= 40 and "\n" not in text else f"a {type(value).__name__}"

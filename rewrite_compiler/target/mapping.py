@@ -19,11 +19,11 @@ from ..errors import SpecError
 from ..lang.binders import Array
 from ..lang.formats import Format
 from ..ops.op import INT, INTS, Apply, Tensor, Variable
-from ..ops.static import Named
+from ..ops.static import NamedList
 from ..readings.arrays.labelled_array import storage_dtype
 from ..rewrite.rule import Float, Rule, Where, make_variables, name_of, place_of
 from .cost import Cost, Levels
-from .functions import Role, ask, shown, told, wrong
+from .functions import Role, call_user, quoted, reporting_failures, wrong_result
 from .resources import Resources
 from .stay import Room, Stay
 
@@ -116,8 +116,8 @@ class Mapping:
     search: MappingOf[str, Sequence[Format]] = field(default_factory=dict)
     derived: MappingOf[str, Callable[..., Format]] = field(default_factory=dict)
     price: Callable[..., Cost] | None = None
-    places: Callable[..., Iterable[Room]] | None = None
-    inside: Callable[..., Levels] | None = None
+    room_lists: Callable[..., Iterable[Room]] | None = None
+    access_counts: Callable[..., Levels] | None = None
     parameters: MappingOf[str, str] = field(default_factory=dict)  # of the configured target
     draws: MappingOf[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -151,12 +151,12 @@ class Mapping:
 
     def residency(self, f: Callable[..., Iterable[Room]]) -> Callable[..., Iterable[Room]]:
         """Take the function that lists where the tensors of one tile lie: (**sizes, p=parameters) → Rooms; its driver takes a `stay`."""
-        self.places = f
+        self.room_lists = f
         return f
 
     def levels(self, f: Callable[..., Levels]) -> Callable[..., Levels]:
         """Take the function that counts what one tile reads and writes in each memory: (**sizes, p=parameters) → Levels."""
-        self.inside = f
+        self.access_counts = f
         return f
 
     def accesses(self, sizes: MappingOf[str, int], attributes: MappingOf[str, Any]) -> Levels | None:
@@ -165,14 +165,14 @@ class Mapping:
         Raises:
             SpecError: the function of the levels fails or returns no counts.
         """
-        if self.inside is None:
+        if self.access_counts is None:
             return None
-        arguments = accepted(self.inside, {**sizes, **attributes, "p": self.parameters})
+        arguments = accepted_arguments(self.access_counts, {**sizes, **attributes, "p": self.parameters})
         role = self._role("levels", "(bytes read, bytes written) by memory and tensor")
-        levels: Levels = ask(role, dict, self.inside, **arguments)
+        levels: Levels = call_user(role, dict, self.access_counts, **arguments)
         odd = next((counts for tensors in levels.values() for counts in _tensor_counts(tensors) if not _are_counts(counts)), None)
         if odd is not None:
-            raise wrong(role, self.inside, f"not {shown(odd)}")
+            raise wrong_result(role, self.access_counts, f"not {quoted(odd)}")
         return levels
 
     def rooms(self, sizes: MappingOf[str, int], attributes: MappingOf[str, Any]) -> tuple[Room, ...] | None:
@@ -181,14 +181,14 @@ class Mapping:
         Raises:
             SpecError: the function of the residency fails or returns something else.
         """
-        if self.places is None:
+        if self.room_lists is None:
             return None
-        arguments, role = accepted(self.places, {**sizes, **attributes, "p": self.parameters}), self._role("residency", "Rooms")
-        with told(role, self.places, arguments):
-            rooms = tuple(self.places(**arguments))
+        arguments, role = accepted_arguments(self.room_lists, {**sizes, **attributes, "p": self.parameters}), self._role("residency", "Rooms")
+        with reporting_failures(role, self.room_lists, arguments):
+            rooms = tuple(self.room_lists(**arguments))
         odd = next((r for r in rooms if not isinstance(r, Room)), None)
         if odd is not None:
-            raise wrong(role, self.places, f"not {shown(odd)} among them")
+            raise wrong_result(role, self.room_lists, f"not {quoted(odd)} among them")
         return rooms
 
     def cost(self, sizes: MappingOf[str, int], attributes: MappingOf[str, Any], resources: Resources) -> Cost | None:
@@ -199,8 +199,8 @@ class Mapping:
         """
         if self.price is None:
             return None
-        arguments = accepted(self.price, {**sizes, **attributes, "resources": resources, "p": self.parameters})
-        cost: Cost = ask(self._role("costs", "a Cost"), Cost, self.price, **arguments)
+        arguments = accepted_arguments(self.price, {**sizes, **attributes, "resources": resources, "p": self.parameters})
+        cost: Cost = call_user(self._role("costs", "a Cost"), Cost, self.price, **arguments)
         return cost
 
     def formats_for(self, largest: MappingOf[str, float]) -> dict[str, Format]:
@@ -208,11 +208,11 @@ class Mapping:
         joint = dict(largest)
         for group in self.shared:
             joint.update(dict.fromkeys(group, max(largest[n] for n in group)))
-        return self._with_derived({n: ask(self._format_of(n), Format, choose, joint[n]) for n, choose in self.format_choices.items()})
+        return self._with_derived({n: call_user(self._format_of(n), Format, choose, joint[n]) for n, choose in self.format_choices.items()})
 
     def _with_derived(self, formats: MappingOf[str, Format]) -> dict[str, Format]:
         """Return formats with those that follow from others."""
-        return {**formats, **{n: ask(self._format_of(n), Format, f, **accepted(f, formats)) for n, f in self.derived.items()}}
+        return {**formats, **{n: call_user(self._format_of(n), Format, f, **accepted_arguments(f, formats)) for n, f in self.derived.items()}}
 
     def _format_of(self, tensor: str) -> Role:
         return Role(f"The format of {tensor} of {self.name}", "a Format", self.rule.place)
@@ -220,7 +220,7 @@ class Mapping:
     def _role(self, part: str, expected: str) -> Role:
         return Role(f"The {part} of {self.name}", expected, self.rule.place)
 
-    def are_derived(self, formats: MappingOf[str, Format]) -> bool:
+    def has_derived_formats(self, formats: MappingOf[str, Format]) -> bool:
         """Tell whether the formats that follow from others are what they must be."""
         return self._with_derived(formats) == dict(formats)
 
@@ -234,13 +234,13 @@ class Mapping:
         """How the format of every tensor is chosen, at the target's parameters."""
         if not callable(self.formats):
             return self.formats
-        choices: MappingOf[str, FormatFor] = ask(
+        choices: MappingOf[str, FormatFor] = call_user(
             self._role("formats", "a function of magnitudes for each tensor"), dict, self.formats, self.parameters
         )
         return choices
 
     @property
-    def alike(self) -> Hashable:
+    def tiling_key(self) -> Hashable:
         """What tiles fit, what they cost and what may be split: the same for patterns that differ in none of these."""
         declared = tuple(tuple(x.items()) for x in (self.parameters, self.units, self.axes.of))
         return self.target, _behaviour_key(self.capacities), _behaviour_key(self.price), self.whole, declared
@@ -260,12 +260,12 @@ class Mapping:
             raise SpecError("I104", f"{self.name} has no driver", place=self.rule.place)
         context = {**attributes, "f": formats, "p": self.parameters, **({} if stay is None else {"stay": stay})}
         codes = {name: _driver_codes(x, formats.get(name), is_moved=self.moves) for name, x in operands.items()}
-        arguments, role = {**codes, **accepted(self.drive, context)}, self._role("driver", "an array of codes, or a tuple of them")
-        with told(role, self.drive, arguments):
+        arguments, role = {**codes, **accepted_arguments(self.drive, context)}, self._role("driver", "an array of codes, or a tuple of them")
+        with reporting_failures(role, self.drive, arguments):
             results = self.drive(device, **arguments)
         odd = next((r for r in (results if isinstance(results, tuple) else (results,)) if not hasattr(r, "shape")), self)
         if odd is not self:
-            raise wrong(role, self.drive, f"not {shown(odd)}")
+            raise wrong_result(role, self.drive, f"not {quoted(odd)}")
         return results
 
     def result_codes(self, operands: Sequence[Any], formats: MappingOf[str, Format], attributes: MappingOf[str, Any]) -> Any:
@@ -277,12 +277,12 @@ class Mapping:
         if self.codes is None:
             raise SpecError("I104", f"{self.name} has no numerics", place=self.rule.place)
         role = self._role("numerics", "an array of the language, or a tuple of them")
-        results = ask(
-            role, (Array, tuple), self.codes, *operands, **accepted(self.codes, {**attributes, "f": formats, "p": self.parameters})
+        results = call_user(
+            role, (Array, tuple), self.codes, *operands, **accepted_arguments(self.codes, {**attributes, "f": formats, "p": self.parameters})
         )
         odd = next((r for r in results if not isinstance(r, Array)), None) if isinstance(results, tuple) else None
         if odd is not None:
-            raise wrong(role, self.codes, f"not {shown(odd)} in a tuple")
+            raise wrong_result(role, self.codes, f"not {quoted(odd)} in a tuple")
         return results
 
     def with_format(self, formats: MappingOf[str, Format], name: str, format_: Format) -> dict[str, Format]:
@@ -298,7 +298,7 @@ class Mapping:
         """Return operand shapes by name."""
         return {v.name: tuple(s) for v, s in zip(self.operands, operand_shapes, strict=True)}
 
-    def violated(self, sizes: MappingOf[str, int], attributes: MappingOf[str, Any] | None = None) -> Limit | None:
+    def exceeded_limit(self, sizes: MappingOf[str, int], attributes: MappingOf[str, Any] | None = None) -> Limit | None:
         """Return the first capacity that a tile exceeds; `attributes` are the static variables of its pattern."""
         return next((limit for limit in self.limits_at(sizes, attributes) if not limit.holds), None)
 
@@ -310,12 +310,12 @@ class Mapping:
         """
         if self.capacities is None:
             return
-        arguments = accepted(self.capacities, {**sizes, **(attributes or {}), "p": self.parameters})
+        arguments = accepted_arguments(self.capacities, {**sizes, **(attributes or {}), "p": self.parameters})
         role = self._role("limits", f"Limits (at {', '.join(f'{d}={n}' for d, n in sizes.items())})")
-        with told(role, self.capacities, arguments):
+        with reporting_failures(role, self.capacities, arguments):
             for limit in self.capacities(**arguments):
                 if not isinstance(limit, Limit):
-                    raise wrong(role, self.capacities, f"not {shown(limit)} among them")
+                    raise wrong_result(role, self.capacities, f"not {quoted(limit)} among them")
                 yield limit
 
 
@@ -340,7 +340,7 @@ def _driver_codes(codes: Any, f: Format | None, *, is_moved: bool) -> Any:
     return codes.astype(stored if keeps_storage_type else np.int64, copy=False)
 
 
-def accepted(f: Callable[..., Any], given: MappingOf[str, Any]) -> dict[str, Any]:
+def accepted_arguments(f: Callable[..., Any], given: MappingOf[str, Any]) -> dict[str, Any]:
     """Return the arguments that a function has parameters for: sizes, static variables, formats `f`, the target's parameters `p`."""
     names = _parameters(f)
     return dict(given) if names is None else {name: value for name, value in given.items() if name in names}
@@ -362,7 +362,7 @@ def _parameters(f: Callable[..., Any]) -> frozenset[str] | None:
     return None if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()) else frozenset(parameters)
 
 
-class Declared(TypedDict, total=False):
+class MappingDeclaration(TypedDict, total=False):
     """What a mapping declares beside its meaning; `Target.accelerates` explains the entries."""
 
     axes: Required[str]
@@ -377,7 +377,7 @@ class Declared(TypedDict, total=False):
     draws: MappingOf[str, tuple[float, float]]
 
 
-def make_mapping(target: str, f: Callable[..., Any], **declared: Unpack[Declared]) -> Mapping:
+def make_mapping(target: str, f: Callable[..., Any], **declared: Unpack[MappingDeclaration]) -> Mapping:
     """Return the mapping whose meaning, and optionally guard, a function of pattern variables returns.
 
     Raises:
@@ -386,7 +386,7 @@ def make_mapping(target: str, f: Callable[..., Any], **declared: Unpack[Declared
     place = place_of(f)
     variables = make_variables(f, place)
     role = Role(f"The meaning of {target}.{f.__name__}", "its result and, last, Where(…)", place)
-    with told(role, f):
+    with reporting_failures(role, f):
         returned = f(**variables)
     meaning, where = _meaning(returned, place)
     rule = Rule(f.__name__, f.__doc__ or "", place, tuple((m, m) for m in meaning), where.conditions, "map", "E", frozenset(), variables)
@@ -435,6 +435,6 @@ def _meaning(returned: Any, place: str) -> tuple[tuple[Tensor, ...], Where]:
 
 
 def _kind(variable: object) -> str:
-    if isinstance(variable, Named):
+    if isinstance(variable, NamedList):
         return INTS
     return INT if not isinstance(variable, Float) else "float"

@@ -35,7 +35,7 @@ class Stay:
     at: Mapping[str, int] = field(default_factory=dict)
     present: frozenset[str] = frozenset()
     kept: frozenset[str] = frozenset()
-    look: Callable[[Callable[[], Data]], Data] = lambda load: load()
+    inspect: Callable[[Callable[[], Data]], Data] = lambda load: load()
 
     def base(self, tensor: str, usual: int = 0) -> int:
         """Return the first addressable element of a tensor, `usual` where none is chosen."""
@@ -43,7 +43,7 @@ class Stay:
 
     def result(self, tensor: str, load: Callable[[], Data]) -> Data:
         """Return a result: loaded by the stream, or inspected where it is kept."""
-        return self.look(load) if tensor in self.kept else load()
+        return self.inspect(load) if tensor in self.kept else load()
 
 
 USUAL = Stay()

@@ -12,8 +12,8 @@ from typing import Any, Unpack
 
 from ..errors import UsageError
 from ..ila import Ila
-from .functions import Role, ask
-from .mapping import Declared, Mapping, make_mapping
+from .functions import Role, call_user
+from .mapping import MappingDeclaration, Mapping, make_mapping
 from .resources import Describe, Resources
 
 
@@ -42,7 +42,7 @@ class Target:
     describe: Describe | None = None  # its memories, units, links and clock
     small: tuple[Small, ...] = ()
 
-    def accelerates(self, **declared: Unpack[Declared]) -> Callable[[Callable[..., Any]], Mapping]:
+    def accelerates(self, **declared: Unpack[MappingDeclaration]) -> Callable[[Callable[..., Any]], Mapping]:
         """Declare a pattern from its meaning, a function of pattern variables; its name is the operation unless one is given.
 
         `axes` names the dimension along each axis, "x: t k; w: n k; y: t n"; `formats` choose each tensor's format; `units`
@@ -59,19 +59,19 @@ class Target:
 
         return decorate
 
-    def configured(self, given: MappingOf[str, str]) -> Target:
+    def configured(self, parameters: MappingOf[str, str]) -> Target:
         """Return the target with parameter values.
 
         Raises:
             UsageError: F203 where a parameter or value is unknown.
         """
-        for key, value in given.items():
+        for key, value in parameters.items():
             if key not in self.parameters:
                 names = ", ".join(self.parameters) or "none"
                 raise UsageError("F203", f'{self.name} has no parameter "{key}"', help=f"parameters: {names}")
             if value not in self.parameters[key]:
                 raise UsageError("F203", f'parameter {key} of {self.name} must be one of {", ".join(self.parameters[key])}, not "{value}"')
-        return self._with(given)
+        return self._with(parameters)
 
     def _with(self, parameters: MappingOf[str, str]) -> Target:
         target = replace(self, chosen={**self.chosen, **parameters})
@@ -108,12 +108,12 @@ class Target:
 
 @lru_cache(maxsize=16)
 def _built(build: Callable[..., Ila], values: tuple[tuple[str, str], ...]) -> Ila:
-    built: Ila = ask(Role("The model of a target", "an Ila"), Ila, build, **dict(values))
+    built: Ila = call_user(Role("The model of a target", "an Ila"), Ila, build, **dict(values))
     return built
 
 
 @lru_cache(maxsize=64)
 def _described(describe: Describe, build: Callable[..., Ila], values: tuple[tuple[str, str], ...]) -> Resources:
     ila = _built(build, values)
-    described: Resources = ask(Role("The resources of a target", "Resources"), Resources, describe, ila, dict(values))
+    described: Resources = call_user(Role("The resources of a target", "Resources"), Resources, describe, ila, dict(values))
     return described

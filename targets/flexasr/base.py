@@ -44,9 +44,9 @@ def vectors(elements: int) -> int:
     return -(-elements // LANES)
 
 
-def large_buffer_limits(timesteps: int, used: int) -> Iterator[Limit]:
+def large_buffer_limits(timesteps: int, vectors_per_timestep: int) -> Iterator[Limit]:
     """Capacities of the large buffer for `used` vectors a timestep, and of the timestep counter."""
-    yield Limit("large-buffer vectors", -(-timesteps // BLOCK) * BLOCK * used, LARGE)
+    yield Limit("large-buffer vectors", -(-timesteps // BLOCK) * BLOCK * vectors_per_timestep, LARGE)
     yield Limit("timesteps", timesteps, MOST_TIMESTEPS)
 
 

@@ -65,7 +65,7 @@ def linear_cost(t: int, k: int, n: int, resources: Resources, extra: int = 0) ->
     return transfer(resources, "core", linear_cycles(t, inputs, per_pe, extra), words)
 
 
-def recurrent_cost(t: int, i: int, h: int, resources: Resources, gates: int, program_words: int, kept: str = "", last: str = "") -> Cost:
+def recurrent_cost(t: int, i: int, h: int, resources: Resources, gates: int, program_words: int, stored_state: str = "", last: str = "") -> Cost:
     """One sequence: every element gets the whole state; `kept` also fills the activation buffers, `last` is read from them."""
     inputs, per_pe = vectors(i), -(-h // (PES * LANES))
     hidden = PES * per_pe
@@ -74,8 +74,8 @@ def recurrent_cost(t: int, i: int, h: int, resources: Resources, gates: int, pro
         "x": t * inputs, "w": rows * inputs, "r": rows * hidden, "b": 2 * gates * hidden, "h": PES * hidden,
         "y": t * hidden, "commands": PES * (4 + program_words) + SETUP,
     }  # fmt: skip
-    if kept:
-        words[kept] = words.get(kept, 0) + hidden
+    if stored_state:
+        words[stored_state] = words.get(stored_state, 0) + hidden
     if last:
         words[last] = hidden
     cycles = recurrent_cycles(t, inputs, hidden, per_pe, gates)
@@ -165,8 +165,8 @@ def _bytes(words: Mapping[str, Mapping[str, tuple[int, int]]]) -> Levels:
 for layer, instruction, _ in ACTIVATIONS:
     layer.levels(linear_levels)
     layer.costs(partial(linear_cost, extra=int(instruction != 0)))
-lstm.costs(partial(recurrent_cost, gates=4, program_words=2, kept="c", last="cn"))
-gru.costs(partial(recurrent_cost, gates=3, program_words=2, kept="h"))
+lstm.costs(partial(recurrent_cost, gates=4, program_words=2, stored_state="c", last="cn"))
+gru.costs(partial(recurrent_cost, gates=3, program_words=2, stored_state="h"))
 rnn.costs(partial(recurrent_cost, gates=1, program_words=1))
 for recurrent, gates in ((lstm, 4), (gru, 3), (rnn, 1)):
     recurrent.levels(partial(recurrent_levels, gates=gates))

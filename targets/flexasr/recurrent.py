@@ -11,7 +11,7 @@ from rewrite_compiler.lang import AdaptivFloat, Array, Expr, array, fold_arrays,
 from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay
 
 from .base import Codes, Formats, adaptivfloat, target
-from .sequence import CODES, core_words, kept_state, recurrent_limits, recurrent_rooms, run_sequence
+from .sequence import CODES, core_words, load_cell_state, recurrent_limits, recurrent_rooms, run_sequence
 
 GATES = (0, 3, 2, 1)  # the device's gate order i, g, f, o in ONNX's i, o, f, g
 # specification, section 6.3: R0 = σ(i)·tanh(g) + σ(f)·c is stored as c, then R0 = σ(o)·tanh(R0) is sent
@@ -84,4 +84,4 @@ def drive_lstm(
 ) -> tuple[Codes, ...]:  # fmt: skip
     """Emit one sequence: x [(samples,) t, 1, i], w [4h, i], r [4h, h], b [8h], h and c [(samples,) 1, h] → y [(samples,) t, 1, h], h, c."""
     y = run_sequence(device, (x, w, r, b, h), f, GATES, PROGRAM, c, stay)
-    return y, y[..., -1, :, :], kept_state(device, c.shape[-1])
+    return y, y[..., -1, :, :], load_cell_state(device, c.shape[-1])

@@ -72,7 +72,7 @@ Operands = tuple[Codes, Codes, Codes, Codes, Codes]
 
 
 def run_sequence(
-    device: Device, operands: Operands, f: Formats, gates: Sequence[int], program: Sequence[int], kept: Codes | None = None,
+    device: Device, operands: Operands, f: Formats, gates: Sequence[int], program: Sequence[int], cell_state: Codes | None = None,
     stay: Stay = USUAL,
 ) -> Codes:  # fmt: skip
     """Emit one sequence: x [(samples,) t, 1, i], w [gates·h, i], r, b, h [(samples,) 1, h] → y [(samples,) t, 1, h], all codes.
@@ -97,14 +97,14 @@ def run_sequence(
                 store_weights(device, pe, rows[n][pe], manager.base_weight)
             store_inputs(device, pe, biases[n][pe].reshape(-1, LANES), manager.base_bias)
         store_inputs(device, pe, _state_vectors(h, width), state)
-        if kept is not None:
-            pe_state = _state_vectors(kept, width)[..., pe * per_pe : (pe + 1) * per_pe, :]
+        if cell_state is not None:
+            pe_state = _state_vectors(cell_state, width)[..., pe * per_pe : (pe + 1) * per_pe, :]
             device.store(f"pe{pe}_act_store_buffer", index=np.arange(per_pe), vector=pe_state)
     y = run_timesteps(device, x[..., 0, :], inputs, width, is_rnn=1, stay=stay)
     return y[..., None, :hidden]
 
 
-def kept_state(device: Device, hidden: int) -> Codes:
+def load_cell_state(device: Device, hidden: int) -> Codes:
     """Load what the activation buffers hold after a sequence, [(samples,) 1, h]."""
     per_pe = -(-hidden // (PES * LANES))
     parts = [device.load(f"pe{pe}_act_load_buffer", index=np.arange(per_pe)) for pe in range(PES)]

@@ -140,11 +140,11 @@ def _wide(x: Fixed) -> Fixed:
     return Fixed(32, x.fraction)
 
 
-def run_limits(p: Mapping[str, str], held: int, words: int) -> Iterator[Limit]:
+def run_limits(p: Mapping[str, str], element_count: int, words: int) -> Iterator[Limit]:
     """Capacities of the shortest run: the accumulator elements that it holds and names as sources, and its micro-ops."""
     c = config(p)
-    yield Limit("accumulator elements of a run", held, c.depth("acc"))
-    yield Limit("input elements, as many accumulator elements as a micro-op reaches", held, c.depth("inp"))
+    yield Limit("accumulator elements of a run", element_count, c.depth("acc"))
+    yield Limit("input elements, as many accumulator elements as a micro-op reaches", element_count, c.depth("inp"))
     yield Limit("micro-ops of a run", words, c.depth("uop"))
 
 

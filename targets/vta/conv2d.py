@@ -75,7 +75,7 @@ class Layer:
         return (results - 1) * self.strides[0] + self.kernel[0]
 
     @cached_property
-    def cut(self) -> tuple[int, int]:
+    def tile_sizes(self) -> tuple[int, int]:
         """Rows of results in a band, and blocks of channels in a pass: of those that fit, the ones with the fewest runs.
 
         One of each where not even these fit: the limits refuse such a layer.
@@ -93,12 +93,12 @@ class Layer:
     @property
     def bands(self) -> list[range]:
         """Rows of results of each band."""
-        return _parts(self.out[0], self.cut[0])
+        return _parts(self.out[0], self.tile_sizes[0])
 
     @property
     def passes(self) -> list[range]:
         """Blocks of channels of each pass."""
-        return _parts(self.channels, self.cut[1])
+        return _parts(self.channels, self.tile_sizes[1])
 
     @property
     def keeps_weights(self) -> bool:
@@ -234,7 +234,7 @@ def adds_zeros(pads: Sequence[int], p: Mapping[str, str]) -> bool:
     return max(pads) <= MOST_PAD and p["behaviour"] != "ila"
 
 
-def with_codes(x: Codes, pads: Sequence[int], code: int) -> Codes:
+def with_border_codes(x: Codes, pads: Sequence[int], code: int) -> Codes:
     """Return images [… i, j] with a code around them."""
     margins = [(0, 0)] * (x.ndim - 2) + [(pads[0], pads[2]), (pads[1], pads[3])]
     return np.pad(x, margins, constant_values=code)
@@ -242,7 +242,7 @@ def with_codes(x: Codes, pads: Sequence[int], code: int) -> Codes:
 
 def device_pads(x: Codes, pads: tuple[int, ...], p: Mapping[str, str]) -> tuple[Codes, tuple[int, ...]]:
     """Return images with the zeros that the device cannot add, and those that it adds."""
-    return (x, pads) if adds_zeros(pads, p) else (with_codes(x, pads, 0), (0, 0, 0, 0))
+    return (x, pads) if adds_zeros(pads, p) else (with_border_codes(x, pads, 0), (0, 0, 0, 0))
 
 
 def conv2d_limits(
@@ -260,7 +260,7 @@ def conv2d_limits(
     yield Limit("iterations of a loop", max(m.out[1], m.filters), MOST_ITERATIONS)
 
 
-def surrounded(x: Array, pads: Sequence[int], by: int = 0) -> Array:
+def with_border(x: Array, pads: Sequence[int], by: int = 0) -> Array:
     """Return images [b, c, i, j] with a code around them."""
     batch, channels, *size = (int(n) for n in x.shape)  # type: ignore[arg-type]
 
@@ -283,7 +283,7 @@ def conv2d_codes(
     """Products of codes around which there are zeros, summed in 32 bits that wrap from the bias on; then the larger of sum and zero."""
     batch, channels, *_ = (int(n) for n in x.shape)  # type: ignore[arg-type]
     filters, _, *kernel = (int(n) for n in w.shape)  # type: ignore[arg-type]
-    padded = surrounded(x, pads)
+    padded = with_border(x, pads)
     out = windows(padded, kernel, strides)
 
     def element(k: Expr, n: Expr, u: Expr, v: Expr) -> Expr:
@@ -306,7 +306,7 @@ def conv2d_rooms(
 
 def weight_room(m: Layer) -> Room:
     """Return the room of a layer's weights: of all of them, which can stay, or of those of a pass."""
-    size = m.filters * m.cut[1] * m.taps
+    size = m.filters * m.tile_sizes[1] * m.taps
     return Room("wgt", size, "w", lasting=True) if m.keeps_weights else Room("wgt", size, scratch="w")
 
 

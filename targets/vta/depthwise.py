@@ -21,9 +21,9 @@ from rewrite_compiler.target import USUAL, Cost, Levels, Limit, Resources, Room,
 
 from .alu import function
 from .base import Codes, elements, target
-from .conv2d import UNEVEN, Layer, conv2d_limits, device_pads, layer, run_layer, surrounded, windows
+from .conv2d import UNEVEN, Layer, conv2d_limits, device_pads, layer, run_layer, with_border, windows
 from .cost import layer_cost, layer_levels
-from .quantised import OFFSET, formats, less, start, with_zero_points
+from .quantised import OFFSET, formats, without_zero_point, initial_sums, with_zero_points
 
 AXES, BIASED = "x: b c i j; w: c o r s; y: b c u v", "x: b c i j; w: c o r s; b: c; y: b c u v"
 WHOLE = "b c o i j r s u v"
@@ -55,7 +55,7 @@ def depthwise_rooms(r: int, s: int) -> Iterator[Room]:
 
 def codes(x: Array, w: Array, b: Array | None = None, *, x_zero: int, strides: tuple[int, ...], pads: tuple[int, ...]) -> Array:
     """Products of codes less their zero point, zeros around them, summed by channel in 32 bits that wrap from the bias on."""
-    padded, kernel = surrounded(less(x, x_zero), pads), tuple(int(n) for n in w.shape[2:])  # type: ignore[arg-type]
+    padded, kernel = with_border(without_zero_point(x, x_zero), pads), tuple(int(n) for n in w.shape[2:])  # type: ignore[arg-type]
 
     def element(k: Expr, c: Expr, u: Expr, v: Expr) -> Expr:
         total = reduce_sum(lambda r, s: padded[k, c, u * strides[0] + r, v * strides[1] + s] * w[c, 0, r, s], kernel)
@@ -71,7 +71,7 @@ def drive(
     """Emit one layer of codes: x [(samples,) b, c, i, j], w [c, 1, r, s], b [c] → sums [(samples,) b, c, u, v]."""
     image, pads = with_zero_points(widen(x) - offset, pads, x_zero - offset)
     image, pads = device_pads(image, pads, p)
-    begin = start(widen(w), b, offset, x_zero)
+    begin = initial_sums(widen(w), b, offset, x_zero)
     m = replace(_layer(image.shape[-4:], w.shape[2:], strides, pads, p), has_bias=begin is not None, weights_at=stay.base("w"))
     return run_layer(device, m, image, split_bytes(_diagonals(widen(w)[:, 0], m.design.block)), begin)[..., : len(w), :, :]
 

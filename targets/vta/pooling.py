@@ -24,7 +24,7 @@ from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevi
 
 from .alu import INSTRUCTION_BYTES, function
 from .base import MOST_ELEMENTS, MOST_ITERATIONS, UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target
-from .conv2d import UNEVEN, surrounded, unblocked_images, windows, with_codes
+from .conv2d import UNEVEN, with_border, unblocked_images, windows, with_border_codes
 from .results import Region, factors, fetch_words, grid, planes, store_bytes
 
 LEAST = {"int8": -128, "uint8": 0}
@@ -51,14 +51,14 @@ class Pool:
         """Return how many rows of the image so many rows of results need."""
         return (results - 1) * self.strides[0] + self.kernel[0]
 
-    def held(self, results: int) -> int:
+    def accumulators_for(self, results: int) -> int:
         """Return the accumulators that so many rows of results need."""
         return self.rows_for(results) * self.cols + results * self.out[1]
 
     @cached_property
     def bands(self) -> list[range]:
         """Rows of results of each band: as many as fit."""
-        per_row, once = self.held(2) - self.held(1), 2 * self.held(1) - self.held(2)
+        per_row, once = self.accumulators_for(2) - self.accumulators_for(1), 2 * self.accumulators_for(1) - self.accumulators_for(2)
         most = max(min((self.design.depth("acc") - once) // per_row, self.out[0]), 1)
         return [range(at, min(at + most, self.out[0])) for at in range(0, self.out[0], most)]
 
@@ -96,7 +96,7 @@ def drive(
 ) -> Codes:  # fmt: skip
     """Emit one pooling of codes: x [(samples,) b, c, i, j] → [(samples,) b, c, u, v]."""
     m, lead = _pool(x.shape[-4:], kernel, strides, pads, p), x.ndim - 4
-    c, images = m.design, with_codes(widen(x), pads, least)
+    c, images = m.design, with_border_codes(widen(x), pads, least)
     device.attach("dram", m.places["end"])
     device.place("dram", 0, split_bytes(tile(images, {-4: c.batch, -3: c.block}).reshape(*x.shape[:lead], -1), planes(c)))
     device.place("dram", m.places["least"], split_bytes(np.full(c.scalars("acc"), least, np.int64), planes(c)))
@@ -129,7 +129,7 @@ def _band(device: StreamedDevice, m: Pool, part: int, band: range) -> None:
 
 def codes(x: Array, *, kernel: tuple[int, ...], strides: tuple[int, ...], pads: tuple[int, ...], least: int) -> Array:
     """The largest code of each window; around the image there are least ones."""
-    image = surrounded(x, pads, least)
+    image = with_border(x, pads, least)
 
     def element(k: Expr, c: Expr, u: Expr, v: Expr) -> Expr:
         return reduce_max(lambda r, s: image[k, c, u * strides[0] + r, v * strides[1] + s], kernel)
@@ -142,10 +142,10 @@ def limits(
 ) -> Iterator[Limit]:
     """Capacities of one band of one row."""
     m = _pool((1, 1, i, j), kernel, strides, pads, p)
-    yield Limit("accumulator elements of a band", m.held(1), m.design.depth("acc"))
-    yield Limit("input elements that a micro-op reaches", m.held(1), m.design.depth("inp"))
+    yield Limit("accumulator elements of a band", m.accumulators_for(1), m.design.depth("acc"))
+    yield Limit("input elements that a micro-op reaches", m.accumulators_for(1), m.design.depth("inp"))
     yield Limit("micro-ops of a band", math.prod(kernel), m.design.depth("uop"))
-    yield Limit("elements of a row of a LOAD", m.held(m.out[0]) if len(m.bands) == 1 else m.held(1), MOST_ELEMENTS)
+    yield Limit("elements of a row of a LOAD", m.accumulators_for(m.out[0]) if len(m.bands) == 1 else m.accumulators_for(1), MOST_ELEMENTS)
     yield Limit("elements from row to row", m.strides[0] * m.cols, m.design.depth("inp") - 1)
     yield Limit("iterations of a loop", max(m.out), MOST_ITERATIONS)
 

@@ -23,7 +23,7 @@ from .alu import function
 from .base import Codes, target
 from .conv2d import AXES as IMAGES
 from .conv2d import BIASED as BIASED_IMAGES
-from .conv2d import TRIALS, WHOLE, conv2d_codes, conv2d_limits, conv2d_rooms, drive_conv2d, with_codes
+from .conv2d import TRIALS, WHOLE, conv2d_codes, conv2d_limits, conv2d_rooms, drive_conv2d, with_border_codes
 from .dense import AXES as MATRICES
 from .dense import BIASED as BIASED_MATRICES
 from .dense import dense_codes, dense_limits, dense_rooms, drive_dense
@@ -39,7 +39,7 @@ def formats(dtype: str, *, bias: bool) -> dict[str, partial[Integers]]:
     return {name: partial(Integers, f.width, f.signed) for name, f in integers.items()}
 
 
-def start(w: Codes, b: Codes | None, offset: int, zero: int) -> Codes | None:
+def initial_sums(w: Codes, b: Codes | None, offset: int, zero: int) -> Codes | None:
     """Return the numbers at which the accumulators start, None for zeros."""
     if b is None and offset == zero:
         return None
@@ -47,14 +47,14 @@ def start(w: Codes, b: Codes | None, offset: int, zero: int) -> Codes | None:
     return np.asarray(missing if b is None else missing + widen(b))
 
 
-def less(x: Array, zero: int) -> Array:
+def without_zero_point(x: Array, zero: int) -> Array:
     """Return codes less their zero point."""
     return array(lambda *i: x[i] - zero, x.shape)
 
 
 def dense_sums(x: Array, w: Array, b: Array | None = None, *, x_zero: int) -> Array:
     """Products of codes less their zero point, summed in 32 bits that wrap from the bias on."""
-    return dense_codes(less(x, x_zero), w, b)
+    return dense_codes(without_zero_point(x, x_zero), w, b)
 
 
 def drive_dense_sums(
@@ -63,17 +63,17 @@ def drive_dense_sums(
 ) -> Codes:  # fmt: skip
     """Emit one product of codes: x [(samples,) t, k], w [n, k], b [n] → y [(samples,) t, n]."""
     weights = widen(w)
-    return drive_dense(device, widen(x) - offset, weights, start(weights, b, offset, x_zero), p=p, stay=stay)
+    return drive_dense(device, widen(x) - offset, weights, initial_sums(weights, b, offset, x_zero), p=p, stay=stay)
 
 
 def conv2d_sums(x: Array, w: Array, b: Array | None = None, *, x_zero: int, strides: tuple[int, ...], pads: tuple[int, ...]) -> Array:
     """Products of codes less their zero point, zeros around them, summed in 32 bits that wrap from the bias on."""
-    return conv2d_codes(less(x, x_zero), w, b, strides=strides, pads=pads)
+    return conv2d_codes(without_zero_point(x, x_zero), w, b, strides=strides, pads=pads)
 
 
 def with_zero_points(x: Codes, pads: tuple[int, ...], zero: int) -> tuple[Codes, tuple[int, ...]]:
     """Return images with zero points around them, where these are no zeros, and the zeros that are left to add."""
-    return (x, pads) if not zero else (with_codes(x, pads, zero), (0, 0, 0, 0))
+    return (x, pads) if not zero else (with_border_codes(x, pads, zero), (0, 0, 0, 0))
 
 
 def drive_conv2d_sums(
@@ -83,7 +83,7 @@ def drive_conv2d_sums(
     """Emit one layer of codes; zero points around the image are the host's where the device's zeros are none."""
     weights = widen(w)
     image, pads = with_zero_points(widen(x) - offset, pads, x_zero - offset)
-    return drive_conv2d(device, image, weights, start(weights, b, offset, x_zero), strides=strides, pads=pads, p=p, stay=stay)
+    return drive_conv2d(device, image, weights, initial_sums(weights, b, offset, x_zero), strides=strides, pads=pads, p=p, stay=stay)
 
 
 def conv2d_sums_rooms(

@@ -58,7 +58,7 @@ class Step:
         return PAIRS.index((self.area, self.by if isinstance(self.by, str) else self.area))
 
 
-def copied(area: str, source: str) -> list[Step]:
+def copy_steps(area: str, source: str) -> list[Step]:
     """Return the steps that make an area equal to another one."""
     return [Step("alu_mul", area, 0), Step("alu_add", area, source)]
 
@@ -66,11 +66,11 @@ def copied(area: str, source: str) -> list[Step]:
 def steps(zero: int, low: int, high: int) -> list[Step]:
     """Return the ALU program: cut the sum in two, multiply the parts, add from below, round, limit."""
     return [
-        *copied(WHOLE, SUM), Step("alu_shr", SUM, PART), *copied(REST, SUM), Step("alu_mul", REST, -(1 << PART)),
+        *copy_steps(WHOLE, SUM), Step("alu_shr", SUM, PART), *copy_steps(REST, SUM), Step("alu_mul", REST, -(1 << PART)),
         Step("alu_add", WHOLE, REST), Step("alu_max", SUM, BOTTOM), Step("alu_min", SUM, TOP),
-        *copied(REST, WHOLE), Step("alu_mul", REST, LOW), Step("alu_shr", REST, PART),
+        *copy_steps(REST, WHOLE), Step("alu_mul", REST, LOW), Step("alu_shr", REST, PART),
         Step("alu_mul", WHOLE, HIGH), Step("alu_add", REST, WHOLE),
-        *copied(WHOLE, SUM), Step("alu_mul", WHOLE, LOW), Step("alu_add", REST, WHOLE), Step("alu_shr", REST, PART),
+        *copy_steps(WHOLE, SUM), Step("alu_mul", WHOLE, LOW), Step("alu_add", REST, WHOLE), Step("alu_shr", REST, PART),
         Step("alu_mul", SUM, HIGH), Step("alu_add", SUM, REST), Step("alu_add", SUM, HALF), Step("alu_shr", SUM, DOWN),
         Step("alu_shr", SUM, MORE),
         Step("alu_add", SUM, zero), Step("alu_max", SUM, low), Step("alu_min", SUM, high),

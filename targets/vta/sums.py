@@ -26,7 +26,7 @@ from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevi
 
 from .alu import INSTRUCTION_BYTES, RANKS, function, has_multiplication, reach, run_limits
 from .base import UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target
-from .requantise import SHIFT, Step, copied
+from .requantise import SHIFT, Step, copy_steps
 from .results import Region, fetch_words, grid, planes, store_bytes
 
 PART = 20  # bits of the lower part of a factor
@@ -43,7 +43,7 @@ def parts_of(multiplier: Sequence[int], shift: Sequence[int]) -> dict[str, int]:
     return {X_LOW: x & low, Z_LOW: z & low, X_HIGH: x >> PART, Z_HIGH: z >> PART, HALF: 1 << max(shift) - PART - 1}
 
 
-def shifted(area: str, by: int) -> list[Step]:
+def shift_steps(area: str, by: int) -> list[Step]:
     """Return the steps that shift an area right: no instruction shifts by more than every implementation takes."""
     return [Step("alu_shr", area, min(by - at, SHIFT)) for at in range(0, by, SHIFT)]
 
@@ -52,10 +52,10 @@ def steps(zeros: Sequence[int], shift: int, zero: int, low: int, high: int) -> l
     """Return the ALU program."""
     return [
         Step("alu_add", X, -zeros[0]), Step("alu_add", Z, -zeros[1]),
-        *copied(LOW, X), Step("alu_mul", LOW, X_LOW), *copied(CARRY, Z), Step("alu_mul", CARRY, Z_LOW), Step("alu_add", LOW, CARRY),
-        *shifted(LOW, PART),
+        *copy_steps(LOW, X), Step("alu_mul", LOW, X_LOW), *copy_steps(CARRY, Z), Step("alu_mul", CARRY, Z_LOW), Step("alu_add", LOW, CARRY),
+        *shift_steps(LOW, PART),
         Step("alu_mul", X, X_HIGH), Step("alu_mul", Z, Z_HIGH), Step("alu_add", X, Z), Step("alu_add", X, LOW), Step("alu_add", X, HALF),
-        *shifted(X, shift - PART),
+        *shift_steps(X, shift - PART),
         Step("alu_add", X, zero), Step("alu_max", X, low), Step("alu_min", X, high),
     ]  # fmt: skip
 

@@ -15,7 +15,7 @@ import pytest
 from command import flexmatch, onnx_model, perceptron, process, refused
 from onnx import helper, numpy_helper
 
-from rewrite_compiler.cli.files import write_whole
+from rewrite_compiler.cli.files import write_atomically
 from rewrite_compiler.errors import UsageError
 
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 3\n"
@@ -162,14 +162,14 @@ def test_a_disk_that_fills_up_while_the_files_are_written(folder: Path, monkeypa
     monkeypatch.setattr(os, "fdopen", full)
     said = f"error[F100]: plan.onnx cannot be written: No space left on device{OTHER_PLACE}"
     with pytest.raises(UsageError, match=f"^{re.escape(said)}$"):
-        write_whole({Path("plan.onnx"): b"1", Path("plan.json"): b"2"})
+        write_atomically({Path("plan.onnx"): b"1", Path("plan.json"): b"2"})
     assert not [name for name in os.listdir() if "plan" in name]
 
 
 def test_two_files_are_written_or_none(folder: Path) -> None:
     Path("plan.json").mkdir()
     with pytest.raises(UsageError, match=r"^error\[F100\]: plan\.json cannot be written: Is a directory\n"):
-        write_whole({Path("plan.json"): b"2", Path("plan.onnx"): b"1"})
+        write_atomically({Path("plan.json"): b"2", Path("plan.onnx"): b"1"})
     assert not [name for name in os.listdir() if "plan" in name and name != "plan.json"]
 
 

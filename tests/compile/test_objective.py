@@ -18,7 +18,7 @@ from rewrite_compiler.compile import Options, Plan, compile_model
 from rewrite_compiler.compile.matching.objective import OBJECTIVES, Objective
 from rewrite_compiler.compile.plan.plan import Offload
 from rewrite_compiler.errors import UsageError
-from rewrite_compiler.fit.cost import Price, tiles
+from rewrite_compiler.fit.cost import Price, distinct_tiles
 from rewrite_compiler.fit.host import host_bytes, host_picoseconds, picoseconds_of
 from rewrite_compiler.fit.tiling import Tiling
 from rewrite_compiler.target import Clock, Cost, Energy, Resources, Target, body_of, find_target
@@ -47,7 +47,7 @@ def recomputed(plan: Plan, level: str) -> int:
         if n.outputs[0] in offloads:
             price = offloads[n.outputs[0]].price
             assert price is not None
-            price = price.without(stayed(plan, offloads[n.outputs[0]]))
+            price = price.without_bytes(stayed(plan, offloads[n.outputs[0]]))
             total += -(-price.picoseconds // 1000) if level == "nanoseconds" else price.bytes
             continue
         operands, results = ([plan.program.types[v] for v in vs] for vs in (n.inputs, n.outputs))
@@ -152,14 +152,14 @@ def test_the_command_line_takes_an_objective_and_the_plan_keeps_it(tmp_path: Pat
 
 def test_tiles_are_counted_by_their_sizes() -> None:
     tiling = Tiling({"t": 10, "k": 7, "n": 4}, {"t": 4, "k": 7, "n": 3})
-    found = {tuple(sizes.values()): calls for sizes, calls in tiles(tiling)}
+    found = {tuple(sizes.values()): calls for sizes, calls in distinct_tiles(tiling)}
     assert found == {(4, 7, 3): 2, (4, 7, 1): 2, (2, 7, 3): 1, (2, 7, 1): 1}
     slices = [tuple(s.stop - s.start for s in part.values()) for part in tiling.slices()]
     assert {shape: slices.count(shape) for shape in slices} == found
 
 
 def test_a_price_names_what_bounds_it() -> None:
-    price = Price(Cost("core", 10, 30, {"x": 160}), 1_000_000, 16, added=8)
+    price = Price(Cost("core", 10, 30, {"x": 160}), 1_000_000, 16, added_elements=8)
     assert (price.picoseconds, price.bytes, price.bound) == (40 * 1_000_000 + 8 * 260, 160 + 96, "transfer")
     assert price.utilisation(320) == 0.5
     assert price.utilisation(0) is None

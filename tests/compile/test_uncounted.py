@@ -12,7 +12,7 @@ import pytest
 from rewrite_compiler.compile import compile_model, to_json
 from rewrite_compiler.report.html import report_page
 from rewrite_compiler.report.terminal import offload_texts, share
-from rewrite_compiler.report.verdict import verdict
+from rewrite_compiler.report.verdict import verdict_lines
 
 DENSE = "h = MatMul(x, w)"
 # what stands behind a product of 2 × 16 × 64: nodes, shape of the result, what is said of the share
@@ -47,7 +47,7 @@ def test_shares_count_what_stays_whole(case: tuple[Any, tuple[str, ...]]) -> Non
     plan, (offloaded, left) = case
     document = to_json(plan)
     assert [text.split(" · ")[1] for text in offload_texts(document)] == [offloaded]
-    (line,) = [(mark, text) for mark, what, text in verdict(document, None) if what == "on the host"]
+    (line,) = [(mark, text) for mark, what, text in verdict_lines(document, None) if what == "on the host"]
     assert line[1].split("; ")[1] == left
     assert (line[0] == "✓") == (offloaded == "100.0% of 2,048 MACs")
     assert document["uncounted"] == [n.name for n in plan.source.sources if n.op_type == "Det"]

@@ -10,7 +10,7 @@ import pytest
 from command import perceptron
 
 from rewrite_compiler.compile import compile_model
-from rewrite_compiler.cosim.prefetch import MOST_BYTES, in_order, most_ahead
+from rewrite_compiler.cosim.prefetch import MOST_BYTES, in_order, prefetch_limit
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -51,5 +51,5 @@ def test_an_error_comes_in_its_turn_and_ends_the_rest() -> None:
 def test_large_outputs_leave_room_for_few(tmp_path: Path) -> None:
     onnx.save(perceptron((16, 8, 4)), tmp_path / "app.onnx")
     program = compile_model(tmp_path / "app.onnx", ["flexasr"]).source
-    assert most_ahead(program, 32, 2) == MOST_BYTES // (32 * 16)
-    assert most_ahead(program, MOST_BYTES, 2) == 3
+    assert prefetch_limit(program, 32, 2) == MOST_BYTES // (32 * 16)
+    assert prefetch_limit(program, MOST_BYTES, 2) == 3

@@ -16,7 +16,7 @@ from rewrite_compiler.compile import Plan, compile_model
 from rewrite_compiler.compile.offload.execute import Prepared
 from rewrite_compiler.cosim import Report, Settings, cosimulate
 from rewrite_compiler.cosim.tier import chosen_engine
-from rewrite_compiler.cosim.validation.audit import EVERY, _unit, chosen
+from rewrite_compiler.cosim.validation.audit import EVERY, _unit, audited_samples
 from rewrite_compiler.errors import AnswerNo, UsageError
 from rewrite_compiler.lang import Array, array, select
 from rewrite_compiler.readings.arrays.labelled_array import Data
@@ -80,14 +80,14 @@ def test_what_is_not_proved_at_these_parameters_is_told(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("every", [1, 2, EVERY])
 def test_one_sample_of_some_batches_is_chosen(every: int) -> None:
     parts = [slice(at, min(at + 32, 1000)) for at in range(0, 1000, 32)]
-    found = [chosen(part, 32, every) for part in parts]
+    found = [audited_samples(part, 32, every) for part in parts]
     assert 0 in found[0]
     assert all(0 <= n < part.stop - part.start for part, samples in zip(parts, found, strict=True) for n in samples)
     random = [len(samples) - (0 in samples and not k) for k, samples in enumerate(found)]
     assert all(sum(random[k : k + every]) <= 1 for k in range(0, len(parts), every))
     assert sum(map(len, found)) >= len(parts) // every
-    assert found == [chosen(part, 32, every) for part in parts]
-    assert not any(chosen(part, 32, 0) for part in parts)
+    assert found == [audited_samples(part, 32, every) for part in parts]
+    assert not any(audited_samples(part, 32, 0) for part in parts)
 
 
 def test_every_unit_of_a_dimension_is_drawn() -> None:

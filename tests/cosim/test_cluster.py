@@ -13,7 +13,7 @@ from distributed import LocalCluster
 
 import flexmatch
 from rewrite_compiler.cosim import Settings
-from rewrite_compiler.cosim.cluster import connected
+from rewrite_compiler.cosim.cluster import connect
 from rewrite_compiler.errors import FlexmatchError, InputError, UsageError
 from rewrite_compiler.study.sweep import axes_of, sweep
 from rewrite_compiler.target import find_target
@@ -76,7 +76,7 @@ def breaks(n: int) -> int:
 
 
 def test_refusals_come_back_from_workers(address: str) -> None:
-    with connected(address) as cluster:
+    with connect(address) as cluster:
         found = cluster.map(refuses, range(4))
         assert [next(found), next(found)] == [0, 1]
         with pytest.raises(InputError) as caught:
@@ -100,7 +100,7 @@ def test_a_worker_refuses_a_plan_that_is_not_its_own(address: str, tmp_path: Pat
 
 def test_no_scheduler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rewrite_compiler.cosim.cluster.CONNECT_SECONDS", 1)
-    with pytest.raises(UsageError) as caught, connected("tcp://127.0.0.1:9"):
+    with pytest.raises(UsageError) as caught, connect("tcp://127.0.0.1:9"):
         pass
     assert caught.value.problem.code == "C109"
     assert caught.value.problem.sentence.startswith("no scheduler answers: ")
@@ -108,7 +108,7 @@ def test_no_scheduler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_address() -> None:
-    with pytest.raises(UsageError) as caught, connected("nonsense://x"):
+    with pytest.raises(UsageError) as caught, connect("nonsense://x"):
         pass
     assert caught.value.problem.code == "C109"
 

@@ -12,7 +12,7 @@ from rewrite_compiler.apps import named
 from rewrite_compiler.compile import calibrated, compile_model
 from rewrite_compiler.cosim import Settings, cosimulate
 from rewrite_compiler.cosim.cosimulate import dataset_for
-from rewrite_compiler.cosim.metrics.host_comparison import beside
+from rewrite_compiler.cosim.metrics.host_comparison import compare_hosts
 from rewrite_compiler.cosim.metrics.scores import Scores
 
 SAMPLES = 6
@@ -44,7 +44,7 @@ def test_a_report_on_the_exact_host_compares_it_with_onnxruntime(tmp_path: Path)
 @given(st.lists(st.tuples(*[st.floats(width=32, allow_subnormal=False)] * 2), min_size=1, max_size=6))
 def test_values_that_are_no_numbers_are_equal(pairs: list[tuple[float, float]]) -> None:
     x, y = ({"y": np.array([p[k] for p in pairs], np.float32)[None]} for k in (0, 1))
-    found = beside(x, y, Scores(np.zeros(1), np.ones(1)))
+    found = compare_hosts(x, y, Scores(np.zeros(1), np.ones(1)))
     differing = sum(a != b and not (a != a and b != b) for a, b in pairs)
     assert (found.values, found.differing, found.differing_samples) == (len(pairs), differing, int(differing > 0))
     assert (found.largest > 0) <= (differing > 0)

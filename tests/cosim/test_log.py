@@ -22,8 +22,8 @@ from command import FLEXMATCH, flexmatch, perceptron, refused, samples
 
 from rewrite_compiler.compile import Plan, compile_model
 from rewrite_compiler.cosim import Settings, cosimulate
-from rewrite_compiler.cosim.journal import Log
-from rewrite_compiler.cosim.journal_records import Finished
+from rewrite_compiler.cosim.journal import Journal
+from rewrite_compiler.cosim.journal_records import FinishedBatch
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.kept import user_key
 
@@ -97,7 +97,7 @@ def test_every_damage_costs_at_most_the_samples_behind_it(plan: Plan, tmp_path: 
 
 def refusal(path: Path, key: dict[str, Any]) -> str:
     with pytest.raises(FlexmatchError) as caught:
-        Log(path, key)
+        Journal(path, key)
     return str(caught.value)
 
 
@@ -217,7 +217,7 @@ def test_a_line_that_is_no_object_ends_a_log(line: Any, plan: Plan, tmp_path: Pa
 
 
 def test_two_runs_do_not_share_a_log(tmp_path: Path) -> None:
-    first = Log(tmp_path / "run.log", KEY)
+    first = Journal(tmp_path / "run.log", KEY)
     assert refusal(tmp_path / "run.log", KEY).startswith(f"{tmp_path / 'run.log'}: error[F100]: another run writes this log")
     first.close()
     assert not (tmp_path / "run.log").exists()  # it held no sample
@@ -280,8 +280,8 @@ def test_every_sample_has_a_line_with_its_scores(plan: Plan, tmp_path: Path) -> 
     assert [r["sample"] for r in rows] == list(range(6))
     assert np.mean([r["accelerated"][0] for r in rows]) == report.document["accelerated"]["value"]
     assert report.scores is not None
-    opened = Log(log, {k: v for k, v in lines[0].items() if k != "schema"})
-    assert all(isinstance(b, Finished) for b in opened.batches)
+    opened = Journal(log, {k: v for k, v in lines[0].items() if k != "schema"})
+    assert all(isinstance(b, FinishedBatch) for b in opened.batches)
     assert np.concatenate([b.reference.values for b in opened.batches]).tolist() == report.scores[0].values.tolist()
     opened.close()
 

@@ -14,8 +14,8 @@ from onnx import helper
 from rewrite_compiler.compile import compile_model
 from rewrite_compiler.cosim import cosimulate
 from rewrite_compiler.cosim.journal_records import _rows, _scores
-from rewrite_compiler.cosim.metrics.metrics import METRICS, metric_of, paired, predicted_classes
-from rewrite_compiler.cosim.metrics.scores import joined
+from rewrite_compiler.cosim.metrics.metrics import METRICS, metric_of, compare_paired, predicted_classes
+from rewrite_compiler.cosim.metrics.scores import concatenated_scores
 from rewrite_compiler.data import load_data
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.ir.types import TensorType
@@ -106,9 +106,9 @@ CASES = [
 def test_batches_and_records_give_the_whole(name: str, outputs: Any, truth: Any) -> None:
     metric = METRICS[name]
     parts = [metric.score(outputs[k : k + 7], truth[k : k + 7]) for k in range(0, COUNT, 7)]
-    kept = joined([_scores(_rows(s), s.ends) for s in parts])
+    kept = concatenated_scores([_scores(_rows(s), s.ends) for s in parts])
     assert metric.value(kept) == pytest.approx(value(name, outputs, truth))
-    found = paired(metric, kept, metric.score(outputs[::-1], truth))
+    found = compare_paired(metric, kept, metric.score(outputs[::-1], truth))
     assert found.interval is not None
     assert found.interval[0] <= found.difference <= found.interval[1]
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewrite_compiler.cosim.metrics.metrics import METRICS, NORMAL_95, metric_of, paired, truth_for
+from rewrite_compiler.cosim.metrics.metrics import METRICS, NORMAL_95, metric_of, compare_paired, truth_for
 from rewrite_compiler.cosim.metrics.paired_test import difference_of_proportions, exact_difference, mcnemar
-from rewrite_compiler.cosim.metrics.scores import Scores, joined
-from rewrite_compiler.cosim.metrics.scoring import scored
+from rewrite_compiler.cosim.metrics.scores import Scores, concatenated_scores
+from rewrite_compiler.cosim.metrics.scoring import score_samples
 from rewrite_compiler.data import load_data
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.load import load
@@ -73,9 +73,9 @@ def test_f1_of_parts_is_that_of_the_whole() -> None:
     random = np.random.default_rng(3)
     logits, labels = random.normal(size=(60, 5)), random.integers(0, 4, 60)
     metric = METRICS["f1"]
-    parts = joined([metric.score(logits[k : k + 7], labels[k : k + 7]) for k in range(0, 60, 7)])
+    parts = concatenated_scores([metric.score(logits[k : k + 7], labels[k : k + 7]) for k in range(0, 60, 7)])
     assert metric.value(parts) == value("f1", logits, labels)
-    found = paired(metric, parts, metric.score(logits[:, ::-1], labels))
+    found = compare_paired(metric, parts, metric.score(logits[:, ::-1], labels))
     assert found.interval is not None
     assert found.interval[0] <= found.difference <= found.interval[1]
 
@@ -183,13 +183,13 @@ def test_a_metric_that_fails_names_the_sample(tmp_path: Path, monkeypatch: pytes
     Path("mine.py").write_text(text, "utf-8")
     np.savez("d.npz", x=np.zeros((6, 1), np.float32), labels=np.array([0, 1, 0, 1, 3, 3]))
     data = load_data(Path("d.npz"), {"x": TensorType((1,))}).take(np.array([0, 2, 4, 5]))
-    assert refusal(lambda: scored(metric_of("mine:own"), data, np.zeros((4, 2)), np.zeros((4, 2)))) == (
+    assert refusal(lambda: score_samples(metric_of("mine:own"), data, np.zeros((4, 2)), np.zeros((4, 2)))) == (
         "mine.py:3: error[C108]: metric own failed: ValueError: three, in sample 4 of d.npz"
     )
-    assert refusal(lambda: scored(METRICS["top1"], data, np.zeros((4, 2)), np.zeros((4, 2)))) == (
+    assert refusal(lambda: score_samples(METRICS["top1"], data, np.zeros((4, 2)), np.zeros((4, 2)))) == (
         "d.npz: sample 4: error[C100]: labels must be below the 2 classes of the model, not 3"
     )
-    assert refusal(lambda: scored(METRICS["perplexity"], data, np.zeros((4, 2)), np.zeros((4, 2)))) == (
+    assert refusal(lambda: score_samples(METRICS["perplexity"], data, np.zeros((4, 2)), np.zeros((4, 2)))) == (
         "d.npz: error[C100]: metric perplexity needs targets, which the data does not have"
     )
 
@@ -233,29 +233,29 @@ def test_refusals_are_sentences(tmp_path: Path) -> None:
 def test_pairs_are_counted_sample_by_sample() -> None:
     top1 = METRICS["top1"]
     first, second = (Scores(np.array(v, float), np.ones(5)) for v in ([1, 1, 1, 0, 0], [1, 0, 1, 1, 1]))
-    found = paired(top1, first, second)
+    found = compare_paired(top1, first, second)
     assert (found.better, found.worse, found.same) == (2, 1, 2)
     assert found.difference == pytest.approx(0.2)
     assert found.method == "Tango's score interval for paired proportions"
     errors = METRICS["mse"]
-    found = paired(errors, first, second)
+    found = compare_paired(errors, first, second)
     assert (found.better, found.worse) == (1, 2)
     assert found.method == "percentile bootstrap over samples, 2000 resamples, seed 0"
-    assert paired(METRICS["max-relative-error"], first, second).interval is None
+    assert compare_paired(METRICS["max-relative-error"], first, second).interval is None
 
 
 def test_infinite_scores_are_counted_without_a_warning() -> None:
     first, second = (Scores(np.array(v), np.ones(3)) for v in ([np.inf, 1.0, 2.0], [np.inf, np.inf, 1.0]))
-    found = paired(METRICS["max-relative-error"], first, second)
+    found = compare_paired(METRICS["max-relative-error"], first, second)
     assert (found.better, found.worse, found.same, found.difference) == (1, 1, 1, 0.0)
 
 
 def test_equal_runs_differ_by_nothing() -> None:
     scores = Scores(np.zeros(50), np.ones(50))
     for name in ("perplexity", "mse", "psnr"):
-        found = paired(METRICS[name], scores, scores)
+        found = compare_paired(METRICS[name], scores, scores)
         assert (found.difference, found.interval, found.same) == (0.0, (0.0, 0.0), 50)
-    low, high = paired(METRICS["top1"], scores, scores).interval or (0, 0)
+    low, high = compare_paired(METRICS["top1"], scores, scores).interval or (0, 0)
     assert low == -high
     assert 0.05 < high < 0.1
 
@@ -266,7 +266,7 @@ def test_the_bootstrap_covers_the_difference() -> None:
     for _ in range(40):
         first = random.exponential(1.0, 80)
         second = first + random.normal(0.1, 0.5, 80)
-        low, high = paired(METRICS["mse"], Scores(first, np.ones(80)), Scores(second, np.ones(80))).interval or (0, 0)
+        low, high = compare_paired(METRICS["mse"], Scores(first, np.ones(80)), Scores(second, np.ones(80))).interval or (0, 0)
         inside += low <= 0.1 <= high
     assert 34 <= inside <= 40
 

@@ -20,7 +20,7 @@ def test_a_tensor_by_hand() -> None:
     f = Fixed(4, 2, "half_even")  # −2 … 1.75 in steps of a quarter
     x = np.array([0.0, 0.1, -0.1, 0.3, 1.75, 1.8, 9.0, -2.0, -5.0])
     seen = OffloadNumerics()
-    seen.see("x", x, f)
+    seen.add_operand("x", x, f)
     t = seen.tensors["x"]
     held = np.array([0, 0, 0, 0.25, 1.75, 1.75, 1.75, -2, -2])
     assert (t.values, t.zeros, t.underflowed) == (9, 1, 2)
@@ -36,12 +36,12 @@ def test_a_tensor_by_hand() -> None:
 def test_parts_are_the_whole() -> None:
     f, x = Fixed(8, 5, "floor"), np.random.default_rng(0).normal(0, 3, 400)
     whole, parts = OffloadNumerics(), OffloadNumerics()
-    whole.see("x", x, f)
+    whole.add_operand("x", x, f)
     for k in range(0, 400, 130):
         part = OffloadNumerics()
-        part.see("x", x[k : k + 130], f)
-        part.drift(x[k : k + 130], x[k : k + 130] * 1.5)
-        parts.merge(OffloadNumerics.of(part.record()))
+        part.add_operand("x", x[k : k + 130], f)
+        part.add_cumulative_error(x[k : k + 130], x[k : k + 130] * 1.5)
+        parts.merge(OffloadNumerics.from_record(part.to_record()))
     a, b = (vars(n.tensors["x"]) for n in (whole, parts))
     assert {k: v for k, v in a.items() if "squared" not in k} == {k: v for k, v in b.items() if "squared" not in k}
     assert b["squared_error"] == pytest.approx(a["squared_error"])

@@ -14,10 +14,10 @@ from rewrite_compiler.compile import Plan
 from rewrite_compiler.cosim import Settings
 from rewrite_compiler.cosim.cosimulate import dataset_for
 from rewrite_compiler.cosim.metrics import float_reference as reference
-from rewrite_compiler.cosim.metrics.float_reference import KeptReference, Reference
+from rewrite_compiler.cosim.metrics.float_reference import CachedReference, Reference
 from rewrite_compiler.errors import InputError
 from rewrite_compiler.frontend.graph.emit import to_onnx
-from rewrite_compiler.kept import Kept, private_folder
+from rewrite_compiler.kept import DiskCache, private_cache_folder
 
 DIGITS = Path(__file__).parents[2] / "apps" / "digits"
 DATA = DIGITS / "test.npz"
@@ -115,8 +115,8 @@ def test_the_outputs_are_the_bits_of_a_run(plan: Plan, cache: Path) -> None:
     live = Reference(plan.source, data.rows(parts[0]).inputs)
     expected = [live.run(data.rows(p).inputs) for p in parts]
     for is_kept in (False, True):
-        run = KeptReference(plan, data, 4)
-        assert run.is_kept is is_kept
+        run = CachedReference(plan, data, 4)
+        assert run.is_cached is is_kept
         found = [run.run(p) for p in parts]
         assert all(np.array_equal(a[n], b[n]) for a, b in zip(found, expected, strict=True) for n in b)
-    assert Kept(private_folder("reference")).get("nothing") is None
+    assert DiskCache(private_cache_folder("reference")).get("nothing") is None

@@ -16,7 +16,7 @@ from rewrite_compiler.compile.plan.plan import tensors_of
 from rewrite_compiler.cosim.engine import Engine
 from rewrite_compiler.cosim.plan_variants import Variants
 from rewrite_compiler.data import samples_for
-from rewrite_compiler.study.candidates import bench
+from rewrite_compiler.study.candidates import float_run
 from rewrite_compiler.study.trials import with_float, with_formats_of
 from rewrite_compiler.target import simulated_device
 
@@ -73,7 +73,7 @@ def test_only_offloads_that_differ_are_made_ready(reading: str) -> None:
 def test_only_so_many_bytes_of_constants_are_kept() -> None:
     plan, inputs = planned("digits_mlp", "vta")
     expected = Variants("arrays", BATCH).outputs(plan, inputs)
-    shared = Variants("arrays", BATCH, room=0)
+    shared = Variants("arrays", BATCH, capacity_bytes=0)
     for _ in range(2):
         for name, x in shared.outputs(plan, inputs).items():
             np.testing.assert_array_equal(x, expected[name])
@@ -122,7 +122,7 @@ def test_the_smallest_tile_tells_formats_that_a_device_does_not_take(value: int,
 @pytest.mark.parametrize(("app", "accel"), CASES)
 def test_numerics_give_what_a_simulator_gives(app: str, accel: str) -> None:
     plan, _ = planned(app, accel)
-    kept = bench(plan, samples_for(plan.source, named(app).data)).kept
+    kept = float_run(plan, samples_for(plan.source, named(app).data)).tensor_values
     for o in plan.offloads:
         assert is_certified(o.target, o.mapping.variant)
         tensors, fixed = tensors_of(o), plan.program.constants

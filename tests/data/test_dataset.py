@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewrite_compiler.data import load_data
-from rewrite_compiler.data.column import Preparation, layout_of
+from rewrite_compiler.data.column import Preparation, parse_layout
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.limits import DEFAULT
@@ -303,7 +303,7 @@ def test_any_layout_is_a_transpose(letters: list[str], new: int) -> None:
     before = "N" + "".join(c for c in letters if c != "N")
     after = "".join(letters[:new]) + "1" + "".join(letters[new:])
     x = pixels(2, 3, 4, 5)
-    found = Preparation(layout=layout_of(f"{before}->{after}", "")).apply(x, "float32")
+    found = Preparation(layout=parse_layout(f"{before}->{after}", "")).apply(x, "float32")
     for s in range(2):
         one = x[s : s + 1].transpose([before.index(c) for c in letters])
         assert np.array_equal(found[s], np.expand_dims(one, new))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewrite_compiler.data.memory import given_samples
+from rewrite_compiler.data.memory import samples_in_memory
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.ir.types import TensorType
 
@@ -42,10 +42,10 @@ class Table:
 
 def test_a_table_gives_the_features_of_one_input_or_one_column_each() -> None:
     x = np.arange(6.0).reshape(2, 3)
-    whole = given_samples(Table(x, ("a", "b", "c")), FEATURES).arrays
+    whole = samples_in_memory(Table(x, ("a", "b", "c")), FEATURES).arrays
     assert (list(whole), whole["x"].dtype) == (["x"], np.float32)
     assert np.array_equal(whole["x"], x)
-    columns = given_samples((Table(x, ("size", "b", "age")), [0, 1]), TWO).arrays
+    columns = samples_in_memory((Table(x, ("size", "b", "age")), [0, 1]), TWO).arrays
     assert (columns["age"].tolist(), columns["size"].tolist(), columns["labels"].tolist()) == ([2, 5], [0, 3], [0, 1])
 
 
@@ -57,7 +57,7 @@ def test_batches_are_the_whole_in_order(sizes: list[int], with_batch_axis: bool)
     batches = ([x[end - n : end], labels[end - n : end]] for n, end in zip(sizes, ends, strict=True))
     singles = ((one, label) for one, label in zip(x, labels, strict=True))
     for form in (batches, singles):
-        joined = given_samples(form, FEATURES).arrays
+        joined = samples_in_memory(form, FEATURES).arrays
         assert np.array_equal(joined["x"].reshape(-1, 3), x.reshape(-1, 3))
         assert np.array_equal(joined["labels"], labels)
 
@@ -65,7 +65,7 @@ def test_batches_are_the_whole_in_order(sizes: list[int], with_batch_axis: bool)
 def test_the_hash_tells_values_types_shapes_and_names_apart() -> None:
     x = np.zeros((2, 3), np.float32)
     variants = [{"x": x}, {"x": x + 1}, {"x": x.astype(np.int32)}, {"x": x.reshape(3, 2)}, {"y": x}, {"x": x, "y": x}]
-    assert len({given_samples(v, FEATURES).sha256 for v in variants}) == len(variants)
+    assert len({samples_in_memory(v, FEATURES).sha256 for v in variants}) == len(variants)
 
 
 @pytest.mark.parametrize(
@@ -78,5 +78,5 @@ def test_the_hash_tells_values_types_shapes_and_names_apart() -> None:
 )  # fmt: skip
 def test_what_does_not_fit_together_is_refused(samples: Any, sentence: str) -> None:
     with pytest.raises(FlexmatchError) as caught:
-        given_samples(samples, TWO)
+        samples_in_memory(samples, TWO)
     assert sentence in str(caught.value)

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from onnx import numpy_helper
 
 from rewrite_compiler.data import Dataset, load_data, samples_for
-from rewrite_compiler.data.images import ImageFolder, prepared
-from rewrite_compiler.data.pillow import decode_jpeg, without_predictions
+from rewrite_compiler.data.images import ImageFolder, prepared_image
+from rewrite_compiler.data.pillow import decode_jpeg, unfiltered
 from rewrite_compiler.data.png import decode_png
 from rewrite_compiler.data.resize import cropped, resized
 from rewrite_compiler.errors import FlexmatchError
@@ -278,7 +278,7 @@ def test_predictions_of_every_depth_are_undone_strip_by_strip(depth: int, monkey
             wanted[n, k] = (int(byte) + (0, a, b, (a + b) // 2, near)[kind]) % 256
     for strip in (1, 3 * 7 * depth, 1 << 24):
         monkeypatch.setattr("rewrite_compiler.data.pillow.STRIP", strip)
-        assert without_predictions(kinds, lines, depth).tolist() == wanted[1:, depth:].tolist()
+        assert unfiltered(kinds, lines, depth).tolist() == wanted[1:, depth:].tolist()
 
 
 def test_images_must_be_decoded_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,7 +376,7 @@ def test_resizing_and_cropping(tmp_path: Path) -> None:
 
 def test_colours_become_gray() -> None:
     image = np.array([[[255, 0, 0], [0, 255, 0], [0, 0, 255], [7, 7, 7], [255, 255, 255]]], np.uint8)
-    assert prepared(png(image, [0]), Path("x.png"), ImageFolder(Path(), "L"))[0, :, 0].tolist() == [76, 150, 29, 7, 255]
+    assert prepared_image(png(image, [0]), Path("x.png"), ImageFolder(Path(), "L"))[0, :, 0].tolist() == [76, 150, 29, 7, 255]
 
 
 def test_jpeg_images(tmp_path: Path) -> None:

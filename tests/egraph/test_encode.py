@@ -12,7 +12,7 @@ from programs import CASES, constant, opaque, program_of
 from rewrite_compiler.egraph.graph.encode import opaque_key, program_items
 from rewrite_compiler.egraph.graph.graph import PROGRAM, from_json, to_json
 from rewrite_compiler.ir.evaluate import random_inputs, run
-from rewrite_compiler.ir.program import Builder, Program, Source, renumbered
+from rewrite_compiler.ir.program import Builder, Program, Source, renumber_values
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.ir.verify import verify
 from rewrite_compiler.ops import OPS
@@ -23,7 +23,7 @@ NAMES = ["x", 'say "hi"', "back\\slash", "new\nline", "nul\x00", "$a", ")", "(un
 
 def same(a: Program, b: Program) -> bool:
     """Tell whether two programs are equal up to the numbers of their values."""
-    left, right = renumbered(a), renumbered(b)
+    left, right = renumber_values(a), renumber_values(b)
     constants = left.constants.keys() == right.constants.keys() and all(
         np.array_equal(x, right.constants[v]) for v, x in left.constants.items()
     )

@@ -160,10 +160,10 @@ def text() -> str:
 def test_every_clock_is_proved() -> None:
     made = verilog_device(mover())
     found = {j.part: j.verdict.outcome for j in check_verilog(text(), mover())}
-    assert made.without == {}
-    assert made.several.keys() == {"load", "store"}
+    assert made.omitted == {}
+    assert made.clock_counts.keys() == {"load", "store"}
     assert set(found.values()) == {"proved"}
-    assert len(found) == 4 + 3 + sum(made.several.values())
+    assert len(found) == 4 + 3 + sum(made.clock_counts.values())
 
 
 FAULTS = (  # what is written, what stands there instead: tokens, the port, counters, conditions, what follows, addresses, words
@@ -210,7 +210,7 @@ def test_an_instruction_that_changes_where_its_loop_ends_is_left_out() -> None:
     why = (
         "it takes more than 33,554,432 steps; over several clocks: a loop whose body changes where it ends has no form over several clocks"
     )
-    assert verilog_device(m).without == {"shrink": why}
+    assert verilog_device(m).omitted == {"shrink": why}
 
 
 def test_a_loop_that_cannot_run_within_the_bound_is_not_called_proved() -> None:

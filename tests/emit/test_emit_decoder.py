@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from rewrite_compiler.emit.c.decoder import decoding
+from rewrite_compiler.emit.c.decoder import decode_tree
 from rewrite_compiler.ila import ila
 from rewrite_compiler.lang import Expr, Leaf, Step, assign, seq, when
 from rewrite_compiler.lang.step import When, children
@@ -44,7 +44,7 @@ def test_the_last_decode_that_holds_is_found(seed: int) -> None:
     draw = random.Random(seed)
     decodes = [some(draw) for _ in range(24)]
     asked = seq(*(when(d, assign(FOUND, n)) for n, d in enumerate(decodes, 1)))
-    halved = decoding(decodes, [ADDRESS, FLAG], FOUND)
+    halved = decode_tree(decodes, [ADDRESS, FLAG], FOUND)
     for address in range(256):
         for flag in (0, 1):
             assert found_by(halved, address, flag) == found_by(asked, address, flag)
@@ -59,8 +59,8 @@ def depth(step: Step) -> int:
 
 def test_registers_at_addresses_are_found_by_halving() -> None:
     decodes = [(ADDRESS[()] == 4 * n) & FLAG[()] for n in range(60)]
-    assert depth(decoding(decodes, [ADDRESS, FLAG], FOUND)) <= 9
+    assert depth(decode_tree(decodes, [ADDRESS, FLAG], FOUND)) <= 9
     target = ila("flexasr")
     all_of_them = [i.decode for i in target.instructions.values()]
     found = Leaf((), (0, len(all_of_them)), False, "found")
-    assert depth(decoding(all_of_them, list(target.inputs.values()), found)) <= len(all_of_them) // 4
+    assert depth(decode_tree(all_of_them, list(target.inputs.values()), found)) <= len(all_of_them) // 4

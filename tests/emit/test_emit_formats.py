@@ -32,7 +32,7 @@ def library(f: Format, values: int, folder: Path) -> ctypes.CDLL:
         f"void run(const float *x, {kind} *y, float *z, int n) {{ fm_fill_tables(); {prepare}"
         f"for (int i = 0; i < n; ++i) {{ y[i] = {encode}(x[i]); z[i] = (float){decode}(y[i]); }} }}\n"
     )
-    (folder / "f.c").write_text("\n".join([PRELUDE, RUNTIME, *unit.tables.texts, unit.tables.filling, *unit.functions, entry]))
+    (folder / "f.c").write_text("\n".join([PRELUDE, RUNTIME, *unit.tables.texts, unit.tables.fill_text, *unit.functions, entry]))
     flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     subprocess.run([str(GCC), *flags, "f.c", "-o", "f.so", "-lm"], cwd=folder, check=True)
     return ctypes.CDLL(str(folder / "f.so"))

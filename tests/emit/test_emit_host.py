@@ -18,7 +18,7 @@ from rewrite_compiler.hostrun import exact
 from rewrite_compiler.hostrun.exact import leaf_of
 from rewrite_compiler.lang.binders import array
 from rewrite_compiler.lang.expr import call
-from rewrite_compiler.lang.libm.functions import DEFINED
+from rewrite_compiler.lang.libm.functions import DEFINITIONS
 from rewrite_compiler.lowering.lower import lower_array
 from rewrite_compiler.readings.c.printer import Style, Tables, print_c
 from rewrite_compiler.readings.c.runtime import PRELUDE, RUNTIME
@@ -57,7 +57,7 @@ def operands_of(name: str) -> list[np.ndarray]:
     return [np.concatenate([p[k] for p in pairs]) for k in range(2)]
 
 
-@pytest.mark.parametrize("name", sorted(DEFINED))
+@pytest.mark.parametrize("name", sorted(DEFINITIONS))
 def test_real_functions_are_within_three_units_of_the_last_place(name: str) -> None:
     """The sign, zeros, infinities and what is no number are those of IEEE 754."""
     x = operands_of(name)
@@ -81,7 +81,7 @@ def read_thrice(folder: Path, name: str, x: list[np.ndarray]) -> list[bytes]:
     memories = dict(zip(leaves, x, strict=True))
     tables, found = Tables(), np.zeros_like(x[0])
     made = print_c(lower_array(whole), "values", tables, Style("float", True, False))
-    text = "".join([PRELUDE, RUNTIME, *tables.texts, tables.filling, made.text])
+    text = "".join([PRELUDE, RUNTIME, *tables.texts, tables.fill_text, made.text])
     pointers = ", ".join(f"p[{k}]" for k in range(len(made.memories)))
     text += f"int run(float **p) {{ fm_scratch s = {{0}}; fm_fill_tables(); return values(&s, {pointers}); }}\n"
     library = ctypes.CDLL(str(compiled({"t.c": text.encode()}, folder, "-O1")))
@@ -91,7 +91,7 @@ def read_thrice(folder: Path, name: str, x: list[np.ndarray]) -> list[bytes]:
 
 
 @needs_gcc
-@pytest.mark.parametrize("name", [*sorted(DEFINED), "sqrt"])
+@pytest.mark.parametrize("name", [*sorted(DEFINITIONS), "sqrt"])
 def test_real_functions_have_one_result_in_machine_code_numpy_and_c(name: str, tmp_path: Path) -> None:
     """On random numbers, those where functions end, and every exponent; what is no number has the same bits too."""
     native, numpy, c = read_thrice(tmp_path, name, operands_of(name))

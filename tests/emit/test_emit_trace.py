@@ -21,7 +21,7 @@ from rewrite_compiler.cli.schemas import schema_of
 from rewrite_compiler.compile import read_plan
 from rewrite_compiler.emit.mmio.recorder import PHASES
 from rewrite_compiler.emit.mmio.replay import replay
-from rewrite_compiler.emit.mmio.trace import costs, joined, part_of, traces_of
+from rewrite_compiler.emit.mmio.trace import costs, merged_trace, part_of, traces_of
 from rewrite_compiler.ila import Ila, ila
 from rewrite_compiler.ila.traces.trace import Commands, Section, Trace
 from rewrite_compiler.ila.traces.writer import to_json_lines
@@ -87,14 +87,14 @@ def test_constant_parts_are_the_same_for_every_input_and_the_others_are_not(targ
     assert constant[0] == constant[1]
     assert moving[0] != moving[1]
     assert len(moving[0]) == len(moving[1])
-    assert list(joined([part_of(first, constant=False), part_of(first, constant=True)]).events()) == list(first.events())
+    assert list(merged_trace([part_of(first, constant=False), part_of(first, constant=True)]).events()) == list(first.events())
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_constant_part_with_moving_parts_of_another_input_replays(target: str, folder: Path) -> None:
     """What the header calls constant is enough: weights of one trace, inputs and results of another."""
     first, second = emitted(folder, target, 0), emitted(folder, target, 5)
-    mixed = joined([part_of(first, constant=True), part_of(second, constant=False)])
+    mixed = merged_trace([part_of(first, constant=True), part_of(second, constant=False)])
     assert replay(mixed, model(first)).different == 0
 
 

@@ -47,7 +47,7 @@ def compared(m: Ila, commands: list[dict[str, int]], folder: Path) -> int:
     reads = 0
     for command, (number, outside, result) in zip(commands, answers, strict=True):
         name = names[number]
-        assert bool(outside) == (name in made.without), command
+        assert bool(outside) == (name in made.omitted), command
         if name is None or outside:
             continue
         found = sim.command(command)
@@ -109,7 +109,7 @@ def test_every_part_of_the_text_is_proved(name: str, toy: Any) -> None:
     found = {j.part: j.verdict.outcome for j in check_verilog(text, m, rounds=4)}
     clocks = {part for part in found if part.startswith("clock ")}
     assert set(found) - clocks == {"words", "decode", "others", *made.instructions, *(["nowhere"] if clocks else [])}
-    assert len(clocks) == sum(made.several.values())
+    assert len(clocks) == sum(made.clock_counts.values())
     assert set(found.values()) == {"proved"}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.fit import Refusal, tile
-from rewrite_compiler.fit.cost import tiles
+from rewrite_compiler.fit.cost import distinct_tiles
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.target import Mapping, Target, find_target, simulated_device
 
@@ -34,7 +34,7 @@ def edges(m: Mapping, start: dict[str, int]) -> list[dict[str, int]]:
     """One below, at and one above the largest size that fits along every dimension."""
     found = []
     for d in start:
-        most = next(n for n in range(1, 1 << 14) if m.violated({**start, d: n + 1}) is not None)
+        most = next(n for n in range(1, 1 << 14) if m.exceeded_limit({**start, d: n + 1}) is not None)
         found += [{**start, d: n} for n in (most - 1, most, most + 1) if n]
     return found
 
@@ -50,11 +50,11 @@ def test_no_stream_of_a_layer_leaves_a_memory(variant: str) -> None:
         found = tile(m, layer)
         if isinstance(found, Refusal):  # a layer with an activation takes its sums undivided
             assert m.whole
-            assert found.limit == m.violated(m.unit_sizes(layer))
+            assert found.limit == m.exceeded_limit(m.unit_sizes(layer))
             continue
         split += found.calls > 1
-        for one, _ in tiles(found):
-            assert m.violated(one) is None
+        for one, _ in distinct_tiles(found):
+            assert m.exceeded_limit(one) is None
             drive(m, ila, one)
     assert split > LAYERS // 8
     beyond = [tile(m, layer) for layer in at_edges[2::3]]
@@ -65,6 +65,6 @@ def test_no_stream_of_a_layer_leaves_a_memory(variant: str) -> None:
 def test_a_tile_beyond_a_limit_leaves_a_memory(sizes: dict[str, int]) -> None:
     target, ila = built(SMALL)
     m = target.mappings["dense"]
-    assert m.violated(sizes) is not None
+    assert m.exceeded_limit(sizes) is not None
     with pytest.raises(FlexmatchError):
         drive(m, ila, sizes)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import random
 
-from rewrite_compiler.fit.residency import CONSTANT, IN, OUT, SCRATCH, Call, Piece, Question, addresses, fits, gaps_of, resident, saved_by
+from rewrite_compiler.fit.residency import CONSTANT, IN, OUT, SCRATCH, Call, Piece, ResidencyProblem, assign_addresses, fits, gaps_of, solve_residency, bytes_saved_by
 
 INSTANCES = 320
 
 
-def question(seed: int) -> Question:
+def question(seed: int) -> ResidencyProblem:
     """Calls of one device with two memories; values are made once and read later, some of them elsewhere too."""
     draw = random.Random(seed)
     calls: list[Call] = []
@@ -18,7 +18,7 @@ def question(seed: int) -> Question:
     for n in range(draw.randint(2, 5)):
         pieces = []
         for k, x in enumerate(draw.sample(made, min(len(made), draw.randint(0, 2)))):
-            pieces.append(Piece(f"x{k}", "large", x.size, IN, x.moved, x.value, x.form))
+            pieces.append(Piece(f"x{k}", "large", x.size, IN, x.link_bytes, x.value, x.form))
         if draw.random() < 0.7:
             pieces.append(Piece("w", "weight", draw.randint(1, 4), CONSTANT, draw.randint(1, 50)))
         if draw.random() < 0.2:
@@ -28,27 +28,27 @@ def question(seed: int) -> Question:
         calls.append(Call((*pieces, y), is_opaque=draw.random() < 0.05))
     capacities = {m: max(sum(p.size for p in c.pieces if p.memory == m) for c in calls) + draw.randint(0, 3) for m in ("large", "weight")}
     elsewhere = frozenset(p.value for p in made if draw.random() < 0.3) | {made[-1].value}
-    return Question(tuple(calls), capacities, elsewhere)
+    return ResidencyProblem(tuple(calls), capacities, elsewhere)
 
 
-def best(q: Question) -> int:
+def best(q: ResidencyProblem) -> int:
     """The most that any choice saves, by trying all of them."""
     gaps, unread = gaps_of(q)
     choices = (frozenset(x) for count in range(len(gaps) + 1) for x in itertools.combinations(range(len(gaps)), count))
-    return max(saved_by(gaps, unread, chosen) for chosen in choices if fits(q, [gaps[n] for n in chosen]))
+    return max(bytes_saved_by(gaps, unread, chosen) for chosen in choices if fits(q, [gaps[n] for n in chosen]))
 
 
 def test_the_program_saves_what_trying_everything_saves() -> None:
     something = limited = 0
     for seed in range(INSTANCES):
         q = question(seed)
-        found = resident(q)
-        assert found.bound == best(q), seed
+        found = solve_residency(q)
+        assert found.upper_bound == best(q), seed
         assert fits(q, found.gaps), seed
-        assert found.saved <= found.bound
-        something += found.saved > 0
+        assert found.saved_bytes <= found.upper_bound
+        something += found.saved_bytes > 0
         gaps, unread = gaps_of(q)
-        limited += found.bound < saved_by(gaps, unread, frozenset(range(len(gaps))))
+        limited += found.upper_bound < bytes_saved_by(gaps, unread, frozenset(range(len(gaps))))
     assert something > INSTANCES // 2
     assert limited > INSTANCES // 10  # instances in which a capacity decides
 
@@ -56,10 +56,10 @@ def test_the_program_saves_what_trying_everything_saves() -> None:
 def test_tensors_that_lie_somewhere_at_once_lie_apart() -> None:
     for seed in range(INSTANCES):
         q = question(seed)
-        found = resident(q)
+        found = solve_residency(q)
         for n, call in enumerate(q.calls):
-            mine = [(found.at[n, k], p) for k, p in enumerate(call.pieces) if found.at]
-            across = [(found.at[g.start], q.piece(g.start)) for g in found.gaps if g.spans(n)]
+            mine = [(found.addresses[n, k], p) for k, p in enumerate(call.pieces) if found.addresses]
+            across = [(found.addresses[g.start], q.piece(g.start)) for g in found.gaps if g.is_live_across(n)]
             for (a, p), (b, r) in itertools.combinations([*mine, *across], 2):
                 assert p.memory != r.memory or a + p.size <= b or b + r.size <= a, seed
             assert all(a + p.size <= q.capacities[p.memory] for a, p in mine)
@@ -67,8 +67,8 @@ def test_tensors_that_lie_somewhere_at_once_lie_apart() -> None:
 
 def test_what_does_not_fit_gets_no_addresses() -> None:
     calls = (Call((Piece("w", "weight", 3, CONSTANT, 9),)), Call((Piece("w", "weight", 2, CONSTANT, 9),)))
-    q = Question(calls, {"weight": 4})
+    q = ResidencyProblem(calls, {"weight": 4})
     gaps, _ = gaps_of(q)
-    assert addresses(q, gaps) is None
-    assert (resident(q).saved, resident(q).gaps) == (0, ())  # either one needs the other's place while it runs
-    assert resident(Question(calls, {"weight": 5})).saved == 18
+    assert assign_addresses(q, gaps) is None
+    assert (solve_residency(q).saved_bytes, solve_residency(q).gaps) == (0, ())  # either one needs the other's place while it runs
+    assert solve_residency(ResidencyProblem(calls, {"weight": 5})).saved_bytes == 18

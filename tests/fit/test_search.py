@@ -12,7 +12,7 @@ import pytest
 
 from rewrite_compiler.fit import Refusal, Tiling, tile
 from rewrite_compiler.fit.cost import price
-from rewrite_compiler.fit.search import Cheapest, cheapest
+from rewrite_compiler.fit.search import TilingResult, cheapest_tiling
 from rewrite_compiler.fit.tiling import Tiling as Tiles
 from rewrite_compiler.target import Mapping as Operation
 from rewrite_compiler.target import Resources, find_target
@@ -35,7 +35,7 @@ def every_tile(m: Operation, sizes: Mapping[str, int], attributes: Mapping[str, 
     offered = [sorted({*range(units[d], n, max(units[d], 1)), n}) for d, n in sizes.items()]
     for chosen in itertools.product(*offered):
         tiles = dict(zip(sizes, chosen, strict=True))
-        if m.violated(tiles, attributes) is None:
+        if m.exceeded_limit(tiles, attributes) is None:
             yield Tiles(dict(sizes), tiles)
 
 
@@ -69,7 +69,7 @@ def test_no_tiling_is_cheaper(name: str, by: str) -> None:
         sizes = small(name, sizes)
         if math.prod(-(-n // max(m.unit_sizes(sizes)[d], 1)) for d, n in sizes.items() if d not in m.whole) > 2500:
             sizes = {d: n if d in m.whole else -(-n // 4) for d, n in sizes.items()}
-        found = cheapest(m, sizes, attributes, resources, by)
+        found = cheapest_tiling(m, sizes, attributes, resources, by)
         keys = []
         for tiling in itertools.islice(every_tile(m, sizes, attributes), 2500):
             paid = price(m, tiling, attributes, resources)
@@ -82,14 +82,14 @@ def test_no_tiling_is_cheaper(name: str, by: str) -> None:
         assert found.is_optimal
         assert (best if by == "bytes" else best[::-1]) == min(keys)
         assert found.bound == min(keys)[0]
-        assert m.violated(found.tiling.tile, attributes) is None
+        assert m.exceeded_limit(found.tiling.tile, attributes) is None
 
 
 def test_a_large_layer_moves_fewer_bytes_than_in_the_fewest_calls() -> None:
     m, resources = of("vta.dense")
     sizes = {"t": 512, "k": 3072, "n": 768}
-    found, first = cheapest(m, sizes, {}, resources), tile(m, sizes)
-    assert isinstance(found, Cheapest)
+    found, first = cheapest_tiling(m, sizes, {}, resources), tile(m, sizes)
+    assert isinstance(found, TilingResult)
     assert isinstance(first, Tiling)
     greedy = price(m, first, {}, resources)
     whole = price(m, Tiling(sizes, sizes), {}, resources)  # each tensor once
@@ -102,9 +102,9 @@ def test_a_large_layer_moves_fewer_bytes_than_in_the_fewest_calls() -> None:
 def test_a_search_that_stops_early_gives_a_bound() -> None:
     m, resources = of("vta.dense")
     sizes = {"t": 512, "k": 3072, "n": 768}
-    full, stopped = cheapest(m, sizes, {}, resources), cheapest(m, sizes, {}, resources, nodes=5)
-    assert isinstance(full, Cheapest)
-    assert isinstance(stopped, Cheapest)
+    full, stopped = cheapest_tiling(m, sizes, {}, resources), cheapest_tiling(m, sizes, {}, resources, nodes=5)
+    assert isinstance(full, TilingResult)
+    assert isinstance(stopped, TilingResult)
     assert stopped.bound <= full.price.bytes <= stopped.price.bytes
     assert stopped.nodes < full.nodes
     assert (full.tiling.bound, stopped.tiling.bound) == (None, stopped.bound)
@@ -112,12 +112,12 @@ def test_a_search_that_stops_early_gives_a_bound() -> None:
 
 def test_what_does_not_fit_is_refused_with_its_limit() -> None:
     m, resources = of("flexasr.lstm")
-    found = cheapest(m, {"t": 1, "s": 1, "i": 16, "g": 4 * 4096, "e": 8 * 4096, "h": 4096}, {}, resources)
-    assert found == Refusal(m.violated({"t": 1, "s": 1, "i": 16, "g": 4 * 4096, "e": 8 * 4096, "h": 4096}))  # type: ignore[arg-type]
+    found = cheapest_tiling(m, {"t": 1, "s": 1, "i": 16, "g": 4 * 4096, "e": 8 * 4096, "h": 4096}, {}, resources)
+    assert found == Refusal(m.exceeded_limit({"t": 1, "s": 1, "i": 16, "g": 4 * 4096, "e": 8 * 4096, "h": 4096}))  # type: ignore[arg-type]
 
 
 def test_patterns_that_cost_and_take_the_same_are_alike() -> None:
     hlscnn, flexasr = (find_target(name).mappings for name in ("hlscnn", "flexasr"))
-    assert hlscnn["conv2d"].alike == hlscnn["conv2d_relu"].alike != hlscnn["conv2d_bias"].alike
-    assert flexasr["linear_relu"].alike == flexasr["linear_tanh"].alike != flexasr["linear"].alike  # an activation takes a step
-    assert find_target(VTA).mappings["dense"].alike != find_target("vta").mappings["dense"].alike
+    assert hlscnn["conv2d"].tiling_key == hlscnn["conv2d_relu"].tiling_key != hlscnn["conv2d_bias"].tiling_key
+    assert flexasr["linear_relu"].tiling_key == flexasr["linear_tanh"].tiling_key != flexasr["linear"].tiling_key  # an activation takes a step
+    assert find_target(VTA).mappings["dense"].tiling_key != find_target("vta").mappings["dense"].tiling_key

@@ -108,7 +108,7 @@ def test_a_refusal_names_a_capacity_that_the_smallest_tile_exceeds(
     if isinstance(found, Refusal):
         assert not isinstance(found.limit, str)
         assert not found.limit.holds
-        assert found.limit == m.violated(m.unit_sizes(sizes))
+        assert found.limit == m.exceeded_limit(m.unit_sizes(sizes))
 
 
 def test_what_fits_is_one_call() -> None:
@@ -164,7 +164,7 @@ LIMITS = [
 
 @pytest.mark.parametrize(("sizes", "sentence"), LIMITS)
 def test_flexasr_capacities_at_their_edges(sizes: dict[str, int], sentence: str | None) -> None:
-    violated = LINEAR.violated(sizes)
+    violated = LINEAR.exceeded_limit(sizes)
     assert (violated and str(violated)) == sentence
 
 
@@ -174,4 +174,4 @@ def test_a_large_layer_is_split_without_partial_sums_where_possible() -> None:
     assert found.tile["k"] == 2048
     assert found.calls == -(-8192 // found.tile["n"]) == 4
     for part in found.slices():
-        assert LINEAR.violated({d: s.stop - s.start for d, s in part.items()}) is None
+        assert LINEAR.exceeded_limit({d: s.stop - s.start for d, s in part.items()}) is None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import flexmatch
 from rewrite_compiler.errors import InputError
-from rewrite_compiler.fit.nest import distinct
+from rewrite_compiler.fit.nest import distinct_sums
 from rewrite_compiler.fit.traffic import traffic
 
 MATMUL = {"tensors": {"A": [{"M": 1}, {"K": 1}], "B": [{"K": 1}, {"N": 1}], "Z": [{"M": 1}, {"N": 1}]}, "output": "Z"}
@@ -130,7 +130,7 @@ def test_a_convolution_of_images_counts_as_if_it_ran(steps: tuple[int, int], nes
 @given(st.lists(st.tuples(st.integers(1, 12), st.integers(1, 6)), max_size=4))
 def test_distinct_sums_are_counted(digits: list[tuple[int, int]]) -> None:
     sums = {sum(s * i for (s, _), i in zip(digits, index, strict=True)) for index in itertools.product(*(range(n) for _, n in digits))}
-    assert distinct(digits) == len(sums)
+    assert distinct_sums(digits) == len(sums)
 
 
 def test_published_counts_of_a_convolution() -> None:

@@ -16,7 +16,7 @@ from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.file.tensors import CODES
 from rewrite_compiler.frontend.graph.opaque import node_proto
 from rewrite_compiler.frontend.load import LoadedModel, import_model
-from rewrite_compiler.hostrun.signs import unsigned
+from rewrite_compiler.hostrun.signs import with_unsigned_codes
 from rewrite_compiler.ir.evaluate import OpaqueRunner, random_tensor, run
 from rewrite_compiler.ir.program import Data, Node, Program, Value
 from rewrite_compiler.ir.types import TensorType
@@ -106,7 +106,7 @@ def session(proto: Any) -> Any:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
-    return onnxruntime.InferenceSession(unsigned(proto.SerializeToString()), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(with_unsigned_codes(proto.SerializeToString()), options, providers=["CPUExecutionProvider"])
 
 
 def host(loaded: LoadedModel) -> OpaqueRunner:

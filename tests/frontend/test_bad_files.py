@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from onnx_models import FILE, normal_model
 
 from rewrite_compiler.errors import REFUSED, USAGE, FlexmatchError
-from rewrite_compiler.frontend.file.not_onnx import KINDS
-from rewrite_compiler.frontend.file.read import parse, read_bytes
+from rewrite_compiler.frontend.file.not_onnx import FILE_FORMATS
+from rewrite_compiler.frontend.file.read import parse_model, read_bytes
 from rewrite_compiler.frontend.load import import_model, load
 from rewrite_compiler.limits import Limits
 
@@ -165,7 +165,7 @@ def test_archives_are_named(tmp_path: Path) -> None:
 
 
 def test_no_mark_is_how_a_model_starts() -> None:
-    assert not any(BYTES.startswith(kind.mark, kind.at) for kind in KINDS)
+    assert not any(BYTES.startswith(kind.signature, kind.offset) for kind in FILE_FORMATS)
 
 
 def test_every_truncation_is_refused_with_its_byte(file: Callable[[bytes], Path]) -> None:
@@ -181,20 +181,20 @@ def test_every_truncation_is_refused_with_its_byte(file: Callable[[bytes], Path]
 
 def test_a_length_beyond_the_end_allocates_nothing() -> None:
     with pytest.raises(FlexmatchError) as caught:
-        parse(b"\x3a\xff\xff\xff\xff\x07abc", "app.onnx")
+        parse_model(b"\x3a\xff\xff\xff\xff\x07abc", "app.onnx")
     assert str(caught.value) == "app.onnx: error[F103]: not an ONNX model: ends inside field 7 (graph) at byte 9"
 
 
 def test_damage_inside_a_node_is_found() -> None:
     at = BYTES.index(b"Relu") - 2
     with pytest.raises(FlexmatchError) as caught:
-        parse(BYTES[:at] + b"\x0b" + BYTES[at + 1 :], "app.onnx")
+        parse_model(BYTES[:at] + b"\x0b" + BYTES[at + 1 :], "app.onnx")
     assert str(caught.value) == f"app.onnx: error[F103]: not an ONNX model: field 1 (of node) is malformed at byte {at}"
 
 
 def test_bytes_without_a_graph() -> None:
     with pytest.raises(FlexmatchError) as caught:
-        parse(b"\x08\x07", "app.onnx")
+        parse_model(b"\x08\x07", "app.onnx")
     assert str(caught.value) == "app.onnx: error[F103]: not an ONNX model: 2 bytes were read and there is no graph in them"
 
 
@@ -205,7 +205,7 @@ def test_messages_nested_beyond_what_protobuf_parses() -> None:
             data = field + _length(data) + data
     data = b"\x3a" + _length(data) + data
     with pytest.raises(FlexmatchError) as caught:
-        parse(data, "app.onnx")
+        parse_model(data, "app.onnx")
     assert str(caught.value) == "app.onnx: error[F125]: its messages are nested deeper than 100, which protobuf refuses to parse"
 
 
@@ -227,7 +227,7 @@ def test_an_odd_name_is_escaped(tmp_path: Path) -> None:
 def outcome(data: bytes) -> str:
     """Return the code with which some bytes are refused, or nothing when they are imported."""
     try:
-        import_model(parse(data, FILE), Path(FILE), "", {}, Limits(tensor_bytes=1 << 20))
+        import_model(parse_model(data, FILE), Path(FILE), "", {}, Limits(tensor_bytes=1 << 20))
     except FlexmatchError as error:
         return error.problem.code
     return ""

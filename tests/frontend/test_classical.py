@@ -16,7 +16,7 @@ from rewrite_compiler.frontend.classical.types import TYPES
 from rewrite_compiler.frontend.graph.emit import to_model, to_onnx
 from rewrite_compiler.frontend.load import LoadedModel, load
 from rewrite_compiler.hostrun import Session
-from rewrite_compiler.ir.rebatch import Rebatched, naturally_rebatched
+from rewrite_compiler.ir.rebatch import Rebatched, rebatch_cheapest_axis
 from rewrite_compiler.ir.types import TensorType
 
 ML = "ai.onnx.ml"
@@ -173,7 +173,7 @@ def test_other_operators_stay_whole_with_known_types(op: str) -> None:
     results, attributes = HOST[op]
     loaded = compared(classical(op, results, **attributes))
     assert operators(loaded) == [f"ai.onnx.ml.{op}"]
-    both = naturally_rebatched(loaded.program, 2, loaded.program.inputs)
+    both = rebatch_cheapest_axis(loaded.program, 2, loaded.program.inputs)
     assert isinstance(both, Rebatched)
     twice = Session(to_onnx(both.program)).run({"x": np.concatenate([X, X])})
     for name, once in Session(to_onnx(loaded.program)).run({"x": X}).items():
@@ -249,7 +249,7 @@ def test_exported_models_have_the_recorded_answers(shared_dir: Path, name: str) 
     p, samples = loaded.program, 1
     if loaded.batch_inputs:
         samples = len(recorded["in_x"])
-        both = naturally_rebatched(p, samples, p.inputs)
+        both = rebatch_cheapest_axis(p, samples, p.inputs)
         assert isinstance(both, Rebatched)
         p = both.program
     found = Session(to_onnx(p)).run({p.names[v]: recorded[f"in_{p.names[v]}"] for v in p.inputs})

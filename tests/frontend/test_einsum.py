@@ -7,7 +7,7 @@ import pytest
 from onnx_models import agrees, imported, single
 
 from rewrite_compiler.errors import FlexmatchError
-from rewrite_compiler.frontend.normalise.einsum import equation
+from rewrite_compiler.frontend.normalise.einsum import parse_equation
 
 PRODUCTS = {
     "bsd,dhk->bshk": [(1, 5, 8), (8, 2, 4)],
@@ -51,13 +51,13 @@ def test_other_equations_stay_with_the_host(text: str, shapes: list[tuple[int, .
 @pytest.mark.parametrize("text", ["ijk,jk->i", "ij,jk->iik", "ij,jk->iz", "i.j,jk->ik"])
 def test_an_equation_that_does_not_fit_is_refused(text: str) -> None:
     with pytest.raises(FlexmatchError) as caught:
-        equation(text, [2, 2])
+        parse_equation(text, [2, 2])
     assert caught.value.problem.sentence == f'Einsum "{text}" does not fit operands of ranks 2, 2'
 
 
 def test_an_equation_has_a_term_for_each_operand() -> None:
     with pytest.raises(FlexmatchError) as caught:
-        equation("ij,jk,kl->il", [2, 2])
+        parse_equation("ij,jk,kl->il", [2, 2])
     assert caught.value.problem.sentence == 'Einsum "ij,jk,kl->il" has 3 terms for 2 operands'
 
 

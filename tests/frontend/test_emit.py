@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from rewrite_compiler.errors import FlexmatchError
-from rewrite_compiler.frontend.graph.emit import About, to_model, to_onnx
-from rewrite_compiler.frontend.graph.opaque import placed
+from rewrite_compiler.frontend.graph.emit import FileMetadata, to_model, to_onnx
+from rewrite_compiler.frontend.graph.opaque import canonical_node
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.hostrun import Session, reference
 from rewrite_compiler.ir.evaluate import random_inputs, run
@@ -185,8 +185,8 @@ def test_transposed_weights_are_stored_once_and_alone() -> None:
 
 def test_equal_programs_give_equal_bytes() -> None:
     p = one_node("conv", [(1, 2, 9), (3, 2, 3)], {"strides": (2,), "pads": (1, 1), "dilations": (1,), "group": 1}, constant=True)
-    about = About("a plan", {"b": "2", "a": "1"})
-    assert to_onnx(p, about=about) == to_onnx(p, about=About("a plan", {"a": "1", "b": "2"}))
+    about = FileMetadata("a plan", {"b": "2", "a": "1"})
+    assert to_onnx(p, about=about) == to_onnx(p, about=FileMetadata("a plan", {"a": "1", "b": "2"}))
     model = to_model(p, about=about)
     assert model.doc_string == "a plan"
     assert [(m.key, m.value) for m in model.metadata_props] == [("a", "1"), ("b", "2")]
@@ -310,7 +310,7 @@ def with_opaque(source: Any, types: list[TensorType], result: TensorType) -> Pro
     b = Builder("opaque")
     values = [b.input(f"in{n}", t) for n, t in enumerate(types)]
     y = b.value(result, "y")
-    b.opaque["k"] = OpaqueOp(source.op_type, source.domain, placed(source).SerializeToString(), "not understood")
+    b.opaque["k"] = OpaqueOp(source.op_type, source.domain, canonical_node(source).SerializeToString(), "not understood")
     b.node(Node("opaque", tuple(values), (y,), (("key", "k"),)))
     return b.finish([y])
 

@@ -10,7 +10,7 @@ from onnx import helper, numpy_helper
 from onnx_models import agrees, imported, info, model, refusal, single
 
 from rewrite_compiler.frontend.graph.attributes import subgraphs
-from rewrite_compiler.frontend.graph.opaque import captured, node_proto, operand, result
+from rewrite_compiler.frontend.graph.opaque import captured_names, node_proto, operand_name, result_name
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.limits import Limits
 
@@ -257,9 +257,9 @@ def test_a_payload_names_places_and_gets_names_back() -> None:
     (opaque,) = imported(proto).program.opaque.values()
     kept = node_proto(opaque, ["p", "q", "r"], ["z"])
     assert (list(kept.input), list(kept.output)) == (["p"], ["z"])
-    assert sorted(captured(kept)) == ["q", "r"]
-    raw = node_proto(opaque, [operand(k) for k in range(3)], [result(0)])
-    assert sorted(captured(raw)) == [operand(1), operand(2)]
+    assert sorted(captured_names(kept)) == ["q", "r"]
+    raw = node_proto(opaque, [operand_name(k) for k in range(3)], [result_name(0)])
+    assert sorted(captured_names(raw)) == [operand_name(1), operand_name(2)]
     assert len(subgraphs(raw)) == 2
 
 

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.file import payload
-from rewrite_compiler.frontend.file.payload import LARGE, cut
+from rewrite_compiler.frontend.file.payload import LARGE_BYTES, split_payloads
 from rewrite_compiler.frontend.file.protobuf_scan import varint
 from rewrite_compiler.frontend.load import load
 
@@ -40,9 +40,9 @@ def in_fields(name: str, seed: int) -> TensorProto:
 def test_large_weights_are_cut_out_and_read_where_they_stand(tmp_path: Path) -> None:
     tensors = [weight("a", 0), in_fields("b", 1), weight("c", 2)]
     data = model(*tensors).SerializeToString()
-    apart = cut(data)
+    apart = split_payloads(data)
     assert list(apart.payloads) == [0, 2]
-    assert len(apart.model) < len(data) - 2 * LARGE
+    assert len(apart.model) < len(data) - 2 * LARGE_BYTES
     assert all(view.obj is data for view in apart.payloads.values())
     file = tmp_path / "m.onnx"
     file.write_bytes(data)
@@ -61,14 +61,14 @@ def test_what_is_not_plainly_there_is_left_to_the_parser() -> None:
     data = plain.SerializeToString()
     graph = plain.graph.SerializeToString()
     twice = data + varint(7 << 3 | 2) + varint(len(graph)) + graph  # messages of one field are merged
-    assert cut(twice) == payload.Cut(twice, {})
+    assert split_payloads(twice) == payload.SplitModel(twice, {})
     tensor = plain.graph.initializer[0].SerializeToString()
-    second = varint(9 << 3 | 2) + varint(LARGE) + bytes(LARGE)  # the last of two counts
+    second = varint(9 << 3 | 2) + varint(LARGE_BYTES) + bytes(LARGE_BYTES)  # the last of two counts
     inside = varint(5 << 3 | 2) + varint(len(tensor + second)) + tensor + second
     two = varint(7 << 3 | 2) + varint(len(inside)) + inside
-    assert cut(two).payloads == {}
-    assert cut(data[:-3]).payloads == {}
-    assert cut(b"\x00" * (LARGE + 1)).payloads == {}
+    assert split_payloads(two).payloads == {}
+    assert split_payloads(data[:-3]).payloads == {}
+    assert split_payloads(b"\x00" * (LARGE_BYTES + 1)).payloads == {}
 
 
 def test_a_damaged_file_is_refused_or_read_as_without_cutting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

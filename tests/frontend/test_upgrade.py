@@ -110,5 +110,5 @@ def test_nodes_that_a_conversion_adds_belong_to_their_source() -> None:
 
 def test_what_is_not_converted_is_the_node_itself() -> None:
     node = helper.make_node("Relu", ["x"], ["y"])
-    assert Upgrader(21).upgraded([node], 21, ["here"]) == [(node,)]
-    assert Upgrader(21).upgraded([node], 14, ["here"]) == [(node,)]
+    assert Upgrader(21).replacements([node], 21, ["here"]) == [(node,)]
+    assert Upgrader(21).replacements([node], 14, ["here"]) == [(node,)]

@@ -10,9 +10,9 @@ import pytest
 from onnx import helper
 from onnx_models import imported, model, single
 
-from rewrite_compiler.frontend.graph.work import COUNTED, FREE, UNKNOWN, work_of
+from rewrite_compiler.frontend.graph.work import MAC_COUNTERS, MAC_FREE, UNCOUNTED, macs_of
 from rewrite_compiler.frontend.site.site import Site
-from rewrite_compiler.ir.program import total_macs, uncounted
+from rewrite_compiler.ir.program import total_macs, nodes_of_unknown_macs
 from rewrite_compiler.ir.types import TensorType
 
 MS, ML = "com.microsoft", "ai.onnx.ml"
@@ -25,7 +25,7 @@ def counted(op: str, operands: list[Shape | None], result: Shape, domain: str = 
     context: Any = SimpleNamespace(builder=SimpleNamespace(types=types))
     inputs = tuple(n if n in types else None for n in range(len(operands)))
     site = Site(context, op, domain, 21, inputs, ("y",), attributes, 0, "")
-    return work_of(site, helper.make_node(op, [], ["y"], domain=domain), [TensorType(result)])
+    return macs_of(site, helper.make_node(op, [], ["y"], domain=domain), [TensorType(result)])
 
 
 # operator, shapes of operands and result, attributes, what a person writes down
@@ -74,8 +74,8 @@ def test_an_operator_has_the_count_that_a_person_writes_down(
 
 
 def test_what_is_counted_is_not_called_free() -> None:
-    assert not [(domain, op) for domain, op in COUNTED if op in FREE.get(domain, ())]
-    assert not [op for domain, op in COUNTED if not domain and op in UNKNOWN]
+    assert not [(domain, op) for domain, op in MAC_COUNTERS if op in MAC_FREE.get(domain, ())]
+    assert not [op for domain, op in MAC_COUNTERS if not domain and op in UNCOUNTED]
 
 
 def test_branches_count_only_if_nothing_in_them_multiplies() -> None:
@@ -99,6 +99,6 @@ def test_equal_operators_of_other_shapes_have_counts_of_their_own() -> None:
     inputs = {"a": TensorType((4, 4)), **{n: TensorType((2, 3, k), "uint8") for n, k in (("p", 3), ("q", 5), ("r", 7))}}
     p = imported(model(nodes, inputs, ["d", "y", "z"])).program
     assert total_macs(p) == 2 * 3 * 3 * (5 + 7)
-    assert [p.opaque_of(n).op_type for n in uncounted(p)] == ["Det"]
-    assert not uncounted(imported(single("Sin", [(3, 4)])).program)
+    assert [p.opaque_of(n).op_type for n in nodes_of_unknown_macs(p)] == ["Det"]
+    assert not nodes_of_unknown_macs(imported(single("Sin", [(3, 4)])).program)
     assert np.all([n.op == "opaque" for n in p.nodes])

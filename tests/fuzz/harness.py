@@ -14,7 +14,7 @@ from rewrite_compiler.compile import Options, compile_model
 from rewrite_compiler.compile.verify import Run, beyond, check_plan, differences
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.graph.emit import to_onnx
-from rewrite_compiler.frontend.graph.structure import drop_absent_ends
+from rewrite_compiler.frontend.graph.structure import drop_trailing_absent
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.hostrun import Session
 from rewrite_compiler.ir.evaluate import random_tensor
@@ -63,7 +63,7 @@ def _fed(source: Session, values: Mapping[str, Any]) -> dict[str, Any]:
 def _for_host(data: bytes) -> bytes:
     """Return a model that was accepted as onnxruntime can have it without falling."""
     model = onnx.load_from_string(data)
-    return bytes(model.SerializeToString()) if drop_absent_ends(model) else data
+    return bytes(model.SerializeToString()) if drop_trailing_absent(model) else data
 
 
 def compared(

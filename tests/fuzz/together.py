@@ -22,7 +22,7 @@ from rewrite_compiler.egraph.saturation.worker import Schedule
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.hostrun import Session
 from rewrite_compiler.ir.evaluate import random_tensor
-from rewrite_compiler.kept import Kept
+from rewrite_compiler.kept import DiskCache
 from rewrite_compiler.limits import DEFAULT, Limits
 
 SATURATION = "rewrite_compiler.egraph.saturation.saturate"  # the package has a function of that name
@@ -54,7 +54,7 @@ def in_process() -> Iterator[None]:
         schedule.run()
         return module._read("".join(json.dumps(a) + "\n" for a in schedule.answers), "", 0, False, limits)
 
-    module._run_worker, module.answers = run, lambda: Kept(None)
+    module._run_worker, module.answers = run, lambda: DiskCache(None)
     compiling.offloads_as_written = lambda *_: []
     try:
         yield

@@ -16,12 +16,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.graph.emit import to_onnx
-from rewrite_compiler.frontend.graph.opaque import placed
+from rewrite_compiler.frontend.graph.opaque import canonical_node
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.hostrun import Session, reference, session
-from rewrite_compiler.ir.placement import merged, separated
+from rewrite_compiler.ir.placement import merge_samples, split_samples
 from rewrite_compiler.ir.program import Builder, Node, OpaqueOp
-from rewrite_compiler.ir.rebatch import Rebatched, naturally_rebatched
+from rewrite_compiler.ir.rebatch import Rebatched, rebatch_cheapest_axis
 from rewrite_compiler.ir.types import TensorType
 
 ENGINE = Path(__file__).resolve().parents[2] / "rewrite_compiler"
@@ -187,7 +187,7 @@ def test_float_weights_stay_float_between_quantised_tensors() -> None:
         source = helper.make_node(op_type, ["a", "b", "c"], ["d"])
         shape = b.types[operands[0]].shape
         values[op_type] = b.value(TensorType(shape, dtype), op_type)
-        b.opaque[op_type] = OpaqueOp(op_type, "", placed(source).SerializeToString(), "not understood")
+        b.opaque[op_type] = OpaqueOp(op_type, "", canonical_node(source).SerializeToString(), "not understood")
         b.node(Node("opaque", tuple(operands), (values[op_type],), (("key", op_type),)))
     session = Session(to_onnx(b.finish([values["QuantizeLinear"]])))
     (y,) = session.run({"x": np.array([0, 100, 100, 100], np.int8).reshape(1, 1, 1, 4)}).values()
@@ -206,7 +206,7 @@ def test_float_weights_stay_float_between_quantised_tensors() -> None:
 def test_two_samples_at_once_have_the_bits_of_single_runs(shared_dir: Path, name: str, axis: int) -> None:
     model = load(shared_dir / "models" / f"{name}.onnx")
     p = model.program
-    both = naturally_rebatched(p, 2, p.inputs)
+    both = rebatch_cheapest_axis(p, 2, p.inputs)
     assert isinstance(both, Rebatched)
     assert {both.places[v].axis for v in p.inputs} == {axis}
     assert both.moves == 0
@@ -218,10 +218,10 @@ def test_two_samples_at_once_have_the_bits_of_single_runs(shared_dir: Path, name
     for v in p.inputs:
         t = p.types[v]
         x[v] = (random.standard_normal((2, *t.shape)) if t.is_float else random.integers(0, 99, (2, *t.shape))).astype(t.dtype)
-    found = together.run({port.name: merged(x[v], both.places[v]) for v, port in zip(p.inputs, together.inputs, strict=True)})
+    found = together.run({port.name: merge_samples(x[v], both.places[v]) for v, port in zip(p.inputs, together.inputs, strict=True)})
     for s in range(2):
         inputs = {p.names[v]: np.ascontiguousarray(x[v][s]) for v in p.inputs}
         single, original = list(alone.run(inputs).values()), list(source.run(inputs).values())
         for v, a, b, c in zip(p.outputs, found.values(), single, original, strict=True):
-            assert np.array_equal(separated(a, both.places[v], 2)[s], b)
+            assert np.array_equal(split_samples(a, both.places[v], 2)[s], b)
             assert np.abs(b.astype(float) - c).max() <= 1e-5 * max(1.0, np.abs(c.astype(float)).max())

@@ -16,7 +16,7 @@ from saturating import Saturating
 
 from rewrite_compiler.hostrun import Session, coded_operators, reference, saturates
 from rewrite_compiler.hostrun.session import saturates as kept
-from rewrite_compiler.hostrun.signs import PRODUCTS, unsigned
+from rewrite_compiler.hostrun.signs import PRODUCTS, with_unsigned_codes
 
 MS = "com.microsoft"
 F, U, S = np.float32, np.uint8, np.int8
@@ -47,7 +47,7 @@ def one(op: str, operands: list[Any], fed: tuple[int, ...] = (0,), domain: str =
 
 def here_and_elsewhere(model: bytes, inputs: dict[str, Array]) -> list[Array]:
     """Return the result on this processor, and on one whose products of uint8 and int8 saturate."""
-    return [Session(model).run(inputs)["y"], Saturating.evaluated(unsigned(model)).run(None, inputs)[0]]
+    return [Session(model).run(inputs)["y"], Saturating.evaluated(with_unsigned_codes(model)).run(None, inputs)[0]]
 
 
 KINDS = list(itertools.product((U, S), (U, S), ((0,), (0, 1))))
@@ -143,7 +143,7 @@ def test_layers_of_codes_give_what_they_gave(op: str) -> None:
 
 def mixed(model: bytes) -> list[str]:
     """Return the products of a model, rewritten, that still have an int8 weight beside activations that are not int8."""
-    proto = onnx.load_from_string(unsigned(model))
+    proto = onnx.load_from_string(with_unsigned_codes(model))
     signed = {t.name for t in proto.graph.initializer if t.data_type == onnx.TensorProto.INT8}
     nodes = [n for n in proto.graph.node if (n.domain, n.op_type) in PRODUCTS]
     assert nodes
@@ -162,7 +162,7 @@ def test_products_in_branches_and_functions_are_exact() -> None:
     <domain: "own", opset_import: ["": 21]>
     product (x, w) => (y) { y = MatMulInteger(x, w) }"""
     model = onnx.parser.parse_model(text).SerializeToString()
-    session = Saturating.evaluated(unsigned(model))
+    session = Saturating.evaluated(with_unsigned_codes(model))
     for c in (True, False):
         fed = {"c": np.array(c), "x": np.full((1, 4), 255, U)}
         for found in (Session(model).run(fed), dict(zip("yz", session.run(None, fed), strict=True))):
@@ -179,7 +179,7 @@ def test_weights_beside_the_model_are_read(tmp_path: Path) -> None:
 
 def test_what_multiplies_no_codes_stays_as_it_is() -> None:
     for model in (one("Relu", [np.ones(3, F)])[0], one("MatMulInteger", [X, codes(U, 64, 3)])[0], b"QLinear, but no model"):
-        assert onnx_or_bytes(unsigned(model)) == onnx_or_bytes(model)
+        assert onnx_or_bytes(with_unsigned_codes(model)) == onnx_or_bytes(model)
     assert coded_operators(one("Relu", [np.ones(3, F)])[0]) == []
     assert coded_operators(one("MatMulInteger", [X, W])[0]) == ["MatMulInteger"]
     assert coded_operators(one("DequantizeLinear", [X, F(1)])[0]) == ["DequantizeLinear"]

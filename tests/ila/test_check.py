@@ -220,7 +220,7 @@ def test_holes_of_flexasr_are_commands_without_effect() -> None:
     sim = Simulator(m)
     for hole in check(m).holes:
         ranges = dict(hole.ranges)
-        assert hole.whole
+        assert hole.is_complete
         for address in ranges["addr"]:
             lanes = {"wr": [ranges["wr"][0]], "rd": [ranges["rd"][0]], "addr": [address], "data": [0] * 16}
             assert sim._decoder.find(lanes) is None

@@ -55,7 +55,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_design_that_cannot_be_is_refused(name: str) -> None:
     given, sentence = BAD[name]
     with pytest.raises(UsageError) as refusal:
-        check_design("small", designed("small", Sizes(), given, others=("revision",)))
+        check_design("small", designed("small", Sizes(), given, extra_names=("revision",)))
     assert refusal.value.problem.sentence == sentence
 
 

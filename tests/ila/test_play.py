@@ -100,7 +100,7 @@ def test_configuration_between_data(monkeypatch: pytest.MonkeyPatch, turns: int)
     gives = left.play(columns_of(model, stream))
     assert [bytes(x) for x in gives] == one_by_one(right, stream, gives.shape[1])
     assert all((left.state(name) == right.state(name)).all() for name in model.states)
-    assert (left.turns >= turns) == (turns == 3)
+    assert (left.loop_switches >= turns) == (turns == 3)
 
 
 def test_instructions_of_one_form_are_one_family() -> None:
@@ -229,7 +229,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder of results, and nothing compiled in this process."""
     monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
     decoder_of.cache_clear()
-    native_jit.compiled.cache_clear()
+    native_jit.compile_text.cache_clear()
     return tmp_path
 
 
@@ -245,7 +245,7 @@ def test_a_decoder_is_found_by_its_terms(kept: Path, monkeypatch: pytest.MonkeyP
     made = decoder_of(again)
     assert made is not None
     sim = Simulator(again, reading="native")
-    plain = [n for n, c in enumerate(stream) if (i := sim.decoded(c)) is not None and is_plain(again, i)]
+    plain = [n for n, c in enumerate(stream) if (i := sim.decode(c)) is not None and is_plain(again, i)]
     columns, gives = columns_of(again, [stream[n] for n in plain]), np.zeros((len(plain), 16), np.uint8)
     assert playing._run_loop(sim, made, playing._checked_columns(again, columns)[0], gives, 0) == len(plain)
     assert not lowered
@@ -263,6 +263,6 @@ def test_a_decoder_whose_code_is_damaged_is_made_again(kept: Path) -> None:
         whole = entry.read_bytes()
         entry.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
         decoder_of.cache_clear()
-        native_jit.compiled.cache_clear()
+        native_jit.compile_text.cache_clear()
         assert decoder_of(small()) is not None
         assert entry.read_bytes() == whole

@@ -17,7 +17,7 @@ from vectors import traces
 
 from rewrite_compiler.errors import InputError, SpecError
 from rewrite_compiler.ila import Bits, Ila, Instruction, assemble, ila, mmio
-from rewrite_compiler.ila.traces.assembly import disassemble, parse_named
+from rewrite_compiler.ila.traces.assembly import disassemble, parse_command
 from rewrite_compiler.ila.traces.reader import read_header, read_trace
 from rewrite_compiler.ila.traces.trace import Attach, Commands, Fetch, Header, Item, Place, Section, Trace, Wait, block_of, columns_of
 from rewrite_compiler.ila.traces.writer import CHUNK, COMMANDS, COUNT, END, OTHER, WORDS, to_assembly, to_binary, to_json_lines
@@ -52,7 +52,7 @@ def test_assembling_what_was_disassembled_gives_the_command(name: str, data: st.
     given = random_operands(i, data.draw(st.randoms(use_true_random=False)))
     named = disassemble(m, assemble(i, **given))
     assert (named.instruction, dict(named.operands), dict(named.raw)) == (i, given, {})
-    assert parse_named(m, str(named)).command == named.command == {k: v for k, v in assemble(i, **given).items() if v}
+    assert parse_command(m, str(named)).command == named.command == {k: v for k, v in assemble(i, **given).items() if v}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -64,7 +64,7 @@ def test_bits_outside_of_the_fields_are_kept(name: str, data: st.DataObject) -> 
     i = m.instructions[data.draw(st.sampled_from(list(m.instructions)))]
     command = {**assemble(i), "data": data.draw(st.integers(0, (1 << 128) - 1))} if name != "vta" else assemble(i)
     named = disassemble(m, command)
-    assert named.command == parse_named(m, str(named)).command == {k: v for k, v in command.items() if v}
+    assert named.command == parse_command(m, str(named)).command == {k: v for k, v in command.items() if v}
 
 
 def golden_commands(name: str) -> list[dict[str, int]]:

@@ -11,7 +11,7 @@ from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.ila.mmio import assemble
 from rewrite_compiler.ila.simulation import stream_device as streams
 from rewrite_compiler.ila.simulation import word_stream_loop as loops
-from rewrite_compiler.ila.simulation.word_stream_loop import words_of
+from rewrite_compiler.ila.simulation.word_stream_loop import word_loop_of
 from rewrite_compiler.ila_models import vta
 from rewrite_compiler.readings.native import jit as native_jit
 
@@ -74,7 +74,7 @@ def test_words_are_what_the_oracle_runs(monkeypatch: pytest.MonkeyPatch, tokens:
     monkeypatch.setattr(streams, "PATIENCE", 1)
     monkeypatch.setattr(loops, "SINGLES", singles)
     monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
-    loops.words_of.cache_clear()
+    loops.word_loop_of.cache_clear()
     kinds = set()
     for seed in range(12):
         words = program(seed, tokens)
@@ -91,7 +91,7 @@ def test_rows_of_bytes_are_words() -> None:
 
 
 def test_what_moves_data_is_compiled() -> None:
-    made = words_of(MODEL)
+    made = word_loop_of(MODEL)
     assert made is not None
     assert list(made.tokens) == ["g2l", "l2g", "s2g", "g2s"]
 
@@ -114,13 +114,13 @@ def test_the_loop_of_everything_is_found_again(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
     sizes = {"log_inp_buffer": 8, "log_wgt_buffer": 12, "log_acc_buffer": 10, "log_uop_buffer": 5}
     first, again, other = vta.build(**sizes), vta.build(**sizes), vta.build(**sizes | {"log_acc_buffer": 11})
-    assert words_of(first, loops.KEPT) is None
-    made = words_of(first, loops.ALL)
+    assert word_loop_of(first, loops.CACHED) is None
+    made = word_loop_of(first, loops.ALL)
     before = native_jit.counts.compiled
-    found = words_of(again, loops.KEPT)
+    found = word_loop_of(again, loops.CACHED)
     assert made is not None
     assert found is not None
     assert native_jit.counts.compiled == before
-    assert words_of(other, loops.KEPT) is None
+    assert word_loop_of(other, loops.CACHED) is None
     kinds = [[(r.code, r.sentence, [n for n, _ in r.values]) for r in w.function.raises] for w in (made, found)]
     assert kinds[0] == kinds[1] != []

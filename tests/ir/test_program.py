@@ -16,12 +16,12 @@ from rewrite_compiler.ir.program import (
     OpaqueOp,
     Program,
     Source,
-    empty_like,
+    zeros_of,
     macs_of,
-    renumbered,
-    topological,
+    renumber_values,
+    topological_order,
     total_macs,
-    walk,
+    nodes_with_types,
 )
 from rewrite_compiler.ir.types import TensorType, interval_of, result_types
 from rewrite_compiler.ir.verify import verify
@@ -60,11 +60,11 @@ def test_producers_and_users() -> None:
     assert p.is_constant(dense.inputs[1])
     assert not p.is_constant(dense.inputs[0])
     assert bias.attribute("axis") == 1
-    assert [len(types) for _, types in walk(p)] == [2, 2, 1]
+    assert [len(types) for _, types in nodes_with_types(p)] == [2, 2, 1]
 
 
 def test_numbers_follow_definition() -> None:
-    p = renumbered(two_layers())
+    p = renumber_values(two_layers())
     assert p.inputs == (0,)
     assert list(p.constants) == [1, 2]
     assert [n.outputs for n in p.nodes] == [(3,), (4,), (5,)]
@@ -81,10 +81,10 @@ def test_multiply_accumulates_add_up() -> None:
 
 def test_any_order_is_sorted_and_a_cycle_is_refused() -> None:
     a, b, c = (Node("relu", (n,), (n + 1,)) for n in range(3))
-    assert topological([c, a, b], [0]) == [a, b, c]
+    assert topological_order([c, a, b], [0]) == [a, b, c]
     loop = [Node("relu", (1,), (2,)), Node("neg", (2,), (1,))]
     with pytest.raises(InputError, match=r"^error\[F120\]: the nodes form a cycle through (relu|neg)$"):
-        topological(loop, [0])
+        topological_order(loop, [0])
 
 
 def broken(change: Any) -> Program:
@@ -185,7 +185,7 @@ def test_random_inputs_are_reproducible() -> None:
 def test_types_know_their_size(dtype: str, nbytes: int, is_float: bool) -> None:
     t = TensorType((2, 3), dtype)
     assert (t.size, t.nbytes, t.is_float, str(t)) == (6, nbytes, is_float, f"{dtype}[2, 3]")
-    assert empty_like(t).shape == (2, 3)
+    assert zeros_of(t).shape == (2, 3)
 
 
 def test_integers_have_ranges() -> None:

@@ -12,9 +12,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rewrite_compiler.ir.evaluate import run
-from rewrite_compiler.ir.placement import Place, candidates, merged, separated
+from rewrite_compiler.ir.placement import Place, places_with_lead, merge_samples, split_samples
 from rewrite_compiler.ir.program import Builder, Node, OpaqueOp, Program
-from rewrite_compiler.ir.rebatch import NotBatchable, Rebatched, naturally_rebatched, rebatched
+from rewrite_compiler.ir.rebatch import NotBatchable, Rebatched, rebatch_cheapest_axis, rebatch
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.ir.verify import verify
 from rewrite_compiler.ops.op import ShapeError
@@ -31,15 +31,15 @@ def whole_numbers(shape: tuple[int, ...], dtype: str, random: np.random.Generato
 
 def check(p: Program, places: Mapping[int, Place | int], *, tolerance: float = 0, seed: int = 0) -> Rebatched:
     """Run all samples at once and one by one, and compare every output."""
-    result = rebatched(p, SAMPLES, places)
+    result = rebatch(p, SAMPLES, places)
     assert isinstance(result, Rebatched), result
     verify(result.program)
     random = np.random.default_rng(seed)
     shared = {v: whole_numbers(p.types[v].shape, p.types[v].dtype, random) for v in p.inputs if v not in places}
     each = {v: whole_numbers((SAMPLES, *p.types[v].shape), p.types[v].dtype, random) for v in places}
-    together = run(result.program, {**shared, **{v: merged(x, result.places[v]) for v, x in each.items()}})
+    together = run(result.program, {**shared, **{v: merge_samples(x, result.places[v]) for v, x in each.items()}})
     for v in p.outputs:
-        found = separated(together[v], result.places.get(v), SAMPLES)
+        found = split_samples(together[v], result.places.get(v), SAMPLES)
         for s in range(SAMPLES):
             alone = run(p, {**shared, **{v: x[s] for v, x in each.items()}})[v]
             assert found[s].shape == alone.shape
@@ -64,23 +64,23 @@ def placed(draw: st.DrawFn) -> tuple[tuple[int, ...], Place]:
 def test_separating_undoes_merging(case: tuple[tuple[int, ...], Place]) -> None:
     shape, place = case
     x = np.arange(SAMPLES * math.prod(shape)).reshape(SAMPLES, *shape)
-    assert merged(x, place).shape == place.scaled(shape, SAMPLES)
-    assert np.array_equal(separated(merged(x, place), place, SAMPLES), x)
+    assert merge_samples(x, place).shape == place.scaled(shape, SAMPLES)
+    assert np.array_equal(split_samples(merge_samples(x, place), place, SAMPLES), x)
 
 
 @given(placed())
 def test_candidates_are_one_order(case: tuple[tuple[int, ...], Place]) -> None:
     shape, place = case
     x = np.arange(SAMPLES * math.prod(shape)).reshape(SAMPLES, *shape)
-    found = list(candidates(shape, place.lead(shape)))
+    found = list(places_with_lead(shape, place.lead(shape)))
     assert place in found
-    assert all(np.array_equal(merged(x, p).ravel(), merged(x, place).ravel()) for p in found)
+    assert all(np.array_equal(merge_samples(x, p).ravel(), merge_samples(x, place).ravel()) for p in found)
 
 
 def test_samples_vary_slowest() -> None:
     x = np.array([[1, 2], [3, 4], [5, 6]])
-    assert merged(x, Place(0)).tolist() == [1, 2, 3, 4, 5, 6]
-    assert merged(x, Place(0, 2)).tolist() == [1, 3, 5, 2, 4, 6]
+    assert merge_samples(x, Place(0)).tolist() == [1, 2, 3, 4, 5, 6]
+    assert merge_samples(x, Place(0, 2)).tolist() == [1, 3, 5, 2, 4, 6]
 
 
 # -- any operator, any place: right or refused
@@ -218,7 +218,7 @@ def test_any_operator_with_samples_anywhere(name: str) -> None:
             assume(p is not None)
             assert p is not None
             places = data.draw(places_in(p))
-            if isinstance(rebatched(p, SAMPLES, places), Rebatched):
+            if isinstance(rebatch(p, SAMPLES, places), Rebatched):
                 check(p, places, tolerance=1e-12 if name in INEXACT else 0)
                 accepted += 1
 
@@ -366,7 +366,7 @@ def test_samples_are_moved_where_an_operator_needs_them() -> None:
     p = language_model()
     result = check(p, {p.inputs[0]: 0}, tolerance=1e-12)
     assert result.moves == 1
-    best = naturally_rebatched(p, SAMPLES, p.inputs[:1])
+    best = rebatch_cheapest_axis(p, SAMPLES, p.inputs[:1])
     assert isinstance(best, Rebatched)
     assert (best.moves, best.places[p.inputs[0]]) == (0, Place(1))
 
@@ -403,7 +403,7 @@ def test_the_batch_axis_is_kept_apart_from_neighbours() -> None:
 
 
 def reason(p: Program, *axes: Place | int) -> str:
-    result = rebatched(p, SAMPLES, dict(zip(p.inputs, axes, strict=False)))
+    result = rebatch(p, SAMPLES, dict(zip(p.inputs, axes, strict=False)))
     assert isinstance(result, NotBatchable)
     return result.reason
 
@@ -453,7 +453,7 @@ def test_known_source_operators_carry_samples() -> None:
         ("QLinearConv", [(2, 3, 4), (), (), (5, 3, 1), (), (), (), (), (5,)], (2, 5, 4)),
     ]:
         p = opaque(op_type, "", operands, result)
-        made = rebatched(p, SAMPLES, {p.inputs[0]: 0})
+        made = rebatch(p, SAMPLES, {p.inputs[0]: 0})
         assert isinstance(made, Rebatched)
         assert made.program.types[p.outputs[0]].shape == (SAMPLES * result[0], *result[1:])
 

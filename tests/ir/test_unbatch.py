@@ -10,9 +10,9 @@ import pytest
 from rewrite_compiler.ir.evaluate import run
 from rewrite_compiler.ir.placement import Place
 from rewrite_compiler.ir.program import Builder, Node, OpaqueOp, Program
-from rewrite_compiler.ir.rebatch import NotBatchable, Rebatched, rebatched
+from rewrite_compiler.ir.rebatch import NotBatchable, Rebatched, rebatch
 from rewrite_compiler.ir.types import TensorType
-from rewrite_compiler.ir.unbatch import unbatched, with_samples
+from rewrite_compiler.ir.unbatch import unbatch, with_samples
 from rewrite_compiler.ir.verify import verify
 
 FIXED = 6
@@ -26,7 +26,7 @@ def built(make: Any, *shapes: tuple[int, ...]) -> Program:
 
 def held(p: Program) -> Program:
     """Take a program apart and compare each sample with what it is among the others."""
-    single = unbatched(p, FIXED)
+    single = unbatch(p, FIXED)
     assert isinstance(single, Program), single
     verify(single)
     random = np.random.default_rng(3)
@@ -99,7 +99,7 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_samples_that_meet_are_refused(name: str) -> None:
     make, reason = BAD[name]
-    found = unbatched(built(make, (FIXED, 4, 3)), FIXED)
+    found = unbatch(built(make, (FIXED, 4, 3)), FIXED)
     assert isinstance(found, NotBatchable)
     assert found.reason == reason
 
@@ -113,9 +113,9 @@ def test_other_numbers_of_samples() -> None:
 
 def test_it_undoes_rebatching() -> None:
     p = built(lambda b, x: b.apply("softmax", [b.apply("matmul", [x, constant(b, 3, 5)])[0]], {"axis": 2})[0], (1, 4, 3))
-    wide = rebatched(p, FIXED, {v: Place(0) for v in p.inputs})
+    wide = rebatch(p, FIXED, {v: Place(0) for v in p.inputs})
     assert isinstance(wide, Rebatched)
-    single = unbatched(wide.program, FIXED)
+    single = unbatch(wide.program, FIXED)
     assert isinstance(single, Program)
     assert (single.types, single.nodes) == (p.types, p.nodes)
 
@@ -126,7 +126,7 @@ def test_operators_kept_whole_count_the_work_of_one_sample() -> None:
     y = b.value(TensorType((FIXED, 4, 3)))
     b.opaque["k"] = OpaqueOp("Sin", "", b"", "unsupported operator: Sin", macs=60)
     b.node(Node("opaque", (x,), (y,), (("key", "k"),)))
-    single = unbatched(b.finish([y]), FIXED)
+    single = unbatch(b.finish([y]), FIXED)
     assert isinstance(single, Program)
     assert [o.macs for o in single.opaque.values()] == [10]
     assert single.types[y].shape == (1, 4, 3)

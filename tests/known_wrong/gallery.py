@@ -6,10 +6,10 @@ import importlib
 from itertools import chain
 
 from rewrite_compiler.rewrite.rule import Rule
-from rewrite_compiler.rewrite.ruleset import collect, rules_in
+from rewrite_compiler.rewrite.ruleset import unique_rules, rules_in
 
 FALSE = ("linear", "layout", "convolution", "softmax")
 
 
 def gallery(*modules: str) -> tuple[Rule, ...]:
-    return collect(chain.from_iterable(rules_in(importlib.import_module(f"known_wrong.{name}")) for name in modules))
+    return unique_rules(chain.from_iterable(rules_in(importlib.import_module(f"known_wrong.{name}")) for name in modules))

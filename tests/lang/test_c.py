@@ -37,7 +37,7 @@ from rewrite_compiler.lang import (
 from rewrite_compiler.lang.binders import fold, static_shape
 from rewrite_compiler.lowering.lower import lower_array, lower_step
 from rewrite_compiler.readings.arrays.labelled_array import Data, storage_dtype
-from rewrite_compiler.readings.c.printer import NoC, Printed, Style, Tables, print_c
+from rewrite_compiler.readings.c.printer import NoC, PrintedFunction, Style, Tables, print_c
 from rewrite_compiler.readings.c.runtime import PRELUDE, RUNTIME, SCRATCH
 from rewrite_compiler.readings.kernels.format_conversion import codes_of, values_of
 
@@ -49,14 +49,14 @@ REAL = (None, None)
 class Library:
     """Printed functions, compiled together; each is called with its memories."""
 
-    def __init__(self, functions: Sequence[Printed], tables: Tables, folder: Path) -> None:
+    def __init__(self, functions: Sequence[PrintedFunction], tables: Tables, folder: Path) -> None:
         scratch = SCRATCH if any(f.allocates for f in (*functions, *tables.fills)) else ""
         text = [
             PRELUDE,
             RUNTIME,
             scratch,
             *tables.texts,
-            tables.filling,
+            tables.fill_text,
             *(f.text for f in functions),
             "void start(void);",
             "void start(void) { fm_fill_tables(); }",
@@ -75,7 +75,7 @@ class Library:
         return int(getattr(self.library, f"call_{name}")(places))
 
 
-def _entry(f: Printed) -> str:
+def _entry(f: PrintedFunction) -> str:
     arguments = ", ".join(["&s", *(f"places[{n}]" for n in range(len(f.memories)))])
     body = f"fm_scratch s = {{0}}; (void)places; return {f.name}({arguments});"
     return f"int call_{f.name}(void **places);\nint call_{f.name}(void **places) {{ {body} }}"

@@ -14,7 +14,7 @@ from test_steps import Contents, by_oracle
 from rewrite_compiler.lang import Leaf, Step, array, assign, let, lift, loop, reduce_sum, sat, select, seq, update, when, wrap
 from rewrite_compiler.lang.binders import fold, static_shape
 from rewrite_compiler.lowering.dead_code import statements_of
-from rewrite_compiler.lowering.loop_invariants import moved
+from rewrite_compiler.lowering.loop_invariants import hoist_invariants
 from rewrite_compiler.lowering.loop_ir import For, If, Statement
 from rewrite_compiler.lowering.lower import lower_step
 from rewrite_compiler.readings.c.printer import Tables, print_c
@@ -81,7 +81,7 @@ def loops_of(step: Step) -> Iterator[tuple[int, Statement]]:
             elif isinstance(s, If):
                 yield from below([*s.then, *s.otherwise], depth)
 
-    return ((d, s) for d, s in below(moved(lower_step(step)).body, 0) if isinstance(s, For | If))
+    return ((d, s) for d, s in below(hoist_invariants(lower_step(step)).body, 0) if isinstance(s, For | If))
 
 
 def test_what_does_not_vary_is_computed_before_the_loop() -> None:
@@ -99,7 +99,7 @@ def test_a_loop_with_many_choices_is_not_printed_for_each_way_through_them() -> 
     several = update(Y, 16, lambda i: (i, sum(select(modes[k], reduce_sum(lambda j, n=k: X[i + j + n], 3), k) for k in range(12))))
     routine = lower_step(several)
     most = 4 * sum(1 for _ in statements_of(routine.body))
-    assert sum(1 for _ in statements_of(moved(routine).body)) <= most
+    assert sum(1 for _ in statements_of(hoist_invariants(routine).body)) <= most
 
 
 def test_indices_are_checked_before_the_loop() -> None:

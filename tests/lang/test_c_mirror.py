@@ -11,10 +11,10 @@ from test_steps import by_oracle
 
 from rewrite_compiler.lang import Leaf, Step, assign, loop, reduce_sum, seq, update
 from rewrite_compiler.lang.binders import Table, static_shape
-from rewrite_compiler.lowering.decoded_copies import Mirror, mirrors_of
+from rewrite_compiler.lowering.decoded_copies import DecodedCopy, decoded_copies
 from rewrite_compiler.lowering.lower import lower_step
 from rewrite_compiler.readings.arrays.labelled_array import storage_dtype
-from rewrite_compiler.readings.c.printer import Tables, print_c, ready
+from rewrite_compiler.readings.c.printer import Tables, print_c, optimise
 
 CODES = Leaf((6, 16), (0, 255), False, "codes")
 OTHERS = Leaf((6, 16), (0, 255), False, "others")
@@ -34,8 +34,8 @@ SUMS = update(
 )
 
 
-def mirrors(*steps: Step) -> list[Mirror]:
-    return mirrors_of(ready(lower_step(s)) for s in steps)
+def mirrors(*steps: Step) -> list[DecodedCopy]:
+    return decoded_copies(optimise(lower_step(s)) for s in steps)
 
 
 def test_factors_of_long_sums_have_mirrors() -> None:
@@ -75,5 +75,5 @@ def values(leaf: Leaf, x: np.ndarray | Sequence[int]) -> np.ndarray:
     return np.array(x, storage_dtype(leaf.interval)).reshape(static_shape(leaf))
 
 
-def looked_up(m: Mirror, codes: np.ndarray) -> np.ndarray:
+def looked_up(m: DecodedCopy, codes: np.ndarray) -> np.ndarray:
     return codes.astype(np.int64) ** 2 // 3 - 9000

@@ -26,13 +26,13 @@ from rewrite_compiler.lang import (
 )
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.binders import Array, scalar_array
-from rewrite_compiler.lang.structural_hash import Digest, Undigested
+from rewrite_compiler.lang.structural_hash import StructuralHash, Undigested
 
 BYTE = iv.of_width(8, False)
 
 
 def digest(*terms: Expr | Array) -> str:
-    found = Digest()
+    found = StructuralHash()
     found.add(*terms)
     return found.text()
 
@@ -81,7 +81,7 @@ def test_steps() -> None:
         return loop(count, body)
 
     def digested(step: Step) -> str:
-        found = Digest()
+        found = StructuralHash()
         found.step(step)
         return found.text()
 

@@ -25,7 +25,7 @@ from rewrite_compiler.readings.arrays.labelled_array import storage_dtype
 from rewrite_compiler.readings.c.printer import Tables, print_c
 from rewrite_compiler.readings.native.printer import NativeFunction
 from rewrite_compiler.readings.oracle.emit_python import StepFunction
-from rewrite_compiler.readings.smt.evaluator import Symbolic
+from rewrite_compiler.readings.smt.evaluator import SymbolicEvaluator
 from rewrite_compiler.readings.state.interpreter import Machine
 
 Data = np.ndarray[Any, Any]
@@ -176,7 +176,7 @@ def by_solver(p: Program) -> Contents:
             variable = z3.Int(f"{leaf.name}_{'_'.join(map(str, place))}")
             numbers.append((variable, z3.IntVal(int(memories[leaf][where][place]))))
             memories[leaf][place] = variable
-    symbolic = Symbolic(memories)
+    symbolic = SymbolicEvaluator(memories)
     symbolic.run(p.step)
     found = {}
     for leaf in p.written:

@@ -33,7 +33,7 @@ from rewrite_compiler.lang.arithmetic import ROUNDINGS
 from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.readings.kernels.format_conversion import codes_of, values_of
 from rewrite_compiler.readings.oracle.emit_python import evaluate as oracle
-from rewrite_compiler.readings.smt.evaluator import Symbolic, prove_equal, symbols, within
+from rewrite_compiler.readings.smt.evaluator import SymbolicEvaluator, prove_equal, fresh_variables, interval_constraints
 
 GOLDEN = cache(primitives)
 BIASES = range(8)
@@ -234,7 +234,7 @@ def test_rounding_a_real(rounding: str, value: float) -> None:
     wanted = by_fractions(Fraction(value), rounding)
     assert oracle(term, {x: [value, value]}, 2) == [wanted] * 2
     assert evaluate(term, {x: np.array([value, value])}).tolist() == [wanted] * 2
-    exact = Symbolic({x: np.array([Fraction(value)] * 2, object)})
+    exact = SymbolicEvaluator({x: np.array([Fraction(value)] * 2, object)})
     assert exact.array(term).tolist() == [wanted] * 2
 
 
@@ -264,31 +264,31 @@ def test_infinities_saturate(f: Format) -> None:
 @pytest.mark.parametrize("f", [*ADAPTIV, TRUNCATED[3], AdaptivFloat(16, 4, 2), *FIXED, Int(32), IEEE(8, 4), FLOAT16], ids=str)
 def test_decode_then_encode_is_proved_to_be_the_identity_on_codes(f: Format) -> None:
     c = leaf("c", (), f.codes)
-    code = symbols("c", ())
+    code = fresh_variables("c", ())
     x = code[()]
-    premises = within(code, f.codes)
+    premises = interval_constraints(code, f.codes)
     if isinstance(f, AdaptivFloat | IEEE):
         premises.append(x != 1 << f.width - 1)
     if isinstance(f, IEEE):
         premises.append(x % (1 << f.width - 1) <= f.infinity)
-    back = Symbolic({c: code}).value(f.encode(f.decode(c[()])))
+    back = SymbolicEvaluator({c: code}).value(f.encode(f.decode(c[()])))
     verdict = prove_equal([(back, x)], premises, 20)
     assert verdict.outcome == "proved", verdict
 
 
 @pytest.mark.parametrize("exponent", [0, 1, 2, 126, 127, 254])
 def test_float32_codes_come_back_for_every_mantissa(exponent: int) -> None:
-    mantissa, m = symbols("m", ()), leaf("m", (), (0, (1 << 23) - 1))
-    back = Symbolic({m: mantissa}).value(FLOAT32.encode(FLOAT32.decode(m[()] + (exponent << 23))))
-    verdict = prove_equal([(back, mantissa[()] + (exponent << 23))], within(mantissa, m.interval), 20)
+    mantissa, m = fresh_variables("m", ()), leaf("m", (), (0, (1 << 23) - 1))
+    back = SymbolicEvaluator({m: mantissa}).value(FLOAT32.encode(FLOAT32.decode(m[()] + (exponent << 23))))
+    verdict = prove_equal([(back, mantissa[()] + (exponent << 23))], interval_constraints(mantissa, m.interval), 20)
     assert verdict.outcome == "proved", verdict
 
 
 def test_the_second_zero_is_the_one_exception() -> None:
     c = leaf("c", (), (0, 255))
-    code = symbols("c", ())
-    back = Symbolic({c: code}).value(ADAPTIV[4].encode(ADAPTIV[4].decode(c[()])))
-    assert prove_equal([(back, code[()])], within(code, c.interval), 20).model == {"c": 128}
+    code = fresh_variables("c", ())
+    back = SymbolicEvaluator({c: code}).value(ADAPTIV[4].encode(ADAPTIV[4].decode(c[()])))
+    assert prove_equal([(back, code[()])], interval_constraints(code, c.interval), 20).model == {"c": 128}
 
 
 # -- parameters and refusals

@@ -22,8 +22,8 @@ def test_compiled_objects_are_kept_and_rebuilt_when_damaged(tmp_path: Path, monk
     text = 'define i64 @"run"(i64 %x) {\n  %y = add i64 %x, 41\n  ret i64 %y\n}\n'
 
     def answer() -> int:
-        jit.compiled.cache_clear()
-        _, address = jit.compiled(text)
+        jit.compile_text.cache_clear()
+        _, address = jit.compile_text(text)
         return int(ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(1))
 
     assert answer() == answer() == 42

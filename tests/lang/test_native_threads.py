@@ -20,7 +20,7 @@ SHAPES = [(rows, 4096) for rows in range(3, 11)]
 def nothing_compiled() -> None:
     """Forget functions, so that threads compile at the same time."""
     assert not without_machine_code()
-    for table in (convert._launch, elementwise_nest.grid_function, jit.compiled):
+    for table in (convert._launch, elementwise_nest.grid_function, jit.compile_text):
         table.cache_clear()
 
 
@@ -43,7 +43,7 @@ def test_a_function_outlives_the_table_it_was_kept_in() -> None:
     source, target = np.arange(1 << 16, dtype=np.int32).reshape(256, 256), np.zeros((256, 256), np.int32).T
     run = convert.copier(target, source)
     assert run is not None
-    for table in (convert._launch, elementwise_nest.grid_function, jit.compiled):
+    for table in (convert._launch, elementwise_nest.grid_function, jit.compile_text):
         table.cache_clear()
     gc.collect()
     run()

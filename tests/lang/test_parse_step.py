@@ -12,7 +12,7 @@ from rewrite_compiler.lang import Leaf, array, assign, fold, let, minimum, requi
 from rewrite_compiler.lang.binders import Array
 from rewrite_compiler.lang.printer import show_step
 from rewrite_compiler.lang.step import Step
-from rewrite_compiler.lang.step_parser import names_of, parse_step
+from rewrite_compiler.lang.step_parser import leaves_and_tables, parse_step
 from rewrite_compiler.readings.oracle.emit_python import StepFunction
 
 M, K = Leaf((8,), (0, 255), False, "m"), Leaf((), (0, 7), False, "k")
@@ -27,19 +27,19 @@ def test_shown_steps_are_read_back(step: Step, text: str) -> None:
 def test_instructions_of_shipped_models_are_read_back(model: Ila) -> None:
     for instruction in model.instructions.values():
         shown = show_step(instruction.update)
-        assert numbered(show_step(parse_step(shown, *names_of(instruction.update)))) == numbered(shown), instruction.name
+        assert numbered(show_step(parse_step(shown, *leaves_and_tables(instruction.update)))) == numbered(shown), instruction.name
 
 
 def test_folds_of_one_length_are_told_apart() -> None:
     sums = [fold(3, 0, lambda k, a, n=n: minimum(a + M[k] * n, 4000), (0, 4000)) for n in (1, 2)]
     step = update(Leaf((2,), (0, 8000), False, "s"), 2, lambda i: (i, select(i == 0, sums[0], sums[1])))
-    assert numbered(show_step(parse_step(show_step(step), *names_of(step)))) == numbered(show_step(step))
+    assert numbered(show_step(parse_step(show_step(step), *leaves_and_tables(step)))) == numbered(show_step(step))
 
 
 def test_two_leaves_of_one_name_cannot_be_told_apart() -> None:
     twin = Leaf((), (0, 7), False, "m")
     with pytest.raises(SpecError) as refusal:
-        names_of(assign(K, twin[()] & M[0] & 7))
+        leaves_and_tables(assign(K, twin[()] & M[0] & 7))
     assert refusal.value.problem.sentence == "two leaves of a step are called m"
 
 

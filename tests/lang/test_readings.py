@@ -20,8 +20,8 @@ from rewrite_compiler.readings.arrays.evaluator import Evaluator
 from rewrite_compiler.readings.arrays.labelled_array import Axes, Store, axis_of, storage_dtype
 from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.readings.oracle.emit_python import evaluate as oracle
-from rewrite_compiler.readings.smt.bitvector_evaluator import prefers_bits, reading_for
-from rewrite_compiler.readings.smt.evaluator import Symbolic, prove_equal, truth
+from rewrite_compiler.readings.smt.bitvector_evaluator import prefers_bits, evaluator_for
+from rewrite_compiler.readings.smt.evaluator import SymbolicEvaluator, prove_equal, truth
 
 EXAMPLES = int(os.environ.get("FLEXMATCH_EXAMPLES", "150"))
 RANDOM = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
@@ -68,7 +68,7 @@ def test_oracle_arrays_and_intervals_agree_with_the_meaning(problem: tuple[Array
     assert oracle(term, contents, len(expected)) == expected
     assert flat(evaluate(term, {leaf: stored(leaf, x) for leaf, x in contents.items()})) == expected
     exact = {leaf: np.array([*x, 0], object)[:-1].reshape(static_shape(leaf)) for leaf, x in contents.items()}
-    assert [int(truth(x) if isinstance(x, bool) else x) for x in Symbolic(exact).array(term).reshape(-1)] == expected
+    assert [int(truth(x) if isinstance(x, bool) else x) for x in SymbolicEvaluator(exact).array(term).reshape(-1)] == expected
 
 
 @RANDOM
@@ -105,7 +105,7 @@ def test_the_solver_computes_the_same(engine: str, problem: tuple[Array, list[Le
     expected = walked(term, contents)
     if expected is None or (engine == "words" and is_open(term.body)):
         return
-    reading, premises = reading_for([], contents, bits=engine == "words")
+    reading, premises = evaluator_for([], contents, bits=engine == "words")
     for leaf, data in reading.memories.items():
         premises += [s == x for s, x in zip(data.reshape(-1), contents[leaf], strict=True)]
     values = reading.array(term).reshape(-1)
@@ -135,13 +135,13 @@ IDENTITIES: dict[str, tuple[Expr, Expr]] = {
 def test_words_of_bits_prove_what_is_about_bits(name: str) -> None:
     left, right = IDENTITIES[name]
     assert prefers_bits([left, right])
-    reading, premises = reading_for([left, right], [x8, y8])
+    reading, premises = evaluator_for([left, right], [x8, y8])
     assert prove_equal([(reading.value(left), reading.value(right))], premises, 20).outcome == "proved"
 
 
 def test_words_of_bits_refute_with_a_model_that_the_oracle_confirms() -> None:
     left, right = a8 | b8, a8 + b8
-    reading, premises = reading_for([left, right], [x8, y8])
+    reading, premises = evaluator_for([left, right], [x8, y8])
     verdict = prove_equal([(reading.value(left), reading.value(right))], premises, 20)
     assert verdict.outcome == "refuted"
     operands = {x8: [int(verdict.model.get("x", 0))], y8: [int(verdict.model.get("y", 0))]}

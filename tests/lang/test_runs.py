@@ -10,9 +10,9 @@ from rewrite_compiler.ila import joined
 from rewrite_compiler.lang import Expr, Leaf, Step, array, extract, let, loop, reduce, seq, update, when, wrap
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.step import assign
-from rewrite_compiler.lowering.loop_ir import Copy, Every
+from rewrite_compiler.lowering.loop_ir import Copy, Conjunction
 from rewrite_compiler.lowering.lower import lower_step
-from rewrite_compiler.lowering.vector_idioms import ends_early, with_runs
+from rewrite_compiler.lowering.vector_idioms import can_exit_early, recognise_idioms
 from rewrite_compiler.readings.native.printer import NativeFunction
 from rewrite_compiler.readings.oracle.emit_python import StepFunction
 
@@ -58,7 +58,7 @@ STEPS: dict[str, Step] = {
 @pytest.mark.parametrize("apart", [frozenset(), frozenset({source})], ids=["together", "apart"])
 def test_machine_code_copies_as_the_oracle(name: str, apart: frozenset[Leaf]) -> None:
     step, random = STEPS[name], np.random.default_rng(len(name))
-    native, oracle = NativeFunction(step, apart=apart, level=1), StepFunction(step)
+    native, oracle = NativeFunction(step, noalias=apart, level=1), StepFunction(step)
     for place in range(SIZE):
         memories = {m: random.integers(0, 256, SIZE).astype(np.uint16 if m is wide else np.uint8) for m in (source, target, wide)}
         memories |= {at: np.array(place, np.uint8), near: np.array(min(place, SIZE - 18), np.uint8)}
@@ -108,7 +108,7 @@ def test_conditions_side_by_side_are_those_one_by_one(count: int) -> None:
     random = np.random.default_rng(count)
     every = reduce("min", lambda j: condition(near[()] % 8 + j), count)
     step = assign(wide, every + 1, near[()])
-    is_one = [isinstance(x, Every) for x in with_runs(lower_step(step).body)]
+    is_one = [isinstance(x, Conjunction) for x in recognise_idioms(lower_step(step).body)]
     assert any(is_one) == (count != 5)
     native, oracle = NativeFunction(step, level=1), StepFunction(step)
     answers = set()
@@ -126,12 +126,12 @@ def test_conditions_side_by_side_are_those_one_by_one(count: int) -> None:
 
 
 def test_a_loop_that_copies_is_one_statement() -> None:
-    found = with_runs(lower_step(update(target, 16, lambda j: (j + 4, source[j]))).body)
+    found = recognise_idioms(lower_step(update(target, 16, lambda j: (j + 4, source[j]))).body)
     assert [(type(x), x.count) for x in found if isinstance(x, Copy)] == [(Copy, 16)]
 
 
 def test_words_of_bytes_are_copied_as_words() -> None:
-    found = {name: [x for x in with_runs(lower_step(STEPS[name]).body) if isinstance(x, Copy)] for name in STEPS if "joins bytes " in name}
+    found = {name: [x for x in recognise_idioms(lower_step(STEPS[name]).body) if isinstance(x, Copy)] for name in STEPS if "joins bytes " in name}
     assert {name: [(x.count, x.stride, x.width) for x in copies] for name, copies in found.items()} == {
         "joins bytes side by side": [(8, 1, 2)],
         "joins bytes at every second place": [(8, 2, 2)],
@@ -144,9 +144,9 @@ def test_a_loop_ends_where_its_condition_stays_0() -> None:
     going, total = Leaf((), (0, 1), False, "going"), Leaf((), (0, 100), False, "total")
     step = loop(100, lambda k: when(going[()] == 1, when(k == 7, assign(going, 0), assign(total, k))))
     (body,) = lower_step(step).body
-    assert ends_early(body)  # type: ignore[arg-type]
+    assert can_exit_early(body)  # type: ignore[arg-type]
     (other,) = lower_step(loop(100, lambda k: when(k == going[()], assign(total, k)))).body
-    assert not ends_early(other)  # type: ignore[arg-type]
+    assert not can_exit_early(other)  # type: ignore[arg-type]
     function = NativeFunction(step, local=frozenset())
     held = {going: np.array(1, np.uint8), total: np.array(0, np.uint8)}
     function([held[m] for m in function.memories])

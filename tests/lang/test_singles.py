@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewrite_compiler.readings.blocks.grid import launched
+from rewrite_compiler.readings.blocks.grid import compile_grid
 from rewrite_compiler.readings.kernels import layout_conversion as convert
 from rewrite_compiler.readings.kernels.layout_conversion import Conversion
 from rewrite_compiler.readings.kernels.selection import without_machine_code
 from rewrite_compiler.readings.straightline.code import REAL, Code, Op
-from rewrite_compiler.readings.straightline.float32_exactness import singles
+from rewrite_compiler.readings.straightline.float32_exactness import single_precision_operators
 
 FLOAT, SHORT = Op("array", (), (0, 0), REAL), Op("array", (), (0, 0), 32)
 SIZE = 4096
@@ -47,7 +47,7 @@ def real(name: str, *args: int, bits: int = REAL) -> Op:
     ],
 )  # fmt: skip
 def test_operators_are_exact_in_32_bits(code: Code, kind: str, expected: set[int]) -> None:
-    assert singles(code, [kind], []) == expected
+    assert single_precision_operators(code, [kind], []) == expected
 
 
 NUMBERS = st.sampled_from([0.0, 1.0, -1.0, 0.1, 3.0, 6.0, 2.0**-9, 2.0**-130, 2.0**40, 2.0**120, 1e30, -(2.0**20), 32767.0])
@@ -77,7 +77,7 @@ def test_machine_code_has_the_bits_of_numpy_in_64_bits(made: tuple[str, Code], s
     source = random.integers(-(1 << 31), 1 << 31, SIZE, np.int64).astype(np.int32)
     x = source.astype(kind) if kind != "<f4" else (random.normal(size=SIZE) * 2.0 ** random.integers(-140, 120, SIZE)).astype(np.float32)
     expected, found = np.empty(SIZE, np.float32), np.empty(SIZE, np.float32)
-    launched(code, ["<f4", kind], [(SIZE, [1, 1])], [])(expected.ctypes.data, x.ctypes.data)
+    compile_grid(code, ["<f4", kind], [(SIZE, [1, 1])], [])(expected.ctypes.data, x.ctypes.data)
     Conversion(code)(found, x)
     assert np.array_equal(found, expected, equal_nan=True)
 

@@ -40,7 +40,7 @@ from rewrite_compiler.readings.arrays.batched_memory import Memory
 from rewrite_compiler.readings.arrays.labelled_array import axis_of, storage_dtype
 from rewrite_compiler.readings.native.printer import NativeFunction
 from rewrite_compiler.readings.oracle.emit_python import StepFunction
-from rewrite_compiler.readings.smt.evaluator import Symbolic
+from rewrite_compiler.readings.smt.evaluator import SymbolicEvaluator
 from rewrite_compiler.readings.state.interpreter import Machine
 
 EXAMPLES = int(os.environ.get("FLEXMATCH_EXAMPLES", "150"))
@@ -111,7 +111,7 @@ def test_oracle_arrays_and_solver_leave_the_same_memories(p: Problem) -> None:
         return
     assert by_oracle(p.step, p.contents) == expected
     assert by_arrays(p.step, p.contents)[0] == expected
-    symbolic = Symbolic({leaf: np.array([*x, 0], object)[:-1].reshape(static_shape(leaf)) for leaf, x in p.contents.items()})
+    symbolic = SymbolicEvaluator({leaf: np.array([*x, 0], object)[:-1].reshape(static_shape(leaf)) for leaf, x in p.contents.items()})
     symbolic.run(p.step)
     assert {leaf: [int(x) for x in symbolic.memories[leaf].reshape(-1)] for leaf in p.memories} == expected
 
@@ -226,7 +226,7 @@ def test_a_requirement_that_fails_names_its_values(reading: str) -> None:
     runs = {
         "oracle": lambda: StepFunction(step)([contents]),
         "arrays": lambda: Machine({C: memory_of(C, contents)}).run(step),
-        "solver": lambda: Symbolic({C: np.array(contents, object)}).run(step),
+        "solver": lambda: SymbolicEvaluator({C: np.array(contents, object)}).run(step),
     }
     with pytest.raises(SpecError, match=r"\[I103\]: element 2 is 9$"):
         runs[reading]()

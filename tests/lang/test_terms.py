@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rewrite_compiler.lang import Table, array
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.binders import Leaf
-from rewrite_compiler.readings.smt.normal_form_evaluator import Numbered, Solved, variables
+from rewrite_compiler.readings.smt.normal_form_evaluator import NormalFormEvaluator, Z3Translator, variables
 from rewrite_compiler.readings.smt.polynomial_terms import Number, Term, Terms, interval_of
 
 NAMES = {"x": (-128, 127), "y": (0, 255), "z": (-(1 << 31), (1 << 31) - 1)}
@@ -89,7 +89,7 @@ def test_digits_that_are_put_together_again_are_the_word() -> None:
     assert (low + 256 * high + (1 << 15)) % (1 << 16) - (1 << 15) is x
     total = x + 3 * terms.variable("y", (0, 255))
     parts = [terms.modulo(terms.quotient(total, 256**n), 256) for n in range(4)]
-    whole = terms.combined((256**n, p) for n, p in enumerate(parts))
+    whole = terms.linear_combination((256**n, p) for n, p in enumerate(parts))
     assert terms.modulo(whole + (1 << 31), 1 << 32) - (1 << 31) is total
 
 
@@ -109,17 +109,17 @@ def test_sums_that_wrap_at_every_step_are_sums_that_wrap_once() -> None:
 )
 def test_z3_gets_the_same_value(tree: Tree) -> None:
     values = {"x": -77, "y": 3, "z": 0}
-    term = Solved().of(built(tree, Terms()))
+    term = Z3Translator().of(built(tree, Terms()))
     known = z3.simplify(z3.substitute(term, *[(z3.Int(n), z3.IntVal(v)) for n, v in values.items()]))
     assert known.as_long() == plain(tree, values)
 
 
 def test_tables_of_one_name_are_one_function_only_with_the_same_entries() -> None:
     terms, leaf = Terms(), Leaf((1,), (0, 3), False, "c")
-    reading = Numbered({leaf: variables(terms, "c", (1,), (0, 3))}, terms)
+    reading = NormalFormEvaluator({leaf: variables(terms, "c", (1,), (0, 3))}, terms)
     tables = [Table("t", lambda c, n=n: c * n, (0, 3)) for n in (5, 5, 6)]  # type: ignore[misc]
     first, again, other = (reading.array(array(lambda i, t=t: t(leaf[i]), 1))[0] for t in tables)  # type: ignore[misc]
     assert first is again
     assert first is not other
-    solved = Solved()
+    solved = Z3Translator()
     assert not solved.of(first).eq(solved.of(other))

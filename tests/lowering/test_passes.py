@@ -10,16 +10,16 @@ import pytest
 from rewrite_compiler.lang import Leaf, Table, shift_right
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.intervals import Interval
-from rewrite_compiler.lowering.bounds_checks import within
-from rewrite_compiler.lowering.copy_propagation import settled
-from rewrite_compiler.lowering.dead_code import trimmed
-from rewrite_compiler.lowering.decoded_copies import mirrored, mirrors_of
-from rewrite_compiler.lowering.dot_narrowing import split
+from rewrite_compiler.lowering.bounds_checks import hoist_bounds_checks
+from rewrite_compiler.lowering.copy_propagation import propagate_copies
+from rewrite_compiler.lowering.dead_code import eliminate_dead_code
+from rewrite_compiler.lowering.decoded_copies import with_decoded_copies, decoded_copies
+from rewrite_compiler.lowering.dot_narrowing import split_wide_sums
 from rewrite_compiler.lowering.listing import listing
-from rewrite_compiler.lowering.loop_invariants import moved
-from rewrite_compiler.lowering.loop_ir import Allocate, Assign, Bind, For, If, Mutable, Routine, Statement, Store, Tree, apply, constant
+from rewrite_compiler.lowering.loop_invariants import hoist_invariants
+from rewrite_compiler.lowering.loop_ir import Allocate, Assign, Bind, For, If, Mutable, Routine, Statement, Store, Tree, folded_sum_or_product, constant
 from rewrite_compiler.lowering.trap_analysis import cannot_trap, sizes_of
-from rewrite_compiler.lowering.vector_idioms import with_runs
+from rewrite_compiler.lowering.vector_idioms import recognise_idioms
 from rewrite_compiler.readings.oracle.emit_python import compile_routine
 
 BYTE, HALF, SUM = iv.of_width(8, True), iv.of_width(16, True), iv.of_width(48, True)
@@ -44,16 +44,16 @@ def number(n: int) -> Tree:
 
 
 def idioms(routine: Routine) -> Routine:
-    return Routine(routine.memories, routine.tables, with_runs(routine.body))
+    return Routine(routine.memories, routine.tables, recognise_idioms(routine.body))
 
 
 def decoded(routine: Routine) -> Routine:
-    return mirrored(routine, mirrors_of([routine]))
+    return with_decoded_copies(routine, decoded_copies([routine]))
 
 
 ROW, TAP, LANE, VALUE = name("i"), name("k"), name("l", (0, 15)), name("a", BYTE)
 COUNT = name("n", (0, 20))
-PRODUCT = operator("mul", load("x", apply("add", TAP, LANE)), load("w", LANE, HALF), iv.mul(BYTE, HALF))
+PRODUCT = operator("mul", load("x", folded_sum_or_product("add", TAP, LANE)), load("w", LANE, HALF), iv.mul(BYTE, HALF))
 LOOKED_UP = operator("mul", load("doubled", load("codes", ROW, (0, 15)), (0, 7)), load("x", ROW), (-896, 889))
 
 DEAD = [
@@ -96,7 +96,7 @@ CODES = {"codes": Leaf((8,), (0, 15), False, "codes"), "x": MEMORIES["x"], "y": 
 Case = tuple[Callable[[Routine], Routine], Sequence[Statement], dict[str, Leaf], str, str]
 CASES: dict[str, Case] = {
     "dead_code": (
-        trimmed, DEAD, MEMORIES,
+        eliminate_dead_code, DEAD, MEMORIES,
         """
         a := x[0]
         var s <- 0
@@ -112,7 +112,7 @@ CASES: dict[str, Case] = {
         """,
     ),
     "copy_propagation": (
-        settled, COPIES, MEMORIES,
+        propagate_copies, COPIES, MEMORIES,
         """
         var a <- x[3]
         for i < 8
@@ -126,7 +126,7 @@ CASES: dict[str, Case] = {
         """,
     ),
     "loop_invariants": (
-        moved, INVARIANT, MEMORIES,
+        hoist_invariants, INVARIANT, MEMORIES,
         """
         for i < 8
             a := (x[3] >> 1)
@@ -146,7 +146,7 @@ CASES: dict[str, Case] = {
         """,
     ),
     "bounds_checks": (
-        within, UNBOUNDED, REGISTER,
+        hoist_bounds_checks, UNBOUNDED, REGISTER,
         """
         n := r[0]
         for i < n
@@ -161,7 +161,7 @@ CASES: dict[str, Case] = {
         """,
     ),
     "dot_narrowing": (
-        split, WIDE, WORDS,
+        split_wide_sums, WIDE, WORDS,
         """
         var s <- 0
         for k < 100000

@@ -9,7 +9,7 @@ import pytest
 from rewrite_compiler import ops as o
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ops.op import subterms
-from rewrite_compiler.ops.static import Binding, Named, as_condition, as_ints, holds, list_of, value_of
+from rewrite_compiler.ops.static import Binding, NamedList, as_condition, as_ints, holds, list_of, value_of
 
 
 def binding(**lists: tuple[int, ...]) -> Binding:
@@ -18,7 +18,7 @@ def binding(**lists: tuple[int, ...]) -> Binding:
 
 
 X = o.Variable("x")
-S = Named("s")
+S = NamedList("s")
 AT = binding(s=(5, 6, 7), p=(2, 0, 1))
 
 LISTS: list[tuple[Any, tuple[int, ...]]] = [
@@ -30,8 +30,8 @@ LISTS: list[tuple[Any, tuple[int, ...]]] = [
     (X.shape[:1] + S, (2, 5, 6, 7)),
     (as_ints((1, X.shape[0])) + S[2:], (1, 2, 7)),
     (S.with_element(1, X.shape[2]), (5, 4, 7)),
-    (X.shape.permuted(Named("p")), (4, 2, 3)),
-    (o.Inverse(Named("p")), (1, 2, 0)),
+    (X.shape.permuted(NamedList("p")), (4, 2, 3)),
+    (o.Inverse(NamedList("p")), (1, 2, 0)),
     (as_ints((1, 2)), (1, 2)),
 ]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rewrite_compiler.ops import OPS, Op, ShapeError
-from rewrite_compiler.ops.op import COMPUTE, ELEMENTWISE, LAYOUT, STAGE, complete
+from rewrite_compiler.ops.op import COMPUTE, ELEMENTWISE, LAYOUT, STAGE, complete_attributes
 from rewrite_compiler.ops.recurrent import GATES
 
 W: dict[str, Any] = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
@@ -177,11 +177,11 @@ def test_multiply_accumulates(name: str, operands: list[Any], attributes: dict[s
 
 
 def test_attributes_are_completed() -> None:
-    assert complete(OPS["slice"], {"stop": 3, "axis": 0, "start": 1}) == {"axis": 0, "start": 1, "stop": 3, "step": 1}
+    assert complete_attributes(OPS["slice"], {"stop": 3, "axis": 0, "start": 1}) == {"axis": 0, "start": 1, "stop": 3, "step": 1}
     with pytest.raises(ShapeError, match=r'^error\[F131\]: slice needs the attribute "start"$'):
-        complete(OPS["slice"], {"axis": 0, "stop": 1})
+        complete_attributes(OPS["slice"], {"axis": 0, "stop": 1})
     with pytest.raises(ShapeError, match=r'^error\[F131\]: relu has no attribute "slope"$'):
-        complete(OPS["relu"], {"slope": 1.0})
+        complete_attributes(OPS["relu"], {"slope": 1.0})
 
 
 def test_gates_are_those_of_the_operators() -> None:

@@ -16,7 +16,7 @@ from rewrite_compiler.compile import compile_model, to_json
 from rewrite_compiler.compile.plan.user_rules import admitted
 from rewrite_compiler.prove.certificates import shipped
 from rewrite_compiler.prove.certificates.cache import Cache
-from rewrite_compiler.prove.certificates.judge import judged, rule_case
+from rewrite_compiler.prove.certificates.judge import judge_cases, rule_case
 from rewrite_compiler.prove.certificates.shipped import (
     SYMBOLIC,
     Certificate,
@@ -24,9 +24,9 @@ from rewrite_compiler.prove.certificates.shipped import (
     certificate_of_operation,
     certificate_of_record,
     certificate_of_rule,
-    document,
-    in_short,
-    weakest,
+    certificates_text,
+    coverage_of,
+    weakest_coverage,
 )
 from rewrite_compiler.rewrite.ruleset import every_rule
 from rewrite_compiler.target import find_target, target_names
@@ -61,7 +61,7 @@ def test_everything_in_the_library_has_a_certificate_as_it_is_written_now() -> N
 
 def test_a_share_of_them_is_what_a_run_without_a_cache_says() -> None:
     drawn = random.Random(shipped.FILE.read_bytes()).sample(every_rule(), SHARE)  # another one with every change of the file
-    records = judged([rule_case(r, None) for r in drawn], Cache(None))
+    records = judge_cases([rule_case(r, None) for r in drawn], Cache(None))
     assert [certificate_of_record("rule", r.name, record) for r, record in zip(drawn, records, strict=True)] == [
         certificate_of_rule(r) for r in drawn
     ], "python benchmarks/certificates.py --check compares all"
@@ -100,12 +100,12 @@ def test_a_certificate_is_of_one_text_and_of_one_set_of_parameters() -> None:
     ],
 )
 def test_what_it_covers_in_short(kind: str, verdict: str, short: str) -> None:
-    assert in_short(Certificate(kind, "mine", verdict, "", "")) == short
+    assert coverage_of(Certificate(kind, "mine", verdict, "", "")) == short
 
 
 def test_the_weakest_step_is_what_an_offload_rests_on() -> None:
     order = ["all shapes", "symbolic", "used on trust", "not judged"]
-    assert [weakest(order[: n + 1][::-1]) for n in range(len(order))] == order
+    assert [weakest_coverage(order[: n + 1][::-1]) for n in range(len(order))] == order
 
 
 def test_a_plan_states_what_every_step_rests_on() -> None:
@@ -114,7 +114,7 @@ def test_a_plan_states_what_every_step_rests_on() -> None:
     assert offloads
     for o in offloads:
         assert [(r["covers"], r["ulp"], r["share_of_rounding"]) for r in o["because"]] == [covered(r["rule"]) for r in o["because"]]
-        assert o["certificate"] == weakest(r["covers"] for r in o["because"])
+        assert o["certificate"] == weakest_coverage(r["covers"] for r in o["because"])
     other = to_json(compile_model(model, ["hlscnn:revision=ext16"]))  # which is judged when it is used
     assert {o["certificate"] for o in other["offloads"]} == {SYMBOLIC}
 
@@ -123,14 +123,14 @@ def covered(name: str) -> tuple[str, float | None, float | None]:
     """Return what the shipped certificate of a rule or an operation covers, and what was seen of rounding."""
     c = found().get(name) or found()[f"rule {name}"]
     assert c is not None
-    return in_short(c), c.ulp, c.share_of_rounding
+    return coverage_of(c), c.ulp, c.share_of_rounding
 
 
 def test_a_rule_of_a_file_is_certified_by_its_own_trial(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(RULES)
     found = admitted((), [mine], ["relu-over-add"]).certificates
-    assert {n: (in_short(c), c.ulp, c.share_of_rounding) for n, c in found.items()} == {
+    assert {n: (coverage_of(c), c.ulp, c.share_of_rounding) for n, c in found.items()} == {
         "relu-twice": ("all shapes", 0.0, 0.0),
         "relu-over-add": ("used on trust", None, None),
     }
@@ -139,7 +139,7 @@ def test_a_rule_of_a_file_is_certified_by_its_own_trial(tmp_path: Path) -> None:
 def test_the_file_is_read_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = {"ab": Certificate("rule", "mine", "proved", "all shapes: ≥ 1", "by index")}
     monkeypatch.setattr(shipped, "FILE", tmp_path / "certificates.json")
-    shipped.FILE.write_text(document(made), "utf-8")
+    shipped.FILE.write_text(certificates_text(made), "utf-8")
     shipped._read.cache_clear()
     try:
         assert shipped._shipped.__wrapped__() == made

@@ -18,7 +18,7 @@ from rewrite_compiler.prove.certificates import judge as court
 from rewrite_compiler.prove.certificates.cache import Cache, court_cache, mapping_key, rule_key
 from rewrite_compiler.prove.certificates.document import prove, to_json
 from rewrite_compiler.prove.certificates.json_record import proof_of, proof_record
-from rewrite_compiler.prove.certificates.judge import judge_rule, judged, model_case, rule_case, target_cases
+from rewrite_compiler.prove.certificates.judge import judge_rule, judge_cases, model_case, rule_case, target_cases
 from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.target import find_target
 
@@ -143,7 +143,7 @@ def test_processes_give_the_same_verdicts(tmp_path: Path) -> None:
 def test_a_process_that_ends_leaves_its_case_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(court, "rule_text", lambda _: 3)  # no text: the process ends
     cases = [rule_case(r, 5) for r in (double_negation, relu_is_odd, double_negation)]
-    verdicts = [proof_of(r) for r in judged(cases, Cache(None), jobs=2)]
+    verdicts = [proof_of(r) for r in judge_cases(cases, Cache(None), jobs=2)]
     assert [p.verdict for p in verdicts] == ["unproved"] * 3
     assert {p.evidence for p in verdicts} <= {"the process that judged it ended with status 1", "no process was left to judge it"}
 
@@ -152,7 +152,7 @@ def test_a_target_is_judged_by_name() -> None:
     vta = find_target("vta")
     (case,) = [c for c in target_cases(vta, "vta") if c.name == "vta.dense"]
     assert case.message == {"kind": "mapping", "target": "vta", "name": "dense"}
-    record = court.answer(model_case(vta, "vta").message)
+    record = court.judge_message(model_case(vta, "vta").message)
     assert (record["name"], record["decodes_disjoint"], record["problems"]) == ("vta", True, [])
 
 

@@ -7,10 +7,10 @@ from functools import cache
 import pytest
 from known_wrong.drivers import FAULTS, planted
 
-from rewrite_compiler.prove.mappings.control_classes import Call, facts
-from rewrite_compiler.prove.mappings.draws import Tried
-from rewrite_compiler.prove.mappings.limit_edges import tight
-from rewrite_compiler.prove.mappings.small_designs import classes_on, drawn_on, edge_failure, judged_at, prove_operation
+from rewrite_compiler.prove.mappings.control_classes import Call, control_facts
+from rewrite_compiler.prove.mappings.draws import Invocation
+from rewrite_compiler.prove.mappings.limit_edges import capacity_edges
+from rewrite_compiler.prove.mappings.small_designs import operation_classes, drawn_design_calls, edge_failure, verdict_at, prove_operation
 from rewrite_compiler.target import Stay, find_target
 
 # not found on small designs yet
@@ -24,7 +24,7 @@ OPEN = {
 def calls(of: str) -> tuple[Call, ...]:
     target, _, variant = of.partition(".")
     found = find_target(target)
-    return classes_on(found, found.mappings[variant]).calls
+    return operation_classes(found, found.mappings[variant]).calls
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -34,8 +34,8 @@ def test_a_fault_is_refuted_or_refused(name: str, request: pytest.FixtureRequest
     target, _, variant = FAULTS[name].of.partition(".")
     tried, m = calls(FAULTS[name].of), find_target(target).mappings[variant]
     with planted(FAULTS[name]):
-        failed = next((found for found, _ in map(judged_at, tried) if found is not None), None)
-        failed = failed or edge_failure(find_target(target), m, tight(m))
+        failed = next((found for found, _ in map(verdict_at, tried) if found is not None), None)
+        failed = failed or edge_failure(find_target(target), m, capacity_edges(m))
     assert failed is not None
     assert failed["verdict"] in ("refuted", "unproved")
 
@@ -53,16 +53,16 @@ def test_the_court_asks_small_designs() -> None:
 
 def test_a_call_shows_loops_branches_and_fields() -> None:
     call = calls("vta.dense")[0]
-    assert call.tried.stay is None or call.tried.stay.at
-    found = facts(call)
+    assert call.invocation.stay is None or call.invocation.stay.at
+    found = control_facts(call)
     assert any(isinstance(x, tuple) and x[0] == "load_inp" and "x_size" in x for x in found)
     kept = Stay({"w": 3}, frozenset("w"))
-    other = facts(Call(call.design, call.mapping, Tried(call.tried.sizes, kept)))
+    other = control_facts(Call(call.design, call.mapping, Invocation(call.invocation.sizes, kept)))
     assert ("stay", True, True) in other
 
 
 def test_draws_are_the_same_each_time_and_are_taken() -> None:
     vta = find_target("vta")
-    first, again = ([str(call) for call, _ in zip(drawn_on(vta, vta.mappings["conv2d"]), range(20), strict=False)] for _ in range(2))
+    first, again = ([str(call) for call, _ in zip(drawn_design_calls(vta, vta.mappings["conv2d"]), range(20), strict=False)] for _ in range(2))
     assert first == again
     assert any("from the call before" in x for x in first)

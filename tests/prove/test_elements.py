@@ -14,7 +14,7 @@ from rewrite_compiler import ops as o
 from rewrite_compiler.ir.evaluate import run_op
 from rewrite_compiler.ops.op import Op
 from rewrite_compiler.prove.instances import element_terms as nodes
-from rewrite_compiler.prove.instances.element_meaning import Unreadable, applied, symbols
+from rewrite_compiler.prove.instances.element_meaning import NoSymbolicMeaning, apply_symbolically, symbols
 from rewrite_compiler.prove.instances.element_terms import Node
 
 WINDOW = {"strides": (1, 2), "pads": (1, 0, 0, 1), "dilations": (2, 1)}
@@ -66,15 +66,15 @@ def test_nodes_have_the_values_of_numbers(operator: Op, shapes: list[tuple[int, 
     data = [np.abs(source.standard_normal(s)) + 0.1 if operator is o.batch_norm else source.standard_normal(s) for s in shapes]
     given = {(f"x{n}", place): x for n, d in enumerate(data) for place, x in enumerate(d.flat)}
     for _ in range(2):  # found, then kept
-        found = applied(operator, [symbols(f"x{n}", s) for n, s in enumerate(shapes)], attributes)
+        found = apply_symbolically(operator, [symbols(f"x{n}", s) for n, s in enumerate(shapes)], attributes)
         for elements, expected in zip(found, run_op(operator, data, attributes, np.float64), strict=True):
             np.testing.assert_allclose([float(value(x, given)) for x in elements.data.flat], expected.reshape(-1), rtol=1e-12)
             assert elements.data.shape == expected.shape
 
 
 def test_places_that_depend_on_data_are_not_read() -> None:
-    with pytest.raises(Unreadable):
-        applied(o.gather, [symbols("x", (3,)), symbols("i", (2,), real=False)], {"axis": 0})
+    with pytest.raises(NoSymbolicMeaning):
+        apply_symbolically(o.gather, [symbols("x", (3,)), symbols("i", (2,), real=False)], {"axis": 0})
 
 
 def test_forms_that_agree_have_equal_values() -> None:
@@ -131,8 +131,8 @@ def test_forgotten_nodes_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(nodes, "KEPT", 0)
     generations = set()
     for _ in range(3):
-        nodes.forget()
+        nodes.clear_when_large()
         generations.add(nodes.generation())
-        x, y = (applied(o.relu, [symbols("x", (2,))], {})[0].data for _ in range(2))
+        x, y = (apply_symbolically(o.relu, [symbols("x", (2,))], {})[0].data for _ in range(2))
         assert all(a is b for a, b in zip(x, y, strict=True))
     assert len(generations) == 3

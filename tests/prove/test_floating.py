@@ -9,7 +9,7 @@ from known_wrong import gallery
 
 from rewrite_compiler.prove.instances.element_terms import BINARY, UNARY, Node, call, constant, leaf
 from rewrite_compiler.prove.rules import floating_point as floating
-from rewrite_compiler.prove.rules.floating_point import Open
+from rewrite_compiler.prove.rules.floating_point import UndecidedPairs
 from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.prove.verdict import Stop
 from rewrite_compiler.rewrite.ruleset import every_rule
@@ -37,9 +37,9 @@ rule far-and-back(x: tensor, v: float) grade E {
 
 def decided(a: Node, b: Node, up_to_zeros: bool = False) -> object:
     """Return what is decided of two elements."""
-    left_open = Open(up_to_zeros)
+    left_open = UndecidedPairs(up_to_zeros)
     left_open.add([(a, b)])
-    return left_open.decided()
+    return left_open.decision()
 
 
 EQUAL = {

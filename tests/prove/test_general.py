@@ -337,15 +337,15 @@ def test_what_broadcasts_is_left_open() -> None:
     wide = facts.join(a, b, assumed=True)
     assert wide is not None
     i = facts.index("i", wide)
-    assert facts.within(i, wide, wide) == i
-    assert facts.within(i, wide, as_poly(1)) == as_poly(0)
-    read = facts.within(i, wide, a)
+    assert facts.broadcast_index(i, wide, wide) == i
+    assert facts.broadcast_index(i, wide, as_poly(1)) == as_poly(0)
+    read = facts.broadcast_index(i, wide, a)
     assert facts.nonnegative(a - 1 - read)
     assert read != i
     both = facts.join(wide, c, assumed=True)
     assert both is not None
     j = facts.index("j", both)
-    assert facts.within(facts.within(j, both, wide), wide, a) == facts.within(j, both, a)
+    assert facts.broadcast_index(facts.broadcast_index(j, both, wide), wide, a) == facts.broadcast_index(j, both, a)
     assert facts.join(c, a, assumed=False) is not None
 
 
@@ -353,7 +353,7 @@ def test_an_unknown_is_twice_its_half_and_a_rest() -> None:
     facts = Facts()
     n = facts.extent("n")
     facts.assume(n - 2)
-    half = facts.divided(n, as_poly(2))
+    half = facts.floor_quotient(n, as_poly(2))
     assert facts.nonnegative(half - 1)
     assert facts.nonnegative(n - half * 2)
     assert facts.nonnegative(half * 2 + 1 - n)
@@ -367,15 +367,15 @@ def test_a_common_factor_of_a_division_is_left_out() -> None:
     facts = Facts()
     a, b = facts.extent("a"), facts.extent("b")
     i, j = facts.index("i", a), facts.index("j", b)
-    assert facts.divided(i * b + j, b * 2) == facts.divided(i, as_poly(2))
-    assert facts.divided(i * b + j + b, b * 2) == facts.divided(i + 1, as_poly(2))
-    assert facts.divided(i * b + j + 1, b * 2) != facts.divided(i, as_poly(2))
+    assert facts.floor_quotient(i * b + j, b * 2) == facts.floor_quotient(i, as_poly(2))
+    assert facts.floor_quotient(i * b + j + b, b * 2) == facts.floor_quotient(i + 1, as_poly(2))
+    assert facts.floor_quotient(i * b + j + 1, b * 2) != facts.floor_quotient(i, as_poly(2))
 
 
 def test_a_range_that_may_be_empty_says_nothing_of_its_extent() -> None:
     reals = Reals(Facts())
     pad, n = reals.facts.amount("pad"), reals.facts.extent("n")
-    reals.total([pad], lambda i: reals.read("x", reals.facts.divided(i, n)))
+    reals.total([pad], lambda i: reals.read("x", reals.facts.floor_quotient(i, n)))
     assert not reals.facts.nonnegative(pad - 1)
 
 
@@ -383,9 +383,9 @@ def test_division_is_proved_by_the_size_of_the_remainder() -> None:
     facts = Facts()
     a, b = facts.extent("a"), facts.extent("b")
     i, j = facts.index("i", a), facts.index("j", b)
-    assert facts.divided(i * b + j, b) == i
+    assert facts.floor_quotient(i * b + j, b) == i
     assert facts.digits(i * b + j, [a, b]) == [i, j]
-    kept = facts.divided(i * b + j, a)
+    kept = facts.floor_quotient(i * b + j, a)
     assert [key_of(x)[0] for x in kept.atoms] == ["div"]
     assert not facts.nonnegative(a - b)
     facts.unify(a, b)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from prove.test_mappings import LINEAR, WRONG, model, tampered
 
-from rewrite_compiler.prove.mappings.induction import Steps, differs
+from rewrite_compiler.prove.mappings.induction import Steps, induction_failure
 from rewrite_compiler.prove.mappings.mappings import first_sizes, inductions, prove_mapping
 from rewrite_compiler.readings.arrays.labelled_array import Data
 from rewrite_compiler.readings.smt.normal_form_evaluator import variables
@@ -48,7 +48,7 @@ def test_only_steps_that_are_alike_are_an_induction(name: str) -> None:
     made, is_one = MADE[name]
     terms = Terms(unbounded=True)
     x = variables(terms, "x", (2, 5), (0, 9))
-    found = differs([(n, [made(terms, x, n)]) for n in (4, 5)], Steps({"x": x}, {"x": ("p", "k")}, "k"), 1)
+    found = induction_failure([(n, [made(terms, x, n)]) for n in (4, 5)], Steps({"x": x}, {"x": ("p", "k")}, "k"), 1)
     assert (found == "") == is_one, found
 
 

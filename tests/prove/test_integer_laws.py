@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rewrite_compiler.prove.rules.rules import prove_rule
-from rewrite_compiler.prove.rules.wrapped_words import are_integers, types_of
+from rewrite_compiler.prove.rules.wrapped_words import has_integer_operands, operand_types
 from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.textfile import rules_of_file, rules_of_text
 
@@ -80,7 +80,7 @@ def test_a_law_that_is_false_of_integers_is_refuted_with_them(law: Rule) -> None
     proof = prove_rule(law)
     assert (proof.verdict, proof.evidence) == ("refuted", "the sides differ on integers that wrap around")
     assert proof.counterexample is not None
-    kind = types_of(law)[0]
+    kind = operand_types(law)[0]
     assert all(x.endswith(f"({kind})") for x in proof.counterexample.operands.values())
     assert proof.counterexample.left != proof.counterexample.right
 
@@ -89,7 +89,7 @@ def test_a_law_that_is_false_of_integers_is_refuted_with_them(law: Rule) -> None
 def test_a_law_that_is_true_of_integers_is_proved(law: Rule) -> None:
     proof = prove_rule(law)
     assert proof.is_proved, proof
-    assert are_integers(law)
+    assert has_integer_operands(law)
 
 
 @pytest.mark.parametrize("law", laws(OPEN), ids=str)

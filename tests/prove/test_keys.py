@@ -19,9 +19,9 @@ from rewrite_compiler import ops as o
 from rewrite_compiler.cli.main import main
 from rewrite_compiler.prove.certificates import cache, shipped, sources
 from rewrite_compiler.prove.certificates.cache import DATE, Cache, court_cache, rule_key
-from rewrite_compiler.prove.certificates.judge import judge_rule, judged, rule_case
-from rewrite_compiler.prove.certificates.shipped import courts
-from rewrite_compiler.prove.certificates.sources import BESIDE
+from rewrite_compiler.prove.certificates.judge import judge_rule, judge_cases, rule_case
+from rewrite_compiler.prove.certificates.shipped import shipped_courts
+from rewrite_compiler.prove.certificates.sources import OUTSIDE_COURT
 from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.rewrite.ruleset import every_rule
 
@@ -67,13 +67,13 @@ def executed(r: Rule) -> set[str]:
 @pytest.mark.parametrize("name", ["merge-biases", "max-pool-of-max-pool-1d", "subtract-constant"])
 def test_the_key_holds_every_file_that_judging_runs(name: str) -> None:
     (r,) = (r for r in every_rule() if r.name == name)
-    files = {f for f in executed(r) if Path(f).parts[0] not in BESIDE}
-    assert files <= {*courts()["rule"].files}
+    files = {f for f in executed(r) if Path(f).parts[0] not in OUTSIDE_COURT}
+    assert files <= {*shipped_courts()["rule"].files}
     assert len(files) > 20
 
 
 def test_the_key_holds_the_court_and_what_is_below_it() -> None:
-    rules, targets = (set(courts()[kind].files) for kind in ("rule", "target"))
+    rules, targets = (set(shipped_courts()[kind].files) for kind in ("rule", "target"))
     assert {
         "lang/arithmetic.py",
         "ops/elementwise.py",
@@ -127,7 +127,7 @@ def forget() -> None:
 
 def forged(r: Rule, folder: Path) -> Cache:
     """Return a cache in which a false rule is proved: sealed as by the library itself."""
-    (proof,) = judged([rule_case(replace(r, pairs=twice.pairs), None)], Cache(None))
+    (proof,) = judge_cases([rule_case(replace(r, pairs=twice.pairs), None)], Cache(None))
     assert proof["verdict"] == "proved"
     kept = Cache(folder)
     kept.put(rule_case(r, None).key, proof)
@@ -160,9 +160,9 @@ def test_what_is_judged_otherwise_is_said(tmp_path: Path) -> None:
     case = rule_case(relu_is_nothing, None)
     Cache(tmp_path).put(case.key, {**case.judge(), "verdict": "proved"})
     anew = Cache(tmp_path, anew=True)
-    (record,) = judged([case], anew)
+    (record,) = judge_cases([case], anew)
     assert record["verdict"] == "refuted"
-    (said,) = anew.changed
+    (said,) = anew.changed_verdicts
     assert said.startswith("relu-is-nothing: proved (kept 20")
     assert said.endswith("), now refuted")
     kept = Cache(tmp_path).get(case.key)

@@ -11,7 +11,7 @@ import pytest
 
 from rewrite_compiler.lang import array, reduce_sum
 from rewrite_compiler.lang.binders import Leaf
-from rewrite_compiler.prove.mappings.lockstep import Apart, evaluated_together, run_together
+from rewrite_compiler.prove.mappings.lockstep import DivergentRuns, evaluated_together, run_together
 from rewrite_compiler.prove.mappings.mappings import code_difference
 from rewrite_compiler.readings.arrays.labelled_array import Data
 from rewrite_compiler.readings.kernels.evaluate import evaluate
@@ -56,7 +56,7 @@ def test_runs_that_send_other_commands_are_apart() -> None:
         device.wait()
 
     device = simulated_device(find_target("flexasr").ila(), samples=2)
-    with pytest.raises(Apart):
+    with pytest.raises(DivergentRuns):
         run_together(device, [partial(driver, last=n) for n in (1, 2)])
 
 

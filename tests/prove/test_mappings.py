@@ -18,7 +18,7 @@ from rewrite_compiler.readings.arrays.labelled_array import Data
 from rewrite_compiler.readings.smt.solver import Verdict
 from rewrite_compiler.target import Device, Limit, find_target
 from rewrite_compiler.target import Mapping as Operation
-from rewrite_compiler.target.mapping import accepted
+from rewrite_compiler.target.mapping import accepted_arguments
 
 TARGET = find_target("flexasr")
 LINEAR = TARGET.mappings["linear"]
@@ -249,7 +249,7 @@ def test_a_driver_that_takes_rows_for_columns_is_not_proved() -> None:
     assert drive is not None
 
     def wrong(device: Device, **given: Any) -> Data:
-        return np.asarray(drive(Tampered(device, exchanged_strides), **accepted(drive, given)))
+        return np.asarray(drive(Tampered(device, exchanged_strides), **accepted_arguments(drive, given)))
 
     assert code_difference(conv2d, hlscnn.ila(), conv2d.trials[0]) is None
     proof = prove_mapping(replace(conv2d, drive=wrong), hlscnn.ila())

@@ -13,7 +13,7 @@ from rewrite_compiler import ops as o
 from rewrite_compiler.prove.instances.covering_sets import instances_of
 from rewrite_compiler.prove.instances.sides import symbolic_elements
 from rewrite_compiler.prove.rules import rounding_error as measure
-from rewrite_compiler.prove.rules.rounding_error import measured
+from rewrite_compiler.prove.rules.rounding_error import measure_rounding
 from rewrite_compiler.prove.rules.rules import prove_rule
 
 
@@ -42,7 +42,7 @@ def sum_of_minimum_and_maximum(x: Tensor, y: Tensor) -> Law:
 
 
 def test_samples_of_every_type_are_counted() -> None:
-    figures, excess = measured(reassociate, instances_of(reassociate).chosen)
+    figures, excess = measure_rounding(reassociate, instances_of(reassociate).nonempty)
     assert excess is None
     assert [(f.dtype, f.samples >= 10_000) for f in figures] == [("float32", True), ("float16", True), ("int8", True)]
     assert [f.ulp > 0 for f in figures] == [True, True, False]
@@ -59,7 +59,7 @@ def test_exact_rules_show_no_difference() -> None:
 @pytest.mark.parametrize("grade", ["E", "Z"])
 def test_a_grade_that_is_exceeded_is_refuted(grade: str) -> None:
     claimed = replace(reassociate, grade=grade)
-    _, excess = measured(claimed, instances_of(claimed).chosen)
+    _, excess = measure_rounding(claimed, instances_of(claimed).nonempty)
     assert excess is not None
     assert excess.sentence == f"it is not of grade {grade}: the sides differ in float32"
     assert excess.example.left != excess.example.right
@@ -67,18 +67,18 @@ def test_a_grade_that_is_exceeded_is_refuted(grade: str) -> None:
 
 
 def test_a_difference_beyond_rounding_is_an_excess() -> None:
-    _, excess = measured(almost_reassociate, instances_of(almost_reassociate).chosen)
+    _, excess = measure_rounding(almost_reassociate, instances_of(almost_reassociate).nonempty)
     assert excess is not None
     assert excess.sentence == "it is not of grade A: the sides differ in float32"
-    assert measured(replace(almost_reassociate, grade="F"), instances_of(almost_reassociate).chosen)[1] is None
+    assert measure_rounding(replace(almost_reassociate, grade="F"), instances_of(almost_reassociate).nonempty)[1] is None
 
 
 def test_bytes_wrap() -> None:
     claimed = replace(sum_of_minimum_and_maximum, marks=frozenset({"any_dtype"}))
-    figures, excess = measured(claimed, instances_of(claimed).chosen)
+    figures, excess = measure_rounding(claimed, instances_of(claimed).nonempty)
     assert (excess, figures[-1].dtype, figures[-1].ulp) == (None, "int8", 0.0)
     half = replace(claimed, pairs=((o.add(claimed.variables["x"], claimed.variables["y"]), claimed.variables["x"]),), grade="F")
-    _, excess = measured(half, instances_of(claimed).chosen)
+    _, excess = measure_rounding(half, instances_of(claimed).nonempty)
     assert excess is not None
     assert excess.sentence == "it is marked any_dtype, but its sides differ in int8"
 
@@ -99,7 +99,7 @@ def test_the_bound_of_rounding_holds(kind: type[np.floating]) -> None:
     def quotients(x: Tensor, y: Tensor, w: Tensor) -> Law:
         return o.div(o.dense(x, w), y), o.div(o.dense(x, w), y), Where(x.shape == (1, 2), w.shape == (1, 2), y.rank == 0)
 
-    instance = instances_of(quotients).chosen[0]
+    instance = instances_of(quotients).nonempty[0]
     (pair,) = symbolic_elements(quotients.pairs, instance, real=True)
     source = np.random.default_rng(2)
     data = {name: source.standard_normal((300, *shape)).astype(kind) for name, shape in instance.operands.items()}

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from rewrite_compiler.ops.op import INT, INTS, Apply, Tensor
-from rewrite_compiler.ops.static import IsConstant, Listed
+from rewrite_compiler.ops.static import IsConstant, ListLiteral
 from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.prove.verdict import Proof
 from rewrite_compiler.rewrite.rule import Rule
@@ -113,8 +113,8 @@ def changed(t: Tensor) -> Iterator[Tensor]:
         yield replace(t, operands=t.operands[::-1])
     for a in t.op.attributes:
         value = t.attributes[a.name]
-        if a.kind == INTS and isinstance(value, Listed) and len(value.elements) > 1 and value.elements[-1] is not value.elements[-2]:
-            yield replace(t, attributes={**t.attributes, a.name: Listed((*value.elements[:-2], value.elements[-1], value.elements[-2]))})
+        if a.kind == INTS and isinstance(value, ListLiteral) and len(value.elements) > 1 and value.elements[-1] is not value.elements[-2]:
+            yield replace(t, attributes={**t.attributes, a.name: ListLiteral((*value.elements[:-2], value.elements[-1], value.elements[-2]))})
         if a.kind == INT and not isinstance(value, str | float):
             yield replace(t, attributes={**t.attributes, a.name: value + 1})  # type: ignore[operator]
             yield replace(t, attributes={**t.attributes, a.name: value - 1})  # type: ignore[operator]

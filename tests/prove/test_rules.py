@@ -13,7 +13,7 @@ from rewrite_compiler import ops as o
 from rewrite_compiler.prove.instances import covering_sets as instances
 from rewrite_compiler.prove.instances import instance_search as shapes
 from rewrite_compiler.prove.instances.covering_sets import instances_of
-from rewrite_compiler.prove.instances.instance_search import Search, drawn
+from rewrite_compiler.prove.instances.instance_search import Search, drawn_instances
 from rewrite_compiler.prove.rules.rules import prove_rule, prove_rules
 from rewrite_compiler.rewrite import Int, Ints
 from rewrite_compiler.rewrite.textfile import rules_of_text
@@ -125,14 +125,14 @@ def test_a_theorem_says_what_it_covers() -> None:
 
 @pytest.mark.parametrize("count", [3, 10])
 def test_so_many_instances_are_drawn(count: int) -> None:
-    assert len(instances_of(scale_into_bias, count).chosen) == count
+    assert len(instances_of(scale_into_bias, count).nonempty) == count
 
 
 def test_where_none_is_drawn_small_ones_are_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instances, "drawn", lambda *_, **__: [])
     monkeypatch.setattr(instances, "_covering_pairs", lambda *_: [])
     found = instances_of(scale_into_bias)
-    assert found.chosen == instances.smallest(scale_into_bias).chosen != ()
+    assert found.nonempty == instances.smallest_instances(scale_into_bias).nonempty != ()
 
 
 def names(r: Rule, limit: int) -> set[tuple[object, ...]]:
@@ -163,7 +163,7 @@ def test_narrowed_candidates_leave_no_instance_out(r: Rule, monkeypatch: pytest.
 
 
 def test_drawn_instances_satisfy_the_guard() -> None:
-    for instance in drawn(conv_of_lines, range(1, 6), 4, 30):
+    for instance in drawn_instances(conv_of_lines, range(1, 6), 4, 30):
         assert len(instance.operands["x"]) == 3
         assert len(instance.operands["w"]) == 3
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewrite_compiler.report.figures import difference_text, interval_text, outwards
+from rewrite_compiler.report.figures import difference_text, interval_text, round_outwards
 
 ENDS = st.tuples(st.floats(-1e6, 1e6), st.floats(1e-9, 1e6)).map(lambda e: (e[0], e[0] + e[1])).filter(lambda e: e[1] > e[0])
 
@@ -43,5 +43,5 @@ def test_a_difference_has_the_decimals_of_its_interval() -> None:
     assert difference_text(-0.002, (-0.0112, 0.0056)) == "-0.002"
     assert difference_text(0.0, (-0.1, 0.1)) == "+0"
     assert difference_text(0.123456, None) == "+0.1235"
-    assert outwards((0.01, 0.0199)) == ("0.0100", "0.0199")
-    assert outwards((math.pi, math.pi)) == ("3.142", "3.142")
+    assert round_outwards((0.01, 0.0199)) == ("0.0100", "0.0199")
+    assert round_outwards((math.pi, math.pi)) == ("3.142", "3.142")

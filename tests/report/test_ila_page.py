@@ -13,7 +13,7 @@ from pages import ROOT
 
 from rewrite_compiler.ila import Bits, Ila, mmio
 from rewrite_compiler.lang import array, assign, let, loop, reduce_sum, require, select, seq, update, when
-from rewrite_compiler.lang.listing import diagnoses, written
+from rewrite_compiler.lang.listing import diagnostics_of, step_listing
 from rewrite_compiler.report.blocks import markdown, text_lines
 from rewrite_compiler.report.ila import ila_blocks
 from rewrite_compiler.target import find_target
@@ -38,7 +38,7 @@ def test_every_state_instruction_field_and_diagnostic_is_on_the_page(name: str) 
     assert {i.name for i in single} <= words
     for i in single:
         assert set(i.operands) <= words, i.name
-        assert all(sentence in text for _, sentence in diagnoses(i.update)), i.name
+        assert all(sentence in text for _, sentence in diagnostics_of(i.update)), i.name
 
 
 def test_a_register_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def small() -> Ila:
 def test_steps_are_written_for_people() -> None:
     """Short variables, conditions as cases, a name for what occurs twice; diagnostics apart."""
     update = small().instructions["go"].update
-    assert written(update) == [
+    assert step_listing(update) == [
         "let local = sum(data[i] for i in 0 … 7) % 256",
         "when mode == 2:",
         "    data[(by * 3 + count * 5 + mode * 7 + 1 + by * count) % 8] := local",
@@ -109,7 +109,7 @@ def test_steps_are_written_for_people() -> None:
         "for k in 0 … count - 1:",
         "    data[k % 8] := k",
     ]
-    assert diagnoses(update) == [("I112", "by must be positive")]
+    assert diagnostics_of(update) == [("I112", "by must be positive")]
 
 
 def test_words_of_a_model_are_escaped() -> None:

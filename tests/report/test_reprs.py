@@ -76,6 +76,6 @@ def test_views_are_installed_in_notebooks_only(monkeypatch: pytest.MonkeyPatch) 
 def test_long_programs_are_cut_and_say_so(nouns: dict[str, Any]) -> None:
     p = nouns["program"]
     long = replace(p, nodes=p.nodes * 200)
-    hidden = len(long.nodes) - notebook.SHOWN
+    hidden = len(long.nodes) - notebook.MAX_NODES
     assert f"{hidden} more are not shown" in notebook.program_html(long)
     assert f"… and {hidden} more" in notebook.program_lines(long)

@@ -12,8 +12,8 @@ from command import flexmatch
 from onnx import TensorProto, helper, numpy_helper
 
 from rewrite_compiler.report.headline import tiles
-from rewrite_compiler.report.terminal import far_text
-from rewrite_compiler.report.verdict import verdict
+from rewrite_compiler.report.terminal import inaccurate_text
+from rewrite_compiler.report.verdict import verdict_lines
 
 NANOSECONDS = {"slower": (4_120, 700, "0.17"), "faster": (700, 84_000, "120"), "as fast": (700, 700, "1")}
 
@@ -27,7 +27,7 @@ def plan_with(offloads: list[dict[str, Any]]) -> dict[str, Any]:
 
 def marks(plan: dict[str, Any], cosim: dict[str, Any] | None) -> dict[str, tuple[str, str]]:
     figures = {t.label.lower(): (t.mark, " ".join((t.figure, *t.reasons[:1]))) for t in tiles(plan, cosim)}
-    return {**figures, **{what: (mark, text) for mark, what, text in verdict(plan, cosim)}}
+    return {**figures, **{what: (mark, text) for mark, what, text in verdict_lines(plan, cosim)}}
 
 
 def cosim_with(**errors: float | None) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def test_an_offload_that_is_far_off_is_marked_although_the_metric_holds() -> Non
 
 def test_only_the_worst_are_named() -> None:
     errors = [{"id": f"n{k}", "relative_error": k / 2} for k in range(7)]
-    assert far_text(errors) == "6 offloads by more than 25% of what is meant: n6 300%, n5 250%, n4 200% and 3 more"
+    assert inaccurate_text(errors) == "6 offloads by more than 25% of what is meant: n6 300%, n5 250%, n4 200% and 3 more"
 
 
 @pytest.mark.parametrize(("deviation", "is_far"), [(0.5, False), (8.0, True)])

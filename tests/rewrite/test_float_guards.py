@@ -15,7 +15,7 @@ from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.ops.order import Order, order_of
-from rewrite_compiler.ops.static import Binding, RealIs, holds
+from rewrite_compiler.ops.static import Binding, RealComparison, holds
 from rewrite_compiler.prove.rules.all_shapes import theorem_of
 from rewrite_compiler.prove.rules.rules import prove_rule, with_suggestion
 from rewrite_compiler.prove.verdict import Stop, Theorem
@@ -66,7 +66,7 @@ HELD = [
 
 
 @pytest.mark.parametrize(("condition", "value", "expected"), HELD, ids=lambda x: str(x))
-def test_a_comparison_holds_of_numbers_and_never_of_what_is_none(condition: RealIs, value: float, expected: bool) -> None:
+def test_a_comparison_holds_of_numbers_and_never_of_what_is_none(condition: RealComparison, value: float, expected: bool) -> None:
     assert holds(condition, Binding(lambda _: (), {"v": value})) is expected
 
 

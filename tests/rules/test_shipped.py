@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rewrite_compiler.egraph.saturation.rule_text import rule_text
-from rewrite_compiler.prove.instances.instance_search import drawn
-from rewrite_compiler.prove.instances.sides import operands_from, results, right_shape
+from rewrite_compiler.prove.instances.instance_search import drawn_instances
+from rewrite_compiler.prove.instances.sides import operands_from, side_values, right_shape
 from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.ruleset import shipped_rules
@@ -35,9 +35,9 @@ def test_every_rule_has_a_law_and_a_text(rule: Rule) -> None:
 def test_rules_hold_on_larger_tensors(rule: Rule, seed: int) -> None:
     rank = 6 if rule.name.startswith("drop-transpose") else RANK
     random = np.random.default_rng(seed)
-    for instance in drawn(rule, LARGER, rank, 1, seed):
+    for instance in drawn_instances(rule, LARGER, rank, 1, seed):
         for left, right in rule.pairs:
             assert right_shape(right, instance) == instance.shapes[id(left)]
         data = operands_from(instance, lambda shape: random.uniform(0.25, 2.0, shape))
-        for got, expected in results(rule.pairs, instance, data, np.float64):
+        for got, expected in side_values(rule.pairs, instance, data, np.float64):
             np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)

@@ -119,7 +119,7 @@ def test_variants_side_by_side_give_what_each_alone_gives_and_run_once(chain: tu
     ids = [o.id for o in plan.offloads]
     plans = [plan, *(with_float(plan, {key}) for key in ids), planted(plan, ids[1], "x", "bias", 0), plan]
     both = Trials(plan, trials.data, trials.metric, batch=8, threads=2)
-    found = both.every(plans)
+    found = both.run_all(plans)
     assert both.runs == len(plans) - 1
     assert found[0] is both.run(plan)
     alone = [trials.run(p) for p in plans]

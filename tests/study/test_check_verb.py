@@ -26,7 +26,7 @@ from rewrite_compiler.study.capacity import is_admitted
 from rewrite_compiler.study.check import check
 from rewrite_compiler.study.golden import golden_folder, replay
 from rewrite_compiler.target import find_target
-from rewrite_compiler.target.mapping import accepted
+from rewrite_compiler.target.mapping import accepted_arguments
 
 TOY = re.search(r"```python file=toy.py\n(.*?)```", (ROOT / "docs/tutorial/first-accelerator.md").read_text(), re.DOTALL)
 
@@ -62,17 +62,17 @@ def test_exact_hardware_has_no_error_on_operands_it_holds() -> None:
     m = find_target("vta").mappings["dense"]
     ila = find_target("vta").ila()
     found = accuracy(m, ila, accuracy_sizes(m), groups=1)
-    assert found.held.values == (0.0,) * 10
-    assert found.rounded.values == (0.0,) * 10
-    assert 0.005 < found.drawn.mean < 0.03
-    assert found.drawn.deviation < found.drawn.mean < found.drawn.worst
+    assert found.held_errors.values == (0.0,) * 10
+    assert found.rounded_errors.values == (0.0,) * 10
+    assert 0.005 < found.drawn_errors.mean < 0.03
+    assert found.drawn_errors.deviation < found.drawn_errors.mean < found.drawn_errors.worst
     assert accuracy(m, ila, accuracy_sizes(m), groups=1) == found
-    assert accuracy(m, ila, accuracy_sizes(m), groups=1, seed=1).drawn != found.drawn
+    assert accuracy(m, ila, accuracy_sizes(m), groups=1, seed=1).drawn_errors != found.drawn_errors
 
 
 def test_mean_and_deviation_are_those_of_the_errors() -> None:
     m = find_target("flexasr").mappings["mean_pool"]
-    found = accuracy(m, find_target("flexasr").ila(), {"u": 2, "w": 2, "n": 16}, groups=2).held
+    found = accuracy(m, find_target("flexasr").ila(), {"u": 2, "w": 2, "n": 16}, groups=2).held_errors
     assert len(found.values) == 20
     assert found.mean == pytest.approx(np.mean(found.values))
     assert found.deviation == pytest.approx(np.std(found.values))
@@ -96,11 +96,11 @@ def test_a_models_own_integers_are_drawn_and_meant_as_integers(name: str) -> Non
     m, ila = find_target("vta").mappings[name], find_target("vta").ila()
     found = accuracy(m, ila, accuracy_sizes(m), groups=1)
     assert found.inputs["x"] == {"dense_bias_uint8": "0…255", "requantise_int8_2": "-2147483648…2147483647"}[name]
-    assert {found.drawn.worst, found.held.worst, found.rounded.worst} == {0.0}
+    assert {found.drawn_errors.worst, found.held_errors.worst, found.rounded_errors.worst} == {0.0}
     drive = m.drive
     assert drive is not None
-    wrong = replace(m, drive=lambda device, **given: drive(device, **accepted(drive, given)) + 1)
-    assert accuracy(wrong, ila, accuracy_sizes(m), groups=1).held.mean > 0
+    wrong = replace(m, drive=lambda device, **given: drive(device, **accepted_arguments(drive, given)) + 1)
+    assert accuracy(wrong, ila, accuracy_sizes(m), groups=1).held_errors.mean > 0
 
 
 def test_drivers_get_codes_in_types_that_do_not_overflow() -> None:
@@ -111,7 +111,7 @@ def test_drivers_get_codes_in_types_that_do_not_overflow() -> None:
     def drive(device: object, **given: np.ndarray) -> Any:
         seen.append({n: str(given[n].dtype) for n in ("x", "w", "b")})
         assert m.drive is not None
-        return m.drive(device, **accepted(m.drive, given))
+        return m.drive(device, **accepted_arguments(m.drive, given))
 
     watched = replace(m, drive=drive)
     accuracy(watched, ila, accuracy_sizes(m), groups=1)
@@ -188,7 +188,7 @@ def test_vectors_beside_a_target_are_replayed(toy: Callable[..., str], folder: P
     (folder / "golden" / "toy" / "traces.json").write_text(json.dumps(records))
     found = check(path, groups=1)
     assert found.golden is not None
-    assert found.golden.run == ("byte_0", "byte_1")
+    assert found.golden.names == ("byte_0", "byte_1")
     assert [p.sentence for p in found.problems] == ["vector byte_1 of toy: a read of 0x4000 gives 0x8, the design gave 0xf"]
     (folder / "golden" / "toy" / "traces.json").write_text("{}")
     answer = flexmatch("check", path)
@@ -201,12 +201,12 @@ def test_shipped_vectors_are_found_and_equal(monkeypatch: pytest.MonkeyPatch) ->
     assert golden_folder(target) == ROOT / "tests" / "golden" / "hlscnn"
     found = replay(target, target.ila())
     assert found is not None
-    assert (len(found.run), found.differs, found.others) == (8, {}, 36)
+    assert (len(found.names), found.differences, found.other_designs) == (8, {}, 36)
     state = Simulator.state
     monkeypatch.setattr(Simulator, "state", lambda sim, name: state(sim, name) ^ 1)
     wrong = replay(target, target.ila())
     assert wrong is not None
-    assert len(wrong.differs) == 8
+    assert len(wrong.differences) == 8
 
 
 # -- rules and models
@@ -300,7 +300,7 @@ def test_the_range_of_an_operation_is_swept() -> None:
         for n in ("layer_norm", "max_pool")
         for m in (target.mappings[n],)
     }
-    assert swept["layer_norm"].binades[0] == pytest.approx(swept["layer_norm"].drawn.mean)
+    assert swept["layer_norm"].binades[0] == pytest.approx(swept["layer_norm"].drawn_errors.mean)
     assert swept["layer_norm"].binades[0] < 0.1 < 1 < swept["layer_norm"].binades[3]
     assert max(swept["max_pool"].binades.values()) < 0.1
     vta = find_target("vta")

@@ -16,7 +16,7 @@ from rewrite_compiler.compile import Options, Plan, compile_model
 from rewrite_compiler.ila import Ila, bit_fields, mmio
 from rewrite_compiler.lang import assign, wrap
 from rewrite_compiler.study.diff import Sides, diff_document, is_changed
-from rewrite_compiler.study.specification import changes, words
+from rewrite_compiler.study.specification import changes, word_differences
 
 APP, MLP = named("digits_cnn"), named("digits_mlp")
 SHAPES = {"image": (1, 1, 8, 8)}
@@ -96,11 +96,11 @@ def model(bits: int, *, more: bool = False) -> Ila:
 
 def test_what_differs_between_two_specifications_is_said_in_words() -> None:
     assert changes(model(12), model(12)) == []
-    found = {c.subject: words(c.old, c.new) for c in changes(model(12), model(10, more=True))}
+    found = {c.subject: word_differences(c.old, c.new) for c in changes(model(12), model(10, more=True))}
     assert found["state total"] == ["12 → 10"]
     assert found["instruction add"] == ["unsigned12 → unsigned10"]
     assert found["instruction clear"][-1] == "only in new: total := 0"
-    back = {c.subject: words(c.old, c.new) for c in changes(model(10, more=True), model(12))}
+    back = {c.subject: word_differences(c.old, c.new) for c in changes(model(10, more=True), model(12))}
     assert back["instruction clear"][-1] == "only in old: total := 0"
 
 

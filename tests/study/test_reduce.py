@@ -78,7 +78,7 @@ def test_another_crash_is_not_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(reduce, "_run", run)
     found = reduce_model(Path("app.onnx"), Question(CRASH, ("flexasr",)))
-    assert (found.after, found.outcome) == (4, "internal error: KeyError")
+    assert (found.ops_after, found.outcome) == (4, "internal error: KeyError")
 
 
 def test_a_plan_that_differs_from_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ def test_a_plan_that_differs_from_its_model(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(reduce, "_run", run)
     found = reduce_model(Path("app.onnx"), Question(MISMATCH, ("flexasr",)))
-    assert (found.after, found.outcome) == (1, "the plan differs from its model")
+    assert (found.ops_after, found.outcome) == (1, "the plan differs from its model")
     monkeypatch.setattr(reduce, "_run", lambda command, q: (5, "error[X100]: internal error: KeyError: 7"))
     said = "app.onnx: error[F214]: the model does not show what --check mismatch looks for\n  help: "
     remedy = "run the command that showed it again, and give reduce the same options"
@@ -119,6 +119,6 @@ def test_weights_and_subgraphs_go_with_their_nodes(monkeypatch: pytest.MonkeyPat
     shutil.copy(named("digits_cnn").model, "digits.onnx")
     monkeypatch.setattr(reduce, "_run", holding("Gemm"))
     found = reduce_model(Path("digits.onnx"), Question(CRASH, ("flexasr",)))
-    assert found.after == 1
+    assert found.ops_after == 1
     graph = onnx.load_model_from_string(found.onnx).graph
     assert {t.name for t in graph.initializer} == set(graph.node[0].input[1:])

@@ -99,11 +99,11 @@ def test_axes_give_sizes_and_summed_dimensions() -> None:
 
 def test_the_first_exceeded_capacity_is_named_with_its_values() -> None:
     m = target().accelerates(axes=AXES, formats={})(dense)
-    assert m.violated({"t": 10**9, "k": 1, "n": 1}) is None
+    assert m.exceeded_limit({"t": 10**9, "k": 1, "n": 1}) is None
     m.limits(lambda t, k, n: [Limit("rows", t, 4096), Limit("weights", k * n, 65_536)])
-    assert m.violated({"t": 1, "k": 1, "n": 65_536}) is None
-    assert str(m.violated({"t": 1, "k": 2, "n": 65_536})) == "weights 131,072, must be at most 65,536"
-    assert str(m.violated({"t": 5000, "k": 2, "n": 65_536})) == "rows 5,000, must be at most 4,096"
+    assert m.exceeded_limit({"t": 1, "k": 1, "n": 65_536}) is None
+    assert str(m.exceeded_limit({"t": 1, "k": 2, "n": 65_536})) == "weights 131,072, must be at most 65,536"
+    assert str(m.exceeded_limit({"t": 5000, "k": 2, "n": 65_536})) == "rows 5,000, must be at most 4,096"
 
 
 def test_shared_tensors_get_one_format() -> None:

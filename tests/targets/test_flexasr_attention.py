@@ -42,7 +42,7 @@ def test_attention_gives_its_numerics(sizes: tuple[int, int, int]) -> None:
 
 def test_attention_is_near_its_meaning_where_scores_are_peaky() -> None:
     found = accuracy(ATTENTION, model(), {"m": 2, "t": 20, "d": 64}, groups=1)
-    assert found.drawn.mean < 0.12
+    assert found.drawn_errors.mean < 0.12
 
 
 def test_sums_of_shares_of_four_and_more_are_told() -> None:
@@ -62,7 +62,7 @@ LIMITS = {
 
 @pytest.mark.parametrize("t", LIMITS)
 def test_limits(t: tuple[int, int]) -> None:
-    assert str(ATTENTION.violated({"m": 1, "t": t[0], "d": t[1]})) == LIMITS[t]
+    assert str(ATTENTION.exceeded_limit({"m": 1, "t": t[0], "d": t[1]})) == LIMITS[t]
 
 
 def test_a_model_with_attention_and_sums_is_offloaded(tmp_path: Path) -> None:

@@ -64,8 +64,8 @@ def test_results_are_those_of_integers() -> None:
 def test_a_design_without_multiplication_is_not_given_one(text: str) -> None:
     target, _ = design(text)
     chosen = target.configured({}) if text == "vta" else target
-    assert str(chosen.mappings["mul_2"].violated({"a": 1, "b": 1})) == "multiplications of the ALU 1, must be at most 0"
-    assert chosen.mappings["add_2"].violated({"a": 1, "b": 1}) is None
+    assert str(chosen.mappings["mul_2"].exceeded_limit({"a": 1, "b": 1})) == "multiplications of the ALU 1, must be at most 0"
+    assert chosen.mappings["add_2"].exceeded_limit({"a": 1, "b": 1}) is None
 
 
 def test_elementwise_work_alone_is_not_worth_a_call(tmp_path: Path) -> None:

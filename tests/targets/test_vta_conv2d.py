@@ -109,7 +109,7 @@ def test_sums_are_exact() -> None:
 def test_a_layer_that_no_band_holds_is_refused_with_its_capacity() -> None:
     """One output row of so many columns does not fit."""
     target, _ = design("vta:log_inp_buffer=10")
-    violated = target.mappings["conv2d"].violated(
+    violated = target.mappings["conv2d"].exceeded_limit(
         sizes(16, 16, (9, 40), (3, 3), (1, 1), (0, 0, 0, 0)), {"strides": (1, 1), "pads": (0,) * 4}
     )
     assert str(violated) == "input elements of a band 120, must be at most 64"

@@ -75,11 +75,11 @@ def test_a_tie_is_rounded_up_and_its_codes_are_counted(vta: Target) -> None:
 def test_factors_out_of_range_are_refused(vta: Target) -> None:
     m = vta.mappings["requantise_int8_2"]
     given = {"multiplier": (1 << 23,), "shift": (55,)}
-    assert str(m.violated({"a": 1, "b": 1}, given)) == "bits that a factor is shifted by 55, must be at most 54"
+    assert str(m.exceeded_limit({"a": 1, "b": 1}, given)) == "bits that a factor is shifted by 55, must be at most 54"
     given = {"multiplier": (1 << 23,), "shift": (24,)}
-    assert str(m.violated({"a": 1, "b": 1}, given)) == "bits that a factor is shifted by, short of 25 1, must be at most 0"
+    assert str(m.exceeded_limit({"a": 1, "b": 1}, given)) == "bits that a factor is shifted by, short of 25 1, must be at most 0"
     hls = find_target("vta").configured({"behaviour": "hls"}).mappings["requantise_int8_2"]
-    assert str(hls.violated({"a": 1, "b": 1}, given)) == "multiplications of the ALU 1, must be at most 0"
+    assert str(hls.exceeded_limit({"a": 1, "b": 1}, given)) == "multiplications of the ALU 1, must be at most 0"
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
@@ -91,7 +91,7 @@ def test_a_sum_of_codes_is_that_of_its_meaning_for_all_pairs_of_codes(vta: Targe
         multiplier, shift = (tuple(n) for n in zip(*(multiplier_of(float(np.float32(s))) for s in scales), strict=True))
         given: dict[str, Any] = {"multiplier": multiplier, "shift": shift, "zeros": (3, -7 if info.min else 200), "zero": 11}
         given |= {"low": int(info.min), "high": int(info.max)}
-        assert m.violated({"a": 256, "b": 256}, given) is None
+        assert m.exceeded_limit({"a": 256, "b": 256}, given) is None
         found = m.run_driver(simulated_device(vta.ila()), {"x": x, "z": z}, m.formats_for({}), given)
         (meant,) = run_op(OPS["quantized_add"], [x, z], {**given, "to": dtype}, np.float64)
         assert np.array_equal(found, meant)
@@ -115,14 +115,14 @@ def test_factors_of_sums_out_of_range_are_refused(vta: Target) -> None:
         (24, 42): "bits of a factor over the common power of two 42, must be at most 41",
     }
     for shift, sentence in refused.items():
-        assert str(m.violated({"a": 1, "b": 1}, {"multiplier": (1 << 23, 1 << 23), "shift": shift})) == sentence
+        assert str(m.exceeded_limit({"a": 1, "b": 1}, {"multiplier": (1 << 23, 1 << 23), "shift": shift})) == sentence
 
 
 def test_a_pool_whose_row_does_not_fit_is_refused(vta: Target) -> None:
     m = vta.mappings["max_pool_int8"]
     given = {"kernel": (3, 3), "strides": (2, 2), "pads": (0, 0, 0, 0)}
-    assert m.violated({"i": 601, "j": 585}, given) is None
-    assert str(m.violated({"i": 601, "j": 587}, given)) == "accumulator elements of a band 2,054, must be at most 2,048"
+    assert m.exceeded_limit({"i": 601, "j": 585}, given) is None
+    assert str(m.exceeded_limit({"i": 601, "j": 587}, given)) == "accumulator elements of a band 2,054, must be at most 2,048"
 
 
 def quantised_model(path: Path, dtype: Any) -> Path:

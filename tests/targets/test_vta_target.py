@@ -83,7 +83,7 @@ def product(codes: Mapping[str, Codes]) -> Codes:
 @example("vta:log_batch=2,behaviour=hls", 5, 1, 1, 1)
 def test_the_stream_gives_the_product(text: str, t: int, k: int, n: int, seed: int) -> None:
     m, ila = design(text)
-    assume(m.violated({"t": t, "k": k, "n": n}) is None)
+    assume(m.exceeded_limit({"t": t, "k": k, "n": n}) is None)
     codes = random_codes(seed, t, k, n)
     assert np.array_equal(driven(m, ila, codes), product(codes))
 
@@ -190,11 +190,11 @@ def test_what_fits_and_how_the_rest_is_split() -> None:
 
 
 def test_limits_name_what_is_too_large() -> None:
-    assert DENSE.violated({"t": 33, "k": 1024, "n": 16}) == Limit("input elements", 2112, 2048)
-    assert DENSE.violated({"t": 1, "k": 1024, "n": 272}) == Limit("weight elements", 1088, 1024)
-    assert DENSE.violated({"t": 129, "k": 16, "n": 256}) == Limit("accumulator elements", 2064, 2048)
+    assert DENSE.exceeded_limit({"t": 33, "k": 1024, "n": 16}) == Limit("input elements", 2112, 2048)
+    assert DENSE.exceeded_limit({"t": 1, "k": 1024, "n": 272}) == Limit("weight elements", 1088, 1024)
+    assert DENSE.exceeded_limit({"t": 129, "k": 16, "n": 256}) == Limit("accumulator elements", 2064, 2048)
     small = find_target("vta:log_uop_buffer=10").mappings["dense"]
-    assert small.violated({"t": 1, "k": 4112, "n": 16}) == Limit("micro-ops", 257, 256)
+    assert small.exceeded_limit({"t": 1, "k": 4112, "n": 16}) == Limit("micro-ops", 257, 256)
     assert not isinstance(tile(small, {"t": 1, "k": 4112, "n": 16}), Refusal)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UsageError
-from ..options import accelerators, compile_options, emit_json, options, parser, steering, whole_number
-from ..output import say
+from ..options import accelerators, compile_options, emit_json, parse_arguments, parser, add_steering_options, whole_number
+from ..output import print_lines
 
 SHOWN = 10
 
@@ -21,9 +21,9 @@ def run(arguments: Sequence[str]) -> int:
     """
     verb_parser = parser("advise", "Rank single changes of an accelerator by what they save on whole models.")
     verb_parser.add_argument("models", metavar="MODEL.onnx", nargs="+")
-    steering(verb_parser)
+    add_steering_options(verb_parser)
     verb_parser.add_argument("--top", type=whole_number(1), default=SHOWN, metavar="N", help=f"show the best N changes (default: {SHOWN})")
-    args = options(verb_parser, arguments)
+    args = parse_arguments(verb_parser, arguments)
     names = accelerators(args)
     if len(names) != 1:
         raise UsageError("F201", f"Accelerators must be exactly one, not {len(names)}", help="give one --accel NAME")
@@ -31,21 +31,21 @@ def run(arguments: Sequence[str]) -> int:
 
     document = advice_document(advise([Path(m) for m in args.models], names[0], compile_options(args)))
     emit_json(document, args.json)
-    say(args, lines(document, args.top))
+    print_lines(args, lines(document, args.top))
     return 0
 
 
 def lines(document: Mapping[str, Any], top: int) -> list[str]:
     """Return the best changes as text: what each saves at the first level of the objective where it does, in time and in bytes."""
     from ...report.tables import grid
-    from ...report.terminal import counted, table
+    from ...report.terminal import count_text, table
 
     target, base = document["target"], document["base"]["totals"]
     useful = [c for c in document["changes"] if _gain(c) or c["saved_nanoseconds"] > 0]
     rows = [
         ("models", ", ".join(document["models"])),
-        ("now", f"{counted(base['offloads'], 'offload')} · {base['nanoseconds'] / 1000:,.1f} µs · {base['bytes']:,} bytes"),
-        ("tried", f"{counted(len(document['changes']), 'change')}, {len(useful)} of them save something"),
+        ("now", f"{count_text(base['offloads'], 'offload')} · {base['nanoseconds'] / 1000:,.1f} µs · {base['bytes']:,} bytes"),
+        ("tried", f"{count_text(len(document['changes']), 'change')}, {len(useful)} of them save something"),
     ]
     heads = ("", "change", "from", "to", "saves", "µs saved", "bytes saved")
     best = grid(heads, [_row(c) for c in useful[:top]], ("", "µs saved", "bytes saved"))

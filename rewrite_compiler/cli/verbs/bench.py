@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import AnswerNo, InputError
-from ...intake import DOCUMENT_BYTES, Bound, Unreadable, json_of, read_bytes
-from ..options import accelerators, compile_options, emit_json, options, parser, steering, whole_number
-from ..output import is_live, say
-from .cosim import calibration_options, settings, simulation_options
+from ...intake import MAX_DOCUMENT_BYTES, FileBound, MalformedText, parse_json, read_bytes
+from ..options import accelerators, compile_options, emit_json, parse_arguments, parser, add_steering_options, whole_number
+from ..output import is_live, print_lines
+from .cosim import add_calibration_options, settings, add_simulation_options
 
 RUNS, SLOWDOWN = 5, "1.5"
 
@@ -28,11 +28,11 @@ def run(arguments: Sequence[str]) -> int:
         "bench", "Time reading, saturation, extraction and planning of a model, and with data its simulators, several times."
     )
     verb_parser.add_argument("model", metavar="MODEL.onnx")
-    steering(verb_parser)
+    add_steering_options(verb_parser)
     verb_parser.add_argument("--runs", type=whole_number(1), default=RUNS, metavar="N", help=f"measure N times (default: {RUNS})")
     verb_parser.add_argument("--data", metavar="FILE", help="samples: time the simulators, too")
-    calibration_options(verb_parser)
-    simulation_options(verb_parser)
+    add_calibration_options(verb_parser)
+    add_simulation_options(verb_parser)
     verb_parser.add_argument("--against", metavar="FILE", help="compare with an earlier document of this verb")
     verb_parser.add_argument(
         "--max-slowdown",
@@ -41,17 +41,17 @@ def run(arguments: Sequence[str]) -> int:
         metavar="X",
         help=f"answer no (exit 1) beyond X times it (default: {SLOWDOWN})",
     )
-    args = options(verb_parser, arguments, "model", "data", "calibrate", "against")
-    baseline = None if args.against is None else earlier(Path(args.against))
-    from ...study.bench import bench, slower
+    args = parse_arguments(verb_parser, arguments, "model", "data", "calibrate", "against")
+    baseline = None if args.against is None else read_baseline(Path(args.against))
+    from ...study.bench import bench, slower_phases
 
     document = bench(
         args.model, accelerators(args), compile_options(args), runs=args.runs, data=args.data, calibrate=args.calibrate,
         settings=settings(args), progress=progress(args),
     )  # fmt: skip
-    worse = [] if baseline is None else slower(document, baseline, args.max_slowdown)
+    worse = [] if baseline is None else slower_phases(document, baseline, args.max_slowdown)
     emit_json(document, args.json)
-    say(args, lines(document, baseline, verbose=args.verbose))
+    print_lines(args, lines(document, baseline, verbose=args.verbose))
     if worse:
         slowdowns = ", ".join(f"{row['name']} {row['factor']:g}" for row in worse)
         raise AnswerNo("F217", f"processor seconds may grow at most {args.max_slowdown:g} times, not: {slowdowns}", place=args.against)
@@ -69,15 +69,15 @@ def factor(text: str) -> float:
     return float(text)
 
 
-def earlier(path: Path) -> Mapping[str, Any]:
+def read_baseline(path: Path) -> Mapping[str, Any]:
     """Return an earlier document of this verb.
 
     Raises:
         InputError: there is no such file (F101), or it is not a document of bench (F103).
     """
     try:
-        document = json_of(read_bytes(path, Bound("a document", DOCUMENT_BYTES)))
-    except Unreadable:
+        document = parse_json(read_bytes(path, FileBound("a document", MAX_DOCUMENT_BYTES)))
+    except MalformedText:
         document = None
     if not _is_timed(document):
         raise InputError("F103", "the file must be a document of flexmatch bench, not something else", place=str(path))
@@ -96,25 +96,25 @@ def _is_row(row: Any) -> bool:
     return isinstance(seconds, dict) and isinstance(row.get("name"), str) and isinstance(seconds.get("median"), int | float)
 
 
-def progress(given: argparse.Namespace) -> Callable[[str, int], None]:
+def progress(args: argparse.Namespace) -> Callable[[str, int], None]:
     """Return a callback that shows the phase and the number of the run on a live line."""
 
     def show(phase: str, n: int) -> None:
-        if is_live(given):
-            print(f"\r\x1b[K{phase} {n + 1}/{given.runs}\r", end="", file=sys.stderr, flush=True)
+        if is_live(args):
+            print(f"\r\x1b[K{phase} {n + 1}/{args.runs}\r", end="", file=sys.stderr, flush=True)
 
     return show
 
 
-def lines(document: Mapping[str, Any], before: Mapping[str, Any] | None, *, verbose: bool = False) -> list[str]:
+def lines(document: Mapping[str, Any], baseline: Mapping[str, Any] | None, *, verbose: bool = False) -> list[str]:
     """Return a document as text: medians with minima and maxima, beside an earlier document's medians if there is one."""
     from ...report.tables import grid
-    from ...report.terminal import counted
+    from ...report.terminal import count_text
     from ...study.bench import medians
 
-    baseline_medians = {} if before is None else medians(before)
+    baseline_medians = {} if baseline is None else medians(baseline)
     names = ", ".join(t["name"] for t in document["targets"])
-    output = [f"{Path(document['model']['path']).name} on {names}  {counted(document['runs'], 'run')}, seconds of the processor"]
+    output = [f"{Path(document['model']['path']).name} on {names}  {count_text(document['runs'], 'run')}, seconds of the processor"]
     heads = ("phase", "median", "least", "largest", "wall", *(("before", "times") if baseline_medians else ()))
     rows = [_row(row, baseline_medians) for row in document["run"]["phases"]]
     output += grid(heads, rows, heads[1:])

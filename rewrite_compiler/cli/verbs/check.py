@@ -6,10 +6,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..options import emit_json, options, parser, shapes_of, whole_number
-from ..output import is_live, say
+from ..options import emit_json, parse_arguments, parser, shapes_of, whole_number
+from ..output import is_live, print_lines
 
-FAR = 0.25  # mean relative error from which on a magnitude is outside of an operation's range
+INACCURATE = 0.25  # mean relative error from which on a magnitude is outside of an operation's range
 KINDS = ("drawn", "held", "rounded")
 
 
@@ -23,18 +23,18 @@ def run(arguments: Sequence[str]) -> int:
     verb_parser.add_argument("--seed", type=whole_number(0), default=-1, metavar="N", help="where the random inputs start (default 20262)")
     verb_parser.add_argument("--shape", action="append", default=[], metavar="NAME=1,3,32,32", help="bind the shape of a model's input")
     verb_parser.add_argument("--limits", action="append", default=[], metavar="KEY=VALUE", help="change a limit on models")
-    args = options(verb_parser, arguments, "subject")
+    args = parse_arguments(verb_parser, arguments, "subject")
     from ...limits import DEFAULT
     from ...study.accuracy import GROUPS, SEED
-    from ...study.check import check, to_json
+    from ...study.check import check, check_document
 
     result = check(
         args.subject, groups=args.groups or GROUPS, seed=SEED if args.seed < 0 else args.seed, shapes=shapes_of(args),
         limits=DEFAULT.with_overrides(args.limits), progress=_progress if is_live(args) else lambda _: None,
     )  # fmt: skip
-    document = to_json(result)
+    document = check_document(result)
     emit_json(document, args.json)
-    say(args, lines(document, verbose=args.verbose))
+    print_lines(args, lines(document, verbose=args.verbose))
     for p in result.problems:
         print(p, file=sys.stderr)
     return 0 if result.is_good else 1
@@ -85,12 +85,12 @@ def _ranges(mappings: Sequence[Mapping[str, Any]]) -> list[str]:
         return []
     lowest, highest = (f(int(k) for binades in swept.values() for k in binades) for f in (min, max))
     worst = {name: max(binades.items(), key=lambda b: b[1]) for name, binades in swept.items()}
-    inaccurate_names = sorted((name for name in worst if worst[name][1] > FAR), key=lambda name: -worst[name][1])
+    inaccurate_names = sorted((name for name in worst if worst[name][1] > INACCURATE), key=lambda name: -worst[name][1])
     about = f"range     operands of 2^{lowest} … 2^{highest} times the magnitudes drawn: "
     if not inaccurate_names:
-        return [f"{about}no operation is more than {FAR:.0%} off"]
+        return [f"{about}no operation is more than {INACCURATE:.0%} off"]
     return [
-        f"{about}more than {FAR:.0%} off are",
+        f"{about}more than {INACCURATE:.0%} off are",
         *(f"          {name}: {100 * worst[name][1]:.3g}% at 2^{worst[name][0]}" for name in inaccurate_names),
     ]
 

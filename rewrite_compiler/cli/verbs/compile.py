@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AnswerNo, printable
-from ..files import check_outputs, page_file, write_whole
-from ..options import accelerators, compile_options, json_files, options, page_option, parser, steering, whole_number
-from ..output import document_bytes, print_json, say
+from ..files import check_outputs, page_file, write_atomically
+from ..options import accelerators, compile_options, json_files, parse_arguments, add_page_option, parser, add_steering_options, whole_number
+from ..output import document_bytes, print_json, print_lines
 from ..progress import phase
-from .cosim import method_option
+from .cosim import add_method_option
 
 if TYPE_CHECKING:
     from ...compile import Plan
@@ -30,11 +30,11 @@ def run(arguments: Sequence[str]) -> int:
     """
     verb_parser = parser("compile", "Find every offload of a model and write the plan.")
     verb_parser.add_argument("model", metavar="MODEL.onnx")
-    steering(verb_parser)
+    add_steering_options(verb_parser)
     verb_parser.add_argument("--calibrate", metavar="FILE", help="samples that fix the number formats of activations")
-    method_option(verb_parser)
+    add_method_option(verb_parser)
     verb_parser.add_argument("-o", "--output", metavar="STEM", help="write STEM.json and STEM.onnx (default: MODEL.TARGETS here)")
-    page_option(verb_parser)
+    add_page_option(verb_parser)
     verb_parser.add_argument(
         "--alternatives",
         type=whole_number(0),
@@ -45,26 +45,26 @@ def run(arguments: Sequence[str]) -> int:
     verb_parser.add_argument(
         "--require-offload", type=whole_number(0), default=0, metavar="N", help="fail unless at least N offloads are found"
     )
-    args = options(verb_parser, arguments, "model", "calibrate")
+    args = parse_arguments(verb_parser, arguments, "model", "calibrate")
     from ...compile import chosen_targets
 
     targets = chosen_targets(accelerators(args))
     stem = stem_of(args, targets)
     with phase(args, f"matching  {printable(Path(args.model).name)}") as show:
-        plan = compiled(args, targets, lambda name: show(f"judging   {name}, which has no certificate yet"))
+        plan = compiled_plan(args, targets, lambda name: show(f"judging   {name}, which has no certificate yet"))
     with phase(args, "checking  the plan against the model"):
         document, file_names = write_plan(plan, stem, args)
     if args.html is not None:
         from ...report.html import report_page
 
-        write_whole(page_file(args.html, report_page(plan, None, document)))
+        write_atomically(page_file(args.html, report_page(plan, None, document)))
         file_names.append(args.html)
     from ...report.terminal import plan_lines
 
     next_command = f"flexmatch cosim {stem}.json --data FILE" if plan.offloads else ""
-    say(args, plan_lines(document, file_names, next_command, verbose=args.verbose))
+    print_lines(args, plan_lines(document, file_names, next_command, verbose=args.verbose))
     if args.alternatives:
-        say(args, _alternatives(args, targets, stem, document))
+        print_lines(args, _alternatives(args, targets, stem, document))
     if len(plan.offloads) < args.require_offload:
         raise AnswerNo("F213", f"Offloads must be at least {args.require_offload}, not {len(plan.offloads)}", place=args.model)
     return 0
@@ -82,43 +82,43 @@ def _alternatives(args: argparse.Namespace, targets: Sequence[Target], stem: Pat
     unseen_notes = [text] if (text := search.unseen(plan_options.limits.alternatives_seconds)) else []
     for n, a in enumerate(search.plans, 1):
         place = stem.with_name(f"{stem.name}.alternative{n}")
-        check_outputs(plan_names(place))
+        check_outputs(plan_paths(place))
         write_plan(replace(a.plan, notes=(*a.plan.notes, *unseen_notes)), place, quiet)
         added_cost = ", ".join(f"{v - cost[k]:+,} {k}" for k, v in a.plan.extraction["cost"].items() if v != cost[k])
         lines.append(f"{place}.json  {a.option}  {added_cost or 'at the same cost'}")
     return [*(lines or ["no other plan differs in one choice"]), *unseen_notes]
 
 
-def stem_of(given: argparse.Namespace, targets: Sequence[Target]) -> Path:
+def stem_of(args: argparse.Namespace, targets: Sequence[Target]) -> Path:
     """Return the path of the plan's files without suffix, once both are known to be writable.
 
     Raises:
         UsageError: a file cannot be written, or is an input (F100).
     """
-    text = Path(given.model).stem + "." + "-".join(t.name for t in targets) if given.output is None else given.output
+    text = Path(args.model).stem + "." + "-".join(t.name for t in targets) if args.output is None else args.output
     stem = Path(text)
-    if given.output is not None:
+    if args.output is not None:
         check_outputs([stem])  # a folder, or no name at all
         stem = stem.with_suffix("") if stem.suffix in (".json", ".onnx") else stem
-    check_outputs(plan_names(stem), [Path(p) for p in (given.model, given.calibrate) if p is not None])
+    check_outputs(plan_paths(stem), [Path(p) for p in (args.model, args.calibrate) if p is not None])
     return stem
 
 
-def plan_names(stem: Path) -> tuple[Path, Path]:
+def plan_paths(stem: Path) -> tuple[Path, Path]:
     """Return the names of a plan's two files."""
     return Path(f"{stem}.onnx"), Path(f"{stem}.json")
 
 
-def compiled(given: argparse.Namespace, targets: Sequence[Target], progress: Callable[[str], None] = lambda _: None) -> Plan:
+def compiled_plan(args: argparse.Namespace, targets: Sequence[Target], progress: Callable[[str], None] = lambda _: None) -> Plan:
     """Return the plan of the model that the arguments name, calibrated if --calibrate is given."""
     from ...compile import compile_model
 
-    plan_options = compile_options(given)
-    method = given.calibration_method
-    return compile_model(given.model, targets, plan_options, calibrate=given.calibrate, calibration_method=method, progress=progress)
+    plan_options = compile_options(args)
+    method = args.calibration_method
+    return compile_model(args.model, targets, plan_options, calibrate=args.calibrate, calibration_method=method, progress=progress)
 
 
-def write_plan(plan: Plan, stem: Path, given: argparse.Namespace) -> tuple[Mapping[str, Any], list[str]]:
+def write_plan(plan: Plan, stem: Path, args: argparse.Namespace) -> tuple[Mapping[str, Any], list[str]]:
     """Check a plan against its model, write its two files and the --json document; return the document and the files' names."""
     from ...compile import plan_files
     from ...compile.verify import check_plan
@@ -127,10 +127,10 @@ def write_plan(plan: Plan, stem: Path, given: argparse.Namespace) -> tuple[Mappi
     path = os.path.relpath(plan.model["path"], stem.parent)
     plan = replace(plan, model={**plan.model, "path": path})
     files = plan_files(plan)
-    check = check_plan(plan, files.onnx, Path(given.model), compile_options(given).limits)
+    check = check_plan(plan, files.onnx, Path(args.model), compile_options(args).limits)
     files.document["run"].update({"check": vars(check), "check_seconds": round(time.perf_counter() - started, 3)})
-    onnx, document = plan_names(stem)
-    write_whole({onnx: files.onnx, document: document_bytes(files.document), **json_files(files.document, given.json)})
-    if given.json == "-":
+    onnx, document = plan_paths(stem)
+    write_atomically({onnx: files.onnx, document: document_bytes(files.document), **json_files(files.document, args.json)})
+    if args.json == "-":
         print_json(files.document)
     return files.document, [str(onnx), str(document)]

@@ -7,8 +7,8 @@ from string import Template
 
 from ...errors import UsageError
 from ..error_codes import CODES
-from ..options import DESCRIBE, Described, Parser, emit_json, options, parser
-from ..output import show_raw
+from ..options import DESCRIBE, ParserRequest, Parser, emit_json, parse_arguments, parser
+from ..output import print_unwrapped
 from ..schemas import ROWS
 from ..verb_table import VERBS
 from .list import KINDS
@@ -69,7 +69,7 @@ def run(arguments: Sequence[str]) -> int:
     """
     verb_parser = parser("completion", "Print a script that completes verbs, options, accelerators and files in a shell.")
     verb_parser.add_argument("shell", metavar="bash|zsh|fish")
-    args = options(verb_parser, arguments)
+    args = parse_arguments(verb_parser, arguments)
     if args.shell not in SCRIPTS:
         raise UsageError("F203", f'the shell must be one of {", ".join(SCRIPTS)}, not "{args.shell}"')
     from ...target import target_names
@@ -77,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
     flags = {verb: list(_flags(parser_of(verb))) for verb in VERBS}
     script = SCRIPTS[args.shell](flags, target_names()).rstrip()
     emit_json({"schema": SCHEMA, "shell": args.shell, "script": script}, args.json)
-    show_raw(args, script)
+    print_unwrapped(args, script)
     return 0
 
 
@@ -87,7 +87,7 @@ def parser_of(verb: str) -> Parser:
 
     try:
         verb_module(verb).run([DESCRIBE])
-    except Described as described:
+    except ParserRequest as described:
         return described.parser
     raise AssertionError(f"{verb} reads its arguments without options()")
 
@@ -105,7 +105,7 @@ def _choices() -> Mapping[str, Sequence[str]]:
     """Return the values of options that name them in their help, as in arrays|oracle."""
     choices: dict[str, Sequence[str]] = {}
     for verb in VERBS:
-        for action in parser_of(verb).every_option():
+        for action in parser_of(verb).all_options():
             words = action.metavar.split("|") if isinstance(action.metavar, str) else []
             if len(words) > 1 and all(w.islower() and w.isalpha() for w in words):
                 choices[action.option_strings[-1]] = words

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AnswerNo
-from ..files import check_outputs, page_file, write_whole
-from ..options import Parser, emit_json, input_files, one_of, options, page_option, parser, plan_of, steering, whole_number
-from ..output import is_live, say
+from ..files import check_outputs, page_file, write_atomically
+from ..options import Parser, emit_json, input_files, one_of, parse_arguments, add_page_option, parser, plan_of, add_steering_options, whole_number
+from ..output import is_live, print_lines
 
-ATTRIBUTED_SAMPLES = 128
+MAX_ATTRIBUTION_SAMPLES = 128
 
 if TYPE_CHECKING:
     from ...compile import Plan
@@ -31,19 +31,19 @@ def run(arguments: Sequence[str]) -> int:
     """
     verb_parser = parser("cosim", "Run a plan, or a model compiled now, over data: host parts in float32, offloads bit-exactly.")
     verb_parser.add_argument("plan", metavar="PLAN|MODEL")
-    steering(verb_parser)
+    add_steering_options(verb_parser)
     verb_parser.add_argument(
         "--data", required=True, metavar="FILE", help="samples: .npz, a folder of them, or a .toml that describes them"
     )
-    calibration_options(verb_parser)
-    simulation_options(verb_parser)
+    add_calibration_options(verb_parser)
+    add_simulation_options(verb_parser)
     verb_parser.add_argument(
         "--log", metavar="FILE", help="keep every finished sample there (default: beside --json until the report is written)"
     )
     verb_parser.add_argument("--within", metavar="LOSS", help="answer no (exit 1) when the metric loses more: 1pt, 5%%, 0.02")
     verb_parser.add_argument("--attribute", action="store_true", help="tell which offloads and fields of formats the loss comes from")
-    page_option(verb_parser)
-    args = options(verb_parser, arguments, "plan", "data", "calibrate", "log")
+    add_page_option(verb_parser)
+    args = parse_arguments(verb_parser, arguments, "plan", "data", "calibrate", "log")
     from ...cosim import cosimulate
     from ...cosim.metrics.loss_bound import band_of
     from ...report.terminal import cosim_lines
@@ -58,43 +58,43 @@ def run(arguments: Sequence[str]) -> int:
     write_page(args.html, report)
     if run_settings.log is not None and args.log is None:
         run_settings.log.unlink(missing_ok=True)
-    say(args, [*cosim_lines(report.document, verbose=args.verbose), *([f"wrote      {args.html}"] if args.html else [])])
-    refuse_loss(report.document, band)
+    print_lines(args, [*cosim_lines(report.document, verbose=args.verbose), *([f"wrote      {args.html}"] if args.html else [])])
+    check_loss(report.document, band)
     return 0
 
 
-def write_page(where: str | None, report: Report) -> None:
+def write_page(path: str | None, report: Report) -> None:
     """Write a co-simulation with its plan as one HTML page, if there is a path."""
-    if where is not None:
+    if path is not None:
         from ...report.html import report_page
 
         assert report.plan is not None
-        write_whole(page_file(where, report_page(report.plan, report.document)))
+        write_atomically(page_file(path, report_page(report.plan, report.document)))
 
 
-def attribution_of(given: argparse.Namespace, report: Report, plan: Plan) -> Mapping[str, Any]:
+def attribution_of(args: argparse.Namespace, report: Report, plan: Plan) -> Mapping[str, Any]:
     """Return the attribution of a co-simulation's loss to offloads, on at most ATTRIBUTED_SAMPLES of its samples."""
     from ...cosim.cosimulate import dataset_for, with_formats
     from ...cosim.metrics.metrics import metric_of
     from ...study.attribution import attribute
     from ...study.trials import Trials
 
-    _, data = with_formats(plan, dataset_for(plan, given.data), given.calibrate, given.calibration_method)
-    data = data.evenly(min(ATTRIBUTED_SAMPLES, given.samples or data.count, data.count))
+    _, data = with_formats(plan, dataset_for(plan, args.data), args.calibrate, args.calibration_method)
+    data = data.evenly(min(MAX_ATTRIBUTION_SAMPLES, args.samples or data.count, data.count))
     assert report.plan is not None
-    trials = Trials(report.plan, data, metric_of(given.metric, data.task), batch=given.batch, threads=given.threads or 1, tier=given.tier)
+    trials = Trials(report.plan, data, metric_of(args.metric, data.task), batch=args.batch, threads=args.threads or 1, tier=args.tier)
     return attribute(report.plan, trials)
 
 
-def log_of(given: argparse.Namespace) -> dict[str, Any]:
+def log_of(args: argparse.Namespace) -> dict[str, Any]:
     """Return the setting of the sample log: the file of --log, or one beside the report until that is written."""
-    if given.log is not None:
-        check_outputs([Path(given.log)], input_files(given, ("plan", "data", "calibrate", "json")))
-        return {"log": Path(given.log)}
-    return {} if given.json in (None, "-") else {"log": Path(f"{given.json}.log")}
+    if args.log is not None:
+        check_outputs([Path(args.log)], input_files(args, ("plan", "data", "calibrate", "json")))
+        return {"log": Path(args.log)}
+    return {} if args.json in (None, "-") else {"log": Path(f"{args.json}.log")}
 
 
-def refuse_loss(document: Mapping[str, Any], band: Band | None) -> None:
+def check_loss(document: Mapping[str, Any], band: Band | None) -> None:
     """Refuse a loss beyond a band; the metric's value decides, the sentence gives the interval, too.
 
     Raises:
@@ -112,65 +112,65 @@ def refuse_loss(document: Mapping[str, Any], band: Band | None) -> None:
         raise AnswerNo("C105", f"{document['metric']} may lose at most {band.text}, not {loss:.4g}{interval_note}")
 
 
-def calibration_options(made: Parser) -> None:
+def add_calibration_options(verb_parser: Parser) -> None:
     """Add the options of calibration: its samples, and how ranges become number formats."""
-    made.add_argument("--calibrate", metavar="FILE", help="samples that fix the number formats (default: the first 32 of --data)")
-    method_option(made)
+    verb_parser.add_argument("--calibrate", metavar="FILE", help="samples that fix the number formats (default: the first 32 of --data)")
+    add_method_option(verb_parser)
 
 
-def method_option(made: Parser) -> None:
+def add_method_option(verb_parser: Parser) -> None:
     """Add the option that chooses the calibration method."""
-    made.add_argument(
+    verb_parser.add_argument(
         "--calibration-method", default="", metavar="METHOD", help="max (default), percentile, mse, entropy; OFFLOAD.TENSOR=METHOD for one"
     )
 
 
-def simulation_options(made: Parser) -> None:
+def add_simulation_options(verb_parser: Parser) -> None:
     """Add the options of a co-simulation."""
     count = whole_number(1)
-    made.setting(
+    verb_parser.add_setting(
         "--metric",
         default="",
         metavar="NAME",
         help="top1, top5, f1, perplexity, mse, psnr, cosine, max-relative-error or MODULE:FUNCTION (default: by the data)",
     )
-    made.setting("--samples", type=count, default=0, metavar="N", help="use N evenly spaced samples")
-    made.setting("--batch", type=count, default=32, metavar="N", help="samples simulated together (default 32)")
-    made.setting("--threads", type=count, default=0, metavar="N", help="batches simulated side by side (default: one a core)")
+    verb_parser.add_setting("--samples", type=count, default=0, metavar="N", help="use N evenly spaced samples")
+    verb_parser.add_setting("--batch", type=count, default=32, metavar="N", help="samples simulated together (default 32)")
+    verb_parser.add_setting("--threads", type=count, default=0, metavar="N", help="batches simulated side by side (default: one a core)")
     audit_help = "compute the first sample again by commands on the simulator, and a random one of every N batches (default 8; 0: none)"
-    made.setting("--audit", type=whole_number(0), default=8, metavar="N", help=audit_help)
+    verb_parser.add_setting("--audit", type=whole_number(0), default=8, metavar="N", help=audit_help)
     tiers = one_of("auto", "native", "arrays", "oracle")
     tier_help = "how simulators compute (default auto: native from three batches on, else arrays); the answers are the same"
-    made.setting("--tier", type=tiers, default="auto", metavar="auto|native|arrays|oracle", help=tier_help)
+    verb_parser.add_setting("--tier", type=tiers, default="auto", metavar="auto|native|arrays|oracle", help=tier_help)
     engines = one_of("auto", "numerics", "simulator")
     engine_help = (
         "what computes offloads: what operations are specified to return (numerics, the default where there are some), or simulators"
     )
-    made.setting("--engine", type=engines, default="auto", metavar="auto|numerics|simulator", help=engine_help)
+    verb_parser.add_setting("--engine", type=engines, default="auto", metavar="auto|numerics|simulator", help=engine_help)
     host_help = "what runs the host parts: onnxruntime (default), or exact: sums in order, the same bits on every machine"
-    made.setting(
-        "--host", type=one_of("onnxruntime", "exact"), default="onnxruntime", metavar="onnxruntime|exact", further=True, help=host_help
+    verb_parser.add_setting(
+        "--host", type=one_of("onnxruntime", "exact"), default="onnxruntime", metavar="onnxruntime|exact", is_extended=True, help=host_help
     )
     scheduler_help = "send the work to a dask.distributed scheduler, tcp://HOST:PORT (extra scale)"
     # on the command line only: who answers at the address runs code here
-    made.further.append(made.add_argument("--scheduler", default="", metavar="ADDRESS", help=scheduler_help))
+    verb_parser.extended_actions.append(verb_parser.add_argument("--scheduler", default="", metavar="ADDRESS", help=scheduler_help))
 
 
-def settings(given: argparse.Namespace) -> Settings:
+def settings(args: argparse.Namespace) -> Settings:
     """Return the settings that the arguments describe."""
     from ...cosim import Settings
     from ...limits import DEFAULT
 
-    seconds = DEFAULT.with_overrides(vars(given).get("limits", [])).host_seconds
+    seconds = DEFAULT.with_overrides(vars(args).get("limits", [])).host_seconds
     return Settings(
-        given.metric, given.samples, given.batch, given.threads, given.tier, given.audit, given.host, scheduler=given.scheduler,
-        host_seconds=seconds, engine=given.engine,
+        args.metric, args.samples, args.batch, args.threads, args.tier, args.audit, args.host, scheduler=args.scheduler,
+        host_seconds=seconds, engine=args.engine,
     )  # fmt: skip
 
 
-def progress(given: argparse.Namespace) -> Callable[[int, int], None] | None:
+def progress(args: argparse.Namespace) -> Callable[[int, int], None] | None:
     """Return a callback that shows finished samples, rate and remaining seconds on a live line; None without a terminal."""
-    if not is_live(given):
+    if not is_live(args):
         return None
 
     started = time.monotonic()

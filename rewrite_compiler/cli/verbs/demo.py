@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..files import check_outputs, page_file, write_whole
-from ..options import accelerators, emit_json, options, page_option, parser
-from ..output import say
-from .cosim import progress, settings, simulation_options, write_page
+from ..files import check_outputs, page_file, write_atomically
+from ..options import accelerators, emit_json, parse_arguments, add_page_option, parser
+from ..output import print_lines
+from .cosim import progress, settings, add_simulation_options, write_page
 
 if TYPE_CHECKING:
     from ...apps import App
@@ -32,9 +32,9 @@ def run(arguments: Sequence[str]) -> int:
     )
     verb_parser.add_argument("--accel", action="append", default=[], metavar="NAME", help="accelerator (default flexasr)")
     verb_parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the model there too")
-    simulation_options(verb_parser)
-    page_option(verb_parser)
-    args = options(verb_parser, arguments)
+    add_simulation_options(verb_parser)
+    add_page_option(verb_parser)
+    args = parse_arguments(verb_parser, arguments)
     from ...apps import App, named
 
     app = named(args.app)
@@ -50,14 +50,14 @@ def _application(app: App, args: argparse.Namespace) -> int:
 
     page = _page(app, args)
     if args.output:
-        write_whole({args.output: app.model.read_bytes()})
+        write_atomically({args.output: app.model.read_bytes()})
     plan, document = _compiled(app, app.model, args)
     report = cosimulate(
         plan, app.data, calibrate=app.calibration, settings=settings(args), metric=args.metric or app.metric, progress=progress(args)
     )
     emit_json({"schema": SCHEMA, "plan": document, "cosim": report.document}, args.json)
     write_page(page, report)
-    say(args, ["", *cosim_lines(report.document), *_closing(page)])
+    print_lines(args, ["", *cosim_lines(report.document), *_closing(page)])
     return 0
 
 
@@ -83,11 +83,11 @@ def _architecture(app: Architecture, args: argparse.Namespace) -> int:
         if args.html:
             from ...report.html import report_page
 
-            write_whole(page_file(args.html, report_page(plan, None, document)))
+            write_atomically(page_file(args.html, report_page(plan, None, document)))
         if args.output:
-            write_whole({args.output: model.read_bytes()})
+            write_atomically({args.output: model.read_bytes()})
     emit_json({"schema": SCHEMA, "plan": document, "cosim": None}, args.json)
-    say(args, [UNTRAINED, *(f"wrote     {name}" for name in (args.output, args.html) if name)])
+    print_lines(args, [UNTRAINED, *(f"wrote     {name}" for name in (args.output, args.html) if name)])
     return 0
 
 
@@ -101,5 +101,5 @@ def _compiled(app: App | Architecture, model: Path, args: argparse.Namespace) ->
     plan = replace(plan, model={**plan.model, "path": str(args.output or model.name)})  # no temporary or installed folder
     files = plan_files(plan)
     check_plan(plan, files.onnx, model)
-    say(args, [f"{app.name}: {app.about}", *plan_lines(files.document, verbose=args.verbose)])
+    print_lines(args, [f"{app.name}: {app.about}", *plan_lines(files.document, verbose=args.verbose)])
     return plan, files.document

@@ -8,8 +8,8 @@ from typing import Any
 
 from ...errors import AnswerNo, UsageError
 from ..config import FLAG
-from ..options import compile_options, emit_json, options, parser, steering, whole_number
-from ..output import say
+from ..options import compile_options, emit_json, parse_arguments, parser, add_steering_options, whole_number
+from ..output import print_lines
 
 SUBJECTS, DIFFERENCES = 8, 4  # states and instructions that are listed, and differences of each
 TOTALS = ("device_calls", "device_cycles", "bytes", "nanoseconds", "host_macs")
@@ -26,26 +26,26 @@ def run(arguments: Sequence[str]) -> int:
     verb_parser.add_argument("old", metavar="OLD")
     verb_parser.add_argument("new", metavar="NEW")
     verb_parser.add_argument("model", metavar="MODEL.onnx")
-    steering(verb_parser)
+    add_steering_options(verb_parser)
     verb_parser.add_argument("--data", metavar="FILE", help="samples, to compare the accuracy of both, too")
     verb_parser.add_argument("--metric", default="", metavar="NAME", help="the metric of the accuracy (default: by the data)")
     verb_parser.add_argument("--samples", type=whole_number(0), default=0, metavar="N", help="use N evenly spaced samples (default: all)")
     verb_parser.add_argument("--fail-on-change", action="store_true", help="answer no (exit 1) when anything differs")
-    args = options(verb_parser, arguments, "model", "data")
+    args = parse_arguments(verb_parser, arguments, "model", "data")
     if args.accel and args.origins["accel"] == FLAG:
         raise UsageError(
             "F203", "--accel has no place here: diff takes its two targets as OLD and NEW", help="flexmatch diff OLD NEW MODEL.onnx"
         )
-    from ...study.diff import compared, diff_document, is_changed
+    from ...study.diff import compile_both, diff_document, is_changed
 
     document = diff_document(
-        compared(args.old, args.new, args.model, compile_options(args)),
+        compile_both(args.old, args.new, args.model, compile_options(args)),
         None if args.data is None else Path(args.data),
         metric=args.metric,
         samples=args.samples,
     )
     emit_json(document, args.json)
-    say(args, lines(document))
+    print_lines(args, lines(document))
     if args.fail_on_change and is_changed(document):
         raise AnswerNo("F213", f"Plans of {args.old} and {args.new} must be equal, not different", place=args.model)
     return 0
@@ -54,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
 def lines(document: Mapping[str, Any]) -> list[str]:
     """Return a comparison of two plans as text."""
     from ...report.tables import grid
-    from ...report.terminal import change, counted, number, table
+    from ...report.terminal import change, count_text, number, table
 
     old, new = document["targets"]["old"], document["targets"]["new"]
     rows = [
@@ -64,16 +64,16 @@ def lines(document: Mapping[str, Any]) -> list[str]:
         *(_row("appeared", o) for o in document["appeared"]),
         *(_row("vanished", o) for o in document["vanished"]),
         *(("changed", _changed(pair["old"], pair["new"])) for pair in document["changed"]),
-        ("same", counted(document["same"], "offload")),
+        ("same", count_text(document["same"], "offload")),
     ]  # fmt: skip
     accuracy = document["accuracy"]
     if accuracy is not None:
         values = " → ".join(number(accuracy[side]) for side in ("old", "new"))
         rows.append(
-            (accuracy["metric"], f"{values}{change(accuracy)} on {counted(accuracy['samples'], 'sample')}; host {number(accuracy['host'])}")
+            (accuracy["metric"], f"{values}{change(accuracy)} on {count_text(accuracy['samples'], 'sample')}; host {number(accuracy['host'])}")
         )
         if accuracy["better"] or accuracy["worse"]:
-            rows.append(("", f"{counted(accuracy['better'], 'sample')} better, {counted(accuracy['worse'], 'sample')} worse"))
+            rows.append(("", f"{count_text(accuracy['better'], 'sample')} better, {count_text(accuracy['worse'], 'sample')} worse"))
     totals = grid(("in all", "old", "new", "change"), [_sum(document["totals"], key) for key in TOTALS], ("old", "new", "change"))
     return [*table(rows), *totals]
 
@@ -86,8 +86,8 @@ def _named(target: Mapping[str, Any]) -> str:
 
 def _specification(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the states and instructions that differ, in words; that only other files do where nothing of the model differs."""
-    from ...report.terminal import counted
-    from ...study.specification import words
+    from ...report.terminal import count_text
+    from ...study.specification import word_differences
 
     changes = document["specification"]
     if not changes:
@@ -95,11 +95,11 @@ def _specification(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         return [("model", "the same states and instructions" + ("" if is_same_files else "; other costs, drivers, numerics or limits"))]
     rows: list[tuple[str, str]] = []
     for c in changes[:SUBJECTS]:
-        every = words(c["old"], c["new"])
+        every = word_differences(c["old"], c["new"])
         differences = ", ".join(every[:DIFFERENCES]) + (" …" if len(every) > DIFFERENCES else "")
         rows.append(("" if rows else "model", f"{c['subject']}: {differences}"))
     remaining = len(changes) - len(rows)
-    return [*rows, *([("", f"{counted(remaining, 'other')} in --json FILE")] if remaining else [])]
+    return [*rows, *([("", f"{count_text(remaining, 'other')} in --json FILE")] if remaining else [])]
 
 
 def _row(label: str, o: Mapping[str, Any]) -> tuple[str, str]:

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AnswerNo, UsageError
-from ...intake import DOCUMENT_BYTES, Bound, read_bytes
-from ..files import check_outputs, write_whole
-from ..options import Parser, accelerators, emit_json, one_of, options, parser, plan_of, steering, whole_number
-from ..output import say
-from .emit_verilog import check_text, emit_verilog
+from ...intake import MAX_DOCUMENT_BYTES, FileBound, read_bytes
+from ..files import check_outputs, write_atomically
+from ..options import Parser, accelerators, emit_json, one_of, parse_arguments, parser, plan_of, add_steering_options, whole_number
+from ..output import print_lines
+from .emit_verilog import check_verilog_text, emit_verilog
 
 if TYPE_CHECKING:
     from ...compile import Plan
-    from ...emit.mmio.trace import Emitted
+    from ...emit.mmio.trace import EmittedTrace
     from ...ila import Ila
     from ...ila.traces.trace import Header, Trace
     from ...ir.program import Data
@@ -32,36 +32,36 @@ def run(arguments: Sequence[str]) -> int:
     verb_parser = parser("emit", "Write what leaves the tool: the commands of an inference; or check a trace on the simulator.")
     verb_parser.add_argument("what", metavar="|".join(EMITTERS), type=one_of(*EMITTERS))
     verb_parser.add_argument("subject", nargs="+", metavar="PLAN|MODEL|TRACE|TARGET")
-    steering(verb_parser)
-    trace_options(verb_parser)
+    add_steering_options(verb_parser)
+    add_trace_options(verb_parser)
     verb_parser.add_argument("-o", "--output", metavar="NAME", help="where to write (default: beside the model)")
-    args = options(verb_parser, arguments)
+    args = parse_arguments(verb_parser, arguments)
     files, document, lines = EMITTERS[args.what](args)
     check_outputs(files, map(Path, args.subject))
-    write_whole(files)
+    write_atomically(files)
     file_rows = [{"path": path.name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for path, data in files.items()]
     emit_json({"schema": SCHEMA, "what": args.what, "files": file_rows, **document}, args.json)
-    say(args, [*lines, *(f"wrote     {path}" for path in files)])
+    print_lines(args, [*lines, *(f"wrote     {path}" for path in files)])
     return 0
 
 
-def trace_options(made: Parser) -> None:
+def add_trace_options(verb_parser: Parser) -> None:
     """Add the options of a trace."""
-    made.add_argument("--data", metavar="FILE", help="samples; without, the inputs of a trace are zeros")
-    made.add_argument("--sample", type=whole_number(0), default=0, metavar="N", help="the sample of --data (default 0)")
-    made.add_argument("--calibrate", metavar="FILE", help="samples that fix the number formats of a MODEL")
-    made.add_argument(
+    verb_parser.add_argument("--data", metavar="FILE", help="samples; without, the inputs of a trace are zeros")
+    verb_parser.add_argument("--sample", type=whole_number(0), default=0, metavar="N", help="the sample of --data (default 0)")
+    verb_parser.add_argument("--calibrate", metavar="FILE", help="samples that fix the number formats of a MODEL")
+    verb_parser.add_argument(
         "--form", type=one_of(*FORMS), default="json", metavar="|".join(FORMS), help="how a trace is written (default json: JSON lines)"
     )
     parts = "commands that do not depend on the inputs, those that do, or all (default)"
-    made.add_argument("--part", type=one_of(*PARTS), default="whole", metavar="|".join(PARTS), help=parts)
-    made.add_argument("--comments", action="store_true", help="name the instruction and fields of every command of JSON lines")
+    verb_parser.add_argument("--part", type=one_of(*PARTS), default="whole", metavar="|".join(PARTS), help=parts)
+    verb_parser.add_argument("--comments", action="store_true", help="name the instruction and fields of every command of JSON lines")
 
 
-Answer = tuple[Mapping[Path, bytes], dict[str, Any], list[str]]
+Emission = tuple[Mapping[Path, bytes], dict[str, Any], list[str]]
 
 
-def emit_trace(given: argparse.Namespace) -> Answer:
+def emit_trace(args: argparse.Namespace) -> Emission:
     """Return the command traces of a plan, one file for each accelerator, with the document and lines of what they cost.
 
     Raises:
@@ -70,17 +70,17 @@ def emit_trace(given: argparse.Namespace) -> Answer:
     from ...emit.mmio.trace import costs, cycles_of, part_of, traces_of
     from ...ila.traces.writer import to_assembly, to_binary, to_json_lines
 
-    if given.comments and given.form != "json":
-        raise UsageError("F203", f"--comments is for --form json, not {given.form}", help="assembly names instructions and fields already")
-    plan, inputs, about = plan_and_inputs(given)
+    if args.comments and args.form != "json":
+        raise UsageError("F203", f"--comments is for --form json, not {args.form}", help="assembly names instructions and fields already")
+    plan, inputs, about = plan_and_inputs(args)
     files: dict[Path, bytes] = {}
     documents, lines = [], []
     for name, emitted in traces_of(plan, inputs, about=about).items():
-        trace = emitted.trace if given.part == "whole" else part_of(emitted.trace, constant=given.part == "constant")
+        trace = emitted.trace if args.part == "whole" else part_of(emitted.trace, constant=args.part == "constant")
         write: Callable[[Trace, Ila], bytes] = {
-            "json": lambda t, m: to_json_lines(t, m, comments=given.comments), "binary": to_binary, "assembly": to_assembly,
-        }[given.form]  # fmt: skip
-        files[_trace_path(given, name)] = write(trace, emitted.ila)
+            "json": lambda t, m: to_json_lines(t, m, comments=args.comments), "binary": to_binary, "assembly": to_assembly,
+        }[args.form]  # fmt: skip
+        files[_trace_path(args, name)] = write(trace, emitted.ila)
         phase_costs = costs(trace)
         cycles = cycles_of(phase_costs, plan)
         phases = [{**vars(c), "cycles": n} for c, n in zip(phase_costs, cycles, strict=True)]
@@ -89,7 +89,7 @@ def emit_trace(given: argparse.Namespace) -> Answer:
     return files, {"traces": documents}, lines
 
 
-def plan_and_inputs(given: argparse.Namespace) -> tuple[Plan, Mapping[str, Data] | None, str]:
+def plan_and_inputs(args: argparse.Namespace) -> tuple[Plan, Mapping[str, Data] | None, str]:
     """Return the plan with formats, one sample of its inputs where --data is given, and where that comes from.
 
     Raises:
@@ -97,15 +97,15 @@ def plan_and_inputs(given: argparse.Namespace) -> tuple[Plan, Mapping[str, Data]
     """
     from ...cosim.cosimulate import dataset_for, with_formats
 
-    plan = plan_of(given, _single_subject(given))
-    if given.data is None:
-        if given.calibrate is not None and not plan.calibrated:
-            plan, _ = with_formats(plan, dataset_for(plan, given.calibrate), given.calibrate)
+    plan = plan_of(args, _single_subject(args))
+    if args.data is None:
+        if args.calibrate is not None and not plan.calibrated:
+            plan, _ = with_formats(plan, dataset_for(plan, args.calibrate), args.calibrate)
         return plan, None, ""
-    plan, data = with_formats(plan, dataset_for(plan, given.data), given.calibrate)
-    if given.sample >= data.count:
-        raise UsageError("F203", f"--sample must be below {data.count}, the samples there are, not {given.sample}", place=given.data)
-    return plan, {name: x[given.sample] for name, x in data.inputs.items()}, f"sample {given.sample} of {Path(data.place).name}"
+    plan, data = with_formats(plan, dataset_for(plan, args.data), args.calibrate)
+    if args.sample >= data.count:
+        raise UsageError("F203", f"--sample must be below {data.count}, the samples there are, not {args.sample}", place=args.data)
+    return plan, {name: x[args.sample] for name, x in data.inputs.items()}, f"sample {args.sample} of {Path(data.place).name}"
 
 
 def _single_subject(args: argparse.Namespace) -> Path:
@@ -120,7 +120,7 @@ def _trace_path(args: argparse.Namespace, target: str) -> Path:
     return Path(f"{stem}.{target}{part}.{FORMS[args.form]}")
 
 
-def cost_lines(name: str, emitted: Emitted, trace: Trace) -> list[str]:
+def cost_lines(name: str, emitted: EmittedTrace, trace: Trace) -> list[str]:
     """Return commands and bytes of each offload for people, constant and moving ones apart."""
     from ...emit.mmio.trace import costs
 
@@ -144,35 +144,35 @@ def cycle_lines(phases: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"cycles    {sum(by_phase.values()):,} an inference, estimated: {breakdown}"]
 
 
-def emit_check(given: argparse.Namespace) -> Answer:
+def emit_check(args: argparse.Namespace) -> Emission:
     """Replay traces on the simulator, parts of one trace joined, or prove a Verilog text.
 
     Raises:
         UsageError: the files are not parts of one trace (F203).
         AnswerNo: a read differs from the recorded one (I111), or a part of the Verilog text from the model (I115).
     """
-    if given.subject[0].endswith(".v"):
-        return check_text(given, _bytes)
+    if args.subject[0].endswith(".v"):
+        return check_verilog_text(args, _bytes)
     from ...emit.mmio.replay import replay
-    from ...emit.mmio.trace import joined
+    from ...emit.mmio.trace import merged_trace
     from ...ila.traces.reader import read_trace
 
     ilas: dict[str, Ila] = {}
     changed_targets: list[str] = []
 
     def ila_of(header: Header) -> Ila:
-        target = target_of(given, header)
+        target = target_of(args, header)
         if target.sha256 != header.sha256:
             changed_targets.append(header.target)
         return ilas.setdefault(header.target, target.ila())
 
-    traces = [read_trace(_bytes(path), ila_of, path) for path in given.subject]
+    traces = [read_trace(_bytes(path), ila_of, path) for path in args.subject]
     first = traces[0].header
-    for path, t in zip(given.subject, traces, strict=True):
+    for path, t in zip(args.subject, traces, strict=True):
         identity_keys = ("model_sha256", "inputs")
         if t.header.target != first.target or any(t.header.about.get(key) != first.about.get(key) for key in identity_keys):
-            raise UsageError("F203", f"{path} must be a part of the same trace as {given.subject[0]}", help="check one trace at a time")
-    result = replay(joined(traces), ilas[first.target])
+            raise UsageError("F203", f"{path} must be a part of the same trace as {args.subject[0]}", help="check one trace at a time")
+    result = replay(merged_trace(traces), ilas[first.target])
     document = {"replay": {"target": first.target, "target_changed": bool(changed_targets), **result.document}}
     if result.different:
         d = result.first[0]
@@ -184,7 +184,7 @@ def emit_check(given: argparse.Namespace) -> Answer:
     return {}, document, [*lines, *(["note      the target changed since the trace"] if changed_targets else [])]
 
 
-def target_of(given: argparse.Namespace, header: Header) -> Any:
+def target_of(args: argparse.Namespace, header: Header) -> Any:
     """Return the target of a trace: the one of --accel, else the shipped one of its name, with the trace's parameters.
 
     Raises:
@@ -192,7 +192,7 @@ def target_of(given: argparse.Namespace, header: Header) -> Any:
     """
     from ...target import find_target
 
-    candidates = [find_target(text) for text in accelerators(given)]
+    candidates = [find_target(text) for text in accelerators(args)]
     if not candidates:
         parameters = ",".join(f"{key}={value}" for key, value in header.parameters.items())
         return find_target(f"{header.target}:{parameters}" if parameters else header.target)
@@ -203,32 +203,32 @@ def target_of(given: argparse.Namespace, header: Header) -> Any:
 
 
 def _bytes(path: str) -> bytes:
-    return read_bytes(Path(path), Bound("a trace", DOCUMENT_BYTES, "emit the trace in parts: --part"))
+    return read_bytes(Path(path), FileBound("a trace", MAX_DOCUMENT_BYTES, "emit the trace in parts: --part"))
 
 
-def emit_device(given: argparse.Namespace) -> Answer:
+def emit_device(args: argparse.Namespace) -> Emission:
     """Return the C source and header of an accelerator."""
     from ...emit.c.device_model import device_files
     from ...target import find_target
 
-    target = find_target(str(_single_subject(given)))
+    target = find_target(str(_single_subject(args)))
     files = device_files(target.ila(), target.name)
-    folder = Path(given.output or ".")
+    folder = Path(args.output or ".")
     return {folder / name: data for name, data in files.items()}, {"target": target.name}, [f"device    {target.name}"]
 
 
-def emit_c(given: argparse.Namespace) -> Answer:
+def emit_c(args: argparse.Namespace) -> Emission:
     """Return the C source and header of a plan's host program."""
     from ...emit.c.program import program_files
 
-    plan, _, _ = plan_and_inputs(given)
+    plan, _, _ = plan_and_inputs(args)
     files = program_files(plan)
-    folder = Path(given.output or ".")
+    folder = Path(args.output or ".")
     host = sum(n.operator is not None for n in plan.program.nodes)
     size = f"{len(plan.offloads)} offloads, {host} host operators"
     return {folder / name: data for name, data in files.items()}, {}, [f"program   {size}"]
 
 
-EMITTERS: dict[str, Callable[[argparse.Namespace], Answer]] = {
+EMITTERS: dict[str, Callable[[argparse.Namespace], Emission]] = {
     "trace": emit_trace, "check": emit_check, "c": emit_c, "device": emit_device, "verilog": emit_verilog,
 }  # fmt: skip

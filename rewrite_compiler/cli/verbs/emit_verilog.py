@@ -11,33 +11,33 @@ from ...errors import AnswerNo, UsageError
 from ..options import accelerators
 
 if TYPE_CHECKING:
-    from ...emit.rtl.readback_check import Judged
+    from ...emit.rtl.readback_check import PartVerdict
 
-Answer = tuple[Mapping[Path, bytes], dict[str, Any], list[str]]
+Emission = tuple[Mapping[Path, bytes], dict[str, Any], list[str]]
 
 
-def emit_verilog(given: argparse.Namespace) -> Answer:
+def emit_verilog(args: argparse.Namespace) -> Emission:
     """Return a module with the instructions of an accelerator that have a register-level form, and a test bench."""
     from ...emit.rtl.emit import verilog_device
     from ...target import find_target
 
-    target = find_target(given.subject[0])
+    target = find_target(args.subject[0])
     device = verilog_device(target.ila(), target.name)
-    folder = Path(given.output or ".")
-    count = len(device.instructions) + len(device.without)
+    folder = Path(args.output or ".")
+    count = len(device.instructions) + len(device.omitted)
     lines = [f"verilog   {target.name}: {len(device.instructions)} of {count} instructions"]
-    lines += [f"outside   {name}: {reason}" for name, reason in device.without.items()]
-    lines += [f"clocks    {name}: {n} different ones" for name, n in device.several.items()]
+    lines += [f"outside   {name}: {reason}" for name, reason in device.omitted.items()]
+    lines += [f"clocks    {name}: {n} different ones" for name, n in device.clock_counts.items()]
     document = {
         "target": target.name,
         "instructions": list(device.instructions),
-        "outside": dict(device.without),
-        "clocks": dict(device.several),
+        "outside": dict(device.omitted),
+        "clocks": dict(device.clock_counts),
     }
     return {folder / name: data for name, data in device.files.items()}, document, lines
 
 
-def check_text(given: argparse.Namespace, read: Any) -> Answer:
+def check_verilog_text(args: argparse.Namespace, reader: Any) -> Emission:
     """Prove every part of a Verilog text equivalent to the model of the accelerator.
 
     Raises:
@@ -47,11 +47,11 @@ def check_text(given: argparse.Namespace, read: Any) -> Answer:
     from ...emit.rtl.readback_check import ROUNDS, check_verilog
     from ...target import find_target
 
-    names = accelerators(given)
-    if len(names) != 1 or len(given.subject) != 1:
+    names = accelerators(args)
+    if len(names) != 1 or len(args.subject) != 1:
         raise UsageError("F203", "a Verilog text is checked against one accelerator", help="flexmatch emit check FILE.v --accel NAME")
-    path, target = given.subject[0], find_target(names[0])
-    judgements = list(check_verilog(read(path).decode("utf-8", "replace"), target.ila(), path))
+    path, target = args.subject[0], find_target(names[0])
+    judgements = list(check_verilog(reader(path).decode("utf-8", "replace"), target.ila(), path))
     failures = [j for j in judgements if j.verdict.outcome != "proved"]
     if failures:
         more_text = f"; {len(failures) - 1} more" if len(failures) > 1 else ""
@@ -62,7 +62,7 @@ def check_text(given: argparse.Namespace, read: Any) -> Answer:
     return {}, {"target": target.name, "proved": [j.part for j in judgements], "bounded": bounded}, lines
 
 
-def _verdict_text(j: Judged) -> str:
+def _verdict_text(j: PartVerdict) -> str:
     if j.verdict.reason and j.verdict.outcome == "refuted":
         return f"not the model's: {j.verdict.reason}"
     if j.verdict.outcome == "unknown":

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError, did_you_mean
 from ..error_codes import CODES
-from ..options import accelerators, compile_options, emit_json, options, parser, plan_of, steering
-from ..output import say
+from ..options import accelerators, compile_options, emit_json, parse_arguments, parser, plan_of, add_steering_options
+from ..output import print_lines
 
 if TYPE_CHECKING:
     from ...compile import Plan
@@ -27,11 +27,11 @@ def run(arguments: Sequence[str]) -> int:
     verb_parser.add_argument(
         "node", nargs="?", metavar="NODE", help="its name, number from 0, operator or tensor, an offload, or a glob such as '*conv*'"
     )
-    steering(verb_parser)
-    args = options(verb_parser, arguments, "what")
+    add_steering_options(verb_parser)
+    args = parse_arguments(verb_parser, arguments, "what")
     document, text = _code(args.what) if args.node is None and not Path(args.what).exists() else _model(args)
     emit_json(document, args.json)
-    say(args, text)
+    print_lines(args, text)
     return 0
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UsageError
-from ..options import accelerators, compile_options, emit_json, options, parser, steering, whole_number
-from ..output import show_raw
+from ..options import accelerators, compile_options, emit_json, parse_arguments, parser, add_steering_options, whole_number
+from ..output import print_unwrapped
 
 SECONDS = 600
 
@@ -21,21 +21,21 @@ def run(arguments: Sequence[str]) -> int:
     """
     verb_parser = parser("learn", "Propose laws that models need, let the court judge them, print those that are proved as a rule file.")
     verb_parser.add_argument("models", metavar="MODEL.onnx", nargs="+")
-    steering(verb_parser)
+    add_steering_options(verb_parser)
     verb_parser.add_argument(
         "--seconds", type=whole_number(1), default=SECONDS, metavar="N", help=f"processor time to spend (default {SECONDS})"
     )
     verb_parser.add_argument("--laws", type=whole_number(1), default=1, metavar="N", help="stop after N laws (default 1)")
-    args = options(verb_parser, arguments)
+    args = parse_arguments(verb_parser, arguments)
     names = accelerators(args)
     if not names:
         raise UsageError("F201", "no accelerator is given", help="add --accel NAME; `flexmatch list` shows the names")
     from ...study.learn import learn, learned_document
 
     models = [Path(m) for m in args.models]
-    document = learned_document(learn(models, names, compile_options(args), seconds=args.seconds, most=args.laws), args.models)
+    document = learned_document(learn(models, names, compile_options(args), seconds=args.seconds, max_rules=args.laws), args.models)
     emit_json(document, args.json)
-    show_raw(args, "\n".join(lines(document)))
+    print_unwrapped(args, "\n".join(lines(document)))
     return 0 if document["laws"] else 1
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import UsageError, did_you_mean
-from ..options import emit_json, options, parser
-from ..output import say
+from ..options import emit_json, parse_arguments, parser
+from ..output import print_lines
 
 SCHEMA = "flexmatch.list/1"
 # kind → the heads of its table and the keys of the document below them
@@ -28,7 +28,7 @@ def run(arguments: Sequence[str]) -> int:
     """
     verb_parser = parser("list", "List accelerators, operations, rules, number formats and applications.")
     verb_parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"print only these: {', '.join(KINDS)} (the document has all)")
-    args = options(verb_parser, arguments)
+    args = parse_arguments(verb_parser, arguments)
     for kind in args.kinds:
         if kind not in KINDS:
             raise UsageError(
@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
 
     for n, kind in enumerate(args.kinds or KINDS):
         rows = [[_cell(row[key]) for key in KINDS[kind].values()] for row in document[kind]]
-        say(args, [*([""] if n else []), f"{kind}:", *grid([*KINDS[kind]], rows)])
+        print_lines(args, [*([""] if n else []), f"{kind}:", *grid([*KINDS[kind]], rows)])
     return 0
 
 
@@ -53,7 +53,7 @@ def listing() -> dict[str, Any]:
     """Return the document of everything by kind: each with its name, place and one line."""
     from ...apps import APPS, GALLERY
     from ...lang import IEEE, AdaptivFloat, Fixed, Int
-    from ...prove.certificates.status import in_short, known_verdicts
+    from ...prove.certificates.status import verdicts_summary, known_verdicts
     from ...rewrite.rule import short_place as at
     from ...rewrite.ruleset import every_rule
     from ...target import load_target, target_names
@@ -67,7 +67,7 @@ def listing() -> dict[str, Any]:
                 "name": t.name,
                 "about": ", ".join(dict.fromkeys(m.operation for m in t.mappings.values())),
                 "parameters": {k: list(v) for k, v in t.parameters.items()},
-                "proof": in_short(verdicts[t.name]),
+                "proof": verdicts_summary(verdicts[t.name]),
             }
             for t in targets
         ],

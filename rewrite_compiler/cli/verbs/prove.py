@@ -11,8 +11,8 @@ from typing import Any
 
 from ...errors import UsageError, did_you_mean
 from ...report.terminal import columns
-from ..options import accelerators, emit_json, options, parser, whole_number
-from ..output import fold, is_live, show_raw
+from ..options import accelerators, emit_json, parse_arguments, parser, whole_number
+from ..output import wrap_line, is_live, print_unwrapped
 
 JOBS = 2
 ADDED_ZEROS = ("operations in the same order, added zeros left out", "operations but for added zeros")  # in full, as one line has it
@@ -45,14 +45,14 @@ def run(arguments: Sequence[str]) -> int:
         "--recheck", action="store_true", help="judge again what was judged before, and say what is judged otherwise now"
     )
     verb_parser.add_argument("--no-rules", action="store_true", help="judge no rules")
-    args = options(verb_parser, arguments)
+    args = parse_arguments(verb_parser, arguments)
     from ...prove.certificates.cache import Cache, court_cache
     from ...prove.certificates.document import prove, to_json
-    from ...rewrite.ruleset import collect, every_rule, rules_at
+    from ...rewrite.ruleset import unique_rules, every_rule, rules_at
     from ...target import find_target, target_names
 
     only_names = [n for n in args.only.split(",") if n]
-    rules = collect(r for f in args.files for r in rules_at(f)) if args.files else every_rule()
+    rules = unique_rules(r for f in args.files for r in rules_at(f)) if args.files else every_rule()
     rules_by_name = {r.name: r for r in rules}
     owners = [n for n in target_names() if any(w.partition(".")[0] == n for w in only_names)]
     names = accelerators(args) or owners or ([] if args.only or args.files else target_names())
@@ -76,7 +76,7 @@ def run(arguments: Sequence[str]) -> int:
     document = to_json(verdicts)
     emit_json(document, args.json)
     cached = [f"{cache.hits} verdicts from the cache; --recheck judges again"] if cache.hits and is_live(args) else []
-    show_raw(args, "\n".join([*lines(document, verbose=args.verbose), *(f"judged otherwise: {x}" for x in cache.changed), *cached]))
+    print_unwrapped(args, "\n".join([*lines(document, verbose=args.verbose), *(f"judged otherwise: {x}" for x in cache.changed_verdicts), *cached]))
     return 0 if verdicts.is_good else 1
 
 
@@ -123,7 +123,7 @@ def _details(p: Mapping[str, Any], *, verbose: bool) -> list[str]:
         details.append(p["counterexample"])
     if p["suggestion"]:
         details.append(f"proved under the guard {p['suggestion']}")
-    return [fold(f"    {line.strip()}") for line in details]
+    return [wrap_line(f"    {line.strip()}") for line in details]
 
 
 def _figures(p: Mapping[str, Any]) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..files import check_outputs, write_whole
-from ..options import accelerators, compile_options, emit_json, options, parser, steering, whole_number
-from ..output import say
+from ..files import check_outputs, write_atomically
+from ..options import accelerators, compile_options, emit_json, parse_arguments, parser, add_steering_options, whole_number
+from ..output import print_lines
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -21,20 +21,20 @@ def run(arguments: Sequence[str]) -> int:
     )
     verb_parser.add_argument("--tests", type=whole_number(1), default=200, metavar="N", help="run the check at most N times (default 200)")
     verb_parser.add_argument("-o", "--output", metavar="FILE", help="write the model there (default: MODEL.reduced.onnx here)")
-    steering(verb_parser)
-    args = options(verb_parser, arguments, "model")
+    add_steering_options(verb_parser)
+    args = parse_arguments(verb_parser, arguments, "model")
     model = Path(args.model)
     target = Path(args.output or f"{model.stem}.reduced.onnx")
     check_outputs([target], [model])
     from ...compile import chosen_targets
-    from ...study.reduce import Question, reduce_model, to_json
+    from ...study.reduce import Question, reduce_model, reduction_document
 
     names = accelerators(args)
     chosen_targets(names)
     question = Question(args.check, tuple(names), args.node, compile_options(args), args.tests)
     reduced = reduce_model(model, question)
-    write_whole({target: reduced.onnx})
-    emit_json(to_json(reduced, question, model, target), args.json)
-    ops = f"{reduced.before} → {reduced.after} ops after {reduced.tests} tests"
-    say(args, [f"{model.name}  {ops}", f"shows     {reduced.outcome}", f"wrote     {target}"])
+    write_atomically({target: reduced.onnx})
+    emit_json(reduction_document(reduced, question, model, target), args.json)
+    ops = f"{reduced.ops_before} → {reduced.ops_after} ops after {reduced.tests} tests"
+    print_lines(args, [f"{model.name}  {ops}", f"shows     {reduced.outcome}", f"wrote     {target}"])
     return 0

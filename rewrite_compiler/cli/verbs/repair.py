@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import AnswerNo
-from ..files import check_outputs, write_whole
-from ..options import compile_options, emit_json, input_files, one_of, options, parser, plan_of, steering, whole_number
-from ..output import document_bytes, say
-from .compile import plan_names
-from .cosim import calibration_options
+from ..files import check_outputs, write_atomically
+from ..options import compile_options, emit_json, input_files, one_of, parse_arguments, parser, plan_of, add_steering_options, whole_number
+from ..output import document_bytes, print_lines
+from .compile import plan_paths
+from .cosim import add_calibration_options
 
 INPUTS = ("plan", "data", "calibrate")
 
@@ -28,24 +28,24 @@ def run(arguments: Sequence[str]) -> int:
         "repair", "Search the smallest change of number formats, or of the accelerator, that keeps an application's accuracy."
     )
     verb_parser.add_argument("plan", metavar="PLAN|MODEL")
-    steering(verb_parser)
+    add_steering_options(verb_parser)
     verb_parser.add_argument("--data", required=True, metavar="FILE", help="samples; one half is searched on, the other judges")
     verb_parser.add_argument("--within", required=True, metavar="LOSS", help="what the metric may lose: 1pt, 5%%, 0.02")
-    calibration_options(verb_parser)
+    add_calibration_options(verb_parser)
     count = whole_number(1)
-    verb_parser.setting("--metric", default="", metavar="NAME", help="as for cosim")
-    verb_parser.setting("--samples", type=count, default=0, metavar="N", help="use N evenly spaced samples")
-    verb_parser.setting("--batch", type=count, default=32, metavar="N", help="samples simulated together (default 32)")
-    verb_parser.setting("--threads", type=count, default=0, metavar="N", help="batches simulated side by side (default: one a core)")
+    verb_parser.add_setting("--metric", default="", metavar="NAME", help="as for cosim")
+    verb_parser.add_setting("--samples", type=count, default=0, metavar="N", help="use N evenly spaced samples")
+    verb_parser.add_setting("--batch", type=count, default=32, metavar="N", help="samples simulated together (default 32)")
+    verb_parser.add_setting("--threads", type=count, default=0, metavar="N", help="batches simulated side by side (default: one a core)")
     tiers = one_of("auto", "native", "arrays", "oracle")
-    verb_parser.setting(
+    verb_parser.add_setting(
         "--tier", type=tiers, default="auto", metavar="auto|native|arrays|oracle", help="as for cosim; the answers are the same"
     )
     verb_parser.add_argument("-o", "--output", metavar="STEM", help="write the plan of the repair to STEM.json and STEM.onnx")
-    args = options(verb_parser, arguments, *INPUTS)
+    args = parse_arguments(verb_parser, arguments, *INPUTS)
     stem = None if args.output is None else Path(args.output)
     if stem is not None:
-        check_outputs(plan_names(stem), input_files(args, INPUTS))
+        check_outputs(plan_paths(stem), input_files(args, INPUTS))
     from ...compile import plan_files
     from ...cosim.cosimulate import dataset_for, with_formats
     from ...cosim.metrics.loss_bound import band_of
@@ -65,16 +65,16 @@ def run(arguments: Sequence[str]) -> int:
     if stem is not None and result.plan is not None:
         path = os.path.relpath(result.plan.model["path"], stem.parent)
         files = plan_files(replace(result.plan, model={**result.plan.model, "path": path}))
-        onnx, document = plan_names(stem)
-        write_whole({onnx: files.onnx, document: document_bytes(files.document)})
+        onnx, document = plan_paths(stem)
+        write_atomically({onnx: files.onnx, document: document_bytes(files.document)})
         file_names = [str(onnx), str(document)]
-    say(args, lines(result.document, file_names))
+    print_lines(args, lines(result.document, file_names))
     if not result.document["holds_already"] and result.plan is None:
         raise AnswerNo("C105", f"No change that was tried keeps the loss of {metric.name} within {band.text}", place=str(args.plan))
     return 0
 
 
-def lines(document: Mapping[str, Any], written: Sequence[str] = ()) -> list[str]:
+def lines(document: Mapping[str, Any], file_names: Sequence[str] = ()) -> list[str]:
     """Return a repair as text: the culprit, the proposals by their price, and the one that was chosen."""
     from ...report.tables import grid
     from ...report.terminal import number, table
@@ -96,7 +96,7 @@ def lines(document: Mapping[str, Any], written: Sequence[str] = ()) -> list[str]
         ("samples", f"{samples['search']} to search on, {samples['verify']} held back · within {document['within']}"),
         ("culprit", culprit_text),
         ("repair", repair_text),
-        ("wrote", ", ".join(written)),
+        ("wrote", ", ".join(file_names)),
     ]
     return [*table(rows), *grid(("change", "bits", "searched", "held back"), changes, ("bits", "searched"))]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError, UsageError
-from ...intake import DOCUMENT_BYTES, Bound, Unreadable, json_of, read_bytes
-from ..files import check_outputs, page_file, write_whole
-from ..options import emit_json, input_files, options, parser, plan_of, steering
-from ..output import say
+from ...intake import MAX_DOCUMENT_BYTES, FileBound, MalformedText, parse_json, read_bytes
+from ..files import check_outputs, page_file, write_atomically
+from ..options import emit_json, input_files, parse_arguments, parser, plan_of, add_steering_options
+from ..output import print_lines
 
 if TYPE_CHECKING:
     from ...compile import Plan
@@ -27,13 +27,13 @@ def run(arguments: Sequence[str]) -> int:
         return PARTS[arguments[0]]()(arguments[1:])
     verb_parser = parser("show", "Show a plan: what is offloaded, why, and why the rest is not; or another part of what is known.")
     verb_parser.add_argument("plan", metavar="PLAN|MODEL|offload ID PLAN|egraph MODEL|target NAME|ila NAME|config")
-    steering(verb_parser)
+    add_steering_options(verb_parser)
     verb_parser.add_argument("--cosim", metavar="FILE", help="the JSON that `flexmatch cosim --json FILE` wrote, for the accuracy")
     verb_parser.add_argument("--html", metavar="FILE", help="write one self-contained page instead of text")
     verb_parser.add_argument("--svg", metavar="FILE", help="write the graph as a drawing, too")
     verb_parser.add_argument("--dot", metavar="FILE", help="write the graph for Graphviz, too")
     verb_parser.add_argument("--open", action="store_true", help="write the page (default: NAME.html here) and open it in a browser")
-    args = options(verb_parser, arguments, *INPUTS)
+    args = parse_arguments(verb_parser, arguments, *INPUTS)
     if args.open and args.html is None:
         args.html = f"{Path(args.plan).stem}.html"
     check_outputs([Path(f) for f in (args.html, args.svg, args.dot) if f is not None], input_files(args, INPUTS))
@@ -47,10 +47,10 @@ def run(arguments: Sequence[str]) -> int:
     emit_json(document, args.json)
     _draw(args, plan, document)
     if args.html is not None:
-        write_whole(page_file(args.html, report_page(plan, cosim, document)))
-        say(args, [f"wrote     {args.html}"])
+        write_atomically(page_file(args.html, report_page(plan, cosim, document)))
+        print_lines(args, [f"wrote     {args.html}"])
         return _open_page(Path(args.html)) if args.open else 0
-    say(args, [*plan_lines(document, verbose=args.verbose), *([] if cosim is None else ["", *cosim_lines(cosim)])])
+    print_lines(args, [*plan_lines(document, verbose=args.verbose), *([] if cosim is None else ["", *cosim_lines(cosim)])])
     return 0
 
 
@@ -98,8 +98,8 @@ def _draw(args: argparse.Namespace, plan: Plan, document: Mapping[str, Any]) -> 
 
     graph, targets = graph_of(plan, document), [t.name for t in plan.targets]
     name = Path(plan.model["path"]).name
-    write_whole({**page_file(args.svg, graph_svg(graph, targets)), **page_file(args.dot, graph_dot(name, graph, targets))})
-    say(args, [f"wrote     {f}" for f in (args.svg, args.dot) if f is not None])
+    write_atomically({**page_file(args.svg, graph_svg(graph, targets)), **page_file(args.dot, graph_dot(name, graph, targets))})
+    print_lines(args, [f"wrote     {f}" for f in (args.svg, args.dot) if f is not None])
 
 
 def _open_page(path: Path) -> int:
@@ -119,8 +119,8 @@ def read_cosim(path: Path, plan: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     remedy = "run flexmatch cosim again"
     try:
-        document = json_of(read_bytes(path, Bound("a report", DOCUMENT_BYTES, remedy)))
-    except Unreadable as error:
+        document = parse_json(read_bytes(path, FileBound("a report", MAX_DOCUMENT_BYTES, remedy)))
+    except MalformedText as error:
         raise InputError("F103", f"the file is not JSON: {error}", place=str(path), help=remedy) from None
     if not isinstance(document, dict) or document.get("schema") != COSIM:
         raise InputError("C100", f'Schema of a report must be "{COSIM}"', place=str(path), help=remedy)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ..config import PREFIX, read_configuration
-from ..options import Parser, emit_json, options, parser, steering
-from ..output import say
-from .cosim import simulation_options
+from ..options import Parser, emit_json, parse_arguments, parser, add_steering_options
+from ..output import print_lines
+from .cosim import add_simulation_options
 
 SCHEMA = "flexmatch.config/1"
 
@@ -17,22 +17,22 @@ SCHEMA = "flexmatch.config/1"
 def run(arguments: Sequence[str]) -> int:
     """Run `flexmatch show config` and return its exit code."""
     verb_parser = config_parser()
-    args = options(verb_parser, arguments)
+    args = parse_arguments(verb_parser, arguments)
     settings = [{"key": key, "value": vars(args)[key], "origin": args.origins[key]} for key in sorted(verb_parser.settings)]
     file = read_configuration(Path.cwd()).name or None
     emit_json({"schema": SCHEMA, "file": file, "settings": settings}, args.json)
     from ...report.tables import grid
 
     rows = [(row["key"], _text(row["value"]), row["origin"]) for row in settings]
-    say(args, [f"file: {file or 'none'}; environment: {PREFIX}KEY", *grid(("setting", "value", "from"), rows)])
+    print_lines(args, [f"file: {file or 'none'}; environment: {PREFIX}KEY", *grid(("setting", "value", "from"), rows)])
     return 0
 
 
 def config_parser() -> Parser:
     """Return a parser with every option that configuration may set."""
     verb_parser = parser("show config", "Show every setting and where its value came from: flag, environment, file or default.")
-    steering(verb_parser)
-    simulation_options(verb_parser)
+    add_steering_options(verb_parser)
+    add_simulation_options(verb_parser)
     return verb_parser
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ..files import check_outputs, page_file, write_whole
-from ..options import accelerators, compile_options, emit_json, input_files, options, parser, steering, whole_number
-from ..output import say
+from ..files import check_outputs, page_file, write_atomically
+from ..options import accelerators, compile_options, emit_json, input_files, parse_arguments, parser, add_steering_options, whole_number
+from ..output import print_lines
 
 STEPS = 2
 
@@ -19,7 +19,7 @@ def run(arguments: Sequence[str]) -> int:
         "show egraph", "Show part of a model's e-graph: the classes around a node, their e-nodes, the rules that made them."
     )
     verb_parser.add_argument("model", metavar="MODEL.onnx")
-    steering(verb_parser)
+    add_steering_options(verb_parser)
     verb_parser.add_argument("--around", required=True, metavar="NODE", help="a node or value of the model")
     verb_parser.add_argument(
         "--steps", type=whole_number(0), default=STEPS, metavar="N", help=f"classes up to N edges away (default: {STEPS})"
@@ -27,7 +27,7 @@ def run(arguments: Sequence[str]) -> int:
     verb_parser.add_argument("--rounds", type=whole_number(0), metavar="N", help="saturate N rounds only (default: to the end)")
     verb_parser.add_argument("--html", metavar="FILE", help="write one self-contained page")
     verb_parser.add_argument("--dot", metavar="FILE", help="write a graph for Graphviz")
-    args = options(verb_parser, arguments, "model")
+    args = parse_arguments(verb_parser, arguments, "model")
     files = [Path(f) for f in (args.html, args.dot) if f is not None]
     check_outputs(files, input_files(args, ("model",)))
     from ...report.egraph import egraph_dot, egraph_lines, egraph_page
@@ -39,6 +39,6 @@ def run(arguments: Sequence[str]) -> int:
     document = neighbourhood(args.model, accelerators(args), plan_options, args.around, args.steps)
     emit_json(document, args.json)
     if files:
-        write_whole({**page_file(args.html, egraph_page(document)), **page_file(args.dot, egraph_dot(document))})
-    say(args, [f"wrote     {f}" for f in files] if files else list(egraph_lines(document)))
+        write_atomically({**page_file(args.html, egraph_page(document)), **page_file(args.dot, egraph_dot(document))})
+    print_lines(args, [f"wrote     {f}" for f in files] if files else list(egraph_lines(document)))
     return 0

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...errors import UsageError
-from ..files import check_outputs, write_whole
-from ..options import emit_json, options, parser
-from ..output import show
+from ..files import check_outputs, write_atomically
+from ..options import emit_json, parse_arguments, parser
+from ..output import print_text
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -22,7 +22,7 @@ def run(arguments: Sequence[str]) -> int:
     verb_parser.add_argument("only", nargs="?", default="", metavar="PART", help="only instructions and states whose names contain this")
     verb_parser.add_argument("--html", metavar="FILE", help="write one self-contained page")
     verb_parser.add_argument("--markdown", metavar="FILE", help="write a page of documentation")
-    args = options(verb_parser, arguments)
+    args = parse_arguments(verb_parser, arguments)
     files = [Path(f) for f in (args.html, args.markdown) if f is not None]
     check_outputs(files)
     from ...report.blocks import html_page, markdown, text_lines
@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
         pages[Path(args.html)] = html_page(model.name, blocks).encode()
     if args.markdown is not None:
         pages[Path(args.markdown)] = markdown(blocks).encode()
-    write_whole(pages)
+    write_atomically(pages)
     if not args.quiet and args.json != "-":
-        show("\n".join(f"wrote     {f}" for f in files) if files else "\n".join(text_lines(blocks)).strip("\n"))
+        print_text("\n".join(f"wrote     {f}" for f in files) if files else "\n".join(text_lines(blocks)).strip("\n"))
     return 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..options import emit_json, options, parser, plan_of, steering, whole_number
-from ..output import show_raw
+from ..options import emit_json, parse_arguments, parser, plan_of, add_steering_options, whole_number
+from ..output import print_unwrapped
 
 SCHEMA = "flexmatch.offload/1"
 
@@ -20,10 +20,10 @@ def run(arguments: Sequence[str]) -> int:
     verb_parser = parser("show offload", "Show what one offload means, its instructions and its commands, for inputs of zeros.")
     verb_parser.add_argument("offload", metavar="ID")
     verb_parser.add_argument("plan", metavar="PLAN")
-    steering(verb_parser)
+    add_steering_options(verb_parser)
     verb_parser.add_argument("--call", type=whole_number(0), default=0, metavar="N", help="which call of a tiled offload (default 0)")
     verb_parser.add_argument("--trace", action="store_true", help="show every command, also the middle of long runs")
-    args = options(verb_parser, arguments, "plan")
+    args = parse_arguments(verb_parser, arguments, "plan")
     from ...emit.mmio.listing import fragment, offload_of, rows, side_by_side
     from ...emit.mmio.trace import traces_of
 
@@ -34,12 +34,12 @@ def run(arguments: Sequence[str]) -> int:
 
         raise UsageError("F203", f"--call must be below {o.tiling.calls}, the calls of {o.id}, not {args.call}")
     emitted = traces_of(plan)[o.target.name]
-    program, commands = fragment(plan, o), rows(emitted.trace, emitted.ila, o.id, call=args.call, whole=args.trace)
+    program, commands = fragment(plan, o), rows(emitted.trace, emitted.ila, o.id, call=args.call, is_complete=args.trace)
     document = {
         "schema": SCHEMA, "id": o.id, "target": o.target.name, "operation": o.mapping.operation, "program": program,
         "call": args.call, "calls": o.tiling.calls, "commands": [vars(r) for r in commands],
     }  # fmt: skip
     emit_json(document, args.json)
     calls = f", call {args.call} of {o.tiling.calls}" if o.tiling.calls > 1 else ""
-    show_raw(args, "\n".join([f"{o.id}  {o.mapping.name}{calls}", "", *side_by_side(program, commands)]))
+    print_unwrapped(args, "\n".join([f"{o.id}  {o.mapping.name}{calls}", "", *side_by_side(program, commands)]))
     return 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..files import check_outputs, write_whole
-from ..options import emit_json, options, parser
-from ..output import say
+from ..files import check_outputs, write_atomically
+from ..options import emit_json, parse_arguments, parser
+from ..output import print_lines
 
 SCHEMA = "flexmatch.target/1"
 
@@ -17,7 +17,7 @@ def run(arguments: Sequence[str]) -> int:
     verb_parser = parser("show target", "Show the memories, units, links and clock of an accelerator, and its operations.")
     verb_parser.add_argument("name", metavar="NAME[:key=value,…]")
     verb_parser.add_argument("--dot", metavar="FILE", help="write the architecture graph for Graphviz, too")
-    args = options(verb_parser, arguments)
+    args = parse_arguments(verb_parser, arguments)
     if args.dot is not None:
         check_outputs([Path(args.dot)])
     from ...report.architecture import architecture_dot, resource_rows
@@ -35,9 +35,9 @@ def run(arguments: Sequence[str]) -> int:
     }  # fmt: skip
     emit_json(document, args.json)
     if args.dot is not None and resources is not None:
-        write_whole({Path(args.dot): architecture_dot(target.name, resources).encode()})
+        write_atomically({Path(args.dot): architecture_dot(target.name, resources).encode()})
     parameters = ", ".join(f"{key}={value}" for key, value in target.values.items()) or "no parameters"
     resource_lines = [("resources", "none declared: no cost is known")] if resources is None else list(resource_rows(resources))
     operation_names = ", ".join(dict.fromkeys(m.operation for m in target.mappings.values()))
-    say(args, [f"{target.name}  {parameters}", *table([("operations", operation_names), *resource_lines])])
+    print_lines(args, [f"{target.name}  {parameters}", *table([("operations", operation_names), *resource_lines])])
     return 0

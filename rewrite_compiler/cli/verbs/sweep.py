@@ -8,24 +8,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..options import accelerators, compile_options, emit_json, options, parser, steering
-from ..output import is_live, say
-from .cosim import calibration_options, settings, simulation_options
+from ..options import accelerators, compile_options, emit_json, parse_arguments, parser, add_steering_options
+from ..output import is_live, print_lines
+from .cosim import add_calibration_options, settings, add_simulation_options
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run `flexmatch sweep` and return its exit code."""
     verb_parser = parser("sweep", "Co-simulate a model at every value of its accelerators' parameters.")
     verb_parser.add_argument("model", metavar="MODEL.onnx")
-    steering(verb_parser)
+    add_steering_options(verb_parser)
     verb_parser.add_argument("--data", required=True, metavar="FILE", help="samples, in any form that cosim takes")
     verb_parser.add_argument(
         "--over", action="append", default=[], metavar="NAME[=VALUE,…]",
         help="vary TARGET.PARAMETER, calibration-method, or accel (sets: A,B,A+B); repeat it (default: every parameter)",
     )  # fmt: skip
-    calibration_options(verb_parser)
-    simulation_options(verb_parser)
-    args = options(verb_parser, arguments, "model", "data", "calibrate")
+    add_calibration_options(verb_parser)
+    add_simulation_options(verb_parser)
+    args = parse_arguments(verb_parser, arguments, "model", "data", "calibrate")
     from ...compile import chosen_targets
     from ...study.sweep import axes_of, sweep
 
@@ -38,19 +38,19 @@ def run(arguments: Sequence[str]) -> int:
         progress=_progress(args),
     )  # fmt: skip
     emit_json(document, args.json)
-    say(args, lines(document))
+    print_lines(args, lines(document))
     return 0
 
 
 def lines(document: Mapping[str, Any]) -> list[str]:
     """Return a sweep as text: the host's value, and a table with a row for each point."""
     from ...report.tables import grid
-    from ...report.terminal import counted, number
+    from ...report.terminal import count_text, number
 
     axes = [*document["points"][0]["at"]] if document["points"] else []
     metric = document["metric"]
     heads = (*axes, metric, "difference", "95% interval", "calls")
-    host = f"host      {metric} {number(document['reference']['value'])}  ({counted(document['samples'], 'sample')})"
+    host = f"host      {metric} {number(document['reference']['value'])}  ({count_text(document['samples'], 'sample')})"
     return [host, *grid(heads, [_point(p) for p in document["points"]], heads[len(axes) :])]
 
 

@@ -12,7 +12,7 @@ from enum import IntEnum
 from ...fit import Refusal
 from ...ir.program import OPAQUE, Node, Program
 from ...ops.op import ELEMENTWISE, LAYOUT, Apply, Tensor, Variable, subterms
-from ...ops.static import Condition, HasType, IsConstant, RealIs, Same, ShapeOf, Truth, holds, list_of
+from ...ops.static import Condition, HasType, IsConstant, RealComparison, ListsEqual, ShapeOf, TermIsTrue, holds, list_of
 from ...rewrite.rule import short_place
 from ...rewrite.text import condition_text
 from ...target import Mapping
@@ -146,12 +146,12 @@ class HostReasons:
         if isinstance(condition, HasType):
             dtype = found.binding().dtype(condition.tensor)
             return f"its operand {condition.tensor.name} must be {' or '.join(condition.dtypes)}, not {dtype}"
-        if isinstance(condition, Same):
+        if isinstance(condition, ListsEqual):
             return _unequal(condition, found)
-        if isinstance(condition, RealIs):
+        if isinstance(condition, RealComparison):
             values = ", ".join(f"{v.name} {found.attributes[v.name]}" for v in condition.variables)
             return f"{condition_text(condition)} fails with {values}"
-        assert isinstance(condition, Truth)
+        assert isinstance(condition, TermIsTrue)
         rank = re.fullmatch(r"(\w+)\.rank == (\d+)", condition_text(condition))
         if rank:
             axes = len(found.binding().shape(_variables(condition)[0]))
@@ -168,7 +168,7 @@ class HostReasons:
         return None
 
 
-def _unequal(condition: Same, partial_match: Loose) -> str:
+def _unequal(condition: ListsEqual, partial_match: Loose) -> str:
     """Return the sentence for a failed equality of lists, naming the operands if they are shapes."""
     left, right = (list_of(side, partial_match.binding()) for side in (condition.left, condition.right))
     owners = [s.tensor for s in (condition.left, condition.right) if isinstance(s, ShapeOf) and isinstance(s.tensor, Variable)]
@@ -177,7 +177,7 @@ def _unequal(condition: Same, partial_match: Loose) -> str:
     return f"{condition_text(condition)} fails with {left} and {right}"
 
 
-def _variables(condition: Truth) -> list[Variable]:
+def _variables(condition: TermIsTrue) -> list[Variable]:
     from ...ops.static import ELEMENTS
 
     bases = [ELEMENTS[v].base for v in condition.term.free if v in ELEMENTS]

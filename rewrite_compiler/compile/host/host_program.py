@@ -11,9 +11,9 @@ import numpy as np
 from ...errors import InputError
 from ...frontend.graph.emit import to_onnx
 from ...hostrun import Session
-from ...ir.placement import Place, merged, separated
+from ...ir.placement import Place, merge_samples, split_samples
 from ...ir.program import Data, Program, Value
-from ...ir.rebatch import NotBatchable, Rebatched, rebatched
+from ...ir.rebatch import NotBatchable, Rebatched, rebatch
 from ...limits import DEFAULT
 from .lazy_codes import Operand, looked_at
 
@@ -79,9 +79,9 @@ class HostProgram:
     def together(self, places: Mapping[Value, Place], values: Mapping[Value, Data], samples: int) -> dict[Value, Data]:
         """Return the outputs [samples, …] of one run over all samples, batched along `places`."""
         session, result_places = self.session(samples, places)
-        inputs = {self._name(v): merged(values[v], places[v]) if v in self.sampled else values[v] for v in self.program.inputs}
+        inputs = {self._name(v): merge_samples(values[v], places[v]) if v in self.sampled else values[v] for v in self.program.inputs}
         results = self._outputs(self._run(session, inputs, samples))
-        return {v: separated(data, result_places.get(v), samples) for v, data in results.items()}
+        return {v: split_samples(data, result_places.get(v), samples) for v, data in results.items()}
 
     def _run(self, session: Session, inputs: Mapping[str, Data], samples: int = 1) -> dict[str, Data]:
         """Run a session within `seconds` a sample."""
@@ -95,7 +95,7 @@ class HostProgram:
         expected = self.one_by_one(pair, 2)
         why = "no batch axis was found"
         for places in itertools.islice(self._choices(), MOST_CHOICES):
-            batched = rebatched(self.program, 2, places)
+            batched = rebatch(self.program, 2, places)
             if isinstance(batched, NotBatchable):
                 why = batched.reason
                 continue
@@ -123,7 +123,7 @@ class HostProgram:
             InputError: (F161) the program cannot be batched along `places`.
         """
         if samples not in self.sessions:
-            batched = rebatched(self.program, samples, places) if samples > 1 else Rebatched(self.program, {}, 1, 0)
+            batched = rebatch(self.program, samples, places) if samples > 1 else Rebatched(self.program, {}, 1, 0)
             if isinstance(batched, NotBatchable):
                 raise InputError("F161", batched.reason)
             renamed = replace(batched.program, names=tuple(f"v{n}" for n in range(len(batched.program.types))))

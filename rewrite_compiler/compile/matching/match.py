@@ -33,7 +33,7 @@ from ...errors import SpecError
 from ...fit import Refusal, Tiling, tile
 from ...fit.cost import Price, femtojoules, price
 from ...fit.host import host_bytes, host_picoseconds
-from ...fit.search import cheapest
+from ...fit.search import cheapest_tiling
 from ...ir.program import Program, Value, total_macs
 from ...ir.types import TensorType
 from ...limits import Limits
@@ -250,7 +250,7 @@ class Costs:
             moved_bytes[RESULT] = node_price.cost.moved[m.axes.result]
         resident_sets = (frozenset(x) for count in range(len(moved_bytes) + 1) for x in combinations(moved_bytes, count))
         return Placed(
-            operands, result, fit.calls, {h: self.paid(node_price.without(sum(moved_bytes[k] for k in h))) for h in resident_sets}
+            operands, result, fit.calls, {h: self.paid(node_price.without_bytes(sum(moved_bytes[k] for k in h))) for h in resident_sets}
         )
 
     def rooms(self, m: Mapping, fit: Tiling, attributes: MappingOf[str, AttributeValue]) -> dict[str, Key]:
@@ -315,7 +315,7 @@ class Undivided(Costs):
         m, attributes = self.devices[node.op], self.attributes(node)
         sizes = sizes_of(m, self.types(node), attributes)
         try:
-            violated = m.violated(m.unit_sizes(sizes), attributes)
+            violated = m.exceeded_limit(m.unit_sizes(sizes), attributes)
         except SpecError as error:
             return Refusal(error.problem.sentence)
         return Tiling(sizes, sizes) if violated is None else Refusal(violated)
@@ -325,7 +325,7 @@ class Undivided(Costs):
         units, room_of = m.unit_sizes(fit.sizes), dict[str, Key]()
         for tensor in m.axes.of:
             tile = {**units, **{d: fit.sizes[d] for d in _dimensions(m, fit, tensor)}}
-            rooms = (m.rooms(tile, attributes) if m.violated(tile, attributes) is None else None) or ()
+            rooms = (m.rooms(tile, attributes) if m.exceeded_limit(tile, attributes) is None else None) or ()
             room_of.update((tensor, key_of(m.target, r)) for r in rooms if r.tensor == tensor)
         return room_of
 
@@ -357,7 +357,7 @@ def _shared_tiling(
     m: Mapping, sizes: MappingOf[str, int], attributes: MappingOf[str, AttributeValue], objective: Objective
 ) -> Tiling | Refusal:
     """Return the best tiling by an objective, memoised; patterns of one operation with equal costs and limits share a search."""
-    key = (m.alike, tuple(sizes.items()), tuple(attributes.items()))
+    key = (m.tiling_key, tuple(sizes.items()), tuple(attributes.items()))
     with objective.searching:  # exact matching runs concurrently
         if key not in objective.tilings:
             objective.tilings[key] = _searched_tiling(m, sizes, attributes, objective)
@@ -372,7 +372,7 @@ def _searched_tiling(
     try:
         if not objective.is_placed or resources is None:
             return tile(m, sizes, attributes)
-        plan_tiling = cheapest(m, sizes, attributes, resources, objective.levels[0])
+        plan_tiling = cheapest_tiling(m, sizes, attributes, resources, objective.levels[0])
     except SpecError as error:  # inconsistent capacities or costs: the layer stays on the host
         return Refusal(error.problem.sentence)
     return plan_tiling if isinstance(plan_tiling, Refusal) else plan_tiling.tiling

@@ -17,7 +17,7 @@ import numpy as np
 from ...errors import FlexmatchError, SpecError
 from ...lang.binders import Array, Leaf
 from ...lang.formats import Fixed, Format, Int
-from ...prove.certificates.operations import judged_operation
+from ...prove.certificates.operations import judge_operation
 from ...prove.mappings.lockstep import evaluated_together
 from ...readings.arrays.labelled_array import Data
 from ...readings.kernels.format_conversion import values_of
@@ -210,7 +210,7 @@ def plain_results(prepared: Prepared, codes: Mapping[str, Data], slices: Mapping
 
 def is_certified(target: Target, variant: str) -> bool:
     """Tell whether driver and numerics of an operation are proved equivalent in their present versions and parameters."""
-    return judged_operation(target, target.mappings[variant]).is_proved
+    return judge_operation(target, target.mappings[variant]).is_proved
 
 
 def refused(o: Offload) -> str:

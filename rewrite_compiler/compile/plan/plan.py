@@ -8,10 +8,10 @@ from typing import Any
 
 from ...fit import Tiling
 from ...fit.cost import Price, accesses, cost_document
-from ...ir.program import Node, Program, Value, uncounted
+from ...ir.program import Node, Program, Value, nodes_of_unknown_macs
 from ...lang.formats import Format
 from ...ops.op import Apply, subterms
-from ...prove.certificates.shipped import weakest
+from ...prove.certificates.shipped import weakest_coverage
 from ...target import Mapping, Target
 from .resident_document import Resident, residency_document, resident_document
 
@@ -151,7 +151,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "device_calls": plan.device_calls,
         "offloads": [_offload(o, plan.residency) for o in plan.offloads],
         "host": [vars(h) for h in plan.host],
-        "uncounted": sorted({plan.source.sources[k].name for n in uncounted(plan.program) for k in n.origins}),
+        "uncounted": sorted({plan.source.sources[k].name for n in nodes_of_unknown_macs(plan.program) for k in n.origins}),
         "absorbed": [vars(a) for a in plan.absorbed],
         "inserted": _inserted(plan),
         "formats": [f for o in plan.offloads for f in _formats(plan, o)],
@@ -169,7 +169,7 @@ def _offload(o: Offload, residency: MappingOf[str, Resident]) -> dict[str, Any]:
     return {
         "id": o.id, "target": o.target.name, "operation": o.mapping.operation, "parts": _parts(o), "nodes": list(o.nodes),
         "shape": dict(o.tiling.sizes), "macs": o.macs, "because": [vars(r) for r in o.because],
-        "certificate": weakest(r.covers for r in o.because),
+        "certificate": weakest_coverage(r.covers for r in o.because),
         "device_calls": o.tiling.calls, "tiles": dict(o.tiling.tile),
         "formats": {n: {"format": f.name, **f.parameters} for n, f in o.formats.items()},
         "resident": resident_document(o.id, o.target.name, residency),

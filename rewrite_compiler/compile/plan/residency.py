@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from ...fit.cost import call_sizes
-from ...fit.residency import CONSTANT, IN, OUT, SCRATCH, Call, Gap, Piece, Question, Residency, resident
+from ...fit.residency import CONSTANT, IN, OUT, SCRATCH, Call, Gap, Piece, ResidencyProblem, Residency, solve_residency
 from ...ir.program import Node, Program, Value
 from ...target import Resources, Room, Stay
 from ..host.order_preserving import keeps_order
@@ -81,11 +81,11 @@ class _Device:
         role = (OUT if is_result else IN) if is_undivided else SCRATCH
         return Piece(room.tensor, room.memory, room.size, role, bytes_, self.alias_of.get(value, value), room.form)
 
-    def question(self) -> Question:
+    def question(self) -> ResidencyProblem:
         """Return the residency problem."""
         memories = {piece.memory for call in self.calls for piece in call.pieces}
         capacities = {m.name: m.elements for m in self.resources.memories if m.name in memories}
-        return Question(tuple(self.calls), capacities, frozenset(self.read_elsewhere()))
+        return ResidencyProblem(tuple(self.calls), capacities, frozenset(self.read_elsewhere()))
 
     def read_elsewhere(self) -> Iterable[Value]:
         """Yield the values that the host or another device reads."""
@@ -104,33 +104,33 @@ class _Device:
     def resident(self) -> Resident:
         """Return the solution of the residency problem for the plan."""
         q = self.question()
-        residency = resident(q)
+        residency = solve_residency(q)
         present, lasting = self.present(q, residency.gaps)
         unread_tensors = {at: q.piece(at).tensor for at in residency.unread}
         stays: dict[str, list[Stay]] = {o.id: [] for o in self.offloads}
         remaining: dict[str, list[frozenset[str]]] = {o.id: [] for o in self.offloads}
         for n, (o, _) in enumerate(self.owner):
-            at = {p.tensor: residency.at[n, k] for k, p in enumerate(q.calls[n].pieces) if (n, k) in residency.at and p.tensor}
+            at = {p.tensor: residency.addresses[n, k] for k, p in enumerate(q.calls[n].pieces) if (n, k) in residency.addresses and p.tensor}
             stays[o.id].append(Stay(at, present.get(n, frozenset()), frozenset(t for (m, _), t in unread_tensors.items() if m == n)))
             remaining[o.id].append(lasting.get(n, frozenset()))
         inner, why = self.edges(q, residency)
         return Resident(
             {i: tuple(s) for i, s in stays.items()}, {i: tuple(s) for i, s in remaining.items()},
-            sum(o.price.cost.bytes for o in self.offloads if o.price is not None), _bytes_saved(q, residency), residency.bound, *inner,
+            sum(o.price.cost.bytes for o in self.offloads if o.price is not None), _bytes_saved(q, residency), residency.upper_bound, *inner,
             self.saved_by(q, residency), why,
         )  # fmt: skip
 
-    def present(self, q: Question, gaps: Sequence[Gap]) -> tuple[dict[int, frozenset[str]], dict[int, frozenset[str]]]:
+    def present(self, q: ResidencyProblem, gaps: Sequence[Gap]) -> tuple[dict[int, frozenset[str]], dict[int, frozenset[str]]]:
         """Return by call the operands that are resident, and the constants that are resident from the second inference on."""
         operands_by_call: dict[bool, dict[int, frozenset[str]]] = {False: {}, True: {}}
         for g in gaps:
-            calls, n = operands_by_call[g.lasts], g.end[0]
+            calls, n = operands_by_call[g.is_cyclic], g.end[0]
             calls[n] = calls.get(n, frozenset()) | {q.piece(g.end).tensor}
         return operands_by_call[False], operands_by_call[True]
 
-    def edges(self, q: Question, residency: Residency) -> tuple[tuple[int, int, int], dict[str, str]]:
+    def edges(self, q: ResidencyProblem, residency: Residency) -> tuple[tuple[int, int, int], dict[str, str]]:
         """Return the numbers of computed operands, of those made on this device, of those that never cross the link; and why others do."""
-        ends = {g.end for g in residency.gaps if not g.lasts}
+        ends = {g.end for g in residency.gaps if not g.is_cyclic}
         stays_at = {(self.owner[n][0].id, q.piece((n, k)).tensor) for n, k in ends}
         crossing = {
             (self.owner[n][0].id, p.tensor) for n, call in enumerate(q.calls) for k, p in enumerate(call.pieces)
@@ -149,7 +149,7 @@ class _Device:
         o = self.producer.get(self.alias_of.get(v, v))
         return o if o is not None and any(o is offload for offload in self.offloads) else None
 
-    def why_not(self, q: Question, o: Offload, name: str, v: Value) -> str:
+    def why_not(self, q: ResidencyProblem, o: Offload, name: str, v: Value) -> str:
         """Return why an operand comes from the host."""
         maker = self.made_by(v)
         if maker is None:
@@ -167,20 +167,20 @@ class _Device:
             return f"{maker.id} leaves it as {result.form} in {result.memory}, {o.id} takes {operand.form} in {operand.memory}"
         return "its memory is needed in between"
 
-    def saved_by(self, q: Question, residency: Residency) -> dict[str, int]:
+    def saved_by(self, q: ResidencyProblem, residency: Residency) -> dict[str, int]:
         """Return the bytes that residency saves, by offload."""
         bytes_saved = dict.fromkeys((o.id for o in self.offloads), 0)
-        for at, saves in (*((g.end, g.saves) for g in residency.gaps), *((at, q.piece(at).moved) for at in residency.unread)):
+        for at, saves in (*((g.end, g.saved_bytes) for g in residency.gaps), *((at, q.piece(at).link_bytes) for at in residency.unread)):
             bytes_saved[self.owner[at[0]][0].id] += saves
         return bytes_saved
 
 
-def _bytes_saved(q: Question, residency: Residency) -> dict[str, int]:
+def _bytes_saved(q: ResidencyProblem, residency: Residency) -> dict[str, int]:
     """Return the bytes saved, by kind: resident operands, results not read back, constants kept between inferences."""
     return {
-        "operands": sum(g.saves for g in residency.gaps if not g.lasts),
-        "results": sum(q.piece(at).moved for at in residency.unread),
-        "constants": sum(g.saves for g in residency.gaps if g.lasts),
+        "operands": sum(g.saved_bytes for g in residency.gaps if not g.is_cyclic),
+        "results": sum(q.piece(at).link_bytes for at in residency.unread),
+        "constants": sum(g.saved_bytes for g in residency.gaps if g.is_cyclic),
     }
 
 

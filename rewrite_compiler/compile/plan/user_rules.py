@@ -16,12 +16,12 @@ from ...limits import Limits
 from ...prove.certificates.cache import court_cache
 from ...prove.certificates.json_record import proof_record
 from ...prove.certificates.judge import judge_rule
-from ...prove.certificates.operations import Progress, judged_operation
+from ...prove.certificates.operations import Progress, judge_operation
 from ...prove.certificates.shipped import Certificate, certificate_of_record, certificate_of_rule
 from ...prove.verdict import Proof
 from ...rewrite.domain import EVERYWHERE, Domain
 from ...rewrite.rule import Rule
-from ...rewrite.ruleset import collect, every_rule, rules_at, shipped_rules
+from ...rewrite.ruleset import unique_rules, every_rule, rules_at, shipped_rules
 from ...target import Mapping as Operation
 from ...target import Target
 from .plan import Plan
@@ -55,7 +55,7 @@ def admitted(
         if name not in names and name not in operations:
             remedy = f"rules given: {', '.join(sorted(names)) or 'none'}; of an accelerator `flexmatch list` shows the operations"
             raise UsageError("F203", f'there is no rule or operation called "{name}"', help=remedy)
-    all_rules = collect((*shipped, *added))
+    all_rules = unique_rules((*shipped, *added))
     certified = set(every_rule())
     foreign = [r for r in added if r not in certified]
     proofs = {r.name: _judged(r, trusted) for r in foreign}
@@ -112,7 +112,7 @@ def judged_in_use(used: Iterable[Operation], targets: Sequence[Target], trusted:
         AnswerNo: an operation is refuted and not trusted by name; the code is that of its refutation (I105).
     """
     by_name = {t.name: t for t in targets}
-    judgements = {m.name: judged_operation(by_name[m.target], m, progress) for m in sorted(used, key=lambda m: m.name)}
+    judgements = {m.name: judge_operation(by_name[m.target], m, progress) for m in sorted(used, key=lambda m: m.name)}
     refuted = {name: j.problem for name, j in judgements.items() if j.problem is not None and j.is_refuted and name not in trusted}
     if refuted:
         (first, problem), *further_names = refuted.items()

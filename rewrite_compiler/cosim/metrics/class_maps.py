@@ -12,7 +12,7 @@ VOID = 255  # the class of places that are left out, as data sets of street scen
 HALF = 0.5  # share from which on a label is given
 
 
-def right_places(outputs: Data, labels: Data) -> Scores:
+def place_accuracy(outputs: Data, labels: Data) -> Scores:
     """Score each sample by its number of places with the right class; its weight is the number of places that count.
 
     `outputs` are logits [samples, classes, places…], with the axis of classes anywhere, or classes; `labels` are [samples, places…].
@@ -37,7 +37,7 @@ def intersections(outputs: Data, labels: Data) -> Scores:
         p, t = p[t < classes], t[t < classes]
         for k, class_numbers in enumerate((t[p == t], p[p >= 0], t)):
             details[n, :, k] = np.bincount(class_numbers, minlength=classes)
-    accuracy = right_places(outputs, labels)
+    accuracy = place_accuracy(outputs, labels)
     return Scores(accuracy.values, accuracy.weights, details=details.reshape(len(true), -1))
 
 
@@ -103,7 +103,7 @@ def indicators(outputs: Data, labels: Data) -> tuple[Data, Data]:
     return scores, truth
 
 
-def shares_of_labels(outputs: Data, labels: Data) -> Scores:
+def label_accuracy(outputs: Data, labels: Data) -> Scores:
     """Score each sample by the share of labels on which prediction and truth agree; the details are both, [samples, 2 · labels].
 
     Raises:

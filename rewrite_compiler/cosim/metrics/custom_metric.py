@@ -19,7 +19,7 @@ from ...rewrite.userfile import module_at
 Score = Callable[[Data, Data], Data]
 
 
-def own_scores(name: str) -> tuple[Score, bool, str]:
+def custom_scores(name: str) -> tuple[Score, bool, str]:
     """Return a function (outputs, truth) → scores [samples], whether lower is better, and the SHA-256 of its file.
 
     MODULE is a Python file or the name of a module. Higher is better unless the function has an attribute `lower_is_better`.

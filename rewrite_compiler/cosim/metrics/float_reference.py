@@ -17,7 +17,7 @@ from ...compile.host.host_program import HostProgram
 from ...data import Dataset
 from ...frontend.graph.emit import to_onnx
 from ...ir.program import Data, Program
-from ...kept import Kept, private_folder
+from ...kept import DiskCache, private_cache_folder
 from ...limits import DEFAULT
 
 TOLERANCE = 1e-5  # of a batched reference run against single runs
@@ -42,7 +42,7 @@ class Reference:
         return {p.names[v]: x for v, x in outputs.items()}
 
 
-class KeptReference:
+class CachedReference:
     """The reference over a data set, batch by batch: from the cache of an earlier run where there is one, else computed and cached.
 
     `seconds` is the processor time of the runs, of the earlier ones where they are cached.
@@ -50,45 +50,45 @@ class KeptReference:
 
     def __init__(self, plan: Plan, data: Dataset, batch: int, limit: int = DEFAULT.host_seconds) -> None:
         self.program, self.data, self.batch, self.limit = plan.source, data, batch, limit
-        self.kept, self.key = Kept(private_folder("reference")), _key(plan, data, batch)
+        self.cache, self.key = DiskCache(private_cache_folder("reference")), _key(plan, data, batch)
         self.names = [plan.source.names[v] for v in plan.source.outputs]
-        self.seconds, self.seen, self.size = 0.0, list[dict[str, Data]](), 0
+        self.seconds, self.batches, self.size = 0.0, list[dict[str, Data]](), 0
         self.outputs = self._read()
-        self.is_kept = self.outputs is not None
-        self.live: Reference | None = None
+        self.is_cached = self.outputs is not None
+        self.reference: Reference | None = None
 
     def run(self, part: slice) -> dict[str, Data]:
         """Return the outputs [samples, …] of one part of the samples."""
         if self.outputs is not None:
             return {name: x[part] for name, x in self.outputs.items()}
-        outputs = self.alone(self.data.rows(part).inputs)
+        outputs = self.run_uncached(self.data.rows(part).inputs)
         self._collect(part, outputs)
         return outputs
 
-    def alone(self, inputs: Mapping[str, Data]) -> dict[str, Data]:
+    def run_uncached(self, inputs: Mapping[str, Data]) -> dict[str, Data]:
         """Compute the outputs of some samples without the cache."""
-        if self.live is None:
-            self.live = Reference(self.program, self.data.rows(slice(0, self.batch)).inputs, self.limit)
-        outputs = self.live.run(inputs)
-        self.seconds = self.live.seconds
+        if self.reference is None:
+            self.reference = Reference(self.program, self.data.rows(slice(0, self.batch)).inputs, self.limit)
+        outputs = self.reference.run(inputs)
+        self.seconds = self.reference.seconds
         return outputs
 
     def _collect(self, part: slice, outputs: dict[str, Data]) -> None:
         """Collect outputs; once they are those of all samples, write them to the cache."""
         self.size += sum(x.nbytes for x in outputs.values())
-        if self.size > MOST_BYTES or part.start != sum(len(x[self.names[0]]) for x in self.seen):
-            self.seen, self.size = [], MOST_BYTES + 1
+        if self.size > MOST_BYTES or part.start != sum(len(x[self.names[0]]) for x in self.batches):
+            self.batches, self.size = [], MOST_BYTES + 1
             return
-        self.seen.append(outputs)
+        self.batches.append(outputs)
         if part.stop < self.data.count:
             return
         file = io.BytesIO()
-        arrays = {str(n): _plain(np.concatenate([x[name] for x in self.seen])) for n, name in enumerate(self.names)}
+        arrays = {str(n): _plain(np.concatenate([x[name] for x in self.batches])) for n, name in enumerate(self.names)}
         np.savez(file, **arrays, **{SECONDS: np.float64(self.seconds)})  # type: ignore[arg-type]
-        self.kept.put(self.key, file.getvalue())
+        self.cache.put(self.key, file.getvalue())
 
     def _read(self) -> dict[str, Data] | None:
-        stored = self.kept.get(self.key)
+        stored = self.cache.get(self.key)
         if stored is None:
             return None
         with np.load(io.BytesIO(stored), allow_pickle=False) as archive:

@@ -10,13 +10,13 @@ import numpy as np
 
 from ...ir.program import Data
 from .metrics import Metric
-from .scores import Scores, joined
+from .scores import Scores, concatenated_scores
 
-OTHER = {"exact": "onnxruntime"}  # host → the one that a report compares it with
+COMPARED_HOST = {"exact": "onnxruntime"}  # host → the one that a report compares it with
 
 
 @dataclass(frozen=True)
-class Beside:
+class HostComparison:
     """A batch on the other host: its scores, and how many values of all outputs differ, at most by `largest`."""
 
     scores: Scores
@@ -26,23 +26,23 @@ class Beside:
     largest: float
 
 
-def beside(outputs: Mapping[str, Data], other: Mapping[str, Data], scores: Scores) -> Beside:
+def compare_hosts(outputs: Mapping[str, Data], other: Mapping[str, Data], scores: Scores) -> HostComparison:
     """Compare the outputs [samples, …] of a batch on two hosts; NaN equals NaN."""
     first, second = (np.concatenate([x.reshape(len(x), -1) for x in host_outputs.values()], axis=1) for host_outputs in (outputs, other))
     equal = (first == second) | ((first != first) & (second != second))
     with np.errstate(invalid="ignore", over="ignore"):
         deviations = np.where(equal, 0.0, np.abs(first.astype(np.float64) - second.astype(np.float64)))
     largest = float(np.nanmax(deviations, initial=0.0))
-    return Beside(scores, equal.size, int(np.count_nonzero(~equal)), int(np.count_nonzero(~equal.all(axis=1))), largest)
+    return HostComparison(scores, equal.size, int(np.count_nonzero(~equal)), int(np.count_nonzero(~equal.all(axis=1))), largest)
 
 
-def hosts_document(host: str, metric: Metric, parts: Sequence[Beside]) -> dict[str, Any] | None:
+def hosts_document(host: str, metric: Metric, parts: Sequence[HostComparison]) -> dict[str, Any] | None:
     """Return how two hosts differ over a run as JSON; None when only one ran."""
     if not parts:
         return None
     return {
-        "other": OTHER[host],
-        "value": metric.value(joined([b.scores for b in parts])),
+        "other": COMPARED_HOST[host],
+        "value": metric.value(concatenated_scores([b.scores for b in parts])),
         "values": sum(b.values for b in parts),
         "differing_values": sum(b.differing for b in parts),
         "differing_samples": sum(b.differing_samples for b in parts),
@@ -50,13 +50,13 @@ def hosts_document(host: str, metric: Metric, parts: Sequence[Beside]) -> dict[s
     }
 
 
-def hosts_text(host: str, metric: str, value: float | None, found: Mapping[str, Any]) -> str:
+def hosts_text(host: str, metric: str, value: float | None, document: Mapping[str, Any]) -> str:
     """Return how two hosts differ as one sentence."""
-    values_text = f"{metric} is {_value_text(value)} and {_value_text(found['value'])}"
-    if not found["differing_values"]:
-        return f"hosts {host} and {found['other']}: all {found['values']:,} output values are equal; {values_text}"
-    differ = f"{found['differing_values']:,} of {found['values']:,} output values differ, by at most {found['largest_difference']:.3g}"
-    return f"hosts {host} and {found['other']}: {differ}; {values_text}"
+    values_text = f"{metric} is {_value_text(value)} and {_value_text(document['value'])}"
+    if not document["differing_values"]:
+        return f"hosts {host} and {document['other']}: all {document['values']:,} output values are equal; {values_text}"
+    differ = f"{document['differing_values']:,} of {document['values']:,} output values differ, by at most {document['largest_difference']:.3g}"
+    return f"hosts {host} and {document['other']}: {differ}; {values_text}"
 
 
 def _value_text(value: float | None) -> str:

@@ -16,18 +16,18 @@ import numpy as np
 from ...data.dataset import CLASSIFICATION, LANGUAGE_MODEL, MAPS, Dataset
 from ...errors import InputError, UsageError
 from ...ir.program import Data
-from .class_maps import intersections, mean_over_classes, mean_over_labels, right_places, shares_of_labels
-from .custom_metric import own_scores
+from .class_maps import intersections, mean_over_classes, mean_over_labels, place_accuracy, label_accuracy
+from .custom_metric import custom_scores
 from .paired_test import Interval, difference_of_proportions, exact_difference, mcnemar
-from .regression import absolute_error, explained, flat, spread_of, squared_error, worst_if_nan
+from .regression import absolute_error, r_squared, flattened_pair, squared_error_with_moments, squared_error, worst_if_nan
 from .scores import Scores
-from .separation import area, separation
+from .separation import roc_area, separation
 
 RESAMPLES, SEED = 2000, 0
 NORMAL_95 = 1.959963984540054
 
 
-class Truth(StrEnum):
+class TruthSource(StrEnum):
     """What a metric compares outputs with, as refusals name it."""
 
     LABELS = "labels"
@@ -48,21 +48,21 @@ class Metric:
     """
 
     name: str
-    against: Truth
+    truth_source: TruthSource
     score: Callable[[Data, Data], Scores]
     finish: Callable[[float, float], float] = lambda mean, peak: mean
     lower_is_better: bool = True
     is_proportion: bool = False
     is_maximum: bool = False
-    whole: Callable[[Scores], float] | None = None
+    aggregate: Callable[[Scores], float] | None = None
     sha256: str = ""  # of the file of one of the user's own
 
     def value(self, scores: Scores) -> float:
         """Return the value of the metric over all samples."""
         if self.is_maximum:
             return float(scores.values.max())
-        if self.whole is not None:
-            return self.whole(scores)
+        if self.aggregate is not None:
+            return self.aggregate(scores)
         return self.finish(float(scores.values.sum() / scores.weights.sum()), scores.peak)
 
     def loss(self, first: float, second: float) -> float:
@@ -71,7 +71,7 @@ class Metric:
 
 
 @dataclass(frozen=True)
-class Exact:
+class ExactTest:
     """McNemar's exact test on the discordant samples, and the exact interval of the difference conditional on their number."""
 
     p_value: float
@@ -79,7 +79,7 @@ class Exact:
 
 
 @dataclass(frozen=True)
-class Paired:
+class PairedComparison:
     """The paired comparison of a second run with a first: the difference of the metric's values, and counts of samples."""
 
     difference: float
@@ -88,7 +88,7 @@ class Paired:
     better: int
     worse: int
     same: int
-    mcnemar: Exact | None = None
+    mcnemar: ExactTest | None = None
 
 
 def metric_of(name: str, task: str = "") -> Metric:
@@ -104,8 +104,8 @@ def metric_of(name: str, task: str = "") -> Metric:
         return METRICS[metric_name]
     if ":" not in metric_name:
         raise UsageError("F203", f'there is no metric called "{metric_name}"', help=f"known: {', '.join(METRICS)}, or MODULE:FUNCTION")
-    scores, lower, digest = own_scores(metric_name)
-    return Metric(metric_name, Truth.ANY, lambda y, truth: Scores(scores(y, truth), np.ones(len(y))), lower_is_better=lower, sha256=digest)
+    scores, lower, digest = custom_scores(metric_name)
+    return Metric(metric_name, TruthSource.ANY, lambda y, truth: Scores(scores(y, truth), np.ones(len(y))), lower_is_better=lower, sha256=digest)
 
 
 def truth_for(metric: Metric, data: Dataset, reference: Data) -> Data:
@@ -114,17 +114,17 @@ def truth_for(metric: Metric, data: Dataset, reference: Data) -> Data:
     Raises:
         InputError: C100, the metric needs labels or targets that the data does not have.
     """
-    if metric.against == Truth.ANY and data.labels is not None:
+    if metric.truth_source == TruthSource.ANY and data.labels is not None:
         return data.labels
-    if metric.against in (Truth.REFERENCE, Truth.ANY):
+    if metric.truth_source in (TruthSource.REFERENCE, TruthSource.ANY):
         return reference if data.targets is None else data.targets
-    truth = data.labels if metric.against == Truth.LABELS else data.targets
+    truth = data.labels if metric.truth_source == TruthSource.LABELS else data.targets
     if truth is None:
-        raise InputError("C100", f"metric {metric.name} needs {metric.against}, which the data does not have", place=data.place)
+        raise InputError("C100", f"metric {metric.name} needs {metric.truth_source}, which the data does not have", place=data.place)
     return truth
 
 
-def paired(metric: Metric, first: Scores, second: Scores) -> Paired:
+def compare_paired(metric: Metric, first: Scores, second: Scores) -> PairedComparison:
     """Compare the scores of two runs on the same samples.
 
     The 95 % interval of the difference (second − first) is Tango's score interval for proportions; for other metrics the
@@ -134,8 +134,8 @@ def paired(metric: Metric, first: Scores, second: Scores) -> Paired:
     better, worse = (int(np.count_nonzero(a.values < b.values)) for a, b in ((low, high), (high, low)))  # also where both are infinite
     difference = _difference(metric.value(first), metric.value(second))
     interval, method = _interval(metric, first, second, better, worse)
-    of_pairs = Exact(mcnemar(better, worse), exact_difference(better, worse, len(first.values))) if metric.is_proportion else None
-    return Paired(difference, interval, method, better, worse, len(first.values) - better - worse, of_pairs)
+    of_pairs = ExactTest(mcnemar(better, worse), exact_difference(better, worse, len(first.values))) if metric.is_proportion else None
+    return PairedComparison(difference, interval, method, better, worse, len(first.values) - better - worse, of_pairs)
 
 
 def _difference(first: float, second: float) -> float:
@@ -224,7 +224,7 @@ def _negative_log_likelihood(outputs: Data, targets: Data) -> Scores:
 
 def _cosine(outputs: Data, truth: Data) -> Scores:
     """Cosine of the angle between a sample's outputs and the true values; two zero vectors agree."""
-    actual, expected = flat(outputs, truth)
+    actual, expected = flattened_pair(outputs, truth)
     lengths = np.linalg.norm(actual, axis=1) * np.linalg.norm(expected, axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         cosines = np.where((actual == expected).all(axis=1), 1.0, (actual * expected).sum(axis=1) / lengths)
@@ -251,7 +251,7 @@ def _f1(scores: Scores) -> float:
 
 def _relative_error(outputs: Data, truth: Data) -> Scores:
     """Largest deviation of a sample over the largest true value of the sample."""
-    actual, expected = flat(outputs, truth)
+    actual, expected = flattened_pair(outputs, truth)
     largest = np.abs(expected).max(axis=1)
     deviation = np.abs(actual - expected).max(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -272,20 +272,20 @@ def _psnr(mean: float, peak: float) -> float:
 METRICS = {
     m.name: m
     for m in (
-        Metric("top1", Truth.LABELS, _top(1), lower_is_better=False, is_proportion=True),
-        Metric("top5", Truth.LABELS, _top(5), lower_is_better=False, is_proportion=True),
-        Metric("f1", Truth.LABELS, _classified, lower_is_better=False, whole=_f1),
-        Metric("perplexity", Truth.TARGETS, _negative_log_likelihood, _perplexity),
-        Metric("pixel-accuracy", Truth.LABELS, right_places, lower_is_better=False),
-        Metric("mean-iou", Truth.LABELS, intersections, lower_is_better=False, whole=mean_over_classes),
-        Metric("multilabel-f1", Truth.LABELS, shares_of_labels, lower_is_better=False, whole=mean_over_labels),
-        Metric("auc", Truth.LABELS, separation, lower_is_better=False, whole=area),
-        Metric("mse", Truth.REFERENCE, squared_error),
-        Metric("rmse", Truth.REFERENCE, squared_error, lambda mean, peak: math.sqrt(mean)),
-        Metric("mae", Truth.REFERENCE, absolute_error),
-        Metric("r2", Truth.REFERENCE, spread_of, lower_is_better=False, whole=explained),
-        Metric("psnr", Truth.REFERENCE, squared_error, _psnr),
-        Metric("cosine", Truth.REFERENCE, _cosine, lower_is_better=False),
-        Metric("max-relative-error", Truth.REFERENCE, _relative_error, is_maximum=True),
+        Metric("top1", TruthSource.LABELS, _top(1), lower_is_better=False, is_proportion=True),
+        Metric("top5", TruthSource.LABELS, _top(5), lower_is_better=False, is_proportion=True),
+        Metric("f1", TruthSource.LABELS, _classified, lower_is_better=False, aggregate=_f1),
+        Metric("perplexity", TruthSource.TARGETS, _negative_log_likelihood, _perplexity),
+        Metric("pixel-accuracy", TruthSource.LABELS, place_accuracy, lower_is_better=False),
+        Metric("mean-iou", TruthSource.LABELS, intersections, lower_is_better=False, aggregate=mean_over_classes),
+        Metric("multilabel-f1", TruthSource.LABELS, label_accuracy, lower_is_better=False, aggregate=mean_over_labels),
+        Metric("auc", TruthSource.LABELS, separation, lower_is_better=False, aggregate=roc_area),
+        Metric("mse", TruthSource.REFERENCE, squared_error),
+        Metric("rmse", TruthSource.REFERENCE, squared_error, lambda mean, peak: math.sqrt(mean)),
+        Metric("mae", TruthSource.REFERENCE, absolute_error),
+        Metric("r2", TruthSource.REFERENCE, squared_error_with_moments, lower_is_better=False, aggregate=r_squared),
+        Metric("psnr", TruthSource.REFERENCE, squared_error, _psnr),
+        Metric("cosine", TruthSource.REFERENCE, _cosine, lower_is_better=False),
+        Metric("max-relative-error", TruthSource.REFERENCE, _relative_error, is_maximum=True),
     )
 }

@@ -9,7 +9,7 @@ from ...ir.program import Data
 from .scores import Scores
 
 
-def flat(outputs: Data, truth: Data) -> tuple[Data, Data]:
+def flattened_pair(outputs: Data, truth: Data) -> tuple[Data, Data]:
     """Return outputs and true values as [samples, values].
 
     Raises:
@@ -32,7 +32,7 @@ def squared_error(outputs: Data, truth: Data) -> Scores:
     Raises:
         InputError: C100, outputs and truth have different numbers of values.
     """
-    actual, expected = flat(outputs, truth)
+    actual, expected = flattened_pair(outputs, truth)
     ends = float(expected.min()), float(expected.max())
     return Scores(worst_if_nan(((actual - expected) ** 2).sum(axis=1)), np.full(len(actual), float(actual.shape[1])), ends)
 
@@ -43,21 +43,21 @@ def absolute_error(outputs: Data, truth: Data) -> Scores:
     Raises:
         InputError: C100, outputs and truth have different numbers of values.
     """
-    actual, expected = flat(outputs, truth)
+    actual, expected = flattened_pair(outputs, truth)
     return Scores(worst_if_nan(np.abs(actual - expected).sum(axis=1)), np.full(len(actual), float(actual.shape[1])))
 
 
-def spread_of(outputs: Data, truth: Data) -> Scores:
+def squared_error_with_moments(outputs: Data, truth: Data) -> Scores:
     """Score each sample by the sum of its squared errors, with the sum and sum of squares of its true values as details.
 
     Raises:
         InputError: C100, outputs and truth have different numbers of values.
     """
-    errors, (_, expected) = squared_error(outputs, truth), flat(outputs, truth)
+    errors, (_, expected) = squared_error(outputs, truth), flattened_pair(outputs, truth)
     return Scores(errors.values, errors.weights, errors.ends, np.stack([expected.sum(axis=1), (expected**2).sum(axis=1)], axis=1))
 
 
-def explained(scores: Scores) -> float:
+def r_squared(scores: Scores) -> float:
     """Return R²: 1 − squared errors / squared deviations of the true values from their mean; −∞ where these are all equal."""
     assert scores.details is not None
     total, squares = scores.details.sum(axis=0)

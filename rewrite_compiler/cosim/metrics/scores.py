@@ -34,7 +34,7 @@ class Scores:
         return Scores(self.values[indices], self.weights[indices], self.ends, details)
 
 
-def joined(parts: Sequence[Scores]) -> Scores:
+def concatenated_scores(parts: Sequence[Scores]) -> Scores:
     """Concatenate the scores of several batches."""
     ends = min(s.ends[0] for s in parts), max(s.ends[1] for s in parts)
     details_parts = [s.details for s in parts if s.details is not None]

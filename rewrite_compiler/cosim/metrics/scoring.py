@@ -23,7 +23,7 @@ def scored_output(p: Program) -> str:
     return p.names[output]
 
 
-def scored(metric: Metric, data: Dataset, outputs: Data, reference: Data) -> Scores:
+def score_samples(metric: Metric, data: Dataset, outputs: Data, reference: Data) -> Scores:
     """Return the scores of outputs for data.
 
     Raises:

@@ -35,7 +35,7 @@ def _columns(outputs: Data, labels: Data) -> tuple[Data, Data]:
     return scores, (labels[:, None] == 1) if scores.shape[1] == 1 else labels[:, None] == np.arange(classes)
 
 
-def area(scores: Scores) -> float:
+def roc_area(scores: Scores) -> float:
     """Return the area under the ROC curve, averaged over classes with both kinds of samples; one half without such a class."""
     assert scores.details is not None
     areas = [_area(s, t > 0) for s, t in zip(*(x.T for x in np.split(scores.details, 2, axis=1)), strict=True) if 0 < t.sum() < len(t)]

@@ -28,7 +28,7 @@ MOST_MACS = 1 << 14  # of a unit that the oracle computes again, which takes mic
 Slices = Mapping[str, slice]
 
 
-def chosen(part: slice, size: int, every: int) -> tuple[int, ...]:
+def audited_samples(part: slice, size: int, every: int) -> tuple[int, ...]:
     """Return the audited samples of a batch, none when `every` is 0; `size` is that of all batches but the last."""
     if not every:
         return ()
@@ -54,7 +54,7 @@ class Audit:
         """The number of executed commands."""
         return sum(d.sim.executed for d in self.devices.values())
 
-    def check(self, prepared: Prepared, moving: Mapping[str, Operand], results: Sequence[Operand], seen: Statistics) -> None:
+    def check(self, prepared: Prepared, moving: Mapping[str, Operand], results: Sequence[Operand], statistics: Statistics) -> None:
         """Compute an offload of the audited samples again and compare its results.
 
         Raises:
@@ -71,8 +71,8 @@ class Audit:
             commands = f"the {device.sim.executed - executed_before:,} commands of its driver"
             for name, y, z in zip(o.mapping.axes.results, results, expected, strict=True):
                 self._compare(o, name, looked_at(y)[n], z[0], ("it", commands), n)
-            unit.check(seen)
-            seen.validated += 1
+            unit.check(statistics)
+            statistics.validated += 1
 
     def _compare(
         self, o: Offload, name: str, actual: Data, expected: Data, sources: tuple[str, str], n: int, offset: Sequence[int] = ()

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ...errors import InputError
-from ...ir.program import Node, Program, Value, topological
+from ...ir.program import Node, Program, Value, topological_order
 from ...ir.types import TensorType, result_types
 from ...ops.op import LAYOUT, AttributeValue, Op
 from ...ops.recurrent import GATES
@@ -243,7 +243,7 @@ def skeleton(p: Program, fixed: Collection[Value], cells: Sequence[tuple[Region,
         steps.step(r, step)
     names = (*p.names, *(f"step{n}" for n in range(len(p.types), len(steps.types))))
     try:
-        order = topological(steps.renamed(), {*p.inputs, *p.constants})
+        order = topological_order(steps.renamed(), {*p.inputs, *p.constants})
     except InputError:
         raise NoLayers from None
     return Skeleton(replace(p, types=tuple(steps.types), names=names, nodes=tuple(order)), steps.sources)

@@ -16,15 +16,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ...kept import Kept, hash_of, private_folder
+from ...kept import DiskCache, sources_hash, private_cache_folder
 
 _CACHE_DISABLED: ContextVar[bool] = ContextVar("computed", default=False)
 PACKAGES = ("egraph", "ops", "ir")  # sources that the child process runs
 
 
-def answers() -> Kept:
+def answers() -> DiskCache:
     """Return the user's cache of answers, an empty one within `nothing_kept`."""
-    return Kept(None if _CACHE_DISABLED.get() else private_folder("saturation"))
+    return DiskCache(None if _CACHE_DISABLED.get() else private_cache_folder("saturation"))
 
 
 @contextmanager
@@ -46,4 +46,4 @@ def key_of(request: Mapping[str, Any]) -> str:
 @cache
 def _engine_hash() -> str:
     package_root = Path(__file__).parents[2]
-    return hash_of([package_root / p for p in PACKAGES], [sys.version, f"egglog {version('egglog')}"])
+    return sources_hash([package_root / p for p in PACKAGES], [sys.version, f"egglog {version('egglog')}"])

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...lang.expr import Expr
 from ...ops.op import Apply, AttributeValue, Tensor, Variable, subterms
-from ...ops.static import ELEMENTS, Binding, Ints, Named, list_of, value_of
+from ...ops.static import ELEMENTS, Binding, Ints, NamedList, list_of, value_of
 from ...rewrite.rule import Float, Rule
 from ..graph.graph import ClassId, EGraph, ENode
 from ..graph.schema import op_constructor
@@ -182,6 +182,6 @@ class _Matches:
 
 def _key(term: object) -> Any:
     """Return the key under which an attribute variable is bound, None for other terms."""
-    if isinstance(term, Named | Float):
+    if isinstance(term, NamedList | Float):
         return term.name
     return term if isinstance(term, Expr) and term.op == "var" and term not in ELEMENTS else None

@@ -19,17 +19,17 @@ from ...ops.static import (
     Ints,
     Inverse,
     IsConstant,
-    Joined,
-    Listed,
-    Named,
-    Part,
-    Permuted,
+    ListConcatenation,
+    ListLiteral,
+    NamedList,
+    ListSlice,
+    PermutedList,
     Real,
-    RealIs,
-    Replaced,
-    Same,
+    RealComparison,
+    ListUpdate,
+    ListsEqual,
     ShapeOf,
-    Truth,
+    TermIsTrue,
 )
 from ...rewrite.rule import Float, Rule, name_of
 from ..graph.schema import Constructor, literal, op_constructor
@@ -206,7 +206,7 @@ def _query_operator(t: Text, pattern: Apply, name: str) -> None:
 
 def _attribute_pattern(t: Text, value: object, kind: str, equations: list[str]) -> str:
     """Return an attribute in a query: a variable, a literal, or a fresh variable with an equation."""
-    if isinstance(value, Named | Float):
+    if isinstance(value, NamedList | Float):
         return f"a_{value.name}"
     if isinstance(value, Expr) and value.op == "var" and value not in ELEMENTS:
         return f"a_{name_of(value)}"
@@ -245,15 +245,15 @@ def bound(t: Text, text: str) -> str:
 def guards(t: Text, conditions: Sequence[Condition]) -> None:
     """Emit the conditions of a guard."""
     for c in conditions:
-        if isinstance(c, Same):
+        if isinstance(c, ListsEqual):
             t.body.append(f"(= {ints(t, c.left)} {ints(t, c.right)})")
         elif isinstance(c, IsConstant):
             t.body.append(f"(Fixed {class_of(t, c.tensor)})")
         elif isinstance(c, HasType) and len(c.dtypes) == 1:
             t.body.append(f'(= (kind {class_of(t, c.tensor)}) "{c.dtypes[0]}")')
-        elif isinstance(c, Truth):
+        elif isinstance(c, TermIsTrue):
             t.body.extend(truth(t, c.term))
-        elif isinstance(c, RealIs):
+        elif isinstance(c, RealComparison):
             t.body.append(f"({COMPARE[c.comparison]} {real(c.left)} {real(c.right)})")
         else:
             raise t.refuse(f"a guard of kind {type(c).__name__}")
@@ -293,12 +293,12 @@ def scalar(t: Text, e: Expr) -> str:
         element = ELEMENTS.get(e)
         if element is None:
             return f"a_{name_of(e)}"
-        if element.measure == "product":
+        if element.kind == "product":
             if not isinstance(element.base, ShapeOf):
                 raise t.refuse("the product of a list that is not a shape")
             return f"(size {class_of(t, element.base.tensor)})"
         base = ints(t, element.base)
-        if element.measure == "length":
+        if element.kind == "length":
             return f"(vec-length {base})"
         return f"(vec-get {base} {_position(t, element.base, element.index if element.index is not None else lift(0))})"
     if e.op in INFIX:
@@ -314,19 +314,19 @@ def _position(t: Text, base: Ints, index: Expr) -> str:
 
 def ints(t: Text, x: Ints) -> str:
     """Return a static list as egglog text."""
-    if isinstance(x, Named):
+    if isinstance(x, NamedList):
         return f"a_{x.name}"
     if isinstance(x, ShapeOf):
         return _shape(t, x.tensor)
-    if isinstance(x, Listed):
+    if isinstance(x, ListLiteral):
         return f"(vec-of {' '.join(scalar(t, e) for e in x.elements)})" if x.elements else "(vec-empty)"
-    if isinstance(x, Part):
+    if isinstance(x, ListSlice):
         return _part(t, x)
-    if isinstance(x, Joined):
+    if isinstance(x, ListConcatenation):
         return f"(vec-append {' '.join(ints(t, p) for p in x.parts)})"
-    if isinstance(x, Replaced):
+    if isinstance(x, ListUpdate):
         return f"(vec-set {ints(t, x.base)} {_position(t, x.base, x.index)} {scalar(t, x.element)})"
-    if isinstance(x, Permuted):
+    if isinstance(x, PermutedList):
         return f'(unstable-vec-map (unstable-fn "vec-get" {ints(t, x.base)}) {ints(t, x.perm)})'
     if isinstance(x, Inverse):
         return f"(inverse {ints(t, x.perm)})"
@@ -341,7 +341,7 @@ def _shape(t: Text, tensor: Tensor) -> str:
     return t.shapes[name]
 
 
-def _part(t: Text, x: Part) -> str:
+def _part(t: Text, x: ListSlice) -> str:
     base = ints(t, x.base)
     if (x.start, x.stop) == (0, -1):
         return f"(vec-pop {base})"

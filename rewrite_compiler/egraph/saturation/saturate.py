@@ -19,7 +19,7 @@ from typing import Any
 
 from ...errors import BudgetError
 from ...ir.program import Program
-from ...kept import Kept
+from ...kept import DiskCache
 from ...limits import DEFAULT, Limits
 from ...rewrite.rule import Rule
 from ...rewrite.ruleset import every_rule
@@ -42,7 +42,7 @@ CHILDREN: set[subprocess.Popen[str]] = set()  # running now; a signal handler ki
 
 READY: list[subprocess.Popen[str]] = []  # idle: started and waiting for a request
 
-NOTHING_KEPT = Kept(None)
+NOTHING_KEPT = DiskCache(None)
 
 OUT_OF_MEMORY = ("memory allocation", "MemoryError", "failed to map segment", "Cannot allocate memory")  # what egglog and Python say
 
@@ -118,7 +118,7 @@ def _sum(a: Mapping[Any, Any], b: Mapping[Any, Any]) -> dict[Any, Any]:
 
 def saturate(
     p: Program, rules: Sequence[Rule], mappings: Sequence[DeviceRule], limits: Limits = DEFAULT, more: Sequence[str] = (),
-    kept: Kept = NOTHING_KEPT,
+    kept: DiskCache = NOTHING_KEPT,
 ) -> Saturation:  # fmt: skip
     """Saturate a program under rules and mappings; rule n of `rules` has birth n, mapping m birth len(rules) + m.
 

@@ -6,7 +6,7 @@ import re
 
 from ...ila import Ila
 from .program_text import MEMORY
-from .text import BOARD, BOARD_BUS, BOARD_STREAM, BOARD_WRITE, filled
+from .text import BOARD, BOARD_BUS, BOARD_STREAM, BOARD_WRITE, fill_template
 
 MMIO = ("wr", "rd", "addr", "data")
 
@@ -16,7 +16,7 @@ def bus_declarations(target: str, ila: Ila, bus: str) -> str:
     lines = [f"/* {target} */", f"int {bus}_wait(void);  /* for the interrupt */"]
     if ila.externals:
         lines.append(f"int {bus}_run(const uint8_t (*instructions)[16], size_t count);")
-        return "\n".join([*lines, filled(MEMORY, {"bus": bus, "memory": image_of(ila)})])
+        return "\n".join([*lines, fill_template(MEMORY, {"bus": bus, "memory": image_of(ila)})])
     lines += [f"int {bus}_write128{flag}(uint64_t address, const uint8_t data[16]);" for flag in flags_of(ila)]
     return "\n".join([*lines, f"int {bus}_read128(uint64_t address, uint8_t data[16]);"])
 
@@ -24,14 +24,14 @@ def bus_declarations(target: str, ila: Ila, bus: str) -> str:
 def board_text(ila: Ila, name: str) -> str:
     """Return the C source of the bus functions on one device model; empty for a model without a bus or a stream."""
     if ila.externals:
-        bodies = filled(BOARD_STREAM, {"name": name, "memory": image_of(ila)})
+        bodies = fill_template(BOARD_STREAM, {"name": name, "memory": image_of(ila)})
     elif set(MMIO) <= ila.inputs.keys():
-        bodies = filled(BOARD_BUS, {"name": name}) + "".join(filled(BOARD_WRITE, {"name": name, "flag": f}) for f in flags_of(ila))
+        bodies = fill_template(BOARD_BUS, {"name": name}) + "".join(fill_template(BOARD_WRITE, {"name": name, "flag": f}) for f in flags_of(ila))
     else:
         return ""
     declared = bus_declarations(name, ila, "mmio")
     several = "\n".join(f"#define mmio_{n} mmio_{name}_{n}" for n in re.findall(r"^int mmio_(\w+)\(", declared, re.MULTILINE))
-    return filled(BOARD, {"name": name, "declared": declared, "several": several, "bodies": bodies})
+    return fill_template(BOARD, {"name": name, "declared": declared, "several": several, "bodies": bodies})
 
 
 def flags_of(ila: Ila) -> list[str]:

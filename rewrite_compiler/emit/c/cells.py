@@ -109,17 +109,17 @@ class Gather:
 
     forms: tuple[str, ...]
     sources: tuple[Leaf, ...]
-    kinds: Data  # of each cell: its form
-    at: Data  # of each cell and slot: a row-major index
-    source: Data  # of each cell and slot: the number of its source
+    form_numbers: Data  # of each cell: its form
+    indices: Data  # of each cell and slot: a row-major index
+    source_numbers: Data  # of each cell and slot: the number of its source
 
     @property
     def width(self) -> int:
         """The largest number of elements that one cell reads."""
-        return int(self.at.shape[1])
+        return int(self.indices.shape[1])
 
 
-def gathered(x: Data) -> Gather:
+def gather_of(x: Data) -> Gather:
     """Return an array of cells and integers as a gather.
 
     Raises:

@@ -13,7 +13,7 @@ from ...ila.simulation.stream_device import WORD
 from ...ila.traces.trace import Commands, block_of, columns_of
 from ...lang.binders import Leaf
 from ...readings.arrays.labelled_array import Data
-from .cells import Gather, cells_of, gathered, is_moving
+from .cells import Gather, cells_of, gather_of, is_moving
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Fill:
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FetchWords:
     """A move: words of an external memory into a buffer."""
 
     memory: str
@@ -66,11 +66,11 @@ class Fetched:
     buffer: Leaf
 
 
-Move = Send | Put | Get | Pause | Fill | Fetched
+Move = Send | Put | Get | Pause | Fill | FetchWords
 
 
 @dataclass
-class Steps:
+class MoveRecorder:
     """A device, memory-mapped or streamed, that records a driver's commands as moves without executing them."""
 
     ila: Ila
@@ -103,7 +103,7 @@ class Steps:
             return
         if len(moving) > 1 or not declaration.operands[moving[0]].leaf.shape:
             raise InputError("F161", f"{instruction} takes data in fields, which has no C form")
-        self.moves.append(Put(commands, gathered(rows[moving[0]]), rows[moving[0]].shape[1]))
+        self.moves.append(Put(commands, gather_of(rows[moving[0]]), rows[moving[0]].shape[1]))
 
     def load(self, instruction: str, **operands: Data) -> Data:
         """Record one read for each row of the operands; return cells of the results, [rows, lanes]."""
@@ -130,12 +130,12 @@ class Steps:
         Raises:
             InputError: F161, a cell has an operator without a C form.
         """
-        self.moves.append(Fill(memory, int(address), gathered(np.asarray(words).reshape(1, -1))))
+        self.moves.append(Fill(memory, int(address), gather_of(np.asarray(words).reshape(1, -1))))
 
     def fetch(self, memory: str, address: int, count: int) -> Data:
         """Record a read of an external memory; return cells of its words, [count]."""
         buffer = self._buffer((int(count),), self.ila.externals[memory].leaf.interval)
-        self.moves.append(Fetched(memory, int(address), buffer))
+        self.moves.append(FetchWords(memory, int(address), buffer))
         return cells_of(buffer)
 
     def _buffer(self, shape: tuple[int, ...], interval: Any) -> Leaf:
@@ -149,4 +149,4 @@ def results_of(x: Data) -> Gather:
     Raises:
         InputError: F161, a cell has an operator without a C form.
     """
-    return gathered(np.asarray(x))
+    return gather_of(np.asarray(x))

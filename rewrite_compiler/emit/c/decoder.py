@@ -23,7 +23,7 @@ class _Decode:
     high: int
 
 
-def decoding(decodes: Sequence[Expr], inputs: Sequence[Leaf], found: Leaf) -> Step:
+def decode_tree(decodes: Sequence[Expr], inputs: Sequence[Leaf], number: Leaf) -> Step:
     """Return the step that sets a leaf, initially 0, to the number, from 1, of the last decode that holds."""
     bounds = {x: [_bounds(d, x) for d in decodes] for x in inputs if not x.shape and None not in x.interval}
     bounded_counts = Counter({x: sum(b != x.interval for b in bounds[x]) for x in bounds})
@@ -34,8 +34,8 @@ def decoding(decodes: Sequence[Expr], inputs: Sequence[Leaf], found: Leaf) -> St
         if key_input is not None and low is not None and high is not None and (low, high) != key_input.interval:
             bounded.append(_Decode(n, condition, low, high))
         else:
-            sequential.append(when(condition & (found[()] < n), assign(found, n)))
-    return seq(*([] if key_input is None else [_binary_search(sorted(bounded, key=lambda d: d.low), key_input, found)]), *sequential)
+            sequential.append(when(condition & (number[()] < n), assign(number, n)))
+    return seq(*([] if key_input is None else [_binary_search(sorted(bounded, key=lambda d: d.low), key_input, number)]), *sequential)
 
 
 def _binary_search(decodes: Sequence[_Decode], key_input: Leaf, number: Leaf) -> Step:

@@ -13,15 +13,15 @@ from ...lang import intervals as iv
 from ...lang.binders import Array, Leaf, static_shape
 from ...lang.expr import Expr
 from ...lang.step import NOTHING, Step, assign, seq, update, when
-from ...lowering.decoded_copies import Mirror, mirrors_of
+from ...lowering.decoded_copies import DecodedCopy, decoded_copies
 from ...lowering.lower import lower_step
 from ...lowering.trap_analysis import static_size
 from ...readings.arrays.evaluator import table_data
-from ...readings.c.printer import NoC, Printed, Tables, c_type, print_c, ready
-from ...readings.c.runtime import PRELUDE, RUNTIME, SCRATCH, used
+from ...readings.c.printer import NoC, PrintedFunction, Tables, c_type, print_c, optimise
+from ...readings.c.runtime import PRELUDE, RUNTIME, SCRATCH, called_functions
 from .bus_functions import MMIO, board_text
-from .decoder import decoding
-from .text import HEADER_DEVICE, SOURCE_DEVICE, filled
+from .decoder import decode_tree
+from .text import HEADER_DEVICE, SOURCE_DEVICE, fill_template
 
 DATA_BYTES = 16
 TRAPS = {
@@ -39,9 +39,9 @@ class _Model:
     ila: Ila
     name: str
     strict: bool
-    mirrors: Sequence[Mirror]
+    mirrors: Sequence[DecodedCopy]
     tables: Tables = field(default_factory=Tables)
-    functions: list[Printed] = field(default_factory=list)
+    functions: list[PrintedFunction] = field(default_factory=list)
     raises: int = 0
 
     @property
@@ -49,7 +49,7 @@ class _Model:
         """Whether a function needs scratch memory."""
         return any(f.allocates for f in (*self.functions, *self.tables.fills))
 
-    def function(self, name: str, step: Step) -> Printed:
+    def function(self, name: str, step: Step) -> PrintedFunction:
         """Print a step as a function."""
         printed = print_c(lower_step(step, strict=self.strict), name, self.tables, first_raise=self.raises + 1, mirrors=self.mirrors)
         self.functions.append(printed)
@@ -65,7 +65,7 @@ def device_files(ila: Ila, name: str = "", *, strict: bool = False) -> dict[str,
     Raises:
         InputError: F161, an instruction has no C form.
     """
-    mirrors = mirrors_of(ready(lower_step(i.update, strict=strict)) for i in ila.instructions.values())
+    mirrors = decoded_copies(optimise(lower_step(i.update, strict=strict)) for i in ila.instructions.values())
     model = _Model(ila, re.sub(r"\W", "_", name or ila.name, flags=re.ASCII), strict, mirrors)
     cases = [_instruction(model, n, i) for n, i in enumerate(ila.instructions.values())]
     decoder = _decoder(model)
@@ -74,15 +74,15 @@ def device_files(ila: Ila, name: str = "", *, strict: bool = False) -> dict[str,
         "name": model.name, "guard": f"{model.name.upper()}_DEVICE_H", "doc": _comment(ila.doc),
         "inputs": "\n".join(f"    {c_type(leaf.interval, False)} {_input(n)}{_extent(leaf)};" for n, leaf in ila.inputs.items()),
         "prelude": PRELUDE, "scratch": SCRATCH if model.allocates else "",
-        "tables": "".join(model.tables.texts), "filling": model.tables.filling, "functions": "\n".join(f.text for f in model.functions),
+        "tables": "".join(model.tables.texts), "filling": model.tables.fill_text, "functions": "\n".join(f.text for f in model.functions),
         "state": "\n".join([*(_member(ila, n) for n in ila.states), *map(_mirror_member, mirrors)]), "reset": "\n".join(_resets(model)),
         "decode": decoder, "cases": "\n".join(cases), "waits": waits, "messages": "\n".join(_messages(model)),
         "drop": "    fm_drop(&d->s, 0);" if model.allocates else "",
         "bus_header": _bus(ila, model.name, header=True), "bus": _bus(ila, model.name, header=False),
         "result_bytes": str(max([1, *(math.prod(_lanes(i.result)) for i in ila.instructions.values() if i.result is not None)])),
     }  # fmt: skip
-    fields["runtime"] = used(RUNTIME, "".join(fields.values()))
-    files = {f"{model.name}_device.h": filled(HEADER_DEVICE, fields), f"{model.name}_device.c": filled(SOURCE_DEVICE, fields)}
+    fields["runtime"] = called_functions(RUNTIME, "".join(fields.values()))
+    files = {f"{model.name}_device.h": fill_template(HEADER_DEVICE, fields), f"{model.name}_device.c": fill_template(SOURCE_DEVICE, fields)}
     board = board_text(ila, model.name)
     return {path: text.encode() for path, text in (files | ({f"{model.name}_board.c": board} if board else {})).items()}
 
@@ -113,7 +113,7 @@ def _lanes(result: Array) -> tuple[int, ...]:
     return tuple(int(n) for n in result.shape)  # type: ignore[arg-type]
 
 
-def _arguments(model: _Model, function: Printed, place: Mapping[Leaf, str]) -> str:
+def _arguments(model: _Model, function: PrintedFunction, place: Mapping[Leaf, str]) -> str:
     """Return the arguments of a call: scratch, then the function's memories in order."""
     ila = model.ila
     inputs = {leaf: f"&in->{_input(n)}" if not leaf.shape else f"in->{_input(n)}" for n, leaf in ila.inputs.items()}
@@ -129,7 +129,7 @@ def _arguments(model: _Model, function: Printed, place: Mapping[Leaf, str]) -> s
 
 def _decoder(model: _Model) -> str:
     number = Leaf((), (0, len(model.ila.instructions)), False, "found")
-    step = decoding([i.decode for i in model.ila.instructions.values()], list(model.ila.inputs.values()), number)
+    step = decode_tree([i.decode for i in model.ila.instructions.values()], list(model.ila.inputs.values()), number)
     function = model.function("decode", step)
     type_name = c_type(number.interval, False)
     return f"    {type_name} found[1] = {{0}};\n    decode({_arguments(model, function, {number: 'found'})});"
@@ -159,11 +159,11 @@ def _member(ila: Ila, name: str) -> str:
     return f"    {type_name} m_{name}[{max(1, math.prod(static_shape(state.leaf)))}]; /* {_comment(state.doc)} */"
 
 
-def _mirror_name(m: Mirror) -> str:
+def _mirror_name(m: DecodedCopy) -> str:
     return f"of_{m.leaf.name}"
 
 
-def _mirror_member(m: Mirror) -> str:
+def _mirror_member(m: DecodedCopy) -> str:
     return f"    {c_type(m.leaf.interval, False)} {_mirror_name(m)}[{math.prod(static_shape(m.leaf))}]; /* {m.memory.name}, looked up */"
 
 

@@ -58,7 +58,7 @@ def deciding_bits(f: Format, values: int) -> int | None:
     return leading_bits(f, np.dtype(np.float32)) if values >= MANY else None
 
 
-def looked_up_encoder(f: Format, name: str, encode: str, bits: int) -> str:
+def table_encoder(f: Format, name: str, encode: str, bits: int) -> str:
     """Return the C function from a float to its code by its leading bits, and `NAME_prepare`, which fills its table by `encode`."""
     type_name, low_bits = code_type(f), 32 - bits
     return f"""\

@@ -8,14 +8,14 @@ from ...errors import FlexmatchError, InputError
 from ...hostrun.exact import has_form, leaf_of
 from ...ir.program import Node, Program, Value
 from ...lowering.lower import lower_array
-from ...readings.c.printer import Printed, Style, Tables, print_c
+from ...readings.c.printer import PrintedFunction, Style, Tables, print_c
 
 
 @dataclass(frozen=True)
 class Operation:
     """The C function of one result of a node, and the values that its memories hold, in order; the result's is named `out`."""
 
-    function: Printed
+    function: PrintedFunction
     values: tuple[Value, ...]
 
 

@@ -19,9 +19,9 @@ from ...readings.c.printer import Tables, c_array, c_type
 from ...target import Stay
 from .bus_functions import MMIO
 from .cells import Gather, cells_of, slot_name
-from .command_stream import Fetched, Fill, Get, Move, Pause, Put, Send, Steps, results_of
-from .formats import code_type, deciding_bits, decoder, encoder, looked_up_encoder, refuse_ieee
-from .resident_weights import parts
+from .command_stream import FetchWords, Fill, Get, Move, Pause, Put, Send, MoveRecorder, results_of
+from .formats import code_type, deciding_bits, decoder, encoder, table_encoder, refuse_ieee
+from .resident_weights import aligned_moves
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Unit:
         way = "encode" if bits is None else "look_up"
         if (f, way) not in self.formats:
             name = self.formats[f, way] = f"{way}{len(self.formats)}"
-            text = encoder(f, name, self.tables) if bits is None else looked_up_encoder(f, name, self.encoder(f, 1), bits)
+            text = encoder(f, name, self.tables) if bits is None else table_encoder(f, name, self.encoder(f, 1), bits)
             self.prepares += [] if bits is None else [f"{name}_prepare"]
             self.functions.append(text)
         return self.formats[f, way]
@@ -115,10 +115,10 @@ def offload_function(
     codes: dict[str, Data] = {**prepared.codes, **{n: cells_of(leaf) for n, leaf in leaves.items()}}
     for k, slices in enumerate(o.tiling.slices()):
         first_stay, later_stay = stays[k] if stays else (None, None)
-        steps = later_steps = Steps(ila)
+        steps = later_steps = MoveRecorder(ila)
         results = prepared.call(steps, codes, slices, first_stay)
         if later_stay != first_stay:
-            later_steps = Steps(ila)
+            later_steps = MoveRecorder(ila)
             prepared.call(later_steps, codes, slices, later_stay)
         _moves(w, steps, later_steps)
         for n, y in results.items():
@@ -155,7 +155,7 @@ def _emit_decoding(w: _Writer, result: str, cells: Gather, o: Offload, slices: M
 # -- moves
 
 
-def _moves(w: _Writer, first: Steps, later: Steps) -> None:
+def _moves(w: _Writer, first: MoveRecorder, later: MoveRecorder) -> None:
     """Print the moves of a call in the first inference and, where these omit constants, in the later ones."""
     for buffer in first.buffers:
         w.names[buffer] = w.unit.fresh("buffer")
@@ -163,7 +163,7 @@ def _moves(w: _Writer, first: Steps, later: Steps) -> None:
         w.unit.data.append(f"static {c_type(buffer.interval, False)} {w.names[buffer]}[{max(1, size)}];")
     for first_buffer, later_buffer in zip(first.buffers, later.buffers, strict=True):  # reads do not depend on what lies there
         w.names[later_buffer] = w.names[first_buffer]
-    for part in parts(first, later):
+    for part in aligned_moves(first, later):
         if part.first is part.later:
             w.lines += [f"    {line}" for m in part.first for line in _move(w, m)]
         else:
@@ -187,7 +187,7 @@ def _move(w: _Writer, move: object) -> Iterator[str]:
     elif isinstance(move, Get):
         lanes = int(str(move.buffer.shape[1]))
         yield _checked(f"get{w.suffix}({_commands(w, move.commands)}, {len(move.commands)}, {lanes}, {w.names[move.buffer]})")
-    elif isinstance(move, Fetched):
+    elif isinstance(move, FetchWords):
         yield _checked(f"{w.bus}_{move.memory}_read({move.address}, {w.names[move.buffer]}, sizeof {w.names[move.buffer]})")
     elif isinstance(move, Fill):
         yield from _fill(w, move)
@@ -204,9 +204,9 @@ def _fill(w: _Writer, move: Fill) -> Iterator[str]:
     if move.cells is None:
         yield _checked(f"{w.bus}_{move.memory}_new({move.words})")
         return
-    n, name = len(move.cells.kinds), w.unit.fresh("words")
-    if not move.cells.kinds.any():
-        w.unit.data.append(c_array(name, (move.cells.at[:, 0] % 256).astype(np.uint8)))
+    n, name = len(move.cells.form_numbers), w.unit.fresh("words")
+    if not move.cells.form_numbers.any():
+        w.unit.data.append(c_array(name, (move.cells.indices[:, 0] % 256).astype(np.uint8)))
     else:
         w.unit.data.append(f"static uint8_t {name}[{n}];")
         yield f"for (size_t i = 0; i < {n}; ++i) {name}[i] = (uint8_t){_cells(w, move.cells)}(i);"
@@ -242,9 +242,9 @@ def _cells(w: _Writer, g: Gather) -> str:
     name, width = w.unit.fresh("cell"), g.width
     if _is_copy(g):
         return _emit_copy(w, g, name)
-    flat = [(f"{name}_at", g.at.reshape(-1)), (f"{name}_kind", g.kinds.astype(np.uint8))]
+    flat = [(f"{name}_at", g.indices.reshape(-1)), (f"{name}_kind", g.form_numbers.astype(np.uint8))]
     if len(g.sources) > 1:
-        flat.append((f"{name}_from", g.source.astype(np.uint8).reshape(-1)))
+        flat.append((f"{name}_from", g.source_numbers.astype(np.uint8).reshape(-1)))
     w.unit.data += [c_array(n, x) for n, x in flat]
     cases = "".join(f"    case {k}: return {form};\n" for k, form in enumerate(g.forms) if k)
     reads = "".join(f"    v[{k}] = {_element_read(w, g, name, width, k)};\n" for k in range(width))
@@ -258,11 +258,11 @@ def _cells(w: _Writer, g: Gather) -> str:
 
 def _is_copy(g: Gather) -> bool:
     """Tell whether cells are the unchanged elements of one array."""
-    return g.forms == ("", slot_name(0)) and len(g.sources) == 1 and bool(g.kinds.all())
+    return g.forms == ("", slot_name(0)) and len(g.sources) == 1 and bool(g.form_numbers.all())
 
 
 def _emit_copy(w: _Writer, g: Gather, name: str) -> str:
-    indices, index = g.at.reshape(-1), f"{name}_at[n]"
+    indices, index = g.indices.reshape(-1), f"{name}_at[n]"
     if (np.diff(indices) == 1).all():
         index = f"n + {indices[0]}" if indices[0] else "n"
     else:

@@ -15,14 +15,14 @@ from ...errors import InputError
 from ...ila import Ila
 from ...ir.program import Program, Value
 from ...readings.c.printer import c_array
-from ...readings.c.runtime import PRELUDE, RUNTIME, used
+from ...readings.c.runtime import PRELUDE, RUNTIME, called_functions
 from ..mmio.inference import Inference
 from .bus_functions import MMIO, bus_declarations
 from .host import operations_of
 from .offload import Unit, moves_suffix, offload_function
 from .program_text import COMMAND, HEADER, MOVES, SOURCE
 from .resident_weights import stays_of
-from .text import filled
+from .text import fill_template
 
 WORDS = """auto break case char const continue default do double else enum extern float for goto if in inline int long out register
 restrict return short signed sizeof static struct switch typedef union unsigned void volatile while"""
@@ -68,13 +68,13 @@ def program_files(plan: Plan, name: str = "model") -> dict[str, bytes]:
         "inputs": _members(p, names, p.inputs, "const "), "outputs": _members(p, names, p.outputs, ""),
         "bus_header": "\n".join(bus_declarations(t, ilas[t], _bus_name(plan, t)) for t in targets),
         "prelude": PRELUDE, "tables": "".join(unit.tables.texts),
-        "filling": unit.tables.filling, "moves": _moves(plan, ilas, targets), "data": "\n".join(unit.data), "values": "\n".join(values),
+        "filling": unit.tables.fill_text, "moves": _moves(plan, ilas, targets), "data": "\n".join(unit.data), "values": "\n".join(values),
         "functions": "\n".join(unit.functions), "calls": "\n".join(f"    {c}" for c in calls), "copies": "\n".join(copies),
         "prepares": "\n".join(f"        {prepare}();" for prepare in unit.prepares),
     }  # fmt: skip
-    fields["moves"] = used(fields["moves"], fields["functions"])
-    fields["runtime"] = used(RUNTIME, "".join(fields.values()))
-    return {f"{name}.h": filled(HEADER, fields).encode(), f"{name}.c": filled(SOURCE, fields).encode()}
+    fields["moves"] = called_functions(fields["moves"], fields["functions"])
+    fields["runtime"] = called_functions(RUNTIME, "".join(fields.values()))
+    return {f"{name}.h": fill_template(HEADER, fields).encode(), f"{name}.c": fill_template(SOURCE, fields).encode()}
 
 
 def _offload(unit: Unit, plan: Plan, inference: Inference, o: Offload, ilas: Mapping[str, Ila], place: Mapping[Value, str]) -> str:
@@ -107,7 +107,7 @@ def _moves_of(ila: Ila, bus: str) -> str:
     flags = [n for n in ila.inputs if n not in MMIO]
     write = f"{bus}_write128(c->address, data)"
     write = f"c->flag ? {bus}_write128_{flags[0]}(c->address, data) : {write}" if flags else write
-    return filled(MOVES, {"to": moves_suffix(bus), "write": write, "read": f"{bus}_read128(c->address, data)"})
+    return fill_template(MOVES, {"to": moves_suffix(bus), "write": write, "read": f"{bus}_read128(c->address, data)"})
 
 
 def _members(p: Program, names: Mapping[Value, str], values: tuple[Value, ...], qualifier: str) -> str:

@@ -13,11 +13,11 @@ from ...ila.traces.trace import Commands
 from ...readings.arrays.labelled_array import Data
 from ...target import Stay
 from .cells import Gather
-from .command_stream import Fill, Get, Move, Pause, Put, Send, Steps
+from .command_stream import Fill, Get, Move, Pause, Put, Send, MoveRecorder
 
 
 @dataclass(frozen=True)
-class Part:
+class MoveGroup:
     """The moves of the first inference and of the later ones; common moves where both are the same object."""
 
     first: tuple[Move, ...]
@@ -38,19 +38,19 @@ def stays_of(plan: Plan, o: Offload, constants: frozenset[str]) -> list[tuple[St
     return [(s, replace(s, present=s.present | (names & constants))) for s, names in first]
 
 
-def parts(first: Steps, later: Steps) -> list[Part]:
+def aligned_moves(first: MoveRecorder, later: MoveRecorder) -> list[MoveGroup]:
     """Align the moves of two runs of a driver: parts in order, with common moves merged."""
     a, b = ([(_key(m), m) for m in steps.moves] for steps in (first, later))
-    result: list[Part] = []
+    result: list[MoveGroup] = []
     while a or b:
         common = next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x[0] != y[0]), min(len(a), len(b)))
         if common:
             common_moves = _merged_sends([m for _, m in a[:common]])
-            result.append(Part(common_moves, common_moves))
+            result.append(MoveGroup(common_moves, common_moves))
             a, b = a[common:], b[common:]
             continue
         only_a, only_b = _next_common([k for k, _ in a], [k for k, _ in b])
-        result.append(Part(_merged_sends([m for _, m in a[:only_a]]), _merged_sends([m for _, m in b[:only_b]])))
+        result.append(MoveGroup(_merged_sends([m for _, m in a[:only_a]]), _merged_sends([m for _, m in b[:only_b]])))
         a, b = a[only_a:], b[only_b:]
     return result
 
@@ -103,7 +103,7 @@ def _bits(c: Commands) -> Hashable:
 
 
 def _gathered(g: Gather) -> Hashable:
-    return g.forms, tuple(leaf.name for leaf in g.sources), _data(g.kinds), _data(g.at), _data(g.source)
+    return g.forms, tuple(leaf.name for leaf in g.sources), _data(g.form_numbers), _data(g.indices), _data(g.source_numbers)
 
 
 def _data(x: Data) -> Hashable:

@@ -190,7 +190,7 @@ int mmio_@memory@_read(uint64_t address, uint8_t *bytes, size_t count)
 """
 
 
-def filled(text: str, fields: Mapping[str, str]) -> str:
+def fill_template(text: str, fields: Mapping[str, str]) -> str:
     """Return a template with its placeholders replaced."""
     values = {**fields, "upper": fields["name"].upper()} if "name" in fields else dict(fields)
     return re.sub(r"@(\w+)@", lambda m: values[m[1]], text)

@@ -32,7 +32,7 @@ class Inference:
     prepared: dict[str, Prepared] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        refuse_without_formats(self.plan)
+        check_calibrated(self.plan)
         p = self.plan.program
         for o in self.plan.offloads:
             constants = {name: p.constants[v] for name, v in tensors_of(o).items() if v in p.constants}
@@ -71,7 +71,7 @@ class Onnxruntime:
         return {v: x[0] for v, x in self.programs[key].run({v: x[None] for v, x in values.items()}).items()}
 
 
-def refuse_without_formats(plan: Plan) -> None:
+def check_calibrated(plan: Plan) -> None:
     """Check that a plan is calibrated, since its offloads have no commands before.
 
     Raises:

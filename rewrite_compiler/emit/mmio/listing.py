@@ -10,7 +10,7 @@ from itertools import zip_longest
 from ...compile.plan.plan import Offload, Plan, tensors_of
 from ...errors import UsageError, did_you_mean
 from ...ila import Ila
-from ...ila.traces.assembly import Named, disassemble
+from ...ila.traces.assembly import DecodedCommand, disassemble
 from ...ila.traces.trace import Attach, Commands, Fetch, Item, Place, Section, Trace
 from ...ir.program import Program
 from ...target import body_of
@@ -65,7 +65,7 @@ def _operators(body: Program, results: Mapping[int, str]) -> Iterator[str]:
         yield f"{', '.join(names[v] for v in node.outputs)} = {node.op}({operands})"
 
 
-def rows(trace: Trace, ila: Ila, offload: str, *, call: int = 0, whole: bool = False) -> list[Row]:
+def rows(trace: Trace, ila: Ila, offload: str, *, call: int = 0, is_complete: bool = False) -> list[Row]:
     """Return the commands of one call of an offload; long runs of one instruction are shortened unless all rows are wanted.
 
     Raises:
@@ -77,7 +77,7 @@ def rows(trace: Trace, ila: Ila, offload: str, *, call: int = 0, whole: bool = F
         if isinstance(item, Section):
             is_selected, phase = item.offload == offload and item.call == call, item.phase
         elif is_selected and isinstance(item, Commands):
-            listing += _shortened_runs(list(_commands(item, ila, phase)), whole)
+            listing += _shortened_runs(list(_commands(item, ila, phase)), is_complete)
         elif is_selected:
             listing.append(_event(item, phase))
     return listing
@@ -89,7 +89,7 @@ def _commands(block: Commands, ila: Ila, phase: str) -> Iterator[tuple[str, Row]
         yield disassembled.instruction.name, Row(phase, _assembly(disassembled), _bus(command, gives))
 
 
-def _assembly(disassembled: Named) -> str:
+def _assembly(disassembled: DecodedCommand) -> str:
     """Return an instruction with its operands that are not 0; all lanes of the bus appear in the command beside it."""
     fields = [
         f"{name}=…" if disassembled.instruction.operands[name].leaf.shape else f"{name}={x}"

@@ -36,7 +36,7 @@ VARIABLE = (Phase.INPUTS, Phase.RESULTS)  # phases whose commands depend on the 
 
 
 @dataclass
-class Log:
+class TraceLog:
     """A trace under construction; a section opens where the offload, the call or the phase changes."""
 
     items: list[Item] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Recorder:
 
     ila: Ila
     device: SimulatedDevice
-    log: Log = field(default_factory=Log)
+    log: TraceLog = field(default_factory=TraceLog)
 
     def issue(self, instruction: str, **operands: int) -> None:
         """Execute and record one instruction."""
@@ -101,7 +101,7 @@ class StreamRecorder:
 
     ila: Ila
     device: SimulatedStream
-    log: Log = field(default_factory=Log)
+    log: TraceLog = field(default_factory=TraceLog)
 
     def attach(self, memory: str, words: int) -> None:
         """Attach a new external memory of `words` zeros."""

@@ -13,7 +13,7 @@ from ...errors import AnswerNo, SpecError
 from ...ila import Ila
 from ...ila.simulation.simulator import DeviceHang, Simulator
 from ...ila.simulation.stream_device import WORD, Stream
-from ...ila.traces.assembly import Named, disassemble
+from ...ila.traces.assembly import DecodedCommand, disassemble
 from ...ila.traces.trace import Attach, Commands, Fetch, Place, Section, Trace, Wait
 from ...readings.arrays.labelled_array import Data, storage_dtype
 
@@ -113,7 +113,7 @@ class _Player:
         for _, group in groupby(rows, key=lambda row: row[0].instruction.name):
             self.group([*group], block.gives)
 
-    def group(self, rows: list[tuple[Named, int | None]], gives: Data | None) -> None:
+    def group(self, rows: list[tuple[DecodedCommand, int | None]], gives: Data | None) -> None:
         """Run commands of one instruction together."""
         instruction = rows[0][0].instruction
         operands = {name: np.array(list(_values(rows, name))) for name in instruction.operands}
@@ -134,7 +134,7 @@ class _Player:
             self.report.first.append(Difference(self.report.commands, description, recorded, actual_text, self.section.removesuffix(", ")))
 
 
-def _values(rows: list[tuple[Named, int | None]], name: str) -> Iterator[Any]:
+def _values(rows: list[tuple[DecodedCommand, int | None]], name: str) -> Iterator[Any]:
     shape = rows[0][0].instruction.operands[name].leaf.shape
     for disassembled, _ in rows:
         value = disassembled.operands[name]

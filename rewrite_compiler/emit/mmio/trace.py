@@ -19,7 +19,7 @@ from .recorder import PHASES, Phase, Recorder, StreamRecorder, recorder
 
 
 @dataclass(frozen=True)
-class Emitted:
+class EmittedTrace:
     """The trace of one inference on one accelerator, and the accelerator's model."""
 
     ila: Ila
@@ -37,7 +37,7 @@ class Cost:
     bytes: int
 
 
-def traces_of(plan: Plan, inputs: Mapping[str, Data] | None = None, *, about: str = "", host: Host | None = None) -> dict[str, Emitted]:
+def traces_of(plan: Plan, inputs: Mapping[str, Data] | None = None, *, about: str = "", host: Host | None = None) -> dict[str, EmittedTrace]:
     """Return the trace of each accelerator of a plan for one sample (default: zeros), with the simulator's results of reads.
 
     Raises:
@@ -57,7 +57,7 @@ def traces_of(plan: Plan, inputs: Mapping[str, Data] | None = None, *, about: st
     header_fields = {"model": Path(plan.model["path"]).name, "model_sha256": plan.model["sha256"], "inputs": about or "zeros"}
     targets = {t.name: t for t in plan.targets}
     return {
-        name: Emitted(
+        name: EmittedTrace(
             d.ila, Trace(Header(name, targets[name].values, targets[name].sha256, header_fields), tuple(_merge_blocks(d.log.items)))
         )
         for name, d in devices.items()
@@ -77,7 +77,7 @@ def part_of(trace: Trace, *, constant: bool) -> Trace:
     return replace(trace, header=replace(trace.header, about=about), items=tuple(items))
 
 
-def joined(traces: Iterable[Trace]) -> Trace:
+def merged_trace(traces: Iterable[Trace]) -> Trace:
     """Merge partial traces of one trace, their sections in order."""
     first, *remaining = traces
     sections = sorted((s for t in (first, *remaining) for s in _sections(t)), key=lambda s: s[0].part if isinstance(s[0], Section) else -1)
@@ -99,17 +99,17 @@ def costs(trace: Trace) -> list[Cost]:
     return sorted(totals.values(), key=lambda c: (order[c.offload], PHASES.index(Phase(c.phase))))
 
 
-def cycles_of(found: Sequence[Cost], plan: Plan) -> list[int | None]:
+def cycles_of(rows: Sequence[Cost], plan: Plan) -> list[int | None]:
     """Return the estimated cycles of each row: compute cycles for the run, transfer cycles in proportion to bytes for the others.
 
     None where the target declares no costs.
     """
     prices = {o.id: o.price for o in plan.offloads}
     bytes_moved = Counter[str]()
-    for c in found:
+    for c in rows:
         bytes_moved[c.offload] += c.bytes if c.phase != Phase.RUN else 0
     cycles: list[int | None] = []
-    for c in found:
+    for c in rows:
         price = prices[c.offload]
         if price is None:
             cycles.append(None)

@@ -21,7 +21,7 @@ from ...readings.verilog.printer import NoVerilog
 
 AT_BITS = 10
 ADDRESS_BITS = 48
-Known = Mapping[Expr, Expr]
+Bindings = Mapping[Expr, Expr]
 
 
 def _word(name: str, bits: int) -> Leaf:
@@ -33,18 +33,18 @@ class Port:
     """The port of an external memory: registers that request and write, inputs that answer."""
 
     external: External
-    read: Leaf = field(default_factory=lambda: _word("dram_read", 1))
-    write: Leaf = field(default_factory=lambda: _word("dram_write", 1))
+    read_request: Leaf = field(default_factory=lambda: _word("dram_read", 1))
+    write_request: Leaf = field(default_factory=lambda: _word("dram_write", 1))
     address: Leaf = field(default_factory=lambda: _word("dram_address", ADDRESS_BITS))
-    given: Leaf = field(default_factory=lambda: _word("dram_given", 8))
+    write_data: Leaf = field(default_factory=lambda: _word("dram_given", 8))
     ready: Leaf = field(default_factory=lambda: _word("dram_ready", 1))
-    found: Leaf = field(default_factory=lambda: _word("dram_found", 8))
+    read_data: Leaf = field(default_factory=lambda: _word("dram_found", 8))
 
-    def at(self, load: Expr) -> Step:
+    def put_load_address(self, load: Expr) -> Step:
         """Return the step that puts the address of a loaded element on the port."""
-        return self.addressed(load.args[0])
+        return self.put_address(load.args[0])
 
-    def addressed(self, index: Expr) -> Step:
+    def put_address(self, index: Expr) -> Step:
         """Return the step that puts the address of the element at this index on the port."""
         return assign(self.address, wrap(index + self.external.base[()], ADDRESS_BITS, False))
 
@@ -55,7 +55,7 @@ class Clocks:
 
     ila: Ila
     port: Port | None
-    at: Leaf = field(default_factory=lambda: _word("at", AT_BITS))
+    state: Leaf = field(default_factory=lambda: _word("at", AT_BITS))
     fault: Leaf = field(default_factory=lambda: _word("fault", 1))
     steps: dict[int, Step] = field(default_factory=dict)
     counters: dict[str, Leaf] = field(default_factory=dict)
@@ -74,13 +74,13 @@ class Clocks:
             self.drop(count_before)
             raise
 
-    def drop(self, after: int) -> None:
+    def drop(self, last: int) -> None:
         """Remove the clocks after this one."""
-        for n in range(after + 1, self.count + 1):
+        for n in range(last + 1, self.count + 1):
             self.steps.pop(n, None)
-        self.count = after
+        self.count = last
 
-    def _attached(self) -> Known:
+    def _attached(self) -> Bindings:
         """Return the constants of external memories: the first is attached, the others are not."""
         attached = {e.is_attached: lift(0) for e in self.ila.externals.values()}
         return attached | ({self.port.external.is_attached: lift(1)} if self.port is not None else {})
@@ -136,11 +136,11 @@ class _Sequence:
 
     def go(self, target: Expr | int) -> Step:
         """Return the step that continues at another clock."""
-        return assign(self.c.at, target)
+        return assign(self.c.state, target)
 
     # -- terms
 
-    def term(self, e: Expr, bindings: Known) -> Expr:
+    def term(self, e: Expr, bindings: Bindings) -> Expr:
         """Return a term over registers; NoVerilog where it reads external memory."""
         result = substitute(e, bindings)
         external = next((x for x in result.reads if x.name in self.c.ila.externals), None)
@@ -150,20 +150,20 @@ class _Sequence:
 
     # -- steps
 
-    def build(self, step: Step, successor: int, bindings: Known) -> int:
+    def build(self, step: Step, successor: int, bindings: Bindings) -> int:
         """Add the clocks of a step that continues at `successor`, and return the first."""
         form = FORMS.get(type(step))
         if form is None:
             raise NoVerilog("an array computed on the way has no form over several clocks")
         return form(self, step, successor, bindings)
 
-    def seq(self, step: Seq, successor: int, bindings: Known) -> int:
+    def seq(self, step: Seq, successor: int, bindings: Bindings) -> int:
         """Add steps in sequence."""
         for part in reversed(step.steps):
             successor = self.build(part, successor, bindings)
         return successor
 
-    def when(self, step: When, successor: int, bindings: Known) -> int:
+    def when(self, step: When, successor: int, bindings: Bindings) -> int:
         """Add a conditional."""
         condition = self.term(step.condition, bindings)
         if condition.value is not None:
@@ -171,14 +171,14 @@ class _Sequence:
         yes, no = (self.build(x, successor, bindings) for x in (step.then, step.otherwise))
         return yes if yes == no else self.add(self.go(select(condition, yes, no)))
 
-    def require(self, step: Require, successor: int, bindings: Known) -> int:
+    def require(self, step: Require, successor: int, bindings: Bindings) -> int:
         """Add a check that ends the instruction where it fails."""
         if not step.always:
             return successor
         holds = self.term(step.condition, bindings)
         return self.add(seq(self.go(select(holds, successor, 0)), assign(self.c.fault, 1 - holds)))
 
-    def loop(self, step: Loop, successor: int, bindings: Known) -> int:
+    def loop(self, step: Loop, successor: int, bindings: Bindings) -> int:
         """Add a sequential loop."""
         nest, inner = self.nest((step.variable,), (step.extent,), bindings)
         _refuse_changing_ends(nest, step.body)
@@ -193,7 +193,7 @@ class _Sequence:
         self.add(nest.advance(self.go, body, successor), count_clock)
         return self.add(seq(nest.start, self.go(select(nest.has_elements, body, successor))))
 
-    def nest(self, variables: Sequence[Expr], extents: Sequence[Expr], bindings: Known) -> tuple[_Nest, Known]:
+    def nest(self, variables: Sequence[Expr], extents: Sequence[Expr], bindings: Bindings) -> tuple[_Nest, Bindings]:
         """Return counters for variables that have more than one value, and the bindings of all variables."""
         counters, values = list[tuple[Leaf, Expr]](), dict(bindings)
         for v, extent in zip(variables, extents, strict=True):
@@ -215,7 +215,7 @@ class _Sequence:
 
     # -- updates, one element a clock
 
-    def update(self, step: Update | Together, successor: int, bindings: Known) -> int:
+    def update(self, step: Update | Together, successor: int, bindings: Bindings) -> int:
         """Add an update, element by element."""
         updates = step.updates if isinstance(step, Together) else (step,)
         first = updates[0]
@@ -257,26 +257,26 @@ class _Sequence:
         if any(x.free or p.external.leaf in x.args[0].reads for x in loads):
             raise NoVerilog("words from outside under a loop have no form over several clocks")
         buffers = [self.c.counters.setdefault(f"b{n}", _word(f"b{n}", 8)) for n in range(len(loads) - 1)]
-        words = dict(zip(loads, [*(k[()] for k in buffers), p.found[()]], strict=True))
+        words = dict(zip(loads, [*(k[()] for k in buffers), p.read_data[()]], strict=True))
         element = _element([(memory, address, substitute(value, words)) for memory, address, value in parts])
         last, request = self.reserve(), self.reserve()
         following = last
         for n in range(len(loads) - 1, 0, -1):
-            take_word = seq(assign(buffers[n - 1], p.found[()]), p.at(loads[n]), self.go(following))
+            take_word = seq(assign(buffers[n - 1], p.read_data[()]), p.put_load_address(loads[n]), self.go(following))
             following = self.add(when(p.ready[()], take_word))
-        self.add(seq(assign(p.read, 1), p.at(loads[0]), self.go(following)), request)
-        self.add(when(p.ready[()], seq(element, assign(p.read, 0), nest.advance(self.go, request, successor))), last)
+        self.add(seq(assign(p.read_request, 1), p.put_load_address(loads[0]), self.go(following)), request)
+        self.add(when(p.ready[()], seq(element, assign(p.read_request, 0), nest.advance(self.go, request, successor))), last)
         return self.entry(nest, request, successor)
 
-    def write_words(self, updates: Sequence[Update], nest: _Nest, successor: int, bindings: Known) -> int:
+    def write_words(self, updates: Sequence[Update], nest: _Nest, successor: int, bindings: Bindings) -> int:
         """Add clocks that write one word after the other through the port."""
         p, (u, *more_updates) = self.port([u.memory for u in updates]), updates
         if more_updates:
             raise NoVerilog("two words to outside at once have no Verilog form")
         body = self.reserve()
-        final = self.add(when(p.ready[()], seq(assign(p.write, 0), self.go(successor))))
-        word = seq(assign(p.write, 1), p.addressed(self.term(u.address[0], bindings)), assign(p.given, self.term(u.value, bindings)))
-        self.add(when(p.ready[()] | ~p.write[()], seq(word, nest.advance(self.go, body, final))), body)
+        final = self.add(when(p.ready[()], seq(assign(p.write_request, 0), self.go(successor))))
+        word = seq(assign(p.write_request, 1), p.put_address(self.term(u.address[0], bindings)), assign(p.write_data, self.term(u.value, bindings)))
+        self.add(when(p.ready[()] | ~p.write_request[()], seq(word, nest.advance(self.go, body, final))), body)
         return self.entry(nest, body, successor)
 
 

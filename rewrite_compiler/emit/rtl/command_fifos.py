@@ -19,7 +19,7 @@ class Tokens:
 
     ila: Ila
     counts: dict[str, Leaf] = field(default_factory=dict)
-    waiting: Leaf = field(default_factory=lambda: Leaf((), iv.TRUTH, False, "waiting"))
+    is_waiting: Leaf = field(default_factory=lambda: Leaf((), iv.TRUTH, False, "waiting"))
 
     def __post_init__(self) -> None:
         """Create a counter for each token of the queues."""
@@ -27,7 +27,7 @@ class Tokens:
             for token in (*q.takes.values(), *q.gives.values()):
                 self.counts.setdefault(token, Leaf((), iv.of_width(TOKEN_BITS, False), False, token))
 
-    def around(self, i: Instruction, step: Step) -> Step:
+    def guard(self, i: Instruction, step: Step) -> Step:
         """Return `step` guarded by its tokens: without them, or at a full counter, it only sets `waiting`."""
         queue = next((q for q in self.ila.queues if i.name in q.instructions), None)
         if queue is None:
@@ -35,7 +35,7 @@ class Tokens:
         changes = [(i.operands[o].leaf[()], self.counts[token], -1) for o, token in queue.takes.items()]
         changes += [(i.operands[o].leaf[()], self.counts[token], 1) for o, token in queue.gives.items()]
         token_updates = [assign(t, wrap(t[()] + change * o, TOKEN_BITS, False)) for o, t, change in changes]
-        return when(_ready(changes), seq(*token_updates, step), assign(self.waiting, 1))
+        return when(_ready(changes), seq(*token_updates, step), assign(self.is_waiting, 1))
 
 
 def _ready(changes: list[tuple[Expr, Leaf, int]]) -> Expr:

@@ -27,10 +27,10 @@ class Part:
 
     name: str
     step: Step
-    held: Mapping[Leaf, Place]
+    operand_registers: Mapping[Leaf, Place]
     out: Leaf | None
     lines: tuple[str, ...]
-    varies: bool  # it has a loop whose end the state decides
+    has_varying_loops: bool  # it has a loop whose end the state decides
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ class Design:
     words: dict[str, Word] = field(default_factory=dict)
     arms: dict[int, Part] = field(default_factory=dict)
     clocks: dict[int, Part] = field(default_factory=dict)
-    without: dict[str, str] = field(default_factory=dict)
+    omitted: dict[str, str] = field(default_factory=dict)
 
     @property
-    def cleared(self) -> tuple[str, ...]:
+    def cleared_words(self) -> tuple[str, ...]:
         """The words that every command first sets to 0, beside `result` and `outside`."""
         return tuple(n for n in ("fault", "waiting") if n in self.words)
 
@@ -64,7 +64,7 @@ def design(ila: Ila) -> Design:
     """Return the design of a model's module."""
     result = Design(ila)
     result.places.update({leaf: Place(f"i_{n}", "lanes" if leaf.shape else "register", _bits(leaf)) for n, leaf in ila.inputs.items()})
-    for n in inside(ila):
+    for n in device_states(ila):
         s = ila.states[n]
         result.places[s.leaf] = Place(f"m_{n}", "memory" if s.leaf.shape else "register", s.bits)
     builder = _Builder(result, Tokens(ila), Clocks(ila, _port(ila)))
@@ -86,7 +86,7 @@ class _Builder:
     def instruction(self, number: int, i: Instruction) -> None:
         """Add the block of an instruction: all of it, the first of its clocks, or, without a Verilog form, its effect on tokens."""
         part, reason = self.try_single_clock(i)
-        if part is not None and not part.varies:
+        if part is not None and not part.has_varying_loops:
             self.design.arms[number] = part
             return
         try:
@@ -106,13 +106,13 @@ class _Builder:
         if part is not None:
             self.design.arms[number] = part
             return
-        self.design.without[i.name] = reason if clocks_reason == reason else f"{reason}; over several clocks: {clocks_reason}"
+        self.design.omitted[i.name] = reason if clocks_reason == reason else f"{reason}; over several clocks: {clocks_reason}"
         if self.tokens.counts:
             self.design.arms[number] = self.tokens_only(i)
 
     def single_clock(self, i: Instruction) -> Part:
         """Return the block of an instruction in one clock."""
-        step, out = instruction_step(i, lambda body: self.tokens.around(i, body))
+        step, out = instruction_step(i, lambda body: self.tokens.guard(i, body))
         return self.print_part(f"do_{i.name}", i, step, {}, out)
 
     def several_clocks(self, i: Instruction, *, is_even: bool) -> Part:
@@ -127,14 +127,14 @@ class _Builder:
             operand_registers = {o.leaf: _operand_register(n, o) for n, o in i.operands.items() if o.leaf in accessed}
             words = self.control(accessed)
             parts = {n: self.print_part(f"clock_{n}", i, s, operand_registers, None) for n, s in steps.items()}
-            if is_even and any(p.varies for p in parts.values()):
+            if is_even and any(p.has_varying_loops for p in parts.values()):
                 raise NoVerilog("a clock has a loop of varying length")
         except NoVerilog:
             self.clocks.drop(count_before)
             raise
         self.design.clocks.update(parts)
         self.design.words.update(words | {p.name: Word(p.bits, (leaf.interval[0] or 0) < 0) for leaf, p in operand_registers.items()})
-        begin = seq(*(_operand(leaf, i.operands[leaf.name].term) for leaf in operand_registers), assign(self.clocks.at, first))
+        begin = seq(*(_operand(leaf, i.operands[leaf.name].term) for leaf in operand_registers), assign(self.clocks.state, first))
         return self.print_part(f"do_{i.name}", i, self.with_tokens(i, begin, frozenset(operand_registers)), operand_registers, None)
 
     def tokens_only(self, i: Instruction) -> Part:
@@ -145,7 +145,7 @@ class _Builder:
 
     def with_tokens(self, i: Instruction, step: Step, bound: frozenset[Leaf]) -> Step:
         """Return a step guarded by its tokens, with the operands that the guard reads."""
-        guarded = self.tokens.around(i, step)
+        guarded = self.tokens.guard(i, step)
         reads = reads_of(guarded) - bound
         return seq(*(_operand(o.leaf, o.term) for o in i.operands.values() if o.leaf in reads), guarded)
 
@@ -154,15 +154,15 @@ class _Builder:
     def control(self, accessed: frozenset[Leaf]) -> dict[str, Word]:
         """Return the words of the clocks' registers, and of the port where it is used."""
         c, p = self.clocks, self.clocks.port
-        words = self.declared(c.at, "at", "output", reset=True) | self.declared(c.fault, "fault", "output", reset=True)
+        words = self.declared(c.state, "at", "output", reset=True) | self.declared(c.fault, "fault", "output", reset=True)
         for n, leaf in c.counters.items():
             if leaf in accessed:
                 words |= self.declared(leaf, n)
         if p is None or not accessed & {p.external.base, p.external.size}:
             return words
-        for leaf in (p.external.base, p.external.size, p.ready, p.found):
+        for leaf in (p.external.base, p.external.size, p.ready, p.read_data):
             words |= self.declared(leaf, f"i_{leaf.name}", "input")
-        for leaf in (p.read, p.write, p.address, p.given):
+        for leaf in (p.read_request, p.write_request, p.address, p.write_data):
             words |= self.declared(leaf, leaf.name, "output", reset=True)
         return words
 
@@ -179,7 +179,7 @@ class _Builder:
         if self.tokens.counts and i.name in {n for q in self.design.ila.queues for n in q.instructions}:
             for token, leaf in self.tokens.counts.items():
                 self.design.words.update(self.declared(leaf, f"t_{token}", reset=True))
-            self.design.words.update(self.declared(self.tokens.waiting, "waiting", "output", reset=True))
+            self.design.words.update(self.declared(self.tokens.is_waiting, "waiting", "output", reset=True))
         places = {
             **self.design.places,
             **operands,
@@ -206,18 +206,18 @@ def _operand_register(name: str, o: Operand) -> Place:
     return Place(f"h_{name}_{bits}{'s' if signed else ''}", "register", bits)
 
 
-def instruction_step(i: Instruction, around: Callable[[Step], Step] = lambda done: done) -> tuple[Step, Leaf | None]:
+def instruction_step(i: Instruction, guard: Callable[[Step], Step] = lambda done: done) -> tuple[Step, Leaf | None]:
     """Return the step of an instruction, its operands decoded first, and the leaf of its result."""
-    step = seq(*(_operand(o.leaf, o.term) for o in i.operands.values()), around(i.update))
+    step = seq(*(_operand(o.leaf, o.term) for o in i.operands.values()), guard(i.update))
     if i.result is None:
         return step, None
     out, result = Leaf(_lanes(i.result), (0, 255), False, "result"), i.result
     return seq(step, update(out, out.shape, lambda *j: (j, result[j]))), out
 
 
-def decode_step(ila: Ila, found: Leaf) -> Step:
+def decode_step(ila: Ila, number: Leaf) -> Step:
     """Return the step that sets a leaf to the number, from 1, of the instruction that decodes a command."""
-    return seq(*(when(i.decode, assign(found, n + 1)) for n, i in enumerate(ila.instructions.values())))
+    return seq(*(when(i.decode, assign(number, n + 1)) for n, i in enumerate(ila.instructions.values())))
 
 
 def found_leaf(ila: Ila) -> Leaf:
@@ -245,7 +245,7 @@ def extent(leaf: Leaf) -> str:
     return f" [0:{size(static_shape(leaf)) - 1}]" if leaf.shape else ""
 
 
-def inside(ila: Ila) -> list[str]:
+def device_states(ila: Ila) -> list[str]:
     """Return the names of the states that are part of the device, without external memories."""
     external_names = {leaf.name for e in ila.externals.values() for leaf in (e.leaf, e.base, e.size)}
     return [n for n in ila.states if n not in external_names]

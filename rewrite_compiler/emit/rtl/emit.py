@@ -11,8 +11,8 @@ from ...lang.binders import static_shape
 from ...lowering.lower import lower_step
 from ...readings.verilog.printer import Place, print_verilog, word_bits
 from ..c.device_model import _comment
-from ..c.text import filled
-from .design import DEPTH, Design, Word, decode_step, design, extent, found_leaf, input_bits, inside, result_bits, size
+from ..c.text import fill_template
+from .design import DEPTH, Design, Word, decode_step, design, extent, found_leaf, input_bits, device_states, result_bits, size
 from .text import BENCH, BENCH_DRAM, BUSY, MODULE, NOTES
 
 FULL_RESET = 1 << 10  # larger memories start at their first value once, as on a board
@@ -28,8 +28,8 @@ class VerilogDevice:
 
     files: Mapping[str, bytes]
     instructions: tuple[str, ...]
-    without: Mapping[str, str]
-    several: Mapping[str, int]
+    omitted: Mapping[str, str]
+    clock_counts: Mapping[str, int]
 
 
 def verilog_device(ila: Ila, name: str = "") -> VerilogDevice:
@@ -44,19 +44,19 @@ def verilog_device(ila: Ila, name: str = "") -> VerilogDevice:
         "inputs": "\n".join(f"    input [{input_bits(leaf) - 1}:0] i_{n}," for n, leaf in ila.inputs.items()),
         "ports": "".join(f"    {_declared(n, w)},\n" for n, w in d.words.items() if w.port),
         "number_top": str(word_bits(number.interval) - 2), "found_top": str(word_bits(number.interval) - 1),
-        "result_top": str(result_bits(ila) - 1), "state": "\n".join(_member(ila, n) for n in inside(ila)),
+        "result_top": str(result_bits(ila) - 1), "state": "\n".join(_member(ila, n) for n in device_states(ila)),
         "own": "".join(f"    {_declared(n, w)};\n" for n, w in d.words.items() if not w.port),
         "memories": "\n".join(_initial(ila)) or "        word = 0;",
         "registers": "\n".join([*_resets(ila), *(f"            {n} = 0;" for n, w in d.words.items() if w.reset)]),
-        "busy": _busy(d), "cleared": "".join(f"            {n} = 0;\n" for n in d.cleared), "note": _notes(d),
+        "busy": _busy(d), "cleared": "".join(f"            {n} = 0;\n" for n in d.cleared_words), "note": _notes(d),
         "decode": "\n".join(decode), "cases": "\n".join(cases),
     }  # fmt: skip
     files = {
-        f"{module_name}_device.v": filled(MODULE, fields).encode(),
-        f"{module_name}_bench.v": filled(BENCH, _bench(d, fields)).encode(),
+        f"{module_name}_device.v": fill_template(MODULE, fields).encode(),
+        f"{module_name}_bench.v": fill_template(BENCH, _bench(d, fields)).encode(),
     }
     several = {name: sum(p.name == name for p in d.clocks.values()) for name in dict.fromkeys(p.name for p in d.clocks.values())}
-    return VerilogDevice(files, tuple(n for n in ila.instructions if n not in d.without), d.without, several)
+    return VerilogDevice(files, tuple(n for n in ila.instructions if n not in d.omitted), d.omitted, several)
 
 
 def _notes(d: Design) -> str:
@@ -70,7 +70,7 @@ def _numbered(n: int, lines: tuple[str, ...]) -> list[str]:
 def _busy(d: Design) -> str:
     if not d.clocks:
         return ""
-    return filled(BUSY, {"clocks": "\n".join(line for n, part in d.clocks.items() for line in _numbered(n, part.lines))})
+    return fill_template(BUSY, {"clocks": "\n".join(line for n, part in d.clocks.items() for line in _numbered(n, part.lines))})
 
 
 def _declared(name: str, w: Word) -> str:
@@ -80,7 +80,7 @@ def _declared(name: str, w: Word) -> str:
 
 def _contents(d: Design) -> Iterator[str]:
     for n, name in enumerate(d.ila.instructions):
-        yield f"// {n + 1}: {name}" + (f"  (outside: {_comment(d.without[name])})" if name in d.without else "")
+        yield f"// {n + 1}: {name}" + (f"  (outside: {_comment(d.omitted[name])})" if name in d.omitted else "")
 
 
 def _member(ila: Ila, name: str) -> str:
@@ -95,13 +95,13 @@ def _filled(ila: Ila, name: str) -> str:
 
 
 def _initial(ila: Ila) -> Iterator[str]:
-    for n in inside(ila):
+    for n in device_states(ila):
         if FULL_RESET < size(static_shape(ila.states[n].leaf)) <= SHOWN:
             yield f"        {_filled(ila, n)}"
 
 
 def _resets(ila: Ila) -> Iterator[str]:
-    for n in inside(ila):
+    for n in device_states(ila):
         s = ila.states[n]
         if not s.leaf.shape:
             yield f"            m_{n} = {s.reset};"
@@ -112,7 +112,7 @@ def _resets(ila: Ila) -> Iterator[str]:
 def _bench(d: Design, fields: Mapping[str, str]) -> dict[str, str]:
     ila = d.ila
     names = [f"i_{n}" for n in ila.inputs]
-    flags = d.cleared
+    flags = d.cleared_words
     port_inputs = [n for n, w in d.words.items() if w.port == "input"]
     has_port = "dram_read" in d.words
     return {
@@ -122,7 +122,7 @@ def _bench(d: Design, fields: Mapping[str, str]) -> dict[str, str]:
         "ports": ", ".join(f".{n}({n})" for n in [*names, *port_inputs]), "scan": " ".join(["%h"] * len(names)),
         "flags": "".join(f", after {n}" for n in flags), "formats": "".join(" %0d" for n in flags),
         "flagged": "".join(f", dut.{n}" for n in flags), "wait": "                while (dut.at != 0) tick;\n" if d.clocks else "",
-        "dump": "\n".join(line for n in inside(ila) for line in _dumped(ila, n)),
+        "dump": "\n".join(line for n in device_states(ila) for line in _dumped(ila, n)),
         **{k: (text if has_port else "") for k, text in BENCH_DRAM.items()},
     }  # fmt: skip
 

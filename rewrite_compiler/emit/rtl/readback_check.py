@@ -10,20 +10,20 @@ from ...errors import FlexmatchError, InputError
 from ...ila import Ila
 from ...lang.binders import static_shape
 from ...readings.smt.solver import Verdict
-from ...readings.verilog.equivalence import Comparison, parts_of
-from ...readings.verilog.reader import Module, Statement, Term, Word, read_verilog
-from .design import Design, Part, decode_step, design, found_leaf, input_bits, inside, result_bits, size
+from ...readings.verilog.equivalence import Comparison, statements_of
+from ...readings.verilog.reader import Module, Statement, Expression, Word, read_verilog
+from .design import Design, Part, decode_step, design, found_leaf, input_bits, device_states, result_bits, size
 from .emit import FULL_RESET, SHOWN
 
 ROUNDS = 8  # of a loop whose end the state decides
 SECONDS = 30.0
-SAID = 3  # of the words that differ
-BUSY = Term("!=", (Term("name", name="at"), Term("number", width=32, signed=True)))
+MAX_LISTED = 3  # of the words that differ
+BUSY = Expression("!=", (Expression("name", name="at"), Expression("number", width=32, signed=True)))
 OUTPUTS = ("executed", "outside", "result")
 
 
 @dataclass(frozen=True)
-class Judged:
+class PartVerdict:
     """One part of a text (an instruction, `clock N` of one, `words`, `decode`, `others`, `nowhere`) and its verdict.
 
     `bounded`: proved for states in which its loops end within `ROUNDS` rounds.
@@ -50,7 +50,7 @@ class _Parts:
 
 def check_verilog(
     text: str, ila: Ila, place: str = "", *, rounds: int = ROUNDS, seconds: float = SECONDS, only: Collection[str] = ()
-) -> Iterator[Judged]:
+) -> Iterator[PartVerdict]:
     """Yield a verdict on every part of a text, or on `words` and the parts of these names.
 
     Raises:
@@ -60,30 +60,30 @@ def check_verilog(
     mismatches = [*_words(module, d)]  # of another accelerator, say
     parts = None if mismatches else _parts(module, place, bool(d.clocks))
     mismatches += [*_arms(parts, d), *_starts(parts, d)] if parts is not None else []
-    yield Judged("words", Verdict("refuted", reason=_summary(mismatches)) if mismatches else Verdict("proved"))
+    yield PartVerdict("words", Verdict("refuted", reason=_summary(mismatches)) if mismatches else Verdict("proved"))
     if parts is not None and not mismatches:
         checks = _checks(module, parts, d, rounds, seconds)
         yield from (judge() for part, judge in checks if not only or part in only)
 
 
 def _summary(mismatches: Sequence[str]) -> str:
-    remainder = [f"{len(mismatches) - SAID} more"] if len(mismatches) > SAID else []
-    return "; ".join([*mismatches[:SAID], *remainder])
+    remainder = [f"{len(mismatches) - MAX_LISTED} more"] if len(mismatches) > MAX_LISTED else []
+    return "; ".join([*mismatches[:MAX_LISTED], *remainder])
 
 
-def _checks(m: Module, parts: _Parts, d: Design, rounds: int, seconds: float) -> Iterator[tuple[str, Callable[[], Judged]]]:
+def _checks(m: Module, parts: _Parts, d: Design, rounds: int, seconds: float) -> Iterator[tuple[str, Callable[[], PartVerdict]]]:
     """Yield the name of each part and the function that judges it."""
     c = _comparison(m, d, ("found", "word"), rounds, seconds)
     # `found` is what the case reads, so in the decode it is no scratch word
     strict = _comparison(m, d, ("word",), rounds, seconds)
-    leaf, quiet = found_leaf(d.ila), {"outside": 0, "result": 0, **dict.fromkeys(d.cleared, 0)}
+    leaf, quiet = found_leaf(d.ila), {"outside": 0, "result": 0, **dict.fromkeys(d.cleared_words, 0)}
     step = decode_step(d.ila, leaf)
-    yield "decode", lambda: Judged("decode", _judged(lambda: strict.decoded(parts.decode, step, leaf, quiet, ("executed", "found"))))
-    yield "others", lambda: Judged("others", _judged(lambda: c.sets(parts.default, {"outside": 1})))
+    yield "decode", lambda: PartVerdict("decode", _judged(lambda: strict.check_decode(parts.decode, step, leaf, quiet, ("executed", "found"))))
+    yield "others", lambda: PartVerdict("others", _judged(lambda: c.check_values(parts.default, {"outside": 1})))
     for n, p in d.arms.items():
         yield p.name, partial(_compared, c, parts.arms[n], p, p.name, quiet)
     if d.clocks:
-        yield "nowhere", lambda: Judged("nowhere", _judged(lambda: c.sets(parts.nowhere, {"at": 0})))
+        yield "nowhere", lambda: PartVerdict("nowhere", _judged(lambda: c.check_values(parts.nowhere, {"at": 0})))
     for n, p in d.clocks.items():
         part = f"clock {n} of {p.name}"
         yield part, partial(_compared, c, parts.clocks[n], p, part, {})
@@ -97,13 +97,13 @@ def _comparison(m: Module, d: Design, scratch: tuple[str, ...], rounds: int, sec
     return Comparison(m.words, registers, inputs, frozenset(scratch), rounds, seconds)
 
 
-def _compared(c: Comparison, body: tuple[Statement, ...], p: Part, part: str, constants: Mapping[str, int]) -> Judged:
-    comparison = replace(c, registers={**c.registers, **{leaf: place.name for leaf, place in p.held.items()}})
+def _compared(c: Comparison, body: tuple[Statement, ...], p: Part, part: str, constants: Mapping[str, int]) -> PartVerdict:
+    comparison = replace(c, registers={**c.registers, **{leaf: place.name for leaf, place in p.operand_registers.items()}})
     try:
         verdict, bounded = comparison.compare(body, p.step, constants, None if p.out is None else ("result", p.out))
     except FlexmatchError as refusal:
         verdict, bounded = Verdict("refuted", reason=refusal.problem.sentence), False
-    return Judged(part, verdict, bounded)
+    return PartVerdict(part, verdict, bounded)
 
 
 def _judged(compute: Callable[[], Verdict]) -> Verdict:
@@ -118,7 +118,7 @@ def _judged(compute: Callable[[], Verdict]) -> Verdict:
 
 def _parts(m: Module, place: str, has_clocks: bool) -> _Parts:
     """Return the parts of a module; InputError F103 names the line where it is not of the emitted form."""
-    (top,) = parts_of(m.always)
+    (top,) = statements_of(m.always)
     reset = _branch(top, "reset", place)
     statement = _otherwise(top, place, "else if (at != 0)" if has_clocks else "else if (valid)")
     clocks: Statement | None = None
@@ -131,7 +131,7 @@ def _parts(m: Module, place: str, has_clocks: bool) -> _Parts:
     *decode, case = run
     arms, doubled = _cases(case, "found", place)
     states, doubled_clocks = _cases(clocks, "at", place) if clocks is not None else ({}, ())
-    initial = tuple(s for outer in m.initial for s in parts_of(outer))
+    initial = tuple(s for outer in m.initial for s in statements_of(outer))
     return _Parts(
         initial, reset, tuple(decode), arms, case.bodies[-1], states, clocks.bodies[-1] if clocks else (), (*doubled, *doubled_clocks)
     )
@@ -145,7 +145,7 @@ def _otherwise(s: Statement, place: str, expected: str) -> Statement:
 
 def _busy(s: Statement, place: str) -> tuple[Statement, ...]:
     """Return the case statement of a module that runs an instruction of several clocks."""
-    cases = tuple(parts_of(s.bodies[0][0])) if s.kind == "if" and s.terms[0] == BUSY else ()
+    cases = tuple(statements_of(s.bodies[0][0])) if s.kind == "if" and s.terms[0] == BUSY else ()
     if len(cases) != 1:
         raise _form_error(s, place, "if (at != 0) with one case")
     return cases
@@ -161,7 +161,7 @@ def _cases(case: Statement, name: str, place: str) -> tuple[Mapping[int, tuple[S
 def _branch(s: Statement, name: str, place: str) -> tuple[Statement, ...]:
     if s.kind != "if" or s.terms[0].op != "name" or s.terms[0].name != name:
         raise _form_error(s, place, f"if ({name})")
-    return tuple(parts_of(s.bodies[0][0]))
+    return tuple(statements_of(s.bodies[0][0]))
 
 
 def _form_error(s: Statement, place: str, expected: str) -> InputError:
@@ -179,7 +179,7 @@ def _words(m: Module, d: Design) -> Iterator[str]:
         "result": Word(result_bits(ila), False, 0, "output"), "found": Word(top.bit_length() + 1, True), "word": Word(32, True),
     }  # fmt: skip
     expected |= {n: Word(w.bits, w.signed, 0, w.port) for n, w in d.words.items()}
-    for n in inside(ila):
+    for n in device_states(ila):
         s = ila.states[n]
         expected[f"m_{n}"] = Word(s.bits, s.signed, size(static_shape(s.leaf)) if s.leaf.shape else 0)
     for name in dict.fromkeys((*expected, *m.words)):
@@ -195,13 +195,13 @@ def _arms(parts: _Parts, d: Design) -> Iterator[str]:
         yield f"instruction {n} ({names[n - 1] if n <= len(names) else 'of no name'}) has {'no' if n in d.arms else 'an'} update"
     for n in sorted(d.clocks.keys() ^ parts.clocks.keys()):
         yield f"clock {n} has {'no' if n in d.clocks else 'an'} update"
-    if any(tuple(parts_of(s))[0:1] for s in parts.arms.get(0, ())):
+    if any(tuple(statements_of(s))[0:1] for s in parts.arms.get(0, ())):
         yield "a command that nothing decodes changes something"
 
 
 def _starts(parts: _Parts, d: Design) -> Iterator[str]:
     """Yield the words without their initial value: registers and small memories at a reset, large memories once."""
-    states = {n: d.ila.states[n] for n in inside(d.ila)}
+    states = {n: d.ila.states[n] for n in device_states(d.ila)}
     states = {n: s for n, s in states.items() if size(static_shape(s.leaf)) <= SHOWN}
     large = {n for n, s in states.items() if size(static_shape(s.leaf)) > FULL_RESET}
     first = {f"m_{n}": (size(static_shape(s.leaf)) if s.leaf.shape else 0, s.reset) for n, s in states.items()}
@@ -220,11 +220,11 @@ def _filling(s: Statement) -> tuple[str, int, int]:
     """Return the word or memory that a statement fills, the words of the memory and the value; no name for another statement."""
     if s.kind == "set" and s.terms[0].op == "name" and s.terms[1].op == "number":
         return s.terms[0].name, 0, s.terms[1].value
-    word, unit_term, zero = Term("name", name="word"), Term("number", value=1, width=32, signed=True), Term("number", width=32, signed=True)
+    word, unit_term, zero = Expression("name", name="word"), Expression("number", value=1, width=32, signed=True), Expression("number", width=32, signed=True)
     if s.kind != "for" or s.terms[0].op != "<" or s.terms[0].args[0] != word or s.terms[0].args[1].op != "number":
         return "", 0, 0
     (start,), (following,), (body,) = s.bodies
-    if start.terms != (word, zero) or following.terms != (word, Term("+", (word, unit_term))) or body.kind != "set":
+    if start.terms != (word, zero) or following.terms != (word, Expression("+", (word, unit_term))) or body.kind != "set":
         return "", 0, 0
     target, value = body.terms
     if target.op != "at" or target.args != (word,) or value.op != "number":

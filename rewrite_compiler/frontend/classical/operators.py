@@ -17,11 +17,11 @@ from ..site.site import Site
 DOMAIN = "ai.onnx.ml"
 OPSET = 21
 TRANSFORMS = {"NONE": "", "LOGISTIC": "Sigmoid", "SOFTMAX": "Softmax"}
-FARTHEST = 16.0  # exponent of a Gaussian kernel up to which float32 keeps 1e-5 of a distance that is written as a product
+MAX_EXPONENT = 16.0  # exponent of a Gaussian kernel up to which float32 keeps 1e-5 of a distance that is written as a product
 NUMBERS = ("float32", "float64", "int32", "int64")
 
 
-class Parts:
+class FunctionBuilder:
     """The body of a function under construction: nodes of ONNX's own operator set."""
 
     def __init__(self, site: Site) -> None:
@@ -53,7 +53,7 @@ class Parts:
         return helper.make_function(DOMAIN, site.op, ["x"], outputs, self.writer.nodes, [helper.make_opsetid("", OPSET)])
 
 
-def floats(site: Site, name: str) -> Data:
+def float_attribute(site: Site, name: str) -> Data:
     """Return an attribute of numbers as an array."""
     return np.asarray(site.get(name, ()), np.float32)
 
@@ -64,7 +64,7 @@ def labels_of(site: Site) -> Data:
     return np.asarray(names, object if names and isinstance(names[0], str) else np.int64)
 
 
-def _transformed(parts: Parts, scores: str) -> str | None:
+def _transformed(parts: FunctionBuilder, scores: str) -> str | None:
     """Return scores after the post-transform; None when its definition may differ from the host's."""
     op = TRANSFORMS.get(parts.site.get("post_transform", "NONE"))
     return None if op is None else parts.step(op, scores, **({"axis": 1} if op == "Softmax" else {})) if op else scores
@@ -75,10 +75,10 @@ def _is_table(site: Site) -> bool:
     return site.rank(0) == 2 and site.type(site.value(0)).dtype in NUMBERS
 
 
-def _linear_regressor(site: Site) -> Parts | None:
-    parts = Parts(site)
-    weights = floats(site, "coefficients").reshape(int(site.get("targets", 1)), -1)
-    bias = floats(site, "intercepts")
+def _linear_regressor(site: Site) -> FunctionBuilder | None:
+    parts = FunctionBuilder(site)
+    weights = float_attribute(site, "coefficients").reshape(int(site.get("targets", 1)), -1)
+    bias = float_attribute(site, "intercepts")
     scores = parts.product(parts.numbers(), weights, bias if bias.size else None)
     if site.get("post_transform", "NONE") != "NONE":
         return None
@@ -86,9 +86,9 @@ def _linear_regressor(site: Site) -> Parts | None:
     return parts
 
 
-def _linear_classifier(site: Site) -> Parts | None:
-    parts, labels, bias = Parts(site), labels_of(site), floats(site, "intercepts")
-    weights = floats(site, "coefficients").reshape(max(1, bias.size or labels.size), -1)
+def _linear_classifier(site: Site) -> FunctionBuilder | None:
+    parts, labels, bias = FunctionBuilder(site), labels_of(site), float_attribute(site, "intercepts")
+    weights = float_attribute(site, "coefficients").reshape(max(1, bias.size or labels.size), -1)
     classes = len(weights)
     scores = parts.product(parts.numbers(), weights, bias if bias.size else None)
     values = _transformed(parts, scores)
@@ -99,20 +99,20 @@ def _linear_classifier(site: Site) -> Parts | None:
     return parts
 
 
-def _argmax_label(parts: Parts, scores: str, labels: Data) -> str:
+def _argmax_label(parts: FunctionBuilder, scores: str, labels: Data) -> str:
     """Return the label of the largest score, the first of equal ones."""
     number = parts.step("ArgMax", scores, axis=1, keepdims=0)
     return _text_labels(parts, number, labels) if labels.dtype == object else parts.step("Gather", labels, number, axis=0)
 
 
-def _text_labels(parts: Parts, number: str, labels: Data) -> str:
+def _text_labels(parts: FunctionBuilder, number: str, labels: Data) -> str:
     """Return the string label of each class number."""
     if parts.site.version == 1:
         return parts.step("LabelEncoder", number, domain=DOMAIN, classes_strings=list(labels))
     return parts.step("LabelEncoder", number, domain=DOMAIN, keys_int64s=list(range(labels.size)), values_strings=list(labels))
 
 
-def _binary_label(parts: Parts, score: str, labels: Data) -> str:
+def _binary_label(parts: FunctionBuilder, score: str, labels: Data) -> str:
     """Return the second label where the score is positive, else the first."""
     is_second = parts.step("Greater", parts.step("Squeeze", score, np.asarray([1])), np.asarray(0, np.float32))
     if labels.dtype == object:
@@ -120,26 +120,26 @@ def _binary_label(parts: Parts, score: str, labels: Data) -> str:
     return parts.step("Where", is_second, labels[1:2], labels[:1])
 
 
-def _with_complement(parts: Parts, score: str) -> str:
+def _with_complement(parts: FunctionBuilder, score: str) -> str:
     """Return the columns 1 − p and p."""
     return parts.step("Concat", parts.step("Sub", np.asarray(1, np.float32), score), score, axis=1)
 
 
-def _scaler(site: Site) -> Parts:
-    parts = Parts(site)
-    centred = parts.step("Sub", parts.numbers(), floats(site, "offset")) if site.get("offset", ()) else parts.numbers()
-    parts.results[0] = parts.step("Mul", centred, floats(site, "scale")) if site.get("scale", ()) else parts.step("Identity", centred)
+def _scaler(site: Site) -> FunctionBuilder:
+    parts = FunctionBuilder(site)
+    centred = parts.step("Sub", parts.numbers(), float_attribute(site, "offset")) if site.get("offset", ()) else parts.numbers()
+    parts.results[0] = parts.step("Mul", centred, float_attribute(site, "scale")) if site.get("scale", ()) else parts.step("Identity", centred)
     return parts
 
 
-def _binarizer(site: Site) -> Parts:
-    parts = Parts(site)
+def _binarizer(site: Site) -> FunctionBuilder:
+    parts = FunctionBuilder(site)
     is_above = parts.step("Greater", parts.numbers(), np.asarray(site.get("threshold", 0.0), np.float32))
     parts.results[0] = parts.step("Cast", is_above, to=1)
     return parts
 
 
-def _kernel(parts: Parts, vectors: Data) -> str | None:
+def _kernel(parts: FunctionBuilder, vectors: Data) -> str | None:
     """Return the kernel matrix [samples, support vectors], or None for an unknown kernel."""
     site, x = parts.site, parts.numbers()
     gamma, coefficient, degree = (np.asarray(v, np.float32) for v in (*site.get("kernel_params", ()), 0.0, 0.0, 0.0)[:3])
@@ -154,12 +154,12 @@ def _kernel(parts: Parts, vectors: Data) -> str | None:
     return parts.step("Tanh", scaled) if kind == "SIGMOID" else None
 
 
-def _gaussian_kernel(parts: Parts, x: str, vectors: Data, gamma: float) -> str | None:
+def _gaussian_kernel(parts: FunctionBuilder, x: str, vectors: Data, gamma: float) -> str | None:
     """Return exp(−γ·|x − s|²), the square expanded around the centre of the vectors to limit cancellation."""
     centre = vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
     centred_vectors = vectors - centre
     squares = np.square(centred_vectors, dtype=np.float64).sum(axis=1)
-    if gamma * squares.max(initial=0.0) > FARTHEST:
+    if gamma * squares.max(initial=0.0) > MAX_EXPONENT:
         return None
     centred = parts.step("Sub", x, centre)
     sample_norms = parts.step("ReduceSum", parts.step("Mul", centred, centred), np.asarray([1]), keepdims=1)
@@ -169,31 +169,31 @@ def _gaussian_kernel(parts: Parts, x: str, vectors: Data, gamma: float) -> str |
 
 def _support_vectors(site: Site) -> Data | None:
     """Return the support vectors [vectors, features]; None for a machine that has none."""
-    vectors = floats(site, "support_vectors")
+    vectors = float_attribute(site, "support_vectors")
     return vectors.reshape(-1, site.shape(0)[1]) if vectors.size else None
 
 
-def _svm_regressor(site: Site) -> Parts | None:
-    parts, vectors = Parts(site), _support_vectors(site)
+def _svm_regressor(site: Site) -> FunctionBuilder | None:
+    parts, vectors = FunctionBuilder(site), _support_vectors(site)
     if vectors is None or site.get("one_class", 0) or site.get("post_transform", "NONE") != "NONE":
         return None
     kernel = _kernel(parts, vectors)
     if kernel is None:
         return None
-    parts.results[0] = parts.product(kernel, floats(site, "coefficients").reshape(1, -1), floats(site, "rho"))
+    parts.results[0] = parts.product(kernel, float_attribute(site, "coefficients").reshape(1, -1), float_attribute(site, "rho"))
     return parts
 
 
-def _svm_classifier(site: Site) -> Parts | None:
-    parts, vectors, labels = Parts(site), _support_vectors(site), labels_of(site)
+def _svm_classifier(site: Site) -> FunctionBuilder | None:
+    parts, vectors, labels = FunctionBuilder(site), _support_vectors(site), labels_of(site)
     per_class = site.get("vectors_per_class", ())
     if vectors is None or site.get("prob_a", ()) or len(per_class) < 2 or labels.size != len(per_class):
         return None
     kernel = _kernel(parts, vectors)
     if kernel is None:
         return None
-    pairs = _pairwise_weights(floats(site, "coefficients").reshape(len(per_class) - 1, -1), per_class)
-    scores = parts.product(kernel, pairs, floats(site, "rho"))
+    pairs = _pairwise_weights(float_attribute(site, "coefficients").reshape(len(per_class) - 1, -1), per_class)
+    scores = parts.product(kernel, pairs, float_attribute(site, "rho"))
     values = _binary_scores(parts, scores) if len(per_class) == 2 else _transformed(parts, scores)
     if values is None:
         return None
@@ -214,7 +214,7 @@ def _pairwise_weights(coefficients: Data, per_class: Sequence[int]) -> Data:
     return np.stack(rows)
 
 
-def _binary_scores(parts: Parts, score: str) -> str | None:
+def _binary_scores(parts: FunctionBuilder, score: str) -> str | None:
     """Return the two score columns of a machine of two classes."""
     transform = TRANSFORMS.get(parts.site.get("post_transform", "NONE"))
     if transform == "Sigmoid":
@@ -222,7 +222,7 @@ def _binary_scores(parts: Parts, score: str) -> str | None:
     return parts.step("Concat", parts.step("Neg", score), score, axis=1) if transform == "" else None
 
 
-def _majority_label(parts: Parts, scores: str, labels: Data) -> str:
+def _majority_label(parts: FunctionBuilder, scores: str, labels: Data) -> str:
     """Return the label that wins most pairwise decisions, the first of equal ones; votes are integers."""
     count = labels.size
     pairs = list(itertools.combinations(range(count), 2))
@@ -232,7 +232,7 @@ def _majority_label(parts: Parts, scores: str, labels: Data) -> str:
     return _argmax_label(parts, votes, labels)
 
 
-DEFINITIONS: dict[str, Callable[[Site], Parts | None]] = {
+DEFINITIONS: dict[str, Callable[[Site], FunctionBuilder | None]] = {
     "LinearRegressor": _linear_regressor,
     "LinearClassifier": _linear_classifier,
     "Scaler": _scaler,

@@ -242,7 +242,7 @@ TYPES: dict[str, Callable[[Site], Sequence[TensorType]]] = {
 }
 
 
-def classical(site: Site) -> Sequence[TensorType] | None:
+def classical_types(site: Site) -> Sequence[TensorType] | None:
     """Return the types of the results of an operator of ai.onnx.ml, or None when it gives no tensors."""
     rule = TYPES.get(site.op)
     try:

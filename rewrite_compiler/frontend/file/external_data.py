@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import InputError
 from ...limits import Limits
 
-KEYS = {"location", "offset", "length", "checksum"}
+EXTERNAL_KEYS = {"location", "offset", "length", "checksum"}
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Region:
     length: int | None
 
 
-def region_of(tensor: Any, what: str) -> Region:
+def region_of(tensor: Any, subject: str) -> Region:
     """Return the region of a tensor's external data.
 
     Raises:
@@ -31,15 +31,15 @@ def region_of(tensor: Any, what: str) -> Region:
     """
     entries: dict[str, str] = {}
     for e in tensor.external_data:
-        if e.key not in KEYS:
-            raise InputError("F151", f'external data of {what} must have the entries {", ".join(sorted(KEYS))}, not "{e.key}"')
+        if e.key not in EXTERNAL_KEYS:
+            raise InputError("F151", f'external data of {subject} must have the entries {", ".join(sorted(EXTERNAL_KEYS))}, not "{e.key}"')
         if e.key in entries:
-            raise InputError("F151", f'external data of {what} has the entry "{e.key}" twice')
+            raise InputError("F151", f'external data of {subject} has the entry "{e.key}" twice')
         entries[e.key] = e.value
     if not entries.get("location"):
-        raise InputError("F151", f"external data of {what} names no file")
-    length = _number(entries["length"], "length", what) if entries.get("length") else None
-    return Region(entries["location"], _number(entries.get("offset", "0") or "0", "offset", what), length)
+        raise InputError("F151", f"external data of {subject} names no file")
+    length = _number(entries["length"], "length", subject) if entries.get("length") else None
+    return Region(entries["location"], _number(entries.get("offset", "0") or "0", "offset", subject), length)
 
 
 def _number(text: str, key: str, subject: str) -> int:
@@ -48,7 +48,7 @@ def _number(text: str, key: str, subject: str) -> int:
     return int(text)
 
 
-def read_region(region: Region, needed: int, folder: Path, what: str, limits: Limits) -> bytes:
+def read_region(region: Region, byte_count: int, folder: Path, subject: str, limits: Limits) -> bytes:
     """Return the bytes of a region; no file outside the folder is opened, and sizes are checked before reading.
 
     Raises:
@@ -57,20 +57,20 @@ def read_region(region: Region, needed: int, folder: Path, what: str, limits: Li
     parts = PurePosixPath(region.location).parts
     slashes = region.location.startswith("/") or region.location.endswith("/")
     if not parts or slashes or "\\" in region.location or ".." in parts or "\0" in region.location:
-        raise InputError("F150", f'external data of {what} must lie in the folder of the model, not at "{region.location}"')
-    if region.length is not None and region.length != needed:
-        raise InputError("F151", f"external data of {what} must have {needed} bytes, not {region.length}")
-    descriptor = _open_below(folder, parts, region.location, what)
+        raise InputError("F150", f'external data of {subject} must lie in the folder of the model, not at "{region.location}"')
+    if region.length is not None and region.length != byte_count:
+        raise InputError("F151", f"external data of {subject} must have {byte_count} bytes, not {region.length}")
+    descriptor = _open_below(folder, parts, region.location, subject)
     try:
         size = os.fstat(descriptor).st_size
         if size > limits.model_bytes:  # all of it becomes part of the model's hash
-            sentence = f'"{region.location}" with external data of {what} must have at most {limits.model_bytes} bytes, not {size}'
+            sentence = f'"{region.location}" with external data of {subject} must have at most {limits.model_bytes} bytes, not {size}'
             raise InputError("F105", sentence, help="raise --limits model_bytes=")
-        if region.offset + needed > size:
+        if region.offset + byte_count > size:
             raise InputError(
-                "F151", f'bytes {region.offset} to {region.offset + needed} of {what} lie beyond the {size} bytes of "{region.location}"'
+                "F151", f'bytes {region.offset} to {region.offset + byte_count} of {subject} lie beyond the {size} bytes of "{region.location}"'
             )
-        return _read_all(descriptor, needed, region, what)
+        return _read_all(descriptor, byte_count, region, subject)
     finally:
         os.close(descriptor)
 

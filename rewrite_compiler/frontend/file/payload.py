@@ -10,30 +10,30 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from .protobuf_scan import BYTES, Broken, Field, Span, fields, varint
+from .protobuf_scan import BYTES, MalformedField, Field, Span, fields, varint
 
-LARGE = 1 << 16  # bytes of a weight from which on it is cut out
-FIELD = 64  # bytes that the fields of a model have at least, taken together, where it is worth looking for weights
+LARGE_BYTES = 1 << 16  # bytes of a weight from which on it is cut out
+MIN_FIELD_BYTES = 64  # bytes that the fields of a model have at least, taken together, where it is worth looking for weights
 GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9  # fields of a model, its graph, a tensor
 Payloads = Mapping[int, memoryview]
 NO_PAYLOADS: Payloads = {}
 
 
 @dataclass(frozen=True)
-class Cut:
+class SplitModel:
     """A model without the bytes of its large weights, and these by the index of their initializer."""
 
     model: bytes
     payloads: Payloads
 
 
-def cut(data: bytes) -> Cut:
+def split_payloads(data: bytes) -> SplitModel:
     """Split the raw bytes of large initializers off a model; the model is unchanged where they are not plainly there."""
-    unsplit = Cut(data, {})
-    if len(data) < LARGE:
+    unsplit = SplitModel(data, {})
+    if len(data) < LARGE_BYTES:
         return unsplit
     try:
-        max_fields = len(data) // FIELD
+        max_fields = len(data) // MIN_FIELD_BYTES
         model = list(islice(fields(data, Span(0, len(data), "model", 1)), max_fields))
         graphs = [f for f in model if f.number == GRAPH]
         if len(graphs) != 1 or graphs[0].wire != BYTES or len(model) == max_fields:
@@ -44,9 +44,9 @@ def cut(data: bytes) -> Cut:
         payloads: dict[int, memoryview] = {}
         (graph,) = graphs
         graph_bytes = b"".join(_graph_pieces(data, graph, payloads))
-    except Broken:  # protobuf refuses it, too
+    except MalformedField:  # protobuf refuses it, too
         return unsplit
-    return Cut(b"".join([data[: graph.at], _message(GRAPH, graph_bytes), data[graph.end :]]), payloads) if payloads else unsplit
+    return SplitModel(b"".join([data[: graph.tag_start], _message(GRAPH, graph_bytes), data[graph.end :]]), payloads) if payloads else unsplit
 
 
 def _graph_pieces(data: bytes, graph: Field, payloads: dict[int, memoryview]) -> Iterator[bytes]:
@@ -55,11 +55,11 @@ def _graph_pieces(data: bytes, graph: Field, payloads: dict[int, memoryview]) ->
     for f in fields(data, Span(graph.start, graph.end, "graph", 2)):
         if f.number != INITIALIZER:
             continue
-        raw = _raw_data_field(data, f) if f.wire == BYTES and f.end - f.start >= LARGE else None
+        raw = _raw_data_field(data, f) if f.wire == BYTES and f.end - f.start >= LARGE_BYTES else None
         if raw is not None:
             payloads[number] = memoryview(data)[raw.start : raw.end]
-            yield data[copied : f.at]
-            yield _message(INITIALIZER, data[f.start : raw.at] + _message(RAW_DATA, b"") + data[raw.end : f.end])
+            yield data[copied : f.tag_start]
+            yield _message(INITIALIZER, data[f.start : raw.tag_start] + _message(RAW_DATA, b"") + data[raw.end : f.end])
             copied = f.end
         number += 1
     yield data[copied : graph.end]
@@ -70,7 +70,7 @@ def _raw_data_field(data: bytes, tensor: Field) -> Field | None:
     raw_fields = [f for f in fields(data, Span(tensor.start, tensor.end, "tensor", 3)) if f.number == RAW_DATA]
     return (
         raw_fields[0]
-        if len(raw_fields) == 1 and raw_fields[0].wire == BYTES and raw_fields[0].end - raw_fields[0].start >= LARGE // 2
+        if len(raw_fields) == 1 and raw_fields[0].wire == BYTES and raw_fields[0].end - raw_fields[0].start >= LARGE_BYTES // 2
         else None
     )
 

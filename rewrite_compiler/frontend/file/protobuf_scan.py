@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...errors import InputError
 
-DEEPEST = 100  # protobuf parses messages nested no deeper
+MAX_NESTING = 100  # protobuf parses messages nested no deeper
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 # message → field number → (what it is called, the message it holds)
@@ -37,33 +37,33 @@ class Field:
 
     number: int
     wire: int
-    at: int
+    tag_start: int
     start: int
     end: int
 
 
-class Broken(Exception):
+class MalformedField(Exception):
     """Bytes that are not a valid field: the position, the field's number, the message, and whether the message ended too early."""
 
-    def __init__(self, at: int, field: int, message: str, beyond: bool) -> None:
-        super().__init__(at)
-        self.at, self.field, self.message, self.beyond = at, field, message, beyond
+    def __init__(self, position: int, field: int, message: str, is_truncated: bool) -> None:
+        super().__init__(position)
+        self.position, self.field, self.message, self.is_truncated = position, field, message, is_truncated
 
 
-def damage(data: bytes, place: str) -> InputError:
+def parse_refusal(data: bytes, place: str) -> InputError:
     """Return the refusal of bytes that protobuf does not parse, with the position of the first malformed field."""
     work = [Span(0, len(data), "model", 1)]
     try:
         while work:
             span = work.pop()
-            if span.depth > DEEPEST:
-                return InputError("F125", f"its messages are nested deeper than {DEEPEST}, which protobuf refuses to parse", place=place)
+            if span.depth > MAX_NESTING:
+                return InputError("F125", f"its messages are nested deeper than {MAX_NESTING}, which protobuf refuses to parse", place=place)
             work.extend(reversed(_nested_messages(data, span)))
-    except Broken as broken:
+    except MalformedField as broken:
         name = MESSAGES.get(broken.message, {}).get(broken.field, (f"of {broken.message}", ""))[0]
-        if broken.beyond and broken.message == "model":
+        if broken.is_truncated and broken.message == "model":
             return InputError("F103", f"not an ONNX model: ends inside field {broken.field} ({name}) at byte {len(data)}", place=place)
-        return InputError("F103", f"not an ONNX model: field {broken.field} ({name}) is malformed at byte {broken.at}", place=place)
+        return InputError("F103", f"not an ONNX model: field {broken.field} ({name}) is malformed at byte {broken.position}", place=place)
     return InputError("F103", f"not an ONNX model: its {len(data)} bytes are no valid message", place=place)
 
 
@@ -89,13 +89,13 @@ def fields(data: bytes, span: Span) -> Iterator[Field]:
         tag, value = _varint(data, position, span, 0)
         field, wire = tag >> 3, tag & 7
         if field == 0 or wire not in (VARINT, FIXED64, BYTES, FIXED32):
-            raise Broken(position, field, span.message, False)
+            raise MalformedField(position, field, span.message, False)
         if wire == VARINT:
             length, start = 0, _varint(data, value, span, field)[1]
         else:
             length, start = _varint(data, value, span, field) if wire == BYTES else (8 if wire == FIXED64 else 4, value)
         if start + length > span.end:
-            raise Broken(start, field, span.message, True)
+            raise MalformedField(start, field, span.message, True)
         yield Field(field, wire, position, start, start + length)
         position = start + length
 
@@ -113,4 +113,4 @@ def _varint(data: bytes, position: int, span: Span, field: int) -> tuple[int, in
         if data[place] < 0x80:
             return value, place + 1
         shift += 7
-    raise Broken(position, field, span.message, position + 10 > span.end)
+    raise MalformedField(position, field, span.message, position + 10 > span.end)

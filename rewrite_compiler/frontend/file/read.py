@@ -11,35 +11,35 @@ from typing import Any
 from ... import intake
 from ...errors import InputError
 from ...limits import GIB, Limits
-from .not_onnx import disguise
-from .payload import cut
-from .protobuf_scan import damage
+from .not_onnx import recognised_format
+from .payload import split_payloads
+from .protobuf_scan import parse_refusal
 
 # the largest message protobuf can hold, whatever the limits say
 LARGEST_MESSAGE = 2 * GIB
-MODEL = intake.Bound("a model", LARGEST_MESSAGE - 1, folder_help="name the .onnx file in it")
+MODEL = intake.FileBound("a model", LARGEST_MESSAGE - 1, folder_help="name the .onnx file in it")
 
 
 def read_model(path: Path, limits: Limits) -> tuple[Any, str]:
     """Return the parsed model and the SHA-256 of the file."""
     data = read_bytes(path, limits)
-    return parse(data, str(path)), hashlib.sha256(data).hexdigest()
+    return parse_model(data, str(path)), hashlib.sha256(data).hexdigest()
 
 
-def read_apart(path: Path, limits: Limits) -> tuple[Any, Mapping[int, memoryview], str]:
+def read_split(path: Path, limits: Limits) -> tuple[Any, Mapping[int, memoryview], str]:
     """Return the parsed model without large initializers' bytes, these by initializer index, and the file's SHA-256."""
     return _parse_split(read_bytes(path, limits), str(path))
 
 
-def read_memory(data: bytes, place: str, limits: Limits) -> tuple[Any, Mapping[int, memoryview], str]:
+def read_split_memory(data: bytes, place: str, limits: Limits) -> tuple[Any, Mapping[int, memoryview], str]:
     """Parse a model's bytes in memory: the model without large initializers' bytes, these by index, and the SHA-256."""
     _check_size(len(data), place, limits)
     return _parse_split(data, place)
 
 
 def _parse_split(data: bytes, place: str) -> tuple[Any, Mapping[int, memoryview], str]:
-    split = cut(data)
-    return parse(split.model, place, data), split.payloads, hashlib.sha256(data).hexdigest()
+    split = split_payloads(data)
+    return parse_model(split.model, place, data), split.payloads, hashlib.sha256(data).hexdigest()
 
 
 def read_bytes(path: Path, limits: Limits) -> bytes:
@@ -54,7 +54,7 @@ def read_bytes(path: Path, limits: Limits) -> bytes:
     return data
 
 
-def _bound(limits: Limits) -> intake.Bound:
+def _bound(limits: Limits) -> intake.FileBound:
     allowed = min(limits.model_bytes, limits.protobuf_bytes, LARGEST_MESSAGE - 1)
     advice = "save its weights as external data" if allowed == LARGEST_MESSAGE - 1 else "raise --limits model_bytes= and protobuf_bytes="
     return replace(MODEL, bytes=allowed, help=advice)
@@ -66,22 +66,22 @@ def _check_size(size: int, place: str, limits: Limits) -> None:
     intake.check_size(size, _bound(limits), place)
 
 
-def parse(data: bytes, place: str, whole: bytes = b"") -> Any:
+def parse_model(data: bytes, place: str, file_bytes: bytes = b"") -> Any:
     """Parse a model; the second bytes are the whole file's where `data` lacks large weights.
 
     Raises:
         InputError: the bytes are another format, malformed protobuf, or a message without a graph.
     """
-    whole = whole or data
-    other_format = disguise(whole)
+    file_bytes = file_bytes or data
+    other_format = recognised_format(file_bytes)
     if other_format is not None:
-        raise InputError("F104", f"this is not an ONNX model but {other_format.what}", place=place, help=other_format.help)
+        raise InputError("F104", f"this is not an ONNX model but {other_format.description}", place=place, help=other_format.help)
     from onnx import ModelProto
 
     try:
         model = ModelProto.FromString(data)
     except Exception:  # protobuf's DecodeError
-        raise damage(whole, place) from None
+        raise parse_refusal(file_bytes, place) from None
     if not model.HasField("graph"):
-        raise InputError("F103", f"not an ONNX model: {len(whole)} bytes were read and there is no graph in them", place=place)
+        raise InputError("F103", f"not an ONNX model: {len(file_bytes)} bytes were read and there is no graph in them", place=place)
     return model

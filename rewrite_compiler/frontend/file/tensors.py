@@ -47,18 +47,18 @@ _PAYLOADS: dict[str, Callable[[Any], Any]] = {
 EXTERNAL = 1  # the data location of a tensor whose bytes are in another file
 
 
-def dtype_name(code: int, what: str) -> str:
+def dtype_name(code: int, subject: str) -> str:
     """Return our name of an ONNX element type.
 
     Raises:
         InputError: ONNX defines no element type of that number.
     """
     if code not in DTYPES:
-        raise InputError("F133", f"Element type of {what} must be one that ONNX defines (1 to {max(DTYPES)}), not {code}")
+        raise InputError("F133", f"Element type of {subject} must be one that ONNX defines (1 to {max(DTYPES)}), not {code}")
     return DTYPES[code]
 
 
-def dims_of(tensor: Any, what: str, limits: Limits) -> tuple[int, ...]:
+def dims_of(tensor: Any, subject: str, limits: Limits) -> tuple[int, ...]:
     """Return the declared extents of a tensor.
 
     Raises:
@@ -66,13 +66,13 @@ def dims_of(tensor: Any, what: str, limits: Limits) -> tuple[int, ...]:
     """
     dims = tuple(int(n) for n in tensor.dims)
     if any(n < 0 for n in dims):
-        raise InputError("F132", f"Dimensions of {what} must be zero or positive, not {list(dims)}")
+        raise InputError("F132", f"Dimensions of {subject} must be zero or positive, not {list(dims)}")
     if len(dims) > limits.rank:
-        raise InputError("F105", f"{what} must have at most {limits.rank} axes, not {len(dims)}", help="raise --limits rank=")
-    bits = _bits(dtype_name(int(tensor.data_type), what))
+        raise InputError("F105", f"{subject} must have at most {limits.rank} axes, not {len(dims)}", help="raise --limits rank=")
+    bits = _bits(dtype_name(int(tensor.data_type), subject))
     nbytes = -(-math.prod(dims) * bits // 8)
     if nbytes > limits.tensor_bytes:
-        raise InputError("F105", f"{what} must have at most {limits.tensor_bytes} bytes, not {nbytes}", help="raise --limits tensor_bytes=")
+        raise InputError("F105", f"{subject} must have at most {limits.tensor_bytes} bytes, not {nbytes}", help="raise --limits tensor_bytes=")
     return dims
 
 
@@ -85,7 +85,7 @@ def payload_bytes(dims: tuple[int, ...], dtype: str) -> int:
     return -(-math.prod(dims) * _bits(dtype) // 8)
 
 
-def to_array(tensor: Any, what: str, limits: Limits, folder: Path, payload: memoryview | None = None) -> tuple[Data, str]:
+def to_array(tensor: Any, subject: str, limits: Limits, folder: Path, payload: memoryview | None = None) -> tuple[Data, str]:
     """Return the elements of a tensor and the name of their type; external data may lie below `folder`.
 
     `payload` are its raw bytes where the message has none itself.
@@ -93,16 +93,16 @@ def to_array(tensor: Any, what: str, limits: Limits, folder: Path, payload: memo
     Raises:
         InputError: the payload has the wrong size, field or range, or there are several.
     """
-    dims = dims_of(tensor, what, limits)
+    dims = dims_of(tensor, subject, limits)
     dtype = DTYPES[int(tensor.data_type)]
-    stored = _raw(tensor, dims, dtype, what, folder, limits)
+    stored = _raw(tensor, dims, dtype, subject, folder, limits)
     raw = stored if payload is None else payload
     if raw is None:
-        _check_typed(tensor, dims, dtype, what)
+        _check_typed(tensor, dims, dtype, subject)
         return _from_message(tensor), dtype
     byte_count = payload_bytes(dims, dtype)
     if len(raw) != byte_count:
-        raise InputError("F140", f"{what} ({dtype}{list(dims)}) must have {byte_count} bytes of data, not {len(raw)}")
+        raise InputError("F140", f"{subject} ({dtype}{list(dims)}) must have {byte_count} bytes of data, not {len(raw)}")
     if dtype in _PLAIN:
         return np.frombuffer(raw, np.dtype(dtype)).reshape(dims), dtype
     return _from_message(_with_raw(tensor, bytes(raw))), dtype
@@ -171,7 +171,7 @@ def _with_raw(tensor: Any, raw: bytes) -> Any:
     return TensorProto(dims=tensor.dims, data_type=tensor.data_type, raw_data=raw)
 
 
-def to_dense(sparse: Any, what: str, limits: Limits, folder: Path) -> tuple[Data, str]:
+def to_dense(sparse: Any, subject: str, limits: Limits, folder: Path) -> tuple[Data, str]:
     """Return the elements of a sparse tensor as a dense array, and the name of their type.
 
     Raises:
@@ -179,14 +179,14 @@ def to_dense(sparse: Any, what: str, limits: Limits, folder: Path) -> tuple[Data
     """
     from onnx import TensorProto
 
-    values, dtype = to_array(sparse.values, what, limits, folder)
-    places, _ = to_array(sparse.indices, f"indices of {what}", limits, folder)
-    shape = dims_of(TensorProto(dims=sparse.dims, data_type=sparse.values.data_type), what, limits)
+    values, dtype = to_array(sparse.values, subject, limits, folder)
+    places, _ = to_array(sparse.indices, f"indices of {subject}", limits, folder)
+    shape = dims_of(TensorProto(dims=sparse.dims, data_type=sparse.values.data_type), subject, limits)
     flat = np.ravel_multi_index(tuple(places.T), shape, mode="clip") if places.ndim == 2 and places.shape[1] == len(shape) else places
     if values.ndim != 1 or flat.shape != values.shape or not _inside(places, shape):
-        raise InputError("F140", f"{what} must have one index inside {list(shape)} for each of its {values.size} values")
+        raise InputError("F140", f"{subject} must have one index inside {list(shape)} for each of its {values.size} values")
     if np.any(np.diff(flat) <= 0):
-        raise InputError("F140", f"Indices of {what} must be in ascending order, each once")
+        raise InputError("F140", f"Indices of {subject} must be in ascending order, each once")
     dense = np.zeros(math.prod(shape), values.dtype)
     dense[flat] = values
     return dense.reshape(shape), dtype

@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import InputError
 
 FLOAT, INT, STRING, TENSOR, GRAPH, FLOATS, INTS, STRINGS, TENSORS, GRAPHS = range(1, 11)
-NAMES = {FLOAT: "FLOAT", INT: "INT", STRING: "STRING", TENSOR: "TENSOR", GRAPH: "GRAPH", FLOATS: "FLOATS", INTS: "INTS", STRINGS: "STRINGS",
+TYPE_NAMES = {FLOAT: "FLOAT", INT: "INT", STRING: "STRING", TENSOR: "TENSOR", GRAPH: "GRAPH", FLOATS: "FLOATS", INTS: "INTS", STRINGS: "STRINGS",
          TENSORS: "TENSORS", GRAPHS: "GRAPHS", 11: "SPARSE_TENSOR", 12: "SPARSE_TENSORS", 13: "TYPE_PROTO", 14: "TYPE_PROTOS"}  # fmt: skip
 
 _READERS: dict[int, Callable[[Any], Any]] = {
@@ -29,7 +29,7 @@ _READERS: dict[int, Callable[[Any], Any]] = {
 }
 
 
-def decode(attributes: Any, place: str = "") -> Mapping[str, Any]:
+def attribute_values(attributes: Any, place: str = "") -> Mapping[str, Any]:
     """Return the attributes of a node by name.
 
     Raises:

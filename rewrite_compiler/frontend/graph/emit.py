@@ -15,8 +15,8 @@ from ...ir.program import OPAQUE, Node, Program, Value
 from ...ir.types import TensorType
 from ...limits import DEFAULT
 from ..file.tensors import CODES
-from .onnx_spelling import Task, spell
-from .restore import exists, restored
+from .onnx_spelling import NodeExport, export_node
+from .restore import is_supported, restored_node
 from .writer import Names, Writer
 
 OPSETS = range(21, 27)
@@ -26,14 +26,14 @@ BodyOf = Callable[[Node], Program]
 
 
 @dataclass(frozen=True)
-class About:
+class FileMetadata:
     """What the exported file says about itself: documentation text and metadata entries."""
 
     doc: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
-def to_onnx(p: Program, body_of: BodyOf | None = None, *, opset: int = 0, about: About | None = None) -> bytes:
+def to_onnx(p: Program, body_of: BodyOf | None = None, *, opset: int = 0, about: FileMetadata | None = None) -> bytes:
     """Return a program as the bytes of an ONNX model.
 
     A device node "target.operation" becomes a call of a local function in the domain flexmatch.target; its body is
@@ -48,7 +48,7 @@ def to_onnx(p: Program, body_of: BodyOf | None = None, *, opset: int = 0, about:
     return bytes(to_model(p, body_of, opset=opset, about=about).SerializeToString(deterministic=True))
 
 
-def to_model(p: Program, body_of: BodyOf | None = None, *, opset: int = 0, about: About | None = None) -> Any:
+def to_model(p: Program, body_of: BodyOf | None = None, *, opset: int = 0, about: FileMetadata | None = None) -> Any:
     """Return a program as an ONNX ModelProto; the contract of `to_onnx`.
 
     Raises:
@@ -65,10 +65,10 @@ def to_model(p: Program, body_of: BodyOf | None = None, *, opset: int = 0, about
     versions = {"": opset, **dict(sorted(domain_versions.items())), **dict.fromkeys(functions.domains, 1)}
     imports = [helper.make_opsetid(d, v) for d, v in versions.items()]
     model = helper.make_model(
-        graph, opset_imports=imports, functions=functions.made, producer_name="flexmatch", producer_version=version("flexmatch"),
+        graph, opset_imports=imports, functions=functions.protos, producer_name="flexmatch", producer_version=version("flexmatch"),
         ir_version=max(LEAST_IR_VERSION, helper.find_min_ir_version_for(imports, ignore_unknown=True)),
     )  # fmt: skip
-    about = about or About()
+    about = about or FileMetadata()
     model.doc_string = about.doc
     helper.set_model_props(model, dict(sorted(about.metadata.items())))
     return model
@@ -77,7 +77,7 @@ def to_model(p: Program, body_of: BodyOf | None = None, *, opset: int = 0, about
 def least_opset(p: Program) -> int:
     """Return the least operator set, 21 or later, that has every opaque operator of a program with its attributes."""
     payloads = [onnx.NodeProto.FromString(o.payload) for o in p.opaque.values()]
-    return next((opset for opset in OPSETS if all(exists(node, opset) for node in payloads)), OPSETS[-1])
+    return next((opset for opset in OPSETS if all(is_supported(node, opset) for node in payloads)), OPSETS[-1])
 
 
 def _check_size(p: Program) -> None:
@@ -94,7 +94,7 @@ class Functions:
     def __init__(self, body_of: BodyOf | None, opset: int) -> None:
         self.body_of = body_of
         self.opset = opset
-        self.made: list[Any] = []
+        self.protos: list[Any] = []
         self._names_by_body: dict[tuple[str, str, bytes], str] = {}
         self._names: dict[str, Names] = {}
 
@@ -120,7 +120,7 @@ class Functions:
         key = (domain, operation, function.SerializeToString(deterministic=True))
         if key not in self._names_by_body:
             function.name = self._names_by_body[key] = self._names.setdefault(domain, Names()).unique(operation)
-            self.made.append(function)
+            self.protos.append(function)
         return domain, self._names_by_body[key]
 
 
@@ -194,11 +194,11 @@ class Emission:
         results = [self.names[v] for v in node.outputs]
         if node.operator is not None:
             labels = [self.names[v] for v in node.inputs]
-            spell(Task(self.p, node, results, labels, self.read, self.writer))
+            export_node(NodeExport(self.p, node, results, labels, self.read, self.writer))
             return
         operands = [self.read(v) for v in node.inputs]
         if node.op == OPAQUE:
-            self.writer.nodes.append(restored(self.p.opaque_of(node), operands, results, self.writer.names))
+            self.writer.nodes.append(restored_node(self.p.opaque_of(node), operands, results, self.writer.names))
             return
         domain, name = self.functions.call(self.p, node)
         self.writer.node(name, operands, results, domain)

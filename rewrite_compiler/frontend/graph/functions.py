@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import InputError
-from .attributes import NAMES, subgraphs
+from .attributes import TYPE_NAMES, subgraphs
 from .header import own_domain
-from .opaque import renamed
+from .opaque import renamed_copy
 from .opset_upgrade import Upgrader
 
 Key = tuple[str, str, str]
@@ -49,7 +49,7 @@ def _bound_attribute(a: Any, arguments: Mapping[str, Any]) -> Any:
     copy = type(a)()
     copy.CopyFrom(arguments[a.ref_attr_name])
     if a.type and copy.type != a.type:
-        kinds = NAMES.get(a.type, str(a.type)), NAMES.get(copy.type, str(copy.type))
+        kinds = TYPE_NAMES.get(a.type, str(a.type)), TYPE_NAMES.get(copy.type, str(copy.type))
         raise InputError("F130", f'attribute "{a.ref_attr_name}" of a function must be {kinds[0]}, not {kinds[1]}')
     copy.name = a.name
     return copy
@@ -61,8 +61,8 @@ class Inliner:
 
     functions: Mapping[Key, Any]
     version: int
-    most: int
-    written: int = 0
+    max_nodes: int
+    expanded_nodes: int = 0
 
     def inlined(self, node: Any) -> Any:
         """Return a node whose subgraphs call no function of the model.
@@ -90,16 +90,16 @@ class Inliner:
         function = self.functions.get(key_of_call(node))
         if function is None:
             return [self.inlined(node)]
-        self.written += len(function.node)
-        if self.written > self.most:
+        self.expanded_nodes += len(function.node)
+        if self.expanded_nodes > self.max_nodes:
             raise InputError(
-                "F105", f"the model must have at most {self.most} nodes with its functions expanded", help="raise --limits nodes="
+                "F105", f"the model must have at most {self.max_nodes} nodes with its functions expanded", help="raise --limits nodes="
             )
-        prefix = f"{next(o for o in node.output if o)}/{self.written}/"
+        prefix = f"{next(o for o in node.output if o)}/{self.expanded_nodes}/"
         reads = {formal: node.input[n] if n < len(node.input) else "" for n, formal in enumerate(function.input)}
         results = {formal: node.output[n] if n < len(node.output) else "" for n, formal in enumerate(function.output)}
         inner = {o: results.get(o) or prefix + o for n in function.node for o in n.output if o}
-        nodes = [renamed(with_attributes(n, node, function), {**reads, **inner}, inner) for n in self._upgraded(function)]
+        nodes = [renamed_copy(with_attributes(n, node, function), {**reads, **inner}, inner) for n in self._upgraded(function)]
         return [part for n in nodes for part in self._expanded(n)]
 
     def _upgraded(self, function: Any) -> list[Any]:
@@ -107,5 +107,5 @@ class Inliner:
         if version > self.version:
             sentence = f'function "{function.name}" of operator set {version} is called in a subgraph of operator set {self.version}'
             raise InputError("F111", sentence, help="export all of the model with one operator set")
-        parts = Upgrader(self.version).upgraded(function.node, version, [f'function "{function.name}"'] * len(function.node))
+        parts = Upgrader(self.version).replacements(function.node, version, [f'function "{function.name}"'] * len(function.node))
         return [n for part in parts for n in part]

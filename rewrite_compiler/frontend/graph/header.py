@@ -8,15 +8,15 @@ from typing import Any
 from ...errors import InputError
 from .opset_upgrade import NEWEST, OLDEST
 
-OWN = ("", "ai.onnx")  # two spellings of ONNX's own operator domain
+OWN_DOMAINS = ("", "ai.onnx")  # two spellings of ONNX's own operator domain
 
 
 def own_domain(domain: str) -> str:
     """Return a domain with ONNX's own one spelt as the empty string."""
-    return "" if domain in OWN else domain
+    return "" if domain in OWN_DOMAINS else domain
 
 
-def newest() -> int:
+def newest_opset() -> int:
     """Return the newest operator set that both onnx and onnxruntime support."""
     from onnx import defs
 
@@ -41,7 +41,7 @@ def check_header(model: Any, place: str) -> list[str]:
     return []
 
 
-def imports_of(entries: Iterable[Any], what: str, place: str) -> dict[str, int]:
+def imports_of(entries: Iterable[Any], subject: str, place: str) -> dict[str, int]:
     """Return operator set versions by domain.
 
     Raises:
@@ -52,14 +52,14 @@ def imports_of(entries: Iterable[Any], what: str, place: str) -> dict[str, int]:
         domain, version = own_domain(entry.domain), int(entry.version)
         if domain in versions:
             conflict = f"not as {versions[domain]} and {version}"
-            raise InputError("F112", f"{what} must import the operator set of {domain or 'ai.onnx'} once, {conflict}", place=place)
+            raise InputError("F112", f"{subject} must import the operator set of {domain or 'ai.onnx'} once, {conflict}", place=place)
         if not 1 <= version < 1 << 31:
-            raise InputError("F111", f"{what} must import a positive operator set version, not {version}", place=place)
+            raise InputError("F111", f"{subject} must import a positive operator set version, not {version}", place=place)
         versions[domain] = version
     if not versions:
-        raise InputError("F111", f"{what} imports no operator set", place=place)
-    if "" in versions and not OLDEST <= versions[""] <= newest():
-        advice = f"{newest()} or older" if versions[""] > OLDEST else f"{OLDEST} or newer"
-        sentence = f"operator set of {what} must be {OLDEST} to {newest()}, not {versions['']}"
+        raise InputError("F111", f"{subject} imports no operator set", place=place)
+    if "" in versions and not OLDEST <= versions[""] <= newest_opset():
+        advice = f"{newest_opset()} or older" if versions[""] > OLDEST else f"{OLDEST} or newer"
+        sentence = f"operator set of {subject} must be {OLDEST} to {newest_opset()}, not {versions['']}"
         raise InputError("F111", sentence, place=place, help=f"export it with operator set {advice}")
     return versions

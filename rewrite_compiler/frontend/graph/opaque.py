@@ -18,17 +18,17 @@ from .attributes import subgraphs
 RANDOM = {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"}
 
 
-def operand(k: int) -> str:
+def operand_name(k: int) -> str:
     """Return the name of the k-th operand in a payload."""
     return f"flexmatch.operand.{k}"
 
 
-def result(k: int) -> str:
+def result_name(k: int) -> str:
     """Return the name of the k-th result in a payload."""
     return f"flexmatch.result.{k}"
 
 
-def captured(node: Any) -> list[str]:
+def captured_names(node: Any) -> list[str]:
     """Return the free names of a node's subgraphs, each once."""
     names: dict[str, None] = {}
     for graph in subgraphs(node):
@@ -38,11 +38,11 @@ def captured(node: Any) -> list[str]:
 
 def _free_names(graph: Any) -> list[str]:
     defined = {i.name for i in graph.input} | {t.name for t in graph.initializer} | {o for n in graph.node for o in n.output}
-    read = [name for n in graph.node for name in (*n.input, *captured(n))] + [o.name for o in graph.output]
+    read = [name for n in graph.node for name in (*n.input, *captured_names(n))] + [o.name for o in graph.output]
     return [name for name in read if name and name not in defined]
 
 
-def renamed(node: Any, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> Any:
+def renamed_copy(node: Any, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> Any:
     """Return a copy of a node with operands and results renamed; free names of subgraphs follow `inputs`."""
     copy = type(node)()
     copy.CopyFrom(node)
@@ -62,15 +62,15 @@ def _rename_node(node: Any, names: Mapping[str, str]) -> None:
             output.name = outer.get(output.name, output.name)
 
 
-def reads(node: Any) -> list[str]:
+def read_names(node: Any) -> list[str]:
     """Return the names a node reads, free names of its subgraphs included, each once."""
-    return [name for name in dict.fromkeys((*node.input, *captured(node))) if name]
+    return [name for name in dict.fromkeys((*node.input, *captured_names(node))) if name]
 
 
-def placed(node: Any) -> Any:
+def canonical_node(node: Any) -> Any:
     """Return the canonical form of a node: names replaced by positions, its own name and documentation dropped."""
-    result_names = {name: result(k) for k, name in enumerate(o for o in node.output if o)}
-    copy = renamed(node, {name: operand(k) for k, name in enumerate(reads(node))}, result_names)
+    result_names = {name: result_name(k) for k, name in enumerate(o for o in node.output if o)}
+    copy = renamed_copy(node, {name: operand_name(k) for k, name in enumerate(read_names(node))}, result_names)
     copy.ClearField("name")
     copy.ClearField("doc_string")
     return copy
@@ -88,5 +88,5 @@ def node_proto(op: OpaqueOp, inputs: Sequence[str], outputs: Sequence[str]) -> A
 
     node = NodeProto()
     node.ParseFromString(op.payload)
-    operand_names = {operand(k): name for k, name in enumerate(inputs)}
-    return renamed(node, operand_names, {result(k): name for k, name in enumerate(outputs)})
+    operand_names = {operand_name(k): name for k, name in enumerate(inputs)}
+    return renamed_copy(node, operand_names, {result_name(k): name for k, name in enumerate(outputs)})

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...errors import InputError
 from .attributes import subgraphs
-from .opaque import captured, operand, placed, reads, renamed, result
+from .opaque import captured_names, operand_name, canonical_node, read_names, renamed_copy, result_name
 
 OLDEST, BASE = 7, 21
 NEWEST = 26  # onnxruntime 1.31 loads no newer operator set
@@ -40,9 +40,9 @@ class Upgrader:
     """Conversions to one operator set, each distinct node once."""
 
     target: int
-    known: dict[Hashable, tuple[Any, ...]] = field(default_factory=dict)
+    templates: dict[Hashable, tuple[Any, ...]] = field(default_factory=dict)
 
-    def upgraded(self, nodes: Sequence[Any], version: int, places: Sequence[str]) -> list[tuple[Any, ...]]:
+    def replacements(self, nodes: Sequence[Any], version: int, places: Sequence[str]) -> list[tuple[Any, ...]]:
         """Return the replacement of each node: itself, or the nodes that the converter gives.
 
         Raises:
@@ -51,7 +51,7 @@ class Upgrader:
         if version >= self.target:
             return [(n,) for n in nodes]
         keys = [_signature(n, version) if self._changes(n, version) else None for n in nodes]
-        self._convert(version, {k: (n, p) for k, n, p in zip(keys, nodes, places, strict=True) if k is not None and k not in self.known})
+        self._convert(version, {k: (n, p) for k, n, p in zip(keys, nodes, places, strict=True) if k is not None and k not in self.templates})
         return [(n,) if k is None else self._instantiated(n, k) for n, k in zip(nodes, keys, strict=True)]
 
     def _changes(self, node: Any, version: int) -> bool:
@@ -71,25 +71,25 @@ class Upgrader:
             templates = _converted([n for n, _ in pending.values()], version, self.target)
         except Exception:  # the converter raises RuntimeError and others; one by one it is clear which node it was
             templates = [_converted_alone(n, version, self.target, place) for n, place in pending.values()]
-        self.known.update(zip(pending, templates, strict=True))
+        self.templates.update(zip(pending, templates, strict=True))
 
     def _instantiated(self, node: Any, key: Hashable) -> tuple[Any, ...]:
-        operand_names = {operand(k): name for k, name in enumerate(reads(node))}
-        result_names = {result(k): o for k, o in enumerate(o for o in node.output if o)}
+        operand_names = {operand_name(k): name for k, name in enumerate(read_names(node))}
+        result_names = {result_name(k): o for k, o in enumerate(o for o in node.output if o)}
         first = next(iter(result_names.values()), "")
         copies = []
-        for template in self.known[key]:
+        for template in self.templates[key]:
             inner = {
                 name: f"{first}/{name}"
                 for name in (*template.input, *template.output)
                 if name and name not in {**operand_names, **result_names}
             }
-            copies.append(renamed(template, {**inner, **operand_names, **result_names}, {**inner, **result_names}))
+            copies.append(renamed_copy(template, {**inner, **operand_names, **result_names}, {**inner, **result_names}))
         return tuple(copies)
 
 
 def _signature(node: Any, version: int) -> Hashable:
-    return version, placed(node).SerializeToString(deterministic=True)
+    return version, canonical_node(node).SerializeToString(deterministic=True)
 
 
 def _converted(nodes: Sequence[Any], version: int, target: int) -> list[tuple[Any, ...]]:
@@ -98,9 +98,9 @@ def _converted(nodes: Sequence[Any], version: int, target: int) -> list[tuple[An
 
     graph = GraphProto(name="upgrade")
     for n, node in enumerate(nodes):
-        operands = [operand(k) for k in range(len(reads(node)))]
-        results = [result(k) for k in range(sum(map(bool, node.output)))]
-        graph.node.append(renamed(placed(node), {o: f"{n}.{o}" for o in operands}, {r: f"{n}.{r}" for r in results}))
+        operands = [operand_name(k) for k in range(len(read_names(node)))]
+        results = [result_name(k) for k in range(sum(map(bool, node.output)))]
+        graph.node.append(renamed_copy(canonical_node(node), {o: f"{n}.{o}" for o in operands}, {r: f"{n}.{r}" for r in results}))
         graph.input.extend(helper.make_tensor_value_info(f"{n}.{o}", 1, None) for o in operands)
         graph.output.extend(helper.make_tensor_value_info(f"{n}.{r}", 1, None) for r in results)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=10)
@@ -125,9 +125,9 @@ def _components(nodes: Sequence[Any], count: int) -> list[tuple[Any, ...]]:
 
 def _unnumbered(node: Any, n: int) -> Any:
     start = f"{n}."
-    names = [name for name in (*node.input, *node.output, *captured(node)) if name.startswith(start)]
+    names = [name for name in (*node.input, *node.output, *captured_names(node)) if name.startswith(start)]
     short = {name: name[len(start) :] for name in names}
-    return renamed(node, short, short)
+    return renamed_copy(node, short, short)
 
 
 def _check_convertible(node: Any, version: int) -> None:

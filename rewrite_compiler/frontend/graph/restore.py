@@ -9,12 +9,12 @@ from typing import Any
 from ...errors import InputError
 from ...ir.program import OpaqueOp
 from .attributes import subgraphs
-from .opaque import node_proto, reads
+from .opaque import node_proto, read_names
 from .opset_upgrade import schema_of
 from .writer import Names
 
 
-def restored(op: OpaqueOp, operands: Sequence[str], results: Sequence[str], names: Names) -> Any:
+def restored_node(op: OpaqueOp, operands: Sequence[str], results: Sequence[str], names: Names) -> Any:
     """Return the source node with its operands and results named; names inside its subgraphs are made unique.
 
     Raises:
@@ -23,7 +23,7 @@ def restored(op: OpaqueOp, operands: Sequence[str], results: Sequence[str], name
     from onnx import NodeProto
 
     payload = NodeProto.FromString(op.payload)
-    expected, actual = (len(reads(payload)), sum(map(bool, payload.output))), (len(operands), len(results))
+    expected, actual = (len(read_names(payload)), sum(map(bool, payload.output))), (len(operands), len(results))
     if expected != actual:
         sentence = f"{op.label} reads {expected[0]} values and gives {expected[1]}, not {actual[0]} and {actual[1]}"
         raise InputError("F131", sentence, place=f'node "{results[0]}"')
@@ -34,9 +34,9 @@ def restored(op: OpaqueOp, operands: Sequence[str], results: Sequence[str], name
     return node
 
 
-def exists(node: Any, opset: int) -> bool:
+def is_supported(node: Any, opset: int) -> bool:
     """Tell whether an operator set of ONNX has a node's operator with its attributes and operands; so for its subgraphs."""
-    if not all(exists(inner, opset) for graph in subgraphs(node) for inner in graph.node):
+    if not all(is_supported(inner, opset) for graph in subgraphs(node) for inner in graph.node):
         return False
     if node.domain not in ("", "ai.onnx"):
         return True

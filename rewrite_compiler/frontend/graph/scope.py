@@ -25,7 +25,7 @@ class Scope:
 
 
 @dataclass(frozen=True)
-class Body:
+class NodeContext:
     """The context of nodes: their scope, operator sets, source node, nesting depth, and declared types by name."""
 
     scope: Scope

@@ -8,14 +8,14 @@ from functools import cache
 from typing import Any
 
 from ...errors import InputError
-from .attributes import NAMES
-from .header import newest, own_domain
+from .attributes import TYPE_NAMES
+from .header import newest_opset, own_domain
 from .opset_upgrade import BY_VERSION, schema_of
 
 # how ONNX spells element types that have another name here
 _SPELLINGS = {"float": "float32", "double": "float64", "float8e4m3fn": "float8e4m3"}
 # operators whose further operands are of any types
-MIXED = frozenset({"Loop", "Scan", "If", "SequenceMap"})
+MIXED_TYPES = frozenset({"Loop", "Scan", "If", "SequenceMap"})
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class Signature:
     """
 
     attributes: dict[str, int]
-    required: tuple[str, ...]
+    required_attributes: tuple[str, ...]
     inputs: tuple[int, int]
     outputs: tuple[int, int]
-    needed: tuple[bool, ...]
+    required_inputs: tuple[bool, ...]
     deprecated: bool
-    parameters: tuple[str, ...]
-    repeated: bool
-    allowed: dict[str, frozenset[str]]
+    type_parameters: tuple[str, ...]
+    is_variadic: bool
+    allowed_types: dict[str, frozenset[str]]
 
 
 @cache
@@ -65,15 +65,15 @@ def check_types(op: str, signature: Signature, dtypes: Sequence[str | None]) -> 
         InputError: a type is not allowed, or operands of one type parameter differ.
     """
     bindings: dict[str, str] = {}
-    last = signature.parameters[-1:] if signature.repeated else ()
+    last = signature.type_parameters[-1:] if signature.is_variadic else ()
     for n, dtype in enumerate(dtypes):
-        parameter = signature.parameters[n] if n < len(signature.parameters) else last[0] if last else ""
-        if dtype is None or (signature.repeated and n >= len(signature.parameters) - 1 and op in MIXED):
+        parameter = signature.type_parameters[n] if n < len(signature.type_parameters) else last[0] if last else ""
+        if dtype is None or (signature.is_variadic and n >= len(signature.type_parameters) - 1 and op in MIXED_TYPES):
             continue
-        allowed = signature.allowed.get(parameter) or _element_types([parameter])
+        allowed = signature.allowed_types.get(parameter) or _element_types([parameter])
         if allowed and dtype not in allowed:
             raise InputError("F131", f"operand {n} of {op} must not be of type {dtype}", help=f"it may be {', '.join(sorted(allowed))}")
-        if parameter in signature.allowed and bindings.setdefault(parameter, dtype) != dtype:
+        if parameter in signature.allowed_types and bindings.setdefault(parameter, dtype) != dtype:
             raise InputError("F131", f"operand {n} of {op} must be of type {bindings[parameter]}, as those before it, not {dtype}")
 
 
@@ -94,7 +94,7 @@ def check_node(node: Any, imports: dict[str, int], function: Any, place: str) ->
         return
     signature = signature_of(node.op_type, domain, imports[domain])
     if signature is None:
-        if domain == "" and schema_of(node.op_type, domain, newest()) is not None:
+        if domain == "" and schema_of(node.op_type, domain, newest_opset()) is not None:
             raise InputError("F111", f"{node.op_type} is not yet part of operator set {imports[domain]}", place=place)
         return
     if signature.deprecated and node.op_type not in BY_VERSION:
@@ -118,13 +118,13 @@ def _check_attributes(node: Any, signature: Signature, place: str) -> None:
                 "F130", f'{node.op_type} has no attribute "{a.name}"', place=place, help=f"its attributes are {attribute_names}"
             )
         if a.type != expected and expected:
-            actual = NAMES.get(a.type, str(a.type))
-            raise InputError("F130", f'attribute "{a.name}" of {node.op_type} must be {NAMES[expected]}, not {actual}', place=place)
+            actual = TYPE_NAMES.get(a.type, str(a.type))
+            raise InputError("F130", f'attribute "{a.name}" of {node.op_type} must be {TYPE_NAMES[expected]}, not {actual}', place=place)
     names = {a.name for a in node.attribute}
     if len(names) != len(node.attribute):
         duplicate = next(a.name for n, a in enumerate(node.attribute) if a.name in [b.name for b in node.attribute[:n]])
         raise InputError("F130", f'attribute "{duplicate}" is given twice', place=place)
-    missing = next((name for name in signature.required if name not in names), None)
+    missing = next((name for name in signature.required_attributes if name not in names), None)
     if missing is not None:
         raise InputError("F130", f'{node.op_type} needs the attribute "{missing}"', place=place)
 
@@ -136,6 +136,6 @@ def _check_operands(node: Any, signature: Signature, place: str) -> None:
             expected = f"at least {low}" if high > 1 << 20 else expected
             raise InputError("F131", f"{node.op_type} has {expected} {kind}, not {len(names)}", place=place)
     for n, name in enumerate(node.input):
-        is_required = signature.needed[n] if n < len(signature.needed) else signature.repeated
+        is_required = signature.required_inputs[n] if n < len(signature.required_inputs) else signature.is_variadic
         if is_required and not name:
             raise InputError("F122", f"operand {n} of {node.op_type} is required and must not be empty", place=place)

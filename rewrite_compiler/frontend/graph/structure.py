@@ -12,15 +12,15 @@ from ..file.tensors import dtype_name
 from .attributes import subgraphs
 from .functions import Key, key_of_call
 from .header import imports_of, own_domain
-from .opaque import captured
+from .opaque import captured_names
 from .opset_upgrade import schema_of
 from .signature import check_node
 
-OPERANDS = 32_768  # of a node: Sum, Max and their kind are one operator for each
+MAX_OPERANDS = 32_768  # of a node: Sum, Max and their kind are one operator for each
 
 
 @dataclass
-class Check:
+class StructureCheck:
     """The state of a check: the model's functions, limits, number of nodes so far, and notes."""
 
     place: str
@@ -49,8 +49,8 @@ def check_count(model: Any, place: str, limits: Limits) -> None:
         if len(entries) > limits.nodes:
             raise InputError("F105", f"the model must have at most {limits.nodes} {kind}", place=place, help="raise --limits nodes=")
     for node in _all_nodes([*graph.node, *(n for f in model.functions for n in f.node)]):
-        if len(node.input) > OPERANDS:
-            sentence = f"{node.op_type} must have at most {OPERANDS} inputs, not {len(node.input)}"
+        if len(node.input) > MAX_OPERANDS:
+            sentence = f"{node.op_type} must have at most {MAX_OPERANDS} inputs, not {len(node.input)}"
             raise InputError("F105", sentence, place=f'{place}:node "{node.name or node.op_type}"', help="split it into several nodes")
 
 
@@ -60,7 +60,7 @@ def check_structure(model: Any, place: str, limits: Limits) -> tuple[list[int], 
     Raises:
         InputError: the first definition, use, cycle, function or node that is not well-formed.
     """
-    check = Check(place, limits, {function_key(f): f for f in model.functions})
+    check = StructureCheck(place, limits, {function_key(f): f for f in model.functions})
     _check_functions(model, check)
     imports = imports_of(model.opset_import, "the model", place)
     if not model.graph.output:
@@ -72,7 +72,7 @@ def check_structure(model: Any, place: str, limits: Limits) -> tuple[list[int], 
     return order, check.notes
 
 
-def drop_absent_ends(model: Any) -> bool:
+def drop_trailing_absent(model: Any) -> bool:
     """Remove trailing empty operands, which means the same; tell whether there was one.
 
     onnxruntime 1.31.1 reads through a null pointer where LayerNormalization's bias is written as absent.
@@ -90,13 +90,13 @@ def function_key(f: Any) -> Key:
     return own_domain(f.domain), f.name, f.overload
 
 
-def _note_names(graph: Any, check: Check) -> None:
+def _note_names(graph: Any, check: StructureCheck) -> None:
     names = [n.name for n in graph.node if n.name]
     if len(set(names)) != len(names):
         check.notes.append(f"{len(names) - len(set(names))} nodes have the name of another; they were numbered")
 
 
-def _check_functions(model: Any, check: Check) -> None:
+def _check_functions(model: Any, check: StructureCheck) -> None:
     if len(check.functions) != len(model.functions):
         keys = [function_key(f) for f in model.functions]
         duplicate = next(k for k in keys if keys.count(k) > 1)
@@ -109,13 +109,13 @@ def _check_functions(model: Any, check: Check) -> None:
         _check_body(f.node, [*f.input], [], [*f.output], imports, set(), 1, check)
 
 
-def _check_name(f: Any, check: Check) -> None:
+def _check_name(f: Any, check: StructureCheck) -> None:
     version = imports_of(f.opset_import, f'function "{f.name}"', check.place).get("", 1)
     if own_domain(f.domain) == "" and schema_of(f.name, "", version) is not None:  # which of the two is meant differs from tool to tool
         raise InputError("F121", f'function "{f.name}" has the name of an operator of ai.onnx', place=check.place, help="rename it")
 
 
-def _check_size(model: Any, calls: Mapping[Key, Sequence[Key]], order: Iterable[Key], check: Check) -> None:
+def _check_size(model: Any, calls: Mapping[Key, Sequence[Key]], order: Iterable[Key], check: StructureCheck) -> None:
     """Refuse functions whose expansion exceeds the limit on nodes, before expanding them; `order` has callees first."""
     sizes: dict[Key, int] = {}
     for key in order:
@@ -126,7 +126,7 @@ def _check_size(model: Any, calls: Mapping[Key, Sequence[Key]], order: Iterable[
         raise InputError("F105", sentence, place=check.place, help="raise --limits nodes=")
 
 
-def _check_recursion(calls: Mapping[Key, Sequence[Key]], check: Check) -> Iterable[Key]:
+def _check_recursion(calls: Mapping[Key, Sequence[Key]], check: StructureCheck) -> Iterable[Key]:
     """Return the functions, callees first; InputError names a recursive chain of calls."""
     order: dict[Key, None] = {}
     for start in calls:
@@ -154,7 +154,7 @@ def _all_nodes(nodes: Iterable[Any]) -> Iterable[Any]:
         work.extend(inner for g in subgraphs(node) for inner in g.node)
 
 
-def _check_graph(graph: Any, imports: dict[str, int], outer: set[str], depth: int, check: Check) -> list[int]:
+def _check_graph(graph: Any, imports: dict[str, int], outer: set[str], depth: int, check: StructureCheck) -> list[int]:
     inputs = [i.name for i in graph.input]
     constants = [t.name for t in graph.initializer] + [t.values.name for t in graph.sparse_initializer]
     declared = (("input", graph.input), ("output", graph.output), ("value", graph.value_info if depth == 0 else ()))
@@ -166,7 +166,7 @@ def _check_graph(graph: Any, imports: dict[str, int], outer: set[str], depth: in
 
 def _check_body(
     nodes: Sequence[Any], inputs: Sequence[str], constants: Sequence[str], outputs: Sequence[str],
-    imports: dict[str, int], outer: set[str], depth: int, check: Check,
+    imports: dict[str, int], outer: set[str], depth: int, check: StructureCheck,
 ) -> list[int]:  # fmt: skip
     """Check one graph or function body and return a topological order of its nodes."""
     if depth > check.limits.nesting:
@@ -191,7 +191,7 @@ def _check_body(
     return _order(nodes, producer, predefined | outer, check)
 
 
-def _check_unique(kind: str, names: Sequence[str], check: Check, code: str = "F121") -> set[str]:
+def _check_unique(kind: str, names: Sequence[str], check: StructureCheck, code: str = "F121") -> set[str]:
     unique_names: set[str] = set()
     for name in names:
         if not name:
@@ -202,7 +202,7 @@ def _check_unique(kind: str, names: Sequence[str], check: Check, code: str = "F1
     return unique_names
 
 
-def _producers(nodes: Sequence[Any], predefined: set[str], check: Check) -> dict[str, int]:
+def _producers(nodes: Sequence[Any], predefined: set[str], check: StructureCheck) -> dict[str, int]:
     producer: dict[str, int] = {}
     for number, node in enumerate(nodes):
         if not any(node.output):
@@ -218,11 +218,11 @@ def _producers(nodes: Sequence[Any], predefined: set[str], check: Check) -> dict
     return producer
 
 
-def _order(nodes: Sequence[Any], producer: dict[str, int], visible_names: set[str], check: Check) -> list[int]:
+def _order(nodes: Sequence[Any], producer: dict[str, int], visible_names: set[str], check: StructureCheck) -> list[int]:
     """Return node indices with definitions before uses, as close to the given order as that allows."""
     needs: list[list[int]] = []
     for number, node in enumerate(nodes):
-        read = [name for name in (*node.input, *captured(node)) if name and name not in visible_names]
+        read = [name for name in (*node.input, *captured_names(node)) if name and name not in visible_names]
         undefined_input = next((name for name in read if name not in producer), None)
         if undefined_input is not None:
             raise InputError(
@@ -234,7 +234,7 @@ def _order(nodes: Sequence[Any], producer: dict[str, int], visible_names: set[st
     return _topological_order(nodes, needs, check)
 
 
-def _topological_order(nodes: Sequence[Any], needs: list[list[int]], check: Check) -> list[int]:
+def _topological_order(nodes: Sequence[Any], needs: list[list[int]], check: StructureCheck) -> list[int]:
     order: list[int] = []
     state = [0] * len(nodes)  # 0 unseen, 1 on the path, 2 done
     for start in range(len(nodes)):
@@ -254,7 +254,7 @@ def _topological_order(nodes: Sequence[Any], needs: list[list[int]], check: Chec
     return order
 
 
-def _cycle(nodes: Sequence[Any], path: list[int], start: int, check: Check) -> InputError:
+def _cycle(nodes: Sequence[Any], path: list[int], start: int, check: StructureCheck) -> InputError:
     loop = path[path.index(start) :]
     names = [nodes[n].name or f"{nodes[n].op_type}_{n}" for n in loop]
     labels = names if len(names) <= 8 else [*names[:7], f"… {len(names) - 8} more …", names[-1]]

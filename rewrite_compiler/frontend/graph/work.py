@@ -8,21 +8,21 @@ from functools import partial
 from typing import Any
 
 from ...ir.types import TensorType
-from ..normalise.einsum import equation
+from ..normalise.einsum import parse_equation
 from ..site.context import Unsupported
 from ..site.site import Site
 from .attributes import subgraphs
 
 CONTRIB = "com.microsoft"
 Shape = tuple[int, ...]
-Counted = Callable[[Site, Shape], int]  # of a node and the shape of its first result
+MacCounter = Callable[[Site, Shape], int]  # of a node and the shape of its first result
 
 
-def work_of(site: Site, node: Any, results: Sequence[TensorType]) -> int | None:
+def macs_of(site: Site, node: Any, results: Sequence[TensorType]) -> int | None:
     """Return the multiply-accumulates of a node, None where no formula is known."""
     if subgraphs(node):
         return 0 if _multiplies_nothing(node) else None
-    counted = COUNTED.get((site.domain, site.op))
+    counted = MAC_COUNTERS.get((site.domain, site.op))
     if counted is None:
         return 0 if _is_mac_free(site.domain, site.op) else None
     try:
@@ -34,12 +34,12 @@ def work_of(site: Site, node: Any, results: Sequence[TensorType]) -> int | None:
 def _multiplies_nothing(node: Any) -> bool:
     """Tell whether a node inside a subgraph needs no multiply-accumulates, at any depth."""
     domain, inner = "" if node.domain == "ai.onnx" else str(node.domain), [n for graph in subgraphs(node) for n in graph.node]
-    return all(map(_multiplies_nothing, inner)) if inner else (domain, node.op_type) not in COUNTED and _is_mac_free(domain, node.op_type)
+    return all(map(_multiplies_nothing, inner)) if inner else (domain, node.op_type) not in MAC_COUNTERS and _is_mac_free(domain, node.op_type)
 
 
 def _is_mac_free(domain: str, op: str) -> bool:
     """Tell whether an operator is elementwise or only moves or selects elements."""
-    return op in FREE.get(domain, ()) or (not domain and op not in UNKNOWN)
+    return op in MAC_FREE.get(domain, ()) or (not domain and op not in UNCOUNTED)
 
 
 def _size(shape: Sequence[int]) -> int:
@@ -67,7 +67,7 @@ def _matmul_macs(flag: str, site: Site, y: Shape) -> int:
 def _einsum_macs(site: Site, _: Shape) -> int:
     """Count an Einsum: one product fewer than operands for each assignment of all labels."""
     shapes = [site.shape(n) for n in range(len(site.inputs))]
-    terms = equation(str(site.get("equation", "")), [len(s) for s in shapes]).operands
+    terms = parse_equation(str(site.get("equation", "")), [len(s) for s in shapes]).operands
     extents: dict[str, int] = {}
     for label, extent in (pair for axes, shape in zip(terms, shapes, strict=True) for pair in zip(axes, shape, strict=True)):
         extents[label] = max(extent, extents.get(label, 1))
@@ -109,7 +109,7 @@ def _linear_model_macs(name: str, site: Site, _: Shape) -> int:
 
 
 CONV, MATMUL = partial(_conv_macs, 1, 0), partial(_matmul_macs, "")
-COUNTED: Mapping[tuple[str, str], Counted] = {
+MAC_COUNTERS: Mapping[tuple[str, str], MacCounter] = {
     **{("", op): CONV for op in ("Conv", "ConvInteger", "DeformConv")},
     ("", "QLinearConv"): partial(_conv_macs, 3, 0),
     ("", "ConvTranspose"): _transposed_conv_macs,
@@ -131,9 +131,9 @@ COUNTED: Mapping[tuple[str, str], Counted] = {
     **{("ai.onnx.ml", op): partial(_linear_model_macs, "coefficients") for op in ("LinearClassifier", "LinearRegressor")},
 }  # fmt: skip
 # of plain ONNX: transforms, determinants, and layers that only the host knows
-UNKNOWN = frozenset({"DFT", "STFT", "Det", "CausalConvWithState", "LinearAttention"})
+UNCOUNTED = frozenset({"DFT", "STFT", "Det", "CausalConvWithState", "LinearAttention"})
 # of other domains: functions of elements, normalisations, moves, choices
-FREE: Mapping[str, frozenset[str]] = {
+MAC_FREE: Mapping[str, frozenset[str]] = {
     CONTRIB: frozenset({
         "BiasAdd", "BiasDropout", "BiasGelu", "BiasSoftmax", "BiasSplitGelu", "BitmaskBiasDropout", "BitmaskDropout", "CropAndResize",
         "DequantizeLinear", "EmbedLayerNormalization", "ExpandDims", "FastGelu", "GatherBlockQuantized", "GatherND", "Gelu", "GridSample",

@@ -15,13 +15,13 @@ from ..file.tensors import CODES
 class Names:
     """A supply of unique names, as close to the preferred ones as possible."""
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._reserved = {"", *taken}
+    def __init__(self, reserved: Iterable[str] = ()) -> None:
+        self._reserved = {"", *reserved}
         self._next: dict[str, int] = {}
 
-    def unique(self, wanted: str) -> str:
+    def unique(self, preferred: str) -> str:
         """Return the preferred name, with a number appended when it is in use."""
-        base, name = wanted or "v", wanted or "v"
+        base, name = preferred or "v", preferred or "v"
         while name in self._reserved:
             self._next[base] = self._next.get(base, 0) + 1
             name = f"{base}_{self._next[base]}"

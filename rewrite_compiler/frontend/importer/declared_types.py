@@ -9,7 +9,7 @@ from ...errors import InputError
 from ...ir.types import TensorType
 from ...ops.elementwise import broadcast
 from ..classical.operators import DOMAIN
-from ..classical.types import classical
+from ..classical.types import classical_types
 from ..file.tensors import CODES, DTYPES, dtype_name
 from ..graph.opset_upgrade import schema_of
 from ..site.context import Context
@@ -19,7 +19,7 @@ Declared = tuple[str, list[int | str | None]]  # element type; extents: a number
 SMALL = 1024  # known operands up to this many elements take part in inference
 
 
-def declared_type(info: Any, what: str) -> Declared | None:
+def declared_type(info: Any, subject: str) -> Declared | None:
     """Return element type and extents (numbers, symbols, None for unknown) of a declared tensor; None without a shape or a tensor.
 
     Raises:
@@ -29,10 +29,10 @@ def declared_type(info: Any, what: str) -> Declared | None:
     if kind != "tensor_type":
         return None
     tensor = info.type.tensor_type
-    dtype = dtype_name(tensor.elem_type, what)
+    dtype = dtype_name(tensor.elem_type, subject)
     if not tensor.HasField("shape"):
         return None
-    return dtype, [_extent(d, what) for d in tensor.shape.dim]
+    return dtype, [_extent(d, subject) for d in tensor.shape.dim]
 
 
 def _extent(d: Any, subject: str) -> int | str | None:
@@ -50,7 +50,7 @@ def type_proto(t: TensorType) -> Any:
     return helper.make_tensor_type_proto(CODES[t.dtype], list(t.shape))
 
 
-def inferred(site: Site, node: Any, reads: Mapping[str, int], declared: Mapping[str, Any]) -> list[TensorType]:
+def result_types(site: Site, node: Any, reads: Mapping[str, int], declared: Mapping[str, Any]) -> list[TensorType]:
     """Return the types of the results of an opaque node, from shape inference, our rules, or the model's declarations.
 
     Raises:
@@ -174,4 +174,4 @@ def _contrib(site: Site) -> Sequence[TensorType | None] | None:
 
 
 # domains whose operators onnx does not infer
-BY_RULE: dict[str, Callable[[Site], Sequence[TensorType | None] | None]] = {"com.microsoft": _contrib, DOMAIN: classical}
+BY_RULE: dict[str, Callable[[Site], Sequence[TensorType | None] | None]] = {"com.microsoft": _contrib, DOMAIN: classical_types}

@@ -14,20 +14,20 @@ from ...ops.op import ShapeError
 from ..classical import operators as classical
 from ..classical.types import check_lengths
 from ..file.payload import NO_PAYLOADS, Payloads
-from ..graph.attributes import decode, tensors_in
+from ..graph.attributes import attribute_values, tensors_in
 from ..graph.functions import Inliner, imports_of_function, key_of_call, with_attributes
 from ..graph.header import own_domain
-from ..graph.opaque import key_of, placed, reads
+from ..graph.opaque import key_of, canonical_node, read_names
 from ..graph.opset_upgrade import BY_VERSION, Upgrader, schema_of
-from ..graph.scope import Body, Scope
+from ..graph.scope import NodeContext, Scope
 from ..graph.signature import check_types, signature_of
-from ..graph.work import work_of
+from ..graph.work import macs_of
 from ..normalise import BY_DOMAIN
-from ..normalise.quantised import remember_codes
+from ..normalise.quantised import record_codes
 from ..site.constant_folding import fold
-from ..site.context import Absorption, Context, Unsupported, mark, take_back
+from ..site.context import Absorption, Context, Unsupported, checkpoint, roll_back
 from ..site.site import Site
-from .declared_types import inferred
+from .declared_types import result_types
 from .unroll_loops import UNROLLED, check_scan
 
 # source operators that never leave an operation, with the reason
@@ -50,14 +50,14 @@ class Importer:
         self.file = file
         self.upgrader = Upgrader(context.opset)
 
-    def lower(self, nodes: Sequence[tuple[int, Any]], body: Body) -> None:
+    def lower(self, nodes: Sequence[tuple[int, Any]], body: NodeContext) -> None:
         """Lower the nodes of a graph or function, with their source indices, in an order of definitions before uses.
 
         Raises:
             InputError: expansion exceeds the limit on nodes or nesting, or a node is not valid.
         """
-        self.context.lowered += len(nodes)
-        if self.context.lowered > self.context.limits.nodes:
+        self.context.lowered_nodes += len(nodes)
+        if self.context.lowered_nodes > self.context.limits.nodes:
             raise InputError(
                 "F105", f"the model must have at most {self.context.limits.nodes} nodes with its functions expanded", place=self.file,
                 help="raise --limits nodes=",
@@ -69,7 +69,7 @@ class Importer:
         version = body.imports.get("", 1)
         inliner = Inliner(self.functions, version, self.context.limits.nodes)
         nodes = [(number, inliner.inlined(n)) for number, n in nodes]
-        for (number, node), parts, place in zip(nodes, self.upgrader.upgraded([n for _, n in nodes], version, places), places, strict=True):
+        for (number, node), parts, place in zip(nodes, self.upgrader.replacements([n for _, n in nodes], version, places), places, strict=True):
             origin = number if body.origin is None else body.origin
             is_upgraded = len(parts) != 1 or parts[0] is not node
             for part in parts:
@@ -79,7 +79,7 @@ class Importer:
     def _place(self, node: Any, number: int) -> str:
         return f'{self.file}:node "{node.name or f"{node.op_type}_{number}"}"'
 
-    def _lower_node(self, node: Any, body: Body, version: int, origin: int, place: str) -> None:
+    def _lower_node(self, node: Any, body: NodeContext, version: int, origin: int, place: str) -> None:
         site = self._site(node, body, version, origin, place)
         node_count = len(self.context.builder.nodes)
         try:
@@ -101,14 +101,14 @@ class Importer:
             reason = _WITHOUT_OPERATION.get(site.op, Absorption.ALIAS) if is_alias else Absorption.FOLDED
             self.context.reasons.setdefault(site.origin, reason)
 
-    def _site(self, node: Any, body: Body, version: int, origin: int, place: str) -> Site:
+    def _site(self, node: Any, body: NodeContext, version: int, origin: int, place: str) -> Site:
         domain = own_domain(node.domain)
         inputs = tuple(self._find(name, body.scope, place) if name else None for name in node.input)
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
         outputs = tuple(body.scope.prefix + o if o else "" for o in node.output)
         opset = version if domain == "" else body.imports.get(domain, 1)
-        return Site(self.context, node.op_type, domain, opset, inputs, outputs, decode(node.attribute, place), origin, place)
+        return Site(self.context, node.op_type, domain, opset, inputs, outputs, attribute_values(node.attribute, place), origin, place)
 
     def _find(self, name: str, scope: Scope, place: str) -> Value:
         v = scope.find(name)
@@ -116,19 +116,19 @@ class Importer:
             raise InputError("F122", f'input "{name}" is not defined before it is read', place=place)
         return v
 
-    def _results(self, site: Site, node: Any, body: Body) -> Sequence[Value | None]:
+    def _results(self, site: Site, node: Any, body: NodeContext) -> Sequence[Value | None]:
         self._check_types(site)
         check_lengths(site)
         results = fold(site)
         if results is not None:
             constants = [self.context.constant(x, name) if name else None for x, name in zip(results, site.outputs, strict=False)]
-            remember_codes(site, constants)
+            record_codes(site, constants)
             return constants
-        start = mark(self.context)
+        start = checkpoint(self.context)
         try:
             values = self._lowered(site, node, body)
         except Unsupported as reason:
-            take_back(self.context, start)
+            roll_back(self.context, start)
             expansion = self._expanded_definition(site, node, body)
             return self._opaque(site, node, body, str(reason)) if expansion is None else expansion
         self._name_results(site, values, start.values)
@@ -141,7 +141,7 @@ class Importer:
         elif site.domain != "com.microsoft":
             self.context.note(f"{site.label} is not an operator that ONNX defines; whether the host can run it is not known")
 
-    def _lowered(self, site: Site, node: Any, body: Body) -> Sequence[Value | None]:
+    def _lowered(self, site: Site, node: Any, body: NodeContext) -> Sequence[Value | None]:
         if site.domain == "" and site.op == "If":
             return self._branch(site, body)
         if site.domain == "" and site.op in UNROLLED:
@@ -157,8 +157,8 @@ class Importer:
             if name and v is not None and v >= start and v not in self.context.builder.constants:
                 self.context.builder.names[v] = self.context.unique(name)
 
-    def _branch(self, site: Site, body: Body) -> Sequence[Value | None]:
-        branch = "then_branch" if np.all(site.known(0, "branches")) else "else_branch"
+    def _branch(self, site: Site, body: NodeContext) -> Sequence[Value | None]:
+        branch = "then_branch" if np.all(site.required_data(0, "branches")) else "else_branch"
         graph = site.attributes[branch]
         counts = [len(site.attributes[name].output) for name in ("then_branch", "else_branch")]
         if counts != [len(site.outputs)] * 2:
@@ -168,7 +168,7 @@ class Importer:
         self.lower(list(enumerate(graph.node)), replace(body, scope=scope, origin=site.origin, depth=body.depth + 1, declared={}))
         return [self._find(o.name, scope, site.place) for o in graph.output]
 
-    def _steps(self, site: Site, body: Body) -> Sequence[Value | None]:
+    def _steps(self, site: Site, body: NodeContext) -> Sequence[Value | None]:
         """Return the results of a Scan or Loop unrolled; one that cannot be unrolled stays opaque."""
         if site.op == "Scan":
             check_scan(site)
@@ -188,7 +188,7 @@ class Importer:
             data, dtype = self.context.tensor(t, f'Initializer "{t.name}"', payloads.get(n))
             scope.values[t.name] = self.context.weight(data, scope.prefix + t.name, dtype)
 
-    def _call(self, site: Site, node: Any, function: Any, body: Body) -> Sequence[Value | None]:
+    def _call(self, site: Site, node: Any, function: Any, body: NodeContext) -> Sequence[Value | None]:
         """Lower the body of a function of the model in place of its call."""
         scope = Scope({}, None, f"{next((o for o in site.outputs if o), site.op)}/")
         for n, name in enumerate(function.input):
@@ -198,16 +198,16 @@ class Importer:
         nodes = [with_attributes(n, node, function) for n in function.node]
         for inner in nodes:
             inner.input[:] = [i if scope.find(i) is not None or i not in function.input else "" for i in inner.input]
-        function_body = Body(scope, {**body.imports, **imports}, site.origin, body.depth + 1)
+        function_body = NodeContext(scope, {**body.imports, **imports}, site.origin, body.depth + 1)
         self.lower(list(enumerate(nodes)), function_body)
         return [self._find(o, scope, site.place) if name else None for o, name in zip(function.output, site.outputs, strict=False)]
 
-    def _expanded_definition(self, site: Site, node: Any, body: Body) -> Sequence[Value | None] | None:
+    def _expanded_definition(self, site: Site, node: Any, body: NodeContext) -> Sequence[Value | None] | None:
         """Return the results of an operator that ONNX defines as a function, when all computation in it is lowered; else None."""
         function = _definition(site, node)
         if function is None:
             return None
-        start, opaque = mark(self.context), dict(self.context.builder.opaque)
+        start, opaque = checkpoint(self.context), dict(self.context.builder.opaque)
         try:
             values = self._call(site, node, function, body)
         except (FlexmatchError, Unsupported):
@@ -215,7 +215,7 @@ class Importer:
         if values is not None and (site.domain == classical.DOMAIN or self._is_understood(start.nodes)):
             self._name_results(site, values, start.values)
             return values
-        take_back(self.context, start)
+        roll_back(self.context, start)
         self.context.builder.opaque = opaque
         return None
 
@@ -235,15 +235,15 @@ class Importer:
                 t.ClearField("data_location")
                 t.raw_data = data.tobytes()
 
-    def _opaque(self, site: Site, node: Any, body: Body, reason: str) -> Sequence[Value | None]:
+    def _opaque(self, site: Site, node: Any, body: NodeContext, reason: str) -> Sequence[Value | None]:
         if site.op in BY_VERSION and site.domain == "" and site.version < self.context.opset:
             raise InputError("F111", f"{site.op} of operator set {site.version} has no conversion to {self.context.opset}")
-        names = reads(node)
+        names = read_names(node)
         operands = {name: self._find(name, body.scope, site.place) for name in names}
-        types = inferred(site, node, operands, body.declared)
-        payload = placed(node)
+        types = result_types(site, node, operands, body.declared)
+        payload = canonical_node(node)
         self._embed(payload)
-        op = OpaqueOp(site.op, site.domain, payload.SerializeToString(deterministic=True), reason, site.version, work_of(site, node, types))
+        op = OpaqueOp(site.op, site.domain, payload.SerializeToString(deterministic=True), reason, site.version, macs_of(site, node, types))
         key = key_of(op, len(self.context.builder.nodes))
         results = iter(self.context.opaque(op, key, list(operands.values()), types, site.origin, site.name))
         values = [next(results) if o else None for o in node.output]

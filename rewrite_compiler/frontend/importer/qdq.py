@@ -17,16 +17,16 @@ import numpy as np
 from ...ir.program import Builder, Data, Node, Value
 from ...ops.op import AttributeValue
 from ...ops.quantised import code_range, multiplier_of
-from ..normalise.quantised import MOST_TAPS, are_sums, is_sum
-from ..site.context import Absorption, Context, Scaled
-from ..site.zero_point import centred, sums
+from ..normalise.quantised import MAX_TAPS, fits_64_bits, has_constant_divisor
+from ..site.context import Absorption, Context, QuantizedTensor
+from ..site.zero_point import centred_weights, integer_products
 
-MOVING = frozenset({"reshape", "transpose", "slice", "max_pool"})
-ROUNDING = 1e-6  # relative: a bias has the scale of its sums, rounded in another order
+MOVEMENT = frozenset({"reshape", "transpose", "slice", "max_pool"})
+BIAS_SCALE_RTOL = 1e-6  # relative: a bias has the scale of its sums, rounded in another order
 
 
 @dataclass(frozen=True)
-class Sums:
+class Accumulators:
     """Int32 accumulators that stand for real numbers: their scale, clamp bounds, and the source nodes of the bounds."""
 
     value: Value
@@ -50,8 +50,8 @@ class _Pass:
         self.b: Builder = context.builder
         self.original_nodes = list(self.b.nodes)
         self.producer = {v: n for n in self.original_nodes for v in n.outputs}
-        self.sums_of: dict[Value, Sums | None] = {}
-        self.codes_of: dict[Value, Scaled | None] = {}
+        self.sums_of: dict[Value, Accumulators | None] = {}
+        self.codes_of: dict[Value, QuantizedTensor | None] = {}
 
     def run(self, outputs: Sequence[Value]) -> None:
         """Replace every quantize, and products of codes whose real result is used."""
@@ -112,7 +112,7 @@ class _Pass:
             return None
         x, z = (c for c in operands if c is not None)
         pairs = [multiplier_of(float(np.float32(c.scale.reshape(-1)[0] / scale.reshape(-1)[0]))) for c in (x, z)]
-        if self.b.types[x.codes].shape != self.b.types[z.codes].shape or not are_sums(pairs):
+        if self.b.types[x.codes].shape != self.b.types[z.codes].shape or not fits_64_bits(pairs):
             return None
         least, most = (_code(b, scale, zero, *code_range(to)) for b in (low, high))
         multiplier, shift = (tuple(values) for values in zip(*pairs, strict=True))
@@ -122,7 +122,7 @@ class _Pass:
         )  # fmt: skip
         return replace(operation, origins=operation.origins | origins | producer.origins)
 
-    def requantization(self, node: Node, sums: Sums, scale: Data, zero: int, to: str) -> Node | None:
+    def requantization(self, node: Node, sums: Accumulators, scale: Data, zero: int, to: str) -> Node | None:
         factors = np.asarray(sums.scale / scale, np.float32)
         pairs = [multiplier_of(float(x)) for x in factors]
         if any(m <= 0 or not 0 <= n <= 62 for m, n in pairs):
@@ -151,13 +151,13 @@ class _Pass:
 
     # -- codes
 
-    def codes(self, v: Value) -> Scaled | None:
+    def codes(self, v: Value) -> QuantizedTensor | None:
         """Return the codes that a real value is dequantised from, or None."""
         if v not in self.codes_of:
             self.codes_of[v] = self.trace_codes(v)
         return self.codes_of[v]
 
-    def trace_codes(self, v: Value) -> Scaled | None:
+    def trace_codes(self, v: Value) -> QuantizedTensor | None:
         if v in self.context.dequantized:
             return self.context.dequantized[v]
         node = self.producer.get(v)
@@ -165,8 +165,8 @@ class _Pass:
             return None
         if node.op == "dequantize":
             scale, attributes = self.b.constants.get(node.inputs[1]), dict(node.attributes)
-            return None if scale is None else Scaled(node.inputs[0], scale, int(attributes["axis"]), int(attributes["zero"]))  # type: ignore[arg-type]
-        if node.op not in MOVING:
+            return None if scale is None else QuantizedTensor(node.inputs[0], scale, int(attributes["axis"]), int(attributes["zero"]))  # type: ignore[arg-type]
+        if node.op not in MOVEMENT:
             return None
         source = self.codes(node.inputs[0])
         if source is None or source.scale.size != 1:
@@ -175,14 +175,14 @@ class _Pass:
 
     # -- sums
 
-    def sums(self, v: Value) -> Sums | None:
+    def sums(self, v: Value) -> Accumulators | None:
         """Return the integer accumulators that a real value stands for, or None."""
         if v not in self.sums_of:
             node = self.producer.get(v)
             self.sums_of[v] = None if node is None else self.trace_sums(node)
         return self.sums_of[v]
 
-    def trace_sums(self, node: Node) -> Sums | None:
+    def trace_sums(self, node: Node) -> Accumulators | None:
         if node.op in ("conv", "dense", "matmul"):
             return self.products(node)
         if node.op in ("bias_add", "add"):
@@ -197,7 +197,7 @@ class _Pass:
             )  # fmt: skip
         return None
 
-    def products(self, node: Node) -> Sums | None:
+    def products(self, node: Node) -> Accumulators | None:
         x, w = (self.codes(v) for v in node.inputs)
         if x is None or w is None or x.scale.size != 1 or not self.are_bytes(x.codes, w.codes):
             return None
@@ -211,12 +211,12 @@ class _Pass:
         if data is None:
             value = self.apply(op, [x.codes, rows], node.origins, **attributes)
         else:
-            weights = centred(data, np.asarray(w.zero))
-            value = sums(op, x.codes, weights, attributes, lambda o, v, a: self.apply(o, list(v), node.origins, **a), self.constant)
+            weights = centred_weights(data, np.asarray(w.zero))
+            value = integer_products(op, x.codes, weights, attributes, lambda o, v, a: self.apply(o, list(v), node.origins, **a), self.constant)
         rank = len(self.b.types[value].shape)
-        return Sums(value, np.asarray(x.scale * w.scale, np.float32), 1 if node.op == "conv" else rank - 1)
+        return Accumulators(value, np.asarray(x.scale * w.scale, np.float32), 1 if node.op == "conv" else rank - 1)
 
-    def means(self, node: Node) -> Sums | None:
+    def means(self, node: Node) -> Accumulators | None:
         """Return means over windows of one size, or over all spatial axes, as sums of codes by channel."""
         x, attributes = self.codes(node.inputs[0]), dict(node.attributes)
         if x is None or x.scale.size != 1 or not self.are_bytes(x.codes):
@@ -230,7 +230,7 @@ class _Pass:
         value = self.apply("integer_conv", [x.codes, ones], node.origins, group=shape[1], x_zero=x.zero, w_zero=0, **places)
         if self.b.types[value].shape != self.b.types[node.outputs[0]].shape:
             value = self.apply("reshape", [value], node.origins, shape=self.b.types[node.outputs[0]].shape)
-        return Sums(value, np.asarray(x.scale / np.float32(np.prod(kernel)), np.float32), 1)
+        return Accumulators(value, np.asarray(x.scale / np.float32(np.prod(kernel)), np.float32), 1)
 
     def are_bytes(self, *values: Value) -> bool:
         return all(self.b.types[v].dtype in ("int8", "uint8") for v in values)
@@ -239,7 +239,7 @@ class _Pass:
         data = self.b.constants.get(v)
         return self.apply("transpose", [v], frozenset(), perm=(1, 0)) if data is None else self.constant(data.T)
 
-    def biased_sums(self, node: Node) -> Sums | None:
+    def biased_sums(self, node: Node) -> Accumulators | None:
         """Return accumulators with a bias; an addition is one when its constant lies along the axis of the accumulators."""
         for summand, bias in (node.inputs, node.inputs[::-1]):
             sums, scaled_bias = self.sums(summand), self.context.dequantized.get(bias)
@@ -250,9 +250,9 @@ class _Pass:
                 return replace(sums, value=self.apply("bias_add", [sums.value, codes], node.origins, axis=sums.axis))
         return None
 
-    def bias_codes(self, sums: Sums, scaled_bias: Scaled, node: Node) -> Value | None:
+    def bias_codes(self, sums: Accumulators, scaled_bias: QuantizedTensor, node: Node) -> Value | None:
         t, extent = self.b.types[scaled_bias.codes], self.b.types[sums.value].shape[sums.axis]
-        if t.dtype != "int32" or t.size != extent or not np.allclose(scaled_bias.scale, sums.scale, rtol=ROUNDING, atol=0):
+        if t.dtype != "int32" or t.size != extent or not np.allclose(scaled_bias.scale, sums.scale, rtol=BIAS_SCALE_RTOL, atol=0):
             return None
         if (node.op == "add" and t.shape[-1:] != (extent,)) or (node.op == "bias_add" and dict(node.attributes)["axis"] != sums.axis):
             return None
@@ -273,9 +273,9 @@ def _window_of(op: str, attributes: Mapping[str, Any], shape: Sequence[int]) -> 
     if op == "reduce_mean":
         kernel, is_window = tuple(shape[2:]), rank > 0 and sorted(attributes["axes"]) == list(range(2, rank + 2))
     else:
-        kernel, is_window = tuple(attributes["kernel"]), is_sum(attributes, attributes)
+        kernel, is_window = tuple(attributes["kernel"]), has_constant_divisor(attributes, attributes)
         places = {name: attributes[name] for name in places}
-    return (kernel, places) if is_window and math.prod(kernel) <= MOST_TAPS else None
+    return (kernel, places) if is_window and math.prod(kernel) <= MAX_TAPS else None
 
 
 def _code(x: float, scale: Data, zero: int, least: int, most: int) -> int:

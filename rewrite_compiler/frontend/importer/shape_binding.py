@@ -16,18 +16,18 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class Bound:
+class ShapeBinding:
     """Literal types of the inputs, and the inputs whose dimension 0 was set to 1.
 
     `samples` are the number of samples that the model fixes in dimension 0 of all inputs and another that --shape asks for.
     """
 
     types: tuple[TensorType, ...]
-    batch: tuple[str, ...]
+    batch_inputs: tuple[str, ...]
     samples: tuple[int, int] | None = None
 
 
-def bind(inputs: Sequence[Any], shapes: Shapes, file: str) -> Bound:
+def bind_shapes(inputs: Sequence[Any], shapes: Shapes, file: str) -> ShapeBinding:
     """Return literal types of the inputs.
 
     Raises:
@@ -45,7 +45,7 @@ def bind(inputs: Sequence[Any], shapes: Shapes, file: str) -> Bound:
     batch = _open_batch_inputs(bound_types)
     for name in batch:
         bound_types[name][1][0] = 1
-    return Bound(tuple(_literal_type(name, *bound_types[name], file) for name in names), batch, samples)
+    return ShapeBinding(tuple(_literal_type(name, *bound_types[name], file) for name in names), batch, samples)
 
 
 def _check_names(names: Sequence[str], shapes: Shapes, file: str) -> None:
@@ -67,19 +67,19 @@ def _changed_sample_count(inputs: Sequence[Any], shapes: Shapes) -> tuple[int, i
     return (declared_count, requested_count) if isinstance(declared_count, int) and declared_count > 0 and requested_count > 0 else None
 
 
-def check_samples(made: Program | NotBatchable, samples: tuple[int, int], place: str) -> Program:
+def rebatched_program(rebatched: Program | NotBatchable, samples: tuple[int, int], place: str) -> Program:
     """Return the program for another number of samples, with a note.
 
     Raises:
         UsageError: F134 where the model's samples are not independent.
     """
-    if isinstance(made, NotBatchable):
+    if isinstance(rebatched, NotBatchable):
         raise UsageError(
-            "F134", f"Dimension 0 of the inputs must be {samples[0]}, as the model fixes it, not {samples[1]}: {made.reason}", place=place,
+            "F134", f"Dimension 0 of the inputs must be {samples[0]}, as the model fixes it, not {samples[1]}: {rebatched.reason}", place=place,
             help="export the model again with an open dimension 0",
         )  # fmt: skip
     note = f"dimension 0 of the inputs is {samples[0]} in the model and was set to {samples[1]}: every sample is computed on its own"
-    return replace(made, notes=(*made.notes, note))
+    return replace(rebatched, notes=(*rebatched.notes, note))
 
 
 def _declared_or_requested(info: Any, shape: tuple[int, ...] | None, file: str) -> Declared:
@@ -95,7 +95,7 @@ def _declared_or_requested(info: Any, shape: tuple[int, ...] | None, file: str) 
     if any(n < 0 for n in shape):
         raise UsageError("F132", f"Dimensions of {subject} given by --shape must be zero or positive, not {list(shape)}", place=file)
     if declared is not None and not _agrees(declared[1], shape):
-        declared_text = written(declared[1])
+        declared_text = extents_text(declared[1])
         raise UsageError(
             "F134",
             f"The shape of {subject} given by --shape must agree with the declared {declared_text}, not be {list(shape)}",
@@ -113,7 +113,7 @@ def _element_type(info: Any, subject: str, file: str) -> str:
     return dtype_name(int(info.type.tensor_type.elem_type), subject)
 
 
-def written(extents: Sequence[int | str | None]) -> str:
+def extents_text(extents: Sequence[int | str | None]) -> str:
     """Return extents as text: numbers, symbols, "?" for unknown."""
     return f"[{', '.join('?' if n is None else str(n) for n in extents)}]"
 
@@ -156,7 +156,7 @@ def _literal_type(name: str, dtype: str, extents: Sequence[int | str | None], fi
     )
 
 
-def contradicts(declared: Declared | None, actual: TensorType) -> bool:
+def is_contradicted(declared: Declared | None, actual: TensorType) -> bool:
     """Tell whether a declaration differs from the computed type."""
     return declared is not None and (declared[0] != actual.dtype or not _agrees(declared[1], actual.shape))
 
@@ -168,7 +168,7 @@ def check_declared(info: Any, actual: TensorType, file: str) -> None:
         InputError: the model computes another type than it declares.
     """
     declared = declared_type(info, f'output "{info.name}"')
-    if declared is not None and contradicts(declared, actual):
+    if declared is not None and is_contradicted(declared, actual):
         raise InputError(
-            "F134", f'output "{info.name}" is declared as {declared[0]}{written(declared[1])} and the model computes {actual}', place=file
+            "F134", f'output "{info.name}" is declared as {declared[0]}{extents_text(declared[1])} and the model computes {actual}', place=file
         )

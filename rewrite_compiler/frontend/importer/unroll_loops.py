@@ -14,35 +14,35 @@ import numpy as np
 from ...ir.program import Value
 from ...ops.op import ShapeError
 from ..graph.attributes import subgraphs
-from ..graph.opaque import captured
-from ..graph.scope import Body, Scope
+from ..graph.opaque import captured_names
+from ..graph.scope import NodeContext, Scope
 from ..site.context import Unsupported
 from ..site.site import Site
 
-MOST_NODES = 50_000  # of all steps
+MAX_NODES = 50_000  # of all steps
 PRODUCTS = {"MatMul", "Gemm", "Conv", "LSTM", "GRU", "RNN", "Einsum", "FusedMatMul", "FusedGemm"}
-Lower = Callable[[Sequence[tuple[int, Any]], Body], None]
+Lower = Callable[[Sequence[tuple[int, Any]], NodeContext], None]
 
 
 @dataclass(frozen=True)
-class Steps:
+class UnrolledBody:
     """The body of a Scan or Loop, its loop-dependent nodes, and their context."""
 
     site: Site
     graph: Any
     nodes: Sequence[tuple[int, Any]]
-    body: Body
+    body: NodeContext
     lower: Lower
 
-    def run(self, step: int, given: Sequence[Value]) -> list[Value]:
+    def run(self, step: int, operands: Sequence[Value]) -> list[Value]:
         """Lower one step on values for the inputs of the body and return its results."""
-        scope = Scope(dict(zip((i.name for i in self.graph.input), given, strict=True)), self.body.scope, f"{self.site.name}/{step}/")
+        scope = Scope(dict(zip((i.name for i in self.graph.input), operands, strict=True)), self.body.scope, f"{self.site.name}/{step}/")
         self.lower(self.nodes, replace(self.body, scope=scope))
         results = [scope.find(o.name) for o in self.graph.output]
         return [v for v in results if v is not None]
 
 
-def steps_of(site: Site, body: Body, count: int, lower: Lower, define: Callable[[Any, Scope], None]) -> Steps:
+def unrolled_body(site: Site, body: NodeContext, count: int, lower: Lower, define: Callable[[Any, Scope], None]) -> UnrolledBody:
     """Lower the loop-invariant nodes of a Scan or Loop and return its steps.
 
     Raises:
@@ -51,14 +51,14 @@ def steps_of(site: Site, body: Body, count: int, lower: Lower, define: Callable[
     graph = site.attributes["body"]
     if not any(n.op_type in PRODUCTS for n in graph.node):
         raise Unsupported("its steps make no products")
-    if count * len(graph.node) > MOST_NODES:
-        raise Unsupported(f"its {count} steps of {len(graph.node)} nodes are more than {MOST_NODES} nodes")
+    if count * len(graph.node) > MAX_NODES:
+        raise Unsupported(f"its {count} steps of {len(graph.node)} nodes are more than {MAX_NODES} nodes")
     scope = Scope({}, body.scope, f"{site.name}/")
     step_body = replace(body, scope=scope, origin=site.origin, depth=body.depth + 1, declared={})
     define(graph, scope)
     invariant, dependent = _split_invariant(graph)
     lower(invariant, step_body)
-    return Steps(site, graph, dependent, step_body, lower)
+    return UnrolledBody(site, graph, dependent, step_body, lower)
 
 
 def _split_invariant(graph: Any) -> tuple[list[tuple[int, Any]], list[tuple[int, Any]]]:
@@ -66,7 +66,7 @@ def _split_invariant(graph: Any) -> tuple[list[tuple[int, Any]], list[tuple[int,
     names = {i.name for i in graph.input}
     invariant, dependent = [], []
     for number, n in enumerate(graph.node):
-        if names.intersection((*n.input, *captured(n))) or subgraphs(n):
+        if names.intersection((*n.input, *captured_names(n))) or subgraphs(n):
             names.update(n.output)
             dependent.append((number, n))
         else:
@@ -87,7 +87,7 @@ def check_scan(site: Site) -> None:
         raise ShapeError(f"Scan must have an operand for each of the {input_count} inputs of its body, not {operands}")
 
 
-def scanned(site: Site, body: Body, lower: Lower, define: Callable[[Any, Scope], None]) -> list[Value]:
+def unrolled_scan(site: Site, body: NodeContext, lower: Lower, define: Callable[[Any, Scope], None]) -> list[Value]:
     """Return the results of an unrolled Scan: last states, then the stacked outputs of the steps.
 
     Raises:
@@ -105,7 +105,7 @@ def scanned(site: Site, body: Body, lower: Lower, define: Callable[[Any, Scope],
     if len({r.count for r in reads}) != 1:
         raise ShapeError(f"Sequences of Scan must be equally long, not {sorted({r.count for r in reads})}")
     count = reads[0].count
-    steps = steps_of(site, body, count, lower, define)
+    steps = unrolled_body(site, body, count, lower, define)
     outputs = len(graph.output) - len(states)
     stacks: list[list[Value]] = [[] for _ in range(outputs)]
     for t in range(count):
@@ -161,7 +161,7 @@ def _stacked(site: Site, parts: Sequence[Value], axis: int) -> Value:
     return rows[0] if len(rows) == 1 else site.apply("concat", *rows, axis=place)
 
 
-def looped(site: Site, body: Body, lower: Lower, define: Callable[[Any, Scope], None]) -> list[Value]:
+def unrolled_loop(site: Site, body: NodeContext, lower: Lower, define: Callable[[Any, Scope], None]) -> list[Value]:
     """Return the results of an unrolled Loop: last states, then the stacked outputs of the steps.
 
     Raises:
@@ -172,14 +172,14 @@ def looped(site: Site, body: Body, lower: Lower, define: Callable[[Any, Scope], 
         raise Unsupported("its number of steps is decided while it runs")
     if site.data(0) is None:
         raise Unsupported("its number of steps depends on data")
-    count = int(site.known(0, "steps").reshape(-1)[0])
-    if site.has(1) and not np.all(site.known(1, "condition")):
+    count = int(site.required_data(0, "steps").reshape(-1)[0])
+    if site.has(1) and not np.all(site.required_data(1, "condition")):
         count = 0
     states = [v for v in site.inputs[2:] if v is not None]
     outputs = len(graph.output) - 1 - len(states)
     if len(graph.input) != 2 + len(states) or outputs < 0 or count < 1:
         raise Unsupported("its body has another number of values, or it makes no step")
-    steps = steps_of(site, body, count, lower, define)
+    steps = unrolled_body(site, body, count, lower, define)
     stacks: list[list[Value]] = [[] for _ in range(outputs)]
     proceed = site.context.constant(np.array(True), f"{site.name}/going")
     for t in range(count):
@@ -196,4 +196,4 @@ def looped(site: Site, body: Body, lower: Lower, define: Callable[[Any, Scope], 
     return [*states, *(_stacked(site, stack, 0) for stack in stacks)]
 
 
-UNROLLED = {"Scan": scanned, "Loop": looped}
+UNROLLED = {"Scan": unrolled_scan, "Loop": unrolled_loop}

@@ -16,7 +16,7 @@ from .conv import TABLE as CONVOLUTIONS
 from .elementwise import TABLE as ELEMENTWISE
 from .elementwise import binary, gelu_of
 from .linear import TABLE as PRODUCTS
-from .norm import layer_norm_of, over_root_mean_square
+from .norm import layer_norm_of, rms_norm
 from .table import Lowering
 
 ACTIVATIONS = {"Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "": ""}
@@ -48,7 +48,7 @@ def _skip_norm(site: Site, scale: int, bias: int | None, addend: int) -> list[Va
         x = binary(site, "add", x, site.value(addend))
     epsilon = float(site.get("epsilon", 1e-12))
     if bias is None:
-        y = site.apply("mul", over_root_mean_square(site, x, epsilon, site.rank(0) - 1), site.value(scale))
+        y = site.apply("mul", rms_norm(site, x, epsilon, site.rank(0) - 1), site.value(scale))
     else:
         y = layer_norm_of(site, x, site.value(scale), site.value(bias) if site.has(bias) else None, site.rank(0) - 1, epsilon)
     return [y, None, None, x][: len(site.outputs)]
@@ -111,7 +111,7 @@ def _rows(site: Site, v: Value) -> Value:
     return site.reshape(site.transpose(v, (0, 2, 1, 3)), (batch, rows, count * width))
 
 
-def attended(site: Site, q: Value, k: Value, v: Value, scale: float, mask: Value | None = None) -> Value:
+def attention(site: Site, q: Value, k: Value, v: Value, scale: float, mask: Value | None = None) -> Value:
     """Return softmax(q·kᵀ·scale + mask)·v for q, k, v of shape [batch, heads, rows, width]."""
     scores = _times(site, site.apply("matmul", q, site.transpose(k, (0, 1, 3, 2))), scale, "scale")
     if mask is not None:
@@ -132,7 +132,7 @@ def _packed_attention(site: Site) -> list[Value]:
     parts = [site.apply("slice", packed, axis=2, start=n * width, stop=(n + 1) * width, step=1) for n in range(3)]
     q, k, v = (_heads(site, part, count) for part in parts)
     scale = float(site.get("scale", 0.0)) or 1 / math.sqrt(width // count)
-    return [_rows(site, attended(site, q, k, v, scale))]
+    return [_rows(site, attention(site, q, k, v, scale))]
 
 
 def _multi_head_attention(site: Site) -> list[Value]:
@@ -148,7 +148,7 @@ def _multi_head_attention(site: Site) -> list[Value]:
         operands = [site.apply("bias_add", v, b, axis=2) for v, b in zip(operands, cuts, strict=True)]
     q, k, v = (_heads(site, x, count) for x in operands)
     scale = float(site.get("scale", 0.0)) or 1 / math.sqrt(site.type(q).shape[3])
-    return [_rows(site, attended(site, q, k, v, scale))]
+    return [_rows(site, attention(site, q, k, v, scale))]
 
 
 def _check_unmasked(site: Site, operands: int) -> None:
@@ -180,7 +180,7 @@ def _attention(site: Site) -> list[Value]:
     if len({site.type(x).shape[1] for x in (q, k, v)}) != 1:
         raise Unsupported("several heads share keys and values")
     scale = float(site.get("scale", 0.0)) or 1 / math.sqrt(site.type(q).shape[3])
-    y = attended(site, q, k, v, scale, site.value(3) if site.has(3) else None)
+    y = attention(site, q, k, v, scale, site.value(3) if site.has(3) else None)
     return [_rows(site, y) if is_flat else y]
 
 

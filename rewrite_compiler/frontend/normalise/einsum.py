@@ -13,7 +13,7 @@ from ..site.context import Unsupported
 from ..site.site import Site
 from .table import Lowering
 
-FIRST_OTHER = 0x100  # the axes of an ellipsis are these characters on: no letters of an equation
+FIRST_ELLIPSIS_AXIS = 0x100  # the axes of an ellipsis are these characters on: no letters of an equation
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Equation:
     result: str
 
 
-def equation(text: str, ranks: Sequence[int]) -> Equation:
+def parse_equation(text: str, ranks: Sequence[int]) -> Equation:
     """Parse an Einsum equation for operands of some ranks; ellipses are expanded to labels.
 
     Raises:
@@ -35,7 +35,7 @@ def equation(text: str, ranks: Sequence[int]) -> Equation:
     if len(terms) != len(ranks):
         raise ShapeError(f'Einsum "{text}" has {len(terms)} terms for {len(ranks)} operands')
     ellipsis_rank = max((rank - len(term) + 3 for term, rank in zip(terms, ranks, strict=True) if "..." in term), default=0)
-    ellipsis_axes = "".join(chr(FIRST_OTHER + k) for k in range(ellipsis_rank))
+    ellipsis_axes = "".join(chr(FIRST_ELLIPSIS_AXIS + k) for k in range(ellipsis_rank))
     operands = tuple(t.replace("...", ellipsis_axes[ellipsis_rank - (rank - len(t) + 3) :]) for t, rank in zip(terms, ranks, strict=True))
     count = Counter(chain(*operands))
     result = (
@@ -52,7 +52,7 @@ def equation(text: str, ranks: Sequence[int]) -> Equation:
 def _einsum(site: Site) -> list[Value]:
     site.require_float()
     values = site.values()
-    e = equation(str(site.get("equation", "")), [len(site.type(v).shape) for v in values])
+    e = parse_equation(str(site.get("equation", "")), [len(site.type(v).shape) for v in values])
     sizes: dict[str, int] = {}
     for v, axes in zip(values, e.operands, strict=True):
         if len(set(axes)) != len(axes):

@@ -14,7 +14,7 @@ from ..site.context import Unsupported
 from ..site.site import Site
 from .table import Lowering
 
-RECENT = 8  # nodes looked at
+RECENT_NODES = 8  # nodes looked at
 
 _UNARY = {
     "Relu": "relu",
@@ -93,7 +93,7 @@ def _is_number(divisor: Data | None, rank: int) -> bool:
 
 def _is_root(site: Site, v: Value) -> bool:
     """Tell whether a value is a square root computed by one of the last nodes."""
-    return any(n.op == "sqrt" and v in n.outputs for n in site.context.builder.nodes[-RECENT:])
+    return any(n.op == "sqrt" and v in n.outputs for n in site.context.builder.nodes[-RECENT_NODES:])
 
 
 def _mod(site: Site) -> list[Value]:

@@ -34,7 +34,7 @@ def _identity(site: Site) -> list[Value]:
 
 
 def _dropout(site: Site) -> list[Value | None]:
-    if site.has(2) and np.asarray(site.known(2, "mode")).any():
+    if site.has(2) and np.asarray(site.required_data(2, "mode")).any():
         raise Unsupported("it is in training mode")
     if any(site.outputs[1:]):
         mask = np.broadcast_to(np.asarray(True), site.shape(0))
@@ -195,7 +195,7 @@ def _slice_axis(site: Site, x: Value, axis: int, extent: int, bounds: tuple[int,
         last = extent - 1
         first = min(_clamped(start, extent), last)
         stop = min(max(end + extent if end < 0 else end, -1), last)
-        return site.picked(x, range(first, stop, step), axis)
+        return site.gather(x, range(first, stop, step), axis)
     start, end = _clamped(start, extent), _clamped(end, extent)
     if (start, end, step) == (0, extent, 1):
         return x
@@ -252,7 +252,7 @@ def _gather(site: Site) -> list[Value]:
         raise out_of_range(indices, shape[axis], site)
     if indices is None or indices.size != 1:
         places = None if indices is None or indices.ndim != 1 else [int(n) % shape[axis] for n in indices]
-        return [site.apply("gather", x, site.value(1), axis=axis) if places is None else site.picked(x, places, axis)]
+        return [site.apply("gather", x, site.value(1), axis=axis) if places is None else site.gather(x, places, axis)]
     place = int(indices.reshape(-1)[0]) % shape[axis]
     element = site.apply("slice", x, axis=axis, start=place, stop=place + 1, step=1)
     return [site.reshape(element, (*shape[:axis], *indices.shape, *shape[axis + 1 :]))]
@@ -268,7 +268,7 @@ def _reverse_sequence(site: Site) -> list[Value]:
         raise Unsupported("its sequence_lens are not known")
     if any(int(n) != shape[time] for n in lengths):
         raise Unsupported("it reverses some sequences in part")
-    return [site.picked(x, range(shape[time] - 1, -1, -1), time)]
+    return [site.gather(x, range(shape[time] - 1, -1, -1), time)]
 
 
 def _constant_of_shape(site: Site) -> list[Value]:

@@ -51,11 +51,11 @@ def _root_mean_square_normalization(site: Site) -> list[Value]:
     axis = site.axis(-1, rank)
     if not 0 <= axis < rank:
         raise ShapeError(f"axis of {site.op} must be in {-rank}…{rank - 1}, not {site.get('axis', -1)}")
-    y = over_root_mean_square(site, site.value(0), float(site.get("epsilon", 1e-5)), axis)
+    y = rms_norm(site, site.value(0), float(site.get("epsilon", 1e-5)), axis)
     return [site.apply("mul", y, site.value(1))]
 
 
-def over_root_mean_square(site: Site, x: Value, epsilon: float, axis: int) -> Value:
+def rms_norm(site: Site, x: Value, epsilon: float, axis: int) -> Value:
     """Return x / √(mean(x²) + ε), the mean over the axes from `axis` on."""
     axes = tuple(range(axis, len(site.type(x).shape)))
     mean = site.apply("reduce_mean", site.apply("mul", x, x), axes=axes, keepdims=1)

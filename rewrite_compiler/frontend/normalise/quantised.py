@@ -14,15 +14,15 @@ import numpy as np
 from ...ir.program import Data, Value
 from ...ops.op import ShapeError
 from ...ops.quantised import CODES, code_range, multiplier_of
-from ..site.context import Scaled, Unsupported
+from ..site.context import QuantizedTensor, Unsupported
 from ..site.site import Site
-from ..site.zero_point import Centred, centred, sums
+from ..site.zero_point import CentredWeights, centred_weights, integer_products
 from .conv import window
 from .table import Lowering
 
-WEIGHTS = ("int8", "uint8")
-MOST_TAPS = 1 << 16  # elements of a window whose codes add up in int32
-MOST_SHIFT, MOST_APART = 54, 28  # bits by which factors of a sum are shifted, and by which they differ
+CODE_TYPES = ("int8", "uint8")
+MAX_TAPS = 1 << 16  # elements of a window whose codes add up in int32
+MAX_SHIFT, MAX_SHIFT_DIFFERENCE = 54, 28  # bits by which factors of a sum are shifted, and by which they differ
 
 
 def scales(site: Site, n: int) -> Data:
@@ -32,7 +32,7 @@ def scales(site: Site, n: int) -> Data:
         ShapeError: a scale is not positive and finite.
         Unsupported: the scales are computed at run time, not float32, or by blocks.
     """
-    scale = site.known(n, "scales")
+    scale = site.required_data(n, "scales")
     if scale.dtype.kind == "f":
         wrong = scale[~(np.isfinite(scale) & (scale > 0))].reshape(-1)
         if wrong.size:
@@ -44,7 +44,7 @@ def scales(site: Site, n: int) -> Data:
 
 def _zero_points(site: Site, n: int) -> Data:
     """Return zero points as they are stored, 0 where there are none."""
-    return np.asarray(site.known(n, "zero points")).reshape(-1) if site.has(n) else np.zeros(1, np.uint8)
+    return np.asarray(site.required_data(n, "zero points")).reshape(-1) if site.has(n) else np.zeros(1, np.uint8)
 
 
 def zero_point(site: Site, n: int) -> int:
@@ -122,7 +122,7 @@ def _sum_of_codes(site: Site) -> list[Value]:
     if site.shape(0) != site.shape(3) or any(s.size != 1 for s in parts):
         return _elementwise("add", site)
     pairs = [multiplier_of(float(np.float32(s[0] / parts[2][0]))) for s in parts[:2]]
-    if not are_sums(pairs):
+    if not fits_64_bits(pairs):
         return _elementwise("add", site)
     low, high = code_range(to)
     multiplier, shift = (tuple(values) for values in zip(*pairs, strict=True))
@@ -131,9 +131,9 @@ def _sum_of_codes(site: Site) -> list[Value]:
     return [site.apply("quantized_add", x, z, multiplier=multiplier, shift=shift, zeros=zeros, zero=zero, low=low, high=high, to=to)]
 
 
-def are_sums(pairs: Sequence[tuple[int, int]]) -> bool:
+def fits_64_bits(pairs: Sequence[tuple[int, int]]) -> bool:
     """Tell whether codes times these factors (multiplier, shift) add up within 64 bits."""
-    return all(m > 0 and 0 <= n <= MOST_SHIFT for m, n in pairs) and abs(pairs[0][1] - pairs[1][1]) <= MOST_APART
+    return all(m > 0 and 0 <= n <= MAX_SHIFT for m, n in pairs) and abs(pairs[0][1] - pairs[1][1]) <= MAX_SHIFT_DIFFERENCE
 
 
 def weights(site: Site, n: int, zero: int, axis: int) -> tuple[Value, int]:
@@ -145,10 +145,10 @@ def weights(site: Site, n: int, zero: int, axis: int) -> tuple[Value, int]:
     _check_points(site, points, data, axis)
     if data.dtype == np.int8 and not points.any():
         return site.value(n), 0
-    shifted = centred(data, points, axis)
-    if shifted.is_moved:
+    shifted = centred_weights(data, points, axis)
+    if shifted.has_offsets:
         return site.value(n), zero_point(site, zero)
-    site.context.spend(data.size)
+    site.context.charge_folding(data.size)
     return site.constant(shifted.codes, "weights"), 0
 
 
@@ -157,24 +157,24 @@ def _check_points(site: Site, points: Data, data: Data, axis: int) -> None:
         raise ShapeError(f"Zero points of {site.op} must be 1 or {data.shape[axis]} numbers, not {points.size}")
 
 
-def remember_codes(site: Site, made: Sequence[Value | None]) -> None:
+def record_codes(site: Site, results: Sequence[Value | None]) -> None:
     """Record the codes of a constant that a folded DequantizeLinear gave; weights as int8 where their range allows it."""
-    if site.op != "DequantizeLinear" or site.get("block_size", 0) or not made or made[0] is None:
+    if site.op != "DequantizeLinear" or site.get("block_size", 0) or not results or results[0] is None:
         return
     data, s = site.data(0), site.data(1)
     assert data is not None
     assert s is not None
     axis = site.axis(1, data.ndim) if s.size > 1 else 0
     try:
-        codes, zero = weights(site, 0, 2, axis) if str(data.dtype) in WEIGHTS else (site.value(0), zero_point(site, 2))
+        codes, zero = weights(site, 0, 2, axis) if str(data.dtype) in CODE_TYPES else (site.value(0), zero_point(site, 2))
     except (Unsupported, ShapeError):
         return
-    site.context.dequantized[made[0]] = Scaled(codes, s.reshape(-1), axis, zero)
+    site.context.dequantized[results[0]] = QuantizedTensor(codes, s.reshape(-1), axis, zero)
 
 
 def _check_codes(site: Site, *places: int) -> None:
     for n in places:
-        if site.type(site.value(n)).dtype not in WEIGHTS:
+        if site.type(site.value(n)).dtype not in CODE_TYPES:
             raise Unsupported(f"it works on {site.type(site.value(n)).dtype}")
 
 
@@ -196,10 +196,10 @@ def _sums(site: Site, op: str, x: Value, weight: tuple[int, int, int], attribute
         return site.apply(op, x, rows, **attributes, w_zero=zero_point(site, zero))
     points = _zero_points(site, zero)
     _check_points(site, points, data, axis)
-    site.context.spend(data.size)
-    shifted = centred(data, points, axis)
-    by_row = shifted if axis == 0 else Centred(shifted.codes.T, shifted.moved)
-    return sums(op, x, by_row, attributes, lambda o, v, a: site.apply(o, *v, **a), lambda d: site.constant(d, "weights"))
+    site.context.charge_folding(data.size)
+    shifted = centred_weights(data, points, axis)
+    by_row = shifted if axis == 0 else CentredWeights(shifted.codes.T, shifted.offsets)
+    return integer_products(op, x, by_row, attributes, lambda o, v, a: site.apply(o, *v, **a), lambda d: site.constant(d, "weights"))
 
 
 def _product(site: Site, a: int, a_zero: int, b: int, b_zero: int, *, is_transposed: bool = False) -> Value:
@@ -275,13 +275,13 @@ def _pool(site: Site, *, is_global: bool) -> list[Value]:
     kernel = spatial if is_global else tuple(site.get("kernel_shape", ()))
     places = window(site, kernel)
     flags = {"ceil": site.flag("ceil_mode"), "count_include_pad": site.flag("count_include_pad")}
-    if is_sum(places, flags) and int(np.prod(kernel)) <= MOST_TAPS:
+    if has_constant_divisor(places, flags) and int(np.prod(kernel)) <= MAX_TAPS:
         return [_mean_of_codes(site, kernel, places)]
     y = site.apply("average_pool", _real(site, 0), kernel=kernel, **places, **flags)
     return [quantized(site, y, scales(site, 3), zero_point(site, 4), site.type(site.value(0)).dtype)]
 
 
-def is_sum(places: Mapping[str, Any], flags: Mapping[str, int]) -> bool:
+def has_constant_divisor(places: Mapping[str, Any], flags: Mapping[str, int]) -> bool:
     """Tell whether all windows of an average pool have the same number of elements, so that means are sums by a constant."""
     return not flags["ceil"] and (not any(places["pads"]) or bool(flags["count_include_pad"]))
 

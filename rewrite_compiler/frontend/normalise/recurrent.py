@@ -68,12 +68,12 @@ def _check_shapes(site: Site, kind: Kind, directions: int) -> None:
     for n, expected in expected_shapes.items():
         if site.has(n) and site.shape(n) != expected:
             raise ShapeError(f"Operand {n} of {site.op} must have shape {expected}, not {site.shape(n)}")
-    if site.has(LENGTHS) and not np.all(site.known(LENGTHS, "sequence lengths") == time):
+    if site.has(LENGTHS) and not np.all(site.required_data(LENGTHS, "sequence lengths") == time):
         raise Unsupported("its sequences have different lengths")
 
 
 def _check_variant(site: Site, kind: Kind, directions: int) -> None:
-    if site.has(PEEPHOLES) and np.any(site.known(PEEPHOLES, "peepholes")):
+    if site.has(PEEPHOLES) and np.any(site.required_data(PEEPHOLES, "peepholes")):
         raise Unsupported("it has peepholes")
     for name in ("clip", "input_forget", "activation_alpha", "activation_beta"):
         if site.get(name, 0):
@@ -125,7 +125,7 @@ def _extra_attributes(site: Site, kind: Kind, d: int) -> dict[str, int | str]:
 
 
 def _reversed(site: Site, x: Value, time: int) -> Value:
-    return site.picked(x, range(time - 1, -1, -1), 0)
+    return site.gather(x, range(time - 1, -1, -1), 0)
 
 
 def _stacked_directions(site: Site, kind: Kind, parts: Sequence[Sequence[Value]]) -> list[Value]:

@@ -30,8 +30,8 @@ class Axis:
     taps: int
     stride: int
     dilation: int
-    before: int
-    result: int
+    pad_before: int
+    result_extent: int
 
     @property
     def parts(self) -> int:
@@ -41,29 +41,29 @@ class Axis:
     @property
     def pads(self) -> tuple[int, int]:
         """Zeros before and after the elements, so that all of the result is computed."""
-        span, last = (self.parts - 1) * self.dilation, -(-(self.before + self.result) // self.stride)
-        return max(0, span - self.before // self.stride), max(0, last - self.size)
+        span, last = (self.parts - 1) * self.dilation, -(-(self.pad_before + self.result_extent) // self.stride)
+        return max(0, span - self.pad_before // self.stride), max(0, last - self.size)
 
     @property
-    def made(self) -> int:
+    def conv_extent(self) -> int:
         """Elements that the convolution computes for each remainder."""
         return self.size + sum(self.pads) - (self.parts - 1) * self.dilation
 
     @property
     def start(self) -> int:
         """Offset of the result's first element in the interleaved convolution results."""
-        return self.before - ((self.parts - 1) * self.dilation - self.pads[0]) * self.stride
+        return self.pad_before - ((self.parts - 1) * self.dilation - self.pads[0]) * self.stride
 
 
 def _conv_transpose(site: Site) -> list[Value]:
     site.require_float()
-    filters, group = site.known(1, "filters"), int(site.get("group", 1))
+    filters, group = site.required_data(1, "filters"), int(site.get("group", 1))
     axes = _axes(site, filters.shape)
     if len(axes) < 1 or filters.shape[0] != site.shape(0)[1] or group < 1 or filters.shape[0] % group:
         raise ShapeError(f"ConvTranspose needs x[N, C, …] and w[C, O/group, …], not {site.shape(0)} and {filters.shape} in {group} groups")
     if 2 * len(axes) + 2 + (group > 1) > site.context.limits.rank:
         raise Unsupported(f"it has {len(axes)} axes, and to spread channels over them takes twice as many")
-    site.context.spend(filters.nbytes * math.prod(a.parts * a.stride for a in axes) // max(1, math.prod(a.taps for a in axes)))
+    site.context.charge_folding(filters.nbytes * math.prod(a.parts * a.stride for a in axes) // max(1, math.prod(a.taps for a in axes)))
     weights = site.constant(_by_remainder(filters, axes, group), "filters")
     befores, afters = zip(*(a.pads for a in axes), strict=True)
     dilations = tuple(a.dilation for a in axes)
@@ -92,13 +92,13 @@ def _spread(site: Site, y: Value, axes: Sequence[Axis], group: int, count: int) 
     if any(a.stride > 1 for a in axes):
         lead = (samples,) if group == 1 else (samples, group)
         first = len(lead)
-        split = site.reshape(y, (*lead, *(a.stride for a in axes), count, *(a.made for a in axes)))
+        split = site.reshape(y, (*lead, *(a.stride for a in axes), count, *(a.conv_extent for a in axes)))
         places = itertools.chain.from_iterable((first + 1 + rank + n, first + n) for n in range(rank))
         permuted = site.transpose(split, (*range(first), first + rank, *places))
-        y = site.reshape(permuted, (samples, group * count, *(a.made * a.stride for a in axes)))
+        y = site.reshape(permuted, (samples, group * count, *(a.conv_extent * a.stride for a in axes)))
     for n, a in enumerate(axes):
-        if (a.start, a.result) != (0, a.made * a.stride):
-            y = site.apply("slice", y, axis=2 + n, start=a.start, stop=a.start + a.result, step=1)
+        if (a.start, a.result_extent) != (0, a.conv_extent * a.stride):
+            y = site.apply("slice", y, axis=2 + n, start=a.start, stop=a.start + a.result_extent, step=1)
     return y
 
 
@@ -120,7 +120,7 @@ def _axes(site: Site, filters: Sequence[int]) -> list[Axis]:
     spatial = [
         Axis(n, k, s, d, b, span - b - e) for n, k, s, d, span, (b, e) in zip(sizes, kernel, strides, dilations, spans, pads, strict=True)
     ]
-    if any(a.before < 0 or a.result < 1 or a.size < 1 for a in spatial) or any(e < 0 for _, e in pads):
+    if any(a.pad_before < 0 or a.result_extent < 1 or a.size < 1 for a in spatial) or any(e < 0 for _, e in pads):
         raise Unsupported("its pads are negative or leave nothing")
     return spatial
 
@@ -149,12 +149,12 @@ def _pads(site: Site, spans: Sequence[int], strides: Sequence[int]) -> list[tupl
 
 
 # where each element of a larger axis lies in the smaller one
-PLACES = {
+COORDINATES = {
     "asymmetric": lambda n, f: Fraction(n, f),
     "half_pixel": lambda n, f: Fraction(2 * n + 1, 2 * f) - Fraction(1, 2),
     "pytorch_half_pixel": lambda n, f: Fraction(2 * n + 1, 2 * f) - Fraction(1, 2),
 }
-NEAREST = {
+ROUNDINGS = {
     "round_prefer_floor": lambda x: math.ceil(x - Fraction(1, 2)),
     "round_prefer_ceil": lambda x: math.floor(x + Fraction(1, 2)),
     "floor": math.floor,
@@ -169,7 +169,7 @@ def _resize(site: Site) -> list[Value]:
     mode, place = site.get("nearest_mode", "round_prefer_floor"), site.get("coordinate_transformation_mode", "half_pixel")
     if site.get("mode", "nearest") != "nearest" or site.get("antialias", 0):
         raise Unsupported(f"its mode is {site.get('mode', 'nearest')}")
-    if mode not in NEAREST or place not in PLACES or not all(_repeats(f, mode, place) for f in set(factors)):
+    if mode not in ROUNDINGS or place not in COORDINATES or not all(_repeats(f, mode, place) for f in set(factors)):
         raise Unsupported(f"its elements are not repeated ones: {place}, {mode}")
     x, shape = site.value(0), site.shape(0)
     split = itertools.chain.from_iterable((n, 1) for n in shape)
@@ -189,7 +189,7 @@ def _twice(values: Iterable[int]) -> list[int]:
 
 def _repeats(factor: int, mode: str, place: str) -> bool:
     """Tell whether element n is the input's element n // factor for all n; the first two periods decide."""
-    sources = [max(0, NEAREST[mode](PLACES[place](n, factor))) for n in range(2 * factor)]
+    sources = [max(0, ROUNDINGS[mode](COORDINATES[place](n, factor))) for n in range(2 * factor)]
     return sources == [n // factor for n in range(2 * factor)]
 
 

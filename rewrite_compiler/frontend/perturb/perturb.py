@@ -18,7 +18,7 @@ from .lstm_unrolled import lstm_as_steps
 from .rewriting import Graph
 
 OLDEST = 13  # from this operator set on, axes and pads are operands
-LARGEST_MOVED = 1 << 16  # elements of a value that goes through a pair of moves
+MAX_MOVED_ELEMENTS = 1 << 16  # elements of a value that goes through a pair of moves
 
 
 Rewrite = Callable[[Graph, Any], "list[Any] | None"]
@@ -31,7 +31,7 @@ def attributes_of(node: Any) -> dict[str, Any]:
     return {a.name: helper.get_attribute_value(a) for a in node.attribute}
 
 
-def in_pairs(g: Graph, node: Any, there: Callable[[str], Any], back: Callable[[str], Any]) -> list[Any]:
+def through_inverse_pair(g: Graph, node: Any, there: Callable[[str], Any], back: Callable[[str], Any]) -> list[Any]:
     """Return a node whose first result goes through an operation and its inverse."""
     name = node.output[0]
     node.output[0] = g.fresh(f"{name}_plain")
@@ -41,14 +41,14 @@ def in_pairs(g: Graph, node: Any, there: Callable[[str], Any], back: Callable[[s
     return [node, first, second]
 
 
-def is_moved(g: Graph, node: Any) -> tuple[int, ...] | None:
+def movable_shape(g: Graph, node: Any) -> tuple[int, ...] | None:
     """Return the shape of a float result that may go through a pair of inverse moves, or None."""
     shape = g.shape(node.output[0]) if node.output else None
-    small = shape is not None and 0 < int(np.prod(shape)) <= LARGEST_MOVED
-    return shape if small and node.op_type in MOVED else None
+    small = shape is not None and 0 < int(np.prod(shape)) <= MAX_MOVED_ELEMENTS
+    return shape if small and node.op_type in MOVABLE else None
 
 
-MOVED = {"Relu", "Conv", "Add", "Mul", "Gemm", "MatMul", "BatchNormalization", "Sigmoid", "Tanh", "MaxPool", "Clip"}
+MOVABLE = {"Relu", "Conv", "Add", "Mul", "Gemm", "MatMul", "BatchNormalization", "Sigmoid", "Tanh", "MaxPool", "Clip"}
 
 
 def identity_after(g: Graph, node: Any) -> list[Any] | None:
@@ -62,36 +62,36 @@ def identity_after(g: Graph, node: Any) -> list[Any] | None:
 
 def transpose_pair(g: Graph, node: Any) -> list[Any] | None:
     """y = Transpose(Transpose(f(x), p), p⁻¹)"""
-    shape = is_moved(g, node)
+    shape = movable_shape(g, node)
     if shape is None or len(shape) < 2:
         return None
     perm = list(range(len(shape)))
     g.source.shuffle(perm)
     inverse = [perm.index(a) for a in range(len(perm))]
-    return in_pairs(g, node, lambda x: g.node("Transpose", [x], perm=perm), lambda x: g.node("Transpose", [x], perm=inverse))
+    return through_inverse_pair(g, node, lambda x: g.node("Transpose", [x], perm=perm), lambda x: g.node("Transpose", [x], perm=inverse))
 
 
 def unsqueeze_pair(g: Graph, node: Any) -> list[Any] | None:
     """y = Squeeze(Unsqueeze(f(x)))"""
-    shape = is_moved(g, node)
+    shape = movable_shape(g, node)
     if shape is None:
         return None
     axis = g.ints(g.source.randint(0, len(shape)))
-    return in_pairs(g, node, lambda x: g.node("Unsqueeze", [x, axis]), lambda x: g.node("Squeeze", [x, axis]))
+    return through_inverse_pair(g, node, lambda x: g.node("Unsqueeze", [x, axis]), lambda x: g.node("Squeeze", [x, axis]))
 
 
 def reshape_pair(g: Graph, node: Any) -> list[Any] | None:
     """y = Reshape(Reshape(f(x), flat), shape)"""
-    shape = is_moved(g, node)
+    shape = movable_shape(g, node)
     if shape is None or not shape:
         return None
     flat, full_shape = g.ints(shape[0], -1), g.ints(*shape)
-    return in_pairs(g, node, lambda x: g.node("Reshape", [x, flat]), lambda x: g.node("Reshape", [x, full_shape]))
+    return through_inverse_pair(g, node, lambda x: g.node("Reshape", [x, flat]), lambda x: g.node("Reshape", [x, full_shape]))
 
 
 def split_pair(g: Graph, node: Any) -> list[Any] | None:
     """y = Concat(Split(f(x)))"""
-    shape = is_moved(g, node)
+    shape = movable_shape(g, node)
     if shape is None or not shape or shape[-1] < 2:
         return None
     name, axis = node.output[0], len(shape) - 1
@@ -213,7 +213,7 @@ def channels_last(g: Graph, node: Any) -> list[Any] | None:
     node.input[0] = transposes[1].output[0]
     return [
         *transposes,
-        *in_pairs(g, node, lambda y: g.node("Transpose", [y], perm=last), lambda y: g.node("Transpose", [y], perm=first)),
+        *through_inverse_pair(g, node, lambda y: g.node("Transpose", [y], perm=last), lambda y: g.node("Transpose", [y], perm=first)),
     ]
 
 
@@ -285,7 +285,7 @@ def pool_as_mean(g: Graph, node: Any) -> list[Any] | None:
 def duplicate(g: Graph, node: Any) -> list[Any] | None:
     """f(x) twice for its two readers"""
     readers = [n for n in g.model.graph.node if node.output and node.output[0] in n.input and n is not node]
-    if len(readers) < 2 or node.op_type not in MOVED - {"Conv", "Gemm", "MatMul"}:
+    if len(readers) < 2 or node.op_type not in MOVABLE - {"Conv", "Gemm", "MatMul"}:
         return None
     twin = type(node)()
     twin.CopyFrom(node)
@@ -355,7 +355,7 @@ def constants_as_nodes(g: Graph) -> int:
     """Constant nodes for initializers"""
     graph = g.model.graph
     inputs = {i.name for i in graph.input} | {o.name for o in graph.output}
-    converted = [t for t in graph.initializer if t.name not in inputs and g.chosen()]
+    converted = [t for t in graph.initializer if t.name not in inputs and g.draw()]
     remaining = [t for t in graph.initializer if all(t is not m for m in converted)]
     nodes = [g.node("Constant", [], [t.name], value=t) for t in converted]
     old = list(graph.node)
@@ -412,8 +412,8 @@ def perturbed(model: Any, seed: int, names: Sequence[str] = PERTURBATIONS, share
         raise UsageError("F203", f"a model must be of operator set {OLDEST} or later to be perturbed, not {g.version}")
     g.constants = {t.name: t for t in copy.graph.initializer}
     graph = copy.graph
-    g.taken = {n for node in graph.node for n in (node.name, *node.input, *node.output)} | set(g.constants)
-    g.taken |= {v.name for v in (*graph.input, *graph.output)}
+    g.reserved_names = {n for node in graph.node for n in (node.name, *node.input, *node.output)} | set(g.constants)
+    g.reserved_names |= {v.name for v in (*graph.input, *graph.output)}
     for name in names:
         count = _apply_to_nodes(g, NODE_REWRITES[name]) if name in NODE_REWRITES else GRAPH_REWRITES[name](g)
         g.applied[name] = count
@@ -424,7 +424,7 @@ def _apply_to_nodes(g: Graph, rewrite: Rewrite) -> int:
     """Apply a rewriting at randomly chosen nodes; return how often."""
     graph, rewritten, count = g.model.graph, [], 0
     for node in list(graph.node):
-        replacement = rewrite(g, node) if g.chosen() else None
+        replacement = rewrite(g, node) if g.draw() else None
         count += replacement is not None
         rewritten.extend([node] if replacement is None else replacement)
     nodes = []

@@ -21,7 +21,7 @@ class Graph:
     share: float
     shapes: Mapping[str, tuple[int, ...]]
     constants: dict[str, Any] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=set)
+    reserved_names: set[str] = field(default_factory=set)
     applied: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -32,10 +32,10 @@ class Graph:
     def fresh(self, stem: str) -> str:
         """Return a new name that begins with `stem`."""
         name, n = stem, 0
-        while name in self.taken:
+        while name in self.reserved_names:
             n += 1
             name = f"{stem}_{n}"
-        self.taken.add(name)
+        self.reserved_names.add(name)
         return name
 
     def node(self, op: str, inputs: Sequence[str], outputs: Sequence[str] = (), **attributes: Any) -> Any:
@@ -69,6 +69,6 @@ class Graph:
         """Return the static shape of a value, or None."""
         return self.shapes.get(name)
 
-    def chosen(self) -> bool:
+    def draw(self) -> bool:
         """Decide at random whether this place is rewritten."""
         return self.source.random() < self.share

@@ -22,7 +22,7 @@ Fold = Callable[[Site, Sequence[Data]], Sequence[Data]]
 
 def _elementwise(function: Callable[..., Any]) -> Fold:
     def fold(site: Site, x: Sequence[Data]) -> Sequence[Data]:
-        site.context.spend(math.prod(np.broadcast_shapes(*(a.shape for a in x))) * 8)
+        site.context.charge_folding(math.prod(np.broadcast_shapes(*(a.shape for a in x))) * 8)
         return [np.asarray(function(*x))]
 
     return fold
@@ -98,12 +98,12 @@ def _cast(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     target = DTYPES.get(int(site.get("to", 0)), "")
     if target not in NATIVE or str(x[0].dtype) not in NATIVE:
         raise Unsupported(f"it casts {x[0].dtype} to {target or 'an unknown type'}")
-    site.context.spend(x[0].size * 8)
+    site.context.charge_folding(x[0].size * 8)
     return [x[0].astype(target)]
 
 
 def _concat(site: Site, x: Sequence[Data]) -> Sequence[Data]:
-    site.context.spend(sum(a.nbytes for a in x))
+    site.context.charge_folding(sum(a.nbytes for a in x))
     return [np.concatenate(list(x), axis=int(site.get("axis", 0)))]
 
 
@@ -112,7 +112,7 @@ def _gather(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     axis = int(site.get("axis", 0))
     if indices.size and (indices.min() < -data.shape[axis] or indices.max() >= data.shape[axis]):
         raise out_of_range(indices, data.shape[axis], site)
-    site.context.spend(indices.size * data.nbytes // max(1, data.shape[axis]))
+    site.context.charge_folding(indices.size * data.nbytes // max(1, data.shape[axis]))
     return [np.take(data, indices, axis=axis)]
 
 
@@ -137,7 +137,7 @@ def _gather_elements(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     extent = data.shape[axis]
     if indices.size and (indices.min() < -extent or indices.max() >= extent):
         raise out_of_range(indices, extent, site)
-    site.context.spend(indices.size * data.itemsize)
+    site.context.charge_folding(indices.size * data.itemsize)
     grid = list(np.ogrid[tuple(slice(n) for n in indices.shape)])
     grid[axis] = indices
     return [data[tuple(grid)]]
@@ -152,7 +152,7 @@ def _gather_nd(site: Site, x: Sequence[Data]) -> Sequence[Data]:
         column, extent = indices[..., axis], data.shape[axis]
         if column.size and (column.min() < -extent or column.max() >= extent):
             raise out_of_range(column, extent, site)
-    site.context.spend(indices.size // max(1, depth) * math.prod(data.shape[depth:]) * data.itemsize)
+    site.context.charge_folding(indices.size // max(1, depth) * math.prod(data.shape[depth:]) * data.itemsize)
     return [data[tuple(np.moveaxis(indices, -1, 0))]]
 
 
@@ -162,19 +162,19 @@ def _constant_of_shape(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     fill: Data = np.zeros(1, np.float32)
     if value is not None:
         fill, _ = site.context.tensor(value, "the value of ConstantOfShape")
-    site.context.spend(math.prod(shape) * fill.itemsize)
+    site.context.charge_folding(math.prod(shape) * fill.itemsize)
     return [np.broadcast_to(fill.reshape(()), shape)]
 
 
 def _expand(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     shape = np.broadcast_shapes(x[0].shape, tuple(int(n) for n in x[1]))
-    site.context.spend(math.prod(shape) * x[0].itemsize)
+    site.context.charge_folding(math.prod(shape) * x[0].itemsize)
     return [np.broadcast_to(x[0], shape)]
 
 
 def _tile(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     repeats = [int(n) for n in x[1]]
-    site.context.spend(x[0].nbytes * math.prod(repeats))
+    site.context.charge_folding(x[0].nbytes * math.prod(repeats))
     return [np.tile(x[0], repeats)]
 
 
@@ -183,7 +183,7 @@ def _range(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     if not delta:
         raise ShapeError("Step of Range must not be 0")
     count = max(0, math.ceil((float(limit) - float(start)) / float(delta)))
-    site.context.spend(count * x[0].itemsize)
+    site.context.charge_folding(count * x[0].itemsize)
     return [(start + np.arange(count) * delta).astype(x[0].dtype)]
 
 
@@ -198,7 +198,7 @@ def _reduction(function: Callable[..., Any]) -> Fold:
             return [x[0]]
         if x[0].size == 0:
             raise Unsupported("it reduces an empty constant")
-        site.context.spend(x[0].nbytes)
+        site.context.charge_folding(x[0].nbytes)
         return [np.asarray(function(x[0], axis=axes or None, keepdims=bool(site.flag("keepdims", 1)))).astype(x[0].dtype)]
 
     return fold
@@ -207,12 +207,12 @@ def _reduction(function: Callable[..., Any]) -> Fold:
 def _cumulative_sum(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     if site.flag("exclusive") or site.flag("reverse"):
         raise Unsupported("it is an exclusive or reverse running sum")
-    site.context.spend(x[0].nbytes)
+    site.context.charge_folding(x[0].nbytes)
     return [np.cumsum(x[0], axis=int(x[1].reshape(())), dtype=x[0].dtype)]
 
 
 def _non_zero(site: Site, x: Sequence[Data]) -> Sequence[Data]:
-    site.context.spend(x[0].size * max(1, x[0].ndim) * 8)
+    site.context.charge_folding(x[0].size * max(1, x[0].ndim) * 8)
     return [np.asarray(np.nonzero(np.atleast_1d(x[0])), np.int64).reshape(x[0].ndim, -1)]
 
 
@@ -220,7 +220,7 @@ def _scatter_nd(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     data, indices, updates = x
     if site.get("reduction", "none") != "none":
         raise Unsupported("it combines what it scatters")
-    site.context.spend(data.nbytes)
+    site.context.charge_folding(data.nbytes)
     result = data.copy()
     result[tuple(np.moveaxis(indices, -1, 0))] = updates
     return [result]
@@ -228,7 +228,7 @@ def _scatter_nd(site: Site, x: Sequence[Data]) -> Sequence[Data]:
 
 def _triangle(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     offset = int(x[1].reshape(())) if len(x) > 1 else 0
-    site.context.spend(x[0].nbytes)
+    site.context.charge_folding(x[0].nbytes)
     return [np.triu(x[0], offset) if site.flag("upper", 1) else np.tril(x[0], offset)]
 
 
@@ -239,7 +239,7 @@ def _pad(site: Site, x: Sequence[Data]) -> Sequence[Data]:
     if len(pads) != 2 * data.ndim or any(p < 0 for p in pads):
         raise Unsupported("its pads are negative or not two an axis")
     widths = list(zip(pads[: data.ndim], pads[data.ndim :], strict=True))
-    site.context.spend(math.prod(n + a + b for n, (a, b) in zip(data.shape, widths, strict=True)) * data.itemsize)
+    site.context.charge_folding(math.prod(n + a + b for n, (a, b) in zip(data.shape, widths, strict=True)) * data.itemsize)
     fill = x[2].reshape(())[()] if len(x) > 2 else 0
     return [np.pad(data, widths, constant_values=fill)]
 
@@ -249,7 +249,7 @@ def _dequantize(site: Site, x: Sequence[Data]) -> Sequence[Data]:
         raise Unsupported("it is dequantised by blocks")
     axis = _axis(site, 1, x[0].ndim) if x[1].size > 1 else -1
     shape = [-1 if a == axis else 1 for a in range(x[0].ndim)]
-    site.context.spend(x[0].size * 4)
+    site.context.charge_folding(x[0].size * 4)
     zero = x[2].reshape(shape).astype(np.int32) if len(x) > 2 else 0
     return [((x[0].astype(np.int32) - zero).astype(np.float32) * x[1].reshape(shape)).astype(np.float32)]
 

@@ -16,7 +16,7 @@ from ...limits import Limits
 from ...ops import OPS
 from ...ops.op import AttributeValue, ShapeError
 from ..file.tensors import to_array, to_dense
-from .equal_weights import Twins
+from .equal_weights import WeightIndex
 
 
 class Absorption(StrEnum):
@@ -37,7 +37,7 @@ class Absorption(StrEnum):
 
 
 @dataclass(frozen=True)
-class Scaled:
+class QuantizedTensor:
     """Quantised codes of a real tensor: real = scale · (code − zero); one scale, or one for each place of `axis`."""
 
     codes: Value
@@ -60,22 +60,22 @@ class Context:
     imports: Mapping[str, int]
     folder: Path
     folded_bytes: int = 0
-    lowered: int = 0
+    lowered_nodes: int = 0
     reasons: dict[int, Absorption] = field(default_factory=dict)
     derived: dict[Hashable, Value] = field(default_factory=dict)
-    numbers: dict[str, int] = field(default_factory=dict)
-    twins: Twins = field(default_factory=Twins)
-    turned: dict[Value, Data] = field(default_factory=dict)  # transposes of constants
-    dequantized: dict[Value, Scaled] = field(default_factory=dict)  # constants of real numbers that were written as codes
-    taken: dict[str, None] = field(default_factory=dict)  # in the order in which the names were given
+    name_suffixes: dict[str, int] = field(default_factory=dict)
+    weight_index: WeightIndex = field(default_factory=WeightIndex)
+    rearranged: dict[Value, Data] = field(default_factory=dict)  # transposes of constants
+    dequantized: dict[Value, QuantizedTensor] = field(default_factory=dict)  # constants of real numbers that were written as codes
+    reserved_names: dict[str, None] = field(default_factory=dict)  # in the order in which the names were given
 
     def unique(self, name: str) -> str:
         """Return `name`, or a numbered variant when another value has it."""
         candidate = name
-        while candidate in self.taken:
-            self.numbers[name] = self.numbers.get(name, 0) + 1
-            candidate = f"{name}_{self.numbers[name]}"
-        self.taken[candidate] = None
+        while candidate in self.reserved_names:
+            self.name_suffixes[name] = self.name_suffixes.get(name, 0) + 1
+            candidate = f"{name}_{self.name_suffixes[name]}"
+        self.reserved_names[candidate] = None
         return candidate
 
     def note(self, text: str) -> None:
@@ -83,7 +83,7 @@ class Context:
         if text not in self.builder.notes:
             self.builder.notes.append(text)
 
-    def spend(self, nbytes: int) -> None:
+    def charge_folding(self, nbytes: int) -> None:
         """Charge bytes to the constant-folding budget.
 
         Raises:
@@ -118,37 +118,37 @@ class Context:
 
     def weight(self, data: Data, name: str, dtype: str) -> Value:
         """Add a weight of the model: an equal constant is reused, and one that is a transpose or reshape of another is derived from it."""
-        moves = _possible_moves(data) if dtype in FLOATS and self.twin(data, dtype) is None else []
+        moves = _possible_moves(data) if dtype in FLOATS and self.equal_constant(data, dtype) is None else []
         source = next(
-            ((twin, op, attributes) for op, candidate, attributes in moves if (twin := self.twin(candidate, dtype)) is not None), None
+            ((twin, op, attributes) for op, candidate, attributes in moves if (twin := self.equal_constant(candidate, dtype)) is not None), None
         )
         if source is None:
-            return self.moved(data, name, dtype)
+            return self.rearranged_constant(data, name, dtype)
         (v,) = self.builder.apply(source[1], [source[0]], source[2], names=[self.unique(name)])
-        self.turned[v] = data
+        self.rearranged[v] = data
         return v
 
-    def moved(self, data: Data, name: str, dtype: str) -> Value:
+    def rearranged_constant(self, data: Data, name: str, dtype: str) -> Value:
         """Add a constant obtained by moving elements of another; an equal constant is reused."""
-        twin = self.twin(data, dtype)
+        twin = self.equal_constant(data, dtype)
         if twin is not None:
             return twin
         v = self.constant(data, name, dtype)
-        self.twins.add(v, data, dtype)
+        self.weight_index.add(v, data, dtype)
         return v
 
-    def twin(self, data: Data, dtype: str) -> Value | None:
+    def equal_constant(self, data: Data, dtype: str) -> Value | None:
         """Return a constant with equal elements, if any; dequantised constants, which have codes, are not shared."""
-        constant = self.twins.find(data, dtype, self.builder.constants)
+        constant = self.weight_index.find(data, dtype, self.builder.constants)
         return None if constant in self.dequantized else constant
 
-    def tensor(self, message: Any, what: str, payload: memoryview | None = None) -> tuple[Data, str]:
+    def tensor(self, message: Any, subject: str, payload: memoryview | None = None) -> tuple[Data, str]:
         """Return the elements and type name of a tensor of the model; `payload` are its raw bytes where the message has none."""
-        return to_array(message, what, self.limits, self.folder, payload)
+        return to_array(message, subject, self.limits, self.folder, payload)
 
-    def sparse(self, message: Any, what: str) -> tuple[Data, str]:
+    def sparse(self, message: Any, subject: str) -> tuple[Data, str]:
         """Return the elements of a sparse tensor of the model as a dense array."""
-        return to_dense(message, what, self.limits, self.folder)
+        return to_dense(message, subject, self.limits, self.folder)
 
     def apply(
         self, op: str, inputs: Sequence[Value], attributes: Mapping[str, AttributeValue], origin: int, name: str
@@ -173,37 +173,37 @@ class Context:
     def data(self, v: Value) -> Data | None:
         """Return the elements of a value that is constant at compile time, else None."""
         elements = self.builder.constants.get(v)
-        return self.turned.get(v) if elements is None else elements
+        return self.rearranged.get(v) if elements is None else elements
 
 
 @dataclass
-class Mark:
+class Checkpoint:
     """A checkpoint of an import, to roll back an attempted lowering."""
 
     values: int
     nodes: int
     folded_bytes: int
     derived: int
-    taken: int
+    reserved_names: int
 
 
-def mark(c: Context) -> Mark:
+def checkpoint(c: Context) -> Checkpoint:
     """Return a checkpoint of the state of an import."""
-    return Mark(len(c.builder.types), len(c.builder.nodes), c.folded_bytes, len(c.derived), len(c.taken))
+    return Checkpoint(len(c.builder.types), len(c.builder.nodes), c.folded_bytes, len(c.derived), len(c.reserved_names))
 
 
-def take_back(c: Context, m: Mark) -> None:
+def roll_back(c: Context, m: Checkpoint) -> None:
     """Roll an import back to a checkpoint."""
     b = c.builder
     for v in range(m.values, len(b.types)):
         b.constants.pop(v, None)
-        c.turned.pop(v, None)
+        c.rearranged.pop(v, None)
     del b.types[m.values :], b.names[m.values :], b.nodes[m.nodes :]
     c.folded_bytes = m.folded_bytes
     while len(c.derived) > m.derived:
         c.derived.popitem()
-    while len(c.taken) > m.taken:
-        c.taken.popitem()
+    while len(c.reserved_names) > m.reserved_names:
+        c.reserved_names.popitem()
 
 
 def _possible_moves(data: Data) -> list[tuple[str, Data, dict[str, AttributeValue]]]:

@@ -86,7 +86,7 @@ class Site:
         """Return the elements of an operand that is constant at compile time, else None."""
         return self.context.data(self.value(n)) if self.has(n) else None
 
-    def known(self, n: int, what: str) -> Data:
+    def required_data(self, n: int, subject: str) -> Data:
         """Return the elements of an operand that must be constant.
 
         Raises:
@@ -94,22 +94,22 @@ class Site:
         """
         data = self.data(n)
         if data is None:
-            raise Unsupported(f"its {what} are computed at run time")
+            raise Unsupported(f"its {subject} are computed at run time")
         return data
 
-    def ints(self, n: int, what: str) -> tuple[int, ...]:
+    def ints(self, n: int, subject: str) -> tuple[int, ...]:
         """Return a one-dimensional integer operand that must be constant.
 
         Raises:
             Unsupported: the operand is computed at run time.
             ShapeError: the operand is not of rank 1.
         """
-        data = self.known(n, what)
+        data = self.required_data(n, subject)
         if data.ndim != 1:
-            raise ShapeError(f"{what.capitalize()} of {self.op} must be a list, not a tensor of shape {data.shape}")
+            raise ShapeError(f"{subject.capitalize()} of {self.op} must be a list, not a tensor of shape {data.shape}")
         return tuple(int(i) for i in data.reshape(-1))
 
-    def scalar(self, n: int, what: str, default: float) -> float:
+    def scalar(self, n: int, subject: str, default: float) -> float:
         """Return a scalar operand that must be constant when it is present.
 
         Raises:
@@ -118,9 +118,9 @@ class Site:
         """
         if not self.has(n):
             return default
-        data = self.known(n, what)
+        data = self.required_data(n, subject)
         if data.size != 1:
-            raise ShapeError(f"{what.capitalize()} of {self.op} must be single numbers, not a tensor of shape {data.shape}")
+            raise ShapeError(f"{subject.capitalize()} of {self.op} must be single numbers, not a tensor of shape {data.shape}")
         return float(data.reshape(-1)[0])
 
     def flag(self, name: str, default: int = 0) -> int:
@@ -194,7 +194,7 @@ class Site:
 
             OPS[op].shapes([tuple(data.shape)], {"step": 1, **attributes} if op == "slice" else attributes)
             name = f"{self.context.builder.names[inputs[0]]}/{op}"
-            add = self.context.constant if inputs[0] in self.context.dequantized else self.context.moved
+            add = self.context.constant if inputs[0] in self.context.dequantized else self.context.rearranged_constant
             self.context.derived[key] = add(_MOVES[op](data, **attributes), name, self.type(inputs[0]).dtype)
             self._move_codes(op, inputs[0], self.context.derived[key], attributes)
         return self.context.derived[key]
@@ -215,7 +215,7 @@ class Site:
         """Return a value with permuted axes; no operation is added for the identity."""
         return v if list(perm) == list(range(len(perm))) else self.apply("transpose", v, perm=tuple(int(p) for p in perm))
 
-    def picked(self, v: Value, places: Sequence[int], axis: int) -> Value:
+    def gather(self, v: Value, places: Sequence[int], axis: int) -> Value:
         """Return the slices of a value at constant indices of an axis; contiguous indices become a slice, perhaps reversed."""
         run = _contiguous_slice(places)
         if run is not None:
@@ -224,15 +224,15 @@ class Site:
         indices, data = np.asarray(places, np.int64), self.context.data(v)
         if data is None:
             return self.apply("gather", v, self.constant(indices, "places"), axis=axis)
-        self.context.spend(data.nbytes)
+        self.context.charge_folding(data.nbytes)
         return self.constant(np.take(data, indices, axis=axis), "picked")
 
     def _part(self, v: Value, axis: int, run: slice) -> Value:
         return self.apply("slice", v, axis=axis, start=run.start, stop=run.stop, step=1)
 
-    def constant(self, data: Data, what: str) -> Value:
+    def constant(self, data: Data, suffix: str) -> Value:
         """Add a constant that this node needs."""
-        return self.context.constant(data, f"{self.name}/{what}")
+        return self.context.constant(data, f"{self.name}/{suffix}")
 
     def zeros(self, shape: Sequence[int], like: Value) -> Value:
         """Add zeros of the element type of a value; float32 ones are `full`, which rules match."""
@@ -240,9 +240,9 @@ class Site:
             return self.constant(np.zeros(tuple(shape), self.type(like).dtype), "zeros")
         return self.apply("full", shape=tuple(int(n) for n in shape), value=0.0)
 
-    def number(self, x: float, like: Value, what: str) -> Value:
+    def number(self, x: float, like: Value, suffix: str) -> Value:
         """Add a scalar constant of the element type of a value."""
-        return self.constant(np.asarray(x, self.type(like).dtype), what)
+        return self.constant(np.asarray(x, self.type(like).dtype), suffix)
 
 
 def _contiguous_slice(places: Sequence[int]) -> slice | None:

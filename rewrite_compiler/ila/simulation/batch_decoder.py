@@ -21,13 +21,13 @@ from ...lang import intervals as iv
 from ...lang.binders import Array, Leaf, static_shape
 from ...lang.expr import Expr
 from ...lang.step import Require, Seq, Step, Together, Update
-from ...lang.structural_hash import Digest, Undigested
+from ...lang.structural_hash import StructuralHash, Undigested
 from ...readings.arrays.labelled_array import Data, storage_dtype
 from ..model import DATA, Ila, Instruction
 from .decode_loop import Columns, loop_of
 from .device_protocol import CommandDevice
 from .instruction_families import plain_of
-from .repeated_commands import run_of
+from .repeated_commands import execute_run
 
 if TYPE_CHECKING:
     from ...readings.native.printer import NativeFunction
@@ -38,7 +38,7 @@ RANGES, OTHERS, ALL = "ranges", "others", "all"
 REPEATED = 3  # commands of one instruction, one by one, before numpy looks for a run of them
 PIECE = 1 << 18  # commands of one call, which costs 50–100 µs; the loop touches no row behind the last of them
 ROWS = 2 * PIECE  # of columns as they are declared: what the first row and the length of a run can add up to
-ARRAYS_OF_THEIR_OWN = ("reduce", "call", "table")
+ALLOCATING_OPERATORS = ("reduce", "call", "table")
 SCALARS, WORD = ("count", "done"), "data"
 # of optimisation: copies are vectors already, and at level 2 the first compilation takes several times as long
 LEVEL = {RANGES: 1, OTHERS: 0, ALL: 1}
@@ -66,7 +66,7 @@ class _BoundLoop:
         self.decoder = decoder
         self.numbers = {name: np.zeros((), storage_dtype(leaf.interval)) for name, leaf in decoder.scalars.items()}
         states = {leaf: sim.memories[leaf].data for leaf in decoder.states}
-        self.call = decoder.function.bound([states.get(m) for m in decoder.function.memories])
+        self.call = decoder.function.bind([states.get(m) for m in decoder.function.memories])
         self.call.put({leaf: self.numbers[name] for name, leaf in decoder.scalars.items()})
         self.places = [(decoder.function.numbers[leaf], leaf) for leaf in decoder.states]
 
@@ -80,7 +80,7 @@ class _BoundLoop:
 
     def refresh(self, sim: CommandDevice) -> None:
         """Rebind memories whose arrays were replaced since the last call."""
-        bound_arrays = self.call.held
+        bound_arrays = self.call.arrays
         replaced = {leaf: sim.memories[leaf].data for n, leaf in self.places if bound_arrays[n] is not sim.memories[leaf].data}
         self.call.put(replaced)
 
@@ -103,7 +103,7 @@ def play(sim: CommandDevice, columns: Mapping[str, Data]) -> Data:
             sim.singles += instruction is not None and is_plain(sim.ila, instruction)
             position, repeats, previous = position + 1, repeats + 1 if instruction is previous else 0, instruction
         if by_runs and previous is not None and repeats >= REPEATED and position < count:
-            position, repeats = run_of(sim, previous, arrays, gives, position), 0
+            position, repeats = execute_run(sim, previous, arrays, gives, position), 0
     return gives
 
 
@@ -139,13 +139,13 @@ def _run_plain(sim: CommandDevice, columns: Mapping[str, Data], gives: Data, pos
             end = _run_loop(sim, decoder, columns, gives, position) if position < len(gives) else position
             turns += end > position
             position = end
-    sim.turns += max(turns - 1, 0)
+    sim.loop_switches += max(turns - 1, 0)
     return position
 
 
 def _worthwhile_loops(sim: CommandDevice) -> list[Decoder]:
     """Return the loops whose compilation the commands executed so far make worthwhile."""
-    kinds = (ALL,) if sim.turns >= TURNS else (RANGES, OTHERS) if sim.singles >= PATIENCE else (RANGES,)
+    kinds = (ALL,) if sim.loop_switches >= TURNS else (RANGES, OTHERS) if sim.singles >= PATIENCE else (RANGES,)
     return [decoder for kind in kinds if (decoder := decoder_of(sim.ila, kind)) is not None]
 
 
@@ -172,7 +172,7 @@ def _run_single(sim: CommandDevice, columns: Mapping[str, Data], gives: Data, po
     answer = sim.command({name: value for name, value in command.items() if value})
     if answer is not None:
         gives[position] = np.frombuffer(answer.to_bytes(gives.shape[1], "little"), np.uint8)
-    return sim.decoded(command)
+    return sim.decode(command)
 
 
 def _width(ila: Ila) -> int:
@@ -185,7 +185,7 @@ def _width(ila: Ila) -> int:
 def decoder_of(ila: Ila, kind: str = ALL) -> Decoder | None:
     """Return the compiled loop for a kind of instructions; None without machine code or where no instruction of the kind is plain."""
     try:
-        from ...readings.native.code_cache import kept_step
+        from ...readings.native.code_cache import cached_step
         from ...readings.native.printer import NativeFunction
     except ImportError:
         return None
@@ -201,12 +201,12 @@ def decoder_of(ila: Ila, kind: str = ALL) -> Decoder | None:
         plain = [plain_of(i, _updates(i.update) or (), is_range=_is_range(i)) for i in instructions]
         inputs = {leaf: columns[name] for name, leaf in ila.inputs.items()}
         step, local = loop_of(ila, plain, Columns(inputs, gives, PIECE, scalars["count"], scalars["done"]))
-        return NativeFunction(step, apart=frozenset(disjoint_leaves), local=local, level=LEVEL[kind])
+        return NativeFunction(step, noalias=frozenset(disjoint_leaves), local=local, level=LEVEL[kind])
 
     leaves = (*disjoint_leaves, *(s.leaf for s in ila.states.values()))
     digest = _digest(kind, instructions, leaves)
     try:
-        function = make() if digest is None else kept_step(digest, leaves, make)
+        function = make() if digest is None else cached_step(digest, leaves, make)
     except SpecError:
         return None
     return Decoder(function, {leaf: name for name, leaf in columns.items()}, gives, scalars)
@@ -214,12 +214,12 @@ def decoder_of(ila: Ila, kind: str = ALL) -> Decoder | None:
 
 def _digest(kind: str, instructions: Sequence[Instruction], leaves: Sequence[Leaf]) -> str | None:
     """Return the digest of everything that the loop is made from; None where a term has none."""
-    digest = Digest()
+    digest = StructuralHash()
     try:
-        digest.say(kind)
+        digest.add_words(kind)
         digest.add(*leaves)
         for i in instructions:
-            digest.say(i.name, [(name, o.input) for name, o in i.operands.items()])
+            digest.add_words(i.name, [(name, o.input) for name, o in i.operands.items()])
             digest.add(i.decode, *(x for o in i.operands.values() for x in (o.leaf, o.term)), *(() if i.result is None else (i.result,)))
             for u in _updates(i.update) or ():
                 digest.add(u.memory, *u.variables, *u.extents, *u.address, u.value)
@@ -261,7 +261,7 @@ def _are_words(terms: Sequence[Expr], visited: set[Expr]) -> bool:
         if x in visited:
             continue
         visited.add(x)
-        if x.op in ARRAYS_OF_THEIR_OWN or (x.op == "load" and not isinstance(x.data, Leaf)) or not _are_words(x.args, visited):
+        if x.op in ALLOCATING_OPERATORS or (x.op == "load" and not isinstance(x.data, Leaf)) or not _are_words(x.args, visited):
             return False
     return True
 

@@ -31,22 +31,22 @@ class CommandDevice(Protocol):
     calls: dict[Any, Any]
     executed: int
     singles: int
-    turns: int
+    loop_switches: int
 
     def command(self, command: dict[str, int]) -> int | None:
         """Execute one command; a read returns its word."""
 
-    def decoded(self, command: dict[str, int]) -> Instruction | None:
+    def decode(self, command: dict[str, int]) -> Instruction | None:
         """Return the instruction that decodes a command, or None."""
 
     def block(self, name: str, count: int, operands: Mapping[str, Data]) -> Data | None:
         """Execute `count` commands of one instruction, operands [count(, lanes)]; return what reads give."""
 
-    def apart(self, instruction: Instruction) -> BlockRunner:
+    def prepare_part(self, instruction: Instruction) -> BlockRunner:
         """Return the executable form of a part of an instruction."""
 
 
 class WordDevice(CommandDevice, Protocol):
     """A simulator of instruction streams, which knows the index of the word at which machine code stopped."""
 
-    reached: int
+    stop_word: int

@@ -20,7 +20,7 @@ from ...readings.arrays.labelled_array import Data, Store
 from ...readings.state.upward_exposed_reads import Needs, Runs
 from ..model import Ila, Instruction
 from ..verification.queue_interleavings import written_by
-from .read_sets import Row, named_row, needed, places_of, tracked_by
+from .read_sets import Row, addressed_row, instruction_needs, row_indices, vector_sizes_of
 
 CODE = "I104"
 NEVER, WRITTEN, SPOILT = range(3)
@@ -28,31 +28,31 @@ REASONS = 64  # kept for each memory
 
 
 @dataclass
-class Written:
+class InitialisationMap:
     """The marks of one simulator's data memories by vector (never written, written, spoilt), and why vectors are spoilt."""
 
     ila: Ila
     marks: dict[Leaf, Data] = field(default_factory=dict)
-    why: dict[Leaf, list[tuple[Data, str]]] = field(default_factory=dict)
+    reasons: dict[Leaf, list[tuple[Data, str]]] = field(default_factory=dict)
 
     @cached_property
-    def tracked(self) -> Mapping[Leaf, int]:
+    def vector_sizes(self) -> Mapping[Leaf, int]:
         """The tracked memories, with the number of elements in a vector."""
-        return tracked_by(self.ila)
+        return vector_sizes_of(self.ila)
 
-    def copy(self) -> Written:
+    def copy(self) -> InitialisationMap:
         """Return a copy of the marks."""
         marks = {memory: array.copy() for memory, array in self.marks.items()}
-        return Written(self.ila, marks, {memory: list(entries) for memory, entries in self.why.items()})
+        return InitialisationMap(self.ila, marks, {memory: list(entries) for memory, entries in self.reasons.items()})
 
     def needs(self, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], count: int = 0) -> Needs | None:
         """Return the reads and writes of an instruction in the current control state; None where its operands name a single vector.
 
         With `count`, operands have a leading axis of commands.
         """
-        return None if named_row(instruction) else needed(self.ila, memories, instruction, operands, count, self.tracked)
+        return None if addressed_row(instruction) else instruction_needs(self.ila, memories, instruction, operands, count, self.vector_sizes)
 
-    def take(self, instruction: Instruction, operands: Mapping[str, Any], needs: Needs | None) -> None:
+    def observe(self, instruction: Instruction, operands: Mapping[str, Any], needs: Needs | None) -> None:
         """Mark what an executed instruction wrote, and check what it read.
 
         Raises:
@@ -81,11 +81,11 @@ class Written:
 
     def _observe_row(self, instruction: Instruction, operands: Mapping[str, Any]) -> None:
         """Mark and check the vectors of an instruction that loads or stores exactly the vector its operands name."""
-        access = named_row(instruction)
-        if access is None or access[0] not in self.tracked:
+        access = addressed_row(instruction)
+        if access is None or access[0] not in self.vector_sizes:
             return
         memory, row, is_store = access
-        marks, places = self._marks_of(memory), places_of(row, operands)
+        marks, places = self._marks_of(memory), row_indices(row, operands)
         if is_store:
             marks[places] = WRITTEN
         elif (marks[places] != WRITTEN).any():
@@ -97,7 +97,7 @@ class Written:
     def _marks_of(self, memory: Leaf) -> Data:
         if memory not in self.marks:
             shape = static_shape(memory)
-            self.marks[memory] = np.zeros(shape[:-1] or (-(-shape[0] // self.tracked[memory]),), np.uint8)
+            self.marks[memory] = np.zeros(shape[:-1] or (-(-shape[0] // self.vector_sizes[memory]),), np.uint8)
         return self.marks[memory]
 
     def _mark(self, memory: Leaf, runs: Runs) -> None:
@@ -115,7 +115,7 @@ class Written:
         if rows.size:
             self._marks_of(memory).reshape(-1)[rows] = SPOILT
             place = self._place(source, int(source_rows[0]))
-            entries = self.why.setdefault(memory, [])
+            entries = self.reasons.setdefault(memory, [])
             entries.append((rows, f"which {instruction.name} made of vector {place} of {source.name}"))
             del entries[:-REASONS]
 
@@ -129,10 +129,10 @@ class Written:
     def _uninitialised_read(self, instruction: Instruction, memory: Leaf, row: int) -> SpecError:
         place = self._place(memory, row)
         is_spoilt = self._marks_of(memory).reshape(-1)[row] == SPOILT
-        cause = next((f"{reason}, " for rows, reason in reversed(self.why.get(memory, ())) if row in rows), "") if is_spoilt else ""
+        cause = next((f"{reason}, " for rows, reason in reversed(self.reasons.get(memory, ())) if row in rows), "") if is_spoilt else ""
         sentence = f"{instruction.name} reads vector {place} of {memory.name}, {cause}which nothing has written"
         writers = [i for i in self.ila.instructions.values() if memory in written_by(i) and i is not instruction]
-        stores = [i for i in writers if (access := named_row(i)) and _is_at(access[1], place)]
+        stores = [i for i in writers if (access := addressed_row(i)) and _is_at(access[1], place)]
         return SpecError(CODE, sentence, help=f"write it first, by {(stores or writers)[0].name}" if writers else "")
 
     def _place(self, memory: Leaf, row: int) -> str:

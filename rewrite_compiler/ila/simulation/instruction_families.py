@@ -20,7 +20,7 @@ from ..model import Instruction
 
 
 @dataclass(frozen=True, eq=False)
-class Plain:
+class PlainInstruction:
     """A plain instruction over the inputs of a command: its decode, its stores, and what a read returns."""
 
     decode: Expr
@@ -33,8 +33,8 @@ class Plain:
 class Family:
     """Plain instructions of one form; `form` is their generalisation over the leaf `member`, which a single instruction lacks."""
 
-    form: Plain
-    members: tuple[Plain, ...]
+    form: PlainInstruction
+    members: tuple[PlainInstruction, ...]
     member: Leaf | None = None
 
 
@@ -42,7 +42,7 @@ class _NoCommonForm(Exception):
     """Terms differ in more than numbers, or their numbers are no affine function of the member."""
 
 
-def plain_of(instruction: Instruction, stores: Sequence[Update], *, is_range: bool) -> Plain:
+def plain_of(instruction: Instruction, stores: Sequence[Update], *, is_range: bool) -> PlainInstruction:
     """Return an instruction whose update is `stores` as a plain one, its operands replaced by the terms that decode them."""
     terms = {o.leaf: o.term for o in instruction.operands.values()}
 
@@ -58,19 +58,19 @@ def plain_of(instruction: Instruction, stores: Sequence[Update], *, is_range: bo
     if result is not None:
         body = substitute_operands(result.body)
         result = Comprehension(result.shape, body.interval, body.real, result.variables, body)
-    return Plain(instruction.decode, tuple(parts), result, is_range)
+    return PlainInstruction(instruction.decode, tuple(parts), result, is_range)
 
 
-def families(given: Sequence[Plain]) -> list[Family]:
+def families(instructions: Sequence[PlainInstruction]) -> list[Family]:
     """Group plain instructions into families, in the order of their first members."""
-    groups: dict[object, list[Plain]] = {}
-    for p in given:
+    groups: dict[object, list[PlainInstruction]] = {}
+    for p in instructions:
         groups.setdefault(_shape(p), []).append(p)
     numbers: dict[int, Leaf] = {n: Leaf((), (0, n - 1), False, f"member_of_{n}") for n in map(len, groups.values()) if n > 1}
     return [f for group in groups.values() for f in _family(group, numbers.get(len(group)))]
 
 
-def _family(group: Sequence[Plain], member: Leaf | None) -> list[Family]:
+def _family(group: Sequence[PlainInstruction], member: Leaf | None) -> list[Family]:
     if member is None:
         return [Family(p, (p,)) for p in group]
     try:
@@ -86,7 +86,7 @@ class _AntiUnifier:
         self.member = member[()]
         self.cache: dict[tuple[Expr, ...], Expr] = {}
 
-    def plain(self, group: Sequence[Plain]) -> Plain:
+    def plain(self, group: Sequence[PlainInstruction]) -> PlainInstruction:
         first = group[0]
         decode = self.term([p.decode for p in group])
         stores = [self.store([p.stores[n] for p in group]) for n in range(len(first.stores))]
@@ -94,7 +94,7 @@ class _AntiUnifier:
         if result is not None:
             body = self.term([element(p.result, result.variables) for p in group if p.result is not None])
             result = Comprehension(result.shape, body.interval, body.real, result.variables, body)
-        return Plain(decode, tuple(stores), result, first.is_range)
+        return PlainInstruction(decode, tuple(stores), result, first.is_range)
 
     def store(self, group: Sequence[Update]) -> Update:
         first = group[0]
@@ -144,7 +144,7 @@ def _have_same_operator(a: Expr, b: Expr) -> bool:
     return is_same and (a.op, a.real, len(a.args)) == (b.op, b.real, len(b.args))
 
 
-def _shape(p: Plain) -> object:
+def _shape(p: PlainInstruction) -> object:
     """Return the key that the instructions of a family share: the hash of everything but the numbers."""
     hashes: dict[Expr, int] = {}
 

@@ -30,14 +30,14 @@ from ...readings.state.upward_exposed_reads import Needs, needs_of
 from ..model import CONTROL, Ila, Instruction
 from ..verification.queue_interleavings import written_by
 
-KEPT = 1 << 14  # answers about configurations of one model
+MAX_CACHED = 1 << 14  # answers about configurations of one model
 Row = tuple[int | str, ...]  # of each axis but the last: a number, or the operand that gives it
 Answer = TypeVar("Answer")
 _caches: WeakKeyDictionary[Ila, OrderedDict[bytes, Any]] = WeakKeyDictionary()
 _lock = Lock()
 
 
-def tracked_by(ila: Ila) -> dict[Leaf, int]:
+def vector_sizes_of(ila: Ila) -> dict[Leaf, int]:
     """Return the tracked memories of a device with the elements of a vector: the last axis or, of flat memories, one bus word."""
     external = {e.leaf for e in ila.externals.values()}
     states = [s for s in ila.states.values() if s.is_memory and s.binding != CONTROL and s.leaf.rank and s.leaf not in external]
@@ -46,27 +46,27 @@ def tracked_by(ila: Ila) -> dict[Leaf, int]:
     return {s.leaf: static_shape(s.leaf)[-1] if s.leaf.rank > 1 else max(bus // s.bits, 1) for s in states}
 
 
-def needed(
+def instruction_needs(
     ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], count: int,
-    tracked: Mapping[Leaf, int],
+    vector_sizes: Mapping[Leaf, int],
 ) -> Needs | None:  # fmt: skip
     """Return the upward-exposed reads and the writes of an instruction in the current control state.
 
     With a `count`, operands have a leading axis of commands. None when the instruction touches no tracked memory, or when its accesses
     are unknown because the model itself refuses the configuration.
     """
-    if (written_by(instruction) | _read_by(instruction)).isdisjoint(tracked):
+    if (written_by(instruction) | _read_by(instruction)).isdisjoint(vector_sizes):
         return None
     configuration = _configuration(ila, memories, instruction, operands, f"needs of {count}")
-    return _cached(ila, configuration, lambda: _compute_needs(ila, memories, instruction, operands, count, tracked))
+    return _cached(ila, configuration, lambda: _compute_needs(ila, memories, instruction, operands, count, vector_sizes))
 
 
-def touched(machine: Machine, ila: Ila, instruction: Instruction, operands: Mapping[str, Any], watched: frozenset[Leaf]) -> Footprint:
+def instruction_footprint(machine: Machine, ila: Ila, instruction: Instruction, operands: Mapping[str, Any], memories: frozenset[Leaf]) -> Footprint:
     """Return the elements of these memories that an instruction, its operands bound, accesses in the current control state."""
-    if not _is_footprint_static(ila, instruction, watched):
-        return footprint(machine, instruction.update, watched)
+    if not _is_footprint_static(ila, instruction, memories):
+        return footprint(machine, instruction.update, memories)
     configuration = _configuration(ila, machine.memories, instruction, operands, "touched")
-    return _cached(ila, configuration, lambda: _without_duplicates(footprint(machine, instruction.update, watched)))
+    return _cached(ila, configuration, lambda: _without_duplicates(footprint(machine, instruction.update, memories)))
 
 
 def _without_duplicates(accesses: Footprint) -> Footprint:
@@ -104,7 +104,7 @@ def _cached(ila: Ila, configuration: bytes, compute: Callable[[], Answer]) -> An
     answer = compute()
     with _lock:
         cache[configuration] = answer
-        if len(cache) > KEPT:
+        if len(cache) > MAX_CACHED:
             cache.popitem(last=False)
     return answer
 
@@ -162,7 +162,7 @@ def _outgoing(ila: Ila, _: int) -> frozenset[Leaf]:
 
 
 @lru_cache(maxsize=1024)
-def named_row(instruction: Instruction) -> tuple[Leaf, Row, bool] | None:
+def addressed_row(instruction: Instruction) -> tuple[Leaf, Row, bool] | None:
     """Return the memory and the vector that an instruction reads or stores (True), when operands name it and it does nothing else."""
     result, u = instruction.result, instruction.update
     if isinstance(result, Comprehension) and not written_by(instruction):
@@ -181,6 +181,6 @@ def _row(address: tuple[Expr, ...], instruction: Instruction) -> Row | None:
     return None if not row or None in row else tuple(x for x in row if x is not None)
 
 
-def places_of(row: Row, operands: Mapping[str, Any]) -> tuple[Data, ...]:
+def row_indices(row: Row, operands: Mapping[str, Any]) -> tuple[Data, ...]:
     """Return the index arrays, one entry for each command, of the vectors that a row names."""
     return tuple(np.broadcast_arrays(*(np.asarray(operands[x] if isinstance(x, str) else x, np.int64).reshape(-1) for x in row)))

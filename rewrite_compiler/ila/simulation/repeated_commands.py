@@ -14,39 +14,39 @@ from ...lang.step import Require, Step, children, updates_of
 from ...readings.arrays.labelled_array import Data
 from ...readings.kernels.evaluate import evaluate
 from ..model import Ila, Instruction
-from .decode_loop import Inputs, given
+from .decode_loop import Inputs, substitute_inputs
 from .device_protocol import CommandDevice
 
 WINDOW = 1 << 13  # commands that are decoded at once
 LEAST = 16  # commands, from which it pays
 
 
-def run_of(sim: CommandDevice, found: Instruction, columns: Mapping[str, Data], gives: Data, at: int) -> int:
+def execute_run(sim: CommandDevice, instruction: Instruction, columns: Mapping[str, Data], gives: Data, position: int) -> int:
     """Execute commands of one instruction from a position on together; return the first position of another instruction.
 
     Where fewer than `LEAST` commands repeat, nothing is executed and the position itself is returned.
     """
-    if not _can_batch(sim.ila, found):
-        return at
-    rows = {name: x[at : at + WINDOW] for name, x in columns.items()}
-    count = min(len(gives) - at, WINDOW)
+    if not _can_batch(sim.ila, instruction):
+        return position
+    rows = {name: x[position : position + WINDOW] for name, x in columns.items()}
+    count = min(len(gives) - position, WINDOW)
     missing = WINDOW - count
     padded = {name: np.concatenate([x, np.zeros((missing, *x.shape[1:]), x.dtype)]) for name, x in rows.items()} if missing else rows
-    leaves, decodes, operands = _terms(sim.ila, found)
+    leaves, decodes, operands = _terms(sim.ila, instruction)
     contents = {leaf: padded[name] for name, leaf in leaves.items()}
     matches = evaluate(decodes, contents)[:count]
     length = count if matches.all() else int(np.argmin(matches))
     if length < LEAST:
-        return at
+        return position
     values = {name: evaluate(term, contents)[:length] for name, term in operands.items()}
-    if found.result is None:
-        sim.block(found.name, length, values)
-        return at + length
-    if any(True for _ in updates_of(found.update)):
-        sim.apart(replace(found, result=None)).run_block(length, values, frozenset())
-    answer = np.asarray(sim.block(found.name, length, values)).reshape(length, -1)
-    gives[at : at + length, : answer.shape[1]] = answer
-    return at + length
+    if instruction.result is None:
+        sim.block(instruction.name, length, values)
+        return position + length
+    if any(True for _ in updates_of(instruction.update)):
+        sim.prepare_part(replace(instruction, result=None)).run_block(length, values, frozenset())
+    answer = np.asarray(sim.block(instruction.name, length, values)).reshape(length, -1)
+    gives[position : position + length, : answer.shape[1]] = answer
+    return position + length
 
 
 @lru_cache(maxsize=1024)
@@ -71,8 +71,8 @@ def _terms(ila: Ila, i: Instruction) -> tuple[dict[str, Leaf], Array, dict[str, 
 
     def operand(term: Expr | Array) -> Array:
         if isinstance(term, Expr):
-            return array(lambda n: given(term, inputs_at(n)), WINDOW)
-        return array(lambda n, *j: given(term[j], inputs_at(n)), (WINDOW, *static_shape(term)))
+            return array(lambda n: substitute_inputs(term, inputs_at(n)), WINDOW)
+        return array(lambda n, *j: substitute_inputs(term[j], inputs_at(n)), (WINDOW, *static_shape(term)))
 
     operands = {name: operand(o.term) for name, o in i.operands.items()}
-    return leaves, array(lambda n: given(i.decode, inputs_at(n)), WINDOW), operands
+    return leaves, array(lambda n: substitute_inputs(i.decode, inputs_at(n)), WINDOW), operands

@@ -27,7 +27,7 @@ from ...readings.state.interpreter import Machine
 from ..mmio import Command, assemble, split_lanes
 from ..model import CONTROL, Ila, Instruction
 from .batch_decoder import play
-from .initialisation_tracking import Written
+from .initialisation_tracking import InitialisationMap
 
 READINGS = ("arrays", "oracle", "native")
 CACHED_DECODES = 1 << 16
@@ -71,12 +71,12 @@ class Simulator:
         self.sample_axis: Axis = axis_of(_SAMPLE)
         self.machine.axes.add(self.sample_axis, max(samples, 1))
         self.executed = 0
-        self.unwritten = Written(ila) if strict else None
+        self.initialisation = InitialisationMap(ila) if strict else None
         self._decoder = _decoder(ila, len(ila.instructions))
         self._plans: dict[str, _Executable] = {}
         self.calls: dict[Any, Any] = {}  # of machine code on the memories, by what made it
         self.singles = 0  # commands of columns that ran one by one although they could be decoded by machine code
-        self.turns = 0  # of compiled loops, one after the other
+        self.loop_switches = 0  # of compiled loops, one after the other
 
     def _place(self, leaf: Leaf, data: Data) -> None:
         self.memories[leaf] = Memory(data)
@@ -110,7 +110,7 @@ class Simulator:
         result = self.execute(instruction, operands)
         return None if result is None else int.from_bytes(bytes(int(x) for x in np.asarray(result).reshape(-1)), "little")
 
-    def decoded(self, command: Command) -> Instruction | None:
+    def decode(self, command: Command) -> Instruction | None:
         """Return the instruction that decodes a command, or None."""
         return self._decoder.find(split_lanes(self.ila, command))
 
@@ -168,11 +168,11 @@ class Simulator:
             SpecError: a diagnostic of the model, or, in strict simulation, I104 for the read of an uninitialised vector.
         """
         self.executed += 1
-        if self.unwritten is None:
+        if self.initialisation is None:
             return self._executable(instruction).run_one(operands)
-        needs = self.unwritten.needs(self.memories, instruction, operands)
+        needs = self.initialisation.needs(self.memories, instruction, operands)
         result = self._executable(instruction).run_one(operands)
-        self.unwritten.take(instruction, operands, needs)  # what the model itself refuses is said first
+        self.initialisation.observe(instruction, operands, needs)  # what the model itself refuses is said first
         return result
 
     def block(self, name: str, count: int, operands: Mapping[str, Data], sampled: frozenset[str] = frozenset()) -> Data | None:
@@ -188,11 +188,11 @@ class Simulator:
         self.executed += count
         if sampled and not self.by_arrays:  # machine code sees memories without a sample axis, as there is one sample
             operands, sampled = {n: np.asarray(x)[:, 0] if n in sampled else x for n, x in operands.items()}, frozenset()
-        if self.unwritten is None:
+        if self.initialisation is None:
             return self._executable(instruction).run_block(count, operands, sampled)
-        needs = self.unwritten.needs(self.memories, instruction, operands, count)
+        needs = self.initialisation.needs(self.memories, instruction, operands, count)
         result = self._executable(instruction).run_block(count, operands, sampled)
-        self.unwritten.take(instruction, operands, needs)
+        self.initialisation.observe(instruction, operands, needs)
         return result
 
     def state(self, name: str) -> Data:
@@ -202,11 +202,11 @@ class Simulator:
             UsageError: F203, the model has no state of this name.
         """
         if name not in self.ila.states:
-            raise unknown(self.ila, "state", name, self.ila.states)
+            raise unknown_name_error(self.ila, "state", name, self.ila.states)
         store = self.memories[self.ila.states[name].leaf].full(self.machine.axes)
         return np.array(store.data)
 
-    def apart(self, instruction: Instruction) -> _Executable:
+    def prepare_part(self, instruction: Instruction) -> _Executable:
         """Return the executable form of a part of an instruction, cached apart from that of the whole instruction."""
         return self._plans.setdefault(f"{instruction.name} apart", _Executable(self, instruction))
 
@@ -223,13 +223,13 @@ def instruction_of(ila: Ila, name: str) -> Instruction:
         UsageError: F203, the model has none of that name.
     """
     if name not in ila.instructions:
-        raise unknown(ila, "instruction", name, ila.instructions)
+        raise unknown_name_error(ila, "instruction", name, ila.instructions)
     return ila.instructions[name]
 
 
-def unknown(ila: Ila, kind: str, name: str, known: Iterable[str]) -> UsageError:
+def unknown_name_error(ila: Ila, kind: str, name: str, names: Iterable[str]) -> UsageError:
     """Return the error for a name that a model does not have."""
-    remedy = did_you_mean(name, known) or f"flexmatch show ila {ila.name} lists them"
+    remedy = did_you_mean(name, names) or f"flexmatch show ila {ila.name} lists them"
     return UsageError("F203", f'{ila.name} has no {kind} "{name}"', help=remedy)
 
 

@@ -18,9 +18,9 @@ from ...readings.state.footprint import Footprint
 from ..external_memory import External
 from ..mmio import split_lanes
 from ..model import Ila
-from ..verification.queue_interleavings import Issue, Races, Schedule, Turn, schedule, taken_in_full, tokens_of, unconnected, written_by
+from ..verification.queue_interleavings import Issue, RaceDetector, Schedule, Turn, schedule, check_all_taken, tokens_of, check_connected, written_by
 from .initialisation_tracking import CODE
-from .read_sets import touched
+from .read_sets import instruction_footprint
 from .simulator import DeviceHang, Simulator
 from .word_stream_loop import advance
 
@@ -51,11 +51,11 @@ class Stream(Simulator):
             UsageError: F203, the model has no such external memory, or the contents do not fit it.
         """
         super().__init__(ila, reading=reading, strict=strict, samples=samples)
-        self.written = frozenset[Leaf]().union(*map(written_by, ila.instructions.values()))
-        self.watched = frozenset(leaf for leaf in self.written if leaf.shape)
-        self.held: tuple[str, ...] = ()  # tokens that earlier runs left
-        self.ran = frozenset[Leaf]()  # what the words wrote that ran in their order, before one had to wait
-        self.reached = 0  # the word that machine code ended at
+        self.written_memories = frozenset[Leaf]().union(*map(written_by, ila.instructions.values()))
+        self.tracked_memories = frozenset(leaf for leaf in self.written_memories if leaf.shape)
+        self.held_tokens: tuple[str, ...] = ()  # tokens that earlier runs left
+        self.written_in_order = frozenset[Leaf]()  # what the words wrote that ran in their order, before one had to wait
+        self.stop_word = 0  # the word that machine code ended at
         if dram is not None:
             self.give(IMAGE, dram, base)
         for name, contents in (drams or {}).items():
@@ -73,7 +73,7 @@ class Stream(Simulator):
             raise UsageError("F203", f'{self.ila.name} has no external memory "{name}"', help=f"known: {names}")
         if not 0 <= base <= (external.base.interval[1] or 0):
             raise UsageError("F203", f"the address of {name} must be in 0…{external.base.interval[1]}, not {base}")
-        self.attach(name, words_of(name, contents, external, external.leaf in self.written), base)
+        self.attach(name, external_words(name, contents, external, external.leaf in self.written_memories), base)
 
     # -- contents that differ between samples
 
@@ -131,7 +131,7 @@ class Stream(Simulator):
         """
         is_rows = isinstance(instructions, np.ndarray) and instructions.ndim == 2 and instructions.dtype == np.uint8
         words: Any = instructions if is_rows else list(instructions)
-        self.ran = frozenset()
+        self.written_in_order = frozenset()
         start = self._in_order(words) if self.reading == "native" and not self.strict and not self.samples else 0
         issue_order = self._scheduled(map(word_of, words[start:]), start)
         races = self._races() if self.strict and self.ila.queues else None
@@ -140,9 +140,9 @@ class Stream(Simulator):
             self._execute_turn(turn, races, deferred)
         if deferred:
             raise deferred[0]
-        self.held = tuple(token for token, _ in issue_order.left_over)
+        self.held_tokens = tuple(token for token, _ in issue_order.unused_tokens)
         is_finished = any(self.ila.interrupt in written_by(t.issue.instruction) for t in issue_order.turns)
-        if issue_order.waiting and not is_finished and self.ila.interrupt not in self.ran:
+        if issue_order.blocked_queues and not is_finished and self.ila.interrupt not in self.written_in_order:
             raise _hang(issue_order)
 
     def _in_order(self, words: Sequence[Any]) -> int:
@@ -150,10 +150,10 @@ class Stream(Simulator):
 
         Those that move data run in machine code.
         """
-        column = column_of(words, math.prod(static_shape(self.ila.inputs[WORD])))
+        column = word_column(words, math.prod(static_shape(self.ila.inputs[WORD])))
         if column is None:  # one is no such word: nothing runs
             return 0
-        tokens, position = Counter(self.held), 0
+        tokens, position = Counter(self.held_tokens), 0
         while position < len(words):
             position = self._run_compiled(column, position, tokens) if self.executed + len(words) >= PATIENCE else position
             issue = self._issue(position, word_of(words[position])) if position < len(words) else None
@@ -164,9 +164,9 @@ class Stream(Simulator):
                 tokens.subtract(takes)
                 self._execute_turn(Turn(issue, "", {}), None, [])
                 tokens.update(gives)
-                self.ran |= written_by(issue.instruction)
+                self.written_in_order |= written_by(issue.instruction)
             position += position < len(words)
-        self.held = tuple(tokens.elements())
+        self.held_tokens = tuple(tokens.elements())
         return position
 
     def _run_compiled(self, column: Data, position: int, tokens: Counter[str]) -> int:
@@ -174,7 +174,7 @@ class Stream(Simulator):
             return advance(self, column, position, tokens)
         except SpecError as refusal:
             self.executed += 1
-            issue = self._issue(self.reached, word_of(column[self.reached]))
+            issue = self._issue(self.stop_word, word_of(column[self.stop_word]))
             raise refusal.at(str(issue)) from None
 
     def check(self, instructions: Iterable[int]) -> None:
@@ -185,8 +185,8 @@ class Stream(Simulator):
             SpecError: the stream breaks a rule of the model, of its tokens, or of the order of its queues.
         """
         device_copy = Stream(self.ila, reading=self.reading, strict=True)
-        if self.unwritten is not None or self.executed:  # what was written without strictness is not known
-            device_copy.unwritten = None if self.unwritten is None else self.unwritten.copy()
+        if self.initialisation is not None or self.executed:  # what was written without strictness is not known
+            device_copy.initialisation = None if self.initialisation is None else self.initialisation.copy()
         for name, external in self.ila.externals.items():
             base = int(self.memories[external.base].data[()])
             device_copy.attach(name, self.memories[external.leaf].data.copy(), base)
@@ -197,13 +197,13 @@ class Stream(Simulator):
 
     def _scheduled(self, instructions: Iterable[int], start: int = 0) -> Schedule:
         stream = [i for i in (self._issue(n, word) for n, word in enumerate(instructions, start)) if i is not None]
-        issue_order = schedule(self.ila.queues, stream, self.held)
+        issue_order = schedule(self.ila.queues, stream, self.held_tokens)
         if not self.strict:
             return issue_order
-        unconnected(self.ila.queues, stream)
-        if issue_order.waiting:
+        check_connected(self.ila.queues, stream)
+        if issue_order.blocked_queues:
             raise _hang(issue_order)
-        taken_in_full(issue_order)
+        check_all_taken(issue_order)
         return issue_order
 
     def _issue(self, number: int, word: Any) -> Issue | None:
@@ -220,7 +220,7 @@ class Stream(Simulator):
             raise SpecError("I101", f"no instruction of {self.ila.name} decodes {word:#x}", place=f"instruction {number}")
         return None
 
-    def _execute_turn(self, turn: Turn, races: Races | None, deferred: list[FlexmatchError]) -> None:
+    def _execute_turn(self, turn: Turn, races: RaceDetector | None, deferred: list[FlexmatchError]) -> None:
         """Execute one instruction; refusals of uninitialised reads are deferred until the order is known to be legal."""
         try:
             if races is not None:
@@ -236,10 +236,10 @@ class Stream(Simulator):
     def _footprint(self, turn: Turn) -> Footprint:
         instruction = turn.issue.instruction
         self._executable(instruction).bind(turn.issue.operands)
-        return touched(self.machine, self.ila, instruction, turn.issue.operands, self.watched)
+        return instruction_footprint(self.machine, self.ila, instruction, turn.issue.operands, self.tracked_memories)
 
-    def _races(self) -> Races:
-        return Races(self.ila, {leaf: self._elements(leaf) for leaf in self.watched})
+    def _races(self) -> RaceDetector:
+        return RaceDetector(self.ila, {leaf: self._elements(leaf) for leaf in self.tracked_memories})
 
     def _elements(self, leaf: Leaf) -> int:
         return int(np.prod(self.memories[leaf].own))
@@ -250,7 +250,7 @@ def word_of(word: Any) -> Any:
     return int.from_bytes(word.tobytes(), "little") if isinstance(word, np.ndarray) else word
 
 
-def column_of(words: Iterable[Any], size: int) -> Data | None:
+def word_column(words: Iterable[Any], size: int) -> Data | None:
     """Return instruction words as an array of bytes [words, size]; None where one of them is no such word."""
     if isinstance(words, np.ndarray):
         return np.ascontiguousarray(words) if words.shape[1] == size else None
@@ -260,7 +260,7 @@ def column_of(words: Iterable[Any], size: int) -> Data | None:
         return None
 
 
-def words_of(name: str, contents: Any, external: External, is_written: bool) -> Data:
+def external_words(name: str, contents: Any, external: External, is_written: bool) -> Data:
     """Return the words of an external memory as a flat array, which shares storage with `contents` where the device writes it.
 
     Raises:
@@ -307,5 +307,5 @@ def _converted(name: str, flat: Data, dtype: np.dtype[Any]) -> Data:
 
 
 def _hang(issue_order: Schedule) -> DeviceHang:
-    (queue, sentence), *other_queues = issue_order.waiting
+    (queue, sentence), *other_queues = issue_order.blocked_queues
     return DeviceHang(f"queue {queue}", "; ".join([sentence, *(f"queue {q} {s}" for q, s in other_queues)]))

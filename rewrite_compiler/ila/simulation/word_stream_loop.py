@@ -20,10 +20,10 @@ from ...lang.arithmetic import maximum, minimum
 from ...lang.binders import Comprehension, Leaf, array, scalar_array, static_shape
 from ...lang.expr import Expr, lift
 from ...lang.step import Let, Step, assign, loop, reads_of, seq, updates_of, when
-from ...lang.structural_hash import Digest, Undigested
+from ...lang.structural_hash import StructuralHash, Undigested
 from ...readings.arrays.labelled_array import Data, storage_dtype
 from ..model import Ila, Instruction, Operand
-from .decode_loop import Inputs, given, search, shared
+from .decode_loop import Inputs, substitute_inputs, decision_tree, share_subterms
 from .device_protocol import WordDevice
 
 if TYPE_CHECKING:
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 PIECE = 1 << 16  # words of one call
 TOKENS = 1 << 30
-MOVING, ALL, KEPT = "moving", "all", "kept"
+MOVING, ALL, CACHED = "moving", "all", "kept"
 LEVELS = {MOVING: 1, ALL: 2}  # of optimisation: what computes is worth it
 SINGLES = 1 << 13  # words, one by one, that take as long as the loop of all instructions to be compiled
 
 
 @dataclass(frozen=True, eq=False)
-class Words:
+class WordLoop:
     """A compiled loop over instruction words: its function, the column of words, its scalars, and the token counters."""
 
     function: NativeFunction
     column: Leaf
     count: Leaf
-    done: Leaf
+    executed: Leaf
     tokens: Mapping[str, Leaf]
 
     @cached_property
@@ -55,49 +55,49 @@ class Words:
 class _BoundLoop:
     """The loop bound to the memories of one device; arrays that were replaced are rebound before a call."""
 
-    def __init__(self, word_loop: Words) -> None:
-        scalars = (word_loop.count, word_loop.done, *word_loop.tokens.values())
+    def __init__(self, word_loop: WordLoop) -> None:
+        scalars = (word_loop.count, word_loop.executed, *word_loop.tokens.values())
         self.numbers = {leaf: np.zeros((), storage_dtype(leaf.interval)) for leaf in scalars}
-        self.call = word_loop.function.bound([self.numbers.get(m) for m in word_loop.function.memories])
+        self.call = word_loop.function.bind([self.numbers.get(m) for m in word_loop.function.memories])
         self.states = [(n, m) for n, m in enumerate(word_loop.function.memories) if m not in self.numbers and m is not word_loop.column]
 
 
-def advance(sim: WordDevice, words: Data, at: int, tokens: Counter[str]) -> int:
+def advance(sim: WordDevice, words: Data, position: int, tokens: Counter[str]) -> int:
     """Run the loop from a position on; return the first word that it does not execute. The token counts are updated in place."""
-    word_loop = words_of(sim.ila, ALL if sim.singles >= SINGLES else KEPT) or words_of(sim.ila)
+    word_loop = word_loop_of(sim.ila, ALL if sim.singles >= SINGLES else CACHED) or word_loop_of(sim.ila)
     if word_loop is None:
-        return at
+        return position
     if word_loop not in sim.calls:
         sim.calls[word_loop] = _BoundLoop(word_loop)
     bound: _BoundLoop = sim.calls[word_loop]
-    numbers, piece = bound.numbers, words[at : at + PIECE]
+    numbers, piece = bound.numbers, words[position : position + PIECE]
     for name, leaf in word_loop.tokens.items():
         numbers[leaf][()] = tokens.get(name, 0)
     numbers[word_loop.count][()] = len(piece)
-    bound.call.put({m: sim.memories[m].data for n, m in bound.states if bound.call.held[n] is not sim.memories[m].data})
+    bound.call.put({m: sim.memories[m].data for n, m in bound.states if bound.call.arrays[n] is not sim.memories[m].data})
     bound.call.put_rows({word_loop.column: piece})
     try:
         bound.call()
     finally:
         sim.machine.forget(word_loop.memories)
-        executed = int(numbers[word_loop.done])
+        executed = int(numbers[word_loop.executed])
         for name, leaf in word_loop.tokens.items():
             tokens[name] = int(numbers[leaf])
         sim.executed += executed
-        sim.reached = at + executed
-    sim.singles += sim.reached < len(words)
-    return sim.reached
+        sim.stop_word = position + executed
+    sim.singles += sim.stop_word < len(words)
+    return sim.stop_word
 
 
 @lru_cache(maxsize=16)
-def words_of(ila: Ila, kind: str = MOVING) -> Words | None:
+def word_loop_of(ila: Ila, kind: str = MOVING) -> WordLoop | None:
     """Return a compiled loop of a model; None without machine code for it, or without an instruction of the kind.
 
     The kind `ALL` has all instructions that need nothing but their word and the state; a third kind is the same loop, where it is
     cached on disk.
     """
     try:
-        from ...readings.native.code_cache import found_step, kept_step
+        from ...readings.native.code_cache import load_step, cached_step
         from ...readings.native.printer import NativeFunction
     except ImportError:
         return None
@@ -117,28 +117,28 @@ def words_of(ila: Ila, kind: str = MOVING) -> Words | None:
         counters = {name: (leaf, Leaf((), leaf.interval, False, f"held_{name}")) for name, leaf in tokens.items()}
         step = _loop(ila, instructions, column, (count, executed, row, active), counters)
         local = frozenset((row, active, *(inner for _, inner in counters.values())))
-        return NativeFunction(step, apart=frozenset(disjoint_leaves), local=local, level=LEVELS[kind])
+        return NativeFunction(step, noalias=frozenset(disjoint_leaves), local=local, level=LEVELS[kind])
 
     leaves = (*disjoint_leaves, *(s.leaf for s in ila.states.values()))
     digest = _digest(ila, "" if kind == MOVING else ALL, instructions, leaves)
     try:
-        if kind == KEPT:
-            function = None if digest is None else found_step(digest, leaves)
+        if kind == CACHED:
+            function = None if digest is None else load_step(digest, leaves)
         else:
-            function = make() if digest is None else kept_step(digest, leaves, make)
+            function = make() if digest is None else cached_step(digest, leaves, make)
     except SpecError:
         return None
-    return None if function is None else Words(function, column, count, executed, tokens)
+    return None if function is None else WordLoop(function, column, count, executed, tokens)
 
 
 def _digest(ila: Ila, kind: str, instructions: Sequence[Instruction], leaves: Sequence[Leaf]) -> str | None:
     """Return the digest of everything that the loop is made from; None where a term has none."""
-    digest = Digest()
+    digest = StructuralHash()
     try:
-        digest.say(kind, [(q.name, sorted(q.instructions), [*q.takes.items()], [*q.gives.items()]) for q in ila.queues])
+        digest.add_words(kind, [(q.name, sorted(q.instructions), [*q.takes.items()], [*q.gives.items()]) for q in ila.queues])
         digest.add(*ila.inputs.values(), *leaves)
         for i in instructions:
-            digest.say(i.name, list(i.operands))
+            digest.add_words(i.name, list(i.operands))
             digest.add(i.decode, *(x for o in i.operands.values() for x in (o.leaf, o.term)))
             digest.step(i.update)
     except Undigested:
@@ -169,9 +169,9 @@ def _loop(
     advance_row = seq(assign(row, minimum(row[()] + 1, PIECE)), assign(executed, row[()]))
 
     def each(_: Expr) -> Step:
-        decodes = [given(i.decode, inputs) for i in instructions]
+        decodes = [substitute_inputs(i.decode, inputs) for i in instructions]
         steps = [_operands(i, inputs, _with_tokens(ila, i, counters, seq(i.update, advance_row), assign(active, 0))) for i in instructions]
-        dispatch = shared(decodes, lambda parts: search(parts, steps, assign(active, 0)))
+        dispatch = share_subterms(decodes, lambda parts: decision_tree(parts, steps, assign(active, 0)))
         return when((active[()] == 1) & (row[()] < count[()]), dispatch)
 
     load_tokens = [assign(inner, counter[()]) for counter, inner in tokens.values()]
@@ -188,9 +188,9 @@ def _operands(i: Instruction, inputs: Inputs, step: Step) -> Step:
 
 def _array(o: Operand, inputs: Inputs) -> Comprehension:
     if isinstance(o.term, Expr):
-        return scalar_array(given(o.term, inputs))
+        return scalar_array(substitute_inputs(o.term, inputs))
     term = o.term
-    return array(lambda *j: given(term[j], inputs), static_shape(o.leaf))
+    return array(lambda *j: substitute_inputs(term[j], inputs), static_shape(o.leaf))
 
 
 def _with_tokens(ila: Ila, i: Instruction, tokens: Mapping[str, Leaf], step: Step, otherwise: Step) -> Step:

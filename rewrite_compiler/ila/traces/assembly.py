@@ -21,7 +21,7 @@ FIELD = re.compile(r"(\w+)=(-?\d+|0x[0-9a-f]+)", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Named:
+class DecodedCommand:
     """A decoded command: its instruction, its operands, and in `raw` the inputs in which it differs from what these assemble to."""
 
     instruction: Instruction
@@ -40,7 +40,7 @@ class Named:
         return " ".join([self.instruction.name, *fields, *raw])
 
 
-def disassemble(ila: Ila, command: Command) -> Named:
+def disassemble(ila: Ila, command: Command) -> DecodedCommand:
     """Return a command as its instruction and operands.
 
     Raises:
@@ -51,7 +51,7 @@ def disassemble(ila: Ila, command: Command) -> Named:
     operands = _operands(ila, instruction, lanes)
     canonical = assemble(instruction, **operands)
     raw = {name: command.get(name, 0) for name in ila.inputs if command.get(name, 0) != canonical.get(name, 0)}
-    return Named(instruction, operands, raw)
+    return DecodedCommand(instruction, operands, raw)
 
 
 def instruction_of(ila: Ila, command: Command) -> Instruction:
@@ -71,7 +71,7 @@ def _decode(ila: Ila, command: Command, lanes: Mapping[str, list[int]]) -> Instr
     return instruction
 
 
-def parse_named(ila: Ila, text: str) -> Named:
+def parse_command(ila: Ila, text: str) -> DecodedCommand:
     """Parse a line of assembly.
 
     Raises:
@@ -85,7 +85,7 @@ def parse_named(ila: Ila, text: str) -> Named:
     unknown_input = next((key for key in raw if key not in ila.inputs), None)
     if unknown_input is not None:
         raise SpecError("I101", f'{ila.name} has no input "{unknown_input}"', help=f"inputs: {', '.join(ila.inputs)}")
-    named_command = Named(instruction, operands, raw)
+    named_command = DecodedCommand(instruction, operands, raw)
     split_lanes(ila, named_command.command)  # refuses what does not fit an input
     return named_command
 

@@ -13,7 +13,7 @@ from ...errors import InputError, SpecError, printable
 from ...readings.arrays.labelled_array import Data, storage_dtype
 from ..mmio import Command
 from ..model import Ila
-from .assembly import instruction_of, parse_named
+from .assembly import instruction_of, parse_command
 from .trace import SCHEMA, Attach, Commands, Fetch, Header, Item, Place, Section, Trace, Wait, bus_lanes, columns_of
 from .writer import CHUNK, COMMANDS, COUNT, END, KEYS, MAGIC, OTHER, WORDS
 
@@ -129,7 +129,7 @@ class _Lines:
     def _assembly(self, line: str) -> None:
         if not line.startswith("."):
             text, arrow, gives = line.partition(" -> ")
-            self._command(parse_named(self.ila, text).command, gives if arrow else None)
+            self._command(parse_command(self.ila, text).command, gives if arrow else None)
             return
         key, _, body = line[1:].partition(" ")
         try:

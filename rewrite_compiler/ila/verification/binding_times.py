@@ -16,9 +16,9 @@ from ...lang.expr import Expr, lift
 from ...lang.intervals import Interval
 from ...lang.step import Let, Loop, Require, Step, Together, Update, When, children, updates_of
 from ...lang.traversal import terms_of
-from ...readings.oracle.counterexample import witness
+from ...readings.oracle.counterexample import find_counterexample
 from ..model import CONTROL, DATA, Ila, Instruction
-from .write_conflicts import collision
+from .write_conflicts import find_write_conflict
 
 WIDTH, INDEX, BINDING = "I102", "I103", "I109"
 DIVISIONS = ("div", "mod", "tdiv", "tmod")
@@ -109,8 +109,8 @@ def _step(place: _Place, step: Step) -> Iterator[Problem]:
 
 def _collision(place: _Place, step: Update | Together) -> Iterator[Problem]:
     updates = step.updates if isinstance(step, Together) else (step,)
-    conflict = collision(updates)
-    if conflict is not None and (isinstance(step, Update) or all(collision([u]) is None for u in updates)):
+    conflict = find_write_conflict(updates)
+    if conflict is not None and (isinstance(step, Update) or all(find_write_conflict([u]) is None for u in updates)):
         memory, index = conflict
         sentence = f"one update writes {memory.name}[{', '.join(map(str, index))}] more than once"
         yield place.problem(INDEX, sentence, "give every value of its indices an element of its own, or fold() what meets there")
@@ -204,9 +204,9 @@ def _is_guarded(place: _Place, i: Expr, size: int) -> bool:
     """Tell whether the path conditions imply that an index lies inside its axis."""
     if not place.conditions:
         return False
-    from .path_conditions import follows
+    from .path_conditions import implies
 
-    return follows(place.conditions, (i >= 0) & (i < size))
+    return implies(place.conditions, (i >= 0) & (i < size))
 
 
 def _length(n: Expr) -> str:
@@ -217,7 +217,7 @@ def _length(n: Expr) -> str:
 
 def _advice(e: Expr, valid_range: Interval, remedy: str) -> str:
     """Return an example of a term outside of its valid range, when one is known, and the remedy."""
-    example = witness(e, valid_range)
+    example = find_counterexample(e, valid_range)
     return f"{example}; {remedy}" if example else remedy
 
 

@@ -10,8 +10,8 @@ from ...lang.step import reads_of
 from ..model import Ila, Instruction
 from .binding_times import check_instruction, regions_of
 from .decode_disjointness import Hole, Overlap, Values, find_holes, find_overlaps
-from .reachable_values import undecoded
-from .undriven_state import undriven
+from .reachable_values import undecodable_instructions
+from .undriven_state import undriven_states
 
 OVERLAP = "I100"
 SOLVER_SECONDS = 5.0
@@ -53,11 +53,11 @@ def check(ila: Ila, *, seconds: float = SOLVER_SECONDS) -> Check:
     """Check the decodes, widths, indices and binding times of a model; `seconds` is the solver's budget for each query."""
     overlaps = find_overlaps(ila, seconds)
     problems = [_overlap(ila, o) for o in overlaps]
-    problems.extend(undecoded(ila, seconds))
+    problems.extend(undecodable_instructions(ila, seconds))
     for i in ila.instructions.values():
         problems.extend(check_instruction(ila, i))
         problems.extend(_undeclared_reads(ila, i))
-    problems.extend(undriven(ila))
+    problems.extend(undriven_states(ila))
     unlisted_reason, holes = "", list[Hole]()
     try:
         holes = find_holes(ila, seconds)

@@ -22,7 +22,7 @@ from ...lang.intervals import Interval
 from ...lang.printer import show
 from ...lang.traversal import loads_of
 from ...readings.oracle.emit_python import evaluate
-from ...readings.smt.bitvector_evaluator import reading_for
+from ...readings.smt.bitvector_evaluator import evaluator_for
 from ...readings.smt.evaluator import refute, truth
 from ...readings.smt.solver import Verdict
 from ..model import Ila, Instruction
@@ -51,11 +51,11 @@ class Hole:
     """Commands that no instruction decodes, as a range for each tested term: all commands in these ranges, or only some."""
 
     ranges: tuple[tuple[str, Interval], ...]
-    whole: bool
+    is_complete: bool
 
     def __str__(self) -> str:
         parts = [f"{name} {low}" if low == high else f"{name} {_word(low)}…{_word(high)}" for name, (low, high) in self.ranges]
-        return ("" if self.whole else "some of ") + ", ".join(parts)
+        return ("" if self.is_complete else "some of ") + ", ".join(parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,25 +282,25 @@ def _has_hole(ila: Ila, ranges: Mapping[Expr, Interval], seconds: float) -> bool
     return find_command(ila, conditions, candidates, seconds)[0].outcome != "proved"
 
 
-def find_command(ila: Ila, wanted: Sequence[Expr], unwanted: Sequence[Expr], seconds: float) -> tuple[Verdict, Values]:
+def find_command(ila: Ila, required: Sequence[Expr], excluded: Sequence[Expr], seconds: float) -> tuple[Verdict, Values]:
     """Search a command that satisfies all conditions of the first list and none of the second; a witness is replayed in the oracle.
 
     Raises:
         SpecError: I102, a condition reads a memory, or I100, the witness does not hold in the oracle.
     """
-    leaves = sorted({leaf for e in (*wanted, *unwanted) for leaf in e.reads}, key=lambda leaf: str(leaf.name))
+    leaves = sorted({leaf for e in (*required, *excluded) for leaf in e.reads}, key=lambda leaf: str(leaf.name))
     for leaf in leaves:
         if math.prod(static_shape(leaf)) > STATE_ELEMENTS:
             raise SpecError("I102", f"a decode of {ila.name} reads the memory {leaf.name}", help="decode on inputs and registers")
-    reading, limits = reading_for([*wanted, *unwanted], leaves)
-    holds = [truth(reading.value(e)) for e in wanted]
-    fails = [_negated(truth(reading.value(e))) for e in unwanted]
+    reading, limits = evaluator_for([*required, *excluded], leaves)
+    holds = [truth(reading.value(e)) for e in required]
+    fails = [_negated(truth(reading.value(e))) for e in excluded]
     verdict = refute([*holds, *fails, *limits], seconds)
     if verdict.outcome != "refuted":
         return verdict, {}
     model = verdict.model
     flat = {leaf: [int(model.get(str(x), leaf.interval[0] or 0)) for x in data.reshape(-1)] for leaf, data in reading.memories.items()}
-    _replay(ila, wanted, unwanted, flat)
+    _replay(ila, required, excluded, flat)
     return verdict, {leaf.name: _little_endian(leaf, lanes) for leaf, lanes in flat.items()}
 
 

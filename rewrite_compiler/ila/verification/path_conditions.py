@@ -9,23 +9,23 @@ from ...errors import SpecError
 from ...lang.binders import Leaf, static_shape
 from ...lang.expr import Expr
 from ...lang.substitution import substitute
-from ...readings.smt.bitvector_evaluator import reading_for
+from ...readings.smt.bitvector_evaluator import evaluator_for
 from ...readings.smt.evaluator import refute, truth
 
 SECONDS = 2.0
 ELEMENTS = 1 << 10  # a guard reads registers, not memories
 
 
-def follows(given: Sequence[Expr], claim: Expr) -> bool:
+def implies(premises: Sequence[Expr], claim: Expr) -> bool:
     """Tell whether all of the given conditions together imply a claim; False where the solver does not decide it."""
-    free = frozenset[Expr]().union(claim.free, *(c.free for c in given))
+    free = frozenset[Expr]().union(claim.free, *(c.free for c in premises))
     variables = {v: Leaf((), v.interval, False, f"{v.data[0]}_{v.data[1]}")[()] for v in free}
     try:
-        conditions, negated_claim = [substitute(c, variables) for c in given], substitute(~claim, variables)
+        conditions, negated_claim = [substitute(c, variables) for c in premises], substitute(~claim, variables)
         leaves = sorted({leaf for e in (*conditions, negated_claim) for leaf in e.reads}, key=lambda leaf: str(leaf.name))
         if any(math.prod(static_shape(leaf)) > ELEMENTS for leaf in leaves):
             return False
-        reading, limits = reading_for([*conditions, negated_claim], leaves)
+        reading, limits = evaluator_for([*conditions, negated_claim], leaves)
         return refute([*(truth(reading.value(e)) for e in (*conditions, negated_claim)), *limits], SECONDS).outcome == "proved"
     except SpecError:  # a term that the solver's reading does not have
         return False

@@ -23,7 +23,7 @@ from ...readings.arrays.labelled_array import Data
 from ...readings.state.footprint import Footprint
 from ..model import Ila, Instruction, Queue
 
-Clock = dict[str, int]  # queue → its last instruction (1 + number in the stream) that is certainly done; 0: none
+VectorClock = dict[str, int]  # queue → its last instruction (1 + number in the stream) that is certainly done; 0: none
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Issue:
     def __str__(self) -> str:
         return f"instruction {self.number} ({self.instruction.name})"
 
-    def asks(self, operand: str) -> bool:
+    def is_token_set(self, operand: str) -> bool:
         """Tell whether a token operand is set."""
         value = self.operands.get(operand, 0)
         return bool(np.asarray(value).any())
@@ -49,7 +49,7 @@ class Turn:
 
     issue: Issue
     queue: str
-    before: Clock
+    clock: VectorClock
 
 
 @dataclass(eq=False)
@@ -57,17 +57,17 @@ class Schedule:
     """A legal order of a stream, the queues that are blocked for ever and why, and the tokens that no instruction takes."""
 
     turns: list[Turn] = field(default_factory=list)
-    waiting: list[tuple[str, str]] = field(default_factory=list)  # queue, sentence
-    left_over: list[tuple[str, Issue | None]] = field(default_factory=list)  # token, who gives it (None: held before)
+    blocked_queues: list[tuple[str, str]] = field(default_factory=list)  # queue, sentence
+    unused_tokens: list[tuple[str, Issue | None]] = field(default_factory=list)  # token, who gives it (None: held before)
 
 
-def schedule(queues: Sequence[Queue], stream: Sequence[Issue], held: Sequence[str] = ()) -> Schedule:
+def schedule(queues: Sequence[Queue], stream: Sequence[Issue], initial_tokens: Sequence[str] = ()) -> Schedule:
     """Return the legal order that always runs the earliest instruction of the stream that can run.
 
     A stream in dependency order runs as written. Instructions of no declared queue run in a queue of their own. The third
     argument gives the tokens that are available at the start.
     """
-    return _Scheduler(queues, stream, held).run()
+    return _Scheduler(queues, stream, initial_tokens).run()
 
 
 class _Scheduler:
@@ -78,8 +78,8 @@ class _Scheduler:
         self.heads: dict[str, deque[Issue]] = {name: deque() for name in (*self.queues, "")}
         for issue in stream:
             self.heads[self.queue_of.get(issue.instruction.name, "")].append(issue)
-        self.clocks: dict[str, Clock] = {name: dict.fromkeys(self.heads, 0) for name in self.heads}
-        self.tokens: dict[str, deque[tuple[Issue | None, Clock]]] = {}
+        self.clocks: dict[str, VectorClock] = {name: dict.fromkeys(self.heads, 0) for name in self.heads}
+        self.tokens: dict[str, deque[tuple[Issue | None, VectorClock]]] = {}
         for token in (t for q in queues for t in (*q.takes.values(), *q.gives.values())):
             self.tokens[token] = deque()
         for token in initial_tokens:
@@ -89,8 +89,8 @@ class _Scheduler:
     def run(self) -> Schedule:
         while (queue := self._next_queue()) is not None:
             self._advance(queue)
-        self.result.waiting = [(name, self._blocked_sentence(name)) for name in self.heads if self.heads[name]]
-        self.result.left_over = [(token, giver) for token, givers in self.tokens.items() for giver, _ in givers]
+        self.result.blocked_queues = [(name, self._blocked_sentence(name)) for name in self.heads if self.heads[name]]
+        self.result.unused_tokens = [(token, giver) for token, givers in self.tokens.items() for giver, _ in givers]
         return self.result
 
     def _next_queue(self) -> str | None:
@@ -98,7 +98,7 @@ class _Scheduler:
         return min(ready)[1] if ready else None
 
     def _tokens_taken(self, queue: str, issue: Issue) -> Iterator[str]:
-        return (token for operand, token in self._take_operands(queue).items() if issue.asks(operand))
+        return (token for operand, token in self._take_operands(queue).items() if issue.is_token_set(operand))
 
     def _take_operands(self, queue: str) -> Mapping[str, str]:
         return self.queues[queue].takes if queue else {}
@@ -115,7 +115,7 @@ class _Scheduler:
         self.result.turns.append(Turn(issue, queue, clock))
         next_clock = self.clocks[queue] = {**clock, queue: issue.number + 1}
         for operand, token in (self.queues[queue].gives if queue else {}).items():
-            if issue.asks(operand):
+            if issue.is_token_set(operand):
                 self.tokens[token].append((issue, next_clock))
 
     # -- what a queue waits for
@@ -130,7 +130,7 @@ class _Scheduler:
         """Return the first instruction that has not run and gives the token."""
         for queue in self.queues.values():
             operands = [o for o, t in queue.gives.items() if t == token]
-            issue = next((i for i in self.heads[queue.name] if any(i.asks(o) for o in operands)), None)
+            issue = next((i for i in self.heads[queue.name] if any(i.is_token_set(o) for o in operands)), None)
             if issue is not None:
                 return issue
         return None
@@ -140,11 +140,11 @@ def tokens_of(queues: Sequence[Queue], issue: Issue) -> tuple[list[str], list[st
     """Return the tokens that an instruction takes and those that it gives."""
     queue = next((q for q in queues if issue.instruction.name in q.instructions), None)
     sides = (queue.takes, queue.gives) if queue is not None else ({}, {})
-    takes, gives = ([token for operand, token in side.items() if issue.asks(operand)] for side in sides)
+    takes, gives = ([token for operand, token in side.items() if issue.is_token_set(operand)] for side in sides)
     return takes, gives
 
 
-def unconnected(queues: Sequence[Queue], stream: Sequence[Issue]) -> None:
+def check_connected(queues: Sequence[Queue], stream: Sequence[Issue]) -> None:
     """Check that no instruction sets a token operand that its queue does not connect.
 
     Raises:
@@ -153,25 +153,25 @@ def unconnected(queues: Sequence[Queue], stream: Sequence[Issue]) -> None:
     queue_of = {name: q for q in queues for name in q.instructions}
     for issue in stream:
         queue = queue_of.get(issue.instruction.name)
-        invalid = [o for o in (queue.unconnected if queue else ()) if issue.asks(o)]
+        invalid = [o for o in (queue.unconnected if queue else ()) if issue.is_token_set(o)]
         if queue and invalid:
             raise SpecError("I102", f"{invalid[0]} of {issue} must be 0: queue {queue.name} has no such token")
 
 
-def taken_in_full(made: Schedule) -> None:
+def check_all_taken(order: Schedule) -> None:
     """Check that every token of a schedule is taken.
 
     Raises:
         SpecError: I108, a token is left over.
     """
-    if made.left_over:
-        token, giver = made.left_over[0]
+    if order.unused_tokens:
+        token, giver = order.unused_tokens[0]
         giver_text = "an earlier run" if giver is None else str(giver)
-        more_text = f" (and {len(made.left_over) - 1} more)" if len(made.left_over) > 1 else ""
+        more_text = f" (and {len(order.unused_tokens) - 1} more)" if len(order.unused_tokens) > 1 else ""
         raise SpecError("I108", f"{giver_text} gives a token of {token} that nothing takes{more_text}")
 
 
-class Races:
+class RaceDetector:
     """A race detector: finds two unordered instructions that access the same element, one of them writing it.
 
     It observes every turn of a schedule in order and stores the last access of each queue to each element, which suffices: what is not
@@ -186,7 +186,7 @@ class Races:
         self.latest: dict[str, Issue] = {}
         self.end: Turn | None = None
 
-    def observe(self, turn: Turn, touched: Footprint) -> None:
+    def observe(self, turn: Turn, footprint: Footprint) -> None:
         """Record the accesses of an instruction.
 
         Raises:
@@ -196,7 +196,7 @@ class Races:
         self.issues[turn.issue.number + 1] = self.latest[turn.queue] = turn.issue
         accesses = [
             (m, self._valid_elements(m, x), w)
-            for w, elements in ((False, touched.reads), (True, touched.writes))
+            for w, elements in ((False, footprint.reads), (True, footprint.writes))
             for m, x in elements.items()
         ]
         for memory, numbers, is_write in accesses:
@@ -215,7 +215,7 @@ class Races:
         for (leaf, queue, wrote), last in self.last.items():
             if leaf is not memory or queue == turn.queue or not (is_write or wrote):
                 continue
-            is_unordered = last[numbers] > turn.before[queue]
+            is_unordered = last[numbers] > turn.clock[queue]
             if is_unordered.any():
                 number = int(numbers[int(np.argmax(is_unordered))])
                 raise self._race(turn, self.issues[int(last[number])], (wrote, is_write), _element(memory, number))
@@ -235,7 +235,7 @@ class Races:
         if self.ila.interrupt not in written_by(turn.issue.instruction):
             return
         for queue, issue in self.latest.items():
-            if queue != turn.queue and issue.number + 1 > turn.before[queue]:
+            if queue != turn.queue and issue.number + 1 > turn.clock[queue]:
                 raise _premature_end(turn.issue, issue)
         self.end = turn
 

@@ -23,9 +23,9 @@ UNDECODED = "I101"
 REMEDY = "correct the condition, or leave the instruction out"
 
 
-def undecoded(ila: Ila, seconds: float) -> Iterator[Problem]:
+def undecodable_instructions(ila: Ila, seconds: float) -> Iterator[Problem]:
     """Yield a problem for each instruction that no command starts, in any state or in any reachable state."""
-    reach = reached(ila)
+    reach = reachable_ranges(ila)
     for i in ila.instructions.values():
         box = box_of(i)
         if i.decode.value == 0:
@@ -36,7 +36,7 @@ def undecoded(ila: Ila, seconds: float) -> Iterator[Problem]:
             yield from _check_satisfiable(ila, i, reach, seconds)
 
 
-def reached(ila: Ila) -> Mapping[Leaf, Interval]:
+def reachable_ranges(ila: Ila) -> Mapping[Leaf, Interval]:
     """Return an interval of the values of each control register that instructions write."""
     resets: dict[Leaf, Interval] = {s.leaf: (s.reset, s.reset) for s in ila.states.values() if s.binding == CONTROL}
     ranges: dict[Leaf, Interval] = {}

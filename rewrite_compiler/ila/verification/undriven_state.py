@@ -27,7 +27,7 @@ MOST = 1 << 12  # elements that are looked at one by one
 Box = tuple[tuple[int, int], ...]
 
 
-def undriven(ila: Ila) -> Iterator[Problem]:
+def undriven_states(ila: Ila) -> Iterator[Problem]:
     """Yield a problem for each state, or element of a state, that instructions read and that none writes."""
     external_leaves = {leaf for e in ila.externals.values() for leaf in (e.leaf, e.base, e.size)}
     writes: dict[Leaf, set[Box]] = {}

@@ -21,7 +21,7 @@ from ...readings.kernels.evaluate import evaluate
 MOST = 1 << 18  # elements that one update writes
 
 
-def collision(updates: Sequence[Update]) -> tuple[Leaf, tuple[int, ...]] | None:
+def find_write_conflict(updates: Sequence[Update]) -> tuple[Leaf, tuple[int, ...]] | None:
     """Return a memory and the index of an element that parallel updates write more than once; None where none is found."""
     places: dict[Leaf, list[Data]] = {}
     for u in updates:

@@ -73,7 +73,7 @@ TANH = tuple(
 ERFC = (
     -1.26551223, 1.00002368, 0.37409196, 0.09678418, -0.18628806, 0.27886807, -1.13520398, 1.48851587, -0.82215223, 0.17087277,
 )  # fmt: skip
-DEFINED: Mapping[str, Callable[..., Expr]] = {
+DEFINITIONS: Mapping[str, Callable[..., Expr]] = {
     "exp": _exp, "log": _log, "tanh": _tanh, "erf": _erf, "sin": sine, "cos": cosine, "pow": power,
 }  # fmt: skip
 
@@ -82,7 +82,7 @@ DEFINED: Mapping[str, Callable[..., Expr]] = {
 def definition(function: str) -> tuple[tuple[Expr, ...], Expr]:
     """Return the operands of a real function, as variables, and its definition."""
     operands = tuple(var(name, real=True) for name in parameters(function))
-    return operands, DEFINED[function](*operands)
+    return operands, DEFINITIONS[function](*operands)
 
 
 def parameters(function: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from .polynomials import DIGITS, constants, digits, exp_series, scaled
 LARGEST = const(Fraction((1 << DIGITS) - 1) * (1 << 104))
 CELLS, POINT = 7, 46  # bits that choose a reciprocal; bits behind the point of logarithms
 SERIES_POINT, ARGUMENT_POINT = 37, 31
-KEPT = 38  # bits of a logarithm
+LOGARITHM_BITS = 38  # bits of a logarithm
 RESULT_POINT = 32
 _NEAREST = [round(256 * 128 / (128 + k + 0.5)) for k in range(1 << CELLS)]
 RECIPROCALS = [256, *_NEAREST[1:]]  # of 1 exactly, so that logarithms near 0 keep all of their bits
@@ -78,6 +78,6 @@ def _logarithm(x: Expr) -> tuple[Expr, Expr]:
     logarithm = select(is_near, exact, rough + (exact >> SERIES_POINT + ARGUMENT_POINT - POINT))
     point = select(is_near, lift(SERIES_POINT + ARGUMENT_POINT), lift(POINT))
     for k in (16, 8, 4, 2, 1):
-        large = (logarithm >= 1 << KEPT - 1 + k) | (logarithm <= -(1 << KEPT - 1 + k))
+        large = (logarithm >= 1 << LOGARITHM_BITS - 1 + k) | (logarithm <= -(1 << LOGARITHM_BITS - 1 + k))
         logarithm, point = select(large, logarithm >> k, logarithm), select(large, point - k, point)
-    return clamp(logarithm, -(1 << KEPT), 1 << KEPT), point
+    return clamp(logarithm, -(1 << LOGARITHM_BITS), 1 << LOGARITHM_BITS), point

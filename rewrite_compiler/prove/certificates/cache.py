@@ -14,10 +14,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ...kept import Kept, private_folder
+from ...kept import DiskCache, private_cache_folder
 from ...rewrite.rule import Rule
 from ...target import Target
-from .shipped import courts
+from .shipped import shipped_courts
 from .sources import court_of
 from .statements import key_of, statement_of_model, statement_of_operation, statement_of_rule
 
@@ -31,15 +31,15 @@ class Cache:
     """
 
     def __init__(self, folder: Path | None, *, anew: bool = False) -> None:
-        self.kept = Kept(folder)
+        self.store = DiskCache(folder)
         self.anew = anew
         self.hits = 0
-        self.changed: list[str] = []
+        self.changed_verdicts: list[str] = []
 
     @property
     def folder(self) -> Path | None:
         """The folder of the entries, None when nothing is stored."""
-        return self.kept.folder
+        return self.store.folder
 
     def get(self, key: str) -> dict[str, Any] | None:
         """Return the record stored under a key, None when there is none or it is damaged."""
@@ -51,17 +51,17 @@ class Cache:
         """Store a record atomically, with the day; a full disk costs the entry only."""
         previous = self._read(key) if self.anew else None
         if previous is not None and previous.get("verdict") != record.get("verdict"):
-            self.changed.append(f"{record['name']}: {previous['verdict']} (kept {previous[DATE]}), now {record['verdict']}")
-        self.kept.put(key, json.dumps({**record, DATE: time.strftime("%Y-%m-%d", time.gmtime())}).encode())
+            self.changed_verdicts.append(f"{record['name']}: {previous['verdict']} (kept {previous[DATE]}), now {record['verdict']}")
+        self.store.put(key, json.dumps({**record, DATE: time.strftime("%Y-%m-%d", time.gmtime())}).encode())
 
     def _read(self, key: str) -> dict[str, Any] | None:
-        data = self.kept.get(key)
+        data = self.store.get(key)
         return None if data is None else dict(json.loads(data))
 
 
 def court_cache(*, anew: bool = False) -> Cache:
     """Return the user's cache of verdicts."""
-    return Cache(private_folder("court"), anew=anew)
+    return Cache(private_cache_folder("court"), anew=anew)
 
 
 def rule_key(rule: Rule, **bounds: Any) -> str:
@@ -82,5 +82,5 @@ def model_key(target: Target) -> str:
 @cache
 def _court(kind: str) -> tuple[str, ...]:
     """Return what judges a kind on this machine: numbers are drawn and computed by its numpy and its Python."""
-    court = court_of(kind, courts().get(kind))
+    court = court_of(kind, shipped_courts().get(kind))
     return (court.sha256, *court.versions, sys.version, version("numpy"))

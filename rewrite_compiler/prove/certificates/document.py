@@ -12,7 +12,7 @@ from ..verdict import Proof
 from . import json_record as record
 from .cache import Cache
 from .json_record import ModelVerdict
-from .judge import judged, model_case, proofs, rule_case, target_cases
+from .judge import judge_cases, model_case, proofs, rule_case, target_cases
 
 SCHEMA = "flexmatch.prove/1"
 Progress = Callable[[str], None]
@@ -55,7 +55,7 @@ def prove(
         [rule_case(r, instances) for r in rules],
         [model_case(t, names[t.name]) for t in targets if only is None],
     ]
-    verdicts = iter(judged([c for group in groups for c in group], kept or Cache(None), progress, jobs))
+    verdicts = iter(judge_cases([c for group in groups for c in group], kept or Cache(None), progress, jobs))
     mappings, of_rules, models = ([next(verdicts) for _ in group] for group in groups)
     return Verdicts(proofs(of_rules), proofs(mappings), tuple(map(record.model_of, models)))
 

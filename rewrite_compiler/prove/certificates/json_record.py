@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...ila.verification.check import Check
-from ..verdict import Counterexample, Measured, Outcome, Proof
+from ..verdict import Counterexample, RoundingMeasurement, Outcome, Proof
 from .cache import DATE
 
 TEXTS = ("name", "at", "verdict", "strength", "evidence", "grade", "code", "suggestion")
@@ -29,7 +29,7 @@ class ModelVerdict:
         return not self.problems
 
 
-def of_check(c: Check) -> ModelVerdict:
+def verdict_of_check(c: Check) -> ModelVerdict:
     """Return the verdict that the check of a model gives."""
     holes, problems = (tuple(map(str, x)) for x in (c.holes, c.problems))
     return ModelVerdict(c.name, c.instructions, c.decodes_disjoint, holes, c.holes_unknown, problems)
@@ -57,7 +57,7 @@ def proof_record(p: Proof) -> dict[str, Any]:
     return {**texts, "ranks": p.ranks, "seconds": p.seconds, "counterexample": counterexample, "measured": figures}
 
 
-def figure_record(m: Measured) -> dict[str, Any]:
+def figure_record(m: RoundingMeasurement) -> dict[str, Any]:
     """Return the rounding measured in one element type as a JSON value."""
     return {"dtype": m.dtype, "samples": m.samples, "ulp": m.ulp, "share_of_rounding": m.share}
 
@@ -80,7 +80,7 @@ def proof_of(record: dict[str, Any]) -> Proof:
         place = None if c["place"] is None else tuple(c["place"])
         example = Counterexample(c["operands"], c["attributes"], place, c["left"], c["right"])
     figures = tuple(
-        Measured(str(m["dtype"]), int(m["samples"]), float(m["ulp"]), float(m["share_of_rounding"])) for m in record["measured"]
+        RoundingMeasurement(str(m["dtype"]), int(m["samples"]), float(m["ulp"]), float(m["share_of_rounding"])) for m in record["measured"]
     )
     ranks = None if record["ranks"] is None else int(record["ranks"])
     seconds, day = float(record["seconds"]), str(record.get(DATE, ""))

@@ -34,7 +34,7 @@ from .cache import Cache, mapping_key, model_key, rule_key
 from .shipped import certificate_of_rule
 
 JSON = dict[str, Any]
-RARE = 200_000, 20, 50  # as gc.set_threshold takes them
+GC_THRESHOLDS = 200_000, 20, 50  # as gc.set_threshold takes them
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Case:
     message: JSON
     judge: Callable[[], JSON]
     at: str = ""
-    confirmed: Callable[[JSON], bool] = lambda _: True
+    is_confirmed: Callable[[JSON], bool] = lambda _: True
 
 
 def rule_case(rule: Rule, count: int | None) -> Case:
@@ -102,10 +102,10 @@ def model_case(target: Target, spec: str) -> Case:
 
 
 def _judge_model(target: Target) -> JSON:
-    return record.model_record(record.of_check(check(target.ila())))
+    return record.model_record(record.verdict_of_check(check(target.ila())))
 
 
-def answer(message: JSON) -> JSON:
+def judge_message(message: JSON) -> JSON:
     """Judge the case of a message: the body of a worker process."""
     if message["kind"] == "rule":
         (rule,) = rules_of_text(message["text"], "rule")
@@ -122,13 +122,13 @@ def _target(spec: str) -> Target:
     return find_target(spec)
 
 
-def judged(cases: Sequence[Case], kept: Cache, progress: Callable[[str], None] = lambda _: None, jobs: int = 1) -> list[JSON]:
+def judge_cases(cases: Sequence[Case], cache: Cache, progress: Callable[[str], None] = lambda _: None, jobs: int = 1) -> list[JSON]:
     """Return the records of all verdicts, in the order of the cases.
 
     Raises:
         SpecError: judging one found its specification wrong, as a worker process reports it.
     """
-    verdicts = dict(enumerate(_cached_verdict(c, kept) for c in cases))
+    verdicts = dict(enumerate(_cached_verdict(c, cache) for c in cases))
     missing = [n for n, cached in verdicts.items() if cached is None]
     with contextlib.ExitStack() as stack:
         jobs = min(jobs, len(missing))
@@ -141,14 +141,14 @@ def judged(cases: Sequence[Case], kept: Cache, progress: Callable[[str], None] =
                 raise SpecError(problem.code, problem.sentence, place=problem.place, help=problem.help)
             verdicts[n] = verdict
             if verdict.get("verdict") != UNPROVED:
-                kept.put(cases[n].key, verdict)
+                cache.put(cases[n].key, verdict)
     return [{**x, "at": c.at} if c.at else x for c, x in zip(cases, verdicts.values(), strict=True) if x is not None]
 
 
 def _cached_verdict(case: Case, cache: Cache) -> JSON | None:
     """Return the cached verdict on a case, None where there is none to be believed."""
     cached = cache.get(case.key)
-    if cached is None or case.confirmed(cached):
+    if cached is None or case.is_confirmed(cached):
         return cached
     cache.hits -= 1
     return None
@@ -158,7 +158,7 @@ def _cached_verdict(case: Case, cache: Cache) -> JSON | None:
 def rare_collection() -> Iterator[None]:
     """Collect garbage rarely while the body runs: a proof makes millions of objects that live as long as it does."""
     thresholds = gc.get_threshold()
-    gc.set_threshold(*RARE)
+    gc.set_threshold(*GC_THRESHOLDS)
     try:
         yield
     finally:
@@ -241,7 +241,7 @@ def proofs(records: Sequence[JSON]) -> tuple[Proof, ...]:
     return tuple(record.proof_of(r) for r in records)
 
 
-def judge_rule(rule: Rule, kept: Cache) -> Proof:
+def judge_rule(rule: Rule, cache: Cache) -> Proof:
     """Return the verdict on one rule, from the cache where it is there."""
-    (verdict,) = judged([rule_case(rule, None)], kept)
+    (verdict,) = judge_cases([rule_case(rule, None)], cache)
     return replace(record.proof_of(verdict), at=rule.place)

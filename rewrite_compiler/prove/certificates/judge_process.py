@@ -10,7 +10,7 @@ import sys
 from dataclasses import asdict
 
 from ...errors import FlexmatchError
-from .judge import answer, rare_collection
+from .judge import judge_message, rare_collection
 
 
 def main() -> int:
@@ -18,7 +18,7 @@ def main() -> int:
     with rare_collection():
         for line in sys.stdin:
             try:
-                reply = answer(json.loads(line))
+                reply = judge_message(json.loads(line))
             except FlexmatchError as refusal:
                 reply = {"refused": asdict(refusal.problem)}
             sys.stdout.write(json.dumps(reply) + "\n")

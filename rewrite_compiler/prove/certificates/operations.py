@@ -10,7 +10,7 @@ from ...target import Mapping, Target
 from ..verdict import PROVED, REFUTED, UNPROVED
 from .cache import Cache, court_cache, mapping_key
 from .json_record import proof_of
-from .judge import judged, mapping_case
+from .judge import judge_cases, mapping_case
 from .shipped import Certificate, certificate_of_operation, certificate_of_record
 
 Progress = Callable[[str], None]
@@ -37,7 +37,7 @@ class Judgement:
 _JUDGEMENTS: dict[str, Judgement] = {}  # by key: what this process has looked up
 
 
-def judged_operation(target: Target, m: Mapping, progress: Progress = lambda _: None) -> Judgement:
+def judge_operation(target: Target, m: Mapping, progress: Progress = lambda _: None) -> Judgement:
     """Return the judgement of an operation at the parameters of its target, judging it where none is cached.
 
     A verdict is cached by the text of everything it depends on; one that the solver left open is cached for compilations, and judged
@@ -60,7 +60,7 @@ def _judge(target: Target, m: Mapping, cache: Cache, progress: Progress) -> Judg
     record = cache.get(case.key) or cache.get(open_key)
     if record is None:
         progress(m.name)
-        (record,) = judged([case], Cache(None))
+        (record,) = judge_cases([case], Cache(None))
         cache.put(open_key if record["verdict"] == UNPROVED else case.key, record)
     proof = replace(proof_of(record), at=m.rule.place)
     return Judgement(certificate_of_record("operation", m.name, record), None if proof.is_proved else _problem(m, proof.problem))

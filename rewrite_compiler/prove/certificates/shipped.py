@@ -38,7 +38,7 @@ class Coverage(enum.StrEnum):
     """There is no certificate."""
 
 
-ALL_SHAPES, SYMBOLIC, ON_TRUST, OPEN = COVERS = tuple(Coverage)
+ALL_SHAPES, SYMBOLIC, ON_TRUST, OPEN = COVERAGES = tuple(Coverage)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def certificate_of_record(kind: str, name: str, record: Mapping[str, Any]) -> Ce
     )
 
 
-def in_short(c: Certificate | None) -> str:
+def coverage_of(c: Certificate | None) -> str:
     """Return the coverage of a certificate."""
     if c is None:
         return OPEN
@@ -95,12 +95,12 @@ def in_short(c: Certificate | None) -> str:
     return ALL_SHAPES if c.kind == "rule" else SYMBOLIC
 
 
-def weakest(covers: Iterable[str]) -> str:
+def weakest_coverage(covers: Iterable[str]) -> str:
     """Return the weakest of several coverages."""
-    return max(covers, key=COVERS.index)
+    return max(covers, key=COVERAGES.index)
 
 
-def document(certificates: Mapping[str, Certificate]) -> str:
+def certificates_text(certificates: Mapping[str, Certificate]) -> str:
     """Return the text of the file that ships: the courts, and certificates with their statements, a line each in the order of names."""
     judges = ",\n".join(f"{json.dumps(kind)}: {json.dumps(asdict(court_of(kind)))}" for kind in ROOTS)
     by_name = sorted(certificates.items(), key=lambda c: (c[1].kind, c[1].name))
@@ -108,7 +108,7 @@ def document(certificates: Mapping[str, Certificate]) -> str:
     return f'{{"courts": {{\n{judges}\n}},\n"certificates": [\n{rows}\n]}}\n'
 
 
-def courts() -> dict[str, Court]:
+def shipped_courts() -> dict[str, Court]:
     """Return the courts that judged the shipped certificates, by kind."""
     read: dict[str, Any] = _read()["courts"]
     return {kind: Court(c["sha256"], tuple(c["files"]), tuple(c["versions"])) for kind, c in read.items()}
@@ -122,6 +122,6 @@ def _read() -> dict[str, Any]:
 @cache
 def _shipped() -> dict[str, Certificate]:
     """Return the certificates that the courts as they are installed judged: none of another court counts."""
-    current_kinds = {kind for kind, judge in courts().items() if judge.is_here}
+    current_kinds = {kind for kind, judge in shipped_courts().items() if judge.is_installed}
     rows = ((row["statement"], Certificate(**{k: v for k, v in row.items() if k != "statement"})) for row in _read()["certificates"])
     return {statement: c for statement, c in rows if ("rule" if c.kind == "rule" else "target") in current_kinds}

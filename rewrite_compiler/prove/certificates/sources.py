@@ -19,7 +19,7 @@ SOLVERS = ("z3-solver", "egglog")
 GRAMMAR = "rewrite/grammar.lark"
 ROOTS = {"rule": ("prove/rules/rules.py", "rewrite/textfile.py"), "target": ("prove/certificates/judge.py", "rewrite/textfile.py")}
 # beside the court: words, files, limits; and what rules are compiled to, which is in their statement
-BESIDE = frozenset({"errors.py", "kept.py", "limits.py", "intake.py", "callable_module.py", "egraph"})
+OUTSIDE_COURT = frozenset({"errors.py", "kept.py", "limits.py", "intake.py", "callable_module.py", "egraph"})
 
 
 @dataclass(frozen=True)
@@ -31,34 +31,34 @@ class Court:
     versions: tuple[str, ...]
 
     @property
-    def is_here(self) -> bool:
+    def is_installed(self) -> bool:
         """Tell whether this very court is the one that is installed."""
-        return self.versions == versions() and self.sha256 == _hash(self.files)
+        return self.versions == solver_versions() and self.sha256 == _hash(self.files)
 
 
-def court_of(kind: str, known: Court | None = None) -> Court:
+def court_of(kind: str, recorded: Court | None = None) -> Court:
     """Return the court of a kind as it is installed; where a known one is, imports need not be followed."""
-    return known if known is not None and known.is_here else _court_by_imports(kind)
+    return recorded if recorded is not None and recorded.is_installed else _court_by_imports(kind)
 
 
-def versions() -> tuple[str, ...]:
+def solver_versions() -> tuple[str, ...]:
     """Return the name and version of each solver."""
     return tuple(f"{name} {version(name)}" for name in SOLVERS)
 
 
 @cache
 def _court_by_imports(kind: str) -> Court:
-    files = closure(ROOTS[kind])
-    return Court(_hash(files), files, versions())
+    files = import_closure(ROOTS[kind])
+    return Court(_hash(files), files, solver_versions())
 
 
-def closure(roots: Iterable[str]) -> tuple[str, ...]:
+def import_closure(roots: Iterable[str]) -> tuple[str, ...]:
     """Return the files that some modules import, directly or not, themselves included; what stands beside the court is left out."""
     pending, file_names = [ENGINE / name for name in roots], {GRAMMAR}
     while pending:
         file = pending.pop()
         name = file.relative_to(ENGINE)
-        if name.parts[0] not in BESIDE and str(name) not in file_names:
+        if name.parts[0] not in OUTSIDE_COURT and str(name) not in file_names:
             file_names.add(name.as_posix())
             pending += _imports(file)
     return tuple(sorted(file_names))

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...egraph.saturation import rule_text as compiled
 from ...errors import FlexmatchError
-from ...kept import hash_of
+from ...kept import sources_hash
 from ...rewrite.domain import EVERYWHERE
 from ...rewrite.rule import Rule
 from ...rewrite.text import rule_text
@@ -59,4 +59,4 @@ def key_of(*parts: str) -> str:
 @cache
 def _content() -> str:
     specs = (find_spec(name) for name in CONTENT)
-    return hash_of([Path(p) for spec in specs if spec is not None for p in spec.submodule_search_locations or ()], [])
+    return sources_hash([Path(p) for spec in specs if spec is not None for p in spec.submodule_search_locations or ()], [])

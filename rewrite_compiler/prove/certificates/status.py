@@ -23,7 +23,7 @@ def _verdict_of(cached: dict[str, Any] | None, shipped: Certificate | None) -> s
     return NOT_JUDGED if shipped is None else shipped.verdict
 
 
-def in_short(verdicts: dict[str, str]) -> str:
+def verdicts_summary(verdicts: dict[str, str]) -> str:
     """Return how many operations have each verdict, in words."""
     counts = {v: sum(x == v for x in verdicts.values()) for v in dict.fromkeys(verdicts.values())}
     return ", ".join(f"{n} {verdict}" for verdict, n in counts.items())

@@ -11,7 +11,7 @@ from ...ir.program import Data
 from ...ops.op import Tensor
 from ..verdict import Counterexample
 from .instance_search import Instance
-from .sides import nested, operands_from, results, same_values, show
+from .sides import array_text, operands_from, side_values, same_values, number_text
 
 Pairs = Sequence[tuple[Tensor, Tensor]]
 # the values operands are drawn from, the plain ones first
@@ -19,7 +19,7 @@ POOLS: tuple[tuple[float, ...], ...] = ((0.0, 1.0), (-1.0, 0.0, 1.0), (1.0, 2.0,
 DRAWS = 8
 
 
-def difference(pairs: Pairs, instance: Instance) -> Counterexample | None:
+def find_difference(pairs: Pairs, instance: Instance) -> Counterexample | None:
     """Return data on which the sides differ by more than rounding, None when no draw shows any."""
     for operands in _draws(instance):
         if _first_difference(pairs, instance, operands) is not None:
@@ -37,7 +37,7 @@ def _draws(instance: Instance) -> Iterator[dict[str, Data]]:
 
 
 def _first_difference(pairs: Pairs, instance: Instance, operands: Mapping[str, Data]) -> tuple[int, tuple[int, ...], Any, Any] | None:
-    for n, (left, right) in enumerate(results(pairs, instance, operands, np.float64)):
+    for n, (left, right) in enumerate(side_values(pairs, instance, operands, np.float64)):
         places = np.argwhere(~same_values(left, right, exact=False))
         if len(places):
             place = tuple(int(i) for i in places[0])
@@ -70,7 +70,7 @@ def counterexample(pairs: Pairs, instance: Instance, operands: Mapping[str, Data
     if first_difference is None:
         raise ValueError("the sides do not differ on these operands")
     _, place, left, right = first_difference
-    return Counterexample({n: nested(x) for n, x in operands.items()}, instance.attributes, place, show(left), show(right))
+    return Counterexample({n: array_text(x) for n, x in operands.items()}, instance.attributes, place, number_text(left), number_text(right))
 
 
 def float32_difference(
@@ -78,10 +78,10 @@ def float32_difference(
 ) -> Counterexample | None:
     """Return float32 data on which the sides do not agree, None where they do on this draw; `agree` compares arrays elementwise."""
     operands = operands_from(instance, draw)
-    for left, right in results(pairs, instance, operands, np.float32):
+    for left, right in side_values(pairs, instance, operands, np.float32):
         places = np.argwhere(~agree(left, right))
         if len(places):
             place = tuple(int(i) for i in places[0])
-            texts = {name: nested(x) for name, x in operands.items()}
+            texts = {name: array_text(x) for name, x in operands.items()}
             return Counterexample(texts, instance.attributes, place, repr(float(left[place])), repr(float(right[place])))
     return None

@@ -20,10 +20,10 @@ from ...ops.op import AttributeValue, Op
 from . import element_terms as nodes
 from .element_terms import Node
 
-KEPT = 20_000  # templates
+MAX_TEMPLATES = 20_000  # templates
 
 
-class Unreadable(Exception):
+class NoSymbolicMeaning(Exception):
     """A term without a symbolic meaning: it reads tables, machine words, or places that depend on data."""
 
 
@@ -42,7 +42,7 @@ def symbols(name: str, shape: Sequence[int], *, real: bool = True) -> Elements:
     return Elements(elements.reshape(tuple(shape)), real)
 
 
-def applied(operator: Op, operands: Sequence[Elements], attributes: Mapping[str, AttributeValue]) -> tuple[Elements, ...]:
+def apply_symbolically(operator: Op, operands: Sequence[Elements], attributes: Mapping[str, AttributeValue]) -> tuple[Elements, ...]:
     """Return the outputs of an operator on symbolic operands.
 
     Raises:
@@ -51,7 +51,7 @@ def applied(operator: Op, operands: Sequence[Elements], attributes: Mapping[str,
     key = (operator.name, tuple((x.data.shape, x.real) for x in operands), tuple(attributes.items()))
     templates = _templates.get(key)
     if templates is None or templates[0].generation != nodes.generation():
-        if len(_templates) > KEPT:
+        if len(_templates) > MAX_TEMPLATES:
             _templates.clear()
         templates = _templates[key] = _template(operator, operands, attributes)
     flat = np.concatenate([x.data.reshape(-1) for x in operands]) if operands else np.empty(0, object)
@@ -74,7 +74,7 @@ class _Template:
         if self.places is not None:
             return Elements(flat[self.places.reshape(-1)].reshape(self.places.shape), self.real)
         elements = np.empty(self.data.size, object)
-        elements[:] = [nodes.rebuilt(x, substitution) for x in self.data.flat]
+        elements[:] = [nodes.substitute(x, substitution) for x in self.data.flat]
         return Elements(elements.reshape(self.data.shape), self.real)
 
 
@@ -130,7 +130,7 @@ class Reading:
 
     def _comprehension(self, a: Array) -> Data:
         if not isinstance(a, Comprehension):
-            raise Unreadable
+            raise NoSymbolicMeaning
         shape = static_shape(a)
         grid = np.indices(shape).reshape(len(shape), math.prod(shape))
         values = self.value(a.body, _Points(dict(zip(a.variables, grid, strict=True)), math.prod(shape)))
@@ -183,7 +183,7 @@ class Reading:
     def _load(self, e: Expr, at: _Points) -> Any:
         index = [self.value(i, at) for i in e.args]
         if any(map(_is_symbolic, index)):
-            raise Unreadable
+            raise NoSymbolicMeaning
         if not e.data.free <= self.steps.keys():
             return self._element_at(e.data, index, at)
         data = self.array(e.data)
@@ -194,7 +194,7 @@ class Reading:
 
     def _element_at(self, a: Array, index: Sequence[Any], at: _Points) -> Any:
         if not isinstance(a, Comprehension):
-            raise Unreadable
+            raise NoSymbolicMeaning
         places = {v: np.broadcast_to(np.asarray(i), at.count) for v, i in zip(a.variables, index, strict=True)}
         return self.value(a.body, _Points({**at.bindings, **places}, at.count))
 
@@ -204,7 +204,7 @@ class Reading:
         iterations = math.prod(extents)
         if iterations == 0:
             if monoid != "sum":
-                raise Unreadable
+                raise NoSymbolicMeaning
             return nodes.constant(0) if e.real or e.reads else 0
         grid = np.indices(extents).reshape(len(extents), iterations)
         bindings = {v: np.repeat(np.broadcast_to(np.asarray(i), at.count), iterations) for v, i in at.bindings.items()}
@@ -212,13 +212,13 @@ class Reading:
         body = self.value(e.args[0], _Points(bindings, at.count * iterations))
         if not _is_symbolic(body) and not e.real:
             table = np.broadcast_to(np.asarray(body), at.count * iterations).reshape(at.count, iterations)
-            return COUNTED[monoid](table)
+            return INTEGER_REDUCTIONS[monoid](table)
         return _reduced_rows(REDUCTIONS[monoid], _spread(_as_nodes(body), at.count * iterations).reshape(at.count, iterations))
 
     def _extent(self, e: Expr, at: _Points) -> int:
         values = np.unique(np.asarray(self.value(lift(e), at)))
         if values.dtype == object or len(values) != 1:
-            raise Unreadable
+            raise NoSymbolicMeaning
         return int(values[0])
 
 
@@ -254,9 +254,9 @@ def _selection(condition: Any, a: Any, b: Any) -> Any:
 
 
 def _control(op: str, operands: Sequence[Any]) -> Any:
-    function = CONTROL.get(op)
+    function = INTEGER_OPERATORS.get(op)
     if function is None:
-        raise Unreadable
+        raise NoSymbolicMeaning
     return function(*operands)
 
 
@@ -265,7 +265,7 @@ def _divisor(y: Any) -> Any:
     return np.where(np.asarray(y) == 0, 1, y)
 
 
-CONTROL: dict[str, Callable[..., Any]] = {
+INTEGER_OPERATORS: dict[str, Callable[..., Any]] = {
     "add": lambda x, y: x + y,
     "sub": lambda x, y: x - y,
     "mul": lambda x, y: x * y,
@@ -283,7 +283,7 @@ CONTROL: dict[str, Callable[..., Any]] = {
     "lt": lambda x, y: np.asarray(x < y).astype(int),
     "le": lambda x, y: np.asarray(x <= y).astype(int),
 }
-COUNTED: dict[str, Callable[[Data], Any]] = {
+INTEGER_REDUCTIONS: dict[str, Callable[[Data], Any]] = {
     "sum": lambda table: table.sum(axis=1),
     "max": lambda table: table.max(axis=1),
     "min": lambda table: table.min(axis=1),
@@ -302,5 +302,5 @@ def _function(e: Expr) -> Callable[..., Any]:
         return ufunc
     function = FUNCTIONS.get(e.op)
     if function is None:
-        raise Unreadable
+        raise NoSymbolicMeaning
     return function

@@ -12,8 +12,8 @@ from typing import Any
 
 from ...lang.expr import COMPARISONS, INTEGER
 
-KEPT = 300_000  # nodes after which all are forgotten
-TERMS = 20_000  # monomials beyond which a normal form is given up
+MAX_NODES = 300_000  # nodes after which all are forgotten
+MAX_MONOMIALS = 20_000  # monomials beyond which a normal form is given up
 RING = frozenset({"add", "sum", "sub", "mul", "neg", "const", "leaf"})
 
 Atom = tuple[Any, ...]
@@ -40,7 +40,7 @@ class Node:
         return self.data if self.op == "const" else None
 
 
-class TooLarge(Exception):
+class NormalFormTooLarge(Exception):
     """A normal form has more monomials than are kept."""
 
 
@@ -54,9 +54,9 @@ class _Generation:
     number = 0
 
 
-def forget() -> None:
+def clear_when_large() -> None:
     """Clear the table of nodes when it is large; nodes made before are not compared with later ones."""
-    if len(_nodes) > KEPT:
+    if len(_nodes) > MAX_NODES:
         _nodes.clear()
         _serial.clear()
         _Generation.number += 1
@@ -146,13 +146,13 @@ def extremum(op: str) -> Callable[[Sequence[Node]], Node]:
     return apply
 
 
-def rebuilt(root: Node, known: dict[Node, Node]) -> Node:
+def substitute(root: Node, substitution: dict[Node, Node]) -> Node:
     """Return a node with other nodes substituted for its leaves; the substitution also memoises the results."""
-    result = known.get(root)
+    result = substitution.get(root)
     if result is None:
         if root.op == "const":
             return root
-        result = known[root] = _with_args(root, [rebuilt(x, known) for x in root.args])
+        result = substitution[root] = _with_args(root, [substitute(x, substitution) for x in root.args])
     return result
 
 
@@ -235,7 +235,7 @@ def normal_forms_agree(a: Node, b: Node) -> bool:
     """Tell whether two nodes are one polynomial in elements, functions, quotients, choices and extrema; False where that is too large."""
     try:
         return polynomial(a) == polynomial(b)
-    except (TooLarge, RecursionError):
+    except (NormalFormTooLarge, RecursionError):
         return False
 
 
@@ -247,8 +247,8 @@ def polynomial(x: Node) -> Polynomial:
     """
     if x.polynomial is None:
         x.polynomial = FORMS.get(x.op, _application)(x)
-        if len(x.polynomial) > TERMS:
-            raise TooLarge
+        if len(x.polynomial) > MAX_MONOMIALS:
+            raise NormalFormTooLarge
     return x.polynomial
 
 
@@ -274,8 +274,8 @@ def _sum(parts: Iterable[tuple[Polynomial, int | Fraction]]) -> Polynomial:
 
 def _product(x: Node) -> Polynomial:
     a, b = (polynomial(p) for p in x.args)
-    if len(a) * len(b) > TERMS:
-        raise TooLarge
+    if len(a) * len(b) > MAX_MONOMIALS:
+        raise NormalFormTooLarge
     result: Polynomial = {}
     for m, c in a.items():
         for n, d in b.items():

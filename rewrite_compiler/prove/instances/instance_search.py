@@ -19,17 +19,17 @@ from ...errors import SpecError
 from ...lang.expr import Expr
 from ...ops.op import Apply, AttributeValue, Op, Shape, ShapeError, Tensor, Variable, subterms
 from ...ops.recurrent import GATES
-from ...ops.static import ELEMENTS, Binding, Condition, HasType, Ints, Named, RealIs, ShapeOf, Truth, holds, list_of, value_of
+from ...ops.static import ELEMENTS, Binding, Condition, HasType, Ints, NamedList, RealComparison, ShapeOf, TermIsTrue, holds, list_of, value_of
 from ...rewrite.rule import Float, Rule, condition_atoms, condition_variables, name_of
 
 DRAWS = 10  # draws for each instance wanted
-TRIED_IN_A_DRAW = 1_000
+CANDIDATES_PER_DRAW = 1_000
 WINDOW = 2  # the largest window that is tried where a rule does not ask for more
 Operands = tuple[tuple[str, Shape], ...]
 Extents = range | tuple[int, ...]
 Choose = Callable[[Sequence[Any]], Iterable[Any]]  # the candidates that are followed, in their order
 Component = tuple[str, int]  # the name of an attribute, and the place in its list (0 of a number or of a whole list)
-WHOLE = frozenset({"shape", "perm", "axes"})  # attributes whose elements do not vary one by one
+WHOLE_LISTS = frozenset({"shape", "perm", "axes"})  # attributes whose elements do not vary one by one
 FLOATS: dict[str, tuple[float, ...]] = {
     "epsilon": (0.5, 0.0),
     "value": (0.0, 1.0),
@@ -55,7 +55,7 @@ class Instance:
     @property
     def attributes(self) -> dict[str, Any]:
         """The values of the attributes by name."""
-        return {label(k): v for k, v in self.values.items()}
+        return {attribute_name(k): v for k, v in self.values.items()}
 
     def binding(self) -> Binding:
         """Return the instance as the match that guards and attributes are evaluated under."""
@@ -64,12 +64,12 @@ class Instance:
         )
 
 
-Waiting = tuple[Condition, frozenset[Any]]  # a condition, and what must be bound before it can be held: operands and keys of attributes
+PendingCondition = tuple[Condition, frozenset[Any]]  # a condition, and what must be bound before it can be held: operands and keys of attributes
 
 
-def _conditions(rule: Rule) -> dict[str, list[Waiting]]:
+def _conditions(rule: Rule) -> dict[str, list[PendingCondition]]:
     """Return the conditions of a guard by the variables that they use; those on typed terms under no name."""
-    by_variable: dict[str, list[Waiting]] = {}
+    by_variable: dict[str, list[PendingCondition]] = {}
     for c in rule.where:
         variables = [*condition_variables(c)]
         names = {name_of(v) for v in variables}
@@ -80,7 +80,7 @@ def _conditions(rule: Rule) -> dict[str, list[Waiting]]:
 
 
 @lru_cache(maxsize=64)
-def _rule_index(rule: Rule) -> tuple[Mapping[str, list[Waiting]], frozenset[str], Mapping[str, str]]:
+def _rule_index(rule: Rule) -> tuple[Mapping[str, list[PendingCondition]], frozenset[str], Mapping[str, str]]:
     """Return the conditions of a rule by variable, the names of its operands, and the element types that its guard gives them."""
     names = frozenset(x.name for left, _ in rule.pairs for x in subterms(left) if isinstance(x, Variable))
     dtypes = {name_of(c.tensor): c.dtypes[0] for c in rule.where if isinstance(c, HasType) and isinstance(c.tensor, Variable)}
@@ -93,7 +93,7 @@ def largest_window(rule: Rule) -> int:
     kernels = {
         id(x.attributes["kernel"]) for left, _ in rule.pairs for x in subterms(left) if isinstance(x, Apply) and "kernel" in x.attributes
     }
-    lower_bounds = [int(low.data) for c in rule.where if isinstance(c, Truth) for low in _lower_bounds(c.term, kernels)]
+    lower_bounds = [int(low.data) for c in rule.where if isinstance(c, TermIsTrue) for low in _lower_bounds(c.term, kernels)]
     return max([WINDOW, *(n + 2 for n in lower_bounds if n >= WINDOW)])
 
 
@@ -108,7 +108,7 @@ def numbers_of(rule: Rule) -> tuple[float, ...]:
 @cache
 def numbers_near(rule: Rule) -> tuple[float, ...]:
     """Return the numbers that a guard compares float attributes with, and those one less and one more."""
-    numbers = [n for c in rule.where if isinstance(c, RealIs) for n in c.numbers]
+    numbers = [n for c in rule.where if isinstance(c, RealComparison) for n in c.numbers]
     return tuple(dict.fromkeys(m for n in numbers for m in (n, n - 1, n + 1)))
 
 
@@ -127,12 +127,12 @@ def _reads_terms(c: Condition) -> bool:
     return any(isinstance(a, ShapeOf | HasType) and isinstance(a.tensor, Apply) for a in condition_atoms(c))
 
 
-def label(key: Any) -> str:
+def attribute_name(key: Any) -> str:
     """Return the name of an attribute from the key that a match binds it under."""
     return name_of(key) if isinstance(key, Expr) else str(key)
 
 
-class TooMany(Exception):
+class TooManyCandidates(Exception):
     """The search has met more candidates than it may try."""
 
 
@@ -143,11 +143,11 @@ class State(NamedTuple):
     values: Mapping[Any, Any]
     operands: Mapping[str, Shape]
 
-    def typed(self, t: Tensor, shape: Shape) -> State:
+    def with_shape(self, t: Tensor, shape: Shape) -> State:
         """Return the state with the shape of a term."""
         return State({**self.shapes, id(t): shape}, self.values, self.operands)
 
-    def valued(self, key: Any, value: Any) -> State:
+    def with_value(self, key: Any, value: Any) -> State:
         """Return the state with the value of an attribute."""
         return State(self.shapes, {**self.values, key: value}, self.operands)
 
@@ -164,14 +164,14 @@ class Search:
         self.extents: Extents = extents
         self.rank = rank
         self.choose = choose
-        self.budget = budget
-        self.left: float = math.inf  # candidates that are still held against the guard
-        self.fixed: Mapping[str, Shape] = {}
+        self.typing_budget = budget
+        self.guard_budget: float = math.inf  # candidates that are still held against the guard
+        self.fixed_shapes: Mapping[str, Shape] = {}
         self.pins: Mapping[Component, Any] = {}
-        self.finished: set[Operands] = set()
+        self.finished_operands: set[Operands] = set()
         self.domains: dict[Component, set[Any]] = {}  # values of components that were candidates
-        self.noted: set[tuple[int, int]] = set()
-        self.whole: set[str] = set()  # attributes of one component
+        self.noted_candidates: set[tuple[int, int]] = set()
+        self.whole_attributes: set[str] = set()  # attributes of one component
         self.conditions, self.names, self.dtypes = _rule_index(rule)
         self.windows = largest_window(rule)
         self.numbers = numbers_near(rule)
@@ -183,8 +183,8 @@ class Search:
             SpecError: the guard uses a result that the left side does not have.
             TooMany: the budget is used up.
         """
-        for state in self.terms([left for left, _ in self.rule.pairs], State({}, {}, {}), lambda _: None):
-            instance = self.made(state)
+        for state in self.typed_terms([left for left, _ in self.rule.pairs], State({}, {}, {}), lambda _: None):
+            instance = self.instance_of(state)
             try:
                 is_instance = all(holds(c, instance.binding()) for c in self.rule.where)
             except KeyError:  # all that the left side has is typed
@@ -192,57 +192,57 @@ class Search:
             if is_instance:
                 yield instance
 
-    def made(self, state: State) -> Instance:
+    def instance_of(self, state: State) -> Instance:
         """Return a state as an instance."""
         return Instance(state.shapes, state.values, state.operands, self.dtypes)
 
     def is_excluded(self, state: State, name: str = "") -> bool:
         """Tell whether a condition on a variable just bound, or on a term just typed, already fails."""
-        conditions = self.ready(name, state.values.keys() | state.operands.keys())
-        return bool(conditions) and self.fails(conditions, self.made(state).binding())
+        conditions = self.ready_conditions(name, state.values.keys() | state.operands.keys())
+        return bool(conditions) and self.any_fails(conditions, self.instance_of(state).binding())
 
-    def ready(self, name: str, bound: Set[Any]) -> Sequence[Condition]:
+    def ready_conditions(self, name: str, bound_keys: Set[Any]) -> Sequence[Condition]:
         """Return the conditions on a variable, or on typed terms, of which everything is bound."""
-        return [c for c, needed in self.conditions.get(name, ()) if needed <= bound]
+        return [c for c, needed in self.conditions.get(name, ()) if needed <= bound_keys]
 
-    def fails(self, conditions: Sequence[Condition], binding: Binding) -> bool:
+    def any_fails(self, conditions: Sequence[Condition], binding: Binding) -> bool:
         """Tell whether one of some conditions fails.
 
         Raises:
             TooMany: more candidates were held against the guard than may be.
         """
-        self.left -= 1
-        if self.left < 0:
-            raise TooMany
+        self.guard_budget -= 1
+        if self.guard_budget < 0:
+            raise TooManyCandidates
         return any(_fails(c, binding) for c in conditions)
 
-    def terms(self, ts: Sequence[Tensor], state: State, hint: Callable[[list[Shape]], Sequence[Shape] | None]) -> Iterator[State]:
+    def typed_terms(self, ts: Sequence[Tensor], state: State, hint: Callable[[list[Shape]], Sequence[Shape] | None]) -> Iterator[State]:
         """Yield the states in which all of `ts` are typed, one after the other."""
         states: Iterator[State] = iter([state])
         for n in range(len(ts)):
-            states = self.extended(states, ts, n, hint)
+            states = self.with_next_term(states, ts, n, hint)
         return states
 
-    def extended(self, states: Iterator[State], ts: Sequence[Tensor], n: int, hint: Callable[[list[Shape]], Any]) -> Iterator[State]:
+    def with_next_term(self, states: Iterator[State], ts: Sequence[Tensor], n: int, hint: Callable[[list[Shape]], Any]) -> Iterator[State]:
         """Yield the states in which one more of `ts` is typed; `hint` narrows what follows the first."""
         for state in states:
             previous_shapes = [state.shapes[id(t)] for t in ts[:n]]
-            yield from self.term(ts[n], state, hint(previous_shapes) if previous_shapes else None)
+            yield from self.typed_term(ts[n], state, hint(previous_shapes) if previous_shapes else None)
 
-    def term(self, t: Tensor, state: State, candidates: Sequence[Shape] | None) -> Iterator[State]:
+    def typed_term(self, t: Tensor, state: State, candidates: Sequence[Shape] | None) -> Iterator[State]:
         """Yield the states in which a term is typed."""
         if id(t) in state.shapes:
             yield state
         elif isinstance(t, Variable):
-            for shape in self.choose(self.allowed(t.name, self.operand_shapes(state) if candidates is None else candidates)):
+            for shape in self.choose(self.allowed_shapes(t.name, self.operand_shapes(state) if candidates is None else candidates)):
                 successor = State({**state.shapes, id(t): shape}, state.values, {**state.operands, t.name: shape})
                 if not self.is_finished(successor) and not self.is_excluded(successor, t.name):
                     yield successor
         elif isinstance(t, Apply):
             narrow = OPERANDS.get(t.op.name)
-            for with_operands in self.terms(t.operands, state, lambda s: narrow(s, self) if narrow else None):
-                for typed_state in self.attributes(t, with_operands):
-                    yield from self.checked(t, typed_state)
+            for with_operands in self.typed_terms(t.operands, state, lambda s: narrow(s, self) if narrow else None):
+                for typed_state in self.with_attributes(t, with_operands):
+                    yield from self.typed_application(t, typed_state)
 
     def operand_shapes(self, state: State) -> Sequence[Shape]:
         """Return the shapes tried for an operand that nothing narrows."""
@@ -252,82 +252,82 @@ class Search:
         """Return the values tried for a free attribute of an application to operands of these shapes."""
         return candidates_for(t.op, name, shapes, self.extents, self.rank, self.windows, self.numbers)
 
-    def allowed(self, name: str, candidates: Sequence[Shape]) -> Sequence[Shape]:
+    def allowed_shapes(self, name: str, candidates: Sequence[Shape]) -> Sequence[Shape]:
         """Return the shapes that an operand may have."""
-        fixed_shape = self.fixed.get(name)
+        fixed_shape = self.fixed_shapes.get(name)
         return candidates if fixed_shape is None else [fixed_shape] if fixed_shape in candidates else []
 
     def is_finished(self, state: State) -> bool:
         """Tell whether all operands are bound to shapes that need no more instances."""
-        return bool(self.finished) and len(state.operands) == len(self.names) and operands_key(state.operands) in self.finished
+        return bool(self.finished_operands) and len(state.operands) == len(self.names) and operands_key(state.operands) in self.finished_operands
 
-    def attributes(self, t: Apply, state: State) -> Iterator[State]:
+    def with_attributes(self, t: Apply, state: State) -> Iterator[State]:
         """Yield the states in which the attributes of an application are bound."""
         states: Iterator[State] = iter([state])
         for a in t.op.attributes:
             key = free_attribute(t.attributes[a.name])
             if key is not None and key not in state.values:
-                states = self.bound(states, t, a.name, key)
+                states = self.with_attribute(states, t, a.name, key)
         return states
 
-    def bound(self, states: Iterator[State], t: Apply, name: str, key: Any) -> Iterator[State]:
+    def with_attribute(self, states: Iterator[State], t: Apply, name: str, key: Any) -> Iterator[State]:
         """Yield the states in which one attribute is bound."""
-        attribute = label(key)
+        attribute = attribute_name(key)
         for state in states:
             shapes = tuple(state.shapes[id(x)] for x in t.operands)
             candidates = self.attribute_values(t, name, shapes)
-            self.note(key, name in WHOLE, candidates)
+            self.note(key, name in WHOLE_LISTS, candidates)
             if self.is_finished(state):
                 continue
-            conditions = self.ready(attribute, {key} | state.values.keys() | state.operands.keys())
+            conditions = self.ready_conditions(attribute, {key} | state.values.keys() | state.operands.keys())
             values = {**state.values, key: None}
             binding = Instance(state.shapes, values, state.operands, self.dtypes).binding()
-            for value in self.choose([c for c in candidates if self.follows(key, c)] if self.pins else candidates):
+            for value in self.choose([c for c in candidates if self.agrees_with_pins(key, c)] if self.pins else candidates):
                 values[key] = value
-                if not (conditions and self.fails(conditions, binding)):
-                    yield state.valued(key, value)
+                if not (conditions and self.any_fails(conditions, binding)):
+                    yield state.with_value(key, value)
 
     def note(self, key: Any, is_whole: bool, candidates: Sequence[Any]) -> None:
         """Collect the values that the components of an attribute can have; lists of candidates are cached, so their ids are unique."""
-        if (id(key), id(candidates)) in self.noted:
+        if (id(key), id(candidates)) in self.noted_candidates:
             return
-        self.noted.add((id(key), id(candidates)))
+        self.noted_candidates.add((id(key), id(candidates)))
         if is_whole:
-            self.whole.add(label(key))
+            self.whole_attributes.add(attribute_name(key))
         for value in candidates:
             for component, part in self.parts(key, value):
                 self.domains.setdefault(component, set()).add(part)
 
     def parts(self, key: Any, value: Any) -> list[tuple[Component, Any]]:
         """Return the components of a value of an attribute."""
-        name = label(key)
-        if isinstance(value, tuple) and name not in self.whole:
+        name = attribute_name(key)
+        if isinstance(value, tuple) and name not in self.whole_attributes:
             return [((name, n), part) for n, part in enumerate(value)]
         return [((name, 0), value)]
 
-    def follows(self, key: Any, value: Any) -> bool:
+    def agrees_with_pins(self, key: Any, value: Any) -> bool:
         """Tell whether a value agrees with the pins."""
         return all(self.pins.get(component, part) == part for component, part in self.parts(key, value))
 
-    def checked(self, t: Apply, state: State) -> Iterator[State]:
+    def typed_application(self, t: Apply, state: State) -> Iterator[State]:
         """Yield the state in which an application is typed, if its shape rule admits it.
 
         Raises:
             TooMany: more applications were typed than may be.
         """
-        self.budget -= 1
-        if self.budget < 0:
-            raise TooMany
+        self.typing_budget -= 1
+        if self.typing_budget < 0:
+            raise TooManyCandidates
         if self.is_finished(state):
             return
         try:
-            attributes = attributes_of(t, self.made(state).binding())
+            attributes = attributes_of(t, self.instance_of(state).binding())
         except (ShapeError, IndexError):
             return
         shapes = _typed(t.op, tuple([state.shapes[id(x)] for x in t.operands]), tuple(attributes.items()))
         if shapes is None:
             return
-        successor = state.typed(t, shapes[t.output])
+        successor = state.with_shape(t, shapes[t.output])
         if not self.is_excluded(successor):
             yield successor
 
@@ -359,14 +359,14 @@ def in_random_order(source: random.Random) -> Choose:
     return choose
 
 
-def drawn(
+def drawn_instances(
     rule: Rule,
     extents: range,
     rank: int,
     count: int,
     seed: int = 0,
     draws: int = DRAWS,
-    guarded: float = math.inf,
+    guard_budget: float = math.inf,
     numbers: tuple[float, ...] = (),
 ) -> list[Instance]:
     """Return at most `count` different random instances, of `draws` for each, whose operands have these extents and at most `rank` axes.
@@ -376,10 +376,10 @@ def drawn(
     source = random.Random(seed)
     instances: dict[tuple[Any, ...], Instance] = {}
     for _ in range(count * draws):
-        search = Search(rule, extents, rank, in_random_order(source), TRIED_IN_A_DRAW)
-        search.left = guarded
+        search = Search(rule, extents, rank, in_random_order(source), CANDIDATES_PER_DRAW)
+        search.guard_budget = guard_budget
         search.numbers += numbers
-        with suppress(TooMany):
+        with suppress(TooManyCandidates):
             for instance in itertools.islice(search.instances(), 1):
                 instances[(*instance.operands.items(), *map(str, instance.attributes.items()))] = instance
         if len(instances) == count:
@@ -396,7 +396,7 @@ def _fails(c: Condition, binding: Binding) -> bool:
 
 def free_attribute(value: object) -> Any:
     """Return the key under which a match binds an attribute, None when it is a literal or computed."""
-    if isinstance(value, Named | Float):
+    if isinstance(value, NamedList | Float):
         return value.name
     if isinstance(value, Expr) and value.op == "var" and value not in ELEMENTS:
         return value

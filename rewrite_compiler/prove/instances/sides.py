@@ -15,8 +15,8 @@ from ...ir.program import Data
 from ...lang.binders import Array, Leaf
 from ...ops.op import Apply, Shape, Tensor, Variable
 from ...ops.static import Binding
-from .element_meaning import Elements, applied, symbols
-from .element_terms import forget
+from .element_meaning import Elements, apply_symbolically, symbols
+from .element_terms import clear_when_large
 from .instance_search import Instance, attributes_of
 
 LARGEST_DENOMINATOR = 64
@@ -65,7 +65,7 @@ class Side:
 
     def elements(self, t: Tensor, operands: Mapping[str, Elements]) -> Elements:
         """Return the elements of a pattern over symbolic operands."""
-        result: Elements = self._build(t, operands, lambda a, xs: applied(a.op, xs, attributes_of(a, self.binding)))
+        result: Elements = self._build(t, operands, lambda a, xs: apply_symbolically(a.op, xs, attributes_of(a, self.binding)))
         return result
 
     def data(self, t: Tensor, operands: Mapping[str, Data], real: Any) -> Data:
@@ -92,7 +92,7 @@ def symbolic_elements(pairs: Sequence[tuple[Tensor, Tensor]], instance: Instance
     Raises:
         Unreadable: an operator has no symbolic meaning.
     """
-    forget()
+    clear_when_large()
     side = Side(instance)
     operands = {name: symbols(name, shape, real=real) for name, shape in instance.operands.items()}
     sides = [(side.elements(left, operands).data, side.elements(right, operands).data) for left, right in pairs]
@@ -111,7 +111,7 @@ def same_values(left: Data, right: Data, *, exact: bool) -> Data:
     return np.asarray(np.isclose(left, right, rtol=1e-9, atol=1e-9, equal_nan=True))
 
 
-def show(value: Any) -> str:
+def number_text(value: Any) -> str:
     """Return a number as people write it: a short fraction where it is one, else six digits."""
     number = float(value)
     if not math.isfinite(number) or (number == 0 and math.copysign(1, number) < 0):
@@ -120,11 +120,11 @@ def show(value: Any) -> str:
     return str(fraction) if float(fraction) == number else f"{number:.6g}"
 
 
-def nested(data: Data) -> str:
+def array_text(data: Data) -> str:
     """Return an array as text: nested lists of short numbers."""
     if data.ndim == 0:
-        return show(data[()])
-    return "[" + ", ".join(nested(part) for part in data) + "]"
+        return number_text(data[()])
+    return "[" + ", ".join(array_text(part) for part in data) + "]"
 
 
 def operands_from(instance: Instance, draw: Any) -> dict[str, Data]:
@@ -132,7 +132,7 @@ def operands_from(instance: Instance, draw: Any) -> dict[str, Data]:
     return {name: np.asarray(draw(shape), np.float64).reshape(shape) for name, shape in instance.operands.items()}
 
 
-def results(pairs: Sequence[tuple[Tensor, Tensor]], instance: Instance, operands: Mapping[str, Data], real: Any) -> list[tuple[Data, Data]]:
+def side_values(pairs: Sequence[tuple[Tensor, Tensor]], instance: Instance, operands: Mapping[str, Data], real: Any) -> list[tuple[Data, Data]]:
     """Return the values of both sides of every equation, every operation rounded to the type `real`."""
     side = Side(instance)
     cast_operands = {name: x.astype(real) for name, x in operands.items()}

@@ -23,12 +23,12 @@ import numpy as np
 from ...ila import Ila
 from ...readings.arrays.labelled_array import Data, storage_dtype
 from ...target import Mapping, Target
-from .draws import Tried, result_dimensions, work
+from .draws import Invocation, result_dimensions, product_count
 from .mappings import attributes_at, formats_at, shapes_at
 
-QUIET = 60  # calls in a row that show nothing new, after which no more are drawn
+QUIET_CALLS = 60  # calls in a row that show nothing new, after which no more are drawn
 MANY = 3  # turns of a loop, values of an attribute: from here on they are one class
-CALLS = 6  # of one function in one run that are followed
+CALLS_PER_FUNCTION = 6  # of one function in one run that are followed
 Fact = Hashable
 Branch = tuple[CodeType, int, int]  # the instruction before, the instruction after
 
@@ -72,7 +72,7 @@ class Call:
 
     design: Target
     mapping: Mapping
-    tried: Tried
+    invocation: Invocation
 
     @property
     def ila(self) -> Ila:
@@ -80,7 +80,7 @@ class Call:
         return self.design.ila()
 
     def __str__(self) -> str:
-        return f"{self.tried} on the design {', '.join(f'{k}={v}' for k, v in self.design.chosen.items())}"
+        return f"{self.invocation} on the design {', '.join(f'{k}={v}' for k, v in self.design.chosen.items())}"
 
 
 @dataclass(frozen=True)
@@ -91,25 +91,25 @@ class Classes:
     unreached: tuple[str, ...]
 
 
-def classes(drawn: Iterable[Call], most: int) -> Classes:
+def control_classes(calls: Iterable[Call], max_calls: int) -> Classes:
     """Return the drawn calls that cover a new fact, at most so many, in the order of their work."""
     covered, representatives, quiet_calls = set[Fact](), list[Call](), 0
-    for call in drawn:
-        call_facts = facts(call)
+    for call in calls:
+        call_facts = control_facts(call)
         quiet_calls = quiet_calls + 1 if call_facts <= covered else 0
-        if quiet_calls == QUIET:
+        if quiet_calls == QUIET_CALLS:
             break
         if not quiet_calls:
             covered |= call_facts
             representatives.append(call)
-        if len(representatives) == most:
+        if len(representatives) == max_calls:
             break
-    return Classes(tuple(sorted(representatives, key=lambda c: work(c.mapping, c.tried.sizes))), tuple(_unreached(covered)))
+    return Classes(tuple(sorted(representatives, key=lambda c: product_count(c.mapping, c.invocation.sizes))), tuple(_unreached(covered)))
 
 
-def facts(call: Call) -> frozenset[Fact]:
+def control_facts(call: Call) -> frozenset[Fact]:
     """Return the control facts of a call: branches taken, loop counts and pairs of them, small sizes, fields set."""
-    m, invocation = call.mapping, call.tried
+    m, invocation = call.mapping, call.invocation
     device, tracer = _IdleDevice(call.ila), _Tracer(_folder(m))
     operands = {n: np.zeros(shape, np.int64) for n, shape in shapes_at(m, invocation.sizes).items()}
     previous_trace = sys.gettrace()
@@ -152,7 +152,7 @@ class _Tracer:
     def call(self, frame: FrameType, event: str, _: Any) -> Any:
         """Trace a frame that begins or resumes."""
         code = frame.f_code
-        if not _is_inside(code, self.folder) or not _branches(code) or self.calls[code] == CALLS:
+        if not _is_inside(code, self.folder) or not _branches(code) or self.calls[code] == CALLS_PER_FUNCTION:
             return None
         self.calls[code] += 1
         frame.f_trace_lines, frame.f_trace_opcodes = False, True

@@ -11,17 +11,17 @@ from typing import Any
 
 from ...ops.op import ShapeError
 from ...target import Mapping, Stay, Target
-from .mappings import refused_at, with_results
+from .mappings import refusal_at, with_results
 
 EXTENTS = (1, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 12, 17)
 ENTRIES = (0, 1, 1, 2, 2, 3, 4)  # of lists: strides, pads, windows
 LARGEST_ENTRY = 15  # of a list of the trials that is drawn anew: zero points and multipliers are those of a trial
-WORK = 1_500  # products of one size
+MAX_PRODUCTS = 1_500  # products of one size
 CANDIDATES = 20_000
 
 
 @dataclass(frozen=True)
-class Tried:
+class Invocation:
     """One invocation: sizes with attributes, where tensors lie, and whether those that can last lie there from an invocation before."""
 
     sizes: MappingOf[str, Any]
@@ -34,20 +34,20 @@ class Tried:
         return f"{sizes_text}; {at}{suffix}" if at else sizes_text
 
 
-def drawn(m: Mapping, target: Target, seed: int) -> Iterator[Tried]:
+def drawn_invocations(m: Mapping, target: Target, seed: int) -> Iterator[Invocation]:
     """Yield random invocations that a mapping admits; it ends only where hardly any size is admitted."""
     random = Random(f"{seed} {m.name}")
     ties, misses = _ties(m), 0
     while misses < CANDIDATES:
         sizes = _candidate(m, ties, random)
-        if sizes is None or work(m, sizes) > WORK or refused_at(m, sizes):
+        if sizes is None or product_count(m, sizes) > MAX_PRODUCTS or refusal_at(m, sizes):
             misses += 1
             continue
         misses = 0
-        yield Tried(sizes, _stay(m, target, sizes, random))
+        yield Invocation(sizes, _stay(m, target, sizes, random))
 
 
-def work(m: Mapping, sizes: MappingOf[str, Any]) -> int:
+def product_count(m: Mapping, sizes: MappingOf[str, Any]) -> int:
     """Return about how many products a call computes: results times the shortest reduction of an operand, sizes padded to units."""
     padded = {d: -(-n // m.units.get(d, 1)) * m.units.get(d, 1) for d, n in sizes.items() if isinstance(n, int)}
     result = m.axes.of[m.axes.result]

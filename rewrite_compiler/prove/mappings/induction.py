@@ -23,7 +23,7 @@ class Steps:
     """Terms as functions of accumulators; an element has a position along the reduction, and one along the other axes."""
 
     def __init__(self, operands: Mapping[str, Data], axes: Mapping[str, tuple[str, ...]], dimension: str) -> None:
-        self.at, self.beside = _places(operands, axes, dimension)
+        self.positions, self.cross_positions = _places(operands, axes, dimension)
         self.spans: dict[int, tuple[int, int] | None] = {}
 
     def span(self, root: Term) -> tuple[int, int] | None:
@@ -38,8 +38,8 @@ class Steps:
             work.pop()
             if t.number not in self.spans:
                 operand_spans = [s for s in (self.spans[a.number] for a in t.args) if s is not None]
-                if t.number in self.at:
-                    operand_spans.append((self.at[t.number], self.at[t.number]))
+                if t.number in self.positions:
+                    operand_spans.append((self.positions[t.number], self.positions[t.number]))
                 self.spans[t.number] = (min(s[0] for s in operand_spans), max(s[1] for s in operand_spans)) if operand_spans else None
         return self.spans[root.number]
 
@@ -77,7 +77,7 @@ class _Reading:
         if span[1] < self.last:
             return self.accumulator(((1, t),))
         if t.op == "var":
-            return self.steps.at[t.number] - self.last, self.steps.beside[t.number]
+            return self.steps.positions[t.number] - self.last, self.steps.cross_positions[t.number]
         if t.op == "sum":
             return self.sum(t.data[0], tuple(zip(t.data[1], t.args, strict=True)))
         parts = [self.term(a) for a in t.args]
@@ -92,7 +92,7 @@ class _Reading:
         return "sum", constant, frozenset(Counter([*new, *accumulated]).items())
 
 
-def differs(results: Sequence[tuple[int, Sequence[Number]]], steps: Steps, step: int) -> str:
+def induction_failure(results: Sequence[tuple[int, Sequence[Number]]], steps: Steps, step: int) -> str:
     """Return why results at two lengths, each with its length, are no induction in steps of so many elements, nothing when they are."""
     (_, short), (length, long) = results
     for a, b in zip(short, long, strict=True):

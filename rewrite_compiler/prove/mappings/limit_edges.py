@@ -9,16 +9,16 @@ from collections.abc import Mapping as MappingOf
 from typing import Any
 
 from ...target import Mapping
-from .mappings import refused_at
+from .mappings import refusal_at
 
-MOST_CODES = 1 << 17  # of all operands of a size that is tried as a corner
-MOST_TIGHT = 1 << 20  # and of one at which a single capacity is used up
+MAX_CORNER_CODES = 1 << 17  # of all operands of a size that is tried as a corner
+MAX_EDGE_CODES = 1 << 20  # and of one at which a single capacity is used up
 ORDERS, STEPS = 6, 16
 DIMENSIONS = 4  # of an operation whose sizes are free
 Sizes = dict[str, int]
 
 
-def corners(m: Mapping) -> Iterator[MappingOf[str, Any]]:
+def limit_corners(m: Mapping) -> Iterator[MappingOf[str, Any]]:
     """Yield maximal sizes that the limits admit, where no dimension could be larger: one for each order of growing the dimensions."""
     if m.statics:
         return  # its sizes go together: its own trials say which
@@ -28,7 +28,7 @@ def corners(m: Mapping) -> Iterator[MappingOf[str, Any]]:
         sizes = dict(units)
         for d in order:
             sizes[d] = _largest(m, sizes, d)
-        if sizes not in candidates and _codes(m, sizes) <= MOST_CODES:
+        if sizes not in candidates and _codes(m, sizes) <= MAX_CORNER_CODES:
             candidates.append(sizes)
     yield from filter(None, (_admitted(m, sizes) for sizes in candidates))
 
@@ -36,23 +36,23 @@ def corners(m: Mapping) -> Iterator[MappingOf[str, Any]]:
 def _admitted(m: Mapping, sizes: dict[str, int]) -> dict[str, int] | None:
     """Return the sizes, or with one of them a little smaller, as the guard admits them."""
     smaller = ({**sizes, d: n - step} for d, n in sizes.items() for step in range(min(n, STEPS)))
-    return next((at for at in smaller if not refused_at(m, at)), None)
+    return next((at for at in smaller if not refusal_at(m, at)), None)
 
 
 def _largest(m: Mapping, sizes: MappingOf[str, int], d: str) -> int:
     """Return the largest multiple of a dimension's unit that the limits admit beside the other sizes."""
     unit = m.units.get(d, 1)
     low, high = 1, 1
-    while high < MOST_CODES and m.violated({**sizes, d: 2 * high * unit}, {}) is None:
+    while high < MAX_CORNER_CODES and m.exceeded_limit({**sizes, d: 2 * high * unit}, {}) is None:
         low = high = 2 * high
     high = 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if m.violated({**sizes, d: middle * unit}, {}) is None else (low, middle)
+        low, high = (middle, high) if m.exceeded_limit({**sizes, d: middle * unit}, {}) is None else (low, middle)
     return low * unit
 
 
-def tight(m: Mapping) -> Iterator[MappingOf[str, Any]]:
+def capacity_edges(m: Mapping) -> Iterator[MappingOf[str, Any]]:
     """Yield for each capacity the smallest sizes that use it up as far as any that were tried; each size once.
 
     All pairs of dimensions are tried at one unit of the others: the first in small multiples and powers of two, the second as
@@ -60,7 +60,7 @@ def tight(m: Mapping) -> Iterator[MappingOf[str, Any]]:
     """
     if m.statics or m.capacities is None or len(_units(m)) > DIMENSIONS:
         return  # sizes that go together, those of windows and of recurrent layers, are drawn on small designs or named by trials
-    candidates = [sizes for sizes in _pairs(m) if _codes(m, sizes) <= MOST_TIGHT and not refused_at(m, sizes)]
+    candidates = [sizes for sizes in _pairs(m) if _codes(m, sizes) <= MAX_EDGE_CODES and not refusal_at(m, sizes)]
     best: dict[str, tuple[tuple[int, ...], Sizes]] = {}
     for sizes in candidates:
         for limit in m.limits_at(sizes):
@@ -79,7 +79,7 @@ def _pairs(m: Mapping) -> Iterator[Sizes]:
     for first, second in itertools.permutations(units, 2):
         for times in (1, 2, 3, 5, *(1 << k for k in range(2, 12))):
             sizes = {**units, first: times * units[first]}
-            if m.violated(sizes, {}) is None:
+            if m.exceeded_limit(sizes, {}) is None:
                 yield {**sizes, second: _largest(m, sizes, second)}
 
 

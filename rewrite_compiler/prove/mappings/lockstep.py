@@ -33,7 +33,7 @@ METHODS: dict[str, Callable[..., Any]] = {
 _SAMPLE = var("sample", (0, None))
 
 
-class Apart(Exception):
+class DivergentRuns(Exception):
     """The runs send different commands, so they cannot share a device."""
 
 
@@ -126,7 +126,7 @@ def run_together(device: SimulatedDevice | SimulatedStream, drivers: Sequence[Ca
 def _perform(device: Any, runs: Sequence[_Run]) -> None:
     """Execute what all runs have sent, and give each its part of the last result."""
     if len({len(r.calls) for r in runs}) > 1:
-        raise Apart
+        raise DivergentRuns
     result = None
     for calls in zip(*(r.calls for r in runs), strict=True):
         result = _execute(device, calls)
@@ -138,13 +138,13 @@ def _perform(device: Any, runs: Sequence[_Run]) -> None:
 def _execute(device: Any, calls: Sequence[_Call]) -> Any:
     first = calls[0]
     if any((c.method, c.arguments, c.data.keys()) != (first.method, first.arguments, first.data.keys()) for c in calls):
-        raise Apart
+        raise DivergentRuns
     if first.method == END:
         return None
     data = {name: _joined([c.data[name] for c in calls]) for name in first.data}
     if first.method == "issue":
         if any(x.shape != first.data[name].shape for name, x in data.items()):
-            raise Apart
+            raise DivergentRuns
         data = {name: x if x.ndim else x.item() for name, x in data.items()}
     return METHODS[first.method](device, *first.arguments, **data)
 
@@ -153,7 +153,7 @@ def _joined(parts: Sequence[Data]) -> Data:
     """Return data that are the same in all runs, or those of all runs with the sample axis first."""
     first = parts[0]
     if any(x.shape != first.shape or x.dtype != first.dtype for x in parts):
-        raise Apart
+        raise DivergentRuns
     return first if all(np.array_equal(x, first) for x in parts) else np.stack(parts)
 
 

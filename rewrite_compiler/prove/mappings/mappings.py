@@ -22,16 +22,16 @@ from ...errors import FlexmatchError, SpecError
 from ...fit import Refusal, tile
 from ...ila import Ila
 from ...ila.simulation.initialisation_tracking import CODE as UNWRITTEN
-from ...lang.binders import Leaf, any_length
+from ...lang.binders import Leaf, unbounded_sums
 from ...lang.expr import Expr
 from ...lang.formats import Format
 from ...ops.op import ShapeError
 from ...ops.static import Binding, HasType, holds
 from ...readings.arrays.labelled_array import Data
 from ...readings.kernels.evaluate import evaluate
-from ...readings.smt.evaluator import Symbolic, symbols, within
-from ...readings.smt.inverse_pairs import restored
-from ...readings.smt.normal_form_evaluator import NotInteger, Numbered, Solved, variables
+from ...readings.smt.evaluator import SymbolicEvaluator, fresh_variables, interval_constraints
+from ...readings.smt.inverse_pairs import without_inverse_pairs
+from ...readings.smt.normal_form_evaluator import NotInteger, NormalFormEvaluator, Z3Translator, variables
 from ...readings.smt.polynomial_terms import Number, Terms
 from ...readings.smt.shared_abstraction import prove_equal_sharing
 from ...rewrite.rule import name_of
@@ -41,17 +41,17 @@ from ...target import Mapping, Stay, simulated_device
 from ..instances.instance_search import Instance
 from ..instances.sides import binding_of
 from ..verdict import PROVED, REFUTED, UNPROVED, Counterexample, Outcome, Proof
-from .induction import Steps, differs
+from .induction import Steps, induction_failure
 from .lockstep import evaluated_together, run_together
 from .symbolic_device import symbolic_device
 
 SEED = 7
 UNITS = (1, 2, 3, 4)  # sizes tried, in units, where a mapping lists no trials
-EXTREME = 100_000  # codes of a size at which extreme ones are tried, too
-SHOWN = 64  # codes that a counter-example shows
-BEFORE = " before"  # marks the operands of the call before
+MAX_EXTREME_CODES = 100_000  # codes of a size at which extreme ones are tried, too
+MAX_SHOWN_CODES = 64  # codes that a counter-example shows
+PREVIOUS_CALL_MARK = " before"  # marks the operands of the call before
 SCALES = (0.5, 3.0, 40.0)  # largest magnitudes for which formats are chosen
-NORMAL_FIRST = 0.1  # of the time: the question in normal form, before it is asked as both sides compute it
+NORMAL_FORM_SHARE = 0.1  # of the time: the question in normal form, before it is asked as both sides compute it
 Sides = tuple[list[tuple[Any, Any]], list[Any], int]  # results of driver and numerics, axioms, instructions executed
 
 
@@ -90,16 +90,16 @@ def _judge(m: Mapping, ila: Ila, seconds: float) -> Verdict:
     verdict, executed = symbolic_verdict(m, ila, sizes, seconds)
     if verdict.outcome == "refuted":
         example = _example_of_model(m, ila, sizes, verdict.model)
-        evidence = f"z3 separates driver and numerics at {shown_sizes(sizes)}, but no codes were found that do"
+        evidence = f"z3 separates driver and numerics at {sizes_text(sizes)}, but no codes were found that do"
         return _unproved(evidence) if example is None else _refuted(sizes, example)
     if verdict.outcome != "proved":
-        return _unproved(f"the solver gave up at {shown_sizes(sizes)}: {verdict.reason}")
+        return _unproved(f"the solver gave up at {sizes_text(sizes)}: {verdict.reason}")
     lengths = inductions(m, ila, sizes)
-    for at, counterexample in _differences(m, ila, lengths.doubtful):
+    for at, counterexample in _differences(m, ila, lengths.suspect_sizes):
         return _refuted(at, counterexample)
-    strength = f"symbolic at {shown_sizes(sizes)} ({executed} instructions), random codes at {len(trials)} sizes"
+    strength = f"symbolic at {sizes_text(sizes)} ({executed} instructions), random codes at {len(trials)} sizes"
     reasons = f"; no induction: {'; '.join(lengths.reasons)}" if lengths.reasons else ""
-    return PROVED, "; ".join((strength, *lengths.proved)), f"sizes {'; '.join(map(shown_sizes, trials))}{reasons}", None, ""
+    return PROVED, "; ".join((strength, *lengths.proved)), f"sizes {'; '.join(map(sizes_text, trials))}{reasons}", None, ""
 
 
 def _unproved(reason: str) -> Verdict:
@@ -107,7 +107,7 @@ def _unproved(reason: str) -> Verdict:
 
 
 def _refuted(sizes: MappingOf[str, Any], example: Counterexample) -> Verdict:
-    return REFUTED, "", f"driver and numerics differ at {shown_sizes(sizes)}", example, "I105"
+    return REFUTED, "", f"driver and numerics differ at {sizes_text(sizes)}", example, "I105"
 
 
 def _differences(m: Mapping, ila: Ila, trials: Sequence[MappingOf[str, Any]]) -> Iterator[tuple[MappingOf[str, Any], Counterexample]]:
@@ -123,9 +123,9 @@ def _dimensions(m: Mapping) -> list[str]:
 def first_sizes(m: Mapping) -> tuple[MappingOf[str, Any] | None, str]:
     """Return the size that is proved symbolically, or None with the reason: the first trial, else the smallest units that are admitted."""
     for at in m.trials:
-        refused = refused_at(m, at)
+        refused = refusal_at(m, at)
         if refused:
-            return None, f"the trial {shown_sizes(at)} is none of its sizes: {refused}"
+            return None, f"the trial {sizes_text(at)} is none of its sizes: {refused}"
     if m.trials:
         return m.trials[0], ""
     if m.statics:
@@ -133,12 +133,12 @@ def first_sizes(m: Mapping) -> tuple[MappingOf[str, Any] | None, str]:
     dimensions = _dimensions(m)
     for factors in sorted(itertools.product(UNITS, repeat=len(dimensions)), key=sum):
         sizes = {d: k * m.units.get(d, 1) for d, k in zip(dimensions, factors, strict=True)}
-        if not refused_at(m, sizes):
+        if not refusal_at(m, sizes):
             return sizes, ""
     return None, f"guard and limits admit no size of at most {UNITS[-1]} units along each dimension; it needs trials"
 
 
-def refused_at(m: Mapping, sizes: MappingOf[str, Any]) -> str:
+def refusal_at(m: Mapping, sizes: MappingOf[str, Any]) -> str:
     """Return why an operation does not admit a tile of these sizes, nothing when it does."""
     attributes = attributes_at(m, sizes)
     binding = _binding(m, sizes)
@@ -151,7 +151,7 @@ def refused_at(m: Mapping, sizes: MappingOf[str, Any]) -> str:
         return str(error.problem.sentence)
     if failed is not None:
         return f"the guard fails: {condition_text(failed)}"
-    limit = m.violated(sizes, attributes)
+    limit = m.exceeded_limit(sizes, attributes)
     return "" if limit is None else str(limit)
 
 
@@ -174,7 +174,7 @@ def with_results(m: Mapping, sizes: MappingOf[str, Any]) -> dict[str, Any]:
     return {**m.axes.sizes(shapes), **sizes}
 
 
-def shown_sizes(sizes: MappingOf[str, int]) -> str:
+def sizes_text(sizes: MappingOf[str, int]) -> str:
     """Return sizes as text."""
     return ", ".join(f"{d}={n}" for d, n in sizes.items())
 
@@ -206,7 +206,7 @@ def symbolic_verdict(
     The question is asked in normal form first, with part of the time; where that leaves it open, on plain z3 terms.
     """
     with contextlib.suppress(NotInteger):
-        verdict, executed = _ask_equal(m, sizes, _normal_form_sides(m, ila, sizes, stay), NORMAL_FIRST * seconds)
+        verdict, executed = _ask_equal(m, sizes, _normal_form_sides(m, ila, sizes, stay), NORMAL_FORM_SHARE * seconds)
         if verdict.outcome != "unknown":
             return verdict, executed
     return _ask_equal(m, sizes, _z3_sides(m, ila, sizes, stay), seconds)
@@ -216,18 +216,18 @@ def _ask_equal(m: Mapping, sizes: MappingOf[str, int], sides: Sides, seconds: fl
     """Ask whether both sides are equal."""
     formats = formats_at(m)
     shapes = shapes_at(m, sizes)
-    premises = [c for n, shape in shapes.items() for c in within(symbols(n, shape), formats[n].codes)]
-    ranges = {str(v): formats[n].codes for n, shape in shapes.items() for v in symbols(n, shape).flat}
+    premises = [c for n, shape in shapes.items() for c in interval_constraints(fresh_variables(n, shape), formats[n].codes)]
+    ranges = {str(v): formats[n].codes for n, shape in shapes.items() for v in fresh_variables(n, shape).flat}
     pairs, axioms, executed = sides
     left, right = [a for a, _ in pairs], [b for _, b in pairs]
-    pairs = list(zip(restored(left, ranges), right, strict=True))
+    pairs = list(zip(without_inverse_pairs(left, ranges), right, strict=True))
     return prove_equal_sharing(pairs, [*axioms, *premises], seconds, ranges), executed
 
 
 def _normal_form_sides(m: Mapping, ila: Ila, sizes: MappingOf[str, int], stay: Stay | None) -> Sides:
     """Execute both sides on terms in normal form; pairs that are one term are proved and left out."""
-    run, solved = execute(m, ila, sizes, Terms(), stay), Solved()
-    open_pairs = [(solved.of(a), solved.of(b)) for a, b in run.pairs if not is_one(a, b)]
+    run, solved = execute(m, ila, sizes, Terms(), stay), Z3Translator()
+    open_pairs = [(solved.of(a), solved.of(b)) for a, b in run.pairs if not is_same_term(a, b)]
     return open_pairs, solved.axioms, run.executed
 
 
@@ -238,7 +238,7 @@ def _run_driver(
     """Return the results of a driver; where operands are present already, a call on `previous_operands` leaves them there first."""
     formats, attributes = formats_at(m), attributes_at(m, sizes)
     if stay is not None and stay.present:
-        previous = {**previous_operands(BEFORE), **{n: operands[n] for n in stay.present}}
+        previous = {**previous_operands(PREVIOUS_CALL_MARK), **{n: operands[n] for n in stay.present}}
         m.run_driver(device, previous, formats, attributes, replace(stay, present=frozenset()))
     return m.run_driver(device, operands, formats, attributes, stay)
 
@@ -265,9 +265,9 @@ def execute(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], terms: Terms, stay
         return {n: variables(terms, n + mark, shape, formats[n].codes) for n, shape in shapes_at(m, sizes).items()}
 
     operands = symbolic("")
-    device = symbolic_device(ila, lambda memories: Numbered(memories, terms))
+    device = symbolic_device(ila, lambda memories: NormalFormEvaluator(memories, terms))
     results = _run_driver(m, device, sizes, operands, stay, symbolic)
-    meaning = Numbered({leaves[n]: x for n, x in operands.items()}, terms)
+    meaning = NormalFormEvaluator({leaves[n]: x for n, x in operands.items()}, terms)
     expected = [meaning.array(a) for a in _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes)))]
     return Run(operands, list(zip(_flat(_tuple(results)), _flat(expected), strict=True)), device.executed)
 
@@ -278,7 +278,7 @@ class Lengths:
 
     proved: Sequence[str]
     reasons: Sequence[str]
-    doubtful: Sequence[MappingOf[str, Any]]
+    suspect_sizes: Sequence[MappingOf[str, Any]]
 
 
 def inductions(m: Mapping, ila: Ila, sizes: MappingOf[str, Any]) -> Lengths:
@@ -288,7 +288,7 @@ def inductions(m: Mapping, ila: Ila, sizes: MappingOf[str, Any]) -> Lengths:
         reason = "another size alone does not fit the pattern"
         for step, first in _lengthenings(m, sizes, d):
             two_sizes = [{**sizes, d: sizes[d] + k * step} for k in (first, first + 1)]
-            if any(refused_at(m, at) for at in two_sizes):
+            if any(refusal_at(m, at) for at in two_sizes):
                 continue
             reason, differing = _induction(m, ila, two_sizes, d, step)
             doubtful += differing
@@ -317,18 +317,18 @@ def _induction(
     """Return why two sizes show no induction, nothing when they do, and the size at which the sides may differ."""
     terms = Terms(unbounded=True)
     try:
-        with any_length(two_sizes[0][d]):
+        with unbounded_sums(two_sizes[0][d]):
             runs = [execute(m, ila, at, terms) for at in two_sizes]
     except NotInteger:
         return "it computes with real numbers", []
     for at, run in zip(two_sizes, runs, strict=True):
-        if any(not is_one(a, b) for a, b in run.pairs):
-            return f"driver and numerics at {shown_sizes(at)} are not the same term", [at]
+        if any(not is_same_term(a, b) for a, b in run.pairs):
+            return f"driver and numerics at {sizes_text(at)} are not the same term", [at]
     steps = Steps(runs[1].operands, m.axes.of, d)
-    return differs([(at[d], [a for a, _ in run.pairs]) for at, run in zip(two_sizes, runs, strict=True)], steps, step), []
+    return induction_failure([(at[d], [a for a, _ in run.pairs]) for at, run in zip(two_sizes, runs, strict=True)], steps, step), []
 
 
-def is_one(a: Number, b: Number) -> bool:
+def is_same_term(a: Number, b: Number) -> bool:
     """Tell whether two values are one term, or one number."""
     return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
 
@@ -343,12 +343,12 @@ def _z3_sides(m: Mapping, ila: Ila, sizes: MappingOf[str, int], stay: Stay | Non
     leaves = _leaves(m, sizes, formats)
 
     def symbolic(mark: str) -> dict[str, Data]:
-        return {n: symbols(n + mark, shape) for n, shape in shapes_at(m, sizes).items()}
+        return {n: fresh_variables(n + mark, shape) for n, shape in shapes_at(m, sizes).items()}
 
     operands = symbolic("")
     device = symbolic_device(ila)
     results = _run_driver(m, device, sizes, operands, stay, symbolic)
-    meaning = Symbolic({leaves[n]: x for n, x in operands.items()}, uninterpreted_tables=True)
+    meaning = SymbolicEvaluator({leaves[n]: x for n, x in operands.items()}, uninterpreted_tables=True)
     expected = [meaning.array(a) for a in _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes)))]
     pairs = list(zip(_flat(_tuple(results)), _flat(expected), strict=True))
     return pairs, [*device.symbolic.axioms, *meaning.axioms], device.executed
@@ -363,7 +363,7 @@ def numeric_sizes(m: Mapping) -> Iterator[MappingOf[str, int]]:
     ragged = {d: 3 * u + (u > 1) for d, u in units.items()}
     fits = {d: tile(m, {**units, d: 1 << 24}) for d in units}
     largest = ({**units, d: fit.tile[d]} for d, fit in fits.items() if not isinstance(fit, Refusal))
-    yield from (at for at in (ragged, *largest) if not refused_at(m, at))
+    yield from (at for at in (ragged, *largest) if not refusal_at(m, at))
 
 
 def code_difference(
@@ -409,7 +409,7 @@ def _agree_together(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], draws: Seq
 
 
 def difference_on(
-    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], codes: MappingOf[str, Data], shown: MappingOf[str, str], *, strict: bool = True,
+    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], codes: MappingOf[str, Data], description: MappingOf[str, str], *, strict: bool = True,
     stay: Stay | None = None,
 ) -> Counterexample | None:  # fmt: skip
     """Compare driver and numerics on some codes; return the first difference.
@@ -430,7 +430,7 @@ def difference_on(
         places = np.argwhere(np.asarray(result) != expected)
         if len(places):
             place = tuple(int(i) for i in places[0])
-            return Counterexample(dict(shown), dict(sizes), place, str(result[place]), str(expected[place]))
+            return Counterexample(dict(description), dict(sizes), place, str(result[place]), str(expected[place]))
     return None
 
 
@@ -440,7 +440,7 @@ def _draws(leaves: MappingOf[str, Leaf], formats: MappingOf[str, Format], seed: 
     shapes = {n: tuple(int(s) for s in leaf.shape) for n, leaf in leaves.items()}  # type: ignore[arg-type]
     code_ranges = {n: (int(formats[n].codes[0] or 0), int(formats[n].codes[1] or 0)) for n in leaves}
     yield "", {n: random.integers(code_ranges[n][0], code_ranges[n][1] + 1, shape) for n, shape in shapes.items()}
-    if sum(math.prod(shape) for shape in shapes.values()) > EXTREME:
+    if sum(math.prod(shape) for shape in shapes.values()) > MAX_EXTREME_CODES:
         return
     yield "extremes of ", {n: random.choice(code_ranges[n], shape) for n, shape in shapes.items()}
     for second_half in (False, True):
@@ -457,9 +457,9 @@ def _example_of_model(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], model: M
     codes: dict[str, Data] = {}
     for n, shape in shapes_at(m, sizes).items():
         low, high = formats[n].codes
-        values = [int(model.get(str(v), 0)) for v in symbols(n, shape).flat]
+        values = [int(model.get(str(v), 0)) for v in fresh_variables(n, shape).flat]
         codes[n] = np.clip(np.array(values, np.int64), low or 0, high or 0).reshape(shape)
-    description = {n: str(x.tolist()) if x.size <= SHOWN else f"{x.size} codes of the solver" for n, x in codes.items()}
+    description = {n: str(x.tolist()) if x.size <= MAX_SHOWN_CODES else f"{x.size} codes of the solver" for n, x in codes.items()}
     return difference_on(m, ila, sizes, codes, description, strict=False)  # strictness has been asked already
 
 

@@ -19,12 +19,12 @@ from ...readings.smt.polynomial_terms import Terms
 from ...rewrite.userfile import user_line
 from ...target import Mapping, Target
 from ..verdict import REFUTED, UNPROVED, Proof
-from .control_classes import Call, Classes, classes
-from .draws import drawn
-from .limit_edges import tight
-from .mappings import SEED, code_difference, execute, is_one, prove_mapping, symbolic_verdict
+from .control_classes import Call, Classes, control_classes
+from .draws import drawn_invocations
+from .limit_edges import capacity_edges
+from .mappings import SEED, code_difference, execute, is_same_term, prove_mapping, symbolic_verdict
 
-ALL, OF_VARIANT = 100, 24  # calls of an operation, and of each further variant of it
+OPERATION_CALLS, VARIANT_CALLS = 100, 24  # calls of an operation, and of each further variant of it
 SECONDS = 10.0  # of the solver, where driver and numerics are not one term
 
 
@@ -63,7 +63,7 @@ def edge_failure(target: Target, m: Mapping, sizes: Iterable[MappingOf[str, Any]
 
 
 def _at_edges(proof: Proof, target: Target, m: Mapping) -> Proof:
-    sizes = [*tight(m)]
+    sizes = [*capacity_edges(m)]
     failed = edge_failure(target, m, sizes)
     if failed is not None:
         return replace(proof, strength="", **failed)
@@ -72,10 +72,10 @@ def _at_edges(proof: Proof, target: Target, m: Mapping) -> Proof:
 
 
 def _on_small_designs(proof: Proof, target: Target, m: Mapping) -> Proof:
-    control = classes_on(target, m)
+    control = operation_classes(target, m)
     solved = 0
     for call in control.calls:
-        failed, is_one_term = judged_at(call)
+        failed, is_one_term = verdict_at(call)
         if failed is not None:
             return replace(proof, strength="", **failed)
         solved += not is_one_term
@@ -89,18 +89,18 @@ def _on_small_designs(proof: Proof, target: Target, m: Mapping) -> Proof:
     )  # fmt: skip
 
 
-def classes_on(target: Target, m: Mapping) -> Classes:
+def operation_classes(target: Target, m: Mapping) -> Classes:
     """Return calls that cover the control of an operation's driver; of the variants of one operation the first gets more of them."""
     first = next(mapping for mapping in target.mappings.values() if mapping.operation == m.operation)
-    return classes(drawn_on(target, m), ALL if first.variant == m.variant else OF_VARIANT)
+    return control_classes(drawn_design_calls(target, m), OPERATION_CALLS if first.variant == m.variant else VARIANT_CALLS)
 
 
-def drawn_on(target: Target, m: Mapping, seed: int = SEED) -> Iterator[Call]:
+def drawn_design_calls(target: Target, m: Mapping, seed: int = SEED) -> Iterator[Call]:
     """Yield random calls of an operation on the small designs of its target, round robin."""
 
     def on(design: Target) -> Iterator[Call]:
         small = replace(design.mappings[m.variant], drive=m.drive, codes=m.codes)
-        return (Call(design, small, invocation) for invocation in drawn(small, design, seed))
+        return (Call(design, small, invocation) for invocation in drawn_invocations(small, design, seed))
 
     streams = [on(design) for design in target.miniatures()]
     while streams:
@@ -112,12 +112,12 @@ def drawn_on(target: Target, m: Mapping, seed: int = SEED) -> Iterator[Call]:
                 yield call
 
 
-def judged_at(call: Call) -> tuple[dict[str, Any] | None, bool]:
+def verdict_at(call: Call) -> tuple[dict[str, Any] | None, bool]:
     """Return what refutes an operation or leaves it open at a call, None when it is proved there; and whether both sides are one term."""
-    m, invocation, place = call.mapping, call.tried, f"at {call}"
+    m, invocation, place = call.mapping, call.invocation, f"at {call}"
     try:
         with contextlib.suppress(NotInteger):
-            if all(is_one(a, b) for a, b in execute(m, call.ila, invocation.sizes, Terms(), invocation.stay).pairs):
+            if all(is_same_term(a, b) for a, b in execute(m, call.ila, invocation.sizes, Terms(), invocation.stay).pairs):
                 return None, True
         return _by_codes(call, place), False
     except FlexmatchError as error:
@@ -129,7 +129,7 @@ def judged_at(call: Call) -> tuple[dict[str, Any] | None, bool]:
 
 def _by_codes(call: Call, place: str) -> dict[str, Any] | None:
     """Return what refutes an operation whose sides are not one term, or leaves it open, nothing when the solver proves it."""
-    m, ila, invocation = call.mapping, call.ila, call.tried
+    m, ila, invocation = call.mapping, call.ila, call.invocation
     example = code_difference(m, ila, invocation.sizes, SEED, invocation.stay)
     if example is not None:
         return {"verdict": REFUTED, "evidence": f"driver and numerics differ {place}", "counterexample": example, "code": "I105"}

@@ -15,18 +15,18 @@ from ...ila.verification.queue_interleavings import Issue, schedule
 from ...lang.binders import Leaf, static_shape
 from ...readings.arrays.labelled_array import Data
 from ...readings.arrays.sparse_memory import Sparse
-from ...readings.smt.evaluator import Symbolic
+from ...readings.smt.evaluator import SymbolicEvaluator
 
-SMALL = 1 << 12  # elements of a memory, beyond which only those that are written are kept
-Reading = Callable[[dict[Leaf, Data]], Symbolic]
+DENSE_LIMIT = 1 << 12  # elements of a memory, beyond which only those that are written are kept
+Reading = Callable[[dict[Leaf, Data]], SymbolicEvaluator]
 
 
-def _uninterpreted(memories: Mapping[Leaf, Data]) -> Symbolic:
-    return Symbolic(memories, uninterpreted_tables=True)
+def _uninterpreted(memories: Mapping[Leaf, Data]) -> SymbolicEvaluator:
+    return SymbolicEvaluator(memories, uninterpreted_tables=True)
 
 
 def _memory(shape: tuple[int, ...], reset: Any) -> Any:
-    return Sparse(shape, reset) if math.prod(shape) > SMALL else np.full(shape, reset, object)
+    return Sparse(shape, reset) if math.prod(shape) > DENSE_LIMIT else np.full(shape, reset, object)
 
 
 class SymbolicDevice:
@@ -116,8 +116,8 @@ class SymbolicStream(SymbolicDevice):
         """
         interleaving = schedule(self.ila.queues, self.pending)
         self.pending = []
-        if interleaving.waiting:
-            raise DeviceHang(f"queue {interleaving.waiting[0][0]}", interleaving.waiting[0][1])
+        if interleaving.blocked_queues:
+            raise DeviceHang(f"queue {interleaving.blocked_queues[0][0]}", interleaving.blocked_queues[0][1])
         for turn in interleaving.turns:
             self._run(turn.issue.instruction, {n: _objects(x) for n, x in turn.issue.operands.items()})
         super().wait()

@@ -24,24 +24,24 @@ from ...ops.static import (
     Element,
     Ints,
     Inverse,
-    Joined,
-    Listed,
-    Named,
-    Part,
-    Permuted,
-    RealIs,
-    Replaced,
-    Same,
+    ListConcatenation,
+    ListLiteral,
+    NamedList,
+    ListSlice,
+    PermutedList,
+    RealComparison,
+    ListUpdate,
+    ListsEqual,
     ShapeOf,
-    Truth,
+    TermIsTrue,
 )
-from ...rewrite.domain import TAKEN
+from ...rewrite.domain import OPERAND_RANKS
 from ...rewrite.rule import Float, Rule, Str, condition_atoms
 from ..instances.instance_search import free_attribute
 from ..shapes_calculus.atom_keys import integer_atoms
 from ..shapes_calculus.operator_readers import read
 from ..shapes_calculus.polynomials import WORK, ZERO, Contradiction, Facts, Poly, TooMuchWork, as_poly, atom, key_of, long_division, product
-from ..shapes_calculus.real_elements import NotProved, Real, Reals, Unmet
+from ..shapes_calculus.real_elements import NotProved, Real, Reals, ShapeMismatch
 from ..shapes_calculus.symbolic_tensors import Tensor, Typing, variable
 from ..verdict import Stop, Theorem
 
@@ -50,7 +50,7 @@ BRANCHES = 40_000  # of ranks, permutations and cases
 CASES = 15_000  # of permutations and cases at the same ranks
 ENGINE = "index calculus"
 SPLITS = 6  # digits of one index of the result
-SMALL = 4  # values of such a digit that are compared one by one
+MAX_DIGIT_VALUES = 4  # values of such a digit that are compared one by one
 
 
 Index = list[list[tuple[Poly, Poly]]]  # of each axis: digits, each with its extent and weight
@@ -75,7 +75,7 @@ class _Choices:
             TooMuchWork: the cases at the same ranks are too many.
         """
         if not options:
-            raise Unmet
+            raise ShapeMismatch
         if self.at == len(self.script):
             self.script.append(0)
             self.counts.append(len(options))
@@ -107,15 +107,15 @@ class _Assuming(Typing):
         self.choices = choices
         self.settle = settle  # assumes what the guard says of shapes that are known already: then there is less to choose
 
-    def same(self, a: Poly, b: Poly) -> None:
+    def require_equal(self, a: Poly, b: Poly) -> None:
         """Assume that two extents are equal."""
         self.facts.unify(a, b)
 
-    def least(self, p: Poly) -> None:
+    def require_nonnegative(self, p: Poly) -> None:
         """Assume that a polynomial is not negative."""
         self.facts.assume(p)
 
-    def joined(self, a: Poly, b: Poly) -> Poly:
+    def broadcast_extent(self, a: Poly, b: Poly) -> Poly:
         """Return the extent that two broadcast to: a case where they are equal, and one for either being 1."""
         a, b = self.facts.norm(a), self.facts.norm(b)
         if a == b or 1 in (a.number, b.number):
@@ -131,14 +131,14 @@ class _Assuming(Typing):
         self.facts.unify(a, b if case == "equal" else as_poly(1)) if case != "second" else self.facts.unify(b, as_poly(1))
         return b if case == "first" else a
 
-    def widened(self, a: Poly, b: Poly) -> None:
+    def require_broadcast(self, a: Poly, b: Poly) -> None:
         """Assume that an extent is another one or 1: a case of each."""
         a, b = self.facts.norm(a), self.facts.norm(b)
         if a == b or a.number == 1:
             return
         if self.choices.is_open:
             self.choices.has_open = True
-            self.facts.widened.add((a, b))
+            self.facts.widenings.add((a, b))
             return
         self.facts.unify(a, self.choices.choose((b, as_poly(1))))
 
@@ -146,7 +146,7 @@ class _Assuming(Typing):
 def theorem_of(rule: Rule) -> Theorem | Stop:
     """Return what the index calculus proves of a rule, or where it stops."""
     if is_pointwise(rule):
-        forms = _forms(replace(rule, where=tuple(c for c in rule.where if isinstance(c, RealIs))), 0)
+        forms = _forms(replace(rule, where=tuple(c for c in rule.where if isinstance(c, RealComparison))), 0)
         if not isinstance(forms, Stop) and forms:
             return Theorem(ENGINE, None)
     for rank in RANKS:
@@ -181,7 +181,7 @@ def _is_elementwise(t: Pattern) -> bool:
 
 
 def _is_scalar(shape: Any) -> bool:
-    return (isinstance(shape, Listed) and not shape.elements) or (isinstance(shape, tuple) and not shape)
+    return (isinstance(shape, ListLiteral) and not shape.elements) or (isinstance(shape, tuple) and not shape)
 
 
 def _forms(rule: Rule, rank: int) -> int | Stop:
@@ -237,12 +237,12 @@ class _Branch:
                 self.assume(c)
             if self.rule.where:  # extents that the guard makes equal are not divided by
                 pairs = self.retyped(left)
-        except (Unmet, Contradiction):
+        except (ShapeMismatch, Contradiction):
             return False
         right, value_count = Typing(self.reals), len(self.facts.values)
         try:
             sides = [(a, self.tensor(b, right)) for a, b in pairs]
-        except Unmet:
+        except ShapeMismatch:
             raise NotProved("a shape rule of the right side is not proved to be satisfied") from None
         if len(self.facts.values) > value_count:  # what the right sides divide is written as a quotient and a rest now
             sides = [(a, self.tensor(b, right)) for a, b in self.retyped(left)]
@@ -322,7 +322,7 @@ class _Branch:
             raise NotProved
         key = (t.op.name, id(t.attributes), tuple(map(id, t.operands)))
         if key not in self.results:
-            ranks_taken = TAKEN.get(t.op.name, ())
+            ranks_taken = OPERAND_RANKS.get(t.op.name, ())
             operands = [self.tensor(x, typing, r) for x, r in itertools.zip_longest(t.operands, ranks_taken[: len(t.operands)])]
             attributes = {name: self.attribute(t, name, value, operands) for name, value in t.attributes.items()}
             self.results[key] = read(t.op, typing, operands, attributes)
@@ -350,7 +350,7 @@ class _Branch:
             return str(value.name) if only is None or math.isinf(only) else Fraction(only)
         shape = operands[0].shape if operands else ()
         label = key if isinstance(key, str) else str(key.data)
-        factory = FREE.get(name)
+        factory = FREE_ATTRIBUTES.get(name)
         if factory is None:
             raise NotProved
         return factory(self, ("attribute", label, op, name), len(shape))
@@ -359,25 +359,25 @@ class _Branch:
 
     def list(self, x: Ints) -> list[Poly]:
         """Return a static list under what is assumed."""
-        if isinstance(x, Named):
+        if isinstance(x, NamedList):
             elements: list[Poly] = self.values[x.name]
             return elements
         if isinstance(x, ShapeOf):
             try:
                 return list(self.tensor(x.tensor, Typing(self.reals)).shape)
-            except Unmet:  # a term of the right side that is not proved to have a shape
+            except ShapeMismatch:  # a term of the right side that is not proved to have a shape
                 raise NotProved from None
-        if isinstance(x, Listed):
+        if isinstance(x, ListLiteral):
             return [self.value(e) for e in x.elements]
-        if isinstance(x, Part):
+        if isinstance(x, ListSlice):
             return self.list(x.base)[x.start : x.stop]
-        if isinstance(x, Joined):
+        if isinstance(x, ListConcatenation):
             return [n for part in x.parts for n in self.list(part)]
-        if isinstance(x, Replaced):
+        if isinstance(x, ListUpdate):
             base = [*self.list(x.base)]
             base[self.place(x.index)] = self.value(x.element)
             return base
-        if isinstance(x, Permuted):
+        if isinstance(x, PermutedList):
             base = self.list(x.base)
             return [base[self.constant_of(p)] for p in self.list(x.perm)]
         if isinstance(x, Inverse):
@@ -410,15 +410,15 @@ class _Branch:
             p, n = (self.value(a) for a in e.args)
             if not self.facts.nonnegative(n - 1):
                 raise NotProved
-            quotient = self.facts.divided(p, n)
+            quotient = self.facts.floor_quotient(p, n)
             return quotient if e.op == "div" else p - n * quotient
         raise NotProved
 
     def element(self, reference: Element) -> Poly:
         """Return an element, the length or the product of a static list."""
         values = self.list(reference.base)
-        if reference.measure:
-            return as_poly(len(values)) if reference.measure == "length" else product(values)
+        if reference.kind:
+            return as_poly(len(values)) if reference.kind == "length" else product(values)
         return values[self.place(reference.index) if reference.index is not None else 0]
 
     # -- guards
@@ -426,16 +426,16 @@ class _Branch:
     def assume(self, c: Condition) -> None:
         """Assume a condition of the guard; one that says nothing of integers is left out, which proves more."""
         try:
-            if isinstance(c, Same):
+            if isinstance(c, ListsEqual):
                 a, b = self.list(c.left), self.list(c.right)
                 if len(a) != len(b):
                     raise Contradiction
                 for p, q in zip(a, b, strict=True):
                     self.facts.unify(p, q)
-            elif isinstance(c, Truth):
+            elif isinstance(c, TermIsTrue):
                 self.assume_true(c.term)
         except NotProved as left_out:
-            if isinstance(left_out, Unmet):
+            if isinstance(left_out, ShapeMismatch):
                 raise
         except (IndexError, ValueError):  # a list is too short, or no permutation: the condition fails
             raise Contradiction from None
@@ -467,7 +467,7 @@ class _Branch:
 def _values(extent: Poly, digit: Poly, axis: Sequence[Any]) -> Sequence[Poly]:
     """Return what a digit is compared at: each of its values where it is one of several of an index and these are few."""
     n = extent.number
-    return [as_poly(v) for v in range(n)] if n is not None and 1 < n <= SMALL and len(axis) > 1 else [digit]
+    return [as_poly(v) for v in range(n)] if n is not None and 1 < n <= MAX_DIGIT_VALUES and len(axis) > 1 else [digit]
 
 
 def _place_of_digits(digits: Sequence[Poly], axis: Sequence[tuple[Poly, Poly]]) -> Poly:
@@ -517,7 +517,7 @@ def _flag(b: _Branch, key: Any, rank: int) -> Poly:
     return as_poly(b.choices.choose((0, 1)))
 
 
-FREE: dict[str, Callable[[_Branch, Any, int], Any]] = {
+FREE_ATTRIBUTES: dict[str, Callable[[_Branch, Any, int], Any]] = {
     "perm": _permutation,
     "axis": lambda b, key, rank: as_poly(b.choices.choose(range(max(rank, 1)))),
     "axes": _subset,

@@ -22,7 +22,7 @@ KINDS = ("float16", "float32")
 
 
 @dataclass
-class Open:
+class UndecidedPairs:
     """Pairs of elements that exact laws leave undecided, one for each form that they have."""
 
     up_to_zeros: bool  # grade Z: added zeros and their signs do not count, nor data on which a side overflows
@@ -42,7 +42,7 @@ class Open:
 
     def _take(self, a: Node, b: Node, attributes: list[str]) -> None:
         if attributes:
-            self.refuse(attributes)
+            self.give_up(attributes)
             return
         places = _topological_places(a, b)
         if len(places) > NODES:
@@ -52,11 +52,11 @@ class Open:
         if len(self.pairs) > QUESTIONS:
             self.stop = Stop(ENGINE, f"elements differ in more than {QUESTIONS} forms")
 
-    def refuse(self, attributes: list[str]) -> None:
+    def give_up(self, attributes: list[str]) -> None:
         """Give up, because operations on float attributes round differently at other values."""
         self.stop = Stop(ENGINE, f"it takes numbers for {', '.join(attributes)}, and other operations may round otherwise at others")
 
-    def decided(self) -> Stop | tuple[str, Counterexample] | None:
+    def decision(self) -> Stop | tuple[str, Counterexample] | None:
         """Return None where all pairs are proved to agree, else the type and operands of one that does not, or where z3 stops."""
         if self.stop is not None:
             return self.stop

@@ -15,13 +15,13 @@ from ..instances.instance_search import Instance
 from ..instances.sides import same_values
 from ..verdict import Counterexample
 
-CHECKED = 8  # instances on which values without rounding are tried
-ROUNDED = 256  # instances on which values that round are tried
+EXACT_INSTANCES = 8  # instances on which values without rounding are tried
+ROUNDED_INSTANCES = 256  # instances on which values that round are tried
 EXACT_VALUES = (-2.0, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 3.0)
 SPECIAL_VALUES = (*EXACT_VALUES, float("inf"), float("-inf"), float("nan"))
 
 
-def broken_grade(rule: Rule, instances: Sequence[Instance], same_order: bool) -> tuple[str, Counterexample | None] | None:
+def grade_violation(rule: Rule, instances: Sequence[Instance], same_order: bool) -> tuple[str, Counterexample | None] | None:
     """Return why a rule does not keep the grade it claims, with data if data shows it, or None.
 
     E: the same operations in the same order (`same_order`, proved from the terms) or, where nothing is summed, equal bits
@@ -34,7 +34,7 @@ def broken_grade(rule: Rule, instances: Sequence[Instance], same_order: bool) ->
     random = np.random.default_rng(0)
     values = SPECIAL_VALUES if rule.grade == "E" else EXACT_VALUES
     agree = _bits if rule.grade == "E" and not _sums(rule) else _numbers
-    step = max(1, len(instances) // CHECKED)
+    step = max(1, len(instances) // EXACT_INSTANCES)
     for instance in instances[::step]:
         example = float32_difference(rule.pairs, instance, lambda shape: random.choice(values, shape), agree)
         if example is not None:
@@ -48,7 +48,7 @@ def broken_grade(rule: Rule, instances: Sequence[Instance], same_order: bool) ->
 
 def _on_rounding_data(rule: Rule, instances: Sequence[Instance], agree: Callable[[Data, Data], Data]) -> tuple[str, Counterexample] | None:
     random = np.random.default_rng(1)
-    for instance in instances[:: max(1, len(instances) // ROUNDED)]:
+    for instance in instances[:: max(1, len(instances) // ROUNDED_INSTANCES)]:
         example = float32_difference(rule.pairs, instance, random.standard_normal, agree)
         if example is not None:
             return f"it is not of grade {rule.grade}: the sides round differently in float32", example

@@ -12,23 +12,23 @@ from dataclasses import replace
 from ...errors import SpecError
 from ...lang.expr import Expr
 from ...ops.op import ShapeError, Variable
-from ...ops.static import Condition, Named, as_condition, holds
+from ...ops.static import Condition, NamedList, as_condition, holds
 from ...rewrite.rule import Float, Rule, Str
 from ...rewrite.text import condition_text
 from ..instances import element_terms as nodes
-from ..instances.element_meaning import Unreadable
-from ..instances.instance_search import Instance, drawn, numbers_of
+from ..instances.element_meaning import NoSymbolicMeaning
+from ..instances.instance_search import Instance, drawn_instances, numbers_of
 from ..instances.sides import binding_of, right_shape, symbolic_elements
 from ..verdict import Proof
 
 SAMPLE = 80  # drawn instances on which conditions are compared
-TRIED = 4  # conditions that are sent to the court
+MAX_CONDITIONS = 4  # conditions that are sent to the court
 RANKS = (0, 1, 2, 3, 4)
 
 
 def suggested_guard(rule: Rule, judge: Callable[[Rule], Proof]) -> str:
     """Return the text of a condition under which `judge` proves the rule, nothing when none is found."""
-    sample = drawn(
+    sample = drawn_instances(
         rule, range(1, 4), 4, SAMPLE, numbers=tuple(dict.fromkeys(m for n in (0.0, 1.0, *numbers_of(rule)) for m in (n - 2, n, n + 2)))
     )
     true = [i for i in sample if _agrees(rule, i)]
@@ -38,7 +38,7 @@ def suggested_guard(rule: Rule, judge: Callable[[Rule], Proof]) -> str:
         satisfying = [i for i in true if _holds(condition, i)]
         if satisfying and not any(_holds(condition, i) for i in false):
             candidates.append((-len(satisfying), n, condition))
-    for *_, condition in sorted(candidates, key=lambda f: f[:2])[:TRIED]:
+    for *_, condition in sorted(candidates, key=lambda f: f[:2])[:MAX_CONDITIONS]:
         if judge(replace(rule, where=(*rule.where, condition))).is_proved:
             return condition_text(condition)
     return ""
@@ -51,7 +51,7 @@ def _agrees(rule: Rule, instance: Instance) -> bool:
         if any(0 in instance.shapes[id(left)] for left, _ in rule.pairs):  # no elements, which agree
             return True
         return all(nodes.normal_forms_agree(a, b) for a, b in symbolic_elements(rule.pairs, instance, real=True))
-    except (ShapeError, SpecError, IndexError, ZeroDivisionError, Unreadable):
+    except (ShapeError, SpecError, IndexError, ZeroDivisionError, NoSymbolicMeaning):
         return False
 
 
@@ -62,7 +62,7 @@ def _holds(condition: Condition, instance: Instance) -> bool:
 def vocabulary(rule: Rule) -> Iterator[Condition]:
     """Yield the candidate conditions, the plainer of equally weak ones first."""
     tensors = [v for v in rule.variables.values() if isinstance(v, Variable)]
-    lists = [v for v in rule.variables.values() if isinstance(v, Named)]
+    lists = [v for v in rule.variables.values() if isinstance(v, NamedList)]
     numbers = [v for v in rule.variables.values() if isinstance(v, Expr)]
     terms: list[object] = []
     for x, y in itertools.permutations(tensors, 2):

@@ -20,31 +20,31 @@ from ...ir.program import Data
 from ...ops.op import Apply, Shape, ShapeError, subterms
 from ...ops.recurrent import GATES
 from ...rewrite.rule import Rule
-from ..instances.instance_search import FLOATS, Instance, Search, State, TooMany, candidates_for, in_random_order, numbers_of
-from ..instances.sides import Side, nested, right_shape, show
+from ..instances.instance_search import FLOATS, Instance, Search, State, TooManyCandidates, candidates_for, in_random_order, numbers_of
+from ..instances.sides import Side, array_text, right_shape, number_text
 from ..verdict import Counterexample
 
 EXTENT, RANK, STEP, KERNEL, PAD = 12, 6, 5, 7, 5  # the largest that are drawn
-TRIED, GUARDED = 400, 600  # candidates of one draw that are typed, and that are held against the guard
+CANDIDATES_PER_DRAW, GUARD_CHECKS_PER_DRAW = 400, 600  # candidates of one draw that are typed, and that are held against the guard
 INSTANCES, WORK = 60, 300_000  # of one rule: instances, and about how many microseconds
-DRAW, CANDIDATE, HELD = 300, 20, 12  # microseconds of a draw, of a candidate that is typed, and of one that is held against the guard
+DRAW, CANDIDATE, GUARD_CHECK = 300, 20, 12  # microseconds of a draw, of a candidate that is typed, and of one that is held against the guard
 RUN, RECURRENT, DATA = 300, 5_000, 3  # microseconds of an operator, of a recurrent one, and how often each side is run
 ELEMENTS, LARGEST = 600, 12_000  # of one operand, and of all patterns of a left side
-BEYOND, BEYOND_DRAWS, BEYOND_SIZE = 2, 6, 700  # instances whose elements are compared as terms: of so many draws, and their elements
-EACH = 8  # values that are drawn for one attribute
+LARGER_INSTANCES, LARGER_DRAWS, LARGER_SIZE = 2, 6, 700  # instances whose elements are compared as terms: of so many draws, and their elements
+VALUES_PER_ATTRIBUTE = 8  # values that are drawn for one attribute
 TRIES = 120  # to make operands of a difference plain
-LISTED = 24  # elements of an operand that are all shown
-CLOSE = 1e-6  # as a share of the largest value: true laws differ by a thousandth of it and less
+MAX_LISTED = 24  # elements of an operand that are all shown
+TOLERANCE = 1e-6  # as a share of the largest value: true laws differ by a thousandth of it and less
 RANDOM = (-2.5, -0.75, 0.3, 1.7, 6.0, 40.0)
-NOTHING = (FlexmatchError, IndexError, ValueError, ZeroDivisionError, OverflowError, KeyError, TypeError)
+UNDEFINED = (FlexmatchError, IndexError, ValueError, ZeroDivisionError, OverflowError, KeyError, TypeError)
 
 
 class _WideSearch(Search):
     """A search of one instance among random candidates from wide ranges, the wider the later the draw."""
 
     def __init__(self, rule: Rule, source: random.Random, share: float) -> None:
-        super().__init__(rule, range(1, EXTENT + 1), RANK, in_random_order(source), TRIED)
-        self.left = GUARDED
+        super().__init__(rule, range(1, EXTENT + 1), RANK, in_random_order(source), CANDIDATES_PER_DRAW)
+        self.guard_budget = GUARD_CHECKS_PER_DRAW
         self.source = source
         self.top = 3 + round((EXTENT - 3) * share)
         self.ranks = 4 if share < 0.3 else RANK
@@ -82,7 +82,7 @@ class _WideSearch(Search):
         if name == "shape":
             return [
                 self.factors(math.prod(x)) if t.op.name == "reshape" else self.shape(self.source.randint(0, self.ranks))
-                for _ in range(EACH)
+                for _ in range(VALUES_PER_ATTRIBUTE)
             ]
         if name == "axes":
             axes = tuple(range(len(x)))
@@ -97,8 +97,8 @@ class _WideSearch(Search):
 
     def value_lists(self, count: int, plain: Sequence[int], values: Sequence[int]) -> list[tuple[int, ...]]:
         """Return lists of values: plain ones, equal ones, and any."""
-        equal = [(self.source.choice(values),) * count for _ in range(EACH // 2)]
-        mixed = [tuple(self.source.choice((*plain, *values)) for _ in range(count)) for _ in range(EACH)]
+        equal = [(self.source.choice(values),) * count for _ in range(VALUES_PER_ATTRIBUTE // 2)]
+        mixed = [tuple(self.source.choice((*plain, *values)) for _ in range(count)) for _ in range(VALUES_PER_ATTRIBUTE)]
         return list(dict.fromkeys([tuple(plain[:1]) * count, *equal, *mixed]))
 
     def factors(self, size: int) -> Shape:
@@ -128,9 +128,9 @@ def witness(rule: Rule, seed: int = 0, share: float = 1.0) -> tuple[Counterexamp
     while work < work_limit and count < INSTANCES:
         search = _WideSearch(rule, source, max(work / work_limit, count / INSTANCES))
         instance = None
-        with suppress(TooMany, FlexmatchError):
+        with suppress(TooManyCandidates, FlexmatchError):
             instance = next(search.instances(), None)
-        work += DRAW + CANDIDATE * (TRIED - search.budget) + HELD * (GUARDED - int(search.left))
+        work += DRAW + CANDIDATE * (CANDIDATES_PER_DRAW - search.typing_budget) + GUARD_CHECK * (GUARD_CHECKS_PER_DRAW - int(search.guard_budget))
         if instance is None or instance.size > LARGEST:
             continue
         count += 1
@@ -141,14 +141,14 @@ def witness(rule: Rule, seed: int = 0, share: float = 1.0) -> tuple[Counterexamp
     return None
 
 
-def beyond(rule: Rule) -> tuple[Instance, ...]:
+def larger_instances(rule: Rule) -> tuple[Instance, ...]:
     """Return a few instances with larger extents, windows and strides than the covering ones, small enough for symbolic elements."""
     source, instances = random.Random(1), list[Instance]()
-    for _ in range(BEYOND_DRAWS):
+    for _ in range(LARGER_DRAWS):
         search = _WideSearch(rule, source, 0.5)
-        with suppress(TooMany, FlexmatchError):
-            instances += [i for i in itertools.islice(search.instances(), 1) if i.size <= BEYOND_SIZE]
-        if len(instances) == BEYOND:
+        with suppress(TooManyCandidates, FlexmatchError):
+            instances += [i for i in itertools.islice(search.instances(), 1) if i.size <= LARGER_SIZE]
+        if len(instances) == LARGER_INSTANCES:
             break
     return tuple(instances)
 
@@ -169,7 +169,7 @@ def _difference(rule: Rule, instance: Instance, numbers: np.random.Generator) ->
             return _shape_example(
                 instance, str(expected), "no meaning"
             ), f"the right side has no meaning where the left has one: {error.problem.sentence}"
-        except NOTHING:
+        except UNDEFINED:
             return None
         if shape != expected:
             return _shape_example(instance, str(expected), str(shape)), "the sides have different shapes"
@@ -215,11 +215,11 @@ def _place(rule: Rule, instance: Instance, operands: Mapping[str, Data]) -> _Pla
     for left, right in rule.pairs:
         try:
             a, b = (np.asarray(side.data(t, operands, np.float64)) for t in (left, right))
-        except NOTHING:
+        except UNDEFINED:
             return None
         size = max(1.0, *(float(np.max(np.abs(x), where=np.isfinite(x), initial=0.0)) for x in (a, b)))
         with np.errstate(invalid="ignore"):
-            differing = np.isfinite(a) & ~(np.abs(a - b) <= CLOSE * size)
+            differing = np.isfinite(a) & ~(np.abs(a - b) <= TOLERANCE * size)
         for mask in (differing & np.isfinite(b), differing):
             differences += [_Place(tuple(map(int, at)), float(a[tuple(at)]), float(b[tuple(at)])) for at in np.argwhere(mask)[:1]]
     return next((p for p in differences if math.isfinite(p.right)), differences[0] if differences else None)
@@ -240,7 +240,7 @@ def _simplified_example(rule: Rule, instance: Instance, operands: Mapping[str, D
             else:
                 place = current
     return Counterexample(
-        {name: _text(x) for name, x in simplified.items()}, instance.attributes, place.index, show(place.left), show(place.right)
+        {name: _text(x) for name, x in simplified.items()}, instance.attributes, place.index, number_text(place.left), number_text(place.right)
     )
 
 
@@ -259,9 +259,9 @@ def _simplifications(operands: Mapping[str, Data]) -> Iterator[tuple[Data, float
 def _text(x: Data) -> str:
     """Return an operand as text: what is not 0 where that is little of much."""
     places = np.argwhere(x)
-    if x.size <= LISTED or len(places) > LISTED // 3:
-        return nested(x)
-    nonzero = ", ".join(f"{show(x[tuple(at)])} at {at.tolist()}" for at in places)
+    if x.size <= MAX_LISTED or len(places) > MAX_LISTED // 3:
+        return array_text(x)
+    nonzero = ", ".join(f"{number_text(x[tuple(at)])} at {at.tolist()}" for at in places)
     return f"zeros{list(x.shape)}{f' but {nonzero}' if nonzero else ''}"
 
 

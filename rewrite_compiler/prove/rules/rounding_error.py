@@ -18,11 +18,11 @@ import numpy as np
 from ...ir.program import Data
 from ...readings.arrays.elementwise import FUNCTIONS
 from ...rewrite.rule import Rule
-from ..instances.element_meaning import Unreadable
+from ..instances.element_meaning import NoSymbolicMeaning
 from ..instances.element_terms import Node
 from ..instances.instance_search import Instance
 from ..instances.sides import symbolic_elements
-from ..verdict import Counterexample, Measured
+from ..verdict import Counterexample, RoundingMeasurement
 
 INSTANCES = 8
 SAMPLES = 10_000  # at least so many of each type, over all instances
@@ -31,7 +31,7 @@ EDGE_SHARE = 0.2
 WIDE = 4_000  # samples over many exponents, over all instances
 REACH = 0.25  # the share of a type's exponents over which they are
 RATIO = 1024.0  # of the sides' error bounds, beyond which one of them is no way to compute the other
-RARELY = 0.05  # the share of samples in which operands cancel by chance, so that bounds are further apart all the same
+CANCELLATION_SHARE = 0.05  # the share of samples in which operands cancel by chance, so that bounds are further apart all the same
 FLOATS: tuple[Any, ...] = (np.float32, np.float16)
 INTEGER_MARKS = frozenset({"any_dtype", "ring"})
 
@@ -45,7 +45,7 @@ class Excess:
     example: Counterexample
 
 
-def measured(rule: Rule, instances: Sequence[Instance]) -> tuple[list[Measured], Excess | None]:
+def measure_rounding(rule: Rule, instances: Sequence[Instance]) -> tuple[list[RoundingMeasurement], Excess | None]:
     """Measure the float types, and int8 where the rule is marked to hold on integers; return the figures and the first excess."""
     sampled_instances = instances[:: max(1, len(instances) // INSTANCES)]
     kinds = [*FLOATS, *([np.int8] if rule.marks & INTEGER_MARKS else [])]
@@ -58,7 +58,7 @@ def measured(rule: Rule, instances: Sequence[Instance]) -> tuple[list[Measured],
     return figures, None
 
 
-def _measure_type(rule: Rule, instances: Sequence[Instance], kind: Any) -> tuple[Measured | None, Excess | None]:
+def _measure_type(rule: Rule, instances: Sequence[Instance], kind: Any) -> tuple[RoundingMeasurement | None, Excess | None]:
     random = np.random.default_rng(0)
     count = -(-SAMPLES // len(instances))
     ulp = share = 0.0
@@ -66,7 +66,7 @@ def _measure_type(rule: Rule, instances: Sequence[Instance], kind: Any) -> tuple
     for instance in instances:
         try:
             pairs = symbolic_elements(rule.pairs, instance, real=kind is not np.int8)
-        except Unreadable:
+        except NoSymbolicMeaning:
             continue
         operands = {name: _draw(random, (count, *shape), kind) for name, shape in instance.operands.items()}
         samples += count
@@ -80,7 +80,7 @@ def _measure_type(rule: Rule, instances: Sequence[Instance], kind: Any) -> tuple
         for at, distance in _distances(rule, pairs, operands, kind, over_exponents=True):
             if distance.worst is not None:
                 return None, _excess(rule, instance, operands, at, distance, kind)
-    return (Measured(np.dtype(kind).name, samples, ulp, share) if samples else None), None
+    return (RoundingMeasurement(np.dtype(kind).name, samples, ulp, share) if samples else None), None
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _lost_precision(values: _Values, a: Node, b: Node, kind: Any) -> _Distance:
     wrong = (np.isfinite(left) != np.isfinite(right)) | (np.isfinite(left) & np.isfinite(right) & (ratio > RATIO))
     wrong = wrong & (np.arange(len(wrong)) >= len(wrong) // 2) if wrong.ndim else np.zeros(1, bool)
     share = 2 * np.mean(wrong)
-    if share <= RARELY:
+    if share <= CANCELLATION_SHARE:
         return _Distance(left, right, 0.0, 0.0, None)
     gap = np.where(wrong, np.nan_to_num(np.abs(left.astype(np.float64) - right), nan=np.inf), -1.0)
     sentence = f"over many exponents one side overflows, or may lose {RATIO:,.0f} times more by rounding, in {share:.0%} of samples"
@@ -201,7 +201,7 @@ class _Values:
         if x.op == "call":
             return np.asarray(FUNCTIONS[x.data](*operands)).astype(self.kind)
         if x.op not in OPERATIONS:
-            raise Unreadable
+            raise NoSymbolicMeaning
         return np.asarray(OPERATIONS[x.op](*operands)).astype(self.kind)
 
     def error(self, x: Node) -> Data:

@@ -17,21 +17,21 @@ from ...ops.op import Apply, ShapeError, Variable, subterms
 from ...ops.static import HasType
 from ...rewrite.rule import Rule
 from ..instances import element_terms as nodes
-from ..instances.counterexamples import difference
-from ..instances.covering_sets import Instances, instances_of, smallest
-from ..instances.element_meaning import Unreadable
+from ..instances.counterexamples import find_difference
+from ..instances.covering_sets import Instances, instances_of, smallest_instances
+from ..instances.element_meaning import NoSymbolicMeaning
 from ..instances.instance_search import Instance
 from ..instances.sides import Side, leaves_of, right_shape, symbolic_elements
 from ..verdict import PROVED, REFUTED, UNPROVED, Counterexample, Outcome, Proof, Stop, Theorem
 from .all_shapes import theorem_of
-from .floating_point import Open
-from .grades import broken_grade
+from .floating_point import UndecidedPairs
+from .grades import grade_violation
 from .guard_synthesis import suggested_guard
-from .refuter import beyond, witness
-from .rounding_error import measured
-from .wrapped_words import are_integers, decided_in_words, is_polynomial, types_of
+from .refuter import larger_instances, witness
+from .rounding_error import measure_rounding
+from .wrapped_words import has_integer_operands, bitvector_answer, is_polynomial, operand_types
 
-BELOW_A_PROOF = 0.2  # of the work of the wide draws, where a theorem says that they show nothing
+PROVED_DRAWS_SHARE = 0.2  # of the work of the wide draws, where a theorem says that they show nothing
 NO_MEANING = {IndexError: "it reads an axis that does not exist", ZeroDivisionError: "it divides by an extent of 0"}
 SEARCHES = 24  # of data on which sides that are not seen to be equal differ: instances of one batch
 INTEGER_MARKS = frozenset({"any_dtype", "ring"})
@@ -45,7 +45,7 @@ class _Evidence:
     identical: bool = True  # the same operations in the same order, everywhere
     up_to_zeros: bool = True  # the same but for added zeros, everywhere
     searches: int = 0  # of data on which they differ
-    undecided: Open = field(default_factory=lambda: Open(False))  # elements that a grade claims more of than that they are equal
+    undecided: UndecidedPairs = field(default_factory=lambda: UndecidedPairs(False))  # elements that a grade claims more of than that they are equal
 
     def sentence(self, engine: str) -> str:
         """Return the strongest of these in words, else what proved the rule."""
@@ -91,7 +91,7 @@ def prove_rule(rule: Rule, count: int | None = None) -> Proof:
 
 def _after_wide_draws(rule: Rule, proof: Proof) -> Proof:
     """Return what was judged, or a refutation where instances beyond those show a difference."""
-    refutation = witness(rule, share=BELOW_A_PROOF if proof.is_proved else 1.0)
+    refutation = witness(rule, share=PROVED_DRAWS_SHARE if proof.is_proved else 1.0)
     if refutation is None:
         return proof
     example, sentence = refutation
@@ -109,24 +109,24 @@ def with_suggestion(proof: Proof, rule: Rule) -> Proof:
 def _judge(rule: Rule, count: int | None) -> Proof:
     fail = partial(_failure, rule)
     instances = instances_of(rule, count)
-    if not instances.chosen:
+    if not instances.nonempty:
         raise fail(UNPROVED, "R103", "no operands satisfy its left side and guard")
-    if are_integers(rule):
+    if has_integer_operands(rule):
         return _judge_on_integers(rule, instances, fail)
     theorem = theorem_of(rule)
     if isinstance(theorem, Stop):
-        for sample in (smallest(rule), instances):
+        for sample in (smallest_instances(rule), instances):
             _compare_sides(rule, sample, fail)
         raise fail(UNPROVED, "R103", str(theorem))
-    more = Instances((*instances.chosen, *beyond(rule)), instances.rank, instances.empty)
+    more = Instances((*instances.nonempty, *larger_instances(rule)), instances.rank, instances.empty)
     evidence = _compare_sides(rule, more, fail)
     _check_marks(rule, instances, evidence, fail)
-    if not (evidence.literal or rule.marks & INTEGER_MARKS or are_real(rule)):
+    if not (evidence.literal or rule.marks & INTEGER_MARKS or has_real_operands(rule)):
         raise fail(UNPROVED, "R103", f"{theorem.engine}: it reads as real numbers what a guard says are integers")
-    broken = broken_grade(rule, instances.chosen, evidence.identical or (rule.grade == "Z" and evidence.up_to_zeros))
+    broken = grade_violation(rule, instances.nonempty, evidence.identical or (rule.grade == "Z" and evidence.up_to_zeros))
     if broken is not None:
         raise fail(REFUTED, "R102", *broken)
-    figures, excess = measured(rule, instances.chosen)
+    figures, excess = measure_rounding(rule, instances.nonempty)
     if excess is not None:
         raise fail(REFUTED, "R102", excess.sentence, excess.example)
     _check_bits(rule, evidence.undecided, fail)
@@ -136,12 +136,12 @@ def _judge(rule: Rule, count: int | None) -> Proof:
 
 def _judge_on_integers(rule: Rule, instances: Instances, fail: Any) -> Proof:
     """Judge a rule whose operands are integers: data of real numbers are no instances of it, and nothing is rounded."""
-    for instance in (*instances.chosen, *instances.empty):
+    for instance in (*instances.nonempty, *instances.empty):
         _check_types(rule, instance, fail)
-    answer = decided_in_words(rule)
+    answer = bitvector_answer(rule)
     if isinstance(answer, Counterexample):
         raise fail(REFUTED, "R102", "the sides differ on integers that wrap around", answer)
-    sentence = f"both sides are equal on {', '.join(types_of(rule))} that wrap around"
+    sentence = f"both sides are equal on {', '.join(operand_types(rule))} that wrap around"
     if isinstance(answer, Stop):
         answer, sentence = _on_any_ring(rule, instances, answer, fail)
     _check_marks(rule, instances, _Evidence(), fail)
@@ -156,14 +156,14 @@ def _on_any_ring(rule: Rule, instances: Instances, stop: Stop, fail: Any) -> tup
     if is_polynomial(rule):
         return theorem, "both sides are one polynomial with integer coefficients"
     evidence = _Evidence(searches=SEARCHES)  # on which there are none: data are drawn as real numbers
-    for instance in (*instances.chosen, *beyond(rule)):
+    for instance in (*instances.nonempty, *larger_instances(rule)):
         _check_meaning(rule, instance, evidence, fail)
     if not evidence.literal:
         raise fail(UNPROVED, "R103", f"{stop}; {theorem.engine}: it reads as real numbers what a guard says are integers")
     return theorem, evidence.sentence(theorem.engine)
 
 
-def are_real(rule: Rule) -> bool:
+def has_real_operands(rule: Rule) -> bool:
     """Tell whether no guard gives an operand an integer type."""
     dtypes = [d for c in rule.where if isinstance(c, HasType) for d in c.dtypes]
     return all(d.startswith("float") for d in dtypes)
@@ -175,14 +175,14 @@ def _failure(rule: Rule, verdict: Outcome, code: str, sentence: str, example: Co
 
 def _compare_sides(rule: Rule, instances: Instances, fail: Any) -> _Evidence:
     """Compare both sides at all instances: first their shapes, then their elements."""
-    for instance in (*instances.chosen, *instances.empty):
+    for instance in (*instances.nonempty, *instances.empty):
         _check_types(rule, instance, fail)
-    evidence = _Evidence(undecided=Open(rule.grade == "Z"))
-    for instance in instances.chosen:
+    evidence = _Evidence(undecided=UndecidedPairs(rule.grade == "Z"))
+    for instance in instances.nonempty:
         _check_meaning(rule, instance, evidence, fail)
-    attributes = sorted({name for i in instances.chosen[:1] for name in _float_attributes(i)})
+    attributes = sorted({name for i in instances.nonempty[:1] for name in _float_attributes(i)})
     if attributes and rule.grade in ("E", "Z") and _computes_numbers(rule):
-        evidence.undecided.refuse(attributes)
+        evidence.undecided.give_up(attributes)
     return evidence
 
 
@@ -217,10 +217,10 @@ def _type_example(instance: Instance, left: str, right: str) -> Counterexample:
 
 def _terms(rule: Rule, instance: Instance, real: bool) -> list[tuple[Any, Any]]:
     """Return the elements of both sides as z3 terms over symbolic operands."""
-    from ...readings.smt.evaluator import Symbolic, symbols
+    from ...readings.smt.evaluator import SymbolicEvaluator, fresh_variables
 
     leaves = leaves_of(instance, real=real)
-    reading = Symbolic({x: symbols(name, instance.operands[name], real=real) for name, x in leaves.items()})
+    reading = SymbolicEvaluator({x: fresh_variables(name, instance.operands[name], real=real) for name, x in leaves.items()})
     side = Side(instance)
     sides = [(reading.array(side.term(left, leaves)), reading.array(side.term(right, leaves))) for left, right in rule.pairs]
     return [pair for a, b in sides for pair in zip(a.flat, b.flat, strict=True)]
@@ -230,7 +230,7 @@ def _elements(rule: Rule, instance: Instance, real: bool) -> tuple[list[tuple[An
     """Return the elements of both sides and the module that compares them: as nodes if possible, else as z3 terms."""
     try:
         return symbolic_elements(rule.pairs, instance, real=real), nodes
-    except Unreadable:
+    except NoSymbolicMeaning:
         from ...readings.smt import syntactic_equality as smt_forms
 
         return _terms(rule, instance, real), smt_forms
@@ -251,14 +251,14 @@ def _check_meaning(rule: Rule, instance: Instance, evidence: _Evidence, fail: An
     evidence.up_to_zeros &= all(forms.same_operations(*pair, drop_zeros=True) for pair in unequal)
     if evidence.searches < SEARCHES and not all(forms.normal_forms_agree(*pair) for pair in unequal):
         evidence.searches += 1
-        example = difference(rule.pairs, instance)
+        example = find_difference(rule.pairs, instance)
         if example is not None:
             raise fail(REFUTED, "R102", "the sides differ", example)
 
 
-def _check_bits(rule: Rule, undecided: Open, fail: Any) -> None:
+def _check_bits(rule: Rule, undecided: UndecidedPairs, fail: Any) -> None:
     """Refuse a rule of grade E or Z whose bits are not shown to be the same: what is not decided is no pass."""
-    answer = undecided.decided()
+    answer = undecided.decision()
     if isinstance(answer, Stop):
         raise fail(UNPROVED, "R103", f"it is not shown to be of grade {rule.grade}: {answer}")
     if answer is not None:

@@ -18,20 +18,20 @@ from .all_shapes import is_pointwise
 ENGINE = "bit-vectors (z3)"
 WORK = 20_000_000  # of z3 for one question, in its own units of work
 RING = frozenset({"add", "sub", "mul", "neg", "reduce_sum"})
-PLACES = frozenset({"reshape", "transpose", "slice", "reverse", "concat", "expand"})  # which move elements and compute none
+MOVEMENTS = frozenset({"reshape", "transpose", "slice", "reverse", "concat", "expand"})  # which move elements and compute none
 
 
-def types_of(rule: Rule) -> tuple[str, ...]:
+def operand_types(rule: Rule) -> tuple[str, ...]:
     """Return the element types that a guard admits for all operands, none where it says nothing."""
     type_lists = [c.dtypes for c in rule.where if isinstance(c, HasType) and isinstance(c.tensor, Variable)]
     return reduce(lambda common, types: tuple(t for t in common if t in types), type_lists) if type_lists else ()
 
 
-def are_integers(rule: Rule) -> bool:
+def has_integer_operands(rule: Rule) -> bool:
     """Tell whether a guard gives every operand an integer type."""
     typed_operands = {c.tensor.name for c in rule.where if isinstance(c, HasType) and isinstance(c.tensor, Variable)}
     operands = {x.name for left, _ in rule.pairs for x in subterms(left) if isinstance(x, Variable)}
-    types = types_of(rule)
+    types = operand_types(rule)
     return bool(types) and operands <= typed_operands and not any(t.startswith(("float", "bfloat")) for t in types)
 
 
@@ -44,18 +44,18 @@ def _is_of_ring(t: Apply) -> bool:
     if t.op.name == "full":
         value = t.attributes["value"]
         return isinstance(value, float) and value.is_integer()
-    return t.op.name in RING | PLACES
+    return t.op.name in RING | MOVEMENTS
 
 
 def _parts(rule: Rule) -> Iterator[Apply]:
     return (t for pair in rule.pairs for side in pair for t in subterms(side) if isinstance(t, Apply))
 
 
-def decided_in_words(rule: Rule) -> Theorem | Stop | Counterexample:
+def bitvector_answer(rule: Rule) -> Theorem | Stop | Counterexample:
     """Return the answer of z3's bit-vectors on an elementwise rule, at all its integer types."""
     if not is_pointwise(rule):
         return Stop(ENGINE, "sides that are not functions of elements are not read")
-    for dtype in types_of(rule):
+    for dtype in operand_types(rule):
         answer = _decide(rule, dtype)
         if answer is not None:
             return answer
@@ -63,9 +63,9 @@ def decided_in_words(rule: Rule) -> Theorem | Stop | Counterexample:
 
 
 def _decide(rule: Rule, dtype: str) -> Stop | Counterexample | None:
-    from ...readings.smt.wrapped_integers import Undecided, Word, Wrapped, difference, wrapped
+    from ...readings.smt.wrapped_integers import Undecided, Word, IntegerType, difference, integer_type
 
-    def term(t: Tensor, kind: Wrapped, symbols: dict[str, Word]) -> Word:
+    def term(t: Tensor, kind: IntegerType, symbols: dict[str, Word]) -> Word:
         if isinstance(t, Variable):
             return symbols.setdefault(t.name, kind.symbol(t.name))
         assert isinstance(t, Apply)
@@ -74,9 +74,9 @@ def _decide(rule: Rule, dtype: str) -> Stop | Counterexample | None:
             if not isinstance(value, float):
                 raise Undecided("a number that the pattern binds is not read on integers")
             return kind.number(value)
-        return kind.applied(t.op.name, *(term(x, kind, symbols) for x in t.operands))
+        return kind.apply(t.op.name, *(term(x, kind, symbols) for x in t.operands))
 
-    kind = wrapped(dtype)
+    kind = integer_type(dtype)
     if kind is None:
         return Stop(ENGINE, f"{dtype} is not read")
     try:

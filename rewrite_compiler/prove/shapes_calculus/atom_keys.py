@@ -31,10 +31,10 @@ def renamed(key: Any, names: Mapping[int, Poly]) -> Any:
     if isinstance(key, Poly):
         for a in key.atoms:
             if a in names:
-                key = key.put(a, names[a])
+                key = key.substitute(a, names[a])
             elif key_of(a)[0] in READING and integer_atoms(_inside(a)) & names.keys():
                 op, p, n = key_of(a)
-                key = key.put(a, atom((op, renamed(p, names), renamed(n, names))))
+                key = key.substitute(a, atom((op, renamed(p, names), renamed(n, names))))
         return key
     if is_term(key):
         return renamed(key[0], names), tuple(sorted(atom_number(renamed(key_of(a), names)) for a in key[1]))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from .polynomials import Poly, as_poly, product
-from .real_elements import NIL, Real, Unmet
-from .symbolic_tensors import Attributes, Index, Tensor, Typing, around, broadcast, broadcast_read, indexed, inside, windows
+from .real_elements import ZERO_ELEMENT, Real, ShapeMismatch
+from .symbolic_tensors import Attributes, Index, Tensor, Typing, all_axis_pads, broadcast, broadcast_read, tensor_by_index, padded_read, windows
 
 
 def dense(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
@@ -17,10 +17,10 @@ def dense(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     """
     x, w = operands
     if len(w.shape) != 2 or not x.shape:
-        raise Unmet
-    t.same(x.shape[-1], w.shape[1])
+        raise ShapeMismatch
+    t.require_equal(x.shape[-1], w.shape[1])
     r = t.reals
-    return indexed(
+    return tensor_by_index(
         t,
         (*x.shape[:-1], w.shape[0]),
         lambda i: r.total([w.shape[1]], lambda c: r.multiply(x.at((*i[:-1], c)), w.at((i[-1], c)))),
@@ -35,8 +35,8 @@ def matmul(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     """
     x, y = operands
     if len(x.shape) < 2 or len(y.shape) < 2:
-        raise Unmet
-    t.same(x.shape[-1], y.shape[-2])
+        raise ShapeMismatch
+    t.require_equal(x.shape[-1], y.shape[-2])
     shape = (*broadcast(t, [x.shape[:-2], y.shape[:-2]]), x.shape[-2], y.shape[-1])
     r = t.reals
 
@@ -48,7 +48,7 @@ def matmul(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
 
         return r.total([x.shape[-1]], term)
 
-    return indexed(t, shape, at)
+    return tensor_by_index(t, shape, at)
 
 
 def gate_sum(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
@@ -59,10 +59,10 @@ def gate_sum(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     """
     x, h, w, r, first, second = operands
     if any(len(m.shape) != 2 for m in (x, h, w, r)) or any(len(v.shape) != 1 for v in (first, second)):
-        raise Unmet
+        raise ShapeMismatch
     equal_extents = ((x, 0, h, 0), (w, 1, x, 1), (r, 0, w, 0), (r, 1, h, 1), (first, 0, w, 0), (second, 0, w, 0))
     for left, k, right, n in equal_extents:
-        t.same(left.shape[k], right.shape[n])
+        t.require_equal(left.shape[k], right.shape[n])
     reals = t.reals
 
     def at(i: Index) -> Real:
@@ -71,7 +71,7 @@ def gate_sum(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
         from_h = reals.total([r.shape[1]], lambda c: reals.multiply(h.at((n, c)), r.at((j, c))))
         return reals.add(from_x, from_h, first.at([j]), second.at([j]))
 
-    return indexed(t, (x.shape[0], w.shape[0]), at)
+    return tensor_by_index(t, (x.shape[0], w.shape[0]), at)
 
 
 def conv(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
@@ -82,28 +82,28 @@ def conv(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     """
     x, w = operands
     if len(x.shape) < 3 or len(w.shape) != len(x.shape):
-        raise Unmet
+        raise ShapeMismatch
     group = a["group"]
-    t.least(group - 1)
-    t.same(x.shape[1], w.shape[1] * group)
+    t.require_nonnegative(group - 1)
+    t.require_equal(x.shape[1], w.shape[1] * group)
     out = windows(t, x.shape[2:], w.shape[2:], a)
     outputs = w.shape[0]
     if group.number != 1:
-        outputs = t.facts.divided(w.shape[0], group)
-        t.same(outputs * group, w.shape[0])
-    pads, r = around(x, a["pads"]), t.reals
+        outputs = t.facts.floor_quotient(w.shape[0], group)
+        t.require_equal(outputs * group, w.shape[0])
+    pads, r = all_axis_pads(x, a["pads"]), t.reals
 
     def at(i: Index) -> Real:
         n, o, *p = i
-        first = as_poly(0) if group.number == 1 else t.facts.divided(o, outputs) * w.shape[1]
+        first = as_poly(0) if group.number == 1 else t.facts.floor_quotient(o, outputs) * w.shape[1]
 
         def term(c: Poly, *k: Poly) -> Real:
             places = [q * s + j * d for q, s, j, d in zip(p, a["strides"], k, a["dilations"], strict=True)]
-            return r.multiply(inside(t, x, [n, first + c, *places], pads, NIL), w.at([o, c, *k]))
+            return r.multiply(padded_read(t, x, [n, first + c, *places], pads, ZERO_ELEMENT), w.at([o, c, *k]))
 
         return r.total([w.shape[1], *w.shape[2:]], term)
 
-    return indexed(t, [x.shape[0], w.shape[0], *out], at)
+    return tensor_by_index(t, [x.shape[0], w.shape[0], *out], at)
 
 
 def im2col(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
@@ -114,19 +114,19 @@ def im2col(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     """
     (x,), kernel = operands, a["kernel"]
     if len(x.shape) < 3:
-        raise Unmet
+        raise ShapeMismatch
     for k in kernel:
-        t.least(k - 1)
+        t.require_nonnegative(k - 1)
     out = [x.shape[0], *windows(t, x.shape[2:], kernel, a)]
-    columns, pads = [x.shape[1], *kernel], around(x, a["pads"])
+    columns, pads = [x.shape[1], *kernel], all_axis_pads(x, a["pads"])
 
     def at(i: Index) -> Real:
         n, *p = t.facts.digits(i[0], out)
         c, *k = t.facts.digits(i[1], columns)
         places = [q * s + j * d for q, s, j, d in zip(p, a["strides"], k, a["dilations"], strict=True)]
-        return inside(t, x, [n, c, *places], pads, NIL)
+        return padded_read(t, x, [n, c, *places], pads, ZERO_ELEMENT)
 
-    return indexed(t, [product(out), product(columns)], at)
+    return tensor_by_index(t, [product(out), product(columns)], at)
 
 
 CONTRACTIONS: dict[str, Callable[[Typing, Sequence[Tensor], Attributes], Tensor]] = {

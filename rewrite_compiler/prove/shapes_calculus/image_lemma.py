@@ -23,7 +23,7 @@ class Range(NamedTuple):
     body: Any
 
 
-def opened(facts: Facts, fresh: Iterator[int], key: Any) -> Range:
+def open_range(facts: Facts, fresh: Iterator[int], key: Any) -> Range:
     """Return a range with fresh index variables."""
     _, extents, body = key
     height = height_of(body)
@@ -32,9 +32,9 @@ def opened(facts: Facts, fresh: Iterator[int], key: Any) -> Range:
     return Range(list(extents), variables, renamed(body, names))
 
 
-def merged(facts: Facts, fresh: Iterator[int], found: Range, *, counted: bool) -> Range | None:
+def merge_indices(facts: Facts, fresh: Iterator[int], original: Range, *, counted: bool) -> Range | None:
     """Return a range in which one index replaces two that reach the same places, None where there are none; `counted`: each place once."""
-    extents, variables, body = found
+    extents, variables, body = original
     for a, b in itertools.permutations(range(len(variables)), 2):
         (u,), (v,) = variables[a].atoms, variables[b].atoms
         if not counted and not facts.nonnegative(extents[a] - 1):

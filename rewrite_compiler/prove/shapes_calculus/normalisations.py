@@ -8,8 +8,8 @@ from typing import Any
 
 from .contractions import conv, dense
 from .polynomials import Poly, as_poly
-from .real_elements import Real, Unmet, number
-from .symbolic_tensors import Attributes, Index, Tensor, Typing, axis_of, indexed, integer, mean_of
+from .real_elements import Real, ShapeMismatch, number
+from .symbolic_tensors import Attributes, Index, Tensor, Typing, axis_of, tensor_by_index, integer_element, mean_of
 
 
 def real_attribute(t: Typing, value: Any) -> Real:
@@ -24,9 +24,9 @@ def _root(t: Typing, variance: Real, epsilon: Any) -> Real:
 def _batch_norm(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     x, scale, bias, mean, variance = operands
     if len(x.shape) < 2 or any(len(v.shape) != 1 for v in operands[1:]):
-        raise Unmet
+        raise ShapeMismatch
     for v in operands[1:]:
-        t.same(v.shape[0], x.shape[1])
+        t.require_equal(v.shape[0], x.shape[1])
     r = t.reals
 
     def at(i: Index) -> Real:
@@ -34,7 +34,7 @@ def _batch_norm(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
         factor = r.apply("rdiv", scale.at(c), _root(t, variance.at(c), a["epsilon"]))
         return r.add(r.multiply(r.add(x.at(i), r.scaled(mean.at(c), -1)), factor), bias.at(c))
 
-    return indexed(t, x.shape, at)
+    return tensor_by_index(t, x.shape, at)
 
 
 def _layer_norm(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
@@ -43,9 +43,9 @@ def _layer_norm(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     tail = x.shape[axis:]
     for v in (scale, bias):
         if len(v.shape) != len(tail):
-            raise Unmet
+            raise ShapeMismatch
         for n, m in zip(v.shape, tail, strict=True):
-            t.same(n, m)
+            t.require_equal(n, m)
 
     def at(i: Index) -> Real:
         lead = i[:axis]
@@ -59,7 +59,7 @@ def _layer_norm(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
         gap = r.add(x.at(i), r.scaled(mean, -1))
         return r.add(r.multiply(r.multiply(gap, inverse), scale.at(i[axis:])), bias.at(i[axis:]))
 
-    return indexed(t, x.shape, at)
+    return tensor_by_index(t, x.shape, at)
 
 
 def _softmax(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
@@ -82,24 +82,24 @@ def _normalised(t: Typing, operands: Sequence[Tensor], a: Attributes, combine: C
         total = r.total([x.shape[axis]], lambda k: r.apply("call exp", r.add(along(k), top)))
         return combine(r.add(x.at(i), top), total)
 
-    return indexed(t, x.shape, at)
+    return tensor_by_index(t, x.shape, at)
 
 
 def _dequantize(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     x, s = operands
     if len(s.shape) != 1:
-        raise Unmet
+        raise ShapeMismatch
     axis = axis_of(a, x) if x.shape else 0
     extent = x.shape[axis] if x.shape else as_poly(1)
-    t.same(t.joined(s.shape[0], extent), extent)
+    t.require_equal(t.broadcast_extent(s.shape[0], extent), extent)
     is_one = t.facts.norm(s.shape[0]).number == 1
     centred = _centred(t, x, a["zero"])
-    return indexed(t, x.shape, lambda i: t.reals.multiply(centred.at(i), s.at([as_poly(0) if is_one else i[axis]])))
+    return tensor_by_index(t, x.shape, lambda i: t.reals.multiply(centred.at(i), s.at([as_poly(0) if is_one else i[axis]])))
 
 
 def _centred(t: Typing, x: Tensor, zero: Poly) -> Tensor:
     """Return codes less their zero point."""
-    less = t.reals.scaled(integer(t, zero), -1)
+    less = t.reals.scaled(integer_element(t, zero), -1)
     return Tensor(x.shape, lambda i: t.reals.add(x.at(i), less), lambda p: t.reals.add(x.flat(p), less))
 
 

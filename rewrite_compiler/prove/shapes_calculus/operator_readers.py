@@ -18,9 +18,9 @@ from .contractions import CONTRACTIONS
 from .normalisations import LAYERS
 from .polynomials import Poly, as_poly, place_of, product
 from .pooling import POOLS
-from .real_elements import NIL, NotProved, Real, Reals, Unmet, number
+from .real_elements import ZERO_ELEMENT, NotProved, Real, Reals, ShapeMismatch, number
 from .recurrences import RECURRENCES
-from .symbolic_tensors import ARITHMETIC, Attributes, Index, Tensor, Typing, axis_of, broadcast, broadcast_read, indexed, inside, mean_of
+from .symbolic_tensors import ARITHMETIC, Attributes, Index, Tensor, Typing, axis_of, broadcast, broadcast_read, tensor_by_index, padded_read, mean_of
 
 Reader = Callable[[Typing, Sequence[Tensor], Attributes], Tensor | tuple[Tensor, ...]]
 
@@ -53,7 +53,7 @@ def _elementwise(operator: Op, t: Typing, operands: Sequence[Tensor], attributes
         shape = operands[0].shape
         return Tensor(shape, lambda i: function(*(x.at(i) for x in operands)), lambda p: function(*(x.flat(p) for x in operands)))
     shape = tuple(broadcast(t, [x.shape for x in operands]))
-    return indexed(t, shape, lambda i: function(*(broadcast_read(t, x, i, shape) for x in operands)))
+    return tensor_by_index(t, shape, lambda i: function(*(broadcast_read(t, x, i, shape) for x in operands)))
 
 
 def _agree(t: Typing, x: Tensor, y: Tensor) -> bool:
@@ -88,7 +88,7 @@ def _scalar(e: Expr, reals: Reals, values: Mapping[Any, Real]) -> Real:
 
 def _reshape(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     (x,), shape = operands, a["shape"]
-    t.same(product(x.shape), product(shape))
+    t.require_equal(product(x.shape), product(shape))
     return Tensor(tuple(shape), lambda i: x.flat(place_of(i, shape)), x.flat)
 
 
@@ -97,24 +97,24 @@ def _transpose(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     if None in perm:
         raise NotProved
     if sorted(perm) != list(range(len(x.shape))):
-        raise Unmet
+        raise ShapeMismatch
     back = [perm.index(axis) for axis in range(len(perm))]
-    return indexed(t, [x.shape[p] for p in perm], lambda i: x.at([i[b] for b in back]))
+    return tensor_by_index(t, [x.shape[p] for p in perm], lambda i: x.at([i[b] for b in back]))
 
 
 def _slice(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     (x,), axis = operands, axis_of(a, operands[0])
     start, stop, step = a["start"], a["stop"], a["step"]
     for p in (start, stop - start - 1, x.shape[axis] - stop, step - 1):
-        t.least(p)
-    count = t.facts.divided(stop - start - 1, step) + 1
+        t.require_nonnegative(p)
+    count = t.facts.floor_quotient(stop - start - 1, step) + 1
     shape = [*x.shape[:axis], count, *x.shape[axis + 1 :]]
-    return indexed(t, shape, lambda i: x.at([*i[:axis], i[axis] * step + start, *i[axis + 1 :]]))
+    return tensor_by_index(t, shape, lambda i: x.at([*i[:axis], i[axis] * step + start, *i[axis + 1 :]]))
 
 
 def _reverse(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     (x,), axis = operands, axis_of(a, operands[0])
-    return indexed(t, x.shape, lambda i: x.at([*i[:axis], x.shape[axis] - 1 - i[axis], *i[axis + 1 :]]))
+    return tensor_by_index(t, x.shape, lambda i: x.at([*i[:axis], x.shape[axis] - 1 - i[axis], *i[axis + 1 :]]))
 
 
 def _concat(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
@@ -122,10 +122,10 @@ def _concat(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     first = operands[0].shape
     for x in operands[1:]:
         if len(x.shape) != len(first):
-            raise Unmet
+            raise ShapeMismatch
         for n in range(len(first)):
             if n != axis:
-                t.same(first[n], x.shape[n])
+                t.require_equal(first[n], x.shape[n])
     ends = list(itertools.accumulate(x.shape[axis] for x in operands))
 
     def at(i: Index) -> Real:
@@ -133,19 +133,19 @@ def _concat(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
         for x, end in reversed([*zip(operands, ends, strict=True)]):
             value = x.at([*i[:axis], i[axis] - (end - x.shape[axis]), *i[axis + 1 :]])
             element = value if element is None else t.reals.choose([end - 1 - i[axis]], value, element)
-        return element or NIL
+        return element or ZERO_ELEMENT
 
-    return indexed(t, [*first[:axis], ends[-1], *first[axis + 1 :]], at)
+    return tensor_by_index(t, [*first[:axis], ends[-1], *first[axis + 1 :]], at)
 
 
 def _pad(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     (x,), pads = operands, a["pads"]
     if len(pads) != 2 * len(x.shape):
-        raise Unmet
+        raise ShapeMismatch
     for p in pads:
-        t.least(p)
+        t.require_nonnegative(p)
     fill = number(a["value"]) if isinstance(a["value"], Fraction) else t.reals.atom("float", a["value"])
-    return indexed(t, _padded(x.shape, pads), lambda i: inside(t, x, i, pads, fill))
+    return tensor_by_index(t, _padded(x.shape, pads), lambda i: padded_read(t, x, i, pads, fill))
 
 
 def _padded(shape: Sequence[Poly], pads: Sequence[Poly]) -> list[Poly]:
@@ -155,10 +155,10 @@ def _padded(shape: Sequence[Poly], pads: Sequence[Poly]) -> list[Poly]:
 def _expand(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     (x,), shape = operands, a["shape"]
     if len(x.shape) > len(shape):
-        raise Unmet
+        raise ShapeMismatch
     for n, m in zip(reversed(x.shape), reversed(shape), strict=False):
-        t.widened(n, m)
-    return indexed(t, shape, lambda i: broadcast_read(t, x, i, shape))
+        t.require_broadcast(n, m)
+    return tensor_by_index(t, shape, lambda i: broadcast_read(t, x, i, shape))
 
 
 def _full(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
@@ -174,9 +174,9 @@ def _vector(combine: str) -> Callable[[Typing, Sequence[Tensor], Attributes], Te
         x, b = operands
         axis = axis_of(a, x)
         if len(b.shape) != 1:
-            raise Unmet
-        t.same(b.shape[0], x.shape[axis])
-        return indexed(t, x.shape, lambda i: ARITHMETIC[combine](t.reals, x.at(i), b.at([i[axis]])))
+            raise ShapeMismatch
+        t.require_equal(b.shape[0], x.shape[axis])
+        return tensor_by_index(t, x.shape, lambda i: ARITHMETIC[combine](t.reals, x.at(i), b.at([i[axis]])))
 
     return reader
 
@@ -187,7 +187,7 @@ def _reduction(kind: str) -> Callable[[Typing, Sequence[Tensor], Attributes], Te
         if keep is None or None in axes:
             raise NotProved
         if len(set(axes)) != len(axes) or any(not 0 <= n < len(x.shape) for n in axes):
-            raise Unmet
+            raise ShapeMismatch
         extents = [x.shape[n] for n in axes]
         shape = [as_poly(1) if n in axes else e for n, e in enumerate(x.shape) if keep or n not in axes]
 
@@ -202,7 +202,7 @@ def _reduction(kind: str) -> Callable[[Typing, Sequence[Tensor], Attributes], Te
                 return t.reals.extremum(kind, extents, element)
             return mean_of(t, extents, element) if kind == "mean" else t.reals.total(extents, element)
 
-        return indexed(t, shape, at)
+        return tensor_by_index(t, shape, at)
 
     return reader
 

@@ -16,7 +16,7 @@ from typing import Any
 Monomial = tuple[int, ...]  # numbers of atoms in order, repeated by degree
 DEPTH = 6  # how deep a bound is looked for
 WORK = 100_000  # bounds looked for, before a proof is given up
-REST = "rest"  # of an unknown that is divided by a number
+REMAINDER = "rest"  # of an unknown that is divided by a number
 _serial: dict[Any, int] = {}
 _keys: list[Any] = []
 
@@ -74,7 +74,7 @@ class Poly:
         """The atoms that occur."""
         return frozenset(a for m, _ in self.terms for a in m)
 
-    def put(self, atom: int, value: Poly) -> Poly:
+    def substitute(self, atom: int, value: Poly) -> Poly:
         """Return the polynomial with a value substituted for an atom."""
         if atom not in self.atoms:
             return self
@@ -119,7 +119,7 @@ def product(factors: Iterable[Poly | int]) -> Poly:
     return result
 
 
-def without(m: Monomial, part: Monomial) -> Monomial | None:
+def monomial_quotient(m: Monomial, part: Monomial) -> Monomial | None:
     """Return a monomial divided by another, None where the quotient is no monomial."""
     remaining = list(m)
     for a in part:
@@ -143,41 +143,41 @@ class Facts:
 
     values: dict[int, Poly] = field(default_factory=dict)
     rewrites: list[tuple[Monomial, Monomial]] = field(default_factory=list)
-    known: list[Poly] = field(default_factory=list)
+    inequalities: list[Poly] = field(default_factory=list)
     equations: list[Poly] = field(default_factory=list)  # polynomials that are 0 and gave no value yet
-    least: dict[int, int] = field(default_factory=dict)
-    most: dict[int, Poly] = field(default_factory=dict)
+    lower_bounds: dict[int, int] = field(default_factory=dict)
+    upper_bounds: dict[int, Poly] = field(default_factory=dict)
     work: int = WORK
-    forgotten: int = 0
-    answers: dict[tuple[Poly, int], bool] = field(default_factory=dict)  # under what is assumed now
-    state: tuple[int, ...] = ()
-    normal: dict[Poly, Poly] = field(default_factory=dict)  # normal forms under these equations
-    equated: tuple[int, ...] = ()
+    revision: int = 0
+    answer_cache: dict[tuple[Poly, int], bool] = field(default_factory=dict)  # under what is assumed now
+    answer_state: tuple[int, ...] = ()
+    normal_forms: dict[Poly, Poly] = field(default_factory=dict)  # normal forms under these equations
+    normal_state: tuple[int, ...] = ()
     joins: dict[frozenset[Poly], Poly] = field(default_factory=dict)  # extents that broadcast, and to what
-    joined: dict[Poly, frozenset[Poly]] = field(default_factory=dict)  # the other way round
-    widened: set[tuple[Poly, Poly]] = field(default_factory=set)  # extents that are another one or 1
+    joined_parts: dict[Poly, frozenset[Poly]] = field(default_factory=dict)  # the other way round
+    widenings: set[tuple[Poly, Poly]] = field(default_factory=set)  # extents that are another one or 1
 
     def extent(self, key: Any) -> Poly:
         """Return a fresh unknown that is at least 1."""
-        self.least[atom_number(key)] = 1
+        self.lower_bounds[atom_number(key)] = 1
         return atom(key)
 
     def amount(self, key: Any) -> Poly:
         """Return a fresh unknown that is at least 0."""
-        self.least[atom_number(key)] = 0
+        self.lower_bounds[atom_number(key)] = 0
         return atom(key)
 
     def join(self, a: Poly, b: Poly, *, assumed: bool) -> Poly | None:
         """Return the extent that two broadcast to, as an atom; None where it is neither known nor `assumed` that they do."""
-        parts = (self.joined.get(a) or frozenset((a,))) | (self.joined.get(b) or frozenset((b,)))
+        parts = (self.joined_parts.get(a) or frozenset((a,))) | (self.joined_parts.get(b) or frozenset((b,)))
         if parts not in self.joins:
             if not assumed and not any(parts <= members for members in self.joins):
                 return None
             extent = self.joins[parts] = self.extent(("joined", parts))
-            self.joined[extent] = parts
+            self.joined_parts[extent] = parts
         return self.joins[parts]
 
-    def within(self, i: Poly, wide: Poly, n: Poly) -> Poly:
+    def broadcast_index(self, i: Poly, wide: Poly, n: Poly) -> Poly:
         """Return the index at which an extent n is read when it is broadcast to `wide`: the index itself, 0 where n is 1."""
         wide, n = self.norm(wide), self.norm(n)
         if n.number == 1 or i == ZERO:
@@ -185,40 +185,40 @@ class Facts:
         if n == wide:
             return i
         for read in map(key_of, i.atoms):
-            if read[0] == "within" and atom(read) == i and self.may_widen(n, read[2]):  # of an extent between
-                return self.within(read[1], wide, n)
+            if read[0] == "within" and atom(read) == i and self.may_broadcast(n, read[2]):  # of an extent between
+                return self.broadcast_index(read[1], wide, n)
         return self.index(("within", i, n), n)
 
-    def may_widen(self, n: Poly, wide: Poly) -> bool:
+    def may_broadcast(self, n: Poly, wide: Poly) -> bool:
         """Tell whether an extent is known to broadcast to another: it is that one, or 1."""
-        parts = self.joined.get(wide, frozenset((wide,)))
-        return n in parts or any(narrow == n and target in (wide, *parts) for narrow, target in self.widened)
+        parts = self.joined_parts.get(wide, frozenset((wide,)))
+        return n in parts or any(narrow == n and target in (wide, *parts) for narrow, target in self.widenings)
 
     def index(self, key: Any, extent: Poly) -> Poly:
         """Return an index atom in 0 … extent − 1; it is 0 for an extent of 1."""
         extent = self.norm(extent)
         if extent.number == 1:
             return ZERO
-        self.least[atom_number(key)] = 0
-        self.most[atom_number(key)] = extent - 1
+        self.lower_bounds[atom_number(key)] = 0
+        self.upper_bounds[atom_number(key)] = extent - 1
         return atom(key)
 
     def norm(self, p: Poly) -> Poly:
         """Return a polynomial in normal form under the equations."""
-        equations_state = (len(self.values), len(self.rewrites), self.forgotten)
-        if equations_state != self.equated:
-            self.equated = equations_state
-            self.normal.clear()
-        normal = self.normal.get(p)
+        equations_state = (len(self.values), len(self.rewrites), self.revision)
+        if equations_state != self.normal_state:
+            self.normal_state = equations_state
+            self.normal_forms.clear()
+        normal = self.normal_forms.get(p)
         if normal is None:
-            normal = self.normal[p] = self._norm(p)
+            normal = self.normal_forms[p] = self._norm(p)
         return normal
 
     def _norm(self, p: Poly) -> Poly:
         for _ in range(100):
             previous = p
             for a in p.atoms & self.values.keys():
-                p = p.put(a, self.values[a])
+                p = p.substitute(a, self.values[a])
             for m, n in self.rewrites:
                 p = _poly_of_sum((_rewritten(t, m, n), c) for t, c in p.terms)
             if p == previous:
@@ -245,20 +245,20 @@ class Facts:
         if len(gap.terms) == 2 and gap.terms[0][1] == -gap.terms[1][1]:
             self._equate(gap.terms[0][0], gap.terms[1][0])
         else:
-            self.known += [gap, gap.times(-1)]
+            self.inequalities += [gap, gap.times(-1)]
             self.equations.append(gap)
 
     def _cancelled(self, gap: Poly) -> Poly:
         """Return a polynomial without the extents that are a factor of all its terms."""
         for a in sorted(gap.atoms):
-            while self.least.get(a, 0) > 0 and all(a in m for m, _ in gap.terms):
-                gap = Poly(tuple(sorted((without(m, (a,)) or (), c) for m, c in gap.terms)))
+            while self.lower_bounds.get(a, 0) > 0 and all(a in m for m, _ in gap.terms):
+                gap = Poly(tuple(sorted((monomial_quotient(m, (a,)) or (), c) for m, c in gap.terms)))
         return gap
 
     def _vanishes(self, gap: Poly) -> bool:
         """Assume that amounts whose sum is 0 are all 0."""
         signs = {c > 0 for _, c in gap.terms}
-        amounts = all(len(m) == 1 and self.least.get(m[0]) == 0 and self._may_vanish(m[0]) for m, _ in gap.terms)
+        amounts = all(len(m) == 1 and self.lower_bounds.get(m[0]) == 0 and self._may_vanish(m[0]) for m, _ in gap.terms)
         if len(signs) != 1 or not amounts:
             return False
         self.values.update((m[0], ZERO) for m, _ in gap.terms)
@@ -266,26 +266,26 @@ class Facts:
         return True
 
     def _solve(self, gap: Poly) -> bool:
-        for m, c in sorted(gap.terms, key=lambda t: (-self.least.get(t[0][0], 0) if t[0] else 0, t)):
+        for m, c in sorted(gap.terms, key=lambda t: (-self.lower_bounds.get(t[0][0], 0) if t[0] else 0, t)):
             if len(m) == 1 and abs(c) == 1 and self._may_be_solved(m[0]) and not any(m[0] in n for n, _ in gap.terms if n != m):
                 value = (gap - Poly(((m, c),))).times(-c)
                 self.values[m[0]] = value
-                self.assume(value - self.least[m[0]])
+                self.assume(value - self.lower_bounds[m[0]])
                 self._renew()
                 return True
         return False
 
     def _may_vanish(self, a: int) -> bool:
         """Tell whether an atom may be assumed to be 0: it is no index of a comparison."""
-        return a not in self.most or key_of(a)[0] == REST
+        return a not in self.upper_bounds or key_of(a)[0] == REMAINDER
 
     def _may_be_solved(self, a: int) -> bool:
         """Tell whether an atom may be replaced by a value: its least value is known, and it is no index."""
-        return a in self.least and a not in self.most
+        return a in self.lower_bounds and a not in self.upper_bounds
 
     def _renew(self) -> None:
         """Assume all equations of products again: other atoms stand for themselves now."""
-        self.forgotten += 1
+        self.revision += 1
         old_rewrites, self.rewrites = self.rewrites, []
         gaps, self.equations = self.equations, []
         for m, n in old_rewrites:
@@ -297,11 +297,11 @@ class Facts:
         """Assume that two products of extents are equal: what they share is cancelled, the later atoms are replaced."""
         shared = [a for a in m if a in n]
         for a in list(shared):
-            left, right = without(m, (a,)), without(n, (a,))
-            if left is not None and right is not None and self.least.get(a, 0) > 0:
+            left, right = monomial_quotient(m, (a,)), monomial_quotient(n, (a,))
+            if left is not None and right is not None and self.lower_bounds.get(a, 0) > 0:
                 m, n = left, right
         if not m or not n:  # factors of 1 are 1
-            ones = {a for a in (*m, *n) if self.least.get(a, 0) > 0}
+            ones = {a for a in (*m, *n) if self.lower_bounds.get(a, 0) > 0}
             self.values.update((a, as_poly(1)) for a in ones)
             self._renew()
         elif len(m) < 2 or len(n) < 2:
@@ -319,7 +319,7 @@ class Facts:
         if self.nonnegative(p.times(-1) - 1):
             raise Contradiction
         if not self.nonnegative(p):
-            self.known.append(p)
+            self.inequalities.append(p)
             self._tighten(p)
 
     def nonnegative(self, p: Poly, depth: int = DEPTH) -> bool:
@@ -328,19 +328,19 @@ class Facts:
         Raises:
             TooMuchWork: the budget of bounds is used up.
         """
-        state = (len(self.known), len(self.values), len(self.rewrites), self.forgotten)
-        if state != self.state:
-            self.state = state
-            self.answers.clear()
-        answer = self.answers.get((p, depth))
+        state = (len(self.inequalities), len(self.values), len(self.rewrites), self.revision)
+        if state != self.answer_state:
+            self.answer_state = state
+            self.answer_cache.clear()
+        answer = self.answer_cache.get((p, depth))
         if answer is None:
-            answer = self.answers[p, depth] = self._is_nonnegative(p, depth)
+            answer = self.answer_cache[p, depth] = self._is_nonnegative(p, depth)
         return answer
 
-    def forget(self, before: int, atoms: frozenset[int]) -> None:
+    def drop_assumptions(self, count: int, atoms: frozenset[int]) -> None:
         """Drop what was assumed of some atoms after the first so many assumptions."""
-        self.known[before:] = [p for p in self.known[before:] if not p.atoms & atoms]
-        self.forgotten += 1
+        self.inequalities[count:] = [p for p in self.inequalities[count:] if not p.atoms & atoms]
+        self.revision += 1
 
     def _is_nonnegative(self, p: Poly, depth: int) -> bool:
         self.work -= 1
@@ -351,19 +351,19 @@ class Facts:
             return True
         if not depth:
             return False
-        indices = sorted(p.atoms & self.most.keys(), reverse=True)
-        if any(key_of(a)[0] == REST for a in indices) and any(self._is_plainly_nonnegative(self.norm(p - f)) for f in self.known):
+        indices = sorted(p.atoms & self.upper_bounds.keys(), reverse=True)
+        if any(key_of(a)[0] == REMAINDER for a in indices) and any(self._is_plainly_nonnegative(self.norm(p - f)) for f in self.inequalities):
             return True
         for a in indices:
             slope, intercept = self.slope(p, a)
             if slope is not None and self.nonnegative(slope, depth - 1):
                 return self.nonnegative(intercept, depth - 1)
             if slope is not None and self.nonnegative(slope.times(-1), depth - 1):
-                return self.nonnegative(intercept + slope * self.most[a], depth - 1)
+                return self.nonnegative(intercept + slope * self.upper_bounds[a], depth - 1)
         cancelled = self._cancelled(p)
         if cancelled != p:
             return self.nonnegative(cancelled, depth)
-        return any(self._is_plainly_nonnegative(self.norm(p - f)) or (depth > DEPTH - 2 and self.nonnegative(p - f, 1)) for f in self.known)
+        return any(self._is_plainly_nonnegative(self.norm(p - f)) or (depth > DEPTH - 2 and self.nonnegative(p - f, 1)) for f in self.inequalities)
 
     def slope(self, p: Poly, a: int) -> tuple[Poly | None, Poly]:
         """Return p as slope · a + intercept, with no slope where the atom a is not linear in p."""
@@ -379,21 +379,21 @@ class Facts:
 
     def _is_plainly_nonnegative(self, p: Poly) -> bool:
         """Tell whether no coefficient is negative when every atom is its least value and something more."""
-        if not p.atoms <= self.least.keys():
+        if not p.atoms <= self.lower_bounds.keys():
             return False
         if all(c >= 0 for _, c in p.terms):
             return True
-        if sum(c for m, c in p.terms if all(self.least[a] for a in m)) < 0:  # where every atom is its least value
+        if sum(c for m, c in p.terms if all(self.lower_bounds[a] for a in m)) < 0:  # where every atom is its least value
             return False
         coefficients: dict[Monomial, int] = {}
         for m, c in p.terms:
-            vanishing, positive = [a for a in m if not self.least[a]], [a for a in m if self.least[a]]
+            vanishing, positive = [a for a in m if not self.lower_bounds[a]], [a for a in m if self.lower_bounds[a]]
             for subset in _parts(tuple(positive)):
                 key = tuple(sorted((*vanishing, *subset)))
                 coefficients[key] = coefficients.get(key, 0) + c
         return all(c >= 0 for c in coefficients.values())
 
-    def divided(self, p: Poly, n: Poly) -> Poly:
+    def floor_quotient(self, p: Poly, n: Poly) -> Poly:
         """Return p div n for n ≥ 1: exactly where the remainder is proved to be in 0 … n − 1, else with a `div` atom."""
         p, n = self.norm(p), self.norm(n)
         if n.number == 1:
@@ -405,24 +405,24 @@ class Facts:
         for factor in _factors(n):  # ⌊(f·a + b) / (f·m)⌋ = ⌊a / m⌋ for 0 ≤ b < f
             digit, offset = long_division(remainder, factor)
             if self.nonnegative(factor - 1) and self.nonnegative(offset) and self.nonnegative(factor - 1 - offset):
-                return quotient + self.divided(digit, long_division(n, factor)[0])
+                return quotient + self.floor_quotient(digit, long_division(n, factor)[0])
         if n.number == 2 and self._is_rest_and_one(remainder):  # ⌈r / 2⌉ = r for a rest r of a division by 2
             return quotient + remainder - 1
         nested = self._nested(remainder)
         if nested is not None:  # ⌊(⌊p / m⌋ + b) / n⌋ = ⌊(p + b·m) / (m·n)⌋
             p, m, offset = nested
-            return quotient + self.divided(p + offset * m, m * n)
+            return quotient + self.floor_quotient(p + offset * m, m * n)
         quotient_atom = atom(("div", remainder, n))
         number = atom_number(("div", remainder, n))
-        if number not in self.least and self.nonnegative(remainder):
-            self.least[number] = 0
-            self.known += [remainder - n * quotient_atom, n * quotient_atom + n - 1 - remainder]
+        if number not in self.lower_bounds and self.nonnegative(remainder):
+            self.lower_bounds[number] = 0
+            self.inequalities += [remainder - n * quotient_atom, n * quotient_atom + n - 1 - remainder]
         return quotient + quotient_atom
 
     def _is_rest_and_one(self, p: Poly) -> bool:
         """Tell whether a polynomial is an unknown that is 0 or 1, and 1."""
         terms = (p - 1).terms
-        return len(terms) == 1 and terms[0][1] == 1 and len(terms[0][0]) == 1 and self.most.get(terms[0][0][0]) == as_poly(1)
+        return len(terms) == 1 and terms[0][1] == 1 and len(terms[0][0]) == 1 and self.upper_bounds.get(terms[0][0][0]) == as_poly(1)
 
     def _nested(self, p: Poly) -> tuple[Poly, Poly, Poly] | None:
         """Return dividend and divisor of the only quotient of unknowns in a sum, and what is added to it; None where there is no such."""
@@ -441,9 +441,9 @@ class Facts:
         ((dividend_atom,), _) = p.terms[0]
         if not self._may_be_solved(dividend_atom) or key_of(dividend_atom)[0] == "div":
             return
-        self.values[dividend_atom] = self.amount(("quotient", p, n)) * n + self.index((REST, p, n), n)
-        self.assume(self.values[dividend_atom] - self.least[dividend_atom])
-        for f in [f for f in self.known if dividend_atom in f.atoms]:
+        self.values[dividend_atom] = self.amount(("quotient", p, n)) * n + self.index((REMAINDER, p, n), n)
+        self.assume(self.values[dividend_atom] - self.lower_bounds[dividend_atom])
+        for f in [f for f in self.inequalities if dividend_atom in f.atoms]:
             self._tighten(self.norm(f))
         self._renew()
 
@@ -451,28 +451,28 @@ class Facts:
         """Learn lower bounds from c · product ≥ number, remainders of divisions eliminated."""
         if not self._is_of_unknowns(p):
             return
-        for a in p.atoms & self.most.keys():
+        for a in p.atoms & self.upper_bounds.keys():
             slope, intercept = self.slope(p, a)
             if slope is not None and self.nonnegative(slope):
-                p = intercept + slope * self.most[a]
+                p = intercept + slope * self.upper_bounds[a]
         low = p.terms[0][1] if p.terms and not p.terms[0][0] else 0
         product_of, c = p.terms[-1] if p.terms else ((), 0)
         if low < 0 < c and len(p.terms) == 2 and all(map(self._may_be_solved, product_of)):
             least = -(low // c) if len(product_of) == 1 else 1  # a product of amounts is not 0: none of them is
-            self.least.update((a, max(self.least[a], least)) for a in product_of)
-            self.forgotten += 1
+            self.lower_bounds.update((a, max(self.lower_bounds[a], least)) for a in product_of)
+            self.revision += 1
 
     def _is_of_unknowns(self, p: Poly) -> bool:
         """Tell whether a polynomial reads no index: what is known of one holds only where its range is not empty."""
-        keys = [key_of(a) for a in p.atoms if a in self.most or key_of(a)[0] == "div"]
-        return all(k[0] == REST or (k[0] == "div" and self._is_of_unknowns(k[1]) and self._is_of_unknowns(k[2])) for k in keys)
+        keys = [key_of(a) for a in p.atoms if a in self.upper_bounds or key_of(a)[0] == "div"]
+        return all(k[0] == REMAINDER or (k[0] == "div" and self._is_of_unknowns(k[1]) and self._is_of_unknowns(k[2])) for k in keys)
 
     def digits(self, place: Poly, shape: Sequence[Poly]) -> list[Poly]:
         """Delinearise a row-major place: return one index an axis."""
         indices, remainder = [], self.norm(place)
         for n in range(len(shape)):
             weight = self.norm(product(shape[n + 1 :]))
-            digit = as_poly(0) if self.norm(shape[n]).number == 1 else self.divided(remainder, weight) if n + 1 < len(shape) else remainder
+            digit = as_poly(0) if self.norm(shape[n]).number == 1 else self.floor_quotient(remainder, weight) if n + 1 < len(shape) else remainder
             indices.append(digit)
             remainder = self.norm(remainder - digit * weight)
         return indices
@@ -502,7 +502,7 @@ def _factors(n: Poly) -> list[Poly]:
 
 
 def _rewritten(m: Monomial, old: Monomial, new: Monomial) -> Monomial:
-    while (quotient := without(m, old)) is not None:
+    while (quotient := monomial_quotient(m, old)) is not None:
         m = tuple(sorted(quotient + new))
     return m
 
@@ -522,7 +522,7 @@ def long_division(p: Poly, n: Poly) -> tuple[Poly, Poly]:
         if p == ZERO:
             break
         m, c = max(p.terms, key=lambda t: (len(t[0]), t))
-        part = without(m, lead)
+        part = monomial_quotient(m, lead)
         if part is None or c % factor:
             multiple = c // factor if part is not None else 0
             remainder = remainder + Poly(((m, c - multiple * factor),))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from .polynomials import Poly
-from .real_elements import NotProved, Real, Unmet
-from .symbolic_tensors import Attributes, Index, Tensor, Typing, indexed, mean_of, windows
+from .real_elements import NotProved, Real, ShapeMismatch
+from .symbolic_tensors import Attributes, Index, Tensor, Typing, tensor_by_index, mean_of, windows
 
 
 def _pool(
@@ -15,9 +15,9 @@ def _pool(
     def reader(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
         (x,), kernel = operands, a["kernel"]
         if len(x.shape) < 3:
-            raise Unmet
+            raise ShapeMismatch
         for k in kernel:
-            t.least(k - 1)
+            t.require_nonnegative(k - 1)
         if a["ceil"].number != 0 or any(t.facts.norm(p).number != 0 for p in a["pads"]):
             raise NotProved("it has no reading of windows with pads or rounded up")
         shape = [*x.shape[:2], *windows(t, x.shape[2:], kernel, a)]
@@ -30,7 +30,7 @@ def _pool(
 
             return combined(t, kernel, tap)
 
-        return indexed(t, shape, at)
+        return tensor_by_index(t, shape, at)
 
     return reader
 

@@ -15,21 +15,21 @@ from typing import Any
 
 from ...ops.order import Order
 from .atom_keys import height_of, integer_atoms, renamed
-from .image_lemma import Range, merged, opened
+from .image_lemma import Range, merge_indices, open_range
 from .polynomials import ZERO, Facts, Poly, atom, atom_number, atom_of, key_of, long_division, product
 
 Conditions = frozenset[Poly]
 Term = tuple[Conditions, tuple[int, ...]]  # conditions, and the numbers of its atoms in order
-MOST = 4_000  # terms
+MAX_TERMS = 4_000  # terms
 SPLITS = 8  # nested cases of one comparison
-VARIABLES = 4  # of one sum, whose order is normalised
+MAX_VARIABLES = 4  # of one sum, whose order is normalised
 
 
 class NotProved(Exception):
     """An element has no normal form here: the proof stops without a verdict."""
 
 
-class Unmet(NotProved):
+class ShapeMismatch(NotProved):
     """A shape rule is not satisfied: a left side has no instance, and of a right side nothing is proved."""
 
 
@@ -50,17 +50,17 @@ class Real:
         if not self.terms:
             return Fraction(0)
         (first, *rest) = self.terms.items()
-        return first[1] if not rest and first[0] == NOTHING else None
+        return first[1] if not rest and first[0] == UNIT_TERM else None
 
 
-NOTHING: Term = (frozenset(), ())
-NIL = Real({})
+UNIT_TERM: Term = (frozenset(), ())
+ZERO_ELEMENT = Real({})
 Element = Callable[..., Real]
 
 
 def number(x: Fraction | int) -> Real:
     """Return a number."""
-    return Real({NOTHING: Fraction(x)}) if x else NIL
+    return Real({UNIT_TERM: Fraction(x)}) if x else ZERO_ELEMENT
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Reals:
 
     def scaled(self, x: Real, factor: Fraction | int) -> Real:
         """Return the product with a number."""
-        return Real({t: c * factor for t, c in x.terms.items()}) if factor else NIL
+        return Real({t: c * factor for t, c in x.terms.items()}) if factor else ZERO_ELEMENT
 
     def multiply(self, a: Real, b: Real) -> Real:
         """Return a product."""
@@ -95,14 +95,14 @@ class Reals:
     def _collect(self, terms: Iterable[tuple[Term, Fraction]]) -> Real:
         coefficients: dict[Term, Fraction] = {}
         for (conditions, atoms), c in terms:
-            reduced = self.together(conditions)
+            reduced = self.consistent_conditions(conditions)
             if reduced is not None:
                 coefficients[reduced, atoms] = coefficients.get((reduced, atoms), Fraction(0)) + c
-            if len(coefficients) > MOST:
+            if len(coefficients) > MAX_TERMS:
                 raise NotProved
         return Real({t: c for t, c in coefficients.items() if c})
 
-    def together(self, conditions: Conditions) -> Conditions | None:
+    def consistent_conditions(self, conditions: Conditions) -> Conditions | None:
         """Return conditions without those that the others imply, None where they contradict each other."""
         if not conditions:
             return conditions
@@ -126,11 +126,11 @@ class Reals:
     def _restrict(self, x: Real, conditions: Conditions) -> Real:
         return self._collect(((c | conditions, atoms), factor) for (c, atoms), factor in x.terms.items())
 
-    def assuming(self, x: Real, p: Poly) -> Real:
+    def under_condition(self, x: Real, p: Poly) -> Real:
         """Return an element restricted to where a condition holds."""
         terms = []
         for (conditions, atoms), c in x.terms.items():
-            if self.together(conditions | {p}) is not None:
+            if self.consistent_conditions(conditions | {p}) is not None:
                 terms.append(((frozenset(q for q in conditions if not self.facts.nonnegative(q - p)), atoms), c))
         return self._collect(terms)
 
@@ -140,7 +140,7 @@ class Reals:
         if condition is None:
             return self._applied(function, operands)
         opposite = condition.times(-1) - 1
-        yes, no = (self.apply(function, *(self.assuming(x, p) for x in operands)) for p in (condition, opposite))
+        yes, no = (self.apply(function, *(self.under_condition(x, p) for x in operands)) for p in (condition, opposite))
         return self.add(self._restrict(yes, frozenset((condition,))), self._restrict(no, frozenset((opposite,))))
 
     def _applied(self, function: str, operands: Sequence[Real]) -> Real:
@@ -157,7 +157,7 @@ class Reals:
 
     def _is_count(self, x: Real) -> bool:
         """Tell whether an element is a multiple of an integer that is at least 1."""
-        (((conditions, atoms), c), *others) = x.terms.items() or ((NOTHING, 0),)
+        (((conditions, atoms), c), *others) = x.terms.items() or ((UNIT_TERM, 0),)
         keys = [key_of(a) for a in atoms]
         return bool(c and keys and not conditions and not others) and all(
             k[0] == "integer" and self.facts.nonnegative(k[1] - 1) for k in keys
@@ -166,13 +166,13 @@ class Reals:
     def _divide_by_count(self, x: Real, n: Real) -> Real:
         """Return x / n for n that is not 0: numbers come out of both."""
         if not x.terms:
-            return NIL
+            return ZERO_ELEMENT
         single_atom = self._single_atom(x)
         if single_atom is not None and key_of(single_atom)[:2] == ("call", "rdiv"):  # (x / m) / n = x / (m · n)
             dividend, by_before = (Real(dict(part)) for part in key_of(single_atom)[2:])
             if self._is_count(by_before):
                 return self._divide_by_count(dividend, self.multiply(by_before, n))
-        times, ((_, atoms),), (by,) = min(x.terms.items(), key=lambda t: sorted_term(t[0]))[1], n.terms, n.terms.values()
+        times, ((_, atoms),), (by,) = min(x.terms.items(), key=lambda t: term_order(t[0]))[1], n.terms, n.terms.values()
         dividend, count = self.scaled(x, 1 / times), self.atom("integer", self.facts.norm(product(key_of(a)[1] for a in atoms)))
         return self.scaled(self.atom("call", "rdiv", dividend.frozen, count.frozen), times / by)
 
@@ -186,7 +186,7 @@ class Reals:
 
     def _undominated(self, function: str, members: frozenset[Any]) -> frozenset[Any]:
         """Return the operands of an extremum without numbers and float attributes that the guard's order makes redundant."""
-        sides = {m: s for m in members if (s := side_of(m)) is not None}
+        sides = {m: s for m in members if (s := comparison_side(m)) is not None}
         undominated = dict(sides)
         for m, s in sides.items():
             competitors = (o for n, o in undominated.items() if n != m)
@@ -223,7 +223,7 @@ class Reals:
         index_range = Range(*_ranges(extents, variables), body.frozen)
         inner_atom = self._single_atom(body)
         if inner_atom is not None and key_of(inner_atom)[:2] == (kind, "over"):  # an extremum of extrema is one
-            inner_range = opened(self.facts, self.fresh, key_of(inner_atom)[2])
+            inner_range = open_range(self.facts, self.fresh, key_of(inner_atom)[2])
             index_range = Range(
                 [*index_range.extents, *inner_range.extents], [*index_range.variables, *inner_range.variables], inner_range.body
             )
@@ -238,15 +238,15 @@ class Reals:
 
     def _body(self, extents: Sequence[Poly], element: Element) -> tuple[list[Poly], Real]:
         """Return an element at fresh indices; facts on the indices of a range that may be empty are dropped afterwards."""
-        known_count, may_be_empty = len(self.facts.known), not all(self.facts.nonnegative(e - 1) for e in extents)
+        known_count, may_be_empty = len(self.facts.inequalities), not all(self.facts.nonnegative(e - 1) for e in extents)
         variables = [self.facts.index(("v", next(self.fresh)), e) for e in extents]
         body = element(*variables)
         if may_be_empty:
             bound_atoms = {a for v in variables for a in v.atoms}
             dependent_atoms = frozenset(
-                a for p in self.facts.known[known_count:] for a in p.atoms if integer_atoms(atom_of(a)) & bound_atoms
+                a for p in self.facts.inequalities[known_count:] for a in p.atoms if integer_atoms(atom_of(a)) & bound_atoms
             )
-            self.facts.forget(known_count, dependent_atoms)
+            self.facts.drop_assumptions(known_count, dependent_atoms)
         return variables, body
 
     def _split(self, extents: Sequence[Poly], variables: Sequence[Poly], body: Real, element: Element) -> Any:
@@ -309,7 +309,7 @@ class Reals:
         """Return a sum of sums as one, a sum of quotients by one count as a quotient; None where it is neither."""
         bound_atoms = {a for v in variables for a in v.atoms}
         if key[0] == "sum" and not integer_atoms(key[1][1]) & bound_atoms:
-            inner_range = opened(self.facts, self.fresh, key[1])
+            inner_range = open_range(self.facts, self.fresh, key[1])
             return self._summed([*extents, *inner_range.extents], [*variables, *inner_range.variables], inner_range.body, Fraction(1))
         if key[:2] == ("call", "rdiv") and not integer_atoms(key[3]) & bound_atoms:
             dividend, count = (Real(dict(part)) for part in key[2:])
@@ -319,11 +319,11 @@ class Reals:
 
     def _canonical_range(self, index_range: Range, *, counted: bool) -> Any:
         """Return a range with as few indices as can be, in the least of all orders of them, the indices named by nesting depth."""
-        smaller = merged(self.facts, self.fresh, index_range, counted=counted)
+        smaller = merge_indices(self.facts, self.fresh, index_range, counted=counted)
         if smaller is not None:
             return self._canonical_range(smaller, counted=counted)
         extents, variables, body = index_range
-        if len(variables) > VARIABLES:
+        if len(variables) > MAX_VARIABLES:
             raise NotProved
         keys = []
         height = height_of(body)
@@ -344,10 +344,10 @@ class Reals:
         if condition is None or not depth:
             return False
         cases = (condition, condition.times(-1) - 1)
-        return all(self.equal(self.assuming(gap, p), NIL, depth - 1) for p in cases)
+        return all(self.equal(self.under_condition(gap, p), ZERO_ELEMENT, depth - 1) for p in cases)
 
 
-def side_of(member: Any) -> str | float | None:
+def comparison_side(member: Any) -> str | float | None:
     """Return a frozen element as a side of a comparison: a number or the name of a float attribute, None for any other."""
     terms = dict(member)
     if not terms:
@@ -362,7 +362,7 @@ def side_of(member: Any) -> str | float | None:
     return str(key_of(atoms[0])[1])
 
 
-def sorted_term(term: Term) -> Any:
+def term_order(term: Term) -> Any:
     """Return the sort key of a term."""
     return term[1], sorted(p.terms for p in term[0])
 

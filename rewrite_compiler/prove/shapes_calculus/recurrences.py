@@ -13,8 +13,8 @@ from typing import Any
 
 from .atom_keys import height_of, renamed
 from .polynomials import ZERO, Poly, as_poly, atom, atom_number, key_of
-from .real_elements import NIL, NotProved, Real, Unmet, number
-from .symbolic_tensors import Attributes, Index, Tensor, Typing, indexed
+from .real_elements import ZERO_ELEMENT, NotProved, Real, ShapeMismatch, number
+from .symbolic_tensors import Attributes, Index, Tensor, Typing, tensor_by_index
 
 State = Callable[[Poly, Poly], Real]  # row and column to the element
 Step = Callable[[Poly, Sequence[State]], Sequence[State]]
@@ -29,10 +29,10 @@ class Fold:
     steps: Poly
     rows: Poly
     columns: Poly
-    first: Sequence[State]
+    initial: Sequence[State]
     step: Step
 
-    def after(self, n: Poly, row: Poly, column: Poly) -> list[Real]:
+    def states_after(self, n: Poly, row: Poly, column: Poly) -> list[Real]:
         """Return the elements at row and column of all states after n ≥ 1 steps."""
         n = self.typing.facts.norm(n)
         canonical = self._canonical_names()
@@ -40,10 +40,10 @@ class Fold:
             return self._unrolled(n.number, row, column)
         first, step, preceding_steps = canonical
         place = [self.typing.facts.norm(p) for p in (n + preceding_steps, row, column)]
-        return [self.typing.reals.atom("fold", k, *place, first, step) for k in range(len(self.first))]
+        return [self.typing.reals.atom("fold", k, *place, first, step) for k in range(len(self.initial))]
 
     def _unrolled(self, n: int, row: Poly, column: Poly) -> list[Real]:
-        states = self.first
+        states = self.initial
         for t in range(n):
             states = self.step(as_poly(t), states)
         return [s(row, column) for s in states]
@@ -53,8 +53,8 @@ class Fold:
         facts = self.typing.facts
         row, column = facts.index(self._fresh(), self.rows), facts.index(self._fresh(), self.columns)
         time, states = facts.index(self._fresh(), self.steps), atom(self._fresh())
-        symbolic_states = [self._state(states, k) for k in range(len(self.first))]
-        first = [s(row, column) for s in self.first]
+        symbolic_states = [self._state(states, k) for k in range(len(self.initial))]
+        first = [s(row, column) for s in self.initial]
         next_states = tuple(s(row, column).frozen for s in self.step(time, symbolic_states))
         step = _under_names(self._extents(), next_states, (time, row, column, states))
         continued = _continued(first, step, (time, row, column))
@@ -119,7 +119,7 @@ def _tanh(t: Typing, x: Real) -> Real:
 
 
 def _relu(t: Typing, x: Real) -> Real:
-    return t.reals.apply("max", x, NIL)
+    return t.reals.apply("max", x, ZERO_ELEMENT)
 
 
 @dataclass(frozen=True)
@@ -133,8 +133,8 @@ class _Layer:
     def __post_init__(self) -> None:
         x, w, r, b, *states = self.operands
         if [len(v.shape) for v in self.operands] != [3, 2, 2, 1, *[2] * len(states)]:
-            raise Unmet
-        hidden, require_equal = r.shape[1], self.typing.same
+            raise ShapeMismatch
+        hidden, require_equal = r.shape[1], self.typing.require_equal
         for rows, expected in ((w.shape[0], hidden * self.gates), (r.shape[0], hidden * self.gates), (b.shape[0], hidden * 2 * self.gates)):
             require_equal(rows, expected)
         require_equal(w.shape[1], x.shape[2])
@@ -178,13 +178,13 @@ class _Layer:
         last = [x.shape[1], self.hidden]
 
         def all_states(i: Index) -> Real:
-            return fold.after(i[0] + 1, i[1], i[2])[0]
+            return fold.states_after(i[0] + 1, i[1], i[2])[0]
 
         def end(k: int) -> Callable[[Index], Real]:
-            return lambda i: fold.after(x.shape[0], i[0], i[1])[k]
+            return lambda i: fold.states_after(x.shape[0], i[0], i[1])[k]
 
-        last_states = [indexed(t, last, end(k)) for k in range(len(states))]
-        return (indexed(t, [x.shape[0], *last], all_states), *last_states)
+        last_states = [tensor_by_index(t, last, end(k)) for k in range(len(states))]
+        return (tensor_by_index(t, [x.shape[0], *last], all_states), *last_states)
 
 
 def _lstm(t: Typing, operands: Sequence[Tensor], a: Attributes) -> tuple[Tensor, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .polynomials import Poly, as_poly, place_of, product
-from .real_elements import NotProved, Real, Reals, Unmet, number
+from .real_elements import NotProved, Real, Reals, ShapeMismatch, number
 
 Index = Sequence[Poly]
 Attributes = Mapping[str, Any]
@@ -24,25 +24,25 @@ class Typing:
         self.reals = reals
         self.facts = reals.facts
 
-    def same(self, a: Poly, b: Poly) -> None:
+    def require_equal(self, a: Poly, b: Poly) -> None:
         """Require two extents to be equal.
 
         Raises:
             Unmet: that is not proved.
         """
         if not self.facts.equal(a, b):
-            raise Unmet
+            raise ShapeMismatch
 
-    def least(self, p: Poly) -> None:
+    def require_nonnegative(self, p: Poly) -> None:
         """Require a polynomial not to be negative.
 
         Raises:
             Unmet: that is not proved.
         """
         if not self.facts.nonnegative(p):
-            raise Unmet
+            raise ShapeMismatch
 
-    def joined(self, a: Poly, b: Poly) -> Poly:
+    def broadcast_extent(self, a: Poly, b: Poly) -> Poly:
         """Return the extent that two broadcast to.
 
         Raises:
@@ -54,22 +54,22 @@ class Typing:
             return b
         a, b = self.facts.norm(a), self.facts.norm(b)
         for narrow, wide in ((b, a), (a, b)):
-            if self.facts.may_widen(narrow, wide):
+            if self.facts.may_broadcast(narrow, wide):
                 return wide
         extent = self.facts.join(a, b, assumed=False)
         if extent is None:
-            raise Unmet
+            raise ShapeMismatch
         return extent
 
-    def widened(self, a: Poly, b: Poly) -> None:
+    def require_broadcast(self, a: Poly, b: Poly) -> None:
         """Require an extent to broadcast to another.
 
         Raises:
             Unmet: that is not proved.
         """
         a, b = self.facts.norm(a), self.facts.norm(b)
-        if a.number != 1 and not self.facts.may_widen(a, b):
-            self.same(a, b)
+        if a.number != 1 and not self.facts.may_broadcast(a, b):
+            self.require_equal(a, b)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def variable(reals: Reals, name: str, shape: Sequence[Poly]) -> Tensor:
     return Tensor(tuple(shape), lambda i: reals.read(name, place_of(i, shape)), lambda p: reals.read(name, p))
 
 
-def indexed(t: Typing, shape: Sequence[Poly], at: Callable[[Index], Real]) -> Tensor:
+def tensor_by_index(t: Typing, shape: Sequence[Poly], at: Callable[[Index], Real]) -> Tensor:
     """Return a tensor that is read by index; a row-major place is delinearised."""
     return Tensor(tuple(shape), at, lambda p: at(t.facts.digits(p, shape)))
 
@@ -106,14 +106,14 @@ def broadcast(t: Typing, shapes: Sequence[Sequence[Poly]]) -> list[Poly]:
     padded = [[as_poly(1)] * (rank - len(s)) + list(s) for s in shapes]
     shape = padded[0]
     for extents in padded[1:]:
-        shape = [t.joined(a, b) for a, b in zip(shape, extents, strict=True)]
+        shape = [t.broadcast_extent(a, b) for a, b in zip(shape, extents, strict=True)]
     return shape
 
 
 def broadcast_read(t: Typing, x: Tensor, i: Index, shape: Sequence[Poly]) -> Real:
     """Return the element of a tensor at an index of the shape that it broadcasts to."""
     leading_axes = len(i) - len(x.shape)
-    return x.at([t.facts.within(p, wide, n) for p, wide, n in zip(i[leading_axes:], shape[leading_axes:], x.shape, strict=True)])
+    return x.at([t.facts.broadcast_index(p, wide, n) for p, wide, n in zip(i[leading_axes:], shape[leading_axes:], x.shape, strict=True)])
 
 
 def axis_of(a: Attributes, x: Tensor) -> int:
@@ -127,11 +127,11 @@ def axis_of(a: Attributes, x: Tensor) -> int:
     if axis is None:
         raise NotProved
     if not 0 <= axis < len(x.shape):
-        raise Unmet
+        raise ShapeMismatch
     return int(axis)
 
 
-def inside(t: Typing, x: Tensor, i: Index, pads: Sequence[Poly], fill: Real) -> Real:
+def padded_read(t: Typing, x: Tensor, i: Index, pads: Sequence[Poly], fill: Real) -> Real:
     """Return the element of x at an index of the padded tensor, or `fill` in its padding."""
     place = [p - pads[k] for k, p in enumerate(i)]
     padded_axes = [k for k in range(len(place)) if not (pads[k].number == 0 and pads[k + len(place)].number == 0)]
@@ -139,7 +139,7 @@ def inside(t: Typing, x: Tensor, i: Index, pads: Sequence[Poly], fill: Real) -> 
     return t.reals.choose(conditions, x.at(place), fill) if conditions else x.at(place)
 
 
-def integer(t: Typing, p: Poly) -> Real:
+def integer_element(t: Typing, p: Poly) -> Real:
     """Return an integer as a real element."""
     n = t.facts.norm(p)
     if n.number is not None:
@@ -150,7 +150,7 @@ def integer(t: Typing, p: Poly) -> Real:
 
 def mean_of(t: Typing, extents: Sequence[Poly], element: Callable[..., Real]) -> Real:
     """Return the mean of element(i, …) over ranges."""
-    return t.reals.apply("rdiv", t.reals.total(extents, element), integer(t, product(extents)))
+    return t.reals.apply("rdiv", t.reals.total(extents, element), integer_element(t, product(extents)))
 
 
 def windows(t: Typing, spatial: Sequence[Poly], kernel: Sequence[Poly], a: Attributes) -> list[Poly]:
@@ -162,18 +162,18 @@ def windows(t: Typing, spatial: Sequence[Poly], kernel: Sequence[Poly], a: Attri
     strides, pads, dilations = a["strides"], a["pads"], a["dilations"]
     rank = len(spatial)
     if not len(kernel) == len(strides) == len(dilations) == rank or len(pads) != 2 * rank:
-        raise Unmet
+        raise ShapeMismatch
     for p in (*(s - 1 for s in strides), *(d - 1 for d in dilations), *pads):
-        t.least(p)
+        t.require_nonnegative(p)
     extents = []
     for k, n in enumerate(spatial):
         room = n + pads[k] + pads[k + rank] - dilations[k] * (kernel[k] - 1) - 1
-        t.least(room)
-        extents.append(t.facts.divided(room, strides[k]) + 1)
+        t.require_nonnegative(room)
+        extents.append(t.facts.floor_quotient(room, strides[k]) + 1)
     return extents
 
 
-def around(x: Tensor, pads: Sequence[Poly]) -> list[Poly]:
+def all_axis_pads(x: Tensor, pads: Sequence[Poly]) -> list[Poly]:
     """Return spatial pads as pads of all axes, with none on the first two."""
     none = [as_poly(0)] * 2
     half = len(pads) // 2

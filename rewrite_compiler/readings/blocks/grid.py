@@ -17,17 +17,17 @@ from ..straightline.code import REAL, Code, Op
 from .passes import last_uses
 
 BLOCK_ELEMENTS = 1 << 15
-EARLY_ELEMENTS = 1 << 12  # values of at most so many elements are computed once, before the blocks
+HOISTED_ELEMENTS = 1 << 12  # values of at most so many elements are computed once, before the blocks
 SIGNED = {32: np.int32, 64: np.int64, REAL: np.float64}
 UNSIGNED = {32: np.uint32, 64: np.uint64}
 WORDS = (8, 16, 32)
 TABULATED_WORK, LEAST_TABULATED = 6, 1 << 12  # operators, and elements, from which on a function of one array is tabulated
-MOST_TABULATED, TABULATED_SHARE, KEPT_BYTES = 1 << 21, 4, 1 << 26  # entries, entries an element; bytes of all cached tables
+MOST_TABULATED, TABULATED_SHARE, CACHED_BYTES = 1 << 21, 4, 1 << 26  # entries, entries an element; bytes of all cached tables
 _table_cache: dict[Any, tuple[Data, Sequence[Data]]] = {}
 Loops = Sequence[tuple[int, list[int]]]  # extent, and the stride of each array in elements
 
 
-def at(address: int, shape: Sequence[int], kind: Any, strides: Sequence[int]) -> Data:
+def view_at(address: int, shape: Sequence[int], kind: Any, strides: Sequence[int]) -> Data:
     """Return a strided view of the memory at an address, strides in bytes; the caller keeps the memory alive."""
     kind = np.dtype(kind)
     reach = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
@@ -36,21 +36,21 @@ def at(address: int, shape: Sequence[int], kind: Any, strides: Sequence[int]) ->
     return np.ndarray(tuple(shape), kind, memory, -low, tuple(strides))
 
 
-def runs(shape: tuple[int, ...], most: int) -> Iterator[tuple[tuple[Any, ...], int, int]]:
+def contiguous_runs(shape: tuple[int, ...], max_elements: int) -> Iterator[tuple[tuple[Any, ...], int, int]]:
     """Yield the contiguous runs of at most `most` elements of a row-major grid: index, first flat position, length."""
-    depth = next((d for d in range(len(shape)) if math.prod(shape[d + 1 :]) <= most), 0)
+    depth = next((d for d in range(len(shape)) if math.prod(shape[d + 1 :]) <= max_elements), 0)
     inner = math.prod(shape[depth + 1 :])
     if not shape:
         yield (), 0, 1
         return
-    inner_slices, step = (slice(None),) * (len(shape) - depth - 1), max(1, most // inner)
+    inner_slices, step = (slice(None),) * (len(shape) - depth - 1), max(1, max_elements // inner)
     for number, head in enumerate(np.ndindex(shape[:depth])):
         for low in range(0, shape[depth], step):
             high = min(low + step, shape[depth])
             yield (*head, slice(low, high), *inner_slices), (number * shape[depth] + low) * inner, (high - low) * inner
 
 
-def launched(code: Code, kinds: Sequence[Any], loops: Loops, tables: Sequence[Data]) -> Callable[..., None]:
+def compile_grid(code: Code, kinds: Sequence[Any], loops: Loops, tables: Sequence[Data]) -> Callable[..., None]:
     """Return a function that computes `code` over a loop nest from the addresses of its result and of the arrays it reads.
 
     `kinds` are the numpy types of the result and of the arrays; the function ignores further arguments.
@@ -64,13 +64,13 @@ class _Grid:
         self.shape = tuple(n for n, _ in loops)
         self.strides = [tuple(s[k] * kind.itemsize for _, s in loops) for k, kind in enumerate(kinds)]
         self.reads = sorted({op.data for op in code if op.name == "array"})
-        self.blocks = [place for place, _, _ in runs(self.shape, BLOCK_ELEMENTS)]
+        self.blocks = [place for place, _, _ in contiguous_runs(self.shape, BLOCK_ELEMENTS)]
         self.last_uses = last_uses(code)
         self.numbers = [self._number(op) for op in code]
         operators = [n for n, op in enumerate(code) if op.name not in ("array", "const")]
         shapes = self._shapes()
         self.operator_count = len(operators)
-        self.hoisted_operators = [n for n in operators if math.prod(shapes[n]) <= EARLY_ELEMENTS]
+        self.hoisted_operators = [n for n in operators if math.prod(shapes[n]) <= HOISTED_ELEMENTS]
         self.blocked_operators = [n for n in operators if n not in self.hoisted_operators]
 
     def _number(self, op: Op) -> Any:
@@ -91,7 +91,7 @@ class _Grid:
 
     def run(self, result: int, *places: int) -> None:
         """Compute the result from the arrays at these addresses."""
-        out = at(result, self.shape, self.kinds[0], self.strides[0])
+        out = view_at(result, self.shape, self.kinds[0], self.strides[0])
         arrays = {key: self._array(places[key[0]], *key) for key in self.reads}
         with np.errstate(all="ignore"):
             if not self.operator_count and self.reads:
@@ -108,7 +108,7 @@ class _Grid:
     def _array(self, place: int, number: int, delta: int) -> Data:
         """Return a view of an array that code reads: of extent 1 along the loops that it does not vary with."""
         kind = self.kinds[number + 1]
-        return at(place + delta * kind.itemsize, self._extents(number), kind, self.strides[number + 1])
+        return view_at(place + delta * kind.itemsize, self._extents(number), kind, self.strides[number + 1])
 
     def _place(self, place: tuple[Any, ...], x: Data) -> tuple[Any, ...]:
         """Return the index of a block in an array."""
@@ -150,7 +150,7 @@ class _Grid:
                 part = slice(start, start + BLOCK_ELEMENTS)
                 values = [domain[part] if op.name == "array" else number for op, number in zip(self.code, self.numbers, strict=True)]
                 self._block(entries[part], values, [*self.hoisted_operators, *self.blocked_operators])
-            if sum(cached_entries.nbytes for cached_entries, _ in list(_table_cache.values())) + entries.nbytes > KEPT_BYTES:
+            if sum(cached_entries.nbytes for cached_entries, _ in list(_table_cache.values())) + entries.nbytes > CACHED_BYTES:
                 _table_cache.clear()
             table = _table_cache[key] = entries, self.tables
         return table[0], first

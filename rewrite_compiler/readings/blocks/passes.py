@@ -35,7 +35,7 @@ PASSES: dict[str, Any] = {
 }
 
 
-class Made:
+class StepPasses:
     """The numpy passes of one fold step; results share buffers, which are free again after a last use."""
 
     def __init__(self, total: Data, buffers: list[Data], last: Sequence[int]) -> None:
@@ -46,7 +46,7 @@ class Made:
         self.limits: dict[float, Data] = {}
         self.buffers, self.free = buffers, [x[: total.size].reshape(total.shape) for x in buffers]
 
-    def product(self, n: int, now: Sequence[Data], site: int, columns: Data, half: int, *, is_across: bool) -> None:
+    def product(self, n: int, rows: Sequence[Data], site: int, columns: Data, half: int, *, is_across: bool) -> None:
         """Append a matrix product of a block of rows and the columns, split at lane `half` where one float does not hold the sum.
 
         Where rows lie across, a sum of one product is an elementwise pass: a call of BLAS costs ten of them.
@@ -54,13 +54,13 @@ class Made:
         out = self._out(n, ())
         lanes = columns.shape[2 if is_across else 1]
         if is_across and lanes == 1:
-            self.passes.append(lambda k, step: np.multiply(columns[step], now[site][k], out=out))
+            self.passes.append(lambda k, step: np.multiply(columns[step], rows[site][k], out=out))
             return
 
         def part(low: int, high: int, target: Data) -> Pass:
             if is_across:
-                return lambda k, step: np.matmul(columns[step, :, low:high], now[site][k, low:high], out=target)
-            return lambda k, step: np.matmul(now[site][k, :, low:high], columns[step, low:high], out=target)
+                return lambda k, step: np.matmul(columns[step, :, low:high], rows[site][k, low:high], out=target)
+            return lambda k, step: np.matmul(rows[site][k, :, low:high], columns[step, low:high], out=target)
 
         self.passes.append(part(0, half or lanes, out))
         if half:
@@ -77,7 +77,7 @@ class Made:
         y = x if scale == 1 else out
         self.passes.append(lambda k, step: np.floor(y, out=out))
 
-    def same(self, n: int, a: int) -> None:
+    def share_buffer(self, n: int, a: int) -> None:
         """Give a result its operand's buffer: the pass of a later operator computes both."""
         self.values[n] = self.values[a]
 
@@ -87,7 +87,7 @@ class Made:
         out = self._out(n, (a,))
         self.passes.append(lambda k, step: x.clip(low, high, out))
 
-    def plain(self, n: int, op: Op, scale: Any) -> None:
+    def operator(self, n: int, op: Op, scale: Any) -> None:
         """Append the operator of numpy; constants are scaled as the operand is."""
         operands = [self.values[a] * scale if scale != 1 and isinstance(self.values[a], np.generic) else self.values[a] for a in op.args]
         if op.name in ("min", "max"):  # numpy has no vector instructions for a limit that is a number
@@ -116,7 +116,7 @@ class Made:
         return self.free.pop()
 
 
-def with_numbers(code: Code, scalars: Sequence[int]) -> Code:
+def with_constant_scalars(code: Code, scalars: Sequence[int]) -> Code:
     """Return code with its scalars as constants.
 
     Raises:
@@ -191,13 +191,13 @@ def scales_of(code: Code) -> tuple[int, ...]:
     return tuple(scales)
 
 
-def ranges_of(code: Code, limits: Sequence[int], held: Interval) -> list[Interval]:
+def ranges_of(code: Code, limits: Sequence[int], accumulator: Interval) -> list[Interval]:
     """Return the interval of each result, by interval arithmetic; `limits` bound products, `held` is the accumulator's interval."""
     ranges: list[Interval] = []
     for op in code:
         operands = [ranges[a] for a in op.args]
         if op.name == "acc":
-            ranges.append(held)
+            ranges.append(accumulator)
         elif op.name in ("dot", "product"):
             ranges.append((-limits[op.data], limits[op.data]))
         elif op.name == "const":
@@ -208,7 +208,7 @@ def ranges_of(code: Code, limits: Sequence[int], held: Interval) -> list[Interva
 
 
 @lru_cache(maxsize=256)
-def clamped(code: Code, edges: tuple[int, ...]) -> set[int] | None:
+def clamped_operators(code: Code, edges: tuple[int, ...]) -> set[int] | None:
     """Return the operators between products and the clamps that follow them; None where a product may stay unclamped.
 
     A product is exact, or its magnitude is at least its edge; products without an edge (0) are always exact.
@@ -251,6 +251,6 @@ def _to_clamp(code: Code, product: int, edge: int) -> set[int] | None:
     return chain - {position} if (ends[0][0], ends[1][0]) == (limits["max"], limits["min"]) else None
 
 
-def reach_of(r: Interval) -> int:
+def magnitude_of(r: Interval) -> int:
     """Return the largest magnitude in a bounded interval."""
     return max(-(r[0] or 0), r[1] or 0)

@@ -18,19 +18,19 @@ import numpy as np
 from ...errors import SpecError
 from ...lang import intervals as iv
 from ...lang.binders import Leaf, Table, entries_of
-from ...lowering.bounds_checks import CHECKED, within
-from ...lowering.copy_propagation import settled
-from ...lowering.dead_code import trimmed
-from ...lowering.decoded_copies import Mirror, mirrored
-from ...lowering.dot_narrowing import HALF_WORD, narrow_of, split
-from ...lowering.loop_invariants import moved
-from ...lowering.loop_ir import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree, Within
+from ...lowering.bounds_checks import CHECKED, hoist_bounds_checks
+from ...lowering.copy_propagation import propagate_copies
+from ...lowering.dead_code import eliminate_dead_code
+from ...lowering.decoded_copies import DecodedCopy, with_decoded_copies
+from ...lowering.dot_narrowing import HALF_WORD, narrow_sums, split_wide_sums
+from ...lowering.loop_invariants import hoist_invariants
+from ...lowering.loop_ir import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree, BoundsCheck
 from ...lowering.lower import lower_array
 from ...lowering.trap_analysis import cannot_trap, is_inside, is_not_negative, is_not_zero, sizes_of, static_size
 from ..arrays.labelled_array import Data, storage_dtype
 
 if TYPE_CHECKING:
-    from ...lowering.libm_code import Straight
+    from ...lowering.libm_code import StraightLineCode
 
 WORD = iv.of_width(64, True)
 ON_STACK = 1 << 10
@@ -52,15 +52,15 @@ class Tables:
 
     names: dict[int, str] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
-    fills: list[Printed] = field(default_factory=list)
-    kept: list[Table] = field(default_factory=list)  # alive, so that identities stay theirs
+    fills: list[PrintedFunction] = field(default_factory=list)
+    definitions: list[Table] = field(default_factory=list)  # alive, so that identities stay theirs
     functions: set[str] = field(default_factory=set)  # real functions that are printed
 
     def name_of(self, table: Table) -> str:
         """Return the name of a table, printing it when it is new."""
         if id(table) not in self.names:
             self.names[id(table)] = self._print(table)
-            self.kept.append(table)
+            self.definitions.append(table)
         return self.names[id(table)]
 
     def function_of(self, function: str) -> str:
@@ -69,15 +69,15 @@ class Tables:
         Raises:
             NoC: the function has no definition in `functions`.
         """
-        from ...lang.libm.functions import DEFINED
-        from ...lowering.libm_code import straight
+        from ...lang.libm.functions import DEFINITIONS
+        from ...lowering.libm_code import straight_line_code
 
-        if function not in DEFINED:
+        if function not in DEFINITIONS:
             raise NoC(f"{function} has no C form")
         name = f"fm_{function}"
         if function not in self.functions:
             self.functions.add(function)
-            self.texts.append(_real_function(name, straight(function), self))
+            self.texts.append(_real_function(name, straight_line_code(function), self))
         return name
 
     def _print(self, table: Table) -> str:
@@ -96,7 +96,7 @@ class Tables:
         return name
 
     @property
-    def filling(self) -> str:
+    def fill_text(self) -> str:
         """The functions that fill large tables, and the one that calls them once."""
         calls = "".join(f"    {f.name}(&s, {f.target});\n" for f in self.fills)
         body = f"    static int done = 0;\n    fm_scratch s = {{0}};\n    if (done) return;\n{calls}    done = 1;\n" if calls else ""
@@ -104,7 +104,7 @@ class Tables:
 
 
 @dataclass(frozen=True)
-class Printed:
+class PrintedFunction:
     """A C function: its text, its memories in the order of its parameters, the diagnostics it returns, whether it needs scratch."""
 
     name: str
@@ -128,14 +128,14 @@ class Style:
     heap: bool = True
 
 
-def ready(routine: Routine) -> Routine:
+def optimise(routine: Routine) -> Routine:
     """Return a routine after dead code elimination, loop-invariant motion and copy propagation."""
-    return settled(moved(trimmed(routine)))
+    return propagate_copies(hoist_invariants(eliminate_dead_code(routine)))
 
 
 def print_c(
-    routine: Routine, name: str, tables: Tables, style: Style | None = None, *, first_raise: int = 1, mirrors: Sequence[Mirror] = ()
-) -> Printed:  # fmt: skip
+    routine: Routine, name: str, tables: Tables, style: Style | None = None, *, first_raise: int = 1, mirrors: Sequence[DecodedCopy] = ()
+) -> PrintedFunction:  # fmt: skip
     """Return a routine as `static int name(fm_scratch *s, …)`: one pointer for each memory, and its length where that is not fixed.
 
     The function returns 0, a negative trap, or the number of a diagnostic, counted from `first_raise`.
@@ -144,7 +144,7 @@ def print_c(
         NoC: an integer exceeds 64 bits, or an operator has no C form.
     """
     style = style or Style()
-    optimised = within(split(mirrored(ready(routine), mirrors)))
+    optimised = hoist_bounds_checks(split_wide_sums(with_decoded_copies(optimise(routine), mirrors)))
     printer = _Printer(optimised, tables, style, first_raise)
     printer.block(optimised.body, 1)
     parameters = ["fm_scratch *s"]
@@ -158,7 +158,7 @@ def print_c(
             printer.lines += [] if n in printer.sized_arrays else [f"    (void){n}_size;"]
     head = f"static int {name}({', '.join(parameters)})\n{{\n"
     text = head + "\n".join([*printer.lines, "    return s->trap;", "}", ""])
-    return Printed(name, text, tuple(optimised.memories.values()), tuple(printer.raises), printer.allocates)
+    return PrintedFunction(name, text, tuple(optimised.memories.values()), tuple(printer.raises), printer.allocates)
 
 
 def c_type(interval: iv.Interval, is_real: bool, real: str = "double") -> str:
@@ -210,7 +210,7 @@ def _integer(n: int) -> str:
     return f"{n}" if abs(n) < 1 << 31 else f"INT64_C({n})" if n < 1 << 63 else f"UINT64_C({n})"
 
 
-def _real_function(name: str, code: Straight, tables: Tables) -> str:
+def _real_function(name: str, code: StraightLineCode, tables: Tables) -> str:
     """Print a real function in single precision."""
     printer = _Printer(Routine({}, code.tables, list(code.body)), tables, Style("float", True, False), 1)
     printer.block(code.body, 1)
@@ -223,7 +223,7 @@ class _Printer:
     def __init__(self, routine: Routine, tables: Tables, style: Style, first_raise: int) -> None:
         self.style, self.shared, real = style, tables, style.real
         self.tables = {name: tables.name_of(t) for name, t in routine.tables.items()}
-        self.static, self.narrow = sizes_of(routine), narrow_of(routine)
+        self.static, self.narrow = sizes_of(routine), narrow_sums(routine)
         self.kinds = {name: c_type(leaf.interval, leaf.real, real) for name, leaf in routine.memories.items()}
         self.real, self.first_raise = real, first_raise
         self.lines: list[str] = []
@@ -305,7 +305,7 @@ class _Printer:
             self.block(otherwise, depth + 1)
         self.line("}", depth)
 
-    def within(self, s: Within, depth: int) -> None:
+    def within(self, s: BoundsCheck, depth: int) -> None:
         lower_checks = [] if is_not_negative(s.first) else [f"{self.value(s.first)} < 0"]
         is_outside = " || ".join([*lower_checks, f"{self.value(s.last)} >= {self.size(s.array)}"])
         guards = "".join(f"{self.value(t)} > 0 && " for t in s.when)
@@ -356,7 +356,7 @@ class _Printer:
         """Return a truth value with short-circuit operators where skipping an operand cannot skip a trap."""
         if t.op in LOGICAL and all(a.interval == iv.TRUTH for a in t.args) and cannot_trap(t.args[1], self.static):
             return f"({f' {LOGICAL[t.op]} '.join(map(self.condition, t.args))})"
-        return f"{self.value(t.args[0])} {COMPARED[t.op]} {self.value(t.args[1])}" if t.op in COMPARED else self.value(t)
+        return f"{self.value(t.args[0])} {COMPARISON_SIGNS[t.op]} {self.value(t.args[1])}" if t.op in COMPARISON_SIGNS else self.value(t)
 
     def narrow_value(self, t: Tree) -> str:
         """Return a value in words of 32 bits."""
@@ -450,12 +450,12 @@ def _rounding(p: _Printer, t: Tree, a: list[str]) -> str:
     return f"(int64_t){'rintf' if p.real == 'float' else 'rint'}({a[0]})"
 
 
-COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
+COMPARISON_SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
 LOGICAL = {"bitand": "&&", "bitor": "||"}
 FORMS: Mapping[str, Callable[[_Printer, Tree, list[str]], str]] = {
     "add": _infix("+"), "sub": _infix("-"), "mul": _infix("*"), "rdiv": _infix("/"),
     "bitand": _infix("&"), "bitor": _infix("|"), "bitxor": _infix("^"),
-    **{op: _comparison(sign) for op, sign in COMPARED.items()},
+    **{op: _comparison(sign) for op, sign in COMPARISON_SIGNS.items()},
     "neg": lambda p, t, a: f"(-{a[0]})",
     "not": lambda p, t, a: f"(1 - {a[0]})",
     "select": lambda p, t, a: f"({a[0]} ? {a[1]} : {a[2]})",
@@ -469,5 +469,5 @@ FORMS: Mapping[str, Callable[[_Printer, Tree, list[str]], str]] = {
 }  # fmt: skip
 STATEMENTS: Mapping[type, Callable[[_Printer, Any, int], None]] = {
     Bind: _Printer.bind, Mutable: _Printer.mutable, Assign: _Printer.assign, Allocate: _Printer.allocate,
-    Store: _Printer.store, For: _Printer.loop, If: _Printer.choose, Raise: _Printer.fail, Within: _Printer.within,
+    Store: _Printer.store, For: _Printer.loop, If: _Printer.choose, Raise: _Printer.fail, BoundsCheck: _Printer.within,
 }  # fmt: skip

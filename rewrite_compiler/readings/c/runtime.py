@@ -105,7 +105,7 @@ static inline void fm_drop(fm_scratch *s, int down_to)
 """
 
 
-def used(functions: str, code: str) -> str:
+def called_functions(functions: str, code: str) -> str:
     """Return the runtime functions that code calls, directly or through others: compilers warn of unused ones."""
     head, *parts = re.split(r"(?m)^(?=static inline )", functions)
     names = [re.search(r"(\w+)\(", part)[1] for part in parts]  # type: ignore[index]

@@ -23,8 +23,8 @@ from ...lang.binders import Fold
 from ...lang.intervals import Interval
 from ..arrays.labelled_array import FLOAT32_EXACT, FLOAT64_EXACT, Axis, Data, Named, Store
 from ..arrays.scope import Evaluation
-from ..blocks.grid import runs
-from ..blocks.passes import Made, Pass, clamped, clips_of, last_uses, ranges_of, reach_of, scales_of, with_numbers
+from ..blocks.grid import contiguous_runs
+from ..blocks.passes import StepPasses, Pass, clamped_operators, clips_of, last_uses, ranges_of, magnitude_of, scales_of, with_constant_scalars
 from ..straightline.code import Code, TooWide
 from .fold_operands import Factor, FoldTrace, Site, folded
 
@@ -77,7 +77,7 @@ class _Floats:
         m, n = math.prod(size(self.rows)), math.prod(size(self.columns))
         if m * n * math.prod(steps for _, steps in self.loops) < LEAST_ELEMENTS:
             raise TooWide
-        self.codes = [with_numbers(code, self.trace.scalars) for code in self.codes]
+        self.codes = [with_constant_scalars(code, self.trace.scalars) for code in self.codes]
         self.views = [self._views(s) for s in self.trace.sites]
         self.is_across = any(op.name == "product" for code in self.codes for op in code)
         self.kind, self.halved = self._type()
@@ -106,7 +106,7 @@ class _Floats:
         ranges = [ranges_of(code, limits, held) for code in self.codes]
         if any(not iv.is_bounded(r) for found in ranges for r in found):
             return None
-        largest = max(reach_of(r) for found in ranges for r in found)
+        largest = max(magnitude_of(r) for found in ranges for r in found)
         if largest <= FLOAT32_EXACT:
             return np.float32, frozenset()
         if largest <= INT32_EXACT and not any(op.name == "dot" for code in self.codes for op in code):
@@ -121,11 +121,11 @@ class _Floats:
 
     def _is_clamped(self, ranges: Sequence[Sequence[Interval]], edges: Sequence[int]) -> bool:
         """Tell whether what is not exact, beyond its edge, is clamped to one value, and everything else is exact."""
-        chains = [clamped(code, tuple(edges)) for code in self.codes]
+        chains = [clamped_operators(code, tuple(edges)) for code in self.codes]
         if min(edges) < 0 or None in chains:
             return False
         rest = [r for found, chain in zip(ranges, chains, strict=True) for n, r in enumerate(found) if n not in (chain or ())]
-        return max(map(reach_of, rest)) <= FLOAT32_EXACT
+        return max(map(magnitude_of, rest)) <= FLOAT32_EXACT
 
     def _edge(self, number: int) -> int:
         """Return a magnitude below which a sum of products is exact in any order; −1 where there is none.
@@ -199,12 +199,12 @@ class _Floats:
         columns = [self._columns(scales, code, views) for scales, code in zip(self.scales, self.codes, strict=True)]
         total = np.empty(rows * n, self.kind)
         buffers: list[Data] = []
-        for place, first, count in runs(self.shape, rows):
+        for place, first, count in contiguous_runs(self.shape, rows):
             block = total[: count * n].reshape((n, count) if self.is_across else (count, n))
             here = block.T if self.is_across else block
             here[...] = 0 if start is None else start[first : first + count]
             made = [self._passes(number, columns[number], block, buffers, now) for number in range(len(self.codes))]
-            for step, at, length in runs(loops, steps):
+            for step, at, length in contiguous_runs(loops, steps):
                 for number, (view, _) in enumerate(views):
                     rank = sum(isinstance(p, slice) for p in place)
                     now[number] = self._read(view[(*place, *step)], rank, kept[number], (count, length))
@@ -240,7 +240,7 @@ class _Floats:
 
     def _passes(self, number: int, columns: dict[int, Data], total: Data, buffers: list[Data], now: Sequence[Data]) -> list[Pass]:
         """Return the calls of one step on a block; the last one writes `total`."""
-        code, scales, made = self.codes[number], self.scales[number], Made(total, buffers, last_uses(self.codes[number]))
+        code, scales, made = self.codes[number], self.scales[number], StepPasses(total, buffers, last_uses(self.codes[number]))
         clips = clips_of(code)
         halves = {first for first, _ in clips.values()}
         for n, op in enumerate(code):
@@ -250,18 +250,18 @@ class _Floats:
             elif n in clips:
                 made.clip(n, *clips[n])
             elif n in halves:
-                made.same(n, next(a for a in op.args if code[a].name != "const"))
+                made.share_buffer(n, next(a for a in op.args if code[a].name != "const"))
             elif op.name == "acc":
                 made.values[n] = total
             elif op.name == "const":
                 made.values[n] = self.kind(op.data)
             elif op.name == "shr" and self.kind is np.int32:
-                made.plain(n, op, 1)
+                made.operator(n, op, 1)
             elif op.name == "shr":
                 amount = int(code[op.args[1]].data)
                 made.shift(n, op, self.kind(2.0 ** (scales[op.args[0]] - amount)))
             else:
-                made.plain(n, op, self.kind(2.0 ** -scales[n]) if scales[n] else 1)
+                made.operator(n, op, self.kind(2.0 ** -scales[n]) if scales[n] else 1)
         return made.passes
 
 

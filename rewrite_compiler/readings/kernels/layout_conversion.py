@@ -17,7 +17,7 @@ from ...lang.expr import Expr
 from ..arrays.labelled_array import Data, Store
 from ..blocks import grid as array_grid
 from ..straightline.code import REAL, Code, Op, TooWide
-from ..straightline.ordered_floats import NOTHING, floats_of
+from ..straightline.ordered_floats import EMPTY_RANGE, floats_of
 from .evaluate import evaluator_of
 from .selection import GridTracer, Operand, has_machine_code, launched, merged
 
@@ -41,7 +41,7 @@ class Conversion:
     def ends(self, target: Data, *sources: Data) -> tuple[float, float]:
         """Set every element of `target`, floats of 32 bits, by machine code; return the least and the largest of them."""
         run, arguments = _launch(self, *_layouts(target, *sources), seen=True)
-        words = NOTHING.copy()
+        words = EMPTY_RANGE.copy()
         run(target.ctypes.data, *(s.ctypes.data for s in sources), *arguments, words.ctypes.data)
         return floats_of(words)
 
@@ -194,7 +194,7 @@ def _by_numpy(c: Conversion, shape: tuple[int, ...], layouts: tuple[Layout, ...]
     """Return the function of numpy for arrays of these layouts."""
     order = sorted((n for n, extent in enumerate(shape) if extent > 1), key=lambda n: -layouts[0][1][n])
     loops = merged([(shape[n], [strides[n] // np.dtype(kind).itemsize for kind, strides in layouts]) for n in order])
-    return array_grid.launched(c.code, [kind for kind, _ in layouts], loops, c.tables), ()
+    return array_grid.compile_grid(c.code, [kind for kind, _ in layouts], loops, c.tables), ()
 
 
 _held: list[Data] = []  # numbers that functions in use point to: two threads may ask for one at once

@@ -214,7 +214,7 @@ def launched(
 
     Where it is `seen`, a place for two words follows.
     """
-    from ..native.elementwise_nest import ANY_STRIDE, Shape, Side, grid_function
+    from ..native.elementwise_nest import ANY_STRIDE, GridKey, Access, grid_function
 
     loops = merged([(extent[a], [o.strides.get(a, 0) for o in sides]) for a in order if extent[a] > 1])
     unroll, steps = 1, [0] * len(sides)
@@ -224,9 +224,9 @@ def launched(
     for n, o in enumerate(sides):
         inner = loops[-1][1][n] if loops else 0
         is_fixed = o.start is not None and unroll > 1 and not any(s[n] for _, s in loops)
-        kinds.append(Side(o.data.dtype.str, inner if inner in (0, 1) else ANY_STRIDE, steps[n], o.start if is_fixed else None))
+        kinds.append(Access(o.data.dtype.str, inner if inner in (0, 1) else ANY_STRIDE, steps[n], o.start if is_fixed else None))
     types = tuple(t.dtype.str for t in tables)
-    key: Shape = Shape(code, kinds[0], tuple(kinds[1:]), types, len(loops), unroll, seen=seen)
+    key: GridKey = GridKey(code, kinds[0], tuple(kinds[1:]), types, len(loops), unroll, tracks_extrema=seen)
     numbers = [n for n, _ in loops] + [s[k] for k in range(len(sides)) for _, s in loops]
     _, run = grid_function(key)
     return run, np.array(numbers or [0], np.int64)

@@ -14,9 +14,9 @@ import numpy as np
 from llvmlite import ir
 
 from ..straightline.code import REAL, Code, Op
-from ..straightline.float32_exactness import singles
+from ..straightline.float32_exactness import single_precision_operators
 from .jit import function_of
-from .operators import Words, resized, see
+from .operators import Words, resize, update_extrema
 
 WORD = ir.IntType(64)
 ANY_STRIDE = 1 << 40
@@ -24,32 +24,32 @@ FLOATS = (ir.DoubleType, ir.FloatType)
 
 
 @dataclass(frozen=True)
-class Side:
+class Access:
     """The access to one array: element type, strides along the innermost and the unrolled loop, first value if it is a loop index."""
 
     kind: str
-    inner: int = ANY_STRIDE
-    unrolled: int = 0
-    start: int | None = None
+    inner_stride: int = ANY_STRIDE
+    unrolled_stride: int = 0
+    first_index: int | None = None
 
 
 @dataclass(frozen=True)
-class Shape:
+class GridKey:
     """The key of compiled grid code: operators, accesses, table types, depth of the nest, unrolling, whether extrema are tracked."""
 
     code: Code
-    out: Side
-    sides: tuple[Side, ...]
+    out: Access
+    accesses: tuple[Access, ...]
     tables: tuple[str, ...]
     loops: int
     unroll: int = 1
-    seen: bool = False
+    tracks_extrema: bool = False
 
 
 @lru_cache(maxsize=4096)
-def grid_function(shape: Shape) -> tuple[Any, Any]:
+def grid_function(shape: GridKey) -> tuple[Any, Any]:
     """Return the engine and the function of (out, arrays …, tables …, numbers), and of two words of extrema where they are tracked."""
-    count = 2 + len(shape.sides) + len(shape.tables) + shape.seen
+    count = 2 + len(shape.accesses) + len(shape.tables) + shape.tracks_extrema
     return function_of(str(_Grid(shape).module), 3, count)
 
 
@@ -68,26 +68,26 @@ def float_of(b: ir.IRBuilder, value: ir.Value, kind: ir.DoubleType | ir.FloatTyp
 
 
 class _Grid:
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: GridKey) -> None:
         self.shape = shape
         self.module = ir.Module("grid")
-        kinds = [shape.out.kind, *(s.kind for s in shape.sides), *shape.tables, "<i8"]
-        arguments = [element_type(k).as_pointer() for k in (*kinds, *["<i4"] * shape.seen)]
+        kinds = [shape.out.kind, *(s.kind for s in shape.accesses), *shape.tables, "<i8"]
+        arguments = [element_type(k).as_pointer() for k in (*kinds, *["<i4"] * shape.tracks_extrema)]
         self.function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), arguments), "run")
         for a in self.function.args:
             a.add_attribute("noalias")
         self.b = ir.IRBuilder(self.function.append_basic_block("entry"))
         self.words = Words(self.b)
-        self.singles = singles(shape.code, [s.kind for s in shape.sides], shape.tables)
+        self.singles = single_precision_operators(shape.code, [s.kind for s in shape.accesses], shape.tables)
         self.numbers = self.function.args[len(kinds) - 1]
-        self.extrema = self.previous_extrema() if shape.seen else ()
-        sides = (shape.out, *shape.sides)
+        self.extrema = self.previous_extrema() if shape.tracks_extrema else ()
+        sides = (shape.out, *shape.accesses)
         loops = shape.loops
         self.extents = [self.number(n) for n in range(loops)]
         self.strides = [[self.number(loops + loops * k + n) for n in range(loops)] for k in range(len(sides))]
         for k, s in enumerate(sides):
-            if loops and s.inner != ANY_STRIDE:
-                self.strides[k][-1] = ir.Constant(WORD, s.inner)
+            if loops and s.inner_stride != ANY_STRIDE:
+                self.strides[k][-1] = ir.Constant(WORD, s.inner_stride)
         self.nest(0, [ir.Constant(WORD, 0)] * len(sides))
         for n, end in enumerate(self.extrema):
             self.b.store(self.b.load(end), self.extremum_address(n))
@@ -139,30 +139,30 @@ class _Grid:
     def element(self, places: list[ir.Value], u: int) -> None:
         value = self.value(places, u)
         kind = element_type(self.shape.out.kind)
-        offset = self.b.add(places[0], ir.Constant(WORD, u * self.shape.out.unrolled))
-        result = float_of(self.b, value, kind) if isinstance(kind, FLOATS) else resized(self.b, value, kind)
+        offset = self.b.add(places[0], ir.Constant(WORD, u * self.shape.out.unrolled_stride))
+        result = float_of(self.b, value, kind) if isinstance(kind, FLOATS) else resize(self.b, value, kind)
         self.b.store(result, self.b.gep(self.function.args[0], [offset]))
         if self.extrema:
-            see(self.b, self.b.bitcast(result, ir.IntType(32)), self.extrema)
+            update_extrema(self.b, self.b.bitcast(result, ir.IntType(32)), self.extrema)
 
     def operand(self, op: Op, values: list[ir.Value], places: list[ir.Value], u: int, *, is_single: bool) -> ir.Value:
         if op.name == "array":
             return self.load(op, places, u, is_single=is_single)
         if op.name == "table":
             index = self.words.fit(values[op.args[0]], 64)
-            number = 1 + len(self.shape.sides) + op.data
+            number = 1 + len(self.shape.accesses) + op.data
             entry = self.b.load(self.b.gep(self.function.args[number], [index]))
             return entry if is_single else self.widen(entry, self.shape.tables[op.data], op.bits)
         if op.name == "const":
             return ir.Constant(ir.FloatType(), op.data) if is_single else self.words.const(op.data, op.bits)
-        return self.words.one(op, values, is_single=is_single)
+        return self.words.operator(op, values, is_single=is_single)
 
     def load(self, op: Op, places: list[ir.Value], u: int, *, is_single: bool) -> ir.Value:
         number, delta = op.data
-        side: Side = self.shape.sides[number]
-        if side.start is not None:
-            return self.words.const(side.start + u * side.unrolled, op.bits)
-        offset = self.b.add(places[1 + number], ir.Constant(WORD, delta + u * side.unrolled))
+        side: Access = self.shape.accesses[number]
+        if side.first_index is not None:
+            return self.words.const(side.first_index + u * side.unrolled_stride, op.bits)
+        offset = self.b.add(places[1 + number], ir.Constant(WORD, delta + u * side.unrolled_stride))
         element = self.b.load(self.b.gep(self.function.args[1 + number], [offset]))
         return element if is_single else self.widen(element, side.kind, op.bits)
 
@@ -172,4 +172,4 @@ class _Grid:
         target = ir.IntType(bits)
         if np.dtype(kind).kind == "u" and value.type.width < bits:
             return self.b.zext(value, target)
-        return resized(self.b, value, target)
+        return resize(self.b, value, target)

@@ -15,7 +15,7 @@ from typing import Any
 import llvmlite
 import llvmlite.binding as llvm
 
-from ...kept import Kept, private_folder
+from ...kept import DiskCache, private_cache_folder
 
 LARGE_TEXT = 1 << 20  # characters: beyond, optimising takes seconds (attention of FlexASR: 8 s of 2.4 MB, 0.3 s without)
 # at level 1: scalars in registers, each value computed once, branches that are known taken; half of the time that -O1 takes
@@ -47,7 +47,7 @@ def host() -> tuple[str, frozenset[str]]:
     return llvm.get_host_cpu_name(), frozenset(name for name, is_supported in features.items() if is_supported)
 
 
-def wished() -> tuple[str, ...]:
+def extra_features() -> tuple[str, ...]:
     """Return further processor features: without "fast-dpwssd" LLVM splits "vpdpwssd" in two, a third slower in our loops."""
     return ("+fast-dpwssd",) if "avx512vnni" in host()[1] else ()
 
@@ -55,7 +55,7 @@ def wished() -> tuple[str, ...]:
 @lru_cache(maxsize=1)
 def _features() -> str:
     """Return the processor's features and the further ones, in LLVM's syntax."""
-    return ",".join((llvm.get_host_cpu_features().flatten(), *wished()))
+    return ",".join((llvm.get_host_cpu_features().flatten(), *extra_features()))
 
 
 def _machine(level: int) -> Any:
@@ -67,21 +67,21 @@ def _machine(level: int) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def compiled(text: str, level: int = 2) -> tuple[Any, int]:
+def compile_text(text: str, level: int = 2) -> tuple[Any, int]:
     """Return the engine, which owns the code, and the address of `run`, from the cache or compiled; equal texts are compiled once."""
     key, level = key_of(text, level)
-    cached = kept_code(key, level)
+    cached = cached_code(key, level)
     if cached is not None:
         return cached
     counts.compiled += 1
     stored = _compile_object(text, level)
-    Kept(private_folder("objects")).put(key, stored)
+    DiskCache(private_cache_folder("objects")).put(key, stored)
     return _load_object(stored, level)
 
 
-def kept_code(key: str, level: int) -> tuple[Any, int] | None:
+def cached_code(key: str, level: int) -> tuple[Any, int] | None:
     """Return the engine and the address of `run` of a cached object; None where there is none, or it is damaged."""
-    cache = Kept(private_folder("objects"))
+    cache = DiskCache(private_cache_folder("objects"))
     stored = cache.get(key)
     counts.rebuilt += cache.damaged
     if stored is None:
@@ -98,7 +98,7 @@ def key_of(text: str, level: int) -> tuple[str, int]:
 
 def function_of(text: str, level: int, operands: int) -> tuple[Any, Any]:
     """Return the engine and `run` as a function of so many pointers; the function keeps its code alive, wherever it is held."""
-    engine, address = compiled(text, level)
+    engine, address = compile_text(text, level)
     function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * operands)(address)
     function.engine = engine  # type: ignore[attr-defined]
     return engine, function
@@ -112,7 +112,7 @@ def _key(text: str, level: int) -> str:
         str(llvm.llvm_version_info),
         llvm.get_default_triple(),
         name,
-        ",".join((*sorted(features), *wished())),
+        ",".join((*sorted(features), *extra_features())),
         f"{level} {[add.__name__ for add in LIGHT_PASSES] if level == LIGHT else []}",
         text,
     )

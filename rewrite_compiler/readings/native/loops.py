@@ -10,7 +10,7 @@ from llvmlite import ir
 WORD = ir.IntType(64)
 
 
-def emitted_loop(b: ir.IRBuilder, extent: ir.Value, inner: Callable[..., Any], carried: Sequence[ir.Value] | None = None) -> list[ir.Value]:
+def emit_loop(b: ir.IRBuilder, extent: ir.Value, inner: Callable[..., Any], carried: Sequence[ir.Value] | None = None) -> list[ir.Value]:
     """Emit a loop and return its carried values; `inner` gets the counter (and the carried values, and returns the new ones)."""
     preheader = b.block
     head, body, exit_block = (b.function.append_basic_block(n) for n in ("head", "loop", "after"))

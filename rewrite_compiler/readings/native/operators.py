@@ -10,8 +10,8 @@ from llvmlite import ir
 from ..straightline.code import REAL, Code, Op
 
 BIT = ir.IntType(1)
-COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
-TO_WORDS = {*COMPARE, "floor", "rint"}
+COMPARISON_SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
+TO_WORDS = {*COMPARISON_SIGNS, "floor", "rint"}
 
 
 class Words:
@@ -33,7 +33,7 @@ class Words:
 
     def splat(self, word: ir.Value, bits: int) -> ir.Value:
         """Return one word in every lane."""
-        word = resized(self.b, word, ir.IntType(bits))
+        word = resize(self.b, word, ir.IntType(bits))
         if not self.lanes:
             return word
         kind, zero = self.kind(bits), ir.Constant(ir.IntType(32), 0)
@@ -43,21 +43,21 @@ class Words:
 
     def fit(self, value: ir.Value, bits: int) -> ir.Value:
         """Return a value in words of `bits`."""
-        return resized(self.b, value, self.kind(bits))
+        return resize(self.b, value, self.kind(bits))
 
-    def run(self, code: Code, given: Mapping[int, ir.Value]) -> list[ir.Value]:
+    def run(self, code: Code, operands: Mapping[int, ir.Value]) -> list[ir.Value]:
         """Emit all of `code` and return its values; those of its operands are `given`, by number."""
         values: list[ir.Value] = []
         for n, op in enumerate(code):
-            if n in given:
-                values.append(given[n])
+            if n in operands:
+                values.append(operands[n])
             elif op.name == "const":
                 values.append(self.const(op.data, op.bits))
             else:
-                values.append(self.one(op, values))
+                values.append(self.operator(op, values))
         return values
 
-    def one(self, op: Op, values: Sequence[ir.Value], *, is_single: bool = False) -> ir.Value:
+    def operator(self, op: Op, values: Sequence[ir.Value], *, is_single: bool = False) -> ir.Value:
         """Emit one operator; in float32 where it `is_single`."""
         if op.width == REAL:
             return _real_operator(self, op, [values[a] for a in op.args], ir.FloatType() if is_single else None)
@@ -76,13 +76,13 @@ def _real_operator(w: Words, op: Op, operands: list[ir.Value], kind: Any = None)
     if op.name == "single":
         return b.fptrunc(operands[0], kind) if isinstance(operands[0].type, ir.DoubleType) else operands[0]
     a = [_as_float(w, x, kind) for x in operands]
-    if op.name in COMPARE:
-        return b.zext(b.fcmp_ordered(COMPARE[op.name], *a), w.kind(32))
+    if op.name in COMPARISON_SIGNS:
+        return b.zext(b.fcmp_ordered(COMPARISON_SIGNS[op.name], *a), w.kind(32))
     if op.name in ("min", "max"):
         return b.select(b.fcmp_ordered("<" if op.name == "min" else ">", *a), *a)
     if op.name in ("floor", "rint"):
         name = f"llvm.{'floor' if op.name == 'floor' else 'roundeven'}.f{32 if is_single else 64}"
-        return b.fptosi(b.call(declared(b.module, name, ir.FunctionType(kind, [kind])), a), w.kind(32))
+        return b.fptosi(b.call(declare_function(b.module, name, ir.FunctionType(kind, [kind])), a), w.kind(32))
     if op.name == "real":
         return a[0]
     return b.fneg(a[0]) if op.name == "neg" else {"add": b.fadd, "sub": b.fsub, "mul": b.fmul}[op.name](*a)
@@ -95,7 +95,7 @@ def _as_float(w: Words, x: ir.Value, kind: Any) -> ir.Value:
     return w.b.fpext(x, kind) if isinstance(x.type, ir.FloatType) else w.b.sitofp(x, kind)
 
 
-def ordered(b: ir.IRBuilder, bits: ir.Value) -> Any:
+def ordered_words(b: ir.IRBuilder, bits: ir.Value) -> Any:
     """Return the bits of float32 values as signed words in the same order, lane by lane."""
 
     def number(n: int) -> ir.Constant:
@@ -104,24 +104,24 @@ def ordered(b: ir.IRBuilder, bits: ir.Value) -> Any:
     return b.xor(bits, b.lshr(b.ashr(bits, number(31)), number(1)))
 
 
-def see(b: ir.IRBuilder, bits: ir.Value, ends: Sequence[ir.Value]) -> None:
+def update_extrema(b: ir.IRBuilder, bits: ir.Value, extrema: Sequence[ir.Value]) -> None:
     """Update a running minimum and maximum, two variables, by the bits of float32 values as ordered words."""
-    word = ordered(b, bits)
-    for order, end in zip("<>", ends, strict=True):
+    word = ordered_words(b, bits)
+    for order, end in zip("<>", extrema, strict=True):
         extremum = b.load(end)
         b.store(b.select(b.icmp_signed(order, word, extremum), word, extremum), end)
 
 
-def spread(b: ir.IRBuilder, vector: ir.Value, old: ir.Value) -> ir.Value:
+def scatter_lanes(b: ir.IRBuilder, vector: ir.Value, base: ir.Value) -> ir.Value:
     """Return the vector `old` with the elements of a shorter one scattered into it at a constant stride."""
-    count, lanes = vector.type.count, old.type.count
+    count, lanes = vector.type.count, base.type.count
     kind, stride = ir.VectorType(ir.IntType(32), lanes), lanes // count
     indices = ir.Constant(kind, [j // stride for j in range(lanes)])
     scattered = b.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), indices)
-    return b.shuffle_vector(old, scattered, ir.Constant(kind, [j if j % stride else lanes + j for j in range(lanes)]))
+    return b.shuffle_vector(base, scattered, ir.Constant(kind, [j if j % stride else lanes + j for j in range(lanes)]))
 
 
-def resized(b: ir.IRBuilder, value: ir.Value, kind: Any) -> ir.Value:
+def resize(b: ir.IRBuilder, value: ir.Value, kind: Any) -> ir.Value:
     """Return a value sign-extended or truncated to another width."""
     if value.type == kind:
         return value
@@ -130,7 +130,7 @@ def resized(b: ir.IRBuilder, value: ir.Value, kind: Any) -> ir.Value:
     return b.sext(value, kind) if element.width < target.width else b.trunc(value, kind)
 
 
-def declared(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Function:
+def declare_function(module: ir.Module, name: str, kind: ir.FunctionType) -> ir.Function:
     """Return an external function of the module, declaring it when it is new."""
     function = module.globals.get(name)
     return ir.Function(module, kind, name) if function is None else function
@@ -141,7 +141,7 @@ def _truth(w: Words, op: Op, condition: ir.Value) -> ir.Value:
 
 
 def _compare(w: Words, op: Op, a: list[ir.Value]) -> ir.Value:
-    return _truth(w, op, w.b.icmp_signed(COMPARE[op.name], *a))
+    return _truth(w, op, w.b.icmp_signed(COMPARISON_SIGNS[op.name], *a))
 
 
 def _extremum(w: Words, op: Op, a: list[ir.Value]) -> ir.Value:
@@ -215,7 +215,7 @@ def _extract(w: Words, op: Op, a: list[ir.Value]) -> ir.Value:
 
 def _leading_zeros(w: Words, op: Op, a: list[ir.Value]) -> ir.Value:
     kind, shape = w.kind(op.width), f"v{w.lanes}i{op.width}" if w.lanes else f"i{op.width}"
-    count = declared(w.b.module, f"llvm.ctlz.{shape}", ir.FunctionType(kind, [kind, BIT]))
+    count = declare_function(w.b.module, f"llvm.ctlz.{shape}", ir.FunctionType(kind, [kind, BIT]))
     return w.b.add(w.b.call(count, [a[0], ir.Constant(BIT, 0)]), w.const(op.data - op.width, op.width))
 
 
@@ -230,7 +230,7 @@ EMIT: dict[str, Callable[[Words, Op, list[ir.Value]], ir.Value]] = {
     "bitxor": lambda w, op, a: w.b.xor(*a),
     **dict.fromkeys(("div", "mod", "tdiv", "tmod"), _divide),
     **dict.fromkeys(("shl", "shr"), _shift),
-    **dict.fromkeys(COMPARE, _compare),
+    **dict.fromkeys(COMPARISON_SIGNS, _compare),
     **dict.fromkeys(("min", "max"), _extremum),
     "select": _select,
     "wrap": _wrap,

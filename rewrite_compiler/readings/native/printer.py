@@ -20,24 +20,24 @@ from ...errors import SpecError
 from ...lang import intervals as iv
 from ...lang.binders import Leaf
 from ...lang.step import Step
-from ...lowering.loop_ir import Allocate, Assign, Bind, Copy, Every, For, If, Mutable, Raise, Routine, Statement, Store, Tree
+from ...lowering.loop_ir import Allocate, Assign, Bind, Copy, Conjunction, For, If, Mutable, Raise, Routine, Statement, Store, Tree
 from ...lowering.lower import lower_step
-from ...lowering.vector_idioms import ends_early, with_runs
+from ...lowering.vector_idioms import can_exit_early, recognise_idioms
 from ..arrays.labelled_array import Data, storage_dtype
 from ..oracle.emit_python import diagnostic
-from .jit import compiled, kept_code, key_of
-from .operators import declared
+from .jit import compile_text, cached_code, key_of
+from .operators import declare_function
 from .protocol import ArrayInMemory
 from .traps import Trap, trap_refusal
-from .vector_conditions import every, is_vector
-from .vector_copies import copy
+from .vector_conditions import print_every, is_vector
+from .vector_copies import print_copy
 
 WORD, BIT = ir.IntType(64), ir.IntType(1)
 WORD_RANGE = iv.of_width(64, True)
 ON_STACK, STATIC = 1 << 10, 1 << 31
 SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 TRAPPING = frozenset({"load", "div", "mod", "tdiv", "tmod", "shl", "shr"})
-COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
+COMPARISON_SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
 LOGICAL: dict[str, Callable[..., ir.Value]] = {
     "bitand": lambda b, x, y: b.and_(x, y),
     "bitor": lambda b, x, y: b.or_(x, y),
@@ -60,7 +60,7 @@ class NativeFunction:
         step: Step,
         *,
         strict: bool = False,
-        apart: frozenset[Leaf] = frozenset(),
+        noalias: frozenset[Leaf] = frozenset(),
         local: frozenset[Leaf] = frozenset(),
         level: int = 2,
     ) -> None:
@@ -76,14 +76,14 @@ class NativeFunction:
         local_memories = {name: leaf for name, leaf in routine.memories.items() if leaf in local}
         parameters = {name: leaf for name, leaf in routine.memories.items() if leaf not in local}
         routine = replace(routine, memories=parameters)
-        self._prepare(routine, Printer(routine, apart, local_memories), level)
+        self._prepare(routine, Printer(routine, noalias, local_memories), level)
 
     def _prepare(self, routine: Routine, printer: Printer, level: int = 2) -> None:
         """Compile what a printer has printed."""
         text = str(printer.module)
         self.code = key_of(text, level)
         self._set_code(
-            routine.memories.values(), printer.raises, [table_entries(t) for t in routine.tables.values()], compiled(text, level)
+            routine.memories.values(), printer.raises, [table_entries(t) for t in routine.tables.values()], compile_text(text, level)
         )
 
     def _set_code(self, memories: Iterable[Leaf], raises: Sequence[Raise], tables: list[Data], code: tuple[Any, int]) -> None:
@@ -98,9 +98,9 @@ class NativeFunction:
         self._values = np.zeros(max([1, *(len(r.values) for r in self.raises)]), np.int64)
 
     @classmethod
-    def again(cls, memories: Iterable[Leaf], code: tuple[str, int], raises: Sequence[Raise]) -> NativeFunction | None:
+    def from_cache(cls, memories: Iterable[Leaf], code: tuple[str, int], raises: Sequence[Raise]) -> NativeFunction | None:
         """Return a function without tables from its cached code and its diagnostics; None where the code is not in the cache."""
-        loaded_code = kept_code(*code)
+        loaded_code = cached_code(*code)
         if loaded_code is None:
             return None
         function = cls.__new__(cls)
@@ -114,9 +114,9 @@ class NativeFunction:
         Raises:
             SpecError: the step stops with a diagnostic or a trap, as in the oracle.
         """
-        self.bound(memories)()
+        self.bind(memories)()
 
-    def bound(self, memories: Sequence[Data | None]) -> Call:
+    def bind(self, memories: Sequence[Data | None]) -> Call:
         """Return a reusable call on these memories; a None stands for one that is put in before the call."""
         return Call(self, memories)
 
@@ -144,7 +144,7 @@ class Call:
             SpecError: a memory has another element type or number of elements, or is not contiguous.
         """
         self.function = function
-        self.held: list[Data | None] = [None] * len(memories)
+        self.arrays: list[Data | None] = [None] * len(memories)
         tables = function.tables
         self.places = (ctypes.c_void_p * (len(memories) + len(tables)))()
         self.lengths = (ctypes.c_int64 * (len(memories) + len(tables)))()
@@ -173,7 +173,7 @@ class Call:
             n = self.function.numbers[leaf]
             if data.dtype != self.function.kinds[n] or not data.flags.c_contiguous:
                 raise SpecError("I102", f"{leaf.name} must be elements of {self.function.kinds[n]} in one piece, not of {data.dtype}")
-            self.held[n] = data
+            self.arrays[n] = data
             self.places[n], self.lengths[n] = data.ctypes.data, data.size
 
     def __call__(self) -> None:
@@ -186,7 +186,7 @@ class Call:
         if data.dtype != kind or not data.flags.c_contiguous or (size is not None and data.size != size):
             expected = f"{'any number of' if size is None else size} elements of {kind}"
             raise SpecError("I102", f"{f.memories[n].name} must be {expected} in one piece, not {data.size} of {data.dtype}")
-        self.held[n] = data
+        self.arrays[n] = data
         self.places[n], self.lengths[n] = data.ctypes.data, data.size
 
 
@@ -202,7 +202,7 @@ def native_function(step: Step, strict: bool) -> NativeFunction | str:
 class Printer:
     """Prints a routine as one LLVM function of arrays of pointers and lengths and a place for a diagnostic's values."""
 
-    def __init__(self, routine: Routine, apart: frozenset[Leaf] = frozenset(), own: Mapping[str, Leaf] | None = None) -> None:
+    def __init__(self, routine: Routine, noalias: frozenset[Leaf] = frozenset(), frame_memories: Mapping[str, Leaf] | None = None) -> None:
         """Print `routine`; no memory in `apart` aliases one that is not, and those of `own` are in its frame.
 
         Raises:
@@ -211,44 +211,44 @@ class Printer:
         module = ir.Module("step")
         pointers = ir.PointerType(ir.IntType(8).as_pointer())
         domain = module.add_metadata(["memories"])
-        scope = module.add_metadata([module.add_metadata(["apart", domain])]) if apart else None
+        scope = module.add_metadata([module.add_metadata(["apart", domain])]) if noalias else None
         self.open(ir.Function(module, ir.FunctionType(WORD, [pointers, WORD.as_pointer(), WORD.as_pointer()]), "run"), scope)
         for n, (name, kind, static) in enumerate(_parameters(self, routine)):
-            self._parameter(n, name, kind, static, is_apart=routine.memories.get(name) in apart)
-        for name, leaf in (own or {}).items():
+            self._parameter(n, name, kind, static, is_apart=routine.memories.get(name) in noalias)
+        for name, leaf in (frame_memories or {}).items():
             kind, count = element_kind(leaf), _static_size(leaf) or 0
-            self.local(name, self.start.alloca(element(kind), count), kind, count)
-        self.block(with_runs(routine.body))
+            self.local(name, self.entry_builder.alloca(llvm_type(kind), count), kind, count)
+        self.block(recognise_idioms(routine.body))
         self.close(ir.Constant(WORD, 0))
 
     def open(self, function: ir.Function, scope: Any = None) -> None:
         """Start a function with an empty symbol table; `scope` is the alias scope of the memories that alias no others."""
         self.module, self.function, self.entry = function.module, function, function.append_basic_block("entry")
         self.scope, self.b = scope, ir.IRBuilder(function.append_basic_block("body"))
-        self.start = ir.IRBuilder(self.entry)
+        self.entry_builder = ir.IRBuilder(self.entry)
         self.names: dict[str, ir.Value] = {}
         self.slots: dict[str, ir.Value] = {}
         self.arrays: dict[str, ArrayInMemory] = {}
         self.raises: list[Raise] = []
         self.allocated: list[list[ir.Value]] = [[]]
-        self.malloc = declared(self.module, "malloc", ir.FunctionType(ir.IntType(8).as_pointer(), [WORD]))
-        self.free = declared(self.module, "free", ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer()]))
+        self.malloc = declare_function(self.module, "malloc", ir.FunctionType(ir.IntType(8).as_pointer(), [WORD]))
+        self.free = declare_function(self.module, "free", ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer()]))
 
     def close(self, answer: ir.Value) -> None:
         """End the function with its answer."""
         self.b.ret(answer)
-        self.start.branch(self.function.blocks[1])
+        self.entry_builder.branch(self.function.blocks[1])
 
-    def within(self, interval: iv.Interval, real: bool, what: str) -> None:
+    def check_word(self, interval: iv.Interval, real: bool, subject: str) -> None:
         """Check that a machine word holds every value of an interval.
 
         Raises:
             NotNative: the value is real, or exceeds 64 bits.
         """
         if real:
-            raise NotNative(f"{what} is a real number")
+            raise NotNative(f"{subject} is a real number")
         if not iv.inside(interval, WORD_RANGE):
-            raise NotNative(f"{what} takes values in {interval}, more than a word of 64 bits holds")
+            raise NotNative(f"{subject} takes values in {interval}, more than a word of 64 bits holds")
 
     def scalar(self, real: bool) -> ir.Type:
         """Return the type of a scalar."""
@@ -267,9 +267,9 @@ class Printer:
     def _parameter(self, n: int, name: str, kind: Any, static: int | None, *, is_apart: bool) -> None:
         places, lengths, _ = self.function.args
         index = ir.Constant(WORD, n)
-        raw = self.start.load(self.start.gep(places, [index]))
-        size = self.start.load(self.start.gep(lengths, [index])) if static is None else ir.Constant(WORD, static)
-        self.arrays[name] = ArrayInMemory(self.start.bitcast(raw, element(kind).as_pointer()), kind, size, static, is_apart)
+        raw = self.entry_builder.load(self.entry_builder.gep(places, [index]))
+        size = self.entry_builder.load(self.entry_builder.gep(lengths, [index])) if static is None else ir.Constant(WORD, static)
+        self.arrays[name] = ArrayInMemory(self.entry_builder.bitcast(raw, llvm_type(kind).as_pointer()), kind, size, static, is_apart)
 
     def local(self, name: str, base: ir.Value, kind: Any, count: int) -> None:
         """Add an array of `count` elements at `base` to the symbol table."""
@@ -291,8 +291,8 @@ class Printer:
 
     def mutable(self, s: Mutable) -> None:
         """Print a mutable scalar: a slot on the stack."""
-        self.within(s.interval, s.real, s.name)
-        self.slots[s.name] = self.start.alloca(self.scalar(s.real))
+        self.check_word(s.interval, s.real, s.name)
+        self.slots[s.name] = self.entry_builder.alloca(self.scalar(s.real))
         self.b.store(self.value(s.value), self.slots[s.name])
 
     def assign(self, s: Assign) -> None:
@@ -301,54 +301,54 @@ class Printer:
 
     def allocate(self, s: Allocate) -> None:
         """Print a local array: on the stack when it is small."""
-        self.within(s.interval, s.real, s.name)
+        self.check_word(s.interval, s.real, s.name)
         kind = element_kind(s)
         size = self.value(s.size)
         if s.size.op == "const" and int(s.size.data) <= ON_STACK:
-            base = self.start.alloca(element(kind), max(1, int(s.size.data)))
+            base = self.entry_builder.alloca(llvm_type(kind), max(1, int(s.size.data)))
             self.arrays[s.name] = ArrayInMemory(base, kind, size, int(s.size.data))
             return
         raw = self.b.call(self.malloc, [self.b.add(self.b.mul(size, ir.Constant(WORD, kind.itemsize)), ir.Constant(WORD, 1))])
         self.fail_if(self.b.icmp_unsigned("==", raw, ir.Constant(raw.type, None)), Trap.MEMORY.answer)
         self.allocated[-1].append(raw)
-        self.arrays[s.name] = ArrayInMemory(self.b.bitcast(raw, element(kind).as_pointer()), kind, size, None)
+        self.arrays[s.name] = ArrayInMemory(self.b.bitcast(raw, llvm_type(kind).as_pointer()), kind, size, None)
 
     def store(self, s: Store) -> None:
         """Print a store of an element."""
         a = self.arrays[s.array]
         value = self.value(s.value)
         place = self.place(a, s.index)
-        self.told(a, self.b.store(value if element(a.kind) == value.type else self.b.trunc(value, element(a.kind)), place))
+        self.with_alias_scope(a, self.b.store(value if llvm_type(a.kind) == value.type else self.b.trunc(value, llvm_type(a.kind)), place))
 
-    def told(self, a: ArrayInMemory, access: ir.Instruction) -> Any:
+    def with_alias_scope(self, a: ArrayInMemory, access: ir.Instruction) -> Any:
         """Return a load or store with its alias metadata attached."""
         if self.scope is not None:
-            access.set_metadata("alias.scope" if a.is_apart else "noalias", self.scope)
+            access.set_metadata("alias.scope" if a.is_noalias else "noalias", self.scope)
         return access
 
     def copy(self, s: Copy) -> None:
         """Copy elements: as one vector where it can be one."""
-        copy(self, s)
+        print_copy(self, s)
 
-    def every(self, s: Every) -> None:
+    def every(self, s: Conjunction) -> None:
         """Print a conjunction: as one vector where every part of it has vectors."""
         if is_vector(s, lambda name: self.arrays[name].static):
-            every(self, s)
+            print_every(self, s)
         else:
             self.loop(s.loop)
 
     def vector(self, array: str, start: Tree, kind: ir.VectorType) -> ir.Value:
         """Return consecutive elements as a vector, each widened to a scalar."""
         a = self.arrays[array]
-        place = self.b.bitcast(self.b.gep(a.base, [self.value(start)]), ir.VectorType(element(a.kind), kind.count).as_pointer())
-        words = self.told(a, self.b.load(place, align=a.kind.itemsize))
+        place = self.b.bitcast(self.b.gep(a.base, [self.value(start)]), ir.VectorType(llvm_type(a.kind), kind.count).as_pointer())
+        words = self.with_alias_scope(a, self.b.load(place, align=a.kind.itemsize))
         if words.type == kind:
             return words
         return self.b.zext(words, kind) if a.kind.kind == "u" else self.b.sext(words, kind)
 
     def kind_of(self, a: ArrayInMemory) -> ir.Type:
         """Return the type of an array's elements."""
-        return element(a.kind)
+        return llvm_type(a.kind)
 
     def loop(self, s: For) -> None:
         """Print a counted loop; the body alone where it runs once."""
@@ -365,7 +365,7 @@ class Printer:
         self.b.cbranch(self.b.icmp_signed("<", counter, extent), body, exit_block)
         self.b.position_at_end(body)
         self.names[s.name] = counter
-        last = s.body[-1] if ends_early(s) else None
+        last = s.body[-1] if can_exit_early(s) else None
         self.block(s.body if last is None else s.body[:-1])
         if isinstance(last, If):
             then_block = self.function.append_basic_block("going")
@@ -376,7 +376,7 @@ class Printer:
         self.b.branch(head)
         self.b.position_at_end(exit_block)
 
-    def choose(self, s: If) -> None:
+    def branch(self, s: If) -> None:
         """Print a branch."""
         with self.b.if_else(self.condition(s.condition)) as (then, otherwise):
             with then:
@@ -403,7 +403,7 @@ class Printer:
 
     def value(self, t: Tree) -> ir.Value:
         """Return the value of a tree."""
-        self.within(t.interval, t.real, t.op)
+        self.check_word(t.interval, t.real, t.op)
         if t.op == "const":
             return ir.Constant(self.scalar(t.real), float(t.data) if t.real else int(t.data))
         if t.op == "name":
@@ -416,8 +416,8 @@ class Printer:
 
     def condition(self, t: Tree) -> ir.Value:
         """Return whether a tree is not 0."""
-        if t.op in COMPARE and not t.args[0].real and not t.args[1].real:
-            return self.b.icmp_signed(COMPARE[t.op], *map(self.value, t.args))
+        if t.op in COMPARISON_SIGNS and not t.args[0].real and not t.args[1].real:
+            return self.b.icmp_signed(COMPARISON_SIGNS[t.op], *map(self.value, t.args))
         if t.op in LOGICAL and all(iv.inside(a.interval, iv.TRUTH) for a in t.args):
             return LOGICAL[t.op](self.b, *map(self.condition, t.args))
         return self.b.icmp_signed("!=", self.value(t), ir.Constant(WORD, 0))
@@ -425,7 +425,7 @@ class Printer:
     def load(self, t: Tree) -> ir.Value:
         """Return an element, widened to a scalar."""
         a = self.arrays[t.data]
-        word = self.told(a, self.b.load(self.place(a, t.args[0])))
+        word = self.with_alias_scope(a, self.b.load(self.place(a, t.args[0])))
         if word.type == self.scalar(t.real):
             return word
         return self.b.zext(word, WORD) if a.kind.kind == "u" else self.b.sext(word, WORD)
@@ -455,7 +455,7 @@ class Printer:
 
 def _parameters(p: Printer, routine: Routine) -> Iterator[tuple[str, Any, int | None]]:
     for name, leaf in routine.memories.items():
-        p.within(leaf.interval, leaf.real, leaf.name)
+        p.check_word(leaf.interval, leaf.real, leaf.name)
         yield name, element_kind(leaf), _static_size(leaf)
     for name, t in routine.tables.items():
         if t.body.real:
@@ -482,7 +482,7 @@ def table_entries(t: Any) -> Data:
     return np.ascontiguousarray(table_data(t))
 
 
-def element(kind: Any) -> ir.Type:
+def llvm_type(kind: Any) -> ir.Type:
     """Return the LLVM type of an element of a numpy type."""
     return ir.FloatType() if kind.kind == "f" else ir.IntType(8 * kind.itemsize)
 
@@ -534,7 +534,7 @@ def _shift(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
 
 
 def _compare(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
-    return p.b.zext(p.b.icmp_signed(COMPARE[t.op], *a), WORD)
+    return p.b.zext(p.b.icmp_signed(COMPARISON_SIGNS[t.op], *a), WORD)
 
 
 def _extremum(p: Printer, t: Tree, a: list[ir.Value]) -> ir.Value:
@@ -572,7 +572,7 @@ OPERATORS: dict[str, Callable[[Printer, Tree, list[ir.Value]], ir.Value]] = {
     "bitxor": lambda p, t, a: p.b.xor(*a),
     **dict.fromkeys(("div", "mod", "tdiv", "tmod"), _divide),
     **dict.fromkeys(("shl", "shr"), _shift),
-    **dict.fromkeys(COMPARE, _compare),
+    **dict.fromkeys(COMPARISON_SIGNS, _compare),
     **dict.fromkeys(("min", "max"), _extremum),
     "wrap": _wrap,
     "extract": _extract,
@@ -586,7 +586,7 @@ STATEMENTS: dict[type, Callable[[Printer, Any], None]] = {
     Store: Printer.store,
     For: Printer.loop,
     Copy: Printer.copy,
-    Every: Printer.every,
-    If: Printer.choose,
+    Conjunction: Printer.every,
+    If: Printer.branch,
     Raise: Printer.fail,
 }

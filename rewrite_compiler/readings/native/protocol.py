@@ -18,7 +18,7 @@ class ArrayInMemory:
     kind: Any
     size: ir.Value
     static: int | None
-    is_apart: bool = False
+    is_noalias: bool = False
 
 
 class RoutinePrinter(Protocol):
@@ -27,7 +27,7 @@ class RoutinePrinter(Protocol):
     arrays: dict[str, ArrayInMemory]
     slots: dict[str, ir.Value]
     entry: ir.Block
-    start: ir.IRBuilder
+    entry_builder: ir.IRBuilder
     b: ir.IRBuilder
 
     def value(self, t: Tree) -> ir.Value:
@@ -39,7 +39,7 @@ class RoutinePrinter(Protocol):
     def kind_of(self, a: ArrayInMemory) -> ir.Type:
         """Return the type of an array's elements."""
 
-    def told(self, a: ArrayInMemory, access: ir.Instruction) -> Any:
+    def with_alias_scope(self, a: ArrayInMemory, access: ir.Instruction) -> Any:
         """Return a load or store with its alias metadata attached."""
 
     def loop(self, s: For) -> None:

@@ -13,13 +13,13 @@ from llvmlite import ir
 
 from ...lang import intervals as iv
 from ...lang.binders import Array, Leaf
-from ...lang.libm.functions import DEFINED, parameters
-from ...lowering.libm_code import straight
+from ...lang.libm.functions import DEFINITIONS, parameters
+from ...lowering.libm_code import straight_line_code
 from ...lowering.loop_ir import Tree
 from ...lowering.lower import lower_array
 from ..arrays.labelled_array import Data
-from .operators import declared
-from .printer import COMPARE, WORD, NativeFunction, NotNative, Printer, element_kind, table_entries
+from .operators import declare_function
+from .printer import COMPARISON_SIGNS, WORD, NativeFunction, NotNative, Printer, element_kind, table_entries
 
 SINGLE = ir.FloatType()
 
@@ -49,14 +49,14 @@ class NativeArray(NativeFunction):
 class SinglePrinter(Printer):
     """Prints reals as 32-bit floats. Integers without a known range are words, too: the caller knows that they fit."""
 
-    def within(self, interval: iv.Interval, real: bool, what: str) -> None:
+    def check_word(self, interval: iv.Interval, real: bool, subject: str) -> None:
         """Check that a machine word holds every value of a bounded integer interval.
 
         Raises:
             NotNative: the integer exceeds 64 bits.
         """
         if not real and None not in interval:
-            super().within(interval, real, what)
+            super().check_word(interval, real, subject)
 
     def scalar(self, real: bool) -> ir.Type:
         """Return the type of a scalar."""
@@ -70,9 +70,9 @@ class SinglePrinter(Printer):
         """
         if not t.real and not any(x.real for x in t.args):
             return super().operator(t, a)
-        if t.op in COMPARE:
+        if t.op in COMPARISON_SIGNS:
             compare = self.b.fcmp_unordered if t.op == "ne" else self.b.fcmp_ordered
-            return self.b.zext(compare(COMPARE[t.op], *a), WORD)
+            return self.b.zext(compare(COMPARISON_SIGNS[t.op], *a), WORD)
         if t.op not in REALS:
             raise NotNative(f"{t.op} of reals has no machine code")
         return REALS[t.op](self, t, a)
@@ -83,10 +83,10 @@ class SinglePrinter(Printer):
         Raises:
             NotNative: the function has no definition in `functions`.
         """
-        if name not in DEFINED:
+        if name not in DEFINITIONS:
             raise NotNative(f"{name} has no machine code")
         names = parameters(name)
-        function = declared(self.module, f"fm_{name}", ir.FunctionType(SINGLE, [SINGLE] * len(names)))
+        function = declare_function(self.module, f"fm_{name}", ir.FunctionType(SINGLE, [SINGLE] * len(names)))
         if not function.blocks:
             _Function(function, name)
         return function
@@ -99,7 +99,7 @@ class _Function(SinglePrinter):
         """Print the body of `function`."""
         function.linkage = "internal"
         self.open(function)
-        code = straight(name)
+        code = straight_line_code(name)
         self.names.update(zip(code.operands, function.args, strict=True))
         for table, t in code.tables.items():
             data = table_entries(t).reshape(-1)
@@ -107,7 +107,7 @@ class _Function(SinglePrinter):
             variable = ir.GlobalVariable(self.module, kind, self.module.get_unique_name(f"{name}_{table}"))
             variable.linkage, variable.global_constant = "internal", True
             variable.initializer = ir.Constant(kind, [int(x) for x in data])
-            self.local(table, self.start.bitcast(variable, kind.element.as_pointer()), data.dtype, data.size)
+            self.local(table, self.entry_builder.bitcast(variable, kind.element.as_pointer()), data.dtype, data.size)
         self.block(code.body)
         self.close(self.value(code.result))
 
@@ -121,7 +121,7 @@ def _extremum(p: SinglePrinter, t: Tree, a: list[ir.Value]) -> ir.Value:
 
 
 def _intrinsic(p: SinglePrinter, name: str, x: ir.Value) -> ir.Value:
-    return p.b.call(declared(p.module, f"llvm.{name}.f32", ir.FunctionType(SINGLE, [SINGLE])), [x])
+    return p.b.call(declare_function(p.module, f"llvm.{name}.f32", ir.FunctionType(SINGLE, [SINGLE])), [x])
 
 
 def _call(p: SinglePrinter, t: Tree, a: list[ir.Value]) -> ir.Value:

@@ -10,13 +10,13 @@ from llvmlite import ir
 
 from ...lang import intervals as iv
 from ...lowering.loop_ir import Copy
-from .operators import spread
+from .operators import scatter_lanes
 from .protocol import RoutinePrinter
 
 WORD = ir.IntType(64)
 
 
-def copy(p: RoutinePrinter, s: Copy) -> None:
+def print_copy(p: RoutinePrinter, s: Copy) -> None:
     """Print a copy as one vector, or as a loop where both arrays are one, their types differ, or an index may be outside.
 
     For an array of dynamic size, one bounds check covers all elements.
@@ -40,7 +40,7 @@ def copy(p: RoutinePrinter, s: Copy) -> None:
 
 def _start_count(p: RoutinePrinter, size: ir.Value, count: int) -> Any:
     """Return the number of valid first indices of `count` consecutive elements; hoisted to the entry block where the size is there."""
-    b = p.start if isinstance(size, ir.Instruction) and size.parent is p.entry else p.b
+    b = p.entry_builder if isinstance(size, ir.Instruction) and size.parent is p.entry else p.b
     places = b.sub(size, ir.Constant(WORD, count - 1))
     return b.select(b.icmp_signed("<", places, ir.Constant(WORD, 0)), ir.Constant(WORD, 0), places)
 
@@ -64,7 +64,7 @@ def _print_vector(p: RoutinePrinter, s: Copy) -> None:
         p.b.bitcast(p.b.gep(a.base, [p.value(t)]), kind.as_pointer())
         for a, t, kind in ((target, s.index, target_type), (source, s.start, source_type))
     )
-    vector = p.told(source, p.b.load(start, align=source.kind.itemsize))
+    vector = p.with_alias_scope(source, p.b.load(start, align=source.kind.itemsize))
     if s.stride > 1:
-        vector = spread(p.b, vector, p.told(target, p.b.load(place, align=target.kind.itemsize)))
-    p.told(target, p.b.store(vector if vector.type == target_type else p.b.trunc(vector, target_type), place, align=target.kind.itemsize))
+        vector = scatter_lanes(p.b, vector, p.with_alias_scope(target, p.b.load(place, align=target.kind.itemsize)))
+    p.with_alias_scope(target, p.b.store(vector if vector.type == target_type else p.b.trunc(vector, target_type), place, align=target.kind.itemsize))

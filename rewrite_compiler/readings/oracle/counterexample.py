@@ -20,7 +20,7 @@ UNBOUNDED = 1 << 31
 Choice = dict[Leaf, int]
 
 
-def witness(e: Expr, wanted: Interval) -> str:
+def find_counterexample(e: Expr, interval: Interval) -> str:
     """Return where an integer term leaves the interval `wanted`, as "it is 16 where count is 15"; "" when the search finds no place."""
     variables = {v: Leaf((), v.interval, False, str(v.data[0])) for v in sorted(e.free, key=lambda v: str(v.data))}
     accumulators = [a for a in e.reads if isinstance(a, Accumulator)]
@@ -38,7 +38,7 @@ def witness(e: Expr, wanted: Interval) -> str:
         return ""
     for choice in _choices(leaves):
         result = value(choice)
-        if result is not None and not _is_inside(result, wanted):
+        if result is not None and not _is_inside(result, interval):
             where = " and ".join(f"{leaf.name} is {x}" for leaf, x in choice.items())
             return f"it is {result}" + (f" where {where}" if where else "")
     return ""
@@ -48,7 +48,7 @@ def with_example(refusal: FlexmatchError) -> FlexmatchError:
     """Return an out-of-range refusal with a counterexample in its help, where the search finds one; any other refusal unchanged."""
     if not isinstance(refusal, OutOfRange):
         return refusal
-    example, p = next(filter(None, (witness(e, refusal.wanted) for e in refusal.terms)), ""), refusal.problem
+    example, p = next(filter(None, (find_counterexample(e, refusal.required) for e in refusal.terms)), ""), refusal.problem
     return SpecError(p.code, p.sentence, place=p.place, help=f"{example}; {p.help}") if example else refusal
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import SpecError
 from ...lang.binders import Array, Leaf, Table, entries_of, scalar_array
 from ...lang.step import Step
-from ...lowering.loop_ir import Allocate, Assign, Bind, Copy, Every, For, If, Mutable, Raise, Routine, Statement, Store, Tree
+from ...lowering.loop_ir import Allocate, Assign, Bind, Copy, Conjunction, For, If, Mutable, Raise, Routine, Statement, Store, Tree
 from ...lowering.lower import lower_array, lower_step
 
 Memory = MutableSequence[Any]
@@ -121,7 +121,7 @@ def _block(statements: Sequence[Statement], lines: list[str], depth: int) -> Non
         elif isinstance(s, Copy):
             start, index = expression(s.start), expression(s.index)
             lines.append(f"{pad}{s.array}[{index} : {index} + {s.count}] = {s.source}[{start} : {start} + {s.count}]")
-        elif isinstance(s, Every):
+        elif isinstance(s, Conjunction):
             _block((s.loop,), lines, depth)
         else:
             assert isinstance(s, Raise)  # bounds of whole loops are for C

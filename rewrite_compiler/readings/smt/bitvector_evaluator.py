@@ -13,14 +13,14 @@ from ...lang.binders import Leaf, static_shape
 from ...lang.expr import Expr
 from ...lang.traversal import terms_of
 from ..arrays.labelled_array import Data
-from .bitvector_operators import WORDS, aligned, larger, resized, smaller, width_of
-from .evaluator import Symbolic, Value, symbols, truth, within
+from .bitvector_operators import WORDS, to_common_width, maximum, resize, minimum, width_of
+from .evaluator import SymbolicEvaluator, Value, fresh_variables, truth, interval_constraints
 
 WORD_BITS = 64
 BIT_OPERATIONS = frozenset({"bitand", "bitor", "bitxor", "extract", "clz"})
 
 
-class Bits(Symbolic):
+class BitvectorEvaluator(SymbolicEvaluator):
     """Evaluates integer terms on signed bit-vectors as wide as their intervals need; memories hold these and numbers."""
 
     def _value(self, e: Expr) -> Value:
@@ -37,13 +37,13 @@ class Bits(Symbolic):
         if isinstance(condition, bool):
             return self.value(e.args[1] if condition else e.args[2])
         width = width_of(e.interval)
-        return z3.If(condition, *(resized(self.value(a), width) for a in e.args[1:]))
+        return z3.If(condition, *(resize(self.value(a), width) for a in e.args[1:]))
 
     def _symbolic_load(self, data: Data, index: Sequence[Value]) -> Value:
-        elements = aligned(*data.reshape(-1))
+        elements = to_common_width(*data.reshape(-1))
         result: Any = None
         for place, element in zip(itertools.product(*(range(n) for n in data.shape)), elements, strict=True):
-            equalities = [x == y for x, y in (aligned(p, i) for p, i in zip(place, index, strict=True))]
+            equalities = [x == y for x, y in (to_common_width(p, i) for p, i in zip(place, index, strict=True))]
             result = element if result is None else z3.If(z3.And(*equalities), element, result)
         return result
 
@@ -51,13 +51,13 @@ class Bits(Symbolic):
         if not any(isinstance(v, z3.ExprRef) for v in values):
             return super()._combined(e, monoid, values)
         if monoid == "sum":
-            total = resized(values[0], width_of(e.interval))
+            total = resize(values[0], width_of(e.interval))
             for v in values[1:]:
-                total = total + resized(v, width_of(e.interval))
+                total = total + resize(v, width_of(e.interval))
             return total
         result = values[0]
         for v in values[1:]:
-            result = smaller(result, v) if monoid == "min" else larger(result, v)
+            result = minimum(result, v) if monoid == "min" else maximum(result, v)
         return result
 
 
@@ -73,21 +73,21 @@ def prefers_bits(terms: Iterable[Expr]) -> bool:
     return uses_bits
 
 
-def words(leaf: Leaf) -> Data:
+def fresh_words(leaf: Leaf) -> Data:
     """Return an object array of fresh bit-vectors, of a leaf's shape."""
-    names, width = symbols(leaf.name, static_shape(leaf)), width_of(leaf.interval)
+    names, width = fresh_variables(leaf.name, static_shape(leaf)), width_of(leaf.interval)
     data = np.empty(names.shape, object)
     for place in np.ndindex(names.shape):
         data[place] = z3.BitVec(str(names[place]), width)
     return data
 
 
-def reading_for(terms: Sequence[Expr], leaves: Iterable[Leaf], *, bits: bool | None = None) -> tuple[Symbolic, list[z3.BoolRef]]:
+def evaluator_for(terms: Sequence[Expr], leaves: Iterable[Leaf], *, bits: bool | None = None) -> tuple[SymbolicEvaluator, list[z3.BoolRef]]:
     """Return an evaluator with symbolic leaves, and the premises that they lie in their intervals.
 
     `bits` chooses bit-vectors (True) or unbounded integers (False); without it the terms do.
     """
     use_bits = prefers_bits(terms) if bits is None else bits
-    memories = {leaf: words(leaf) if use_bits else symbols(leaf.name, static_shape(leaf)) for leaf in leaves}
-    premises = [c for leaf, data in memories.items() for c in within(data, leaf.interval)]
-    return (Bits if use_bits else Symbolic)(memories), premises
+    memories = {leaf: fresh_words(leaf) if use_bits else fresh_variables(leaf.name, static_shape(leaf)) for leaf in leaves}
+    premises = [c for leaf, data in memories.items() for c in interval_constraints(data, leaf.interval)]
+    return (BitvectorEvaluator if use_bits else SymbolicEvaluator)(memories), premises

@@ -23,8 +23,8 @@ from ...lang.expr import INTEGER, Expr, fold_constant, lift
 from ...lang.step import Let, Loop, Require, Seq, Step, Together, Update, When
 from ..arrays.labelled_array import Data
 from ..oracle.emit_python import diagnostic, table_entries
-from .bitvector_operators import aligned
-from .solver import Outcome, Verdict, solved
+from .bitvector_operators import to_common_width
+from .solver import Outcome, Verdict, solve
 from .term_bounds import Bounds
 from .uninterpreted_products import refute_by_ranges
 
@@ -32,7 +32,7 @@ Value = Any  # int, Fraction, z3.ArithRef or z3.BoolRef
 UNROLLED_SHIFTS = 256
 
 
-class Symbolic:
+class SymbolicEvaluator:
     """Evaluates terms and runs steps on memories of z3 terms and numbers."""
 
     def __init__(self, memories: Mapping[Leaf, Data], *, uninterpreted_tables: bool = False) -> None:
@@ -42,9 +42,9 @@ class Symbolic:
         self.axioms: list[z3.BoolRef] = []
         self.table_intervals: dict[str, iv.Interval] = {}
         self.bounds = Bounds(self.table_intervals)
-        self.bound: dict[Expr, Value] = {}
-        self.kept: list[dict[Any, Any]] = [{}]
-        self.levels: list[frozenset[Expr]] = [frozenset()]
+        self.variable_values: dict[Expr, Value] = {}
+        self.memos: list[dict[Any, Any]] = [{}]
+        self.scopes: list[frozenset[Expr]] = [frozenset()]
 
     def bind(self, leaf: Leaf, data: Data) -> None:
         """Bind a leaf to its elements."""
@@ -64,7 +64,7 @@ class Symbolic:
         if e.op == "const":
             return e.data
         if e.op == "var":
-            return self.bound[e]
+            return self.variable_values[e]
         return self._memoise(e, e.free, lambda: self._value(e))
 
     def number(self, e: Expr) -> int:
@@ -88,35 +88,35 @@ class Symbolic:
 
     def _memo_for(self, free: frozenset[Expr]) -> dict[Any, Any]:
         """Return the memo of the innermost scope that binds one of these variables."""
-        depth, levels = len(self.levels) - 1, self.levels
+        depth, levels = len(self.scopes) - 1, self.scopes
         while depth and levels[depth].isdisjoint(free):
             depth -= 1
-        return self.kept[depth]
+        return self.memos[depth]
 
     def _map_points(self, variables: Sequence[Expr], ranges: Sequence[range], compute: Callable[[], Any]) -> list[Any]:
         """Return the results of `compute` at every point of ranges, the last variable varying fastest."""
-        self.levels.append(frozenset(variables))
-        self.kept.append({})
+        self.scopes.append(frozenset(variables))
+        self.memos.append({})
         results = []
         try:
             for point in itertools.product(*ranges):
-                self.bound.update(zip(variables, point, strict=True))
-                self.kept[-1] = {}
+                self.variable_values.update(zip(variables, point, strict=True))
+                self.memos[-1] = {}
                 results.append(compute())
         finally:
-            self.levels.pop()
-            self.kept.pop()
+            self.scopes.pop()
+            self.memos.pop()
         return results
 
     def _bind(self, variables: Sequence[Expr], values: Sequence[Value], compute: Callable[[], Any]) -> Any:
-        self.bound.update(zip(variables, values, strict=True))
-        self.levels.append(frozenset(variables))
-        self.kept.append({})
+        self.variable_values.update(zip(variables, values, strict=True))
+        self.scopes.append(frozenset(variables))
+        self.memos.append({})
         try:
             return compute()
         finally:
-            self.levels.pop()
-            self.kept.pop()
+            self.scopes.pop()
+            self.memos.pop()
 
     def _value(self, e: Expr) -> Value:
         if e.op == "select":
@@ -128,7 +128,7 @@ class Symbolic:
         if e.op == "table":
             return self._table(e)
         if e.op == "call":
-            return uninterpreted(e.data, [_real(self.value(a)) for a in e.args])
+            return apply_uninterpreted(e.data, [_real(self.value(a)) for a in e.args])
         operands = [self.value(a) for a in e.args]
         if e.op == "wrap" and self._fits(e, operands[0]):
             return operands[0]
@@ -198,7 +198,7 @@ class Symbolic:
             return table_entries(table)[flat]
         if self.uninterpreted_tables:
             self.table_intervals[f"table_{table.name}"] = e.interval
-            return self._with_axioms(uninterpreted(f"table_{table.name}", [_term(x) for x in operands], integer=True), e.interval)
+            return self._with_axioms(apply_uninterpreted(f"table_{table.name}", [_term(x) for x in operands], integer=True), e.interval)
         return self._bind(table.parameters, operands, lambda: self.value(table.body))
 
     def _with_axioms(self, x: Value, interval: iv.Interval) -> Value:
@@ -268,7 +268,7 @@ class Symbolic:
         return self.number(e)
 
     def _clear_memo(self) -> None:
-        self.kept = [{} for _ in self.kept]
+        self.memos = [{} for _ in self.memos]
 
     def _update(self, updates: Iterable[Update]) -> None:
         self._clear_memo()
@@ -295,7 +295,7 @@ def _stack(rows: Sequence[Data], shape: tuple[int, ...]) -> Data:
     return data
 
 
-def symbols(prefix: str, shape: Sequence[int], *, real: bool = False) -> Data:
+def fresh_variables(prefix: str, shape: Sequence[int], *, real: bool = False) -> Data:
     """Return an object array of fresh z3 variables, named by `prefix` and index."""
     data = np.empty(tuple(shape), object)
     for place in itertools.product(*(range(n) for n in shape)):
@@ -304,7 +304,7 @@ def symbols(prefix: str, shape: Sequence[int], *, real: bool = False) -> Data:
     return data
 
 
-def within(data: Data, interval: iv.Interval) -> list[z3.BoolRef]:
+def interval_constraints(data: Data, interval: iv.Interval) -> list[z3.BoolRef]:
     """Return the constraints that every symbolic element of an array lies in an interval."""
     low, high = interval
     terms = [x for x in np.asarray(data, object).flat if isinstance(x, z3.ExprRef)]
@@ -326,12 +326,12 @@ def refute(constraints: Sequence[z3.BoolRef], seconds: float = 5.0) -> Verdict:
     Where z3 decides neither, products are abstracted to an uninterpreted function within their ranges.
     """
     formulas = [c if isinstance(c, z3.BoolRef) else z3.BoolVal(bool(c)) for c in constraints]
-    first = solved(formulas, seconds)
+    first = solve(formulas, seconds)
     second = refute_by_ranges(formulas, seconds) if first.outcome == Outcome.UNKNOWN else first
     return first if second.outcome == Outcome.UNKNOWN else second
 
 
-def uninterpreted(name: str, operands: Sequence[Value], *, integer: bool = False) -> Value:
+def apply_uninterpreted(name: str, operands: Sequence[Value], *, integer: bool = False) -> Value:
     """Return an application of an uninterpreted function on reals, or on integers."""
     sort = z3.IntSort() if integer else z3.RealSort()
     function = z3.Function(name, *[sort] * (len(operands) + 1))
@@ -367,7 +367,7 @@ def _normal_forms_equal(a: Value, b: Value) -> bool:
 
 def _disequality(a: Value, b: Value) -> z3.BoolRef:
     if isinstance(a, z3.BitVecRef) or isinstance(b, z3.BitVecRef):
-        x, y = aligned(a, b)
+        x, y = to_common_width(a, b)
         return x != y
     return _term(number_of(a)) != _term(number_of(b))
 

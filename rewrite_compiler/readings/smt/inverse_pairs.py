@@ -12,14 +12,14 @@ import numpy as np
 import z3
 
 from ...lang.intervals import Interval
-from .evaluator import refute, within
+from .evaluator import refute, interval_constraints
 from .solver import Outcome
-from .subterms import Term, parts_of
+from .subterms import Subterm, parts_of
 
 SECONDS = 5.0
 
 
-def restored(terms: Sequence[z3.ExprRef | int], ranges: Mapping[str, Interval]) -> list[z3.ExprRef | int]:
+def without_inverse_pairs(terms: Sequence[z3.ExprRef | int], ranges: Mapping[str, Interval]) -> list[z3.ExprRef | int]:
     """Return the terms without inverse pairs; `ranges` are the intervals of the variables, by name."""
     search = _IdentitySearch(ranges)
     for t in terms:
@@ -38,7 +38,7 @@ class _IdentitySearch:
         self.visited: set[int] = set()
         self.word = z3.Int("word")
 
-    def sole_variable(self, root: Term) -> z3.ExprRef | bool | None:
+    def sole_variable(self, root: Subterm) -> z3.ExprRef | bool | None:
         """Return the only variable of a term; None where it has none, False where it has several."""
         work = [root]
         while work:
@@ -53,7 +53,7 @@ class _IdentitySearch:
                 self.sole_variables[t.number] = self._sole_variable_of_parts(t)
         return self.sole_variables[root.number]
 
-    def _sole_variable_of_parts(self, t: Term) -> z3.ExprRef | bool | None:
+    def _sole_variable_of_parts(self, t: Subterm) -> z3.ExprRef | bool | None:
         is_free = t.term.decl().kind() == z3.Z3_OP_UNINTERPRETED
         if not t.parts:
             return t.term if is_free else None
@@ -86,6 +86,6 @@ class _IdentitySearch:
         key = (shape.get_id(), interval)
         if key not in self.verdicts:
             self.verdicts[key] = (
-                refute([shape != self.word, *within(np.array([self.word], object), interval)], SECONDS).outcome == Outcome.PROVED
+                refute([shape != self.word, *interval_constraints(np.array([self.word], object), interval)], SECONDS).outcome == Outcome.PROVED
             )
         return self.verdicts[key]

@@ -17,7 +17,7 @@ from ...lang.binders import Leaf, Table
 from ...lang.expr import Expr, fold_constant
 from ..arrays.labelled_array import Data
 from ..oracle.emit_python import table_entries
-from .evaluator import UNROLLED_SHIFTS, Symbolic, Value, uninterpreted
+from .evaluator import UNROLLED_SHIFTS, SymbolicEvaluator, Value, apply_uninterpreted
 from .polynomial_terms import Number, Term, Terms, interval_of
 
 
@@ -25,7 +25,7 @@ class NotInteger(Exception):
     """A term uses real numbers, which have no normal form here."""
 
 
-class Numbered(Symbolic):
+class NormalFormEvaluator(SymbolicEvaluator):
     """Evaluates terms and runs steps on memories of normal forms and numbers; tables are uninterpreted."""
 
     def __init__(self, memories: Mapping[Leaf, Data], terms: Terms) -> None:
@@ -49,7 +49,7 @@ class Numbered(Symbolic):
         if op == "const":
             return e.data
         if op == "var":
-            return self.bound[e]
+            return self.variable_values[e]
         memo = self._memo_for(e.free)
         result = memo.get(e)
         if result is None:
@@ -72,7 +72,7 @@ class Numbered(Symbolic):
         condition = self.value(e.args[0])
         if not isinstance(condition, Term):
             return self.value(e.args[1] if condition else e.args[2])
-        return self.terms.choice(condition, *(_integer(self.value(a)) for a in e.args[1:]))
+        return self.terms.select(condition, *(_integer(self.value(a)) for a in e.args[1:]))
 
     def _symbolic_load(self, data: Data, index: Sequence[Value]) -> Value:
         result: Value = None
@@ -81,7 +81,7 @@ class Numbered(Symbolic):
             is_place: Number = 1
             for p, i in zip(place, index, strict=True):
                 is_place = self.terms.product(is_place, self.terms.compare("eq", p, i))
-            result = element if result is None else self.terms.choice(is_place, element, result)
+            result = element if result is None else self.terms.select(is_place, element, result)
         return result
 
     def _combined(self, e: Expr, monoid: str, values: Sequence[Value]) -> Value:
@@ -137,11 +137,11 @@ def _constant_result(e: Expr, a: Number, b: Number) -> int | None:
 
 
 def _negate(terms: Terms, e: Expr, a: Number) -> Number:
-    return terms.combined([(-1, a)])
+    return terms.linear_combination([(-1, a)])
 
 
 def _complement(terms: Terms, e: Expr, a: Number) -> Number:
-    return terms.combined([(1, 1), (-1, a)])
+    return terms.linear_combination([(1, 1), (-1, a)])
 
 
 def _shift(terms: Terms, e: Expr, a: Number, b: Number) -> Number:
@@ -156,7 +156,7 @@ def _shift(terms: Terms, e: Expr, a: Number, b: Number) -> Number:
     result: Number | None = None
     for n in range(max(high, 0), max(low, 0) - 1, -1):
         shifted = terms.product(a, 1 << n) if e.op == "shl" else terms.quotient(a, 1 << n)
-        result = shifted if result is None else terms.choice(terms.compare("eq", b, n), shifted, result)
+        result = shifted if result is None else terms.select(terms.compare("eq", b, n), shifted, result)
     assert result is not None
     return result
 
@@ -179,7 +179,7 @@ def _bits(terms: Terms, e: Expr, a: Number, b: Number) -> Number:
         return constant
     if all(iv.inside(x.interval, iv.TRUTH) for x in e.args):
         conjunction = terms.product(a, b)
-        disjunction = terms.combined([(1, a), (1, b), (-1 if e.op == "bitor" else -2, conjunction)])
+        disjunction = terms.linear_combination([(1, a), (1, b), (-1 if e.op == "bitor" else -2, conjunction)])
         return conjunction if e.op == "bitand" else disjunction
     word = iv.width_of(iv.hull(*(x.interval for x in e.args)))
     if word is None:
@@ -192,7 +192,7 @@ def _wrap(terms: Terms, e: Expr, a: Number) -> Number:
     half = 1 << bits - 1 if signed else 0
     if iv.inside(interval_of(a), iv.of_width(bits, signed)):
         return a
-    return terms.combined([(1, terms.modulo(terms.combined([(1, a), (1, half)]), 1 << bits)), (-1, half)])
+    return terms.linear_combination([(1, terms.modulo(terms.linear_combination([(1, a), (1, half)]), 1 << bits)), (-1, half)])
 
 
 def _clz(terms: Terms, e: Expr, a: Number) -> Number:
@@ -227,11 +227,11 @@ def variables(terms: Terms, prefix: str, shape: Sequence[int], interval: iv.Inte
 # -- as z3 terms
 
 
-class Solved:
+class Z3Translator:
     """Translates normal forms to z3 terms, each once; `axioms` bound the results of tables."""
 
     def __init__(self) -> None:
-        self.made: dict[int, z3.ArithRef] = {}
+        self.translated: dict[int, z3.ArithRef] = {}
         self.axioms: list[z3.BoolRef] = []
         self.names: dict[_TableFunction, str] = {}
 
@@ -242,18 +242,18 @@ class Solved:
         work = [root]
         while work:
             t = work[-1]
-            pending = [a for a in t.args if a.number not in self.made] if t.number not in self.made else []
+            pending = [a for a in t.args if a.number not in self.translated] if t.number not in self.translated else []
             work.extend(pending)
             if not pending:
                 work.pop()
-                if t.number not in self.made:
-                    self.made[t.number] = self._term(t, [self.made[a.number] for a in t.args])
-        return self.made[root.number]
+                if t.number not in self.translated:
+                    self.translated[t.number] = self._term(t, [self.translated[a.number] for a in t.args])
+        return self.translated[root.number]
 
     def _term(self, t: Term, args: list[z3.ArithRef]) -> z3.ArithRef:
         if t.op == "table":
             name = self.names.setdefault(t.data, f"table_{t.data.table.name}" + "'" * self._namesakes(t.data))
-            x = uninterpreted(name, args, integer=True)
+            x = apply_uninterpreted(name, args, integer=True)
             low, high = t.interval
             self.axioms += [c for c in (None if low is None else x >= low, None if high is None else x <= high) if c is not None]
             return x

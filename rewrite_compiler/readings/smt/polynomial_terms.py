@@ -28,10 +28,10 @@ class Term:
         return self.terms.total((self, other))
 
     def __sub__(self, other: Number) -> Number:
-        return self.terms.combined([(1, self), (-1, other)])
+        return self.terms.linear_combination([(1, self), (-1, other)])
 
     def __rsub__(self, other: Number) -> Number:
-        return self.terms.combined([(-1, self), (1, other)])
+        return self.terms.linear_combination([(-1, self), (1, other)])
 
     def __mul__(self, other: Number) -> Number:
         return self.terms.product(self, other)
@@ -43,7 +43,7 @@ class Term:
         return self.terms.quotient(self, other)
 
     def __neg__(self) -> Number:
-        return self.terms.combined([(-1, self)])
+        return self.terms.linear_combination([(-1, self)])
 
     __radd__, __rmul__, __truediv__ = __add__, __mul__, __floordiv__
 
@@ -57,16 +57,16 @@ class Terms:
 
     def __init__(self, *, unbounded: bool = False) -> None:
         self.unbounded = unbounded
-        self.known: dict[tuple[Any, ...], Term] = {}
+        self.interned: dict[tuple[Any, ...], Term] = {}
 
     def make(self, op: str, data: Any, args: tuple[Term, ...], interval: Interval) -> Number:
         """Return the hash-consed term of an operator, without rewriting; the number where its interval has one value."""
         if interval[0] is not None and interval[0] == interval[1]:
             return interval[0]
         key = (op, data, *(a.number for a in args))
-        term = self.known.get(key)
+        term = self.interned.get(key)
         if term is None:
-            term = self.known[key] = Term(self, len(self.known), op, data, args, interval)
+            term = self.interned[key] = Term(self, len(self.interned), op, data, args, interval)
         return term
 
     def variable(self, name: str, interval: Interval) -> Number:
@@ -75,9 +75,9 @@ class Terms:
 
     def total(self, values: Iterable[Number]) -> Number:
         """Return the sum of values."""
-        return self.combined((1, v) for v in values)
+        return self.linear_combination((1, v) for v in values)
 
-    def combined(self, parts: Iterable[tuple[int, Number]]) -> Number:
+    def linear_combination(self, parts: Iterable[tuple[int, Number]]) -> Number:
         """Return a linear combination: the sum of factors times values."""
         constant, factors, terms = 0, dict[int, int](), dict[int, Term]()
         for factor, value in parts:
@@ -95,7 +95,7 @@ class Terms:
         merge = self._merge_digits(factors)
         if merge is not None:
             digits, factor, number = merge
-            return self.combined([(1, constant), (factor, number), *((c, t) for t, c in factors.items() if t not in digits)])
+            return self.linear_combination([(1, constant), (factor, number), *((c, t) for t, c in factors.items() if t not in digits)])
         if not factors:
             return constant
         if len(factors) == 1 and not constant:
@@ -136,11 +136,11 @@ class Terms:
     def product(self, a: Number, b: Number) -> Number:
         """Return a product: a number is distributed over a sum, factors are a sorted multiset."""
         if not isinstance(a, Term):
-            return self.combined([(int(a), b)])
+            return self.linear_combination([(int(a), b)])
         if not isinstance(b, Term):
-            return self.combined([(int(b), a)])
+            return self.linear_combination([(int(b), a)])
         if any(x.op == "sum" for x in (a, b)) and all(x.op != "sum" or len(x.args) <= DISTRIBUTED for x in (a, b)):
-            return self.combined((c * e, self.product(s, t)) for c, s in _summands(a) for e, t in _summands(b))
+            return self.linear_combination((c * e, self.product(s, t)) for c, s in _summands(a) for e, t in _summands(b))
         factors = [f for x in (a, b) for f in (x.args if x.op == "mul" else (x,))]
         factors.sort(key=_number)
         if self.unbounded and all(_is_element(f) for f in factors):
@@ -165,7 +165,7 @@ class Terms:
     def _sum_modulo(self, a: Term, m: int) -> Number:
         constant, numbers = a.data
         parts = [(_nearest(c, m), t.args[0] if t.op == "mod" and t.data % m == 0 else t) for c, t in zip(numbers, a.args, strict=True)]
-        total = self.combined([(1, constant % m), *parts])
+        total = self.linear_combination([(1, constant % m), *parts])
         if isinstance(total, Term) and total.op == "sum" and total is not a and not _is_reduced(total, m):
             return self._sum_modulo(total, m)
         if not isinstance(total, Term) or iv.inside(total.interval, (0, m - 1)) or total.op != "sum":
@@ -179,7 +179,7 @@ class Terms:
         if m == 1:
             return a
         if a.op == "sum" and a.data[0] % m == 0 and all(c % m == 0 for c in a.data[1]):
-            return self.combined([(1, a.data[0] // m), *((c // m, t) for c, t in zip(a.data[1], a.args, strict=True))])
+            return self.linear_combination([(1, a.data[0] // m), *((c // m, t) for c, t in zip(a.data[1], a.args, strict=True))])
         multiple = self._without_remainder(a, m) if a.op == "sum" else None
         if multiple is not None:
             return self.quotient(multiple, m)
@@ -192,7 +192,7 @@ class Terms:
     def _without_remainder(self, a: Term, m: int) -> Number | None:
         """Return x where a sum is x − x mod m."""
         remainders = (t for c, t in zip(a.data[1], a.args, strict=True) if c == -1 and t.op == "mod" and t.data == m)
-        candidates = ((t, self.combined([(1, a), (1, t)])) for t in remainders)
+        candidates = ((t, self.linear_combination([(1, a), (1, t)])) for t in remainders)
         return next((x for t, x in candidates if self.modulo(x, m) is t), None)
 
     def extremum(self, op: str, a: Number, b: Number) -> Number:
@@ -213,7 +213,7 @@ class Terms:
             return int(outcome)
         return self.apply(op, None, self._sorted(a, b) if op in ("eq", "ne") else (a, b), iv.TRUTH)
 
-    def choice(self, c: Number, a: Number, b: Number) -> Number:
+    def select(self, c: Number, a: Number, b: Number) -> Number:
         """Return a where c is not 0, else b."""
         if not isinstance(c, Term):
             return a if c else b
@@ -223,19 +223,19 @@ class Terms:
 
     def apply(self, op: str, data: Any, values: Iterable[Number], interval: Interval) -> Number:
         """Return an operator that is uninterpreted but for its interval."""
-        return self.make(op, data, tuple(self.lifted(v) for v in values), interval)
+        return self.make(op, data, tuple(self.as_term(v) for v in values), interval)
 
-    def lifted(self, value: Number) -> Term:
+    def as_term(self, value: Number) -> Term:
         """Return a number as a constant term; a term unchanged."""
         if isinstance(value, Term):
             return value
         key = ("const", int(value))
-        if key not in self.known:
-            self.known[key] = Term(self, len(self.known), "const", int(value), (), (int(value), int(value)))
-        return self.known[key]
+        if key not in self.interned:
+            self.interned[key] = Term(self, len(self.interned), "const", int(value), (), (int(value), int(value)))
+        return self.interned[key]
 
     def _sorted(self, a: Number, b: Number) -> tuple[Term, Term]:
-        x, y = self.lifted(a), self.lifted(b)
+        x, y = self.as_term(a), self.as_term(b)
         return (x, y) if x.number <= y.number else (y, x)
 
 

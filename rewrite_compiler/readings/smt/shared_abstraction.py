@@ -12,7 +12,7 @@ import numpy as np
 import z3
 
 from ...lang.intervals import Interval
-from .evaluator import Value, prove_equal, refute, within
+from .evaluator import Value, prove_equal, refute, interval_constraints
 from .solver import Outcome, Verdict
 from .subterms import parts_of
 from .term_bounds import Bounds
@@ -65,7 +65,7 @@ class _Questions:
     def _question(self, a: z3.ExprRef, b: z3.ExprRef) -> Question:
         """Return an equation with shared integer subterms as variables, and the bounds of these."""
         words = [(t, z3.Int(f"word {n}")) for n, t in enumerate(_shared_subterms(a, b))]
-        limits = [c for t, word in words for c in within(np.array([word], object), self.bounds.of(t))]
+        limits = [c for t, word in words for c in interval_constraints(np.array([word], object), self.bounds.of(t))]
         return (z3.substitute(a, *words), z3.substitute(b, *words), limits) if words else (a, b, limits)
 
 

@@ -33,18 +33,18 @@ class Verdict:
     reason: str = ""
 
 
-def solved(constraints: Sequence[z3.BoolRef], seconds: float) -> Verdict:
+def solve(constraints: Sequence[z3.BoolRef], seconds: float) -> Verdict:
     """Return z3's verdict on the claim that the constraints have no solution; a solution refutes it. Seconds are of an idle processor."""
-    solver = limited(constraints, seconds)
+    solver = limited_solver(constraints, seconds)
     answer = solver.check()
     if answer == z3.unsat:
         return Verdict(Outcome.PROVED)
     if answer == z3.sat:
-        return Verdict(Outcome.REFUTED, numbers_of(solver.model()))
+        return Verdict(Outcome.REFUTED, model_values(solver.model()))
     return Verdict(Outcome.UNKNOWN, reason=solver.reason_unknown())
 
 
-def limited(constraints: Sequence[z3.BoolRef], seconds: float) -> z3.Solver:
+def limited_solver(constraints: Sequence[z3.BoolRef], seconds: float) -> z3.Solver:
     """Return a solver with the constraints that gives up after so many seconds of an idle processor."""
     solver = z3.Solver()
     solver.set("rlimit", max(int(seconds * WORK), 1))
@@ -53,7 +53,7 @@ def limited(constraints: Sequence[z3.BoolRef], seconds: float) -> z3.Solver:
     return solver
 
 
-def numbers_of(model: z3.ModelRef) -> dict[str, Fraction | int]:
+def model_values(model: z3.ModelRef) -> dict[str, Fraction | int]:
     """Return the values of a model's variables; algebraic numbers to 20 decimals."""
     numbers: dict[str, Fraction | int] = {}
     for d in model.decls():

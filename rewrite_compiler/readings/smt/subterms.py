@@ -9,24 +9,24 @@ from dataclasses import dataclass
 
 import z3
 
-KEPT = 200_000  # terms, beyond which the cache is cleared between two traversals
+CACHE_SIZE = 200_000  # terms, beyond which the cache is cleared between two traversals
 
 
 @dataclass(slots=True, eq=False)
-class Term:
+class Subterm:
     """A z3 term with its id and its children."""
 
     term: z3.ExprRef
     number: int
-    parts: tuple[Term, ...]
+    parts: tuple[Subterm, ...]
 
 
-_interned: dict[int, Term] = {}
+_interned: dict[int, Subterm] = {}
 
 
-def parts_of(root: z3.ExprRef) -> Term:
+def parts_of(root: z3.ExprRef) -> Subterm:
     """Return a term with its children, recursively; equal terms are one object until the cache is cleared."""
-    if len(_interned) > KEPT:
+    if len(_interned) > CACHE_SIZE:
         _interned.clear()
     term = _interned.get(root.get_id())
     if term is not None:
@@ -43,5 +43,5 @@ def parts_of(root: z3.ExprRef) -> Term:
                 work.append((node, number, children))
                 work.extend(pending)
                 continue
-        _interned[number] = Term(node, number, tuple(_interned[n] for _, n in children))
+        _interned[number] = Subterm(node, number, tuple(_interned[n] for _, n in children))
     return _interned[root.get_id()]

@@ -19,15 +19,15 @@ from ...lang.binders import Fold, Leaf, static_shape
 from ...lang.expr import Expr, lift
 from ...lang.step import Let, Loop, Require, Seq, Step, Together, Update, When
 from ..arrays.labelled_array import Data
-from .bitvector_evaluator import Bits
-from .bitvector_operators import resized, width_of
+from .bitvector_evaluator import BitvectorEvaluator
+from .bitvector_operators import resize, width_of
 from .evaluator import Value, truth
 
 INDEX_BITS = 32
 Write = tuple[Leaf, Value, Value, Any]  # memory, flat index, value, condition
 
 
-class State(Bits):
+class SymbolicState(BitvectorEvaluator):
     """Evaluates integer terms and runs steps on bit-vectors and arrays of them."""
 
     def __init__(self, memories: Mapping[Leaf, Data], arrays: Mapping[Leaf, z3.ArrayRef], rounds: int) -> None:
@@ -40,9 +40,9 @@ class State(Bits):
     # -- terms
 
     def _value(self, e: Expr) -> Value:
-        return self.divided(e) if e.op in ("div", "mod") and (e.args[1].interval[0] or 0) > 0 else super()._value(e)
+        return self.divide(e) if e.op in ("div", "mod") and (e.args[1].interval[0] or 0) > 0 else super()._value(e)
 
-    def divided(self, e: Expr) -> Value:
+    def divide(self, e: Expr) -> Value:
         """Return a quotient or remainder by a positive divisor without a case distinction; by a power of two it is a bit field."""
         a, b = self.value(e.args[0]), self.value(e.args[1])
         n, width = e.args[1].value, max(width_of(x.interval) for x in (e, *e.args))
@@ -50,30 +50,30 @@ class State(Bits):
             return a // b if e.op == "div" else a % b
         if isinstance(n, int) and n & n - 1 == 0:
             k = n.bit_length() - 1
-            low = z3.ZeroExt(1, z3.Extract(k - 1, 0, resized(a, max(width, k + 1)))) if k else z3.BitVecVal(0, 2)
-            return resized(resized(a, width) >> k if e.op == "div" else low, width_of(e.interval))
+            low = z3.ZeroExt(1, z3.Extract(k - 1, 0, resize(a, max(width, k + 1)))) if k else z3.BitVecVal(0, 2)
+            return resize(resize(a, width) >> k if e.op == "div" else low, width_of(e.interval))
         if (e.args[0].interval[0] or 0) < 0 or e.args[0].interval[0] is None:
             return super()._value(e)
-        x, y = resized(a, width), resized(b, width)
-        return resized(x / y if e.op == "div" else z3.SRem(x, y), width_of(e.interval))
+        x, y = resize(a, width), resize(b, width)
+        return resize(x / y if e.op == "div" else z3.SRem(x, y), width_of(e.interval))
 
     def _load(self, e: Expr) -> Value:
         if e.data in self.arrays:
-            return self.extended(z3.Select(self.arrays[e.data], self.flat(e.data, e.args)), e.data)
+            return self.extend(z3.Select(self.arrays[e.data], self.flat_index(e.data, e.args)), e.data)
         return super()._load(e)
 
-    def extended(self, element: z3.BitVecRef, leaf: Leaf) -> z3.BitVecRef:
+    def extend(self, element: z3.BitVecRef, leaf: Leaf) -> z3.BitVecRef:
         """Return an element as a signed word that holds the leaf's interval."""
         is_signed = (leaf.interval[0] or 0) < 0
         extra_bits = width_of(leaf.interval) - element.size()
         return (z3.SignExt if is_signed else z3.ZeroExt)(extra_bits, element) if extra_bits > 0 else element
 
-    def flat(self, leaf: Leaf, indices: Sequence[Expr]) -> z3.BitVecRef:
+    def flat_index(self, leaf: Leaf, indices: Sequence[Expr]) -> z3.BitVecRef:
         """Return the row-major index of an element, in `INDEX_BITS` bits."""
         total = lift(0)
         for i, n in zip(indices, static_shape(leaf), strict=True):
             total = total * n + i
-        return z3.simplify(resized(self.value(total), INDEX_BITS))
+        return z3.simplify(resize(self.value(total), INDEX_BITS))
 
     def rounds_of(self, e: Expr) -> list[tuple[int, Any]]:
         """Return the iterations of a loop, each with the condition under which it runs."""
@@ -104,7 +104,7 @@ class State(Bits):
 
     # -- steps
 
-    def go(self, step: Step, when: Any = True) -> None:
+    def execute(self, step: Step, when: Any = True) -> None:
         """Run a step under the condition `when`.
 
         Raises:
@@ -112,22 +112,22 @@ class State(Bits):
         """
         if isinstance(step, Seq):
             for part in step.steps:
-                self.go(part, when)
+                self.execute(part, when)
         elif isinstance(step, Update | Together):
             self.write([w for u in (step.updates if isinstance(step, Together) else (step,)) for w in self.writes(u, when)])
         elif isinstance(step, Loop):
             for k, is_active in self.rounds_of(step.extent):
-                self._bind((step.variable,), (k,), lambda: self.go(step.body, _conjunction(when, is_active)))  # noqa: B023
+                self._bind((step.variable,), (k,), lambda: self.execute(step.body, _conjunction(when, is_active)))  # noqa: B023
         elif isinstance(step, When):
             self._clear_memo()
             condition = truth(self.value(step.condition))
-            self.go(step.then, _conjunction(when, condition))
-            self.go(step.otherwise, _conjunction(when, not condition if isinstance(condition, bool) else z3.Not(condition)))
+            self.execute(step.then, _conjunction(when, condition))
+            self.execute(step.otherwise, _conjunction(when, not condition if isinstance(condition, bool) else z3.Not(condition)))
         elif isinstance(step, Let):
             self._clear_memo()
             self.memories[step.local] = self.array(step.array)
             self._clear_memo()
-            self.go(step.body, when)
+            self.execute(step.body, when)
         elif isinstance(step, Require) and step.always:
             raise SpecError("I102", "a diagnostic that always stops has no state after it")
 
@@ -150,7 +150,7 @@ class State(Bits):
     def address(self, u: Update) -> Value:
         """Return where an update writes: a flat index in an array, else constant indices."""
         if u.memory in self.arrays:
-            return self.flat(u.memory, u.address)
+            return self.flat_index(u.memory, u.address)
         return tuple(self.number(lift(a)) for a in u.address)
 
     def write(self, writes: Iterable[Write]) -> None:
@@ -158,19 +158,19 @@ class State(Bits):
         for leaf, place, value, when in writes:
             if leaf in self.arrays:
                 array = self.arrays[leaf]
-                updated = z3.Store(array, place, resized(value, array.sort().range().size()))
+                updated = z3.Store(array, place, resize(value, array.sort().range().size()))
                 self.arrays[leaf] = updated if when is True else z3.If(when, updated, array)
             else:
                 if leaf not in self.memories:
                     self.memories[leaf] = np.full(static_shape(leaf), 0, object)
                 width, stored = width_of(leaf.interval), self.memories[leaf][place]
-                updated = resized(value, width)
-                self.memories[leaf][place] = updated if when is True else z3.If(when, updated, resized(stored, width))
+                updated = resize(value, width)
+                self.memories[leaf][place] = updated if when is True else z3.If(when, updated, resize(stored, width))
         self._clear_memo()
 
 
 def _comparison(extent: z3.BitVecRef, n: int, test: Any) -> Any:
-    return z3.simplify(test(resized(extent, INDEX_BITS), resized(n, INDEX_BITS)))
+    return z3.simplify(test(resize(extent, INDEX_BITS), resize(n, INDEX_BITS)))
 
 
 def _conjunction(a: Any, b: Any) -> Any:
@@ -186,7 +186,7 @@ def _merge(is_active: Any, after: Data, before: Data, width: int) -> Data:
         return after
     merged = np.empty(after.shape, object)
     for place in np.ndindex(*after.shape):
-        merged[place] = z3.If(is_active, resized(after[place], width), resized(before[place], width))
+        merged[place] = z3.If(is_active, resize(after[place], width), resize(before[place], width))
     return merged
 
 

@@ -9,30 +9,30 @@ from .evaluator import Value, _constant_value, _normal_forms_equal, _term
 RING_KINDS = {z3.Z3_OP_ADD, z3.Z3_OP_SUB, z3.Z3_OP_MUL, z3.Z3_OP_UMINUS, z3.Z3_OP_ANUM}
 
 
-def identical(a: Value, b: Value) -> bool:
+def is_identical(a: Value, b: Value) -> bool:
     """Tell whether two values are the same number or the same term."""
     if isinstance(a, z3.ExprRef) and isinstance(b, z3.ExprRef):
         return bool(a.eq(b))
     return not isinstance(a, z3.ExprRef) and not isinstance(b, z3.ExprRef) and bool(a == b)
 
 
-def same_operations(a: Value, b: Value, *, drop_zeros: bool = False) -> bool:
+def has_same_operations(a: Value, b: Value, *, drop_zeros: bool = False) -> bool:
     """Tell whether two values are the same operations in the same order, up to commutativity of + and ·.
 
     With `drop_zeros` an added 0 counts as no operation.
     """
     if not isinstance(a, z3.ExprRef) or not isinstance(b, z3.ExprRef):
-        return identical(a, b) if not drop_zeros else identical(_without_zeros(a), _without_zeros(b))
+        return is_identical(a, b) if not drop_zeros else is_identical(_without_zeros(a), _without_zeros(b))
     x, y = (_without_zeros(a), _without_zeros(b)) if drop_zeros else (a, b)
     if x.eq(y):
         return True
     if x.num_args() == 0 or x.num_args() != y.num_args() or not x.decl().eq(y.decl()):
         return False
     left, right = x.children(), y.children()
-    if all(same_operations(p, q, drop_zeros=drop_zeros) for p, q in zip(left, right, strict=True)):
+    if all(has_same_operations(p, q, drop_zeros=drop_zeros) for p, q in zip(left, right, strict=True)):
         return True
     is_swappable = len(left) == 2 and x.decl().kind() in (z3.Z3_OP_ADD, z3.Z3_OP_MUL)
-    return is_swappable and all(same_operations(p, q, drop_zeros=drop_zeros) for p, q in zip(left, reversed(right), strict=True))
+    return is_swappable and all(has_same_operations(p, q, drop_zeros=drop_zeros) for p, q in zip(left, reversed(right), strict=True))
 
 
 def normal_forms_agree(a: Value, b: Value) -> bool:
@@ -54,7 +54,7 @@ def is_ring_term(x: Value) -> bool:
     return True
 
 
-def renamed(a: Value, b: Value) -> tuple[z3.ExprRef, z3.ExprRef]:
+def with_canonical_names(a: Value, b: Value) -> tuple[z3.ExprRef, z3.ExprRef]:
     """Return both values with their variables numbered by first occurrence: equal questions become identical terms."""
     pair = (_term(a), _term(b))
     order: list[z3.ExprRef] = []

@@ -14,13 +14,13 @@ import z3
 
 from ...lang import intervals as iv
 from ...lang.intervals import Interval
-from .solver import Outcome, Verdict, limited, numbers_of, solved
-from .subterms import Term, parts_of
+from .solver import Outcome, Verdict, limited_solver, model_values, solve
+from .subterms import Subterm, parts_of
 from .term_bounds import Bounds
 
 NAME, ROUNDS = "product", 8
 MOST_SECONDS = 10.0  # of an idle processor; what it decides it decides soon
-OTHERS = "a solution where products are any numbers in their ranges, none for these operands"
+SPURIOUS_SOLUTION = "a solution where products are any numbers in their ranges, none for these operands"
 LIMITS = {z3.Z3_OP_GE: "low", z3.Z3_OP_LE: "high"}
 
 
@@ -32,17 +32,17 @@ def refute_by_ranges(constraints: Sequence[z3.BoolRef], seconds: float) -> Verdi
     abstractions = [products.abstraction_of(c) for c in constraints]
     for n in range(ROUNDS):
         budget = seconds / 2 if n == 0 else seconds / (2 * ROUNDS)
-        solver = limited([*abstractions, *products.axioms], budget)
+        solver = limited_solver([*abstractions, *products.axioms], budget)
         answer = solver.check()
         if answer != z3.sat:
             return Verdict(Outcome.PROVED) if answer == z3.unsat else Verdict(Outcome.UNKNOWN, reason=solver.reason_unknown())
         model = solver.model()
-        values = [z3.Int(name) == value for name, value in numbers_of(model).items() if isinstance(value, int)]
-        verdict = solved([*constraints, *values], budget)
+        values = [z3.Int(name) == value for name, value in model_values(model).items() if isinstance(value, int)]
+        verdict = solve([*constraints, *values], budget)
         if verdict.outcome == Outcome.REFUTED:
             return verdict
         products.learn(model)
-    return Verdict(Outcome.UNKNOWN, reason=OTHERS)
+    return Verdict(Outcome.UNKNOWN, reason=SPURIOUS_SOLUTION)
 
 
 def _has_product(constraint: z3.BoolRef) -> bool:
@@ -103,12 +103,12 @@ class _Products:
             self.axioms += [z3.Implies(z3.Or(upper_right, lower_left), f > plane), z3.Implies(z3.Or(lower_right, upper_left), f < plane)]
 
     def _tighten(self, term: z3.ExprRef, interval: Interval) -> None:
-        stored = self.bounds.found.get(term.get_id(), iv.EVERYTHING)
+        stored = self.bounds.intervals.get(term.get_id(), iv.EVERYTHING)
         lows, highs = ([x for x in ends if x is not None] for ends in zip(stored, interval, strict=True))
-        self.bounds.found[term.get_id()] = max(lows, default=None), min(highs, default=None)
-        self.bounds.kept.append(term)
+        self.bounds.intervals[term.get_id()] = max(lows, default=None), min(highs, default=None)
+        self.bounds.retained_terms.append(term)
 
-    def _rebuild(self, node: Term) -> z3.ExprRef:
+    def _rebuild(self, node: Subterm) -> z3.ExprRef:
         self.retained_terms.append(node.term)
         parts = [self.rewritten[p.number] for p in node.parts]
         if _is_product(node.term):
@@ -137,7 +137,7 @@ class _Products:
 
     def _application(self, a: z3.ExprRef, b: z3.ExprRef) -> z3.ExprRef:
         application = self.function(a, b)
-        if application.get_id() in self.bounds.found:
+        if application.get_id() in self.bounds.intervals:
             return application
         self.applications.append(application)
         first, second = self.bounds.of(a), self.bounds.of(b)

@@ -19,7 +19,7 @@ class Undecided(Exception):
 
 
 @dataclass(frozen=True)
-class Wrapped:
+class IntegerType:
     """An integer type: its width in bits, and whether it is signed."""
 
     width: int
@@ -40,7 +40,7 @@ class Wrapped:
             raise Undecided(f"{x:g} is no number of the type")
         return z3.BitVecVal(int(x), self.width)
 
-    def applied(self, name: str, *operands: Word) -> Word:
+    def apply(self, name: str, *operands: Word) -> Word:
         """Return an operator applied to operands.
 
         Raises:
@@ -60,13 +60,13 @@ class Wrapped:
         return int(result.as_signed_long() if self.signed else result.as_long())
 
 
-def wrapped(dtype: str) -> Wrapped | None:
+def integer_type(dtype: str) -> IntegerType | None:
     """Return the integer type of an element type's name; None where it names no integers."""
     match = NAME.fullmatch(dtype)
-    return None if match is None else Wrapped(int(match[2]), not match[1])
+    return None if match is None else IntegerType(int(match[2]), not match[1])
 
 
-def difference(kind: Wrapped, left: Word, right: Word, symbols: Mapping[str, Word], work: int) -> tuple[Integers, int, int] | None:
+def difference(kind: IntegerType, left: Word, right: Word, symbols: Mapping[str, Word], work: int) -> tuple[Integers, int, int] | None:
     """Return integers at which two terms differ, with both values; None where none do.
 
     Raises:
@@ -84,11 +84,11 @@ def difference(kind: Wrapped, left: Word, right: Word, symbols: Mapping[str, Wor
     return {name: kind.value(model, x) for name, x in symbols.items()}, kind.value(model, left), kind.value(model, right)
 
 
-def _absolute(kind: Wrapped, x: Word) -> Word:
+def _absolute(kind: IntegerType, x: Word) -> Word:
     return z3.If(x < 0, -x, x) if kind.signed else x
 
 
-def _floor(kind: Wrapped, x: Word, y: Word) -> Word:
+def _floor(kind: IntegerType, x: Word, y: Word) -> Word:
     """Return ⌊x / y⌋ for a number y that is not 0."""
     divisor = z3.simplify(y)
     if not z3.is_bv_value(divisor) or divisor.as_long() == 0:

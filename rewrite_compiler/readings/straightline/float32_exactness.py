@@ -37,7 +37,7 @@ class _Reach:
         return max(abs(self.low), abs(self.high)) <= LARGEST
 
 
-def singles(code: Code, kinds: Sequence[str], tables: Sequence[str]) -> frozenset[int]:
+def single_precision_operators(code: Code, kinds: Sequence[str], tables: Sequence[str]) -> frozenset[int]:
     """Return the numbers of the operators that float32 computes exactly; `kinds` and `tables` are the numpy types of what is read."""
     users: list[list[int]] = [[] for _ in code]
     for n, op in enumerate(code):

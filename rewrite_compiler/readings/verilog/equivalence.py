@@ -12,10 +12,10 @@ import z3
 
 from ...lang.binders import Leaf, static_shape
 from ...lang.step import Step
-from ..smt.bitvector_operators import resized, width_of
+from ..smt.bitvector_operators import resize, width_of
 from ..smt.evaluator import refute
 from ..smt.solver import Outcome, Verdict
-from ..smt.symbolic_state import State, size_of
+from ..smt.symbolic_state import SymbolicState, size_of
 from .reader import Statement, Word
 from .semantics import INDEX_BITS, Machine
 
@@ -24,11 +24,11 @@ TRIES, SEED = 48, 7
 
 
 @dataclass
-class Pair:
+class StatePair:
     """The state of a module beside that of the step, and the module's state before."""
 
     machine: Machine
-    state: State
+    state: SymbolicState
     before: dict[str, Any]
 
 
@@ -43,20 +43,20 @@ class Comparison:
     rounds: int
     seconds: float
 
-    def begin(self, known: Mapping[str, int] | None = None) -> Pair:
+    def arbitrary_state(self, constants: Mapping[str, int] | None = None) -> StatePair:
         """Return an arbitrary state that both share; `known` words hold a number."""
         machine = Machine(dict(self.words), {}, self.rounds)
         for name, w in self.words.items():
             sort = z3.BitVecSort(w.width)
             machine.values[name] = z3.Array(name, z3.BitVecSort(INDEX_BITS), sort) if w.count else z3.BitVec(name, w.width)
-        for name, n in (known or {}).items():
+        for name, n in (constants or {}).items():
             machine.values[name] = z3.BitVecVal(n, self.words[name].width)
         memories = {leaf: _lanes(leaf, machine.values[name]) for leaf, name in self.inputs.items()}
         memories |= {leaf: _lanes(leaf, machine.values[n]) for leaf, n in self.registers.items() if not leaf.shape}
         arrays = {leaf: machine.values[n] for leaf, n in self.registers.items() if leaf.shape}
-        return Pair(machine, State(memories, arrays, self.rounds), dict(machine.values))
+        return StatePair(machine, SymbolicState(memories, arrays, self.rounds), dict(machine.values))
 
-    def verdict(self, pair: Pair, expected: Mapping[str, Any]) -> Verdict:
+    def verdict(self, pair: StatePair, expected: Mapping[str, Any]) -> Verdict:
         """Prove that the module's registers equal the step's, the words in `expected` their terms, and that all others are unchanged."""
         register_values = {leaf_name: self.expected(pair.state, leaf) for leaf, leaf_name in self.registers.items()}
         goals = [z3.Not(p) for p in pair.machine.premises]
@@ -75,51 +75,51 @@ class Comparison:
             verdict = _refutation_by_samples(z3.And(*constraints), bounded_words, self.rounds) or refute(constraints, self.seconds)
         return verdict
 
-    def expected(self, state: State, leaf: Leaf) -> Any:
+    def expected(self, state: SymbolicState, leaf: Leaf) -> Any:
         """Return a register of the step, in the width of its word."""
         if leaf in state.arrays:
             return state.arrays[leaf]
-        return resized(state.memories[leaf][()], self.words[self.registers[leaf]].width)
+        return resize(state.memories[leaf][()], self.words[self.registers[leaf]].width)
 
     def compare(
-        self, statements: Sequence[Statement], step: Step, known: Mapping[str, int], result: tuple[str, Leaf] | None = None
+        self, statements: Sequence[Statement], step: Step, constants: Mapping[str, int], result: tuple[str, Leaf] | None = None
     ) -> tuple[Verdict, bool]:
         """Run both from an arbitrary state; tell, too, whether loops were bounded. `result` is a word and the leaf of its lanes."""
-        pair = self.begin(known)
+        pair = self.arbitrary_state(constants)
         locals_ = result[1] if result is not None else None
         if locals_ is not None:
             pair.state.bind(locals_, np.full(static_shape(locals_), 0, object))
         pair.machine.run(statements)
-        pair.state.go(step)
+        pair.state.execute(step)
         expected = {}
         if result is not None and locals_ is not None:
             word, bits = self.words[result[0]].width, width_of(locals_.interval) - 1
-            lanes = [resized(x, bits) for x in pair.state.memories[locals_].reshape(-1).tolist()]
+            lanes = [resize(x, bits) for x in pair.state.memories[locals_].reshape(-1).tolist()]
             packed = z3.Concat(*reversed(lanes)) if len(lanes) > 1 else lanes[0]
-            expected[result[0]] = z3.simplify(resized(z3.ZeroExt(word - packed.size(), packed), word))
+            expected[result[0]] = z3.simplify(resize(z3.ZeroExt(word - packed.size(), packed), word))
         verdict = self.verdict(pair, expected)
-        if verdict.outcome == Outcome.PROVED and self.is_empty(pair.state):
+        if verdict.outcome == Outcome.PROVED and self.is_vacuous(pair.state):
             verdict = Verdict(Outcome.UNKNOWN, reason=f"a loop of at most {self.rounds} rounds does not run at all")
         return verdict, bool(pair.state.premises)
 
-    def is_empty(self, state: State) -> bool:
+    def is_vacuous(self, state: SymbolicState) -> bool:
         """Tell whether the comparison is vacuous: some loop runs in no state that the premises admit."""
         return any(refute([run, *state.premises], QUICK_SECONDS).outcome == Outcome.PROVED for run in state.runs)
 
-    def decoded(self, statements: Sequence[Statement], step: Step, found: Leaf, known: Mapping[str, int], names: Sequence[str]) -> Verdict:
+    def check_decode(self, statements: Sequence[Statement], step: Step, result: Leaf, constants: Mapping[str, int], names: Sequence[str]) -> Verdict:
         """Prove that statements set the words `names` to the number that a decode step computes, and change nothing else."""
-        pair = self.begin()
-        pair.state.bind(found, np.full((), 0, object))
+        pair = self.arbitrary_state()
+        pair.state.bind(result, np.full((), 0, object))
         pair.machine.run(statements)
-        pair.state.go(step)
-        number = pair.state.memories[found][()]
-        expected: dict[str, Any] = {n: resized(number, self.words[n].width) for n in names}
-        expected |= {n: z3.BitVecVal(x, self.words[n].width) for n, x in known.items()}
+        pair.state.execute(step)
+        number = pair.state.memories[result][()]
+        expected: dict[str, Any] = {n: resize(number, self.words[n].width) for n in names}
+        expected |= {n: z3.BitVecVal(x, self.words[n].width) for n, x in constants.items()}
         return self.verdict(pair, expected)
 
-    def sets(self, statements: Sequence[Statement], values: Mapping[str, int]) -> Verdict:
+    def check_values(self, statements: Sequence[Statement], values: Mapping[str, int]) -> Verdict:
         """Prove that statements set words (every element of a memory) to these values and change nothing else."""
-        pair = self.begin()
+        pair = self.arbitrary_state()
         pair.machine.run(statements)
         return self.verdict(pair, {n: _constant(self.words[n], x) for n, x in values.items()})
 
@@ -187,7 +187,7 @@ def _lanes(leaf: Leaf, word: z3.BitVecRef) -> Any:
     return lanes.reshape(shape)
 
 
-def parts_of(statement: Statement) -> Iterator[Statement]:
+def statements_of(statement: Statement) -> Iterator[Statement]:
     """Yield the statements of a block, or the statement itself."""
     if statement.kind == "block":
         yield from statement.bodies[0]

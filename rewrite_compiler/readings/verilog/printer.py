@@ -14,7 +14,7 @@ from ...errors import SpecError
 from ...lang import intervals as iv
 from ...lang.binders import Leaf
 from ...lang.intervals import Interval
-from ...lowering.dead_code import trimmed
+from ...lowering.dead_code import eliminate_dead_code
 from ...lowering.loop_ir import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree
 from ...lowering.trap_analysis import static_size
 
@@ -45,7 +45,7 @@ class Block:
     places: Mapping[str, Place]
     declarations: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
-    local: dict[str, Place] = field(default_factory=dict)
+    local_places: dict[str, Place] = field(default_factory=dict)
     bounds: dict[str, Interval] = field(default_factory=dict)
     count: int = 0
     steps: int = 1
@@ -54,28 +54,28 @@ class Block:
         """Append a statement."""
         self.lines.append("    " * depth + text)
 
-    def declare(self, name: str, interval: Interval, what: str = "values") -> str:
+    def declare(self, name: str, interval: Interval, subject: str = "values") -> str:
         """Declare a signed word that holds an interval.
 
         Raises:
             NoVerilog: the interval is unbounded.
         """
-        self.declarations.append(f"reg signed [{word_bits(interval, what) - 1}:0] {name};")
+        self.declarations.append(f"reg signed [{word_bits(interval, subject) - 1}:0] {name};")
         return name
 
-    def fresh(self, interval: Interval, text: str, depth: int, what: str = "values") -> str:
+    def fresh(self, interval: Interval, text: str, depth: int, subject: str = "values") -> str:
         """Return a new word that is assigned `text`.
 
         Raises:
             NoVerilog: the interval is unbounded.
         """
         self.count += 1
-        name = self.declare(f"v{self.count}", interval, what)
+        name = self.declare(f"v{self.count}", interval, subject)
         self.line(f"{name} = {text};", depth)
         return name
 
 
-def word_bits(interval: Interval, what: str = "values") -> int:
+def word_bits(interval: Interval, subject: str = "values") -> int:
     """Return the width of a signed word that holds an interval.
 
     Raises:
@@ -83,7 +83,7 @@ def word_bits(interval: Interval, what: str = "values") -> int:
     """
     width = iv.width_of(interval)
     if width is None:
-        raise NoVerilog(f"{what} without a known range has no Verilog form")
+        raise NoVerilog(f"{subject} without a known range has no Verilog form")
     return width[0] + (not width[1])
 
 
@@ -99,7 +99,7 @@ def print_verilog(routine: Routine, name: str, places: Mapping[Leaf, Place], dep
     Raises:
         NoVerilog: it has tables, reals, memories without a place, unbounded values or loops, or more than `STEPS` steps.
     """
-    optimised = trimmed(routine)
+    optimised = eliminate_dead_code(routine)
     if optimised.tables:
         raise NoVerilog("a table has no Verilog form")
     for leaf in optimised.memories.values():
@@ -144,7 +144,7 @@ class _Printer:
         if s.size.op != "const" or s.real:
             raise NoVerilog("a local array of varying size has no Verilog form")
         size, bits = max(1, int(s.size.data)), word_bits(s.interval, s.name)
-        self.b.local[s.name], self.sizes[s.name] = Place(s.name, "memory", bits), size
+        self.b.local_places[s.name], self.sizes[s.name] = Place(s.name, "memory", bits), size
         self.b.declarations.append(f"reg signed [{bits - 1}:0] {s.name} [0:{size - 1}];")
 
     def store(self, s: Store, depth: int, times: int) -> None:
@@ -176,7 +176,7 @@ class _Printer:
     # -- values
 
     def place(self, array: str, index: Tree, depth: int) -> str:
-        p = self.b.local.get(array) or self.b.places[array]
+        p = self.b.local_places.get(array) or self.b.places[array]
         if p.kind == "register":
             return p.name
         if not iv.inside(index.interval, (0, self.sizes[array] - 1)):

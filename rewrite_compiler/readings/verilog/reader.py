@@ -29,11 +29,11 @@ LEVELS = (
 
 
 @dataclass(frozen=True)
-class Term:
+class Expression:
     """An expression: `number`, `name`, `at` (element or bit), `bits` (part select), `part` (indexed part select), or an operator."""
 
     op: str
-    args: tuple[Term, ...] = ()
+    args: tuple[Expression, ...] = ()
     name: str = ""
     value: int = 0
     width: int = 0
@@ -46,7 +46,7 @@ class Statement:
 
     kind: str
     line: int
-    terms: tuple[Term, ...] = ()
+    terms: tuple[Expression, ...] = ()
     bodies: tuple[tuple[Statement, ...], ...] = ()
     labels: tuple[int, ...] = ()  # of a case; its last body is the default
     name: str = ""
@@ -247,30 +247,30 @@ class _Reader:
 
     # -- expressions
 
-    def term(self) -> Term:
+    def term(self) -> Expression:
         condition = self.binary(0)
         if not self.accept("?"):
             return condition
         then = self.term()
         self.expect(":")
-        return Term("?", (condition, then, self.term()))
+        return Expression("?", (condition, then, self.term()))
 
-    def binary(self, level: int) -> Term:
+    def binary(self, level: int) -> Expression:
         if level == len(LEVELS):
             return self.operand()
         left = self.binary(level + 1)
         while self.tokens[self.position][1] in LEVELS[level]:
             op = self.advance()
-            left = Term(op, (left, self.binary(level + 1)))
+            left = Expression(op, (left, self.binary(level + 1)))
         return left
 
-    def operand(self) -> Term:
+    def operand(self) -> Expression:
         kind, text, _ = self.tokens[self.position]
         if kind == "number":
             return self.number()
         if text in ("-", "~", "!"):
             self.position += 1
-            return Term(f"unary{text}", (self.operand(),))
+            return Expression(f"unary{text}", (self.operand(),))
         if self.accept("("):
             inner = self.term()
             self.expect(")")
@@ -280,31 +280,31 @@ class _Reader:
             self.expect("(")
             inner = self.term()
             self.expect(")")
-            return Term(text, (inner,))
+            return Expression(text, (inner,))
         name = self.name()
-        return self.part(name) if self.accept("[") else Term("name", name=name)
+        return self.part(name) if self.accept("[") else Expression("name", name=name)
 
-    def part(self, name: str) -> Term:
+    def part(self, name: str) -> Expression:
         first = self.term()
         if self.accept("]"):
-            return Term("at", (first,), name)
+            return Expression("at", (first,), name)
         if self.accept("+:"):
             width = self.integer()
             self.expect("]")
-            return Term("part", (first,), name, width=width)
+            return Expression("part", (first,), name, width=width)
         self.expect(":")
         low = self.integer()
         self.expect("]")
         if first.op != "number" or first.value < low:
             raise self.refusal("a range of bits must be two constants, the higher first")
-        return Term("bits", (), name, value=low, width=first.value - low + 1)
+        return Expression("bits", (), name, value=low, width=first.value - low + 1)
 
-    def number(self) -> Term:
+    def number(self) -> Expression:
         text = self.advance()
         if text.isdigit():
-            return Term("number", value=int(text), width=32, signed=True)
+            return Expression("number", value=int(text), width=32, signed=True)
         size, _, digits = text.partition("'")
         signed = digits[0] == "s"
         base, digits = digits[signed], digits[signed + 1 :]
         width = int(size)
-        return Term("number", value=int(digits, BASES[base]) % (1 << width), width=width, signed=signed)
+        return Expression("number", value=int(digits, BASES[base]) % (1 << width), width=width, signed=signed)

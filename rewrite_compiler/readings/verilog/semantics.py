@@ -12,7 +12,7 @@ from typing import Any
 import z3
 
 from ...errors import SpecError
-from .reader import Statement, Term, Word
+from .reader import Statement, Expression, Word
 
 INDEX_BITS = 32
 ROUNDS = 1 << 17  # of one loop
@@ -30,12 +30,12 @@ class Machine:
     values: dict[str, Value]
     rounds: int
     premises: list[z3.BoolRef] = field(default_factory=list)
-    unknown: int = 0
+    unknown_count: int = 0
 
     def fresh(self, width: int) -> z3.BitVecRef:
         """Return an unknown word."""
-        self.unknown += 1
-        return z3.BitVec(f"unknown!{self.unknown}", width)
+        self.unknown_count += 1
+        return z3.BitVec(f"unknown!{self.unknown_count}", width)
 
     def value(self, name: str) -> Value:
         """Return the value of a word or a memory.
@@ -47,8 +47,8 @@ class Machine:
             raise SpecError("I102", f"{name} is not declared")
         if name not in self.values:
             w = self.words[name]
-            self.unknown += 1
-            label = f"unknown!{self.unknown}"
+            self.unknown_count += 1
+            label = f"unknown!{self.unknown_count}"
             self.values[name] = z3.Array(label, z3.BitVecSort(INDEX_BITS), z3.BitVecSort(w.width)) if w.count else z3.BitVec(label, w.width)
         return self.values[name]
 
@@ -77,7 +77,7 @@ class Machine:
     def assign(self, s: Statement) -> None:
         """Execute an assignment."""
         target, term = s.terms
-        self.store(target, self.fitted(term, self.size(target)))
+        self.store(target, self.assigned_value(term, self.size(target)))
 
     def choose(self, s: Statement) -> None:
         """Execute an if: both branches, merged, where the condition is symbolic."""
@@ -132,7 +132,7 @@ class Machine:
 
     # -- places
 
-    def store(self, target: Term, value: z3.BitVecRef) -> None:
+    def store(self, target: Expression, value: z3.BitVecRef) -> None:
         """Store a word, an element of a memory, or a part select of a vector."""
         stored, word = self.value(target.name), self.words[target.name]
         if target.op == "name":
@@ -147,28 +147,28 @@ class Machine:
             if mask is None:
                 self.values[target.name] = value
                 return
-            shift = resized(low, word.width, False)
+            shift = resize(low, word.width, False)
             other_bits = stored & ~(mask << shift)
             self.values[target.name] = z3.simplify(other_bits | (z3.ZeroExt(word.width - width, value) << shift))
 
-    def place(self, target: Term) -> z3.BitVecRef:
+    def place(self, target: Expression) -> z3.BitVecRef:
         """Return the index of the lowest bit of a part select."""
         if target.op == "bits":
             return z3.BitVecVal(target.value, INDEX_BITS)
         return self.index(target.args[0], 0)[0]
 
-    def index(self, term: Term, count: int) -> tuple[z3.BitVecRef, z3.BoolRef | None]:
+    def index(self, term: Expression, count: int) -> tuple[z3.BitVecRef, z3.BoolRef | None]:
         """Return an index, and the condition that it lies inside; None where it always does."""
         width, signed = self.size(term), self.signed(term)
-        offset = z3.simplify(resized(self.of(term, width, signed), INDEX_BITS, signed))
+        offset = z3.simplify(resize(self.value_in_context(term, width, signed), INDEX_BITS, signed))
         if not count:
             return offset, None
         inside = z3.simplify(z3.ULT(offset, count))
-        if not z3.is_true(inside) and self.always(inside):
+        if not z3.is_true(inside) and self.is_always_true(inside):
             return offset, None
         return offset, None if z3.is_true(inside) else inside
 
-    def always(self, condition: z3.BoolRef) -> bool:
+    def is_always_true(self, condition: z3.BoolRef) -> bool:
         """Tell whether a condition holds in every state."""
         solver = z3.Solver()
         solver.set("timeout", 500)
@@ -177,16 +177,16 @@ class Machine:
 
     # -- expressions
 
-    def truth(self, term: Term) -> z3.BoolRef:
+    def truth(self, term: Expression) -> z3.BoolRef:
         """Return the condition that an expression is not 0."""
-        return z3.simplify(self.of(term, self.size(term), self.signed(term)) != 0)
+        return z3.simplify(self.value_in_context(term, self.size(term), self.signed(term)) != 0)
 
-    def fitted(self, term: Term, width: int) -> z3.BitVecRef:
+    def assigned_value(self, term: Expression, width: int) -> z3.BitVecRef:
         """Return the value of an expression that is assigned to a word of `width` bits."""
         signed, context_width = self.signed(term), max(width, self.size(term))
-        return resized(self.of(term, context_width, signed), width, signed)
+        return resize(self.value_in_context(term, context_width, signed), width, signed)
 
-    def size(self, t: Term) -> int:
+    def size(self, t: Expression) -> int:
         """Return the self-determined width of an expression."""
         if t.op in ("number", "bits", "part"):
             return t.width
@@ -200,7 +200,7 @@ class Machine:
             return self.size(t.args[0])
         return max(self.size(a) for a in t.args[-2:])
 
-    def signed(self, t: Term) -> bool:
+    def signed(self, t: Expression) -> bool:
         """Tell whether an expression is signed, by itself."""
         if t.op == "number":
             return t.signed
@@ -213,30 +213,30 @@ class Machine:
             return self.signed(t.args[0])
         return t.op == "$signed" or all(self.signed(a) for a in t.args[-2:])
 
-    def of(self, t: Term, width: int, signed: bool) -> z3.BitVecRef:
+    def value_in_context(self, t: Expression, width: int, signed: bool) -> z3.BitVecRef:
         """Return the value of an expression in a context of a width and a sign, which propagate to its operands."""
-        if t.op in OWN:
-            self_determined = OWN[t.op](self, t)
-            return resized(self_determined, width, signed and self.signed(t))
+        if t.op in SELF_DETERMINED:
+            self_determined = SELF_DETERMINED[t.op](self, t)
+            return resize(self_determined, width, signed and self.signed(t))
         if t.op == "?":
             condition = self.truth(t.args[0])
-            return z3.If(condition, self.of(t.args[1], width, signed), self.of(t.args[2], width, signed))
+            return z3.If(condition, self.value_in_context(t.args[1], width, signed), self.value_in_context(t.args[2], width, signed))
         if t.op in SHIFTS:
-            amount = self.of(t.args[1], self.size(t.args[1]), self.signed(t.args[1]))
-            return self.shifted(t.op, self.of(t.args[0], width, signed), amount, signed)
-        operands = [self.of(a, width, signed) for a in t.args]
+            amount = self.value_in_context(t.args[1], self.size(t.args[1]), self.signed(t.args[1]))
+            return self.shift(t.op, self.value_in_context(t.args[0], width, signed), amount, signed)
+        operands = [self.value_in_context(a, width, signed) for a in t.args]
         if t.op in ("/", "%"):
-            return self.divided(t.op, operands[0], operands[1], signed)
-        return CONTEXT[t.op](*operands)
+            return self.divide(t.op, operands[0], operands[1], signed)
+        return CONTEXT_DETERMINED[t.op](*operands)
 
-    def shifted(self, op: str, x: z3.BitVecRef, amount: z3.BitVecRef, signed: bool) -> z3.BitVecRef:
+    def shift(self, op: str, x: z3.BitVecRef, amount: z3.BitVecRef, signed: bool) -> z3.BitVecRef:
         """Return a shift; the amount is unsigned."""
         common_width = max(x.size(), amount.size())
-        a, n = resized(x, common_width, signed), resized(amount, common_width, False)
-        result = a << n if op in ("<<", "<<<") else a >> n if op == ">>>" and signed else z3.LShR(resized(x, common_width, False), n)
-        return resized(result, x.size(), signed)
+        a, n = resize(x, common_width, signed), resize(amount, common_width, False)
+        result = a << n if op in ("<<", "<<<") else a >> n if op == ">>>" and signed else z3.LShR(resize(x, common_width, False), n)
+        return resize(result, x.size(), signed)
 
-    def divided(self, op: str, a: z3.BitVecRef, b: z3.BitVecRef, signed: bool) -> z3.BitVecRef:
+    def divide(self, op: str, a: z3.BitVecRef, b: z3.BitVecRef, signed: bool) -> z3.BitVecRef:
         """Return a quotient or remainder, rounded toward zero; unknown where the divisor is 0."""
         result = (a / b if signed else z3.UDiv(a, b)) if op == "/" else (z3.SRem(a, b) if signed else z3.URem(a, b))
         zero = z3.simplify(b == 0)
@@ -244,7 +244,7 @@ class Machine:
 
     # -- self-determined expressions
 
-    def named(self, t: Term) -> z3.BitVecRef:
+    def word_value(self, t: Expression) -> z3.BitVecRef:
         """Return the value of a word.
 
         Raises:
@@ -255,47 +255,47 @@ class Machine:
             raise SpecError("I102", f"{t.name} is a memory")
         return value
 
-    def element(self, t: Term) -> z3.BitVecRef:
+    def element(self, t: Expression) -> z3.BitVecRef:
         """Return an element of a memory, or a bit."""
         word = self.words.get(t.name)
         if word is None or not word.count:
-            return z3.Extract(0, 0, self.lowered(t, 1))
+            return z3.Extract(0, 0, self.part_vector(t, 1))
         offset, inside = self.index(t.args[0], word.count)
         value = z3.Select(self.value(t.name), offset)
         return value if inside is None else z3.If(inside, value, self.fresh(word.width))
 
-    def lowered(self, t: Term, width: int) -> z3.BitVecRef:
+    def part_vector(self, t: Expression, width: int) -> z3.BitVecRef:
         """Return a vector shifted right to the start of a part select; bits beyond its end are unknown."""
-        vector, low = self.named(Term("name", name=t.name)), self.place(t)
+        vector, low = self.word_value(Expression("name", name=t.name)), self.place(t)
         padded_width = max(vector.size(), width, INDEX_BITS)
-        shifted = z3.simplify(z3.LShR(resized(vector, padded_width, False), resized(low, padded_width, False)))
+        shifted = z3.simplify(z3.LShR(resize(vector, padded_width, False), resize(low, padded_width, False)))
         inside = z3.simplify(z3.ULE(z3.ZeroExt(1, low), vector.size() - width))
         return (
             shifted
-            if vector.size() >= width and (z3.is_true(inside) or self.always(inside))
+            if vector.size() >= width and (z3.is_true(inside) or self.is_always_true(inside))
             else z3.If(inside, shifted, self.fresh(padded_width))
         )
 
-    def ranged(self, t: Term) -> z3.BitVecRef:
+    def part_select(self, t: Expression) -> z3.BitVecRef:
         """Return a part select of a vector."""
-        if t.op == "bits" and t.value + t.width <= self.named(Term("name", name=t.name)).size():
+        if t.op == "bits" and t.value + t.width <= self.word_value(Expression("name", name=t.name)).size():
             return z3.Extract(t.value + t.width - 1, t.value, self.values[t.name])
-        return z3.Extract(t.width - 1, 0, self.lowered(t, t.width))
+        return z3.Extract(t.width - 1, 0, self.part_vector(t, t.width))
 
-    def compared(self, t: Term) -> z3.BitVecRef:
+    def comparison(self, t: Expression) -> z3.BitVecRef:
         """Return a comparison as one bit."""
         common_width, signed = max(self.size(a) for a in t.args), all(self.signed(a) for a in t.args)
-        a, b = (self.of(x, common_width, signed) for x in t.args)
+        a, b = (self.value_in_context(x, common_width, signed) for x in t.args)
         return z3.If(ORDER[t.op, signed](a, b), z3.BitVecVal(1, 1), z3.BitVecVal(0, 1))
 
-    def logical(self, t: Term) -> z3.BitVecRef:
+    def logical(self, t: Expression) -> z3.BitVecRef:
         """Return a logical operator as one bit."""
         truths = [self.truth(a) for a in t.args]
         result = z3.Not(truths[0]) if t.op == "unary!" else z3.And(*truths) if t.op == "&&" else z3.Or(*truths)
         return z3.If(result, z3.BitVecVal(1, 1), z3.BitVecVal(0, 1))
 
 
-def resized(x: z3.BitVecRef, width: int, signed: bool) -> z3.BitVecRef:
+def resize(x: z3.BitVecRef, width: int, signed: bool) -> z3.BitVecRef:
     """Return a word extended by its sign or by zeros, or its lowest bits."""
     if x.size() == width:
         return x
@@ -309,15 +309,15 @@ ORDER: Mapping[tuple[str, bool], Callable[[Any, Any], Any]] = {
     ("<", True): lambda a, b: a < b, ("<=", True): lambda a, b: a <= b, (">", True): lambda a, b: b < a, (">=", True): lambda a, b: b <= a,
     ("<", False): z3.ULT, ("<=", False): z3.ULE, (">", False): z3.UGT, (">=", False): z3.UGE,
 }  # fmt: skip
-CONTEXT: Mapping[str, Callable[..., Any]] = {
+CONTEXT_DETERMINED: Mapping[str, Callable[..., Any]] = {
     "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "&": lambda a, b: a & b, "|": lambda a, b: a | b,
     "^": lambda a, b: a ^ b, "unary-": lambda a: -a, "unary~": lambda a: ~a,
 }  # fmt: skip
-OWN: Mapping[str, Callable[[Machine, Term], Any]] = {
-    "number": lambda m, t: z3.BitVecVal(t.value, t.width), "name": Machine.named, "at": Machine.element,
-    "bits": Machine.ranged, "part": Machine.ranged,
-    **dict.fromkeys(("$signed", "$unsigned"), lambda m, t: m.of(t.args[0], m.size(t.args[0]), m.signed(t.args[0]))),
-    **dict.fromkeys(COMPARISONS, Machine.compared), **dict.fromkeys(TRUTHS, Machine.logical),
+SELF_DETERMINED: Mapping[str, Callable[[Machine, Expression], Any]] = {
+    "number": lambda m, t: z3.BitVecVal(t.value, t.width), "name": Machine.word_value, "at": Machine.element,
+    "bits": Machine.part_select, "part": Machine.part_select,
+    **dict.fromkeys(("$signed", "$unsigned"), lambda m, t: m.value_in_context(t.args[0], m.size(t.args[0]), m.signed(t.args[0]))),
+    **dict.fromkeys(COMPARISONS, Machine.comparison), **dict.fromkeys(TRUTHS, Machine.logical),
 }  # fmt: skip
 STATEMENTS: Mapping[str, Callable[[Machine, Statement], None]] = {
     "block": Machine.block, "set": Machine.assign, "if": Machine.choose, "for": Machine.loop, "case": Machine.case,

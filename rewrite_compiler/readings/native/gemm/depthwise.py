@@ -17,14 +17,14 @@ from llvmlite import ir
 
 from ...arrays.buffer_pool import recycled
 from ...arrays.labelled_array import Data
-from ...straightline.ordered_floats import NOTHING, floats_of
+from ...straightline.ordered_floats import EMPTY_RANGE, floats_of
 from ..jit import function_of
-from ..loops import WORD, emitted_loop, word
-from ..operators import declared, see
+from ..loops import WORD, emit_loop, word
+from ..operators import declare_function, update_extrema
 
 FLOAT, INT32 = ir.FloatType(), ir.IntType(32)
 LANES = (16, 8, 4)
-TOGETHER = 4  # windows of a row whose sums are interleaved, so that no multiply-add waits for the one before
+INTERLEAVED_WINDOWS = 4  # windows of a row whose sums are interleaved, so that no multiply-add waits for the one before
 Bounds = tuple[float, float]
 
 
@@ -66,7 +66,7 @@ class Convolution:
         workspace.fill(0)
         strides = [s // x.itemsize for a in (x, y) for s in (a.strides[0], *a.strides[2:])]
         numbers = np.array([n, channels // w.lanes, *extents, *y.shape[2:], *strides], np.int64)
-        extrema = np.repeat(NOTHING, w.lanes)
+        extrema = np.repeat(EMPTY_RANGE, w.lanes)
         window_function(w)(*(a.ctypes.data for a in (x, y, self.weights, self.bias, workspace, numbers, extrema)))
         return floats_of(np.array([extrema[: w.lanes].min(), extrema[w.lanes :].max()]))
 
@@ -107,7 +107,7 @@ class _Window:
         self.x_strides, self.y_strides = scalars[6:9], scalars[9:]
         self.channels = b.mul(self.vectors, word(w.lanes))
         self.row_size = b.mul(b.add(self.columns, word(w.pads[1] + w.pads[3])), self.channels)
-        emitted_loop(b, samples, self._sample)
+        emit_loop(b, samples, self._sample)
         for place, end in zip(extrema_pointers, self.extrema, strict=True):
             b.store(b.load(end), place, align=4)
         b.ret_void()
@@ -116,15 +116,15 @@ class _Window:
         """Emit the work of one sample: a padded copy of its input, then its windows, row by row."""
         b = self.b
         source, target = (b.mul(n, s[0]) for s in (self.x_strides, self.y_strides))
-        emitted_loop(b, self.rows, lambda row: emitted_loop(b, self.columns, lambda column: self._copy_pixel(source, row, column)))
-        full_groups = b.udiv(self.out_columns, word(TOGETHER))
-        remainder = b.sub(self.out_columns, b.mul(full_groups, word(TOGETHER)))
+        emit_loop(b, self.rows, lambda row: emit_loop(b, self.columns, lambda column: self._copy_pixel(source, row, column)))
+        full_groups = b.udiv(self.out_columns, word(INTERLEAVED_WINDOWS))
+        remainder = b.sub(self.out_columns, b.mul(full_groups, word(INTERLEAVED_WINDOWS)))
 
         def row_windows(row: ir.Value) -> None:
-            emitted_loop(b, full_groups, lambda group: self._windows(target, row, b.mul(group, word(TOGETHER)), TOGETHER))
-            emitted_loop(b, remainder, lambda n: self._windows(target, row, b.add(b.mul(full_groups, word(TOGETHER)), n), 1))
+            emit_loop(b, full_groups, lambda group: self._windows(target, row, b.mul(group, word(INTERLEAVED_WINDOWS)), INTERLEAVED_WINDOWS))
+            emit_loop(b, remainder, lambda n: self._windows(target, row, b.add(b.mul(full_groups, word(INTERLEAVED_WINDOWS)), n), 1))
 
-        emitted_loop(b, self.out_rows, row_windows)
+        emit_loop(b, self.out_rows, row_windows)
 
     def _copy_pixel(self, source: ir.Value, row: ir.Value, column: ir.Value) -> None:
         b, (top, left, _, _) = self.b, self.w.pads
@@ -136,7 +136,7 @@ class _Window:
             value = self._load(self.x, b.add(source_offset, channel))
             self._store(self._clamp(value, self.w.before), self.workspace, b.add(workspace_offset, channel))
 
-        emitted_loop(b, self.vectors, vector)
+        emit_loop(b, self.vectors, vector)
 
     def _windows(self, target: ir.Value, row: ir.Value, column: ir.Value, count: int) -> None:
         """Emit `count` adjacent windows of one row, all channels."""
@@ -154,14 +154,14 @@ class _Window:
                 biased = b.fadd(total, self._load(self.bias, channel)) if w.has_bias else total
                 value = self._clamp(biased, w.after)
                 self._store(value, self.y, b.add(place, channel))
-                see(b, b.bitcast(value, self.words), self.extrema)
+                update_extrema(b, b.bitcast(value, self.words), self.extrema)
 
-        emitted_loop(b, self.vectors, vector)
+        emit_loop(b, self.vectors, vector)
 
     def _sums(self, channel: ir.Value, row_offsets: list[ir.Value], column_offsets: list[ir.Value], count: int) -> list[ir.Value]:
         """Emit the sums of adjacent windows; an input that several of them share is loaded once."""
         b, w = self.b, self.w
-        add = declared(self.module, f"llvm.fma.v{w.lanes}f32", ir.FunctionType(self.vector, [self.vector] * 3))
+        add = declare_function(self.module, f"llvm.fma.v{w.lanes}f32", ir.FunctionType(self.vector, [self.vector] * 3))
         totals = [ir.Constant(self.vector, [0.0] * w.lanes)] * count
         first = b.mul(channel, word(w.kernel[0] * w.kernel[1]))
         for i, row_offset in enumerate(row_offsets):
