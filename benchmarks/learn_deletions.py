@@ -123,7 +123,9 @@ def model_that_needs(rule: Rule, rules: Sequence[Rule], mappings: Sequence[Mappi
             hashes.add(data)
             path.write_bytes(data)
             loaded = load(path, {}, LIMITS).program
-            worth_with, worth_without = (RuleSearch([loaded], some, mappings, LIMITS, 0.0).worth_with() for some in ([*rules], remaining_rules))
+            worth_with, worth_without = (
+                RuleSearch([loaded], some, mappings, LIMITS, 0.0).worth_with() for some in ([*rules], remaining_rules)
+            )
         except FlexmatchError:
             continue
         if worth_with.cost < worth_without.cost:

@@ -27,7 +27,7 @@ from rewrite_compiler.lang.binders import static_shape
 from rewrite_compiler.lang.step import reads_of, updates_of
 from rewrite_compiler.readings.smt.bitvector_evaluator import BitvectorEvaluator, evaluator_for, fresh_words
 from rewrite_compiler.readings.smt.bitvector_operators import to_common_width, width_of
-from rewrite_compiler.readings.smt.evaluator import SymbolicEvaluator, prove_equal, fresh_variables, interval_constraints
+from rewrite_compiler.readings.smt.evaluator import SymbolicEvaluator, fresh_variables, interval_constraints, prove_equal
 from rewrite_compiler.readings.smt.symbolic_state import INDEX_BITS, SymbolicState
 from rewrite_compiler.readings.smt.uninterpreted_products import refute_by_ranges
 

@@ -24,7 +24,7 @@ from rewrite_compiler.data import load_data
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.graph.structure import MAX_OPERANDS
 from rewrite_compiler.frontend.load import load
-from rewrite_compiler.intake import MAX_KEY_PARTS, MAX_JSON_VALUES, FileBound, MalformedText, parse_json, read_bytes, parse_toml
+from rewrite_compiler.intake import MAX_JSON_VALUES, MAX_KEY_PARTS, FileBound, MalformedText, parse_json, parse_toml, read_bytes
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.rewrite.textfile import rules_of_file
 
@@ -240,7 +240,10 @@ def test_a_configuration_beyond_all_bounds_does_not_stop_a_compile(tmp_path: Pat
     monkeypatch.chdir(tmp_path)
     onnx.save(perceptron((4, 3)), "app.onnx")
     for content, said in (
-        (HOSTILE_TOML["parts"][:200_000], f"the configuration cannot be read within bounds: it has a key of more than {MAX_KEY_PARTS} parts"),
+        (
+            HOSTILE_TOML["parts"][:200_000],
+            f"the configuration cannot be read within bounds: it has a key of more than {MAX_KEY_PARTS} parts",
+        ),
         (b"#" * 300_000, "a configuration file must have at most 262144 bytes, not 300000"),
     ):
         Path("flexmatch.toml").write_bytes(content)

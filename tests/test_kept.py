@@ -163,7 +163,7 @@ def test_a_relative_cache_folder_is_no_cache_folder(tmp_path: Path, monkeypatch:
 
 
 def test_the_oldest_entries_go_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "MOST_BYTES", 3 * (32 + 100))
+    monkeypatch.setattr(kept, "MAX_FOLDER_BYTES", 3 * (32 + 100))
     for n in range(5):
         DiskCache(private_cache_folder("some")).put(str(n), bytes(100))
         os.utime(folder / str(n), ns=(n, n))
@@ -171,7 +171,7 @@ def test_the_oldest_entries_go_first(folder: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_an_entry_that_another_run_takes_away_meanwhile_costs_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "MOST_BYTES", 2 * (32 + 100))
+    monkeypatch.setattr(kept, "MAX_FOLDER_BYTES", 2 * (32 + 100))
     store = DiskCache(private_cache_folder("some"))
     (folder / "gone").symlink_to(folder / "nothing")  # as an entry that is listed and cannot be looked at any more
     for n in range(4):

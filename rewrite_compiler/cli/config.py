@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..errors import InputError, UsageError, did_you_mean
-from ..intake import MAX_TOML_BYTES, FileBound, ExcessiveText, MalformedText, read_bytes, parse_toml
+from ..intake import MAX_TOML_BYTES, ExcessiveText, FileBound, MalformedText, parse_toml, read_bytes
 
 FLAG, DEFAULT = "flag", "default"
 PREFIX = "FLEXMATCH_"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..errors import UsageError, did_you_mean
 from .config import FLAG, read_configuration, resolve_setting
 from .files import check_outputs, write_atomically
-from .output import print_error, document_bytes, print_json, print_text
+from .output import document_bytes, print_error, print_json, print_text
 
 if TYPE_CHECKING:
     from ..compile import Options, Plan
@@ -222,11 +222,15 @@ def add_steering_options(verb_parser: Parser) -> None:
         "--accel", action="append", default=[], metavar="NAME[:key=value,…]", help="accelerator by name or path; repeat for several"
     )
     verb_parser.add_setting("--objective", default="offloads", metavar="NAME", help="what decides: offloads, macs, cycles or bytes")
-    verb_parser.add_setting("--host-costs", is_extended=True, default="shipped", metavar="NAME", help="the host's table: shipped, or measured here now")
+    verb_parser.add_setting(
+        "--host-costs", is_extended=True, default="shipped", metavar="NAME", help="the host's table: shipped, or measured here now"
+    )
     verb_parser.add_setting("--exact", action="store_true", help="match the program as written, no rewriting")
     verb_parser.add_setting("--only", is_extended=True, default="", metavar="MAPPING,…", help="use only these operations")
     verb_parser.add_setting("--without", is_extended=True, default="", metavar="MAPPING|RULE,…", help="leave these operations or rules out")
-    verb_parser.add_argument("--on", action="append", default=[], metavar="PLACE=NODE,…", help="these nodes must run on this target, or on `host`")
+    verb_parser.add_argument(
+        "--on", action="append", default=[], metavar="PLACE=NODE,…", help="these nodes must run on this target, or on `host`"
+    )
     verb_parser.add_argument(
         "--rules", action="append", default=[], type=Path, metavar="FILE.py", help="use these rules too, once they are proved"
     )

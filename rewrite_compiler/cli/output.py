@@ -18,7 +18,9 @@ from ..report.tables import columns, printable_text
 
 def document_bytes(document: Any) -> bytes:
     """Return a JSON document as bytes: keys in the order given, UTF-8, a final newline."""
-    return (json.dumps(with_finite_numbers(document), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8", "backslashreplace")
+    return (json.dumps(with_finite_numbers(document), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode(
+        "utf-8", "backslashreplace"
+    )
 
 
 def with_finite_numbers(x: Any) -> Any:

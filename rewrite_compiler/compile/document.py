@@ -18,7 +18,7 @@ from ..errors import AnswerNo, InputError, UsageError
 from ..fit.host import table_from
 from ..frontend.file.read import MODEL
 from ..frontend.graph.emit import FileMetadata, to_onnx
-from ..intake import MAX_DOCUMENT_BYTES, FileBound, MalformedText, parse_json, open_bounded, read_bytes
+from ..intake import MAX_DOCUMENT_BYTES, FileBound, MalformedText, open_bounded, parse_json, read_bytes
 from ..ir.program import Node, Program
 from ..lang.formats import IEEE, AdaptivFloat, Fixed, Format, Int
 from ..limits import DEFAULT, Limits

@@ -31,7 +31,7 @@ from .journal import Journal
 from .journal_records import FinishedBatch
 from .metrics.float_reference import CachedReference
 from .metrics.host_comparison import COMPARED_HOST, compare_hosts, hosts_document, hosts_text
-from .metrics.metrics import Metric, metric_of, compare_paired, predicted_classes
+from .metrics.metrics import Metric, compare_paired, metric_of, predicted_classes
 from .metrics.scores import Scores, concatenated_scores
 from .metrics.scoring import score_samples, scored_output
 from .prefetch import in_order, prefetch_limit
@@ -254,7 +254,9 @@ class _Run:
             self.plan, reading=s.tier, threads=s.threads, audit=s.audit, host=s.host, host_seconds=s.host_seconds, engine=s.engine,
         )  # fmt: skip
         comparison_engine = (
-            replace(local_engine, host=COMPARED_HOST[s.host], audit=0, compared=0, steps=[], prepared={}) if s.host in COMPARED_HOST else None
+            replace(local_engine, host=COMPARED_HOST[s.host], audit=0, compared=0, steps=[], prepared={})
+            if s.host in COMPARED_HOST
+            else None
         )
         if not s.scheduler:
             yield local_engine, comparison_engine, s.threads
@@ -293,7 +295,9 @@ class _Run:
                     raise single.at(f"{self.data.place}: sample {self.data.number(n)}") from None
             raise error.at(self.data.place) from None
 
-    def _finished(self, part: slice, reference: Mapping[str, Data], outcome: Outcome, other_outputs: Mapping[str, Data] | None) -> FinishedBatch:
+    def _finished(
+        self, part: slice, reference: Mapping[str, Data], outcome: Outcome, other_outputs: Mapping[str, Data] | None
+    ) -> FinishedBatch:
         expected, accelerated = reference[self.output], outcome.outputs[self.output]
         samples = self.data.rows(part)
         scores = score_samples(self.metric, samples, expected, expected), score_samples(self.metric, samples, accelerated, expected)

@@ -29,7 +29,7 @@ from ..target import Device, SimulatedDevice, SimulatedStream, body_of, simulate
 from .format_errors import OffloadNumerics
 from .metrics.segmentation import Segment, segments
 from .prefetch import in_order, prefetch_limit
-from .schedule import constants_of, run_segments, layout_free_offloads
+from .schedule import constants_of, layout_free_offloads, run_segments
 from .tier import NUMERICS
 from .validation.audit import EVERY, Audit, audited_samples
 
@@ -149,7 +149,9 @@ class Engine:
             prepared, started = self.prepared[o.id], time.thread_time()
             results: Sequence[Operand]
             if isinstance(prepared, Specified):
-                results, statistics[o.id] = prepared.loosely(moving) if o.id in self.layout_free else prepared.run(cast(Device, None), moving)
+                results, statistics[o.id] = (
+                    prepared.loosely(moving) if o.id in self.layout_free else prepared.run(cast(Device, None), moving)
+                )
                 statistics[o.id].slow = prepared.slow
             else:
                 if o.target.name not in devices:

@@ -25,7 +25,7 @@ from ..limits import DEFAULT
 from ..target import Device, simulated_device
 from .metrics.segmentation import Segment, segments
 from .prefetch import in_order, prefetch_limit
-from .schedule import Steps, constants_of, run_segments, layout_free_offloads
+from .schedule import Steps, constants_of, layout_free_offloads, run_segments
 
 KEPT_PROGRAMS = 3  # whose host parts are kept: they hold the model's weights
 CAPACITY_BYTES = 1 << 28  # bytes of codes of constants that are kept

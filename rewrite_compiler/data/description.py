@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, printable
-from ..intake import MAX_TOML_BYTES, FileBound, MalformedText, read_bytes, parse_toml
+from ..intake import MAX_TOML_BYTES, FileBound, MalformedText, parse_toml, read_bytes
 from .column import Layout, Preparation, parse_layout
 from .images import CHANNELS, ImageFolder
 from .text import Text

@@ -185,7 +185,11 @@ def _solve(q: ResidencyProblem, gaps: Sequence[Gap], unread: Sequence[UnreadResu
     for n, call in enumerate(q.calls):
         for memory, capacity in q.capacities.items():
             call_size = sum(p.size for p in call.pieces if p.memory == memory)
-            terms = [q.piece(g.start).size * stays[k] for k, g in enumerate(gaps) if not g.is_cyclic and g.is_live_across(n) and _in(q, g, memory)]
+            terms = [
+                q.piece(g.start).size * stays[k]
+                for k, g in enumerate(gaps)
+                if not g.is_cyclic and g.is_live_across(n) and _in(q, g, memory)
+            ]
             constant_terms = [q.piece(gaps[k].start).size * stays[k] for k in lasting[memory] if gaps[k].start[0] == n]
             if terms or lasting[memory]:
                 model.addConstr(sum(terms) + totals[memory] - sum(constant_terms) <= capacity - call_size)

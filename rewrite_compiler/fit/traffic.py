@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import InputError
-from .nest import Level, Limits, Nest, check_keys, levels_from, positive_integer, problem_from, checked_object
+from .nest import Level, Limits, Nest, check_keys, checked_object, levels_from, positive_integer, problem_from
 
 LIMITS = ("elements", "fanout")
 

@@ -24,7 +24,7 @@ from .graph.structure import check_count, check_structure, drop_trailing_absent,
 from .importer.declared_types import declared_type
 from .importer.importer import Importer
 from .importer.qdq import integer_form
-from .importer.shape_binding import ShapeBinding, bind_shapes, check_declared, rebatched_program, is_contradicted
+from .importer.shape_binding import ShapeBinding, bind_shapes, check_declared, is_contradicted, rebatched_program
 from .site.context import Absorption, Context
 
 if TYPE_CHECKING:
@@ -60,7 +60,9 @@ def load(model: Model, shapes: Mapping[str, tuple[int, ...]] | None = None, limi
         UsageError: the path is wrong, or the model is an object of another library, or `shapes` do not fit it.
     """
     file = Path(model) if isinstance(model, (str, Path)) else IN_MEMORY
-    message, payloads, digest = read_split(file, limits) if file is not IN_MEMORY else read_split_memory(_bytes_of(model), str(file), limits)
+    message, payloads, digest = (
+        read_split(file, limits) if file is not IN_MEMORY else read_split_memory(_bytes_of(model), str(file), limits)
+    )
     try:
         loaded = import_model(message, file, digest, shapes or {}, limits, payloads)
     except FlexmatchError as error:
@@ -130,7 +132,9 @@ def import_model(
     program = _finished_program(context, outputs)
     if binding.samples is not None:
         program = rebatched_program(with_samples(program, *binding.samples), binding.samples, place)
-    return LoadedModel(program, file, digest, opset, {**imports, "": opset}, int(model.ir_version), binding.batch_inputs, imports.get("", opset))
+    return LoadedModel(
+        program, file, digest, opset, {**imports, "": opset}, int(model.ir_version), binding.batch_inputs, imports.get("", opset)
+    )
 
 
 def _source_names(graph: Any) -> list[str]:

@@ -34,7 +34,9 @@ ARENA_AS_REQUESTED = 1  # an arena grows by what is asked for, not to the next p
 RAISE_TIME_LIMIT = "give it more with --limits host_seconds=N"
 FREE_RESOURCES = "free memory, raise the limits of this process (ulimit -v, ulimit -u), or give fewer --threads"
 # what it says where the machine is the reason, not the model
-OUT_OF_RESOURCES = re.compile("pthread_create failed|[Cc]annot allocate memory|bad.alloc|Failed to allocate memory|Resource temporarily unavailable")
+OUT_OF_RESOURCES = re.compile(
+    "pthread_create failed|[Cc]annot allocate memory|bad.alloc|Failed to allocate memory|Resource temporarily unavailable"
+)
 # real operators between a DequantizeLinear and a QuantizeLinear stay real: fused ones round otherwise, and on some processors saturate
 EXACT = {"session.disable_quant_qdq": "1"}
 WEIGHTS_BESIDE = "session.model_external_initializers_file_folder_path"  # of a model in memory

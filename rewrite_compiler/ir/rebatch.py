@@ -10,7 +10,7 @@ from typing import Any
 
 from ..ops import OPS
 from ..ops.op import Shape
-from .batch_rules import SamplePassage, Case, Contradiction, Refused, Rule, may_add_axis, rule_of
+from .batch_rules import Case, Contradiction, Refused, Rule, SamplePassage, may_add_axis, rule_of
 from .placement import Place, equivalent_places, repeat_per_sample
 from .program import OPAQUE, Node, Program, Value
 from .types import TensorType

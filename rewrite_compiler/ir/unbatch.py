@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..ops.op import ELEMENTWISE, Shape, ShapeError
-from .batch_rules import SamplePassage, Case, Refused, rule_of
+from .batch_rules import Case, Refused, SamplePassage, rule_of
 from .placement import Place, equivalent_places, split_samples
 from .program import OPAQUE, Node, OpaqueOp, Program, Value
 from .rebatch import NotBatchable, Rebatched, operator_label, rebatch
@@ -164,7 +164,9 @@ class _Unbatching:
                 return False
         return True
 
-    def _add(self, node: Node, inputs: Sequence[Any], attributes: Attributes, results: Sequence[TensorType], carried: SamplePassage) -> None:
+    def _add(
+        self, node: Node, inputs: Sequence[Any], attributes: Attributes, results: Sequence[TensorType], carried: SamplePassage
+    ) -> None:
         values = [v if isinstance(v, int) else self._constant(v, was) for v, was in zip(inputs, node.inputs, strict=True)]
         self.places.update(zip(node.outputs, carried.results, strict=True))
         for v, t in zip(node.outputs, results, strict=True):

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..lang import intervals as iv
-from .dead_code import names_read, statements_of, names_written
-from .loop_ir import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree, BoundsCheck, constant
+from .dead_code import names_read, names_written, statements_of
+from .loop_ir import Allocate, Assign, Bind, BoundsCheck, For, If, Mutable, Raise, Routine, Statement, Store, Tree, constant
 from .trap_analysis import cannot_trap, is_inside, is_not_negative, sizes_of
 
 CHECKED = "checked"  # the operator of an index that was

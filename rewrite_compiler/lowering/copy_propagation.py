@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .dead_code import names_read, statements_of, direct_trees
+from .dead_code import direct_trees, names_read, statements_of
 from .loop_ir import Assign, Bind, For, If, Mutable, Routine, Statement, Store, Tree
 
 

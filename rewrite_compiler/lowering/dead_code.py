@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from .loop_ir import Allocate, Assign, Bind, Copy, Conjunction, For, If, Mutable, Raise, Routine, Statement, Store, Tree, BoundsCheck
+from .loop_ir import Allocate, Assign, Bind, BoundsCheck, Conjunction, Copy, For, If, Mutable, Raise, Routine, Statement, Store, Tree
 
 
 def eliminate_dead_code(routine: Routine) -> Routine:

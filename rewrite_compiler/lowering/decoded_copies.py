@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from ..lang import intervals as iv
 from ..lang.binders import Leaf, Table
-from .dead_code import names_read, statements_of, direct_trees
+from .dead_code import direct_trees, names_read, statements_of
 from .loop_ir import Assign, Bind, For, If, Mutable, Routine, Statement, Store, Tree
 from .trap_analysis import static_size
 

@@ -9,7 +9,7 @@ from functools import cache
 from ..lang.binders import Table
 from ..lang.expr import Expr
 from ..lang.libm.functions import definition
-from .loop_ir import Bind, Tree, folded_sum_or_product, constant
+from .loop_ir import Bind, Tree, constant, folded_sum_or_product
 
 
 @dataclass(frozen=True)

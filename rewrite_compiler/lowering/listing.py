@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from .loop_ir import Allocate, Assign, Bind, Copy, Conjunction, For, If, Mutable, Raise, Routine, Statement, Store, Tree, BoundsCheck
+from .loop_ir import Allocate, Assign, Bind, BoundsCheck, Conjunction, Copy, For, If, Mutable, Raise, Routine, Statement, Store, Tree
 
 INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "//", "mod": "%", "rdiv": "/", "shl": "<<", "shr": ">>", "bitand": "&", "bitor": "|",

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .dead_code import names_read, statements_of, direct_trees, names_written
+from .dead_code import direct_trees, names_read, names_written, statements_of
 from .loop_ir import Assign, Bind, For, If, Mutable, Raise, Routine, Statement
 from .trap_analysis import cannot_trap, sizes_of
 

@@ -19,7 +19,7 @@ from ..lang.binders import Accumulator, Array, Comprehension, Fold, FoldResult, 
 from ..lang.expr import Expr, lift
 from ..lang.step import Let, Loop, Require, Seq, Step, Together, Update, When, children, updates_of
 from ..lang.traversal import bodies_of, loads_of
-from .loop_ir import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree, folded_sum_or_product, constant
+from .loop_ir import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree, constant, folded_sum_or_product
 
 INLINE_NODES = 16  # an array element cheaper than this is recomputed where it is read
 TRAPS = frozenset({"div", "mod", "tdiv", "tmod", "rdiv", "load", "table", "shl", "shr"})

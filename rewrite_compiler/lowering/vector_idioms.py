@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..lang import intervals as iv
-from .loop_ir import Assign, Bind, Copy, Conjunction, For, If, Statement, Store, Tree, folded_sum_or_product, constant
+from .loop_ir import Assign, Bind, Conjunction, Copy, For, If, Statement, Store, Tree, constant, folded_sum_or_product
 
 MAX_ELEMENTS = 64
 MAX_MODULI = 4
@@ -140,7 +140,9 @@ def _without_moduli(s: For, moduli: Sequence[Tree], count: int) -> tuple[list[St
         fits = room if fits.op == "const" else Tree("bitand", (fits, room), None, (0, 1), False)
         fitting = replace(base, interval=(0, size - 1 - reach))
         for tree, step, offset in parts:
-            unwrapped[tree] = folded_sum_or_product("add", folded_sum_or_product("add", fitting, constant(offset)), folded_sum_or_product("mul", counter, constant(step)))
+            unwrapped[tree] = folded_sum_or_product(
+                "add", folded_sum_or_product("add", fitting, constant(offset)), folded_sum_or_product("mul", counter, constant(step))
+            )
     return starts, fits, unwrapped
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ..compile.document import format_from
 from ..lang.formats import Format
 from ..readings.kernels.format_conversion import codes_of, values_of
-from .charts import histogram, error_profile
+from .charts import error_profile, histogram
 from .markup import Cell, figure, folded, note, section, table, text
 from .terminal import change, count_text, number
 

@@ -28,7 +28,9 @@ def svg_text(x: float, y: float, content: str, kind: str = "") -> str:
 def box(x: float, y: float, width: float, height: float, kind: str, tooltip: str = "") -> str:
     """Return an SVG rectangle with a tooltip."""
     title_markup = f"<title>{escape(tooltip)}</title>" if tooltip else ""
-    return f'<rect x="{x:.4g}" y="{y:.4g}" width="{max(width, 0.5):.4g}" height="{max(height, 0.5):.4g}" class="{kind}">{title_markup}</rect>'
+    return (
+        f'<rect x="{x:.4g}" y="{y:.4g}" width="{max(width, 0.5):.4g}" height="{max(height, 0.5):.4g}" class="{kind}">{title_markup}</rect>'
+    )
 
 
 def line(points: Sequence[tuple[float, float]], kind: str) -> str:
@@ -72,7 +74,8 @@ def error_profile(title: str, rows: Sequence[tuple[str, float | None, float | No
 
     step = (WIDTH - margin) / max(1, len(rows))
     body = [
-        line([(margin, height(10.0**d)), (WIDTH, height(10.0**d))], "grid") + svg_text(0, height(10.0**d) + 4, _power(d), "s") for d in decades
+        line([(margin, height(10.0**d)), (WIDTH, height(10.0**d))], "grid") + svg_text(0, height(10.0**d) + 4, _power(d), "s")
+        for d in decades
     ]
     for n, (name, error, cumulative) in enumerate(rows):
         if error is not None:

@@ -10,7 +10,11 @@ from .graph import Box, Graph, Place
 from .html import drawing_page
 from .terminal import count_text
 
-CUT_PLACE, KEPT_PLACE, CHOSEN = Place.ABSORBED, Place.HOST, "chosen"  # the page draws cut classes like absorbed nodes, others like host nodes
+CUT_PLACE, KEPT_PLACE, CHOSEN = (
+    Place.ABSORBED,
+    Place.HOST,
+    "chosen",
+)  # the page draws cut classes like absorbed nodes, others like host nodes
 MAX_ATTRIBUTES = 60  # characters
 Row = Mapping[str, Any]
 
@@ -71,7 +75,9 @@ def _box(row: Row, is_cut: bool) -> Box:
     nodes = [("chosen" if n["chosen"] else "e-node", f"{e_node_text(n)} — {origin_text(n)}") for n in row["e_nodes"]]
     target = CHOSEN if any(n["chosen"] for n in row["e_nodes"]) and not is_cut else ""
     title = f"{'cut: ' if is_cut else ''}{_operators(row)}"
-    return Box(f"{_name(row)} {', '.join(row['values'])}".rstrip(), title, CUT_PLACE if is_cut else KEPT_PLACE, target, tuple(nodes), row["type"])
+    return Box(
+        f"{_name(row)} {', '.join(row['values'])}".rstrip(), title, CUT_PLACE if is_cut else KEPT_PLACE, target, tuple(nodes), row["type"]
+    )
 
 
 def _operators(row: Row) -> str:

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from .figures import difference_text, interval_text, number, round_outwards
-from .terminal import upper_share, count_text, inaccurate_text, plan_macs, offload_texts, share, uncounted_operators
+from .terminal import count_text, inaccurate_text, offload_texts, plan_macs, share, uncounted_operators, upper_share
 
 
 class Mark(StrEnum):

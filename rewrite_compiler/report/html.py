@@ -15,13 +15,13 @@ from ..compile import Plan, to_json
 from ..prove.certificates.shipped import Certificate
 from .accuracy import accuracy_section, attribution_section, percent, value_histograms
 from .again import reproduction_section
-from .evidence import certificates_section, certificates_of, saturation_section
+from .evidence import certificates_of, certificates_section, saturation_section
 from .graph import Graph, detail_panels, graph_of, svg
 from .headline import CSS_CLASSES, headline
 from .markup import Cell, figure, folded, note, section, table, text
 from .spending import cost_section
-from .terminal import upper_share, count_text, plan_macs, rule_table, share, uncounted_operators
-from .timeline import Timeline, timeline_section, timeline_of
+from .terminal import count_text, plan_macs, rule_table, share, uncounted_operators, upper_share
+from .timeline import Timeline, timeline_of, timeline_section
 from .verdict import verdict_lines
 
 FOLDER = Path(__file__).parent
@@ -49,7 +49,9 @@ def page(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None = None, graph:
     extras = extras or Extras(graph)
     name = plan["model"]["path"].rsplit("/", 1)[-1]
     title = f"{name} on {', '.join(t['name'] for t in plan['targets'])}"
-    cosim_sections = [] if cosim is None else [accuracy_section(cosim), value_histograms(cosim, plan), attribution_section(cosim.get("attribution"))]
+    cosim_sections = (
+        [] if cosim is None else [accuracy_section(cosim), value_histograms(cosim, plan), attribution_section(cosim.get("attribution"))]
+    )
     drawing = "" if extras.graph is None else _graph(extras.graph, [t["name"] for t in plan["targets"]])
     parts = [
         _step("why"), _host(plan), _absorbed(plan), *cosim_sections[:1], *cosim_sections[2:],

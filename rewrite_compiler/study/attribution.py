@@ -11,7 +11,7 @@ from typing import Any
 
 from ..compile import Plan
 from ..errors import UsageError
-from .candidates import FloatRun, Change, float_run
+from .candidates import Change, FloatRun, float_run
 from .trials import Trial, Trials, with_float, with_formats_of
 
 MAX_RESTORED = 5  # offloads whose restoring is tried

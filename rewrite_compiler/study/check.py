@@ -22,7 +22,7 @@ from ..rewrite.rule import Rule
 from ..rewrite.ruleset import rules_in
 from ..rewrite.userfile import module_at, user_line
 from ..target import Mapping, Target, find_target
-from .accuracy import GROUPS, SEED, BINADES, Accuracy, accuracy, accuracy_sizes
+from .accuracy import BINADES, GROUPS, SEED, Accuracy, accuracy, accuracy_sizes
 from .capacity import contradictions, is_admitted, sizes_text
 from .golden import ReplayResult, replay
 from .model_problems import model_problems
@@ -135,7 +135,8 @@ def check_target(
     golden = replay(target, ila)
     if golden is not None:
         problems += [
-            Problem("I110", f"vector {n} of {target.name}: {difference}", str(golden.folder)) for n, difference in golden.differences.items()
+            Problem("I110", f"vector {n} of {target.name}: {difference}", str(golden.folder))
+            for n, difference in golden.differences.items()
         ]
     accuracies = []
     problems += _refusals([target.resources])

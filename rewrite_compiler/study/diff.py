@@ -10,7 +10,7 @@ from typing import Any
 from ..compile import Options, Plan, compile_model
 from ..compile.plan.plan import Offload
 from ..cosim import cosimulate
-from ..cosim.metrics.metrics import metric_of, compare_paired
+from ..cosim.metrics.metrics import compare_paired, metric_of
 from ..fit.host import table_from
 from . import specification
 from .totals import Run, Totals, totals
@@ -99,7 +99,9 @@ def _accuracy(sides: Sides, data: str | Path, metric: str, samples: int) -> dict
     head = reports[0].document
     old, new = (r.document["accelerated"]["value"] for r in reports)
     old_scores, new_scores = (r.scores[1] if r.scores is not None else None for r in reports)
-    pairs = None if old_scores is None or new_scores is None else compare_paired(metric_of(metric or head["metric"]), old_scores, new_scores)
+    pairs = (
+        None if old_scores is None or new_scores is None else compare_paired(metric_of(metric or head["metric"]), old_scores, new_scores)
+    )
     return {
         "metric": head["metric"], "samples": head["samples"], "host": head["reference"]["value"], "old": old, "new": new,
         "difference": None if old is None or new is None else new - old,

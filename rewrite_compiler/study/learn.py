@@ -31,7 +31,7 @@ from ..limits import Limits
 from ..ops.op import FLOAT, INT, INTS, Apply, ShapeError, Tensor, Variable, subterms
 from ..ops.static import Condition, IsConstant, NamedList, as_condition, holds
 from ..prove.instances.instance_search import Instance, drawn_instances
-from ..prove.instances.sides import binding_of, operands_from, side_values, right_shape, same_values
+from ..prove.instances.sides import binding_of, operands_from, right_shape, same_values, side_values
 from ..prove.rules.guard_synthesis import vocabulary as conditions
 from ..prove.rules.rules import prove_rule
 from ..prove.verdict import Proof

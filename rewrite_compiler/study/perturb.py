@@ -100,7 +100,9 @@ def _sizes(p: Program, values: Sequence[Value]) -> dict[Value, float]:
     return {v: float(np.linalg.norm(constants[v].astype(np.float64))) for v in outputs}
 
 
-def difference(left: Sequence[OffloadSignature], right: Sequence[OffloadSignature]) -> tuple[tuple[OffloadSignature, ...], tuple[OffloadSignature, ...]]:
+def difference(
+    left: Sequence[OffloadSignature], right: Sequence[OffloadSignature]
+) -> tuple[tuple[OffloadSignature, ...], tuple[OffloadSignature, ...]]:
     """Return the multiset difference both ways: offloads only on the left, and only on the right."""
     added, missing = list(right), []
     for offload in left:

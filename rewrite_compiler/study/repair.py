@@ -22,7 +22,7 @@ from ..errors import FlexmatchError, UsageError
 from ..lang.formats import Format
 from ..target import Target
 from .attribution import attribute
-from .candidates import FloatRun, Change, float_run
+from .candidates import Change, FloatRun, float_run
 from .trials import Trial, Trials, variants_of, with_formats_of
 
 MIN_SAMPLES = 8

@@ -183,7 +183,10 @@ class Mapping:
         """
         if self.room_lists is None:
             return None
-        arguments, role = accepted_arguments(self.room_lists, {**sizes, **attributes, "p": self.parameters}), self._role("residency", "Rooms")
+        arguments, role = (
+            accepted_arguments(self.room_lists, {**sizes, **attributes, "p": self.parameters}),
+            self._role("residency", "Rooms"),
+        )
         with reporting_failures(role, self.room_lists, arguments):
             rooms = tuple(self.room_lists(**arguments))
         odd = next((r for r in rooms if not isinstance(r, Room)), None)
@@ -212,7 +215,10 @@ class Mapping:
 
     def _with_derived(self, formats: MappingOf[str, Format]) -> dict[str, Format]:
         """Return formats with those that follow from others."""
-        return {**formats, **{n: call_user(self._format_of(n), Format, f, **accepted_arguments(f, formats)) for n, f in self.derived.items()}}
+        return {
+            **formats,
+            **{n: call_user(self._format_of(n), Format, f, **accepted_arguments(f, formats)) for n, f in self.derived.items()},
+        }
 
     def _format_of(self, tensor: str) -> Role:
         return Role(f"The format of {tensor} of {self.name}", "a Format", self.rule.place)
@@ -260,7 +266,10 @@ class Mapping:
             raise SpecError("I104", f"{self.name} has no driver", place=self.rule.place)
         context = {**attributes, "f": formats, "p": self.parameters, **({} if stay is None else {"stay": stay})}
         codes = {name: _driver_codes(x, formats.get(name), is_moved=self.moves) for name, x in operands.items()}
-        arguments, role = {**codes, **accepted_arguments(self.drive, context)}, self._role("driver", "an array of codes, or a tuple of them")
+        arguments, role = (
+            {**codes, **accepted_arguments(self.drive, context)},
+            self._role("driver", "an array of codes, or a tuple of them"),
+        )
         with reporting_failures(role, self.drive, arguments):
             results = self.drive(device, **arguments)
         odd = next((r for r in (results if isinstance(results, tuple) else (results,)) if not hasattr(r, "shape")), self)
@@ -278,7 +287,11 @@ class Mapping:
             raise SpecError("I104", f"{self.name} has no numerics", place=self.rule.place)
         role = self._role("numerics", "an array of the language, or a tuple of them")
         results = call_user(
-            role, (Array, tuple), self.codes, *operands, **accepted_arguments(self.codes, {**attributes, "f": formats, "p": self.parameters})
+            role,
+            (Array, tuple),
+            self.codes,
+            *operands,
+            **accepted_arguments(self.codes, {**attributes, "f": formats, "p": self.parameters}),
         )
         odd = next((r for r in results if not isinstance(r, Array)), None) if isinstance(results, tuple) else None
         if odd is not None:

@@ -13,7 +13,7 @@ from typing import Any, Unpack
 from ..errors import UsageError
 from ..ila import Ila
 from .functions import Role, call_user
-from .mapping import MappingDeclaration, Mapping, make_mapping
+from .mapping import Mapping, MappingDeclaration, make_mapping
 from .resources import Describe, Resources
 
 

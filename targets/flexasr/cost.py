@@ -65,7 +65,9 @@ def linear_cost(t: int, k: int, n: int, resources: Resources, extra: int = 0) ->
     return transfer(resources, "core", linear_cycles(t, inputs, per_pe, extra), words)
 
 
-def recurrent_cost(t: int, i: int, h: int, resources: Resources, gates: int, program_words: int, stored_state: str = "", last: str = "") -> Cost:
+def recurrent_cost(
+    t: int, i: int, h: int, resources: Resources, gates: int, program_words: int, stored_state: str = "", last: str = ""
+) -> Cost:
     """One sequence: every element gets the whole state; `kept` also fills the activation buffers, `last` is read from them."""
     inputs, per_pe = vectors(i), -(-h // (PES * LANES))
     hidden = PES * per_pe

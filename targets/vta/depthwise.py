@@ -21,9 +21,9 @@ from rewrite_compiler.target import USUAL, Cost, Levels, Limit, Resources, Room,
 
 from .alu import function
 from .base import Codes, elements, target
-from .conv2d import UNEVEN, Layer, conv2d_limits, device_pads, layer, run_layer, with_border, windows
+from .conv2d import UNEVEN, Layer, conv2d_limits, device_pads, layer, run_layer, windows, with_border
 from .cost import layer_cost, layer_levels
-from .quantised import OFFSET, formats, without_zero_point, initial_sums, with_zero_points
+from .quantised import OFFSET, formats, initial_sums, with_zero_points, without_zero_point
 
 AXES, BIASED = "x: b c i j; w: c o r s; y: b c u v", "x: b c i j; w: c o r s; b: c; y: b c u v"
 WHOLE = "b c o i j r s u v"

@@ -24,7 +24,7 @@ from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevi
 
 from .alu import INSTRUCTION_BYTES, function
 from .base import MOST_ELEMENTS, MOST_ITERATIONS, UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target
-from .conv2d import UNEVEN, with_border, unblocked_images, windows, with_border_codes
+from .conv2d import UNEVEN, unblocked_images, windows, with_border, with_border_codes
 from .results import Region, factors, fetch_words, grid, planes, store_bytes
 
 LEAST = {"int8": -128, "uint8": 0}

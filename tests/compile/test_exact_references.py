@@ -87,7 +87,7 @@ def test_a_quantised_model_gets_a_plan_where_products_saturate(model: Path, with
         "QLinearConv, QLinearMatMul" if "Linear" in operators and "De" not in operators else "DequantizeLinear, QuantizeLinear"
     )
     assert end == "without VNNI its sums of products of uint8 and int8 saturate in 16 bits"
-    monkeypatch.setattr(session, "unsigned", lambda data: data)
+    monkeypatch.setattr(session, "with_unsigned_codes", lambda data: data)
     monkeypatch.setattr(session, "EXACT", {})
     with pytest.raises(PlanDiffers, match="the plan differs from its model by"):
         check_plan(plan, content, model)

@@ -14,7 +14,7 @@ from onnx import helper
 from rewrite_compiler.compile import compile_model
 from rewrite_compiler.cosim import cosimulate
 from rewrite_compiler.cosim.journal_records import _rows, _scores
-from rewrite_compiler.cosim.metrics.metrics import METRICS, metric_of, compare_paired, predicted_classes
+from rewrite_compiler.cosim.metrics.metrics import METRICS, compare_paired, metric_of, predicted_classes
 from rewrite_compiler.cosim.metrics.scores import concatenated_scores
 from rewrite_compiler.data import load_data
 from rewrite_compiler.errors import FlexmatchError

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rewrite_compiler.cosim.metrics.metrics import METRICS, NORMAL_95, metric_of, compare_paired, truth_for
+from rewrite_compiler.cosim.metrics.metrics import METRICS, NORMAL_95, compare_paired, metric_of, truth_for
 from rewrite_compiler.cosim.metrics.paired_test import difference_of_proportions, exact_difference, mcnemar
 from rewrite_compiler.cosim.metrics.scores import Scores, concatenated_scores
 from rewrite_compiler.cosim.metrics.scoring import score_samples

@@ -222,7 +222,7 @@ def test_an_archive_larger_than_the_limit_is_not_unpacked(tmp_path: Path) -> Non
 
 
 def test_an_archive_that_unpacks_to_far_more_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rewrite_compiler.data.arrays.LARGE", 1 << 20)
+    monkeypatch.setattr("rewrite_compiler.data.arrays.RATIO_CHECK_BYTES", 1 << 20)
     file = tmp_path / "d.npz"
     np.savez_compressed(file, x=np.zeros((1 << 13, 60), np.float32))
     with zipfile.ZipFile(file) as archive:

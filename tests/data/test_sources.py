@@ -319,7 +319,7 @@ def test_sizes_and_scans_beyond_the_budget_are_refused(tmp_path: Path, monkeypat
     out = io.BytesIO()
     Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(out, "JPEG", progressive=True)
     assert decode_jpeg(out.getvalue()).shape == (8, 8, 3)
-    monkeypatch.setattr("rewrite_compiler.data.pillow.MOST_SCANNED", 64 * 2)
+    monkeypatch.setattr("rewrite_compiler.data.pillow.MAX_SCANNED", 64 * 2)
     assert refusal(lambda: decode_jpeg(out.getvalue())).startswith("error[C101]: the scans of an image must have at most 128 pixels, not ")
 
 

@@ -5,7 +5,20 @@ from __future__ import annotations
 import itertools
 import random
 
-from rewrite_compiler.fit.residency import CONSTANT, IN, OUT, SCRATCH, Call, Piece, ResidencyProblem, assign_addresses, fits, gaps_of, solve_residency, bytes_saved_by
+from rewrite_compiler.fit.residency import (
+    CONSTANT,
+    IN,
+    OUT,
+    SCRATCH,
+    Call,
+    Piece,
+    ResidencyProblem,
+    assign_addresses,
+    bytes_saved_by,
+    fits,
+    gaps_of,
+    solve_residency,
+)
 
 INSTANCES = 320
 

@@ -119,5 +119,7 @@ def test_what_does_not_fit_is_refused_with_its_limit() -> None:
 def test_patterns_that_cost_and_take_the_same_are_alike() -> None:
     hlscnn, flexasr = (find_target(name).mappings for name in ("hlscnn", "flexasr"))
     assert hlscnn["conv2d"].tiling_key == hlscnn["conv2d_relu"].tiling_key != hlscnn["conv2d_bias"].tiling_key
-    assert flexasr["linear_relu"].tiling_key == flexasr["linear_tanh"].tiling_key != flexasr["linear"].tiling_key  # an activation takes a step
+    assert (
+        flexasr["linear_relu"].tiling_key == flexasr["linear_tanh"].tiling_key != flexasr["linear"].tiling_key
+    )  # an activation takes a step
     assert find_target(VTA).mappings["dense"].tiling_key != find_target("vta").mappings["dense"].tiling_key

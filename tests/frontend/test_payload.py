@@ -89,7 +89,7 @@ def test_a_damaged_file_is_refused_or_read_as_without_cutting(tmp_path: Path, mo
         file.write_bytes(bytes(changed))
         apart = outcome()
         with monkeypatch.context() as patch:
-            patch.setattr(payload, "LARGE", len(data) + 9)
+            patch.setattr(payload, "LARGE_BYTES", len(data) + 9)
             assert outcome() == apart
 
 

@@ -12,7 +12,7 @@ from onnx_models import imported, model, single
 
 from rewrite_compiler.frontend.graph.work import MAC_COUNTERS, MAC_FREE, UNCOUNTED, macs_of
 from rewrite_compiler.frontend.site.site import Site
-from rewrite_compiler.ir.program import total_macs, nodes_of_unknown_macs
+from rewrite_compiler.ir.program import nodes_of_unknown_macs, total_macs
 from rewrite_compiler.ir.types import TensorType
 
 MS, ML = "com.microsoft", "ai.onnx.ml"

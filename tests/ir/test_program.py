@@ -16,12 +16,12 @@ from rewrite_compiler.ir.program import (
     OpaqueOp,
     Program,
     Source,
-    zeros_of,
     macs_of,
+    nodes_with_types,
     renumber_values,
     topological_order,
     total_macs,
-    nodes_with_types,
+    zeros_of,
 )
 from rewrite_compiler.ir.types import TensorType, interval_of, result_types
 from rewrite_compiler.ir.verify import verify

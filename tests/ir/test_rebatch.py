@@ -12,9 +12,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rewrite_compiler.ir.evaluate import run
-from rewrite_compiler.ir.placement import Place, places_with_lead, merge_samples, split_samples
+from rewrite_compiler.ir.placement import Place, merge_samples, places_with_lead, split_samples
 from rewrite_compiler.ir.program import Builder, Node, OpaqueOp, Program
-from rewrite_compiler.ir.rebatch import NotBatchable, Rebatched, rebatch_cheapest_axis, rebatch
+from rewrite_compiler.ir.rebatch import NotBatchable, Rebatched, rebatch, rebatch_cheapest_axis
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.ir.verify import verify
 from rewrite_compiler.ops.op import ShapeError

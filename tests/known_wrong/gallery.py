@@ -6,7 +6,7 @@ import importlib
 from itertools import chain
 
 from rewrite_compiler.rewrite.rule import Rule
-from rewrite_compiler.rewrite.ruleset import unique_rules, rules_in
+from rewrite_compiler.rewrite.ruleset import rules_in, unique_rules
 
 FALSE = ("linear", "layout", "convolution", "softmax")
 

@@ -18,7 +18,7 @@ from rewrite_compiler.lang.expr import Expr
 from rewrite_compiler.ops.op import ShapeError, Variable, subterms
 from rewrite_compiler.ops.static import holds
 from rewrite_compiler.prove.instances.instance_search import Instance
-from rewrite_compiler.prove.instances.sides import binding_of, side_values, right_shape, number_text
+from rewrite_compiler.prove.instances.sides import binding_of, number_text, right_shape, side_values
 from rewrite_compiler.prove.verdict import Counterexample
 from rewrite_compiler.rewrite.rule import Rule
 
@@ -61,7 +61,9 @@ def refutes(rule: Rule, kept: dict[str, Any]) -> bool:
     place = tuple(kept["place"] or ())
     operands = {name: data_of(text).reshape(shapes[name]) for name, text in kept["operands"].items()}
     pairs = side_values(rule.pairs, instance, operands, np.float64)
-    return kept["left"] != kept["right"] and any((number_text(a[place]), number_text(b[place])) == (kept["left"], kept["right"]) for a, b in pairs)
+    return kept["left"] != kept["right"] and any(
+        (number_text(a[place]), number_text(b[place])) == (kept["left"], kept["right"]) for a, b in pairs
+    )
 
 
 def right_text(right: Any, instance: Instance) -> str:

@@ -14,7 +14,7 @@ from rewrite_compiler.lang.binders import Table, static_shape
 from rewrite_compiler.lowering.decoded_copies import DecodedCopy, decoded_copies
 from rewrite_compiler.lowering.lower import lower_step
 from rewrite_compiler.readings.arrays.labelled_array import storage_dtype
-from rewrite_compiler.readings.c.printer import Tables, print_c, optimise
+from rewrite_compiler.readings.c.printer import Tables, optimise, print_c
 
 CODES = Leaf((6, 16), (0, 255), False, "codes")
 OTHERS = Leaf((6, 16), (0, 255), False, "others")

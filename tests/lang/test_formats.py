@@ -33,7 +33,7 @@ from rewrite_compiler.lang.arithmetic import ROUNDINGS
 from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.readings.kernels.format_conversion import codes_of, values_of
 from rewrite_compiler.readings.oracle.emit_python import evaluate as oracle
-from rewrite_compiler.readings.smt.evaluator import SymbolicEvaluator, prove_equal, fresh_variables, interval_constraints
+from rewrite_compiler.readings.smt.evaluator import SymbolicEvaluator, fresh_variables, interval_constraints, prove_equal
 
 GOLDEN = cache(primitives)
 BIASES = range(8)

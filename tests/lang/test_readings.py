@@ -20,7 +20,7 @@ from rewrite_compiler.readings.arrays.evaluator import Evaluator
 from rewrite_compiler.readings.arrays.labelled_array import Axes, Store, axis_of, storage_dtype
 from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.readings.oracle.emit_python import evaluate as oracle
-from rewrite_compiler.readings.smt.bitvector_evaluator import prefers_bits, evaluator_for
+from rewrite_compiler.readings.smt.bitvector_evaluator import evaluator_for, prefers_bits
 from rewrite_compiler.readings.smt.evaluator import SymbolicEvaluator, prove_equal, truth
 
 EXAMPLES = int(os.environ.get("FLEXMATCH_EXAMPLES", "150"))

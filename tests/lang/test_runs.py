@@ -10,7 +10,7 @@ from rewrite_compiler.ila import joined
 from rewrite_compiler.lang import Expr, Leaf, Step, array, extract, let, loop, reduce, seq, update, when, wrap
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.step import assign
-from rewrite_compiler.lowering.loop_ir import Copy, Conjunction
+from rewrite_compiler.lowering.loop_ir import Conjunction, Copy
 from rewrite_compiler.lowering.lower import lower_step
 from rewrite_compiler.lowering.vector_idioms import can_exit_early, recognise_idioms
 from rewrite_compiler.readings.native.printer import NativeFunction
@@ -131,7 +131,9 @@ def test_a_loop_that_copies_is_one_statement() -> None:
 
 
 def test_words_of_bytes_are_copied_as_words() -> None:
-    found = {name: [x for x in recognise_idioms(lower_step(STEPS[name]).body) if isinstance(x, Copy)] for name in STEPS if "joins bytes " in name}
+    found = {
+        name: [x for x in recognise_idioms(lower_step(STEPS[name]).body) if isinstance(x, Copy)] for name in STEPS if "joins bytes " in name
+    }
     assert {name: [(x.count, x.stride, x.width) for x in copies] for name, copies in found.items()} == {
         "joins bytes side by side": [(8, 1, 2)],
         "joins bytes at every second place": [(8, 2, 2)],

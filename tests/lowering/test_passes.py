@@ -13,11 +13,24 @@ from rewrite_compiler.lang.intervals import Interval
 from rewrite_compiler.lowering.bounds_checks import hoist_bounds_checks
 from rewrite_compiler.lowering.copy_propagation import propagate_copies
 from rewrite_compiler.lowering.dead_code import eliminate_dead_code
-from rewrite_compiler.lowering.decoded_copies import with_decoded_copies, decoded_copies
+from rewrite_compiler.lowering.decoded_copies import decoded_copies, with_decoded_copies
 from rewrite_compiler.lowering.dot_narrowing import split_wide_sums
 from rewrite_compiler.lowering.listing import listing
 from rewrite_compiler.lowering.loop_invariants import hoist_invariants
-from rewrite_compiler.lowering.loop_ir import Allocate, Assign, Bind, For, If, Mutable, Routine, Statement, Store, Tree, folded_sum_or_product, constant
+from rewrite_compiler.lowering.loop_ir import (
+    Allocate,
+    Assign,
+    Bind,
+    For,
+    If,
+    Mutable,
+    Routine,
+    Statement,
+    Store,
+    Tree,
+    constant,
+    folded_sum_or_product,
+)
 from rewrite_compiler.lowering.trap_analysis import cannot_trap, sizes_of
 from rewrite_compiler.lowering.vector_idioms import recognise_idioms
 from rewrite_compiler.readings.oracle.emit_python import compile_routine

@@ -18,7 +18,7 @@ from rewrite_compiler.prove.certificates import judge as court
 from rewrite_compiler.prove.certificates.cache import Cache, court_cache, mapping_key, rule_key
 from rewrite_compiler.prove.certificates.document import prove, to_json
 from rewrite_compiler.prove.certificates.json_record import proof_of, proof_record
-from rewrite_compiler.prove.certificates.judge import judge_rule, judge_cases, model_case, rule_case, target_cases
+from rewrite_compiler.prove.certificates.judge import judge_cases, judge_rule, model_case, rule_case, target_cases
 from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.target import find_target
 

@@ -10,7 +10,7 @@ from known_wrong.drivers import FAULTS, planted
 from rewrite_compiler.prove.mappings.control_classes import Call, control_facts
 from rewrite_compiler.prove.mappings.draws import Invocation
 from rewrite_compiler.prove.mappings.limit_edges import capacity_edges
-from rewrite_compiler.prove.mappings.small_designs import operation_classes, drawn_design_calls, edge_failure, verdict_at, prove_operation
+from rewrite_compiler.prove.mappings.small_designs import drawn_design_calls, edge_failure, operation_classes, prove_operation, verdict_at
 from rewrite_compiler.target import Stay, find_target
 
 # not found on small designs yet
@@ -63,6 +63,8 @@ def test_a_call_shows_loops_branches_and_fields() -> None:
 
 def test_draws_are_the_same_each_time_and_are_taken() -> None:
     vta = find_target("vta")
-    first, again = ([str(call) for call, _ in zip(drawn_design_calls(vta, vta.mappings["conv2d"]), range(20), strict=False)] for _ in range(2))
+    first, again = (
+        [str(call) for call, _ in zip(drawn_design_calls(vta, vta.mappings["conv2d"]), range(20), strict=False)] for _ in range(2)
+    )
     assert first == again
     assert any("from the call before" in x for x in first)

@@ -121,14 +121,14 @@ def test_a_quotient_by_a_number_is_a_factor_and_any_other_an_atom() -> None:
 
 
 def test_large_products_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "TERMS", 20)
+    monkeypatch.setattr(nodes, "MAX_MONOMIALS", 20)
     total = nodes.total([nodes.leaf("y", n) for n in range(12)])
     square = nodes.BINARY["mul"](total, total)
     assert not nodes.normal_forms_agree(square, nodes.BINARY["add"](square, nodes.constant(0)))
 
 
 def test_forgotten_nodes_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "KEPT", 0)
+    monkeypatch.setattr(nodes, "MAX_NODES", 0)
     generations = set()
     for _ in range(3):
         nodes.clear_when_large()

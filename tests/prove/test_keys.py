@@ -19,7 +19,7 @@ from rewrite_compiler import ops as o
 from rewrite_compiler.cli.main import main
 from rewrite_compiler.prove.certificates import cache, shipped, sources
 from rewrite_compiler.prove.certificates.cache import DATE, Cache, court_cache, rule_key
-from rewrite_compiler.prove.certificates.judge import judge_rule, judge_cases, rule_case
+from rewrite_compiler.prove.certificates.judge import judge_cases, judge_rule, rule_case
 from rewrite_compiler.prove.certificates.shipped import shipped_courts
 from rewrite_compiler.prove.certificates.sources import OUTSIDE_COURT
 from rewrite_compiler.prove.rules.rules import prove_rule

@@ -114,7 +114,9 @@ def changed(t: Tensor) -> Iterator[Tensor]:
     for a in t.op.attributes:
         value = t.attributes[a.name]
         if a.kind == INTS and isinstance(value, ListLiteral) and len(value.elements) > 1 and value.elements[-1] is not value.elements[-2]:
-            yield replace(t, attributes={**t.attributes, a.name: ListLiteral((*value.elements[:-2], value.elements[-1], value.elements[-2]))})
+            yield replace(
+                t, attributes={**t.attributes, a.name: ListLiteral((*value.elements[:-2], value.elements[-1], value.elements[-2]))}
+            )
         if a.kind == INT and not isinstance(value, str | float):
             yield replace(t, attributes={**t.attributes, a.name: value + 1})  # type: ignore[operator]
             yield replace(t, attributes={**t.attributes, a.name: value - 1})  # type: ignore[operator]

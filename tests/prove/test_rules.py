@@ -129,7 +129,7 @@ def test_so_many_instances_are_drawn(count: int) -> None:
 
 
 def test_where_none_is_drawn_small_ones_are_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instances, "drawn", lambda *_, **__: [])
+    monkeypatch.setattr(instances, "drawn_instances", lambda *_, **__: [])
     monkeypatch.setattr(instances, "_covering_pairs", lambda *_: [])
     found = instances_of(scale_into_bias)
     assert found.nonempty == instances.smallest_instances(scale_into_bias).nonempty != ()

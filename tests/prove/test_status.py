@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rewrite_compiler.prove.certificates.cache import court_cache, mapping_key
-from rewrite_compiler.prove.certificates.status import NOT_JUDGED, verdicts_summary, known_verdicts
+from rewrite_compiler.prove.certificates.status import NOT_JUDGED, known_verdicts, verdicts_summary
 from rewrite_compiler.target import find_target
 
 

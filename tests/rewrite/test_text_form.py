@@ -144,6 +144,6 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_bytes(b"rule \xff")
     with pytest.raises(InputError, match="a rule file must be UTF-8; byte 5 is not"):
         rules_at(path)
-    monkeypatch.setattr(textfile, "BYTES", 5)
+    monkeypatch.setattr(textfile, "MAX_BYTES", 5)
     with pytest.raises(InputError, match="a rule file must have at most 5 bytes"):
         rules_at(path)

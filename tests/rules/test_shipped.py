@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rewrite_compiler.egraph.saturation.rule_text import rule_text
 from rewrite_compiler.prove.instances.instance_search import drawn_instances
-from rewrite_compiler.prove.instances.sides import operands_from, side_values, right_shape
+from rewrite_compiler.prove.instances.sides import operands_from, right_shape, side_values
 from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.ruleset import shipped_rules

@@ -15,7 +15,7 @@ from rewrite_compiler.ila_models.hlscnn import REVISIONS, build
 from rewrite_compiler.ila_models.hlscnn.revisions import choose
 from rewrite_compiler.lang import array, leaf, signed
 from rewrite_compiler.prove.mappings.symbolic_device import SymbolicDevice
-from rewrite_compiler.readings.smt.evaluator import SymbolicEvaluator, prove_equal, fresh_variables, interval_constraints
+from rewrite_compiler.readings.smt.evaluator import SymbolicEvaluator, fresh_variables, interval_constraints, prove_equal
 from rewrite_compiler.targets.hlscnn import Geometry, act_vectors, conv2d_codes, drive_conv2d, operands_of, results
 
 SMALL = {"soc_bytes": 1024, "spad_bytes": 512}

@@ -11,9 +11,9 @@ from typing import Any
 
 from ...errors import AnswerNo, InputError
 from ...intake import MAX_DOCUMENT_BYTES, FileBound, MalformedText, parse_json, read_bytes
-from ..options import accelerators, compile_options, emit_json, parse_arguments, parser, add_steering_options, whole_number
+from ..options import accelerators, add_steering_options, compile_options, emit_json, parse_arguments, parser, whole_number
 from ..output import is_live, print_lines
-from .cosim import add_calibration_options, settings, add_simulation_options
+from .cosim import add_calibration_options, add_simulation_options, settings
 
 RUNS, SLOWDOWN = 5, "1.5"
 

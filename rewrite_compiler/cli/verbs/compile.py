@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import AnswerNo, printable
 from ..files import check_outputs, page_file, write_atomically
-from ..options import accelerators, compile_options, json_files, parse_arguments, add_page_option, parser, add_steering_options, whole_number
+from ..options import (
+    accelerators,
+    add_page_option,
+    add_steering_options,
+    compile_options,
+    json_files,
+    parse_arguments,
+    parser,
+    whole_number,
+)
 from ..output import document_bytes, print_json, print_lines
 from ..progress import phase
 from .cosim import add_method_option

@@ -7,7 +7,7 @@ from string import Template
 
 from ...errors import UsageError
 from ..error_codes import CODES
-from ..options import DESCRIBE, ParserRequest, Parser, emit_json, parse_arguments, parser
+from ..options import DESCRIBE, Parser, ParserRequest, emit_json, parse_arguments, parser
 from ..output import print_unwrapped
 from ..schemas import ROWS
 from ..verb_table import VERBS

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import AnswerNo
 from ..files import check_outputs, page_file, write_atomically
-from ..options import Parser, emit_json, input_files, one_of, parse_arguments, add_page_option, parser, plan_of, add_steering_options, whole_number
+from ..options import (
+    Parser,
+    add_page_option,
+    add_steering_options,
+    emit_json,
+    input_files,
+    one_of,
+    parse_arguments,
+    parser,
+    plan_of,
+    whole_number,
+)
 from ..output import is_live, print_lines
 
 MAX_ATTRIBUTION_SAMPLES = 128

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..files import check_outputs, page_file, write_atomically
-from ..options import accelerators, emit_json, parse_arguments, add_page_option, parser
+from ..options import accelerators, add_page_option, emit_json, parse_arguments, parser
 from ..output import print_lines
-from .cosim import progress, settings, add_simulation_options, write_page
+from .cosim import add_simulation_options, progress, settings, write_page
 
 if TYPE_CHECKING:
     from ...apps import App

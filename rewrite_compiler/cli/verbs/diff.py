@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import AnswerNo, UsageError
 from ..config import FLAG
-from ..options import compile_options, emit_json, parse_arguments, parser, add_steering_options, whole_number
+from ..options import add_steering_options, compile_options, emit_json, parse_arguments, parser, whole_number
 from ..output import print_lines
 
 SUBJECTS, DIFFERENCES = 8, 4  # states and instructions that are listed, and differences of each
@@ -70,7 +70,10 @@ def lines(document: Mapping[str, Any]) -> list[str]:
     if accuracy is not None:
         values = " → ".join(number(accuracy[side]) for side in ("old", "new"))
         rows.append(
-            (accuracy["metric"], f"{values}{change(accuracy)} on {count_text(accuracy['samples'], 'sample')}; host {number(accuracy['host'])}")
+            (
+                accuracy["metric"],
+                f"{values}{change(accuracy)} on {count_text(accuracy['samples'], 'sample')}; host {number(accuracy['host'])}",
+            )
         )
         if accuracy["better"] or accuracy["worse"]:
             rows.append(("", f"{count_text(accuracy['better'], 'sample')} better, {count_text(accuracy['worse'], 'sample')} worse"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import AnswerNo, UsageError
 from ...intake import MAX_DOCUMENT_BYTES, FileBound, read_bytes
 from ..files import check_outputs, write_atomically
-from ..options import Parser, accelerators, emit_json, one_of, parse_arguments, parser, plan_of, add_steering_options, whole_number
+from ..options import Parser, accelerators, add_steering_options, emit_json, one_of, parse_arguments, parser, plan_of, whole_number
 from ..output import print_lines
 from .emit_verilog import check_verilog_text, emit_verilog
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError, did_you_mean
 from ..error_codes import CODES
-from ..options import accelerators, compile_options, emit_json, parse_arguments, parser, plan_of, add_steering_options
+from ..options import accelerators, add_steering_options, compile_options, emit_json, parse_arguments, parser, plan_of
 from ..output import print_lines
 
 if TYPE_CHECKING:

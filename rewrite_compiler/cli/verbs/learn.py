@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UsageError
-from ..options import accelerators, compile_options, emit_json, parse_arguments, parser, add_steering_options, whole_number
+from ..options import accelerators, add_steering_options, compile_options, emit_json, parse_arguments, parser, whole_number
 from ..output import print_unwrapped
 
 SECONDS = 600

@@ -53,7 +53,7 @@ def listing() -> dict[str, Any]:
     """Return the document of everything by kind: each with its name, place and one line."""
     from ...apps import APPS, GALLERY
     from ...lang import IEEE, AdaptivFloat, Fixed, Int
-    from ...prove.certificates.status import verdicts_summary, known_verdicts
+    from ...prove.certificates.status import known_verdicts, verdicts_summary
     from ...rewrite.rule import short_place as at
     from ...rewrite.ruleset import every_rule
     from ...target import load_target, target_names

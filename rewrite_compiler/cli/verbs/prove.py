@@ -12,7 +12,7 @@ from typing import Any
 from ...errors import UsageError, did_you_mean
 from ...report.terminal import columns
 from ..options import accelerators, emit_json, parse_arguments, parser, whole_number
-from ..output import wrap_line, is_live, print_unwrapped
+from ..output import is_live, print_unwrapped, wrap_line
 
 JOBS = 2
 ADDED_ZEROS = ("operations in the same order, added zeros left out", "operations but for added zeros")  # in full, as one line has it
@@ -48,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
     args = parse_arguments(verb_parser, arguments)
     from ...prove.certificates.cache import Cache, court_cache
     from ...prove.certificates.document import prove, to_json
-    from ...rewrite.ruleset import unique_rules, every_rule, rules_at
+    from ...rewrite.ruleset import every_rule, rules_at, unique_rules
     from ...target import find_target, target_names
 
     only_names = [n for n in args.only.split(",") if n]
@@ -76,7 +76,9 @@ def run(arguments: Sequence[str]) -> int:
     document = to_json(verdicts)
     emit_json(document, args.json)
     cached = [f"{cache.hits} verdicts from the cache; --recheck judges again"] if cache.hits and is_live(args) else []
-    print_unwrapped(args, "\n".join([*lines(document, verbose=args.verbose), *(f"judged otherwise: {x}" for x in cache.changed_verdicts), *cached]))
+    print_unwrapped(
+        args, "\n".join([*lines(document, verbose=args.verbose), *(f"judged otherwise: {x}" for x in cache.changed_verdicts), *cached])
+    )
     return 0 if verdicts.is_good else 1
 
 

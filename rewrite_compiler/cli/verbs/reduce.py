@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..files import check_outputs, write_atomically
-from ..options import accelerators, compile_options, emit_json, parse_arguments, parser, add_steering_options, whole_number
+from ..options import accelerators, add_steering_options, compile_options, emit_json, parse_arguments, parser, whole_number
 from ..output import print_lines
 
 

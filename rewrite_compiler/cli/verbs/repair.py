@@ -10,7 +10,7 @@ from typing import Any
 
 from ...errors import AnswerNo
 from ..files import check_outputs, write_atomically
-from ..options import compile_options, emit_json, input_files, one_of, parse_arguments, parser, plan_of, add_steering_options, whole_number
+from ..options import add_steering_options, compile_options, emit_json, input_files, one_of, parse_arguments, parser, plan_of, whole_number
 from ..output import document_bytes, print_lines
 from .compile import plan_paths
 from .cosim import add_calibration_options

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import InputError, UsageError
 from ...intake import MAX_DOCUMENT_BYTES, FileBound, MalformedText, parse_json, read_bytes
 from ..files import check_outputs, page_file, write_atomically
-from ..options import emit_json, input_files, parse_arguments, parser, plan_of, add_steering_options
+from ..options import add_steering_options, emit_json, input_files, parse_arguments, parser, plan_of
 from ..output import print_lines
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config import PREFIX, read_configuration
-from ..options import Parser, emit_json, parse_arguments, parser, add_steering_options
+from ..options import Parser, add_steering_options, emit_json, parse_arguments, parser
 from ..output import print_lines
 from .cosim import add_simulation_options
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..files import check_outputs, page_file, write_atomically
-from ..options import accelerators, compile_options, emit_json, input_files, parse_arguments, parser, add_steering_options, whole_number
+from ..options import accelerators, add_steering_options, compile_options, emit_json, input_files, parse_arguments, parser, whole_number
 from ..output import print_lines
 
 STEPS = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..options import emit_json, parse_arguments, parser, plan_of, add_steering_options, whole_number
+from ..options import add_steering_options, emit_json, parse_arguments, parser, plan_of, whole_number
 from ..output import print_unwrapped
 
 SCHEMA = "flexmatch.offload/1"

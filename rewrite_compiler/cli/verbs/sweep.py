@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..options import accelerators, compile_options, emit_json, parse_arguments, parser, add_steering_options
+from ..options import accelerators, add_steering_options, compile_options, emit_json, parse_arguments, parser
 from ..output import is_live, print_lines
-from .cosim import add_calibration_options, settings, add_simulation_options
+from .cosim import add_calibration_options, add_simulation_options, settings
 
 
 def run(arguments: Sequence[str]) -> int:

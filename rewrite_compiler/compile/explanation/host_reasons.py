@@ -12,7 +12,7 @@ from enum import IntEnum
 from ...fit import Refusal
 from ...ir.program import OPAQUE, Node, Program
 from ...ops.op import ELEMENTWISE, LAYOUT, Apply, Tensor, Variable, subterms
-from ...ops.static import Condition, HasType, IsConstant, RealComparison, ListsEqual, ShapeOf, TermIsTrue, holds, list_of
+from ...ops.static import Condition, HasType, IsConstant, ListsEqual, RealComparison, ShapeOf, TermIsTrue, holds, list_of
 from ...rewrite.rule import short_place
 from ...rewrite.text import condition_text
 from ...target import Mapping

@@ -107,7 +107,9 @@ def priced(mappings: Sequence[Mapping], objective: Objective) -> tuple[list[Mapp
     if not objective.is_priced:
         return list(mappings), notes
     by_energy = objective.spends == "femtojoules"
-    comparable = [m for m in mappings if (m.access_counts if by_energy else m.price) is not None and objective.resources[m.target] is not None]
+    comparable = [
+        m for m in mappings if (m.access_counts if by_energy else m.price) is not None and objective.resources[m.target] is not None
+    ]
     unpriced = [m for m in mappings if m not in comparable]
     why = f"objective {objective.name} needs its cost, which the target does not give"
     return comparable, (*notes, *(f"{m.name} is not used: {why}" for m in unpriced))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from ...fit.cost import call_sizes
-from ...fit.residency import CONSTANT, IN, OUT, SCRATCH, Call, Gap, Piece, ResidencyProblem, Residency, solve_residency
+from ...fit.residency import CONSTANT, IN, OUT, SCRATCH, Call, Gap, Piece, Residency, ResidencyProblem, solve_residency
 from ...ir.program import Node, Program, Value
 from ...target import Resources, Room, Stay
 from ..host.order_preserving import keeps_order
@@ -110,7 +110,9 @@ class _Device:
         stays: dict[str, list[Stay]] = {o.id: [] for o in self.offloads}
         remaining: dict[str, list[frozenset[str]]] = {o.id: [] for o in self.offloads}
         for n, (o, _) in enumerate(self.owner):
-            at = {p.tensor: residency.addresses[n, k] for k, p in enumerate(q.calls[n].pieces) if (n, k) in residency.addresses and p.tensor}
+            at = {
+                p.tensor: residency.addresses[n, k] for k, p in enumerate(q.calls[n].pieces) if (n, k) in residency.addresses and p.tensor
+            }
             stays[o.id].append(Stay(at, present.get(n, frozenset()), frozenset(t for (m, _), t in unread_tensors.items() if m == n)))
             remaining[o.id].append(lasting.get(n, frozenset()))
         inner, why = self.edges(q, residency)

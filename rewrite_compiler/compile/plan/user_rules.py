@@ -21,7 +21,7 @@ from ...prove.certificates.shipped import Certificate, certificate_of_record, ce
 from ...prove.verdict import Proof
 from ...rewrite.domain import EVERYWHERE, Domain
 from ...rewrite.rule import Rule
-from ...rewrite.ruleset import unique_rules, every_rule, rules_at, shipped_rules
+from ...rewrite.ruleset import every_rule, rules_at, shipped_rules, unique_rules
 from ...target import Mapping as Operation
 from ...target import Target
 from .plan import Plan

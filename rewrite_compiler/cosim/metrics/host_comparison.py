@@ -55,7 +55,9 @@ def hosts_text(host: str, metric: str, value: float | None, document: Mapping[st
     values_text = f"{metric} is {_value_text(value)} and {_value_text(document['value'])}"
     if not document["differing_values"]:
         return f"hosts {host} and {document['other']}: all {document['values']:,} output values are equal; {values_text}"
-    differ = f"{document['differing_values']:,} of {document['values']:,} output values differ, by at most {document['largest_difference']:.3g}"
+    differ = (
+        f"{document['differing_values']:,} of {document['values']:,} output values differ, by at most {document['largest_difference']:.3g}"
+    )
     return f"hosts {host} and {document['other']}: {differ}; {values_text}"
 
 

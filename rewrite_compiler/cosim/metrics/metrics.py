@@ -16,10 +16,10 @@ import numpy as np
 from ...data.dataset import CLASSIFICATION, LANGUAGE_MODEL, MAPS, Dataset
 from ...errors import InputError, UsageError
 from ...ir.program import Data
-from .class_maps import intersections, mean_over_classes, mean_over_labels, place_accuracy, label_accuracy
+from .class_maps import intersections, label_accuracy, mean_over_classes, mean_over_labels, place_accuracy
 from .custom_metric import custom_scores
 from .paired_test import Interval, difference_of_proportions, exact_difference, mcnemar
-from .regression import absolute_error, r_squared, flattened_pair, squared_error_with_moments, squared_error, worst_if_nan
+from .regression import absolute_error, flattened_pair, r_squared, squared_error, squared_error_with_moments, worst_if_nan
 from .scores import Scores
 from .separation import roc_area, separation
 
@@ -105,7 +105,9 @@ def metric_of(name: str, task: str = "") -> Metric:
     if ":" not in metric_name:
         raise UsageError("F203", f'there is no metric called "{metric_name}"', help=f"known: {', '.join(METRICS)}, or MODULE:FUNCTION")
     scores, lower, digest = custom_scores(metric_name)
-    return Metric(metric_name, TruthSource.ANY, lambda y, truth: Scores(scores(y, truth), np.ones(len(y))), lower_is_better=lower, sha256=digest)
+    return Metric(
+        metric_name, TruthSource.ANY, lambda y, truth: Scores(scores(y, truth), np.ones(len(y))), lower_is_better=lower, sha256=digest
+    )
 
 
 def truth_for(metric: Metric, data: Dataset, reference: Data) -> Data:

@@ -26,7 +26,9 @@ def board_text(ila: Ila, name: str) -> str:
     if ila.externals:
         bodies = fill_template(BOARD_STREAM, {"name": name, "memory": image_of(ila)})
     elif set(MMIO) <= ila.inputs.keys():
-        bodies = fill_template(BOARD_BUS, {"name": name}) + "".join(fill_template(BOARD_WRITE, {"name": name, "flag": f}) for f in flags_of(ila))
+        bodies = fill_template(BOARD_BUS, {"name": name}) + "".join(
+            fill_template(BOARD_WRITE, {"name": name, "flag": f}) for f in flags_of(ila)
+        )
     else:
         return ""
     declared = bus_declarations(name, ila, "mmio")

@@ -17,7 +17,7 @@ from ...lowering.decoded_copies import DecodedCopy, decoded_copies
 from ...lowering.lower import lower_step
 from ...lowering.trap_analysis import static_size
 from ...readings.arrays.evaluator import table_data
-from ...readings.c.printer import NoC, PrintedFunction, Tables, c_type, print_c, optimise
+from ...readings.c.printer import NoC, PrintedFunction, Tables, c_type, optimise, print_c
 from ...readings.c.runtime import PRELUDE, RUNTIME, SCRATCH, called_functions
 from .bus_functions import MMIO, board_text
 from .decoder import decode_tree

@@ -19,8 +19,8 @@ from ...readings.c.printer import Tables, c_array, c_type
 from ...target import Stay
 from .bus_functions import MMIO
 from .cells import Gather, cells_of, slot_name
-from .command_stream import FetchWords, Fill, Get, Move, Pause, Put, Send, MoveRecorder, results_of
-from .formats import code_type, deciding_bits, decoder, encoder, table_encoder, refuse_ieee
+from .command_stream import FetchWords, Fill, Get, Move, MoveRecorder, Pause, Put, Send, results_of
+from .formats import code_type, deciding_bits, decoder, encoder, refuse_ieee, table_encoder
 from .resident_weights import aligned_moves
 
 

@@ -13,7 +13,7 @@ from ...ila.traces.trace import Commands
 from ...readings.arrays.labelled_array import Data
 from ...target import Stay
 from .cells import Gather
-from .command_stream import Fill, Get, Move, Pause, Put, Send, MoveRecorder
+from .command_stream import Fill, Get, Move, MoveRecorder, Pause, Put, Send
 
 
 @dataclass(frozen=True)

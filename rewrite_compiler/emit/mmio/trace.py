@@ -37,7 +37,9 @@ class Cost:
     bytes: int
 
 
-def traces_of(plan: Plan, inputs: Mapping[str, Data] | None = None, *, about: str = "", host: Host | None = None) -> dict[str, EmittedTrace]:
+def traces_of(
+    plan: Plan, inputs: Mapping[str, Data] | None = None, *, about: str = "", host: Host | None = None
+) -> dict[str, EmittedTrace]:
     """Return the trace of each accelerator of a plan for one sample (default: zeros), with the simulator's results of reads.
 
     Raises:

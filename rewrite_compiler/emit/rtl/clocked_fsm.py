@@ -275,7 +275,9 @@ class _Sequence:
             raise NoVerilog("two words to outside at once have no Verilog form")
         body = self.reserve()
         final = self.add(when(p.ready[()], seq(assign(p.write_request, 0), self.go(successor))))
-        word = seq(assign(p.write_request, 1), p.put_address(self.term(u.address[0], bindings)), assign(p.write_data, self.term(u.value, bindings)))
+        word = seq(
+            assign(p.write_request, 1), p.put_address(self.term(u.address[0], bindings)), assign(p.write_data, self.term(u.value, bindings))
+        )
         self.add(when(p.ready[()] | ~p.write_request[()], seq(word, nest.advance(self.go, body, final))), body)
         return self.entry(nest, body, successor)
 

@@ -12,7 +12,7 @@ from ...lowering.lower import lower_step
 from ...readings.verilog.printer import Place, print_verilog, word_bits
 from ..c.device_model import _comment
 from ..c.text import fill_template
-from .design import DEPTH, Design, Word, decode_step, design, extent, found_leaf, input_bits, device_states, result_bits, size
+from .design import DEPTH, Design, Word, decode_step, design, device_states, extent, found_leaf, input_bits, result_bits, size
 from .text import BENCH, BENCH_DRAM, BUSY, MODULE, NOTES
 
 FULL_RESET = 1 << 10  # larger memories start at their first value once, as on a board

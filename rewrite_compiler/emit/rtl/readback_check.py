@@ -11,8 +11,8 @@ from ...ila import Ila
 from ...lang.binders import static_shape
 from ...readings.smt.solver import Verdict
 from ...readings.verilog.equivalence import Comparison, statements_of
-from ...readings.verilog.reader import Module, Statement, Expression, Word, read_verilog
-from .design import Design, Part, decode_step, design, found_leaf, input_bits, device_states, result_bits, size
+from ...readings.verilog.reader import Expression, Module, Statement, Word, read_verilog
+from .design import Design, Part, decode_step, design, device_states, found_leaf, input_bits, result_bits, size
 from .emit import FULL_RESET, SHOWN
 
 ROUNDS = 8  # of a loop whose end the state decides
@@ -78,7 +78,10 @@ def _checks(m: Module, parts: _Parts, d: Design, rounds: int, seconds: float) ->
     strict = _comparison(m, d, ("word",), rounds, seconds)
     leaf, quiet = found_leaf(d.ila), {"outside": 0, "result": 0, **dict.fromkeys(d.cleared_words, 0)}
     step = decode_step(d.ila, leaf)
-    yield "decode", lambda: PartVerdict("decode", _judged(lambda: strict.check_decode(parts.decode, step, leaf, quiet, ("executed", "found"))))
+    yield (
+        "decode",
+        lambda: PartVerdict("decode", _judged(lambda: strict.check_decode(parts.decode, step, leaf, quiet, ("executed", "found")))),
+    )
     yield "others", lambda: PartVerdict("others", _judged(lambda: c.check_values(parts.default, {"outside": 1})))
     for n, p in d.arms.items():
         yield p.name, partial(_compared, c, parts.arms[n], p, p.name, quiet)
@@ -220,7 +223,11 @@ def _filling(s: Statement) -> tuple[str, int, int]:
     """Return the word or memory that a statement fills, the words of the memory and the value; no name for another statement."""
     if s.kind == "set" and s.terms[0].op == "name" and s.terms[1].op == "number":
         return s.terms[0].name, 0, s.terms[1].value
-    word, unit_term, zero = Expression("name", name="word"), Expression("number", value=1, width=32, signed=True), Expression("number", width=32, signed=True)
+    word, unit_term, zero = (
+        Expression("name", name="word"),
+        Expression("number", value=1, width=32, signed=True),
+        Expression("number", width=32, signed=True),
+    )
     if s.kind != "for" or s.terms[0].op != "<" or s.terms[0].args[0] != word or s.terms[0].args[1].op != "number":
         return "", 0, 0
     (start,), (following,), (body,) = s.bodies

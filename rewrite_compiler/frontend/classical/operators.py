@@ -128,7 +128,9 @@ def _with_complement(parts: FunctionBuilder, score: str) -> str:
 def _scaler(site: Site) -> FunctionBuilder:
     parts = FunctionBuilder(site)
     centred = parts.step("Sub", parts.numbers(), float_attribute(site, "offset")) if site.get("offset", ()) else parts.numbers()
-    parts.results[0] = parts.step("Mul", centred, float_attribute(site, "scale")) if site.get("scale", ()) else parts.step("Identity", centred)
+    parts.results[0] = (
+        parts.step("Mul", centred, float_attribute(site, "scale")) if site.get("scale", ()) else parts.step("Identity", centred)
+    )
     return parts
 
 

@@ -68,7 +68,8 @@ def read_region(region: Region, byte_count: int, folder: Path, subject: str, lim
             raise InputError("F105", sentence, help="raise --limits model_bytes=")
         if region.offset + byte_count > size:
             raise InputError(
-                "F151", f'bytes {region.offset} to {region.offset + byte_count} of {subject} lie beyond the {size} bytes of "{region.location}"'
+                "F151",
+                f'bytes {region.offset} to {region.offset + byte_count} of {subject} lie beyond the {size} bytes of "{region.location}"',
             )
         return _read_all(descriptor, byte_count, region, subject)
     finally:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from .protobuf_scan import BYTES, MalformedField, Field, Span, fields, varint
+from .protobuf_scan import BYTES, Field, MalformedField, Span, fields, varint
 
 LARGE_BYTES = 1 << 16  # bytes of a weight from which on it is cut out
 MIN_FIELD_BYTES = 64  # bytes that the fields of a model have at least, taken together, where it is worth looking for weights
@@ -46,7 +46,9 @@ def split_payloads(data: bytes) -> SplitModel:
         graph_bytes = b"".join(_graph_pieces(data, graph, payloads))
     except MalformedField:  # protobuf refuses it, too
         return unsplit
-    return SplitModel(b"".join([data[: graph.tag_start], _message(GRAPH, graph_bytes), data[graph.end :]]), payloads) if payloads else unsplit
+    return (
+        SplitModel(b"".join([data[: graph.tag_start], _message(GRAPH, graph_bytes), data[graph.end :]]), payloads) if payloads else unsplit
+    )
 
 
 def _graph_pieces(data: bytes, graph: Field, payloads: dict[int, memoryview]) -> Iterator[bytes]:

@@ -57,7 +57,9 @@ def parse_refusal(data: bytes, place: str) -> InputError:
         while work:
             span = work.pop()
             if span.depth > MAX_NESTING:
-                return InputError("F125", f"its messages are nested deeper than {MAX_NESTING}, which protobuf refuses to parse", place=place)
+                return InputError(
+                    "F125", f"its messages are nested deeper than {MAX_NESTING}, which protobuf refuses to parse", place=place
+                )
             work.extend(reversed(_nested_messages(data, span)))
     except MalformedField as broken:
         name = MESSAGES.get(broken.message, {}).get(broken.field, (f"of {broken.message}", ""))[0]

@@ -72,7 +72,9 @@ def dims_of(tensor: Any, subject: str, limits: Limits) -> tuple[int, ...]:
     bits = _bits(dtype_name(int(tensor.data_type), subject))
     nbytes = -(-math.prod(dims) * bits // 8)
     if nbytes > limits.tensor_bytes:
-        raise InputError("F105", f"{subject} must have at most {limits.tensor_bytes} bytes, not {nbytes}", help="raise --limits tensor_bytes=")
+        raise InputError(
+            "F105", f"{subject} must have at most {limits.tensor_bytes} bytes, not {nbytes}", help="raise --limits tensor_bytes="
+        )
     return dims
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...errors import InputError
 from .attributes import subgraphs
-from .opaque import captured_names, operand_name, canonical_node, read_names, renamed_copy, result_name
+from .opaque import canonical_node, captured_names, operand_name, read_names, renamed_copy, result_name
 
 OLDEST, BASE = 7, 21
 NEWEST = 26  # onnxruntime 1.31 loads no newer operator set
@@ -51,7 +51,9 @@ class Upgrader:
         if version >= self.target:
             return [(n,) for n in nodes]
         keys = [_signature(n, version) if self._changes(n, version) else None for n in nodes]
-        self._convert(version, {k: (n, p) for k, n, p in zip(keys, nodes, places, strict=True) if k is not None and k not in self.templates})
+        self._convert(
+            version, {k: (n, p) for k, n, p in zip(keys, nodes, places, strict=True) if k is not None and k not in self.templates}
+        )
         return [(n,) if k is None else self._instantiated(n, k) for n, k in zip(nodes, keys, strict=True)]
 
     def _changes(self, node: Any, version: int) -> bool:

@@ -34,7 +34,9 @@ def macs_of(site: Site, node: Any, results: Sequence[TensorType]) -> int | None:
 def _multiplies_nothing(node: Any) -> bool:
     """Tell whether a node inside a subgraph needs no multiply-accumulates, at any depth."""
     domain, inner = "" if node.domain == "ai.onnx" else str(node.domain), [n for graph in subgraphs(node) for n in graph.node]
-    return all(map(_multiplies_nothing, inner)) if inner else (domain, node.op_type) not in MAC_COUNTERS and _is_mac_free(domain, node.op_type)
+    return (
+        all(map(_multiplies_nothing, inner)) if inner else (domain, node.op_type) not in MAC_COUNTERS and _is_mac_free(domain, node.op_type)
+    )
 
 
 def _is_mac_free(domain: str, op: str) -> bool:

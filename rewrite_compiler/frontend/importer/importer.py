@@ -17,7 +17,7 @@ from ..file.payload import NO_PAYLOADS, Payloads
 from ..graph.attributes import attribute_values, tensors_in
 from ..graph.functions import Inliner, imports_of_function, key_of_call, with_attributes
 from ..graph.header import own_domain
-from ..graph.opaque import key_of, canonical_node, read_names
+from ..graph.opaque import canonical_node, key_of, read_names
 from ..graph.opset_upgrade import BY_VERSION, Upgrader, schema_of
 from ..graph.scope import NodeContext, Scope
 from ..graph.signature import check_types, signature_of
@@ -69,7 +69,9 @@ class Importer:
         version = body.imports.get("", 1)
         inliner = Inliner(self.functions, version, self.context.limits.nodes)
         nodes = [(number, inliner.inlined(n)) for number, n in nodes]
-        for (number, node), parts, place in zip(nodes, self.upgrader.replacements([n for _, n in nodes], version, places), places, strict=True):
+        for (number, node), parts, place in zip(
+            nodes, self.upgrader.replacements([n for _, n in nodes], version, places), places, strict=True
+        ):
             origin = number if body.origin is None else body.origin
             is_upgraded = len(parts) != 1 or parts[0] is not node
             for part in parts:

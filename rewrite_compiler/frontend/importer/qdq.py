@@ -212,7 +212,9 @@ class _Pass:
             value = self.apply(op, [x.codes, rows], node.origins, **attributes)
         else:
             weights = centred_weights(data, np.asarray(w.zero))
-            value = integer_products(op, x.codes, weights, attributes, lambda o, v, a: self.apply(o, list(v), node.origins, **a), self.constant)
+            value = integer_products(
+                op, x.codes, weights, attributes, lambda o, v, a: self.apply(o, list(v), node.origins, **a), self.constant
+            )
         rank = len(self.b.types[value].shape)
         return Accumulators(value, np.asarray(x.scale * w.scale, np.float32), 1 if node.op == "conv" else rank - 1)
 

@@ -170,5 +170,7 @@ def check_declared(info: Any, actual: TensorType, file: str) -> None:
     declared = declared_type(info, f'output "{info.name}"')
     if declared is not None and is_contradicted(declared, actual):
         raise InputError(
-            "F134", f'output "{info.name}" is declared as {declared[0]}{extents_text(declared[1])} and the model computes {actual}', place=file
+            "F134",
+            f'output "{info.name}" is declared as {declared[0]}{extents_text(declared[1])} and the model computes {actual}',
+            place=file,
         )

@@ -9,7 +9,14 @@ import numpy as np
 from .rewriting import Graph
 
 MAX_STEPS = 64  # steps
-UNSUPPORTED_ATTRIBUTES = {"activations", "activation_alpha", "activation_beta", "clip", "input_forget", "layout"}  # attributes of other equations
+UNSUPPORTED_ATTRIBUTES = {
+    "activations",
+    "activation_alpha",
+    "activation_beta",
+    "clip",
+    "input_forget",
+    "layout",
+}  # attributes of other equations
 
 
 def lstm_as_steps(g: Graph, node: Any) -> list[Any] | None:
@@ -20,7 +27,9 @@ def lstm_as_steps(g: Graph, node: Any) -> list[Any] | None:
     inputs = [*node.input, *[""] * (8 - len(node.input))]
     shape, weights = g.shape(inputs[0]), [g.data(n) for n in inputs[1:3]]
     biases = g.data(inputs[3]) if inputs[3] else None
-    is_plain = node.op_type == "LSTM" and stride is not None and not attributes.keys() & UNSUPPORTED_ATTRIBUTES and not inputs[4] and not inputs[7]
+    is_plain = (
+        node.op_type == "LSTM" and stride is not None and not attributes.keys() & UNSUPPORTED_ATTRIBUTES and not inputs[4] and not inputs[7]
+    )
     if not is_plain or shape is None or shape[0] > MAX_STEPS or any(w is None for w in weights) or (inputs[3] and biases is None):
         return None
     w, r = (np.asarray(x)[0] for x in weights)

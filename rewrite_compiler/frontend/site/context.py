@@ -120,7 +120,8 @@ class Context:
         """Add a weight of the model: an equal constant is reused, and one that is a transpose or reshape of another is derived from it."""
         moves = _possible_moves(data) if dtype in FLOATS and self.equal_constant(data, dtype) is None else []
         source = next(
-            ((twin, op, attributes) for op, candidate, attributes in moves if (twin := self.equal_constant(candidate, dtype)) is not None), None
+            ((twin, op, attributes) for op, candidate, attributes in moves if (twin := self.equal_constant(candidate, dtype)) is not None),
+            None,
         )
         if source is None:
             return self.rearranged_constant(data, name, dtype)

@@ -89,7 +89,9 @@ class _Loop:
         decodes = [decode for decode, _ in entries]
         reads = [(reads_in(decodes, leaf), inputs[leaf](())) for leaf in self.ila.inputs.values() if not leaf.shape]
         steps = [step for _, step in entries]
-        dispatch = bind_subterms(reads, decodes, lambda parts: share_subterms(parts, lambda x: decision_tree(x, steps, assign(variables.active, 0))))
+        dispatch = bind_subterms(
+            reads, decodes, lambda parts: share_subterms(parts, lambda x: decision_tree(x, steps, assign(variables.active, 0)))
+        )
         family_dispatch: Step = NOTHING
         for n, f in enumerate(self.joint, 1):
             family_dispatch = when(variables.family[()] == n, self.run(f), family_dispatch)

@@ -50,7 +50,9 @@ class InitialisationMap:
 
         With `count`, operands have a leading axis of commands.
         """
-        return None if addressed_row(instruction) else instruction_needs(self.ila, memories, instruction, operands, count, self.vector_sizes)
+        return (
+            None if addressed_row(instruction) else instruction_needs(self.ila, memories, instruction, operands, count, self.vector_sizes)
+        )
 
     def observe(self, instruction: Instruction, operands: Mapping[str, Any], needs: Needs | None) -> None:
         """Mark what an executed instruction wrote, and check what it read.

@@ -61,7 +61,9 @@ def instruction_needs(
     return _cached(ila, configuration, lambda: _compute_needs(ila, memories, instruction, operands, count, vector_sizes))
 
 
-def instruction_footprint(machine: Machine, ila: Ila, instruction: Instruction, operands: Mapping[str, Any], memories: frozenset[Leaf]) -> Footprint:
+def instruction_footprint(
+    machine: Machine, ila: Ila, instruction: Instruction, operands: Mapping[str, Any], memories: frozenset[Leaf]
+) -> Footprint:
     """Return the elements of these memories that an instruction, its operands bound, accesses in the current control state."""
     if not _is_footprint_static(ila, instruction, memories):
         return footprint(machine, instruction.update, memories)

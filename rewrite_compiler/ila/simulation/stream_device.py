@@ -18,7 +18,17 @@ from ...readings.state.footprint import Footprint
 from ..external_memory import External
 from ..mmio import split_lanes
 from ..model import Ila
-from ..verification.queue_interleavings import Issue, RaceDetector, Schedule, Turn, schedule, check_all_taken, tokens_of, check_connected, written_by
+from ..verification.queue_interleavings import (
+    Issue,
+    RaceDetector,
+    Schedule,
+    Turn,
+    check_all_taken,
+    check_connected,
+    schedule,
+    tokens_of,
+    written_by,
+)
 from .initialisation_tracking import CODE
 from .read_sets import instruction_footprint
 from .simulator import DeviceHang, Simulator

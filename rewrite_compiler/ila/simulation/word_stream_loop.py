@@ -23,7 +23,7 @@ from ...lang.step import Let, Step, assign, loop, reads_of, seq, updates_of, whe
 from ...lang.structural_hash import StructuralHash, Undigested
 from ...readings.arrays.labelled_array import Data, storage_dtype
 from ..model import Ila, Instruction, Operand
-from .decode_loop import Inputs, substitute_inputs, decision_tree, share_subterms
+from .decode_loop import Inputs, decision_tree, share_subterms, substitute_inputs
 from .device_protocol import WordDevice
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def word_loop_of(ila: Ila, kind: str = MOVING) -> WordLoop | None:
     cached on disk.
     """
     try:
-        from ...readings.native.code_cache import load_step, cached_step
+        from ...readings.native.code_cache import cached_step, load_step
         from ...readings.native.printer import NativeFunction
     except ImportError:
         return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...ila.verification.check import Check
-from ..verdict import Counterexample, RoundingMeasurement, Outcome, Proof
+from ..verdict import Counterexample, Outcome, Proof, RoundingMeasurement
 from .cache import DATE
 
 TEXTS = ("name", "at", "verdict", "strength", "evidence", "grade", "code", "suggestion")

@@ -11,7 +11,7 @@ from ...ir.program import Data
 from ...ops.op import Tensor
 from ..verdict import Counterexample
 from .instance_search import Instance
-from .sides import array_text, operands_from, side_values, same_values, number_text
+from .sides import array_text, number_text, operands_from, same_values, side_values
 
 Pairs = Sequence[tuple[Tensor, Tensor]]
 # the values operands are drawn from, the plain ones first
@@ -70,7 +70,9 @@ def counterexample(pairs: Pairs, instance: Instance, operands: Mapping[str, Data
     if first_difference is None:
         raise ValueError("the sides do not differ on these operands")
     _, place, left, right = first_difference
-    return Counterexample({n: array_text(x) for n, x in operands.items()}, instance.attributes, place, number_text(left), number_text(right))
+    return Counterexample(
+        {n: array_text(x) for n, x in operands.items()}, instance.attributes, place, number_text(left), number_text(right)
+    )
 
 
 def float32_difference(

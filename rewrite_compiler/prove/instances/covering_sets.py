@@ -54,7 +54,11 @@ def instances_of(rule: Rule, count: int | None = None) -> Instances:
     else:  # a guard that few satisfy
         small = smallest_instances(rule)
         instances, rank = [*small.nonempty], small.rank
-    empty = [i for i in drawn_instances(rule, range(2), rank, EMPTY, draws=2, guard_budget=GUARD_CHECKS_PER_EMPTY_DRAW) if any(0 in s for s in i.operands.values())]
+    empty = [
+        i
+        for i in drawn_instances(rule, range(2), rank, EMPTY, draws=2, guard_budget=GUARD_CHECKS_PER_EMPTY_DRAW)
+        if any(0 in s for s in i.operands.values())
+    ]
     return Instances(_by_size(instances), rank, _by_size(empty))
 
 

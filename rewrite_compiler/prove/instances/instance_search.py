@@ -19,7 +19,20 @@ from ...errors import SpecError
 from ...lang.expr import Expr
 from ...ops.op import Apply, AttributeValue, Op, Shape, ShapeError, Tensor, Variable, subterms
 from ...ops.recurrent import GATES
-from ...ops.static import ELEMENTS, Binding, Condition, HasType, Ints, NamedList, RealComparison, ShapeOf, TermIsTrue, holds, list_of, value_of
+from ...ops.static import (
+    ELEMENTS,
+    Binding,
+    Condition,
+    HasType,
+    Ints,
+    NamedList,
+    RealComparison,
+    ShapeOf,
+    TermIsTrue,
+    holds,
+    list_of,
+    value_of,
+)
 from ...rewrite.rule import Float, Rule, condition_atoms, condition_variables, name_of
 
 DRAWS = 10  # draws for each instance wanted
@@ -64,7 +77,9 @@ class Instance:
         )
 
 
-PendingCondition = tuple[Condition, frozenset[Any]]  # a condition, and what must be bound before it can be held: operands and keys of attributes
+PendingCondition = tuple[
+    Condition, frozenset[Any]
+]  # a condition, and what must be bound before it can be held: operands and keys of attributes
 
 
 def _conditions(rule: Rule) -> dict[str, list[PendingCondition]]:
@@ -259,7 +274,11 @@ class Search:
 
     def is_finished(self, state: State) -> bool:
         """Tell whether all operands are bound to shapes that need no more instances."""
-        return bool(self.finished_operands) and len(state.operands) == len(self.names) and operands_key(state.operands) in self.finished_operands
+        return (
+            bool(self.finished_operands)
+            and len(state.operands) == len(self.names)
+            and operands_key(state.operands) in self.finished_operands
+        )
 
     def with_attributes(self, t: Apply, state: State) -> Iterator[State]:
         """Yield the states in which the attributes of an application are bound."""

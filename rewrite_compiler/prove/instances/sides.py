@@ -132,7 +132,9 @@ def operands_from(instance: Instance, draw: Any) -> dict[str, Data]:
     return {name: np.asarray(draw(shape), np.float64).reshape(shape) for name, shape in instance.operands.items()}
 
 
-def side_values(pairs: Sequence[tuple[Tensor, Tensor]], instance: Instance, operands: Mapping[str, Data], real: Any) -> list[tuple[Data, Data]]:
+def side_values(
+    pairs: Sequence[tuple[Tensor, Tensor]], instance: Instance, operands: Mapping[str, Data], real: Any
+) -> list[tuple[Data, Data]]:
     """Return the values of both sides of every equation, every operation rounded to the type `real`."""
     side = Side(instance)
     cast_operands = {name: x.astype(real) for name, x in operands.items()}

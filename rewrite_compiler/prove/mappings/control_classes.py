@@ -23,7 +23,7 @@ import numpy as np
 from ...ila import Ila
 from ...readings.arrays.labelled_array import Data, storage_dtype
 from ...target import Mapping, Target
-from .draws import Invocation, result_dimensions, product_count
+from .draws import Invocation, product_count, result_dimensions
 from .mappings import attributes_at, formats_at, shapes_at
 
 QUIET_CALLS = 60  # calls in a row that show nothing new, after which no more are drawn

@@ -31,7 +31,7 @@ from ...readings.arrays.labelled_array import Data
 from ...readings.kernels.evaluate import evaluate
 from ...readings.smt.evaluator import SymbolicEvaluator, fresh_variables, interval_constraints
 from ...readings.smt.inverse_pairs import without_inverse_pairs
-from ...readings.smt.normal_form_evaluator import NotInteger, NormalFormEvaluator, Z3Translator, variables
+from ...readings.smt.normal_form_evaluator import NormalFormEvaluator, NotInteger, Z3Translator, variables
 from ...readings.smt.polynomial_terms import Number, Terms
 from ...readings.smt.shared_abstraction import prove_equal_sharing
 from ...rewrite.rule import name_of

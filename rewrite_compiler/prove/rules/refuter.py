@@ -21,16 +21,24 @@ from ...ops.op import Apply, Shape, ShapeError, subterms
 from ...ops.recurrent import GATES
 from ...rewrite.rule import Rule
 from ..instances.instance_search import FLOATS, Instance, Search, State, TooManyCandidates, candidates_for, in_random_order, numbers_of
-from ..instances.sides import Side, array_text, right_shape, number_text
+from ..instances.sides import Side, array_text, number_text, right_shape
 from ..verdict import Counterexample
 
 EXTENT, RANK, STEP, KERNEL, PAD = 12, 6, 5, 7, 5  # the largest that are drawn
 CANDIDATES_PER_DRAW, GUARD_CHECKS_PER_DRAW = 400, 600  # candidates of one draw that are typed, and that are held against the guard
 INSTANCES, WORK = 60, 300_000  # of one rule: instances, and about how many microseconds
-DRAW, CANDIDATE, GUARD_CHECK = 300, 20, 12  # microseconds of a draw, of a candidate that is typed, and of one that is held against the guard
+DRAW, CANDIDATE, GUARD_CHECK = (
+    300,
+    20,
+    12,
+)  # microseconds of a draw, of a candidate that is typed, and of one that is held against the guard
 RUN, RECURRENT, DATA = 300, 5_000, 3  # microseconds of an operator, of a recurrent one, and how often each side is run
 ELEMENTS, LARGEST = 600, 12_000  # of one operand, and of all patterns of a left side
-LARGER_INSTANCES, LARGER_DRAWS, LARGER_SIZE = 2, 6, 700  # instances whose elements are compared as terms: of so many draws, and their elements
+LARGER_INSTANCES, LARGER_DRAWS, LARGER_SIZE = (
+    2,
+    6,
+    700,
+)  # instances whose elements are compared as terms: of so many draws, and their elements
 VALUES_PER_ATTRIBUTE = 8  # values that are drawn for one attribute
 TRIES = 120  # to make operands of a difference plain
 MAX_LISTED = 24  # elements of an operand that are all shown
@@ -130,7 +138,11 @@ def witness(rule: Rule, seed: int = 0, share: float = 1.0) -> tuple[Counterexamp
         instance = None
         with suppress(TooManyCandidates, FlexmatchError):
             instance = next(search.instances(), None)
-        work += DRAW + CANDIDATE * (CANDIDATES_PER_DRAW - search.typing_budget) + GUARD_CHECK * (GUARD_CHECKS_PER_DRAW - int(search.guard_budget))
+        work += (
+            DRAW
+            + CANDIDATE * (CANDIDATES_PER_DRAW - search.typing_budget)
+            + GUARD_CHECK * (GUARD_CHECKS_PER_DRAW - int(search.guard_budget))
+        )
         if instance is None or instance.size > LARGEST:
             continue
         count += 1
@@ -240,7 +252,11 @@ def _simplified_example(rule: Rule, instance: Instance, operands: Mapping[str, D
             else:
                 place = current
     return Counterexample(
-        {name: _text(x) for name, x in simplified.items()}, instance.attributes, place.index, number_text(place.left), number_text(place.right)
+        {name: _text(x) for name, x in simplified.items()},
+        instance.attributes,
+        place.index,
+        number_text(place.left),
+        number_text(place.right),
     )
 
 

@@ -29,7 +29,7 @@ from .grades import grade_violation
 from .guard_synthesis import suggested_guard
 from .refuter import larger_instances, witness
 from .rounding_error import measure_rounding
-from .wrapped_words import has_integer_operands, bitvector_answer, is_polynomial, operand_types
+from .wrapped_words import bitvector_answer, has_integer_operands, is_polynomial, operand_types
 
 PROVED_DRAWS_SHARE = 0.2  # of the work of the wide draws, where a theorem says that they show nothing
 NO_MEANING = {IndexError: "it reads an axis that does not exist", ZeroDivisionError: "it divides by an extent of 0"}
@@ -45,7 +45,9 @@ class _Evidence:
     identical: bool = True  # the same operations in the same order, everywhere
     up_to_zeros: bool = True  # the same but for added zeros, everywhere
     searches: int = 0  # of data on which they differ
-    undecided: UndecidedPairs = field(default_factory=lambda: UndecidedPairs(False))  # elements that a grade claims more of than that they are equal
+    undecided: UndecidedPairs = field(
+        default_factory=lambda: UndecidedPairs(False)
+    )  # elements that a grade claims more of than that they are equal
 
     def sentence(self, engine: str) -> str:
         """Return the strongest of these in words, else what proved the rule."""

@@ -63,7 +63,7 @@ def bitvector_answer(rule: Rule) -> Theorem | Stop | Counterexample:
 
 
 def _decide(rule: Rule, dtype: str) -> Stop | Counterexample | None:
-    from ...readings.smt.wrapped_integers import Undecided, Word, IntegerType, difference, integer_type
+    from ...readings.smt.wrapped_integers import IntegerType, Undecided, Word, difference, integer_type
 
     def term(t: Tensor, kind: IntegerType, symbols: dict[str, Word]) -> Word:
         if isinstance(t, Variable):

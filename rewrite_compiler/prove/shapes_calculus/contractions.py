@@ -6,7 +6,18 @@ from collections.abc import Callable, Sequence
 
 from .polynomials import Poly, as_poly, product
 from .real_elements import ZERO_ELEMENT, Real, ShapeMismatch
-from .symbolic_tensors import Attributes, Index, Tensor, Typing, all_axis_pads, broadcast, broadcast_read, tensor_by_index, padded_read, windows
+from .symbolic_tensors import (
+    Attributes,
+    Index,
+    Tensor,
+    Typing,
+    all_axis_pads,
+    broadcast,
+    broadcast_read,
+    padded_read,
+    tensor_by_index,
+    windows,
+)
 
 
 def dense(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 from .contractions import conv, dense
 from .polynomials import Poly, as_poly
 from .real_elements import Real, ShapeMismatch, number
-from .symbolic_tensors import Attributes, Index, Tensor, Typing, axis_of, tensor_by_index, integer_element, mean_of
+from .symbolic_tensors import Attributes, Index, Tensor, Typing, axis_of, integer_element, mean_of, tensor_by_index
 
 
 def real_attribute(t: Typing, value: Any) -> Real:

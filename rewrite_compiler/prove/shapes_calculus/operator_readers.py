@@ -20,7 +20,19 @@ from .polynomials import Poly, as_poly, place_of, product
 from .pooling import POOLS
 from .real_elements import ZERO_ELEMENT, NotProved, Real, Reals, ShapeMismatch, number
 from .recurrences import RECURRENCES
-from .symbolic_tensors import ARITHMETIC, Attributes, Index, Tensor, Typing, axis_of, broadcast, broadcast_read, tensor_by_index, padded_read, mean_of
+from .symbolic_tensors import (
+    ARITHMETIC,
+    Attributes,
+    Index,
+    Tensor,
+    Typing,
+    axis_of,
+    broadcast,
+    broadcast_read,
+    mean_of,
+    padded_read,
+    tensor_by_index,
+)
 
 Reader = Callable[[Typing, Sequence[Tensor], Attributes], Tensor | tuple[Tensor, ...]]
 

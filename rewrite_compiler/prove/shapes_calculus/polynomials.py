@@ -352,7 +352,9 @@ class Facts:
         if not depth:
             return False
         indices = sorted(p.atoms & self.upper_bounds.keys(), reverse=True)
-        if any(key_of(a)[0] == REMAINDER for a in indices) and any(self._is_plainly_nonnegative(self.norm(p - f)) for f in self.inequalities):
+        if any(key_of(a)[0] == REMAINDER for a in indices) and any(
+            self._is_plainly_nonnegative(self.norm(p - f)) for f in self.inequalities
+        ):
             return True
         for a in indices:
             slope, intercept = self.slope(p, a)
@@ -363,7 +365,9 @@ class Facts:
         cancelled = self._cancelled(p)
         if cancelled != p:
             return self.nonnegative(cancelled, depth)
-        return any(self._is_plainly_nonnegative(self.norm(p - f)) or (depth > DEPTH - 2 and self.nonnegative(p - f, 1)) for f in self.inequalities)
+        return any(
+            self._is_plainly_nonnegative(self.norm(p - f)) or (depth > DEPTH - 2 and self.nonnegative(p - f, 1)) for f in self.inequalities
+        )
 
     def slope(self, p: Poly, a: int) -> tuple[Poly | None, Poly]:
         """Return p as slope · a + intercept, with no slope where the atom a is not linear in p."""
@@ -472,7 +476,13 @@ class Facts:
         indices, remainder = [], self.norm(place)
         for n in range(len(shape)):
             weight = self.norm(product(shape[n + 1 :]))
-            digit = as_poly(0) if self.norm(shape[n]).number == 1 else self.floor_quotient(remainder, weight) if n + 1 < len(shape) else remainder
+            digit = (
+                as_poly(0)
+                if self.norm(shape[n]).number == 1
+                else self.floor_quotient(remainder, weight)
+                if n + 1 < len(shape)
+                else remainder
+            )
             indices.append(digit)
             remainder = self.norm(remainder - digit * weight)
         return indices

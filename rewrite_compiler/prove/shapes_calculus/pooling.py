@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from .polynomials import Poly
 from .real_elements import NotProved, Real, ShapeMismatch
-from .symbolic_tensors import Attributes, Index, Tensor, Typing, tensor_by_index, mean_of, windows
+from .symbolic_tensors import Attributes, Index, Tensor, Typing, mean_of, tensor_by_index, windows
 
 
 def _pool(

@@ -24,7 +24,7 @@ from ...lowering.dead_code import eliminate_dead_code
 from ...lowering.decoded_copies import DecodedCopy, with_decoded_copies
 from ...lowering.dot_narrowing import HALF_WORD, narrow_sums, split_wide_sums
 from ...lowering.loop_invariants import hoist_invariants
-from ...lowering.loop_ir import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree, BoundsCheck
+from ...lowering.loop_ir import Allocate, Assign, Bind, BoundsCheck, For, If, Mutable, Raise, Routine, Statement, Store, Tree
 from ...lowering.lower import lower_array
 from ...lowering.trap_analysis import cannot_trap, is_inside, is_not_negative, is_not_zero, sizes_of, static_size
 from ..arrays.labelled_array import Data, storage_dtype

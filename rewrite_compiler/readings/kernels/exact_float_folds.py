@@ -24,7 +24,17 @@ from ...lang.intervals import Interval
 from ..arrays.labelled_array import FLOAT32_EXACT, FLOAT64_EXACT, Axis, Data, Named, Store
 from ..arrays.scope import Evaluation
 from ..blocks.grid import contiguous_runs
-from ..blocks.passes import StepPasses, Pass, clamped_operators, clips_of, last_uses, ranges_of, magnitude_of, scales_of, with_constant_scalars
+from ..blocks.passes import (
+    Pass,
+    StepPasses,
+    clamped_operators,
+    clips_of,
+    last_uses,
+    magnitude_of,
+    ranges_of,
+    scales_of,
+    with_constant_scalars,
+)
 from ..straightline.code import Code, TooWide
 from .fold_operands import Factor, FoldTrace, Site, folded
 

@@ -214,7 +214,7 @@ def launched(
 
     Where it is `seen`, a place for two words follows.
     """
-    from ..native.elementwise_nest import ANY_STRIDE, GridKey, Access, grid_function
+    from ..native.elementwise_nest import ANY_STRIDE, Access, GridKey, grid_function
 
     loops = merged([(extent[a], [o.strides.get(a, 0) for o in sides]) for a in order if extent[a] > 1])
     unroll, steps = 1, [0] * len(sides)

@@ -20,16 +20,16 @@ from ...errors import SpecError
 from ...lang import intervals as iv
 from ...lang.binders import Leaf
 from ...lang.step import Step
-from ...lowering.loop_ir import Allocate, Assign, Bind, Copy, Conjunction, For, If, Mutable, Raise, Routine, Statement, Store, Tree
+from ...lowering.loop_ir import Allocate, Assign, Bind, Conjunction, Copy, For, If, Mutable, Raise, Routine, Statement, Store, Tree
 from ...lowering.lower import lower_step
 from ...lowering.vector_idioms import can_exit_early, recognise_idioms
 from ..arrays.labelled_array import Data, storage_dtype
 from ..oracle.emit_python import diagnostic
-from .jit import compile_text, cached_code, key_of
+from .jit import cached_code, compile_text, key_of
 from .operators import declare_function
 from .protocol import ArrayInMemory
 from .traps import Trap, trap_refusal
-from .vector_conditions import print_every, is_vector
+from .vector_conditions import is_vector, print_every
 from .vector_copies import print_copy
 
 WORD, BIT = ir.IntType(64), ir.IntType(1)

@@ -9,7 +9,7 @@ from llvmlite import ir
 
 from ...lang import intervals as iv
 from ...lowering.loop_ir import Conjunction, Tree
-from ...lowering.vector_idioms import first_value, coefficient_of
+from ...lowering.vector_idioms import coefficient_of, first_value
 from .protocol import RoutinePrinter
 
 WORD = ir.IntType(64)

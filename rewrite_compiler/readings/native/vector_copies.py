@@ -67,4 +67,6 @@ def _print_vector(p: RoutinePrinter, s: Copy) -> None:
     vector = p.with_alias_scope(source, p.b.load(start, align=source.kind.itemsize))
     if s.stride > 1:
         vector = scatter_lanes(p.b, vector, p.with_alias_scope(target, p.b.load(place, align=target.kind.itemsize)))
-    p.with_alias_scope(target, p.b.store(vector if vector.type == target_type else p.b.trunc(vector, target_type), place, align=target.kind.itemsize))
+    p.with_alias_scope(
+        target, p.b.store(vector if vector.type == target_type else p.b.trunc(vector, target_type), place, align=target.kind.itemsize)
+    )

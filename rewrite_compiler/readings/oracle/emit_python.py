@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import SpecError
 from ...lang.binders import Array, Leaf, Table, entries_of, scalar_array
 from ...lang.step import Step
-from ...lowering.loop_ir import Allocate, Assign, Bind, Copy, Conjunction, For, If, Mutable, Raise, Routine, Statement, Store, Tree
+from ...lowering.loop_ir import Allocate, Assign, Bind, Conjunction, Copy, For, If, Mutable, Raise, Routine, Statement, Store, Tree
 from ...lowering.lower import lower_array, lower_step
 
 Memory = MutableSequence[Any]

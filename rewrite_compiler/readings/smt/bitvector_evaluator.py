@@ -13,8 +13,8 @@ from ...lang.binders import Leaf, static_shape
 from ...lang.expr import Expr
 from ...lang.traversal import terms_of
 from ..arrays.labelled_array import Data
-from .bitvector_operators import WORDS, to_common_width, maximum, resize, minimum, width_of
-from .evaluator import SymbolicEvaluator, Value, fresh_variables, truth, interval_constraints
+from .bitvector_operators import WORDS, maximum, minimum, resize, to_common_width, width_of
+from .evaluator import SymbolicEvaluator, Value, fresh_variables, interval_constraints, truth
 
 WORD_BITS = 64
 BIT_OPERATIONS = frozenset({"bitand", "bitor", "bitxor", "extract", "clz"})

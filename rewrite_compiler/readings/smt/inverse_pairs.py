@@ -12,7 +12,7 @@ import numpy as np
 import z3
 
 from ...lang.intervals import Interval
-from .evaluator import refute, interval_constraints
+from .evaluator import interval_constraints, refute
 from .solver import Outcome
 from .subterms import Subterm, parts_of
 
@@ -86,6 +86,7 @@ class _IdentitySearch:
         key = (shape.get_id(), interval)
         if key not in self.verdicts:
             self.verdicts[key] = (
-                refute([shape != self.word, *interval_constraints(np.array([self.word], object), interval)], SECONDS).outcome == Outcome.PROVED
+                refute([shape != self.word, *interval_constraints(np.array([self.word], object), interval)], SECONDS).outcome
+                == Outcome.PROVED
             )
         return self.verdicts[key]

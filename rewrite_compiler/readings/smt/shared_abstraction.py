@@ -12,7 +12,7 @@ import numpy as np
 import z3
 
 from ...lang.intervals import Interval
-from .evaluator import Value, prove_equal, refute, interval_constraints
+from .evaluator import Value, interval_constraints, prove_equal, refute
 from .solver import Outcome, Verdict
 from .subterms import parts_of
 from .term_bounds import Bounds

@@ -106,7 +106,9 @@ class Comparison:
         """Tell whether the comparison is vacuous: some loop runs in no state that the premises admit."""
         return any(refute([run, *state.premises], QUICK_SECONDS).outcome == Outcome.PROVED for run in state.runs)
 
-    def check_decode(self, statements: Sequence[Statement], step: Step, result: Leaf, constants: Mapping[str, int], names: Sequence[str]) -> Verdict:
+    def check_decode(
+        self, statements: Sequence[Statement], step: Step, result: Leaf, constants: Mapping[str, int], names: Sequence[str]
+    ) -> Verdict:
         """Prove that statements set the words `names` to the number that a decode step computes, and change nothing else."""
         pair = self.arbitrary_state()
         pair.state.bind(result, np.full((), 0, object))

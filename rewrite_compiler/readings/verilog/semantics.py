@@ -12,7 +12,7 @@ from typing import Any
 import z3
 
 from ...errors import SpecError
-from .reader import Statement, Expression, Word
+from .reader import Expression, Statement, Word
 
 INDEX_BITS = 32
 ROUNDS = 1 << 17  # of one loop

@@ -121,7 +121,9 @@ class _Window:
         remainder = b.sub(self.out_columns, b.mul(full_groups, word(INTERLEAVED_WINDOWS)))
 
         def row_windows(row: ir.Value) -> None:
-            emit_loop(b, full_groups, lambda group: self._windows(target, row, b.mul(group, word(INTERLEAVED_WINDOWS)), INTERLEAVED_WINDOWS))
+            emit_loop(
+                b, full_groups, lambda group: self._windows(target, row, b.mul(group, word(INTERLEAVED_WINDOWS)), INTERLEAVED_WINDOWS)
+            )
             emit_loop(b, remainder, lambda n: self._windows(target, row, b.add(b.mul(full_groups, word(INTERLEAVED_WINDOWS)), n), 1))
 
         emit_loop(b, self.out_rows, row_windows)
