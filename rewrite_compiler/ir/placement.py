@@ -24,7 +24,7 @@ class Place:
     outer: int = 1
 
     def lead(self, shape: Shape) -> int:
-        """Return how many elements' blocks lie before the samples in row-major order."""
+        """Return the number of blocks before the samples in row-major order: all extents before the axis, times `outer`."""
         return math.prod(shape[: self.axis]) * self.outer
 
     def inner(self, shape: Shape) -> int:
@@ -50,12 +50,12 @@ def places_with_lead(shape: Shape, lead: int) -> Iterator[Place]:
 
 
 def equivalent_places(shape: Shape, place: Place) -> list[Place]:
-    """Return the spellings of a place, itself first."""
+    """Return the places with the same row-major order as `place` in a shape, itself first."""
     return [place, *(p for p in places_with_lead(shape, place.lead(shape)) if p != place)]
 
 
 def merge_samples(batch: Data, place: Place) -> Data:
-    """Return samples (first axis) as one tensor with the samples in their place."""
+    """Return a batch [samples, …] as one tensor with the samples merged into the axis of their place."""
     samples, *shape = batch.shape
     before, behind = place.split(tuple(shape))
     parts = batch.reshape(samples, *before, *behind)
@@ -63,7 +63,7 @@ def merge_samples(batch: Data, place: Place) -> Data:
 
 
 def split_samples(tensor: Data, place: Place | None, samples: int) -> Data:
-    """Return the samples of a tensor along a new first axis; a tensor without samples is the same for all."""
+    """Return the samples of a tensor as a batch [samples, …], the inverse of merging; without a place the tensor repeats."""
     if place is None:
         return np.broadcast_to(tensor, (samples, *tensor.shape))
     shape = (*tensor.shape[: place.axis], tensor.shape[place.axis] // samples, *tensor.shape[place.axis + 1 :])
@@ -73,5 +73,5 @@ def split_samples(tensor: Data, place: Place | None, samples: int) -> Data:
 
 
 def repeat_per_sample(tensor: Data, place: Place, samples: int) -> Data:
-    """Return a tensor repeated for every sample, the samples in their place."""
+    """Return a tensor repeated for every sample, the copies merged into the axis of the place."""
     return merge_samples(np.broadcast_to(tensor, (samples, *tensor.shape)), place)

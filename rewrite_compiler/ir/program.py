@@ -47,7 +47,7 @@ class Node:
         return OPS.get(self.op)
 
     def attribute(self, name: str) -> AttributeValue:
-        """Return one attribute."""
+        """Return the value of an attribute."""
         return dict(self.attributes)[name]
 
 
@@ -73,7 +73,7 @@ class OpaqueOp:
 
 @dataclass(frozen=True)
 class Program:
-    """A whole model."""
+    """A tensor program: typed, named values and nodes in topological order, with its constants and where it came from."""
 
     name: str
     types: tuple[TensorType, ...]
@@ -93,11 +93,11 @@ class Program:
         return f"Program({self.name}: {reads} -> {gives}, {len(self.nodes)} nodes)"
 
     def producer(self) -> dict[Value, Node]:
-        """Return the node that defines each value."""
+        """Return the defining node of each value (def chains)."""
         return {v: n for n in self.nodes for v in n.outputs}
 
     def users(self) -> dict[Value, list[Node]]:
-        """Return the nodes that read each value."""
+        """Return the nodes that read each value (use chains)."""
         readers: dict[Value, list[Node]] = {}
         for n in self.nodes:
             for v in n.inputs:
@@ -129,19 +129,19 @@ class Builder:
         self.notes: list[str] = []
 
     def value(self, type_: TensorType, name: str = "") -> Value:
-        """Number a new value."""
+        """Add a value of a type and return its number."""
         self.types.append(type_)
         self.names.append(name or f"v{len(self.types) - 1}")
         return len(self.types) - 1
 
     def input(self, name: str, type_: TensorType) -> Value:
-        """Add a program input."""
+        """Add a program input and return its value."""
         v = self.value(type_, name)
         self.inputs.append(v)
         return v
 
     def constant(self, data: Data, name: str = "", dtype: str | None = None) -> Value:
-        """Add a value known at compile time."""
+        """Add a constant and return its value."""
         v = self.value(TensorType(tuple(data.shape), dtype or str(data.dtype)), name)
         self.constants[v] = data
         return v

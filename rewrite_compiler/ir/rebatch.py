@@ -1,4 +1,4 @@
-"""Give a program a sample axis: the same program for many samples at once, along the batch axis its operators have."""
+"""Rebatching (vectorisation over samples): the program that runs many samples at once, along the batch axis of its operators."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def rebatch(p: Program, samples: int, batched: Mapping[Value, int | Place]) -> R
 
 
 def rebatch_cheapest_axis(p: Program, samples: int, inputs: Sequence[Value]) -> Rebatched | NotBatchable:
-    """Return the program for `samples` samples with the axis of the inputs chosen: one number for all, fewest moves, then lowest."""
+    """Return the rebatched program whose samples lie along the best axis, one for all inputs: fewest transposes, then the lowest."""
     results: list[Rebatched] = []
     refused: NotBatchable | None = None
     for axis in range(max((len(p.types[v].shape) for v in inputs), default=1)):
@@ -77,7 +77,7 @@ def rebatch_cheapest_axis(p: Program, samples: int, inputs: Sequence[Value]) -> 
 
 
 def candidate_places(shapes: Sequence[Shape], own: Sequence[Place | None]) -> Iterator[tuple[Place | None, ...]]:
-    """Yield places for the operands of a node, cheapest first: as they are, spelt in another way, moved."""
+    """Yield places of the samples in a node's operands, cheapest first: as they are, by a reshape, by a transpose."""
     yield tuple(own)
     spelt = [[None] if p is None else equivalent_places(s, p) for p, s in zip(own, shapes, strict=True)]
     anywhere = [c if c == [None] else [*c, *_axes(s)] for c, s in zip(spelt, shapes, strict=True)]

@@ -30,7 +30,7 @@ BITS |= {"float32": 32, "float64": 64, "float16": 16, "bfloat16": 16, "float8e4m
 
 @dataclass(frozen=True)
 class TensorType:
-    """A shape and an element type."""
+    """The type of a tensor: its shape and its element type, by ONNX names."""
 
     shape: tuple[int, ...]
     dtype: str = "float32"
@@ -63,7 +63,11 @@ def interval_of(dtype: str) -> Interval:
 
 
 def result_types(operator: Op, operands: Sequence[TensorType], attributes: Mapping[str, AttributeValue]) -> tuple[TensorType, ...]:
-    """Return the types of an operator's outputs; ShapeError when it has no meaning there."""
+    """Return the types of an operator's outputs (type inference).
+
+    Raises:
+        ShapeError: the operator is not defined on these operands and attributes.
+    """
     shapes = operator.shapes([t.shape for t in operands], attributes)
     dtype = operator.dtype_of(operands[0].dtype if operands else "float32", attributes)
     return tuple(TensorType(tuple(s), dtype) for s in shapes)

@@ -120,7 +120,11 @@ def assign(memory: Leaf, value: Operand, *index: Operand) -> Update:
 def make_update(
     memory: Leaf, variables: tuple[Expr, ...], extents: tuple[Expr, ...], address: Operand | tuple[Operand, ...], value: Operand
 ) -> Update:
-    """Return an update over variables that are already bound; SpecError when the value can exceed the memory's width."""
+    """Return an update over variables that are already bound.
+
+    Raises:
+        SpecError: the address does not fit the memory's axes, or the value may exceed its width.
+    """
     places = tuple(lift(a) for a in (address if isinstance(address, tuple) else (address,)))
     term = as_real(lift(value)) if memory.real else lift(value)
     if not memory.real and not iv.inside(term.interval, memory.interval):
@@ -141,7 +145,7 @@ def seq(*steps: Step) -> Step:
 
 
 def together(*updates: Update) -> Step:
-    """Return updates that all read the state before."""
+    """Return updates that all read the state before any of them."""
     return updates[0] if len(updates) == 1 else Together(updates)
 
 
@@ -163,7 +167,7 @@ def when(condition: Operand, then: Step, otherwise: Step = NOTHING) -> Step:
 
 
 def cases(index: Operand, table: dict[int, Step], otherwise: Step = NOTHING) -> Step:
-    """Return the step of `table` at `index`."""
+    """Return the step that `table` has at `index`, else `otherwise`."""
     i, result = lift(index), otherwise
     for key in sorted(table, reverse=True):
         result = when(i == key, table[key], result)
@@ -220,7 +224,7 @@ def children(step: Step) -> tuple[Step, ...]:
 
 
 def terms_in(step: Step) -> Iterator[Expr]:
-    """Yield the terms that stand in a step and its parts."""
+    """Yield the terms of a step and of the steps in it, not their subterms."""
     if isinstance(step, Update):
         yield from (step.value, *step.address, *step.extents)
     elif isinstance(step, When | Require):
