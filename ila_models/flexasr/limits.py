@@ -100,7 +100,10 @@ def _program(m: Ila, p: Expr, pe: int) -> Step:
     uses = reduce("max", is_kept, INSTRUCTIONS)
     return seq(
         require(count <= INSTRUCTIONS, CAPACITY, f"the program of PE{pe} has {{count}} instructions, {INSTRUCTIONS} fit", count=count),
-        require(undefined_opcodes(m, p) == 0, UNDEFINED, f"the program of PE{pe} has an instruction with an undefined opcode (0, 5, 6, 14 or 15)"),
+        require(
+            undefined_opcodes(m, p) == 0, UNDEFINED,
+            f"the program of PE{pe} has an instruction with an undefined opcode (0, 5, 6, 14 or 15)",
+        ),
         require(
             (uses == 0) | (slots <= ACT), CAPACITY, f"PE{pe} keeps vectors up to {{slots}} in its activation buffer, which has {ACT}",
             slots=slots,

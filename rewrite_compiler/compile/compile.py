@@ -14,8 +14,8 @@ from typing import Any
 from ..data import Samples, samples_for, single_samples
 from ..egraph import Saturation, prepare
 from ..egraph.extraction.extract import ExtractionStatus
+from ..egraph.graph.outcome import StopReason
 from ..egraph.saturation.explanation import Explainer, Maker
-from ..egraph.saturation.outcome import StopReason
 from ..egraph.saturation.rule_text import rule_text
 from ..errors import AnswerNo, BudgetError, UsageError
 from ..fit import Tiling

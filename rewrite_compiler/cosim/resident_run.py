@@ -60,7 +60,7 @@ def stays_of(plan: Plan, o: Offload, *, is_first: bool, device: Device | Streame
         return ()
     lasting = [frozenset[str]() if is_first else names for names in residency.lasting[o.id]]
     pairs = zip(residency.stays[o.id], lasting, strict=True)
-    return tuple(replace(s, present=s.present | names, look=_uncounted_read(device)) for s, names in pairs)
+    return tuple(replace(s, present=s.present | names, inspect=_uncounted_read(device)) for s, names in pairs)
 
 
 def _uncounted_read(device: Device | StreamedDevice) -> Callable[[Callable[[], Array]], Array]:

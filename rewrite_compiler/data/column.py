@@ -179,7 +179,8 @@ def _check_layout(column: Column, array: str, place: str) -> bool:
     if layout is not None and len(layout.source_axes) != raw.ndim:
         raise InputError(
             "C100",
-            f'layout "{layout.source_axes}->{layout.target_axes}" needs an array of {len(layout.source_axes)} axes, and "{array}" has {raw.ndim}',
+            f'layout "{layout.source_axes}->{layout.target_axes}" needs an array of {len(layout.source_axes)} axes, '
+            f'and "{array}" has {raw.ndim}',
             place=place,
         )
     statistics = column.preparation.mean or column.preparation.std

@@ -187,13 +187,13 @@ class Builder:
         )  # fmt: skip
 
 
-def topological_order(nodes: Sequence[Node], given: Iterable[Value]) -> list[Node]:
+def topological_order(nodes: Sequence[Node], defined: Iterable[Value]) -> list[Node]:
     """Return nodes in topological order: every value is defined before it is read.
 
     Raises:
         InputError: the nodes form a cycle.
     """
-    ready = set(given)
+    ready = set(defined)
     producer = {v: n for n, node in enumerate(nodes) for v in node.outputs}
     order: list[Node] = []
     state = [0] * len(nodes)

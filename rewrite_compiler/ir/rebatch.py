@@ -76,10 +76,10 @@ def rebatch_cheapest_axis(p: Program, samples: int, inputs: Sequence[Value]) -> 
     return min(results, key=lambda r: r.moves) if results or refused is None else refused
 
 
-def candidate_places(shapes: Sequence[Shape], own: Sequence[Place | None]) -> Iterator[tuple[Place | None, ...]]:
+def candidate_places(shapes: Sequence[Shape], current: Sequence[Place | None]) -> Iterator[tuple[Place | None, ...]]:
     """Yield places of the samples in a node's operands, cheapest first: as they are, by a reshape, by a transpose."""
-    yield tuple(own)
-    spelt = [[None] if p is None else equivalent_places(s, p) for p, s in zip(own, shapes, strict=True)]
+    yield tuple(current)
+    spelt = [[None] if p is None else equivalent_places(s, p) for p, s in zip(current, shapes, strict=True)]
     anywhere = [c if c == [None] else [*c, *_axes(s)] for c, s in zip(spelt, shapes, strict=True)]
     for choices in (spelt, anywhere):
         yield from _aligned(choices)

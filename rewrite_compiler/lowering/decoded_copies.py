@@ -38,14 +38,14 @@ def decoded_copies(routines: Iterable[Routine]) -> list[DecodedCopy]:
     return [DecodedCopy(m, t, Leaf(m.shape, t.body.interval, False, f"{m.name}_by_{n}")) for n, (m, t) in enumerate(pairs)]
 
 
-def with_decoded_copies(routine: Routine, mirrors: Sequence[DecodedCopy]) -> Routine:
+def with_decoded_copies(routine: Routine, copies: Sequence[DecodedCopy]) -> Routine:
     """Return a routine that reads mirrors, and writes them with every store to their memories."""
     names = {leaf: n for n, leaf in routine.memories.items()}
     tables = {id(t): n for n, t in routine.tables.items()}
     stored = {s.array for s in statements_of(routine.body) if isinstance(s, Store)}
     change = _Change({}, {})
     memories, all_tables = dict(routine.memories), dict(routine.tables)
-    for n, m in enumerate(mirrors):
+    for n, m in enumerate(copies):
         memory, mirror = names.get(m.memory, ""), f"q{n}"
         if not memory or (memory not in stored and id(m.table) not in tables):
             continue

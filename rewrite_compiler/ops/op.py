@@ -128,19 +128,19 @@ def _attributes(text: str) -> tuple[Attribute, ...]:
     return tuple(attributes)
 
 
-def complete_attributes(operator: Op, given: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
+def complete_attributes(operator: Op, attributes: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
     """Return all attributes in declared order, defaults filled in.
 
     Raises:
         ShapeError: an attribute is unknown, or one without a default is missing.
     """
     declared = {a.name for a in operator.attributes}
-    unknown = sorted(given.keys() - declared)
+    unknown = sorted(attributes.keys() - declared)
     if unknown:
         raise ShapeError(f'{operator.name} has no attribute "{unknown[0]}"')
     full: dict[str, AttributeValue] = {}
     for a in operator.attributes:
-        value = given.get(a.name, a.default)
+        value = attributes.get(a.name, a.default)
         if value is None:
             raise ShapeError(f'{operator.name} needs the attribute "{a.name}"')
         full[a.name] = value

@@ -74,15 +74,15 @@ def saturation_section(plan: Mapping[str, Any]) -> str:
     return folded("The e-graph", note(summary) + chart + (table(caption, heads, rows) if rows else ""), "egraph")
 
 
-def certificates_section(found: Sequence[Certificate]) -> str:
+def certificates_section(certificates: Sequence[Certificate]) -> str:
     """Return the section about certificates: verdict, what it covers, evidence and measured rounding of each."""
-    if not found:
+    if not certificates:
         return ""
-    proved = sum(c.verdict == "proved" for c in found)
-    rows = [(text(c.name), text(c.kind), text(c.verdict), text(c.strength), text(c.evidence), _ulp(c)) for c in found]
+    proved = sum(c.verdict == "proved" for c in certificates)
+    rows = [(text(c.name), text(c.kind), text(c.verdict), text(c.strength), text(c.evidence), _ulp(c)) for c in certificates]
     about = "A rule of --rules is judged before it is used; what ships has the certificates it was released with."
     certificate_table = table(
-        f"{proved} of {len(found)} proved", ("name", "what", "verdict", "covers", "evidence", "float32 differs by at most"), rows
+        f"{proved} of {len(certificates)} proved", ("name", "what", "verdict", "covers", "evidence", "float32 differs by at most"), rows
     )
     return folded("Certificates", note(about) + certificate_table, "certificates")
 

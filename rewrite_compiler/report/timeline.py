@@ -154,20 +154,22 @@ def _extend_spans(spans: list[tuple[float, float]], start: float, end: float) ->
         spans.append((start, end))
 
 
-def timeline_section(found: Timeline | None, calibrated: bool) -> str:
+def timeline_section(timeline: Timeline | None, calibrated: bool) -> str:
     """Return the section of the page, with the reason where there is no timeline."""
-    if found is None:
+    if timeline is None:
         reason = "the plan has no offload" if calibrated else "the plan has no formats yet: compile with --calibrate FILE, or co-simulate"
         return folded("Commands of one offload", note(f"There are no commands to show: {reason}."), "timeline")
-    call = f"the first of {count_text(found.calls, 'call')}" if found.calls > 1 else "its one call"
-    spread = "Transfers are spread evenly over the words." if found.unit == "cycles" else "One command a unit; the target gives no cycles."
-    about = f"{found.offload}: {call}, for inputs of zeros; {count_text(found.commands, 'word')} cross the bus. {spread}"
-    drawing = gantt_chart(f"what crosses the bus for {found.offload}, over time", found.end, found.spans, found.unit)
+    call = f"the first of {count_text(timeline.calls, 'call')}" if timeline.calls > 1 else "its one call"
+    spread = (
+        "Transfers are spread evenly over the words." if timeline.unit == "cycles" else "One command a unit; the target gives no cycles."
+    )
+    about = f"{timeline.offload}: {call}, for inputs of zeros; {count_text(timeline.commands, 'word')} cross the bus. {spread}"
+    drawing = gantt_chart(f"what crosses the bus for {timeline.offload}, over time", timeline.end, timeline.spans, timeline.unit)
     command_rows = [
-        (text(r.phase), text(r.assembly), text(r.mmio), figure("" if r.times == 1 else str(r.times))) for r in found.rows[:MOST_ROWS]
+        (text(r.phase), text(r.assembly), text(r.mmio), figure("" if r.times == 1 else str(r.times))) for r in timeline.rows[:MOST_ROWS]
     ]
-    omitted = len(found.rows) - len(command_rows)
-    omission = f"; flexmatch show offload {found.offload} PLAN --trace lists {omitted} lines more" if omitted else ""
+    omitted = len(timeline.rows) - len(command_rows)
+    omission = f"; flexmatch show offload {timeline.offload} PLAN --trace lists {omitted} lines more" if omitted else ""
     return folded(
         "Commands of one offload",
         note(about) + drawing + table(f"commands in order{_escaped(omission)}", ("phase", "instruction", "bus", "times"), command_rows),

@@ -25,15 +25,15 @@ class Role:
     place: str = ""
 
 
-def call_user(role: Role, kind: type | tuple[type, ...], f: Callable[..., Any], /, *operands: Any, **given: Any) -> Any:
+def call_user(role: Role, kind: type | tuple[type, ...], f: Callable[..., Any], /, *operands: Any, **arguments: Any) -> Any:
     """Return the result of a target's function.
 
     Raises:
         SpecError: I102 with file and line, where the function fails or returns another kind of value.
     """
-    with reporting_failures(role, f, given):
+    with reporting_failures(role, f, arguments):
         try:
-            result = f(*operands, **given)
+            result = f(*operands, **arguments)
         except FlexmatchError as error:
             raise error if error.problem.place else with_example(error).at(place_of_function(f) or role.place) from None
     if not isinstance(result, kind):
@@ -48,7 +48,7 @@ def wrong_result(role: Role, f: Callable[..., Any] | None, instead: str, *, line
 
 
 @contextmanager
-def reporting_failures(role: Role, f: Callable[..., Any] | None, given: Mapping[str, Any] | None = None) -> Iterator[None]:
+def reporting_failures(role: Role, f: Callable[..., Any] | None, arguments: Mapping[str, Any] | None = None) -> Iterator[None]:
     """Turn exceptions of a user's function into refusals; those of the engine's own kinds pass.
 
     Raises:
@@ -64,8 +64,8 @@ def reporting_failures(role: Role, f: Callable[..., Any] | None, given: Mapping[
         place = place_of_function(f) or role.place
         line = user_line(place, error) if place else ""
         at = line if line.rpartition(":")[2].isdigit() else place  # a call with wrong operands never entered the function
-        is_call = isinstance(error, TypeError) and at == place and given is not None
-        called = f"it is called with {', '.join(given or ()) or 'nothing'}"
+        is_call = isinstance(error, TypeError) and at == place and arguments is not None
+        called = f"it is called with {', '.join(arguments or ()) or 'nothing'}"
         remedy = called if is_call else "correct the line, or narrow the guard or the limits to the sizes that it takes"
         raise wrong_result(role, f, f"not end with {type(error).__name__}: {error}", line=at, help=remedy) from error
 

@@ -353,10 +353,10 @@ def _driver_codes(codes: Any, f: Format | None, *, is_moved: bool) -> Any:
     return codes.astype(stored if keeps_storage_type else np.int64, copy=False)
 
 
-def accepted_arguments(f: Callable[..., Any], given: MappingOf[str, Any]) -> dict[str, Any]:
+def accepted_arguments(f: Callable[..., Any], available: MappingOf[str, Any]) -> dict[str, Any]:
     """Return the arguments that a function has parameters for: sizes, static variables, formats `f`, the target's parameters `p`."""
     names = _parameters(f)
-    return dict(given) if names is None else {name: value for name, value in given.items() if name in names}
+    return dict(available) if names is None else {name: value for name, value in available.items() if name in names}
 
 
 def _behaviour_key(f: Callable[..., Any] | None) -> Hashable:

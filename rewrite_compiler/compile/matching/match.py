@@ -28,7 +28,7 @@ from ...egraph import (
 )
 from ...egraph.extraction.extract import ExtractionStatus
 from ...egraph.graph.encode import operator_named
-from ...egraph.saturation.outcome import StopReason
+from ...egraph.graph.outcome import StopReason
 from ...errors import SpecError
 from ...fit import Refusal, Tiling, tile
 from ...fit.cost import Price, femtojoules, price

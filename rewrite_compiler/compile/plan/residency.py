@@ -118,7 +118,8 @@ class _Device:
         inner, why = self.edges(q, residency)
         return Resident(
             {i: tuple(s) for i, s in stays.items()}, {i: tuple(s) for i, s in remaining.items()},
-            sum(o.price.cost.bytes for o in self.offloads if o.price is not None), _bytes_saved(q, residency), residency.upper_bound, *inner,
+            sum(o.price.cost.bytes for o in self.offloads if o.price is not None), _bytes_saved(q, residency),
+            residency.upper_bound, *inner,
             self.saved_by(q, residency), why,
         )  # fmt: skip
 

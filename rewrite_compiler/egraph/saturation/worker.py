@@ -18,10 +18,10 @@ import time
 from typing import Any
 
 from ..graph.graph import to_json
+from ..graph.outcome import StopReason
 from ..graph.schema import Constructor
 from .backoff import Added
 from .engine import Engine
-from .outcome import StopReason
 
 PR_SET_PDEATHSIG = 1
 FOLDS = 32  # rounds of fold rules between two checks of the limits

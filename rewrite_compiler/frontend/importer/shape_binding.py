@@ -75,7 +75,8 @@ def rebatched_program(rebatched: Program | NotBatchable, samples: tuple[int, int
     """
     if isinstance(rebatched, NotBatchable):
         raise UsageError(
-            "F134", f"Dimension 0 of the inputs must be {samples[0]}, as the model fixes it, not {samples[1]}: {rebatched.reason}", place=place,
+            "F134", f"Dimension 0 of the inputs must be {samples[0]}, as the model fixes it, not {samples[1]}: {rebatched.reason}",
+            place=place,
             help="export the model again with an open dimension 0",
         )  # fmt: skip
     note = f"dimension 0 of the inputs is {samples[0]} in the model and was set to {samples[1]}: every sample is computed on its own"
