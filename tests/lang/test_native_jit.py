@@ -10,20 +10,20 @@ import pytest
 
 from rewrite_compiler.lang import Fixed
 from rewrite_compiler.lang.arithmetic import ROUNDINGS
-from rewrite_compiler.readings.kernels import selection as kernels
+from rewrite_compiler.readings.kernels import selection
 from rewrite_compiler.readings.kernels.format_conversion import codes_of
-from rewrite_compiler.readings.native import jit as native_jit
+from rewrite_compiler.readings.native import jit
 
 
 def test_compiled_objects_are_kept_and_rebuilt_when_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
-    counts = native_jit.Counts()
-    monkeypatch.setattr(native_jit, "counts", counts)
+    counts = jit.Counts()
+    monkeypatch.setattr(jit, "counts", counts)
     text = 'define i64 @"run"(i64 %x) {\n  %y = add i64 %x, 41\n  ret i64 %y\n}\n'
 
     def answer() -> int:
-        native_jit.compiled.cache_clear()
-        _, address = native_jit.compiled(text)
+        jit.compiled.cache_clear()
+        _, address = jit.compiled(text)
         return int(ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(1))
 
     assert answer() == answer() == 42
@@ -42,14 +42,14 @@ def test_without_machine_code_the_reason_is_said(monkeypatch: pytest.MonkeyPatch
     def broken() -> None:
         raise OSError("no such library")
 
-    monkeypatch.setattr(native_jit, "host", broken)
-    assert kernels.without_machine_code() == "machine code cannot be made here: no such library"
+    monkeypatch.setattr(jit, "host", broken)
+    assert selection.without_machine_code() == "machine code cannot be made here: no such library"
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_codes_of_floats(rounding: str) -> None:
     """Machine code encodes as the definition says: ties, both ends."""
-    native_jit.host()
+    jit.host()
     values = np.concatenate([np.arange(-70_000, 70_000) / 256, [1e30, -1e30, -0.0]])
     f = Fixed(16, 7, rounding)
     whole = codes_of(f, values)

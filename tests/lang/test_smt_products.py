@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import z3
 
-from rewrite_compiler.readings.smt import evaluator as smt
+from rewrite_compiler.readings.smt import evaluator
 from rewrite_compiler.readings.smt.uninterpreted_products import OTHERS, refute_by_ranges
 
 x, y, z, w = VARIABLES = z3.Ints("x y z w")
@@ -60,8 +60,8 @@ def test_a_solution_of_other_functions_is_none() -> None:
 
 def test_where_the_first_engine_gives_up_the_second_one_is_asked() -> None:
     question = [*LARGE, x * y * z * w > 128**4]
-    assert smt.solved(question, 0.02).outcome == "unknown"
-    assert smt.refute(question, 0.02).outcome == "proved"
+    assert evaluator.solved(question, 0.02).outcome == "unknown"
+    assert evaluator.refute(question, 0.02).outcome == "proved"
 
 
 def test_without_products_there_is_nothing_to_ask() -> None:
