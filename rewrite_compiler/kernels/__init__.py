@@ -1,4 +1,4 @@
-"""Lowering: arrays of terms as machine code of vectors, split in stages that each fill one array."""
+"""Vector kernels: arrays of terms compiled to machine code, in stages that each fill one array."""
 
 from .run import Constants, Lowered
 from .schedule import Schedule

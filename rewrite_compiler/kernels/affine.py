@@ -1,4 +1,4 @@
-"""Affine: indices as sums of variables times numbers, from which addresses are made."""
+"""Affine index expressions, from which addresses are computed."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from ..lang.expr import Expr
 
 @dataclass(frozen=True)
 class Affine:
-    """Σ variable · number + constant."""
+    """Σ coefficient · variable + constant."""
 
     parts: Mapping[Expr, int] = field(default_factory=dict)
     constant: int = 0
 
     def plus(self, other: Affine, times: int = 1) -> Affine:
-        """Return the sum with a multiple of another one."""
+        """Return the sum with a multiple of another affine expression."""
         parts = dict(self.parts)
         for v, c in other.parts.items():
             parts[v] = parts.get(v, 0) + times * c
         return Affine({v: c for v, c in parts.items() if c}, self.constant + times * other.constant)
 
     def is_divisible(self, by: int, but: Expr | None) -> bool:
-        """Tell whether all numbers are, that of one variable aside."""
+        """Tell whether the constant and all coefficients, except that of the variable `but`, are multiples of `by`."""
         return not self.constant % by and all(v is but or not c % by for v, c in self.parts.items())
 
 
 def affine_of(e: Expr) -> Affine | None:
-    """Return an index as a sum; None where it is none."""
+    """Return an index as an affine expression; None where it is not affine in its variables."""
     if e.op == "const":
         return Affine({}, int(e.data))
     if e.op == "var":

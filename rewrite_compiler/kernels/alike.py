@@ -1,4 +1,4 @@
-"""Alike: whether two folds are the same but for the names of their variables."""
+"""Alpha-equivalence of folds: equality up to the names of bound variables."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from ..lang.expr import Expr, lift
 
 
 def are_alike(a: Fold, b: Fold) -> bool:
-    """Tell whether two folds without variables from outside have the same steps."""
+    """Tell whether two folds without free variables are alpha-equivalent."""
     return _Pairs().folds(a, b)
 
 
 class _Pairs:
     def __init__(self) -> None:
-        self.bound: dict[Expr | Array | Fold, Expr | Array | Fold] = {}
-        self.known: set[tuple[int, int]] = set()
+        self.counterparts: dict[Expr | Array | Fold, Expr | Array | Fold] = {}
+        self.equal_pairs: set[tuple[int, int]] = set()
 
     def folds(self, a: Fold, b: Fold) -> bool:
-        if a in self.bound:
-            return self.bound[a] is b
+        if a in self.counterparts:
+            return self.counterparts[a] is b
         if len(a.accumulators) != len(b.accumulators):
             return False
-        self.bound[a], self.bound[a.variable] = b, b.variable
-        self.bound.update(zip(a.accumulators, b.accumulators, strict=True))
+        self.counterparts[a], self.counterparts[a.variable] = b, b.variable
+        self.counterparts.update(zip(a.accumulators, b.accumulators, strict=True))
         parts = zip((*a.initial, *a.bodies), (*b.initial, *b.bodies), strict=True)
         return self.terms(a.extent, b.extent) and all(self.arrays(x, y) for x, y in parts)
 
@@ -36,27 +36,27 @@ class _Pairs:
         ):
             return False
         if isinstance(a, Comprehension) and isinstance(b, Comprehension):
-            self.bound.update(zip(a.variables, b.variables, strict=True))
+            self.counterparts.update(zip(a.variables, b.variables, strict=True))
             return self.terms(a.body, b.body)
         if isinstance(a, FoldResult) and isinstance(b, FoldResult):
             return (a.component, a.history) == (b.component, b.history) and self.folds(a.fold, b.fold)
-        return isinstance(a, Accumulator | Leaf) and self.bound.get(a) is b
+        return isinstance(a, Accumulator | Leaf) and self.counterparts.get(a) is b
 
     def terms(self, a: Expr, b: Expr) -> bool:
-        if a is b or (id(a), id(b)) in self.known:
+        if a is b or (id(a), id(b)) in self.equal_pairs:
             return True
         if a.op != b.op or len(a.args) != len(b.args):
             return False
         if a.op == "var":
-            return self.bound.get(a) is b
+            return self.counterparts.get(a) is b
         if a.op == "load":
-            same = self.arrays(a.data, b.data)
+            are_equal = self.arrays(a.data, b.data)
         elif a.op == "reduce":
-            self.bound.update(zip(a.data[1], b.data[1], strict=True))
-            same = a.data[0] == b.data[0]
+            self.counterparts.update(zip(a.data[1], b.data[1], strict=True))
+            are_equal = a.data[0] == b.data[0]
         else:
-            same = a.data == b.data
-        same = same and all(self.terms(x, y) for x, y in zip(a.args, b.args, strict=True))
-        if same:
-            self.known.add((id(a), id(b)))
-        return same
+            are_equal = a.data == b.data
+        are_equal = are_equal and all(self.terms(x, y) for x, y in zip(a.args, b.args, strict=True))
+        if are_equal:
+            self.equal_pairs.add((id(a), id(b)))
+        return are_equal

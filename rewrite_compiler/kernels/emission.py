@@ -1,4 +1,4 @@
-"""What folds and operators ask of the printer of the kernel that they are part of."""
+"""The interface of the kernel printer for folds and operators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Values = list[Value]
 
 
 class Emission(Protocol):
-    """A kernel in the making: its schedule, the block that instructions go to, and the values of terms so far."""
+    """A kernel under construction: its schedule, the current basic block, and the values of terms so far."""
 
     schedule: Schedule
     features: frozenset[str]
@@ -33,22 +33,22 @@ class Emission(Protocol):
     depth: int
 
     def evaluated(self, e: Expr, bits: int) -> Values:
-        """Return a term at each jammed position, exact where lanes of `bits` hold it, else modulo 2^bits."""
+        """Emit a term at each jammed position, exact where lanes of `bits` hold it, else modulo 2^bits."""
 
     def amount(self, e: Expr, bits: int) -> Values:
         """Return an operand; a constant outside of loops is an argument."""
 
     def number(self, n: int | Expr, *purpose: object) -> Value:
-        """Return a number that is an argument, once for a purpose."""
+        """Return a scalar argument of the kernel, one for each purpose."""
 
     def positions(self, *terms: Expr) -> int:
-        """Return at how many positions terms have to be computed."""
+        """Return at how many jammed positions terms must be computed."""
 
     def varies(self, *terms: Expr) -> bool:
         """Tell whether lanes of terms may differ."""
 
     def source(self, x: Layout | Table) -> int:
-        """Return the number of the pointer to an operand."""
+        """Return the argument number of the pointer to an operand."""
 
     def pairs(self, e: Expr, layout: Layout, variable: Expr) -> Values:
         """Return neighbours along a variable of a sum side by side."""
@@ -57,13 +57,13 @@ class Emission(Protocol):
         """Return the layout in which neighbours along a variable of a sum are pairs; None where they cannot be."""
 
     def looked_up(self, pointer: int, places: Value, kind: Any) -> Value:
-        """Return the elements of an array at places, one after the other."""
+        """Gather the elements of an operand at these element numbers, lane by lane."""
 
     def loop(self, count: Value, carried: Values, body: Callable[[Value, Values], Values]) -> Values:
-        """Print a loop that runs at least once."""
+        """Emit a loop that runs at least once."""
 
     def scope(self) -> AbstractContextManager[None]:
-        """Forget afterwards what is computed meanwhile."""
+        """Discard on leaving the values of terms that are emitted inside."""
 
     def paired(self, loads: dict[Expr, Values]) -> AbstractContextManager[None]:
-        """Compute meanwhile on pairs of neighbours along a variable of a sum."""
+        """Emit terms inside on pairs of neighbours along a variable of a sum."""

@@ -1,4 +1,4 @@
-"""Folds and sums of a kernel: loops whose values stay in registers, pairs of products by the processor's instruction."""
+"""Reductions and folds of a kernel: loops with accumulators in registers, pairs of 16-bit products by dot-product instructions."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ Values = list[Value]
 
 
 def reduced(p: Emission, e: Expr, bits: int) -> Values:
-    """Return a sum, a largest or a smallest value."""
+    """Emit a sum, a maximum or a minimum, in lanes of `bits`, at each jammed position."""
     monoid, variables = e.data
     extents = [_extent(x) for x in e.args[1:]]
     body = e.args[0]
-    own = bits if monoid == "sum" else width_of(e.interval)
+    lane_bits = bits if monoid == "sum" else width_of(e.interval)
     if monoid == "sum" and iv.inside(e.interval, iv.of_width(bits, True)):
-        own = width_of(e.interval)
+        lane_bits = width_of(e.interval)
     first = _neutral(monoid, e)
     if not min(extents, default=1):
         return [ir.Constant(ir.IntType(bits), first)]
-    kind = ir.IntType(own)
+    kind = ir.IntType(lane_bits)
     start: Value = ir.Constant(kind, first)
     if p.varies(body):
-        start = ir.Constant(ir.VectorType(kind, p.schedule.lanes), [first & (1 << own) - 1] * p.schedule.lanes)
-    pairs = _pairs(p, body, variables, extents) if monoid == "sum" and own <= 32 else None
+        start = ir.Constant(ir.VectorType(kind, p.schedule.lanes), [first & (1 << lane_bits) - 1] * p.schedule.lanes)
+    pairs = _pairs(p, body, variables, extents) if monoid == "sum" and lane_bits <= 32 else None
     if pairs is not None:
         start = ir.Constant(ir.VectorType(ir.IntType(32), p.schedule.lanes), [0] * p.schedule.lanes)
     p.depth += 1
-    totals = _nested(p, _Reduction(body, monoid, own, pairs), list(zip(variables, extents, strict=True)), [start] * p.positions(body))
+    totals = _nested(p, _Reduction(body, monoid, lane_bits, pairs), list(zip(variables, extents, strict=True)), [start] * p.positions(body))
     p.depth -= 1
     return [resized(p.b, x, bits) for x in totals]
 
@@ -52,7 +52,7 @@ class _Pairs:
 
 
 class _Reduction:
-    """What is done in every step of a reduction."""
+    """The step of a reduction: one more value, or one more pair of values."""
 
     def __init__(self, body: Expr, monoid: str, bits: int, pairs: _Pairs | None) -> None:
         self.body, self.monoid, self.bits, self.pairs = body, monoid, bits, pairs
@@ -86,29 +86,31 @@ def _chosen(p: Emission, sign: str, x: Value, y: Value) -> Value:
     return p.b.select(p.b.icmp_signed(sign, x, y), x, y)
 
 
-def _nested(p: Emission, r: _Reduction, left: Sequence[tuple[Expr, int]], totals: Values) -> Values:
+def _nested(p: Emission, r: _Reduction, loops: Sequence[tuple[Expr, int]], totals: Values) -> Values:
     """Return the totals after loops over the variables that are left; the innermost one has few iterations of several steps."""
-    if not left:
+    if not loops:
         with p.scope():
             return r.step(p, totals)
-    (variable, extent), rest = left[0], left[1:]
+    (variable, extent), inner_loops = loops[0], loops[1:]
     unit = 2 if r.pairs is not None and r.pairs.variable is variable else 1
     steps = -(-extent // unit)
-    together = 1 if rest else steps if steps <= UNROLLED else next(n for n in (4, 2, 1) if not steps % n)
+    unrolled_steps = 1 if inner_loops else steps if steps <= UNROLLED else next(n for n in (4, 2, 1) if not steps % n)
     p.unit[variable] = unit
 
-    def body(i: Value, now: Values) -> Values:
-        for n in range(together):
-            base = p.b.mul(i, WORD(together)) if together > 1 else i
+    def body(i: Value, partial_totals: Values) -> Values:
+        for n in range(unrolled_steps):
+            base = p.b.mul(i, WORD(unrolled_steps)) if unrolled_steps > 1 else i
             p.at[variable] = p.b.add(base, WORD(n)) if n else base
             with p.scope():
-                now = _nested(p, r, rest, now)
+                partial_totals = _nested(p, r, inner_loops, partial_totals)
         del p.at[variable]
-        return now
+        return partial_totals
 
-    found = body(WORD(0), totals) if together == steps else p.loop(p.number(steps // together, "steps", variable), totals, body)
+    final_totals = (
+        body(WORD(0), totals) if unrolled_steps == steps else p.loop(p.number(steps // unrolled_steps, "steps", variable), totals, body)
+    )
     del p.unit[variable]
-    return found
+    return final_totals
 
 
 def _pairs(p: Emission, body: Expr, variables: Sequence[Expr], extents: Sequence[int]) -> _Pairs | None:
@@ -127,9 +129,9 @@ def _pairs(p: Emission, body: Expr, variables: Sequence[Expr], extents: Sequence
         p.unit[v] = 2
         layouts = {load: p.pair_layout(load, v) for load in product.args}
         del p.unit[v]
-        known = {load: layout for load, layout in layouts.items() if layout is not None}
-        if len(known) == len(layouts):
-            return _Pairs(v, known)
+        pair_layouts = {load: layout for load, layout in layouts.items() if layout is not None}
+        if len(pair_layouts) == len(layouts):
+            return _Pairs(v, pair_layouts)
     return None
 
 
@@ -152,12 +154,12 @@ def _ends_with(load: Expr, variable: Expr, extent: int) -> bool:
 
 
 def fold_result(p: Emission, a: FoldResult) -> Values:
-    """Return one accumulator of a fold of scalars after its last step."""
+    """Emit a fold of scalars and return one accumulator after its last step, at each jammed position."""
     key = "fold", a.fold
-    found = next((m[key] for m in reversed(p.memo) if key in m), None)
-    if found is None:
-        found = p.memo[-1][key] = _folded(p, a)
-    return list(found[a.component])
+    results = next((m[key] for m in reversed(p.memo) if key in m), None)
+    if results is None:
+        results = p.memo[-1][key] = _folded(p, a)
+    return list(results[a.component])
 
 
 def _folded(p: Emission, a: FoldResult) -> list[Values]:
@@ -166,11 +168,11 @@ def _folded(p: Emission, a: FoldResult) -> list[Values]:
     count, lanes = p.positions(*parts), p.varies(*parts)
     widths = [width_of(x.interval) for x in f.accumulators]
 
-    def ready(e: Expr, bits: int) -> Values:
-        found = p.evaluated(e, bits)
-        return [splat(p.b, found[q % len(found)], p.schedule.lanes) if lanes else found[q % len(found)] for q in range(count)]
+    def evaluated(e: Expr, bits: int) -> Values:
+        values = p.evaluated(e, bits)
+        return [splat(p.b, values[q % len(values)], p.schedule.lanes) if lanes else values[q % len(values)] for q in range(count)]
 
-    start = [ready(_body(x), bits) for x, bits in zip(f.initial, widths, strict=True)]
+    start = [evaluated(_body(x), bits) for x, bits in zip(f.initial, widths, strict=True)]
     steps = _extent(f.extent)
     if not steps:
         return start
@@ -179,15 +181,15 @@ def _folded(p: Emission, a: FoldResult) -> list[Values]:
         p.at[f.variable] = i
         p.accumulators.update({x: flat[n * count : (n + 1) * count] for n, x in enumerate(f.accumulators)})
         p.depth += 1
-        made = [x for y, bits in zip(f.bodies, widths, strict=True) for x in ready(_body(y), bits)]
+        next_values = [x for y, bits in zip(f.bodies, widths, strict=True) for x in evaluated(_body(y), bits)]
         p.depth -= 1
         del p.at[f.variable]
         for x in f.accumulators:
             del p.accumulators[x]
-        return made
+        return next_values
 
-    made = p.loop(p.number(steps, "steps", f.variable), [x for values in start for x in values], body)
-    return [made[n * count : (n + 1) * count] for n in range(len(start))]
+    last_values = p.loop(p.number(steps, "steps", f.variable), [x for values in start for x in values], body)
+    return [last_values[n * count : (n + 1) * count] for n in range(len(start))]
 
 
 def _body(a: object) -> Expr:

@@ -1,4 +1,4 @@
-"""Instructions: sums of two neighbouring products of 16-bit numbers, as each processor has them, and in plain code."""
+"""Dot-product instructions: sums of two neighbouring products of 16-bit numbers, by processor, and in plain code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .vectors import INDEX, Value, joined, part
 
 @dataclass(frozen=True)
 class DotProduct:
-    """An instruction on `lanes` sums of pairs; `adds` says that it takes what it adds to."""
+    """An instruction on `lanes` sums of pairs; with `adds` it takes an addend as an operand."""
 
     feature: str
     lanes: int
@@ -32,33 +32,33 @@ TABLE = (
 
 
 def dot_product(features: frozenset[str], lanes: int) -> DotProduct | None:
-    """Return the instruction that a processor with these features has for so many lanes; None where plain code does it."""
+    """Return the widest instruction that a processor with these features has for so many lanes; None where there is none."""
     return next((d for d in TABLE if d.feature in features and not lanes % d.lanes), None)
 
 
 def add_pairs(b: ir.IRBuilder, features: frozenset[str], total: Value | None, x: Value, y: Value) -> Value:
     """Return total + x₀·y₀ + x₁·y₁ modulo 2³² for each pair of 16-bit lanes."""
     lanes = x.type.count // 2
-    found = dot_product(features, lanes)
-    if found is None:
+    instruction = dot_product(features, lanes)
+    if instruction is None:
         return _plain(b, total, x, y)
     parts = []
-    for at in range(0, lanes, found.lanes):
-        operands = [part(b, v, 2 * at, 2 * found.lanes) for v in (x, y)]
-        before = None if total is None else part(b, total, at, found.lanes)
-        parts.append(_called(b, found, before, operands))
+    for at in range(0, lanes, instruction.lanes):
+        operands = [part(b, v, 2 * at, 2 * instruction.lanes) for v in (x, y)]
+        addend = None if total is None else part(b, total, at, instruction.lanes)
+        parts.append(_called(b, instruction, addend, operands))
     return joined(b, parts)
 
 
-def _called(b: ir.IRBuilder, d: DotProduct, before: Value | None, operands: Sequence[Value]) -> Value:
+def _called(b: ir.IRBuilder, d: DotProduct, addend: Value | None, operands: Sequence[Value]) -> Value:
     sums, pairs = ir.VectorType(ir.IntType(32), d.lanes), ir.VectorType(ir.IntType(16), 2 * d.lanes)
     module = b.module
     if not d.adds:
-        found = b.call(declare_function(module, d.name, ir.FunctionType(sums, [pairs, pairs])), operands)
-        return found if before is None else b.add(before, found)
-    before = ir.Constant(sums, [0] * d.lanes) if before is None else before
+        products = b.call(declare_function(module, d.name, ir.FunctionType(sums, [pairs, pairs])), operands)
+        return products if addend is None else b.add(addend, products)
+    addend = ir.Constant(sums, [0] * d.lanes) if addend is None else addend
     words = [b.bitcast(x, sums) for x in operands]
-    return b.call(declare_function(module, d.name, ir.FunctionType(sums, [sums, sums, sums])), [before, *words])
+    return b.call(declare_function(module, d.name, ir.FunctionType(sums, [sums, sums, sums])), [addend, *words])
 
 
 def _plain(b: ir.IRBuilder, total: Value | None, x: Value, y: Value) -> Value:
@@ -66,7 +66,7 @@ def _plain(b: ir.IRBuilder, total: Value | None, x: Value, y: Value) -> Value:
     products = b.mul(b.sext(x, wide), b.sext(y, wide))
     for odd in (0, 1):
         mask = ir.Constant(ir.VectorType(INDEX, x.type.count // 2), list(range(odd, x.type.count, 2)))
-        one = b.shuffle_vector(products, ir.Constant(wide, ir.Undefined), mask)
-        total = one if total is None else b.add(total, one)
+        half_products = b.shuffle_vector(products, ir.Constant(wide, ir.Undefined), mask)
+        total = half_products if total is None else b.add(total, half_products)
     assert total is not None
     return total

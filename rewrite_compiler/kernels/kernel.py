@@ -1,4 +1,4 @@
-"""Kernel: the machine code of one stage, and what it is called with."""
+"""Kernels: the machine code of one stage, and its call."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .schedule import Schedule, schedules
 from .vectors import NotLowered
 
 LEVEL = 3
-Held = dict[Leaf, dict[Layout, Data]]  # operands as kernels read them
+Held = dict[Leaf, dict[Layout, Data]]  # packed operands by leaf and layout
 SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
 @dataclass(frozen=True)
 class Plain:
-    """A stage that runs in the arrays reading, and why."""
+    """A stage that is evaluated by the arrays reading, and the reason why it has no machine code."""
 
     value: Comprehension
     why: str
@@ -37,7 +37,11 @@ class Plain:
         return f"plain arrays: {self.why}"
 
     def __call__(self, arrays: Mapping[Leaf, Data], variables: Mapping[Expr, int], held: Held) -> Data:
-        """Return all elements."""
+        """Return all elements, in the shape of the stage.
+
+        Raises:
+            NotLowered: the stage depends on a variable inside a fold, and cannot be rewritten for its value.
+        """
         del held
         try:
             body = substitute(self.value.body, {v: const(n) for v, n in variables.items() if v in self.value.body.free})
@@ -52,10 +56,14 @@ def _wide(x: Data) -> Data:
 
 
 class Kernel:
-    """A stage as machine code."""
+    """A stage compiled to machine code."""
 
     def __init__(self, value: Comprehension, schedule: Schedule, features: frozenset[str] | None = None) -> None:
-        """Print and compile `value`; NotLowered where a term of it has no code."""
+        """Print and compile `value`.
+
+        Raises:
+            NotLowered: a term of it has no vector code.
+        """
         printed = Printer(value, schedule, host()[1] if features is None else features)
         self.value, self.schedule, self.text = value, schedule, str(printed.module)
         self.sources, self.numbers = printed.sources, printed.numbers
@@ -67,7 +75,7 @@ class Kernel:
         return str(self.schedule)
 
     def __call__(self, arrays: Mapping[Leaf, Data], variables: Mapping[Expr, int], held: Held) -> Data:
-        """Return all elements; operands that are `held` are not packed again."""
+        """Return all elements, in the shape of the stage; layouts of operands in `held` are not packed again."""
         operands = [self._operand(x, arrays, held) for x in self.sources]
         numbers = np.array([variables[n] if isinstance(n, Expr) else n for n in self.numbers], np.int64)
         result = np.empty(self._shape, self._kind)
@@ -78,22 +86,22 @@ class Kernel:
         extent = static_shape(self.value)[self.schedule.lane]
         return np.moveaxis(result[..., :extent], -1, self.schedule.lane)
 
-    def _operand(self, x: Layout | Table, arrays: Mapping[Leaf, Data], held: Held) -> Data:
+    def _operand(self, x: Layout | Table, arrays: Mapping[Leaf, Data], packed_operands: Held) -> Data:
         if isinstance(x, Table):
             return table_entries(x)
-        known = held.setdefault(x.leaf, {})
-        if x not in known:
-            known[x] = x.packed(arrays[x.leaf])
-        return known[x]
+        by_layout = packed_operands.setdefault(x.leaf, {})
+        if x not in by_layout:
+            by_layout[x] = x.packed(arrays[x.leaf])
+        return by_layout[x]
 
 
 def kernel_of(value: Comprehension, features: frozenset[str] | None = None) -> Kernel | Plain:
-    """Return the kernel of the best schedule that has one; else how the plain reading computes it."""
-    known = host()[1] if features is None else features
+    """Return the kernel of the first schedule, best first, that has code; else the stage for the arrays reading."""
+    target_features = host()[1] if features is None else features
     why = "it has no axis"
-    for schedule in schedules(value, known):
+    for schedule in schedules(value, target_features):
         try:
-            return Kernel(value, schedule, known)
+            return Kernel(value, schedule, target_features)
         except NotLowered as refusal:
             why = refusal.problem.sentence
     return Plain(value, why)

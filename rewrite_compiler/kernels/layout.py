@@ -1,4 +1,4 @@
-"""Layout: how the elements of an array lie in memory for one kernel."""
+"""Operand packing: the layout of an array in memory for one kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SLACK = 256  # elements behind the last one that a vector may read
 
 @dataclass(frozen=True)
 class Layout:
-    """A copy of a leaf: its axes in order, but `lane` innermost, in panels of `block` where it is more than 1, pairs of `pair` inside."""
+    """The layout of a packed leaf: axes in order, but `lane` innermost, in panels of `block` lanes, with pairs along `pair` inside."""
 
     leaf: Leaf
     kind: str
@@ -26,7 +26,7 @@ class Layout:
 
     @property
     def parts(self) -> tuple[tuple[int, int, int], ...]:
-        """Axis, elements below one of its steps, and steps, from the outermost part to the innermost."""
+        """The parts of the axes from the outermost to the innermost: axis, elements of it below one step, number of steps."""
         shape = static_shape(self.leaf)
         outer, inner = list[tuple[int, int, int]](), list[tuple[int, int, int]]()
         for axis, extent in enumerate(shape):
@@ -44,37 +44,37 @@ class Layout:
         return (*outer, *inner)
 
     def strides(self) -> dict[tuple[int, int], int]:
-        """Return by axis and elements below a step of its part how many elements such a step is."""
-        found, at = dict[tuple[int, int], int](), 1
+        """Return the stride, in elements, of each part: by axis and elements of it below one step."""
+        stride_of, at = dict[tuple[int, int], int](), 1
         for axis, below, steps in reversed(self.parts):
-            found[axis, below] = at
+            stride_of[axis, below] = at
             at *= steps
-        return found
+        return stride_of
 
     def packed(self, x: Data) -> Data:
-        """Return the elements of an array in this layout, zeros behind odd ends."""
+        """Pack an array: a flat array in this layout, padded with zeros; the array itself where it has the layout already."""
         axes = range(x.ndim)
         cuts = {axis: below for axis, below, _ in self.parts if below > 1}
-        wanted = [-(-n // cuts.get(a, 1)) * cuts.get(a, 1) for a, n in enumerate(x.shape)]
+        padded_shape = [-(-n // cuts.get(a, 1)) * cuts.get(a, 1) for a, n in enumerate(x.shape)]
         order = [(axis, below) for axis, below, _ in self.parts]
-        if self._is_there(x):
+        if self._is_laid_out(x):
             return x
-        total = int(np.prod(wanted, dtype=np.int64))
+        total = int(np.prod(padded_shape, dtype=np.int64))
         flat = np.zeros(total + SLACK, self.kind)
         body = flat[:total].reshape([steps for *_, steps in self.parts])
-        if wanted != list(x.shape):
-            whole = np.zeros(wanted, self.kind)
-            whole[tuple(slice(n) for n in x.shape)] = x
-            x = whole
+        if padded_shape != list(x.shape):
+            padded = np.zeros(padded_shape, self.kind)
+            padded[tuple(slice(n) for n in x.shape)] = x
+            x = padded
         natural, shape = [], []
         for a in axes:
             cut = cuts.get(a, 1)
             natural += [(a, cut), (a, 1)] if cut > 1 else [(a, 1)]
-            shape += [wanted[a] // cut, cut] if cut > 1 else [wanted[a]]
+            shape += [padded_shape[a] // cut, cut] if cut > 1 else [padded_shape[a]]
         lay(body, x.reshape(shape).transpose([natural.index(k) for k in order]))
         return flat
 
-    def _is_there(self, x: Data) -> bool:
+    def _is_laid_out(self, x: Data) -> bool:
         """Tell whether an array lies like this already, and no vector of its last lanes goes beyond its end."""
         if x.dtype != self.kind or self.block > 1 or (self.lane is not None and (self.pair is not None or x.shape[self.lane] % LANES)):
             return False

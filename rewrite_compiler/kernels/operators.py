@@ -1,4 +1,4 @@
-"""Operators on vectors: exact in the narrowest lanes that hold operands and result, modulo a power of two where that is enough."""
+"""Vector code of operators: exact in the narrowest lanes that hold operands and result, modulo a power of two where that suffices."""
 
 from __future__ import annotations
 
@@ -21,19 +21,23 @@ FEW_NODES = 24  # tables of so few terms are computed and not looked up
 
 
 def evaluated(p: Emission, e: Expr, bits: int) -> Values:
-    """Return a term whose operator is neither a load nor a reduction, in lanes of `bits`."""
+    """Emit a term whose operator is neither a load nor a reduction, in lanes of `bits`, at each jammed position.
+
+    Raises:
+        NotLowered: the operator has no vector code.
+    """
     if e.op == "select":
         return _selected(p, e, bits)
-    own = WORD.width if p.in_index else bits
+    lane_bits = WORD.width if p.in_index else bits
     if not p.in_index and iv.inside(e.interval, iv.of_width(bits, True)):
-        own = min(bits, width_of(e.interval))
-    if e.op in RING or _is_low_part(e, own):
-        found = RING[e.op](p, e, own) if e.op in RING else _low_part(p, e, own)
+        lane_bits = min(bits, width_of(e.interval))
+    if e.op in RING or _is_low_part(e, lane_bits):
+        values = RING[e.op](p, e, lane_bits) if e.op in RING else _low_part(p, e, lane_bits)
     elif e.op in EXACT:
-        found = EXACT[e.op](p, e)
+        values = EXACT[e.op](p, e)
     else:
         raise NotLowered(e.op, "at all")
-    return [resized(p.b, x, bits) for x in found]
+    return [resized(p.b, x, bits) for x in values]
 
 
 def _needed(p: Emission, e: Expr) -> int:
@@ -56,11 +60,11 @@ def _ring(name: str) -> Callable[[Emission, Expr, int], Values]:
 
 
 def getattr_of(b: ir.IRBuilder, name: str) -> Callable[..., Value]:
-    """Return the instruction of a name."""
-    found: dict[str, Callable[..., Value]] = {
+    """Return the builder method of an LLVM instruction."""
+    instructions: dict[str, Callable[..., Value]] = {
         "add": b.add, "sub": b.sub, "mul": b.mul, "neg": b.neg, "and": b.and_, "or": b.or_, "xor": b.xor,
     }  # fmt: skip
-    return found[name]
+    return instructions[name]
 
 
 def _is_low_part(e: Expr, bits: int) -> bool:
@@ -89,7 +93,7 @@ def _power(e: Expr) -> int | None:
 
 
 def condition(p: Emission, e: Expr) -> Values:
-    """Return a truth value as single bits."""
+    """Emit a truth value as single bits, at each jammed position."""
     if e.op in COMPARISONS:
         bits = _needed(p, e)
         return over_jam(lambda x, y: p.b.icmp_signed(COMPARISON_SIGNS[e.op], *aligned(p.b, x, y)), *_operands(p, e, bits))
@@ -105,9 +109,9 @@ def _selected(p: Emission, e: Expr, bits: int) -> Values:
     c = e.args[0]
     if not c.reads and not p.varies(c) and p.positions(c) == 1:
         return _branched(p, e, bits)
-    was, p.in_index = p.in_index, p.in_index or not c.reads
+    was_in_index, p.in_index = p.in_index, p.in_index or not c.reads
     conditions = condition(p, c)
-    p.in_index = was
+    p.in_index = was_in_index
     x, y = (p.evaluated(a, bits) for a in e.args[1:])
     return over_jam(lambda c, x, y: p.b.select(*_with_lanes(p, c, x, y)), conditions, x, y)
 
@@ -120,9 +124,9 @@ def _with_lanes(p: Emission, c: Value, x: Value, y: Value) -> list[Value]:
 
 def _branched(p: Emission, e: Expr, bits: int) -> Values:
     """Return a value that is decided for all lanes: only one side is computed."""
-    was, p.in_index = p.in_index, True
+    was_in_index, p.in_index = p.in_index, True
     (c,) = condition(p, e.args[0])
-    p.in_index = was
+    p.in_index = was_in_index
     count, lanes = p.positions(*e.args[1:]), p.varies(*e.args[1:])
     sides = []
     end = p.function.append_basic_block()
@@ -131,14 +135,14 @@ def _branched(p: Emission, e: Expr, bits: int) -> Values:
     for block, side in zip(blocks, e.args[1:], strict=True):
         p.b.position_at_end(block)
         with p.scope():
-            found = p.evaluated(side, bits)
-        made = [_filled(p, found[q % len(found)], lanes) for q in range(count)]
-        sides.append((made, p.b.block))
+            side_values = p.evaluated(side, bits)
+        values = [_filled(p, side_values[q % len(side_values)], lanes) for q in range(count)]
+        sides.append((values, p.b.block))
         p.b.branch(end)
     p.b.position_at_end(end)
     phis = [p.b.phi(x.type) for x in sides[0][0]]
-    for made, block in sides:
-        for phi, x in zip(phis, made, strict=True):
+    for values, block in sides:
+        for phi, x in zip(phis, values, strict=True):
             phi.add_incoming(x, block)
     return phis
 
@@ -151,11 +155,11 @@ def _filled(p: Emission, x: Value, lanes: bool) -> Value:
 def _extreme(p: Emission, e: Expr) -> Values:
     sign = "<" if e.op == "min" else ">"
 
-    def chosen(x: Value, y: Value) -> Value:
+    def extreme(x: Value, y: Value) -> Value:
         x, y = aligned(p.b, x, y)
         return p.b.select(p.b.icmp_signed(sign, x, y), x, y)
 
-    return over_jam(chosen, *_operands(p, e, _needed(p, e)))
+    return over_jam(extreme, *_operands(p, e, _needed(p, e)))
 
 
 def _truth(p: Emission, e: Expr) -> Values:
@@ -195,12 +199,12 @@ def _divided(p: Emission, e: Expr) -> Values:
 
 
 def _quotient(p: Emission, op: str, x: Value, y: Value) -> Value:
-    zero, rest = constant_like(x, 0), p.b.srem(x, y)
+    zero, remainder = constant_like(x, 0), p.b.srem(x, y)
     if op in ("tdiv", "tmod"):
-        return p.b.sdiv(x, y) if op == "tdiv" else rest
-    below = p.b.and_(p.b.icmp_signed("<", p.b.xor(rest, y), zero), p.b.icmp_signed("!=", rest, zero))
+        return p.b.sdiv(x, y) if op == "tdiv" else remainder
+    below = p.b.and_(p.b.icmp_signed("<", p.b.xor(remainder, y), zero), p.b.icmp_signed("!=", remainder, zero))
     if op == "mod":
-        return p.b.select(below, p.b.add(rest, y), rest)
+        return p.b.select(below, p.b.add(remainder, y), remainder)
     quotient = p.b.sdiv(x, y)
     return p.b.select(below, p.b.sub(quotient, constant_like(x, 1)), quotient)
 
@@ -208,21 +212,21 @@ def _quotient(p: Emission, op: str, x: Value, y: Value) -> Value:
 def _wrapped(p: Emission, e: Expr) -> Values:
     width, signed = e.data
     bits = WORD.width if p.in_index else width_of(e.interval)
-    found = p.evaluated(e.args[0], bits)
+    values = p.evaluated(e.args[0], bits)
     if not signed:
-        return [p.b.and_(x, constant_like(x, (1 << width) - 1)) for x in found]
+        return [p.b.and_(x, constant_like(x, (1 << width) - 1)) for x in values]
     if width >= bits:
-        return found
-    return [p.b.ashr(p.b.shl(x, constant_like(x, bits - width)), constant_like(x, bits - width)) for x in found]
+        return values
+    return [p.b.ashr(p.b.shl(x, constant_like(x, bits - width)), constant_like(x, bits - width)) for x in values]
 
 
 def _extracted(p: Emission, e: Expr) -> Values:
     low, width = e.data
     bits = _needed(p, e)
-    found = p.evaluated(e.args[0], bits)
+    values = p.evaluated(e.args[0], bits)
     if low >= bits:
-        return [constant_like(x, 0) for x in found]
-    return [p.b.and_(p.b.lshr(x, constant_like(x, low)), constant_like(x, (1 << min(width, bits - 1)) - 1)) for x in found]
+        return [constant_like(x, 0) for x in values]
+    return [p.b.and_(p.b.lshr(x, constant_like(x, low)), constant_like(x, (1 << min(width, bits - 1)) - 1)) for x in values]
 
 
 def _leading_zeros(p: Emission, e: Expr) -> Values:
@@ -249,8 +253,8 @@ def _looked_up(p: Emission, e: Expr) -> Values:
             lambda at, x, n=extent, low=base: _place(p, at, x, n, low), places, p.evaluated(a, WORD.width)
         )  # fmt: skip
     kind = table_entries(t).dtype
-    found = [p.looked_up(p.source(t), x, kind) for x in places]
-    return [resized(p.b, x, width_of(e.interval), signed=np.dtype(kind).kind == "i") for x in found]
+    entries = [p.looked_up(p.source(t), x, kind) for x in places]
+    return [resized(p.b, x, width_of(e.interval), signed=np.dtype(kind).kind == "i") for x in entries]
 
 
 def _place(p: Emission, at: Value, x: Value, extent: int, low: Value) -> Value:

@@ -1,7 +1,7 @@
-"""Printer: the term of an array's element as one LLVM function over all elements.
+"""LLVM printer: the term of an array's element as one function over all elements.
 
 Lanes of a vector are neighbours along one axis of the result. Extents, strides and the numbers in indices are arguments, so
-that one kernel serves many shapes; what an index may lie outside of is tested, and said in the first number.
+that one kernel serves many shapes; indices that may be out of bounds are tested, and the first number reports it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ POINTER = ir.IntType(8).as_pointer()
 
 
 class Printer:
-    """Prints one kernel; `sources` and `numbers` are what it is called with, a variable for a number that changes."""
+    """Prints one kernel; `sources` and `numbers` are its arguments, a variable standing for a number that differs between calls."""
 
     def __init__(self, value: Comprehension, schedule: Schedule, features: frozenset[str]) -> None:
         """Print `value` by `schedule`."""
@@ -67,8 +67,8 @@ class Printer:
         self.b = ir.IRBuilder(self.function.append_basic_block("body"))
         self.kind = storage_dtype(value.interval)
         self.is_of_samples = not schedule.lane  # results and operands have them innermost, so that nothing is moved between kernels
-        others = [n for n in range(value.rank) if n not in (schedule.lane, schedule.jam)]
-        self._nest([*others, schedule.lane] if schedule.jam is None else [schedule.lane, *others, schedule.jam])
+        other_axes = [n for n in range(value.rank) if n not in (schedule.lane, schedule.jam)]
+        self._nest([*other_axes, schedule.lane] if schedule.jam is None else [schedule.lane, *other_axes, schedule.jam])
         self.b.ret_void()
         self.start.branch(self.function.blocks[1])
 
@@ -94,7 +94,7 @@ class Printer:
         self.loop(self.number(-(-extent // step), "extent", axis), [], body)
 
     def loop(self, count: Value, carried: Values, body: Callable[[Value, Values], Values]) -> Values:
-        """Print a loop that runs at least once; `body` returns the carried values of the next iteration."""
+        """Emit a loop that runs at least once; `body` returns the loop-carried values of the next iteration."""
         head, block, end = self.b.block, self.function.append_basic_block(), self.function.append_basic_block()
         self.b.branch(block)
         self.b.position_at_end(block)
@@ -103,24 +103,24 @@ class Printer:
         for phi, first in zip([i, *phis], [WORD(0), *carried], strict=True):
             phi.add_incoming(first, head)
         with self.scope():
-            made = body(i, phis)
-        after = self.b.add(i, WORD(1), flags=["nsw", "nuw"])
-        for phi, x in zip([i, *phis], [after, *made], strict=True):
+            next_values = body(i, phis)
+        successor = self.b.add(i, WORD(1), flags=["nsw", "nuw"])
+        for phi, x in zip([i, *phis], [successor, *next_values], strict=True):
             phi.add_incoming(x, self.b.block)
-        self.b.cbranch(self.b.icmp_signed("<", after, count), block, end)
+        self.b.cbranch(self.b.icmp_signed("<", successor, count), block, end)
         self.b.position_at_end(end)
-        return made
+        return next_values
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Forget afterwards what is computed meanwhile."""
+        """Discard on leaving the values of terms that are emitted inside."""
         self.memo.append({})
         yield
         self.memo.pop()
 
     @contextmanager
     def paired(self, loads: dict[Expr, Values]) -> Iterator[None]:
-        """Compute meanwhile on pairs of neighbours along a variable of a sum."""
+        """Emit terms inside on pairs of neighbours along a variable of a sum."""
         self.pairing = loads
         with self.scope():
             yield
@@ -145,7 +145,7 @@ class Printer:
         return self.number(int(np.prod(inner, dtype=np.int64)), "result", axis)
 
     def result_shape(self) -> list[int]:
-        """Return the shape of the result in memory."""
+        """Return the shape of the result in memory: the axis of lanes innermost, rounded up to whole vectors."""
         shape = list(self.shape)
         lanes = -(-shape.pop(self.schedule.lane) // self.schedule.lanes) * self.schedule.lanes
         return [*shape, lanes]
@@ -153,7 +153,7 @@ class Printer:
     # -- arguments
 
     def number(self, n: int | Expr, *purpose: object) -> Value:
-        """Return a number that is an argument, once for a purpose; a variable stands for one that the caller changes."""
+        """Return a scalar argument, one for each purpose; a variable stands for a number that differs between calls."""
         key = (n, *purpose)
         if key not in self.loaded:
             self.numbers.append(n)
@@ -167,13 +167,13 @@ class Printer:
         return [resized(self.start, self.number(int(e.data), "amount", len(self.numbers)), bits)]
 
     def source(self, x: Layout | Table) -> int:
-        """Return the number of the pointer to an operand."""
+        """Return the argument number of the pointer to an operand; 0 is the result."""
         if x not in self.sources:
             self.sources.append(x)
         return 1 + self.sources.index(x)
 
     def element(self, pointer: int, at: Value, kind: Any, wanted: ir.Type) -> Value:
-        """Return where an element of an operand is, as a pointer to a type."""
+        """Return the address of an element of an operand, as a pointer to a type."""
         base = self._base(pointer, kind)
         return self.b.bitcast(self.b.gep(base, [at]), wanted.as_pointer())
 
@@ -185,19 +185,19 @@ class Printer:
         return self.loaded[key]
 
     def fail_unless(self, condition: Value) -> None:
-        """Note that an index lies outside where a condition does not hold."""
+        """Emit the report of an index out of bounds where a condition is false."""
         place = self.function.args[1]
         self.b.store(self.b.or_(self.b.load(place), self.b.zext(self.b.not_(condition), WORD)), place)
 
     # -- values
 
     def evaluated(self, e: Expr, bits: int) -> Values:
-        """Return a term at each jammed position, exact where lanes of `bits` hold it, else modulo 2^bits."""
+        """Emit a term at each jammed position, exact where lanes of `bits` hold it, else modulo 2^bits."""
         key = e, bits, self.in_index, bool(self.pairing)
-        found = next((m[key] for m in reversed(self.memo) if key in m), None)
-        if found is None:
-            found = self.memo[-1][key] = self._evaluated(e, bits)
-        return list(found)
+        values = next((m[key] for m in reversed(self.memo) if key in m), None)
+        if values is None:
+            values = self.memo[-1][key] = self._evaluated(e, bits)
+        return list(values)
 
     def _evaluated(self, e: Expr, bits: int) -> Values:
         if e.op == "const":
@@ -213,11 +213,11 @@ class Printer:
         return operators.evaluated(self, e, bits)
 
     def index(self, e: Expr) -> Values:
-        """Return a term of variables alone in words of 64 bits; its numbers are arguments."""
-        was, self.in_index = self.in_index, True
-        found = self.evaluated(e, WORD.width)
-        self.in_index = was
-        return found
+        """Emit a term of variables alone in 64-bit words; its constants are arguments."""
+        was_in_index, self.in_index = self.in_index, True
+        values = self.evaluated(e, WORD.width)
+        self.in_index = was_in_index
+        return values
 
     def _variable(self, e: Expr) -> Values:
         if e not in self.at:
@@ -228,19 +228,23 @@ class Printer:
         if e is not self.lane:
             return [base]
         first = splat(self.b, self.b.mul(base, WORD(self.schedule.lanes)), self.schedule.lanes)
-        found = self.b.add(first, ir.Constant(first.type, list(range(self.schedule.lanes))))
+        lane_positions = self.b.add(first, ir.Constant(first.type, list(range(self.schedule.lanes))))
         last = splat(self.b, self.number(self.shape[self.schedule.lane] - 1, "last lane"), self.schedule.lanes)
-        return [self.b.select(self.b.icmp_signed("<", found, last), found, last)]  # lanes without an element are another one's
+        return [
+            self.b.select(self.b.icmp_signed("<", lane_positions, last), lane_positions, last)
+        ]  # lanes without an element are another one's
 
     def positions(self, *terms: Expr) -> int:
-        """Return at how many positions terms have to be computed."""
-        held = [len(x) for a, x in self.accumulators.items() if any(a in e.reads for e in terms)]
-        return self.schedule.positions if self.jam is not None and any(self.jam in e.free for e in terms) else max(held, default=1)
+        """Return at how many jammed positions terms must be computed."""
+        position_counts = [len(x) for a, x in self.accumulators.items() if any(a in e.reads for e in terms)]
+        return (
+            self.schedule.positions if self.jam is not None and any(self.jam in e.free for e in terms) else max(position_counts, default=1)
+        )
 
     def varies(self, *terms: Expr) -> bool:
         """Tell whether lanes of terms may differ."""
-        held = [x[0] for a, x in self.accumulators.items() if any(a in e.reads for e in terms)]
-        return any(self.lane in e.free for e in terms) or any(map(is_vector, held))
+        accumulator_values = [x[0] for a, x in self.accumulators.items() if any(a in e.reads for e in terms)]
+        return any(self.lane in e.free for e in terms) or any(map(is_vector, accumulator_values))
 
     # -- loads
 
@@ -263,8 +267,8 @@ class Printer:
         a = affine_of(e.args[axes[0]]) if len(axes) == 1 else None
         if a is None or a.parts.get(self.lane) != 1 or axes[0] == pair:
             return Layout(e.data, kind, pair=pair)
-        others = a.plus(Affine({self.lane: -1}))
-        is_panel = others.is_divisible(self.schedule.lanes, None) and (pair is not None or e.args[0] is not self.value.variables[0])
+        offset = a.plus(Affine({self.lane: -1}))
+        is_panel = offset.is_divisible(self.schedule.lanes, None) and (pair is not None or e.args[0] is not self.value.variables[0])
         return Layout(e.data, kind, axes[0], self.schedule.lanes if is_panel else 1, pair)
 
     def pair_layout(self, e: Expr, variable: Expr) -> Layout | None:
@@ -277,8 +281,8 @@ class Printer:
             return None
         if self.is_of_samples and self.lane in e.free and not e.data.shape[axes[0]] % 2:
             return self._layout(e, str(np.dtype(storage_dtype(e.data.interval))))
-        found = self._layout(e, "int16", axes[0])
-        return found if found.lane is not None or self.lane not in e.free else None
+        layout = self._layout(e, "int16", axes[0])
+        return layout if layout.lane is not None or self.lane not in e.free else None
 
     def _is_inside(self, e: Expr) -> bool:
         return all(iv.inside(i.interval, (0, n - 1)) for i, n in zip(e.args, e.data.shape, strict=True))
@@ -291,15 +295,17 @@ class Printer:
             return self._gathered(e, layout, source)
         lanes = pairs * (self.schedule.lanes if layout.lane is not None else 1)
         element = element_type(layout.kind)
-        wanted = element if lanes == 1 else ir.VectorType(element, lanes) if layout.lane is not None else ir.IntType(pairs * element.width)
+        vector_type = (
+            element if lanes == 1 else ir.VectorType(element, lanes) if layout.lane is not None else ir.IntType(pairs * element.width)
+        )
         first, step = self._address(e, layout, source)
         count = 1 if step is None else self.schedule.positions
-        found = []
+        values = []
         for q in range(count):
             at = first if not q or step is None else self.b.add(first, self.b.mul(WORD(q), step))
-            place = self.element(source, at, layout.kind, wanted)
-            found.append(self.b.load(place, align=np.dtype(layout.kind).itemsize))
-        return found
+            place = self.element(source, at, layout.kind, vector_type)
+            values.append(self.b.load(place, align=np.dtype(layout.kind).itemsize))
+        return values
 
     def pairs(self, e: Expr, layout: Layout, variable: Expr) -> Values:
         """Return neighbours along a variable of a sum, of which it counts the pairs, side by side as numbers of 16 bits."""
@@ -308,25 +314,25 @@ class Printer:
         source, kind = self.source(layout), ir.VectorType(element_type(layout.kind), self.schedule.lanes)
         first, step = self._address(e, layout, source)
         (axis,) = (n for n, i in enumerate(e.args) if variable in i.free)
-        apart = self.number(layout.strides()[axis, 1], source, axis)
-        found = []
+        distance = self.number(layout.strides()[axis, 1], source, axis)
+        values = []
         for q in range(1 if step is None else self.schedule.positions):
             at = first if not q or step is None else self.b.add(first, self.b.mul(WORD(q), step))
-            both = [
+            neighbours = [
                 self.b.load(self.element(source, x, layout.kind, kind), align=np.dtype(layout.kind).itemsize)
-                for x in (at, self.b.add(at, apart))
+                for x in (at, self.b.add(at, distance))
             ]
-            found.append(interleaved(self.b, *both, signed=np.dtype(layout.kind).kind == "i"))
-        return found
+            values.append(interleaved(self.b, *neighbours, signed=np.dtype(layout.kind).kind == "i"))
+        return values
 
     def _address(self, e: Expr, layout: Layout, source: int) -> tuple[Value, Value | None]:
         """Return where the first position's element lies, and how far it is to the next one's."""
-        strides, numbers, other = layout.strides(), Affine(), list[Value]()
+        strides, numbers, tested_terms = layout.strides(), Affine(), list[Value]()
         for axis, index in enumerate(e.args):
             below = max(b for a, b in strides if a == axis)
             a = affine_of(index)
             if a is None or not self._is_known(index, e.data.shape[axis]):
-                other.append(self.b.mul(self._tested(index, e.data.shape[axis]), self.number(strides[axis, below], source, axis)))
+                tested_terms.append(self.b.mul(self._tested(index, e.data.shape[axis]), self.number(strides[axis, below], source, axis)))
                 continue
             scaled = Affine({v: c * self.unit.get(v, 1) for v, c in a.parts.items()}, a.constant)
             assert scaled.is_divisible(below, None)
@@ -336,7 +342,7 @@ class Printer:
         for v in sorted(numbers.parts, key=lambda v: order.get(v, -1)):
             value = self.at[v] if v in self.at else self.number(v)
             total = self.b.add(total, self.b.mul(value, self.number(numbers.parts[v], source, v)))
-        for x in other:
+        for x in tested_terms:
             total = self.b.add(total, x)
         step = numbers.parts.get(self.jam) if self.jam is not None else None
         return total, None if step is None else self.number(step, source, self.jam)
@@ -346,13 +352,13 @@ class Printer:
 
     def _tested(self, index: Expr, extent: int) -> Value:
         """Return an index, 0 where it lies outside."""
-        (x, *more) = self.index(index)
-        if more or is_vector(x):
+        (x, *rest) = self.index(index)
+        if rest or is_vector(x):
             raise NotLowered("a load", "at an index that differs in every lane and may lie outside")
-        inside = self.b.icmp_unsigned("<", x, self.number(extent, "inside"))
+        is_inside = self.b.icmp_unsigned("<", x, self.number(extent, "inside"))
         if not self._is_known(index, extent):
-            self.fail_unless(inside)
-        return self.b.select(inside, x, WORD(0))
+            self.fail_unless(is_inside)
+        return self.b.select(is_inside, x, WORD(0))
 
     def _gathered(self, e: Expr, layout: Layout, source: int) -> Values:
         if not self._is_inside(e) or layout.pair is not None:
@@ -367,11 +373,11 @@ class Printer:
         return [self.looked_up(source, x, layout.kind) for x in places]
 
     def looked_up(self, pointer: int, places: Value, kind: Any) -> Value:
-        """Return the elements of an array at places, one after the other."""
+        """Gather the elements of an operand at these element numbers, lane by lane."""
         if not is_vector(places):
             return self.b.load(self.element(pointer, places, kind, element_type(kind)))
-        found = ir.Constant(ir.VectorType(element_type(kind), places.type.count), ir.Undefined)
+        vector = ir.Constant(ir.VectorType(element_type(kind), places.type.count), ir.Undefined)
         for n in range(places.type.count):
-            one = self.b.load(self.element(pointer, self.b.extract_element(places, ir.IntType(32)(n)), kind, element_type(kind)))
-            found = self.b.insert_element(found, one, ir.IntType(32)(n))
-        return found
+            entry = self.b.load(self.element(pointer, self.b.extract_element(places, ir.IntType(32)(n)), kind, element_type(kind)))
+            vector = self.b.insert_element(vector, entry, ir.IntType(32)(n))
+        return vector

@@ -1,4 +1,4 @@
-"""Rewriter: a term with every array that it reads replaced by what is kept of it, or by the term of its element."""
+"""Rewrites a term so that it reads stored arrays only: other arrays are inlined as the terms of their elements."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ CHEAP = frozenset({"const", "var", "load"})
 
 
 class Storage(Protocol):
-    """Where arrays are put that a rewritten term reads."""
+    """The stored arrays that a rewritten term may read."""
 
     batched: dict[Array, Leaf]
     kept: dict[Array, Leaf]
     uses: Counter[Array]
 
     def read(self, a: Array, indices: tuple[Expr, ...]) -> Expr:
-        """Return an element of what is kept of an array."""
+        """Return an element of a stored array."""
 
     def function(self, e: Expr, load: Expr) -> Expr:
         """Return an element of the array of a function's values on all elements of the leaf that `load` reads."""
 
     def is_outside(self, variables: frozenset[Expr]) -> bool:
-        """Tell whether a stage may depend on variables."""
+        """Tell whether all these variables are bound outside of a stage."""
 
     def is_fixed(self, e: Expr) -> bool:
-        """Tell whether a term depends on no samples."""
+        """Tell whether a term is the same for all samples."""
 
 
 class Rewriter:
@@ -47,22 +47,22 @@ class Rewriter:
     def term(self, e: Expr) -> Expr:
         """Return a term whose loads are of leaves, of accumulators, and of folds of scalars."""
         key = e, self.depth > 0
-        found = self.made.get(key)
-        if found is None:
-            found = self.given[e] if e in self.given else self._rewritten(e)
-            single = _single(found) if self.depth and found.op not in CHEAP else None
-            if single is not None and single.free == found.free and single.args:
-                found = self.stages.function(found, single)
-            self.made[key] = found
-        return found
+        rewritten = self.made.get(key)
+        if rewritten is None:
+            rewritten = self.given[e] if e in self.given else self._rewritten(e)
+            single = _single(rewritten) if self.depth and rewritten.op not in CHEAP else None
+            if single is not None and single.free == rewritten.free and single.args:
+                rewritten = self.stages.function(rewritten, single)
+            self.made[key] = rewritten
+        return rewritten
 
     def _rewritten(self, e: Expr) -> Expr:
         if e.real:
             raise NotLowered(e.op, "on real numbers")
         if e.op == "load":
             return self._load(e)
-        if e.op == "add" and (whole := rolled(e)) is not e:
-            return self.term(whole)
+        if e.op == "add" and (rolled_sum := rolled(e)) is not e:
+            return self.term(rolled_sum)
         if e.op == "reduce":
             monoid, variables = e.data
             self.depth += 1

@@ -1,4 +1,4 @@
-"""Run: arrays of terms over samples, stage by stage."""
+"""Execution of lowered arrays of terms over samples, stage by stage."""
 
 from __future__ import annotations
 
@@ -15,36 +15,40 @@ from .stages import Map, Sequence, Stage, Stages, shown
 
 
 class Lowered:
-    """Arrays of terms as kernels, for operands of which those that move have a number of samples as their first axis."""
+    """Arrays of terms as kernels; operands that differ between samples have the axis of samples first."""
 
     def __init__(self, arrays: Iterable[Array], moving: Iterable[Leaf], samples: int, features: frozenset[str] | None = None) -> None:
-        """Split `arrays` and compile every stage; NotLowered where they cannot be split."""
+        """Split `arrays` into stages and compile them; `moving` operands differ between samples.
+
+        Raises:
+            NotLowered: the arrays cannot be split into stages.
+        """
         self.stages = Stages(arrays, moving, samples)
         self.operands = {leaf: self.stages.leaf(leaf) for leaf in self.stages.batched if type(leaf) is Leaf}
         self.kernels = {m.target: kernel_of(m.value, features) for m in maps(self.stages.steps[0])}
         self.constant = constant_leaves(self.stages)
 
     def show(self) -> str:
-        """Return a line for each stage: what it fills, and by which schedule."""
+        """Return a listing, one line a stage: the array that it computes, and its schedule."""
         return "\n".join(shown(self.stages.steps[0], {leaf: str(k) for leaf, k in self.kernels.items()}))
 
     @property
     def notes(self) -> list[str]:
-        """Why stages run in the plain reading."""
+        """The stages without machine code, each with its reason."""
         return [f"{leaf.name}: {k}" for leaf, k in self.kernels.items() if isinstance(k, Plain)]
 
     def __call__(self, operands: Mapping[Leaf, Data], constants: Constants | None = None) -> list[Data]:
-        """Return the elements of the arrays, samples first; what is computed of `constants` alone is found there the next time."""
-        known = Constants() if constants is None else constants
-        values = {self.operands.get(leaf, leaf): x for leaf, x in operands.items()} | known.values
-        call = _Call(self, values, known)
+        """Return the arrays [samples, …]; stages that depend on constant operands alone are cached in `constants` for later calls."""
+        constant_cache = Constants() if constants is None else constants
+        values = {self.operands.get(leaf, leaf): x for leaf, x in operands.items()} | constant_cache.values
+        call = _Call(self, values, constant_cache)
         call.run(self.stages.steps[0], {})
         return [values[leaf] for leaf in self.stages.results]
 
 
 @dataclass(frozen=True)
 class Constants:
-    """What was computed of operands that do not move: arrays, and operands as kernels read them; only for calls with the same ones."""
+    """A cache for calls with the same constant operands: arrays computed from them, and their packed layouts."""
 
     values: dict[Leaf, Data] = field(default_factory=dict)
     held: Held = field(default_factory=dict)
@@ -55,40 +59,40 @@ class _Call:
 
     def __init__(self, code: Lowered, values: dict[Leaf, Data], constants: Constants) -> None:
         self.code, self.values, self.constants = code, values, constants
-        self.held: Held = {leaf: constants.held.setdefault(leaf, {}) for leaf in code.constant}
+        self.packed_operands: Held = {leaf: constants.held.setdefault(leaf, {}) for leaf in code.constant}
 
     def _set(self, leaf: Leaf, x: Data) -> None:
         self.values[leaf] = x
-        self.held.pop(leaf, None)
+        self.packed_operands.pop(leaf, None)
 
     def run(self, steps: Iterable[Stage], variables: dict[Expr, int]) -> None:
-        """Run stages in order, but those whose results are known."""
+        """Run stages in order, except those with cached results."""
         for s in steps:
             if isinstance(s, Sequence):
                 self._sequence(s)
             elif s.target not in self.code.constant:
-                self._set(s.target, self.code.kernels[s.target](self.values, variables, self.held))
+                self._set(s.target, self.code.kernels[s.target](self.values, variables, self.packed_operands))
             elif s.target not in self.values:
-                self.values[s.target] = self.code.kernels[s.target](self.values, variables, self.held)
+                self.values[s.target] = self.code.kernels[s.target](self.values, variables, self.packed_operands)
                 self.constants.values[s.target] = self.values[s.target]
 
     def _sequence(self, s: Sequence) -> None:
         values = self.values
-        every: dict[int, list[Data]] = {n: [] for n, is_every in s.results if is_every}
-        for first, before, _ in s.states:
-            self._set(before, values[first])
+        histories: dict[int, list[Data]] = {n: [] for n, is_every in s.results if is_every}
+        for first, state, _ in s.states:
+            self._set(state, values[first])
         for step in range(s.extent):
             self.run(s.steps, {s.variable: step})
-            for _, before, after in s.states:
-                self._set(before, values[after])
-            for n, found in every.items():
-                found.append(values[s.states[n][2]])
+            for _, state, next_state in s.states:
+                self._set(state, values[next_state])
+            for n, history in histories.items():
+                history.append(values[s.states[n][2]])
         for (n, is_every), target in s.results.items():
-            self._set(target, np.stack(every[n], axis=1) if is_every else values[s.states[n][1]])
+            self._set(target, np.stack(histories[n], axis=1) if is_every else values[s.states[n][1]])
 
 
 def maps(steps: Iterable[Stage]) -> Iterator[Map]:
-    """Yield every array that is computed, those of folds too."""
+    """Yield every elementwise stage, those inside folds included."""
     for s in steps:
         if isinstance(s, Map):
             yield s
@@ -97,14 +101,14 @@ def maps(steps: Iterable[Stage]) -> Iterator[Map]:
 
 
 def constant_leaves(stages: Stages) -> frozenset[Leaf]:
-    """Return the operands that do not move, and the arrays that are computed of them alone."""
+    """Return the operands that are the same for all samples, and the arrays that depend on them alone."""
     moving: set[Expr | Leaf] = {stages.sample, *stages.batched.values()}
-    found: set[Leaf] = set()
+    constants: set[Leaf] = set()
     for s in stages.steps[0]:
         if isinstance(s, Sequence):
-            moving.update(s.results.values(), (after for *_, after in s.states), (m.target for m in maps(s.steps)))
+            moving.update(s.results.values(), (next_state for *_, next_state in s.states), (m.target for m in maps(s.steps)))
         elif moving.isdisjoint(s.value.body.reads | s.value.body.free):
-            found.add(s.target)
+            constants.add(s.target)
         else:
             moving.add(s.target)
-    return frozenset(found | {leaf for leaf in stages.kept.values() if leaf not in moving})
+    return frozenset(constants | {leaf for leaf in stages.kept.values() if leaf not in moving})

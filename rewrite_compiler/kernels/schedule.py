@@ -1,4 +1,4 @@
-"""Schedule: which axis of a result lies in the lanes of a vector, how many positions are computed together, in which order."""
+"""Schedules of kernels: vectorised axis, unroll-and-jam of a second one, loop order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REGISTER = 512, 256  # bits, with AVX-512 and else
 
 @dataclass(frozen=True)
 class Schedule:
-    """`lane` and `jam` are axes of the result, `positions` how many of the latter are computed together."""
+    """A schedule: axis `lane` vectorised by `lanes`, axis `jam` (None: no axis) unrolled and jammed by `positions`."""
 
     lane: int
     lanes: int
@@ -30,18 +30,18 @@ class Schedule:
 
 
 def schedules(value: Comprehension, features: frozenset[str]) -> list[Schedule]:
-    """Return the schedules that suit a term, the best first."""
+    """Return the candidate schedules of a stage, the best first by a static cost."""
     shape = static_shape(value)
-    found = sorted((_cost(value, axis), _moving(value, axis), -axis, axis) for axis in range(len(shape)))
-    return [_with_jam(value, axis, features) for *_, axis in found]
+    ranked = sorted((_cost(value, axis), _moving(value, axis), -axis, axis) for axis in range(len(shape)))
+    return [_with_jam(value, axis, features) for *_, axis in ranked]
 
 
 def _with_jam(value: Comprehension, lane: int, features: frozenset[str]) -> Schedule:
     bits = REGISTER["avx512bw" not in features]
-    together = max(1, _registers(value) * bits // (32 * LANES))
+    max_positions = max(1, _registers(value) * bits // (32 * LANES))
     sizes = [(n, axis) for axis, n in enumerate(static_shape(value)) if axis != lane and n > 1 and value.variables[axis] in value.body.free]
-    jams = [(min(n, together), _shared(value, lane, axis), axis) for n, axis in sizes]
-    if not jams or together < 2 or not _has_loop(value.body):
+    jams = [(min(n, max_positions), _shared(value, lane, axis), axis) for n, axis in sizes]
+    if not jams or max_positions < 2 or not _has_loop(value.body):
         return Schedule(lane, LANES, None, 1)
     positions, _, jam = max(jams)
     return Schedule(lane, LANES, jam, 1 << positions.bit_length() - 1)
@@ -72,9 +72,9 @@ def _cost(value: Comprehension, axis: int) -> float:
     waste = -(-extent // LANES) * LANES / max(extent, 1)
     if extent >= LANES and not _has_loop(value.body):  # such a kernel waits for memory
         waste = 1
-    apart = sum(_strides(e, variable) > 1 for e in terms_of(value.body) if e.op == "load" and type(e.data) is Leaf)
-    own = sum(e.op == "select" and variable in e.args[0].free and not e.args[0].reads for e in terms_of(value.body))
-    return waste * (1 + 8 * apart + 8 * own)
+    strided_loads = sum(_strides(e, variable) > 1 for e in terms_of(value.body) if e.op == "load" and type(e.data) is Leaf)
+    lane_decisions = sum(e.op == "select" and variable in e.args[0].free and not e.args[0].reads for e in terms_of(value.body))
+    return waste * (1 + 8 * strided_loads + 8 * lane_decisions)
 
 
 def _moving(value: Comprehension, axis: int) -> int:
@@ -86,11 +86,11 @@ def _moving(value: Comprehension, axis: int) -> int:
 
 def _strides(load: Expr, variable: Expr) -> int:
     """Return 0 where a load does not depend on a variable, 1 where the variable counts elements of one axis, else 2."""
-    found = list(_numbers(load, variable))
-    return 0 if not found else 1 if found == [1] else 2
+    coefficients = list(_coefficients(load, variable))
+    return 0 if not coefficients else 1 if coefficients == [1] else 2
 
 
-def _numbers(load: Expr, variable: Expr) -> Iterator[int]:
+def _coefficients(load: Expr, variable: Expr) -> Iterator[int]:
     for index in load.args:
         if variable in index.free:
             a = affine_of(index)

@@ -1,7 +1,7 @@
-"""Stages: arrays of terms as a list of arrays in memory, each of which reads operands and those before it.
+"""Splits arrays of terms into stages: a list of arrays in memory, each of which reads operands and those before it.
 
-What a loop reads again and again is computed once and kept: an array in it that is more than a copy, and a function of one
-element, such as the value of a code. The samples are the first axis of every array that depends on them.
+Invariants of loops are stages of their own: an array that is more than a copy, and a function of one element, such as the
+value of a code. The samples are the first axis of every array that depends on them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .vectors import NotLowered
 
 @dataclass(frozen=True)
 class Map:
-    """One array that is computed element by element."""
+    """An elementwise stage: one array computed from the term of its element."""
 
     target: Leaf
     value: Comprehension
@@ -29,7 +29,7 @@ class Map:
 
 @dataclass(frozen=True)
 class Sequence:
-    """A fold of arrays: its steps run for every value of the variable, then each state becomes what was computed of it."""
+    """A fold of arrays: its stages run for every value of the variable, after which each state becomes its successor."""
 
     variable: Expr
     extent: int
@@ -42,7 +42,7 @@ Stage = Map | Sequence
 
 
 class Stages:
-    """Splits arrays into stages; operands that move have the samples as their first axis."""
+    """The stages of some arrays; operands that differ between samples have the axis of samples first."""
 
     def __init__(self, arrays: Iterable[Array], moving: Iterable[Leaf], samples: int) -> None:
         """Split `arrays`; `results` are where they will lie, with the axis of samples first."""
@@ -53,22 +53,22 @@ class Stages:
         self.places: dict[Leaf, Expr] = {}
         self.sequences: dict[Fold, Sequence] = {}
         self.uses: Counter[Array] = Counter()
-        self.inner: set[Expr | Leaf] = set()  # what changes with the fold whose steps are made now
+        self.inner: set[Expr | Leaf] = set()  # what varies within the fold being split
         self.steps: list[list[Stage]] = [[]]
-        found = list(arrays)
-        self._count(found)
-        self.results = [self.leaf(a, every=True) for a in found]
+        outputs = list(arrays)
+        self._count(outputs)
+        self.results = [self.leaf(a, every=True) for a in outputs]
 
     def leaf(self, a: Array, *, every: bool = False) -> Leaf:
-        """Return the leaf that holds an array; with `every` it has the axis of samples whether it depends on them or not."""
-        known = self.batched.get(a) or self.kept.get(a)
-        if known is None:
-            known = a if isinstance(a, Leaf) and not every else self._stored(a, every)
-            self.kept[a] = known
-        return known
+        """Return the leaf that stores an array; with `every` it has the axis of samples even where it does not depend on them."""
+        target = self.batched.get(a) or self.kept.get(a)
+        if target is None:
+            target = a if isinstance(a, Leaf) and not every else self._stored(a, every)
+            self.kept[a] = target
+        return target
 
     def read(self, a: Array, indices: tuple[Expr, ...]) -> Expr:
-        """Return an element of what is kept of an array."""
+        """Return an element of a stored array, at the present sample where it has the axis of samples."""
         leaf = self.leaf(a)
         return leaf[(self.sample, *indices) if leaf.rank > len(indices) else indices]
 
@@ -76,27 +76,27 @@ class Stages:
         """Return an element of the array of a function's values on all elements of the leaf that `load` reads."""
         leaf = load.data
         place = self.places.setdefault(leaf, var(f"{leaf.name}_element", leaf.interval))
-        made = substitute(e, {load: place})
-        if (leaf, made) not in self.mapped:
+        body = substitute(e, {load: place})
+        if (leaf, body) not in self.mapped:
             variables = _variables(static_shape(leaf))
-            self.mapped[leaf, made] = self._map(leaf.shape, variables, substitute(made, {place: leaf[variables]}), f"{leaf.name} values")
-        return self.mapped[leaf, made][load.args]
+            self.mapped[leaf, body] = self._map(leaf.shape, variables, substitute(body, {place: leaf[variables]}), f"{leaf.name} values")
+        return self.mapped[leaf, body][load.args]
 
     def is_outside(self, variables: frozenset[Expr]) -> bool:
-        """Tell whether a stage may depend on variables: samples, and the steps of the fold that is made now."""
+        """Tell whether all these variables are bound outside of a stage: the sample, and the step of the fold being split."""
         return variables <= {self.sample} | self.inner
 
     def is_fixed(self, e: Expr) -> bool:
-        """Tell whether a term depends on no samples."""
+        """Tell whether a term is the same for all samples."""
         return self.sample not in e.free and not any(isinstance(leaf, Accumulator) for leaf in e.reads)
 
-    def _stored(self, a: Array, every: bool) -> Leaf:
+    def _stored(self, a: Array, with_samples: bool) -> Leaf:
         if isinstance(a, FoldResult) and (a.rank or a.history):
             return self._result(a)
         shape = static_shape(a)
         variables = a.variables if isinstance(a, Comprehension) else _variables(shape)
         body = Rewriter(self).term(a.body if isinstance(a, Comprehension) else a[variables])
-        if every or self.sample in body.free:
+        if with_samples or self.sample in body.free:
             shape, variables = (self.samples, *shape), (self.sample, *variables)
         return self._map(shape, variables, body, f"array {len(self.kept)}")
 
@@ -109,37 +109,39 @@ class Stages:
         return target
 
     def _result(self, a: FoldResult) -> Leaf:
-        known = next((f for f in self.sequences if f is a.fold or are_alike(f, a.fold)), None)
-        if known is None:
+        equal_fold = next((f for f in self.sequences if f is a.fold or are_alike(f, a.fold)), None)
+        if equal_fold is None:
             if len(self.steps) > 1 or a.fold.extent.value is None or a.free:
                 raise NotLowered("a fold of arrays", "in a loop, or of an extent that is not known")
             self.sequences[a.fold] = self._sequence(a.fold)
             self.steps[0].append(self.sequences[a.fold])
-        made = self.sequences[known or a.fold]
-        own = made.states[a.component][2].shape[1:]
-        lead = (made.extent,) if a.history else ()
-        leaf = Leaf((self.samples, *lead, *own), a.interval, a.real, f"result {a.component}")
-        return made.results.setdefault((a.component, a.history), leaf)
+        sequence = self.sequences[equal_fold or a.fold]
+        state_shape = sequence.states[a.component][2].shape[1:]
+        history_shape = (sequence.extent,) if a.history else ()
+        leaf = Leaf((self.samples, *history_shape, *state_shape), a.interval, a.real, f"result {a.component}")
+        return sequence.results.setdefault((a.component, a.history), leaf)
 
     def _sequence(self, fold: Fold) -> Sequence:
-        first = [self.leaf(x, every=True) for x in fold.initial]
-        before = [self._with_samples(x) for x in fold.accumulators]
-        self.batched.update(zip(fold.accumulators, before, strict=True))
+        initial_leaves = [self.leaf(x, every=True) for x in fold.initial]
+        state_leaves = [self._with_samples(x) for x in fold.accumulators]
+        self.batched.update(zip(fold.accumulators, state_leaves, strict=True))
         self._count(fold.bodies)
-        self.inner |= {fold.variable, *before}
+        self.inner |= {fold.variable, *state_leaves}
         self.steps.append([])
-        after = [self.leaf(x, every=True) for x in fold.bodies]
+        next_leaves = [self.leaf(x, every=True) for x in fold.bodies]
         self.inner.clear()
         extent = int(fold.extent.value or 0)
-        return Sequence(fold.variable, extent, tuple(zip(first, before, after, strict=True)), tuple(self.steps.pop()), {})
+        return Sequence(
+            fold.variable, extent, tuple(zip(initial_leaves, state_leaves, next_leaves, strict=True)), tuple(self.steps.pop()), {}
+        )
 
     def _with_samples(self, a: Leaf) -> Leaf:
         return Leaf((self.samples, *a.shape), a.interval, a.real, a.name)
 
     def _count(self, arrays: Iterable[Array]) -> None:
         """Count the places where arrays are read."""
-        seen = {load for a in arrays if isinstance(a, Comprehension) for load in loads_of(a.body)}
-        self.uses.update(load.data for load in seen)
+        loads = {load for a in arrays if isinstance(a, Comprehension) for load in loads_of(a.body)}
+        self.uses.update(load.data for load in loads)
 
 
 def _variables(shape: tuple[int, ...]) -> tuple[Expr, ...]:
@@ -147,7 +149,7 @@ def _variables(shape: tuple[int, ...]) -> tuple[Expr, ...]:
 
 
 def shown(stages: Iterable[Stage], notes: Mapping[Leaf, str], lead: str = "") -> Iterable[str]:
-    """Yield a line for each stage: what it fills, and how."""
+    """Yield a listing line for each stage: the array that it computes, and a note on how."""
     for s in stages:
         if isinstance(s, Map):
             yield f"{lead}{s.target.name} {list(s.target.shape)}: {notes.get(s.target, '')}"

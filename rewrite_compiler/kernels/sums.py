@@ -1,6 +1,6 @@
-"""Sums: sums that are written term by term as one over a variable, and sums of floored products as sums of products.
+"""Rewrites of sums: unrolled sums rolled into reductions, and sums of floored products split into sums of products.
 
-Both are laws of all integers; where they apply is read from the intervals of the factors alone.
+Both are identities of the integers; their side conditions are decided by the intervals of the factors.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ Values = Callable[[Expr, Expr], Expr]  # a function of one load as a load of all
 
 
 def rolled(e: Expr) -> Expr:
-    """Return a sum of many terms that differ in evenly spaced numbers as a sum over a variable, with what is added else."""
+    """Roll an unrolled sum, of terms that differ in evenly spaced numbers, into a reduction plus the other terms."""
     terms = list(_terms(e))
     groups: dict[object, list[Expr]] = {}
     for t in terms:
         groups.setdefault(_form(t), []).append(t)
-    together = max(groups.values(), key=len)
-    if len(together) < LEAST or not together[0].reads:
+    group = max(groups.values(), key=len)
+    if len(group) < LEAST or not group[0].reads:
         return e
-    variable = index_variable("n", len(together))
-    body = _pattern(together, variable)
+    variable = index_variable("n", len(group))
+    body = _pattern(group, variable)
     if body is None:
         return e
-    total = reduction("sum", (variable,), (const(len(together)),), body)
-    inside = set(map(id, together))
+    total = reduction("sum", (variable,), (const(len(group)),), body)
+    grouped_ids = set(map(id, group))
     for t in terms:
-        if id(t) not in inside:
+        if id(t) not in grouped_ids:
             total = binary("add", total, t)
     return node(total.op, total.args, total.data, e.interval, False)
 
@@ -65,14 +65,14 @@ def _pattern(terms: Sequence[Expr], variable: Expr) -> Expr | None:
     if any((t.op, t.data, len(t.args)) != (first.op, first.data, len(first.args)) or t.real for t in terms):
         return None
     args = [_pattern(x, variable) for x in zip(*(t.args for t in terms), strict=True)]
-    known = [a for a in args if a is not None]
-    if len(known) < len(args):
+    patterns = [a for a in args if a is not None]
+    if len(patterns) < len(args):
         return None
     interval = first.interval
     for t in terms:
         interval = iv.hull(interval, t.interval)
     free = None if first.op != "reduce" else frozenset[Expr]().union(*(t.free for t in terms), {variable})
-    return node(first.op, known, first.data, interval, False, free)
+    return node(first.op, patterns, first.data, interval, False, free)
 
 
 def split(e: Expr, values: Values, is_moving: Callable[[Expr], bool]) -> Expr:
@@ -91,8 +91,8 @@ def split(e: Expr, values: Values, is_moving: Callable[[Expr], bool]) -> Expr:
     high, low = halves(b, amount)
     extents = e.args[1:]
     exact = reduction("sum", variables, extents, binary("mul", a, values(high, b)))
-    rest = reduction("sum", variables, extents, binary("mul", a, values(low, b)) >> HALF)
-    return node("add", (exact, rest), None, e.interval, False)
+    floored = reduction("sum", variables, extents, binary("mul", a, values(low, b)) >> HALF)
+    return node("add", (exact, floored), None, e.interval, False)
 
 
 def halves(b: Expr, amount: int) -> tuple[Expr, Expr]:

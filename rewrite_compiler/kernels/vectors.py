@@ -1,4 +1,4 @@
-"""Vectors: values of a kernel as LLVM knows them, a scalar where all lanes agree and a vector where they may differ."""
+"""LLVM values of a kernel: a scalar where all lanes agree, a vector where they may differ."""
 
 from __future__ import annotations
 
@@ -18,14 +18,18 @@ Value = Any  # of llvmlite, which has no types
 
 
 class NotLowered(SpecError):
-    """A term that no kernel computes."""
+    """A refusal: a term without vector code."""
 
     def __init__(self, term: str, why: str) -> None:
         super().__init__("I102", f"no kernel computes {term} {why}")
 
 
 def width_of(interval: Interval) -> int:
-    """Return the bits of the narrowest signed lane that holds every value of an interval."""
+    """Return the width, in bits, of the narrowest signed lane that holds every value of an interval.
+
+    Raises:
+        NotLowered: 64 bits do not hold it.
+    """
     for bits in WIDTHS:
         if iv.inside(interval, iv.of_width(bits, True)):
             return bits
@@ -38,12 +42,12 @@ def is_vector(x: Value) -> bool:
 
 
 def bits_of(x: Value) -> int:
-    """Return the bits of a lane."""
+    """Return the width of a lane in bits."""
     return int(x.type.element.width if is_vector(x) else x.type.width)
 
 
 def constant_like(x: Value, n: int) -> ir.Constant:
-    """Return a constant with the lanes of another value."""
+    """Return a constant of the type of another value."""
     bits = bits_of(x)
     n &= (1 << bits) - 1
     return ir.Constant(x.type, [n] * x.type.count if is_vector(x) else n)
@@ -56,35 +60,35 @@ def constant_of(bits: int, n: int) -> ir.Constant:
 
 
 def splat(b: ir.IRBuilder, x: Value, lanes: int) -> Value:
-    """Return a vector of one value."""
+    """Broadcast a scalar to all lanes of a vector."""
     if is_vector(x):
         return x
     kind = ir.VectorType(x.type, lanes)
     if isinstance(x, ir.Constant):
         return ir.Constant(kind, [x.constant] * lanes)
-    one = b.insert_element(ir.Constant(kind, ir.Undefined), x, INDEX(0))
-    return b.shuffle_vector(one, ir.Constant(kind, ir.Undefined), ir.Constant(ir.VectorType(INDEX, lanes), [0] * lanes))
+    first_lane = b.insert_element(ir.Constant(kind, ir.Undefined), x, INDEX(0))
+    return b.shuffle_vector(first_lane, ir.Constant(kind, ir.Undefined), ir.Constant(ir.VectorType(INDEX, lanes), [0] * lanes))
 
 
 def resized(b: ir.IRBuilder, x: Value, bits: int, *, signed: bool = True) -> Value:
-    """Return a value in lanes of other bits: the lower ones, or all with the sign."""
-    now = bits_of(x)
-    if now == bits:
+    """Convert a value to lanes of another width: truncated, or sign- or zero-extended."""
+    width = bits_of(x)
+    if width == bits:
         return x
     if isinstance(x, ir.Constant) and not is_vector(x) and signed:
         return constant_of(bits, x.constant)
     kind = ir.VectorType(ir.IntType(bits), x.type.count) if is_vector(x) else ir.IntType(bits)
-    return (b.trunc if now > bits else b.sext if signed else b.zext)(x, kind)
+    return (b.trunc if width > bits else b.sext if signed else b.zext)(x, kind)
 
 
 def aligned(b: ir.IRBuilder, *values: Value) -> list[Value]:
-    """Return values with the same number of lanes."""
+    """Broadcast values to the same number of lanes."""
     lanes = max((x.type.count for x in values if is_vector(x)), default=0)
     return [splat(b, x, lanes) for x in values] if lanes else list(values)
 
 
 def part(b: ir.IRBuilder, x: Value, start: int, count: int) -> Value:
-    """Return some lanes of a vector."""
+    """Extract `count` consecutive lanes of a vector."""
     if count == x.type.count:
         return x
     return b.shuffle_vector(
@@ -93,27 +97,27 @@ def part(b: ir.IRBuilder, x: Value, start: int, count: int) -> Value:
 
 
 def joined(b: ir.IRBuilder, parts: Sequence[Value]) -> Value:
-    """Return vectors of the same lanes, a power of two of them, as one."""
-    found = list(parts)
-    while len(found) > 1:
-        mask = ir.Constant(ir.VectorType(INDEX, 2 * found[0].type.count), list(range(2 * found[0].type.count)))
-        found = [b.shuffle_vector(x, y, mask) for x, y in zip(found[::2], found[1::2], strict=True)]
-    return found[0]
+    """Concatenate vectors of equal length, a power of two of them."""
+    vectors = list(parts)
+    while len(vectors) > 1:
+        mask = ir.Constant(ir.VectorType(INDEX, 2 * vectors[0].type.count), list(range(2 * vectors[0].type.count)))
+        vectors = [b.shuffle_vector(x, y, mask) for x, y in zip(vectors[::2], vectors[1::2], strict=True)]
+    return vectors[0]
 
 
 def interleaved(b: ir.IRBuilder, x: Value, y: Value, *, signed: bool) -> Value:
-    """Return the lanes of two vectors of at most 16 bits in turns, as numbers of 16 bits."""
+    """Interleave the lanes of two vectors of at most 16 bits, as 16-bit numbers."""
     low, high = (resized(b, v, 32, signed=is_signed) for v, is_signed in ((x, signed), (y, signed)))
     low, high = b.and_(low, constant_like(low, 0xFFFF)), b.shl(high, constant_like(high, 16))
     return b.bitcast(b.or_(low, high), ir.VectorType(ir.IntType(16), 2 * x.type.count))
 
 
 def over_jam(function: Callable[..., Value], *operands: Sequence[Value]) -> list[Value]:
-    """Return a function of values at each jammed position; what does not depend on the position is computed once."""
+    """Map a function over the values at each jammed position; an operand with one value is shared by all."""
     count = max(map(len, operands))
     return [function(*(x[q % len(x)] for x in operands)) for q in range(count)]
 
 
 def element_type(kind: object) -> ir.IntType:
-    """Return the type of an element of a numpy array."""
+    """Return the integer type of an element of a numpy type."""
     return ir.IntType(8 * np.dtype(kind).itemsize)  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""Windows: operands whose elements are those of a smaller array, read where they lie there instead of being copied.
+"""Implicit im2col: an operand of windows is read from the smaller array that it copies, and never materialised.
 
 Rows of windows times a matrix then are a convolution: an axis of the operand becomes digits, each of which steps along one axis
 of the smaller array, and so does the variable that runs over it, in the result, in a sum and in other operands.
@@ -18,7 +18,7 @@ from .vectors import NotLowered
 
 @dataclass(frozen=True)
 class Digit:
-    """A part of an index: so many values, each of which is some steps along an axis of the smaller array."""
+    """A digit of an index: `extent` values, each `step` elements along an axis of the smaller array."""
 
     extent: int
     axis: int
@@ -27,31 +27,35 @@ class Digit:
 
 @dataclass(frozen=True)
 class Windows:
-    """Element [digits of axis 0, digits of axis 1, …] is the one at Σ digit · step + first along each axis, zero outside."""
+    """Windows over a smaller array: element [digits of axis 0, …] is its element at first + Σ digit · step on each axis, zero outside."""
 
     shape: tuple[int, ...]  # of the smaller array
     first: tuple[int, ...]
     digits: tuple[tuple[Digit, ...], ...]
 
     def extents(self, axis: int) -> tuple[int, ...]:
-        """Return how many values the digits of an axis have."""
+        """Return the extents of the digits of an axis."""
         return tuple(d.extent for d in self.digits[axis])
 
     def ends(self) -> list[tuple[int, int]]:
-        """Return the least and the largest place along each axis of the smaller array."""
-        found = [(n, n) for n in self.first]
+        """Return the least and the largest index on each axis of the smaller array; beyond its shape lies padding."""
+        limits = [(n, n) for n in self.first]
         for d in (d for digits in self.digits for d in digits):
-            low, high = found[d.axis]
+            low, high = limits[d.axis]
             last = d.step * (d.extent - 1)
-            found[d.axis] = low + min(last, 0), high + max(last, 0)
-        return found
+            limits[d.axis] = low + min(last, 0), high + max(last, 0)
+        return limits
 
 
 class Unfolded:
-    """Results over an operand with windows, in terms of the smaller array."""
+    """Results over an operand of windows, rewritten to read the smaller array."""
 
     def __init__(self, results: Iterable[Array], operand: Leaf, windows: Windows, zero: int) -> None:
-        """Rewrite `results`; NotLowered where the operand is read in another way than by one variable for each axis."""
+        """Rewrite `results`; elements outside of the smaller array are `zero`.
+
+        Raises:
+            NotLowered: the operand is read in another way than by one variable for each axis.
+        """
         self.operand, self.windows = operand, windows
         self.source = Leaf(windows.shape, operand.interval, False, operand.name)
         self.padded = self._padded(zero)
@@ -61,13 +65,13 @@ class Unfolded:
         self.results = [self._result(a) for a in results]
 
     def given(self, operands: Mapping[Leaf, Data], root: Data) -> dict[Leaf, Data]:
-        """Return the operands of the results; `root` is the smaller array [samples, …]."""
-        found = {self.shared.get(leaf, leaf): x for leaf, x in operands.items() if leaf is not self.operand}
-        for before, after in self.shared.items():
-            x = operands[before]
-            found[after] = x.reshape(*x.shape[: x.ndim - before.rank], *after.shape)
-        found[self.source] = root.reshape(len(root), *self.windows.shape)
-        return found
+        """Return the operands of the rewritten results; `root` is the smaller array [samples, …]."""
+        bound = {self.shared.get(leaf, leaf): x for leaf, x in operands.items() if leaf is not self.operand}
+        for original, reshaped in self.shared.items():
+            x = operands[original]
+            bound[reshaped] = x.reshape(*x.shape[: x.ndim - original.rank], *reshaped.shape)
+        bound[self.source] = root.reshape(len(root), *self.windows.shape)
+        return bound
 
     def _padded(self, zero: int) -> Array:
         ends = self.windows.ends()
@@ -78,13 +82,13 @@ class Unfolded:
         shape = tuple(max(high + 1, n) - at for (_, high), n, at in zip(ends, self.windows.shape, self.start, strict=True))
         variables = tuple(index_variable(f"p{n}", extent) for n, extent in enumerate(shape))
         places = [v + at for v, at in zip(variables, self.start, strict=True)]
-        inside: Expr | None = None
+        is_inside: Expr | None = None
         for v, place, at, extent, n in zip(variables, places, self.start, shape, self.windows.shape, strict=True):
             tests = [*([v >= -at] if at else []), *([place < n] if extent + at > n else [])]
             for test in tests:
-                inside = test if inside is None else inside & test
-        assert inside is not None
-        body = select(inside, self.source[tuple(places)], zero)
+                is_inside = test if is_inside is None else is_inside & test
+        assert is_inside is not None
+        body = select(is_inside, self.source[tuple(places)], zero)
         return Comprehension(shape, body.interval, False, variables, body)
 
     def _result(self, a: Array) -> Array:
@@ -101,12 +105,12 @@ class Unfolded:
 
     def _find(self, body: Expr) -> None:
         """Note by which digits the variables run that the operand is read by."""
-        work, seen = [body], set[Expr]()
+        work, visited = [body], set[Expr]()
         while work:
             e = work.pop()
-            if e in seen:
+            if e in visited:
                 continue
-            seen.add(e)
+            visited.add(e)
             work += e.args
             if e.op == "load" and e.data is self.operand:
                 for axis, index in enumerate(e.args):
@@ -118,15 +122,15 @@ class Unfolded:
         extents = self.windows.extents(axis)
         if index.op != "var" or index.interval != (0, math.prod(extents) - 1):
             raise NotLowered("windows", "that are not read by one variable for each axis")
-        known = self.digits.setdefault(index, tuple(index_variable(f"{index.data[0]}{n}", extent) for n, extent in enumerate(extents)))
-        if self._extents(index) != extents or len(known) != len(extents):
+        digits = self.digits.setdefault(index, tuple(index_variable(f"{index.data[0]}{n}", extent) for n, extent in enumerate(extents)))
+        if self._extents(index) != extents or len(digits) != len(extents):
             raise NotLowered("windows", "whose axes one variable runs over in two ways")
 
     def _term(self, e: Expr) -> Expr:
-        found = self.made.get(e)
-        if found is None:
-            found = self.made[e] = self._rebuilt(e)
-        return found
+        rewritten = self.made.get(e)
+        if rewritten is None:
+            rewritten = self.made[e] = self._rebuilt(e)
+        return rewritten
 
     def _rebuilt(self, e: Expr) -> Expr:
         if e.op == "var":
@@ -149,12 +153,12 @@ class Unfolded:
     def _reduction(self, e: Expr) -> Expr:
         monoid, variables = e.data
         body = self._term(e.args[0])
-        made, extents = list[Expr](), list[Expr]()
+        digit_variables, extents = list[Expr](), list[Expr]()
         for v, extent in zip(variables, e.args[1:], strict=True):
-            made += self.digits.get(v, (v,))
+            digit_variables += self.digits.get(v, (v,))
             extents += [const(n) for n in self._extents(v)] if v in self.digits else [self._term(extent)]
-        found = reduction(monoid, tuple(made), tuple(extents), body)
-        return node("reduce", found.args, found.data, e.interval, e.real, found.free)
+        total = reduction(monoid, tuple(digit_variables), tuple(extents), body)
+        return node("reduce", total.args, total.data, e.interval, e.real, total.free)
 
     def _read(self, e: Expr) -> Expr:
         places = [const(first - at) for first, at in zip(self.windows.first, self.start, strict=True)]
@@ -172,7 +176,7 @@ class Unfolded:
             return node("load", [self._term(i) for i in e.args], a, e.interval, e.real)
         parts = [self._extents(i) if cut else (n,) for i, n, cut in zip(e.args, static_shape(a), is_cut, strict=True)]
         shape = tuple(n for extents in parts for n in extents)
-        known = self.shared.setdefault(a, Leaf(shape, a.interval, a.real, a.name))
-        if known.shape != shape or [math.prod(extents) for extents in parts] != list(a.shape):
+        reshaped = self.shared.setdefault(a, Leaf(shape, a.interval, a.real, a.name))
+        if reshaped.shape != shape or [math.prod(extents) for extents in parts] != list(a.shape):
             raise NotLowered("windows", "whose variables run over other operands in two ways")
-        return known[tuple(x for i, cut in zip(e.args, is_cut, strict=True) for x in (self.digits[i] if cut else (self._term(i),)))]
+        return reshaped[tuple(x for i, cut in zip(e.args, is_cut, strict=True) for x in (self.digits[i] if cut else (self._term(i),)))]

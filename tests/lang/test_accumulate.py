@@ -14,11 +14,11 @@ from rewrite_compiler.lang.step import Loop
 from rewrite_compiler.lang.substitution import substitute
 from rewrite_compiler.readings.arrays.batched_memory import Memory
 from rewrite_compiler.readings.oracle.emit_python import StepFunction
-from rewrite_compiler.readings.state import delinearisation as digits
-from rewrite_compiler.readings.state import reduction_recognition as accumulate
+from rewrite_compiler.readings.state import delinearisation, reduction_recognition
 from rewrite_compiler.readings.state.footprint import footprint
 from rewrite_compiler.readings.state.interpreter import Machine
-from rewrite_compiler.readings.state.reduction_recognition import accumulation, form_of
+from rewrite_compiler.readings.state.loop_nest import form_of
+from rewrite_compiler.readings.state.reduction_recognition import accumulation
 
 BYTE, WORD = iv.of_width(8, True), iv.of_width(16, True)
 N, LANES = 24, 4
@@ -259,7 +259,7 @@ def test_tables_made_by_nested_loops_are_nests_of_loops(
     extents: tuple[int, int, int], has_copy: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Micro-ops of a convolution: filters, blocks, taps; nothing has to be gathered by tables of iterations."""
-    monkeypatch.setattr(accumulate, "MEETINGS", 0)
+    monkeypatch.setattr(reduction_recognition, "MEETINGS", 0)
     rng = np.random.default_rng(7)
     n, b, t = (x.reshape(-1) for x in np.indices(extents))
     indices = np.zeros((3, N), np.int64)
@@ -275,6 +275,6 @@ def test_tables_made_by_nested_loops_are_nests_of_loops(
 def test_digits_are_found_only_where_all_values_follow(seed: int) -> None:
     rng = np.random.default_rng(seed)
     values = np.stack([(5 * np.arange(4)[:, None] + np.arange(3)).reshape(-1), (np.arange(4)[:, None] - 2 * np.arange(3)).reshape(-1)])
-    assert digits.digits_of(values) == [4, 3]
+    assert delinearisation.digits_of(values) == [4, 3]
     values[rng.integers(2), rng.integers(3, 12)] += 1
-    assert digits.digits_of(values) != [4, 3]
+    assert delinearisation.digits_of(values) != [4, 3]

@@ -24,9 +24,7 @@ from rewrite_compiler.lang import (
     trunc_div,
     trunc_mod,
 )
-from rewrite_compiler.readings.arrays import evaluator as arrays
-from rewrite_compiler.readings.arrays import fold_hoisting as ahead
-from rewrite_compiler.readings.arrays import labelled_array as named
+from rewrite_compiler.readings.arrays import evaluator, fold_hoisting, labelled_array
 from rewrite_compiler.readings.arrays.evaluator import Evaluator
 from rewrite_compiler.readings.arrays.labelled_array import Axes, Named, Store, axis_of
 from rewrite_compiler.readings.kernels.evaluate import evaluate
@@ -45,13 +43,13 @@ def oracle_of(term: Array, operands: dict[Leaf, np.ndarray], shape: tuple[int, .
 
 def types_used(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     used: list[Any] = []
-    exact = named._exact_types
+    exact = labelled_array._exact_types
 
     def noted(*arguments: Any) -> Any:
         used.append(exact(*arguments))
         return used[-1]
 
-    monkeypatch.setattr(named, "_exact_types", noted)
+    monkeypatch.setattr(labelled_array, "_exact_types", noted)
     return used
 
 
@@ -163,8 +161,8 @@ def saturating(x: Leaf, w: Leaf, f: Expr, i: Expr, end: int) -> Expr:
 @pytest.mark.parametrize("kind", KINDS)
 def test_nested_folds(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     piece, most = KINDS[kind]
-    monkeypatch.setattr(arrays, "PIECE_ELEMENTS", piece)
-    monkeypatch.setattr(ahead, "AHEAD_ELEMENTS", most)
+    monkeypatch.setattr(evaluator, "PIECE_ELEMENTS", piece)
+    monkeypatch.setattr(fold_hoisting, "AHEAD_ELEMENTS", most)
     rng = np.random.default_rng(4)
     data = [rng.choice([-(1 << 15), (1 << 15) - 1, 100, -3, 0], n).astype(np.int16) for n in ((3, 12, 4), (5, 3, 3, 4))]
     x, w = leaf("x", (3, 12, 4), INT16), leaf("w", (5, 3, 3, 4), INT16)
@@ -177,8 +175,8 @@ def test_nested_folds(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_folds_of_many_samples(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sample axis on one operand: every sample is what it is alone."""
     piece, most = KINDS[kind]
-    monkeypatch.setattr(arrays, "PIECE_ELEMENTS", piece)
-    monkeypatch.setattr(ahead, "AHEAD_ELEMENTS", most)
+    monkeypatch.setattr(evaluator, "PIECE_ELEMENTS", piece)
+    monkeypatch.setattr(fold_hoisting, "AHEAD_ELEMENTS", most)
     rng = np.random.default_rng(5)
     samples = rng.integers(*INT16, (4, 3, 12, 4)).astype(np.int16)
     weights = rng.integers(*INT16, (5, 3, 3, 4)).astype(np.int16)
@@ -226,22 +224,22 @@ def test_index_forms() -> None:
     """A term that is linear in its variables is found once, whatever its coefficients are read from."""
     n = leaf("n", (), (0, 9))
     i, j = array(lambda i, j: i, (4, 5)).variables
-    constant, terms = named.linear((i * n[()] - 3 * (j + 2)) * 2 + i) or (None, ())
+    constant, terms = labelled_array.linear((i * n[()] - 3 * (j + 2)) * 2 + i) or (None, ())
     axes = Axes()
-    evaluator = Evaluator({n: Store(np.array(6))}, axes)
-    values = {v.data: evaluator.value(c).data for v, c in terms}
+    reading = Evaluator({n: Store(np.array(6))}, axes)
+    values = {v.data: reading.value(c).data for v, c in terms}
     assert isinstance(constant, Expr)
-    assert int(evaluator.value(constant).data) == -12
+    assert int(reading.value(constant).data) == -12
     assert values == {i.data: 13, j.data: -6}
-    assert named.linear(i * j) is None
-    assert named.linear(i // 2) is None
+    assert labelled_array.linear(i * j) is None
+    assert labelled_array.linear(i // 2) is None
     assert axes.joined((), ()) == ()
-    assert evaluator.value(n[()] + 1) == Named(7, ())
+    assert reading.value(n[()] + 1) == Named(7, ())
 
 
 @pytest.mark.parametrize("monoid", ["sum", "max", "min"])
 def test_a_reduction_that_is_too_large_is_computed_piece_by_piece(monoid: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rewrite_compiler.readings.arrays.evaluator.GRID_ELEMENTS", 8)
+    monkeypatch.setattr("rewrite_compiler.readings.arrays.reading.GRID_ELEMENTS", 8)
     x, y = (Leaf((3, 5), INT8, False, name) for name in "xy")
     term = array(lambda i: reduce(monoid, lambda j, k: x[i, k] + y[j, k] * (i - 1), (3, 5)), 3)
     data = {v: np.random.default_rng(n).integers(-128, 128, (3, 5)).astype(np.int8) for n, v in enumerate((x, y))}

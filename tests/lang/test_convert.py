@@ -8,8 +8,7 @@ import pytest
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.lang import AdaptivFloat, Fixed, Int
 from rewrite_compiler.lang.formats import FLOAT16, Format
-from rewrite_compiler.readings.kernels import format_conversion as conversions
-from rewrite_compiler.readings.kernels import layout_conversion as convert
+from rewrite_compiler.readings.kernels import format_conversion, layout_conversion
 from rewrite_compiler.readings.kernels.format_conversion import codes_of, values_of
 from rewrite_compiler.readings.kernels.layout_conversion import lay
 from rewrite_compiler.readings.kernels.selection import without_machine_code
@@ -24,9 +23,9 @@ FORMATS: tuple[Format, ...] = (
 def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not without_machine_code()
     if request.param == "numpy":
-        for module in (convert, conversions):
+        for module in (layout_conversion, format_conversion):
             monkeypatch.setattr(module, "has_machine_code", lambda: False)
-        monkeypatch.setattr(convert, "launched", None)
+        monkeypatch.setattr(layout_conversion, "launched", None)
 
 
 def values(kind: type) -> np.ndarray:
@@ -45,7 +44,7 @@ def test_codes_and_values_are_those_of_the_terms(f: Format, kind: type) -> None:
     np.testing.assert_array_equal(codes, small)
     for given in (codes, np.moveaxis(codes, 1, -1)):
         found = np.empty(given.shape, np.float32)
-        conversions.put_values(f, given, found)
+        format_conversion.put_values(f, given, found)
         np.testing.assert_array_equal(found, values_of(f, given).astype(np.float32))
 
 

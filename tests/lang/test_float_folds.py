@@ -11,7 +11,7 @@ import pytest
 from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, lift, reduce_sum, sat, select, shift_right
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.substitution import substitute
-from rewrite_compiler.readings.kernels import exact_float_folds as floats
+from rewrite_compiler.readings.kernels import exact_float_folds
 from rewrite_compiler.readings.kernels.evaluate import evaluate
 
 ROWS, STEPS, LANES, COLUMNS = 96, 5, 8, 9
@@ -74,7 +74,7 @@ def test_folds_in_floats_are_the_folds(step: str, monkeypatch: pytest.MonkeyPatc
         given = {leaf: contents(random, leaf, kind) for leaf in (x, w)}
         found = evaluate(term, given)
         with monkeypatch.context() as patch:
-            patch.setattr(floats, "in_floats", lambda ev, f: None)
+            patch.setattr(exact_float_folds, "in_floats", lambda ev, f: None)
             assert (evaluate(term, given) == found).all(), (bits, kind, initial)
 
 
@@ -96,14 +96,14 @@ def test_the_type_is_the_narrowest_that_is_exact(
     bits: tuple[int, int], kind: str, step: str, expected: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[str, int]] = []
-    choose = floats._Floats._type
+    choose = exact_float_folds._Floats._type
 
-    def kept(self: floats._Floats) -> tuple[type, frozenset[int]]:
+    def kept(self: exact_float_folds._Floats) -> tuple[type, frozenset[int]]:
         kind, halved = choose(self)
         seen.append((np.dtype(kind).name, len(halved)))
         return kind, halved
 
-    monkeypatch.setattr(floats._Floats, "_type", kept)
+    monkeypatch.setattr(exact_float_folds._Floats, "_type", kept)
     term, x, w = folded(bits, STEPPED[step])
     random = np.random.default_rng(1)
     evaluate(term, {leaf: contents(random, leaf, kind) for leaf in (x, w)})

@@ -10,7 +10,7 @@ import pytest
 
 from rewrite_compiler.lang import Fixed
 from rewrite_compiler.lang.arithmetic import ROUNDINGS
-from rewrite_compiler.readings.kernels import selection as kernels
+from rewrite_compiler.readings.kernels import selection
 from rewrite_compiler.readings.kernels.format_conversion import codes_of
 from rewrite_compiler.readings.native import jit
 
@@ -43,7 +43,7 @@ def test_without_machine_code_the_reason_is_said(monkeypatch: pytest.MonkeyPatch
         raise OSError("no such library")
 
     monkeypatch.setattr(jit, "host", broken)
-    assert kernels.without_machine_code() == "machine code cannot be made here: no such library"
+    assert selection.without_machine_code() == "machine code cannot be made here: no such library"
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)

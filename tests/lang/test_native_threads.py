@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from rewrite_compiler.readings.kernels import layout_conversion as convert
+from rewrite_compiler.readings.kernels import layout_conversion
 from rewrite_compiler.readings.kernels.layout_conversion import lay
 from rewrite_compiler.readings.kernels.selection import without_machine_code
 from rewrite_compiler.readings.native import elementwise_nest, jit
@@ -20,7 +20,7 @@ SHAPES = [(rows, 4096) for rows in range(3, 11)]
 def nothing_compiled() -> None:
     """Forget functions, so that threads compile at the same time."""
     assert not without_machine_code()
-    for table in (convert._launch, elementwise_nest.grid_function, jit.compile_text):
+    for table in (layout_conversion._launch, elementwise_nest.grid_function, jit.compile_text):
         table.cache_clear()
 
 
@@ -41,9 +41,9 @@ def test_threads_that_compile_one_function_at_once_run_it() -> None:
 
 def test_a_function_outlives_the_table_it_was_kept_in() -> None:
     source, target = np.arange(1 << 16, dtype=np.int32).reshape(256, 256), np.zeros((256, 256), np.int32).T
-    run = convert.copier(target, source)
+    run = layout_conversion.copier(target, source)
     assert run is not None
-    for table in (convert._launch, elementwise_nest.grid_function, jit.compile_text):
+    for table in (layout_conversion._launch, elementwise_nest.grid_function, jit.compile_text):
         table.cache_clear()
     gc.collect()
     run()

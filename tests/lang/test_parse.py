@@ -9,8 +9,7 @@ from test_steps import Contents
 from test_text import SQUARE, TERMS, N, X, numbered
 
 from rewrite_compiler.errors import SpecError
-from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, fold_arrays, sat, wrap
-from rewrite_compiler.lang import parser as parse
+from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, fold_arrays, parser, sat, wrap
 from rewrite_compiler.lang.binders import scalar_array, static_shape
 from rewrite_compiler.lang.expr import lift
 from rewrite_compiler.lang.printer import show
@@ -26,7 +25,7 @@ def free(e: Expr) -> dict[str, Expr]:
 
 @pytest.mark.parametrize(("term", "text"), TERMS, ids=[text for _, text in TERMS])
 def test_shown_terms_are_read_back(term: Expr, text: str) -> None:
-    found = parse.parse(show(term), LEAVES, NAMES, free(term))
+    found = parser.parse(show(term), LEAVES, NAMES, free(term))
     assert numbered(show(found)) == numbered(show(term)) == text
     assert found.interval == term.interval
 
@@ -38,7 +37,7 @@ def test_random_terms_are_read_back(problem: tuple[Array, list[Leaf], Contents])
     if 0 in static_shape(term):
         return
     whole = term[(0,) * term.rank]
-    found = parse.parse(show(whole), {leaf.name: leaf for leaf in leaves}, {t.name: t for t in tables_of(whole)})
+    found = parser.parse(show(whole), {leaf.name: leaf for leaf in leaves}, {t.name: t for t in tables_of(whole)})
     assert numbered(show(found)) == numbered(show(whole))
     assert found.interval == whole.interval
     wanted, got = (outcome(e, contents) for e in (whole, found))
@@ -56,13 +55,13 @@ def test_widths_of_accumulators_are_kept() -> None:
     narrow = fold(3, 0, lambda k, acc: sat(acc + X[0, k], 8), (-128, 127))
     first, second = fold_arrays(3, [array(lambda i: X[i, 0], 4), X], lambda k, a, b: [array(lambda i: wrap(a[i] + b[i, k], 8), 4), b])
     for term in (narrow, first[1], second[1, 2]):
-        found = parse.parse(show(term), LEAVES)
+        found = parser.parse(show(term), LEAVES)
         assert numbered(show(found)) == numbered(show(term))
         assert found.data.fold.accumulators[0].interval == term.data.fold.accumulators[0].interval
 
 
 def test_an_inner_variable_hides_an_outer_one_of_its_name() -> None:
-    found = parse.parse("sum(i < 3: i + sum(i < 3: i * 10))", {})
+    found = parser.parse("sum(i < 3: i + sum(i < 3: i * 10))", {})
     assert evaluate(scalar_array(found), {}, 1) == [3 + 3 * 30]
 
 
@@ -86,14 +85,14 @@ SENTENCES = {
 @pytest.mark.parametrize("text", SENTENCES)
 def test_refused(text: str) -> None:
     with pytest.raises(SpecError) as refusal:
-        parse.parse(text, LEAVES)
+        parser.parse(text, LEAVES)
     assert refusal.value.problem.sentence == SENTENCES[text]
 
 
 def test_a_long_text_is_refused() -> None:
     with pytest.raises(SpecError, match="a term has at most 1048576 characters, not 1048577"):
-        parse.parse("1" * ((1 << 20) + 1), {})
-    assert lift(1) is parse.parse("1", {})
+        parser.parse("1" * ((1 << 20) + 1), {})
+    assert lift(1) is parser.parse("1", {})
 
 
 def tables_of(e: Expr) -> list[object]:

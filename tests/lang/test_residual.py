@@ -29,7 +29,7 @@ from rewrite_compiler.lang import (
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.readings.arrays.batched_memory import Memory
 from rewrite_compiler.readings.oracle.emit_python import StepFunction
-from rewrite_compiler.readings.state import interpreter as machine_module
+from rewrite_compiler.readings.state import interpreter
 from rewrite_compiler.readings.state.interpreter import Machine
 
 N, LANES, UNITS = 40, 2, 4
@@ -64,14 +64,14 @@ class Run:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Step]:
     """Bodies that were made without what control decides."""
     found: list[Step] = []
-    make = machine_module.residual
+    make = interpreter.residual
 
     def watched(*given: object) -> tuple[Expr, Step]:
         variable, body = make(*given)  # type: ignore[arg-type]
         found.append(body)
         return variable, body
 
-    monkeypatch.setattr(machine_module, "residual", watched)
+    monkeypatch.setattr(interpreter, "residual", watched)
     return found
 
 

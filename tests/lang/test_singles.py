@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewrite_compiler.readings.blocks.grid import compile_grid
-from rewrite_compiler.readings.kernels import layout_conversion as convert
+from rewrite_compiler.readings.kernels import layout_conversion
 from rewrite_compiler.readings.kernels.layout_conversion import Conversion
 from rewrite_compiler.readings.kernels.selection import without_machine_code
 from rewrite_compiler.readings.straightline.code import REAL, Code, Op
@@ -95,4 +95,4 @@ def test_ends_are_those_of_the_result() -> None:
     assert (low, high, np.signbit(low), np.signbit(high)) == (0, 0, False, False)
     a[3, 4, 5] = np.nan
     assert not all(np.isfinite(total.ends(out, a, b)))
-    assert convert.is_worth_it(a)
+    assert layout_conversion.is_worth_it(a)

@@ -32,7 +32,7 @@ CHECKED = 2  # samples of the first run whose bits are compared with the host en
 
 @dataclass(frozen=True)
 class Move:
-    """Where the elements of a result come from: 1 + the number of an element of `root`, or 0 for zero."""
+    """A result as a gather from one value: `places` are 1 + the element number in `root`, or 0 for zero."""
 
     root: Value
     places: Data
@@ -47,94 +47,94 @@ class Move:
         return np.take(flat, self.indices, axis=1, out=out, mode="clip")
 
     def spaced(self, x: Data, step: int) -> Data:
-        """Return every `step`-th element of the result [samples, …], as they lie there."""
+        """Return every `step`-th element of the result [samples, …] in row-major order."""
         numbers = np.arange(0, len(x) * self.places.size, step)
         places = self.places.reshape(-1)[numbers % self.places.size]
-        found: Data = x.reshape(len(x), -1)[numbers // self.places.size, places - 1]
-        found[places == 0] = 0
-        return found
+        elements: Data = x.reshape(len(x), -1)[numbers // self.places.size, places - 1]
+        elements[places == 0] = 0
+        return elements
 
     @cached_property
     def indices(self) -> Data:
-        """The places in the root, behind a zero where there is one."""
+        """The gather indices into the flat root, which has a zero in front where the result has zeros."""
         return self.places if self.has_zeros else self.places - 1
 
     @cached_property
     def has_zeros(self) -> bool:
-        """Whether an element is zero whatever the root is."""
+        """Whether some elements are padding: zero whatever the root is."""
         return not self.places.all()
 
     @cached_property
     def digest(self) -> bytes:
-        """Tells moves apart, but for their roots."""
+        """A hash of the indexing, the same for equal moves of different roots."""
         return blake2b(f"{self.size}{self.places.shape}".encode() + self.places.tobytes()).digest()
 
     @cached_property
     def windows(self) -> Windows | None:
-        """By which digits the result runs over the root; None where it does not do so evenly."""
+        """The result as windows over the root; None where it has no such form."""
         return windows_of(self.places, self.size)
 
     @cached_property
     def is_onto(self) -> bool:
-        """Whether every element of the root is somewhere in the result."""
-        found = np.zeros(self.size + 1, bool)
-        found[self.places] = True
-        return bool(found[1:].all())
+        """Whether the move is surjective: every element of the root occurs in the result."""
+        is_read = np.zeros(self.size + 1, bool)
+        is_read[self.places] = True
+        return bool(is_read[1:].all())
 
 
 @dataclass(frozen=True)
 class Moved:
-    """A result that nobody has looked at yet: its root [samples, …], and where its elements are there."""
+    """A lazily gathered result: its root [samples, …] and the move."""
 
     root: Data
     move: Move
 
     @cached_property
     def data(self) -> Data:
-        """The result [samples, …]."""
+        """The result [samples, …], gathered at the first use."""
         return self.move(self.root)
 
 
 class MovingProgram(HostProgram):
-    """A host part whose windows are read from their roots; where a bit differs in its first run, all is the host engine's."""
+    """A host part that gathers moved outputs itself; where a bit differs in its first run, the host engine computes all."""
 
     def __init__(self, program: Program, moves: Mapping[Value, Move], seconds: int = DEFAULT.host_seconds) -> None:
-        """Prepare to run; `moves` are the outputs that are moved."""
+        """Prepare to run; `moves` are the outputs that are gathers."""
         super().__init__(program, program.inputs, seconds=seconds, is_part=True)
         self.moves, self.is_checked = dict(moves), False
-        rest = _without(program, moves)
-        self.rest = HostProgram(rest, rest.inputs, seconds=seconds, is_part=True) if rest.outputs else None
+        remaining = _remaining_program(program, moves)
+        self.rest = HostProgram(remaining, remaining.inputs, seconds=seconds, is_part=True) if remaining.outputs else None
 
     def run(self, values: Mapping[Value, Data]) -> dict[Value, Data]:
         """Return the outputs: inputs [samples, …], outputs [samples, …]."""
         return {v: looked_at(x) for v, x in self.moved(values).items()}
 
     def lazily(self, values: Mapping[Value, Operand]) -> Mapping[Value, Operand]:
-        """Return the outputs, those that are moved as their roots."""
+        """Return the outputs [samples, …], moved ones ungathered."""
         return self.moved({v: looked_at(x) for v, x in values.items()})
 
     def moved(self, values: Mapping[Value, Data]) -> Mapping[Value, Data | Moved]:
-        """Return the outputs, those that are moved as their roots."""
+        """Return the outputs [samples, …], moved ones ungathered."""
         if not self.is_checked:
             self._check(values)
-        return self._moved(values) if self.moves else super().run(values)
+        return self._run_unchecked(values) if self.moves else super().run(values)
 
-    def _moved(self, values: Mapping[Value, Data]) -> dict[Value, Data | Moved]:
-        found: dict[Value, Data] = {}
+    def _run_unchecked(self, values: Mapping[Value, Data]) -> dict[Value, Data | Moved]:
+        results: dict[Value, Data] = {}
         if self.rest is not None:
             self.rest.batching = self.rest.batching or self.batching
-            found = self.rest.run({v: values[v] for v in self.rest.program.inputs})
+            results = self.rest.run({v: values[v] for v in self.rest.program.inputs})
             self.batching = self.rest.batching
-        moved = {v: Moved(found[m.root] if m.root in found else values[m.root], m) for v, m in self.moves.items()}
-        return {v: moved[v] if v in moved else found[v] for v in self.program.outputs}
+        moved_outputs = {v: Moved(results[m.root] if m.root in results else values[m.root], m) for v, m in self.moves.items()}
+        return {v: moved_outputs[v] if v in moved_outputs else results[v] for v in self.program.outputs}
 
     def _check(self, values: Mapping[Value, Data]) -> None:
-        few, given = {v: x[:CHECKED] for v, x in values.items()}, self.batching
-        here = self._moved(few)
-        there = self.one_by_one(few, min(len(x) for x in few.values()))
-        if any(looked_at(here[v]).tobytes() != there[v].tobytes() for v in self.moves):
+        samples, batching = {v: x[:CHECKED] for v, x in values.items()}, self.batching
+        moved_results = self._run_unchecked(samples)
+        host_results = self.one_by_one(samples, min(len(x) for x in samples.values()))
+        if any(looked_at(moved_results[v]).tobytes() != host_results[v].tobytes() for v in self.moves):
             self.moves = {}
-        self.batching, self.is_checked = given, True
+        self.batching, self.is_checked = batching, True
         if self.moves:
             self.sessions.clear()
         if self.rest is not None:
@@ -142,51 +142,51 @@ class MovingProgram(HostProgram):
 
 
 def moves_of(p: Program) -> dict[Value, Move]:
-    """Return the outputs that layout operators make from one value with fewer elements."""
+    """Return the outputs that layout operators make from one value with fewer elements, each as a gather."""
     roots: dict[Value, Value] = {}
     for node in p.nodes:
-        found = {roots.get(v, v) for v in node.inputs}
-        if is_movement(p, node) and len(found) == 1:
-            roots[node.outputs[0]] = found.pop()
-    kept = {v: roots[v] for v in p.outputs if v in roots and _is_worth_it(p, roots[v], v)}
-    return {v: move_of(p, root, v) for v, root in kept.items()}
+        sources = {roots.get(v, v) for v in node.inputs}
+        if is_movement(p, node) and len(sources) == 1:
+            roots[node.outputs[0]] = sources.pop()
+    worthwhile = {v: roots[v] for v in p.outputs if v in roots and _is_worth_it(p, roots[v], v)}
+    return {v: move_of(p, root, v) for v, root in worthwhile.items()}
 
 
 def move_of(p: Program, root: Value, v: Value) -> Move:
-    """Return a value that layout operators make from one other as an indexing of it."""
+    """Return a value that layout operators make from `root` alone as a gather from it."""
     return Move(root, _places(p, root, v), math.prod(p.types[root].shape))
 
 
 def is_movement(p: Program, node: Node) -> bool:
-    """Tell whether a node moves floats and fills with zeros only."""
+    """Tell whether a node only moves floats and pads with zeros."""
     is_layout = node.operator is not None and node.operator.kind == LAYOUT and len(node.outputs) == 1
     are_moved = all(v not in p.constants and p.types[v].dtype == "float32" for v in (*node.inputs, *node.outputs))
     return is_layout and are_moved and not dict(node.attributes).get("value")
 
 
 def _is_worth_it(p: Program, root: Value, v: Value) -> bool:
-    size, given = (math.prod(p.types[x].shape) for x in (v, root))
-    return size >= LEAST and size > given
+    size, root_size = (math.prod(p.types[x].shape) for x in (v, root))
+    return size >= LEAST and size > root_size
 
 
 def _places(p: Program, root: Value, v: Value) -> Data:
     shape = p.types[root].shape
     numbers = 1 + np.arange(math.prod(shape), dtype=np.float64).reshape(shape)
-    between = replace(_needed(replace(p, outputs=(v,)), root), inputs=(root,), constants={})
+    between = replace(_without_dead_nodes(replace(p, outputs=(v,)), root), inputs=(root,), constants={})
     return run(between, {root: numbers}, real=np.float64)[v].astype(np.intp)
 
 
-def _needed(p: Program, root: Value | None = None) -> Program:
+def _without_dead_nodes(p: Program, root: Value | None = None) -> Program:
     """Return a program without the nodes that its outputs do not need, where `root` is given."""
-    wanted, kept = set(p.outputs), []
+    needed_values, live_nodes = set(p.outputs), []
     for node in reversed(p.nodes):
-        if not wanted.isdisjoint(node.outputs) and root not in node.outputs:
-            kept.append(node)
-            wanted.update(node.inputs)
-    return replace(p, nodes=tuple(reversed(kept)), inputs=tuple(v for v in p.inputs if v in wanted))
+        if not needed_values.isdisjoint(node.outputs) and root not in node.outputs:
+            live_nodes.append(node)
+            needed_values.update(node.inputs)
+    return replace(p, nodes=tuple(reversed(live_nodes)), inputs=tuple(v for v in p.inputs if v in needed_values))
 
 
-def _without(p: Program, moves: Mapping[Value, Move]) -> Program:
+def _remaining_program(p: Program, moves: Mapping[Value, Move]) -> Program:
     """Return the program that gives the other outputs, and the roots that are not given to it."""
     roots = [m.root for m in moves.values() if m.root not in p.inputs]
-    return _needed(replace(p, outputs=tuple(dict.fromkeys((*(v for v in p.outputs if v not in moves), *roots)))))
+    return _without_dead_nodes(replace(p, outputs=tuple(dict.fromkeys((*(v for v in p.outputs if v not in moves), *roots)))))

@@ -1,4 +1,4 @@
-"""Windows of a move: by which digits of its axes a result runs over the value that it is made of, where it does so evenly."""
+"""Recognition of windows (im2col): the axes of a gather as digits, each of which steps along one axis of the gathered value."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ MOST_STEPS = 6  # different steps
 
 
 def windows_of(places: Data, size: int) -> Windows | None:
-    """Return the digits of a result whose elements lie at places of a value, from 1 on, or are zero; None where there are none.
+    """Return the gather `places` (1 + element number, 0 for zero) from a value of `size` elements as windows; None where it is none.
 
-    What is guessed from neighbours is compared with every place.
+    Digits are guessed from differences of neighbours and then verified on every element.
     """
     if places.size < 2 or not places.any():
         return None
     axes = [_parts(places, axis) for axis in range(places.ndim)]
-    known = [a for a in axes if a is not None]
-    if len(known) < len(axes):
+    axis_parts = [a for a in axes if a is not None]
+    if len(axis_parts) < len(axes):
         return None
-    probed = np.random.default_rng(0).integers(0, places.size, min(PROBED, places.size))
-    for parts in _split(known, has_zeros=not places.all()):
+    probes = np.random.default_rng(0).integers(0, places.size, min(PROBED, places.size))
+    for parts in _split(axis_parts, has_zeros=not places.all()):
         for shape in _shapes(parts, size):
-            found = _placed(places, parts, shape)
-            if found is not None and all(_is_right(found, places, size, numbers) for numbers in (probed, np.arange(places.size))):
-                return found
+            windows = _windows_over(places, parts, shape)
+            if windows is not None and all(_agrees_at(windows, places, size, numbers) for numbers in (probes, np.arange(places.size))):
+                return windows
     return None
 
 
 def _parts(places: Data, axis: int) -> Parts | None:
     """Return the digits of an axis by how far its neighbours are apart, where both are there."""
     p = np.moveaxis(places, axis, 0).reshape(places.shape[axis], -1).astype(np.int64)
-    both = (p[1:] > 0) & (p[:-1] > 0)
-    if not both.any(axis=1).all():
+    are_present = (p[1:] > 0) & (p[:-1] > 0)
+    if not are_present.any(axis=1).all():
         return None
-    first = both.argmax(axis=1)
+    first = are_present.argmax(axis=1)
     rows = np.arange(len(first))
     steps = p[1:][rows, first] - p[:-1][rows, first]
     places_along = np.concatenate([[0], np.cumsum(steps)])
-    found: list[tuple[int, int]] = []
+    digits: list[tuple[int, int]] = []
     while len(places_along) > 1:
-        apart = np.diff(places_along)
-        other = np.flatnonzero(apart != apart[0])
-        extent = int(other[0]) + 1 if len(other) else len(places_along)
+        distances = np.diff(places_along)
+        breaks = np.flatnonzero(distances != distances[0])
+        extent = int(breaks[0]) + 1 if len(breaks) else len(places_along)
         if len(places_along) % extent:
             return None
-        found.insert(0, (extent, int(apart[0])))
+        digits.insert(0, (extent, int(distances[0])))
         places_along = places_along[::extent]
-    return tuple(found) or ((1, 0),)
+    return tuple(digits) or ((1, 0),)
 
 
 def _split(axes: list[Parts], *, has_zeros: bool) -> Iterator[list[Parts]]:
@@ -75,55 +75,55 @@ def _shapes(axes: list[Parts], size: int) -> Iterator[tuple[tuple[int, int], ...
     steps = sorted({step for parts in axes for _, step in parts if step > 0} | {1})
     if len(steps) > MOST_STEPS:
         return
-    others = steps[1:]
-    for count in range(len(others), -1, -1):
-        for some in itertools.combinations(others, count):
-            bases = [1, *some]
+    larger_steps = steps[1:]
+    for count in range(len(larger_steps), -1, -1):
+        for chosen_steps in itertools.combinations(larger_steps, count):
+            bases = [1, *chosen_steps]
             ends = [*bases[1:], size]
             if all(not b % a for a, b in zip(bases, ends, strict=True)):
                 yield tuple((b // a, a) for a, b in reversed(list(zip(bases, ends, strict=True))))
 
 
-def _placed(places: Data, axes: list[Parts], shape: tuple[tuple[int, int], ...]) -> Windows | None:
+def _windows_over(places: Data, axes: list[Parts], shape: tuple[tuple[int, int], ...]) -> Windows | None:
     """Return windows over an array of this shape; where they begin is read from one element."""
     digits = []
     for parts in axes:
-        here = []
+        axis_digits = []
         for extent, step in parts:
             axis = next((n for n, (_, base) in enumerate(shape) if not step % base), None)
             if axis is None:
                 return None
-            here.append(Digit(extent, axis, step // shape[axis][1]))
-        digits.append(tuple(here))
+            axis_digits.append(Digit(extent, axis, step // shape[axis][1]))
+        digits.append(tuple(axis_digits))
     at = int(np.flatnonzero(places)[0])
     place = int(places.reshape(-1)[at]) - 1
     first = [place // base % extent for extent, base in shape]
-    rest = at
-    for d in reversed([d for here in digits for d in here]):
-        first[d.axis] -= rest % d.extent * d.step
-        rest //= d.extent
+    quotient = at
+    for d in reversed([d for group in digits for d in group]):
+        first[d.axis] -= quotient % d.extent * d.step
+        quotient //= d.extent
     return Windows(tuple(extent for extent, _ in shape), tuple(first), tuple(digits))
 
 
-def _is_right(w: Windows, places: Data, size: int, numbers: Data) -> bool:
+def _agrees_at(w: Windows, places: Data, size: int, numbers: Data) -> bool:
     """Tell whether elements of these numbers are where windows say."""
     if math.prod(w.shape) != size:
         return False
-    rest = numbers
-    along = [np.full(len(numbers), n, np.int64) for n in w.first]
+    quotients = numbers
+    coordinates = [np.full(len(numbers), n, np.int64) for n in w.first]
     for d in reversed([d for digits in w.digits for d in digits]):
-        along[d.axis] += rest % d.extent * d.step
-        rest = rest // d.extent
+        coordinates[d.axis] += quotients % d.extent * d.step
+        quotients = quotients // d.extent
     is_inside = np.ones(len(numbers), bool)
     place = np.zeros(len(numbers), np.int64)
-    for x, extent in zip(along, w.shape, strict=True):
+    for x, extent in zip(coordinates, w.shape, strict=True):
         is_inside &= (x >= 0) & (x < extent)
         place = place * extent + x
     return np.array_equal(np.where(is_inside, place + 1, 0), places.reshape(-1)[numbers])
 
 
 class Movement(Protocol):
-    """A result whose elements are elements of one value, or zero."""
+    """The interface of a move: a result whose elements are elements of one value, or zero."""
 
     @property
     def places(self) -> Data:
@@ -134,7 +134,7 @@ class Movement(Protocol):
 
 
 class Windowed:
-    """Codes of an operand that is moved: those of its root [samples, …] and its windows, made an array where one asks for elements."""
+    """Codes of an operand of windows: those of its root [samples, …], gathered only where elements are read."""
 
     def __init__(self, root: Data, move: Movement, windows: Windows, zero: int) -> None:
         """Hold codes of a root; `zero` stands for zero."""
@@ -144,10 +144,10 @@ class Windowed:
 
     @cached_property
     def data(self) -> Data:
-        """All elements."""
+        """All elements [samples, …], gathered at the first use."""
         return self.move(np.ascontiguousarray(self.root), self.zero)
 
     def __getitem__(self, place: Any) -> Data:
-        """Return some elements."""
-        found: Data = self.data[place]
-        return found
+        """Return elements by numpy indexing of `data`."""
+        elements: Data = self.data[place]
+        return elements

@@ -1,4 +1,4 @@
-"""Memory: the contents of a mutable array, in which boxes may depend on batch axes that the rest does not have.
+"""Contents of a mutable array, in which boxes may depend on batch axes that the rest does not have.
 
 A sample axis, or the axis of a vectorised loop, is paid only for the boxes that were written with it.
 """
@@ -19,7 +19,7 @@ Box = tuple[tuple[int, ...], tuple[int, ...]]  # first and last element, both in
 
 @dataclass(eq=False)
 class Region:
-    """A box of a memory with contents of its own."""
+    """A box of a memory whose contents have batch axes, so that they lie apart from the base contents."""
 
     low: tuple[int, ...]
     store: Store
@@ -30,11 +30,11 @@ class Region:
         return tuple(a + n - 1 for a, n in zip(self.low, self.store.own, strict=True))
 
     def meets(self, low: Sequence[int], high: Sequence[int]) -> bool:
-        """Tell whether the box shares an element with low … high."""
+        """Tell whether the box intersects the box low … high."""
         return all(a <= h and b >= g for a, b, g, h in zip(self.low, self.high, low, high, strict=True))
 
     def holds(self, low: Sequence[int], high: Sequence[int]) -> bool:
-        """Tell whether low … high lies inside the box."""
+        """Tell whether the box contains the box low … high."""
         return all(a <= g and b >= h for a, b, g, h in zip(self.low, self.high, low, high, strict=True))
 
 
@@ -48,40 +48,40 @@ class Memory(Store):
 
     def window(self, low: Sequence[int], high: Sequence[int], axes: Axes) -> tuple[Store, Sequence[int]]:
         """Return the store that holds the box low … high; regions are joined where the box crosses their borders."""
-        met = [r for r in self.regions if r.meets(low, high)]
-        if not met:
+        overlapping = [r for r in self.regions if r.meets(low, high)]
+        if not overlapping:
             return Store(self.data), [0] * len(low)
-        if not (len(met) == 1 and met[0].holds(low, high)):
-            met = [self._joined(low, high, (), axes)]
-        return met[0].store, met[0].low
+        if not (len(overlapping) == 1 and overlapping[0].holds(low, high)):
+            overlapping = [self._joined(low, high, (), axes)]
+        return overlapping[0].store, overlapping[0].low
 
     def claim(self, low: Sequence[int], high: Sequence[int], batch: Iterable[Axis], axes: Axes) -> tuple[Store, Sequence[int]]:
-        """Return a store for writing low … high with the batch axes; the old contents are kept elsewhere in it."""
-        wanted = tuple(batch)
-        met = [r for r in self.regions if r.meets(low, high)]
-        if not met and not wanted:
+        """Return a store for writing low … high with the batch axes; its elements outside keep their contents."""
+        batch_axes = tuple(batch)
+        overlapping = [r for r in self.regions if r.meets(low, high)]
+        if not overlapping and not batch_axes:
             return Store(self.data), [0] * len(low)
-        if not (len(met) == 1 and met[0].holds(low, high) and set(wanted) <= set(met[0].store.batch)):
-            met = [self._joined(low, high, wanted, axes)]
-        return met[0].store, met[0].low
+        if not (len(overlapping) == 1 and overlapping[0].holds(low, high) and set(batch_axes) <= set(overlapping[0].store.batch)):
+            overlapping = [self._joined(low, high, batch_axes, axes)]
+        return overlapping[0].store, overlapping[0].low
 
     def overlay(self, low: Sequence[int], value: Data, batch: tuple[Axis, ...]) -> bool:
-        """Lay `value` over exactly one box, whatever it held before; False when what is left of a region is no box."""
-        made = Region(tuple(low), Store(value, batch))
-        met = [r for r in self.regions if r.meets(made.low, made.high)]
-        rest = [_without(r, made) for r in met]
-        left = [part for parts in rest if parts is not None for part in parts]
-        if any(parts is None for parts in rest) or len(self.regions) + len(left) > REGIONS:
+        """Replace one whole box by `value`; False, and nothing changed, when a region without the box is not at most two boxes."""
+        region = Region(tuple(low), Store(value, batch))
+        overlapping = [r for r in self.regions if r.meets(region.low, region.high)]
+        remainders = [_without(r, region) for r in overlapping]
+        remaining = [part for parts in remainders if parts is not None for part in parts]
+        if any(parts is None for parts in remainders) or len(self.regions) + len(remaining) > REGIONS:
             return False
-        self.regions = [r for r in self.regions if all(r is not m for m in met)] + left
+        self.regions = [r for r in self.regions if all(r is not m for m in overlapping)] + remaining
         if batch:
-            self.regions.append(made)
+            self.regions.append(region)
         else:
-            self.data[_slices(made.low, made.high)] = value
+            self.data[_slices(region.low, region.high)] = value
         return True
 
     def settle(self, axis: Axis) -> None:
-        """Keep the last value along `axis`: the loop it stands for is over."""
+        """Drop a batch axis at the end of its loop: contents become those of the last iteration."""
         for r in list(self.regions):
             if axis not in r.store.batch:
                 continue
@@ -101,22 +101,22 @@ class Memory(Store):
     def _joined(self, low: Sequence[int], high: Sequence[int], batch: Sequence[Axis], axes: Axes) -> Region:
         low, high = tuple(low), tuple(high)
         while True:
-            met = [r for r in self.regions if r.meets(low, high)]
-            wider = _hull([(low, high), *((r.low, r.high) for r in met)])
-            if wider == (low, high):
+            overlapping = [r for r in self.regions if r.meets(low, high)]
+            hull = _hull([(low, high), *((r.low, r.high) for r in overlapping)])
+            if hull == (low, high):
                 break
-            low, high = wider
-        all_axes = axes.union(batch, *(r.store.batch for r in met))
+            low, high = hull
+        all_axes = axes.union(batch, *(r.store.batch for r in overlapping))
         base = self.data[_slices(low, high)]
         data: Any = np.array(np.broadcast_to(base, (*axes.shape(all_axes), *base.shape)))
-        for r in met:
+        for r in overlapping:
             inner = _slices([a - b for a, b in zip(r.low, low, strict=True)], [a - b for a, b in zip(r.high, low, strict=True)])
             shape = tuple(axes.extent[a] if a in r.store.batch else 1 for a in all_axes)
             data[(..., *inner)] = r.store.data.reshape((*shape, *r.store.own))
-        self.regions = [r for r in self.regions if all(r is not m for m in met)]
-        made = Region(low, Store(data, all_axes))
-        self.regions.append(made)
-        return made
+        self.regions = [r for r in self.regions if all(r is not m for m in overlapping)]
+        region = Region(low, Store(data, all_axes))
+        self.regions.append(region)
+        return region
 
 
 def _without(r: Region, box: Region) -> list[Region] | None:

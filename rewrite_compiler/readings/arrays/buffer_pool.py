@@ -1,4 +1,4 @@
-"""Recycled: large arrays whose memory is used again once nobody holds them; memory that is new costs more than writing it."""
+"""A pool of large arrays per thread: a block without references is handed out again, since fresh pages cost more than writing them."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ _of_thread = threading.local()
 
 
 def recycled(shape: Sequence[int], kind: Any) -> Data:
-    """Return an array whose contents are not set."""
+    """Return an uninitialised array, from the pool of this thread where one of its size is free."""
     kind = np.dtype(kind)
     size = math.prod(shape) * kind.itemsize
     if size < LEAST:
         return np.empty(tuple(shape), kind)
-    kept: OrderedDict[int, list[Data]] = _of_thread.__dict__.setdefault("kept", OrderedDict())
-    alike = kept.setdefault(size, [])
-    kept.move_to_end(size)
-    free = next((n for n in range(len(alike)) if sys.getrefcount(alike[n]) <= UNUSED), None)
-    block = np.empty(size, np.uint8) if free is None else alike.pop(free)
-    alike.append(block)
-    if free is None and sum(map(len, kept.values())) > MOST:
-        oldest = next(iter(kept.values()))
+    pool: OrderedDict[int, list[Data]] = _of_thread.__dict__.setdefault("pool", OrderedDict())
+    blocks = pool.setdefault(size, [])
+    pool.move_to_end(size)
+    free = next((n for n in range(len(blocks)) if sys.getrefcount(blocks[n]) <= UNUSED), None)
+    block = np.empty(size, np.uint8) if free is None else blocks.pop(free)
+    blocks.append(block)
+    if free is None and sum(map(len, pool.values())) > MOST:
+        oldest = next(iter(pool.values()))
         oldest.pop(0)
         if not oldest:
-            kept.popitem(last=False)
-    found: Data = block.view(kind).reshape(tuple(shape))
-    return found
+            pool.popitem(last=False)
+    view: Data = block.view(kind).reshape(tuple(shape))
+    return view
 
 
 def laid_out(shape: Sequence[int], strides: Sequence[int], kind: Any) -> Data:
-    """Return an array, not set, whose axes lie in memory in the order of these strides."""
-    there, back = _orders(tuple(strides))
-    return recycled([shape[n] for n in there], kind).transpose(back)
+    """Return an uninitialised array, its axes in memory in the order of these strides (largest outermost)."""
+    order, inverse = _orders(tuple(strides))
+    return recycled([shape[n] for n in order], kind).transpose(inverse)
 
 
 @lru_cache(maxsize=1024)
 def _orders(strides: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the axes in the order of strides, largest first, and where each is in it."""
-    places = sorted(range(len(strides)), key=lambda n: -strides[n])
-    return tuple(places), tuple(int(n) for n in np.argsort(places))
+    order = sorted(range(len(strides)), key=lambda n: -strides[n])
+    return tuple(order), tuple(int(n) for n in np.argsort(order))

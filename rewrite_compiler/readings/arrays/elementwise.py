@@ -104,8 +104,8 @@ def _to_integer(number: Callable[[Any], int], numeric: Callable[[Any], Any]) -> 
     return rule
 
 
-def _limit(ev: Evaluation, e: Expr) -> Named:
-    """Return the smaller or larger operand; both limits of a clamp in one pass."""
+def _clamp(ev: Evaluation, e: Expr) -> Named:
+    """Return the minimum or maximum; a clamp, a minimum of a maximum or the reverse, is one pass."""
     first = e.args[0]
     limits = {x.op: x.args[1].value for x in (e, first) if x.op in ("min", "max")}
     low, high = limits.get("max"), limits.get("min")
@@ -156,8 +156,8 @@ ELEMENTWISE: dict[str, Rule] = {
     "tmod": _elementwise(lambda e, x, y: x - y * _trunc_div(x, y)),
     "shl": _elementwise(lambda e, x, y: x << _shift_amount(y)),
     "shr": _elementwise(lambda e, x, y: x >> _shift_amount(y)),
-    "min": _limit,
-    "max": _limit,
+    "min": _clamp,
+    "max": _clamp,
     "bitand": _elementwise(lambda e, x, y: x & y),
     "bitor": _elementwise(lambda e, x, y: x | y),
     "bitxor": _elementwise(lambda e, x, y: x ^ y),

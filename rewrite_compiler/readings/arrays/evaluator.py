@@ -1,7 +1,7 @@
 """The arrays reading: terms evaluated with numpy over whole index grids, BLAS only where it is proved exact.
 
 Every variable is bound to one number or to an axis; a term is materialised over the axes it depends on and no others,
-and is kept for as long as the innermost of its variables keeps its value.
+and is cached for as long as the innermost of its variables keeps its value.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class Evaluator:
     def __init__(
         self, memories: Mapping[Leaf, Store], axes: Axes | None = None, real: Any = np.float64, blocked_fold: FoldRule | None = None
     ) -> None:
-        """Read `memories`; reals are computed in the type `real` unless an operand is wider.
+        """Evaluate on `memories`; reals are computed in the type `real` unless an operand is wider.
 
-        `blocked_fold` evaluates a fold as a whole where it can (None: not), before its steps are run one by one.
+        `blocked_fold` evaluates a whole fold, or gives None where its steps must run one by one.
         """
         _keep_freed_memory()
         self.memories = memories
@@ -71,24 +71,28 @@ class Evaluator:
     # -- entry points
 
     def store_of(self, a: Array) -> Store:
-        """Return the contents of an array term."""
+        """Return the contents of an array term: batch axes first, then the term's own dimensions."""
         if isinstance(a, Leaf):
-            for s in self._outward():
+            for s in self._enclosing_scopes():
                 if a in s.stores:
                     return s.stores[a]
             return self.memories[a]
-        found: Store = self._within(a.free, lambda: self._computed(a))
-        return found
+        store: Store = self._within(a.free, lambda: self._computed(a))
+        return store
 
     def value(self, e: Expr) -> Named:
         """Return the value of a term over the axes it depends on."""
         if e.op == "const":
             return Named(e.data if not isinstance(e.data, Fraction) else float(e.data), ())
-        found: Named = self._within(e.free, lambda: self._term(e))
-        return found
+        value: Named = self._within(e.free, lambda: self._term(e))
+        return value
 
     def number(self, e: Expr) -> int:
-        """Return the value of an integer term that is the same along every axis; SpecError when it is not."""
+        """Return the value of an integer term that is the same along every axis.
+
+        Raises:
+            NotUniform: the value differs between positions of an axis.
+        """
         value = self.value(e)
         data = np.asarray(value.data)
         if data.size == 0 or (data != data.flat[0]).any():
@@ -103,36 +107,36 @@ class Evaluator:
 
     # -- scopes
 
-    def _outward(self) -> Sequence[Scope]:
-        found, s = [], self.scope
+    def _enclosing_scopes(self) -> Sequence[Scope]:
+        scopes, s = [], self.scope
         while s is not None:
-            found.append(s)
+            scopes.append(s)
             s = s.parent  # type: ignore[assignment]
-        return found
+        return scopes
 
     def _within(self, free: frozenset[Expr], compute: Callable[[], Any]) -> Any:
-        """Compute in the outermost scope in which all of `free` are bound, so that the result is kept there."""
-        here = self.scope
+        """Compute in the outermost scope in which all of `free` are bound, which caches the result."""
+        current = self.scope
         while self.scope.parent is not None and free.isdisjoint(self.scope.bound):
             self.scope = self.scope.parent
         try:
             return compute()
         finally:
-            self.scope = here
+            self.scope = current
 
     def _term(self, e: Expr) -> Named:
-        found = self.scope.terms.get(e)
-        if found is None:
-            found = self._computed_term(e)
-            self.scope.keep(self.scope.terms, e, e.reads, found)
-        return found
+        value = self.scope.terms.get(e)
+        if value is None:
+            value = self._computed_term(e)
+            self.scope.keep(self.scope.terms, e, e.reads, value)
+        return value
 
     def _computed_term(self, e: Expr) -> Named:
         if e.op == "var":
             return self._variable(e)
-        over = self.precomputed.get(e)
-        if over is not None:
-            return at_step(self, e, over)
+        values_over_steps = self.precomputed.get(e)
+        if values_over_steps is not None:
+            return at_step(self, e, values_over_steps)
         return RULES[e.op](self, e)
 
     def _variable(self, v: Expr) -> Named:
@@ -143,8 +147,8 @@ class Evaluator:
         raise SpecError("I102", f"variable {v!r} is not bound here")
 
     def is_bound(self, v: Expr) -> bool:
-        """Tell whether a variable stands for a number or an axis now."""
-        return any(v in s.bound for s in self._outward())
+        """Tell whether a variable is bound, to a number or to an axis, in a scope that is open."""
+        return any(v in s.bound for s in self._enclosing_scopes())
 
     def is_axis(self, v: Expr) -> bool:
         """Tell whether a bound variable stands for an axis."""
@@ -153,37 +157,37 @@ class Evaluator:
     # -- arrays
 
     def _computed(self, a: Array) -> Store:
-        found = self.scope.stores.get(a)
-        if found is None:
-            found = self._comprehension(a) if isinstance(a, Comprehension) else self._fold_result(a)
-            self.scope.keep(self.scope.stores, a, a.reads, found)
-        return found
+        store = self.scope.stores.get(a)
+        if store is None:
+            store = self._comprehension(a) if isinstance(a, Comprehension) else self._fold_result(a)
+            self.scope.keep(self.scope.stores, a, a.reads, store)
+        return store
 
     def _comprehension(self, a: Comprehension) -> Store:
         extents = [self.number(lift(n)) for n in a.shape]
-        own = tuple(map(axis_of, a.variables))
-        for axis, n in zip(own, extents, strict=True):
+        result_axes = tuple(map(axis_of, a.variables))
+        for axis, n in zip(result_axes, extents, strict=True):
             self.axes.add(axis, n)
         length = self._piece(a, extents)
         if length is None:
-            return self._filled(a, own)
+            return self._filled(a, result_axes)
         dimension = extents.index(max(extents))
         pieces = []
         for start in range(0, extents[dimension], length):
-            self.axes.add(own[dimension], min(length, extents[dimension] - start), start)
-            pieces.append(self._filled(a, own))
-        self.axes.add(own[dimension], extents[dimension])
+            self.axes.add(result_axes[dimension], min(length, extents[dimension] - start), start)
+            pieces.append(self._filled(a, result_axes))
+        self.axes.add(result_axes[dimension], extents[dimension])
         batch = self.axes.union(*(p.batch for p in pieces))
-        lead = self.axes.shape(batch)
-        full = [np.broadcast_to(self._lead(p, batch), (*lead, *p.own)) for p in pieces]
-        return Store(np.concatenate(full, axis=len(batch) + dimension), batch)
+        batch_shape = self.axes.shape(batch)
+        broadcast = [np.broadcast_to(self._lead(p, batch), (*batch_shape, *p.own)) for p in pieces]
+        return Store(np.concatenate(broadcast, axis=len(batch) + dimension), batch)
 
-    def _filled(self, a: Comprehension, own: tuple[Axis, ...]) -> Store:
+    def _filled(self, a: Comprehension, result_axes: tuple[Axis, ...]) -> Store:
         with Opened(self, Scope(self.scope, None, a.variables)):
             body = self.value(a.body)
-            batch = tuple(x for x in body.axes if x not in own)
-            order = self.axes.union(batch, own)
-            data = self.axes.full(body, order).transpose([order.index(x) for x in (*batch, *own)])
+            batch = tuple(x for x in body.axes if x not in result_axes)
+            order = self.axes.union(batch, result_axes)
+            data = self.axes.full(body, order).transpose([order.index(x) for x in (*batch, *result_axes)])
         return Store(data, batch)
 
     def _piece(self, a: Comprehension, extents: Sequence[int]) -> int | None:
@@ -194,12 +198,12 @@ class Evaluator:
         return max(1, max(extents) * PIECE_ELEMENTS // elements) if elements > PIECE_ELEMENTS else None
 
     def elements(self, free: Iterable[Expr], reads: Iterable[Leaf]) -> int:
-        """Return over how many elements a term with these variables and leaves is spread, variables of its own aside."""
-        around = {axis_of(v) for v in free if self.is_axis(v)}.union(*(self.batch_of(leaf) for leaf in reads))
-        return math.prod(self.axes.shape(tuple(around)))
+        """Return the number of elements a term takes over the axes of these free variables and of the leaves it reads."""
+        axes = {axis_of(v) for v in free if self.is_axis(v)}.union(*(self.batch_of(leaf) for leaf in reads))
+        return math.prod(self.axes.shape(tuple(axes)))
 
     def batch_of(self, leaf: Leaf) -> set[Axis]:
-        """Return the batch axes of any part of a leaf."""
+        """Return the union of the batch axes of all regions of a leaf."""
         store = self.store_of(leaf)
         return {axis for s in self._parts(store) for axis in s.batch}
 
@@ -224,39 +228,39 @@ class Evaluator:
         if not history and self.blocked_fold is not None and (result := self.blocked_fold(self, f)) is not None:
             return [result]
         current = [self.store_of(first) for first in f.initial]
-        kept: list[list[Store]] = []
+        states: list[list[Store]] = []
         with self.hoisting.precomputed(self, f):
             for k in range(self.number(f.extent)):
                 with self.inner({f.variable: k}) as s:
                     s.stores.update(zip(f.accumulators, current, strict=True))
                     current = [self.store_of(body) for body in f.bodies]
                 if history:
-                    kept.append(current)
-        return [self._stacked([step[n] for step in kept], now) for n, now in enumerate(current)] if history else current
+                    states.append(current)
+        return [self._stacked([step[n] for step in states], final) for n, final in enumerate(current)] if history else current
 
-    def _stacked(self, kept: Sequence[Store], now: Store) -> Store:
-        batch = self.axes.union(*(k.batch for k in kept))
-        lead = self.axes.shape(batch)
-        rows = [np.broadcast_to(self._lead(k, batch), (*lead, *k.own)) for k in kept]
+    def _stacked(self, states: Sequence[Store], final: Store) -> Store:
+        batch = self.axes.union(*(k.batch for k in states))
+        batch_shape = self.axes.shape(batch)
+        rows = [np.broadcast_to(self._lead(k, batch), (*batch_shape, *k.own)) for k in states]
         if not rows:
-            return Store(np.empty((*lead, 0, *now.own)), batch)
+            return Store(np.empty((*batch_shape, 0, *final.own)), batch)
         return Store(np.concatenate([np.expand_dims(r, len(batch)) for r in rows], axis=len(batch)), batch)
 
     # -- rules of single operators
 
     def load(self, e: Expr) -> Named:
-        """Return array[indices]."""
+        """Return array[indices]: a strided view where every index is affine and in bounds, else a gather."""
         store = self.store_of(e.data)
         if any(n == 0 for n in store.own):
             return Named(np.zeros((), store.data.dtype), ())
         indices = [self.affine(i) for i in e.args]
-        known = [i for i in indices if i is not None]
-        if len(known) == len(indices):
-            box = [reach(i, self.axes) for i in known]
+        affine_indices = [i for i in indices if i is not None]
+        if len(affine_indices) == len(indices):
+            box = [reach(i, self.axes) for i in affine_indices]
             if all(low >= 0 and high < n for (low, high), n in zip(box, store.own, strict=True)):
-                known = [moving(i) for i in known]
+                affine_indices = [moving(i) for i in affine_indices]
                 window, origin = store.window([b[0] for b in box], [b[1] for b in box], self.axes)
-                view, names = strided(window, origin, known, self.axes)
+                view, names = strided(window, origin, affine_indices, self.axes)
                 return self.axes.ordered(view, names) if names else Named(view[()], ())
         return self._gathered(store, [self.value(i) for i in e.args])
 
@@ -279,12 +283,12 @@ class Evaluator:
         reads = self.axes.union(*(i.axes for i in indices))
         if 0 in self.axes.shape(reads):
             return Named(np.zeros(self.axes.shape(reads), store.data.dtype), reads)
-        inside = [Named(np.clip(i.data, 0, n - 1), i.axes) for i, n in zip(indices, store.own, strict=True)]
-        window, origin = store.window([int(np.min(i.data)) for i in inside], [int(np.max(i.data)) for i in inside], self.axes)
-        return gather(window, origin, inside, self.axes)
+        clamped = [Named(np.clip(i.data, 0, n - 1), i.axes) for i, n in zip(indices, store.own, strict=True)]
+        window, origin = store.window([int(np.min(i.data)) for i in clamped], [int(np.max(i.data)) for i in clamped], self.axes)
+        return gather(window, origin, clamped, self.axes)
 
     def table(self, e: Expr) -> Named:
-        """Return the entry of a table, computed once for its whole domain."""
+        """Return entries of a table; the whole table is evaluated once, at its first use."""
         t: Table = e.data
         entries = table_data(t)
         operands = [self.value(a) for a in e.args]
@@ -298,7 +302,7 @@ class Evaluator:
         return Named(entries.take(flat) if axes else int(entries[int(flat)]) if not t.body.real else float(entries[int(flat)]), axes)
 
     def select(self, e: Expr) -> Named:
-        """Return one branch where the condition is a number, a choice by element where it is not."""
+        """Return one branch where the condition is uniform, an elementwise choice where it is not."""
         condition = self.value(e.args[0])
         if condition.axes == () or _is_uniform(condition.data):
             return self.value(e.args[1] if np.asarray(condition.data).flat[0] else e.args[2])
@@ -309,9 +313,9 @@ class Evaluator:
         return Named(np.where(where, self.axes.align(Named(x, a.axes), axes), self.axes.align(Named(y, b.axes), axes)), axes)
 
     def reduce(self, e: Expr) -> Named:
-        """Return the sum, maximum or minimum over the bound variables."""
+        """Return the sum, maximum or minimum over the bound variables; sums of products are contractions."""
         monoid, variables = e.data
-        over = tuple(map(axis_of, variables))
+        reduced_axes = tuple(map(axis_of, variables))
         extents = [self.number(n) for n in e.args[1:]]
         if math.prod(extents) == 0:
             return self._empty(monoid, e)
@@ -320,7 +324,7 @@ class Evaluator:
             inner = [f for f in factors if not f.free.isdisjoint(variables)]
             outer = [f for f in factors if f.free.isdisjoint(variables)]
             if len(inner) == 2:
-                total = self._contracted(e, inner, over, math.prod(extents))
+                total = self._contracted(e, inner, reduced_axes, math.prod(extents))
             else:
                 total = self._reduced(e, monoid, inner or outer[:1], variables, extents)
                 outer = outer if inner else outer[1:]
@@ -333,29 +337,29 @@ class Evaluator:
             total = Named(self.cast(self.axes.align(total, axes), e) * self.axes.align(Named(self.cast(x.data, e), x.axes), axes), axes)
         return total
 
-    def _contracted(self, e: Expr, pair: Sequence[Expr], over: Sequence[Axis], count: int) -> Named:
+    def _contracted(self, e: Expr, pair: Sequence[Expr], reduced_axes: Sequence[Axis], count: int) -> Named:
         a, b = (self.value(f) for f in pair)
-        limit = [None if e.real else self._limit(f) for f in pair]
+        limit = [None if e.real else self._magnitude_bound(f) for f in pair]
         bound = None if limit[0] is None or limit[1] is None else limit[0] * limit[1] * count
-        total = contract(self._spread(a), self._spread(b), over, self.axes, bound, e.real)
-        missing = [x for x in over if x not in a.axes and x not in b.axes]
+        total = contract(self._spread(a), self._spread(b), reduced_axes, self.axes, bound, e.real)
+        missing = [x for x in reduced_axes if x not in a.axes and x not in b.axes]
         return total if not missing else Named(self.cast(total.data, e) * math.prod(self.axes.shape(missing)), total.axes)
 
-    def _limit(self, f: Expr) -> int | None:
+    def _magnitude_bound(self, f: Expr) -> int | None:
         """Return a bound of |f|: of its interval, or of what an array that does not change holds."""
         limit = iv.maximum(f.interval, iv.neg(f.interval))[1]
         if f.op != "load":
             return limit
         store = self.store_of(f.data)
-        known = type(store) is Store and store.data.dtype.kind in "iu"
-        return min(store.largest, limit or store.largest) if known else limit
+        is_constant = type(store) is Store and store.data.dtype.kind in "iu"
+        return min(store.largest, limit or store.largest) if is_constant else limit
 
     def _spread(self, x: Named) -> Named:
         return x if isinstance(x.data, np.ndarray) else Named(np.asarray(x.data), x.axes)
 
     def _reduced(self, e: Expr, monoid: str, factors: Sequence[Expr], variables: Sequence[Expr], extents: Sequence[int]) -> Named:
         if len(variables) > 1 and self._grid(factors) > GRID_ELEMENTS:
-            return self._slowly(e, monoid, factors, variables, extents)
+            return self._reduced_by_slices(e, monoid, factors, variables, extents)
         total: Named | None = None
         for f in factors:
             x = self._spread(self.value(f))
@@ -363,17 +367,17 @@ class Evaluator:
             total = x if total is None else self._times(total, x)
         if total is None:
             raise SpecError("I102", "a reduction has no body")
-        over = tuple(map(axis_of, variables))
-        dims = tuple(n for n, x in enumerate(total.axes) if x in over)
-        rest = tuple(x for x in total.axes if x not in over)
-        missing = math.prod(self.axes.shape([x for x in over if x not in total.axes]))
+        reduced_axes = tuple(map(axis_of, variables))
+        dims = tuple(n for n, x in enumerate(total.axes) if x in reduced_axes)
+        remaining_axes = tuple(x for x in total.axes if x not in reduced_axes)
+        missing = math.prod(self.axes.shape([x for x in reduced_axes if x not in total.axes]))
         if monoid != "sum":
             operation = np.max if monoid == "max" else np.min
-            return Named(operation(total.data, axis=dims) if dims else total.data, rest)
+            return Named(operation(total.data, axis=dims) if dims else total.data, remaining_axes)
         data = total.data.sum(axis=dims, dtype=total.data.dtype) if dims else total.data
-        return Named(data * missing if missing != 1 else data, rest)
+        return Named(data * missing if missing != 1 else data, remaining_axes)
 
-    def _slowly(self, e: Expr, monoid: str, factors: Sequence[Expr], variables: Sequence[Expr], extents: Sequence[int]) -> Named:
+    def _reduced_by_slices(self, e: Expr, monoid: str, factors: Sequence[Expr], variables: Sequence[Expr], extents: Sequence[int]) -> Named:
         total: Named | None = None
         for n in range(extents[0]):
             with self.inner({variables[0]: n}):
@@ -432,14 +436,14 @@ class NotUniform(SpecError):
 
 def table_data(table: Table) -> Data:
     """Return all entries of a table, flat, in the narrowest type."""
-    found = _tables.get(table)
-    if found is None:
+    entries = _tables.get(table)
+    if entries is None:
         data = np.asarray(Evaluator({}).store_of(entries_of(table)).data).reshape(-1)
         if not table.body.real:
             kind = storage_dtype((int(data.min()), int(data.max())))
             data = data.astype(kind)
-        found = _tables[table] = np.ascontiguousarray(data)
-    return found
+        entries = _tables[table] = np.ascontiguousarray(data)
+    return entries
 
 
 def _is_uniform(data: Data) -> bool:

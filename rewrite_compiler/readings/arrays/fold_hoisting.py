@@ -1,4 +1,4 @@
-"""Terms of a fold that do not depend on its accumulators: computed for many steps at once, before the fold runs."""
+"""Hoisting out of folds: terms that do not depend on the accumulators are evaluated over all steps before the fold runs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ AHEAD_ELEMENTS = 1 << 19  # the most elements of one term over all steps
 
 
 class Nest:
-    """A fold, the folds that its accumulators run through, and the terms that can be computed ahead of them."""
+    """A nest of folds that share accumulators, and the terms in it that do not depend on them."""
 
     def __init__(self, fold: Fold) -> None:
-        """Search the bodies of `fold`; only folds of scalars are followed."""
+        """Collect the nest of `fold`; only folds of scalars are entered."""
         self.folds: list[Fold] = []
         self.terms: list[Expr] = []
         self._accumulators: set[Accumulator] = set()
@@ -49,7 +49,7 @@ class Nest:
 
     @property
     def is_regular(self) -> bool:
-        """Whether the number of steps of every fold is the same in all steps of the others."""
+        """Whether the nest is rectangular: no extent depends on a variable or an accumulator of the nest."""
         return all(f.extent.free.isdisjoint(self._variables) and f.extent.reads.isdisjoint(self._accumulators) for f in self.folds)
 
 
@@ -62,19 +62,19 @@ class FoldHoisting:
 
     @contextmanager
     def precomputed(self, ev: Evaluation, fold: Fold) -> Iterator[None]:
-        """Hold in `ev.precomputed`, while the fold runs, what can be computed before it; nothing where that is too much at once."""
-        before = ev.precomputed, self.covered
+        """Fill `ev.precomputed` with the hoisted terms while the fold runs; with none where they would take too much memory."""
+        enclosing = ev.precomputed, self.covered
         if fold not in self.covered:
             if fold not in self.nests:
                 self.nests[fold] = Nest(fold)
-            values = _values(ev, self.nests[fold])
+            values = _values_over_steps(ev, self.nests[fold])
             if values:
                 ev.precomputed, self.covered = {**ev.precomputed, **values}, self.covered.union(self.nests[fold].folds)
         yield
-        ev.precomputed, self.covered = before
+        ev.precomputed, self.covered = enclosing
 
 
-def _values(ev: Evaluation, nest: Nest) -> dict[Expr, Named]:
+def _values_over_steps(ev: Evaluation, nest: Nest) -> dict[Expr, Named]:
     if not nest.terms or not nest.is_regular:
         return {}
     extents = [(f.variable, ev.number(f.extent)) for f in nest.folds]
@@ -86,8 +86,8 @@ def _values(ev: Evaluation, nest: Nest) -> dict[Expr, Named]:
 
 
 def at_step(ev: Evaluation, e: Expr, over: Named) -> Named:
-    """Return the value of a term at the current step from its values over all steps."""
-    now = {axis_of(v): ev.scope.known[v] for v in e.free if v in ev.scope.known}
-    data = over.data[tuple(now.get(a, slice(None)) for a in over.axes)] if over.axes else over.data
-    axes = tuple(a for a in over.axes if a not in now)
+    """Return the slice at the current step of the values of a term over all steps."""
+    positions = {axis_of(v): ev.scope.known[v] for v in e.free if v in ev.scope.known}
+    data = over.data[tuple(positions.get(a, slice(None)) for a in over.axes)] if over.axes else over.data
+    axes = tuple(a for a in over.axes if a not in positions)
     return Named(data if axes or not isinstance(data, np.generic) else data.item(), axes)

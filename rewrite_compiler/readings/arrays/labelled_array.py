@@ -1,4 +1,4 @@
-"""Named: a numpy array whose axes are called by the variables they stand for; the value of the arrays reading.
+"""Labelled arrays: numpy arrays whose axes carry the variables they stand for, the values of the arrays reading.
 
 Only the axes a term depends on are materialised. `gather` and `scatter` read and write a store through index terms, by a
 strided view where the indices are affine and by numpy's advanced indexing elsewhere.
@@ -23,7 +23,7 @@ from ...lang.intervals import Interval
 Data = NDArray[Any]
 Axis = int  # the serial number of the variable it stands for: terms cannot be compared with ==
 FLOAT32_EXACT, FLOAT64_EXACT = 1 << 24, 1 << 53
-TABULATED = 1 << 16  # values of an index over several axes that are looked at
+TABULATED = 1 << 16  # most values of an index over several axes that are tested for being affine
 
 
 @dataclass(frozen=True)
@@ -52,20 +52,20 @@ class Store:
         return _largest(self.data) if self.data.size else 0
 
     def window(self, low: Sequence[int], high: Sequence[int], axes: Axes) -> tuple[Store, Sequence[int]]:
-        """Return a store that holds the box low … high, and the place of that store's first element."""
+        """Return a store that contains the box low … high, and the index of its first element in the whole array."""
         return self, [0] * len(low)
 
     def apart(self, axes: Container[Axis]) -> list[Store]:
         """Return a store for each position along those of the batch axes that are in `axes`.
 
-        An iteration that writes a place of its own writes it in the copies of all: the last one's copy is kept.
+        An iteration writes its own element in the copies of all iterations, as the last copy is the one that remains.
         """
         place = next((n for n, b in enumerate(self.batch) if b in axes), None)
         if place is None:
             return [self]
-        rest = (*self.batch[:place], *self.batch[place + 1 :])
-        copies = [Store(copy, rest) for copy in np.moveaxis(self.data, place, 0)]
-        return [found for copy in copies for found in copy.apart(axes)]
+        remaining_batch = (*self.batch[:place], *self.batch[place + 1 :])
+        copies = [Store(copy, remaining_batch) for copy in np.moveaxis(self.data, place, 0)]
+        return [part for copy in copies for part in copy.apart(axes)]
 
 
 def dtype_of(*intervals: Interval) -> Any:
@@ -140,9 +140,9 @@ class Axes:
 
     def ordered(self, data: Data, axes: Sequence[Axis]) -> Named:
         """Return data whose dimensions are `axes` in any order as a Named in binding order."""
-        wanted = self.union(axes)
+        order = self.union(axes)
         position = {a: n for n, a in enumerate(axes)}
-        return Named(data.transpose([position[a] for a in wanted]), wanted)
+        return Named(data.transpose([position[a] for a in order]), order)
 
 
 def axis_of(variable: Expr) -> Axis:
@@ -185,8 +185,8 @@ class Affine:
 
 def affine(e: Expr, axes: Axes, is_axis: Callable[[Expr], bool], value: Callable[[Expr], Named]) -> Affine | None:
     """Return `e` as an affine function of axis positions, or None; other subterms are evaluated by `value`."""
-    along = [v for v in e.free if is_axis(v)]
-    if not along and value(e).axes == ():
+    axis_variables = [v for v in e.free if is_axis(v)]
+    if not axis_variables and value(e).axes == ():
         return Affine(int(value(e).data), ())
     if e.op == "var":
         return Affine(axes.start[axis_of(e)], ((axis_of(e), 1),))
@@ -197,10 +197,10 @@ def affine(e: Expr, axes: Axes, is_axis: Callable[[Expr], bool], value: Callable
         return _scaled([affine(a, axes, is_axis, value) for a in e.args])
     if e.op == "mod" and e.args[1].value is not None:
         return _in_one_period(affine(e.args[0], axes, is_axis, value), int(e.args[1].value), axes)
-    if len(along) > 1 and math.prod(axes.shape([axis_of(v) for v in along])) > TABULATED:
+    if len(axis_variables) > 1 and math.prod(axes.shape([axis_of(v) for v in axis_variables])) > TABULATED:
         return None
-    found = value(e)
-    return _progressions(found)
+    values = value(e)
+    return _progressions(values)
 
 
 def _in_one_period(a: Affine | None, modulus: int, axes: Axes) -> Affine | None:
@@ -245,18 +245,18 @@ def _scaled(parts: Sequence[Affine | None]) -> Affine | None:
 
 
 def moving(i: Affine) -> Affine:
-    """Return an affine index without the axes that do not move it."""
+    """Return an affine index without the axes of coefficient 0."""
     return Affine(i.constant, tuple((v, c) for v, c in i.terms if c))
 
 
 def reach(i: Affine, axes: Axes) -> tuple[int, int]:
-    """Return the smallest and largest value of an affine index."""
+    """Return the least and the largest value of an affine index over the extents of its axes."""
     low = i.constant + sum(min(0, c * (axes.extent[v] - 1)) for v, c in i.terms)
     return low, i.constant + sum(max(0, c * (axes.extent[v] - 1)) for v, c in i.terms)
 
 
 def dense(i: Affine, axes: Axes) -> tuple[Axis, ...] | None:
-    """Return the axes of an index that runs through consecutive places in row-major order; None for another one."""
+    """Return the axes, outermost first, along which an index runs through consecutive elements; None where there are gaps."""
     order = sorted(i.terms, key=lambda term: -term[1])
     size = 1
     for axis, step in reversed(order):
@@ -267,7 +267,7 @@ def dense(i: Affine, axes: Axes) -> tuple[Axis, ...] | None:
 
 
 def strided(store: Store, origin: Sequence[int], indices: Sequence[Affine], axes: Axes) -> tuple[Data, tuple[Axis, ...]]:
-    """Return a view of `store` whose dimensions are its batch axes and the axes of the affine indices, all inside."""
+    """Return a strided view of `store` over its batch axes and the axes of the affine indices, all in bounds, and those axes."""
     data, batch = store.data, len(store.batch)
     own_axes = list(dict.fromkeys(v for i in indices for v, _ in i.terms if v not in store.batch))
     names = (*store.batch, *own_axes)
@@ -286,25 +286,25 @@ def strided(store: Store, origin: Sequence[int], indices: Sequence[Affine], axes
 
 
 def gather(store: Store, origin: Sequence[int], indices: Sequence[Named], axes: Axes) -> Named:
-    """Return store[indices] by advanced indexing; the indices are inside the store."""
+    """Return store[indices] by advanced indexing; all indices are in bounds."""
     reads = axes.union(*(i.axes for i in indices))
-    joint = tuple(b for b in store.batch if b in reads)
-    alone = tuple(b for b in store.batch if b not in reads)
-    order = [store.batch.index(b) for b in (*alone, *joint)] + list(range(len(store.batch), store.data.ndim))
-    keys: list[Any] = [axes.position(b, reads) for b in joint]
+    indexed_batch = tuple(b for b in store.batch if b in reads)
+    outer_batch = tuple(b for b in store.batch if b not in reads)
+    order = [store.batch.index(b) for b in (*outer_batch, *indexed_batch)] + list(range(len(store.batch), store.data.ndim))
+    keys: list[Any] = [axes.position(b, reads) for b in indexed_batch]
     keys.extend(np.asarray(axes.align(i, reads), np.intp) - o if o else axes.align(i, reads) for i, o in zip(indices, origin, strict=True))
-    picked = store.data.transpose(order)[(*[slice(None)] * len(alone), *_plain_last(keys, indices, reads))]
-    return axes.ordered(picked, (*alone, *reads))
+    picked = store.data.transpose(order)[(*[slice(None)] * len(outer_batch), *_with_slice_last(keys, indices, reads))]
+    return axes.ordered(picked, (*outer_batch, *reads))
 
 
-def _plain_last(keys: list[Any], indices: Sequence[Named], reads: tuple[Axis, ...]) -> list[Any]:
+def _with_slice_last(keys: list[Any], indices: Sequence[Named], reads: tuple[Axis, ...]) -> list[Any]:
     """Replace a last index that is a whole plain axis by a slice, which numpy copies in runs."""
     if len(keys) < 2 or not indices or indices[-1].axes != reads[-1:]:
         return keys
     last = indices[-1].data
-    alone = all(reads[-1] not in i.axes for i in indices[:-1])
+    is_only_in_last = all(reads[-1] not in i.axes for i in indices[:-1])
     steps = np.asarray(keys[-1]).reshape(-1)
-    if not alone or last.ndim != 1 or len(last) < 2 or (np.diff(steps) != 1).any() or len(keys) != len(indices):
+    if not is_only_in_last or last.ndim != 1 or len(last) < 2 or (np.diff(steps) != 1).any() or len(keys) != len(indices):
         return keys
     return [
         *(k.reshape(k.shape[:-1]) if isinstance(k, np.ndarray) and k.ndim else k for k in keys[:-1]),
@@ -313,15 +313,18 @@ def _plain_last(keys: list[Any], indices: Sequence[Named], reads: tuple[Axis, ..
 
 
 def scatter(store: Store, origin: Sequence[int], indices: Sequence[Named], value: Named, axes: Axes) -> None:
-    """store[indices] := value by advanced indexing; the indices are inside the store."""
+    """Set store[indices] to `value` by advanced indexing; all indices are in bounds."""
     reads = axes.union(*(i.axes for i in indices))
-    alone = tuple(b for b in store.batch if b not in reads)
-    if store.batch == alone and set(value.axes) <= {*alone, *reads}:  # numpy copies whole runs of the batch axes and of a plain last one
+    outer_batch = tuple(b for b in store.batch if b not in reads)
+    if store.batch == outer_batch and set(value.axes) <= {
+        *outer_batch,
+        *reads,
+    }:  # numpy copies whole runs of the batch axes and of a plain last one
         keys: list[Any] = [np.asarray(axes.align(i, reads), np.intp) - o for i, o in zip(indices, origin, strict=True)]
-        grid = axes.union(alone, reads)
-        order = [grid.index(a) for a in (*alone, *reads)]
+        grid = axes.union(outer_batch, reads)
+        order = [grid.index(a) for a in (*outer_batch, *reads)]
         data = axes.full(value, grid).transpose(order)
-        store.data[(*[slice(None)] * len(alone), *_plain_last(keys, indices, reads))] = data
+        store.data[(*[slice(None)] * len(outer_batch), *_with_slice_last(keys, indices, reads))] = data
         return
     grid = axes.union(value.axes, store.batch, *(i.axes for i in indices))
     keys = [axes.position(b, grid) for b in store.batch]
@@ -333,8 +336,12 @@ def scatter(store: Store, origin: Sequence[int], indices: Sequence[Named], value
 
 
 def contract(a: Named, b: Named, over: Sequence[Axis], axes: Axes, bound: int | None, real: bool) -> Named:
-    """Return Σ_over a·b. `bound` limits Σ|a||b| when known: BLAS is used where it proves every partial sum exact."""
-    a, b = _sum_alone(a, b, over), _sum_alone(b, a, over)
+    """Return the contraction Σ a·b over the axes `over`.
+
+    Where `bound`, a bound of Σ|a||b|, or the operands themselves show that every partial sum is exact in a float type, BLAS
+    computes integers in that type.
+    """
+    a, b = _sum_unshared(a, b, over), _sum_unshared(b, a, over)
     size = axes.shape
     if not real and np.size(a.data) < np.size(b.data):
         a, b = b, a  # the larger factor keeps its layout
@@ -353,12 +360,12 @@ def contract(a: Named, b: Named, over: Sequence[Axis], axes: Axes, bound: int | 
     return axes.ordered(product.reshape(size(names)), names)
 
 
-def _sum_alone(a: Named, b: Named, over: Sequence[Axis]) -> Named:
-    alone = tuple(n for n, v in enumerate(a.axes) if v in over and v not in b.axes)
-    if not alone:
+def _sum_unshared(a: Named, b: Named, reduced_axes: Sequence[Axis]) -> Named:
+    unshared = tuple(n for n, v in enumerate(a.axes) if v in reduced_axes and v not in b.axes)
+    if not unshared:
         return a
     wide = a.data if np.issubdtype(a.data.dtype, np.floating) or a.data.dtype == object else a.data.astype(np.int64)
-    return Named(wide.sum(axis=alone), tuple(v for n, v in enumerate(a.axes) if n not in alone))
+    return Named(wide.sum(axis=unshared), tuple(v for n, v in enumerate(a.axes) if n not in unshared))
 
 
 def _matrix(x: Named, order: Sequence[Axis], kind: Any) -> Data:

@@ -12,7 +12,7 @@ from .labelled_array import Affine, Axes, Axis, Named, Store
 
 
 class Scope:
-    """What the variables stand for now: a number or an axis; with the terms and arrays computed under them."""
+    """A binding of variables to numbers or axes, and a cache of the terms and arrays evaluated under it."""
 
     def __init__(self, parent: Scope | None, numbers: Mapping[Expr, int] | None = None, axes: Sequence[Expr] = ()) -> None:
         """Open a scope inside `parent`."""
@@ -23,23 +23,23 @@ class Scope:
         self.terms: dict[Expr, Named] = {}
         self.stores: dict[Array, Store] = {}
         self.folds: dict[tuple[Fold, bool], list[Store]] = {}
-        self.readers: dict[Leaf, dict[Any, dict[Any, Any]]] = {}  # by leaf: what is kept of its contents, and where
+        self.readers: dict[Leaf, dict[Any, dict[Any, Any]]] = {}  # by leaf: the cached values that read it, and their caches
 
     def keep(self, kept: dict[Any, Any], key: Any, reads: Iterable[Leaf], value: Any) -> None:
-        """Keep a value in one of the dictionaries for as long as nothing that it `reads` is written."""
+        """Cache a value until one of the leaves that it `reads` is written."""
         kept[key] = value
         for leaf in reads:
             self.readers.setdefault(leaf, {})[key] = kept
 
     def forget(self, written: Iterable[Leaf]) -> None:
-        """Drop the values that depend on the written leaves."""
+        """Invalidate the cached values that depend on the written leaves."""
         for leaf in written if self.readers else ():
-            for key, kept in self.readers.pop(leaf, {}).items():
-                kept.pop(key, None)
+            for key, cache in self.readers.pop(leaf, {}).items():
+                cache.pop(key, None)
 
 
 class Evaluation(Protocol):
-    """What a rule may ask of the evaluator that applies it: values of terms, contents of arrays, and the scope that is open."""
+    """The interface of an evaluator for the rules of operators: values of terms, contents of arrays, the open scope."""
 
     axes: Axes
     real: Any
@@ -65,17 +65,17 @@ class Evaluation(Protocol):
         """Tell whether a bound variable stands for an axis."""
 
     def batch_of(self, leaf: Leaf) -> set[Axis]:
-        """Return the batch axes of any part of a leaf."""
+        """Return the union of the batch axes of all regions of a leaf."""
 
     def elements(self, free: Iterable[Expr], reads: Iterable[Leaf]) -> int:
-        """Return over how many elements a term with these variables and leaves is spread."""
+        """Return the number of elements a term takes over the axes of these free variables and of the leaves it reads."""
 
     def inner(self, numbers: Mapping[Expr, int] | None = None, axes: Sequence[tuple[Expr, int]] = ()) -> Opened:
         """Open a scope that binds numbers and axes."""
 
 
 class Opened:
-    """An open scope of an evaluator; a context manager."""
+    """A context manager that opens a scope of an evaluator."""
 
     def __init__(self, evaluation: Evaluation, scope: Scope) -> None:
         self.evaluation, self.scope = evaluation, scope

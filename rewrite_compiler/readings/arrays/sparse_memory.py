@@ -1,4 +1,4 @@
-"""Memories of which few elements are written: the others are what the memory was reset to."""
+"""Sparse images of large memories: only written elements are stored, the others have the reset value."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Sparse:
-    """An array of which only written elements take room."""
+    """An array that stores its written elements by index; every other element is `reset`."""
 
     def __init__(self, shape: tuple[int, ...], reset: Any) -> None:
         self.shape, self.reset = shape, reset

@@ -14,12 +14,12 @@ from .exact_float_folds import in_floats
 
 
 def evaluator_of(memories: Mapping[Leaf, Store], axes: Axes | None = None, real: Any = np.float64) -> Evaluator:
-    """Return an evaluator on given stores; reals are computed in the type `real` unless an operand is wider."""
+    """Return an evaluator on these memories, blocked folds by BLAS; reals are computed in the type `real` unless an operand is wider."""
     return Evaluator(memories, axes, real, in_floats)
 
 
 def evaluate(array: Array, operands: Mapping[Leaf, Data], real: Any = np.float64) -> Data:
-    """Return the elements of an array term on numpy operands."""
+    """Evaluate an array term on numpy operands of the shapes of their leaves."""
     evaluator = evaluator_of({leaf: Store(np.asarray(x)) for leaf, x in operands.items()}, real=real)
     with np.errstate(all="ignore"):
         data = evaluator.store_of(array).data

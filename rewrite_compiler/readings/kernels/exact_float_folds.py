@@ -1,4 +1,4 @@
-"""Blocked folds by numpy: each step is a product by BLAS and passes in place, over rows that stay in the cache.
+"""Blocked folds in exact floats: each step is a matrix product by BLAS and passes in place, over rows that stay in the cache.
 
 Floats hold the integers exactly: what each operator can give is bounded before, by what the factors hold now or by their
 intervals, and float32 is used where no magnitude is beyond 2^24, float64 where none is beyond 2^53. The bound of a sum of
@@ -47,7 +47,7 @@ Views = tuple[Data, Data]  # the factors of rows and of columns
 
 
 def in_floats(ev: Evaluation, f: Fold) -> Store | None:
-    """Return the accumulator of a fold after its last step; None when floats cannot hold it or it is not a blocked fold."""
+    """Evaluate a blocked fold in floats that hold every integer exactly; None when no float type does or it is no blocked fold."""
     return folded(ev, f, _in_floats)
 
 
@@ -64,8 +64,8 @@ class _Floats:
         self.ev, self.loops, self.trace, self.codes, self.first = ev, loops, trace, codes, first
         inner = {a for a, _ in loops}
         self.rows, self.columns = self._sides(inner)
-        rest = set(first.axes) - set(self.rows) - set(self.columns)
-        self.rows = ev.axes.union(self.rows, tuple(rest))
+        extra_axes = set(first.axes) - set(self.rows) - set(self.columns)
+        self.rows = ev.axes.union(self.rows, tuple(extra_axes))
 
     def _sides(self, inner: set[Axis]) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
         """Return the axes of rows and of columns: no product has one axis on both sides."""
@@ -74,8 +74,8 @@ class _Floats:
         a, b = axes[0]
         if math.prod(size(tuple(a))) < math.prod(size(tuple(b))):
             a, b = b, a
-        for one, other in axes:
-            if not ((one <= a and other <= b) or (one <= b and other <= a)):
+        for first, second in axes:
+            if not ((first <= a and second <= b) or (first <= b and second <= a)):
                 raise TooWide
         if a & b or math.prod(size(tuple(a))) * math.prod(size(tuple(b))) < LEAST_GRID:
             raise TooWide
@@ -102,21 +102,21 @@ class _Floats:
 
         What factors hold is looked at where their intervals leave no words of 32 bits.
         """
-        found = self._type_within([self._known(number) for number in range(len(self.views))])
-        if found is None or found[0] is np.float64 or found[1]:
-            found = self._type_within([self._limit(number) for number in range(len(self.views))]) or found
-        if found is None:
+        choice = self._type_within([self._interval_bound(number) for number in range(len(self.views))])
+        if choice is None or choice[0] is np.float64 or choice[1]:
+            choice = self._type_within([self._content_bound(number) for number in range(len(self.views))]) or choice
+        if choice is None:
             raise TooWide
-        return found
+        return choice
 
     def _type_within(self, limits: Sequence[int]) -> tuple[Any, frozenset[int]] | None:
         """Return the type for products within these limits, and the products that are computed in halves."""
         assert self.trace.accumulator is not None
-        held, sites = self.trace.accumulator.interval, range(len(self.views))
-        ranges = [ranges_of(code, limits, held) for code in self.codes]
-        if any(not iv.is_bounded(r) for found in ranges for r in found):
+        accumulator_range, sites = self.trace.accumulator.interval, range(len(self.views))
+        ranges = [ranges_of(code, limits, accumulator_range) for code in self.codes]
+        if any(not iv.is_bounded(r) for code_ranges in ranges for r in code_ranges):
             return None
-        largest = max(magnitude_of(r) for found in ranges for r in found)
+        largest = max(magnitude_of(r) for ranges_of_code in ranges for r in ranges_of_code)
         if largest <= FLOAT32_EXACT:
             return np.float32, frozenset()
         if largest <= INT32_EXACT and not any(op.name == "dot" for code in self.codes for op in code):
@@ -124,7 +124,7 @@ class _Floats:
         wide = frozenset(n for n in sites if limits[n] > FLOAT32_EXACT)
         if self._is_clamped(ranges, [self._edge(n) if n in wide else 0 for n in sites]):
             return np.float32, frozenset()
-        are_exact = all(self._limit(n, 2) <= FLOAT32_EXACT for n in wide)
+        are_exact = all(self._content_bound(n, 2) <= FLOAT32_EXACT for n in wide)
         if are_exact and self._is_clamped(ranges, [FLOAT32_EXACT // 2 if n in wide else 0 for n in sites]):
             return np.float32, wide
         return (np.float64, frozenset()) if largest <= FLOAT64_EXACT else None
@@ -134,8 +134,10 @@ class _Floats:
         chains = [clamped_operators(code, tuple(edges)) for code in self.codes]
         if min(edges) < 0 or None in chains:
             return False
-        rest = [r for found, chain in zip(ranges, chains, strict=True) for n, r in enumerate(found) if n not in (chain or ())]
-        return max(map(magnitude_of, rest)) <= FLOAT32_EXACT
+        unclamped = [
+            r for code_ranges, chain in zip(ranges, chains, strict=True) for n, r in enumerate(code_ranges) if n not in (chain or ())
+        ]
+        return max(map(magnitude_of, unclamped)) <= FLOAT32_EXACT
 
     def _edge(self, number: int) -> int:
         """Return a magnitude below which a sum of products is exact in any order; −1 where there is none.
@@ -145,8 +147,8 @@ class _Floats:
         """
         (first, second), lanes = self.trace.limits[number], self.views[number][1].shape[-1]
         product = first * second
-        others = lanes - FLOAT32_EXACT // product - 1
-        edge = FLOAT32_EXACT + 1 - others * product - lanes
+        other_products = lanes - FLOAT32_EXACT // product - 1
+        edge = FLOAT32_EXACT + 1 - other_products * product - lanes
         return edge if edge > 0 and product * lanes <= 2 * FLOAT32_EXACT else -1
 
     # -- operands
@@ -181,21 +183,21 @@ class _Floats:
         data = np.broadcast_to(data, [extent[x] if x != s.lane else s.lanes for x in order])
         return data if s.lanes else data[..., None]
 
-    def _known(self, number: int, parts: int = 1) -> int:
+    def _interval_bound(self, number: int, parts: int = 1) -> int:
         """Return a bound of Σ|a||w| over one of `parts`, by the intervals."""
         (_, w), (first, second) = self.views[number], self.trace.limits[number]
-        found: int = first * second * -(-w.shape[-1] // parts)
-        return found
+        bound: int = first * second * -(-w.shape[-1] // parts)
+        return bound
 
-    def _limit(self, number: int, parts: int = 1) -> int:
+    def _content_bound(self, number: int, parts: int = 1) -> int:
         """Return such a bound by what the factors hold, where the intervals' is beyond 2^24 and they do not change."""
-        (a, w), known = self.views[number], self._known(number, parts)
-        if known <= FLOAT32_EXACT:
-            return known
+        (a, w), bound = self.views[number], self._interval_bound(number, parts)
+        if bound <= FLOAT32_EXACT:
+            return bound
         length = -(-w.shape[-1] // parts)
         magnitudes = np.abs(w.astype(np.int64))
         sums = [int(magnitudes[..., low : low + length].sum(axis=-1).max()) for low in range(0, w.shape[-1], length)]
-        return min(known, _largest(a) * max(sums))
+        return min(bound, _largest(a) * max(sums))
 
     # -- blocks of rows
 
@@ -204,75 +206,75 @@ class _Floats:
         loops = tuple(count for _, count in self.loops)
         rows = max(1, min(m, BLOCK_BYTES // (n * self.kind().itemsize)))
         steps = max(1, min(math.prod(loops), KEPT_ELEMENTS // (rows * sum(w.shape[-1] for _, w in views))))
-        kept = [np.empty(rows * steps * w.shape[-1], self.kind) for _, w in views]
-        now = list(kept)
+        operand_buffers = [np.empty(rows * steps * w.shape[-1], self.kind) for _, w in views]
+        operands = list(operand_buffers)
         columns = [self._columns(scales, code, views) for scales, code in zip(self.scales, self.codes, strict=True)]
         total = np.empty(rows * n, self.kind)
         buffers: list[Data] = []
         for place, first, count in contiguous_runs(self.shape, rows):
             block = total[: count * n].reshape((n, count) if self.is_across else (count, n))
-            here = block.T if self.is_across else block
-            here[...] = 0 if start is None else start[first : first + count]
-            made = [self._passes(number, columns[number], block, buffers, now) for number in range(len(self.codes))]
+            rows_view = block.T if self.is_across else block
+            rows_view[...] = 0 if start is None else start[first : first + count]
+            passes = [self._passes(number, columns[number], block, buffers, operands) for number in range(len(self.codes))]
             for step, at, length in contiguous_runs(loops, steps):
                 for number, (view, _) in enumerate(views):
                     rank = sum(isinstance(p, slice) for p in place)
-                    now[number] = self._read(view[(*place, *step)], rank, kept[number], (count, length))
+                    operands[number] = self._read(view[(*place, *step)], rank, operand_buffers[number], (count, length))
                 for k in range(length):
                     is_last = at + k == math.prod(loops) - 1
-                    for run in made[-1 if is_last else 0]:
+                    for run in passes[-1 if is_last else 0]:
                         run(k, at + k)
-            out[first : first + count] = here
+            out[first : first + count] = rows_view
 
-    def _read(self, block: Data, rank: int, kept: Data, size: tuple[int, int]) -> Data:
+    def _read(self, block: Data, rank: int, buffer: Data, size: tuple[int, int]) -> Data:
         """Convert factors of rows (the first `rank` axes) and steps, as [steps, rows, lanes]; across, as [steps, lanes, rows]."""
         (count, length), inner, lanes = size, block.ndim - rank, block.shape[-1]
-        kept = kept[: block.size]
+        buffer = buffer[: block.size]
         if self.is_across:
-            turned = kept.reshape(*block.shape[rank:], *block.shape[:rank])
-            turned.transpose(*range(inner, block.ndim), *range(inner))[...] = block
-            return kept.reshape(length, lanes, count)
-        kept.reshape(block.shape)[...] = block
-        return kept.reshape(count, length, lanes).transpose(1, 0, 2)
+            transposed = buffer.reshape(*block.shape[rank:], *block.shape[:rank])
+            transposed.transpose(*range(inner, block.ndim), *range(inner))[...] = block
+            return buffer.reshape(length, lanes, count)
+        buffer.reshape(block.shape)[...] = block
+        return buffer.reshape(count, length, lanes).transpose(1, 0, 2)
 
     def _columns(self, scales: Sequence[int], code: Code, views: Sequence[Views]) -> dict[int, Data]:
         """Return the factors of the columns as [steps, lanes, columns] or, where rows lie across, [steps, columns, lanes].
 
         They are scaled as the operators of one code need them.
         """
-        found = {}
+        columns = {}
         order = (1, 0, 2) if self.is_across else (1, 2, 0)
         for scale, op in zip(scales, code, strict=True):
             if op.name in ("dot", "product"):
                 data = np.ascontiguousarray(views[op.data][1].transpose(order), self.kind)
-                found[op.data] = data * self.kind(2.0**-scale) if scale else data
-        return found
+                columns[op.data] = data * self.kind(2.0**-scale) if scale else data
+        return columns
 
-    def _passes(self, number: int, columns: dict[int, Data], total: Data, buffers: list[Data], now: Sequence[Data]) -> list[Pass]:
+    def _passes(self, number: int, columns: dict[int, Data], total: Data, buffers: list[Data], operands: Sequence[Data]) -> list[Pass]:
         """Return the calls of one step on a block; the last one writes `total`."""
-        code, scales, made = self.codes[number], self.scales[number], StepPasses(total, buffers, last_uses(self.codes[number]))
+        code, scales, builder = self.codes[number], self.scales[number], StepPasses(total, buffers, last_uses(self.codes[number]))
         clips = clips_of(code)
         halves = {first for first, _ in clips.values()}
         for n, op in enumerate(code):
             if op.name in ("dot", "product"):
                 half = -(-self.views[op.data][1].shape[-1] // 2) if op.data in self.halved else 0
-                made.product(n, now, op.data, columns[op.data], half, is_across=self.is_across)
+                builder.product(n, operands, op.data, columns[op.data], half, is_across=self.is_across)
             elif n in clips:
-                made.clip(n, *clips[n])
+                builder.clip(n, *clips[n])
             elif n in halves:
-                made.share_buffer(n, next(a for a in op.args if code[a].name != "const"))
+                builder.share_buffer(n, next(a for a in op.args if code[a].name != "const"))
             elif op.name == "acc":
-                made.values[n] = total
+                builder.values[n] = total
             elif op.name == "const":
-                made.values[n] = self.kind(op.data)
+                builder.values[n] = self.kind(op.data)
             elif op.name == "shr" and self.kind is np.int32:
-                made.operator(n, op, 1)
+                builder.operator(n, op, 1)
             elif op.name == "shr":
                 amount = int(code[op.args[1]].data)
-                made.shift(n, op, self.kind(2.0 ** (scales[op.args[0]] - amount)))
+                builder.shift(n, op, self.kind(2.0 ** (scales[op.args[0]] - amount)))
             else:
-                made.operator(n, op, self.kind(2.0 ** -scales[n]) if scales[n] else 1)
-        return made.passes
+                builder.operator(n, op, self.kind(2.0 ** -scales[n]) if scales[n] else 1)
+        return builder.passes
 
 
 def _largest(x: Data) -> int:

@@ -1,4 +1,4 @@
-"""Blocked folds: nests of scalar folds, and sums, over products of a row of A and a column of B.
+"""Operands of blocked folds: nests of scalar folds over products of a row of A and a column of B, as matrix products have.
 
 The step between two products is whatever the specification says: rounding, saturation, shifts of single lanes.
 """
@@ -28,7 +28,7 @@ Compute = Callable[..., Named]  # of evaluator, loops, trace, codes, the start, 
 
 @dataclass(frozen=True)
 class Factor:
-    """One factor of a product: an array seen along named axes, strides in elements."""
+    """One factor of a product: an array and its strides, in elements, along axes."""
 
     data: Data
     strides: Strides
@@ -45,24 +45,28 @@ class Site:
 
 @dataclass
 class FoldTrace(Trace):
-    """The operands of the step of a fold: products, numbers, the accumulator."""
+    """The operands of the step of a fold: sites of products, scalars, the accumulator."""
 
     accumulator: Accumulator | None = None
     loops: tuple[Axis, ...] = ()
-    is_last: bool = False  # whether the code of the last step is traced, which may be another one
+    is_last: bool = False  # whether the code of the last step is traced, which may differ from that of the others
     has_last: bool = False
     sites: list[Site] = field(default_factory=list)
     placed: dict[Expr, int] = field(default_factory=dict)
     limits: list[tuple[int, int]] = field(default_factory=list)  # of each site: how large its factors are by their intervals
 
     def leaf(self, e: Expr) -> Op | Expr | None:
-        """Return how a term is given to the code; TooWide when the step is of another kind."""
+        """Return the operand that stands for a term, or the branch to trace in its place; None when its operator is part of the code.
+
+        Raises:
+            TooWide: the term is neither an operator, a product of loads, a sum of them, nor uniform.
+        """
         if e.op == "load" and e.data is self.accumulator:
             return Op("acc", (), None, 32)
         if not self.varies(e):
             return self._scalar(e)
-        if e.op == "select" and (chosen := self._chosen(e)) is not None:
-            return chosen
+        if e.op == "select" and (branch := self._uniform_branch(e)) is not None:
+            return branch
         if e.op == "reduce" and e.data[0] == "sum" and len(e.data[1]) == 1:
             return self._dot(e)
         if e.op == "mul" and self.accumulator not in e.reads and all(x.op == "load" for x in e.args):
@@ -72,13 +76,13 @@ class FoldTrace(Trace):
         raise TooWide
 
     def varies(self, e: Expr) -> bool:
-        """The accumulator varies."""
+        """Tell whether a term may differ between elements of the grid; one that reads the accumulator does."""
         return self.accumulator in e.reads or super().varies(e)
 
-    def _chosen(self, e: Expr) -> Expr | None:
-        found = super()._chosen(e)
-        if found is not None:
-            return found
+    def _uniform_branch(self, e: Expr) -> Expr | None:
+        branch = super()._uniform_branch(e)
+        if branch is not None:
+            return branch
         condition = self.ev.value(e.args[0])
         if not set(condition.axes) <= set(self.loops):
             return None
@@ -112,10 +116,10 @@ class FoldTrace(Trace):
     def _factor(self, e: Expr) -> Factor:
         ev = self.ev
         store = ev.store_of(e.data)
-        known = [ev.affine(i) for i in e.args]
-        if store.data.dtype.kind not in "iu" or 0 in store.own or None in known:
+        affine_indices = [ev.affine(i) for i in e.args]
+        if store.data.dtype.kind not in "iu" or 0 in store.own or None in affine_indices:
             raise TooWide
-        indices = [moving(i) for i in known if i is not None]
+        indices = [moving(i) for i in affine_indices if i is not None]
         box = [reach(i, ev.axes) for i in indices]
         if any(low < 0 or high >= n for (low, high), n in zip(box, store.own, strict=True)):
             raise TooWide
@@ -135,7 +139,7 @@ def magnitude(e: Expr) -> int:
 
 
 def innermost(f: Fold) -> tuple[list[Fold], Expr] | None:
-    """Return a nest of folds that run through one scalar accumulator, and its step."""
+    """Return the perfect nest of folds over one integer scalar accumulator, outermost first, and its step; None for other folds."""
     folds = [f]
     while True:
         f = folds[-1]
@@ -149,14 +153,14 @@ def innermost(f: Fold) -> tuple[list[Fold], Expr] | None:
             return folds, step
         inner = step.data.fold
         first = inner.initial[0]
-        passed = isinstance(first, Comprehension) and first.body.op == "load" and first.body.data is f.accumulators[0]
-        if len(inner.initial) != 1 or not passed:
+        is_accumulator_passed = isinstance(first, Comprehension) and first.body.op == "load" and first.body.data is f.accumulators[0]
+        if len(inner.initial) != 1 or not is_accumulator_passed:
             return None
         folds.append(inner)
 
 
 def folded(ev: Evaluation, f: Fold, compute: Compute) -> Store | None:
-    """Return the accumulator of a fold after its last step, as `compute` gives it; None when it is not a blocked fold."""
+    """Evaluate a blocked fold by `compute`: its accumulator after the last step; None when it is not one."""
     nest = innermost(f)
     if nest is None:
         return None
@@ -181,10 +185,10 @@ def folded(ev: Evaluation, f: Fold, compute: Compute) -> Store | None:
             kind = np.dtype(storage_dtype(f.accumulators[0].interval))
             if not trace.sites:
                 return None
-            found = compute(ev, [(axis_of(v), n) for v, n in loops], trace, codes, first, kind)
+            result = compute(ev, [(axis_of(v), n) for v, n in loops], trace, codes, first, kind)
     except (TooWide, SpecError):
         return None
-    return Store(found.data, found.axes)
+    return Store(result.data, result.axes)
 
 
 def _code(trace: FoldTrace, step: Expr) -> Code:

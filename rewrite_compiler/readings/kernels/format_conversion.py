@@ -1,4 +1,4 @@
-"""Codes and values of whole numpy arrays, from the terms of a format.
+"""Encoding and decoding of whole numpy arrays by the terms of a number format.
 
 A short format is encoded by a table over the leading bits of the float: its terms are evaluated once for every pattern
 of sign, exponent and the mantissa bits that can matter.
@@ -32,10 +32,12 @@ WORDS: dict[Any, tuple[Any, int, int]] = {np.dtype(np.float32): (np.uint32, 32, 
 
 
 def codes_of(f: Format, values: Data) -> Data:
-    """Return the codes of an array of floats.
+    """Encode an array of floats: integer codes of the same shape, in the narrowest type that stores them.
 
-    IEEE codes keep signed zeros, infinities and not-a-numbers; the other formats saturate infinities and refuse a
-    not-a-number.
+    IEEE codes keep signed zeros, infinities and not-a-numbers; the other formats saturate infinities.
+
+    Raises:
+        SpecError: a value is not a number and the format has no code for it.
     """
     data = np.ascontiguousarray(values)
     data = data if data.dtype in WORDS else data.astype(np.float64)
@@ -51,21 +53,21 @@ def codes_of(f: Format, values: Data) -> Data:
             codes = np.empty(data.shape, storage_dtype(f.codes))
             conversion(codes, data if conversion.code[0].bits == REAL else data.view(WORDS[data.dtype][0]))
             return codes
-    kept = leading_bits(f, data.dtype)
-    if kept is None:
+    prefix_bits = leading_bits(f, data.dtype)
+    if prefix_bits is None:
         return _encoded(f, data)
     word, bits, _ = WORDS[data.dtype]
     pattern = data.view(word)
-    key = pattern >> word(bits - kept)
+    key = pattern >> word(bits - prefix_bits)
     if isinstance(f, IEEE):
-        key = key << word(1) | (pattern << word(kept) != 0)
+        key = key << word(1) | (pattern << word(prefix_bits) != 0)
     return np.asarray(_by_leading_bits(f, data.dtype).take(key.astype(np.intp, copy=False)))
 
 
 def encoded_into(f: Format, values: Data, target: Data, ends: tuple[float, float], after: Conversion | None = None) -> bool:
-    """Set an array of codes to those of floats, in one pass whatever the layouts; False where `codes_of` has to be asked.
+    """Encode floats into an array of codes, in one pass whatever the layouts; False, and nothing set, where only `codes_of` can.
 
-    The values lie between `ends`, which are not finite where one of them is not. Codes are converted by `after` where it is given.
+    The values lie in the range `ends`, which is not finite where a value is not. `after` is applied to every code.
     """
     if values.dtype not in WORDS or isinstance(f, IEEE) or f in NATIVE or not is_worth_it(values, target):
         return False
@@ -79,57 +81,57 @@ def encoded_into(f: Format, values: Data, target: Data, ends: tuple[float, float
 
 
 def encoder(f: Format, kind: Any) -> Conversion | None:
-    """Return code from floats of a `kind` to codes; None where there is none that reads floats as such."""
-    found = None if isinstance(f, IEEE) or f in NATIVE else _encoder(f, np.dtype(kind))
-    return found if found is not None and found.code[0].bits == REAL else None
+    """Return the encoder of a format for floats of a numpy type; None where its code does not take floats as operands."""
+    conversion = None if isinstance(f, IEEE) or f in NATIVE else _encoder(f, np.dtype(kind))
+    return conversion if conversion is not None and conversion.code[0].bits == REAL else None
 
 
 def decoder(f: Format) -> Conversion | None:
-    """Return code from codes, kept as they usually are, to floats of 32 bits; None where there is none."""
+    """Return the decoder of a format, from codes in their storage type to 32-bit floats; None where there is none."""
     kind = np.dtype(storage_dtype(f.codes))
     return _decoder(f, kind) if f.width == 8 * kind.itemsize else None
 
 
 @lru_cache(maxsize=64)
 def _encoder(f: Format, kind: Any) -> Conversion | None:
-    """Return machine code from floats to codes."""
-    kept = leading_bits(f, kind)
-    if kept is not None:
+    """Return the conversion from floats to codes."""
+    prefix_bits = leading_bits(f, kind)
+    if prefix_bits is not None:
         word, bits, _ = WORDS[kind]
         if bits == 64:
             return None
-        return looked_up(_by_leading_bits(f, kind), bits - kept, word)
-    found = traced(f.encode, Leaf((1,), iv.EVERYTHING, True, "x"))
-    return found if found is not None and found.code[0].name == "array" else None
+        return looked_up(_by_leading_bits(f, kind), bits - prefix_bits, word)
+    conversion = traced(f.encode, Leaf((1,), iv.EVERYTHING, True, "x"))
+    return conversion if conversion is not None and conversion.code[0].name == "array" else None
 
 
 @lru_cache(maxsize=256)
-def _encoded_then(f: Format, kind: Any, after: Conversion) -> Conversion | None:
+def _encoded_then(f: Format, kind: Any, epilogue: Conversion) -> Conversion | None:
     conversion = _encoder(f, kind)
-    return None if conversion is None else then(conversion, storage_dtype(f.codes), after)
+    return None if conversion is None else then(conversion, storage_dtype(f.codes), epilogue)
 
 
 @lru_cache(maxsize=256)
-def _decoded_after(f: Format, kind: Any, before: Conversion) -> Conversion | None:
+def _decoded_after(f: Format, kind: Any, prologue: Conversion) -> Conversion | None:
     conversion = _decoder(f, kind)
-    return None if conversion is None else then(before, kind, conversion)
+    return None if conversion is None else then(prologue, kind, conversion)
 
 
 @lru_cache(maxsize=64)
 def _decoder(f: Format, kind: Any) -> Conversion | None:
-    """Return machine code from codes to values."""
+    """Return the conversion from codes to values."""
     if f in NATIVE or isinstance(f, IEEE):
         return None
     if f.width > TABLE_BITS - 1 or isinstance(f, Fixed):
-        found = traced(f.decode, Leaf((1,), f.codes, False, "x"))
-        return found if found is not None and found.code[0].name == "array" else None
+        conversion = traced(f.decode, Leaf((1,), f.codes, False, "x"))
+        return conversion if conversion is not None and conversion.code[0].name == "array" else None
     return looked_up(_values(f).astype(np.float32), 0, kind, f.codes[0] or 0)
 
 
 def put_values(f: Format, codes: Data, target: Data, before: Conversion | None = None, kind: Any = None) -> tuple[float, float] | None:
-    """Set an array of 32-bit floats to the values of codes; `before` gives the codes, of a type `kind`, where it is given.
+    """Decode codes into an array of 32-bit floats; with `before`, the codes are its results, of the type `kind`.
 
-    Returns the least and the largest value where they are seen in passing.
+    Returns the least and the largest value where the pass computes them.
     """
     kind = codes.dtype if before is None else np.dtype(kind)
     are_codes = codes.ndim == target.ndim and kind == storage_dtype(f.codes) and f.width == 8 * kind.itemsize
@@ -137,9 +139,9 @@ def put_values(f: Format, codes: Data, target: Data, before: Conversion | None =
     if conversion is not None and before is not None:
         conversion = _decoded_after(f, kind, before)
     if conversion is None and before is not None:
-        found = np.empty(codes.shape, kind)
-        before(found, codes)
-        put_values(f, found, target)
+        source_codes = np.empty(codes.shape, kind)
+        before(source_codes, codes)
+        put_values(f, source_codes, target)
     elif conversion is None:
         target[...] = values_of(f, codes).astype(np.float32)
     elif not has_machine_code():
@@ -150,12 +152,16 @@ def put_values(f: Format, codes: Data, target: Data, before: Conversion | None =
 
 
 def values_of(f: Format, codes: Data) -> Data:
-    """Return the values of an array of codes as 64-bit floats; SpecError where a code lies outside of the format."""
+    """Decode an array of codes: 64-bit floats of the same shape.
+
+    Raises:
+        SpecError: a code lies outside the range of the format.
+    """
     data = np.asarray(codes)
     low, high = f.codes[0] or 0, f.codes[1] or 0
     if data.size and (int(data.min()) < low or int(data.max()) > high):
-        outside = int(data.min()) if int(data.min()) < low else int(data.max())
-        raise SpecError("I102", f"a code of {f.name} lies in {low}…{high}, not at {outside}")
+        code = int(data.min()) if int(data.min()) < low else int(data.max())
+        raise SpecError("I102", f"a code of {f.name} lies in {low}…{high}, not at {code}")
     if f in NATIVE:
         return np.asarray(np.ascontiguousarray(data, f"u{f.width // 8}").view(NATIVE[f]).astype(np.float64))
     if f.width <= TABLE_BITS - 1:
@@ -164,19 +170,19 @@ def values_of(f: Format, codes: Data) -> Data:
 
 
 def leading_bits(f: Format, kind: Any) -> int | None:
-    """Return how many leading bits of a float fix its code, but for whether any other bit is set; None when too many."""
+    """Return how many leading bits of a float, with one sticky bit for the others, determine its code; None when too many."""
     if not isinstance(f, IEEE | AdaptivFloat):
         return None
     _, bits, mantissa = WORDS[kind]
-    kept = bits - mantissa + f.mantissa_bits + 1
-    return kept if kept <= min(bits, TABLE_BITS) - isinstance(f, IEEE) else None
+    prefix_bits = bits - mantissa + f.mantissa_bits + 1
+    return prefix_bits if prefix_bits <= min(bits, TABLE_BITS) - isinstance(f, IEEE) else None
 
 
 @lru_cache(maxsize=64)
 def _by_leading_bits(f: Format, kind: Any) -> Data:
     word, bits, _ = WORDS[kind]
-    kept = leading_bits(f, kind) or 0
-    patterns = np.arange(1 << kept, dtype=word) << word(bits - kept)
+    prefix_bits = leading_bits(f, kind) or 0
+    patterns = np.arange(1 << prefix_bits, dtype=word) << word(bits - prefix_bits)
     if isinstance(f, IEEE):
         patterns = np.stack([patterns, patterns | word(1)], axis=1).reshape(-1)
     return _encoded(f, patterns.view(kind))
@@ -221,9 +227,9 @@ def _mapped(function: Callable[[Expr], Expr], flat: Data, kind: Any, operand: Le
     if code is not None:
         code(out, flat)
         return out
-    whole = array(lambda i: function(operand[i]), CHUNK)
+    chunk_term = array(lambda i: function(operand[i]), CHUNK)
     for start in range(0, len(flat), CHUNK):
         part = flat[start : start + CHUNK]
         padded = part if len(part) == CHUNK else np.concatenate([part, np.zeros(CHUNK - len(part), flat.dtype)])
-        out[start : start + CHUNK] = evaluate(whole, {operand: padded})[: len(part)]
+        out[start : start + CHUNK] = evaluate(chunk_term, {operand: padded})[: len(part)]
     return out

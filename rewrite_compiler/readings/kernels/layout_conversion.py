@@ -1,6 +1,6 @@
-"""Whole arrays converted in one pass: floats to codes, codes to floats, copies into another layout.
+"""Elementwise conversion of whole arrays in one pass: floats to codes, codes to floats, copies into another layout.
 
-Machine code does it where it is in use, else numpy in blocks that stay in the cache.
+Machine code does it where the code generator is loaded, else numpy in blocks that stay in the cache.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from ...lang.binders import Leaf, index_variable
 from ...lang.expr import Expr
 from ..arrays.labelled_array import Data, Store
-from ..blocks import grid as array_grid
+from ..blocks import grid
 from ..straightline.code import REAL, Code, Op, TooWide
 from ..straightline.ordered_floats import EMPTY_RANGE, floats_of
 from .evaluate import evaluator_of
@@ -28,18 +28,18 @@ TRACED = 1 << 13  # elements of the grid on which code is traced
 
 @dataclass(frozen=True, eq=False)
 class Conversion:
-    """Code from one element, or one of each of several arrays, to another, and the tables that it reads."""
+    """Straight-line code from an element of each source array to an element of the target, and the tables that it reads."""
 
     code: Code
     tables: tuple[Data, ...] = ()
 
     def __call__(self, target: Data, *sources: Data) -> None:
-        """Set every element of `target`."""
+        """Set every element of `target`; all arrays have its shape, in any layout."""
         run, arguments = (_by_numpy if not has_machine_code() else _launch)(self, *_layouts(target, *sources))
         run(target.ctypes.data, *(s.ctypes.data for s in sources), *arguments)
 
     def ends(self, target: Data, *sources: Data) -> tuple[float, float]:
-        """Set every element of `target`, floats of 32 bits, by machine code; return the least and the largest of them."""
+        """Set every element of `target`, 32-bit floats, by machine code, and return the least and the largest of them."""
         run, arguments = _launch(self, *_layouts(target, *sources), seen=True)
         words = EMPTY_RANGE.copy()
         run(target.ctypes.data, *(s.ctypes.data for s in sources), *arguments, words.ctypes.data)
@@ -47,14 +47,14 @@ class Conversion:
 
 
 def then(first: Conversion, kind: Any, second: Conversion) -> Conversion:
-    """Return one conversion in place of two with elements of `kind` between them; what follows a table is done to its entries."""
+    """Compose two conversions with elements of `kind` between them; after a final table, the second is folded into its entries."""
     kind, last = np.dtype(kind), first.code[-1]
     is_real = any(op.bits == REAL for op in (last, *second.code))
     if last.name == "table" and last.data == len(first.tables) - 1 and not is_real:
         entries = first.tables[-1].astype(kind)
-        found = np.empty(entries.shape, np.int32)
-        second(found, entries)
-        return Conversion(first.code, (*first.tables[:-1], _narrowed(found)))
+        new_entries = np.empty(entries.shape, np.int32)
+        second(new_entries, entries)
+        return Conversion(first.code, (*first.tables[:-1], _narrowed(new_entries)))
     (read,) = (op for op in second.code if op.name == "array")
     return joined([first], [_between(last, kind, read)], second)
 
@@ -67,28 +67,28 @@ def _between(last: Op, kind: np.dtype[Any], read: Op) -> Op:
 
 
 def joined(firsts: Sequence[Conversion], between: Sequence[Op], last: Conversion) -> Conversion:
-    """Return code on what several conversions give, each of an array of its own, `between` being done to it first."""
+    """Compose `last` with one conversion for each of its sources; operator n of `between` is applied to the result of number n."""
     code: list[Op] = []
     tables: list[Data] = []
-    given: list[int] = []
+    result_numbers: list[int] = []
     for n, (first, op) in enumerate(zip(firsts, between, strict=True)):
         appended(code, first.code, len(tables), lambda read, n=n: replace(read, data=(n, read.data[1])))  # type: ignore[misc]
         code.append(replace(op, args=(len(code) - 1,)))
-        given.append(len(code) - 1)
+        result_numbers.append(len(code) - 1)
         tables += first.tables
-    appended(code, last.code, len(tables), lambda read: given[read.data[0]])
+    appended(code, last.code, len(tables), lambda read: result_numbers[read.data[0]])
     return Conversion(tuple(code), (*tables, *last.tables))
 
 
 def appended(code: list[Op], more: Code, tables: int, read: Callable[[Op], Op | int]) -> None:
-    """Append operators; those that read an array are another one, or the number of what is there; tables have later numbers."""
+    """Append operators to `code`, table numbers shifted by `tables`; `read` gives for a load its replacement or the number of its value."""
     places: list[int] = []
     for op in more:
-        found = read(op) if op.name == "array" else op
-        if isinstance(found, int):
-            places.append(found)
+        operator = read(op) if op.name == "array" else op
+        if isinstance(operator, int):
+            places.append(operator)
             continue
-        data = op.data + tables if op.name == "table" else found.data
+        data = op.data + tables if op.name == "table" else operator.data
         code.append(Op(op.name, tuple(places[a] for a in op.args), data, op.bits, op.width))
         places.append(len(code) - 1)
 
@@ -100,12 +100,12 @@ def _narrowed(entries: Data) -> Data:
 
 
 def is_worth_it(*arrays: Data) -> bool:
-    """Tell whether these arrays are converted as wholes: they are large and regular."""
+    """Tell whether whole-array conversion pays: all arrays are large, aligned, and strided by whole elements."""
     return all(a.size >= LEAST and a.flags.aligned and not any(s % a.itemsize for s in a.strides) for a in arrays)
 
 
 def lay(target: Data, source: Data) -> None:
-    """Copy contents from one layout into another, elements of one type and arrays of one shape."""
+    """Copy an array into another of its shape and element type, whatever their layouts."""
     run = copier(target, source) if target.shape == source.shape else None
     if run is None:
         np.copyto(target, source)
@@ -114,7 +114,7 @@ def lay(target: Data, source: Data) -> None:
 
 
 def copier(target: Data, source: Data) -> Callable[[], Any] | None:
-    """Return machine code that copies integers between these two arrays; None where numpy does as well."""
+    """Return a call of machine code that copies integers between these two arrays; None where numpy is as fast."""
     is_block = target.dtype == source.dtype and target.flags.c_contiguous and source.flags.c_contiguous
     if is_block or any(a.dtype.kind not in "iu" for a in (target, source)) or not is_worth_it(target, source):
         return None
@@ -132,10 +132,10 @@ def _widened(target: Data, source: Data) -> tuple[Data, Data]:
     runs = [n for n, (a, b) in enumerate(zip(target.strides, source.strides, strict=True)) if a == b == size]
     if target.dtype != source.dtype or size == WIDE or not runs or target.shape[runs[0]] * size % WIDE:
         return target, source
-    moved = [np.moveaxis(x, runs[0], -1) for x in (target, source)]
-    if any(x.ctypes.data % WIDE or any(s % WIDE for s in x.strides[:-1]) for x in moved):
+    runs_last = [np.moveaxis(x, runs[0], -1) for x in (target, source)]
+    if any(x.ctypes.data % WIDE or any(s % WIDE for s in x.strides[:-1]) for x in runs_last):
         return target, source
-    a, b = (x.view(np.int64) for x in moved)
+    a, b = (x.view(np.int64) for x in runs_last)
     return a, b
 
 
@@ -143,7 +143,7 @@ _COPIES = tuple(Conversion((Op("array", (), (0, 0), bits),)) for bits in (32, 64
 
 
 def traced(function: Callable[[Expr], Expr], operand: Leaf) -> Conversion | None:
-    """Return the code of a function of one term; None where machine code has no words for it."""
+    """Trace a function of one element to a conversion; None where 64-bit code cannot express it or it reads anything else."""
     x = Leaf((TRACED,), operand.interval, operand.real, operand.name)
     ev = evaluator_of({x: Store(np.zeros(TRACED, np.float64 if operand.real else np.int64))})
     i = index_variable("i", TRACED)
@@ -159,7 +159,7 @@ def traced(function: Callable[[Expr], Expr], operand: Leaf) -> Conversion | None
 
 
 def looked_up(entries: Data, shift: int, kind: Any, least: int = 0) -> Conversion:
-    """Return the code that takes the entry of a table at an unsigned word's leading bits, or at a number from `least` on."""
+    """Return the conversion that looks an element up in a table, at index (element >> shift) − least."""
     is_real = entries.dtype.kind == "f"
     wide = 64 if np.dtype(kind).itemsize >= 4 else 32
     code = [Op("array", (), (0, 0), wide)]
@@ -179,13 +179,13 @@ def _layouts(target: Data, *sources: Data) -> tuple[tuple[int, ...], tuple[Layou
 
 @lru_cache(maxsize=4096)
 def _launch(
-    c: Conversion, shape: tuple[int, ...], layouts: tuple[Layout, ...], *, seen: bool = False
+    c: Conversion, shape: tuple[int, ...], layouts: tuple[Layout, ...], *, with_range: bool = False
 ) -> tuple[Callable[..., Any], tuple[int, ...]]:  # fmt: skip
     """Return the function for arrays of these layouts, and its arguments behind the arrays."""
     order = sorted(range(len(shape)), key=lambda n: -layouts[0][1][n])
     sides = [Operand(np.empty(0, kind), {n: s // np.dtype(kind).itemsize for n, s in enumerate(strides)}) for kind, strides in layouts]
-    run, numbers = launched(c.code, sides, c.tables, order, dict(enumerate(shape)), seen=seen)
-    _held.append(numbers)
+    run, numbers = launched(c.code, sides, c.tables, order, dict(enumerate(shape)), seen=with_range)
+    _live_numbers.append(numbers)
     return run, (*(t.ctypes.data for t in c.tables), numbers.ctypes.data)
 
 
@@ -194,7 +194,7 @@ def _by_numpy(c: Conversion, shape: tuple[int, ...], layouts: tuple[Layout, ...]
     """Return the function of numpy for arrays of these layouts."""
     order = sorted((n for n, extent in enumerate(shape) if extent > 1), key=lambda n: -layouts[0][1][n])
     loops = merged([(shape[n], [strides[n] // np.dtype(kind).itemsize for kind, strides in layouts]) for n in order])
-    return array_grid.compile_grid(c.code, [kind for kind, _ in layouts], loops, c.tables), ()
+    return grid.compile_grid(c.code, [kind for kind, _ in layouts], loops, c.tables), ()
 
 
-_held: list[Data] = []  # numbers that functions in use point to: two threads may ask for one at once
+_live_numbers: list[Data] = []  # numbers that functions in use point to: two threads may ask for one at once

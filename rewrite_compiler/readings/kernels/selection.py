@@ -1,7 +1,7 @@
-"""Kernels: terms traced to straight-line code over a grid, and the machine code that runs it.
+"""Kernel selection: terms traced to straight-line code over a grid, and the machine code that runs it.
 
-What a term reads through affine indices is given as strided arrays, what is the same on the whole grid as numbers, and what
-machine words cannot hold is evaluated by numpy first.
+Loads at affine indices are strided operands, uniform subterms are scalar operands, and subterms outside 64-bit integer code
+are evaluated by numpy and passed as operands.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Operand:
 
 @dataclass
 class Trace:
-    """The code of one term, and its operands."""
+    """The operands of the straight-line code of a term."""
 
     ev: Evaluation
     operands: list[Operand] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Trace:
     sampled: dict[Leaf, bool] = field(default_factory=dict)
 
     def leaf(self, e: Expr) -> Op | Expr | None:
-        """Return how a term is given to the code; None when it is an operator of it."""
+        """Return the operand that stands for a term, or the term to trace in its place; None when its operator is part of the code."""
         if not self.varies(e):
             return self._scalar(e)
         if e in self.ev.precomputed or (e.op == "wrap" and e.args[0].op == "reduce"):
@@ -61,8 +61,8 @@ class Trace:
             return self._index(e)
         if e.op == "load":
             return self._load(e)
-        if e.op == "select" and (chosen := self._chosen(e)) is not None:
-            return chosen
+        if e.op == "select" and (branch := self._uniform_branch(e)) is not None:
+            return branch
         if is_operator(e) or is_real_operator(e):
             self.work += 1
             return None
@@ -70,21 +70,21 @@ class Trace:
 
     def varies(self, e: Expr) -> bool:
         """Tell whether a term may differ between the elements of the grid."""
-        found = self.moved.get(e)
-        if found is None:
+        is_varying = self.moved.get(e)
+        if is_varying is None:
             ev = self.ev
-            found = self.moved[e] = any(ev.is_axis(v) for v in e.free) or any(map(self.is_sampled, e.reads))
-        return found
+            is_varying = self.moved[e] = any(ev.is_axis(v) for v in e.free) or any(map(self.is_sampled, e.reads))
+        return is_varying
 
     def is_sampled(self, leaf: Leaf) -> bool:
-        """Tell whether any part of a leaf has batch axes."""
+        """Tell whether any region of a leaf has batch axes."""
         if leaf not in self.sampled:
             self.sampled[leaf] = bool(self.ev.batch_of(leaf))
         return self.sampled[leaf]
 
     def table(self, e: Expr, entries: Data, at: int) -> Op:
         """Return the operator that reads the entries of a table."""
-        number = next((n for n, known in enumerate(self.tables) if known is entries), len(self.tables))
+        number = next((n for n, existing in enumerate(self.tables) if existing is entries), len(self.tables))
         if number == len(self.tables):
             self.tables.append(entries)
         self.work += 1
@@ -97,12 +97,12 @@ class Trace:
         self.scalars.append(int(value.data))
         return Op("scalar", (), len(self.scalars) - 1, bits_of(e))
 
-    def _chosen(self, e: Expr) -> Expr | None:
+    def _uniform_branch(self, e: Expr) -> Expr | None:
         condition = e.args[0]
         if not self.varies(condition):
             return e.args[1] if self.ev.number(condition) else e.args[2]
-        around = [axis_of(v) for v in condition.free if self.ev.is_axis(v)]
-        if any(map(self.is_sampled, condition.reads)) or math.prod(self.ev.axes.shape(around)) > UNIFORM_ELEMENTS:
+        condition_axes = [axis_of(v) for v in condition.free if self.ev.is_axis(v)]
+        if any(map(self.is_sampled, condition.reads)) or math.prod(self.ev.axes.shape(condition_axes)) > UNIFORM_ELEMENTS:
             return None
         data = np.asarray(self.ev.value(condition).data)
         if data.size and (data == data.flat[0]).all():
@@ -117,10 +117,10 @@ class Trace:
     def _load(self, e: Expr) -> Op:
         ev = self.ev
         store = ev.store_of(e.data)
-        known = [ev.affine(i) for i in e.args]
-        if store.data.dtype.kind not in "iuf" or 0 in store.own or None in known:
+        affine_indices = [ev.affine(i) for i in e.args]
+        if store.data.dtype.kind not in "iuf" or 0 in store.own or None in affine_indices:
             return self._array(e, ev.value(e))
-        indices = [moving(i) for i in known if i is not None]
+        indices = [moving(i) for i in affine_indices if i is not None]
         box = [reach(i, ev.axes) for i in indices]
         if any(low < 0 or high >= n for (low, high), n in zip(box, store.own, strict=True)):
             return self._array(e, ev.value(e))
@@ -146,17 +146,17 @@ class Trace:
 
     def _operand(self, e: Expr, data: Data, strides: Strides, start: int | None = None) -> Op:
         self.axes.update(strides)
-        for n, known in enumerate(self.operands):
-            apart = data.ctypes.data - known.data.ctypes.data
-            is_near = abs(apart) < NEAR * data.itemsize and apart % data.itemsize == 0
-            if is_near and known.data.dtype == data.dtype and known.strides == strides and start is known.start is None:
-                return Op("array", (), (n, apart // data.itemsize), REAL if e.real else bits_of(e))
+        for n, existing in enumerate(self.operands):
+            distance = data.ctypes.data - existing.data.ctypes.data
+            is_near = abs(distance) < NEAR * data.itemsize and distance % data.itemsize == 0
+            if is_near and existing.data.dtype == data.dtype and existing.strides == strides and start is existing.start is None:
+                return Op("array", (), (n, distance // data.itemsize), REAL if e.real else bits_of(e))
         self.operands.append(Operand(data, strides, start))
         return Op("array", (), (len(self.operands) - 1, 0), REAL if e.real else bits_of(e))
 
 
 class GridTracer(Tracer):
-    """The tracer of a grid: tables are operators of it."""
+    """A tracer whose code has table reads; short tables are inlined as the terms of their entries."""
 
     def __init__(self, ev: Evaluation) -> None:
         """Read operands through `ev`."""
@@ -185,24 +185,24 @@ def _inlined(e: Expr) -> Expr:
 
 @lru_cache(maxsize=1024)
 def is_short(table: Table) -> bool:
-    """Tell whether an entry is computed sooner than it is read: vectors of machine words are, reads of a table are not."""
+    """Tell whether a table is cheaper computed than read: its function is vector code, a gather is not."""
     inner = [x for x in terms_of(table.body) if x.op not in ("const", "var")]
     return not table.body.real and len(inner) <= MOST_INLINED and all(map(is_operator, inner))
 
 
 def without_machine_code() -> str:
-    """Return why there is no machine code on this machine, nothing where there is."""
+    """Return why no machine code can be generated here, in a clause; an empty string where it can."""
     try:
-        from ..native import jit as native_jit
+        from ..native import jit
 
-        native_jit.host()
+        jit.host()
     except (ImportError, OSError, RuntimeError) as error:
         return f"machine code cannot be made here: {error}"
     return ""
 
 
 def has_machine_code() -> bool:
-    """Tell whether machine code has been made already: nobody waits for it who did not ask for it."""
+    """Tell whether the code generator is loaded: its start-up time is spent only on request."""
     return f"{(__package__ or '').rpartition('.')[0]}.native.jit" in sys.modules
 
 
@@ -210,9 +210,9 @@ def launched(
     code: tuple[Op, ...], sides: Sequence[Operand], tables: Sequence[Data], order: Sequence[Axis], extent: Mapping[Axis, int],
     *, seen: bool = False,
 ) -> tuple[Any, Data]:  # fmt: skip
-    """Return the function for a result and operands that lie along the axes of `order`, and the numbers it is given last.
+    """Return the compiled grid function for a result and operands, loops nested in the `order` of axes, and its extents and strides.
 
-    Where it is `seen`, a place for two words follows.
+    The extents and strides are its last argument; with `seen`, the address of two words for the range of the results follows.
     """
     from ..native.elementwise_nest import ANY_STRIDE, Access, GridKey, grid_function
 
@@ -233,11 +233,11 @@ def launched(
 
 
 def merged(loops: list[tuple[int, list[int]]]) -> list[tuple[int, list[int]]]:
-    """Join loops that are one progression in every array."""
-    found: list[tuple[int, list[int]]] = []
+    """Collapse nested loops that are one arithmetic progression in every array; each loop is its extent and its strides."""
+    merged_loops: list[tuple[int, list[int]]] = []
     for extent, strides in loops:
-        if found and all(a == b * extent for a, b in zip(found[-1][1], strides, strict=True)):
-            found[-1] = (found[-1][0] * extent, strides)
+        if merged_loops and all(a == b * extent for a, b in zip(merged_loops[-1][1], strides, strict=True)):
+            merged_loops[-1] = (merged_loops[-1][0] * extent, strides)
         else:
-            found.append((extent, strides))
-    return found
+            merged_loops.append((extent, strides))
+    return merged_loops

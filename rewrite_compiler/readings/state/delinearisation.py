@@ -1,4 +1,4 @@
-"""Digits: a loop whose places come from a table of the control state, as the nest of loops that the table was made from.
+"""Delinearisation: a loop whose indices come from a table of the control state as the nest of loops that the table enumerates.
 
 Micro-ops of a convolution name their places by filter, channel block, kernel row and column; the loop over them has one
 variable. Where every index is a sum of progressions along digits of that variable, each digit becomes a loop of its own,
@@ -28,17 +28,17 @@ Table = tuple[int, list[Data]]  # an index: its first value, and how far it is f
 
 
 def factored(machine: Execution, form: Form, extents: Sequence[int]) -> Form:
-    """Return a form with a loop for each digit of its loops; the form itself where its indices have no digits."""
+    """Return a nest with one loop for each digit of its loop variables; the nest itself where its indices are affine in no digits."""
     indices = list(dict.fromkeys(_indices(form)))
     tables = [_table(machine, form, extents, i) for i in indices] if any(i.reads for i in indices) else []
-    known = [t for t in tables if t is not None]
-    if not known or len(known) < len(tables):
+    separable = [t for t in tables if t is not None]
+    if not separable or len(separable) < len(tables):
         return form
-    digits = [digits_of(np.stack([steps[n] for _, steps in known])) for n in range(len(extents))]
+    digits = [digits_of(np.stack([steps[n] for _, steps in separable])) for n in range(len(extents))]
     if None in digits or all(len(d or ()) < 2 for d in digits):
         return form
     try:
-        return _rebuilt(form, [d or [1] for d in digits], dict(zip(indices, known, strict=True)))
+        return _rebuilt(form, [d or [1] for d in digits], dict(zip(indices, separable, strict=True)))
     except SpecError:  # a term that cannot be rebuilt
         return form
 
@@ -50,34 +50,34 @@ def _indices(form: Form) -> Iterator[Expr]:
     """Yield the largest terms inside of indices that depend on the loops and on no variable of updates or reductions."""
     loops = frozenset(x.variable for x in form.loops)
     updates = (form.core, *form.others)
-    inside = frozenset(v for u in updates for v in u.variables)
+    inner_variables = frozenset(v for u in updates for v in u.variables)
     for u in updates:
-        for place in u.address:
-            yield from _below(place, loops, inside)
+        for index in u.address:
+            yield from _below(index, loops, inner_variables)
     for term in (*(u.value for u in updates), *(() if form.term is None else (form.term,))):
-        yield from _in_loads(term, loops, inside, set())
+        yield from _in_loads(term, loops, inner_variables, set())
 
 
-def _in_loads(e: Expr, loops: frozenset[Expr], inside: frozenset[Expr], seen: set[Expr]) -> Iterator[Expr]:
-    if e in seen or e.free.isdisjoint(loops):
+def _in_loads(e: Expr, loops: frozenset[Expr], inner_variables: frozenset[Expr], visited: set[Expr]) -> Iterator[Expr]:
+    if e in visited or e.free.isdisjoint(loops):
         return
-    seen.add(e)
+    visited.add(e)
     if e.op == "reduce":
-        inside |= frozenset(e.data[1])
+        inner_variables |= frozenset(e.data[1])
     if e.op == "load" and isinstance(e.data, Comprehension):
-        yield from _in_loads(e.data.body, loops, inside | frozenset(e.data.variables), seen)
+        yield from _in_loads(e.data.body, loops, inner_variables | frozenset(e.data.variables), visited)
     for a in e.args:
-        yield from _below(a, loops, inside) if e.op == "load" else _in_loads(a, loops, inside, seen)
+        yield from _below(a, loops, inner_variables) if e.op == "load" else _in_loads(a, loops, inner_variables, visited)
 
 
-def _below(e: Expr, loops: frozenset[Expr], inside: frozenset[Expr]) -> Iterator[Expr]:
+def _below(e: Expr, loops: frozenset[Expr], inner_variables: frozenset[Expr]) -> Iterator[Expr]:
     if e.free.isdisjoint(loops):
         return
-    if e.free.isdisjoint(inside) and e.op != "var":
+    if e.free.isdisjoint(inner_variables) and e.op != "var":
         yield e
         return
     for a in e.args:
-        yield from _below(a, loops, inside)
+        yield from _below(a, loops, inner_variables)
 
 
 # -- their values
@@ -89,18 +89,18 @@ def _table(machine: Execution, form: Form, extents: Sequence[int], index: Expr) 
     if not index.reads.isdisjoint(u.memory for u in (form.core, *form.others)):
         return None
     with machine.evaluator.inner(axes=list(zip(variables, extents, strict=True))):
-        found = machine.evaluator.value(index)
+        value = machine.evaluator.value(index)
         order = [axis_of(v) for v in variables]
-        if not set(found.axes) <= set(order) or math.prod(axes.shape(found.axes)) > ELEMENTS:
+        if not set(value.axes) <= set(order) or math.prod(axes.shape(value.axes)) > ELEMENTS:
             return None
-        present = tuple(a for a in order if a in found.axes)
-        data = np.asarray(axes.full(found, found.axes), np.int64).transpose([found.axes.index(a) for a in present])
+        present = tuple(a for a in order if a in value.axes)
+        data = np.asarray(axes.full(value, value.axes), np.int64).transpose([value.axes.index(a) for a in present])
     parts = separated(data.reshape([n if a in present else 1 for a, n in zip(order, extents, strict=True)]))
     return None if parts is None else (parts[0], [np.broadcast_to(s, (n,)) for s, n in zip(parts[1], extents, strict=True)])
 
 
 def separated(data: Data) -> Table | None:
-    """Return values as the first one and how far they are from it along each dimension; None where they are no such sum."""
+    """Return an array [n₀, n₁, …] as x[0] + Σ_d step_d[i_d]; None where it is no such separable sum."""
     first = int(data.flat[0])
     steps = [data[tuple(slice(None) if m == n else 0 for m in range(data.ndim))] - first for n in range(data.ndim)]
     total: Data = np.full((1,) * data.ndim, first, np.int64)
@@ -110,7 +110,7 @@ def separated(data: Data) -> Table | None:
 
 
 def digits_of(x: Data, left: int = MOST_DIGITS) -> list[int] | None:
-    """Return the extents of digits, outermost first, along each of which every row of `x` is a progression; None without."""
+    """Return a mixed radix, outermost digit first, in whose digits every row of `x` [rows, n] is affine; None where there is none."""
     n = x.shape[1]
     if n == 1:
         return [1]
@@ -132,36 +132,36 @@ def digits_of(x: Data, left: int = MOST_DIGITS) -> list[int] | None:
 
 
 def _rebuilt(form: Form, digits: Sequence[Sequence[int]], indices: dict[Expr, Table]) -> Form:
-    named = [[(index_variable("d", n), n) for n in extents] for extents in digits]
+    digit_variables = [[(index_variable("d", n), n) for n in extents] for extents in digits]
     weights = [[math.prod(extents[n + 1 :]) for n in range(len(extents))] for extents in digits]
-    places: dict[Expr, Expr] = {}
-    for loop, own, weight in zip(form.loops, named, weights, strict=True):
-        places[loop.variable] = _sum(0, ((v, w) for (v, n), w in zip(own, weight, strict=True) if n > 1))
+    replacements: dict[Expr, Expr] = {}
+    for loop, loop_digits, weight in zip(form.loops, digit_variables, weights, strict=True):
+        replacements[loop.variable] = _sum(0, ((v, w) for (v, n), w in zip(loop_digits, weight, strict=True) if n > 1))
     for index, (first, steps) in indices.items():
         pairs = (
             (v, int(s[w]))
-            for own, weight, s in zip(named, weights, steps, strict=True)
-            for (v, n), w in zip(own, weight, strict=True)
+            for index_digits, weight, s in zip(digit_variables, weights, steps, strict=True)
+            for (v, n), w in zip(index_digits, weight, strict=True)
             if n > 1
         )
-        places[index] = _sum(first, pairs)
+        replacements[index] = _sum(first, pairs)
 
-    def placed(u: Update) -> Update:
-        return replace(u, address=tuple(substitute(a, places) for a in u.address), value=substitute(u.value, places))
+    def with_digits(u: Update) -> Update:
+        return replace(u, address=tuple(substitute(a, replacements) for a in u.address), value=substitute(u.value, replacements))
 
     return replace(
         form,
-        loops=tuple(Loop(v, const(n), NOTHING) for own in named for v, n in own),
-        core=placed(form.core),
-        others=tuple(map(placed, form.others)),
-        term=None if form.term is None else substitute(form.term, places),
-        elsewhere=tuple(substitute(x, places) for x in form.elsewhere),
+        loops=tuple(Loop(v, const(n), NOTHING) for variables in digit_variables for v, n in variables),
+        core=with_digits(form.core),
+        others=tuple(map(with_digits, form.others)),
+        term=None if form.term is None else substitute(form.term, replacements),
+        elsewhere=tuple(substitute(x, replacements) for x in form.elsewhere),
     )  # fmt: skip
 
 
 def _sum(first: int, steps: Iterable[tuple[Expr, int]]) -> Expr:
-    found = lift(first)
+    total = lift(first)
     for v, step in steps:
         if step:
-            found = found + v * step
-    return found
+            total = total + v * step
+    return total

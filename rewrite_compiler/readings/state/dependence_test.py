@@ -1,4 +1,4 @@
-"""May the iterations of a loop run at once? Decided exactly, from the addresses its body reads and writes.
+"""Loop dependence test: exact, from the addresses that the body of a loop reads and writes.
 
 Addresses depend on control only, so they are computed for all iterations before the loop runs. A loop is parallel when
 no iteration reads what an earlier one wrote, no element is written by two iterations, and what is written at the same
@@ -31,7 +31,7 @@ SEQUENTIAL_ELEMENTS = 1 << 24
 
 @dataclass(frozen=True)
 class Analysis:
-    """The answer, and the elements one iteration's largest statement touches."""
+    """Whether a loop is parallel, and the number of elements that the largest statement touches in one iteration."""
 
     parallel: bool
     elements: int = 1
@@ -47,12 +47,12 @@ class _Access:
     time: Data
     address: Data
     axes: tuple[Axis, ...]
-    own: frozenset[Axis] = frozenset()  # axes of the update itself: they do not count iterations
+    own_axes: frozenset[Axis] = frozenset()  # axes of the update itself: they do not count iterations
 
 
 @dataclass
 class _Trace:
-    written: frozenset[Leaf]
+    written_leaves: frozenset[Leaf]
     reads: dict[Leaf, list[_Access]] = field(default_factory=dict)
     writes: dict[Leaf, list[_Access]] = field(default_factory=dict)
     order: int = 0  # statements so far
@@ -61,39 +61,43 @@ class _Trace:
     entry: int = 0  # statements before the nest
     body: Step | None = None  # what the innermost of them repeats
     locals: frozenset[Leaf] = frozenset()  # arrays of an iteration's own
-    only: frozenset[Leaf] | None = None  # what is looked at; everything
-    is_loose: bool = False  # inside an inner loop next to other statements of a nest: the moment is not tracked
+    restricted_to: frozenset[Leaf] | None = None  # the memories that are tested; None: all
+    is_untimed: bool = False  # inside an inner loop next to other statements of a nest: the moment is not tracked
 
 
 def is_parallel(machine: Execution, loop: Loop, extent: int) -> Analysis:
-    """Tell whether the iterations of `loop` may run at once; NotUniform when its control differs between them."""
+    """Decide whether a loop has no loop-carried dependence, for the present control state; all `extent` iterations are analysed at once.
+
+    Raises:
+        NotUniform: control (a condition, a length or an address) differs between iterations or depends on what they write.
+    """
     machine.axes.add(axis_of(loop.variable), extent)
-    simple = _simple(machine, loop)
+    simple = _single_update_analysis(machine, loop)
     if simple is not None:
         return simple
-    key, moved = (None, None) if machine.recall is None else machine.recall.key(machine.evaluator, loop, extent)
-    found = None if machine.recall is None or key is None else machine.recall.answers.get(key)
-    if found is None:
-        found = _answer(machine, loop, extent, None)
-        if machine.recall is not None and key is not None and (found.parallel or not moved):
-            machine.recall.answers[key] = found
-    elif moved and not _answer(machine, loop, extent, moved).parallel:
-        found = Answer(False, found.elements)
-    return Analysis(found.parallel, found.elements * samples_of(machine.memories.values(), machine.axes) // extent or 1)
+    key, shifted_memories = (None, None) if machine.recall is None else machine.recall.key(machine.evaluator, loop, extent)
+    answer = None if machine.recall is None or key is None else machine.recall.answers.get(key)
+    if answer is None:
+        answer = _compare_iterations(machine, loop, extent, None)
+        if machine.recall is not None and key is not None and (answer.parallel or not shifted_memories):
+            machine.recall.answers[key] = answer
+    elif shifted_memories and not _compare_iterations(machine, loop, extent, shifted_memories).parallel:
+        answer = Answer(False, answer.elements)
+    return Analysis(answer.parallel, answer.elements * samples_of(machine.memories.values(), machine.axes) // extent or 1)
 
 
-def _answer(machine: Execution, loop: Loop, extent: int, only: frozenset[Leaf] | None) -> Answer:
+def _compare_iterations(machine: Execution, loop: Loop, extent: int, restricted_to: frozenset[Leaf] | None) -> Answer:
     """Follow one iteration, and compare what all of them read and write; of these memories `only`."""
-    written = frozenset(u.memory for u in updates_of(loop.body))
-    trace = _Trace(written, only=only)
+    written_leaves = frozenset(u.memory for u in updates_of(loop.body))
+    trace = _Trace(written_leaves, restricted_to=restricted_to)
     with machine.along(loop.variable):
         _follow(machine, loop.body, trace)
     machine.forget(frozenset(machine.memories))
-    compared = written if only is None else written & only
+    compared = written_leaves if restricted_to is None else written_leaves & restricted_to
     return Answer(all(_independent(trace, leaf, axis_of(loop.variable), extent) for leaf in compared), trace.elements)
 
 
-def _simple(machine: Execution, loop: Loop) -> Analysis | None:
+def _single_update_analysis(machine: Execution, loop: Loop) -> Analysis | None:
     """Return the answer for one update that reads nothing it writes and writes consecutive places; None for other loops."""
     parts = [x for x in (loop.body.steps if isinstance(loop.body, Seq) else (loop.body,)) if not isinstance(x, Require)]
     u = parts[0] if len(parts) == 1 else None
@@ -103,12 +107,12 @@ def _simple(machine: Execution, loop: Loop) -> Analysis | None:
         extents = [machine.evaluator.number(n) for n in u.extents]
         with machine.evaluator.inner(axes=list(zip(u.variables, extents, strict=True))):
             _check_lengths(machine, u.value)
-            known = [machine.evaluator.affine(a) for a in u.address]
-            runs = [None if i is None else dense(i, machine.axes) for i in known]
+            indices = [machine.evaluator.affine(a) for a in u.address]
+            runs = [None if i is None else dense(i, machine.axes) for i in indices]
     machine.forget(frozenset(machine.memories))
     axes = [a for run in runs for a in run or ()]
-    wanted = {axis_of(loop.variable), *map(axis_of, u.variables)}
-    if None in runs or set(axes) != wanted or len(axes) != len(wanted):
+    expected_axes = {axis_of(loop.variable), *map(axis_of, u.variables)}
+    if None in runs or set(axes) != expected_axes or len(axes) != len(expected_axes):
         return None
     return Analysis(True, math.prod(extents) * samples_of(machine.memories.values(), machine.axes) or 1)
 
@@ -122,7 +126,7 @@ def _follow(machine: Execution, step: Step, trace: _Trace) -> None:
         for part in step.steps:
             _follow(machine, part, trace)
     elif isinstance(step, When):
-        if not step.condition.reads.isdisjoint(trace.written):
+        if not step.condition.reads.isdisjoint(trace.written_leaves):
             raise NotUniform("a condition depends on what the loop writes")
         _follow(machine, step.then if machine.evaluator.number(step.condition) else step.otherwise, trace)
     elif isinstance(step, Loop):
@@ -132,51 +136,54 @@ def _follow(machine: Execution, step: Step, trace: _Trace) -> None:
 
 
 def _follow_updates(machine: Execution, updates: Sequence[Update], trace: _Trace) -> None:
-    if trace.only is not None:
-        updates = [u for u in updates if u.memory in trace.only or not u.value.reads.isdisjoint(trace.only)]
+    if trace.restricted_to is not None:
+        updates = [u for u in updates if u.memory in trace.restricted_to or not u.value.reads.isdisjoint(trace.restricted_to)]
     for u in updates:
         _read(machine, u, trace)
     for u in updates:
-        _note(machine, u, trace)
+        _note_write(machine, u, trace)
     trace.order += 1
 
 
 def _follow_let(machine: Execution, step: Let, trace: _Trace) -> None:
-    if step.array.reads.isdisjoint(trace.written):
+    if step.array.reads.isdisjoint(trace.written_leaves):
         machine.bind(step.local, machine.evaluator.store_of(step.array))
         _follow(machine, step.body, trace)
         return
     _read_array(machine, step.array, trace)
-    before = trace.written
-    trace.written, trace.locals = before | {step.local}, trace.locals | {step.local}  # its contents are data: no control may read them
+    enclosing_written = trace.written_leaves
+    trace.written_leaves, trace.locals = (
+        enclosing_written | {step.local},
+        trace.locals | {step.local},
+    )  # its contents are data: no control may read them
     _follow(machine, step.body, trace)
-    trace.written = before
+    trace.written_leaves = enclosing_written
 
 
 def _read_array(machine: Execution, a: Array, trace: _Trace) -> None:
     """Note what an array that depends on the written memories reads of them."""
     element = a[(0,) * a.rank]
     loads, extents = loads_and_binders(element)
-    if any(not n.reads.isdisjoint(trace.written) for n in extents.values()):
+    if any(not n.reads.isdisjoint(trace.written_leaves) for n in extents.values()):
         raise NotUniform("the length of a local depends on what the loop writes")
     _check_lengths(machine, element)
     for load in loads:
-        if load.data in trace.written - trace.locals:
+        if load.data in trace.written_leaves - trace.locals:
             _note_read(machine, load, extents, trace)
     trace.order += 1
 
 
 def _inner(machine: Execution, step: Loop, trace: _Trace) -> None:
     """Follow an inner loop as one more axis; where its control differs between iterations, one by one."""
-    if not step.extent.reads.isdisjoint(trace.written):
+    if not step.extent.reads.isdisjoint(trace.written_leaves):
         raise NotUniform("an inner loop's length depends on what the loop writes")
     extent = machine.evaluator.number(step.extent)
     if extent > 1:
-        before = _copied(trace.reads), _copied(trace.writes), trace.order
+        snapshot = _snapshot(trace.reads), _snapshot(trace.writes), trace.order
         try:
             _follow_along(machine, step, extent, trace)
         except NotUniform:
-            trace.reads, trace.writes, trace.order = before
+            trace.reads, trace.writes, trace.order = snapshot
             machine.forget(frozenset(machine.memories))
         else:
             return
@@ -187,39 +194,39 @@ def _inner(machine: Execution, step: Loop, trace: _Trace) -> None:
             _follow(machine, step.body, trace)
 
 
-def _copied(accesses: dict[Leaf, list[_Access]]) -> dict[Leaf, list[_Access]]:
-    return {leaf: list(found) for leaf, found in accesses.items()}
+def _snapshot(accesses: dict[Leaf, list[_Access]]) -> dict[Leaf, list[_Access]]:
+    return {leaf: list(leaf_accesses) for leaf, leaf_accesses in accesses.items()}
 
 
 def _follow_along(machine: Execution, step: Loop, extent: int, trace: _Trace) -> None:
     machine.axes.add(axis_of(step.variable), extent)
-    kept = trace.nest, trace.entry, trace.body, trace.is_loose
-    trace.is_loose = trace.is_loose or (trace.nest != () and trace.body is not step)
+    enclosing = trace.nest, trace.entry, trace.body, trace.is_untimed
+    trace.is_untimed = trace.is_untimed or (trace.nest != () and trace.body is not step)
     trace.entry = trace.entry if trace.nest else trace.order
     trace.nest, trace.body = (*trace.nest, (axis_of(step.variable), extent)), step.body
     if math.prod(n for _, n in trace.nest) >= 1 << NEST_SHIFT - STATEMENT_SHIFT:
-        trace.nest, trace.entry, trace.body, trace.is_loose = kept
+        trace.nest, trace.entry, trace.body, trace.is_untimed = enclosing
         raise NotUniform("the loops inside have too many iterations to be analysed at once")
     try:
         with machine.along(step.variable):
             _follow(machine, step.body, trace)
     finally:
-        trace.nest, trace.entry, trace.body, trace.is_loose = kept
+        trace.nest, trace.entry, trace.body, trace.is_untimed = enclosing
     trace.order += 1
 
 
 def _read(machine: Execution, u: Update, trace: _Trace) -> None:
-    if any(not a.reads.isdisjoint(trace.written) for a in u.address):
+    if any(not a.reads.isdisjoint(trace.written_leaves) for a in u.address):
         raise NotUniform("an address depends on what the loop writes")
     if _own_lengths(u.value):
         with machine.grid(u):
             _check_lengths(machine, u.value)
-    if u.value.reads.isdisjoint(trace.written):
+    if u.value.reads.isdisjoint(trace.written_leaves):
         return
     loads, extents = loads_and_binders(u.value)
     with machine.grid(u):
         for load in loads:
-            if load.data in trace.written - trace.locals:
+            if load.data in trace.written_leaves - trace.locals:
                 _note_read(machine, load, extents, trace)
 
 
@@ -237,7 +244,7 @@ def _own_lengths(value: Expr) -> tuple[Expr, ...]:
 
 
 def loads_and_binders(e: Expr) -> tuple[list[Expr], dict[Expr, Expr]]:
-    """Return every load below a term, and the extents of all variables bound below it."""
+    """Return the loads in a term, and the extent of every variable that the term binds."""
     loads = list(loads_of(e))
     extents: dict[Expr, Expr] = {}
     for x in terms_of(e):
@@ -251,7 +258,7 @@ def loads_and_binders(e: Expr) -> tuple[list[Expr], dict[Expr, Expr]]:
 
 
 def _note_read(machine: Execution, load: Expr, extents: dict[Expr, Expr], trace: _Trace) -> None:
-    if any(not i.reads.isdisjoint(trace.written) for i in load.args):
+    if any(not i.reads.isdisjoint(trace.written_leaves) for i in load.args):
         raise NotUniform("an index depends on what the loop writes")
     inner = [(v, machine.evaluator.number(extents[v])) for i in load.args for v in i.free if v in extents]
     with machine.evaluator.inner(axes=inner):
@@ -260,14 +267,14 @@ def _note_read(machine: Execution, load: Expr, extents: dict[Expr, Expr], trace:
         trace.reads.setdefault(load.data, []).append(access)
 
 
-def _note(machine: Execution, u: Update, trace: _Trace) -> None:
+def _note_write(machine: Execution, u: Update, trace: _Trace) -> None:
     with machine.grid(u):
         access = replace(_access(machine, u.memory, u.address, trace, is_write=True), own=frozenset(map(axis_of, u.variables)))
     trace.writes.setdefault(u.memory, []).append(access)
 
 
 def element_numbers(machine: Execution, leaf: Leaf, indices: Sequence[Expr]) -> Named:
-    """Return the row-major numbers of the elements that `indices` name, over the axes bound now."""
+    """Return the row-major element numbers of leaf[indices], over the axes bound now."""
     linear, axes = Named(0, ()), machine.axes
     for i, n in zip(indices, leaf.shape, strict=True):
         value = machine.evaluator.value(i)
@@ -288,13 +295,13 @@ def _access(machine: Execution, leaf: Leaf, indices: Sequence[Expr], trace: _Tra
 
 def _moment(trace: _Trace, place: Named, is_write: bool) -> Data:
     """Return when a statement touches each element: statements before the nest, iteration of the nest, statement in it."""
-    if trace.is_loose:
+    if trace.is_untimed:
         return np.asarray(-1 if is_write else ((trace.entry + 1) << NEST_SHIFT) - 1)
     iteration: Data = np.zeros((), np.int64)
     for axis, extent in trace.nest:
         shape = [extent if a == axis else 1 for a in place.axes]
-        along = np.arange(extent).reshape(shape) if axis in place.axes else 0 if is_write else extent - 1
-        iteration = iteration * extent + along
+        positions = np.arange(extent).reshape(shape) if axis in place.axes else 0 if is_write else extent - 1
+        iteration = iteration * extent + positions
     return (
         ((trace.entry if trace.nest else trace.order) << NEST_SHIFT) + (iteration << STATEMENT_SHIFT) + (trace.order if trace.nest else 0)
     )
@@ -304,22 +311,22 @@ def _covers(write: _Access, read: _Access, axes: Axes) -> bool:
     """Tell whether every element read was written before in the same iteration of every loop around both."""
     if write.address.shape != axes.shape(write.axes):
         return False  # of an earlier run of the same inner loop, which had another length then
-    around = tuple(a for a in write.axes if a not in write.own)
-    return bool(np.isin(_keyed(read, around, axes), _keyed(write, around, axes)).all())
+    outer_axes = tuple(a for a in write.axes if a not in write.own_axes)
+    return bool(np.isin(_iteration_keys(read, outer_axes, axes), _iteration_keys(write, outer_axes, axes)).all())
 
 
-def _keyed(a: _Access, around: tuple[Axis, ...], axes: Axes) -> Data:
+def _iteration_keys(a: _Access, outer_axes: tuple[Axis, ...], axes: Axes) -> Data:
     """Return addresses made distinct between the iterations of the loops `around`."""
-    grid = axes.union(a.axes, around)
+    grid = axes.union(a.axes, outer_axes)
     address = axes.full(Named(a.address, a.axes), grid)
     key: Data = np.zeros((), np.int64)
-    for x in around:
+    for x in outer_axes:
         key = key * axes.extent[x] + axes.position(x, grid)
     return np.asarray(address + (key << 40))
 
 
 def _independent(trace: _Trace, leaf: Leaf, axis: Axis, extent: int) -> bool:
-    writes, reads = ([a for a in kept.get(leaf, ()) if a.address.size] for kept in (trace.writes, trace.reads))
+    writes, reads = ([a for a in accesses.get(leaf, ()) if a.address.size] for accesses in (trace.writes, trace.reads))
     moving = [w for w in writes if axis in w.axes]
     fixed = [w for w in writes if axis not in w.axes]
     if not moving:
@@ -339,8 +346,8 @@ def _disjoint(writes: Sequence[_Access], reads: Sequence[_Access], axis: Axis, e
     for w in writes:
         iteration = _iterations(w, axis, extent)
         flat = w.address.reshape(-1) - low
-        known = owner[flat]
-        if ((known >= 0) & (known != iteration)).any():
+        previous_owner = owner[flat]
+        if ((previous_owner >= 0) & (previous_owner != iteration)).any():
             return False
         owner[flat] = iteration
         if (owner[flat] != iteration).any():
@@ -348,13 +355,13 @@ def _disjoint(writes: Sequence[_Access], reads: Sequence[_Access], axis: Axis, e
         np.minimum.at(first, flat, w.time.reshape(-1))
     for r in reads:
         flat, time = r.address.reshape(-1) - low, r.time.reshape(-1)
-        inside = (flat >= 0) & (flat < len(owner))
-        writer, lost = owner[flat[inside]], first[flat[inside]] < time[inside]
+        in_range = (flat >= 0) & (flat < len(owner))
+        writer, is_after_write = owner[flat[in_range]], first[flat[in_range]] < time[in_range]
         is_everywhere = axis not in r.axes  # read by every iteration: the first and the last decide
-        iteration = _iterations(r, axis, extent)[inside]
-        earlier = (writer >= 0) & (writer < (extent - 1 if is_everywhere else iteration))
-        later = (writer > iteration) & lost
-        if earlier.any() or later.any():
+        iteration = _iterations(r, axis, extent)[in_range]
+        flow_dependence = (writer >= 0) & (writer < (extent - 1 if is_everywhere else iteration))
+        anti_dependence = (writer > iteration) & is_after_write
+        if flow_dependence.any() or anti_dependence.any():
             return False
     return True
 

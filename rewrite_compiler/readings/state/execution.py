@@ -1,4 +1,4 @@
-"""What the analyses of loops ask of the interpreter that is about to run them."""
+"""The interface of the interpreter of steps for analyses of loops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .dependence_cache import Recall
 
 
 class Execution(Protocol):
-    """Memories with their contents now, the evaluator of terms on them, and the scope of loop variables that is open."""
+    """A state in execution: memories with their present contents, the evaluator of terms on them, and the open scope."""
 
     memories: dict[Leaf, Store]
     evaluator: Evaluator
@@ -22,10 +22,10 @@ class Execution(Protocol):
     recall: Recall | None
 
     def bind(self, leaf: Leaf, store: Store) -> None:
-        """Give a leaf its contents."""
+        """Set the contents of a leaf and invalidate the cached values that read it."""
 
     def forget(self, written: frozenset[Leaf]) -> None:
-        """Drop values that depend on the written leaves."""
+        """Invalidate cached values that depend on the written leaves."""
 
     def along(self, variable: Expr) -> Opened:
         """Open a scope in which `variable` stands for its axis."""

@@ -1,4 +1,4 @@
-"""Footprint: which elements of which memories a step reads and writes, from its addresses alone.
+"""The footprint of a step: the elements of each memory that it reads and writes, from its addresses alone.
 
 Loops are followed as axes, so that a footprint costs one evaluation of each address, whatever the extents.
 """
@@ -29,22 +29,25 @@ class Footprint:
 
 
 def footprint(machine: Machine, step: Step, watched: frozenset[Leaf]) -> Footprint:
-    """Return what `step` touches of the `watched` memories in the present control state of the machine.
+    """Return the elements of the `watched` memories that `step` reads and writes in the present control state of the machine.
 
-    Both branches of a `select` count as read. SpecError when an address depends on what the step itself writes.
+    Both branches of a `select` count as read.
+
+    Raises:
+        SpecError: an address, a length or a condition depends on what the step itself writes.
     """
     walk = _Walk(machine, watched, frozenset(u.memory for u in updates_of(step)))
     with np.errstate(all="ignore"):
         walk.step(step)
-    return walk.found
+    return walk.footprint
 
 
 @dataclass
 class _Walk:
     machine: Machine
-    watched: frozenset[Leaf]
-    written: frozenset[Leaf]
-    found: Footprint = field(default_factory=Footprint)
+    memories: frozenset[Leaf]
+    written_memories: frozenset[Leaf]
+    footprint: Footprint = field(default_factory=Footprint)
 
     def step(self, step: Step) -> None:
         if isinstance(step, Update):
@@ -62,25 +65,27 @@ class _Walk:
             self.step(step.body)
 
     def _number(self, e: Expr) -> int:
-        self._steady(e)
+        self._require_invariant(e)
         return self.machine.evaluator.number(e)
 
-    def _steady(self, e: Expr) -> None:
-        if not e.reads.isdisjoint(self.written):
+    def _require_invariant(self, e: Expr) -> None:
+        if not e.reads.isdisjoint(self.written_memories):
             raise SpecError("I102", f"the footprint of a step cannot be known before it runs: {e!r} depends on what it writes")
 
     def _loop(self, step: Loop) -> None:
         extent = self._number(step.extent)
-        before = [(kept, {leaf: len(x) for leaf, x in kept.items()}) for kept in (self.found.reads, self.found.writes)]
+        snapshot = [
+            (accesses, {leaf: len(x) for leaf, x in accesses.items()}) for accesses in (self.footprint.reads, self.footprint.writes)
+        ]
         if extent == 0:
             return
         try:
             with self.machine.evaluator.inner(axes=[(step.variable, extent)]):
                 self.step(step.body)
         except NotUniform:
-            for kept, lengths in before:
-                for leaf in kept:
-                    del kept[leaf][lengths.get(leaf, 0) :]
+            for recorded, lengths in snapshot:
+                for leaf in recorded:
+                    del recorded[leaf][lengths.get(leaf, 0) :]
             for k in range(extent):
                 with self.machine.evaluator.inner({step.variable: k}):
                     self.step(step.body)
@@ -90,15 +95,15 @@ class _Walk:
         if 0 in extents:
             return
         with self.machine.evaluator.inner(axes=list(zip(u.variables, extents, strict=True))):
-            if u.memory in self.watched:
-                self._note(self.found.writes, u.memory, u.address)
+            if u.memory in self.memories:
+                self._record(self.footprint.writes, u.memory, u.address)
             for term in (u.value, *u.address):
                 self._loads(term)
 
     def _loads(self, term: Expr) -> None:
         loads, extents = loads_and_binders(term)
         for load in loads:
-            if load.data in self.watched:
+            if load.data in self.memories:
                 self._load(load, extents)
 
     def _load(self, load: Expr, extents: dict[Expr, Expr]) -> None:
@@ -106,9 +111,9 @@ class _Walk:
         inner = [(v, self._number(extents[v])) for v in bound]
         if all(n for _, n in inner):
             with self.machine.evaluator.inner(axes=inner):
-                self._note(self.found.reads, load.data, load.args)
+                self._record(self.footprint.reads, load.data, load.args)
 
-    def _note(self, kept: dict[Leaf, list[Data]], memory: Leaf, address: Sequence[Expr]) -> None:
+    def _record(self, accesses: dict[Leaf, list[Data]], memory: Leaf, address: Sequence[Expr]) -> None:
         for a in address:
-            self._steady(a)
-        kept.setdefault(memory, []).append(element_numbers(self.machine, memory, address).data.reshape(-1))
+            self._require_invariant(a)
+        accesses.setdefault(memory, []).append(element_numbers(self.machine, memory, address).data.reshape(-1))

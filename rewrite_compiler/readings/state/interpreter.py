@@ -1,4 +1,4 @@
-"""Machine: runs Steps on numpy memories, whole index grids and, where it is proved safe, whole loops at a time."""
+"""Interpreter of steps on numpy memories: an update runs over its whole index grid, a loop without carried dependence at once."""
 
 from __future__ import annotations
 
@@ -23,32 +23,36 @@ from .loop_nest import Form, form_of
 from .partial_evaluation import Irregular, residual
 from .reduction_recognition import Accumulation, accumulation
 
-SEVERAL = 8  # iterations for which control is worked out before they run
+SEVERAL = 8  # least iterations for which a loop body is partially evaluated
 CHUNK_ELEMENTS = 1 << 21  # elements of one vectorised statement: larger loops are cut into chunks that stay in the cache
 
 
 class Machine:
-    """State memories and the axes they depend on; `run` executes a step."""
+    """Executes steps on state memories; operators apply to whole batches of samples."""
 
     def __init__(self, memories: Mapping[Leaf, Memory], *, strict: bool = False) -> None:
-        """Take the memories by reference; with `strict`, diagnostics are raised."""
+        """Take the memories by reference; with `strict`, every `Require` is checked."""
         self.memories: dict[Leaf, Store] = dict(memories)
         self.strict = strict
         self.evaluator = evaluator_of(self.memories)
         self.axes = self.evaluator.axes
         self.forms: dict[Loop, Form | None] = {}
         self.vectorised = 0
-        self.control: frozenset[Leaf] = frozenset()  # what holds the same for all samples, and decides
-        self.irregular: set[Loop] = set()  # loops that control cannot be worked out of
-        self.recall: Recall | None = None  # inside of a loop that it is worked out of
+        self.control: frozenset[Leaf] = frozenset()  # registers that are uniform over samples and decide the control flow
+        self.irregular: set[Loop] = set()  # loops without a residual body
+        self.recall: Recall | None = None  # inside a loop that runs its residual body
 
     def run(self, step: Step) -> None:
-        """Execute a step."""
+        """Execute a step.
+
+        Raises:
+            SpecError: an update leaves its memory or writes one element twice, or a checked `Require` fails.
+        """
         with np.errstate(all="ignore"):
             self._step(step)
 
     def bind(self, leaf: Leaf, store: Store) -> None:
-        """Give a leaf (an operand of an instruction) its contents."""
+        """Set the contents of a leaf (an operand of an instruction) and invalidate the cached values that read it."""
         self.memories[leaf] = store
         self.forget(frozenset((leaf,)))
 
@@ -114,49 +118,51 @@ class Machine:
         if not isinstance(memory, Memory):
             raise SpecError("I102", f"{u.memory.name} is not a state memory and cannot be written")
         with self.grid(u):
-            own = frozenset(axis_of(v) for v, n in self._extents(u) if n != 1)
-            if 0 not in self.axes.shape(tuple(own)):
-                self._put(u, memory, value, own)
+            own_axes = frozenset(axis_of(v) for v, n in self._extents(u) if n != 1)
+            if 0 not in self.axes.shape(tuple(own_axes)):
+                self._put(u, memory, value, own_axes)
         self.forget(frozenset((u.memory,)))
 
-    def _put(self, u: Update, memory: Memory, value: Named, own: frozenset[Axis]) -> None:
+    def _put(self, u: Update, memory: Memory, value: Named, own_axes: frozenset[Axis]) -> None:
         ev = self.evaluator
         indices = [affine(a, self.axes, ev.is_axis, ev.value) for a in u.address]
-        known = [i for i in indices if i is not None]
-        if len(known) == len(indices):
-            box = [reach(i, self.axes) for i in known]
-            self._inside(u, box, memory)
-            addressed = {v for i in known for v, _ in i.terms}
-            self._distinct(u, own, addressed)
-            batch = tuple(a for a in value.axes if a not in own and a not in addressed)
-            if self._overlaid(memory, known, value, own, batch):
+        affine_indices = [i for i in indices if i is not None]
+        if len(affine_indices) == len(indices):
+            box = [reach(i, self.axes) for i in affine_indices]
+            self._require_in_bounds(u, box, memory)
+            addressed_axes = {v for i in affine_indices for v, _ in i.terms}
+            self._require_distinct(u, own_axes, addressed_axes)
+            batch = tuple(a for a in value.axes if a not in own_axes and a not in addressed_axes)
+            if self._put_box(memory, affine_indices, value, own_axes, batch):
                 return
-            self._put_strided(memory, known, value, batch, box)
+            self._put_strided(memory, affine_indices, value, batch, box)
         else:
-            self._put_scattered(u, memory, [ev.value(a) for a in u.address], value, own)
+            self._put_scattered(u, memory, [ev.value(a) for a in u.address], value, own_axes)
 
-    def _overlaid(self, memory: Memory, known: Sequence[Affine], value: Named, own: frozenset[Axis], batch: tuple[Axis, ...]) -> bool:
+    def _put_box(
+        self, memory: Memory, affine_indices: Sequence[Affine], value: Named, own_axes: frozenset[Axis], batch: tuple[Axis, ...]
+    ) -> bool:
         """Write a whole box without copying the rest of the memory, where its contents depend on batch axes or regions lie there."""
-        order = [dense(i, self.axes) for i in known]
-        named = [a for dimension in order for a in dimension or ()]
-        if None in order or not own <= set(named) or len(set(named)) != len(named) or not (batch or memory.regions):
+        order = [dense(i, self.axes) for i in affine_indices]
+        dense_axes = [a for dimension in order for a in dimension or ()]
+        if None in order or not own_axes <= set(dense_axes) or len(set(dense_axes)) != len(dense_axes) or not (batch or memory.regions):
             return False
-        grid = (*batch, *named)
-        every = self.axes.union(grid)
-        data = self.axes.full(value, every).transpose([every.index(a) for a in grid])
+        grid = (*batch, *dense_axes)
+        ordered_grid = self.axes.union(grid)
+        data = self.axes.full(value, ordered_grid).transpose([ordered_grid.index(a) for a in grid])
         shape = (*self.axes.shape(batch), *(math.prod(self.axes.shape(dimension or ())) for dimension in order))
         contents = np.ascontiguousarray(data, memory.data.dtype).reshape(shape)
         if np.may_share_memory(contents, value.data):
             contents = contents.copy()
-        return memory.overlay([i.constant for i in known], contents, batch)
+        return memory.overlay([i.constant for i in affine_indices], contents, batch)
 
     def _put_strided(
-        self, memory: Memory, known: Sequence[Affine], value: Named, batch: tuple[Axis, ...], box: Sequence[tuple[int, int]]
+        self, memory: Memory, affine_indices: Sequence[Affine], value: Named, batch: tuple[Axis, ...], box: Sequence[tuple[int, int]]
     ) -> None:
         window, origin = memory.claim([b[0] for b in box], [b[1] for b in box], batch, self.axes)
         value = self._detached(value, window)
-        for copy in window.apart({v for i in known for v, _ in i.terms}):
-            view, names = strided(copy, origin, known, self.axes)
+        for copy in window.apart({v for i in affine_indices for v, _ in i.terms}):
+            view, names = strided(copy, origin, affine_indices, self.axes)
             order = self.axes.union(names, value.axes)
             target = view.transpose([names.index(a) for a in order])
             data = self.axes.align(value, order)
@@ -164,15 +170,15 @@ class Machine:
                 data = np.array(data)  # numpy assigns within one array in order when both have one dimension
             target[...] = data
 
-    def _put_scattered(self, u: Update, memory: Memory, indices: Sequence[Named], value: Named, own: frozenset[Axis]) -> None:
-        addressed = {a for i in indices for a in i.axes}
-        self._distinct(u, own, addressed)
-        batch = tuple(a for a in value.axes if a not in own and a not in addressed)
+    def _put_scattered(self, u: Update, memory: Memory, indices: Sequence[Named], value: Named, own_axes: frozenset[Axis]) -> None:
+        addressed_axes = {a for i in indices for a in i.axes}
+        self._require_distinct(u, own_axes, addressed_axes)
+        batch = tuple(a for a in value.axes if a not in own_axes and a not in addressed_axes)
         box = [(int(np.min(i.data)), int(np.max(i.data))) for i in indices]
-        self._inside(u, box, memory)
+        self._require_in_bounds(u, box, memory)
         window, origin = memory.claim([b[0] for b in box], [b[1] for b in box], batch, self.axes)
         value = self._detached(value, window)
-        for copy in window.apart(addressed):
+        for copy in window.apart(addressed_axes):
             scatter(copy, origin, indices, value, self.axes)
 
     def _detached(self, value: Named, store: Store) -> Named:
@@ -180,22 +186,22 @@ class Machine:
         is_view = isinstance(value.data, np.ndarray) and np.may_share_memory(value.data, store.data)
         return Named(np.array(value.data), value.axes) if is_view else value
 
-    def _distinct(self, u: Update, own: frozenset[Axis], addressed: set[Axis]) -> None:
-        if not own <= addressed:
+    def _require_distinct(self, u: Update, own_axes: frozenset[Axis], addressed_axes: set[Axis]) -> None:
+        if not own_axes <= addressed_axes:
             raise SpecError("I103", f"one update writes an element of {u.memory.name} more than once: an axis of it is not in the address")
 
-    def _inside(self, u: Update, box: Sequence[tuple[int, int]], memory: Memory) -> None:
+    def _require_in_bounds(self, u: Update, box: Sequence[tuple[int, int]], memory: Memory) -> None:
         for axis, ((low, high), n) in enumerate(zip(box, memory.own, strict=True)):
             if low < 0 or high >= n:
-                outside = low if low < 0 else high
-                raise SpecError("I103", f"{u.memory.name} has {n} elements on axis {axis}; the update writes element {outside}")
+                element = low if low < 0 else high
+                raise SpecError("I103", f"{u.memory.name} has {n} elements on axis {axis}; the update writes element {element}")
 
     # -- loops
 
     def _loop(self, step: Loop) -> None:
-        found = self._accumulation(step)
-        if found is not None:
-            self._accumulate(found)
+        reduction = self._accumulation(step)
+        if reduction is not None:
+            self._accumulate(reduction)
             return
         extent = self.evaluator.number(step.extent)
         chunk = self._chunk(step, extent)
@@ -211,19 +217,19 @@ class Machine:
             self.settle(axis)
 
     def _in_order(self, step: Loop, extent: int) -> None:
-        """Run the iterations one after the other; of many, all but the first have a body without what control decides."""
-        later = self._residual(step, extent)
-        if later is None:
+        """Run the iterations in order; of many, all but the first run the residual body."""
+        later_iterations = self._residual(step, extent)
+        if later_iterations is None:
             self._iterations(step.variable, range(extent), step.body)
             return
-        kept = self.forms, self.evaluator.kinds
-        self.recall = Recall(None, is_steady := self._steadily(step))
+        enclosing = self.forms, self.evaluator.kinds
+        self.recall = Recall(None, is_steady := self._invariance_test(step))
         try:
             self._iterations(step.variable, range(1), step.body)
-            self.recall, self.forms, self.evaluator.kinds = Recall(later[0], is_steady), {}, {}  # of terms that go with the body
-            self._iterations(later[0], range(1, extent), later[1])
+            self.recall, self.forms, self.evaluator.kinds = Recall(later_iterations[0], is_steady), {}, {}  # of terms that go with the body
+            self._iterations(later_iterations[0], range(1, extent), later_iterations[1])
         finally:
-            self.recall, (self.forms, self.evaluator.kinds) = None, kept
+            self.recall, (self.forms, self.evaluator.kinds) = None, enclosing
 
     def _iterations(self, variable: Expr, numbers: range, body: Step) -> None:
         for k in numbers:
@@ -231,22 +237,22 @@ class Machine:
                 self._step(body)
 
     def _residual(self, step: Loop, extent: int) -> tuple[Expr, Step] | None:
-        """Return the body of all iterations but the first without what control decides; None where that is not worth it."""
+        """Return the residual body of all iterations but the first, and its variable; None where there is none or it would not pay."""
         if extent < SEVERAL or not self.control or self.recall is not None or step in self.irregular:
             return None
         try:
-            return residual(self.evaluator, step, extent, self._steadily(step))
+            return residual(self.evaluator, step, extent, self._invariance_test(step))
         except Irregular:
             self.irregular.add(step)
             return None
 
-    def _steadily(self, step: Loop) -> Callable[[Leaf], bool]:
-        """Return what tells whether a leaf is control that no iteration writes and no sample differs in."""
-        written = frozenset(u.memory for u in updates_of(step))
+    def _invariance_test(self, step: Loop) -> Callable[[Leaf], bool]:
+        """Return a predicate: is a leaf control state that no iteration writes and that is uniform over samples?"""
+        written_memories = frozenset(u.memory for u in updates_of(step))
 
         def is_steady(leaf: Leaf) -> bool:
-            found = self.memories.get(leaf)
-            return leaf in self.control and leaf not in written and isinstance(found, Memory) and not found.regions
+            memory = self.memories.get(leaf)
+            return leaf in self.control and leaf not in written_memories and isinstance(memory, Memory) and not memory.regions
 
         return is_steady
 
@@ -256,18 +262,18 @@ class Machine:
         form = self.forms[step]
         return None if form is None else accumulation(self, form)
 
-    def _accumulate(self, found: Accumulation) -> None:
-        """Run a nest of loops as the one step it is; its index tables and its local are dropped afterwards."""
+    def _accumulate(self, reduction: Accumulation) -> None:
+        """Run the step that a nest of loops is equal to, then drop its index tables and its local."""
         self.vectorised += 1
-        for leaf, data in found.tables.items():
+        for leaf, data in reduction.tables.items():
             self.bind(leaf, Store(data))
-        self._step(found.step)
-        for leaf in (*found.tables, *([found.step.local] if isinstance(found.step, Let) else [])):
+        self._step(reduction.step)
+        for leaf in (*reduction.tables, *([reduction.step.local] if isinstance(reduction.step, Let) else [])):
             self.forget(frozenset((leaf,)))
             del self.memories[leaf]
 
     def settle(self, axis: Axis) -> None:
-        """End a vectorised loop: memories keep what its last iteration left."""
+        """End a vectorised loop: memories have the contents after its last iteration."""
         for memory in self.memories.values():
             if isinstance(memory, Memory):
                 memory.settle(axis)
@@ -282,16 +288,16 @@ class Machine:
         if extent < 2:
             return 1
         try:
-            found = is_parallel(self, step, extent)
+            analysis = is_parallel(self, step, extent)
         except NotUniform:
             return 1
-        if not found.parallel:
+        if not analysis.parallel:
             return 1
-        most = max(1, CHUNK_ELEMENTS // max(1, found.elements))
-        return extent if extent <= most else 1 << most.bit_length() - 1  # a power of two keeps to the banks of memories
+        max_iterations = max(1, CHUNK_ELEMENTS // max(1, analysis.elements))
+        return extent if extent <= max_iterations else 1 << max_iterations.bit_length() - 1  # a power of two keeps to the banks of memories
 
     def forget(self, written: frozenset[Leaf]) -> None:
-        """Drop kept values that depend on the written leaves."""
+        """Invalidate cached values that depend on the written leaves."""
         scope: Scope | None = self.evaluator.scope
         while scope is not None:
             scope.forget(written)

@@ -34,7 +34,7 @@ class Form:
 
 
 def form_of(loop: Loop) -> Form | None:
-    """Return what a nest of loops is by its form, or None when it must run as loops."""
+    """Return a perfect loop nest around updates as a `Form`, or None where its iterations may not be reordered."""
     loops, inner = _nest(loop)
     if not isinstance(inner, Update | Together):
         return None
@@ -46,55 +46,59 @@ def form_of(loop: Loop) -> Form | None:
 
 
 def _form(loops: tuple[Loop, ...], updates: Sequence[Update]) -> Form | None:
-    written = frozenset(u.memory for u in updates)
+    written_memories = frozenset(u.memory for u in updates)
     variables = frozenset(x.variable for x in loops)
-    if len(written) < len(updates) or any(not _steady(x.extent, variables, written) for x in loops):
+    if len(written_memories) < len(updates) or any(not _is_invariant(x.extent, variables, written_memories) for x in loops):
         return None
-    if not _separable(updates[0], variables, written):
+    if not _has_separable_address(updates[0], variables, written_memories):
         return None
     for core in updates:
-        found = _accumulating(loops, core, [u for u in updates if u is not core], variables, written)
-        if found is not None:
-            return found
-    loads = dict.fromkeys(x for u in updates for x in loads_of(u.value) if x.data in written)
-    elsewhere = tuple(x for x in loads if not _same(x.args, updates[0].address))
-    is_known = all(_is_placed(x, updates[0], variables, written) for x in elsewhere)
+        nest = _accumulating_nest(loops, core, [u for u in updates if u is not core], variables, written_memories)
+        if nest is not None:
+            return nest
+    loads = dict.fromkeys(x for u in updates for x in loads_of(u.value) if x.data in written_memories)
+    elsewhere = tuple(x for x in loads if not _are_same_terms(x.args, updates[0].address))
+    is_known = all(_identifies_iteration(x, updates[0], variables, written_memories) for x in elsewhere)
     return Form(loops, updates[0], tuple(updates[1:]), elsewhere=elsewhere) if is_known else None
 
 
-def _is_placed(load: Expr, u: Update, variables: frozenset[Expr], written: frozenset[Leaf]) -> bool:
+def _identifies_iteration(load: Expr, u: Update, variables: frozenset[Expr], written_memories: frozenset[Leaf]) -> bool:
     """Tell whether the indices that say which iteration wrote an element are known for a load too."""
     if len(load.args) != len(u.address):
         return False
-    telling = [i for i, a in zip(load.args, u.address, strict=True) if not a.free.isdisjoint(variables)]
-    return all(i.free.isdisjoint(u.variables) and i.reads.isdisjoint(written) for i in telling)
+    loop_indices = [i for i, a in zip(load.args, u.address, strict=True) if not a.free.isdisjoint(variables)]
+    return all(i.free.isdisjoint(u.variables) and i.reads.isdisjoint(written_memories) for i in loop_indices)
 
 
-def _accumulating(
-    loops: tuple[Loop, ...], core: Update, others: Sequence[Update], variables: frozenset[Expr], written: frozenset[Leaf]
+def _accumulating_nest(
+    loops: tuple[Loop, ...], core: Update, other_updates: Sequence[Update], variables: frozenset[Expr], written_memories: frozenset[Leaf]
 ) -> Form | None:
-    term = _added(core, written)
+    term = _added_term(core, written_memories)
     if term is None:
         return None
     new = Leaf(core.extents, core.value.interval, False, "new")
-    beside = [replace(u, value=substitute(u.value, {core.value: new[core.variables]})) for u in others]
-    return Form(loops, core, tuple(beside), term, new) if all(_steady(u.value, variables, written) for u in beside) else None
+    rewritten_updates = [replace(u, value=substitute(u.value, {core.value: new[core.variables]})) for u in other_updates]
+    return (
+        Form(loops, core, tuple(rewritten_updates), term, new)
+        if all(_is_invariant(u.value, variables, written_memories) for u in rewritten_updates)
+        else None
+    )
 
 
 def _aligned(updates: Sequence[Update]) -> list[Update]:
     """Return updates over the variables of the first; nothing when they differ in extents or place."""
-    first, found = updates[0], []
+    first, aligned = updates[0], []
     for u in updates:
-        if not _same(u.extents, first.extents):
+        if not _are_same_terms(u.extents, first.extents):
             return []
-        renamed = dict(zip(u.variables, first.variables, strict=True))
-        if not _same([substitute(a, renamed) for a in u.address], first.address):
+        variable_map = dict(zip(u.variables, first.variables, strict=True))
+        if not _are_same_terms([substitute(a, variable_map) for a in u.address], first.address):
             return []
-        found.append(replace(u, variables=first.variables, address=first.address, value=substitute(u.value, renamed)))
-    return found
+        aligned.append(replace(u, variables=first.variables, address=first.address, value=substitute(u.value, variable_map)))
+    return aligned
 
 
-def _same(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
+def _are_same_terms(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
     return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
 
 
@@ -106,23 +110,25 @@ def _nest(loop: Loop) -> tuple[tuple[Loop, ...], Step]:
     return tuple(loops), inner
 
 
-def _steady(e: Expr, variables: frozenset[Expr], written: frozenset[Leaf]) -> bool:
-    return e.free.isdisjoint(variables) and e.reads.isdisjoint(written)
+def _is_invariant(e: Expr, variables: frozenset[Expr], written_memories: frozenset[Leaf]) -> bool:
+    return e.free.isdisjoint(variables) and e.reads.isdisjoint(written_memories)
 
 
-def _added(u: Update, written: frozenset[Leaf]) -> Expr | None:
+def _added_term(u: Update, written_memories: frozenset[Leaf]) -> Expr | None:
     """Return t of m[a] := wrap(m[a] + t), where t reads nothing that is written."""
     value = u.value
     if value.op != "wrap" or value.args[0].op != "add" or iv.of_width(*value.data) != u.memory.interval:
         return None
     for old, term in (value.args[0].args, value.args[0].args[::-1]):
-        if old.op == "load" and old.data is u.memory and _same(old.args, u.address) and term.reads.isdisjoint(written):
+        if old.op == "load" and old.data is u.memory and _are_same_terms(old.args, u.address) and term.reads.isdisjoint(written_memories):
             return term
     return None
 
 
-def _separable(u: Update, variables: frozenset[Expr], written: frozenset[Leaf]) -> bool:
+def _has_separable_address(u: Update, variables: frozenset[Expr], written_memories: frozenset[Leaf]) -> bool:
     """Tell whether each index depends on loop variables or on the update's own, and on nothing that is written."""
-    own = frozenset(u.variables)
-    steady = all(_steady(n, variables, written) for n in u.extents)
-    return steady and all(a.reads.isdisjoint(written) and (a.free.isdisjoint(own) or a.free.isdisjoint(variables)) for a in u.address)
+    own_variables = frozenset(u.variables)
+    has_invariant_extents = all(_is_invariant(n, variables, written_memories) for n in u.extents)
+    return has_invariant_extents and all(
+        a.reads.isdisjoint(written_memories) and (a.free.isdisjoint(own_variables) or a.free.isdisjoint(variables)) for a in u.address
+    )

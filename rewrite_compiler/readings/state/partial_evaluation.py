@@ -1,7 +1,7 @@
-"""Residual: the body of a loop that runs in order, with all that its control registers decide worked out before.
+"""Partial evaluation of a sequential loop body with respect to control state that no iteration writes.
 
-What no iteration writes is the same in all of them: conditions are decided, indices become sums of variables, and a loop
-over a program whose instructions are known is its instructions. Values stay the terms that they are.
+Invariant control is constant: conditions are decided, indices become affine functions of variables, and a loop over a
+program whose instructions are known is unrolled into those instructions. Data terms stay as they are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FOLDED = frozenset(
 )
 
 
-class _Varied(Exception):
+class _VaryingCondition(Exception):
     """A condition that differs along a variable."""
 
     def __init__(self, free: frozenset[Expr]) -> None:
@@ -31,23 +31,27 @@ class _Varied(Exception):
 
 
 class Irregular(Exception):
-    """A body that has no residual."""
+    """A body that has no residual: a length or a condition stays unknown, or the code grows too large."""
 
 
 def residual(ev: Evaluator, loop: Loop, extent: int, is_steady: Callable[[Leaf], bool]) -> tuple[Expr, Step]:
-    """Return a variable for the iterations from the second one on, and the body that they have in common."""
-    later = var("k", (1, extent - 1))
+    """Return the residual body of a loop, and the variable that counts its iterations 1 … extent−1 in it.
+
+    Raises:
+        Irregular: the body has no residual.
+    """
+    later_iteration = var("k", (1, extent - 1))
     try:
-        return later, _Residual(ev, loop.variable, later, is_steady).step(loop.body)
-    except (_Varied, NotUniform, SpecError) as found:  # of a branch that is never taken, too
-        raise Irregular from found
+        return later_iteration, _Residual(ev, loop.variable, later_iteration, is_steady).step(loop.body)
+    except (_VaryingCondition, NotUniform, SpecError) as error:  # of a branch that is never taken, too
+        raise Irregular from error
 
 
 class _Residual:
-    def __init__(self, ev: Evaluator, before: Expr, later: Expr, is_steady: Callable[[Leaf], bool]) -> None:
-        self.ev, self.before, self.later, self.is_steady = ev, before, later, is_steady
-        self.given: dict[Expr, int] = {}  # variables of loops that are written out
-        self.made: dict[tuple[object, ...], Expr] = {}
+    def __init__(self, ev: Evaluator, loop_variable: Expr, later_iteration: Expr, is_steady: Callable[[Leaf], bool]) -> None:
+        self.ev, self.loop_variable, self.later_iteration, self.is_steady = ev, loop_variable, later_iteration, is_steady
+        self.unrolled_values: dict[Expr, int] = {}  # variables of loops that are written out
+        self.memo: dict[tuple[object, ...], Expr] = {}
         self.steady: dict[Leaf, bool] = {}
         self.updates = 0
 
@@ -74,11 +78,11 @@ class _Residual:
         if self.updates > MOST_UPDATES:
             raise Irregular
         extents = tuple(map(self.control, u.extents))
-        with self._over(u.variables, extents):
+        with self._bound_axes(u.variables, extents):
             return Update(u.memory, u.variables, extents, tuple(map(self.control, u.address)), self.value(u.value))
 
     def _let(self, s: Let) -> Step:
-        if any(not lift(n).free.isdisjoint((self.before, *self.given)) for n in s.local.shape):
+        if any(not lift(n).free.isdisjoint((self.loop_variable, *self.unrolled_values)) for n in s.local.shape):
             raise Irregular  # the name is of arrays of this length
         return Let(s.local, self._array(s.array), self.step(s.body))
 
@@ -86,30 +90,30 @@ class _Residual:
         condition = self.control(s.condition)
         if condition.value is not None:
             return self.step(s.then if condition.value else s.otherwise)
-        if not condition.free <= {self.later}:
-            raise _Varied(condition.free)
+        if not condition.free <= {self.later_iteration}:
+            raise _VaryingCondition(condition.free)
         return when(condition, self.step(s.then), self.step(s.otherwise))
 
     def _loop(self, s: Loop) -> Step:
         extent = self.control(s.extent)
         try:
-            with self._over((s.variable,), (extent,)):
+            with self._bound_axes((s.variable,), (extent,)):
                 return Loop(s.variable, extent, self.step(s.body))
-        except _Varied as found:
-            if s.variable not in found.free or extent.value is None or extent.value > UNROLLED:
+        except _VaryingCondition as condition:
+            if s.variable not in condition.free or extent.value is None or extent.value > UNROLLED:
                 raise
         return seq(*(self._iteration(s, k) for k in range(int(extent.value))))
 
     def _iteration(self, s: Loop, k: int) -> Step:
-        self.given[s.variable] = k
+        self.unrolled_values[s.variable] = k
         try:
             with self.ev.inner({s.variable: k}):
                 return self.step(s.body)
         finally:
-            del self.given[s.variable]
+            del self.unrolled_values[s.variable]
 
     @contextmanager
-    def _over(self, variables: Sequence[Expr], extents: Sequence[Expr]) -> Iterator[None]:
+    def _bound_axes(self, variables: Sequence[Expr], extents: Sequence[Expr]) -> Iterator[None]:
         """Bind variables to axes; Irregular where a length is not known."""
         if any(n.value is None for n in extents):
             raise Irregular
@@ -120,29 +124,29 @@ class _Residual:
 
     def control(self, e: Expr) -> Expr:
         """Return an index, a condition or a length as what it is in every iteration."""
-        return self._kept(e, True, self._decided)
+        return self._memoised(e, True, self._rewritten_control)
 
     def value(self, e: Expr) -> Expr:
         """Return a value, computed as it was: its indices, conditions and lengths are worked out."""
-        return self._kept(e, False, self._computed)
+        return self._memoised(e, False, self._rewritten_value)
 
-    def _kept(self, e: Expr, is_control: bool, make: Callable[[Expr], Expr]) -> Expr:
+    def _memoised(self, e: Expr, is_control: bool, make: Callable[[Expr], Expr]) -> Expr:
         if e.op == "const":
             return e
-        key = (e, is_control, *((v, self._bound(v)) for v in e.free))
-        found = self.made.get(key)
-        if found is None:
-            found = self.made[key] = make(e)
-        return found
+        key = (e, is_control, *((v, self._binding_of(v)) for v in e.free))
+        rewritten = self.memo.get(key)
+        if rewritten is None:
+            rewritten = self.memo[key] = make(e)
+        return rewritten
 
-    def _bound(self, v: Expr) -> tuple[int | None, int | None]:
+    def _binding_of(self, v: Expr) -> tuple[int | None, int | None]:
         """Return what a variable stands for here: its number, or how many numbers it runs through."""
-        return self.given.get(v), self.ev.axes.extent.get(axis_of(v))
+        return self.unrolled_values.get(v), self.ev.axes.extent.get(axis_of(v))
 
-    def _decided(self, e: Expr) -> Expr:
+    def _rewritten_control(self, e: Expr) -> Expr:
         if e.op == "var":
             return self._variable(e)
-        if not e.real and self.before not in e.free and all(map(self._is_steady, e.reads)):
+        if not e.real and self.loop_variable not in e.free and all(map(self._is_steady, e.reads)):
             form = self.ev.affine(e)
             if form is not None:
                 return self._sum(e, form.constant, form.terms)
@@ -155,17 +159,17 @@ class _Residual:
             return binary(e.op, *args)
         if e.op == "not":
             return unary("not", args[0])
-        return self._computed(e)
+        return self._rewritten_value(e)
 
     def _sum(self, e: Expr, total: int, terms: Sequence[tuple[int, int]]) -> Expr:
         """Return an affine function of the axes that are bound now as a term of their variables."""
-        variables = {axis_of(v): v for v in e.free if v not in self.given}
-        found = const(total - sum(c * self.ev.axes.start[a] for a, c in terms))
+        variables = {axis_of(v): v for v in e.free if v not in self.unrolled_values}
+        sum_term = const(total - sum(c * self.ev.axes.start[a] for a, c in terms))
         for a, c in terms:
-            found = found + variables[a] * c
-        return found
+            sum_term = sum_term + variables[a] * c
+        return sum_term
 
-    def _computed(self, e: Expr) -> Expr:
+    def _rewritten_value(self, e: Expr) -> Expr:
         if e.op == "var":
             return self._variable(e)
         if e.op == "select":
@@ -185,7 +189,7 @@ class _Residual:
     def _reduced(self, e: Expr) -> Expr:
         monoid, variables = e.data
         extents = [self.control(n) for n in e.args[1:]]
-        with self._over(variables, extents):
+        with self._bound_axes(variables, extents):
             body = self.value(e.args[0])
         free = body.free.difference(variables).union(*(n.free for n in extents))
         return node("reduce", (body, *extents), (monoid, variables), e.interval, e.real, free)
@@ -193,19 +197,19 @@ class _Residual:
     def _array(self, a: Array) -> Array:
         if isinstance(a, Comprehension):
             shape = tuple(n if isinstance(n, int) else self.control(n) for n in a.shape)
-            with self._over(a.variables, [lift(n) for n in shape]):
+            with self._bound_axes(a.variables, [lift(n) for n in shape]):
                 body = self.value(a.body)
-            same = body is a.body and all(lift(n) is lift(m) for n, m in zip(shape, a.shape, strict=True))
-            return a if same else Comprehension(shape, a.interval, a.real, a.variables, body)
-        if isinstance(a, FoldResult) and not a.free.isdisjoint({self.before, *self.given}):
+            is_unchanged = body is a.body and all(lift(n) is lift(m) for n, m in zip(shape, a.shape, strict=True))
+            return a if is_unchanged else Comprehension(shape, a.interval, a.real, a.variables, body)
+        if isinstance(a, FoldResult) and not a.free.isdisjoint({self.loop_variable, *self.unrolled_values}):
             raise Irregular
         return a
 
     def _variable(self, v: Expr) -> Expr:
-        if v is self.before:
-            return self.later
-        known = self.given.get(v)
-        return v if known is None else const(known)
+        if v is self.loop_variable:
+            return self.later_iteration
+        number = self.unrolled_values.get(v)
+        return v if number is None else const(number)
 
     def _is_steady(self, leaf: Leaf) -> bool:
         if leaf not in self.steady:

@@ -1,4 +1,4 @@
-"""Nests of loops as one update: m[a] := wrap(m[a] + t) for all iterations becomes m[a] := wrap(m[a] + Σ t).
+"""Reduction recognition: a nest of loops over m[a] := wrap(m[a] + t) becomes the one update m[a] := wrap(m[a] + Σ t).
 
 Addition modulo 2^w is associative and commutative, so the iterations that meet in one element may be added in any order.
 Which iterations meet is read from the addresses, which depend on control only; where they do not meet regularly (or a
@@ -33,14 +33,14 @@ GRID_ELEMENTS = 1 << 21  # elements of one update: larger nests run loop by loop
 
 @dataclass(frozen=True, eq=False)
 class Accumulation:
-    """The one step that a nest of loops is, and the contents of the index tables it reads."""
+    """The single step that a nest of loops is equal to, and the contents of the index tables that it reads."""
 
     step: Step
     tables: dict[Leaf, Data]
 
 
 def accumulation(machine: Execution, form: Form) -> Accumulation | None:
-    """Return the step that the loops of a form are now, or None when they must run as loops."""
+    """Return the single step equal to a loop nest in the present control state, or None when it must run as loops."""
     try:
         return _accumulation(machine, form)
     except SpecError:  # control that differs between iterations, a term that cannot be rewritten: the loops say what is wrong
@@ -58,25 +58,25 @@ def _accumulation(machine: Execution, form: Form) -> Accumulation | None:
     axes = [axis_of(x.variable) for x in form.loops]
     data = place.data.reshape([n if a in place.axes else 1 for a, n in zip(axes, extents, strict=True)])
     summed = [bool((data == data.take([0], axis)).all()) for axis in range(data.ndim)]
-    kept = data[tuple(slice(0, 1) if is_summed else slice(None) for is_summed in summed)].reshape(-1)
+    written_places = data[tuple(slice(0, 1) if is_summed else slice(None) for is_summed in summed)].reshape(-1)
     lanes = math.prod(machine.evaluator.number(n) for n in form.core.extents)
-    if len(kept) * lanes * samples_of(machine.memories.values(), machine.axes) > GRID_ELEMENTS:
+    if len(written_places) * lanes * samples_of(machine.memories.values(), machine.axes) > GRID_ELEMENTS:
         return None
-    are_apart = len(np.unique(kept)) == len(kept)
+    are_apart = len(np.unique(written_places)) == len(written_places)
     if form.term is None:
-        is_grid = are_apart and len(kept) == math.prod(extents) and _reads_apart(machine, form, extents, kept)
+        is_grid = are_apart and len(written_places) == math.prod(extents) and _reads_are_disjoint(machine, form, extents, written_places)
         return Accumulation(_grid(form, extents), {}) if is_grid else None
     if are_apart:
         return Accumulation(_distinct(form, extents, summed), {})
-    meeting = _meetings(kept) if len(kept) <= MEETINGS else None
-    return None if meeting is None else _met(form, extents, summed, meeting)
+    meeting = _meetings(written_places) if len(written_places) <= MEETINGS else None
+    return None if meeting is None else _gathered(form, extents, summed, meeting)
 
 
-def _reads_apart(machine: Execution, form: Form, extents: Sequence[int], written: Data) -> bool:
+def _reads_are_disjoint(machine: Execution, form: Form, extents: Sequence[int], written_places: Data) -> bool:
     """Tell whether no load from elsewhere reads a place that an iteration writes."""
     for load in form.elsewhere:
         place = _places(machine, form, extents, load.args)
-        if place is None or np.isin(place.data, written).any():
+        if place is None or np.isin(place.data, written_places).any():
             return False
     return True
 
@@ -86,8 +86,8 @@ def _places(machine: Execution, form: Form, extents: Sequence[int], address: Seq
     variables = [x.variable for x in form.loops]
     axes, place = machine.axes, Named(0, ())
     with machine.evaluator.inner(axes=list(zip(variables, extents, strict=True))):
-        for index, own, n in zip(address, form.core.address, form.core.memory.shape, strict=True):
-            if own.free.isdisjoint(variables):
+        for index, written_index, n in zip(address, form.core.address, form.core.memory.shape, strict=True):
+            if written_index.free.isdisjoint(variables):
                 continue
             value = machine.evaluator.value(index)
             grid = axes.union(place.axes, value.axes)
@@ -102,72 +102,79 @@ def _places(machine: Execution, form: Form, extents: Sequence[int], address: Seq
 
 def _grid(form: Form, extents: Sequence[int]) -> Step:
     """Return the step when no two iterations meet: the loop variables are variables of the updates."""
-    made = []
+    updates = []
     for u in (form.core, *form.others):
         variables = (*(x.variable for x in form.loops), *u.variables)
-        made.append(replace(u, variables=variables, extents=(*map(const, extents), *u.extents)))
-    return together(*made)
+        updates.append(replace(u, variables=variables, extents=(*map(const, extents), *u.extents)))
+    return together(*updates)
 
 
 def _meetings(place: Data) -> Data | None:
     """Return the iterations that meet in each place, one row a place, in order; None when rows differ in length."""
-    found = np.unique(place, return_counts=True)[1]
-    if (found != found[0]).any():
+    counts = np.unique(place, return_counts=True)[1]
+    if (counts != counts[0]).any():
         return None
-    return np.argsort(place, kind="stable").reshape(len(found), int(found[0]))
+    return np.argsort(place, kind="stable").reshape(len(counts), int(counts[0]))
 
 
 def _distinct(form: Form, extents: Sequence[int], summed: Sequence[bool]) -> Step:
     """Return the step when iterations meet exactly along the summed loops."""
     loops = list(zip((x.variable for x in form.loops), extents, summed, strict=True))
-    over = [(v, n) for v, n, is_summed in loops if is_summed]
-    along = [(v, n) for v, n, is_summed in loops if not is_summed]
-    return _step(form, along, over, {}, {v: const(0) for v, _ in over})
+    summed_loops = [(v, n) for v, n, is_summed in loops if is_summed]
+    parallel_loops = [(v, n) for v, n, is_summed in loops if not is_summed]
+    return _step(form, parallel_loops, summed_loops, {}, {v: const(0) for v, _ in summed_loops})
 
 
-def _met(form: Form, extents: Sequence[int], summed: Sequence[bool], meeting: Data) -> Accumulation:
+def _gathered(form: Form, extents: Sequence[int], summed: Sequence[bool], meeting: Data) -> Accumulation:
     """Return the step when the iterations that are not summed meet as the rows of `meeting` say."""
     rows, columns = meeting.shape
     g, j = index_variable("g", rows), index_variable("j", columns)
     loops = list(zip((x.variable for x in form.loops), extents, summed, strict=True))
-    over = [(v, n) for v, n, is_summed in loops if is_summed]
-    moving = [(v, n) for v, n, is_summed in loops if not is_summed]
+    summed_loops = [(v, n) for v, n, is_summed in loops if is_summed]
+    gathered_loops = [(v, n) for v, n, is_summed in loops if not is_summed]
     tables = {
-        Leaf((rows, columns), (0, n - 1), False, "meeting"): p for (_, n), p in zip(moving, _unravelled(meeting, moving), strict=True)
+        Leaf((rows, columns), (0, n - 1), False, "meeting"): p
+        for (_, n), p in zip(gathered_loops, _unravelled(meeting, gathered_loops), strict=True)
     }
-    found = {v: table[g, j] for (v, _), table in zip(moving, tables, strict=True)}
-    first = {v: table[g, 0] for (v, _), table in zip(moving, tables, strict=True)} | {v: const(0) for v, _ in over}
-    return Accumulation(_step(form, [(g, rows)], [(j, columns), *over], found, first), tables)
+    term_substitution = {v: table[g, j] for (v, _), table in zip(gathered_loops, tables, strict=True)}
+    address_substitution = {v: table[g, 0] for (v, _), table in zip(gathered_loops, tables, strict=True)} | {
+        v: const(0) for v, _ in summed_loops
+    }
+    return Accumulation(_step(form, [(g, rows)], [(j, columns), *summed_loops], term_substitution, address_substitution), tables)
 
 
-def _unravelled(meeting: Data, moving: Sequence[tuple[Expr, int]]) -> Sequence[Data]:
-    return np.unravel_index(meeting, [n for _, n in moving])
+def _unravelled(meeting: Data, gathered_loops: Sequence[tuple[Expr, int]]) -> Sequence[Data]:
+    return np.unravel_index(meeting, [n for _, n in gathered_loops])
 
 
 def _step(
-    form: Form, along: Sequence[tuple[Expr, int]], over: Sequence[tuple[Expr, int]], inside: dict[Expr, Expr], first: dict[Expr, Expr]
+    form: Form,
+    parallel_loops: Sequence[tuple[Expr, int]],
+    summed_loops: Sequence[tuple[Expr, int]],
+    term_substitution: dict[Expr, Expr],
+    address_substitution: dict[Expr, Expr],
 ) -> Step:
     """Return the update over `along` and the update's own variables that adds the term of all iterations `over`."""
     core = form.core
     assert form.term is not None
-    variables = (*(v for v, _ in along), *core.variables)
-    extents = (*(const(n) for _, n in along), *core.extents)
-    address = tuple(substitute(a, first) for a in core.address)
+    variables = (*(v for v, _ in parallel_loops), *core.variables)
+    extents = (*(const(n) for _, n in parallel_loops), *core.extents)
+    address = tuple(substitute(a, address_substitution) for a in core.address)
     bits, signed = core.value.data
-    value = wrap(core.memory[address] + _total(substitute(form.term, inside), over), bits, signed)
+    value = wrap(core.memory[address] + _total(substitute(form.term, term_substitution), summed_loops), bits, signed)
     if not form.others or form.new is None:
         return Update(core.memory, variables, extents, address, value)
     local = Leaf(extents, value.interval, False, "new")
-    now = {form.new[core.variables]: local[variables]}
-    updates = [Update(u.memory, variables, extents, address, substitute(u.value, now)) for u in form.others]
-    kept = Update(core.memory, variables, extents, address, local[variables])
-    return Let(local, Comprehension(extents, value.interval, False, variables, value), Together((kept, *updates)))
+    value_substitution = {form.new[core.variables]: local[variables]}
+    updates = [Update(u.memory, variables, extents, address, substitute(u.value, value_substitution)) for u in form.others]
+    core_update = Update(core.memory, variables, extents, address, local[variables])
+    return Let(local, Comprehension(extents, value.interval, False, variables, value), Together((core_update, *updates)))
 
 
-def _total(term: Expr, over: Sequence[tuple[Expr, int]]) -> Expr:
+def _total(term: Expr, summed_loops: Sequence[tuple[Expr, int]]) -> Expr:
     """Return Σ term; a sum inside is joined with it."""
-    variables, extents = tuple(v for v, _ in over), tuple(const(n) for _, n in over)
-    if not over:
+    variables, extents = tuple(v for v, _ in summed_loops), tuple(const(n) for _, n in summed_loops)
+    if not summed_loops:
         return term
     if term.op == "reduce" and term.data[0] == "sum" and all(n.free.isdisjoint(variables) for n in term.args[1:]):
         return reduction("sum", (*variables, *term.data[1]), (*extents, *term.args[1:]), term.args[0])

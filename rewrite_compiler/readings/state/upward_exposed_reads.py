@@ -1,8 +1,8 @@
-"""Needs: which vectors of which memories a step reads before it writes them, and which it writes.
+"""Upward-exposed reads: the vectors of each memory that a step reads before it writes them, and those it writes.
 
-They follow from addresses, and from conditions on control, alone; loops are axes. Leniently: a read counts when it certainly
-happens, a write when it may. What comes before what is told by moments, numbers whose digits are places in sequences and
-iterations of loops.
+They follow from addresses and control conditions alone; loops are axes. The analysis is optimistic: it has the reads that
+must happen and the writes that may. Order is by moments, numbers whose digits are positions in sequences and iterations of
+loops.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from .interpreter import Machine
 
 NEVER = np.iinfo(np.int64).max
 DIGITS = 62  # bits of a moment
-MOST = 1 << 24  # places of one address that are looked at
-UNROLLED = 256  # iterations that are looked at one by one
+MOST = 1 << 24  # most elements of one address that are analysed
+UNROLLED = 256  # most iterations that are analysed one by one
 
 Runs = Data  # [n, 2]: first vector, first one behind
 Kept = dict[Leaf, list["_Access"]]
@@ -35,7 +35,7 @@ Noted = tuple[list[dict[Leaf, int]], int, set[Leaf]]
 
 @dataclass(frozen=True, eq=False)
 class Aside:
-    """Writes that are not judged where they happen: when one of the vectors they need is missing, their own are, too."""
+    """Deferred writes: their vectors are missing when one of the vectors that their values read is."""
 
     memory: Leaf
     writes: Runs
@@ -44,7 +44,7 @@ class Aside:
 
 @dataclass(frozen=True, eq=False)
 class Needs:
-    """Numbers of vectors by memory. What is updated in place for some results only is apart from the other reads."""
+    """Runs of vectors by memory; `in_place` are reads of memories that the step updates for some results only."""
 
     reads: Mapping[Leaf, Runs]
     in_place: Mapping[Leaf, Runs]
@@ -60,10 +60,13 @@ def needs_of(
     steady: frozenset[Leaf],
     aside: frozenset[Leaf] = frozenset(),
 ) -> Needs:
-    """Return what `step`, and what it gives afterwards, needs in the present control state of the machine.
+    """Return the upward-exposed reads of `step` followed by a read of `result`, in the present control state of the machine.
 
-    `vectors` are the memories with the elements of a vector; of memories with several axes it is the last one. `steady`
-    leaves are control; updates of memories `aside` are not judged with the others.
+    `vectors` gives for each memory the elements of a vector; a vector of a memory with several axes runs along the last one.
+    `steady` leaves are control state; updates of the memories `aside` are deferred.
+
+    Raises:
+        NotUniform: the extents inside a loop of more than 256 iterations differ between them.
     """
     walk = _Walk(machine, vectors, aside, set(steady))
     with np.errstate(all="ignore"):
@@ -79,22 +82,22 @@ class _Moment:
 
     number: int = 0
     axes: tuple[tuple[Axis, int], ...] = ()  # with the place of their digits
-    left: int = DIGITS
-    is_loose: bool = False  # what happens inside is not told apart
+    remaining_bits: int = DIGITS
+    is_unordered: bool = False  # out of bits: events inside have one moment
 
     def nth(self, n: int, count: int) -> _Moment:
         """Return the moment of part n of so many."""
-        low = self.left - (count - 1).bit_length()
-        return replace(self, is_loose=True) if self.is_loose or low < 1 else _Moment(self.number + (n << low), self.axes, low)
+        low = self.remaining_bits - (count - 1).bit_length()
+        return replace(self, is_loose=True) if self.is_unordered or low < 1 else _Moment(self.number + (n << low), self.axes, low)
 
-    def along(self, axis: Axis, extent: int) -> _Moment:
+    def in_loop(self, axis: Axis, extent: int) -> _Moment:
         """Return the moments of the iterations of a loop."""
-        low = self.left - (extent - 1).bit_length()
-        return replace(self, is_loose=True) if self.is_loose or low < 1 else _Moment(self.number, (*self.axes, (axis, low)), low)
+        low = self.remaining_bits - (extent - 1).bit_length()
+        return replace(self, is_loose=True) if self.is_unordered or low < 1 else _Moment(self.number, (*self.axes, (axis, low)), low)
 
     def latest(self) -> _Moment:
-        """Return the last moment inside, where they are not told apart."""
-        return replace(self, number=self.number + (1 << self.left) - 1) if self.is_loose else self
+        """Return the last moment inside, where events there have no order."""
+        return replace(self, number=self.number + (1 << self.remaining_bits) - 1) if self.is_unordered else self
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,12 +113,12 @@ class _Access:
 class _Walk:
     machine: Machine
     vectors: Mapping[Leaf, int]
-    set_aside: frozenset[Leaf]
+    deferred_memories: frozenset[Leaf]
     steady: set[Leaf]
     reads: Kept = field(default_factory=dict)
     writes: Kept = field(default_factory=dict)
-    aside: list[tuple[Leaf, Kept, Kept]] = field(default_factory=list)
-    is_sure: bool = True  # whether what is looked at certainly happens
+    deferred: list[tuple[Leaf, Kept, Kept]] = field(default_factory=list)
+    is_sure: bool = True  # whether the statement under analysis certainly runs
 
     # -- steps
 
@@ -141,10 +144,10 @@ class _Walk:
     def when(self, step: When, guard: Expr, at: _Moment) -> None:
         c = step.condition
         if not c.reads <= self.steady:
-            before, self.is_sure = self.is_sure, False
+            was_sure, self.is_sure = self.is_sure, False
             for part in (step.then, step.otherwise):
                 self.step(part, guard, at)
-            self.is_sure = before
+            self.is_sure = was_sure
             return
         value = np.asarray(self.machine.evaluator.value(c).data)
         if value.any():
@@ -155,36 +158,36 @@ class _Walk:
     def loop(self, step: Loop, guard: Expr, at: _Moment) -> None:
         self.steady.difference_update(_written(step.body))
         if not step.extent.reads <= self.steady:
-            self.everything(step)
+            self.write_all(step)
             return
-        before = self.noted()
-        with self.over([(step.variable, step.extent)], guard) as inner:
+        snapshot = self.snapshot()
+        with self.bound_axes([(step.variable, step.extent)], guard) as inner:
             if inner is None:
                 return
             axis = axis_of(step.variable)
             extent = self.machine.axes.extent[axis]
             try:
-                self.step(step.body, inner, at.along(axis, extent))
+                self.step(step.body, inner, at.in_loop(axis, extent))
                 return
             except NotUniform:
                 if extent > UNROLLED:
                     raise
-        self.forget(before)
+        self.restore(snapshot)
         for k in range(extent):  # lengths inside differ between the iterations
             with self.machine.evaluator.inner({step.variable: k}):
                 self.step(step.body, inner, at.nth(k, extent))
 
-    def noted(self) -> Noted:
-        """Return what was noted so far, for `forget`."""
-        return [{m: len(x) for m, x in kept.items()} for kept in (self.reads, self.writes)], len(self.aside), set(self.steady)
+    def snapshot(self) -> Noted:
+        """Return the numbers of accesses recorded so far, for `restore`."""
+        return [{m: len(x) for m, x in accesses.items()} for accesses in (self.reads, self.writes)], len(self.deferred), set(self.steady)
 
-    def forget(self, noted: Noted) -> None:
-        """Drop what was noted since."""
-        lengths, aside, self.steady = noted
-        del self.aside[aside:]
-        for kept, before in zip((self.reads, self.writes), lengths, strict=True):
-            for memory, found in kept.items():
-                del found[before.get(memory, 0) :]
+    def restore(self, snapshot: Noted) -> None:
+        """Drop the accesses recorded since a snapshot."""
+        lengths, aside, self.steady = snapshot
+        del self.deferred[aside:]
+        for accesses, length_of in zip((self.reads, self.writes), lengths, strict=True):
+            for memory, memory_accesses in accesses.items():
+                del memory_accesses[length_of.get(memory, 0) :]
 
     def let(self, step: Let, guard: Expr, at: _Moment) -> None:
         if self.is_sure:
@@ -200,7 +203,7 @@ class _Walk:
             return
         self.steady.add(step.local)
 
-    def everything(self, step: Step) -> None:
+    def write_all(self, step: Step) -> None:
         """Take all vectors of what a step writes as written."""
         for memory in _written(step) & self.vectors.keys():
             rows = np.arange(self.count(memory))
@@ -210,87 +213,87 @@ class _Walk:
 
     def updates(self, updates: Sequence[Update], guard: Expr, at: _Moment) -> None:
         for u in updates:
-            kept, made = (self.reads, self.writes)
-            if u.memory in self.set_aside:
-                kept, made = {}, {}
-                self.aside.append((u.memory, kept, made))
+            reads, writes = (self.reads, self.writes)
+            if u.memory in self.deferred_memories:
+                reads, writes = {}, {}
+                self.deferred.append((u.memory, reads, writes))
             if any(not n.reads <= self.steady for n in u.extents):
-                self.everything(u)
+                self.write_all(u)
                 continue
-            with self.over(list(zip(u.variables, u.extents, strict=True)), guard) as inner:
+            with self.bound_axes(list(zip(u.variables, u.extents, strict=True)), guard) as inner:
                 if inner is None:
                     continue
                 for term in (u.value, *u.address) if self.is_sure else ():
-                    self.loads(term, inner, at.nth(0, 2).latest(), kept)
+                    self.loads(term, inner, at.nth(0, 2).latest(), reads)
                 if u.memory in self.vectors:
-                    self.write(u, inner, at.nth(1, 2), made)
+                    self.write(u, inner, at.nth(1, 2), writes)
 
-    def write(self, u: Update, guard: Expr, at: _Moment, made: Kept) -> None:
-        found = self.access(u.memory, u.address, guard, at) if all(a.reads <= self.steady for a in u.address) else None
-        if found is None:
-            self.everything(u)
+    def write(self, u: Update, guard: Expr, at: _Moment, writes: Kept) -> None:
+        access = self.access(u.memory, u.address, guard, at) if all(a.reads <= self.steady for a in u.address) else None
+        if access is None:
+            self.write_all(u)
         else:
-            made.setdefault(u.memory, []).append(found)
+            writes.setdefault(u.memory, []).append(access)
 
-    def loads(self, term: Expr, guard: Expr, at: _Moment, kept: Kept) -> None:
+    def loads(self, term: Expr, guard: Expr, at: _Moment, reads: Kept) -> None:
         """Note the loads below a term, those in a branch of a `select` where it is taken."""
         if term.reads.isdisjoint(self.vectors):
             return
         extents = loads_and_binders(term)[1]
-        for load, reached in _reached(term, self.steady):
+        for load, condition in _loads_with_conditions(term, self.steady):
             if load.data not in self.vectors:
                 continue
-            variables = _bound(reached.free.union(*(i.free for i in load.args)), extents)
+            variables = _bound_variables(condition.free.union(*(i.free for i in load.args)), extents)
             control = [*load.args, *(extents[v] for v in variables)]
             if not all(e.reads <= self.steady for e in control):
                 continue
-            with self.over([(v, extents[v]) for v in variables], guard & reached) as inner:
-                found = None if inner is None else self.access(load.data, load.args, inner, at)
-                is_partial = found is not None and not self.is_uniform(reached)
-            if found is not None:
-                kept.setdefault(load.data, []).append(replace(found, is_partial=is_partial))
+            with self.bound_axes([(v, extents[v]) for v in variables], guard & condition) as inner:
+                access = None if inner is None else self.access(load.data, load.args, inner, at)
+                is_partial = access is not None and not self.is_uniform(condition)
+            if access is not None:
+                reads.setdefault(load.data, []).append(replace(access, is_partial=is_partial))
 
     def is_uniform(self, e: Expr) -> bool:
         value = np.asarray(self.machine.evaluator.value(e).data)
         return bool((value == value.flat[0]).all())
 
     @contextmanager
-    def over(self, axes: Sequence[tuple[Expr, Expr]], guard: Expr) -> Iterator[Expr | None]:
+    def bound_axes(self, axes: Sequence[tuple[Expr, Expr]], guard: Expr) -> Iterator[Expr | None]:
         """Bind variables to axes of their largest extents; the guard is 0 beyond their own. None when nothing is left."""
         with ExitStack() as stack:
             for variable, extent in axes:
                 value = np.asarray(self.machine.evaluator.value(extent).data)
-                most = int(value.max()) if value.size else 0
-                if most <= 0:
+                max_extent = int(value.max()) if value.size else 0
+                if max_extent <= 0:
                     yield None
                     return
-                stack.enter_context(self.machine.evaluator.inner(axes=[(variable, most)]))
-                guard = guard if (value == most).all() else guard & (variable < extent)
+                stack.enter_context(self.machine.evaluator.inner(axes=[(variable, max_extent)]))
+                guard = guard if (value == max_extent).all() else guard & (variable < extent)
             yield guard
 
     def access(self, memory: Leaf, address: Sequence[Expr], guard: Expr, at: _Moment) -> _Access | None:
         """Return the vectors at an address and the first moments at which the guard is 1; None when there are too many."""
         ev, axes = self.machine.evaluator, self.machine.axes
         length = self.vectors[memory]
-        inside = address if memory.rank == 1 else address[:-1]
-        if max(ev.elements(frozenset().union(*(i.free for i in inside)), ()), ev.elements(guard.free, ())) > MOST:
+        row_address = address if memory.rank == 1 else address[:-1]
+        if max(ev.elements(frozenset().union(*(i.free for i in row_address)), ()), ev.elements(guard.free, ())) > MOST:
             return None
-        place = element_numbers(self.machine, memory if memory.rank == 1 else _rows_of(memory), inside)
+        place = element_numbers(self.machine, memory if memory.rank == 1 else _rows_of(memory), row_address)
         rows = place.data // length if memory.rank == 1 else place.data
         first = self.first(ev.value(guard), place.axes, at)
         moments = np.asarray(axes.align(first, place.axes), np.int64)
-        later = sum((axes.position(a, place.axes) << low for a, low in at.axes if a in place.axes), np.int64(0))
-        moments = np.where(moments == NEVER, NEVER, moments + later)
+        offsets = sum((axes.position(a, place.axes) << low for a, low in at.axes if a in place.axes), np.int64(0))
+        moments = np.where(moments == NEVER, NEVER, moments + offsets)
         rows, moments = (x.reshape(-1) for x in np.broadcast_arrays(rows, moments))
         is_touched = (moments != NEVER) & (rows >= 0) & (rows < self.count(memory))
         return _Access(rows[is_touched], moments[is_touched])
 
-    def first(self, guard: Named, along: tuple[Axis, ...], at: _Moment) -> Named:
+    def first(self, guard: Named, kept_axes: tuple[Axis, ...], at: _Moment) -> Named:
         """Return the first moment, positions along the axes `along` left out, at which a guard is 1."""
-        free = [a for a in guard.axes if a not in along]
+        free = [a for a in guard.axes if a not in kept_axes]
         digits = sum((self.machine.axes.position(a, guard.axes) << low for a, low in at.axes if a in free), np.int64(0))
-        found = np.where(np.asarray(guard.data) != 0, at.number + digits, NEVER)
-        return Named(found.min(axis=tuple(guard.axes.index(a) for a in free)), tuple(a for a in guard.axes if a in along))
+        moments = np.where(np.asarray(guard.data) != 0, at.number + digits, NEVER)
+        return Named(moments.min(axis=tuple(guard.axes.index(a) for a in free)), tuple(a for a in guard.axes if a in kept_axes))
 
     # -- the answer
 
@@ -300,22 +303,26 @@ class _Walk:
         return -(-shape[0] // self.vectors[memory]) if len(shape) == 1 else math.prod(shape[:-1])
 
     def needs(self) -> Needs:
-        """Return what was found."""
+        """Return the result of the walk."""
         by_kind = [{m: [a for a in x if (a.is_partial and m in self.writes) == p] for m, x in self.reads.items()} for p in (False, True)]
         reads, in_place = ({m: self.missing(m, x) for m, x in kind.items() if x} for kind in by_kind)
-        aside = [Aside(m, _runs(made[m]), {k: self.missing(k, x) for k, x in kept.items()}) for m, kept, made in self.aside if m in made]
+        aside = [
+            Aside(m, _runs(deferred_writes[m]), {k: self.missing(k, x) for k, x in deferred_reads.items()})
+            for m, deferred_reads, deferred_writes in self.deferred
+            if m in deferred_writes
+        ]
         return Needs(reads, in_place, {m: _runs(x) for m, x in self.writes.items()}, aside)
 
-    def missing(self, memory: Leaf, found: Sequence[_Access]) -> Runs:
+    def missing(self, memory: Leaf, reads: Sequence[_Access]) -> Runs:
         """Return the vectors that are read at some moment without having been written before."""
-        written = [a for a in self.writes.get(memory, ()) if a.rows.size]
-        if not written:
-            return _runs(found)
-        low, high = min(int(a.rows.min()) for a in written), max(int(a.rows.max()) for a in written)
+        writes = [a for a in self.writes.get(memory, ()) if a.rows.size]
+        if not writes:
+            return _runs(reads)
+        low, high = min(int(a.rows.min()) for a in writes), max(int(a.rows.max()) for a in writes)
         first = np.full(high - low + 3, NEVER)  # one more on both sides, for all the others
-        for a in written:
+        for a in writes:
             np.minimum.at(first, a.rows - low + 1, a.moments)
-        return _runs([_Access(a.rows[first[np.clip(a.rows - low + 1, 0, high - low + 2)] >= a.moments], a.moments) for a in found])
+        return _runs([_Access(a.rows[first[np.clip(a.rows - low + 1, 0, high - low + 2)] >= a.moments], a.moments) for a in reads])
 
 
 def _rows_of(memory: Leaf) -> Leaf:
@@ -326,58 +333,64 @@ def _written(step: Step) -> frozenset[Leaf]:
     return frozenset(u.memory for u in updates_of(step))
 
 
-def _bound(wanted: frozenset[Expr], extents: Mapping[Expr, Expr]) -> list[Expr]:
+def _bound_variables(variables: frozenset[Expr], extents: Mapping[Expr, Expr]) -> list[Expr]:
     """Return the wanted variables that are bound inside of a term, after those that their extents need."""
-    found: dict[Expr, None] = {}
-    for v in wanted & extents.keys():
-        found.update(dict.fromkeys(_bound(extents[v].free, extents)))
-        found[v] = None
-    return list(found)
+    ordered: dict[Expr, None] = {}
+    for v in variables & extents.keys():
+        ordered.update(dict.fromkeys(_bound_variables(extents[v].free, extents)))
+        ordered[v] = None
+    return list(ordered)
 
 
-def _reached(term: Expr, steady: set[Leaf]) -> Iterator[tuple[Expr, Expr]]:
+def _loads_with_conditions(term: Expr, steady: set[Leaf]) -> Iterator[tuple[Expr, Expr]]:
     """Yield the loads below a term, with the condition on control under which their values matter: not in another branch, not times 0."""
-    reached = {term: lift(1)}
-    for x in _downwards(term):
-        if x not in reached:
+    conditions = {term: lift(1)}
+    for x in _topological_order(term):
+        if x not in conditions:
             continue
-        here = reached[x]
+        condition = conditions[x]
         if x.op == "load":
-            yield x, here
-        for y, way in _ways(x, here, steady):
-            before = reached.get(y)
-            reached[y] = way if before is None or way.value == 1 else before if before is way or before.value == 1 else before | way
+            yield x, condition
+        for y, part_condition in _parts_with_conditions(x, condition, steady):
+            previous = conditions.get(y)
+            conditions[y] = (
+                part_condition
+                if previous is None or part_condition.value == 1
+                else previous
+                if previous is part_condition or previous.value == 1
+                else previous | part_condition
+            )
 
 
-def _ways(x: Expr, here: Expr, steady: set[Leaf]) -> list[tuple[Expr, Expr]]:
+def _parts_with_conditions(x: Expr, condition: Expr, steady: set[Leaf]) -> list[tuple[Expr, Expr]]:
     """Return the parts of a term, each with the condition under which it matters."""
     if x.op == "select":
         c, a, b = x.args
-        return [(c, here), *([(a, here & c), (b, here & ~c)] if c.reads <= steady else [])]
+        return [(c, condition), *([(a, condition & c), (b, condition & ~c)] if c.reads <= steady else [])]
     if x.op == "mul":
         a, b = x.args
-        return [(p, here & (q != 0) if q.value is None and q.reads <= steady else here) for p, q in ((a, b), (b, a))]
-    return [(y, here) for y in inner_terms(x)]
+        return [(p, condition & (q != 0) if q.value is None and q.reads <= steady else condition) for p, q in ((a, b), (b, a))]
+    return [(y, condition) for y in inner_terms(x)]
 
 
-def _downwards(term: Expr) -> list[Expr]:
+def _topological_order(term: Expr) -> list[Expr]:
     """Return the terms below a term, each before its own parts."""
-    found: list[Expr] = []
-    seen, work = set[Expr](), [(term, False)]
+    postorder: list[Expr] = []
+    visited, work = set[Expr](), [(term, False)]
     while work:
         x, is_done = work.pop()
         if is_done:
-            found.append(x)
-        elif x not in seen:
-            seen.add(x)
+            postorder.append(x)
+        elif x not in visited:
+            visited.add(x)
             work.append((x, True))
-            work.extend((y, False) for y in inner_terms(x) if y not in seen)
-    return found[::-1]
+            work.extend((y, False) for y in inner_terms(x) if y not in visited)
+    return postorder[::-1]
 
 
-def _runs(found: Sequence[_Access]) -> Runs:
+def _runs(accesses: Sequence[_Access]) -> Runs:
     """Return vectors as runs of consecutive ones."""
-    rows = np.concatenate([a.rows for a in found]) if found else np.empty(0, np.int64)
+    rows = np.concatenate([a.rows for a in accesses]) if accesses else np.empty(0, np.int64)
     if not rows.size:
         return np.empty((0, 2), np.int64)
     low = int(rows.min())
