@@ -14,7 +14,7 @@ from time import process_time
 from record import ROOT, Row, finish, options
 
 from rewrite_compiler.egraph import EGraph, extract
-from rewrite_compiler.egraph.extraction.bucket_elimination import eliminated
+from rewrite_compiler.egraph.extraction.bucket_elimination import cheapest_by_elimination
 from rewrite_compiler.egraph.extraction.prune import candidates
 from rewrite_compiler.errors import BudgetError
 
@@ -44,7 +44,7 @@ def used(graph: EGraph, roots: tuple[int, ...]) -> tuple[int, ...] | None:
 def at_once(graph: EGraph, roots: tuple[int, ...]) -> tuple[int, ...] | None:
     """Return the cost that elimination finds without splitting the problem, None where it gives no answer."""
     options = candidates(graph, roots, cost_of(graph))
-    choice = eliminated(options, roots, 0) if all(r in options for r in roots) else None
+    choice = cheapest_by_elimination(options, roots, 0) if all(r in options for r in roots) else None
     return None if choice is None else total(graph, {c: o.node for c, o in choice.items()}, roots, LEVELS)
 
 
@@ -54,7 +54,7 @@ def solver_alone(graph: EGraph, roots: tuple[int, ...]) -> tuple[int, ...] | Non
     try:
         return used(graph, roots)
     finally:
-        EXTRACT.eliminated = eliminated
+        EXTRACT.eliminated = cheapest_by_elimination
 
 
 def main() -> None:

@@ -29,8 +29,8 @@ from record import ROOT, Row, finish, fresh_answers, options, peak_bytes, record
 from transformer import encoder
 
 from rewrite_compiler.compile.matching.match import match
-from rewrite_compiler.compile.plan.user_rules import proved
-from rewrite_compiler.egraph import prepare
+from rewrite_compiler.compile.plan.user_rules import with_proved_domain
+from rewrite_compiler.egraph import start_children
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.limits import DEFAULT
 from rewrite_compiler.rewrite.ruleset import shipped_rules
@@ -110,10 +110,10 @@ def measure(name: str, path: Path, target: str, runs: int) -> Row:
     """Return the medians for one model."""
     loading, loaded = processor_seconds(lambda: load(path))
     p = loaded.program
-    mappings, rules = list(find_target(target).mappings.values()), tuple(map(proved, shipped_rules()))
+    mappings, rules = list(find_target(target).mappings.values()), tuple(map(with_proved_domain, shipped_rules()))
     here, children, walls = [], [], []
     for _ in range(runs):
-        prepare()
+        start_children()
         started = time.perf_counter()
         with fresh_answers():
             mine, made = processor_seconds(lambda: match(p, rules, mappings, DEFAULT))

@@ -25,7 +25,7 @@ from record import ROOT, Row, commit, finish, options, recorded
 from rewrite_compiler.compile import Options, Plan, compile_model
 from rewrite_compiler.compile.formats.calibrate import calibrated
 from rewrite_compiler.compile.plan.plan import Offload, tensors_of
-from rewrite_compiler.compile.plan.residency import aliases, renames
+from rewrite_compiler.compile.plan.residency import aliases, is_renaming
 from rewrite_compiler.cosim.resident_run import inferences
 from rewrite_compiler.readings.arrays.labelled_array import storage_dtype
 from rewrite_compiler.target import Cost
@@ -91,7 +91,7 @@ def compulsory(plan: Plan, target: str) -> tuple[int, int]:
     producers = {alias_of.get(v, v): o for o in mine for v in o.node.outputs}
     stays = {alias_of.get(tensors_of(o)[n], tensors_of(o)[n]) for o in mine for n in roomy(o) if n not in o.mapping.axes.results}
     handed = {v for v, o in producers.items() if v in stays and o.mapping.axes.result in roomy(o)}
-    read = {(id(n), alias_of.get(v, v)) for n in p.nodes if not renames(p, n) for v in n.inputs}
+    read = {(id(n), alias_of.get(v, v)) for n in p.nodes if not is_renaming(p, n) for v in n.inputs}
     elsewhere = {v for n, v in read if n not in {id(o.node) for o in mine}} | {alias_of.get(v, v) for v in p.outputs}
     crossing: dict[tuple[int, bool], int] = {}
     for o in mine:
@@ -132,17 +132,17 @@ def undivided(o: Offload) -> Cost | None:
 def sums(plan: Plan, target: str) -> Row:
     """Return what a plan moves on a target, and what stays."""
     r = plan.residency[target]
-    between = r.saved["operands"] + r.saved["results"]
+    between = r.bytes_saved["operands"] + r.bytes_saved["results"]
     least, with_commands = compulsory(plan, target)
     return {
-        "offloads": len(plan.offloads), "operator_optimum_bytes": r.moved, "saved_bytes": r.all_saved,
-        "saved_by_activations_bytes": between, "saved_by_constants_bytes": r.saved["constants"], "bound_saved_bytes": r.bound,
-        "first_inference_saved_fraction": round(between / r.moved, 4),
+        "offloads": len(plan.offloads), "operator_optimum_bytes": r.bytes_moved, "saved_bytes": r.all_saved,
+        "saved_by_activations_bytes": between, "saved_by_constants_bytes": r.bytes_saved["constants"], "bound_saved_bytes": r.bound,
+        "first_inference_saved_fraction": round(between / r.bytes_moved, 4),
         "first_inference_compulsory_bytes": least, "first_inference_compulsory_bytes_with_commands": with_commands,
-        "first_inference_most_saved_fraction": round(1 - with_commands / r.moved, 4),
-        "further_inferences_saved_fraction": round(r.all_saved / r.moved, 4),
-        "moving_operands": r.operands, "made_on_device": r.made_here, "stay_on_device": r.staying,
-        "edges_that_stay_fraction": round(r.staying / r.operands, 4) if r.operands else None,
+        "first_inference_most_saved_fraction": round(1 - with_commands / r.bytes_moved, 4),
+        "further_inferences_saved_fraction": round(r.all_saved / r.bytes_moved, 4),
+        "moving_operands": r.operands, "made_on_device": r.made_on_device, "stay_on_device": r.staying_operands,
+        "edges_that_stay_fraction": round(r.staying_operands / r.operands, 4) if r.operands else None,
         "why_not": dict(sorted((w, list(r.why_not.values()).count(w)) for w in set(r.why_not.values()))),
     }  # fmt: skip
 

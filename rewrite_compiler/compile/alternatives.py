@@ -13,7 +13,7 @@ from .compile import Options, chosen_targets, compile_model
 from .matching.pins import HOST
 from .plan.plan import Offload, Plan
 
-Chosen = frozenset[tuple[str, tuple[str, ...]]]
+PlanSignature = frozenset[tuple[str, tuple[str, ...]]]
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Alternatives:
 
     plans: tuple[Alternative, ...]
     choices: int
-    looked_at: int
+    attempted: int
 
-    def unseen(self, seconds: int) -> str:
+    def incompleteness(self, seconds: int) -> str:
         """Return a sentence on the choices not tried within a limit in seconds, empty when all were."""
-        remaining = self.choices - self.looked_at
+        remaining = self.choices - self.attempted
         return f"{remaining} of {self.choices} choices were not looked at within alternatives_seconds={seconds}" if remaining else ""
 
 
@@ -76,7 +76,7 @@ def alternatives(path: str | Path, accel: Sequence[str | Target], count: int, op
     return Alternatives(tuple(sorted(results, key=lambda a: a.cost)[:count]), len(choices), looked_at)
 
 
-def _signature(p: Plan) -> Chosen:
+def _signature(p: Plan) -> PlanSignature:
     """Return the identity of a plan: its operations with the nodes they stand for, and the rules behind them."""
     return frozenset((o.mapping.name, (*sorted(o.nodes), "by", *sorted(r.rule for r in o.because if r.grade != "E"))) for o in p.offloads)
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from ..data import Samples, samples_for, single_samples
-from ..egraph import Saturation, prepare
+from ..egraph import Saturation, start_children
 from ..egraph.extraction.extract import ExtractionStatus
 from ..egraph.graph.outcome import StopReason
-from ..egraph.saturation.explanation import Explainer, Maker
+from ..egraph.saturation.explanation import BirthRule, Explainer
 from ..egraph.saturation.rule_text import rule_text
 from ..errors import AnswerNo, BudgetError, UsageError
 from ..fit import Tiling
@@ -30,20 +30,20 @@ from ..prove.certificates.shipped import Certificate, coverage_of
 from ..rewrite.rule import Rule, short_place
 from ..rewrite.ruleset import LOWERING, shipped_rules
 from ..target import Mapping, Target, body_of, find_target
-from .explanation.egraph_statistics import egraph_document, held_back, rule_seconds
+from .explanation.egraph_statistics import back_off_notes, egraph_document, rule_seconds
 from .explanation.host_reasons import HostReasons
 from .formats.calibrate import calibrated
-from .matching.match import Matched, case_of, match, offloads_as_written, spelling_rules
-from .matching.objective import OFFLOADS, Objective, objective_for, priced
-from .matching.pins import HOST, Pins, pins_of, require_pins, unmet
-from .matching.recurrences import written_out
+from .matching.match import MatchResult, case_of, match, offloads_as_written, spelling_rules
+from .matching.objective import OFFLOADS, Objective, comparable_mappings, objective_for
+from .matching.pins import HOST, Pins, pins_of, require_pins, unmet_pin
+from .matching.recurrences import unroll_recurrences
 from .operating import within_range
 from .plan.accounting import account
-from .plan.lowered_counts import lowered_in
+from .plan.lowered_counts import are_lowered
 from .plan.plan import Offload, Plan, Reason
 from .plan.residency import residencies
-from .plan.step_certificates import Certified
-from .plan.user_rules import admitted, judged_in_use
+from .plan.step_certificates import CertificateLookup
+from .plan.user_rules import admit_rules, judge_used_operations
 
 
 @dataclass(frozen=True)
@@ -101,14 +101,14 @@ def compile_model(
 def _uncalibrated_plan(model: Model, targets: Sequence[Target], options: Options, calibrate: Samples | None, progress: Progress) -> Plan:
     """Return the plan without formats; of `calibrate` only the batch size is used."""
     start_time = time.perf_counter()
-    prepare(2)  # one for the plan, one for the exact counts
+    start_children(2)  # one for the plan, one for the exact counts
     imported = load(model, options.shapes, options.limits)
     shapes = {} if options.shapes else single_samples(imported.program, calibrate, options.limits)
     if shapes:
         options = replace(options, shapes=shapes)
         imported = load(model, shapes, options.limits)
     load_time = time.perf_counter()
-    space = searched(targets, options)
+    space = search_space(targets, options)
     rules, mappings, objective = space.rules, space.mappings, space.objective
     applied_rules = spelling_rules(rules) if options.exact else rules
     pins = pins_of(options.on, imported.program, targets)
@@ -120,31 +120,31 @@ def _uncalibrated_plan(model: Model, targets: Sequence[Target], options: Options
     imported = replace(imported, program=program)
     match_time = time.perf_counter()
     by_name = {m.name: m for m in mappings}
-    used_operations = judged_in_use(
+    used_operations = judge_used_operations(
         {by_name[n.op] for n in match_result.program.nodes if n.op in by_name}, targets, options.trusted, progress
     )
     judge_time = time.perf_counter()
-    certified = Certified({**space.certificates, **used_operations.certificates})
+    certified = CertificateLookup({**space.certificates, **used_operations.certificates})
     plan = _plan(imported, targets, applied_rules, mappings, match_result, exact, options, objective, certified)
     end_time = time.perf_counter()
     seconds = {"load": load_time - start_time, "match": end_time - load_time - (judge_time - match_time), "judge": judge_time - match_time}
-    run = {"seconds": {name: round(s, 3) for name, s in seconds.items()}, "egraph_kept": match_result.saturation.is_kept}
+    run = {"seconds": {name: round(s, 3) for name, s in seconds.items()}, "egraph_kept": match_result.saturation.is_cached}
     run["rule_seconds"] = rule_seconds(match_result.saturation, applied_rules, mappings)
     return replace(plan, run=run, notes=(*plan.notes, *space.notes, *used_operations.notes))
 
 
 def _cheaper_in_steps(
     p: Program,
-    match_result: Matched,
+    match_result: MatchResult,
     rules: Sequence[Rule],
     mappings: Sequence[Mapping],
     options: Options,
     objective: Objective,
     pins: Pins,
-) -> tuple[Program, Matched]:
+) -> tuple[Program, MatchResult]:
     """Return the program and its match; recurrences left on the host are unrolled if that makes the match cheaper."""
     takes_products = any("dense" in {x.op.name for x in subterms(m.rule.left) if isinstance(x, Apply)} for m in mappings)
-    steps = written_out(p, match_result.program.nodes) if takes_products and not options.exact else None
+    steps = unroll_recurrences(p, match_result.program.nodes) if takes_products and not options.exact else None
     if steps is None:
         return p, match_result
     alternative = _match_pinned(steps, rules, mappings, options, objective, pins)
@@ -152,7 +152,7 @@ def _cheaper_in_steps(
 
 
 @dataclass(frozen=True)
-class Searched:
+class SearchSpace:
     """The search space of a compilation: rules, mappings and the objective, with notes and the certificates of rules from files."""
 
     rules: tuple[Rule, ...]
@@ -162,7 +162,7 @@ class Searched:
     certificates: MappingOf[str, Certificate] = field(default_factory=dict)  # of rules from files, by name
 
 
-def searched(targets: Sequence[Target], options: Options) -> Searched:
+def search_space(targets: Sequence[Target], options: Options) -> SearchSpace:
     """Return the search space of a compilation; rules of files are judged first.
 
     Raises:
@@ -170,11 +170,11 @@ def searched(targets: Sequence[Target], options: Options) -> Searched:
         AnswerNo: (R102, R103) a rule of a file is refuted or not proved.
     """
     operations = {m.name for t in targets for m in t.mappings.values()}
-    court = admitted(shipped_rules(), _rule_files(options), options.trusted, options.limits, operations)
+    court = admit_rules(shipped_rules(), _rule_files(options), options.trusted, options.limits, operations)
     objective = objective_for(options.objective, targets, options.host)
-    mappings, unpriced = priced(_mappings(targets, options, court.rules), objective)
+    mappings, unpriced = comparable_mappings(_mappings(targets, options, court.rules), objective)
     rules = tuple(r for r in court.rules if r.name not in options.without)
-    return Searched(rules, mappings, objective, (*court.notes, *unpriced), court.certificates)
+    return SearchSpace(rules, mappings, objective, (*court.notes, *unpriced), court.certificates)
 
 
 def _rule_files(options: Options) -> tuple[Path, ...]:
@@ -186,7 +186,7 @@ def _rule_files(options: Options) -> tuple[Path, ...]:
 
 def _match_pinned(
     p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], options: Options, objective: Objective, pins: Pins
-) -> Matched:
+) -> MatchResult:
     """Return the cheapest program that satisfies all pins; refuse (F216) with the reason of the first that cannot be satisfied."""
     by_name = {m.name: m for m in mappings}
     try:
@@ -203,7 +203,7 @@ def _match_pinned(
     host_reasons = {h.node: h.why_not for h in account(p, free.program, ids, reasons).host}
     requested = [(p.sources[s].name, place) for s, place in pins.place.items()]
     name, place = next(((n, at) for n, at in requested if n in host_reasons and at != HOST), requested[0])
-    raise unmet(name, place, host_reasons.get(name, "no program has all pinned nodes in their places"))
+    raise unmet_pin(name, place, host_reasons.get(name, "no program has all pinned nodes in their places"))
 
 
 def chosen_targets(accel: str | Target | Sequence[str | Target], limits: Limits | None = None) -> tuple[Target, ...]:
@@ -238,11 +238,11 @@ def _is_selected(m: Mapping, names: Sequence[str], *, empty: bool) -> bool:
 
 def _plan(
     model: LoadedModel, targets: Sequence[Target], rules: Sequence[Rule], mappings: Sequence[Mapping],
-    match_result: Matched, exact: Sequence[Mapping], options: Options, objective: Objective, certified: Certified,
+    match_result: MatchResult, exact: Sequence[Mapping], options: Options, objective: Objective, certified: CertificateLookup,
 ) -> Plan:  # fmt: skip
     by_name = {m.name: m for m in mappings}
     devices = [n for n in match_result.program.nodes if n.op in by_name]
-    ids, lowered = _ids(devices, by_name), lowered_in(model.program, devices, by_name)
+    ids, lowered = _ids(devices, by_name), are_lowered(model.program, devices, by_name)
     reasons = HostReasons(match_result.program, mappings, match_result.fitted, objective.unusable, as_written=options.exact)
     accounting = account(model.program, match_result.program, ids, reasons)
     births = _Reasons(match_result, rules, mappings, certified)
@@ -260,7 +260,7 @@ def _plan(
         exact_counts=_counts(targets, exact),
         egraph=egraph_document(match_result.saturation, rules, mappings), extraction=_extraction_document(match_result, objective),
         settings=_settings_document(options), limited=_limits_reached(match_result, rules),
-        notes=(*model.program.notes, *held_back(match_result.saturation, rules)),
+        notes=(*model.program.notes, *back_off_notes(match_result.saturation, rules)),
         residency=residencies(match_result.program, offloads, objective.resources),
     )  # fmt: skip
 
@@ -281,7 +281,7 @@ def _ids(devices: Sequence[Node], mappings: MappingOf[str, Mapping]) -> dict[str
 
 
 def _offload(
-    key: str, node: Node, nodes: tuple[str, ...], m: Mapping, targets: Sequence[Target], match_result: Matched, births: _Reasons,
+    key: str, node: Node, nodes: tuple[str, ...], m: Mapping, targets: Sequence[Target], match_result: MatchResult, births: _Reasons,
     objective: Objective,
 ) -> Offload:  # fmt: skip
     types = [match_result.program.types[v] for v in node.inputs]
@@ -310,12 +310,12 @@ def _offload(
 class _Reasons:
     """The rules behind offloads: those that made the e-node, the e-nodes it was matched from, and the ones below."""
 
-    def __init__(self, match_result: Matched, rules: Sequence[Rule], mappings: Sequence[Mapping], certified: Certified) -> None:
+    def __init__(self, match_result: MatchResult, rules: Sequence[Rule], mappings: Sequence[Mapping], certified: CertificateLookup) -> None:
         self.births: list[Rule | Mapping] = [*rules, *mappings]
         self.certified = certified
         self.reasons: dict[int, Reason] = {}
         self.explainer = Explainer(
-            match_result.saturation.graph, match_result.extraction.choice, [*map(Maker, rules), *map(_maker, mappings)]
+            match_result.saturation.graph, match_result.extraction.choice, [*map(BirthRule, rules), *map(_maker, mappings)]
         )
         self.e_nodes = match_result.e_nodes
 
@@ -332,8 +332,8 @@ class _Reasons:
         return self.reasons[birth]
 
 
-def _maker(m: Mapping) -> Maker:
-    return Maker(m.rule, tuple(v.name for v in m.operands), tuple(name for name, _ in m.statics))
+def _maker(m: Mapping) -> BirthRule:
+    return BirthRule(m.rule, tuple(v.name for v in m.operands), tuple(name for name, _ in m.statics))
 
 
 def _counts(targets: Sequence[Target], mappings: Iterable[Mapping]) -> dict[str, dict[str, int]]:
@@ -343,7 +343,7 @@ def _counts(targets: Sequence[Target], mappings: Iterable[Mapping]) -> dict[str,
     return counts
 
 
-def _extraction_document(match_result: Matched, objective: Objective) -> dict[str, Any]:
+def _extraction_document(match_result: MatchResult, objective: Objective) -> dict[str, Any]:
     e, levels = match_result.extraction, objective.levels
     return {
         "objective": objective.name, "cost": dict(zip(levels, e.cost, strict=True)), "bound": dict(zip(levels, e.bound, strict=True)),
@@ -373,7 +373,7 @@ def _most_matched(s: Saturation, rules: Sequence[Rule]) -> str:
     return f"; most matches: {most_matched}" if most_matched else ""
 
 
-def _limits_reached(match_result: Matched, rules: Sequence[Rule]) -> tuple[str, ...]:
+def _limits_reached(match_result: MatchResult, rules: Sequence[Rule]) -> tuple[str, ...]:
     sentences = []
     if match_result.saturation.reason is not StopReason.SATURATED:
         sentences.append(f"saturation stopped: {match_result.saturation.detail}{_most_matched(match_result.saturation, rules)}")

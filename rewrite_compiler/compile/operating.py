@@ -13,15 +13,15 @@ import numpy as np
 
 from ..ir.program import Data, Program, Value
 from ..limits import DEFAULT
-from .formats.calibrate import MOST_BYTES, TRIED_SAMPLES, float_program, isolated_error
+from .formats.calibrate import MOST_BYTES, SEARCH_SAMPLES, float_program, isolated_error
 from .formats.unlowered import FloatRun
-from .host.lazy_codes import looked_at
+from .host.lazy_codes import elements_of
 from .matching.pins import HOST
 from .plan.plan import Offload, Plan, tensors_of
 
 FAR = 0.25  # relative error of results from which on an offload is named
 USELESS = 1.0  # from which on it is not used: zeros would be nearer
-NAMED = 3  # offloads of a note
+MOST_NAMED = 3  # offloads of a note
 Compile = Callable[[tuple[str, ...]], Plan]  # from PLACE=NODE texts to a plan with formats
 
 
@@ -32,10 +32,10 @@ def relative_errors(plan: Plan, inputs: MappingOf[str, Data], seconds: int = DEF
     if not moving:
         return {}
     size = sum(p.types[v].nbytes for v in moving)
-    count = max(1, min(TRIED_SAMPLES, MOST_BYTES // max(1, size)))
+    count = max(1, min(SEARCH_SAMPLES, MOST_BYTES // max(1, size)))
     values = {v: inputs[p.names[v]][:count] for v in p.inputs}
     run = FloatRun(plan.source, p, moving, len(plan.program.types), values, seconds)
-    samples: dict[Value, Data] = {**values, **{v: looked_at(x) for v, x in run.run(values).items()}}
+    samples: dict[Value, Data] = {**values, **{v: elements_of(x) for v, x in run.run(values).items()}}
     return {o.id: isolated_error(plan.program, o, samples, None) ** 0.5 for o in offloads if _has_a_scale(plan.program, o, samples)}
 
 
@@ -44,14 +44,14 @@ def _has_a_scale(p: Program, o: Offload, samples: MappingOf[Value, Data]) -> boo
     return any(v in samples for v in o.node.inputs) and bool(np.any(samples[o.node.outputs[0]]))
 
 
-def within_range(compiled: Compile, inputs: MappingOf[str, Data], on: Sequence[str], seconds: int) -> tuple[Plan, tuple[str, ...]]:
+def within_range(compile_with: Compile, inputs: MappingOf[str, Data], on: Sequence[str], seconds: int) -> tuple[Plan, tuple[str, ...]]:
     """Return the plan without offloads that are further off than zeros, unless the user pins them, and notes on both.
 
     `compiled` compiles with pins, repeatedly, until no such offload is left.
     """
     pins, notes = tuple(on), list[str]()
     while True:
-        plan = compiled(pins)
+        plan = compile_with(pins)
         errors = relative_errors(plan, inputs, seconds)
         useless = [o for o in plan.offloads if errors.get(o.id, 0.0) > USELESS and not _is_wanted(o, on)]
         if not useless:
@@ -80,6 +80,6 @@ def _far_note(errors: MappingOf[str, float]) -> list[str]:
     far_offloads = sorted((key for key, error in errors.items() if error > FAR), key=lambda key: -errors[key])
     if not far_offloads:
         return []
-    overflow = f" and {len(far_offloads) - NAMED} more" if len(far_offloads) > NAMED else ""
-    listing = ", ".join(f"{key} {100 * errors[key]:.3g}%" for key in far_offloads[:NAMED])
+    overflow = f" and {len(far_offloads) - MOST_NAMED} more" if len(far_offloads) > MOST_NAMED else ""
+    listing = ", ".join(f"{key} {100 * errors[key]:.3g}%" for key in far_offloads[:MOST_NAMED])
     return [f"more than {FAR:.0%} off on calibration samples: {listing}{overflow}"]

@@ -26,8 +26,8 @@ from .plan.plan import Plan
 from .plan.suspect_laws import suspect
 
 TOLERANCE = 1e-5  # of the largest output: what float32 rounding in another order may do
-MOVE = 2.0**-21  # of an input: what reordered sums of a few dozen float32 terms may lose before the model's first cancellation
-MOVES = 8
+PERTURBATION = 2.0**-21  # of an input: what reordered sums of a few dozen float32 terms may lose before the model's first cancellation
+PERTURBATIONS = 8
 SEED = 20261
 Run = Callable[[Mapping[str, Data]], dict[str, Data]]
 MODEL = "model"
@@ -43,7 +43,7 @@ class PlanDiffers(FlexmatchError):
 
 
 @dataclass(frozen=True)
-class Checked:
+class PlanCheck:
     """The largest difference of the plan's outputs from the reference, relative to the largest value of the output.
 
     A difference above the tolerance is allowed only where perturbing the model's inputs in their last bits moves the output as far:
@@ -58,7 +58,7 @@ class Checked:
     defaults: str = ""
 
 
-def check_plan(plan: Plan, onnx: bytes, model: Path, limits: Limits = DEFAULT) -> Checked:
+def check_plan(plan: Plan, onnx: bytes, model: Path, limits: Limits = DEFAULT) -> PlanCheck:
     """Run plan and model on the same inputs and compare their outputs; `onnx` is the written plan.
 
     Raises:
@@ -74,14 +74,14 @@ def check_plan(plan: Plan, onnx: bytes, model: Path, limits: Limits = DEFAULT) -
     except (InputError, BudgetError) as error:
         if error.problem.code not in NO_HOST:
             raise
-        return Checked(None, 0, f"not compared with the model: {error.problem.sentence}")
+        return PlanCheck(None, 0, f"not compared with the model: {error.problem.sentence}")
     compiled = Session(onnx, name="the plan")
     deviations = _checked_deviations(plan, compiled, run, values, expected, model, limits)
     extra_inputs = [{p.names[v]: random_tensor(p.types[v], random) for v in p.inputs}] if isinstance(run, _InBatch) else []
     for edge in (*extra_inputs, *edge_inputs(plan, random)):
         _checked_deviations(plan, compiled, run, edge, run(edge), model, limits)
     by_default = _by_default(plan, model, run, values, expected, limits) if against == MODEL else ""
-    return Checked(max(deviations.values(), default=0.0), len(expected), against, by_default)
+    return PlanCheck(max(deviations.values(), default=0.0), len(expected), against, by_default)
 
 
 def _checked_deviations(
@@ -90,7 +90,7 @@ def _checked_deviations(
     """Return the relative difference of each output from the expected one; refuse differences beyond rounding."""
     outputs = compiled.run(values, seconds=10 * limits.host_seconds)
     deviations = differences(expected, outputs.values())
-    differs = next(iter(beyond(deviations, expected, run, values)), None)
+    differs = next(iter(beyond_rounding(deviations, expected, run, values)), None)
     if differs is None:
         return deviations
     sentence = f"the plan differs from its model by {deviations[differs]:.3g} of the largest value of {differs}; {TOLERANCE:g} is allowed"
@@ -98,23 +98,23 @@ def _checked_deviations(
     if law is None:
         raise PlanDiffers("X100", sentence, place=str(model))
     name, full_sentence = law.rule.name, f"the rule {law.rule.name} does not hold here: {law.gap}; {sentence}"
-    if law.ships:
+    if law.is_shipped:
         raise PlanDiffers("X100", full_sentence, place=str(model), help=f"this is a bug of flexmatch; until it is mended: --without {name}")
     raise AnswerNo("R106", full_sentence, place=law.rule.place, help=f"give the rule a guard, or leave it out: --without {name}")
 
 
-def differences(expected: Mapping[str, Data], found: Iterable[Data]) -> dict[str, float]:
+def differences(expected: Mapping[str, Data], actual: Iterable[Data]) -> dict[str, float]:
     """Return the largest difference of each output from the expected one, relative to its largest value; matched by position."""
-    return {name: _difference(x, y) for (name, x), y in zip(expected.items(), found, strict=True)}
+    return {name: _difference(x, y) for (name, x), y in zip(expected.items(), actual, strict=True)}
 
 
-def beyond(apart: Mapping[str, float], expected: Mapping[str, Data], run: Run, values: Mapping[str, Data]) -> list[str]:
+def beyond_rounding(deviations: Mapping[str, float], expected: Mapping[str, Data], run: Run, values: Mapping[str, Data]) -> list[str]:
     """Return the outputs that differ beyond rounding; `run` is the model, perturbed only if some output exceeds the tolerance."""
-    far = [name for name, x in expected.items() if not apart[name] <= (TOLERANCE if x.dtype.kind == "f" else 0.0)]
+    far = [name for name, x in expected.items() if not deviations[name] <= (TOLERANCE if x.dtype.kind == "f" else 0.0)]
     if not far:
         return []
     movement = _movement(run, values, expected)
-    return [name for name in far if not apart[name] <= movement[name]]
+    return [name for name in far if not deviations[name] <= movement[name]]
 
 
 def _source(plan: Plan, model: Path, seconds: float) -> tuple[Run, str]:
@@ -189,7 +189,7 @@ def _by_default(plan: Plan, model: Path, run: Run, values: Mapping[str, Data], e
     except (InputError, BudgetError) as error:
         return f"onnxruntime with its own settings does not run the model: {error.problem.sentence}"
     deviations = differences(expected, outputs.values())
-    far = beyond(deviations, expected, run, values)
+    far = beyond_rounding(deviations, expected, run, values)
     if not far:
         return ""
     worst = max(far, key=lambda name: deviations[name])
@@ -201,7 +201,7 @@ def _movement(run: Run, values: Mapping[str, Data], at: Mapping[str, Data]) -> d
     """Return the largest relative change of each output over random perturbations of all float inputs in their last bits."""
     random = np.random.default_rng(SEED)
     farthest = dict.fromkeys(at, 0.0)
-    for _ in range(MOVES):
+    for _ in range(PERTURBATIONS):
         deviations = differences(at, run({name: _perturbed(x, random) for name, x in values.items()}).values())
         farthest = {name: max(far, deviations[name]) for name, far in farthest.items()}
     return farthest
@@ -209,7 +209,7 @@ def _movement(run: Run, values: Mapping[str, Data], at: Mapping[str, Data]) -> d
 
 def _perturbed(x: Data, random: np.random.Generator) -> Data:
     """Return a tensor with floats scaled by 1 ± MOVE at random."""
-    return (x * (1 + MOVE * random.choice((-1.0, 1.0), x.shape))).astype(x.dtype) if x.dtype.kind == "f" else x
+    return (x * (1 + PERTURBATION * random.choice((-1.0, 1.0), x.shape))).astype(x.dtype) if x.dtype.kind == "f" else x
 
 
 def _difference(expected: Data, actual: Data) -> float:

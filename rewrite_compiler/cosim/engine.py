@@ -15,9 +15,9 @@ import numpy as np
 from ..compile.formats.calibrate import float_program
 from ..compile.host.exact_host import host_program
 from ..compile.host.host_program import HostProgram
-from ..compile.host.lazy_codes import Operand, looked_at
-from ..compile.offload.execute import Prepared, Statistics
-from ..compile.offload.specified import Specified
+from ..compile.host.lazy_codes import Operand, elements_of
+from ..compile.offload.execute import PreparedOffload, Statistics
+from ..compile.offload.specified import NumericsOffload
 from ..compile.plan.plan import Offload, Plan
 from ..errors import UsageError
 from ..ila import Ila
@@ -60,7 +60,7 @@ class Engine:
     threads: int = 1
     audit: int = EVERY  # batches, of which a sample is computed again; 0: none
     steps: list[tuple[Segment, HostProgram | None]] = field(default_factory=list)
-    prepared: dict[str, Prepared] = field(default_factory=dict)
+    prepared: dict[str, PreparedOffload] = field(default_factory=dict)
     compared: int = COMPARED_SAMPLES
     built_models: Mapping[str, Ila] = field(default_factory=dict)  # models of targets that are built already, by the target's hash
     host: str = "onnxruntime"  # or "exact"
@@ -84,7 +84,9 @@ class Engine:
         self.layout_free = layout_free_offloads(self.plan, self.steps)
         for o in self.plan.offloads:
             constants, is_specified = constants_of(self.plan.program, o), self.engine == NUMERICS and o.mapping.codes is not None
-            self.prepared[o.id] = Specified(o, constants, is_native=self.reading == "native") if is_specified else Prepared(o, constants)
+            self.prepared[o.id] = (
+                NumericsOffload(o, constants, is_native=self.reading == "native") if is_specified else PreparedOffload(o, constants)
+            )
 
     def run(self, inputs: Mapping[str, Data], *, batch: int = 32, progress: Progress | None = None) -> Outcome:
         """Co-simulate all samples of `inputs` [samples, …], `batch` at a time on each thread; the oracle takes one at a time."""
@@ -148,9 +150,9 @@ class Engine:
         def run(o: Offload, moving: Mapping[str, Operand]) -> Sequence[Operand]:
             prepared, started = self.prepared[o.id], time.thread_time()
             results: Sequence[Operand]
-            if isinstance(prepared, Specified):
+            if isinstance(prepared, NumericsOffload):
                 results, statistics[o.id] = (
-                    prepared.loosely(moving) if o.id in self.layout_free else prepared.run(cast(Device, None), moving)
+                    prepared.run_lazily(moving) if o.id in self.layout_free else prepared.run(cast(Device, None), moving)
                 )
                 statistics[o.id].slow = prepared.slow
             else:
@@ -175,8 +177,8 @@ class Engine:
         """Compare an offload's results with float values, for the batch's samples that are to be compared."""
         if not comparison.count:
             return
-        operands = {n: looked_at(x)[: comparison.count] for n, x in moving.items()}
-        work = partial(comparison.compare, o, operands, [looked_at(x)[: comparison.count] for x in results], statistics)
+        operands = {n: elements_of(x)[: comparison.count] for n, x in moving.items()}
+        work = partial(comparison.compare, o, operands, [elements_of(x)[: comparison.count] for x in results], statistics)
         if self.background is None:
             work()
         else:

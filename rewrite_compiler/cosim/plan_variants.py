@@ -16,8 +16,8 @@ import numpy as np
 from ..compile.host.exact_host import host_program
 from ..compile.host.host_program import HostProgram
 from ..compile.host.lazy_codes import Operand
-from ..compile.offload.execute import Prepared
-from ..compile.offload.specified import Specified
+from ..compile.offload.execute import PreparedOffload
+from ..compile.offload.specified import NumericsOffload
 from ..compile.plan.plan import Offload, Plan
 from ..ila import Ila
 from ..ir.program import Data, Program
@@ -40,7 +40,7 @@ class Variants:
     batch: int
     capacity_bytes: int = CAPACITY_BYTES
     hosts: dict[Hashable, tuple[Program, Hosts]] = field(default_factory=dict)
-    prepared: dict[Hashable, Prepared] = field(default_factory=dict)
+    prepared: dict[Hashable, PreparedOffload] = field(default_factory=dict)
     ilas: dict[Hashable, Ila] = field(default_factory=dict)
     lock: Lock = field(default_factory=Lock)
 
@@ -64,13 +64,13 @@ class Variants:
     def _batch(self, plan: Plan, steps: Steps, inputs: Mapping[str, Data], layout_free: frozenset[str]) -> dict[str, Data]:
         def run(o: Offload, moving: Mapping[str, Operand]) -> Sequence[Operand]:
             prepared = self._prepared(o, constants_of(plan.program, o))
-            if not isinstance(prepared, Specified):
+            if not isinstance(prepared, NumericsOffload):
                 return prepared.run(simulated_device(self._ila(o), reading=self.reading, samples=self.batch), moving)[0]
-            return (prepared.loosely(moving) if o.id in layout_free else prepared.run(cast(Device, None), moving))[0]
+            return (prepared.run_lazily(moving) if o.id in layout_free else prepared.run(cast(Device, None), moving))[0]
 
         return run_segments(plan.program, steps, inputs, self.batch, run)
 
-    def _prepared(self, o: Offload, constants: Mapping[str, Data]) -> Prepared:
+    def _prepared(self, o: Offload, constants: Mapping[str, Data]) -> PreparedOffload:
         """Return a prepared offload; constants are equal where they are one array, which is cached with what is derived from it."""
         places = ((n, id(x)) for n, x in constants.items())
         key = (_design(o), o.mapping.variant, o.mapping.codes, o.node.attributes, *o.tiling.tile.items(), *o.formats.items(), *places)
@@ -78,7 +78,9 @@ class Variants:
             prepared = self.prepared.pop(key, None)
             if prepared is None:
                 is_specified = o.mapping.codes is not None and self.reading != "oracle"
-                prepared = Specified(o, constants, is_native=self.reading == "native") if is_specified else Prepared(o, constants)
+                prepared = (
+                    NumericsOffload(o, constants, is_native=self.reading == "native") if is_specified else PreparedOffload(o, constants)
+                )
             self.prepared[key] = prepared
             sizes = {k: sum(x.nbytes for x in p.codes.values()) for k, p in self.prepared.items()}
             size = sum(sizes.values())

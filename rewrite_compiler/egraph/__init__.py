@@ -5,9 +5,9 @@ from .extraction.extract import Extraction, extract
 from .graph.graph import EClass, EGraph, ENode
 from .graph.outcome import Saturation
 from .graph.schema import Constructor
-from .graph.unsaturated import plain_graph
+from .graph.unsaturated import unsaturated_graph
 from .saturation.rule_text import mapping_text
-from .saturation.saturate import DeviceRule, Unsaturated, prepare, saturate, saturate_regions
+from .saturation.saturate import DeviceRule, Unsaturated, saturate, saturate_regions, start_children
 
 __all__ = [
     "Constructor",
@@ -23,7 +23,8 @@ __all__ = [
     "extract",
     "extracted_program",
     "mapping_text",
-    "plain_graph",
-    "prepare", "saturate",
+    "saturate",
     "saturate_regions",
+    "start_children",
+    "unsaturated_graph",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..compile import Plan
-from ..compile.offload.execute import Prepared
+from ..compile.offload.execute import PreparedOffload
 from ..compile.plan.plan import Offload, tensors_of
 from ..emit.mmio.listing import ENDS, Row, rows
 from ..emit.mmio.recorder import Recorder, StreamRecorder, recorder
@@ -75,9 +75,9 @@ def _cycles(o: Offload) -> int:
 def _first_call(plan: Plan, o: Offload, device: Recorder | StreamRecorder) -> None:
     p = plan.program
     values = {n: v for n, v in tensors_of(o).items() if n not in o.mapping.axes.results}
-    prepared = Prepared(o, {n: p.constants[v] for n, v in values.items() if v in p.constants})
+    prepared = PreparedOffload(o, {n: p.constants[v] for n, v in values.items() if v in p.constants})
     moving = {n: np.zeros((1, *p.types[v].shape), p.types[v].dtype) for n, v in values.items() if v not in p.constants}
-    codes = {**prepared.codes, **Prepared(o, moving).codes}
+    codes = {**prepared.codes, **PreparedOffload(o, moving).codes}
     prepared.call(device, codes, next(iter(o.tiling.slices())))
 
 

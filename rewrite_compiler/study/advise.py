@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ..compile import Options, chosen_targets
-from ..compile.matching.match import Matched, case_of, chosen, saturated
-from ..compile.matching.objective import OBJECTIVES, Objective, objective_for, priced
-from ..compile.plan.user_rules import proved
+from ..compile.matching.match import MatchResult, case_of, extract_match, saturate_program
+from ..compile.matching.objective import OBJECTIVES, Objective, comparable_mappings, objective_for
+from ..compile.plan.user_rules import with_proved_domain
 from ..egraph import Saturation
 from ..errors import UsageError
 from ..fit import Tiling
@@ -99,7 +99,7 @@ def advise(models: Sequence[str | Path], accel: str | Target, options: Options =
     if not models:
         raise UsageError("F203", "Models must be at least one, not none")
     (target,) = chosen_targets([accel])
-    rules = [proved(r) for r in shipped_rules() if r.name not in options.without]
+    rules = [with_proved_domain(r) for r in shipped_rules() if r.name not in options.without]
     studies = [_study(Path(m), target, rules, options) for m in models]
     binding: dict[str, None] = {}
     extractions = [_Extraction.of(study, _recording_target(target, binding)) for study in studies]
@@ -129,15 +129,15 @@ class _Study:
 
 def _study(path: Path, target: Target, rules: Sequence[Rule], options: Options) -> _Study:
     program = load(path, options.shapes, options.limits).program
-    mappings = priced(list(target.mappings.values()), objective_for(options.objective, [target]))[0]
-    return _Study(program, saturated(program, rules, mappings, options.limits), rules, frozenset(m.name for m in mappings), options)
+    mappings = comparable_mappings(list(target.mappings.values()), objective_for(options.objective, [target]))[0]
+    return _Study(program, saturate_program(program, rules, mappings, options.limits), rules, frozenset(m.name for m in mappings), options)
 
 
 @dataclass(frozen=True)
 class _Extraction:
     """What extraction chose for one model and one target."""
 
-    matched: Matched
+    matched: MatchResult
     objective: Objective
     mappings: MappingOf[str, Mapping]
 
@@ -147,7 +147,9 @@ class _Extraction:
         objective = objective_for(study.options.objective, [target])
         mappings = {m.name: m for m in target.mappings.values() if m.name in study.names}
         limits = study.options.limits
-        return cls(chosen(study.program, study.saturation, study.rules, list(mappings.values()), limits, objective), objective, mappings)
+        return cls(
+            extract_match(study.program, study.saturation, study.rules, list(mappings.values()), limits, objective), objective, mappings
+        )
 
     def run_of(self, node: Node) -> Run | None:
         """Return which offload a node is."""

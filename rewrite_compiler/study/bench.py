@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..compile import Options, Plan, chosen_targets, compile_model
-from ..compile.compile import searched
+from ..compile.compile import search_space
 from ..compile.explanation.egraph_statistics import rule_seconds
-from ..compile.matching.match import chosen, saturated
+from ..compile.matching.match import extract_match, saturate_program
 from ..cosim import Settings, cosimulate
 from ..cosim.cosimulate import dataset_for, with_formats
-from ..egraph import prepare
-from ..egraph.saturation.answer_cache import nothing_kept
+from ..egraph import start_children
+from ..egraph.saturation.answer_cache import cache_disabled
 from ..errors import InputError
 from ..frontend.load import load
 
@@ -87,14 +87,16 @@ def bench(
 def _compile_timed(model: str | Path, accel: Sequence[str], options: Options, phases: Mapping[str, Phase]) -> tuple[Plan, dict[str, float]]:
     """Return the plan and the seconds of each rule that matched, and note what each phase took."""
     targets = chosen_targets(accel, options.limits)
-    prepare()
+    start_children()
     loaded = phases["read"].measure(lambda: load(model, options.shapes, options.limits))
-    space = searched(targets, options)
-    with nothing_kept():
+    space = search_space(targets, options)
+    with cache_disabled():
         saturation = phases["saturate"].measure(
-            lambda: saturated(loaded.program, space.rules, space.mappings, options.limits), lambda s: s.seconds
+            lambda: saturate_program(loaded.program, space.rules, space.mappings, options.limits), lambda s: s.seconds
         )
-    phases["extract"].measure(lambda: chosen(loaded.program, saturation, space.rules, space.mappings, options.limits, space.objective))
+    phases["extract"].measure(
+        lambda: extract_match(loaded.program, saturation, space.rules, space.mappings, options.limits, space.objective)
+    )
     compile_model(model, accel, options)  # keeps what saturation finds
     return phases["plan"].measure(lambda: compile_model(model, accel, options)), rule_seconds(saturation, space.rules, space.mappings)
 

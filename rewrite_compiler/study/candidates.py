@@ -11,7 +11,7 @@ import numpy as np
 from ..compile import Offload, Plan, float_program
 from ..compile.formats.calibrate import isolated_error
 from ..compile.host.host_program import HostProgram
-from ..compile.offload.specified import is_certified, refused
+from ..compile.offload.specified import format_refusal, is_certified
 from ..compile.plan.plan import tensors_of
 from ..data import Dataset
 from ..errors import FlexmatchError
@@ -81,7 +81,7 @@ class FloatRun:
         units = tuple(o.mapping.unit_sizes(o.tiling.sizes).items())
         key = o.target.name, *o.target.values.items(), o.mapping.variant, *o.node.attributes, *units, *o.formats.items()
         if key not in self.refusals:
-            self.refusals[key] = refused(o)
+            self.refusals[key] = format_refusal(o)
         return self.refusals[key]
 
     def _model(self, o: Offload) -> Ila | None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..compile import Options, chosen_targets
-from ..compile.matching.match import Matched, match
+from ..compile.matching.match import MatchResult, match
 from ..compile.matching.objective import LEVELS
 from ..egraph import EGraph, ENode
 from ..egraph.graph.encode import operator_named
@@ -155,7 +155,7 @@ class Worth:
     cost: tuple[int, ...]
 
     @staticmethod
-    def of(matched: Sequence[Matched], mappings: Sequence[Mapping]) -> Worth:
+    def of(matched: Sequence[MatchResult], mappings: Sequence[Mapping]) -> Worth:
         """Return the sum over matched programs."""
         costs = zip(*(m.extraction.cost for m in matched), strict=True)
         return Worth(sum(_offloads(m.program, mappings) for m in matched), tuple(map(sum, costs)))

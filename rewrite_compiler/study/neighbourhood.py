@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from ..compile import Options, chosen_targets
-from ..compile.compile import searched
-from ..compile.matching.match import chosen, constructor_of, saturated
+from ..compile.compile import search_space
+from ..compile.matching.match import constructor_of, extract_match, saturate_program
 from ..egraph import EGraph, ENode
 from ..egraph.graph.encode import operator_named
 from ..egraph.graph.graph import PROGRAM, ClassId
-from ..egraph.graph.neighbourhood import around
+from ..egraph.graph.neighbourhood import neighbourhood_of
 from ..errors import UsageError, did_you_mean
 from ..frontend.load import load
 from ..ir.program import Program
@@ -32,14 +32,14 @@ def neighbourhood(model: str | Path, accel: Sequence[str], options: Options, nod
     """
     targets = chosen_targets(accel, options.limits)
     loaded = load(model, options.shapes, options.limits)
-    p, space = loaded.program, searched(targets, options)
-    saturation = saturated(p, space.rules, space.mappings, options.limits)
-    extraction = chosen(p, saturation, space.rules, space.mappings, options.limits, space.objective).extraction
+    p, space = loaded.program, search_space(targets, options)
+    saturation = saturate_program(p, space.rules, space.mappings, options.limits)
+    extraction = extract_match(p, saturation, space.rules, space.mappings, options.limits, space.objective).extraction
     rule_places = [(r.name, short_place(r.place)) for r in space.rules] + [(m.name, short_place(m.rule.place)) for m in space.mappings]
     devices = {constructor_of(m).name: m.name for m in space.mappings}
     names = class_names(p, saturation.graph)
     start = class_of(p, saturation.graph, node)
-    region = around(saturation.graph, start, steps)
+    region = neighbourhood_of(saturation.graph, start, steps)
     row = _Rows(saturation.graph, names, extraction.choice, lambda n: _rule_of(n, rule_places), devices)
     return {
         "schema": SCHEMA,
@@ -48,8 +48,8 @@ def neighbourhood(model: str | Path, accel: Sequence[str], options: Options, nod
         "around": node, "e_class": start, "steps": steps,
         "rounds": saturation.rounds, "stop": {"reason": saturation.reason, "detail": saturation.detail},
         "e_classes": len(saturation.graph.classes), "e_nodes": saturation.graph.e_nodes,
-        "shown": [{**row.of(c), "distance": n} for c, n in region.shown.items()],
-        "cut": [{**row.of(c), "beside": neighbours} for c, neighbours in region.cut.items()],
+        "shown": [{**row.of(c), "distance": n} for c, n in region.distances.items()],
+        "cut": [{**row.of(c), "beside": neighbours} for c, neighbours in region.border.items()],
     }  # fmt: skip
 
 

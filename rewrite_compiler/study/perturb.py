@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from ..compile.matching.match import match
-from ..compile.plan.user_rules import proved
+from ..compile.plan.user_rules import with_proved_domain
 from ..frontend.file.read import read_model
 from ..frontend.load import load
 from ..frontend.perturb.perturb import PERTURBATIONS, perturbed
@@ -58,7 +58,7 @@ def styles(
     path: Path, target: Target, seeds: Sequence[int], names: Sequence[str] = PERTURBATIONS, share: float = 0.5, limits: Limits = DEFAULT
 ) -> Iterator[Style]:
     """Yield for each seed the difference between the offloads of a perturbed model and those of the model."""
-    rules, mappings = tuple(map(proved, shipped_rules())), list(target.mappings.values())
+    rules, mappings = tuple(map(with_proved_domain, shipped_rules())), list(target.mappings.values())
     model, _ = read_model(path, limits)
     model_offloads = offloads_of(path, rules, mappings, limits)
     with TemporaryDirectory() as folder:

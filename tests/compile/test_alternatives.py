@@ -35,7 +35,7 @@ def test_each_alternative_is_what_its_option_gives(path: Path) -> None:
     best = compile_model(path, ["flexasr"])
     looked = alternatives(path, ["flexasr"], 5)
     found = looked.plans
-    assert (looked.looked_at, looked.unseen(300)) == (looked.choices, "")
+    assert (looked.attempted, looked.incompleteness(300)) == (looked.choices, "")
     assert [a.option for a in found] == ["--without linear_relu", "--on host=layer"]
     costs = [tuple(best.extraction["cost"].values()), *(a.cost for a in found)]
     assert costs == sorted(costs)

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rewrite_compiler.compile.host.data_movement import Move, Moved
-from rewrite_compiler.compile.host.depthwise import Channelwise, joined
+from rewrite_compiler.compile.host.depthwise import DepthwiseConvolution, fuse_depthwise
 from rewrite_compiler.compile.host.fused_elementwise import elementwise
-from rewrite_compiler.compile.host.lazy_codes import Coded, Ended, Limit, Operand, is_coded, looked_at
-from rewrite_compiler.compile.host.lazy_host import PlainProgram
-from rewrite_compiler.compile.offload.execute import ends_of, saturated
-from rewrite_compiler.compile.offload.specified import full
+from rewrite_compiler.compile.host.lazy_codes import Clamp, LazyCodes, Operand, RangedFloats, elements_of, keeps_codes
+from rewrite_compiler.compile.host.lazy_host import FastHostProgram
+from rewrite_compiler.compile.offload.execute import ends_of, saturated_count
+from rewrite_compiler.compile.offload.specified import saturated_codes
 from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.lang.formats import AdaptivFloat, Fixed, Format, Int
@@ -35,32 +35,32 @@ def _machine_code() -> None:
     assert not without_machine_code()
 
 
-def coded(f: Fixed, seed: int = 0) -> Coded:
+def coded(f: Fixed, seed: int = 0) -> LazyCodes:
     """Return codes that lie in another order than their axes."""
     low, high = f.codes
     codes = np.random.default_rng(seed).integers(low or 0, high or 0, SHAPE, endpoint=True)
     codes = np.moveaxis(np.ascontiguousarray(np.moveaxis(codes, 1, -1)), -1, 1)
     kind = f"{'i' if f.signed else 'u'}{f.width // 8}"
     ends = values_of(f, np.array([codes.min(), codes.max()]))
-    return Coded(codes.astype(kind), f, (float(ends[0]), float(ends[1])))
+    return LazyCodes(codes.astype(kind), f, (float(ends[0]), float(ends[1])))
 
 
-def limited(values: np.ndarray, limits: list[Limit]) -> np.ndarray:
+def limited(values: np.ndarray, limits: list[Clamp]) -> np.ndarray:
     for kind, n in limits:
         values = (np.maximum if kind == "max" else np.minimum)(values, np.float32(n))
     return values
 
 
 @given(FIXED, FIXED, LIMITS)
-def test_values_and_codes_behind_limits_are_those_of_floats(f: Fixed, other: Fixed, limits: list[Limit]) -> None:
+def test_values_and_codes_behind_limits_are_those_of_floats(f: Fixed, other: Fixed, limits: list[Clamp]) -> None:
     limits = [(kind, float(np.float32(n))) for kind, n in limits]
     x = coded(f)
     floats = limited(values_of(f, x.codes).astype(np.float32), limits)
-    found = x.limited(*limits)
+    found = x.clamped(*limits)
     np.testing.assert_array_equal(found.data, floats)
     assert found.ends == (floats.min(), floats.max()) == ends_of(found)
     target = np.zeros((4, *SHAPE[1:]), f"{'i' if other.signed else 'u'}{other.width // 8}")
-    assert found.encoded(other, lambda codes: codes[1:5], target, None)
+    assert found.encode_into(other, lambda codes: codes[1:5], target, None)
     np.testing.assert_array_equal(target, codes_of(other, floats[1:5]))
 
 
@@ -76,7 +76,7 @@ def test_values_and_codes_behind_limits_are_those_of_floats(f: Fixed, other: Fix
     ],
 )
 def test_fixed_point_of_whole_words_stays_as_codes(f: Format, expected: bool) -> None:
-    assert is_coded(f) is expected
+    assert keeps_codes(f) is expected
 
 
 def program(*nodes: tuple[str, Mapping[str, float]]) -> Program:
@@ -101,13 +101,13 @@ ADD, RELU, CLIP = ("add", {}), ("relu", {}), ("clip", {"low": 0.0, "high": 6.0})
 def test_sums_and_limits_are_one_pass_with_the_bits_of_numpy(p: Program, kinds: str) -> None:
     given: dict[int, Operand] = {}
     for n, (v, kind) in enumerate(zip(p.inputs, kinds, strict=False)):
-        x = coded(Fixed(16, 10 + n), n).limited(("max", -3.0))
-        given[v] = x if kind == "c" else x.data if kind == "f" else Ended(np.ascontiguousarray(x.data), x.ends)
-    part = PlainProgram(p)
-    expected = looked_at(part.run({v: looked_at(x) for v, x in given.items()})[p.outputs[0]])
+        x = coded(Fixed(16, 10 + n), n).clamped(("max", -3.0))
+        given[v] = x if kind == "c" else x.data if kind == "f" else RangedFloats(np.ascontiguousarray(x.data), x.ends)
+    part = FastHostProgram(p)
+    expected = elements_of(part.run({v: elements_of(x) for v, x in given.items()})[p.outputs[0]])
     found = part.lazily(given)[p.outputs[0]]
-    assert isinstance(found, Coded if len(p.nodes) == 1 and p.nodes[0].op == "clip" and kinds[0] == "c" else Ended)
-    assert looked_at(found).tobytes() == expected.tobytes()
+    assert isinstance(found, LazyCodes if len(p.nodes) == 1 and p.nodes[0].op == "clip" and kinds[0] == "c" else RangedFloats)
+    assert elements_of(found).tobytes() == expected.tobytes()
     assert ends_of(found) == (expected.min(), expected.max())
 
 
@@ -116,12 +116,12 @@ def test_signs_of_zeros_and_what_is_no_number_are_those_of_numpy() -> None:
     x, y = (np.zeros(SHAPE, np.float32) for _ in range(2))
     x[0], y[0] = -0.0, -0.0
     x[1, 3], y[2] = np.nan, np.inf
-    part = PlainProgram(p)
+    part = FastHostProgram(p)
     part.is_used = True  # another engine may give other bits here
     expected = part.run(dict(zip(p.inputs, (x, y), strict=True)))[p.outputs[0]]
     found = part.lazily(dict(zip(p.inputs, (x, y), strict=True)))[p.outputs[0]]
-    assert np.array_equal(looked_at(found), expected, equal_nan=True)
-    assert not np.signbit(looked_at(found)[0]).any()
+    assert np.array_equal(elements_of(found), expected, equal_nan=True)
+    assert not np.signbit(elements_of(found)[0]).any()
     assert not all(map(np.isfinite, ends_of(found)))
 
 
@@ -143,8 +143,8 @@ def test_an_image_without_numbers_shows_in_the_ends_of_all(image: int) -> None:
     x = b.input("x", TensorType((2, 8, 4, 4)))
     w = b.constant(np.ones((8, 1, 3, 3), np.float32))
     attributes = {"group": 8, "strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1)}
-    (node,) = joined(b.finish(list(b.apply("conv", [x, w], attributes))))
-    assert isinstance(node, Channelwise)
+    (node,) = fuse_depthwise(b.finish(list(b.apply("conv", [x, w], attributes))))
+    assert isinstance(node, DepthwiseConvolution)
     given = np.ones((3, 2, 8, 4, 4), np.float32)
     assert node(given).ends == (4, 9)
     given[1, image, 2] = np.nan
@@ -157,4 +157,4 @@ def test_codes_of_values_of_the_largest_size_are_the_saturated_ones(f: Fixed) ->
     assert low is not None
     assert high is not None
     codes = np.array([low, low + 1, low + 2, 0, high - 1, high])
-    assert sum(int(np.count_nonzero(codes == c)) for c in full(f)) == saturated(values_of(f, codes), f) == 3
+    assert sum(int(np.count_nonzero(codes == c)) for c in saturated_codes(f)) == saturated_count(values_of(f, codes), f) == 3

@@ -12,8 +12,8 @@ from command import flexmatch
 from onnx import TensorProto, helper, numpy_helper
 
 from rewrite_compiler.compile import Options, Plan, compile_model, plan_onnx
-from rewrite_compiler.compile.formats.operating_range import outside
-from rewrite_compiler.compile.plan.user_rules import proved
+from rewrite_compiler.compile.formats.operating_range import domain_exclusions
+from rewrite_compiler.compile.plan.user_rules import with_proved_domain
 from rewrite_compiler.compile.verify import check_plan
 from rewrite_compiler.egraph.saturation.rule_text import rule_text
 from rewrite_compiler.egraph.saturation.saturate import saturate
@@ -76,8 +76,8 @@ def test_every_shipped_rule_is_used_where_its_certificate_holds() -> None:
     for r in every_rule():
         found = certificate_of_rule(r)
         assert found is not None
-        assert proved(r).domain == Domain(found.ranks)
-        assert certificate_of_rule(proved(r)) == found
+        assert with_proved_domain(r).domain == Domain(found.ranks)
+        assert certificate_of_rule(with_proved_domain(r)) == found
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_a_law_of_few_axes_does_not_change_a_model_of_more(model: Path, monkeypa
     plan = compiled(model, monkeypatch)
     assert [n.op for n in plan.program.nodes] == ["transpose", "reshape", "flexasr.linear"]
     assert check_plan(plan, plan_onnx(plan), model).relative_difference is not None
-    assert "g1 does not match: proved for ranks to 5" in outside(plan, "turn")
+    assert "g1 does not match: proved for ranks to 5" in domain_exclusions(plan, "turn")
 
 
 def test_explain_says_that_a_rule_is_not_proved_for_a_node(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

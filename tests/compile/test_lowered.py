@@ -9,7 +9,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from rewrite_compiler.compile import Options, compile_model
-from rewrite_compiler.compile.plan.lowered_counts import lowered_in
+from rewrite_compiler.compile.plan.lowered_counts import are_lowered
 from rewrite_compiler.ir.program import Builder, Node, Program
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.target import find_target
@@ -47,7 +47,7 @@ def program() -> Program:
 )
 def test_what_is_beyond_the_closed_forms(mapping: object, sources: set[int], expected: bool) -> None:
     device = Node(mapping.name, (), (), (), frozenset(sources))  # type: ignore[attr-defined]
-    assert lowered_in(program(), [device], {mapping.name: mapping}) == [expected]  # type: ignore[attr-defined, dict-item]
+    assert are_lowered(program(), [device], {mapping.name: mapping}) == [expected]  # type: ignore[attr-defined, dict-item]
 
 
 @pytest.mark.parametrize(

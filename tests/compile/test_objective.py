@@ -85,9 +85,9 @@ def test_the_default_counts_as_ever() -> None:
     plan = digits("offloads", "flexasr")
     assert tuple(plan.extraction["cost"]) == ("host_macs", "host_operators", "device_calls", "host_elementwise", "moved_elements")
     assert plan.extraction["objective"] == plan.settings["objective"] == "offloads"
-    assert Objective("macs").ordered((1, 2, 3, 4, 5)) == (1, 3, 2, 4, 5)
-    assert Objective("cycles").ordered((1, 2, 3, 4, 5), 9) == (9, 1, 2, 3, 4, 5)
-    assert Objective("energy").ordered((1, 2, 3, 4, 5), 9) == (1, 2, 9, 3, 4, 5)
+    assert Objective("macs").by_levels((1, 2, 3, 4, 5)) == (1, 3, 2, 4, 5)
+    assert Objective("cycles").by_levels((1, 2, 3, 4, 5), 9) == (9, 1, 2, 3, 4, 5)
+    assert Objective("energy").by_levels((1, 2, 3, 4, 5), 9) == (1, 2, 9, 3, 4, 5)
 
 
 def faster(target: Target, hertz: int) -> Target:

@@ -12,8 +12,8 @@ import pytest
 
 from rewrite_compiler.apps import named
 from rewrite_compiler.compile import Options, Plan, compile_model
-from rewrite_compiler.compile.matching.dominance import hopeless, without_dominated
-from rewrite_compiler.compile.matching.placement import RESULT, Key, Placed, Places
+from rewrite_compiler.compile.matching.dominance import dominated_by_host, without_dominated
+from rewrite_compiler.compile.matching.placement import RESULT, Key, Placement, PlacementGraph
 from rewrite_compiler.egraph import EClass, EGraph, ENode, extract
 from rewrite_compiler.egraph.extraction.prune import CostOf
 from rewrite_compiler.ir.types import TensorType
@@ -33,7 +33,7 @@ class Instance:
         draw = random.Random(seed)
         self.classes: dict[int, list[ENode]] = {0: [ENode("Input", (), (), -1, frozenset())]}
         self.costs: dict[int, int] = {id(self.classes[0][0]): 0}
-        self.placed: dict[int, Placed] = {}
+        self.placed: dict[int, Placement] = {}
         for c in range(1, draw.randint(3, 6)):
             self.classes[c] = [self.node(draw, c) for _ in range(draw.randint(1, 3))]
         self.root = max(self.classes)
@@ -57,7 +57,7 @@ class Instance:
         own = self.costs[id(made)]
         total = self.costs[id(made)] = own + sum(worth.values())
         held = (frozenset(x) for n in range(len(worth) + 1) for x in itertools.combinations(worth, n))
-        self.placed[id(made)] = Placed(operands, result, calls, {h: total - sum(worth[k] for k in h) for h in held})
+        self.placed[id(made)] = Placement(operands, result, calls, {h: total - sum(worth[k] for k in h) for h in held})
 
     def programs(self) -> Iterator[dict[int, ENode]]:
         """Every way to build the output."""
@@ -103,7 +103,7 @@ class Instance:
                 continue
             free = frozenset(k for k in range(len(n.children)) if (c, k) in held)
             stays = one.result is not None and c not in on_host and not uploads
-            total += one.spent[free | {RESULT} if stays else free]
+            total += one.cost_by_residents[free | {RESULT} if stays else free]
         return total
 
 
@@ -131,16 +131,16 @@ class Bounds:
     def cut(self, node: int) -> int:
         return self.instance.costs[node] // 8
 
-    def placed(self) -> dict[int, Placed]:
-        lower = {n: {h: spent - self.cut(n) for h, spent in one.spent.items()} for n, one in self.instance.placed.items()}
+    def placed(self) -> dict[int, Placement]:
+        lower = {n: {h: spent - self.cut(n) for h, spent in one.cost_by_residents.items()} for n, one in self.instance.placed.items()}
         return {n: replace(one, spent=lower[n]) for n, one in self.instance.placed.items()}
 
 
 def joint(instance: Instance, cost_of: CostOf) -> tuple[int, int, bool]:
     """The cost of the integer program, its bound, and whether the choice builds the output in the original e-graph."""
-    places = Places(instance.graph, cost_of, instance.placed)
-    found = extract(places.whole(), [instance.root], places.cost)
-    back = places.projected(found, [instance.root])
+    places = PlacementGraph(instance.graph, cost_of, instance.placed)
+    found = extract(places.extended_graph(), [instance.root], places.cost)
+    back = places.project(found, [instance.root])
     return found.cost[0], found.bound[0], back is not None and all(d in back.choice for n in back.choice.values() for d in n.children)
 
 
@@ -152,7 +152,9 @@ def test_joint_extraction_is_what_trying_everything_gives() -> None:
         expected = instance.best()
         assert (cost, bound) == (expected, expected), seed
         assert is_whole, seed
-        joined += any(n.op == "Load" for c in Places(instance.graph, lambda c, n: (1,), instance.placed).classes.values() for n in c.nodes)
+        joined += any(
+            n.op == "Load" for c in PlacementGraph(instance.graph, lambda c, n: (1,), instance.placed).classes.values() for n in c.nodes
+        )
     assert joined > INSTANCES // 4  # instances in which something could stay
 
 
@@ -170,7 +172,7 @@ def test_nothing_hopeless_is_in_a_cheapest_program() -> None:
     left_out = 0
     for seed in range(INSTANCES):
         instance = Instance(seed)
-        never = hopeless(instance.graph, Bounds(instance), plain(instance))
+        never = dominated_by_host(instance.graph, Bounds(instance), plain(instance))
         left_out += bool(never)
         found = joint(instance, lambda c, n, i=instance, never=never: None if id(n) in never else (i.costs[id(n)],))[0]  # type: ignore[misc]
         assert found == joint(instance, plain(instance))[0], seed

@@ -10,7 +10,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from rewrite_compiler.compile import Plan, compile_model
-from rewrite_compiler.compile.explanation.derivation_check import _Check, neighbourhood, replay
+from rewrite_compiler.compile.explanation.derivation_check import _Check, check_derivation, subprogram_of
 from rewrite_compiler.compile.matching.match import match
 from rewrite_compiler.limits import DEFAULT
 from rewrite_compiler.rewrite.ruleset import shipped_rules
@@ -31,7 +31,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
 
 def test_an_offload_is_derived_again_by_the_rules_it_needs(plan: Plan) -> None:
     (offload,) = plan.offloads
-    found = replay(plan, offload)
+    found = check_derivation(plan, offload)
     assert found.agrees
     assert found.rules is not None
     assert "conv2d-as-dense-of-windows" in found.rules
@@ -41,7 +41,7 @@ def test_an_offload_is_derived_again_by_the_rules_it_needs(plan: Plan) -> None:
 
 def test_an_e_node_in_the_wrong_class_is_found(plan: Plan) -> None:
     (offload,) = plan.offloads
-    p = neighbourhood(plan.source, offload.node.origins)
+    p = subprogram_of(plan.source, offload.node.origins)
     rules = [r for r in shipped_rules() if r.name in {x.rule for x in offload.because}]
     graph = match(p, rules, [offload.mapping], DEFAULT).saturation.graph
     assert _Check(p, graph, offload.mapping).result()[2] < 1e-9

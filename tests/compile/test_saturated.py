@@ -21,6 +21,6 @@ def test_codes_say_how_many_values_are_at_an_end(f: Format) -> None:
     values = values_of(f, codes).astype(np.float32)
     for part in (np.arange(len(codes)), np.flatnonzero(np.abs(values) < execute.largest_of(f))):
         size = float(np.abs(values[part]).max())
-        expected = execute.at_ends(values[part], f, size)
-        assert execute.at_ends(values[part], f, size, codes[part]) == expected
+        expected = execute.count_saturated(values[part], f, size)
+        assert execute.count_saturated(values[part], f, size, codes[part]) == expected
         assert (expected > 0) == (len(part) == len(codes))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rewrite_compiler.compile.verify import beyond, differences
+from rewrite_compiler.compile.verify import beyond_rounding, differences
 
 X = np.linspace(0.5, 1.5, 65, dtype=np.float32)
 
@@ -22,7 +22,7 @@ def far(**other: Any) -> list[str]:
     """Return the outputs that are farther from the model's than its rounding moves them."""
     expected = cancelling({"x": X})
     found = {**expected, **{name: np.asarray(y, expected[name].dtype) for name, y in other.items()}}
-    return beyond(differences(expected, found.values()), expected, cancelling, {"x": X})
+    return beyond_rounding(differences(expected, found.values()), expected, cancelling, {"x": X})
 
 
 def test_digits_that_cancel_may_differ() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from rewrite_compiler.apps import named
 from rewrite_compiler.compile import Plan, compile_model
-from rewrite_compiler.compile.offload.execute import Prepared
+from rewrite_compiler.compile.offload.execute import PreparedOffload
 from rewrite_compiler.cosim import Report, Settings, cosimulate
 from rewrite_compiler.cosim.tier import chosen_engine
 from rewrite_compiler.cosim.validation.audit import EVERY, _unit, audited_samples
@@ -166,7 +166,7 @@ def last_changed(results: dict[str, Data], *, is_sampled: bool) -> dict[str, Dat
 def refused_part(call: Callable[..., Any]) -> Callable[..., Any]:
     """Return results of a method whose last one of several samples is wrong."""
 
-    def wrong(self: Prepared, *given: Any) -> Any:
+    def wrong(self: PreparedOffload, *given: Any) -> Any:
         results = call(self, *given)
         rank = {n: len(self.offload.mapping.axes.of[n]) for n in results}
         is_batch = all(y.ndim > rank[n] and len(y) > 1 for n, y in results.items())
@@ -177,10 +177,10 @@ def refused_part(call: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("engine", ["numerics", "simulator"])
 def test_a_wrong_code_of_last_samples_is_refused_by_the_rate(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rewrite_compiler.compile.offload.specified import Specified
+    from rewrite_compiler.compile.offload.specified import NumericsOffload
 
     plan = compile_model(CNN.model, ["hlscnn"])
-    for kind in (Prepared, Specified):
+    for kind in (PreparedOffload, NumericsOffload):
         monkeypatch.setattr(kind, "call", refused_part(kind.call))
     with pytest.raises(AnswerNo, match="for sample ") as refused:
         ran(plan, engine, samples=24, batch=2, audit=1)
@@ -202,7 +202,7 @@ def test_a_wrong_kernel_is_refused_in_the_first_batch(monkeypatch: pytest.Monkey
 
 
 def test_wrong_generated_python_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    call, device = Prepared.call, AUDIT.simulated_device
+    call, device = PreparedOffload.call, AUDIT.simulated_device
     oracles: list[Any] = []
 
     def made(ila: Any, *, reading: str, samples: int = 0) -> Any:
@@ -210,12 +210,12 @@ def test_wrong_generated_python_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
         oracles.extend([found] if reading == "oracle" else [])
         return found
 
-    def wrong(self: Prepared, on: Any, *given: Any) -> Any:
+    def wrong(self: PreparedOffload, on: Any, *given: Any) -> Any:
         results = call(self, on, *given)
         return last_changed(results, is_sampled=False) if any(on is x for x in oracles) else results
 
     monkeypatch.setattr(AUDIT, "simulated_device", made)
-    monkeypatch.setattr(Prepared, "call", wrong)
+    monkeypatch.setattr(PreparedOffload, "call", wrong)
     with pytest.raises(AnswerNo, match=r"as codes of generated Python give, not .*, as the simulator returned, for sample 0"):
         ran(compile_model(CNN.model, ["vta"]), samples=8)
 

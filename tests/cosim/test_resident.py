@@ -167,7 +167,7 @@ def test_weights_of_convolutions_stay_in_the_buffer_of_vta(tmp_path: Path, desig
     moved, stayed = compared(plan)
     assert [a - b for a, b in zip(moved, stayed, strict=True)] == [0, stays, stays]
     resident = plan.residency["vta"]
-    assert resident.saved["constants"] == sum(o.price.cost.moved["w"] for o in plan.offloads if o.price and _lasts(plan, o.id))
+    assert resident.bytes_saved["constants"] == sum(o.price.cost.moved["w"] for o in plan.offloads if o.price and _lasts(plan, o.id))
 
 
 def _lasts(plan: Plan, offload: str) -> bool:

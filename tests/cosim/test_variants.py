@@ -10,8 +10,8 @@ import pytest
 
 from rewrite_compiler.apps import named
 from rewrite_compiler.compile import Plan, compile_model
-from rewrite_compiler.compile.offload.execute import Prepared
-from rewrite_compiler.compile.offload.specified import Specified, is_certified, refused
+from rewrite_compiler.compile.offload.execute import PreparedOffload
+from rewrite_compiler.compile.offload.specified import NumericsOffload, format_refusal, is_certified
 from rewrite_compiler.compile.plan.plan import tensors_of
 from rewrite_compiler.cosim.engine import Engine
 from rewrite_compiler.cosim.plan_variants import Variants
@@ -65,7 +65,7 @@ def test_only_offloads_that_differ_are_made_ready(reading: str) -> None:
     shared.outputs(plan, inputs)
     shared.outputs(plan, inputs)
     assert len(shared.prepared) == len(plan.offloads)
-    assert all(isinstance(x, Specified) and x.is_native == (reading == "native") for x in shared.prepared.values())
+    assert all(isinstance(x, NumericsOffload) and x.is_native == (reading == "native") for x in shared.prepared.values())
     shared.outputs(variants(plan)[1], inputs)
     assert len(shared.prepared) == len(plan.offloads) + 1
 
@@ -85,7 +85,7 @@ def test_operations_without_numerics_run_on_simulators() -> None:
     bare = replace(plan, offloads=tuple(replace(o, mapping=replace(o.mapping, codes=None)) for o in plan.offloads))
     shared = Variants("native", BATCH)
     found, expected = shared.outputs(bare, inputs), Variants("native", BATCH).outputs(plan, inputs)
-    assert not any(isinstance(x, Specified) for x in shared.prepared.values())
+    assert not any(isinstance(x, NumericsOffload) for x in shared.prepared.values())
     for name, x in expected.items():
         np.testing.assert_array_equal(found[name], x)
 
@@ -115,7 +115,7 @@ def test_the_smallest_tile_tells_formats_that_a_device_does_not_take(value: int,
     plan, _ = planned("digits_mlp", "flexasr")
     o = plan.offloads[0]
     f = replace(o.formats["w"], bias=value)  # type: ignore[call-arg]
-    found = refused(replace(o, formats=o.mapping.with_format(o.formats, "w", f)))
+    found = format_refusal(replace(o, formats=o.mapping.with_format(o.formats, "w", f)))
     assert why in found if why else not found
 
 
@@ -130,6 +130,6 @@ def test_numerics_give_what_a_simulator_gives(app: str, accel: str) -> None:
         constants = {n: fixed[tensors[n]] for n in operands if tensors[n] in fixed}
         moving = {n: kept[tensors[n]] for n in operands if n not in constants}
         device = simulated_device(o.target.ila(), samples=len(next(iter(moving.values()))))
-        expected = Prepared(o, constants).run(device, moving)[0]
-        for found, x in zip(Specified(o, constants).results(moving), expected, strict=True):
+        expected = PreparedOffload(o, constants).run(device, moving)[0]
+        for found, x in zip(NumericsOffload(o, constants).results(moving), expected, strict=True):
             np.testing.assert_array_equal(found, x)

@@ -20,9 +20,9 @@ def engine_of(p: Program, rules: Sequence[Rule] = ()) -> Engine:
 def saturated(p: Program, rules: Sequence[Rule] = (), rounds: int = 20) -> EGraph:
     engine = engine_of(p, rules)
     for _ in range(rounds):
-        if not engine.round("ir"):
+        if not engine.run_round("ir"):
             break
-    engine.round("late")
+    engine.run_round("late")
     return engine.snapshot()
 
 

@@ -40,12 +40,12 @@ def test_an_equal_request_is_not_asked_again(folder: Path, asked: list[dict[str,
     p, rules = linear_program(), shipped_rules()
     first = saturate_regions(p, rules, [])
     again = saturate_regions(p, rules, [])
-    assert (first.is_kept, again.is_kept, len(asked)) == (False, True, 1)
+    assert (first.is_cached, again.is_cached, len(asked)) == (False, True, 1)
     assert first == again
     assert again.matches == first.matches
     other = saturate_regions(p, rules[:1], [])
     limited = saturate_regions(p, rules, [], replace(DEFAULT, rounds=DEFAULT.rounds - 1))
-    assert (other.is_kept, limited.is_kept, len(asked)) == (False, False, 3)
+    assert (other.is_cached, limited.is_cached, len(asked)) == (False, False, 3)
     assert len([*folder.iterdir()]) == 3
 
 
@@ -55,13 +55,13 @@ def test_a_damaged_answer_is_asked_for_again(folder: Path, asked: list[dict[str,
     (entry,) = folder.iterdir()
     entry.write_bytes(entry.read_bytes().replace(b'"rounds"', b'"rouNds"'))
     again = saturate_regions(p, rules, [])
-    assert (again.is_kept, len(asked)) == (False, 2)
+    assert (again.is_cached, len(asked)) == (False, 2)
     assert again == first
 
 
 def test_what_a_limit_ended_is_not_kept(folder: Path, asked: list[dict[str, Any]]) -> None:
     limits = replace(DEFAULT, rounds=2)
     found = [saturate_regions(linear_program(), EXPLOSIVE, [], limits) for _ in range(2)]
-    assert [(s.reason, s.is_kept) for s in found] == [("rounds", False)] * 2
+    assert [(s.reason, s.is_cached) for s in found] == [("rounds", False)] * 2
     assert len(asked) == 2
     assert not [*folder.iterdir()]

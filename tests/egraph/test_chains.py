@@ -33,7 +33,7 @@ def steps_of_a_layer() -> Program:
 
 def folded(engine: Engine) -> EGraph:
     for _ in range(10):
-        engine.step("fold", 10)
+        engine.run_untyped("fold", 10)
     return engine.snapshot()
 
 

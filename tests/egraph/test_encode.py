@@ -164,6 +164,6 @@ def test_an_e_graph_survives_json() -> None:
 def test_rounds_without_rules_change_nothing() -> None:
     engine = engine_of(program_of("conv"))
     before = engine.snapshot()
-    assert not engine.round("ir")
+    assert not engine.run_round("ir")
     assert engine.snapshot() == before
     assert engine.e_nodes == before.e_nodes

@@ -6,7 +6,7 @@ from in_process import saturated
 from programs import constant
 
 from rewrite_compiler.egraph import ENode, extract
-from rewrite_compiler.egraph.saturation.explanation import Explainer, Maker
+from rewrite_compiler.egraph.saturation.explanation import BirthRule, Explainer
 from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.rewrite.ruleset import shipped_rules
@@ -25,7 +25,7 @@ def explained(p: Program, root: str) -> list[str]:
         return None if c == wanted and node.op != root else (1,)
 
     choice = extract(graph, [wanted], cost, 5.0).choice
-    explainer = Explainer(graph, choice, [Maker(r) for r in RULES])
+    explainer = Explainer(graph, choice, [BirthRule(r) for r in RULES])
     return [RULES[b].name for b in explainer.births(choice[wanted])]
 
 
@@ -53,7 +53,7 @@ def test_all_results_of_an_operator() -> None:
     graph = saturated(p, RULES)
     last = next(n for n in graph.classes[graph.values[p.outputs[0]]].nodes if n.op == "Result")
     layer = next(n for n in graph.classes[last.children[0]].nodes if n.op == "o_rnn")
-    births = Explainer(graph, {last.children[0]: layer}, [Maker(r) for r in RULES]).births(layer)
+    births = Explainer(graph, {last.children[0]: layer}, [BirthRule(r) for r in RULES]).births(layer)
     names = [RULES[b].name for b in births]
     assert names[0] == "rnn-cell-as-layer"
     assert "products-as-gate-sum" in names

@@ -14,7 +14,7 @@ from small_graphs import acyclic_choices, cheapest, cost_of, random_graph, total
 from rewrite_compiler.egraph import EClass, EGraph, ENode, extract
 from rewrite_compiler.egraph.extraction import prune
 from rewrite_compiler.egraph.extraction.bound import within_bound
-from rewrite_compiler.egraph.extraction.bucket_elimination import eliminated
+from rewrite_compiler.egraph.extraction.bucket_elimination import cheapest_by_elimination
 from rewrite_compiler.egraph.extraction.dominator_split import Part, needed_classes, parts
 from rewrite_compiler.egraph.extraction.extract import Extraction, _Problem, cheapest_trees
 from rewrite_compiler.egraph.extraction.forced_levels import key_of
@@ -65,7 +65,7 @@ def test_the_optimum_is_that_of_trying_every_choice(first: int) -> None:
 def solver_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave every choice to the integer program."""
     module = importlib.import_module("rewrite_compiler.egraph.extraction.extract")
-    monkeypatch.setattr(module, "eliminated", lambda *_: None)
+    monkeypatch.setattr(module, "cheapest_by_elimination", lambda *_: None)
     monkeypatch.setattr(module, "within_bound", unbounded)
 
 
@@ -87,7 +87,7 @@ def test_elimination_of_everything_at_once_finds_the_optimum() -> None:
         options = prune.pruned(prune.candidates(graph, cost_of(graph)), roots)
         if any(r not in options for r in roots):
             continue
-        choice, best = eliminated(options, roots, 0), cheapest(graph, roots, 2)
+        choice, best = cheapest_by_elimination(options, roots, 0), cheapest(graph, roots, 2)
         assert choice is not None, seed
         whole = {c: o.node for c, o in choice.items()}
         assert total(graph, whole, roots, 2) == best, seed
@@ -144,7 +144,7 @@ def test_elimination_finds_the_optimum_of_levels_that_need_several_words() -> No
         options = prune.pruned(prune.candidates(graph, cost_of(graph)), roots)
         if any(r not in options for r in roots):
             continue
-        choice = eliminated(options, roots, 0)
+        choice = cheapest_by_elimination(options, roots, 0)
         assert choice is not None, seed
         assert total(graph, {c: o.node for c, o in choice.items()}, roots, 4) == cheapest(graph, roots, 4), seed
 

@@ -6,7 +6,7 @@ import re
 
 from rewrite_compiler import IsConstant, Law, Tensor, Where, rule
 from rewrite_compiler import ops as o
-from rewrite_compiler.egraph.saturation.explosion_lint import Growth, growth_of, small_program
+from rewrite_compiler.egraph.saturation.explosion_lint import Explosion, explosion_of, small_program
 from rewrite_compiler.ir.evaluate import random_inputs, run
 from rewrite_compiler.rewrite.ruleset import shipped_rules
 
@@ -42,18 +42,18 @@ SHIPPED = shipped_rules()
 def test_the_program_of_the_lint_computes_and_saturates() -> None:
     p = small_program()
     assert all(v in run(p, random_inputs(p)) for v in p.outputs)
-    assert growth_of([bias_as_sum], SHIPPED) is None
+    assert explosion_of([bias_as_sum], SHIPPED) is None
 
 
 def test_the_triple_is_found_with_its_lines() -> None:
-    found = growth_of([zero_bias_at_once, bias_as_sum, associate_freely], SHIPPED)
+    found = explosion_of([zero_bias_at_once, bias_as_sum, associate_freely], SHIPPED)
     assert found is not None
     assert zero_bias_at_once in found.rules
     assert re.search(r"grows from \d+ to \d+ e-nodes in \d+ rounds with zero-bias-at-once \(egraph/test_lint\.py:\d+\)", str(found))
 
 
 def test_the_growth_is_told_from_its_first_round_to_its_last() -> None:
-    growth = Growth((associate,), (10, 25, 60, 300))
+    growth = Explosion((associate,), (10, 25, 60, 300))
     assert re.fullmatch(
         r"a small program grows from 10 to 300 e-nodes in 3 rounds with associate \(egraph/test_lint\.py:\d+\), and is not finished",
         str(growth),

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rewrite_compiler.compile.matching.match import chosen, saturated
+from rewrite_compiler.compile.matching.match import extract_match, saturate_program
 from rewrite_compiler.compile.matching.match import match as matched
 from rewrite_compiler.egraph import saturate_regions
-from rewrite_compiler.egraph.regions.regions import Known, Shape, form_of, region_of, regions_of
+from rewrite_compiler.egraph.regions.regions import FormKey, UseDefFacts, form_of, region_of, regions_of
 from rewrite_compiler.ir.evaluate import run
 from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType
@@ -112,7 +112,7 @@ def test_regions_lose_nothing_against_the_whole(p: Program, target: str, monkeyp
     parts = matched(p, rules, mappings, DEFAULT)
     assert parts.saturation.regions > parts.saturation.forms > 1
     monkeypatch.setattr(importlib.import_module("rewrite_compiler.egraph.saturation.saturate"), "regions_of", lambda p: [None])
-    whole = chosen(p, saturated(p, rules, mappings, DEFAULT), rules, mappings, DEFAULT)
+    whole = extract_match(p, saturate_program(p, rules, mappings, DEFAULT), rules, mappings, DEFAULT)
     assert whole.saturation.regions == 1
     assert parts.extraction.cost == whole.extraction.cost
     assert (parts.extraction.status, parts.extraction.gap) == ("optimal", 0.0)
@@ -121,7 +121,7 @@ def test_regions_lose_nothing_against_the_whole(p: Program, target: str, monkeyp
     assert offloads[0] == offloads[1]
 
 
-def one_region(*, op: str = "sub", axis: int = 1, number: float = 0.5, size: int = 4, turned: bool = False, both: bool = False) -> Shape:
+def one_region(*, op: str = "sub", axis: int = 1, number: float = 0.5, size: int = 4, turned: bool = False, both: bool = False) -> FormKey:
     """Return the form of a small program that is one region."""
     n = Network()
     x, y = (n.b.input(name, TensorType((1, 4, size))) for name in "xy")
@@ -130,7 +130,7 @@ def one_region(*, op: str = "sub", axis: int = 1, number: float = 0.5, size: int
     scaled = n.apply("mul", moved, n.b.constant(np.full((1,), number, np.float32)))
     last = n.apply("add", scaled, n.b.constant(np.arange(size, dtype=np.float32)))
     p = n.b.finish([last, moved] if both else [last])
-    return form_of(p, region_of(Known(p), p.nodes))
+    return form_of(p, region_of(UseDefFacts(p), p.nodes))
 
 
 DIFFERENT: dict[str, dict[str, Any]] = {

@@ -107,7 +107,7 @@ def test_a_variable_that_is_only_computed_with_is_refused() -> None:
 def test_the_shipped_rules_parse_together() -> None:
     made = Builder("relu")
     engine = engine_of(made.finish(made.apply("relu", [made.input("x", TensorType((2, 3)))])), shipped_rules())
-    assert all(not engine.round(phase) for phase in ("ir", "late"))
+    assert all(not engine.run_round(phase) for phase in ("ir", "late"))
 
 
 # -- each construct of a guard or an attribute, on a program where it holds and on one where it does not

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from rewrite_compiler.compile import Options, compile_model
-from rewrite_compiler.compile.verify import Run, beyond, check_plan, differences
+from rewrite_compiler.compile.verify import Run, beyond_rounding, check_plan, differences
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.graph.emit import to_onnx
 from rewrite_compiler.frontend.graph.structure import drop_trailing_absent
@@ -80,7 +80,7 @@ def compared(
     for (name, x), y in zip(expected.items(), found, strict=True):
         if floor and x.dtype.kind == "f" and np.isfinite(x).all() and np.max(np.abs(x - y), initial=0) <= floor:
             apart[name] = 0.0
-    far = beyond(apart, expected, run, values)
+    far = beyond_rounding(apart, expected, run, values)
     return Finding(f"{far[0]} differs", data) if far else EQUAL
 
 

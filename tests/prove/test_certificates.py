@@ -13,7 +13,7 @@ import pytest
 
 from rewrite_compiler import apps
 from rewrite_compiler.compile import compile_model, to_json
-from rewrite_compiler.compile.plan.user_rules import admitted
+from rewrite_compiler.compile.plan.user_rules import admit_rules
 from rewrite_compiler.prove.certificates import shipped
 from rewrite_compiler.prove.certificates.cache import Cache
 from rewrite_compiler.prove.certificates.judge import judge_cases, rule_case
@@ -129,7 +129,7 @@ def covered(name: str) -> tuple[str, float | None, float | None]:
 def test_a_rule_of_a_file_is_certified_by_its_own_trial(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(RULES)
-    found = admitted((), [mine], ["relu-over-add"]).certificates
+    found = admit_rules((), [mine], ["relu-over-add"]).certificates
     assert {n: (coverage_of(c), c.ulp, c.share_of_rounding) for n, c in found.items()} == {
         "relu-twice": ("all shapes", 0.0, 0.0),
         "relu-over-add": ("used on trust", None, None),

@@ -157,7 +157,7 @@ def test_a_target_is_judged_by_name() -> None:
 
 
 def test_rule_files_use_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rewrite_compiler.compile.plan.user_rules import admitted
+    from rewrite_compiler.compile.plan.user_rules import admit_rules
 
     monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path / "cache"))
     os.makedirs(tmp_path / "cache")
@@ -165,8 +165,8 @@ def test_rule_files_use_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path.write_text("rule twice(x: tensor) { relu(relu(x)) = relu(x) }\nrule false-one(x: tensor) { relu(neg(x)) = neg(relu(x)) }")
     for _ in range(2):
         with pytest.raises(AnswerNo) as refusal:
-            admitted((), [path], ())
+            admit_rules((), [path], ())
         assert refusal.value.problem.sentence.startswith("rule false-one is false: the sides differ; left 0, right -1")
         assert refusal.value.problem.place == f"{path}:2"
     assert len(list((tmp_path / "cache" / "court").iterdir())) == 2
-    assert [r.name for r in admitted((), [path], ["false-one"]).rules] == ["twice", "false-one"]
+    assert [r.name for r in admit_rules((), [path], ["false-one"]).rules] == ["twice", "false-one"]

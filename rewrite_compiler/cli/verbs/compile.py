@@ -88,7 +88,7 @@ def _alternatives(args: argparse.Namespace, targets: Sequence[Target], stem: Pat
     lines = []
     plan_options = compile_options(args)
     search = alternatives(args.model, targets, args.alternatives, plan_options)
-    unseen_notes = [text] if (text := search.unseen(plan_options.limits.alternatives_seconds)) else []
+    unseen_notes = [text] if (text := search.incompleteness(plan_options.limits.alternatives_seconds)) else []
     for n, a in enumerate(search.plans, 1):
         place = stem.with_name(f"{stem.name}.alternative{n}")
         check_outputs(plan_paths(place))

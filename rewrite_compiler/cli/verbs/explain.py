@@ -93,11 +93,11 @@ def _counterfactual_lines(args: argparse.Namespace, document: dict[str, Any]) ->
 
 def _derivation_lines(plan: Plan, document: dict[str, Any]) -> list[str]:
     """Derive an offload again by its rules alone, check every step on random operands, and say what came out."""
-    from ...compile.explanation.derivation_check import replay
+    from ...compile.explanation.derivation_check import check_derivation
 
     if document["place"] != "offload":
         return []
-    derivation = replay(plan, next(o for o in plan.offloads if o.id == document["offload"]["id"]))
+    derivation = check_derivation(plan, next(o for o in plan.offloads if o.id == document["offload"]["id"]))
     document["replay"] = {
         **vars(derivation),
         "rules": None if derivation.rules is None else list(derivation.rules),
@@ -108,9 +108,9 @@ def _derivation_lines(plan: Plan, document: dict[str, Any]) -> list[str]:
 
 def _range_lines(plan: Plan, document: dict[str, Any]) -> list[str]:
     """Say which rules would match here, were they proved for operands of so many axes."""
-    from ...compile.formats.operating_range import outside
+    from ...compile.formats.operating_range import domain_exclusions
 
-    document["outside"] = outside(plan, document["node"])
+    document["outside"] = domain_exclusions(plan, document["node"])
     return [f"  {sentence}" for sentence in document["outside"]]
 
 

@@ -24,17 +24,17 @@ from ...rewrite.rule import Rule
 from ...rewrite.ruleset import every_rule, rules_at
 from ...target import Mapping as Operation
 from ...target import body_of
-from ..matching.match import Matched, constructor_of, match
+from ..matching.match import MatchResult, constructor_of, match
 from ..plan.plan import Offload, Plan
 
-AGREE = 1e-9  # of the largest value of a class
+TOLERANCE = 1e-9  # of the largest value of a class
 SEED = 5
-Found = Data | tuple[Data, ...]
-Ends = tuple[tuple[Value, ...], tuple[Value, ...]]  # the values a node reads and defines, or in reverse
+ClassValue = Data | tuple[Data, ...]
+Edges = tuple[tuple[Value, ...], tuple[Value, ...]]  # the values a node reads and defines, or in reverse
 
 
 @dataclass(frozen=True)
-class Replay:
+class DerivationCheck:
     """The result of a derivation check: a minimal list of rules, the e-nodes evaluated, and the largest relative difference in a class.
 
     `rules` is None where the offload cannot be derived from its source nodes alone.
@@ -48,7 +48,7 @@ class Replay:
     @property
     def agrees(self) -> bool:
         """Whether the offload was derived again and no e-node differs from its class beyond rounding."""
-        return self.rules is not None and self.difference <= AGREE
+        return self.rules is not None and self.difference <= TOLERANCE
 
     def __str__(self) -> str:
         if self.rules is None:
@@ -59,9 +59,9 @@ class Replay:
         return f"replayed by {', '.join(self.rules) or 'the mapping alone'}; {verdict}"
 
 
-def replay(plan: Plan, offload: Offload, limits: Limits = DEFAULT) -> Replay:
+def check_derivation(plan: Plan, offload: Offload, limits: Limits = DEFAULT) -> DerivationCheck:
     """Derive an offload again from its source nodes and evaluate every e-node on random operands."""
-    p = neighbourhood(plan.source, offload.node.origins)
+    p = subprogram_of(plan.source, offload.node.origins)
     rules_by_name = {r.name: r for r in (*every_rule(), *(r for f in plan.settings["rules"] for r in rules_at(Path(f))))}
     chain = [rules_by_name[r.rule] for r in offload.because if r.rule in rules_by_name]
     match_result = _derived(p, chain, offload.mapping, limits)
@@ -70,13 +70,13 @@ def replay(plan: Plan, offload: Offload, limits: Limits = DEFAULT) -> Replay:
         match_result = _derived(p, candidate_rules, offload.mapping, limits)
         chain = [r for r in candidate_rules if match_result is not None and match_result.saturation.matches.get(r.name)]
     if match_result is None:
-        return Replay(None)
+        return DerivationCheck(None)
     needed_rules, match_result = _minimal(p, chain, offload.mapping, limits, match_result)
     e_nodes, compared, difference = _Check(p, match_result.saturation.graph, offload.mapping).result()
-    return Replay(tuple(r.name for r in needed_rules), e_nodes, compared, difference)
+    return DerivationCheck(tuple(r.name for r in needed_rules), e_nodes, compared, difference)
 
 
-def _derived(p: Program, rules: Sequence[Rule], m: Operation, limits: Limits) -> Matched | None:
+def _derived(p: Program, rules: Sequence[Rule], m: Operation, limits: Limits) -> MatchResult | None:
     """Return the match of a program under rules and one mapping; None where the operation is not used."""
     try:
         match_result = match(p, rules, [m], limits)
@@ -85,7 +85,7 @@ def _derived(p: Program, rules: Sequence[Rule], m: Operation, limits: Limits) ->
     return match_result if any(n.op == m.name for n in match_result.program.nodes) else None
 
 
-def _minimal(p: Program, rules: Sequence[Rule], m: Operation, limits: Limits, match_result: Matched) -> tuple[list[Rule], Matched]:
+def _minimal(p: Program, rules: Sequence[Rule], m: Operation, limits: Limits, match_result: MatchResult) -> tuple[list[Rule], MatchResult]:
     """Return a minimal list of rules that derives the operation at no higher cost, by leaving out one rule after another."""
     needed_rules, cost = list(rules), match_result.extraction.cost
     for r in rules:
@@ -99,7 +99,7 @@ def _minimal(p: Program, rules: Sequence[Rule], m: Operation, limits: Limits, ma
 # -- the part of a program that an offload stands for
 
 
-def neighbourhood(p: Program, origins: frozenset[int]) -> Program:
+def subprogram_of(p: Program, origins: frozenset[int]) -> Program:
     """Return the subprogram of some source nodes, with adjacent layout operators and the computation of its constants."""
     members = {id(n) for n in p.nodes if n.origins & origins and n.op != OPAQUE}
     members |= _nodes_between(p, members)
@@ -121,15 +121,15 @@ def _nodes_between(p: Program, members: set[int]) -> set[int]:
     return {id(n) for n in p.nodes if id(n) in descendants & ancestors and n.op != OPAQUE}
 
 
-def _forwards(n: Node) -> Ends:
+def _forwards(n: Node) -> Edges:
     return n.inputs, n.outputs
 
 
-def _backwards(n: Node) -> Ends:
+def _backwards(n: Node) -> Edges:
     return n.outputs, n.inputs
 
 
-def _reachable(nodes: Iterable[Node], members: set[int], ends: Callable[[Node], Ends]) -> set[int]:
+def _reachable(nodes: Iterable[Node], members: set[int], ends: Callable[[Node], Edges]) -> set[int]:
     """Return the members and the nodes reachable from them along the edges that `ends` gives, (values read, values defined)."""
     values: set[Value] = set()
     reached_nodes: set[int] = set()
@@ -179,7 +179,7 @@ class _Check:
     def __init__(self, p: Program, graph: EGraph, m: Operation) -> None:
         self.p, self.graph, self.m, self.device = p, graph, m, constructor_of(m).name
         self.random = np.random.default_rng(SEED)
-        self.values: dict[int, Found] = {}
+        self.values: dict[int, ClassValue] = {}
 
     def result(self) -> tuple[int, int, float]:
         """Return the number of e-nodes, how many were compared with their class, and the largest relative difference."""
@@ -202,7 +202,7 @@ class _Check:
             sample = random_tensor(self.p.types[v], self.random)
             self.values[self.graph.values[v]] = sample.astype(np.float64) if self.p.types[v].is_float else sample
 
-    def value_of(self, e_class: EClass, n: ENode) -> Found:
+    def value_of(self, e_class: EClass, n: ENode) -> ClassValue:
         """Return the value of an e-node on the values of its operands."""
         if n.op == "Constant":
             data = self.p.constants[int(n.attributes[0])]  # type: ignore[arg-type]
@@ -228,11 +228,11 @@ def _attributes(op: Op, n: ENode) -> Mapping[str, AttributeValue]:
     return {a.name: v for a, v in zip(op.attributes, n.attributes, strict=True)}
 
 
-def _difference(expected: Found, actual: Found) -> float:
+def _difference(expected: ClassValue, actual: ClassValue) -> float:
     return max((_distance(a, b) for a, b in _paired(expected, actual)), default=0.0)
 
 
-def _paired(expected: Found, actual: Found) -> Iterator[tuple[Data, Data]]:
+def _paired(expected: ClassValue, actual: ClassValue) -> Iterator[tuple[Data, Data]]:
     left, right = (x if isinstance(x, tuple) else (x,) for x in (expected, actual))
     yield from zip(left, right, strict=True)
 

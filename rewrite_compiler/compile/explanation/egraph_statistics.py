@@ -18,7 +18,8 @@ def egraph_document(s: Saturation, rules: Sequence[Rule], mappings: Sequence[Map
         "e_nodes": s.graph.e_nodes, "e_classes": len(s.graph.classes), "growth": list(s.growth),
         "rules": len(rules) + len(mappings),
         "fired": [
-            {"rule": name, "at": short_place(at), "matches": s.matches[key], "new_nodes": s.grown.get(name, s.made.get(birth, 0))}
+            {"rule": name, "at": short_place(at), "matches": s.matches[key],
+             "new_nodes": s.e_nodes_added.get(name, s.e_nodes_by_birth.get(birth, 0))}
             for birth, (name, key, at) in enumerate(_keys_and_places(rules, mappings)) if s.matches.get(key)
         ],
         "stop": {"reason": s.reason, "detail": s.detail},
@@ -30,10 +31,10 @@ def rule_seconds(s: Saturation, rules: Sequence[Rule], mappings: Sequence[Mappin
     return {name: s.rule_seconds[key] for name, key, _ in _keys_and_places(rules, mappings) if key in s.rule_seconds}
 
 
-def held_back(s: Saturation, rules: Sequence[Rule]) -> list[str]:
+def back_off_notes(s: Saturation, rules: Sequence[Rule]) -> list[str]:
     """Return a note on each added rule that the back-off scheduler held back."""
     at = {r.name: short_place(r.place) for r in rules}
-    return [f"rule {name} ({at[name]}) was held back for {n} rounds: it made too many e-nodes at once" for name, n in s.held.items()]
+    return [f"rule {name} ({at[name]}) was held back for {n} rounds: it made too many e-nodes at once" for name, n in s.rounds_held.items()]
 
 
 def _keys_and_places(rules: Sequence[Rule], mappings: Sequence[Mapping]) -> list[tuple[str, str, str]]:

@@ -16,8 +16,8 @@ from ...ops.static import Condition, HasType, IsConstant, ListsEqual, RealCompar
 from ...rewrite.rule import short_place
 from ...rewrite.text import condition_text
 from ...target import Mapping
-from ..matching.match import Fitted
-from ..matching.pattern_difference import Loose, differs
+from ..matching.match import Fits
+from ..matching.pattern_difference import PartialMatch, first_difference
 
 PRODUCTS = ("dense", "matmul")
 
@@ -39,21 +39,21 @@ class Distance(IntEnum):
 
 
 @dataclass(frozen=True)
-class Against:
+class Obstacle:
     """Why a mapping does not take a node: its distance, a sentence, the number of values its pattern bound, and of failed guards."""
 
     mapping: str
     distance: Distance
     sentence: str
-    met: int = 0
-    failed: int = 0
+    bound_values: int = 0
+    failed_guards: int = 0
 
 
 class HostReasons:
     """Explains the host nodes of one extracted program."""
 
     def __init__(
-        self, program: Program, mappings: Sequence[Mapping], fitted: Fitted, unusable: MappingOf[str, str] | None = None,
+        self, program: Program, mappings: Sequence[Mapping], fitted: Fits, unusable: MappingOf[str, str] | None = None,
         *, as_written: bool = False,
     ) -> None:  # fmt: skip
         self.program, self.mappings, self.fitted, self.as_written = program, mappings, fitted, as_written
@@ -73,53 +73,53 @@ class HostReasons:
         if node.operator is not None and node.operator.kind == LAYOUT:
             return "only moves data"
         near = [m for m in self.offered.get(node.op, ()) if root_of(m) == node.op or node.op not in _elementwise(m)]
-        moving = self.moving(node, near)
+        moving = self.product_sentence(node, near)
         if moving:
             return f"{moving}{self.unusable}"
         if not near:
             offered = ", ".join(sorted({f"{m.target}.{m.operation}" for m in self.mappings})) or "nothing"
             return f"no mapping for {node.op}; offered: {offered}{self.unusable}"
-        reasons = sorted((self.against(m, node) for m in near), key=lambda r: (r.distance, -r.met, r.failed))
+        reasons = sorted((self.obstacle(m, node) for m in near), key=lambda r: (r.distance, -r.bound_values, r.failed_guards))
         names = dict.fromkeys(r.mapping for r in reasons if r.sentence == reasons[0].sentence)
         return f"{', '.join(names)}: {reasons[0].sentence}{self.unusable}"
 
-    def moving(self, node: Node, near: Sequence[Mapping]) -> str:
+    def product_sentence(self, node: Node, candidates: Sequence[Mapping]) -> str:
         """Return the sentence for a product of two computed tensors where all near operations need constant weights, else an empty text."""
         if node.op not in PRODUCTS or any(self.program.is_constant(v) for v in node.inputs[:2]):
             return ""
-        if any(self.against(m, node).distance != Distance.FORM for m in near if not _needs_weights(m)):
+        if any(self.obstacle(m, node).distance != Distance.FORM for m in candidates if not _needs_weights(m)):
             return ""
         names = ", ".join(dict.fromkeys(f"{m.target}.{m.operation}" for m in self.mappings if _needs_weights(m)))
         matrices = math.prod(self.program.types[node.inputs[1]].shape[:-2])
         sentence = f"both factors are computed at run time, and {names} takes one matrix of weights that is known at compile time"
         return names and sentence + (f", not {matrices}" if matrices > 1 else "")
 
-    def against(self, m: Mapping, node: Node) -> Against:
+    def obstacle(self, m: Mapping, node: Node) -> Obstacle:
         """Return why one mapping does not take the node, with the number of values that its pattern bound."""
-        partial_match = Loose(self.program, self.users, {m.name: root_of(m) for m in self.mappings})
-        return replace(self.met(m, node, partial_match), met=len(partial_match.values))
+        partial_match = PartialMatch(self.program, self.users, {m.name: root_of(m) for m in self.mappings})
+        return replace(self.first_obstacle(m, node, partial_match), bound_values=len(partial_match.values))
 
-    def met(self, m: Mapping, node: Node, found: Loose) -> Against:
+    def first_obstacle(self, m: Mapping, node: Node, partial_match: PartialMatch) -> Obstacle:
         """Return why one mapping does not take the node, and record the bindings of its partial match."""
         name = f"{m.name} ({short_place(m.rule.place)})"
         anchor = next(x for x in subterms(m.rule.left) if isinstance(x, Apply) and x.op.name == node.op)
-        difference = differs(found, anchor, node, self.producer)
+        difference = first_difference(partial_match, anchor, node, self.producer)
         if difference:
-            return Against(name, Distance.FORM, difference)
-        reader_sentence = self.above(m.rule.left, anchor, node)
+            return Obstacle(name, Distance.FORM, difference)
+        reader_sentence = self.reader_difference(m.rule.left, anchor, node)
         if reader_sentence and not self.as_written:
-            return Against(name, Distance.FORM, reader_sentence)
-        failing = [c for c in m.rule.where if self.decidable(c, found) and not holds(c, found.binding())]
+            return Obstacle(name, Distance.FORM, reader_sentence)
+        failing = [c for c in m.rule.where if self.is_decidable(c, partial_match) and not holds(c, partial_match.binding())]
         if failing:
-            return Against(name, Distance.GUARD, self.failed(failing[0], found), failed=len(failing))
-        refusal = self.refusal(m, found)
+            return Obstacle(name, Distance.GUARD, self.guard_sentence(failing[0], partial_match), failed_guards=len(failing))
+        refusal = self.refusal(m, partial_match)
         if refusal is not None:
-            return Against(name, Distance.CAPACITY, str(refusal.limit))
+            return Obstacle(name, Distance.CAPACITY, str(refusal.limit))
         if reader_sentence:
-            return Against(name, Distance.COST, f"as written, {reader_sentence}")
-        return Against(name, Distance.COST, f"the chosen program is no dearer with {node.op} on the host")
+            return Obstacle(name, Distance.COST, f"as written, {reader_sentence}")
+        return Obstacle(name, Distance.COST, f"the chosen program is no dearer with {node.op} on the host")
 
-    def above(self, pattern: Tensor, anchor: Apply, node: Node) -> str:
+    def reader_difference(self, pattern: Tensor, anchor: Apply, node: Node) -> str:
         """Return a sentence on a reader of a node that is not the operator above it in the pattern, empty where the readers fit."""
         parent = next((x for x in subterms(pattern) if isinstance(x, Apply) and any(y is anchor for y in x.operands)), None)
         if parent is None:
@@ -127,48 +127,54 @@ class HostReasons:
         readers = self.users.get(node.outputs[0], [])
         fitting = next((r for r in readers if r.op == parent.op.name), None)
         if fitting is not None:
-            return self.above(pattern, parent, fitting)
+            return self.reader_difference(pattern, parent, fitting)
         reader_names = " and ".join(sorted({r.op for r in readers})) or "nothing"
         return f"{reader_names} reads the result of {node.op}, its pattern has {parent.op.name} there"
 
-    def decidable(self, condition: Condition, found: Loose) -> bool:
+    def is_decidable(self, condition: Condition, partial_match: PartialMatch) -> bool:
         """Tell whether every tensor and attribute of a condition is bound by the partial match."""
         try:
-            holds(condition, found.binding())
+            holds(condition, partial_match.binding())
         except KeyError:
             return False
         return True
 
-    def failed(self, condition: Condition, found: Loose) -> str:
+    def guard_sentence(self, condition: Condition, partial_match: PartialMatch) -> str:
         """Return a failed condition with its values."""
         if isinstance(condition, IsConstant):
             return f"{condition.tensor.name} must be known at compile time"
         if isinstance(condition, HasType):
-            dtype = found.binding().dtype(condition.tensor)
+            dtype = partial_match.binding().dtype(condition.tensor)
             return f"its operand {condition.tensor.name} must be {' or '.join(condition.dtypes)}, not {dtype}"
         if isinstance(condition, ListsEqual):
-            return _unequal(condition, found)
+            return _unequal(condition, partial_match)
         if isinstance(condition, RealComparison):
-            values = ", ".join(f"{v.name} {found.attributes[v.name]}" for v in condition.variables)
+            values = ", ".join(f"{v.name} {partial_match.attributes[v.name]}" for v in condition.variables)
             return f"{condition_text(condition)} fails with {values}"
         assert isinstance(condition, TermIsTrue)
         rank = re.fullmatch(r"(\w+)\.rank == (\d+)", condition_text(condition))
         if rank:
-            axes = len(found.binding().shape(_variables(condition)[0]))
+            axes = len(partial_match.binding().shape(_variables(condition)[0]))
             return f"its operand {rank[1]} must have {rank[2]} axes, not {axes}"
-        shapes = [f"{x.name} {self.program.types[found.values[id(x)]].shape}" for x in _variables(condition) if id(x) in found.values]
+        shapes = [
+            f"{x.name} {self.program.types[partial_match.values[id(x)]].shape}"
+            for x in _variables(condition)
+            if id(x) in partial_match.values
+        ]
         return f"{condition_text(condition)} fails{' with ' if shapes else ''}{', '.join(dict.fromkeys(shapes))}"
 
-    def refusal(self, m: Mapping, found: Loose) -> Refusal | None:
+    def refusal(self, m: Mapping, partial_match: PartialMatch) -> Refusal | None:
         """Return the refusal of the mapping's tiling on operands of the bound types, None if there was none."""
-        operand_types = {n: self.program.types[found.values[id(x)]] for n, x in enumerate(m.operands) if id(x) in found.values}
+        operand_types = {
+            n: self.program.types[partial_match.values[id(x)]] for n, x in enumerate(m.operands) if id(x) in partial_match.values
+        }
         for (name, types, _), fit in self.fitted.items():
             if operand_types and name == m.name and isinstance(fit, Refusal) and all(types[n] == t for n, t in operand_types.items()):
                 return fit
         return None
 
 
-def _unequal(condition: ListsEqual, partial_match: Loose) -> str:
+def _unequal(condition: ListsEqual, partial_match: PartialMatch) -> str:
     """Return the sentence for a failed equality of lists, naming the operands if they are shapes."""
     left, right = (list_of(side, partial_match.binding()) for side in (condition.left, condition.right))
     owners = [s.tensor for s in (condition.left, condition.right) if isinstance(s, ShapeOf) and isinstance(s.tensor, Variable)]

@@ -24,16 +24,16 @@ from ...limits import DEFAULT, Limits
 from ...readings.kernels.format_conversion import codes_of, values_of
 from ...target import FormatFor, body_of, inlined, simulated_device
 from ..host.data_movement import Moved
-from ..host.lazy_codes import looked_at
-from ..offload.execute import Prepared, check_finite
-from ..offload.specified import Specified, is_certified
+from ..host.lazy_codes import elements_of
+from ..offload.execute import PreparedOffload, check_finite
+from ..offload.specified import NumericsOffload, is_certified
 from ..plan.plan import Calibration, Offload, Plan, tensors_of
-from ..plan.residency import handed_over
+from ..plan.residency import resident_edges
 from .range_methods import KEPT_VALUES, PERCENTILE, Method, magnitude, method_of
-from .unlowered import CHECKED, FloatRun
+from .unlowered import CHECK_SAMPLES, FloatRun
 
-TRIED_SAMPLES = 4
-NOTHING = np.zeros(0)
+SEARCH_SAMPLES = 4
+EMPTY = np.zeros(0)
 MOST_BYTES = 1 << 26  # of the tensors of samples that run at once
 SEARCH = "formats with inner state by least error of the first result on the first 4 samples"
 METHODS = {
@@ -132,7 +132,7 @@ def _is_beyond(choose: FormatFor, f: Format, size: float) -> bool:
 def _unified(plan: Plan, offloads: Sequence[Offload]) -> tuple[Offload, ...]:
     """Return the offloads with each resident operand in the format of the result that defines it."""
     by_id = {o.id: o for o in offloads}
-    for maker, result, taker, operand in handed_over(plan.program, plan.offloads, plan.residency):
+    for maker, result, taker, operand in resident_edges(plan.program, plan.offloads, plan.residency):
         o = by_id[taker.id]
         formats = o.mapping.with_format(o.formats, operand, by_id[maker.id].formats[result])
         by_id[taker.id] = replace(o, formats=formats)
@@ -173,15 +173,15 @@ def _observed(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int
     constants = {v: p.constants[v] for v in tensors if v in p.constants}
     for o in plan.offloads:
         for name, v in tensors_of(o).items():
-            check_finite(o, name, constants.get(v, NOTHING))
+            check_finite(o, name, constants.get(v, EMPTY))
     observations = _Observations({v: _magnitude(x) for v, x in constants.items()})
     if method.needs_values:
         observations.values = {v: [_sampled_values(x, 1)] for v, x in constants.items()}
     moving = sorted(tensors - p.constants.keys() - set(p.inputs))
-    check_inputs = {v: inputs[p.names[v]][:CHECKED] for v in p.inputs}
+    check_inputs = {v: inputs[p.names[v]][:CHECK_SAMPLES] for v in p.inputs}
     run = FloatRun(plan.source, p, moving, len(plan.program.types), check_inputs, seconds)
     # sampled values depend on the number of batches, which must not depend on the program that is run
-    sample_bytes = sum(p.types[v].nbytes for v in moving) if method.needs_values else run.held_bytes
+    sample_bytes = sum(p.types[v].nbytes for v in moving) if method.needs_values else run.live_bytes
     batch = max(1, min(batch, MOST_BYTES // max(1, sample_bytes)))
     batches = -(-samples // batch)
     for at in range(0, samples, batch):
@@ -192,7 +192,7 @@ def _observed(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int
             if method.needs_values:
                 observations.values.setdefault(v, []).append(_sampled_values(results[v], batches))
         if not at:
-            observations.first_samples = {v: np.array(looked_at(results[v])[:TRIED_SAMPLES]) for v in searched & results.keys()}
+            observations.first_samples = {v: np.array(elements_of(results[v])[:SEARCH_SAMPLES]) for v in searched & results.keys()}
     return observations
 
 
@@ -204,7 +204,7 @@ def _sampled_values(x: Data | Moved, parts: int) -> Data:
 
 
 def _magnitude(x: Data | Moved) -> float:
-    values = x.root if isinstance(x, Moved) and x.move.is_onto else looked_at(x)
+    values = x.root if isinstance(x, Moved) and x.move.is_onto else elements_of(x)
     size = float(np.max(np.abs(values), initial=0))
     if not np.isfinite(size):
         raise InputError("C102", "a tensor of the float run is not finite", help="check the calibration samples")
@@ -245,16 +245,16 @@ def _with_searched_formats(p: Program, o: Offload, samples: MappingOf[Value, Dat
     return o
 
 
-def isolated_error(p: Program, o: Offload, kept: MappingOf[Value, Data], ila: Ila | None) -> float:
+def isolated_error(p: Program, o: Offload, samples: MappingOf[Value, Data], ila: Ila | None) -> float:
     """Return Σ(y − ŷ)² / Σy² of an offload's first result on samples, run in isolation on a simulator, or without one by numerics."""
     tensors = tensors_of(o)
-    moving = {v.name: kept[tensors[v.name]] for v in o.mapping.operands if tensors[v.name] in kept}
+    moving = {v.name: samples[tensors[v.name]] for v in o.mapping.operands if tensors[v.name] in samples}
     constants = {v.name: p.constants[tensors[v.name]] for v in o.mapping.operands if tensors[v.name] in p.constants}
     if ila is None:
-        results = Specified(o, constants).results(moving)
+        results = NumericsOffload(o, constants).results(moving)
     else:
-        results, _ = Prepared(o, constants).run(simulated_device(ila, samples=len(next(iter(moving.values())))), moving)
-    expected = kept[o.node.outputs[0]].astype(np.float64)
+        results, _ = PreparedOffload(o, constants).run(simulated_device(ila, samples=len(next(iter(moving.values())))), moving)
+    expected = samples[o.node.outputs[0]].astype(np.float64)
     return float(np.sum((results[0] - expected) ** 2) / max(float(np.sum(expected**2)), 1e-30))
 
 

@@ -13,8 +13,8 @@ from ...ir.program import Data, Program
 from ...ir.types import TensorType
 from ..plan.plan import Plan
 
-BELOW, BEYOND = 0.25, 8.0  # the smallest and the largest bound, times these, are what standard normal inputs are scaled by
-MOST = 8  # bounds around which inputs are drawn
+SMALLEST_SCALE, LARGEST_SCALE = 0.25, 8.0  # the smallest and the largest bound, times these, are what standard normal inputs are scaled by
+MOST_BOUNDS = 8  # bounds around which inputs are drawn
 
 
 def edge_inputs(plan: Plan, random: np.random.Generator) -> Iterator[dict[str, Data]]:
@@ -22,11 +22,11 @@ def edge_inputs(plan: Plan, random: np.random.Generator) -> Iterator[dict[str, D
     bounds = sorted({abs(c) for p in (plan.source, plan.program) for c in bounds_of(p) if c and math.isfinite(c)})
     if not bounds:
         return
-    for scale in dict.fromkeys((bounds[0] * BELOW, bounds[-1] * BEYOND)):
+    for scale in dict.fromkeys((bounds[0] * SMALLEST_SCALE, bounds[-1] * LARGEST_SCALE)):
         yield _inputs(plan.program, random, partial(_scaled, random, scale))
     edge_values = [
         m
-        for c in (*bounds[:MOST], 0.0)
+        for c in (*bounds[:MOST_BOUNDS], 0.0)
         for n in (c, -c)
         for m in (n, *(float(np.nextafter(np.float32(n), np.float32(to))) for to in (-np.inf, np.inf)))
     ]

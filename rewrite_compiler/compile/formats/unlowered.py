@@ -16,9 +16,9 @@ import numpy as np
 from ...ir.program import Data, Node, Program, Value
 from ..host.data_movement import Move, Moved, is_movement, move_of
 from ..host.host_program import HostProgram
-from ..host.lazy_codes import looked_at
+from ..host.lazy_codes import elements_of
 
-CHECKED = 2  # samples on which both programs are compared
+CHECK_SAMPLES = 2  # samples on which both programs are compared
 TOLERANCE = 1e-5  # of a batched float run against single runs
 DIFFERENCE = 1e-4  # of sums in another order, relative to the largest value
 SourceValue = Callable[[Value], Value | None]  # the value of the model that one of the lowered program stands for
@@ -36,48 +36,53 @@ class FloatRun:
     """Computes requested float values of a lowered program for samples of its inputs."""
 
     def __init__(
-        self, source: Program, lowered: Program, wanted: Sequence[Value], known: int, few: Mapping[Value, Data], seconds: int
+        self, source: Program, lowered: Program, requested: Sequence[Value], named_count: int, check_inputs: Mapping[Value, Data],
+        seconds: int,
     ) -> None:  # fmt: skip
-        """Compare both programs on `few` samples; the first `known` values of the lowered one carry the names of source values."""
-        self.lowered, self.wanted, self.seconds = lowered, tuple(wanted), seconds
-        self.plain = self._host(lowered, lowered.inputs, self.wanted)
-        source_value = _naming(source, lowered, known)
-        self.origins = {v: o for v in self.wanted if (o := _origin_of(lowered, source_value, v)) is not None}
-        underived = tuple(v for v in self.wanted if v not in self.origins)
+        """Compare both programs on few samples; the first `named_count` values of the lowered one carry the names of source values."""
+        self.lowered, self.requested, self.seconds = lowered, tuple(requested), seconds
+        self.lowered_host = self._host(lowered, lowered.inputs, self.requested)
+        source_value = _naming(source, lowered, named_count)
+        self.origins = {v: o for v in self.requested if (o := _origin_of(lowered, source_value, v)) is not None}
+        underived = tuple(v for v in self.requested if v not in self.origins)
         subprogram = _subprogram(lowered, source_value, underived)
         source_reads = dict.fromkeys((*(o.value for o in self.origins.values()), *subprogram.inputs))
         self.model = {v: u for v in source_reads if v not in lowered.inputs and (u := source_value(v)) is not None}
         self.host = self._host(source, source.inputs, tuple(dict.fromkeys(self.model.values())))
-        self.rest = self._host(subprogram, subprogram.inputs, underived)
-        self.given = dict(zip(lowered.inputs, source.inputs, strict=True))
-        self.is_unlowered = any(o.move is not None for o in self.origins.values()) and self._agrees(few)
+        self.remainder = self._host(subprogram, subprogram.inputs, underived)
+        self.source_inputs = dict(zip(lowered.inputs, source.inputs, strict=True))
+        self.is_unlowered = any(o.move is not None for o in self.origins.values()) and self._agrees(check_inputs)
 
     @property
-    def held_bytes(self) -> int:
+    def live_bytes(self) -> int:
         """Bytes of the tensors that are live for one sample."""
-        live_values = {*self.model, *(v for v in self.wanted if v not in self.origins)} if self.is_unlowered else set(self.wanted)
+        live_values = {*self.model, *(v for v in self.requested if v not in self.origins)} if self.is_unlowered else set(self.requested)
         return sum(self.lowered.types[v].nbytes for v in live_values)
 
     def run(self, values: Mapping[Value, Data]) -> Mapping[Value, Data | Moved]:
         """Return the requested values [samples, …] for inputs [samples, …] of the lowered program, by its value numbers."""
-        return self._unlowered(values) if self.is_unlowered else {} if self.plain is None else self.plain.run(values)
+        return self._unlowered(values) if self.is_unlowered else {} if self.lowered_host is None else self.lowered_host.run(values)
 
     def _host(self, p: Program, inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> HostProgram | None:
         return HostProgram(replace(p, outputs=outputs), inputs, tolerance=TOLERANCE, seconds=self.seconds) if outputs else None
 
     def _unlowered(self, values: Mapping[Value, Data]) -> dict[Value, Data | Moved]:
-        model_values = {} if self.host is None else self.host.run({self.given[v]: x for v, x in values.items()})
+        model_values = {} if self.host is None else self.host.run({self.source_inputs[v]: x for v, x in values.items()})
         values_by_lowered = {**values, **{v: model_values[u] for v, u in self.model.items()}}
         derived = {
             v: values_by_lowered[o.value] if o.move is None else Moved(values_by_lowered[o.value], o.move) for v, o in self.origins.items()
         }
-        return derived if self.rest is None else {**derived, **self.rest.run({v: values_by_lowered[v] for v in self.rest.program.inputs})}
+        return (
+            derived
+            if self.remainder is None
+            else {**derived, **self.remainder.run({v: values_by_lowered[v] for v in self.remainder.program.inputs})}
+        )
 
     def _agrees(self, few: Mapping[Value, Data]) -> bool:
         """Tell whether both programs agree on some samples up to the order of sums."""
-        assert self.plain is not None
-        actual, expected = self._unlowered(few), self.plain.one_by_one(few, min(len(x) for x in few.values()))
-        return all(_are_close(looked_at(actual[v]), expected[v]) for v in self.wanted)
+        assert self.lowered_host is not None
+        actual, expected = self._unlowered(few), self.lowered_host.one_by_one(few, min(len(x) for x in few.values()))
+        return all(_are_close(elements_of(actual[v]), expected[v]) for v in self.requested)
 
 
 def _naming(source: Program, lowered: Program, named_count: int) -> SourceValue:

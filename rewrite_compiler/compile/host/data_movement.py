@@ -20,7 +20,7 @@ from ...ir.program import Data, Node, Program, Value
 from ...limits import DEFAULT
 from ...ops.op import LAYOUT
 from .host_program import HostProgram
-from .lazy_codes import Operand, looked_at
+from .lazy_codes import Operand, elements_of
 from .windows import windows_of
 
 if TYPE_CHECKING:
@@ -107,11 +107,11 @@ class MovingProgram(HostProgram):
 
     def run(self, values: Mapping[Value, Data]) -> dict[Value, Data]:
         """Return the outputs: inputs [samples, …], outputs [samples, …]."""
-        return {v: looked_at(x) for v, x in self.moved(values).items()}
+        return {v: elements_of(x) for v, x in self.moved(values).items()}
 
-    def lazily(self, values: Mapping[Value, Operand]) -> Mapping[Value, Operand]:
+    def run_lazily(self, values: Mapping[Value, Operand]) -> Mapping[Value, Operand]:
         """Return the outputs [samples, …], moved ones ungathered."""
-        return self.moved({v: looked_at(x) for v, x in values.items()})
+        return self.moved({v: elements_of(x) for v, x in values.items()})
 
     def moved(self, values: Mapping[Value, Data]) -> Mapping[Value, Data | Moved]:
         """Return the outputs [samples, …], moved ones ungathered."""
@@ -132,7 +132,7 @@ class MovingProgram(HostProgram):
         samples, batching = {v: x[:CHECKED] for v, x in values.items()}, self.batching
         moved_results = self._run_unchecked(samples)
         host_results = self.one_by_one(samples, min(len(x) for x in samples.values()))
-        if any(looked_at(moved_results[v]).tobytes() != host_results[v].tobytes() for v in self.moves):
+        if any(elements_of(moved_results[v]).tobytes() != host_results[v].tobytes() for v in self.moves):
             self.moves = {}
         self.batching, self.is_checked = batching, True
         if self.moves:

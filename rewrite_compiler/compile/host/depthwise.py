@@ -12,7 +12,7 @@ import numpy as np
 
 from ...ir.program import Data, Node, Program, Value
 from ...readings.arrays.buffer_pool import recycled
-from .lazy_codes import Ended, hull_of
+from .lazy_codes import RangedFloats, hull_of
 
 if TYPE_CHECKING:
     from ...readings.native.gemm.depthwise import Bounds, Convolution
@@ -22,19 +22,19 @@ LEAST_LANES = 4  # channels of a vector
 
 
 @dataclass(frozen=True, eq=False)
-class Channelwise:
+class DepthwiseConvolution:
     """A depthwise convolution fused with a clamp before it, and a bias and a clamp after it."""
 
     program: Program
     node: Node
-    before: Node | None = None
+    leading_clamp: Node | None = None
     bias: Node | None = None
-    after: Node | None = None
+    trailing_clamp: Node | None = None
 
     @property
     def nodes(self) -> tuple[Node, ...]:
         """The fused nodes in order."""
-        return tuple(n for n in (self.before, self.node, self.bias, self.after) if n is not None)
+        return tuple(n for n in (self.leading_clamp, self.node, self.bias, self.trailing_clamp) if n is not None)
 
     @property
     def inputs(self) -> tuple[Value, ...]:
@@ -56,10 +56,10 @@ class Channelwise:
         lanes = lanes_of(len(weights))
         assert lanes is not None
         kernel, strides, pads = weights.shape[PLANE:], attributes["strides"], attributes["pads"]
-        w = Window(kernel, strides, pads, _bounds(self.before), _bounds(self.after), self.bias is not None, lanes)  # type: ignore[arg-type]
+        w = Window(kernel, strides, pads, _bounds(self.leading_clamp), _bounds(self.trailing_clamp), self.bias is not None, lanes)  # type: ignore[arg-type]
         return convolution(w, weights, np.zeros(len(weights)) if self.bias is None else p.constants[self.bias.inputs[1]])
 
-    def __call__(self, x: Data) -> Ended:
+    def __call__(self, x: Data) -> RangedFloats:
         """Return the result for x [samples, batch, channels, rows, columns], channels last in memory, with its range."""
         if x.strides[2] != x.itemsize or any(s % x.itemsize for s in x.strides):
             image = _channels_last(x.shape)
@@ -68,7 +68,7 @@ class Channelwise:
         y = _channels_last((*x.shape[:2], *self.program.types[self.outputs[0]].shape[1:]))
         ends = [self.code(x[:, n], y[:, n]) for n in range(x.shape[1])]
         nonfinite = [e for e in ends if not all(map(math.isfinite, e))]  # NaN and infinities must not be hidden by other images
-        return Ended(y, nonfinite[0] if nonfinite else hull_of(ends))
+        return RangedFloats(y, nonfinite[0] if nonfinite else hull_of(ends))
 
 
 def _channels_last(shape: Sequence[int]) -> Data:
@@ -84,7 +84,7 @@ def _bounds(node: Node | None) -> Bounds | None:
     return (attributes["low"], attributes["high"]) if node.op == "clip" else (0.0, math.inf)
 
 
-def channelwise(p: Program, node: Node) -> bool:
+def is_depthwise(p: Program, node: Node) -> bool:
     """Tell whether a node is a depthwise convolution of float32 images, with constant weights and channels in whole vectors."""
     if node.op != "conv" or node.inputs[0] in p.constants or node.inputs[1] not in p.constants:
         return False
@@ -93,18 +93,18 @@ def channelwise(p: Program, node: Node) -> bool:
     return is_alone and x.dtype == w.dtype == "float32" and set(attributes["dilations"]) == {1}  # type: ignore[arg-type]
 
 
-def joined(p: Program) -> list[Node | Channelwise]:
+def fuse_depthwise(p: Program) -> list[Node | DepthwiseConvolution]:
     """Return the nodes of a program in order, with depthwise convolutions fused with their neighbours."""
-    users, makers, fused = p.users(), p.producer(), dict[int, Channelwise]()
+    users, makers, fused = p.users(), p.producer(), dict[int, DepthwiseConvolution]()
     fused_nodes: set[int] = set()
     for node in p.nodes:
-        if not channelwise(p, node):
+        if not is_depthwise(p, node):
             continue
         producer = makers.get(node.inputs[0])
         leading_clamp = producer if producer is not None and _is_clamp(producer) and _sole_reader(p, users, producer) is node else None
         bias = _following(p, users, node, lambda n: n.op == "bias_add" and n.inputs[1] in p.constants and dict(n.attributes)["axis"] == 1)
         clamp = _following(p, users, bias or node, _is_clamp)
-        c = Channelwise(p, node, leading_clamp, bias, clamp)
+        c = DepthwiseConvolution(p, node, leading_clamp, bias, clamp)
         fused_nodes.update(map(id, c.nodes))
         fused[id(c.nodes[-1])] = c
     return [fused.get(id(n), n) for n in p.nodes if id(n) not in fused_nodes or id(n) in fused]

@@ -11,7 +11,7 @@ from ...ir.program import Data, Program, Value
 from ...limits import DEFAULT
 from .data_movement import MovingProgram, moves_of
 from .host_program import HostProgram
-from .lazy_host import PlainProgram, is_plain
+from .lazy_host import FastHostProgram, has_fast_path
 
 HOSTS = ("onnxruntime", "exact")
 
@@ -30,7 +30,7 @@ def host_program(kind: str, program: Program, seconds: int = DEFAULT.host_second
     """Return the evaluator of a host part on one of HOSTS, all inputs sampled; `seconds` limit the run of a sample."""
     if kind == "exact":
         return ExactProgram(program, program.inputs, seconds=seconds)
-    if is_plain(program):
-        return PlainProgram(program, seconds)
+    if has_fast_path(program):
+        return FastHostProgram(program, seconds)
     moves = moves_of(program)
     return MovingProgram(program, moves, seconds) if moves else HostProgram(program, program.inputs, seconds=seconds, is_part=True)

@@ -15,15 +15,15 @@ from ...readings.arrays.buffer_pool import laid_out
 from ...readings.kernels.layout_conversion import Conversion, appended, is_worth_it, joined
 from ...readings.kernels.selection import has_machine_code
 from ...readings.straightline.code import REAL, Op
-from .lazy_codes import SINGLE, Coded, Ended, Limit, Operand, decoded, limiting, looked_at
+from .lazy_codes import SINGLE, Clamp, LazyCodes, Operand, RangedFloats, clamp_conversion, decode_conversion, elements_of
 
 ROUNDED = Op("single", (0,), None, REAL, REAL)
 FLOATS = Conversion((Op("array", (), (0, 0), REAL),))
-Kind = tuple[Format, tuple[Limit, ...]] | None  # of an operand: format and clamps of codes, None for floats
+Kind = tuple[Format, tuple[Clamp, ...]] | None  # of an operand: format and clamps of codes, None for floats
 LIMITING = ("relu", "clip")
 
 
-def limits_of(node: Node) -> tuple[Limit, ...]:
+def clamps_of(node: Node) -> tuple[Clamp, ...]:
     """Return the clamps of a relu or clip in order."""
     if node.op == "relu":
         return (("max", 0.0),)
@@ -35,7 +35,7 @@ def _is_known(node: Node) -> bool:
     """Tell whether a node can be fused bit-exactly: not clamps at NaN, or at a zero where the sign of the result is unspecified."""
     if node.op not in LIMITING:
         return node.op == "add"
-    return not any(math.isnan(n) or (n == 0 and (kind == "min" or math.copysign(1, n) < 0)) for kind, n in limits_of(node))
+    return not any(math.isnan(n) or (n == 0 and (kind == "min" or math.copysign(1, n) < 0)) for kind, n in clamps_of(node))
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Elementwise:
     """A host part of sums and clamps with one result."""
 
     program: Program
-    made: dict[tuple[Kind, ...], Conversion | None] = field(default_factory=dict)
+    conversions: dict[tuple[Kind, ...], Conversion | None] = field(default_factory=dict)
 
     @property
     def is_limit(self) -> bool:
@@ -52,22 +52,22 @@ class Elementwise:
 
     def __call__(self, values: Mapping[Value, Operand]) -> Operand | None:
         """Return the result [samples, …]; None where operands do not fit one pass, or machine code is not available."""
-        operands = [x if isinstance(x, Coded) else looked_at(x) for x in (values[v] for v in self.program.inputs)]
-        if self.is_limit and isinstance(operands[0], Coded):
-            return operands[0].limited(*(limit for n in self.program.nodes for limit in limits_of(n)))
-        sources = [x.codes if isinstance(x, Coded) else x for x in operands]
+        operands = [x if isinstance(x, LazyCodes) else elements_of(x) for x in (values[v] for v in self.program.inputs)]
+        if self.is_limit and isinstance(operands[0], LazyCodes):
+            return operands[0].clamped(*(limit for n in self.program.nodes for limit in clamps_of(n)))
+        sources = [x.codes if isinstance(x, LazyCodes) else x for x in operands]
         if not has_machine_code() or not is_worth_it(*sources) or len({x.shape for x in sources}) > 1:
             return None
-        conversion = self._cached(tuple((x.format, x.limits) if isinstance(x, Coded) else None for x in operands))
+        conversion = self._cached(tuple((x.format, x.limits) if isinstance(x, LazyCodes) else None for x in operands))
         if conversion is None:
             return None
         out = laid_out(sources[0].shape, sources[0].strides, SINGLE)
-        return Ended(out, conversion.ends(out, *sources))
+        return RangedFloats(out, conversion.ends(out, *sources))
 
     def _cached(self, kinds: tuple[Kind, ...]) -> Conversion | None:
-        if kinds not in self.made:
-            self.made[kinds] = self._conversion([FLOATS if k is None else decoded(*k) for k in kinds])
-        return self.made[kinds]
+        if kinds not in self.conversions:
+            self.conversions[kinds] = self._conversion([FLOATS if k is None else decode_conversion(*k) for k in kinds])
+        return self.conversions[kinds]
 
     def _conversion(self, operands: Sequence[Conversion | None]) -> Conversion | None:
         """Return the fused code of all nodes on stored operands, None where a format has no decoder."""
@@ -80,8 +80,8 @@ class Elementwise:
             operands_at = [places[v] for v in node.inputs]
             if node.op == "add":
                 code += [Op("add", (operands_at[0], operands_at[1]), None, REAL, REAL), Op("single", (len(code),), None, REAL, REAL)]
-            for limit in () if node.op == "add" else limits_of(node):
-                appended(code, limiting(*limit).code, 0, lambda _, at=operands_at[0]: at)  # type: ignore[misc]
+            for limit in () if node.op == "add" else clamps_of(node):
+                appended(code, clamp_conversion(*limit).code, 0, lambda _, at=operands_at[0]: at)  # type: ignore[misc]
                 operands_at = [len(code) - 1]
             places[node.outputs[0]] = len(code) - 1
         return joined(decoders, [ROUNDED] * len(decoders), Conversion(tuple(code)))

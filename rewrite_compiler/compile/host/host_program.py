@@ -15,7 +15,7 @@ from ...ir.placement import Place, merge_samples, split_samples
 from ...ir.program import Data, Program, Value
 from ...ir.rebatch import NotBatchable, Rebatched, rebatch
 from ...limits import DEFAULT
-from .lazy_codes import Operand, looked_at
+from .lazy_codes import Operand, elements_of
 
 MOST_CHOICES = 64  # combinations of batch axes on trial for one program
 
@@ -56,14 +56,14 @@ class HostProgram:
         """Return the outputs: sampled inputs [samples, …], others as they are; outputs [samples, …]."""
         samples = len(values[self.sampled[0]]) if self.sampled else 1
         if self.batching is None:
-            self.batching = self.choose(values, samples)
+            self.batching = self.choose_batching(values, samples)
         if self.batching.places is None or samples == 1:
             return self.one_by_one(values, samples)
-        return self.together(self.batching.places, values, samples)
+        return self.run_batched(self.batching.places, values, samples)
 
-    def lazily(self, values: Mapping[Value, Operand]) -> Mapping[Value, Operand]:
+    def run_lazily(self, values: Mapping[Value, Operand]) -> Mapping[Value, Operand]:
         """Return the outputs, possibly lazy, for inputs that may be lazy."""
-        return self.run({v: looked_at(x) for v, x in values.items()})
+        return self.run({v: elements_of(x) for v, x in values.items()})
 
     def one_by_one(self, values: Mapping[Value, Data], samples: int) -> dict[Value, Data]:
         """Return the outputs [samples, …], one run a sample."""
@@ -76,7 +76,7 @@ class HostProgram:
         ]
         return {v: np.stack([row[v] for row in rows]) for v in rows[0]} if rows else {}
 
-    def together(self, places: Mapping[Value, Place], values: Mapping[Value, Data], samples: int) -> dict[Value, Data]:
+    def run_batched(self, places: Mapping[Value, Place], values: Mapping[Value, Data], samples: int) -> dict[Value, Data]:
         """Return the outputs [samples, …] of one run over all samples, batched along `places`."""
         session, result_places = self.session(samples, places)
         inputs = {self._name(v): merge_samples(values[v], places[v]) if v in self.sampled else values[v] for v in self.program.inputs}
@@ -87,7 +87,7 @@ class HostProgram:
         """Run a session within `seconds` a sample."""
         return session.run(inputs, seconds=self.seconds * samples)
 
-    def choose(self, values: Mapping[Value, Data], samples: int) -> Batching:
+    def choose_batching(self, values: Mapping[Value, Data], samples: int) -> Batching:
         """Return batch axes of the inputs under which two samples have the bits of single runs; the first that pass a trial."""
         if not self.sampled or samples < 2:
             return Batching(None)
@@ -99,7 +99,7 @@ class HostProgram:
             if isinstance(batched, NotBatchable):
                 why = batched.reason
                 continue
-            actual = self.together(places, pair, 2)
+            actual = self.run_batched(places, pair, 2)
             different = [v for v in expected if not _are_equal(actual[v], expected[v], self.tolerance)]
             if not different:
                 return Batching(places)

@@ -22,7 +22,7 @@ from ...readings.kernels.layout_conversion import Conversion, is_worth_it, then
 from ...readings.straightline.code import REAL, Op
 
 Ends = tuple[float, float]
-Limit = tuple[str, float]  # "max" or "min", and its number
+Clamp = tuple[str, float]  # "max" or "min", and its number
 SINGLE = np.dtype(np.float32)
 
 
@@ -45,13 +45,13 @@ class Lazy(Protocol):
 Operand = Data | Lazy
 
 
-def looked_at(x: Operand) -> Data:
+def elements_of(x: Operand) -> Data:
     """Return the elements of a value, materialised if it is lazy."""
     return x if isinstance(x, np.ndarray) else x.data
 
 
 @dataclass(frozen=True, eq=False)
-class Ended:
+class RangedFloats:
     """Floats with known least and largest element."""
 
     data: Data
@@ -59,24 +59,24 @@ class Ended:
 
 
 @dataclass(frozen=True, eq=False)
-class Coded:
+class LazyCodes:
     """Codes of a format [samples, …] with pending clamps, and the range of the clamped values."""
 
     codes: Data
     format: Fixed
     ends: Ends
-    limits: tuple[Limit, ...] = ()
+    limits: tuple[Clamp, ...] = ()
 
     @cached_property
     def data(self) -> Data:
         """The clamped float values, in the memory layout of the codes."""
         out = laid_out(self.codes.shape, self.codes.strides, SINGLE)
-        conversion = decoded(self.format, self.limits)
+        conversion = decode_conversion(self.format, self.limits)
         assert conversion is not None
         conversion(out, self.codes)
         return out
 
-    def limited(self, *limits: Limit) -> Coded:
+    def clamped(self, *limits: Clamp) -> LazyCodes:
         """Return these values with further pending clamps."""
         low, high = self.ends
         for kind, number in limits:
@@ -84,9 +84,9 @@ class Coded:
             low, high = choose(low, number), choose(high, number)
         return replace(self, ends=(low, high), limits=(*self.limits, *limits))
 
-    def encoded(self, f: Format, part: Callable[[Data], Data], target: Data, after: Conversion | None) -> bool:
+    def encode_into(self, f: Format, part: Callable[[Data], Data], target: Data, after: Conversion | None) -> bool:
         """Write the codes in format `f` of a part of the values to `target`; False where the floats are needed for it."""
-        conversion = recoded(self.format, self.limits, f, after)
+        conversion = recode_conversion(self.format, self.limits, f, after)
         codes = part(self.codes)
         if conversion is None or not is_worth_it(codes, target):
             return False
@@ -94,24 +94,24 @@ class Coded:
         return True
 
 
-def is_coded(f: Format) -> bool:
+def keeps_codes(f: Format) -> bool:
     """Tell whether values of a format are kept as codes: fixed-point of 8 or 16 bits, exact in float32."""
-    return isinstance(f, Fixed) and f.width in (8, 16) and decoded(f, ()) is not None
+    return isinstance(f, Fixed) and f.width in (8, 16) and decode_conversion(f, ()) is not None
 
 
 @lru_cache(maxsize=256)
-def decoded(f: Format, limits: tuple[Limit, ...]) -> Conversion | None:
+def decode_conversion(f: Format, limits: tuple[Clamp, ...]) -> Conversion | None:
     """Return the conversion from codes to clamped float32 values, None where there is none."""
     conversion = decoder(f)
     for limit in limits:
-        conversion = None if conversion is None else then(conversion, SINGLE, limiting(*limit))
+        conversion = None if conversion is None else then(conversion, SINGLE, clamp_conversion(*limit))
     return conversion
 
 
 @lru_cache(maxsize=256)
-def recoded(f: Format, limits: tuple[Limit, ...], other: Format, after: Conversion | None) -> Conversion | None:
+def recode_conversion(f: Format, limits: tuple[Clamp, ...], other: Format, after: Conversion | None) -> Conversion | None:
     """Return the conversion from codes of one format, clamped, to codes of another, followed by `after`; None where there is none."""
-    first, last = decoded(f, limits), encoder(other, SINGLE)
+    first, last = decode_conversion(f, limits), encoder(other, SINGLE)
     if first is None or last is None:
         return None
     conversion = then(first, SINGLE, last)
@@ -119,7 +119,7 @@ def recoded(f: Format, limits: tuple[Limit, ...], other: Format, after: Conversi
 
 
 @lru_cache(maxsize=256)
-def limiting(kind: str, number: float) -> Conversion:
+def clamp_conversion(kind: str, number: float) -> Conversion:
     """Return the conversion that clamps a float as numpy does: NaN propagates, and of equal operands the limit is the result."""
     ops: tuple[Any, ...] = (Op("array", (), (0, 0), REAL), Op("const", (), number, REAL, REAL))
     order = (0, 1) if kind == "max" else (1, 0)

@@ -15,7 +15,7 @@ from ...egraph import EGraph, ENode
 from ...egraph.extraction.prune import CostOf
 from ...egraph.graph.graph import ClassId
 from ...target import Mapping as Operation
-from .placement import RESULT, Key, Placed
+from .placement import RESULT, Key, Placement
 
 DEPTH = 6  # levels of operators of the rival tree
 Memo = dict[tuple[ClassId, int], float]
@@ -29,13 +29,13 @@ class Bounds(Protocol):
     def __call__(self, c: ClassId, node: ENode) -> tuple[int, ...] | None:
         """Return a lower bound of the cost of an e-node by levels, None for one that must not be chosen."""
 
-    def placed(self) -> Mapping[int, Placed]:
+    def placements(self) -> Mapping[int, Placement]:
         """Return the placement of each offload that can have a resident operand or result, by the id of its e-node."""
 
 
-def without_dominated(graph: EGraph, cost_of: CostOf, devices: AbstractSet[str], placed: Mapping[int, Placed]) -> CostOf:
+def without_dominated(graph: EGraph, cost_of: CostOf, devices: AbstractSet[str], placements: Mapping[int, Placement]) -> CostOf:
     """Return a cost function that forbids dominated offloads."""
-    dominated = _dominated(graph, cost_of, devices, placed, cost_of)
+    dominated = _dominated(graph, cost_of, devices, placements, cost_of)
 
     def cost(c: ClassId, n: ENode) -> tuple[int, ...] | None:
         return None if id(n) in dominated else cost_of(c, n)
@@ -43,18 +43,18 @@ def without_dominated(graph: EGraph, cost_of: CostOf, devices: AbstractSet[str],
     return cost
 
 
-def hopeless(graph: EGraph, bounds: Bounds, cost_of: CostOf) -> set[int]:
+def dominated_by_host(graph: EGraph, bounds: Bounds, cost_of: CostOf) -> set[int]:
     """Return the ids of offloads dominated by host operators alone under any tiling: `bounds` are lower bounds of their costs."""
     devices = bounds.devices.keys()
 
     def host(c: ClassId, n: ENode) -> tuple[int, ...] | None:
         return None if n.op in devices else cost_of(c, n)
 
-    return _dominated(graph, bounds, devices, bounds.placed(), host, moves=2)  # costs are rounded tile by tile
+    return _dominated(graph, bounds, devices, bounds.placements(), host, moves=2)  # costs are rounded tile by tile
 
 
 def _dominated(
-    graph: EGraph, cost_of: CostOf, devices: AbstractSet[str], placements: Mapping[int, Placed], rival_cost: CostOf, moves: int = 1
+    graph: EGraph, cost_of: CostOf, devices: AbstractSet[str], placements: Mapping[int, Placement], rival_cost: CostOf, moves: int = 1
 ) -> set[int]:
     """Return the ids of offloads that cost more than a tree under `rival_cost` plus `moves` times the largest cost of moving tensors."""
     loads, stores = _largest_moves(placements)
@@ -67,26 +67,28 @@ def _dominated(
                 continue
             placement = placements.get(id(n))
             least, move_cost = (
-                (offload_cost[0], 0) if placement is None else (min(placement.spent.values()), _largest_move(placement, loads, stores))
+                (offload_cost[0], 0)
+                if placement is None
+                else (min(placement.cost_by_residents.values()), _largest_move(placement, loads, stores))
             )
             if least - moves * move_cost > trees.cheapest(c, frozenset(n.children), DEPTH, {}):
                 dominated.add(id(n))
     return dominated
 
 
-def _largest_moves(placements: Mapping[int, Placed]) -> tuple[dict[Key, int], dict[Key, int]]:
+def _largest_moves(placements: Mapping[int, Placement]) -> tuple[dict[Key, int], dict[Key, int]]:
     """Return the largest cost of loading from, and of storing to, each place."""
     loads, stores = dict[Key, int](), dict[Key, int]()
     for placement in placements.values():
-        unplaced_cost = placement.spent[frozenset()]
+        unplaced_cost = placement.cost_by_residents[frozenset()]
         for k, key in placement.operands.items():
-            stores[key] = max(stores.get(key, 0), unplaced_cost - placement.spent[frozenset({k})])
+            stores[key] = max(stores.get(key, 0), unplaced_cost - placement.cost_by_residents[frozenset({k})])
         if placement.result is not None:
-            loads[placement.result] = max(loads.get(placement.result, 0), unplaced_cost - placement.spent[frozenset({RESULT})])
+            loads[placement.result] = max(loads.get(placement.result, 0), unplaced_cost - placement.cost_by_residents[frozenset({RESULT})])
     return loads, stores
 
 
-def _largest_move(placement: Placed, loads: Mapping[Key, int], stores: Mapping[Key, int]) -> int:
+def _largest_move(placement: Placement, loads: Mapping[Key, int], stores: Mapping[Key, int]) -> int:
     """Return the largest cost of moving an offload's operands to the host and its result to the device."""
     return sum(loads.get(key, 0) for key in placement.operands.values()) + (
         0 if placement.result is None else stores.get(placement.result, 0)

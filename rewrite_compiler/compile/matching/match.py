@@ -23,8 +23,8 @@ from ...egraph import (
     extract,
     extracted_program,
     mapping_text,
-    plain_graph,
     saturate_regions,
+    unsaturated_graph,
 )
 from ...egraph.extraction.extract import ExtractionStatus
 from ...egraph.graph.encode import operator_named
@@ -40,37 +40,37 @@ from ...limits import Limits
 from ...ops.op import ELEMENTWISE, LAYOUT, STAGE, AttributeValue
 from ...rewrite.rule import Rule
 from ...target import Mapping, body_of
-from .dominance import hopeless, without_dominated
+from .dominance import dominated_by_host, without_dominated
 from .objective import OFFLOADS, Objective
 from .pins import NO_PINS, Pins
-from .placement import RESULT, Key, Placed, Places, key_of
+from .placement import RESULT, Key, Placement, PlacementGraph, key_of
 
 FREE = (0, 0, 0, 0, 0)
 Case = tuple[str, tuple[TensorType, ...], tuple[tuple[str, AttributeValue], ...]]  # an operation on operand types with attributes
-Fitted = MappingOf[Case, Tiling | Refusal]
+Fits = MappingOf[Case, Tiling | Refusal]
 
 
 @dataclass(frozen=True)
-class Matched:
+class MatchResult:
     """A program with offloads, the saturation and extraction behind it, and the tiling or refusal of each case of each operation."""
 
     program: Program
     saturation: Saturation
     extraction: Extraction
     e_nodes: MappingOf[Value, ENode]
-    fitted: Fitted
+    fitted: Fits
 
 
 def match(
     p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits, objective: Objective = OFFLOADS, pins: Pins = NO_PINS
-) -> Matched:
+) -> MatchResult:
     """Return the cheapest program by the levels of an objective: by default fewest host multiply-accumulates first.
 
     Raises:
         BudgetError: (F210) saturation crashed before its first round; (F211) no choice satisfies the pins.
     """
     with _paused_garbage_collection():
-        return chosen(p, saturated(p, rules, mappings, limits), rules, mappings, limits, objective, pins)
+        return extract_match(p, saturate_program(p, rules, mappings, limits), rules, mappings, limits, objective, pins)
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def _paused_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-def saturated(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits) -> Saturation:
+def saturate_program(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits) -> Saturation:
     """Return the e-graph of a program under rules and the patterns of mappings; equal regions are saturated once.
 
     Where a limit ends saturation before its first round, the e-graph is that of the program without rewriting.
@@ -98,13 +98,13 @@ def saturated(p: Program, rules: Sequence[Rule], mappings: Sequence[Mapping], li
     except Unsaturated as ended:
         if ended.reason is StopReason.CRASHED:
             raise
-        return Saturation(plain_graph(p), 0, ended.reason, ended.problem.sentence)
+        return Saturation(unsaturated_graph(p), 0, ended.reason, ended.problem.sentence)
 
 
-def chosen(
+def extract_match(
     p: Program, saturation: Saturation, rules: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits,
     objective: Objective = OFFLOADS, pins: Pins = NO_PINS,
-) -> Matched:  # fmt: skip
+) -> MatchResult:  # fmt: skip
     """Return the cheapest program of an e-graph; the mappings are those of its saturation, or others of the same patterns.
 
     Raises:
@@ -114,14 +114,14 @@ def chosen(
     devices, costs, extraction = _extracted(p, saturation, mappings, limits, objective, pins)
     names = {c: DeviceName(m.name, tuple(name for name, _ in m.statics), _results(m)) for c, m in devices.items()}
     program, e_nodes = extracted_program(p, saturation.graph, extraction.choice, names, rules)
-    return Matched(program, saturation, extraction, e_nodes, costs.fitted)
+    return MatchResult(program, saturation, extraction, e_nodes, costs.fitted)
 
 
 def offloads_as_written(
     p: Program, spelling: Sequence[Rule], mappings: Sequence[Mapping], limits: Limits, objective: Objective = OFFLOADS
 ) -> list[Mapping]:
     """Return the mapping of each offload found by exact matching, under spelling rules alone."""
-    saturation = saturated(p, spelling, mappings, limits)
+    saturation = saturate_program(p, spelling, mappings, limits)
     devices, _, extraction = _extracted(p, saturation, mappings, limits, objective)
     return [devices[node.op] for node in extraction.choice.values() if node.op in devices]
 
@@ -133,14 +133,14 @@ def _extracted(
     graph = saturation.graph
     work = {key: op.macs or 0 for key, op in p.opaque.items()}
     costs, roots = Costs(graph, devices, objective, work), classes_of(graph, p.outputs)
-    restricted_cost = pins.restricted(costs, graph, devices)
+    restricted_cost = pins.restrict(costs, graph, devices)
     if not objective.is_placed:
         return devices, costs, extract(graph, roots, restricted_cost, limits.extraction_seconds)
-    costs.hopeless = hopeless(graph, Undivided(graph, devices, objective), restricted_cost)
-    placements = costs.placed()
-    places = Places(graph, without_dominated(graph, restricted_cost, devices.keys(), placements), placements)
-    placed_extraction = extract(places.whole(), roots, places.cost, limits.extraction_seconds)
-    projected = places.projected(placed_extraction, roots)
+    costs.forbidden = dominated_by_host(graph, Undivided(graph, devices, objective), restricted_cost)
+    placements = costs.placements()
+    places = PlacementGraph(graph, without_dominated(graph, restricted_cost, devices.keys(), placements), placements)
+    placed_extraction = extract(places.extended_graph(), roots, places.cost, limits.extraction_seconds)
+    projected = places.project(placed_extraction, roots)
     if projected is None:  # a tensor on the host and on a device, computed twice: extract without placement
         unplaced = extract(graph, roots, restricted_cost, limits.extraction_seconds)
         projected = replace(unplaced, bound=min(placed_extraction.bound, unplaced.bound), status=ExtractionStatus.LIMITED)
@@ -179,31 +179,31 @@ class Costs:
         """Create the cost function; `work` are the multiply-accumulates of opaque operators by key."""
         self.graph, self.devices, self.objective, self.work = graph, devices, objective, work or {}
         self.fitted: dict[Case, Tiling | Refusal] = {}
-        self.known: dict[tuple[int, int], tuple[int, ...] | None] = {}  # by class and id of an e-node
-        self.hopeless: AbstractSet[int] = frozenset()  # ids of e-nodes that are never chosen, and never tiled
+        self.cache: dict[tuple[int, int], tuple[int, ...] | None] = {}  # by class and id of an e-node
+        self.forbidden: AbstractSet[int] = frozenset()  # ids of e-nodes that are never chosen, and never tiled
 
     def __call__(self, c: int, node: ENode) -> tuple[int, ...] | None:
         """Return the cost, cached; None for an e-node that must not be chosen: an operation that does not fit or that is constant."""
         at = c, id(node)
-        if at not in self.known:
-            self.known[at] = None if id(node) in self.hopeless else self.cost(c, node)
-        return self.known[at]
+        if at not in self.cache:
+            self.cache[at] = None if id(node) in self.forbidden else self.cost(c, node)
+        return self.cache[at]
 
     def cost(self, c: int, node: ENode) -> tuple[int, ...] | None:
         """Return the cost of an e-node, not cached."""
-        counted = self.counted(c, node)
+        counted = self.counts(c, node)
         if counted is None:
             return None
-        return self.objective.ordered(counted, self.spent(c, node) if self.objective.is_priced and any(counted) else 0)
+        return self.objective.by_levels(counted, self.price_of(c, node) if self.objective.is_priced and any(counted) else 0)
 
-    def spent(self, c: int, node: ENode) -> int:
+    def price_of(self, c: int, node: ENode) -> int:
         """Return the nanoseconds, bytes or femtojoules of an e-node, as the objective prices it."""
-        is_time = self.objective.spends == "nanoseconds"
+        is_time = self.objective.price_level == "nanoseconds"
         types = [t for child in node.children if (t := self.graph.classes[child].type) is not None]
-        if self.objective.spends == "femtojoules":
+        if self.objective.price_level == "femtojoules":
             return self.energy(node) if node.op in self.devices else 0
         if node.op in self.devices:
-            return self.paid(self.priced(node)[1])
+            return self.amount(self.tiling_and_price(node)[1])
         op, result_type = operator_named(node.op), self.graph.classes[c].type
         results = [] if result_type is None else [result_type]
         if not is_time:
@@ -211,7 +211,7 @@ class Costs:
         attributes = {} if op is None else {a.name: v for a, v in zip(op.attributes, node.attributes, strict=True)}
         return -(-host_picoseconds(op, types, results, attributes, self.objective.host) // 1000)
 
-    def priced(self, node: ENode) -> tuple[Tiling, Price]:
+    def tiling_and_price(self, node: ENode) -> tuple[Tiling, Price]:
         """Return the tiling and the price of a device operation that fits."""
         m, fit = self.devices[node.op], self.fit(node)
         assert isinstance(fit, Tiling)
@@ -227,19 +227,19 @@ class Costs:
         assert resources is not None
         return femtojoules(m, fit, attributes, resources, total_macs(body_of(m, self.types(node), attributes)))
 
-    def paid(self, p: Price) -> int:
+    def amount(self, p: Price) -> int:
         """Return the nanoseconds or bytes of a price."""
-        return -(-p.picoseconds // 1000) if self.objective.spends == "nanoseconds" else p.bytes
+        return -(-p.picoseconds // 1000) if self.objective.price_level == "nanoseconds" else p.bytes
 
-    def placed(self) -> dict[int, Placed]:
+    def placements(self) -> dict[int, Placement]:
         """Return the placement of each device operation that can have a resident operand or result, by the id of its e-node."""
         nodes = ((c, n) for c, e_class in self.graph.classes.items() for n in e_class.nodes if n.op in self.devices and not e_class.fixed)
         fitting_ones = (n for c, n in nodes if self(c, n) is not None)
-        return {id(n): placement for n in fitting_ones if (placement := self.place(n)) is not None}
+        return {id(n): placement for n in fitting_ones if (placement := self.placement_of(n)) is not None}
 
-    def place(self, node: ENode) -> Placed | None:
+    def placement_of(self, node: ENode) -> Placement | None:
         """Return the placement of a device operation; None when it states no rooms or its tiling divides all of them."""
-        m, (fit, node_price) = self.devices[node.op], self.priced(node)
+        m, (fit, node_price) = self.devices[node.op], self.tiling_and_price(node)
         rooms = self.rooms(m, fit, self.attributes(node))
         names = {v.name: k for k, v in enumerate(m.operands) if not self.graph.classes[node.children[k]].fixed}
         operands, result = {k: rooms[t] for t, k in names.items() if t in rooms}, rooms.get(m.axes.result)
@@ -249,8 +249,8 @@ class Costs:
         if result is not None:
             moved_bytes[RESULT] = node_price.cost.moved[m.axes.result]
         resident_sets = (frozenset(x) for count in range(len(moved_bytes) + 1) for x in combinations(moved_bytes, count))
-        return Placed(
-            operands, result, fit.calls, {h: self.paid(node_price.without_bytes(sum(moved_bytes[k] for k in h))) for h in resident_sets}
+        return Placement(
+            operands, result, fit.calls, {h: self.amount(node_price.without_bytes(sum(moved_bytes[k] for k in h))) for h in resident_sets}
         )
 
     def rooms(self, m: Mapping, fit: Tiling, attributes: MappingOf[str, AttributeValue]) -> dict[str, Key]:
@@ -262,7 +262,7 @@ class Costs:
         """Return the values of the static variables of a device operation's pattern."""
         return dict(zip((name for name, _ in self.devices[node.op].statics), node.attributes, strict=True))
 
-    def counted(self, c: int, node: ENode) -> tuple[int, ...] | None:
+    def counts(self, c: int, node: ENode) -> tuple[int, ...] | None:
         """Return the counts of LEVELS for an e-node, None where it must not be chosen."""
         fixed = self.graph.classes[c].fixed
         if node.op in self.devices:
@@ -283,7 +283,7 @@ class Costs:
 
     def fit(self, node: ENode) -> Tiling | Refusal:
         """Return the tiling of a device operation, or its refusal."""
-        return fitting(self.devices[node.op], self.types(node), self.attributes(node), self.fitted, self.objective)
+        return fit_case(self.devices[node.op], self.types(node), self.attributes(node), self.fitted, self.objective)
 
     def types(self, node: ENode) -> list[TensorType]:
         """Return the types of an e-node's operands."""
@@ -335,15 +335,15 @@ def _dimensions(m: Mapping, fit: Tiling, tensor: str) -> Iterable[str]:
     return fit.sizes if tensor in m.axes.results else m.axes.of[tensor]
 
 
-def fitting(
-    m: Mapping, types: Sequence[TensorType], attributes: MappingOf[str, AttributeValue], known: dict[Case, Tiling | Refusal],
+def fit_case(
+    m: Mapping, types: Sequence[TensorType], attributes: MappingOf[str, AttributeValue], fits: dict[Case, Tiling | Refusal],
     objective: Objective = OFFLOADS,
 ) -> Tiling | Refusal:  # fmt: skip
     """Return the tiling or refusal of an operation on operands of these types, memoised in `known`."""
     key = case_of(m, types, attributes)
-    if key not in known:
-        known[key] = _shared_tiling(m, sizes_of(m, types, attributes), attributes, objective)
-    return known[key]
+    if key not in fits:
+        fits[key] = _shared_tiling(m, sizes_of(m, types, attributes), attributes, objective)
+    return fits[key]
 
 
 def sizes_of(m: Mapping, types: Sequence[TensorType], attributes: MappingOf[str, AttributeValue]) -> dict[str, int]:
@@ -358,7 +358,7 @@ def _shared_tiling(
 ) -> Tiling | Refusal:
     """Return the best tiling by an objective, memoised; patterns of one operation with equal costs and limits share a search."""
     key = (m.tiling_key, tuple(sizes.items()), tuple(attributes.items()))
-    with objective.searching:  # exact matching runs concurrently
+    with objective.lock:  # exact matching runs concurrently
         if key not in objective.tilings:
             objective.tilings[key] = _searched_tiling(m, sizes, attributes, objective)
     return objective.tilings[key]

@@ -24,7 +24,7 @@ OBJECTIVES: MappingOf[str, tuple[str, ...]] = {
     # devices give energies, the host none: what is left to it decides first
     "energy": ("host_macs", "host_operators", "femtojoules", "device_calls", "host_elementwise", "moved_elements"),
 }
-SPENT = ("nanoseconds", "bytes", "femtojoules")
+PRICE_LEVELS = ("nanoseconds", "bytes", "femtojoules")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Objective:
     host: HostTable = SHIPPED
     unusable: MappingOf[str, str] = field(default_factory=dict)  # targets whose resources are inconsistent, with the reason
     tilings: dict[Hashable, Tiling | Refusal] = field(default_factory=dict, compare=False, repr=False)  # memoised searches
-    searching: Lock = field(default_factory=Lock, compare=False, repr=False)
+    lock: Lock = field(default_factory=Lock, compare=False, repr=False)
 
     @cached_property
     def levels(self) -> tuple[str, ...]:
@@ -46,21 +46,21 @@ class Objective:
     @cached_property
     def is_priced(self) -> bool:
         """Whether a level is the time, bytes or energy of operators."""
-        return bool(self.spends)
+        return bool(self.price_level)
 
     @cached_property
-    def spends(self) -> str:
+    def price_level(self) -> str:
         """The level that is a price of operators (nanoseconds, bytes or femtojoules), empty if all levels are counts."""
-        return next((level for level in self.levels if level in SPENT), "")
+        return next((level for level in self.levels if level in PRICE_LEVELS), "")
 
     @property
     def is_placed(self) -> bool:
         """Whether residency on a device changes the most significant level: it is a price."""
-        return self.levels[0] in SPENT
+        return self.levels[0] in PRICE_LEVELS
 
-    def ordered(self, counted: Sequence[int], spent: int = 0) -> tuple[int, ...]:
+    def by_levels(self, counted: Sequence[int], price: int = 0) -> tuple[int, ...]:
         """Return counts in the order of LEVELS, and a price, reordered to the levels of this objective."""
-        values = (*counted, spent)
+        values = (*counted, price)
         return tuple([values[k] for k in self.order])
 
     @cached_property
@@ -100,13 +100,13 @@ def _resources_of(targets: Sequence[Target]) -> tuple[dict[str, Resources | None
     return resources, refusals
 
 
-def priced(mappings: Sequence[Mapping], objective: Objective) -> tuple[list[Mapping], tuple[str, ...]]:
+def comparable_mappings(mappings: Sequence[Mapping], objective: Objective) -> tuple[list[Mapping], tuple[str, ...]]:
     """Return the mappings with the costs that an objective compares, and a note on each without."""
     notes = tuple(f"{name} is not used: {sentence}" for name, sentence in objective.unusable.items())
     mappings = [m for m in mappings if m.target not in objective.unusable]
     if not objective.is_priced:
         return list(mappings), notes
-    by_energy = objective.spends == "femtojoules"
+    by_energy = objective.price_level == "femtojoules"
     comparable = [
         m for m in mappings if (m.access_counts if by_energy else m.price) is not None and objective.resources[m.target] is not None
     ]

@@ -18,7 +18,7 @@ PER_AXIS = {"strides": 1, "dilations": 1, "kernel": 1, "pads": 2}
 
 
 @dataclass(frozen=True)
-class Loose:
+class PartialMatch:
     """A partial match: values of subpatterns by identity, and values of attribute variables."""
 
     program: Program
@@ -35,25 +35,25 @@ class Loose:
         )
 
 
-def differs(found: Loose, pattern: Apply, node: Node, producer: MappingOf[Value, Node]) -> str:
+def first_difference(partial_match: PartialMatch, pattern: Apply, node: Node, producer: MappingOf[Value, Node]) -> str:
     """Match a pattern top-down at a node, extending the partial match; return a sentence on the first difference, empty if none."""
     for x, v in zip(pattern.operands, node.inputs, strict=False):
-        found.values[id(x)] = v
+        partial_match.values[id(x)] = v
         if not isinstance(x, Apply):
             continue
         maker = producer.get(v)
         if maker is None or maker.op != x.op.name:
-            conflict = _reader_conflict(found, x, v, node, maker)
-            maker_text = _origin_text(found.program, v, maker)
+            conflict = _reader_conflict(partial_match, x, v, node, maker)
+            maker_text = _origin_text(partial_match.program, v, maker)
             return conflict or f"the operand {name_of(pattern, x)} of {node.op} must be a result of {x.op.name}, not {maker_text}"
-        further = differs(found, x, maker, producer)
+        further = first_difference(partial_match, x, maker, producer)
         if further:
             return further
-    wrong = [(name, term) for name, term in pattern.attributes.items() if not _agrees(found, term, dict(node.attributes).get(name))]
+    wrong = [(name, term) for name, term in pattern.attributes.items() if not _agrees(partial_match, term, dict(node.attributes).get(name))]
     if not wrong:
         return ""
     name, term = wrong[0]
-    actual, expected = dict(node.attributes)[name], _value(term, found)
+    actual, expected = dict(node.attributes)[name], _value(term, partial_match)
     if name in PER_AXIS and isinstance(actual, tuple) and isinstance(expected, tuple) and len(actual) != len(expected):
         if len(set(expected)) == 1 and set(actual) != set(expected):
             return f"{name} of {node.op} must be {expected[0]} along every axis, not {actual}"
@@ -72,7 +72,7 @@ def _counted(axes: int) -> str:
     return f"{axes} {'axis' if axes == 1 else 'axes'}"
 
 
-def _reader_conflict(partial_match: Loose, operand: Apply, v: Value, node: Node, maker: Node | None) -> str:
+def _reader_conflict(partial_match: PartialMatch, operand: Apply, v: Value, node: Node, maker: Node | None) -> str:
     """Return a sentence on the other reader of an operand that a device operation computes, which prevents fusing it; else empty."""
     if maker is None or partial_match.roots.get(maker.op) != operand.op.name:
         return ""
@@ -90,7 +90,7 @@ def _origin_text(p: Program, v: Value, maker: Node | None) -> str:
     return "a constant" if p.is_constant(v) else "an input"
 
 
-def _agrees(partial_match: Loose, term: AttributeTerm, value: AttributeValue | None) -> bool:
+def _agrees(partial_match: PartialMatch, term: AttributeTerm, value: AttributeValue | None) -> bool:
     """Tell whether an attribute agrees with a pattern; an unbound attribute variable is bound to the value."""
     key = free_attribute(term)
     if key is not None:
@@ -99,7 +99,7 @@ def _agrees(partial_match: Loose, term: AttributeTerm, value: AttributeValue | N
     return expected is None or expected == value
 
 
-def _value(term: AttributeTerm, partial_match: Loose) -> AttributeValue | None:
+def _value(term: AttributeTerm, partial_match: PartialMatch) -> AttributeValue | None:
     """Return the value that a pattern requires of an attribute, None where a variable of it is unbound."""
     key = free_attribute(term)
     if key is not None:

@@ -24,7 +24,7 @@ class Pins:
     place: MappingOf[int, str] = field(default_factory=dict)
     work: frozenset[int] = frozenset()
 
-    def restricted(self, cost_of: CostOf, graph: EGraph, devices: MappingOf[str, Mapping]) -> CostOf:
+    def restrict(self, cost_of: CostOf, graph: EGraph, devices: MappingOf[str, Mapping]) -> CostOf:
         """Return a cost function that forbids e-nodes with the work of a node pinned elsewhere."""
 
         def cost(c: int, node: ENode) -> tuple[int, ...] | None:
@@ -45,7 +45,7 @@ class Pins:
 NO_PINS = Pins()
 
 
-def pins_of(given: Sequence[str], p: Program, targets: Sequence[Target]) -> Pins:
+def pins_of(texts: Sequence[str], p: Program, targets: Sequence[Target]) -> Pins:
     """Return the pins of `PLACE=NODE` texts.
 
     Raises:
@@ -54,7 +54,7 @@ def pins_of(given: Sequence[str], p: Program, targets: Sequence[Target]) -> Pins
     numbers = {s.name: n for n, s in enumerate(p.sources)}
     places = [HOST, *(t.name for t in targets)]
     places_of: dict[int, str] = {}
-    for text in given:
+    for text in texts:
         place, _, name = text.partition("=")
         if place not in places:
             raise UsageError("F203", f'Place of a node must be one of {", ".join(places)}, not "{place}"', help="write PLACE=NODE")
@@ -66,18 +66,18 @@ def pins_of(given: Sequence[str], p: Program, targets: Sequence[Target]) -> Pins
     return Pins(places_of, frozenset(s for n in compute for s in n.origins))
 
 
-def require_pins(pins: Pins, p: Program, chosen: Program, devices: MappingOf[str, Mapping]) -> None:
+def require_pins(pins: Pins, p: Program, extracted: Program, devices: MappingOf[str, Mapping]) -> None:
     """Check that every node pinned to a target is in an offload there.
 
     Raises:
         AnswerNo: (F216) a node is not.
     """
-    offloaded = {(s, devices[n.op].target) for n in chosen.nodes if n.op in devices for s in n.origins}
+    offloaded = {(s, devices[n.op].target) for n in extracted.nodes if n.op in devices for s in n.origins}
     for s, place in pins.place.items():
         if place != HOST and (s, place) not in offloaded:
-            raise unmet(p.sources[s].name, place, "none of its operations takes the node")
+            raise unmet_pin(p.sources[s].name, place, "none of its operations takes the node")
 
 
-def unmet(name: str, place: str, reason: str) -> AnswerNo:
+def unmet_pin(name: str, place: str, reason: str) -> AnswerNo:
     """Return the refusal (F216) of a pin with its reason."""
     return AnswerNo("F216", f'node "{name}" cannot be on {place}: {reason}', help="flexmatch explain MODEL NODE says what is missing")

@@ -18,9 +18,9 @@ MOST_NODES = 3000  # of all recurrences that are written out
 STEP_NODES = 16  # at most, of one step
 
 
-def written_out(p: Program, left: Sequence[Node]) -> Program | None:
+def unroll_recurrences(p: Program, host_nodes: Sequence[Node]) -> Program | None:
     """Return a program with the recurrences among `left`, nodes on the host, unrolled; None without any, or for too many steps."""
-    host_origins = {n.origins for n in left if n.op in RECURRENT}
+    host_origins = {n.origins for n in host_nodes if n.op in RECURRENT}
     expandable = [n for n in p.nodes if n.op in RECURRENT and n.origins in host_origins and all(v in p.constants for v in n.inputs[1:4])]
     expanded = {n.outputs[0] for n in expandable}
     steps = sum(p.types[n.inputs[0]].shape[0] for n in expandable)

@@ -16,7 +16,7 @@ from ...readings.arrays.labelled_array import Data, storage_dtype
 from ...readings.kernels.format_conversion import codes_of, encoded_into, put_values, values_of
 from ...target import Device, Stay, StreamedDevice
 from ..host.data_movement import Moved
-from ..host.lazy_codes import Coded, Ended, Ends, Operand, hull_of, looked_at
+from ..host.lazy_codes import Ends, LazyCodes, Operand, RangedFloats, elements_of, hull_of
 from ..plan.plan import Offload
 
 MOST_CODES = 1 << 16  # of a format whose saturated codes are enumerated
@@ -63,7 +63,7 @@ Observer = Callable[[Mapping[str, Data], Mapping[str, slice], Mapping[str, Data]
 
 
 @dataclass
-class Prepared:
+class PreparedOffload:
     """An offload ready to run, its constant operands quantised."""
 
     offload: Offload
@@ -89,8 +89,8 @@ class Prepared:
         """
         o = self.offload
         ends = {n: ends_of(x) for n, x in operands.items()}
-        codes: dict[str, Data] = {**self.codes, **{n: self.moved(n, x, ends[n]) for n, x in operands.items()}}
-        roots = [x.root if isinstance(x, Moved) else looked_at(x) for x in operands.values()]
+        codes: dict[str, Data] = {**self.codes, **{n: self.encode_operand(n, x, ends[n]) for n, x in operands.items()}}
+        roots = [x.root if isinstance(x, Moved) else elements_of(x) for x in operands.values()]
         samples = len(roots[0])
         axes = o.mapping.axes
         totals: dict[str, Data] = {}
@@ -105,14 +105,14 @@ class Prepared:
                     totals[name] = self._result_array(name, samples, y, is_split=is_split)
                 place = totals[name][(slice(None), *(slices[d] for d in axes.of[name]))]
                 part, (low, high) = _added(place, o.formats[name], y, is_split)
-                statistics.saturated += at_ends(part, o.formats[name], max(high, -low), y)
+                statistics.saturated += count_saturated(part, o.formats[name], max(high, -low), y)
                 statistics.values += part.size
                 statistics.range_out = hull_of([statistics.range_out, (low, high)])
         if is_split:
             statistics.range_out = range_of(totals.values())
         return tuple(totals[n] for n in axes.results), statistics
 
-    def moved(self, name: str, x: Operand, ends: Ends) -> Data:
+    def encode_operand(self, name: str, x: Operand, ends: Ends) -> Data:
         """Return the codes of an operand that is not constant."""
         return moved_codes(self.offload.formats[name], x, ends)
 
@@ -176,25 +176,25 @@ def largest_of(f: Format) -> float:
     return float(np.float32(f.largest))
 
 
-def saturated(part: Data, f: Format) -> int:
+def saturated_count(part: Data, f: Format) -> int:
     """Return the number of saturated values of a float format; 0 for a model's own integers."""
     low, high = range_of([part])
-    return at_ends(part, f, max(high, -low))
+    return count_saturated(part, f, max(high, -low))
 
 
-def at_ends(part: Data, f: Format, size: float, codes: Data | None = None) -> int:
+def count_saturated(part: Data, f: Format, size: float, codes: Data | None = None) -> int:
     """Return the number of saturated values, given the largest magnitude `size`; counted on `codes`, which are smaller, if given."""
     largest = largest_of(f)
     if isinstance(f, Int) or size < largest:
         return 0
     low, high = f.codes
     if codes is not None and low is not None and high is not None and high - low < MOST_CODES:
-        return sum(int(np.count_nonzero(codes == c)) for c in full(f))
+        return sum(int(np.count_nonzero(codes == c)) for c in saturated_codes(f))
     return int(np.count_nonzero(part >= largest)) + int(np.count_nonzero(part <= -largest))
 
 
 @lru_cache(maxsize=256)
-def full(f: Format) -> tuple[int, ...]:
+def saturated_codes(f: Format) -> tuple[int, ...]:
     """Return the codes of values of the largest magnitude."""
     codes = np.arange(f.codes[0] or 0, (f.codes[1] or 0) + 1)
     return tuple(codes[np.abs(values_of(f, codes)) >= largest_of(f)].tolist())
@@ -224,22 +224,22 @@ def operand_codes(f: Format, x: Data, ends: Ends | None = None) -> Data:
 
 def moved_codes(f: Format, x: Operand, ends: Ends) -> Data:
     """Return the codes of a lazy operand; of a moved one the codes of its root, moved, so that each element is quantised once."""
-    if isinstance(x, Coded):
+    if isinstance(x, LazyCodes):
         found = laid_out(x.codes.shape, x.codes.strides, storage_dtype(f.codes))
-        if x.encoded(f, lambda codes: codes, found, None):
+        if x.encode_into(f, lambda codes: codes, found, None):
             return found
     if not isinstance(x, Moved) or not x.move.is_onto:
-        return operand_codes(f, looked_at(x), ends)
+        return operand_codes(f, elements_of(x), ends)
     zero = operand_codes(f, np.zeros(1, x.root.dtype))
     return x.move(np.ascontiguousarray(operand_codes(f, x.root, ends)), int(zero[0]))
 
 
 def ends_of(x: Operand) -> Ends:
     """Return the least and the largest element of a lazy operand, without materialising it where they are known."""
-    if isinstance(x, Coded | Ended):
+    if isinstance(x, LazyCodes | RangedFloats):
         return x.ends
     if not isinstance(x, Moved) or not x.move.is_onto:
-        return range_of([looked_at(x)])
+        return range_of([elements_of(x)])
     low, high = range_of([x.root])
     is_wider = x.move.has_zeros and low <= high  # a range with NaN stays not finite
     return hull_of([(low, high), (0.0, 0.0)]) if is_wider else (low, high)

@@ -25,10 +25,10 @@ from ...readings.kernels.selection import without_machine_code
 from ...target import Device, Stay, StreamedDevice, Target, simulated_device
 from ...target import Mapping as Operation
 from ..host.data_movement import Moved
-from ..host.lazy_codes import Coded, Ended, Ends, Operand, hull_of, is_coded
+from ..host.lazy_codes import Ends, LazyCodes, Operand, RangedFloats, hull_of, keeps_codes
 from ..host.windows import Windowed
 from ..plan.plan import Offload
-from .execute import Prepared, Statistics, ends_of, full, largest_of, operand_codes
+from .execute import PreparedOffload, Statistics, ends_of, largest_of, operand_codes, saturated_codes
 
 if TYPE_CHECKING:
     from ...kernels import Constants, Lowered
@@ -105,50 +105,50 @@ def unfolded_terms(
 
 
 @dataclass
-class Specified(Prepared):
+class NumericsOffload(PreparedOffload):
     """An offload ready to run by its numerics; `notes` state which terms ran without machine code, and why."""
 
     is_native: bool = True
     notes: dict[str, None] = field(default_factory=dict)
-    computed: dict[object, Constants] = field(default_factory=dict)  # of each tile, of operands that do not move
+    constant_cache: dict[object, Constants] = field(default_factory=dict)  # of each tile, of operands that do not move
 
     @cached_property
-    def driven(self) -> Prepared:
+    def by_driver(self) -> PreparedOffload:
         """The same offload, prepared to run by its driver on a device."""
-        return Prepared(self.offload, self.constants)
+        return PreparedOffload(self.offload, self.constants)
 
     @property
     def slow(self) -> tuple[str, ...]:
         """The reasons why parts of it ran without machine code."""
         return tuple(self.notes)
 
-    def loosely(self, operands: Mapping[str, Operand]) -> tuple[tuple[Operand, ...], Statistics]:
+    def run_lazily(self, operands: Mapping[str, Operand]) -> tuple[tuple[Operand, ...], Statistics]:
         """Return lazy results in any memory layout, and statistics: codes where the format allows, else floats with their range."""
         o = self.offload
         (name, *other_results), f = o.mapping.axes.results, o.formats[o.mapping.axes.results[0]]
         (slices, *other_tiles) = o.tiling.slices()
-        if other_results or other_tiles or not is_coded(f):
+        if other_results or other_tiles or not keeps_codes(f):
             results, statistics = self.run(cast(Device, None), operands)
-            return tuple(results) if other_results or isinstance(f, Int) else (Ended(results[0], statistics.range_out),), statistics
+            return tuple(results) if other_results or isinstance(f, Int) else (RangedFloats(results[0], statistics.range_out),), statistics
         ends = {n: ends_of(x) for n, x in operands.items()}
-        codes: dict[str, Data] = {**self.codes, **{n: self.moved(n, x, ends[n]) for n, x in operands.items()}}
+        codes: dict[str, Data] = {**self.codes, **{n: self.encode_operand(n, x, ends[n]) for n, x in operands.items()}}
         y = self.call(cast(Device, None), codes, slices)[name]
         extremes = np.array([y.min(), y.max()]) if y.size else np.zeros(0, y.dtype)
         low, high = values_of(f, extremes).tolist() if y.size else (np.inf, -np.inf)
-        ends_of_codes = full(f) if max(high, -low) >= largest_of(f) else ()
-        coded_result = Coded(y, cast(Fixed, f), (low, high))
+        ends_of_codes = saturated_codes(f) if max(high, -low) >= largest_of(f) else ()
+        coded_result = LazyCodes(y, cast(Fixed, f), (low, high))
         return (coded_result,), Statistics(
             y.size, sum(int(np.count_nonzero(y == c)) for c in ends_of_codes), hull_of(ends.values()), (low, high)
         )
 
-    def moved(self, name: str, x: Operand, ends: Ends) -> Data:
+    def encode_operand(self, name: str, x: Operand, ends: Ends) -> Data:
         """Return the codes of an operand that is not constant; of windows the codes of their root."""
         is_undivided = self.offload.tiling.tile == self.offload.tiling.sizes
         if self.is_native and is_undivided and isinstance(x, Moved) and x.move.is_onto and (windows := x.move.windows) is not None:
             f = self.offload.formats[name]
             zero = int(operand_codes(f, np.zeros(1, x.root.dtype))[0])
             return cast(Data, Windowed(operand_codes(f, x.root, ends), x.move, windows, zero))
-        return super().moved(name, x, ends)
+        return super().encode_operand(name, x, ends)
 
     def results(self, operands: Mapping[str, Data]) -> tuple[Data, ...]:
         """Return the results [samples, …] for operands [samples, …]."""
@@ -197,10 +197,10 @@ class Specified(Prepared):
             return None
         from ...kernels import Constants
 
-        return self.computed.setdefault((id(code), *((d, s.start, s.stop) for d, s in slices.items())), Constants())
+        return self.constant_cache.setdefault((id(code), *((d, s.start, s.stop) for d, s in slices.items())), Constants())
 
 
-def plain_results(prepared: Prepared, codes: Mapping[str, Data], slices: Mapping[str, slice]) -> dict[str, Data]:
+def plain_results(prepared: PreparedOffload, codes: Mapping[str, Data], slices: Mapping[str, slice]) -> dict[str, Data]:
     """Return the result codes of one tile by the numerics on numpy arrays, for operands of one sample without sample axis."""
     o, parts = prepared.offload, prepared.parts(codes, slices)
     shapes = tuple((n, x.shape, True) for n, x in parts.items())
@@ -213,7 +213,7 @@ def is_certified(target: Target, variant: str) -> bool:
     return judge_operation(target, target.mappings[variant]).is_proved
 
 
-def refused(o: Offload) -> str:
+def format_refusal(o: Offload) -> str:
     """Return why a device refuses an offload's formats, empty where it accepts them, by running the smallest tile on zeros."""
     m = o.mapping
     sizes = m.unit_sizes(o.tiling.sizes)

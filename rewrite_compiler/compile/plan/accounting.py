@@ -22,19 +22,19 @@ class Account:
     absorbed: tuple[Absorbed, ...]
 
 
-def account(source: Program, chosen: Program, offloads: MappingOf[str, Node], why_not: WhyNot) -> Account:
+def account(source: Program, extracted: Program, offloads: MappingOf[str, Node], why_not: WhyNot) -> Account:
     """Return where each node of `source` is in the extracted program; `offloads` are its device operations by id, in order."""
     names = [s.name for s in source.sources]
     owner: dict[int, str] = {}
     offload_nodes: list[tuple[str, ...]] = []
-    host_products = _product_sources(source.nodes) & _product_sources(chosen.nodes)
+    host_products = _product_sources(source.nodes) & _product_sources(extracted.nodes)
     for key, node in offloads.items():
         source_nodes = sorted(s for s in node.origins if s not in owner and s not in host_products)
         owner.update(dict.fromkeys(source_nodes, key))
         offload_nodes.append(tuple(names[s] for s in source_nodes))
     devices = {id(n) for n in offloads.values()}
     host: dict[int, HostNode] = {}
-    compute_first = sorted((n for n in chosen.nodes if id(n) not in devices), key=_is_layout)
+    compute_first = sorted((n for n in extracted.nodes if id(n) not in devices), key=_is_layout)
     for node in compute_first:
         for s in sorted(node.origins):
             if s not in owner:

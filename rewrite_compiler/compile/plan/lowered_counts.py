@@ -17,7 +17,7 @@ from ...target import Mapping
 PRODUCTS = ("dense", "matmul")
 
 
-def lowered_in(source: Program, devices: Sequence[Node], mappings: MappingOf[str, Mapping]) -> list[bool]:
+def are_lowered(source: Program, devices: Sequence[Node], mappings: MappingOf[str, Mapping]) -> list[bool]:
     """Tell for each device operation whether it is a lowered one: it stands for one computing source node outside the closed forms."""
     fixed = set(source.constants)
     for n in source.nodes:

@@ -13,7 +13,7 @@ from ...lang.formats import Format
 from ...ops.op import Apply, subterms
 from ...prove.certificates.shipped import weakest_coverage
 from ...target import Mapping, Target
-from .resident_document import Resident, residency_document, resident_document
+from .resident_document import DeviceResidency, residency_document, resident_document
 
 SCHEMA = "flexmatch.plan/1"
 
@@ -113,7 +113,7 @@ class Plan:
     calibration: Calibration | None = None
     notes: tuple[str, ...] = ()
     run: MappingOf[str, Any] = field(default_factory=dict)
-    residency: MappingOf[str, Resident] = field(default_factory=dict)  # by target
+    residency: MappingOf[str, DeviceResidency] = field(default_factory=dict)  # by target
 
     def __repr__(self) -> str:
         """Return the model with its offloads and number of host nodes."""
@@ -164,7 +164,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _offload(o: Offload, residency: MappingOf[str, Resident]) -> dict[str, Any]:
+def _offload(o: Offload, residency: MappingOf[str, DeviceResidency]) -> dict[str, Any]:
     levels = accesses(o.mapping, o.tiling, dict(o.node.attributes))
     return {
         "id": o.id, "target": o.target.name, "operation": o.mapping.operation, "parts": _parts(o), "nodes": list(o.nodes),

@@ -12,7 +12,7 @@ from ...ir.program import Node, Program, Value
 from ...target import Resources, Room, Stay
 from ..host.order_preserving import keeps_order
 from .plan import Offload, tensors_of
-from .resident_document import Resident
+from .resident_document import DeviceResidency
 
 
 def execution_order(p: Program, offloads: Sequence[Offload]) -> tuple[Offload, ...]:
@@ -29,7 +29,7 @@ def execution_order(p: Program, offloads: Sequence[Offload]) -> tuple[Offload, .
     return tuple(o for *_, o in sorted(entries, key=lambda entry: entry[:2]))
 
 
-def residencies(p: Program, offloads: Sequence[Offload], resources: Mapping[str, Resources | None]) -> dict[str, Resident]:
+def residencies(p: Program, offloads: Sequence[Offload], resources: Mapping[str, Resources | None]) -> dict[str, DeviceResidency]:
     """Return the residency of every device whose resources and costs are stated, by target."""
     ordered = execution_order(p, offloads)
     names = dict.fromkeys(o.target.name for o in ordered)
@@ -93,7 +93,7 @@ class _Device:
         input_pieces = {(n, p.value) for n, call in enumerate(self.calls) for p in call.pieces if p.role == IN}
         device_reads = {(id(self.owner[n][0].node), v) for n, v in input_pieces}
         for node in self.p.nodes:
-            if renames(self.p, node):
+            if is_renaming(self.p, node):
                 continue
             for v in node.inputs:
                 value = self.alias_of.get(v, v)
@@ -101,7 +101,7 @@ class _Device:
                     yield value
         yield from (self.alias_of.get(v, v) for v in self.p.outputs)
 
-    def resident(self) -> Resident:
+    def resident(self) -> DeviceResidency:
         """Return the solution of the residency problem for the plan."""
         q = self.question()
         residency = solve_residency(q)
@@ -116,7 +116,7 @@ class _Device:
             stays[o.id].append(Stay(at, present.get(n, frozenset()), frozenset(t for (m, _), t in unread_tensors.items() if m == n)))
             remaining[o.id].append(lasting.get(n, frozenset()))
         inner, why = self.edges(q, residency)
-        return Resident(
+        return DeviceResidency(
             {i: tuple(s) for i, s in stays.items()}, {i: tuple(s) for i, s in remaining.items()},
             sum(o.price.cost.bytes for o in self.offloads if o.price is not None), _bytes_saved(q, residency),
             residency.upper_bound, *inner,
@@ -187,7 +187,7 @@ def _bytes_saved(q: ResidencyProblem, residency: Residency) -> dict[str, int]:
     }
 
 
-def renames(p: Program, node: Node) -> bool:
+def is_renaming(p: Program, node: Node) -> bool:
     """Tell whether a node keeps its elements in memory order (only renames its operand)."""
     return node.operator is not None and keeps_order(node.operator, dict(node.attributes), p.types[node.inputs[0]].shape)
 
@@ -196,18 +196,20 @@ def aliases(p: Program) -> dict[Value, Value]:
     """Return for every value that only renames another one that value: a must-alias map."""
     alias_of: dict[Value, Value] = {}
     for node in p.nodes:
-        if renames(p, node) and node.inputs[0] not in p.constants:
+        if is_renaming(p, node) and node.inputs[0] not in p.constants:
             alias_of[node.outputs[0]] = alias_of.get(node.inputs[0], node.inputs[0])
     return alias_of
 
 
-def handed_over(p: Program, offloads: Sequence[Offload], found: Mapping[str, Resident]) -> list[tuple[Offload, str, Offload, str]]:
+def resident_edges(
+    p: Program, offloads: Sequence[Offload], residency: Mapping[str, DeviceResidency]
+) -> list[tuple[Offload, str, Offload, str]]:
     """Return the resident operands as (maker, result, reader, operand): result and operand must share a format."""
     alias_of = aliases(p)
     makers = {alias_of.get(v, v): (o, name) for o in offloads for name, v in tensors_of(o).items() if v in o.node.outputs}
     result = []
     for o in offloads:
-        present: AbstractSet[str] = frozenset(itertools.chain.from_iterable(s.present for s in _stays(o, found)))
+        present: AbstractSet[str] = frozenset(itertools.chain.from_iterable(s.present for s in _stays(o, residency)))
         for name in sorted(present):
             v = tensors_of(o)[name]
             maker = makers.get(alias_of.get(v, v))
@@ -216,6 +218,6 @@ def handed_over(p: Program, offloads: Sequence[Offload], found: Mapping[str, Res
     return result
 
 
-def _stays(o: Offload, by_target: Mapping[str, Resident]) -> tuple[Stay, ...]:
+def _stays(o: Offload, by_target: Mapping[str, DeviceResidency]) -> tuple[Stay, ...]:
     residency = by_target.get(o.target.name)
     return () if residency is None else residency.stays[o.id]

@@ -10,29 +10,29 @@ from ...target import Stay
 
 
 @dataclass(frozen=True)
-class Resident:
+class DeviceResidency:
     """Residency on one device: a Stay for every call by offload, and the constants that persist between inferences."""
 
     stays: Mapping[str, tuple[Stay, ...]]
     lasting: Mapping[str, tuple[frozenset[str], ...]]
-    moved: int  # bytes of one inference without residency
-    saved: Mapping[str, int] = field(default_factory=dict)  # bytes saved by kind: operands, results, constants
+    bytes_moved: int  # bytes of one inference without residency
+    bytes_saved: Mapping[str, int] = field(default_factory=dict)  # bytes saved by kind: operands, results, constants
     bound: int = 0
     operands: int = 0  # computed operands
-    made_here: int = 0  # those that an offload of the same device makes
-    staying: int = 0  # those that never cross the link
+    made_on_device: int = 0  # those that an offload of the same device makes
+    staying_operands: int = 0  # those that never cross the link
     saved_by: Mapping[str, int] = field(default_factory=dict)  # bytes by offload
     why_not: Mapping[str, str] = field(default_factory=dict)  # offload.operand → why it comes from the host
 
     @property
     def all_saved(self) -> int:
         """Bytes saved in an inference after the first one."""
-        return sum(self.saved.values())
+        return sum(self.bytes_saved.values())
 
 
-def resident_document(offload: str, target: str, found: Mapping[str, Resident]) -> dict[str, Any] | None:
+def resident_document(offload: str, target: str, by_target: Mapping[str, DeviceResidency]) -> dict[str, Any] | None:
     """Return the plan document of an offload's residency, None where its target states none."""
-    residency = found.get(target)
+    residency = by_target.get(target)
     if residency is None:
         return None
     stays, lasting = residency.stays[offload], residency.lasting[offload]
@@ -45,12 +45,12 @@ def resident_document(offload: str, target: str, found: Mapping[str, Resident]) 
     }  # fmt: skip
 
 
-def residency_document(found: Mapping[str, Resident]) -> dict[str, Any]:
+def residency_document(by_target: Mapping[str, DeviceResidency]) -> dict[str, Any]:
     """Return the plan document of the totals by target."""
     return {
         name: {
-            "bytes": r.moved, "saved_bytes": r.all_saved, "saved": dict(r.saved), "bound_bytes": r.bound, "operands": r.operands,
-            "made_on_device": r.made_here, "stay_on_device": r.staying,
+            "bytes": r.bytes_moved, "saved_bytes": r.all_saved, "saved": dict(r.bytes_saved), "bound_bytes": r.bound,
+            "operands": r.operands, "made_on_device": r.made_on_device, "stay_on_device": r.staying_operands,
         }
-        for name, r in found.items()
+        for name, r in by_target.items()
     }  # fmt: skip

@@ -11,15 +11,15 @@ from ...target import Mapping
 
 
 @dataclass(frozen=True)
-class Certified:
+class CertificateLookup:
     """Looks certificates up: shipped ones, and those of rules from files and of operations that were judged in this compilation."""
 
-    judged: MappingOf[str, Certificate]
+    judged_certificates: MappingOf[str, Certificate]
 
     def of_rule(self, r: Rule) -> Certificate | None:
         """Return the certificate of a rule; None when its present text has none."""
-        return self.judged.get(r.name) or certificate_of_rule(r)
+        return self.judged_certificates.get(r.name) or certificate_of_rule(r)
 
     def of_operation(self, m: Mapping) -> Certificate | None:
         """Return the certificate of an operation that the program uses, None for others."""
-        return self.judged.get(m.name)
+        return self.judged_certificates.get(m.name)

@@ -13,17 +13,17 @@ import numpy as np
 
 from ...egraph.graph.encode import operator_named
 from ...egraph.graph.graph import ClassId, EGraph, ENode
-from ...egraph.saturation.saturate import shipped
+from ...egraph.saturation.saturate import shipped_rule_names
 from ...errors import FlexmatchError
 from ...ir.evaluate import run, run_op
 from ...ir.program import Data, Program
 from ...limits import Limits
 from ...rewrite.rule import Rule
-from ..matching.match import saturated
+from ..matching.match import saturate_program
 from .plan import Plan
 from .user_rules import rules_of
 
-EQUAL = 1e-6  # of the largest value: rounding in float64 is far below
+TOLERANCE = 1e-6  # of the largest value: rounding in float64 is far below
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Suspect:
     gap: Gap
 
     @property
-    def ships(self) -> bool:
+    def is_shipped(self) -> bool:
         """Whether the rule is a shipped one."""
-        return self.rule.name in shipped()
+        return self.rule.name in shipped_rule_names()
 
 
 def suspect(plan: Plan, values: Mapping[str, Data], limits: Limits) -> Suspect | None:
@@ -73,7 +73,7 @@ def _bisected(p: Program, rules: Sequence[Rule], values: Mapping[int, Data], lim
     """Return the last rule of the shortest prefix of `rules` under which a gap appears."""
 
     def gap_under(some: Sequence[Rule]) -> Gap | None:
-        return gap_of(saturated(p, some, [], limits).graph, values)
+        return gap_of(saturate_program(p, some, [], limits).graph, values)
 
     first, last = 0, len(rules)
     gap = gap_under(rules)
@@ -90,15 +90,15 @@ def _bisected(p: Program, rules: Sequence[Rule], values: Mapping[int, Data], lim
     return Suspect(culprit, gap_under([culprit]) or gap)
 
 
-def gap_of(graph: EGraph, known: Mapping[int, Data]) -> Gap | None:
+def gap_of(graph: EGraph, program_values: Mapping[int, Data]) -> Gap | None:
     """Return where two e-nodes of a class differ, given values of a program by number; evaluated bottom-up, first difference."""
     values: dict[ClassId, Data] = {}
     for v, c in graph.values.items():
-        if v in known:
-            gap = _gap(values[c], known[v]) if c in values else None
+        if v in program_values:
+            gap = _gap(values[c], program_values[v]) if c in values else None
             if gap is not None:
                 return gap
-            values.setdefault(c, known[v])
+            values.setdefault(c, program_values[v])
     pending = [
         (c, n) for c, e in graph.classes.items() for n in e.nodes if n.op not in ("Input", "Constant", "Opaque", "Result") and e.type
     ]
@@ -132,7 +132,7 @@ def _gap(a: Data, b: Data) -> Gap | None:
     finite = np.isfinite(x) & np.isfinite(y)
     difference = np.where(finite, np.abs(np.where(finite, x, 0) - np.where(finite, y, 0)), 0)
     scale = max(1.0, float(np.max(np.abs(x[finite]), initial=0.0)))
-    if float(np.max(difference)) <= EQUAL * scale:
+    if float(np.max(difference)) <= TOLERANCE * scale:
         return None
     at = tuple(int(i) for i in np.unravel_index(int(np.argmax(difference)), difference.shape))
     return Gap(at, float(x[at]), float(y[at]))

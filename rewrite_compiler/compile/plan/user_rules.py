@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from ...egraph.saturation.explosion_lint import growth_of
+from ...egraph.saturation.explosion_lint import explosion_of
 from ...errors import AnswerNo, UsageError
 from ...limits import Limits
 from ...prove.certificates.cache import court_cache
@@ -26,11 +26,11 @@ from ...target import Mapping as Operation
 from ...target import Target
 from .plan import Plan
 
-LEAST = 4  # axes of operands that a rule without a certificate may match
+LEAST_RANK = 4  # axes of operands that a rule without a certificate may match
 
 
 @dataclass(frozen=True)
-class Admitted:
+class AdmittedRules:
     """The usable rules, notes on those used on trust, and the certificates of judged rules by name."""
 
     rules: tuple[Rule, ...]
@@ -38,9 +38,9 @@ class Admitted:
     certificates: Mapping[str, Certificate]
 
 
-def admitted(
+def admit_rules(
     shipped: Iterable[Rule], paths: Sequence[Path], trusted: Sequence[str], limits: Limits | None = None, operations: Collection[str] = ()
-) -> Admitted:  # fmt: skip
+) -> AdmittedRules:  # fmt: skip
     """Return shipped rules together with judged rules of files, each with the domain it is proved for.
 
     `trusted` names rules of the files, or `operations`, which are judged when a program uses them.
@@ -60,10 +60,10 @@ def admitted(
     foreign = [r for r in added if r not in certified]
     proofs = {r.name: _judged(r, trusted) for r in foreign}
     notes = [f"rule {name} is {p.verdict} and used on trust (R108)" for name, p in proofs.items() if not p.is_proved]
-    growth = growth_of(foreign, all_rules[: len(all_rules) - len(added)])
+    growth = explosion_of(foreign, all_rules[: len(all_rules) - len(added)])
     notes += [] if growth is None else [f"added rules may not come to an end: {growth}"]
-    usable = tuple(replace(r, domain=_domain(r, proofs)) if r.name in proofs else proved(r) for r in all_rules)
-    return Admitted(usable, tuple(notes), {n: certificate_of_record("rule", n, proof_record(p)) for n, p in proofs.items()})
+    usable = tuple(replace(r, domain=_domain(r, proofs)) if r.name in proofs else with_proved_domain(r) for r in all_rules)
+    return AdmittedRules(usable, tuple(notes), {n: certificate_of_record("rule", n, proof_record(p)) for n, p in proofs.items()})
 
 
 def _domain(r: Rule, proofs: Mapping[str, Proof]) -> Domain:
@@ -73,17 +73,17 @@ def _domain(r: Rule, proofs: Mapping[str, Proof]) -> Domain:
 
 
 @cache
-def proved(r: Rule) -> Rule:
+def with_proved_domain(r: Rule) -> Rule:
     """Return a shipped rule restricted to the ranks that its certificate covers."""
     certificate = certificate_of_rule(r)
-    return replace(r, domain=Domain(LEAST if certificate is None else certificate.ranks))
+    return replace(r, domain=Domain(LEAST_RANK if certificate is None else certificate.ranks))
 
 
 def rules_of(plan: Plan, limits: Limits | None = None) -> list[Rule]:
     """Return the rules that a plan was compiled with, those of its files judged anew."""
     settings = plan.settings
     operations = {m.name for t in plan.targets for m in t.mappings.values()}
-    court = admitted(shipped_rules(), [Path(f) for f in settings["rules"]], settings["trusted"], limits, operations)
+    court = admit_rules(shipped_rules(), [Path(f) for f in settings["rules"]], settings["trusted"], limits, operations)
     return [r for r in court.rules if r.name not in settings["without"]]
 
 
@@ -98,21 +98,23 @@ def _judged(r: Rule, trusted: Sequence[str]) -> Proof:
 
 
 @dataclass(frozen=True)
-class Used:
+class JudgedOperations:
     """The certificates of the operations that a program uses, by name, and notes on those that are not proved."""
 
     certificates: Mapping[str, Certificate]
     notes: tuple[str, ...]
 
 
-def judged_in_use(used: Iterable[Operation], targets: Sequence[Target], trusted: Sequence[str], progress: Progress) -> Used:
+def judge_used_operations(
+    operations: Iterable[Operation], targets: Sequence[Target], trusted: Sequence[str], progress: Progress
+) -> JudgedOperations:
     """Judge the operations that a program uses, and return their certificates with notes.
 
     Raises:
         AnswerNo: an operation is refuted and not trusted by name; the code is that of its refutation (I105).
     """
     by_name = {t.name: t for t in targets}
-    judgements = {m.name: judge_operation(by_name[m.target], m, progress) for m in sorted(used, key=lambda m: m.name)}
+    judgements = {m.name: judge_operation(by_name[m.target], m, progress) for m in sorted(operations, key=lambda m: m.name)}
     refuted = {name: j.problem for name, j in judgements.items() if j.problem is not None and j.is_refuted and name not in trusted}
     if refuted:
         (first, problem), *further_names = refuted.items()
@@ -124,4 +126,4 @@ def judged_in_use(used: Iterable[Operation], targets: Sequence[Target], trusted:
         for name, j in judgements.items()
         if j.problem is not None
     ]
-    return Used({name: j.certificate for name, j in judgements.items()}, tuple(notes))
+    return JudgedOperations({name: j.certificate for name, j in judgements.items()}, tuple(notes))

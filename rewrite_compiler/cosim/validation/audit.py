@@ -13,9 +13,9 @@ from functools import partial
 
 import numpy as np
 
-from ...compile.host.lazy_codes import Operand, looked_at
-from ...compile.offload.execute import Prepared, Statistics
-from ...compile.offload.specified import Specified, plain_results
+from ...compile.host.lazy_codes import Operand, elements_of
+from ...compile.offload.execute import PreparedOffload, Statistics
+from ...compile.offload.specified import NumericsOffload, plain_results
 from ...compile.plan.plan import Offload
 from ...errors import AnswerNo
 from ...ila import Ila
@@ -54,23 +54,23 @@ class Audit:
         """The number of executed commands."""
         return sum(d.sim.executed for d in self.devices.values())
 
-    def check(self, prepared: Prepared, moving: Mapping[str, Operand], results: Sequence[Operand], statistics: Statistics) -> None:
+    def check(self, prepared: PreparedOffload, moving: Mapping[str, Operand], results: Sequence[Operand], statistics: Statistics) -> None:
         """Compute an offload of the audited samples again and compare its results.
 
         Raises:
             AnswerNo: C104, an element of a result differs.
         """
         o = prepared.offload
-        driven = prepared.driven if isinstance(prepared, Specified) else prepared
+        driven = prepared.by_driver if isinstance(prepared, NumericsOffload) else prepared
         for n in self.samples:
             device = self._device(o.target.name, n)
             executed_before = device.sim.executed
-            operands = {name: looked_at(x)[n : n + 1] for name, x in moving.items()}
+            operands = {name: elements_of(x)[n : n + 1] for name, x in moving.items()}
             unit = _SampledUnit(self, driven, n)
             expected, _ = driven.run(device, operands, unit.take)
             commands = f"the {device.sim.executed - executed_before:,} commands of its driver"
             for name, y, z in zip(o.mapping.axes.results, results, expected, strict=True):
-                self._compare(o, name, looked_at(y)[n], z[0], ("it", commands), n)
+                self._compare(o, name, elements_of(y)[n], z[0], ("it", commands), n)
             unit.check(statistics)
             statistics.validated += 1
 
@@ -101,7 +101,7 @@ class Audit:
 class _SampledUnit:
     """A random unit of a random tile of an offload, as commands on the simulator gave it."""
 
-    def __init__(self, audit: Audit, driven: Prepared, n: int) -> None:
+    def __init__(self, audit: Audit, driven: PreparedOffload, n: int) -> None:
         self.audit, self.driven, self.n = audit, driven, n
         o = driven.offload
         self.random = np.random.default_rng([SEED, zlib.crc32(o.id.encode()), audit.part.start + n])

@@ -15,7 +15,7 @@ from .prune import Candidate, Candidates, Cost, CostOf
 Entry = tuple[Cost, int, ClassId, Candidate]  # what the dearest chain costs, the place among all e-nodes, the class, the candidate
 
 
-def within_bound(graph: EGraph, cost_of: CostOf, given: frozenset[ClassId], roots: Sequence[ClassId]) -> Candidates:
+def within_bound(graph: EGraph, cost_of: CostOf, constants: frozenset[ClassId], roots: Sequence[ClassId]) -> Candidates:
     """Return the candidates that some choice below the roots may have which costs no more than a greedy incumbent.
 
     A cost of None removes an e-node; classes in `given` are constants, which cost nothing.
@@ -23,7 +23,7 @@ def within_bound(graph: EGraph, cost_of: CostOf, given: frozenset[ClassId], root
     offered: dict[int, Entry] = {}
     least: dict[ClassId, Candidate] = {}
     unbuilt_roots, limit = set(roots), None
-    for entry in _cheapest_first(graph, cost_of, given):
+    for entry in _cheapest_first(graph, cost_of, constants):
         chain, place, c, candidate = entry
         if limit is not None and chain > limit:
             break

@@ -40,7 +40,7 @@ class _Factor:
     costs: Table
 
 
-def eliminated(options: Candidates, roots: Sequence[ClassId], first: int) -> dict[ClassId, Candidate] | None:
+def cheapest_by_elimination(options: Candidates, roots: Sequence[ClassId], first: int) -> dict[ClassId, Candidate] | None:
     """Return the cheapest acyclic choice by the cost levels from `first` on; None where a table would exceed LARGEST_TABLE entries.
 
     Cycles of two and three classes are excluded from the start, longer ones lazily, when a cheapest choice contains them.

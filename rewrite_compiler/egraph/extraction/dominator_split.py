@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from ..graph.graph import ClassId
-from .prune import Candidates, components, pruned, unavoidable
+from .prune import Candidates, components, dominator_sets, pruned
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def parts(options: Candidates, roots: Iterable[ClassId]) -> list[Part]:
 def needed_classes(options: Candidates, roots: Iterable[ClassId]) -> set[ClassId]:
     """Return the dominators: the classes that every acyclic choice below the roots builds."""
     order = list(_operands_first(options, roots))
-    dominators = unavoidable(options, order)
+    dominators = dominator_sets(options, order)
     needed_bits = 0
     for root in roots:
         needed_bits |= dominators[root]

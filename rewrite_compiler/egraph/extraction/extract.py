@@ -16,13 +16,13 @@ from typing import Any
 from ...errors import BudgetError
 from ..graph.graph import ClassId, EGraph, ENode
 from .bound import within_bound
-from .bucket_elimination import eliminated
+from .bucket_elimination import cheapest_by_elimination
 from .dominator_split import Part, parts
-from .forced_levels import Key, key_of, settled
+from .forced_levels import Key, forced_candidates, key_of
 from .prune import Candidate, Candidates, Cost, CostOf, components, pruned
 
-SPARE = 0.5  # threshold between the two values of a binary variable
-EXACT = 1 << 30  # the solver tells sums of costs up to here apart
+BINARY_THRESHOLD = 0.5  # threshold between the two values of a binary variable
+LARGEST_EXACT_SUM = 1 << 30  # the solver tells sums of costs up to here apart
 DIGIT = 1 << 10  # larger sums are compared digit by digit in this base
 # parts of one form are solved once: index of the candidate of each class, bound, status
 Solutions = dict[Key, tuple[dict[int, int], Cost, "ExtractionStatus"]]
@@ -71,7 +71,7 @@ def extract(graph: EGraph, roots: Sequence[ClassId], cost_of: CostOf, seconds: f
         raise BudgetError("F211", "extraction found no way to build an output of the program", help="report this: every program has itself")
     choice, bound, status = _solved(options, computed_roots, time.monotonic() + seconds, {})
     with_constants = {c: Candidate(o.node, frozenset(o.node.children), o.cost) for c, o in choice.items()}  # constants are operands again
-    reachable = reached({**constants, **with_constants}, roots)
+    reachable = topological_choice({**constants, **with_constants}, roots)
     cost = _total(reachable, roots, len(next(iter(reachable.values())).cost))
     bound = bound or cost  # all outputs are constants
     if cost != bound and status is ExtractionStatus.OPTIMAL:
@@ -114,7 +114,7 @@ def _decided(
     part: Part, deadline: float, solutions: Solutions, first: int, levels: int
 ) -> tuple[dict[ClassId, Candidate], Cost, ExtractionStatus]:
     """Return the cheapest choice of a part: by forced levels, then by a further split, else by search."""
-    options, open_level = settled(part.options, part.roots, first, levels)
+    options, open_level = forced_candidates(part.options, part.roots, first, levels)
     if open_level == levels:
         choice = cheapest_trees(options)
         return choice, _total(choice, part.roots, levels), ExtractionStatus.OPTIMAL
@@ -125,7 +125,7 @@ def _decided(
 
 def _searched(part: Part, deadline: float, first: int, levels: int) -> tuple[dict[ClassId, Candidate], Cost, ExtractionStatus]:
     """Return what elimination or the solver finds for the levels from `first` on, the cheapest trees if those are better."""
-    exact = eliminated(part.options, part.roots, first)
+    exact = cheapest_by_elimination(part.options, part.roots, first)
     if exact is not None:
         return exact, _total(exact, part.roots, levels), ExtractionStatus.OPTIMAL
     solved, bound, status = _Problem(part.options, frozenset(part.roots)).solve(first, levels, deadline)
@@ -138,7 +138,7 @@ def _searched(part: Part, deadline: float, first: int, levels: int) -> tuple[dic
 
 
 def _total(choice: Mapping[ClassId, Candidate], roots: Sequence[ClassId], levels: int) -> Cost:
-    candidates = reached(choice, roots).values()
+    candidates = topological_choice(choice, roots).values()
     return tuple(sum(o.cost[k] for o in candidates) for k in range(levels))
 
 
@@ -152,7 +152,7 @@ def constant_choices(graph: EGraph, cost_of: CostOf) -> dict[ClassId, Candidate]
     return cheapest_trees(options)
 
 
-def reached(choice: Mapping[ClassId, Candidate], roots: Iterable[ClassId]) -> dict[ClassId, Candidate]:
+def topological_choice(choice: Mapping[ClassId, Candidate], roots: Iterable[ClassId]) -> dict[ClassId, Candidate]:
     """Return the choices below the roots in topological order, operands first; the choice must be acyclic."""
     order: dict[ClassId, Candidate] = {}
     open_: set[ClassId] = set()
@@ -273,7 +273,7 @@ class _Problem:
             costs = [c // unit for c in costs]
             weight = 1 + (sum(costs) if solution is None else _cost_of_solution(costs, solution))
             weighted_costs = [w * weight + c for w, c in zip(objective, costs, strict=True)]
-            if sum(weighted_costs) > EXACT:
+            if sum(weighted_costs) > LARGEST_EXACT_SUM:
                 self.fix_optimum(objective, solution)
                 weighted_costs = costs
             incumbent, status = self.solve_level(weighted_costs, deadline)
@@ -308,7 +308,7 @@ class _Problem:
     def choice_of(self, solution: list[float] | None) -> dict[ClassId, Candidate] | None:
         if solution is None:
             return None
-        return {c: o for (c, o), x in zip(self.candidates, solution, strict=False) if x > SPARE}
+        return {c: o for (c, o), x in zip(self.candidates, solution, strict=False) if x > BINARY_THRESHOLD}
 
     def solve_level(self, costs: Sequence[int], deadline: float) -> tuple[list[float] | None, ExtractionStatus]:
         """Minimise one cost; return the values of all columns, and whether they are proved optimal."""
@@ -351,7 +351,7 @@ class _Problem:
 
 def _cost_of_solution(costs: Sequence[int], solution: Sequence[float]) -> int:
     """Return the cost of a solution of the integer program."""
-    return sum(cost for cost, x in zip(costs, solution, strict=False) if x > SPARE)
+    return sum(cost for cost, x in zip(costs, solution, strict=False) if x > BINARY_THRESHOLD)
 
 
 OPTIONS: dict[str, Any] = {"output_flag": False, "threads": 1, "mip_rel_gap": 0.0, "mip_abs_gap": 0.0, "random_seed": 0}

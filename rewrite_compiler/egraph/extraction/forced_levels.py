@@ -15,7 +15,7 @@ from .prune import Candidates, pruned
 Key = tuple[tuple[int, ...], tuple[tuple[tuple[tuple[int, ...], tuple[int, ...]], ...], ...]]
 
 
-def settled(options: Candidates, roots: Sequence[ClassId], first: int, levels: int) -> tuple[Candidates, int]:
+def forced_candidates(options: Candidates, roots: Sequence[ClassId], first: int, levels: int) -> tuple[Candidates, int]:
     """Return the candidates of all optima of the forced levels from `first` on, and the first level that needs a search."""
     for level in range(first, levels):
         needed = needed_classes(options, roots)

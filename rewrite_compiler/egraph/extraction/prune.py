@@ -24,23 +24,23 @@ class Candidate:
 Candidates = dict[ClassId, list[Candidate]]
 
 
-def candidates(graph: EGraph, cost_of: CostOf, given: frozenset[ClassId] = frozenset()) -> Candidates:
+def candidates(graph: EGraph, cost_of: CostOf, constants: frozenset[ClassId] = frozenset()) -> Candidates:
     """Return the candidates by class; a cost of None removes an e-node, and classes in `given` cost nothing and have no candidates."""
     options: Candidates = {}
     for c, e_class in graph.classes.items():
-        costed = [(n, cost_of(c, n)) for n in e_class.nodes if c not in given and c not in n.children]
-        options[c] = [Candidate(n, frozenset(n.children) - given, cost) for n, cost in costed if cost is not None]
+        costed = [(n, cost_of(c, n)) for n in e_class.nodes if c not in constants and c not in n.children]
+        options[c] = [Candidate(n, frozenset(n.children) - constants, cost) for n, cost in costed if cost is not None]
     return options
 
 
-def pruned(found: Candidates, roots: Sequence[ClassId]) -> Candidates:
+def pruned(options: Candidates, roots: Sequence[ClassId]) -> Candidates:
     """Return the candidates left by all reductions, repeated to a fixed point: buildable, not dominated, reachable, acyclic."""
     while True:
-        count = sum(map(len, found.values()))
-        found = _reachable(_undominated(_buildable(found)), roots)
-        found = _grounded(found)
-        if sum(map(len, found.values())) == count:
-            return found
+        count = sum(map(len, options.values()))
+        options = _reachable(_undominated(_buildable(options)), roots)
+        options = _grounded(options)
+        if sum(map(len, options.values())) == count:
+            return options
 
 
 def _buildable(candidates: Candidates) -> Candidates:
@@ -94,13 +94,13 @@ def _grounded(candidates: Candidates) -> Candidates:
     result = dict(candidates)
     for component in components(candidates):
         classes = sorted(component)
-        dominators = unavoidable(candidates, classes)
+        dominators = dominator_sets(candidates, classes)
         for n, c in enumerate(classes):
             result[c] = [o for o in candidates[c] if all(d not in component or not dominators[d] >> n & 1 for d in o.children)]
     return {c: options for c, options in result.items() if options}
 
 
-def unavoidable(given: Candidates, classes: Sequence[ClassId]) -> dict[ClassId, int]:
+def dominator_sets(options: Candidates, classes: Sequence[ClassId]) -> dict[ClassId, int]:
     """Return the dominators of each class among `classes` as bit sets: the classes in every tree that builds it.
 
     The greatest fixed point of the data-flow equations of dominance; bit n stands for classes[n], and other classes count as built.
@@ -108,7 +108,7 @@ def unavoidable(given: Candidates, classes: Sequence[ClassId]) -> dict[ClassId, 
     place = {c: n for n, c in enumerate(classes)}
     users: dict[ClassId, set[ClassId]] = {c: set() for c in classes}
     for c in classes:
-        for d in {d for o in given[c] for d in o.children if d in place}:
+        for d in {d for o in options[c] for d in o.children if d in place}:
             users[d].add(c)
     dominators = dict.fromkeys(classes, (1 << len(classes)) - 1)
     work, queued = deque(classes), set(classes)
@@ -116,7 +116,7 @@ def unavoidable(given: Candidates, classes: Sequence[ClassId]) -> dict[ClassId, 
         c = work.popleft()
         queued.discard(c)
         bits = -1
-        for o in given[c]:
+        for o in options[c]:
             candidate_bits = 0
             for d in o.children:
                 candidate_bits |= dominators.get(d, 0)
@@ -130,15 +130,15 @@ def unavoidable(given: Candidates, classes: Sequence[ClassId]) -> dict[ClassId, 
     return dominators
 
 
-def components(given: Mapping[ClassId, list[Candidate]]) -> list[frozenset[ClassId]]:
+def components(candidates_of: Mapping[ClassId, list[Candidate]]) -> list[frozenset[ClassId]]:
     """Return the strongly connected components of more than one class (Tarjan's algorithm, iterative)."""
     index: dict[ClassId, int] = {}
     low: dict[ClassId, int] = {}
     stack: list[ClassId] = []
     on_stack: set[ClassId] = set()
     strong_components: list[frozenset[ClassId]] = []
-    edges = {c: sorted({child for o in options for child in o.children if child in given}) for c, options in given.items()}
-    for start in given:
+    edges = {c: sorted({child for o in options for child in o.children if child in candidates_of}) for c, options in candidates_of.items()}
+    for start in candidates_of:
         if start in index:
             continue
         work = [(start, iter(edges[start]))]

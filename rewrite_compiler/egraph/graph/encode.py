@@ -16,8 +16,8 @@ from ...ir.program import Data, Node, Program
 from ...ir.types import TensorType, result_types
 from ...ops import OPS, Op
 from ...ops.op import FLOAT, INTS, AttributeValue
-from .schema import literal, op_constructor, quoted
-from .table_load import NONE, Item, Row, cell
+from .schema import literal, op_constructor, string_literal
+from .table_load import NO_ORIGIN, Item, Row, cell
 
 LARGEST_UNIFORM = 1 << 14  # elements of a constant that is tested for being uniform
 
@@ -40,7 +40,7 @@ def term(op: Op, operands: Iterable[int], attributes: Sequence[AttributeValue]) 
     return " ".join([*(f"(V {v})" for v in operands), *literals])
 
 
-def term_row(number: int, op: Op, operands: Iterable[int], attributes: Sequence[AttributeValue], origin: int = NONE) -> Row:
+def term_row(number: int, op: Op, operands: Iterable[int], attributes: Sequence[AttributeValue], origin: int = NO_ORIGIN) -> Row:
     """Return the row of a class that is an operator's result, or its tuple of results."""
     cells = [cell(v, a.kind) for v, a in zip(attributes, op.attributes, strict=True)]
     return [op_constructor(op).name, number, *operands, *cells, origin]
@@ -82,9 +82,9 @@ class _Encoder:
         attributes = [v for _, v in node.attributes]
         number = node.outputs[0] if len(node.outputs) == 1 else next(self.fresh)
         is_work = op_constructor(op).is_work
-        source_node = next(iter(node.origins)) if is_work and len(node.origins) == 1 else NONE
+        source_node = next(iter(node.origins)) if is_work and len(node.origins) == 1 else NO_ORIGIN
         yield term_row(number, op, operands, attributes, source_node)
-        if is_work and source_node == NONE:
+        if is_work and source_node == NO_ORIGIN:
             place = f"whole (V {number})" if op.outputs > 1 else f"f_{op_constructor(op).name} {term(op, operands, attributes)}"
             yield f"(set ({place}) {id_set(node.origins)})"
         yield from self.results(node, number)
@@ -112,7 +112,7 @@ class _Encoder:
 
     def opaque_operator(self, node: Node) -> Iterator[Item]:
         operands, number = " ".join(f"(V {v})" for v in node.inputs), next(self.fresh)
-        arguments = f"{quoted(opaque_key(node))} {f'(vec-of {operands})' if operands else '(vec-empty)'}"
+        arguments = f"{string_literal(opaque_key(node))} {f'(vec-of {operands})' if operands else '(vec-empty)'}"
         yield f"(union (V {number}) (Opaque {arguments}))"
         yield f"(set (at {number}) (V {number}))"
         yield f"(set (f_Opaque {arguments}) {id_set(node.origins)})"

@@ -9,16 +9,16 @@ from .graph import ClassId, EGraph
 
 
 @dataclass(frozen=True)
-class Around:
+class Neighbourhood:
     """Distance in edges of each class of a neighbourhood, and for each class just outside it the adjacent class inside."""
 
-    shown: Mapping[ClassId, int]
-    cut: Mapping[ClassId, ClassId]
+    distances: Mapping[ClassId, int]
+    border: Mapping[ClassId, ClassId]
 
 
-def around(graph: EGraph, start: ClassId, steps: int) -> Around:
+def neighbourhood_of(graph: EGraph, start: ClassId, steps: int) -> Neighbourhood:
     """Return the neighbourhood of a class: what is at most `steps` edges away, along operands and users alike (breadth first)."""
-    adjacent = neighbours(graph)
+    adjacent = adjacency_of(graph)
     distances, edge = {start: 0}, [start]
     for step in range(1, steps + 1):
         edge = list(dict.fromkeys(d for c in edge for d in adjacent[c] if d not in distances))
@@ -28,10 +28,10 @@ def around(graph: EGraph, start: ClassId, steps: int) -> Around:
         for d in adjacent[c]:
             if d not in distances:
                 border.setdefault(d, c)
-    return Around(distances, border)
+    return Neighbourhood(distances, border)
 
 
-def neighbours(graph: EGraph) -> dict[ClassId, list[ClassId]]:
+def adjacency_of(graph: EGraph) -> dict[ClassId, list[ClassId]]:
     """Return the undirected adjacency of classes: operands and users of each, without duplicates, in the order of the graph."""
     adjacency: dict[ClassId, dict[ClassId, None]] = {c: {} for c in graph.classes}
     for c, e_class in graph.classes.items():

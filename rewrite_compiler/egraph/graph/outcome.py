@@ -45,11 +45,11 @@ class Saturation:
     detail: str = ""
     growth: tuple[int, ...] = ()
     matches: Mapping[str, int] = field(default_factory=dict)
-    made: Mapping[int, int] = field(default_factory=dict)  # e-nodes by the birth of each, in the forms
-    held: Mapping[str, int] = field(default_factory=dict)  # rounds for which added rules were held back, by name
-    grown: Mapping[str, int] = field(default_factory=dict)  # e-nodes that came in the rounds of added rules, by name
+    e_nodes_by_birth: Mapping[int, int] = field(default_factory=dict)  # e-nodes by the birth of each, in the forms
+    rounds_held: Mapping[str, int] = field(default_factory=dict)  # rounds for which added rules were held back, by name
+    e_nodes_added: Mapping[str, int] = field(default_factory=dict)  # e-nodes that came in the rounds of added rules, by name
     regions: int = 1
     forms: int = 1  # of regions: each was saturated once
     seconds: float = field(default=0.0, compare=False)  # of the child's processor, without its imports
     rule_seconds: Mapping[str, float] = field(default_factory=dict, compare=False)  # as `matches`
-    is_kept: bool = field(default=False, compare=False)  # the answer to an equal request was kept
+    is_cached: bool = field(default=False, compare=False)  # the answer to an equal request was kept

@@ -77,30 +77,30 @@ class Reader:
                 self.number(r.output),
                 ENode("Result", (self.number(r.inputs[0]),), (self.egglog.value_to_i64(r.inputs[1]),), PROGRAM, frozenset()),
             )
-        yield from self.opaque()
+        yield from self.opaque_nodes()
         for constructor in self.constructors:
             yield from self.applications(constructor)
 
-    def opaque(self) -> Iterable[tuple[ClassId, ENode]]:
+    def opaque_nodes(self) -> Iterable[tuple[ClassId, ENode]]:
         """Yield the e-nodes of opaque operators."""
         origins = self.table("f_Opaque")
         for r in self.rows("Opaque"):
             children = tuple(self.number(v) for v in self.egglog.value_to_vec(r.inputs[1]))
             key = self.egglog.value_to_string(r.inputs[0])
-            yield self.number(r.output), ENode("Opaque", children, (key,), PROGRAM, self.ids(origins.get(tuple(r.inputs))))
+            yield self.number(r.output), ENode("Opaque", children, (key,), PROGRAM, self.source_nodes(origins.get(tuple(r.inputs))))
 
-    def applications(self, made: Constructor) -> Iterable[tuple[ClassId, ENode]]:
+    def applications(self, constructor: Constructor) -> Iterable[tuple[ClassId, ENode]]:
         """Yield the e-nodes of one constructor."""
-        births, origins = self.table(f"b_{made.name}"), self.table("whole" if made.results > 1 else f"f_{made.name}")
-        for r in self.rows(made.name):
+        births, origins = self.table(f"b_{constructor.name}"), self.table("whole" if constructor.results > 1 else f"f_{constructor.name}")
+        for r in self.rows(constructor.name):
             key = tuple(r.inputs)
-            children = tuple(self.number(v) for v in key[: made.operands])
-            attributes = tuple(self.attribute(v, k) for v, k in zip(key[made.operands :], made.attributes, strict=True))
+            children = tuple(self.number(v) for v in key[: constructor.operands])
+            attributes = tuple(self.attribute(v, k) for v, k in zip(key[constructor.operands :], constructor.attributes, strict=True))
             birth = self.egglog.value_to_i64(births[key]) if key in births else PROGRAM
-            source = (r.output,) if made.results > 1 else key
-            yield self.number(r.output), ENode(made.name, children, attributes, birth, self.ids(origins.get(source)))
+            source = (r.output,) if constructor.results > 1 else key
+            yield self.number(r.output), ENode(constructor.name, children, attributes, birth, self.source_nodes(origins.get(source)))
 
-    def ids(self, value: Any) -> frozenset[int]:
+    def source_nodes(self, value: Any) -> frozenset[int]:
         """Return the elements of an egglog set of source nodes, cached."""
         if value not in self.sets:
             self.sets[value] = frozenset(map(self.egglog.value_to_i64, self.egglog.value_to_set(value)))

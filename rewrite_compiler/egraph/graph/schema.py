@@ -95,7 +95,7 @@ def schema_text(core: Sequence[Constructor], devices: Sequence[Constructor] = ()
     return PRELUDE + "\n".join([*(c.text for c in (*core, *devices)), *reals, *(c.fixed_rule for c in core)])
 
 
-def quoted(text: str) -> str:
+def string_literal(text: str) -> str:
     """Return an egglog string literal."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
@@ -107,4 +107,4 @@ def literal(value: object, kind: str) -> str:
         return f"(vec-of {' '.join(str(int(v)) for v in values)})" if values else "(vec-empty)"
     if kind == INT:
         return str(int(value))  # type: ignore[call-overload]
-    return quoted(repr(float(value)) if kind == FLOAT else str(value))  # type: ignore[arg-type]
+    return string_literal(repr(float(value)) if kind == FLOAT else str(value))  # type: ignore[arg-type]

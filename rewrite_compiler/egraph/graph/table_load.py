@@ -20,7 +20,7 @@ from .schema import SORTS, Constructor, literal
 Cell = int | str | list[int]
 Row = Sequence[Cell]
 Item = str | Row  # a command, or a row
-NONE = -1
+NO_ORIGIN = -1
 LOAD = "(run-schedule (saturate (run load)))"
 
 PRELUDE = """
@@ -46,22 +46,24 @@ def cell(value: AttributeValue, kind: str) -> Cell:
     return repr(float(value)) if kind == FLOAT else str(value)  # type: ignore[arg-type]
 
 
-def loader_text(made: Constructor) -> str:
+def loader_text(constructor: Constructor) -> str:
     """Return the egglog text of a constructor's load table and the rules that turn its rows into terms, with and without origins."""
-    columns = ["i64" if k == INTS else SORTS[k] for k in made.attributes]
-    operands = [f"x{n}" for n in range(made.operands)]
+    columns = ["i64" if k == INTS else SORTS[k] for k in constructor.attributes]
+    operands = [f"x{n}" for n in range(constructor.operands)]
     names = [f"a{n}" for n in range(len(columns))]
-    lists = {name: f"l{name}" for name, k in zip(names, made.attributes, strict=True) if k == INTS}
+    lists = {name: f"l{name}" for name, k in zip(names, constructor.attributes, strict=True) if k == INTS}
     arguments = " ".join([*(f"(V {x})" for x in operands), *(lists.get(a, a) for a in names)])
-    body = " ".join([f"(L_{made.name} {' '.join(['n', *operands, *names, 'g'])})", *(f"(= {x} (ints {a}))" for a, x in lists.items())])
-    head = f"(union (V n) ({made.name} {arguments})) (set (at n) (V n))"
+    body = " ".join(
+        [f"(L_{constructor.name} {' '.join(['n', *operands, *names, 'g'])})", *(f"(= {x} (ints {a}))" for a, x in lists.items())]
+    )
+    head = f"(union (V n) ({constructor.name} {arguments})) (set (at n) (V n))"
     lines = [
-        f"(relation L_{made.name} ({' '.join(['i64'] * (1 + made.operands) + columns + ['i64'])}))",
-        f'(rule ({body}) ({head}) :ruleset load :name "load-{made.name}")',
+        f"(relation L_{constructor.name} ({' '.join(['i64'] * (1 + constructor.operands) + columns + ['i64'])}))",
+        f'(rule ({body}) ({head}) :ruleset load :name "load-{constructor.name}")',
     ]
-    if made.is_work:
-        origin = "(set (whole (V n)) (set-of g))" if made.results > 1 else f"(set (f_{made.name} {arguments}) (set-of g))"
-        lines.append(f'(rule ({body} (<= 0 g)) ({origin}) :ruleset load :name "origin-{made.name}")')
+    if constructor.is_work:
+        origin = "(set (whole (V n)) (set-of g))" if constructor.results > 1 else f"(set (f_{constructor.name} {arguments}) (set-of g))"
+        lines.append(f'(rule ({body} (<= 0 g)) ({origin}) :ruleset load :name "origin-{constructor.name}")')
     return "\n".join(lines)
 
 

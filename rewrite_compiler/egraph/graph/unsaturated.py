@@ -14,7 +14,7 @@ from .graph import PROGRAM, ClassId, EClass, EGraph, ENode
 from .schema import op_constructor
 
 
-def plain_graph(p: Program) -> EGraph:
+def unsaturated_graph(p: Program) -> EGraph:
     """Return the e-graph with one class a value and one e-node a class; classes have the numbers of values."""
     return EGraph(dict(_Plain(p).classes()), {v: v for v in range(len(p.types))})
 

@@ -15,19 +15,19 @@ from ...ops import OPS
 from ..graph.encode import term
 from ..graph.graph import PROGRAM, ClassId, EClass, EGraph, ENode
 from ..graph.schema import op_constructor
-from .regions import Region, Shape, form_of
+from .regions import FormKey, Region, form_of
 
 CHANNELS_LAST, CHANNELS_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
 TRANSPOSE, RESHAPE = (op_constructor(OPS[name]).name for name in ("transpose", "reshape"))
 
 
 @dataclass(frozen=True)
-class Move:
+class LayoutChange:
     """A change of layout and its inverse: an operator, its attribute `there` and `back`, and the shape of the layout."""
 
     op: str
-    there: tuple[int, ...]
-    back: tuple[int, ...]
+    forward: tuple[int, ...]
+    inverse: tuple[int, ...]
     shape: tuple[int, ...]
 
 
@@ -51,19 +51,19 @@ class Representatives:
     commands: tuple[str, ...]
 
 
-def layouts_of(t: TensorType) -> tuple[Move, ...]:
+def layouts_of(t: TensorType) -> tuple[LayoutChange, ...]:
     """Return the layouts in which a value of type `t` is offered to the next region, each made from the one before."""
     shape = t.shape
     if len(shape) == 3:
-        return (Move(RESHAPE, (shape[0] * shape[1], shape[2]), shape, (shape[0] * shape[1], shape[2])),)
+        return (LayoutChange(RESHAPE, (shape[0] * shape[1], shape[2]), shape, (shape[0] * shape[1], shape[2])),)
     if len(shape) != 4:
         return ()
     n, c, h, w = shape
     last, rows = (n, h, w, c), (n * h * w, c)
-    return Move(TRANSPOSE, CHANNELS_LAST, CHANNELS_FIRST, last), Move(RESHAPE, rows, last, rows)
+    return LayoutChange(TRANSPOSE, CHANNELS_LAST, CHANNELS_FIRST, last), LayoutChange(RESHAPE, rows, last, rows)
 
 
-def representatives(p: Program, regions: Sequence[Region], forms_known: Sequence[Shape] = ()) -> Representatives:
+def representatives(p: Program, regions: Sequence[Region], forms_known: Sequence[FormKey] = ()) -> Representatives:
     """Return one region of each form, side by side, as one program; `forms_known` are the forms of the regions if computed before."""
     numbers: dict[object, int] = {}
     of_region = [numbers.setdefault(form, len(numbers)) for form in forms_known or [form_of(p, r) for r in regions]]
@@ -103,8 +103,8 @@ class _Representative:
             layout = self.value(TensorType(move.shape, t.dtype))
             self.inputs.append(layout)
             op = OPS["transpose" if move.op == TRANSPOSE else "reshape"]
-            self.commands.append(f"(union (V {v}) ({move.op} {term(op, (layout,), (move.back,))}))")
-            self.commands.append(f"(union (V {layout}) ({move.op} {term(op, (v,), (move.there,))}))")
+            self.commands.append(f"(union (V {v}) ({move.op} {term(op, (layout,), (move.inverse,))}))")
+            self.commands.append(f"(union (V {layout}) ({move.op} {term(op, (v,), (move.forward,))}))")
             yield layout
             v = layout
 
@@ -115,13 +115,13 @@ class _Representative:
         )  # fmt: skip
 
 
-def joined(p: Program, regions: Sequence[Region], shared: Representatives, graph: EGraph) -> EGraph:
+def join_regions(p: Program, regions: Sequence[Region], form_program: Representatives, graph: EGraph) -> EGraph:
     """Return the e-graph of a program from the e-graph of its forms, equal leaves and boundary values shared."""
-    joiner = _Joiner(p, shared, graph)
+    joiner = _Joiner(p, form_program, graph)
     for v in p.inputs:
         joiner.leaf(v, "Input")
-    for r, number in zip(regions, shared.form_of, strict=True):
-        joiner.instance(r, shared.forms[number])
+    for r, number in zip(regions, form_program.form_of, strict=True):
+        joiner.instance(r, form_program.forms[number])
     for v in p.outputs:
         if v not in joiner.values:
             joiner.leaf(v, "Constant")
@@ -191,14 +191,14 @@ class _Joiner:
             leaf_classes.setdefault(self.graph.values[f.values[form_value]], self.leaf(region_value, "Constant"))
         return leaf_classes
 
-    def layout(self, c: ClassId, move: Move, dtype: str) -> ClassId:
+    def layout(self, c: ClassId, move: LayoutChange, dtype: str) -> ClassId:
         """Return the class of a layout of a class: the operand of an inverse move, where there is one, else a move of it."""
         for n in self.nodes[c]:
-            if n.op == move.op and n.attributes == (move.back,):
+            if n.op == move.op and n.attributes == (move.inverse,):
                 t = self.types[n.children[0]]
                 if t is not None and t.shape == move.shape:
                     return n.children[0]
-        layout_move = ENode(move.op, (c,), (move.there,), PROGRAM, frozenset())
+        layout_move = ENode(move.op, (c,), (move.forward,), PROGRAM, frozenset())
         return self.new(TensorType(move.shape, dtype), False, [layout_move])
 
     def result(self) -> EGraph:

@@ -15,12 +15,12 @@ from .regions import Region
 Key = tuple[object, ...]
 
 
-def states_of(regions: Sequence[Region], shared: Representatives) -> list[list[int]]:
+def states_of(regions: Sequence[Region], form_program: Representatives) -> list[list[int]]:
     """Return for each form the inputs that carry the state: those that other regions define in at least half of its regions."""
     region_outputs = {v for r in regions for v in r.outputs}
     states = []
-    for n, f in enumerate(shared.forms):
-        same_form = [r for r, k in zip(regions, shared.form_of, strict=True) if k == n]
+    for n, f in enumerate(form_program.forms):
+        same_form = [r for r, k in zip(regions, form_program.form_of, strict=True) if k == n]
         places = [
             place
             for place in range(len(f.region.inputs))

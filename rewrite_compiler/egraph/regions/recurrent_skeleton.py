@@ -28,7 +28,7 @@ class NoLayers(Exception):
 
 
 @dataclass(frozen=True)
-class Line:
+class Operation:
     """An operation of a step written in layers: operands and results as places, origins as node numbers of the region."""
 
     op: str
@@ -43,8 +43,8 @@ class Line:
 class Step:
     """A step as straight-line code, and the places of those outputs that are equal to another value of the region."""
 
-    lines: tuple[Line, ...]
-    same: Mapping[int, Place]
+    lines: tuple[Operation, ...]
+    aliases: Mapping[int, Place]
 
 
 def step_of(f: Form, graph: EGraph, states: Collection[Value]) -> Step:
@@ -80,7 +80,7 @@ class _Writer:
             if v in f.region.inputs or graph.classes[self.class_of[v]].fixed:
                 self.places.setdefault(self.class_of[v], ("region", n))
         self.producer = {self.class_of[v]: (k, n) for k, n in reversed([*enumerate(f.region.nodes)]) for v in n.outputs}
-        self.lines: list[Line] = []
+        self.lines: list[Operation] = []
         self.open: set[ClassId] = set()
         self.count = 0
 
@@ -132,7 +132,7 @@ class _Writer:
         inputs = tuple(self.place(self.class_of[v]) for v in n.inputs)
         types = tuple(self.type(self.class_of[v]) for v in n.outputs)
         outputs = tuple(self.new_place(self.class_of[v]) for v in n.outputs)
-        self.lines.append(Line(n.op, inputs, outputs, n.attributes, types, (k,)))
+        self.lines.append(Operation(n.op, inputs, outputs, n.attributes, types, (k,)))
 
     def layer(self, c: ClassId) -> tuple[ENode, ClassId] | None:
         """Return the layer that defines a class, and the class of its tuple; one that reads a state first, since sums commute."""
@@ -157,7 +157,7 @@ class _Writer:
         types = result_types(op, [self.type(d) for d in n.children], dict(attributes))
         outputs = tuple(self.new_place(results[k]) if k in results else self.new() for k in range(op.outputs))
         origins = tuple(sorted(k - self.f.first_node for k in n.origins))
-        self.lines.append(Line(op.name, inputs, outputs, attributes, tuple(types), origins))
+        self.lines.append(Operation(op.name, inputs, outputs, attributes, tuple(types), origins))
 
     def type(self, c: ClassId) -> TensorType:
         t = self.graph.classes[c].type
@@ -215,7 +215,7 @@ class _Steps:
             if not line.origins:
                 self.layout_results[key] = outputs
             self.add(Node(line.op, inputs, outputs, line.attributes), frozenset(s for k in line.origins for s in r.nodes[k].origins))
-        self.aliases.update((r.values[n], places[place]) for n, place in step.same.items())
+        self.aliases.update((r.values[n], places[place]) for n, place in step.aliases.items())
 
     def renamed(self) -> list[Node]:
         """Return the nodes with aliases of values resolved."""

@@ -11,24 +11,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...ir.program import Node, Program, Value
 from ...ops.op import LAYOUT
-from .regions import Known, Region, Shape, form_of, region_of
+from .regions import FormKey, Region, UseDefFacts, form_of, region_of
 
-FEWEST = 8  # steps of a sequence, and steps of one form, below which a program is saturated as it is
+FEWEST_STEPS = 8  # steps of a sequence, and steps of one form, below which a program is saturated as it is
 LINEAR = {"dense", "matmul", "bias_add", "add", "sub"}
-Steps = int  # a set of steps as bits
+StepSet = int  # a set of steps as bits
 
 
-def cells_of(p: Program) -> list[tuple[Shape, Region]]:
+def recurrent_steps(p: Program) -> list[tuple[FormKey, Region]]:
     """Return the steps whose form is frequent, each with its form; the first step of each recurrence stays with the nodes before it."""
     slice_counts = Counter(at for n in p.nodes if (at := _sequence(n)) is not None)
-    sequences = {at for at, count in slice_counts.items() if count >= FEWEST}
+    sequences = {at for at, count in slice_counts.items() if count >= FEWEST_STEPS}
     if not sequences:
         return []
-    facts = Known(p)
+    facts = UseDefFacts(p)
     step_regions = _Steps(facts, sequences).regions()
     forms = {steps: form_of(p, r) for steps, r in step_regions.items()}
-    frequent_forms = {form for form, count in Counter(forms.values()).items() if count > FEWEST}
-    cells, begun_recurrences = [], set[tuple[bool, Shape]]()
+    frequent_forms = {form for form, count in Counter(forms.values()).items() if count > FEWEST_STEPS}
+    cells, begun_recurrences = [], set[tuple[bool, FormKey]]()
     for steps, form in sorted(forms.items(), key=lambda x: x[0].bit_count()):
         recurrence = bool(steps & 1), form
         if form in frequent_forms and recurrence in begun_recurrences:
@@ -51,18 +51,18 @@ def _start(n: Node) -> int:
 class _Steps:
     """The operations of each step, without the slices of the sequence."""
 
-    def __init__(self, facts: Known, sequences: Iterable[tuple[Value, object]]) -> None:
+    def __init__(self, facts: UseDefFacts, sequences: Iterable[tuple[Value, object]]) -> None:
         self.facts, self.sequences = facts, set(sequences)
         self.nodes = [n for n in facts.p.nodes if any(v not in facts.fixed for v in n.outputs)]
-        self.steps_of: dict[Value, Steps] = {}  # steps on which a value depends
+        self.steps_of: dict[Value, StepSet] = {}  # steps on which a value depends
         self.slices: set[int] = set()
         for n in self.nodes:
             self.steps_of.update(dict.fromkeys(n.outputs, self.of_node(n)))
-        self.all_steps: Steps = 0
+        self.all_steps: StepSet = 0
         for steps in self.steps_of.values():
             self.all_steps |= steps
 
-    def of_node(self, n: Node) -> Steps:
+    def of_node(self, n: Node) -> StepSet:
         steps = 0
         for v in n.inputs:
             steps |= self.steps_of.get(v, 0)
@@ -71,10 +71,10 @@ class _Steps:
             return 1 << _start(n)
         return steps
 
-    def regions(self) -> dict[Steps, Region]:
+    def regions(self) -> dict[StepSet, Region]:
         """Return the operations of each step as a region, by the steps on which they depend."""
-        groups: dict[Steps, list[Node]] = {}
-        owners: dict[int, Steps] = {}
+        groups: dict[StepSet, list[Node]] = {}
+        owners: dict[int, StepSet] = {}
         for n in reversed(self.nodes):
             owner = self.owner(n, owners)
             if owner:
@@ -82,7 +82,7 @@ class _Steps:
                 groups.setdefault(owner, []).append(n)
         return {steps: region_of(self.facts, _operands_first(nodes[::-1], self.facts.producer)) for steps, nodes in groups.items()}
 
-    def owner(self, n: Node, owners: Mapping[int, Steps]) -> Steps:
+    def owner(self, n: Node, owners: Mapping[int, StepSet]) -> StepSet:
         """Return the steps to whose last one a node belongs, 0 for none; what prepares a step or a state belongs to its reader."""
         steps = self.steps_of[n.outputs[0]]
         if id(n) in self.slices or not steps:
@@ -99,7 +99,7 @@ class _Steps:
         moving = sum(v not in self.facts.fixed for v in n.inputs)
         return moving == 1 and n.operator is not None and (n.operator.kind == LAYOUT or n.op in LINEAR)
 
-    def is_run(self, steps: Steps) -> bool:
+    def is_run(self, steps: StepSet) -> bool:
         """Tell whether a set of steps is a proper prefix or suffix of all steps."""
         complement = self.all_steps & ~steps
         return complement != 0 and (not steps & (steps + 1) or not complement & (complement + 1))

@@ -14,15 +14,15 @@ from ...ir.program import Node, Program, Value
 from ...ops.op import LAYOUT
 from ..graph.encode import uniform
 
-SMALLEST = 8  # operators of a region: fewer are joined with the next ones
+SMALLEST_REGION = 8  # operators of a region: fewer are joined with the next ones
 NARROW, WIDE = 1, 2  # values that may be live at a cut: in any region, and once a region is long
 LONG = 16
 # what a cut may stand before, and what folds into the operator before it
 STARTS = {"conv", "dense", "matmul", "layer_norm", "lstm", "gru", "rnn", "max_pool", "average_pool"}
-FOLDS = {"bias_add", "scale", "batch_norm", "relu", "clip", "sigmoid", "tanh", "erf", "neg", "exp", "sqrt", "reciprocal", "abs"}
+FOLDABLE = {"bias_add", "scale", "batch_norm", "relu", "clip", "sigmoid", "tanh", "erf", "neg", "exp", "sqrt", "reciprocal", "abs"}
 WITH_CONSTANT = {"add", "mul", "sub", "div"}
-STEPS = {"slice", "gather", "reverse"}  # take steps of a sequence
-Shape = Hashable
+STEP_OPERATORS = {"slice", "gather", "reverse"}  # take steps of a sequence
+FormKey = Hashable
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class Region:
 
 def regions_of(p: Program) -> list[Region]:
     """Return the regions of a program, which together have all its nodes; nodes of constants belong to each region that reads them."""
-    facts = Known(p)
+    facts = UseDefFacts(p)
     computed_nodes = [n for n in p.nodes if any(v not in facts.fixed for v in n.outputs)]
-    cuts = _cuts(facts, computed_nodes) if len(computed_nodes) >= 2 * SMALLEST else []
+    cuts = _cuts(facts, computed_nodes) if len(computed_nodes) >= 2 * SMALLEST_REGION else []
     return [region_of(facts, computed_nodes[a:b]) for a, b in itertools.pairwise([0, *cuts, len(computed_nodes)])]
 
 
-def form_of(p: Program, r: Region) -> Shape:
+def form_of(p: Program, r: Region) -> FormKey:
     """Return the canonical form of a region: operators, attributes, types, places of operands, values of small uniform constants."""
     place = {v: n for n, v in enumerate(r.values)}
     leaves = tuple(p.types[v] for v in r.inputs)
@@ -57,7 +57,7 @@ def form_of(p: Program, r: Region) -> Shape:
     return leaves, constants, nodes, tuple(place[v] for v in r.outputs)
 
 
-class Known:
+class UseDefFacts:
     """Use-def facts of a program: users and producer of each value; `fixed` are the compile-time constants."""
 
     def __init__(self, p: Program) -> None:
@@ -69,18 +69,18 @@ class Known:
                 self.fixed.update(n.outputs)
 
 
-def region_of(known: Known, nodes: Sequence[Node]) -> Region:
+def region_of(facts: UseDefFacts, nodes: Sequence[Node]) -> Region:
     """Return the region of some nodes, preceded by the nodes that compute its constants."""
-    all_nodes = [*_makers(nodes, known.producer, known.fixed), *nodes]
+    all_nodes = [*_makers(nodes, facts.producer, facts.fixed), *nodes]
     defined = {v for n in all_nodes for v in n.outputs}
     read = dict.fromkeys(v for n in all_nodes for v in n.inputs if v not in defined)
     members = {id(n) for n in nodes}
-    users, program_outputs = known.users, set(known.p.outputs)
+    users, program_outputs = facts.users, set(facts.p.outputs)
     outputs = tuple(
         v for n in nodes for v in n.outputs if v in program_outputs or any(id(u) not in members for u in users.get(v, ()))
     )  # fmt: skip
-    constants = tuple(v for v in read if v in known.p.constants)
-    return Region(tuple(all_nodes), tuple(v for v in read if v not in known.p.constants), outputs, constants)
+    constants = tuple(v for v in read if v in facts.p.constants)
+    return Region(tuple(all_nodes), tuple(v for v in read if v not in facts.p.constants), outputs, constants)
 
 
 def _makers(nodes: Sequence[Node], producer: Mapping[Value, Node], fixed: Collection[Value]) -> list[Node]:
@@ -99,7 +99,7 @@ def _makers(nodes: Sequence[Node], producer: Mapping[Value, Node], fixed: Collec
     return list(ordered.values())
 
 
-def _cuts(facts: Known, nodes: Sequence[Node]) -> list[int]:
+def _cuts(facts: UseDefFacts, nodes: Sequence[Node]) -> list[int]:
     """Return the numbers of the nodes at which the second and later regions begin."""
     fixed = facts.fixed
     last = {v: k for k, n in enumerate(nodes) for v in n.inputs if v not in fixed}
@@ -118,7 +118,7 @@ def _cuts(facts: Known, nodes: Sequence[Node]) -> list[int]:
         alive.difference_update(ending.get(k - 1, ()))
         size = k - begin
         width = WIDE if size >= LONG else NARROW
-        if size >= SMALLEST and len(nodes) - k >= SMALLEST and len(alive) <= width and forms.is_cut(alive):
+        if size >= SMALLEST_REGION and len(nodes) - k >= SMALLEST_REGION and len(alive) <= width and forms.is_cut(alive):
             cuts.append(k)
             begin = k
     return cuts
@@ -127,7 +127,7 @@ def _cuts(facts: Known, nodes: Sequence[Node]) -> list[int]:
 class _CutRules:
     """Decides at which live values a program may be cut."""
 
-    def __init__(self, facts: Known) -> None:
+    def __init__(self, facts: UseDefFacts) -> None:
         self.fixed, self.users, self.producer = facts.fixed, facts.users, facts.producer
 
     def is_cut(self, alive: Collection[Value]) -> bool:
@@ -141,7 +141,7 @@ class _CutRules:
     def ends_region(self, v: Value) -> bool:
         """Tell whether a value ends a region: no layout operator makes it, no step of it is taken, and nothing folds into its producer."""
         maker = self.producer.get(v)
-        if (maker is not None and self.is_layout(maker)) or any(n.op in STEPS for n in self.users.get(v, ())):
+        if (maker is not None and self.is_layout(maker)) or any(n.op in STEP_OPERATORS for n in self.users.get(v, ())):
             return False
         return self.is_sum(v) or not any(map(self.is_foldable, self.readers(v)))
 
@@ -156,7 +156,7 @@ class _CutRules:
 
     def is_foldable(self, n: Node) -> bool:
         """Tell whether rules can fuse an operator with its producer."""
-        return n.op in FOLDS or (n.op in WITH_CONSTANT and any(v in self.fixed for v in n.inputs))
+        return n.op in FOLDABLE or (n.op in WITH_CONSTANT and any(v in self.fixed for v in n.inputs))
 
     def readers(self, v: Value, through_folds: bool = False) -> Iterator[Node]:
         """Yield the users of a value, looking through layout operators and, with `through_folds`, through foldable operators."""

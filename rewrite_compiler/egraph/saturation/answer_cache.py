@@ -22,13 +22,13 @@ _CACHE_DISABLED: ContextVar[bool] = ContextVar("computed", default=False)
 PACKAGES = ("egraph", "ops", "ir")  # sources that the child process runs
 
 
-def answers() -> DiskCache:
+def answer_cache() -> DiskCache:
     """Return the user's cache of answers, an empty one within `nothing_kept`."""
     return DiskCache(None if _CACHE_DISABLED.get() else private_cache_folder("saturation"))
 
 
 @contextmanager
-def nothing_kept() -> Iterator[None]:
+def cache_disabled() -> Iterator[None]:
     """Disable the cache in this context: saturation is computed, and nothing is stored."""
     token = _CACHE_DISABLED.set(True)
     try:

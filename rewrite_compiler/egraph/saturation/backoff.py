@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-MOST = 300  # e-nodes of one round; doubled each time
-LENGTH = 5  # rounds that a rule is held back for; doubled each time
+MOST_E_NODES = 300  # e-nodes of one round; doubled each time
+HOLD_ROUNDS = 5  # rounds that a rule is held back for; doubled each time
 
 
 @dataclass
@@ -21,7 +21,7 @@ class _State:
     growth: int = 0  # e-nodes by which the e-graph grew in its rounds
 
 
-class Added:
+class Backoff:
     """The back-off state of rules that a user added, each in a ruleset of its own."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
@@ -33,7 +33,7 @@ class Added:
         """The egglog declarations of the rulesets, one a rule."""
         return [f"(ruleset {name})" for name in self.names]
 
-    def ready(self) -> list[str]:
+    def runnable_rulesets(self) -> list[str]:
         """Return the rulesets that run in this round, and count down those that are held back."""
         runnable = []
         for name, state in self.states.items():
@@ -44,22 +44,22 @@ class Added:
                 runnable.append(name)
         return runnable
 
-    def grew(self, ruleset: str, e_nodes: int) -> None:
+    def record_growth(self, ruleset: str, e_nodes: int) -> None:
         """Record the e-nodes of a ruleset's round, and hold the rule back if they are too many."""
         state = self.states[ruleset]
         state.growth += e_nodes
-        if e_nodes > MOST << state.times:
-            state.rounds_left = LENGTH << state.times
+        if e_nodes > MOST_E_NODES << state.times:
+            state.rounds_left = HOLD_ROUNDS << state.times
             state.times += 1
 
-    def released(self) -> bool:
+    def release_all(self) -> bool:
         """Release all rules that are held back; tell whether there was one."""
         held_back = [state for state in self.states.values() if state.rounds_left]
         for state in held_back:
             state.rounds_left = 0
         return bool(held_back)
 
-    def made(self) -> dict[str, int]:
+    def growth_by_rule(self) -> dict[str, int]:
         """Return the number of e-nodes by which the rounds of each rule made the e-graph grow."""
         return {self.names[ruleset]: state.growth for ruleset, state in self.states.items()}
 

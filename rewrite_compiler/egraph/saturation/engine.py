@@ -17,7 +17,7 @@ from ..graph.reader import LEAVES, Reader
 from ..graph.schema import Constructor, operators, schema_text
 from ..graph.table_load import PRELUDE, Item, Loader, loader_text
 from ..numbers import number_commands
-from .type_analysis import Facts
+from .type_analysis import TypeAnalysis
 
 MILLISECONDS = 1000  # egglog gives milliseconds as the microseconds of a duration
 FACTS = "(run-schedule (saturate (run facts)))"
@@ -66,14 +66,14 @@ class Engine:
         functions = self.egglog.freeze().functions
         return list(functions[table].rows) if table in functions else []
 
-    def round(self, ruleset: str) -> bool:
+    def run_round(self, ruleset: str) -> bool:
         """Run one round of a ruleset, then type new classes; tell whether anything changed."""
-        changed = self.step(ruleset)
+        changed = self.run_untyped(ruleset)
         if changed:
             self.type_new_classes()
         return changed
 
-    def step(self, ruleset: str, times: int = 1) -> bool:
+    def run_untyped(self, ruleset: str, times: int = 1) -> bool:
         """Run some rounds of a ruleset without typing new classes; tell whether they changed anything."""
         answers = self.run(f"(run-schedule (repeat {times} (run {ruleset})))")
         reports = [report for r in answers if (report := getattr(r, "report", None)) is not None]
@@ -85,7 +85,7 @@ class Engine:
 
     def type_new_classes(self) -> None:
         """Compute the facts of classes that rules have made."""
-        facts = Facts(self.reader(), self.next_number)
+        facts = TypeAnalysis(self.reader(), self.next_number)
         self.loader.load(facts.rows())
         self.run(FACTS)
         self.next_number = facts.next_number

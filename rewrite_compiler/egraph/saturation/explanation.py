@@ -18,7 +18,7 @@ Nodes = tuple[tuple[ClassId, ENode], ...]
 
 
 @dataclass(frozen=True)
-class Maker:
+class BirthRule:
     """The rule of a birth number, or the mapping, with the names of its operands and static variables in order."""
 
     rule: Rule
@@ -38,7 +38,7 @@ class _State:
 class Explainer:
     """Explains the e-nodes of an extracted choice; `makers` are the rules and mappings by birth number."""
 
-    def __init__(self, graph: EGraph, choice: Mapping[ClassId, ENode], makers: Sequence[Maker]) -> None:
+    def __init__(self, graph: EGraph, choice: Mapping[ClassId, ENode], makers: Sequence[BirthRule]) -> None:
         self.graph, self.choice, self.makers = graph, choice, makers
         self.class_of = {id(n): c for c, n in choice.items()}
         self.users: dict[ClassId, list[tuple[ClassId, ENode]]] = {}
@@ -47,16 +47,16 @@ class Explainer:
                 for d in set(n.children):
                     self.users.setdefault(d, []).append((c, n))
 
-    def births(self, start: ENode) -> list[int]:
+    def births(self, e_node: ENode) -> list[int]:
         """Return the births behind a chosen e-node, its own first: those of the e-nodes it was matched from and of its chosen operands.
 
         The first match of a rule counts, e-nodes of the program before others; a search ends after MOST_NODES e-nodes without one.
         """
         found: dict[int, None] = {}
-        work = [(self.class_of[id(start)], start)]
+        work = [(self.class_of[id(e_node)], e_node)]
         while work:
             c, node = work.pop(0)
-            if node.birth < 0 or node.birth in found or (node is not start and self.makers[node.birth].operands is not None):
+            if node.birth < 0 or node.birth in found or (node is not e_node and self.makers[node.birth].operands is not None):
                 continue  # of the program, visited, or another offload
             found[node.birth] = None
             work.extend(_Matches(self.graph, self.users).parts(self.makers[node.birth], c, node))
@@ -70,7 +70,7 @@ class _Matches:
         self.forced: dict[int, ENode] = {}
         self.fuel = MOST_NODES
 
-    def parts(self, maker: Maker, c: ClassId, node: ENode) -> Nodes:
+    def parts(self, maker: BirthRule, c: ClassId, node: ENode) -> Nodes:
         """Return the e-nodes that the left side of a rule matched where the rule made `node`."""
         if maker.operands is not None:
             operand_classes = dict(zip(maker.operands, node.children, strict=True))

@@ -18,11 +18,11 @@ from ..graph.outcome import Saturation, StopReason
 from .saturate import saturate
 
 TRIAL = replace(DEFAULT, e_nodes=6_000, rounds=24, saturation_seconds=20, saturation_bytes=768 * MIB)
-LONE = 8  # new rules that are tried one by one
+MOST_SUSPECTS = 8  # new rules that are tried one by one
 
 
 @dataclass(frozen=True)
-class Growth:
+class Explosion:
     """An explosion: the new rules without each of which the small program saturates, and its e-nodes round by round with all rules."""
 
     rules: tuple[Rule, ...]
@@ -36,16 +36,16 @@ class Growth:
         )
 
 
-def growth_of(new: Sequence[Rule], others: Sequence[Rule]) -> Growth | None:
+def explosion_of(new: Sequence[Rule], existing: Sequence[Rule]) -> Explosion | None:
     """Return the explosion caused by adding rules to others; None where the small program still saturates."""
     if not new:
         return None
-    with_all = _trial([*others, *new])
+    with_all = _trial([*existing, *new])
     if with_all.reason is StopReason.SATURATED:
         return None
-    suspects = new if len(new) <= LONE else sorted(new, key=lambda r: -with_all.matches.get(r.name, 0))[:LONE]
-    culprits = [r for r in suspects if _trial([x for x in (*others, *new) if x is not r]).reason is StopReason.SATURATED]
-    return Growth(tuple(culprits or suspects), with_all.growth)
+    suspects = new if len(new) <= MOST_SUSPECTS else sorted(new, key=lambda r: -with_all.matches.get(r.name, 0))[:MOST_SUSPECTS]
+    culprits = [r for r in suspects if _trial([x for x in (*existing, *new) if x is not r]).reason is StopReason.SATURATED]
+    return Explosion(tuple(culprits or suspects), with_all.growth)
 
 
 def _trial(rules: Sequence[Rule]) -> Saturation:

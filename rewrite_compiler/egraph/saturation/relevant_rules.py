@@ -13,13 +13,13 @@ OPERATOR = re.compile(r"\((o_\w+) ")
 ALWAYS = ("full", "reshape", "transpose")  # of uniform constants and of layouts between regions
 
 
-def present(p: Program) -> set[str]:
+def constructors_of(p: Program) -> set[str]:
     """Return the names of the constructors of a program's e-nodes."""
     ops = {n.operator for n in p.nodes if n.operator is not None}
     return {op_constructor(op).name for op in (*ops, *(OPS[name] for name in ALWAYS))}
 
 
-def relevant(rules: Sequence[Sequence[str]], core: Iterable[str]) -> tuple[list[str], set[str]]:
+def relevant_commands(rules: Sequence[Sequence[str]], core: Iterable[str]) -> tuple[list[str], set[str]]:
     """Return the commands of the relevant rules without duplicates, and all operators that can occur: a fixed point from `core`.
 
     The last command of a rule is the rule itself, those before it are stages of its query.

@@ -41,26 +41,26 @@ NEGATED = {"eq": "ne", "ne": "eq"}
 
 
 @dataclass(frozen=True)
-class Row:
+class TupleAtom:
     """A query atom of an operator of several results: the variable of its tuple, its constructor, its arguments."""
 
     name: str
-    made: Constructor
+    constructor: Constructor
     arguments: tuple[str, ...]
 
     @property
     def atom(self) -> str:
         """The atom of the query."""
-        return f"(= {self.name} ({self.made.name} {' '.join(self.arguments)}))"
+        return f"(= {self.name} ({self.constructor.name} {' '.join(self.arguments)}))"
 
     @property
     def sorts(self) -> dict[str, str]:
         """The sort of each argument."""
-        return dict(zip(self.arguments, self.made.sorts.split(), strict=True))
+        return dict(zip(self.arguments, self.constructor.sorts.split(), strict=True))
 
 
 @dataclass
-class Text:
+class RuleBuilder:
     """An egglog rule under construction: the atoms of its query, its actions, and the variables of matched patterns."""
 
     rule: Rule
@@ -69,9 +69,9 @@ class Text:
     names: dict[int, str] = field(default_factory=dict)
     shapes: dict[str, str] = field(default_factory=dict)
     tuples: dict[tuple[object, ...], str] = field(default_factory=dict)  # application of a multi-output operator → its variable
-    rows: list[Row] = field(default_factory=list)  # atoms of multi-output operators
+    rows: list[TupleAtom] = field(default_factory=list)  # atoms of multi-output operators
     results: dict[str, tuple[str, int]] = field(default_factory=dict)  # variable of a result → its tuple, and which result
-    keep: list[object] = field(default_factory=list)
+    live_patterns: list[object] = field(default_factory=list)
     count: int = 0
 
     def fresh(self, prefix: str) -> str:
@@ -79,11 +79,11 @@ class Text:
         self.count += 1
         return f"{prefix}{self.count}"
 
-    def refuse(self, what: str) -> SpecError:
+    def refuse(self, construct: str) -> SpecError:
         """Return the refusal (R101) of a construct that egglog cannot match."""
         return SpecError(
             "R101",
-            f"{what} in {self.rule.name} cannot be matched in the e-graph",
+            f"{construct} in {self.rule.name} cannot be matched in the e-graph",
             place=self.rule.place,
             help="split the rule or simplify the guard",
         )
@@ -91,19 +91,19 @@ class Text:
 
 def rule_text(rule: Rule, number: int) -> str:
     """Return the egglog rule of a rewrite rule that is not a mapping; `number` is the birth of e-nodes that it makes."""
-    return finished(compiled(rule, number), rule.phase)
+    return rule_command(compile_rule(rule, number), rule.phase)
 
 
-def compiled(rule: Rule, number: int) -> Text:
+def compile_rule(rule: Rule, number: int) -> RuleBuilder:
     """Return the query and the actions of a rewrite rule, both sides of every pair united."""
-    t = Text(rule)
+    t = RuleBuilder(rule)
     roots = [_root(t, left) for left, _ in rule.pairs]
-    guards(t, rule.conditions)
+    emit_guard(t, rule.conditions)
     if not rule.marks & {"any_dtype", "ring"} and not _continues_chain(rule, rule.left):
         t.body.append(f"(Real {roots[0]})")
     origins = _origins(t, {id(x) for _, right in rule.pairs for x in subterms(right)})
     for root, (_, right) in zip(roots, rule.pairs, strict=True):
-        t.head.append(f"(union {root} {build(t, right, number, origins)})")
+        t.head.append(f"(union {root} {emit_action(t, right, number, origins)})")
     return t
 
 
@@ -113,19 +113,19 @@ def mapping_text(rule: Rule, constructor: str, number: int, operands: Sequence[T
     A mapping of all results of an operator matches the tuple, whether or not every result is used. The rule is named after
     the constructor: mappings of several targets may share a name.
     """
-    t = Text(replace(rule, name=constructor))
-    root = query(t, rule.left) if len(rule.pairs) == 1 else query_tuple(t, rule.left)
-    guards(t, rule.where)
+    t = RuleBuilder(replace(rule, name=constructor))
+    root = emit_query(t, rule.left) if len(rule.pairs) == 1 else emit_tuple_query(t, rule.left)
+    emit_guard(t, rule.where)
     if operands and not any(isinstance(c, HasType) for c in rule.where):  # codes have mappings of their own
         t.body.append(f"(Real {t.names[id(operands[0])]})")
     origins = _origins(t, kept_terms=set())
     arguments = " ".join([*(t.names[id(x)] for x in operands), *(attribute_text(t, value, kind) for value, kind in attributes)])
     t.head += [f"(let r ({constructor} {arguments}))", f"(set (b_{constructor} {arguments}) {number})"]
     t.head += [f"(set (f_{constructor} {arguments}) {origins})", f"(union {root} r)"]
-    return finished(t, "map")
+    return rule_command(t, "map")
 
 
-def finished(t: Text, phase: str) -> str:
+def rule_command(t: RuleBuilder, phase: str) -> str:
     """Return the complete egglog rule command in the ruleset of a phase."""
     body, head = "\n  ".join(t.body), "\n  ".join(t.head)
     return f'(rule ({body})\n ({head})\n :ruleset {phase} :name "{t.rule.name}")'
@@ -134,11 +134,11 @@ def finished(t: Text, phase: str) -> str:
 # -- queries
 
 
-def query(t: Text, pattern: Tensor) -> str:
+def emit_query(t: RuleBuilder, pattern: Tensor) -> str:
     """Emit the atoms that match a pattern; return the variable of its class."""
     if id(pattern) in t.names:
         return t.names[id(pattern)]
-    t.keep.append(pattern)
+    t.live_patterns.append(pattern)
     if isinstance(pattern, Variable):
         name = t.names[id(pattern)] = f"v_{pattern.name}"
         return name
@@ -170,41 +170,41 @@ def _continues_chain(rule: Rule, left: Tensor) -> bool:
     return rule.phase == "fold" and isinstance(left, Apply) and left.op.outputs > 1
 
 
-def _root(t: Text, left: Tensor) -> str:
+def _root(t: RuleBuilder, left: Tensor) -> str:
     """Emit the atoms that match a left side; return its class, for a chain the term of its result, which need not exist."""
     if not isinstance(left, Apply) or not _continues_chain(t.rule, left) or id(left) in t.names:
-        return query(t, left)
+        return emit_query(t, left)
     if _application(left) not in t.tuples:
         t.tuples[_application(left)] = t.fresh("m")
         _query_operator(t, left, t.tuples[_application(left)])
-    t.keep.append(left)
+    t.live_patterns.append(left)
     term = t.names[id(left)] = f"(Result {t.tuples[_application(left)]} {left.output})"
     return term
 
 
-def query_tuple(t: Text, pattern: Tensor) -> str:
+def emit_tuple_query(t: RuleBuilder, pattern: Tensor) -> str:
     """Emit the atoms that match all results of a multi-output operator; return the variable of their tuple."""
     if not isinstance(pattern, Apply):
         raise t.refuse("a tuple that is not an operator's")
     name = t.names[id(pattern)] = t.tuples[_application(pattern)] = t.fresh("m")
-    t.keep.append(pattern)
+    t.live_patterns.append(pattern)
     _query_operator(t, pattern, name)
     return name
 
 
-def _query_operator(t: Text, pattern: Apply, name: str) -> None:
+def _query_operator(t: RuleBuilder, pattern: Apply, name: str) -> None:
     """Emit the atoms that match an operator's e-node in the class `name`, and those of its operands."""
-    operands = [query(t, x) for x in pattern.operands]
+    operands = [emit_query(t, x) for x in pattern.operands]
     equations: list[str] = []
     attributes = [_attribute_pattern(t, pattern.attributes[a.name], a.kind, equations) for a in pattern.op.attributes]
-    row = Row(name, op_constructor(pattern.op), (*operands, *attributes))
+    row = TupleAtom(name, op_constructor(pattern.op), (*operands, *attributes))
     t.body.append(row.atom)
     if pattern.op.outputs > 1:
         t.rows.append(row)
     t.body.extend(equations)
 
 
-def _attribute_pattern(t: Text, value: object, kind: str, equations: list[str]) -> str:
+def _attribute_pattern(t: RuleBuilder, value: object, kind: str, equations: list[str]) -> str:
     """Return an attribute in a query: a variable, a literal, or a fresh variable with an equation."""
     if isinstance(value, NamedList | Float):
         return f"a_{value.name}"
@@ -213,27 +213,27 @@ def _attribute_pattern(t: Text, value: object, kind: str, equations: list[str]) 
     if not isinstance(value, Ints | Expr):
         return literal(value, kind)
     name = t.fresh("w")
-    deferred = Text(t.rule, names=t.names, shapes=t.shapes, keep=t.keep, count=t.count + 1000)
+    deferred = RuleBuilder(t.rule, names=t.names, shapes=t.shapes, live_patterns=t.live_patterns, count=t.count + 1000)
     text = scalar(deferred, value) if isinstance(value, Expr) else ints(deferred, value)
     t.count = deferred.count
     equations.extend([*deferred.body, f"(= {name} {text})"])
     return name
 
 
-def attribute_text(t: Text, value: object, kind: str) -> str:
+def attribute_text(t: RuleBuilder, value: object, kind: str) -> str:
     """Return an attribute in an action; computed attributes are bound in the query."""
     if isinstance(value, Float):
         return f"a_{value.name}"
     if isinstance(value, Ints):
-        return bound(t, ints(t, value))
+        return bind_value(t, ints(t, value))
     if isinstance(value, Expr):
-        return bound(t, scalar(t, value))
+        return bind_value(t, scalar(t, value))
     if kind in (FLOAT, STRING, INTS):
         return literal(value, kind)
     return str(int(value))  # type: ignore[call-overload]
 
 
-def bound(t: Text, text: str) -> str:
+def bind_value(t: RuleBuilder, text: str) -> str:
     """Bind a computed value in the query and return its variable; atoms are returned as they are."""
     if not text.startswith("("):
         return text
@@ -242,7 +242,7 @@ def bound(t: Text, text: str) -> str:
     return name
 
 
-def guards(t: Text, conditions: Sequence[Condition]) -> None:
+def emit_guard(t: RuleBuilder, conditions: Sequence[Condition]) -> None:
     """Emit the conditions of a guard."""
     for c in conditions:
         if isinstance(c, ListsEqual):
@@ -252,7 +252,7 @@ def guards(t: Text, conditions: Sequence[Condition]) -> None:
         elif isinstance(c, HasType) and len(c.dtypes) == 1:
             t.body.append(f'(= (kind {class_of(t, c.tensor)}) "{c.dtypes[0]}")')
         elif isinstance(c, TermIsTrue):
-            t.body.extend(truth(t, c.term))
+            t.body.extend(truth_atoms(t, c.term))
         elif isinstance(c, RealComparison):
             t.body.append(f"({COMPARE[c.comparison]} {real(c.left)} {real(c.right)})")
         else:
@@ -264,12 +264,12 @@ def real(x: Real | float) -> str:
     return repr(x) if isinstance(x, float) else f"({NUMBER} a_{x.name})"
 
 
-def truth(t: Text, e: Expr) -> list[str]:
+def truth_atoms(t: RuleBuilder, e: Expr) -> list[str]:
     """Return the atoms of a conjunction of comparisons of integer terms."""
     if e.op == "const":
         return [] if e.data else ["(= 0 1)"]
     if e.op == "bitand":
-        return [atom for a in e.args for atom in truth(t, a)]
+        return [atom for a in e.args for atom in truth_atoms(t, a)]
     if e.op == "not" and e.args[0].op in NEGATED:
         inner = e.args[0]
         return [f"({COMPARE[NEGATED[inner.op]]} {scalar(t, inner.args[0])} {scalar(t, inner.args[1])})"]
@@ -278,14 +278,14 @@ def truth(t: Text, e: Expr) -> list[str]:
     raise t.refuse(f"the condition {e!r}")
 
 
-def class_of(t: Text, x: Tensor) -> str:
+def class_of(t: RuleBuilder, x: Tensor) -> str:
     """Return the variable of a pattern that the query has matched."""
     if id(x) not in t.names:
         raise t.refuse("a shape or type of a pattern that is not part of the left side")
     return t.names[id(x)]
 
 
-def scalar(t: Text, e: Expr) -> str:
+def scalar(t: RuleBuilder, e: Expr) -> str:
     """Return an integer term as egglog text."""
     if e.op == "const":
         return str(int(e.data))
@@ -306,13 +306,13 @@ def scalar(t: Text, e: Expr) -> str:
     raise t.refuse(f"the term {e!r}")
 
 
-def _position(t: Text, base: Ints, index: Expr) -> str:
+def _position(t: RuleBuilder, base: Ints, index: Expr) -> str:
     if index.op == "const" and int(index.data) < 0:
         return f"(- (vec-length {ints(t, base)}) {-int(index.data)})"
     return scalar(t, index)
 
 
-def ints(t: Text, x: Ints) -> str:
+def ints(t: RuleBuilder, x: Ints) -> str:
     """Return a static list as egglog text."""
     if isinstance(x, NamedList):
         return f"a_{x.name}"
@@ -333,7 +333,7 @@ def ints(t: Text, x: Ints) -> str:
     raise t.refuse(f"a list of kind {type(x).__name__}")
 
 
-def _shape(t: Text, tensor: Tensor) -> str:
+def _shape(t: RuleBuilder, tensor: Tensor) -> str:
     name = class_of(t, tensor)
     if name not in t.shapes:
         t.shapes[name] = f"s_{name}"
@@ -341,7 +341,7 @@ def _shape(t: Text, tensor: Tensor) -> str:
     return t.shapes[name]
 
 
-def _part(t: Text, x: ListSlice) -> str:
+def _part(t: RuleBuilder, x: ListSlice) -> str:
     base = ints(t, x.base)
     if (x.start, x.stop) == (0, -1):
         return f"(vec-pop {base})"
@@ -359,7 +359,7 @@ def _part(t: Text, x: ListSlice) -> str:
 # -- actions
 
 
-def _origins(t: Text, kept_terms: set[int]) -> str:
+def _origins(t: RuleBuilder, kept_terms: set[int]) -> str:
     """Return the term for the origins of new work: the union of those of the work on the left that the right side does not contain."""
     work: dict[object, Apply] = {}
     for left, _ in t.rule.pairs:
@@ -373,7 +373,7 @@ def _origins(t: Text, kept_terms: set[int]) -> str:
     return union
 
 
-def _origin_of(t: Text, x: Apply) -> str:
+def _origin_of(t: RuleBuilder, x: Apply) -> str:
     name = t.fresh("g")
     if x.op.outputs > 1:
         t.body.append(f"(= {name} (whole {t.tuples[_application(x)]}))")
@@ -385,14 +385,14 @@ def _origin_of(t: Text, x: Apply) -> str:
     return name
 
 
-def build(t: Text, pattern: Tensor, number: int, origins: str) -> str:
+def emit_action(t: RuleBuilder, pattern: Tensor, number: int, origins: str) -> str:
     """Emit the actions that construct a right side; return its variable."""
     if id(pattern) in t.names:
         return t.names[id(pattern)]
-    t.keep.append(pattern)
+    t.live_patterns.append(pattern)
     if not isinstance(pattern, Apply):
         raise t.refuse("a variable that the left side does not bind")
-    operands = [build(t, x, number, origins) for x in pattern.operands]
+    operands = [emit_action(t, x, number, origins) for x in pattern.operands]
     constructor = op_constructor(pattern.op)
     attributes = [attribute_text(t, pattern.attributes[a.name], a.kind) for a in pattern.op.attributes]
     arguments = " ".join([*operands, *attributes])

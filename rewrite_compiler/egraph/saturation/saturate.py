@@ -27,13 +27,13 @@ from ..graph.encode import program_items
 from ..graph.graph import EGraph, from_json
 from ..graph.outcome import Saturation, StopReason
 from ..graph.schema import Constructor
-from ..regions.join import joined, representatives
+from ..regions.join import join_regions, representatives
 from ..regions.recurrent_join import StepJoiner, states_of
 from ..regions.recurrent_skeleton import NoLayers, skeleton, step_of
-from ..regions.recurrent_steps import cells_of
-from ..regions.regions import Known, regions_of
-from .answer_cache import answers, key_of
-from .relevant_rules import present, relevant
+from ..regions.recurrent_steps import recurrent_steps
+from ..regions.regions import UseDefFacts, regions_of
+from .answer_cache import answer_cache, key_of
+from .relevant_rules import constructors_of, relevant_commands
 from .staged_match import rule_commands
 
 SaturatePart = Callable[[Program, Sequence[str]], Saturation]  # a program and the commands to run once it is loaded
@@ -42,7 +42,7 @@ CHILDREN: set[subprocess.Popen[str]] = set()  # running now; a signal handler ki
 
 READY: list[subprocess.Popen[str]] = []  # idle: started and waiting for a request
 
-NOTHING_KEPT = DiskCache(None)
+NO_CACHE = DiskCache(None)
 
 OUT_OF_MEMORY = ("memory allocation", "MemoryError", "failed to map segment", "Cannot allocate memory")  # what egglog and Python say
 
@@ -64,16 +64,16 @@ def saturate_regions(p: Program, rules: Sequence[Rule], mappings: Sequence[Devic
     Raises:
         Unsaturated: as `saturate`.
     """
-    cache = answers()
+    cache = answer_cache()
     by_steps = _saturate_by_steps(p, lambda part, commands: saturate(part, rules, mappings, limits, commands, cache))
     if by_steps is not None:
         return by_steps
     regions = regions_of(p)
     if len(regions) < 2:
-        return saturate(p, rules, mappings, limits, kept=cache)
+        return saturate(p, rules, mappings, limits, cache=cache)
     forms = representatives(p, regions)
     saturation = saturate(forms.program, rules, mappings, limits, forms.commands, cache)
-    graph = joined(p, regions, forms, saturation.graph)
+    graph = join_regions(p, regions, forms, saturation.graph)
     return replace(saturation, graph=graph, regions=len(regions), forms=len(forms.forms))
 
 
@@ -82,7 +82,7 @@ def _saturate_by_steps(p: Program, saturate_part: SaturatePart) -> Saturation | 
 
     Each form of step is saturated once, the steps written as layers are saturated together, and copies of the forms join them.
     """
-    cells = cells_of(p)
+    cells = recurrent_steps(p)
     if not cells:
         return None
     regions = [r for _, r in cells]
@@ -90,7 +90,7 @@ def _saturate_by_steps(p: Program, saturate_part: SaturatePart) -> Saturation | 
     steps = saturate_part(shared.program, shared.commands)
     try:
         written = [step_of(f, steps.graph, states) for f, states in zip(shared.forms, states_of(regions, shared), strict=True)]
-        layered = skeleton(p, Known(p).fixed, [(r, written[n]) for r, n in zip(regions, shared.form_of, strict=True)])
+        layered = skeleton(p, UseDefFacts(p).fixed, [(r, written[n]) for r, n in zip(regions, shared.form_of, strict=True)])
     except NoLayers:
         return None
     layers = saturate_part(layered.program, ())
@@ -105,9 +105,10 @@ def _combined(layers: Saturation, steps: Saturation) -> Saturation:
     unfinished = steps if layers.reason is StopReason.SATURATED else layers
     return replace(
         layers, rounds=max(layers.rounds, steps.rounds), reason=unfinished.reason, detail=unfinished.detail,
-        matches=_sum(layers.matches, steps.matches), made=_sum(layers.made, steps.made), held=_sum(layers.held, steps.held),
-        grown=_sum(layers.grown, steps.grown), seconds=layers.seconds + steps.seconds,
-        rule_seconds=_sum(layers.rule_seconds, steps.rule_seconds), is_kept=layers.is_kept and steps.is_kept,
+        matches=_sum(layers.matches, steps.matches), e_nodes_by_birth=_sum(layers.e_nodes_by_birth, steps.e_nodes_by_birth),
+        rounds_held=_sum(layers.rounds_held, steps.rounds_held), e_nodes_added=_sum(layers.e_nodes_added, steps.e_nodes_added),
+        seconds=layers.seconds + steps.seconds,
+        rule_seconds=_sum(layers.rule_seconds, steps.rule_seconds), is_cached=layers.is_cached and steps.is_cached,
     )  # fmt: skip
 
 
@@ -117,8 +118,8 @@ def _sum(a: Mapping[Any, Any], b: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def saturate(
-    p: Program, rules: Sequence[Rule], mappings: Sequence[DeviceRule], limits: Limits = DEFAULT, more: Sequence[str] = (),
-    kept: DiskCache = NOTHING_KEPT,
+    p: Program, rules: Sequence[Rule], mappings: Sequence[DeviceRule], limits: Limits = DEFAULT, commands: Sequence[str] = (),
+    cache: DiskCache = NO_CACHE,
 ) -> Saturation:  # fmt: skip
     """Saturate a program under rules and mappings; rule n of `rules` has birth n, mapping m birth len(rules) + m.
 
@@ -128,26 +129,28 @@ def saturate(
     Raises:
         Unsaturated: (F210) no round was completed, or the completed rounds cannot be read out within the limits.
     """
-    added = {f"added{n}": r for n, r in enumerate(rules) if r.phase == "ir" and r.name not in shipped()}
-    texts, core = relevant([*(_commands(r, n, added) for n, r in enumerate(rules)), *([m.text] for m in mappings)], present(p))
+    added = {f"added{n}": r for n, r in enumerate(rules) if r.phase == "ir" and r.name not in shipped_rule_names()}
+    texts, core = relevant_commands(
+        [*(_commands(r, n, added) for n, r in enumerate(rules)), *([m.text] for m in mappings)], constructors_of(p)
+    )
     request = {
         "rules": texts,
         "operators": sorted(core),
         "added": {ruleset: r.name for ruleset, r in added.items()},
         "devices": [[m.constructor.name, m.constructor.operands, m.constructor.attributes] for m in mappings],
         "phases": [*sorted({r.phase for r in rules}), "map"],
-        "items": [*program_items(p), *more],
+        "items": [*program_items(p), *commands],
         "limits": asdict(limits),
         "parent": os.getpid(),
     }
-    key = key_of(request) if kept.folder else ""
-    line = kept.get(key)
+    key = key_of(request) if cache.folder else ""
+    line = cache.get(key)
     if line is not None:
-        return replace(_saturation(_parse_answer(json.loads(line))), is_kept=True)
+        return replace(_saturation(_parse_answer(json.loads(line))), is_cached=True)
     answer = _run_worker(request, limits)
     if answer.graph is not None:
         if answer.reason is StopReason.SATURATED:
-            kept.put(key, answer.line.encode())
+            cache.put(key, answer.line.encode())
         return _saturation(answer)
     if answer.rounds < 0:
         raise Unsaturated("before its first round", answer)
@@ -167,7 +170,7 @@ def _commands(r: Rule, n: int, added: Mapping[str, Rule]) -> list[str]:
 
 
 @cache
-def shipped() -> frozenset[str]:
+def shipped_rule_names() -> frozenset[str]:
     """Return the names of the shipped rules, which rules of a user cannot have."""
     return frozenset(r.name for r in every_rule())
 
@@ -205,7 +208,7 @@ class Unsaturated(BudgetError):
         self.reason = answer.reason
 
 
-def prepare(count: int = 1) -> None:
+def start_children(count: int = 1) -> None:
     """Start idle children, up to `count`, so that their imports overlap with reading the model."""
     READY.extend(_start_child() for _ in range(count - len(READY)))
 

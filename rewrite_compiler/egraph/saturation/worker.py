@@ -20,11 +20,11 @@ from typing import Any
 from ..graph.graph import to_json
 from ..graph.outcome import StopReason
 from ..graph.schema import Constructor
-from .backoff import Added
+from .backoff import Backoff
 from .engine import Engine
 
 PR_SET_PDEATHSIG = 1
-FOLDS = 32  # rounds of fold rules between two checks of the limits
+FOLD_ROUNDS = 32  # rounds of fold rules between two checks of the limits
 GROWTH_MARGIN = 2.0  # the next round's growth ratio was at most 1.96 times the last one's on every measured set
 
 
@@ -60,10 +60,10 @@ class Schedule:
     """The phases of saturation: `ir` rounds until nothing changes, one `late` round, one mapping round."""
 
     def __init__(self, request: dict[str, Any]) -> None:
-        self.started = time.process_time()
+        self.start_time = time.process_time()
         devices = [Constructor(name, operands, tuple(kinds), True) for name, operands, kinds in request["devices"]]
-        self.added = Added(request["added"])
-        self.engine = Engine(devices, [*self.added.rulesets, *request["rules"]], request["items"], request["operators"])
+        self.backoff = Backoff(request["added"])
+        self.engine = Engine(devices, [*self.backoff.rulesets, *request["rules"]], request["items"], request["operators"])
         self.limits = request["limits"]
         self.phases = request["phases"]
         self.rounds = 0
@@ -75,16 +75,16 @@ class Schedule:
         if "ir" in self.phases:
             self.saturate()
         if "late" in self.phases:
-            self.engine.round("late")
+            self.engine.run_round("late")
         if "map" in self.phases:
-            self.engine.step("map")  # what a mapping makes is equal to what has a type already
+            self.engine.run_untyped("map")  # what a mapping makes is equal to what has a type already
         graph, matches = to_json(self.engine.snapshot()), dict(sorted(self.engine.matches.items()))
         rule_seconds = {name: round(s, 3) for name, s in sorted(self.engine.seconds.items()) if name in matches}
         statistics = {
-            "seconds": time.process_time() - self.started,
+            "seconds": time.process_time() - self.start_time,
             "rule_seconds": rule_seconds,
-            "held": self.added.rounds_held(),
-            "grown": self.added.made(),
+            "held": self.backoff.rounds_held(),
+            "grown": self.backoff.growth_by_rule(),
         }
         self.send({"graph": graph, "matches": matches, **statistics})
 
@@ -93,7 +93,7 @@ class Schedule:
         previous = current = self.engine.e_nodes
         self.growth.append(current)
         self.send({})
-        while not (reason := self.reason_to_stop(previous, current)) and (self.round() or self.added.released()):
+        while not (reason := self.reason_to_stop(previous, current)) and (self.round() or self.backoff.release_all()):
             self.rounds += 1
             previous, current = current, self.engine.e_nodes
             self.growth.append(current)
@@ -103,13 +103,13 @@ class Schedule:
 
     def round(self) -> bool:
         """Run one round of the shipped rules, of each added one that may run, and the fold rules; tell whether anything changed."""
-        step = self.engine.round if self.added.names else self.engine.step  # what others make is typed at once
+        step = self.engine.run_round if self.backoff.names else self.engine.run_untyped  # what others make is typed at once
         changed = step("ir")
-        for name in self.added.ready():
+        for name in self.backoff.runnable_rulesets():
             size = self.engine.e_nodes
             if step(name):
                 changed = True
-            self.added.grew(name, self.engine.e_nodes - size)
+            self.backoff.record_growth(name, self.engine.e_nodes - size)
         changed = self.fold() or changed
         if changed:
             self.engine.type_new_classes()
@@ -118,28 +118,28 @@ class Schedule:
     def fold(self) -> bool:
         """Run the fold rules until nothing changes or the limit of e-nodes is exceeded; tell whether they changed anything."""
         changed = False
-        while "fold" in self.phases and self.engine.step("fold", FOLDS) and self.engine.e_nodes <= self.limits["e_nodes"]:
+        while "fold" in self.phases and self.engine.run_untyped("fold", FOLD_ROUNDS) and self.engine.e_nodes <= self.limits["e_nodes"]:
             changed = True
         return changed
 
-    def reason_to_stop(self, before: int, now: int) -> tuple[StopReason, str] | None:
+    def reason_to_stop(self, previous: int, current: int) -> tuple[StopReason, str] | None:
         """Return the limit that forbids another round, with a sentence; None if there is none.
 
         Growth is extrapolated geometrically from the e-nodes before and after the last round.
         """
-        predicted = GROWTH_MARGIN * now * now / max(before, 1)
-        if now > before and predicted > self.limits["e_nodes"]:
+        predicted = GROWTH_MARGIN * current * current / max(previous, 1)
+        if current > previous and predicted > self.limits["e_nodes"]:
             return (
                 StopReason.E_NODES,
-                f"{now} e-nodes after round {self.rounds}; the next round could exceed the limit of {self.limits['e_nodes']}",
+                f"{current} e-nodes after round {self.rounds}; the next round could exceed the limit of {self.limits['e_nodes']}",
             )
         if self.rounds >= self.limits["rounds"]:
             return StopReason.ROUNDS, f"the limit of {self.limits['rounds']} rounds"
         return None
 
-    def send(self, more: dict[str, Any]) -> None:
+    def send(self, results: dict[str, Any]) -> None:
         """Write one JSON line: the completed rounds and growth, and more at the end."""
-        line = {"rounds": self.rounds, "stop": self.stop, "growth": self.growth, **more}
+        line = {"rounds": self.rounds, "stop": self.stop, "growth": self.growth, **results}
         sys.stdout.write(json.dumps(line, separators=(",", ":")) + "\n")
         sys.stdout.flush()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...compile.offload.execute import Prepared
+from ...compile.offload.execute import PreparedOffload
 from ...compile.plan.plan import Offload
 from ...ila import Ila
 from ...ila.traces.trace import Commands
@@ -92,7 +92,7 @@ def moves_suffix(bus: str) -> str:
 
 
 def offload_function(
-    unit: Unit, prepared: Prepared, ila: Ila, bus: str, stays: Sequence[tuple[Stay, Stay]] = ()
+    unit: Unit, prepared: PreparedOffload, ila: Ila, bus: str, stays: Sequence[tuple[Stay, Stay]] = ()
 ) -> tuple[str, tuple[str, ...]]:  # fmt: skip
     """Print an offload; return its name and its moving operands, its parameters before the results.
 

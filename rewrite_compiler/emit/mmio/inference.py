@@ -10,7 +10,7 @@ import numpy as np
 
 from ...compile import Plan
 from ...compile.host.host_program import HostProgram
-from ...compile.offload.execute import Prepared
+from ...compile.offload.execute import PreparedOffload
 from ...compile.plan.plan import Offload, tensors_of
 from ...cosim.metrics.segmentation import segments
 from ...errors import UsageError
@@ -29,14 +29,14 @@ class Inference:
     """
 
     plan: Plan
-    prepared: dict[str, Prepared] = field(default_factory=dict)
+    prepared: dict[str, PreparedOffload] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_calibrated(self.plan)
         p = self.plan.program
         for o in self.plan.offloads:
             constants = {name: p.constants[v] for name, v in tensors_of(o).items() if v in p.constants}
-            self.prepared[o.id] = Prepared(o, constants)
+            self.prepared[o.id] = PreparedOffload(o, constants)
 
     def run(self, inputs: Mapping[str, Data], device_for: DeviceFor, host: Host) -> dict[Value, Data]:
         """Return every computed value of the program for one sample of each input (no sample axis)."""
