@@ -1,4 +1,4 @@
-"""Submodels: some nodes of a model as a model of their own, each value with the type and shape it had in the original."""
+"""Cut: some nodes of a model as a model of their own, each value with the type and shape it had in the whole."""
 
 from __future__ import annotations
 
@@ -28,26 +28,22 @@ class Cuttable:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """A name for every node: its own, or operator and number."""
+        """Return a name for every node: its own, or operator and number, as elsewhere."""
         return tuple(n.name or f"{n.op_type}_{k}" for k, n in enumerate(self.model.graph.node))
 
     def readers(self) -> dict[int, set[int]]:
-        """Return for each node the nodes whose results it reads, by number."""
+        """Return the nodes that each node reads from."""
         producer = {o: k for k, n in enumerate(self.model.graph.node) for o in n.output if o}
         return {k: {producer[i] for i in _reads(n) if i in producer} for k, n in enumerate(self.model.graph.node)}
 
 
 def cuttable(path: Path, shapes: Shapes | None = None, limits: Limits = DEFAULT) -> Cuttable:
-    """Read a model and the types of its values, from the import where that succeeds, else from onnx's shape inference.
-
-    Raises:
-        InputError: the model has external data.
-    """
+    """Read a model and find the types of its values, from the import where that works, else from onnx's inference."""
     model, _ = read_model(path, limits)
     if _is_apart(model):
         raise InputError("F151", "a model with external data cannot be reduced", place=str(path), help="save it as one file first")
-    declared = {i.name: i for i in (*model.graph.input, *model.graph.value_info, *model.graph.output)}
-    return Cuttable(model, {**declared, **_inferred(model), **_imported(model, path, shapes or {}, limits)})
+    known = {i.name: i for i in (*model.graph.input, *model.graph.value_info, *model.graph.output)}
+    return Cuttable(model, {**known, **_inferred(model), **_imported(model, path, shapes or {}, limits)})
 
 
 def _is_apart(model: Any) -> bool:
@@ -57,10 +53,10 @@ def _is_apart(model: Any) -> bool:
 def _inferred(model: Any) -> dict[str, Any]:
     """Return what onnx infers; nothing where it fails, since models to reduce are often odd."""
     try:
-        inferred = shape_inference.infer_shapes(model)
+        found = shape_inference.infer_shapes(model)
     except Exception:  # the checker's and the parser's own kinds share no base class but Exception
         return {}
-    return {i.name: i for i in inferred.graph.value_info if _is_closed(i)}
+    return {i.name: i for i in found.graph.value_info if _is_closed(i)}
 
 
 def _is_closed(info: Any) -> bool:
@@ -74,35 +70,35 @@ def _imported(model: Any, path: Path, shapes: Shapes, limits: Limits) -> dict[st
         p = import_model(model, path, "", shapes, limits).program
     except FlexmatchError:
         return {}
-    value_types = zip(p.names, p.types, strict=True)
-    return {name: helper.make_tensor_value_info(name, CODES[t.dtype], list(t.shape)) for name, t in value_types}
+    named = zip(p.names, p.types, strict=True)
+    return {name: helper.make_tensor_value_info(name, CODES[t.dtype], list(t.shape)) for name, t in named}
 
 
 def cut(whole: Cuttable, keep: Collection[int]) -> bytes | None:
-    """Return the nodes of these numbers as a serialised model; None when an input of it would have no known type."""
+    """Return the kept nodes as a model; None when a value that it must read from outside has no known type."""
     graph = whole.model.graph
     nodes = [n for k, n in enumerate(graph.node) if k in keep]
-    produced, read = {o for n in nodes for o in n.output if o}, {i for n in nodes for i in _reads(n)}
+    made, read = {o for n in nodes for o in n.output if o}, {i for n in nodes for i in _reads(n)}
     constants = [t for t in graph.initializer if t.name in read]
-    constant_names = {t.name for t in constants} | {t.values.name for t in graph.sparse_initializer}
-    outer_inputs = [name for name in dict.fromkeys(i for n in nodes for i in _reads(n)) if name not in produced | constant_names]
-    if not nodes or any(name not in whole.types for name in outer_inputs):
+    given = {t.name for t in constants} | {t.values.name for t in graph.sparse_initializer}
+    outside = [name for name in dict.fromkeys(i for n in nodes for i in _reads(n)) if name not in made | given]
+    if not nodes or any(name not in whole.types for name in outside):
         return None
-    read_outside = {i for k, n in enumerate(graph.node) if k not in keep for i in _reads(n)} | {o.name for o in graph.output}
-    ends = [o for n in nodes for o in n.output if o and (o in read_outside or o not in read)]
+    used = {i for k, n in enumerate(graph.node) if k not in keep for i in _reads(n)} | {o.name for o in graph.output}
+    ends = [o for n in nodes for o in n.output if o and (o in used or o not in read)]
     copy = onnx.ModelProto()
     copy.CopyFrom(whole.model)
     for field in ("node", "initializer", "input", "output", "value_info"):
         copy.graph.ClearField(field)
     copy.graph.node.extend(nodes)
     copy.graph.initializer.extend(constants)
-    copy.graph.input.extend(whole.types[name] for name in outer_inputs)
+    copy.graph.input.extend(whole.types[name] for name in outside)
     copy.graph.output.extend(_end(whole, name) for name in ends)
     return bytes(copy.SerializeToString())
 
 
-def _end(source: Cuttable, name: str) -> Any:
-    return source.types[name] if name in source.types else onnx.ValueInfoProto(name=name)
+def _end(whole: Cuttable, name: str) -> Any:
+    return whole.types[name] if name in whole.types else onnx.ValueInfoProto(name=name)
 
 
 def _reads(node: Any) -> Iterable[str]:

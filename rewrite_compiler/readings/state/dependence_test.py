@@ -269,7 +269,7 @@ def _note_read(machine: Execution, load: Expr, extents: dict[Expr, Expr], trace:
 
 def _note_write(machine: Execution, u: Update, trace: _Trace) -> None:
     with machine.grid(u):
-        access = replace(_access(machine, u.memory, u.address, trace, is_write=True), own=frozenset(map(axis_of, u.variables)))
+        access = replace(_access(machine, u.memory, u.address, trace, is_write=True), own_axes=frozenset(map(axis_of, u.variables)))
     trace.writes.setdefault(u.memory, []).append(access)
 
 

@@ -88,12 +88,12 @@ class _Moment:
     def nth(self, n: int, count: int) -> _Moment:
         """Return the moment of part n of so many."""
         low = self.remaining_bits - (count - 1).bit_length()
-        return replace(self, is_loose=True) if self.is_unordered or low < 1 else _Moment(self.number + (n << low), self.axes, low)
+        return replace(self, is_unordered=True) if self.is_unordered or low < 1 else _Moment(self.number + (n << low), self.axes, low)
 
     def in_loop(self, axis: Axis, extent: int) -> _Moment:
         """Return the moments of the iterations of a loop."""
         low = self.remaining_bits - (extent - 1).bit_length()
-        return replace(self, is_loose=True) if self.is_unordered or low < 1 else _Moment(self.number, (*self.axes, (axis, low)), low)
+        return replace(self, is_unordered=True) if self.is_unordered or low < 1 else _Moment(self.number, (*self.axes, (axis, low)), low)
 
     def latest(self) -> _Moment:
         """Return the last moment inside, where events there have no order."""
