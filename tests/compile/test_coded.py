@@ -105,7 +105,7 @@ def test_sums_and_limits_are_one_pass_with_the_bits_of_numpy(p: Program, kinds: 
         given[v] = x if kind == "c" else x.data if kind == "f" else RangedFloats(np.ascontiguousarray(x.data), x.ends)
     part = FastHostProgram(p)
     expected = elements_of(part.run({v: elements_of(x) for v, x in given.items()})[p.outputs[0]])
-    found = part.lazily(given)[p.outputs[0]]
+    found = part.run_lazily(given)[p.outputs[0]]
     assert isinstance(found, LazyCodes if len(p.nodes) == 1 and p.nodes[0].op == "clip" and kinds[0] == "c" else RangedFloats)
     assert elements_of(found).tobytes() == expected.tobytes()
     assert ends_of(found) == (expected.min(), expected.max())
@@ -119,7 +119,7 @@ def test_signs_of_zeros_and_what_is_no_number_are_those_of_numpy() -> None:
     part = FastHostProgram(p)
     part.is_used = True  # another engine may give other bits here
     expected = part.run(dict(zip(p.inputs, (x, y), strict=True)))[p.outputs[0]]
-    found = part.lazily(dict(zip(p.inputs, (x, y), strict=True)))[p.outputs[0]]
+    found = part.run_lazily(dict(zip(p.inputs, (x, y), strict=True)))[p.outputs[0]]
     assert np.array_equal(elements_of(found), expected, equal_nan=True)
     assert not np.signbit(elements_of(found)[0]).any()
     assert not all(map(np.isfinite, ends_of(found)))

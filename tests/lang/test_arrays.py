@@ -239,7 +239,7 @@ def test_index_forms() -> None:
 
 @pytest.mark.parametrize("monoid", ["sum", "max", "min"])
 def test_a_reduction_that_is_too_large_is_computed_piece_by_piece(monoid: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rewrite_compiler.readings.arrays.reading.GRID_ELEMENTS", 8)
+    monkeypatch.setattr("rewrite_compiler.readings.arrays.evaluator.GRID_ELEMENTS", 8)
     x, y = (Leaf((3, 5), INT8, False, name) for name in "xy")
     term = array(lambda i: reduce(monoid, lambda j, k: x[i, k] + y[j, k] * (i - 1), (3, 5)), 3)
     data = {v: np.random.default_rng(n).integers(-128, 128, (3, 5)).astype(np.int8) for n, v in enumerate((x, y))}

@@ -83,7 +83,7 @@ class FastHostProgram(HostProgram):
             v for v in fresh if reads[v] == 1 and v not in self.program.outputs
         }  # temporaries with one reader, which may be overwritten
 
-    def lazily(self, values: Mapping[Value, Operand]) -> Mapping[Value, Operand]:
+    def run_lazily(self, values: Mapping[Value, Operand]) -> Mapping[Value, Operand]:
         """Return the outputs: sums and clamps in one fused pass, clamps of codes as lazy codes."""
         fused_result = self.elementwise(values) if self.elementwise is not None and self.is_used else None
         arrays = {v: elements_of(x) for v, x in values.items()} if fused_result is None else {}

@@ -149,12 +149,12 @@ def _rebuilt(form: Form, digits: Sequence[Sequence[int]], indices: dict[Expr, Ta
     def with_digits(u: Update) -> Update:
         return replace(u, address=tuple(substitute(a, replacements) for a in u.address), value=substitute(u.value, replacements))
 
-    return replace(
-        form,
+    return Form(
         loops=tuple(Loop(v, const(n), NOTHING) for variables in digit_variables for v, n in variables),
         core=with_digits(form.core),
         others=tuple(map(with_digits, form.others)),
         term=None if form.term is None else substitute(form.term, replacements),
+        new=form.new,
         elsewhere=tuple(substitute(x, replacements) for x in form.elsewhere),
     )  # fmt: skip
 
