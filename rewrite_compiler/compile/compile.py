@@ -245,9 +245,9 @@ def _plan(
     ids, lowered = _ids(devices, by_name), are_lowered(model.program, devices, by_name)
     reasons = HostReasons(match_result.program, mappings, match_result.fitted, objective.unusable, as_written=options.exact)
     accounting = account(model.program, match_result.program, ids, reasons)
-    births = _Reasons(match_result, rules, mappings, certified)
+    rule_reasons = _Reasons(match_result, rules, mappings, certified)
     offloads = tuple(
-        _offload(key, node, nodes, by_name[node.op], targets, match_result, births, objective)
+        _offload(key, node, nodes, by_name[node.op], targets, match_result, rule_reasons, objective)
         for (key, node), nodes in zip(ids.items(), accounting.offloads, strict=True)
     )
     return Plan(
@@ -255,8 +255,8 @@ def _plan(
         source=model.program, program=match_result.program, targets=tuple(targets), offloads=offloads,
         host=accounting.host, absorbed=accounting.absorbed,
         rules_sha256=hashlib.sha256("\n".join(rule_text(r, n) for n, r in enumerate(rules)).encode()).hexdigest(),
-        counts=_counts(targets, (by_name[n.op] for n, more in zip(devices, lowered, strict=True) if not more)),
-        lowered_counts=_counts(targets, (by_name[n.op] for n, more in zip(devices, lowered, strict=True) if more)),
+        counts=_counts(targets, (by_name[n.op] for n, is_lowered in zip(devices, lowered, strict=True) if not is_lowered)),
+        lowered_counts=_counts(targets, (by_name[n.op] for n, is_lowered in zip(devices, lowered, strict=True) if is_lowered)),
         exact_counts=_counts(targets, exact),
         egraph=egraph_document(match_result.saturation, rules, mappings), extraction=_extraction_document(match_result, objective),
         settings=_settings_document(options), limited=_limits_reached(match_result, rules),
@@ -281,7 +281,7 @@ def _ids(devices: Sequence[Node], mappings: MappingOf[str, Mapping]) -> dict[str
 
 
 def _offload(
-    key: str, node: Node, nodes: tuple[str, ...], m: Mapping, targets: Sequence[Target], match_result: MatchResult, births: _Reasons,
+    key: str, node: Node, nodes: tuple[str, ...], m: Mapping, targets: Sequence[Target], match_result: MatchResult, rule_reasons: _Reasons,
     objective: Objective,
 ) -> Offload:  # fmt: skip
     types = [match_result.program.types[v] for v in node.inputs]
@@ -299,7 +299,7 @@ def _offload(
         nodes,
         shapes,
         total_macs(body),
-        births.reasons_of(node),
+        rule_reasons.reasons_of(node),
         tiling,
         {} if m.format_choices else m.formats_for({}),  # a quantised model has its own
         offload_price,

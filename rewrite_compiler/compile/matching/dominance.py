@@ -106,8 +106,8 @@ class _Trees:
         """Return the cost of each e-node of a class and its operands that are not constants, cheapest first."""
         if c not in self.costed_nodes:
             costed = ((cost[0], n) for n in self.graph.classes[c].nodes if (cost := self.cost_of(c, n)) is not None)
-            moving = ((spent, frozenset(d for d in n.children if not self.graph.classes[d].fixed)) for spent, n in costed)
-            self.costed_nodes[c] = sorted(moving, key=lambda way: way[0])
+            moving = ((node_cost, frozenset(d for d in n.children if not self.graph.classes[d].fixed)) for node_cost, n in costed)
+            self.costed_nodes[c] = sorted(moving, key=lambda entry: entry[0])
         return self.costed_nodes[c]
 
     def cheapest(self, c: ClassId, free_classes: AbstractSet[ClassId], depth: int, memo: Memo) -> float:
@@ -116,9 +116,11 @@ class _Trees:
             return math.inf
         if (c, depth) not in memo:
             least = math.inf
-            for spent, children in self.costs_of(c):
-                if spent >= least:
+            for node_cost, children in self.costs_of(c):
+                if node_cost >= least:
                     break
-                least = min(least, spent + sum(self.cheapest(d, free_classes, depth - 1, memo) for d in children if d not in free_classes))
+                least = min(
+                    least, node_cost + sum(self.cheapest(d, free_classes, depth - 1, memo) for d in children if d not in free_classes)
+                )
             memo[c, depth] = least
         return memo[c, depth]

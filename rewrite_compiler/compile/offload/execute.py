@@ -225,9 +225,9 @@ def operand_codes(f: Format, x: Data, ends: Ends | None = None) -> Data:
 def moved_codes(f: Format, x: Operand, ends: Ends) -> Data:
     """Return the codes of a lazy operand; of a moved one the codes of its root, moved, so that each element is quantised once."""
     if isinstance(x, LazyCodes):
-        found = laid_out(x.codes.shape, x.codes.strides, storage_dtype(f.codes))
-        if x.encode_into(f, lambda codes: codes, found, None):
-            return found
+        result = laid_out(x.codes.shape, x.codes.strides, storage_dtype(f.codes))
+        if x.encode_into(f, lambda codes: codes, result, None):
+            return result
     if not isinstance(x, Moved) or not x.move.is_onto:
         return operand_codes(f, elements_of(x), ends)
     zero = operand_codes(f, np.zeros(1, x.root.dtype))

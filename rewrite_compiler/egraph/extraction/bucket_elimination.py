@@ -75,13 +75,13 @@ def _cheapest(options: Candidates, unary: Mapping[ClassId, Table], needs: Needs,
     place = {c: n for n, c in enumerate((*order, *hubs))}
     factors = [*(_Factor((c,), unary[c]) for c in place), *_pairs(options, needs, place)]
     factors += [_exclusion(cycle, unary, needs, place) for cycle in sorted(excluded)]
-    best: tuple[list[int], dict[ClassId, int]] | None = None
+    cheapest: tuple[list[int], dict[ClassId, int]] | None = None
     for states in itertools.product(*(range(sizes[c]) for c in hubs)):
         hub_states = dict(zip(hubs, states, strict=True))
         cost, state = _states(order, [_restricted(f, hub_states) for f in factors])
-        if cost[0] < NEVER and (best is None or cost < best[0]):
-            best = cost, {**state, **hub_states}
-    return best[1] if best is not None else None
+        if cost[0] < NEVER and (cheapest is None or cost < cheapest[0]):
+            cheapest = cost, {**state, **hub_states}
+    return cheapest[1] if cheapest is not None else None
 
 
 def _restricted(factor: _Factor, states: Mapping[ClassId, int]) -> _Factor:
@@ -95,14 +95,14 @@ def _unary(options: Candidates, roots: frozenset[ClassId], first: int) -> dict[C
     """Return the cost of each state of each class as words; None where the sum of a level does not fit into a word."""
     levels = range(first, len(next(iter(options.values()))[0].cost))
     units = {k: math.gcd(*(o.cost[k] for candidates in options.values() for o in candidates)) or 1 for k in levels}
-    largest = {k: 1 + sum(max(o.cost[k] for o in found) // units[k] for found in options.values()) for k in levels}
+    largest = {k: 1 + sum(max(o.cost[k] for o in candidates) // units[k] for candidates in options.values()) for k in levels}
     if any(n >= NEVER for n in largest.values()):
         return None
     words = _words(largest)
     tables = {}
-    for c, found in options.items():
+    for c, candidates in options.items():
         absent = NEVER if c in roots else 0
-        costs = [[absent, *(sum(o.cost[k] // units[k] * weight for k, weight in word.items()) for o in found)] for word in words]
+        costs = [[absent, *(sum(o.cost[k] // units[k] * weight for k, weight in word.items()) for o in candidates)] for word in words]
         tables[c] = np.array(costs, np.int64)
     return tables
 
@@ -142,7 +142,7 @@ def _triangles(needs: Needs) -> Iterator[Cycle]:
 
 def _neighbours(options: Candidates, excluded: set[Cycle]) -> dict[ClassId, set[ClassId]]:
     neighbours: dict[ClassId, set[ClassId]] = {c: {d for o in candidates for d in o.children} for c, candidates in options.items()}
-    for c, operands in [*((c, set(below)) for c, below in neighbours.items())]:
+    for c, operands in [*((c, set(operands)) for c, operands in neighbours.items())]:
         for d in operands:
             neighbours[d].add(c)
     for cycle in excluded:

@@ -36,7 +36,7 @@ def parts(options: Candidates, roots: Iterable[ClassId]) -> list[Part]:
     for group in _groups(separated):
         part_roots = tuple(c for c in group if c in needed)
         part_options = {c: separated[c] for c in group}
-        is_open = any(len(found) > 1 for found in part_options.values())
+        is_open = any(len(candidates) > 1 for candidates in part_options.values())
         independent.append(Part(pruned(part_options, part_roots) if is_open else part_options, part_roots))
     return independent
 

@@ -97,16 +97,18 @@ def _solved(
 def _solved_part(part: Part, deadline: float, solutions: Solutions, first: int) -> tuple[dict[ClassId, Candidate], Cost, ExtractionStatus]:
     levels = len(next(iter(part.options.values()))[0].cost)
     if all(len(candidates) == 1 for candidates in part.options.values()):
-        choice = {c: found[0] for c, found in part.options.items()}
+        choice = {c: candidates[0] for c, candidates in part.options.items()}
         return choice, tuple(sum(o.cost[k] for o in choice.values()) for k in range(levels)), ExtractionStatus.OPTIMAL
     key = key_of(part, first)
     if key not in solutions:
         decided, bound, status = _decided(part, deadline, solutions, first, levels)
         places = enumerate(part.options.items())
-        indices = {n: next(k for k, o in enumerate(ways) if o.node is decided[c].node) for n, (c, ways) in places if c in decided}
+        indices = {
+            n: next(k for k, o in enumerate(candidates) if o.node is decided[c].node) for n, (c, candidates) in places if c in decided
+        }
         solutions[key] = indices, bound[first:], status
     indices, bound, status = solutions[key]
-    choice = {c: found[indices[n]] for n, (c, found) in enumerate(part.options.items()) if n in indices}
+    choice = {c: candidates[indices[n]] for n, (c, candidates) in enumerate(part.options.items()) if n in indices}
     return choice, (*_total(choice, part.roots, levels)[:first], *bound), status
 
 
@@ -248,11 +250,11 @@ class _Problem:
 
     def needs(self, c: ClassId) -> dict[ClassId, list[int]]:
         """Return for each operand class of `c` the columns of the candidates that need it."""
-        found: dict[ClassId, list[int]] = {}
+        choices: dict[ClassId, list[int]] = {}
         for n in self.of_class[c]:
             for d in sorted(self.candidates[n][1].children):
-                found.setdefault(d, []).append(n)
-        return found
+                choices.setdefault(d, []).append(n)
+        return choices
 
     def solve(self, first: int, levels: int, deadline: float) -> tuple[dict[ClassId, Candidate] | None, Cost, ExtractionStatus]:
         """Return the choice, a bound for each level from `first` on (0 before), and a status.

@@ -20,7 +20,7 @@ def forced_candidates(options: Candidates, roots: Sequence[ClassId], first: int,
     for level in range(first, levels):
         needed = needed_classes(options, roots)
         least = {c: min(o.cost[level] for o in candidates) if c in needed else 0 for c, candidates in options.items()}
-        cheapest = pruned({c: [o for o in found if o.cost[level] == least[c]] for c, found in options.items()}, tuple(roots))
+        cheapest = pruned({c: [o for o in candidates if o.cost[level] == least[c]] for c, candidates in options.items()}, tuple(roots))
         if any(r not in cheapest for r in roots):
             return options, level
         options = cheapest

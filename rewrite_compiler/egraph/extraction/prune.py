@@ -147,20 +147,20 @@ def components(candidates_of: Mapping[ClassId, list[Candidate]]) -> list[frozens
         on_stack.add(start)
         while work:
             current, unvisited = work[-1]
-            following = next((d for d in unvisited if d not in index or d in on_stack), None)
-            if following is None:
+            successor = next((d for d in unvisited if d not in index or d in on_stack), None)
+            if successor is None:
                 work.pop()
                 if work:
                     low[work[-1][0]] = min(low[work[-1][0]], low[current])
                 if low[current] == index[current]:
                     strong_components.append(_popped(stack, on_stack, current))
-            elif following in index:
-                low[current] = min(low[current], index[following])
+            elif successor in index:
+                low[current] = min(low[current], index[successor])
             else:
-                index[following] = low[following] = len(index)
-                stack.append(following)
-                on_stack.add(following)
-                work.append((following, iter(edges[following])))
+                index[successor] = low[successor] = len(index)
+                stack.append(successor)
+                on_stack.add(successor)
+                work.append((successor, iter(edges[successor])))
     return [f for f in strong_components if len(f) > 1]
 
 

@@ -129,13 +129,13 @@ def join_regions(p: Program, regions: Sequence[Region], form_program: Representa
 
 
 class _Joiner:
-    def __init__(self, p: Program, shared: Representatives, graph: EGraph) -> None:
+    def __init__(self, p: Program, form_program: Representatives, graph: EGraph) -> None:
         self.p, self.graph = p, graph
         self.types: list[TensorType | None] = []
         self.fixed: list[bool] = []
         self.nodes: list[dict[ENode, None]] = []
         self.values: dict[Value, ClassId] = {}
-        self.reachable_classes = {id(f): self.classes_below(f) for f in shared.forms}
+        self.reachable_classes = {id(f): self.classes_below(f) for f in form_program.forms}
 
     def classes_below(self, f: Form) -> list[ClassId]:
         """Return the classes of a form's values and all classes reachable from them through operands."""

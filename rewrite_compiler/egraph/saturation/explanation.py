@@ -52,16 +52,16 @@ class Explainer:
 
         The first match of a rule counts, e-nodes of the program before others; a search ends after MOST_NODES e-nodes without one.
         """
-        found: dict[int, None] = {}
+        ordered_births: dict[int, None] = {}
         work = [(self.class_of[id(e_node)], e_node)]
         while work:
             c, node = work.pop(0)
-            if node.birth < 0 or node.birth in found or (node is not e_node and self.makers[node.birth].operands is not None):
+            if node.birth < 0 or node.birth in ordered_births or (node is not e_node and self.makers[node.birth].operands is not None):
                 continue  # of the program, visited, or another offload
-            found[node.birth] = None
+            ordered_births[node.birth] = None
             work.extend(_Matches(self.graph, self.users).parts(self.makers[node.birth], c, node))
             work.extend((d, self.choice[d]) for d in node.children if d in self.choice)
-        return list(found)
+        return list(ordered_births)
 
 
 class _Matches:

@@ -89,8 +89,8 @@ def _saturate_by_steps(p: Program, saturate_part: SaturatePart) -> Saturation | 
     shared = representatives(p, regions, [form for form, _ in cells])
     steps = saturate_part(shared.program, shared.commands)
     try:
-        written = [step_of(f, steps.graph, states) for f, states in zip(shared.forms, states_of(regions, shared), strict=True)]
-        layered = skeleton(p, UseDefFacts(p).fixed, [(r, written[n]) for r, n in zip(regions, shared.form_of, strict=True)])
+        written_steps = [step_of(f, steps.graph, states) for f, states in zip(shared.forms, states_of(regions, shared), strict=True)]
+        layered = skeleton(p, UseDefFacts(p).fixed, [(r, written_steps[n]) for r, n in zip(regions, shared.form_of, strict=True)])
     except NoLayers:
         return None
     layers = saturate_part(layered.program, ())
