@@ -125,7 +125,7 @@ def place(sim: Simulator, state: State) -> None:
         else:
             sim._place(leaf, contents.copy())
             sim.machine.bind(leaf, sim.memories[leaf])
-    sim.machine.forget(frozenset(state))
+    sim.machine.invalidate(frozenset(state))
 
 
 def text_of(ila: Ila, instruction: Instruction) -> str:
@@ -261,7 +261,7 @@ class Campaign:
         sim = Simulator(self.ila, reading=reading, samples=self.samples)
         for leaf, contents in data.items():
             sim._place(leaf, contents[0].copy())
-            sim.memories[leaf].overlay([0] * (contents.ndim - 1), contents.copy(), (sim.sample_axis,))
+            sim.memories[leaf].replace_box([0] * (contents.ndim - 1), contents.copy(), (sim.sample_axis,))
             sim.machine.bind(leaf, sim.memories[leaf])
         results = self.executed(sim, commands)
         if isinstance(results, str):

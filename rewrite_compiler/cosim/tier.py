@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..readings.kernels.selection import without_machine_code
+from ..readings.kernels.selection import machine_code_refusal
 
 AUTO = "auto"
 TIERS = (AUTO, "native", "arrays", "oracle")
@@ -14,7 +14,7 @@ def chosen_tier(tier: str, samples: int, batch: int) -> str:
     """Return the tier that `auto` stands for: machine code where it can be made and there are enough batches, else numpy."""
     if tier != AUTO:
         return tier
-    return "arrays" if samples < LEAST_BATCHES * batch or without_machine_code() else "native"
+    return "arrays" if samples < LEAST_BATCHES * batch or machine_code_refusal() else "native"
 
 
 def chosen_engine(engine: str, tier: str) -> str:

@@ -12,19 +12,19 @@ from ..lang.expr import Expr
 class Affine:
     """Σ coefficient · variable + constant."""
 
-    parts: Mapping[Expr, int] = field(default_factory=dict)
+    coefficients: Mapping[Expr, int] = field(default_factory=dict)
     constant: int = 0
 
     def plus(self, other: Affine, times: int = 1) -> Affine:
         """Return the sum with a multiple of another affine expression."""
-        parts = dict(self.parts)
-        for v, c in other.parts.items():
+        parts = dict(self.coefficients)
+        for v, c in other.coefficients.items():
             parts[v] = parts.get(v, 0) + times * c
         return Affine({v: c for v, c in parts.items() if c}, self.constant + times * other.constant)
 
-    def is_divisible(self, by: int, but: Expr | None) -> bool:
+    def is_divisible(self, by: int, except_for: Expr | None) -> bool:
         """Tell whether the constant and all coefficients, except that of the variable `but`, are multiples of `by`."""
-        return not self.constant % by and all(v is but or not c % by for v, c in self.parts.items())
+        return not self.constant % by and all(v is except_for or not c % by for v, c in self.coefficients.items())
 
 
 def affine_of(e: Expr) -> Affine | None:
@@ -40,5 +40,5 @@ def affine_of(e: Expr) -> Affine | None:
         return None
     if e.op != "mul":
         return x.plus(y, 1 if e.op == "add" else -1)
-    x, y = (y, x) if x.parts else (x, y)
-    return None if x.parts else Affine().plus(y, x.constant)
+    x, y = (y, x) if x.coefficients else (x, y)
+    return None if x.coefficients else Affine().plus(y, x.constant)

@@ -6,7 +6,7 @@ from ..lang.binders import Accumulator, Array, Comprehension, Fold, FoldResult, 
 from ..lang.expr import Expr, lift
 
 
-def are_alike(a: Fold, b: Fold) -> bool:
+def are_alpha_equivalent(a: Fold, b: Fold) -> bool:
     """Tell whether two folds without free variables are alpha-equivalent."""
     return _Pairs().folds(a, b)
 

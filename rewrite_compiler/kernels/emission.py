@@ -25,17 +25,17 @@ class Emission(Protocol):
     module: ir.Module
     function: ir.Function
     b: ir.IRBuilder
-    at: dict[Expr, Value]
+    loop_counters: dict[Expr, Value]
     unit: dict[Expr, int]
     accumulators: dict[Accumulator, Values]
     memo: list[dict[Any, Any]]
     in_index: bool
     depth: int
 
-    def evaluated(self, e: Expr, bits: int) -> Values:
+    def evaluate(self, e: Expr, bits: int) -> Values:
         """Emit a term at each jammed position, exact where lanes of `bits` hold it, else modulo 2^bits."""
 
-    def amount(self, e: Expr, bits: int) -> Values:
+    def constant_argument(self, e: Expr, bits: int) -> Values:
         """Return an operand; a constant outside of loops is an argument."""
 
     def number(self, n: int | Expr, *purpose: object) -> Value:
@@ -56,7 +56,7 @@ class Emission(Protocol):
     def pair_layout(self, e: Expr, variable: Expr) -> Layout | None:
         """Return the layout in which neighbours along a variable of a sum are pairs; None where they cannot be."""
 
-    def looked_up(self, pointer: int, places: Value, kind: Any) -> Value:
+    def gather(self, pointer: int, places: Value, kind: Any) -> Value:
         """Gather the elements of an operand at these element numbers, lane by lane."""
 
     def loop(self, count: Value, carried: Values, body: Callable[[Value, Values], Values]) -> Values:
@@ -65,5 +65,5 @@ class Emission(Protocol):
     def scope(self) -> AbstractContextManager[None]:
         """Discard on leaving the values of terms that are emitted inside."""
 
-    def paired(self, loads: dict[Expr, Values]) -> AbstractContextManager[None]:
+    def paired_loads(self, loads: dict[Expr, Values]) -> AbstractContextManager[None]:
         """Emit terms inside on pairs of neighbours along a variable of a sum."""

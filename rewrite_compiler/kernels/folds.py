@@ -13,13 +13,13 @@ from ..lang.expr import Expr
 from .emission import Emission
 from .instructions import add_pairs
 from .layout import Layout
-from .vectors import WORD, NotLowered, Value, aligned, over_jam, resized, splat, width_of
+from .vectors import WORD, NotLowered, Value, align_lanes, map_positions, resize, splat, width_of
 
-UNROLLED = 8  # steps of the innermost loop of a sum up to which there is no loop
+MAX_UNROLLED = 8  # steps of the innermost loop of a sum up to which there is no loop
 Values = list[Value]
 
 
-def reduced(p: Emission, e: Expr, bits: int) -> Values:
+def emit_reduction(p: Emission, e: Expr, bits: int) -> Values:
     """Emit a sum, a maximum or a minimum, in lanes of `bits`, at each jammed position."""
     monoid, variables = e.data
     extents = [_extent(x) for x in e.args[1:]]
@@ -40,7 +40,7 @@ def reduced(p: Emission, e: Expr, bits: int) -> Values:
     p.depth += 1
     totals = _nested(p, _Reduction(body, monoid, lane_bits, pairs), list(zip(variables, extents, strict=True)), [start] * p.positions(body))
     p.depth -= 1
-    return [resized(p.b, x, bits) for x in totals]
+    return [resize(p.b, x, bits) for x in totals]
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class _Reduction:
         """Return the totals with one more value, or with one more pair of values."""
         if self.pairs is not None:
             return self._pair(p, totals, self.pairs)
-        values = p.evaluated(self.body, self.bits)
+        values = p.evaluate(self.body, self.bits)
         if self.monoid == "sum":
-            return over_jam(lambda t, x: p.b.add(*aligned(p.b, t, x)), totals, values)
+            return map_positions(lambda t, x: p.b.add(*align_lanes(p.b, t, x)), totals, values)
         sign = "<" if self.monoid == "min" else ">"
-        return over_jam(lambda t, x: _chosen(p, sign, *aligned(p.b, t, x)), totals, values)
+        return map_positions(lambda t, x: _chosen(p, sign, *align_lanes(p.b, t, x)), totals, values)
 
     def _pair(self, p: Emission, totals: Values, pairs: _Pairs) -> Values:
         kind = ir.VectorType(ir.IntType(16), 2 * p.schedule.lanes)
@@ -77,9 +77,9 @@ class _Reduction:
         if _is_product(self.body):
             factors = [loads[load] for load in self.body.args]
         else:
-            with p.paired(loads):
-                factors = [p.evaluated(self.body, 16), [ir.Constant(kind, [1] * kind.count)]]
-        return over_jam(lambda t, x, y: add_pairs(p.b, p.features, t, x, y), totals, *factors)
+            with p.paired_loads(loads):
+                factors = [p.evaluate(self.body, 16), [ir.Constant(kind, [1] * kind.count)]]
+        return map_positions(lambda t, x, y: add_pairs(p.b, p.features, t, x, y), totals, *factors)
 
 
 def _chosen(p: Emission, sign: str, x: Value, y: Value) -> Value:
@@ -94,16 +94,16 @@ def _nested(p: Emission, r: _Reduction, loops: Sequence[tuple[Expr, int]], total
     (variable, extent), inner_loops = loops[0], loops[1:]
     unit = 2 if r.pairs is not None and r.pairs.variable is variable else 1
     steps = -(-extent // unit)
-    unrolled_steps = 1 if inner_loops else steps if steps <= UNROLLED else next(n for n in (4, 2, 1) if not steps % n)
+    unrolled_steps = 1 if inner_loops else steps if steps <= MAX_UNROLLED else next(n for n in (4, 2, 1) if not steps % n)
     p.unit[variable] = unit
 
     def body(i: Value, partial_totals: Values) -> Values:
         for n in range(unrolled_steps):
             base = p.b.mul(i, WORD(unrolled_steps)) if unrolled_steps > 1 else i
-            p.at[variable] = p.b.add(base, WORD(n)) if n else base
+            p.loop_counters[variable] = p.b.add(base, WORD(n)) if n else base
             with p.scope():
                 partial_totals = _nested(p, r, inner_loops, partial_totals)
-        del p.at[variable]
+        del p.loop_counters[variable]
         return partial_totals
 
     final_totals = (
@@ -153,7 +153,7 @@ def _ends_with(load: Expr, variable: Expr, extent: int) -> bool:
     return len(axes) == 1 and axes[0][0] is variable and axes[0][1] == extent
 
 
-def fold_result(p: Emission, a: FoldResult) -> Values:
+def emit_fold(p: Emission, a: FoldResult) -> Values:
     """Emit a fold of scalars and return one accumulator after its last step, at each jammed position."""
     key = "fold", a.fold
     results = next((m[key] for m in reversed(p.memo) if key in m), None)
@@ -169,7 +169,7 @@ def _folded(p: Emission, a: FoldResult) -> list[Values]:
     widths = [width_of(x.interval) for x in f.accumulators]
 
     def evaluated(e: Expr, bits: int) -> Values:
-        values = p.evaluated(e, bits)
+        values = p.evaluate(e, bits)
         return [splat(p.b, values[q % len(values)], p.schedule.lanes) if lanes else values[q % len(values)] for q in range(count)]
 
     start = [evaluated(_body(x), bits) for x, bits in zip(f.initial, widths, strict=True)]
@@ -178,12 +178,12 @@ def _folded(p: Emission, a: FoldResult) -> list[Values]:
         return start
 
     def body(i: Value, flat: Values) -> Values:
-        p.at[f.variable] = i
+        p.loop_counters[f.variable] = i
         p.accumulators.update({x: flat[n * count : (n + 1) * count] for n, x in enumerate(f.accumulators)})
         p.depth += 1
         next_values = [x for y, bits in zip(f.bodies, widths, strict=True) for x in evaluated(_body(y), bits)]
         p.depth -= 1
-        del p.at[f.variable]
+        del p.loop_counters[f.variable]
         for x in f.accumulators:
             del p.accumulators[x]
         return next_values

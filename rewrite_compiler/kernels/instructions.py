@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from ..readings.native.operators import declare_function
-from .vectors import INDEX, Value, joined, part
+from .vectors import INDEX, Value, concatenate, extract_lanes
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class DotProduct:
 
 
 # the first whose feature is there, and whose lanes divide the kernel's
-TABLE = (
+DOT_PRODUCTS = (
     DotProduct("avx512vnni", 16, "llvm.x86.avx512.vpdpwssd.512", adds=True),
     DotProduct("avx512bw", 16, "llvm.x86.avx512.pmaddw.d.512"),
     DotProduct("avxvnni", 8, "llvm.x86.avx512.vpdpwssd.256", adds=True),
@@ -33,7 +33,7 @@ TABLE = (
 
 def dot_product(features: frozenset[str], lanes: int) -> DotProduct | None:
     """Return the widest instruction that a processor with these features has for so many lanes; None where there is none."""
-    return next((d for d in TABLE if d.feature in features and not lanes % d.lanes), None)
+    return next((d for d in DOT_PRODUCTS if d.feature in features and not lanes % d.lanes), None)
 
 
 def add_pairs(b: ir.IRBuilder, features: frozenset[str], total: Value | None, x: Value, y: Value) -> Value:
@@ -44,10 +44,10 @@ def add_pairs(b: ir.IRBuilder, features: frozenset[str], total: Value | None, x:
         return _plain(b, total, x, y)
     parts = []
     for at in range(0, lanes, instruction.lanes):
-        operands = [part(b, v, 2 * at, 2 * instruction.lanes) for v in (x, y)]
-        addend = None if total is None else part(b, total, at, instruction.lanes)
+        operands = [extract_lanes(b, v, 2 * at, 2 * instruction.lanes) for v in (x, y)]
+        addend = None if total is None else extract_lanes(b, total, at, instruction.lanes)
         parts.append(_called(b, instruction, addend, operands))
-    return joined(b, parts)
+    return concatenate(b, parts)
 
 
 def _called(b: ir.IRBuilder, d: DotProduct, addend: Value | None, operands: Sequence[Value]) -> Value:

@@ -22,31 +22,31 @@ from .schedule import Schedule, schedules
 from .vectors import NotLowered
 
 LEVEL = 3
-Held = dict[Leaf, dict[Layout, Data]]  # packed operands by leaf and layout
+PackedOperands = dict[Leaf, dict[Layout, Data]]  # packed operands by leaf and layout
 SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
 @dataclass(frozen=True)
-class Plain:
+class FallbackStage:
     """A stage that is evaluated by the arrays reading, and the reason why it has no machine code."""
 
     value: Comprehension
-    why: str
+    reason: str
 
     def __str__(self) -> str:
-        return f"plain arrays: {self.why}"
+        return f"plain arrays: {self.reason}"
 
-    def __call__(self, arrays: Mapping[Leaf, Data], variables: Mapping[Expr, int], held: Held) -> Data:
+    def __call__(self, arrays: Mapping[Leaf, Data], variables: Mapping[Expr, int], packed_operands: PackedOperands) -> Data:
         """Return all elements, in the shape of the stage.
 
         Raises:
             NotLowered: the stage depends on a variable inside a fold, and cannot be rewritten for its value.
         """
-        del held
+        del packed_operands
         try:
             body = substitute(self.value.body, {v: const(n) for v, n in variables.items() if v in self.value.body.free})
         except SpecError as error:  # a fold in a fold
-            raise NotLowered("a fold", f"in a fold: {self.why}") from error
+            raise NotLowered("a fold", f"in a fold: {self.reason}") from error
         value = Comprehension(self.value.shape, self.value.interval, self.value.real, self.value.variables, body)
         return evaluate(value, {leaf: _wide(arrays[leaf]) for leaf in body.reads}).astype(storage_dtype(value.interval))
 
@@ -74,28 +74,28 @@ class Kernel:
     def __str__(self) -> str:
         return str(self.schedule)
 
-    def __call__(self, arrays: Mapping[Leaf, Data], variables: Mapping[Expr, int], held: Held) -> Data:
+    def __call__(self, arrays: Mapping[Leaf, Data], variables: Mapping[Expr, int], packed_operands: PackedOperands) -> Data:
         """Return all elements, in the shape of the stage; layouts of operands in `held` are not packed again."""
-        operands = [self._operand(x, arrays, held) for x in self.sources]
+        operands = [self._operand(x, arrays, packed_operands) for x in self.sources]
         numbers = np.array([variables[n] if isinstance(n, Expr) else n for n in self.numbers], np.int64)
         result = np.empty(self._shape, self._kind)
         places = (ctypes.c_void_p * (1 + len(operands)))(result.ctypes.data, *(x.ctypes.data for x in operands))
         self._run(ctypes.addressof(places), numbers.ctypes.data)
         if numbers[0]:  # an index lies outside: the other reading says where
-            return Plain(self.value, "an index lies outside")(arrays, variables, held)
+            return FallbackStage(self.value, "an index lies outside")(arrays, variables, packed_operands)
         extent = static_shape(self.value)[self.schedule.lane]
         return np.moveaxis(result[..., :extent], -1, self.schedule.lane)
 
-    def _operand(self, x: Layout | Table, arrays: Mapping[Leaf, Data], packed_operands: Held) -> Data:
+    def _operand(self, x: Layout | Table, arrays: Mapping[Leaf, Data], packed_operands: PackedOperands) -> Data:
         if isinstance(x, Table):
             return table_entries(x)
         by_layout = packed_operands.setdefault(x.leaf, {})
         if x not in by_layout:
-            by_layout[x] = x.packed(arrays[x.leaf])
+            by_layout[x] = x.pack(arrays[x.leaf])
         return by_layout[x]
 
 
-def kernel_of(value: Comprehension, features: frozenset[str] | None = None) -> Kernel | Plain:
+def kernel_of(value: Comprehension, features: frozenset[str] | None = None) -> Kernel | FallbackStage:
     """Return the kernel of the first schedule, best first, that has code; else the stage for the arrays reading."""
     target_features = host()[1] if features is None else features
     why = "it has no axis"
@@ -104,4 +104,4 @@ def kernel_of(value: Comprehension, features: frozenset[str] | None = None) -> K
             return Kernel(value, schedule, target_features)
         except NotLowered as refusal:
             why = refusal.problem.sentence
-    return Plain(value, why)
+    return FallbackStage(value, why)

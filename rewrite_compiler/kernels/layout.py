@@ -8,10 +8,10 @@ import numpy as np
 
 from ..lang.binders import Leaf, static_shape
 from ..readings.arrays.labelled_array import Data
-from ..readings.kernels.layout_conversion import lay
+from ..readings.kernels.layout_conversion import copy_layout
 
 LANES = 16  # of every vector
-SLACK = 256  # elements behind the last one that a vector may read
+PADDING = 256  # elements behind the last one that a vector may read
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Layout:
             at *= steps
         return stride_of
 
-    def packed(self, x: Data) -> Data:
+    def pack(self, x: Data) -> Data:
         """Pack an array: a flat array in this layout, padded with zeros; the array itself where it has the layout already."""
         axes = range(x.ndim)
         cuts = {axis: below for axis, below, _ in self.parts if below > 1}
@@ -60,7 +60,7 @@ class Layout:
         if self._is_laid_out(x):
             return x
         total = int(np.prod(padded_shape, dtype=np.int64))
-        flat = np.zeros(total + SLACK, self.kind)
+        flat = np.zeros(total + PADDING, self.kind)
         body = flat[:total].reshape([steps for *_, steps in self.parts])
         if padded_shape != list(x.shape):
             padded = np.zeros(padded_shape, self.kind)
@@ -71,7 +71,7 @@ class Layout:
             cut = cuts.get(a, 1)
             natural += [(a, cut), (a, 1)] if cut > 1 else [(a, 1)]
             shape += [padded_shape[a] // cut, cut] if cut > 1 else [padded_shape[a]]
-        lay(body, x.reshape(shape).transpose([natural.index(k) for k in order]))
+        copy_layout(body, x.reshape(shape).transpose([natural.index(k) for k in order]))
         return flat
 
     def _is_laid_out(self, x: Data) -> bool:

@@ -14,13 +14,13 @@ from ..lang.traversal import terms_of
 from ..readings.native.operators import declare_function
 from ..readings.native.printer import COMPARISON_SIGNS, table_entries
 from .emission import Emission
-from .vectors import BIT, WORD, NotLowered, Value, aligned, bits_of, constant_like, is_vector, over_jam, resized, width_of
+from .vectors import BIT, WORD, NotLowered, Value, align_lanes, bits_of, constant_like, is_vector, map_positions, resize, width_of
 
 Values = list[Value]
-FEW_NODES = 24  # tables of so few terms are computed and not looked up
+MAX_INLINED_NODES = 24  # tables of so few terms are computed and not looked up
 
 
-def evaluated(p: Emission, e: Expr, bits: int) -> Values:
+def emit_operator(p: Emission, e: Expr, bits: int) -> Values:
     """Emit a term whose operator is neither a load nor a reduction, in lanes of `bits`, at each jammed position.
 
     Raises:
@@ -37,7 +37,7 @@ def evaluated(p: Emission, e: Expr, bits: int) -> Values:
         values = EXACT[e.op](p, e)
     else:
         raise NotLowered(e.op, "at all")
-    return [resized(p.b, x, bits) for x in values]
+    return [resize(p.b, x, bits) for x in values]
 
 
 def _needed(p: Emission, e: Expr) -> int:
@@ -47,19 +47,19 @@ def _needed(p: Emission, e: Expr) -> int:
 
 
 def _operands(p: Emission, e: Expr, bits: int) -> list[Values]:
-    return [p.evaluated(a, bits) for a in e.args]
+    return [p.evaluate(a, bits) for a in e.args]
 
 
 def _ring(name: str) -> Callable[[Emission, Expr, int], Values]:
     def rule(p: Emission, e: Expr, bits: int) -> Values:
-        function = getattr_of(p.b, name)
-        operands = [p.amount(a, bits) if name in ("add", "sub") else p.evaluated(a, bits) for a in e.args]
-        return over_jam(lambda *xs: function(*aligned(p.b, *xs)), *operands)
+        function = instruction_of(p.b, name)
+        operands = [p.constant_argument(a, bits) if name in ("add", "sub") else p.evaluate(a, bits) for a in e.args]
+        return map_positions(lambda *xs: function(*align_lanes(p.b, *xs)), *operands)
 
     return rule
 
 
-def getattr_of(b: ir.IRBuilder, name: str) -> Callable[..., Value]:
+def instruction_of(b: ir.IRBuilder, name: str) -> Callable[..., Value]:
     """Return the builder method of an LLVM instruction."""
     instructions: dict[str, Callable[..., Value]] = {
         "add": b.add, "sub": b.sub, "mul": b.mul, "neg": b.neg, "and": b.and_, "or": b.or_, "xor": b.xor,
@@ -77,13 +77,13 @@ def _is_low_part(e: Expr, bits: int) -> bool:
 
 
 def _low_part(p: Emission, e: Expr, bits: int) -> Values:
-    xs = p.evaluated(e.args[0], bits)
+    xs = p.evaluate(e.args[0], bits)
     if e.op == "wrap":
         return xs
     n = int(e.args[1].data)
     if e.op == "mod":
         return [p.b.and_(x, constant_like(x, n - 1)) for x in xs]
-    return over_jam(lambda x, n: p.b.shl(*aligned(p.b, x, n)), xs, p.amount(e.args[1], bits))
+    return map_positions(lambda x, n: p.b.shl(*align_lanes(p.b, x, n)), xs, p.constant_argument(e.args[1], bits))
 
 
 def _power(e: Expr) -> int | None:
@@ -92,17 +92,17 @@ def _power(e: Expr) -> int | None:
     return n.bit_length() - 1 if n > 0 and not n & (n - 1) else None
 
 
-def condition(p: Emission, e: Expr) -> Values:
+def emit_condition(p: Emission, e: Expr) -> Values:
     """Emit a truth value as single bits, at each jammed position."""
     if e.op in COMPARISONS:
         bits = _needed(p, e)
-        return over_jam(lambda x, y: p.b.icmp_signed(COMPARISON_SIGNS[e.op], *aligned(p.b, x, y)), *_operands(p, e, bits))
+        return map_positions(lambda x, y: p.b.icmp_signed(COMPARISON_SIGNS[e.op], *align_lanes(p.b, x, y)), *_operands(p, e, bits))
     if e.op in ("bitand", "bitor") and all(iv.inside(a.interval, iv.TRUTH) for a in e.args):
         function = p.b.and_ if e.op == "bitand" else p.b.or_
-        return over_jam(lambda x, y: function(*aligned(p.b, x, y)), *(condition(p, a) for a in e.args))
+        return map_positions(lambda x, y: function(*align_lanes(p.b, x, y)), *(emit_condition(p, a) for a in e.args))
     if e.op == "not":
-        return [p.b.not_(x) for x in condition(p, e.args[0])]
-    return [p.b.icmp_signed("!=", x, constant_like(x, 0)) for x in p.evaluated(e, WORD.width if p.in_index else width_of(e.interval))]
+        return [p.b.not_(x) for x in emit_condition(p, e.args[0])]
+    return [p.b.icmp_signed("!=", x, constant_like(x, 0)) for x in p.evaluate(e, WORD.width if p.in_index else width_of(e.interval))]
 
 
 def _selected(p: Emission, e: Expr, bits: int) -> Values:
@@ -110,22 +110,22 @@ def _selected(p: Emission, e: Expr, bits: int) -> Values:
     if not c.reads and not p.varies(c) and p.positions(c) == 1:
         return _branched(p, e, bits)
     was_in_index, p.in_index = p.in_index, p.in_index or not c.reads
-    conditions = condition(p, c)
+    conditions = emit_condition(p, c)
     p.in_index = was_in_index
-    x, y = (p.evaluated(a, bits) for a in e.args[1:])
-    return over_jam(lambda c, x, y: p.b.select(*_with_lanes(p, c, x, y)), conditions, x, y)
+    x, y = (p.evaluate(a, bits) for a in e.args[1:])
+    return map_positions(lambda c, x, y: p.b.select(*_with_lanes(p, c, x, y)), conditions, x, y)
 
 
 def _with_lanes(p: Emission, c: Value, x: Value, y: Value) -> list[Value]:
     """Return a decision with its operands: one bit decides of whole vectors."""
-    x, y = aligned(p.b, x, y)
-    return aligned(p.b, c, x, y) if is_vector(c) else [c, x, y]
+    x, y = align_lanes(p.b, x, y)
+    return align_lanes(p.b, c, x, y) if is_vector(c) else [c, x, y]
 
 
 def _branched(p: Emission, e: Expr, bits: int) -> Values:
     """Return a value that is decided for all lanes: only one side is computed."""
     was_in_index, p.in_index = p.in_index, True
-    (c,) = condition(p, e.args[0])
+    (c,) = emit_condition(p, e.args[0])
     p.in_index = was_in_index
     count, lanes = p.positions(*e.args[1:]), p.varies(*e.args[1:])
     sides = []
@@ -135,7 +135,7 @@ def _branched(p: Emission, e: Expr, bits: int) -> Values:
     for block, side in zip(blocks, e.args[1:], strict=True):
         p.b.position_at_end(block)
         with p.scope():
-            side_values = p.evaluated(side, bits)
+            side_values = p.evaluate(side, bits)
         values = [_filled(p, side_values[q % len(side_values)], lanes) for q in range(count)]
         sides.append((values, p.b.block))
         p.b.branch(end)
@@ -149,26 +149,26 @@ def _branched(p: Emission, e: Expr, bits: int) -> Values:
 
 def _filled(p: Emission, x: Value, lanes: bool) -> Value:
     kind = ir.VectorType(ir.IntType(bits_of(x)), p.schedule.lanes)
-    return aligned(p.b, x, ir.Constant(kind, ir.Undefined))[0] if lanes else x
+    return align_lanes(p.b, x, ir.Constant(kind, ir.Undefined))[0] if lanes else x
 
 
 def _extreme(p: Emission, e: Expr) -> Values:
     sign = "<" if e.op == "min" else ">"
 
     def extreme(x: Value, y: Value) -> Value:
-        x, y = aligned(p.b, x, y)
+        x, y = align_lanes(p.b, x, y)
         return p.b.select(p.b.icmp_signed(sign, x, y), x, y)
 
-    return over_jam(extreme, *_operands(p, e, _needed(p, e)))
+    return map_positions(extreme, *_operands(p, e, _needed(p, e)))
 
 
 def _truth(p: Emission, e: Expr) -> Values:
-    return [resized(p.b, x, WORD.width if p.in_index else 16, signed=False) for x in condition(p, e)]
+    return [resize(p.b, x, WORD.width if p.in_index else 16, signed=False) for x in emit_condition(p, e)]
 
 
 def _bitwise(p: Emission, e: Expr) -> Values:
-    function = getattr_of(p.b, e.op.removeprefix("bit"))
-    return over_jam(lambda x, y: function(*aligned(p.b, x, y)), *_operands(p, e, _needed(p, e)))
+    function = instruction_of(p.b, e.op.removeprefix("bit"))
+    return map_positions(lambda x, y: function(*align_lanes(p.b, x, y)), *_operands(p, e, _needed(p, e)))
 
 
 def _shifted(p: Emission, e: Expr) -> Values:
@@ -177,13 +177,13 @@ def _shifted(p: Emission, e: Expr) -> Values:
         raise NotLowered("a shift", f"by an amount in {e.args[1].interval}")
 
     def shifted(x: Value, n: Value) -> Value:
-        x, n = aligned(p.b, x, n)
+        x, n = align_lanes(p.b, x, n)
         if high is None or high >= bits:  # beyond, what is shifted to the left is 0, and to the right its sign
             most = constant_like(n, bits - 1)
             n = p.b.select(p.b.icmp_signed(">", n, most), most, n)
         return p.b.shl(x, n) if e.op == "shl" else p.b.ashr(x, n)
 
-    return over_jam(shifted, p.evaluated(e.args[0], bits), p.amount(e.args[1], bits))
+    return map_positions(shifted, p.evaluate(e.args[0], bits), p.constant_argument(e.args[1], bits))
 
 
 def _divided(p: Emission, e: Expr) -> Values:
@@ -191,11 +191,11 @@ def _divided(p: Emission, e: Expr) -> Values:
     low, high = divisor.interval
     k = _power(divisor)
     if k is not None and e.op in ("div", "mod"):
-        xs = p.evaluated(e.args[0], bits)
+        xs = p.evaluate(e.args[0], bits)
         return [p.b.ashr(x, constant_like(x, k)) if e.op == "div" else p.b.and_(x, constant_like(x, (1 << k) - 1)) for x in xs]
     if low is None or high is None or low <= 0 <= high:
         raise NotLowered("a division", f"by a divisor in {divisor.interval}")
-    return over_jam(lambda x, y: _quotient(p, e.op, *aligned(p.b, x, y)), *_operands(p, e, bits))
+    return map_positions(lambda x, y: _quotient(p, e.op, *align_lanes(p.b, x, y)), *_operands(p, e, bits))
 
 
 def _quotient(p: Emission, op: str, x: Value, y: Value) -> Value:
@@ -212,7 +212,7 @@ def _quotient(p: Emission, op: str, x: Value, y: Value) -> Value:
 def _wrapped(p: Emission, e: Expr) -> Values:
     width, signed = e.data
     bits = WORD.width if p.in_index else width_of(e.interval)
-    values = p.evaluated(e.args[0], bits)
+    values = p.evaluate(e.args[0], bits)
     if not signed:
         return [p.b.and_(x, constant_like(x, (1 << width) - 1)) for x in values]
     if width >= bits:
@@ -223,7 +223,7 @@ def _wrapped(p: Emission, e: Expr) -> Values:
 def _extracted(p: Emission, e: Expr) -> Values:
     low, width = e.data
     bits = _needed(p, e)
-    values = p.evaluated(e.args[0], bits)
+    values = p.evaluate(e.args[0], bits)
     if low >= bits:
         return [constant_like(x, 0) for x in values]
     return [p.b.and_(p.b.lshr(x, constant_like(x, low)), constant_like(x, (1 << min(width, bits - 1)) - 1)) for x in values]
@@ -237,28 +237,28 @@ def _leading_zeros(p: Emission, e: Expr) -> Values:
         count = declare_function(p.module, f"llvm.ctlz.{kind}", ir.FunctionType(x.type, [x.type, BIT]))
         return p.b.add(p.b.call(count, [x, BIT(0)]), constant_like(x, e.data - bits))
 
-    return [zeros(x) for x in p.evaluated(e.args[0], bits)]
+    return [zeros(x) for x in p.evaluate(e.args[0], bits)]
 
 
 def _looked_up(p: Emission, e: Expr) -> Values:
     t = e.data
     if t.body.real:
         raise NotLowered("a table", "of real numbers")
-    if sum(1 for _ in terms_of(t.body)) <= FEW_NODES:
-        return p.evaluated(substitute(t.body, dict(zip(t.parameters, e.args, strict=True))), width_of(e.interval))
+    if sum(1 for _ in terms_of(t.body)) <= MAX_INLINED_NODES:
+        return p.evaluate(substitute(t.body, dict(zip(t.parameters, e.args, strict=True))), width_of(e.interval))
     places: Values = [WORD(0)]
     for a, extent, domain in zip(e.args, t.shape, t.domains, strict=True):
         base = WORD(domain[0] or 0)
-        places = over_jam(
-            lambda at, x, n=extent, low=base: _place(p, at, x, n, low), places, p.evaluated(a, WORD.width)
+        places = map_positions(
+            lambda at, x, n=extent, low=base: _place(p, at, x, n, low), places, p.evaluate(a, WORD.width)
         )  # fmt: skip
     kind = table_entries(t).dtype
-    entries = [p.looked_up(p.source(t), x, kind) for x in places]
-    return [resized(p.b, x, width_of(e.interval), signed=np.dtype(kind).kind == "i") for x in entries]
+    entries = [p.gather(p.source(t), x, kind) for x in places]
+    return [resize(p.b, x, width_of(e.interval), signed=np.dtype(kind).kind == "i") for x in entries]
 
 
 def _place(p: Emission, at: Value, x: Value, extent: int, low: Value) -> Value:
-    at, x, n, first = aligned(p.b, at, x, WORD(extent), low)
+    at, x, n, first = align_lanes(p.b, at, x, WORD(extent), low)
     return p.b.add(p.b.mul(at, n), p.b.sub(x, first))
 
 

@@ -19,20 +19,20 @@ from ..lang.expr import Expr
 from ..readings.arrays.labelled_array import storage_dtype
 from . import operators
 from .affine import Affine, affine_of
-from .folds import fold_result, reduced
+from .folds import emit_fold, emit_reduction
 from .layout import Layout
 from .schedule import Schedule
 from .vectors import (  # fmt: skip
     WORD,
     NotLowered,
     Value,
-    aligned,
+    align_lanes,
     constant_of,
     element_type,
-    interleaved,
+    interleave,
     is_vector,
-    over_jam,
-    resized,
+    map_positions,
+    resize,
     splat,
     width_of,
 )
@@ -53,7 +53,7 @@ class Printer:
         self.sources: list[Layout | Table] = []
         self.numbers: list[int | Expr] = [0]
         self.loaded: dict[tuple[object, ...], Value] = {}  # arguments by what they are for
-        self.at: dict[Expr, Value] = {}  # by variable how often its unit
+        self.loop_counters: dict[Expr, Value] = {}  # by variable how often its unit
         self.unit: dict[Expr, int] = {self.lane: schedule.lanes}
         self.accumulators: dict[Accumulator, Values] = {}
         self.memo: list[dict[Any, Any]] = [{}]
@@ -66,7 +66,7 @@ class Printer:
         self.start = ir.IRBuilder(self.function.append_basic_block("entry"))
         self.b = ir.IRBuilder(self.function.append_basic_block("body"))
         self.kind = storage_dtype(value.interval)
-        self.is_of_samples = not schedule.lane  # results and operands have them innermost, so that nothing is moved between kernels
+        self.has_samples_innermost = not schedule.lane  # results and operands have them innermost, so that nothing is moved between kernels
         other_axes = [n for n in range(value.rank) if n not in (schedule.lane, schedule.jam)]
         self._nest([*other_axes, schedule.lane] if schedule.jam is None else [schedule.lane, *other_axes, schedule.jam])
         self.b.ret_void()
@@ -86,9 +86,9 @@ class Printer:
             if variable is self.jam:  # the last positions may be computed twice
                 last, first = self.number(extent - step, "last"), self.b.mul(i, WORD(step))
                 i = self.b.select(self.b.icmp_signed("<", first, last), first, last)
-            self.at[variable] = i
+            self.loop_counters[variable] = i
             self._nest(order[1:])
-            del self.at[variable]
+            del self.loop_counters[variable]
             return []
 
         self.loop(self.number(-(-extent // step), "extent", axis), [], body)
@@ -119,7 +119,7 @@ class Printer:
         self.memo.pop()
 
     @contextmanager
-    def paired(self, loads: dict[Expr, Values]) -> Iterator[None]:
+    def paired_loads(self, loads: dict[Expr, Values]) -> Iterator[None]:
         """Emit terms inside on pairs of neighbours along a variable of a sum."""
         self.pairing = loads
         with self.scope():
@@ -127,13 +127,13 @@ class Printer:
         self.pairing = {}
 
     def _store(self) -> None:
-        values = self.evaluated(self.value.body, width_of(self.value.interval))
-        place = self.b.mul(self.at[self.lane], WORD(self.schedule.lanes))
+        values = self.evaluate(self.value.body, width_of(self.value.interval))
+        place = self.b.mul(self.loop_counters[self.lane], WORD(self.schedule.lanes))
         for n, v in enumerate(self.value.variables):
             if v is not self.lane:
-                place = self.b.add(place, self.b.mul(self.at[v], self._out_stride(n)))
+                place = self.b.add(place, self.b.mul(self.loop_counters[v], self._out_stride(n)))
         for q in range(self.schedule.positions):
-            x = splat(self.b, resized(self.b, values[q % len(values)], element_type(self.kind).width), self.schedule.lanes)
+            x = splat(self.b, resize(self.b, values[q % len(values)], element_type(self.kind).width), self.schedule.lanes)
             at = place
             if q and self.schedule.jam is not None:
                 at = self.b.add(place, self.b.mul(WORD(q), self._out_stride(self.schedule.jam)))
@@ -160,11 +160,11 @@ class Printer:
             self.loaded[key] = self.start.load(self.start.gep(self.function.args[1], [WORD(len(self.numbers) - 1)]))
         return self.loaded[key]
 
-    def amount(self, e: Expr, bits: int) -> Values:
+    def constant_argument(self, e: Expr, bits: int) -> Values:
         """Return an operand; a constant outside of loops is an argument, so that code does not depend on the parameters of a format."""
         if e.op != "const" or self.depth or self.in_index:
-            return self.evaluated(e, bits)
-        return [resized(self.start, self.number(int(e.data), "amount", len(self.numbers)), bits)]
+            return self.evaluate(e, bits)
+        return [resize(self.start, self.number(int(e.data), "amount", len(self.numbers)), bits)]
 
     def source(self, x: Layout | Table) -> int:
         """Return the argument number of the pointer to an operand; 0 is the result."""
@@ -172,10 +172,10 @@ class Printer:
             self.sources.append(x)
         return 1 + self.sources.index(x)
 
-    def element(self, pointer: int, at: Value, kind: Any, wanted: ir.Type) -> Value:
+    def element(self, pointer: int, at: Value, kind: Any, pointee: ir.Type) -> Value:
         """Return the address of an element of an operand, as a pointer to a type."""
         base = self._base(pointer, kind)
-        return self.b.bitcast(self.b.gep(base, [at]), wanted.as_pointer())
+        return self.b.bitcast(self.b.gep(base, [at]), pointee.as_pointer())
 
     def _base(self, pointer: int, kind: Any) -> Value:
         key = "base", pointer
@@ -191,7 +191,7 @@ class Printer:
 
     # -- values
 
-    def evaluated(self, e: Expr, bits: int) -> Values:
+    def evaluate(self, e: Expr, bits: int) -> Values:
         """Emit a term at each jammed position, exact where lanes of `bits` hold it, else modulo 2^bits."""
         key = e, bits, self.in_index, bool(self.pairing)
         values = next((m[key] for m in reversed(self.memo) if key in m), None)
@@ -201,28 +201,28 @@ class Printer:
 
     def _evaluated(self, e: Expr, bits: int) -> Values:
         if e.op == "const":
-            return [resized(self.b, self.number(int(e.data), "index"), bits) if self.in_index else constant_of(bits, int(e.data))]
+            return [resize(self.b, self.number(int(e.data), "index"), bits) if self.in_index else constant_of(bits, int(e.data))]
         if not self.in_index and not e.reads and e.free and e.op not in ("reduce", "table"):
-            return [resized(self.b, x, bits) for x in self.index(e)]
+            return [resize(self.b, x, bits) for x in self.index(e)]
         if e.op == "var":
-            return [resized(self.b, x, bits) for x in self._variable(e)]
+            return [resize(self.b, x, bits) for x in self._variable(e)]
         if e.op == "load":
-            return [resized(self.b, x, bits, signed=(e.interval[0] or 0) < 0) for x in self._load(e)]
+            return [resize(self.b, x, bits, signed=(e.interval[0] or 0) < 0) for x in self._load(e)]
         if e.op == "reduce":
-            return reduced(self, e, bits)
-        return operators.evaluated(self, e, bits)
+            return emit_reduction(self, e, bits)
+        return operators.emit_operator(self, e, bits)
 
     def index(self, e: Expr) -> Values:
         """Emit a term of variables alone in 64-bit words; its constants are arguments."""
         was_in_index, self.in_index = self.in_index, True
-        values = self.evaluated(e, WORD.width)
+        values = self.evaluate(e, WORD.width)
         self.in_index = was_in_index
         return values
 
     def _variable(self, e: Expr) -> Values:
-        if e not in self.at:
+        if e not in self.loop_counters:
             return [self.number(e)]  # of a fold outside of the kernel
-        base = self.at[e]
+        base = self.loop_counters[e]
         if e is self.jam:
             return [self.b.add(base, WORD(q)) for q in range(self.schedule.positions)]
         if e is not self.lane:
@@ -255,7 +255,7 @@ class Printer:
         if isinstance(a, Accumulator) and a in self.accumulators:
             return self.accumulators[a]
         if isinstance(a, FoldResult):
-            return fold_result(self, a)
+            return emit_fold(self, a)
         if type(a) is not Leaf:
             raise NotLowered("a load", f"of {type(a).__name__.lower()}")
         width_of(a.interval)  # others are no machine words in memory
@@ -265,7 +265,7 @@ class Printer:
         """Return the layout in which the lanes of a load are neighbours, where there is one."""
         axes = [n for n, i in enumerate(e.args) if self.lane in i.free]
         a = affine_of(e.args[axes[0]]) if len(axes) == 1 else None
-        if a is None or a.parts.get(self.lane) != 1 or axes[0] == pair:
+        if a is None or a.coefficients.get(self.lane) != 1 or axes[0] == pair:
             return Layout(e.data, kind, pair=pair)
         offset = a.plus(Affine({self.lane: -1}))
         is_panel = offset.is_divisible(self.schedule.lanes, None) and (pair is not None or e.args[0] is not self.value.variables[0])
@@ -275,11 +275,11 @@ class Printer:
         """Return the layout in which neighbours along a variable of a sum are pairs; None where they cannot be."""
         axes = [n for n, i in enumerate(e.args) if variable in i.free]
         a = affine_of(e.args[axes[0]]) if len(axes) == 1 else None
-        if a is None or a.parts.get(variable) != 1 or not a.is_divisible(2, variable) or not self._is_inside(e):
+        if a is None or a.coefficients.get(variable) != 1 or not a.is_divisible(2, variable) or not self._is_inside(e):
             return None
         if not iv.inside(e.interval, iv.of_width(16, True)) or any(affine_of(i) is None for i in e.args):
             return None
-        if self.is_of_samples and self.lane in e.free and not e.data.shape[axes[0]] % 2:
+        if self.has_samples_innermost and self.lane in e.free and not e.data.shape[axes[0]] % 2:
             return self._layout(e, str(np.dtype(storage_dtype(e.data.interval))))
         layout = self._layout(e, "int16", axes[0])
         return layout if layout.lane is not None or self.lane not in e.free else None
@@ -322,7 +322,7 @@ class Printer:
                 self.b.load(self.element(source, x, layout.kind, kind), align=np.dtype(layout.kind).itemsize)
                 for x in (at, self.b.add(at, distance))
             ]
-            values.append(interleaved(self.b, *neighbours, signed=np.dtype(layout.kind).kind == "i"))
+            values.append(interleave(self.b, *neighbours, signed=np.dtype(layout.kind).kind == "i"))
         return values
 
     def _address(self, e: Expr, layout: Layout, source: int) -> tuple[Value, Value | None]:
@@ -334,17 +334,19 @@ class Printer:
             if a is None or not self._is_known(index, e.data.shape[axis]):
                 tested_terms.append(self.b.mul(self._tested(index, e.data.shape[axis]), self.number(strides[axis, below], source, axis)))
                 continue
-            scaled = Affine({v: c * self.unit.get(v, 1) for v, c in a.parts.items()}, a.constant)
+            scaled = Affine({v: c * self.unit.get(v, 1) for v, c in a.coefficients.items()}, a.constant)
             assert scaled.is_divisible(below, None)
-            numbers = numbers.plus(Affine({v: c // below for v, c in scaled.parts.items()}, scaled.constant // below), strides[axis, below])
+            numbers = numbers.plus(
+                Affine({v: c // below for v, c in scaled.coefficients.items()}, scaled.constant // below), strides[axis, below]
+            )
         total = self.number(numbers.constant, source, "first")
-        order = {v: n for n, v in enumerate(self.at)}
-        for v in sorted(numbers.parts, key=lambda v: order.get(v, -1)):
-            value = self.at[v] if v in self.at else self.number(v)
-            total = self.b.add(total, self.b.mul(value, self.number(numbers.parts[v], source, v)))
+        order = {v: n for n, v in enumerate(self.loop_counters)}
+        for v in sorted(numbers.coefficients, key=lambda v: order.get(v, -1)):
+            value = self.loop_counters[v] if v in self.loop_counters else self.number(v)
+            total = self.b.add(total, self.b.mul(value, self.number(numbers.coefficients[v], source, v)))
         for x in tested_terms:
             total = self.b.add(total, x)
-        step = numbers.parts.get(self.jam) if self.jam is not None else None
+        step = numbers.coefficients.get(self.jam) if self.jam is not None else None
         return total, None if step is None else self.number(step, source, self.jam)
 
     def _is_known(self, index: Expr, extent: int) -> bool:
@@ -367,12 +369,14 @@ class Printer:
         places = [WORD(0)]
         for axis, index in enumerate(e.args):
             stride = self.number(strides[axis, 1], source, axis)
-            places = over_jam(
-                lambda x, i, s=stride: self.b.add(*aligned(self.b, x, self.b.mul(*aligned(self.b, i, s)))), places, self.index(index)
+            places = map_positions(
+                lambda x, i, s=stride: self.b.add(*align_lanes(self.b, x, self.b.mul(*align_lanes(self.b, i, s)))),
+                places,
+                self.index(index),
             )
-        return [self.looked_up(source, x, layout.kind) for x in places]
+        return [self.gather(source, x, layout.kind) for x in places]
 
-    def looked_up(self, pointer: int, places: Value, kind: Any) -> Value:
+    def gather(self, pointer: int, places: Value, kind: Any) -> Value:
         """Gather the elements of an operand at these element numbers, lane by lane."""
         if not is_vector(places):
             return self.b.load(self.element(pointer, places, kind, element_type(kind)))

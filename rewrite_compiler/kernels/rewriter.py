@@ -9,10 +9,10 @@ from typing import Protocol
 from ..lang.binders import Accumulator, Array, Comprehension, Fold, FoldResult, Leaf, reduction, scalar_array
 from ..lang.expr import Expr, binary, node, select
 from ..lang.traversal import loads_of, terms_of
-from .sums import rolled, split
+from .sums import roll_sum, split_floored_sum
 from .vectors import NotLowered
 
-LEAST_ENTRIES, MOST_NODES = 1 << 12, 400  # from so many entries on, a table of so few terms is computed where it is used
+MIN_ENTRIES, MAX_NODES = 1 << 12, 400  # from so many entries on, a table of so few terms is computed where it is used
 CHEAP = frozenset({"const", "var", "load"})
 
 
@@ -20,40 +20,40 @@ class Storage(Protocol):
     """The stored arrays that a rewritten term may read."""
 
     batched: dict[Array, Leaf]
-    kept: dict[Array, Leaf]
+    stored_leaves: dict[Array, Leaf]
     uses: Counter[Array]
 
     def read(self, a: Array, indices: tuple[Expr, ...]) -> Expr:
         """Return an element of a stored array."""
 
-    def function(self, e: Expr, load: Expr) -> Expr:
+    def tabulated(self, e: Expr, load: Expr) -> Expr:
         """Return an element of the array of a function's values on all elements of the leaf that `load` reads."""
 
-    def is_outside(self, variables: frozenset[Expr]) -> bool:
+    def is_bound_outside(self, variables: frozenset[Expr]) -> bool:
         """Tell whether all these variables are bound outside of a stage."""
 
-    def is_fixed(self, e: Expr) -> bool:
+    def is_sample_invariant(self, e: Expr) -> bool:
         """Tell whether a term is the same for all samples."""
 
 
 class Rewriter:
     """Rewrites terms of one array; `given` are the terms that its variables stand for."""
 
-    def __init__(self, stages: Storage, given: Mapping[Expr, Expr] | None = None, depth: int = 0) -> None:
+    def __init__(self, stages: Storage, substitutions: Mapping[Expr, Expr] | None = None, depth: int = 0) -> None:
         self.stages, self.depth = stages, depth  # the number of loops around
-        self.made: dict[tuple[Expr, bool], Expr] = {}
-        self.given = dict(given or {})
+        self.memo: dict[tuple[Expr, bool], Expr] = {}
+        self.substitutions = dict(substitutions or {})
 
     def term(self, e: Expr) -> Expr:
         """Return a term whose loads are of leaves, of accumulators, and of folds of scalars."""
         key = e, self.depth > 0
-        rewritten = self.made.get(key)
+        rewritten = self.memo.get(key)
         if rewritten is None:
-            rewritten = self.given[e] if e in self.given else self._rewritten(e)
+            rewritten = self.substitutions[e] if e in self.substitutions else self._rewritten(e)
             single = _single(rewritten) if self.depth and rewritten.op not in CHEAP else None
             if single is not None and single.free == rewritten.free and single.args:
-                rewritten = self.stages.function(rewritten, single)
-            self.made[key] = rewritten
+                rewritten = self.stages.tabulated(rewritten, single)
+            self.memo[key] = rewritten
         return rewritten
 
     def _rewritten(self, e: Expr) -> Expr:
@@ -61,7 +61,7 @@ class Rewriter:
             raise NotLowered(e.op, "on real numbers")
         if e.op == "load":
             return self._load(e)
-        if e.op == "add" and (rolled_sum := rolled(e)) is not e:
+        if e.op == "add" and (rolled_sum := roll_sum(e)) is not e:
             return self.term(rolled_sum)
         if e.op == "reduce":
             monoid, variables = e.data
@@ -69,7 +69,7 @@ class Rewriter:
             body = self.term(e.args[0])
             self.depth -= 1
             total = reduction(monoid, variables, tuple(map(self.term, e.args[1:])), body)
-            return split(total, self.stages.function, self._is_moving)
+            return split_floored_sum(total, self.stages.tabulated, self._is_moving)
         args = [self.term(a) for a in e.args]
         if e.op == "table":
             return self._table(e, args)
@@ -80,14 +80,14 @@ class Rewriter:
         return binary(e.op, *args) if e.op in ("add", "sub", "mul") else node(e.op, args, e.data, e.interval, e.real)
 
     def _is_moving(self, e: Expr) -> bool:
-        return not self.stages.is_fixed(e)
+        return not self.stages.is_sample_invariant(e)
 
     def _table(self, e: Expr, args: list[Expr]) -> Expr:
         t = e.data
         entries = 1
         for n in t.shape:
             entries *= n
-        if entries < LEAST_ENTRIES or _nodes(t.body) > MOST_NODES:
+        if entries < MIN_ENTRIES or _nodes(t.body) > MAX_NODES:
             return node("table", args, t, e.interval, e.real)
         return Rewriter(self.stages, dict(zip(t.parameters, args, strict=True)), self.depth).term(t.body)
 
@@ -98,17 +98,17 @@ class Rewriter:
         if isinstance(a, FoldResult) and not a.rank and not a.history:
             return self._fold(a)
         if isinstance(a, Comprehension) and self._is_inlined(a):
-            inner = Rewriter(self.stages, {**self.given, **dict(zip(a.variables, indices, strict=True))}, self.depth)
+            inner = Rewriter(self.stages, {**self.substitutions, **dict(zip(a.variables, indices, strict=True))}, self.depth)
             return inner.term(a.body)
         return self.stages.read(a, indices)
 
     def _is_inlined(self, a: Comprehension) -> bool:
         """Tell whether elements are computed where they are read: copies, what is read once, and what depends on loops around."""
-        if a in self.stages.kept:
+        if a in self.stages.stored_leaves:
             return False
         is_copy = a.body.op == "const" or (a.body.op == "load" and isinstance(a.body.data, Leaf | Comprehension))
         is_once = not self.depth and self.stages.uses[a] < 2
-        return is_copy or is_once or not self.stages.is_outside(a.free) or not a.rank
+        return is_copy or is_once or not self.stages.is_bound_outside(a.free) or not a.rank
 
     def _fold(self, a: FoldResult) -> Expr:
         """Return the result of a fold whose parts are rewritten; its accumulators stay what they are."""

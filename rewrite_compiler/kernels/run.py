@@ -10,8 +10,8 @@ import numpy as np
 from ..lang.binders import Array, Leaf
 from ..lang.expr import Expr
 from ..readings.arrays.labelled_array import Data
-from .kernel import Held, Plain, kernel_of
-from .stages import Map, Sequence, Stage, Stages, shown
+from .kernel import FallbackStage, PackedOperands, kernel_of
+from .stages import ElementwiseStage, FoldStage, Stage, Stages, stage_lines
 
 
 class Lowered:
@@ -30,12 +30,12 @@ class Lowered:
 
     def show(self) -> str:
         """Return a listing, one line a stage: the array that it computes, and its schedule."""
-        return "\n".join(shown(self.stages.steps[0], {leaf: str(k) for leaf, k in self.kernels.items()}))
+        return "\n".join(stage_lines(self.stages.steps[0], {leaf: str(k) for leaf, k in self.kernels.items()}))
 
     @property
     def notes(self) -> list[str]:
         """The stages without machine code, each with its reason."""
-        return [f"{leaf.name}: {k}" for leaf, k in self.kernels.items() if isinstance(k, Plain)]
+        return [f"{leaf.name}: {k}" for leaf, k in self.kernels.items() if isinstance(k, FallbackStage)]
 
     def __call__(self, operands: Mapping[Leaf, Data], constants: Constants | None = None) -> list[Data]:
         """Return the arrays [samples, …]; stages that depend on constant operands alone are cached in `constants` for later calls."""
@@ -51,7 +51,7 @@ class Constants:
     """A cache for calls with the same constant operands: arrays computed from them, and their packed layouts."""
 
     values: dict[Leaf, Data] = field(default_factory=dict)
-    held: Held = field(default_factory=dict)
+    packed_operands: PackedOperands = field(default_factory=dict)
 
 
 class _Call:
@@ -59,7 +59,7 @@ class _Call:
 
     def __init__(self, code: Lowered, values: dict[Leaf, Data], constants: Constants) -> None:
         self.code, self.values, self.constants = code, values, constants
-        self.packed_operands: Held = {leaf: constants.held.setdefault(leaf, {}) for leaf in code.constant}
+        self.packed_operands: PackedOperands = {leaf: constants.packed_operands.setdefault(leaf, {}) for leaf in code.constant}
 
     def _set(self, leaf: Leaf, x: Data) -> None:
         self.values[leaf] = x
@@ -68,7 +68,7 @@ class _Call:
     def run(self, steps: Iterable[Stage], variables: dict[Expr, int]) -> None:
         """Run stages in order, except those with cached results."""
         for s in steps:
-            if isinstance(s, Sequence):
+            if isinstance(s, FoldStage):
                 self._sequence(s)
             elif s.target not in self.code.constant:
                 self._set(s.target, self.code.kernels[s.target](self.values, variables, self.packed_operands))
@@ -76,7 +76,7 @@ class _Call:
                 self.values[s.target] = self.code.kernels[s.target](self.values, variables, self.packed_operands)
                 self.constants.values[s.target] = self.values[s.target]
 
-    def _sequence(self, s: Sequence) -> None:
+    def _sequence(self, s: FoldStage) -> None:
         values = self.values
         histories: dict[int, list[Data]] = {n: [] for n, is_every in s.results if is_every}
         for first, state, _ in s.states:
@@ -91,10 +91,10 @@ class _Call:
             self._set(target, np.stack(histories[n], axis=1) if is_every else values[s.states[n][1]])
 
 
-def maps(steps: Iterable[Stage]) -> Iterator[Map]:
+def maps(steps: Iterable[Stage]) -> Iterator[ElementwiseStage]:
     """Yield every elementwise stage, those inside folds included."""
     for s in steps:
-        if isinstance(s, Map):
+        if isinstance(s, ElementwiseStage):
             yield s
         else:
             yield from maps(s.steps)
@@ -105,10 +105,10 @@ def constant_leaves(stages: Stages) -> frozenset[Leaf]:
     moving: set[Expr | Leaf] = {stages.sample, *stages.batched.values()}
     constants: set[Leaf] = set()
     for s in stages.steps[0]:
-        if isinstance(s, Sequence):
+        if isinstance(s, FoldStage):
             moving.update(s.results.values(), (next_state for *_, next_state in s.states), (m.target for m in maps(s.steps)))
         elif moving.isdisjoint(s.value.body.reads | s.value.body.free):
             constants.add(s.target)
         else:
             moving.add(s.target)
-    return frozenset(constants | {leaf for leaf in stages.kept.values() if leaf not in moving})
+    return frozenset(constants | {leaf for leaf in stages.stored_leaves.values() if leaf not in moving})

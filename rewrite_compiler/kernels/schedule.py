@@ -11,7 +11,7 @@ from ..lang.traversal import terms_of
 from .affine import affine_of
 from .layout import LANES
 
-SUM, FOLD, OTHER = 8, 4, 2  # vectors of sums that a kernel of each class keeps in registers
+SUM_REGISTERS, FOLD_REGISTERS, OTHER_REGISTERS = 8, 4, 2  # vectors of sums that a kernel of each class keeps in registers
 REGISTER = 512, 256  # bits, with AVX-512 and else
 
 
@@ -58,8 +58,8 @@ def _registers(value: Comprehension) -> int:
     """Return how many vectors of sums there can be, by the class of a term."""
     sums = sum(e.op == "reduce" for e in terms_of(value.body))
     if any(e.op == "load" and isinstance(e.data, FoldResult) for e in terms_of(value.body)):
-        return FOLD
-    return SUM if sums == 1 else OTHER
+        return FOLD_REGISTERS
+    return SUM_REGISTERS if sums == 1 else OTHER_REGISTERS
 
 
 def _has_loop(body: Expr) -> bool:
@@ -94,4 +94,4 @@ def _coefficients(load: Expr, variable: Expr) -> Iterator[int]:
     for index in load.args:
         if variable in index.free:
             a = affine_of(index)
-            yield 2 if a is None else a.parts.get(variable, 0)
+            yield 2 if a is None else a.coefficients.get(variable, 0)

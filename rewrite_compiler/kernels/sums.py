@@ -13,19 +13,19 @@ from ..lang.binders import index_variable, reduction
 from ..lang.expr import Expr, binary, const, node
 from .affine import affine_of
 
-LEAST = 4  # terms of a sum that become one over a variable
-HALF = 16  # bits of a factor of a pair of products
+MIN_TERMS = 4  # terms of a sum that become one over a variable
+HALF_BITS = 16  # bits of a factor of a pair of products
 Values = Callable[[Expr, Expr], Expr]  # a function of one load as a load of all its values
 
 
-def rolled(e: Expr) -> Expr:
+def roll_sum(e: Expr) -> Expr:
     """Roll an unrolled sum, of terms that differ in evenly spaced numbers, into a reduction plus the other terms."""
     terms = list(_terms(e))
     groups: dict[object, list[Expr]] = {}
     for t in terms:
         groups.setdefault(_form(t), []).append(t)
     group = max(groups.values(), key=len)
-    if len(group) < LEAST or not group[0].reads:
+    if len(group) < MIN_TERMS or not group[0].reads:
         return e
     variable = index_variable("n", len(group))
     body = _pattern(group, variable)
@@ -59,7 +59,7 @@ def _pattern(terms: Sequence[Expr], variable: Expr) -> Expr | None:
     if None not in sums:
         steps = [y.plus(x, -1) for x, y in itertools.pairwise(sums)]  # type: ignore[union-attr, arg-type]
         step = steps[0].constant
-        if any(s.parts or s.constant != step for s in steps):
+        if any(s.coefficients or s.constant != step for s in steps):
             return None
         return first + variable * step
     if any((t.op, t.data, len(t.args)) != (first.op, first.data, len(first.args)) or t.real for t in terms):
@@ -75,7 +75,7 @@ def _pattern(terms: Sequence[Expr], variable: Expr) -> Expr | None:
     return node(first.op, patterns, first.data, interval, False, free)
 
 
-def split(e: Expr, values: Values, is_moving: Callable[[Expr], bool]) -> Expr:
+def split_floored_sum(e: Expr, values: Values, is_moving: Callable[[Expr], bool]) -> Expr:
     """Return Σ ⌊a·b / 2^s⌋ of factors of 16 bits as Σ a·h + Σ ⌊a·l·2^(16−s) / 2^16⌋ where b = h·2^s + l, else the term itself.
 
     ⌊(a·h·2^s + a·l) / 2^s⌋ = a·h + ⌊a·l / 2^s⌋ for all integers; l lies in −2^(s−1) … 2^(s−1) − 1, so that l·2^(16−s) has 16 bits.
@@ -86,12 +86,12 @@ def split(e: Expr, values: Values, is_moving: Callable[[Expr], bool]) -> Expr:
         return e
     amount = int(body.args[1].data)
     a, b = sorted(body.args[0].args, key=is_moving, reverse=True)
-    if not 0 < amount < HALF or b.op != "load" or not all(iv.inside(x.interval, iv.of_width(HALF, True)) for x in (a, b)):
+    if not 0 < amount < HALF_BITS or b.op != "load" or not all(iv.inside(x.interval, iv.of_width(HALF_BITS, True)) for x in (a, b)):
         return e
     high, low = halves(b, amount)
     extents = e.args[1:]
     exact = reduction("sum", variables, extents, binary("mul", a, values(high, b)))
-    floored = reduction("sum", variables, extents, binary("mul", a, values(low, b)) >> HALF)
+    floored = reduction("sum", variables, extents, binary("mul", a, values(low, b)) >> HALF_BITS)
     return node("add", (exact, floored), None, e.interval, False)
 
 
@@ -99,4 +99,4 @@ def halves(b: Expr, amount: int) -> tuple[Expr, Expr]:
     """Return h and l·2^(16−s) of b = h·2^s + l, where l is the remainder nearest to 0."""
     near = 1 << amount - 1
     low = (b + near) % (1 << amount) - near
-    return (b - low) >> amount, low << HALF - amount
+    return (b - low) >> amount, low << HALF_BITS - amount

@@ -70,7 +70,7 @@ def splat(b: ir.IRBuilder, x: Value, lanes: int) -> Value:
     return b.shuffle_vector(first_lane, ir.Constant(kind, ir.Undefined), ir.Constant(ir.VectorType(INDEX, lanes), [0] * lanes))
 
 
-def resized(b: ir.IRBuilder, x: Value, bits: int, *, signed: bool = True) -> Value:
+def resize(b: ir.IRBuilder, x: Value, bits: int, *, signed: bool = True) -> Value:
     """Convert a value to lanes of another width: truncated, or sign- or zero-extended."""
     width = bits_of(x)
     if width == bits:
@@ -81,13 +81,13 @@ def resized(b: ir.IRBuilder, x: Value, bits: int, *, signed: bool = True) -> Val
     return (b.trunc if width > bits else b.sext if signed else b.zext)(x, kind)
 
 
-def aligned(b: ir.IRBuilder, *values: Value) -> list[Value]:
+def align_lanes(b: ir.IRBuilder, *values: Value) -> list[Value]:
     """Broadcast values to the same number of lanes."""
     lanes = max((x.type.count for x in values if is_vector(x)), default=0)
     return [splat(b, x, lanes) for x in values] if lanes else list(values)
 
 
-def part(b: ir.IRBuilder, x: Value, start: int, count: int) -> Value:
+def extract_lanes(b: ir.IRBuilder, x: Value, start: int, count: int) -> Value:
     """Extract `count` consecutive lanes of a vector."""
     if count == x.type.count:
         return x
@@ -96,7 +96,7 @@ def part(b: ir.IRBuilder, x: Value, start: int, count: int) -> Value:
     )
 
 
-def joined(b: ir.IRBuilder, parts: Sequence[Value]) -> Value:
+def concatenate(b: ir.IRBuilder, parts: Sequence[Value]) -> Value:
     """Concatenate vectors of equal length, a power of two of them."""
     vectors = list(parts)
     while len(vectors) > 1:
@@ -105,14 +105,14 @@ def joined(b: ir.IRBuilder, parts: Sequence[Value]) -> Value:
     return vectors[0]
 
 
-def interleaved(b: ir.IRBuilder, x: Value, y: Value, *, signed: bool) -> Value:
+def interleave(b: ir.IRBuilder, x: Value, y: Value, *, signed: bool) -> Value:
     """Interleave the lanes of two vectors of at most 16 bits, as 16-bit numbers."""
-    low, high = (resized(b, v, 32, signed=is_signed) for v, is_signed in ((x, signed), (y, signed)))
+    low, high = (resize(b, v, 32, signed=is_signed) for v, is_signed in ((x, signed), (y, signed)))
     low, high = b.and_(low, constant_like(low, 0xFFFF)), b.shl(high, constant_like(high, 16))
     return b.bitcast(b.or_(low, high), ir.VectorType(ir.IntType(16), 2 * x.type.count))
 
 
-def over_jam(function: Callable[..., Value], *operands: Sequence[Value]) -> list[Value]:
+def map_positions(function: Callable[..., Value], *operands: Sequence[Value]) -> list[Value]:
     """Map a function over the values at each jammed position; an operand with one value is shared by all."""
     count = max(map(len, operands))
     return [function(*(x[q % len(x)] for x in operands)) for q in range(count)]

@@ -30,16 +30,16 @@ class Windows:
     """Windows over a smaller array: element [digits of axis 0, …] is its element at first + Σ digit · step on each axis, zero outside."""
 
     shape: tuple[int, ...]  # of the smaller array
-    first: tuple[int, ...]
+    origin: tuple[int, ...]
     digits: tuple[tuple[Digit, ...], ...]
 
     def extents(self, axis: int) -> tuple[int, ...]:
         """Return the extents of the digits of an axis."""
         return tuple(d.extent for d in self.digits[axis])
 
-    def ends(self) -> list[tuple[int, int]]:
+    def index_ranges(self) -> list[tuple[int, int]]:
         """Return the least and the largest index on each axis of the smaller array; beyond its shape lies padding."""
-        limits = [(n, n) for n in self.first]
+        limits = [(n, n) for n in self.origin]
         for d in (d for digits in self.digits for d in digits):
             low, high = limits[d.axis]
             last = d.step * (d.extent - 1)
@@ -47,7 +47,7 @@ class Windows:
         return limits
 
 
-class Unfolded:
+class ImplicitIm2col:
     """Results over an operand of windows, rewritten to read the smaller array."""
 
     def __init__(self, results: Iterable[Array], operand: Leaf, windows: Windows, zero: int) -> None:
@@ -60,21 +60,21 @@ class Unfolded:
         self.source = Leaf(windows.shape, operand.interval, False, operand.name)
         self.padded = self._padded(zero)
         self.digits: dict[Expr, tuple[Expr, ...]] = {}  # of variables that run over an axis with several
-        self.shared: dict[Leaf, Leaf] = {}  # other operands, axes as digits
-        self.made: dict[Expr, Expr] = {}
+        self.reshaped_operands: dict[Leaf, Leaf] = {}  # other operands, axes as digits
+        self.memo: dict[Expr, Expr] = {}
         self.results = [self._result(a) for a in results]
 
-    def given(self, operands: Mapping[Leaf, Data], root: Data) -> dict[Leaf, Data]:
+    def operands_of(self, operands: Mapping[Leaf, Data], root: Data) -> dict[Leaf, Data]:
         """Return the operands of the rewritten results; `root` is the smaller array [samples, …]."""
-        bound = {self.shared.get(leaf, leaf): x for leaf, x in operands.items() if leaf is not self.operand}
-        for original, reshaped in self.shared.items():
+        bound = {self.reshaped_operands.get(leaf, leaf): x for leaf, x in operands.items() if leaf is not self.operand}
+        for original, reshaped in self.reshaped_operands.items():
             x = operands[original]
             bound[reshaped] = x.reshape(*x.shape[: x.ndim - original.rank], *reshaped.shape)
         bound[self.source] = root.reshape(len(root), *self.windows.shape)
         return bound
 
     def _padded(self, zero: int) -> Array:
-        ends = self.windows.ends()
+        ends = self.windows.index_ranges()
         if all(low >= 0 and high < n for (low, high), n in zip(ends, self.windows.shape, strict=True)):
             self.start = [0] * len(ends)
             return self.source
@@ -127,9 +127,9 @@ class Unfolded:
             raise NotLowered("windows", "whose axes one variable runs over in two ways")
 
     def _term(self, e: Expr) -> Expr:
-        rewritten = self.made.get(e)
+        rewritten = self.memo.get(e)
         if rewritten is None:
-            rewritten = self.made[e] = self._rebuilt(e)
+            rewritten = self.memo[e] = self._rebuilt(e)
         return rewritten
 
     def _rebuilt(self, e: Expr) -> Expr:
@@ -161,7 +161,7 @@ class Unfolded:
         return node("reduce", total.args, total.data, e.interval, e.real, total.free)
 
     def _read(self, e: Expr) -> Expr:
-        places = [const(first - at) for first, at in zip(self.windows.first, self.start, strict=True)]
+        places = [const(first - at) for first, at in zip(self.windows.origin, self.start, strict=True)]
         for index, digits in zip(e.args, self.windows.digits, strict=True):
             for variable, d in zip(self.digits[index], digits, strict=True):
                 places[d.axis] = places[d.axis] + variable * d.step
@@ -176,7 +176,7 @@ class Unfolded:
             return node("load", [self._term(i) for i in e.args], a, e.interval, e.real)
         parts = [self._extents(i) if cut else (n,) for i, n, cut in zip(e.args, static_shape(a), is_cut, strict=True)]
         shape = tuple(n for extents in parts for n in extents)
-        reshaped = self.shared.setdefault(a, Leaf(shape, a.interval, a.real, a.name))
+        reshaped = self.reshaped_operands.setdefault(a, Leaf(shape, a.interval, a.real, a.name))
         if reshaped.shape != shape or [math.prod(extents) for extents in parts] != list(a.shape):
             raise NotLowered("windows", "whose variables run over other operands in two ways")
         return reshaped[tuple(x for i, cut in zip(e.args, is_cut, strict=True) for x in (self.digits[i] if cut else (self._term(i),)))]

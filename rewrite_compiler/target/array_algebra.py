@@ -14,7 +14,7 @@ from numbers import Integral
 import numpy as np
 
 from ..readings.arrays.labelled_array import Data
-from ..readings.kernels.layout_conversion import lay
+from ..readings.kernels.layout_conversion import copy_layout
 
 BASE = 256  # values of a byte
 MACHINE_WORDS = {1: "<i1", 2: "<i2", 4: "<i4", 8: "<i8"}  # signed words by their bytes
@@ -79,7 +79,7 @@ def _contiguous(x: Data) -> Data:
     if x.flags.c_contiguous:
         return x
     rows = np.empty(x.shape, x.dtype)
-    lay(rows, x)
+    copy_layout(rows, x)
     return rows
 
 
@@ -106,7 +106,7 @@ def tile(x: Data, tiles: Mapping[int, int], margins: Mapping[int, tuple[int, int
     blocks = (np.empty if is_full else np.zeros)((*extents, *sizes.values()), x.dtype)
     interior = blocks[tuple(slice(zeros[a][0], zeros[a][0] + n) if a in zeros else slice(None) for a, n in enumerate(x.shape))]
     for parts in itertools.product(*(_parts(x.shape[a], size) for a, size in sizes.items())):
-        lay(*_regions(interior, x, dict(zip(sizes, parts, strict=True))))
+        copy_layout(*_regions(interior, x, dict(zip(sizes, parts, strict=True))))
     return blocks
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewrite_compiler.compile.host.data_movement import Move, Moved
+from rewrite_compiler.compile.host.data_movement import Move, PendingMove
 from rewrite_compiler.compile.host.depthwise import DepthwiseConvolution, fuse_depthwise
 from rewrite_compiler.compile.host.fused_elementwise import elementwise
 from rewrite_compiler.compile.host.lazy_codes import Clamp, LazyCodes, Operand, RangedFloats, elements_of, keeps_codes
@@ -21,7 +21,7 @@ from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.lang.formats import AdaptivFloat, Fixed, Format, Int
 from rewrite_compiler.readings.kernels.format_conversion import codes_of, values_of
-from rewrite_compiler.readings.kernels.selection import without_machine_code
+from rewrite_compiler.readings.kernels.selection import machine_code_refusal
 
 SHAPE = (6, 16, 12, 8)
 FIXED = st.builds(
@@ -32,7 +32,7 @@ LIMITS = st.lists(st.tuples(st.sampled_from(["max", "min"]), st.sampled_from([0.
 
 @pytest.fixture(autouse=True)
 def _machine_code() -> None:
-    assert not without_machine_code()
+    assert not machine_code_refusal()
 
 
 def coded(f: Fixed, seed: int = 0) -> LazyCodes:
@@ -133,8 +133,8 @@ def test_limits_whose_zeros_have_signs_are_left_to_numpy(low: float, high: float
 def test_zeros_beside_what_is_no_number_do_not_hide_it() -> None:
     places = np.arange(1 << 13).reshape(1, -1) % 3  # two elements of a root, and zeros
     x = np.array([[1.0, 2.0], [np.nan, 3.0]], np.float32)
-    assert ends_of(Moved(x[:1], Move(0, places, 2))) == (0.0, 2.0)
-    assert not all(map(np.isfinite, ends_of(Moved(x, Move(0, places, 2)))))
+    assert ends_of(PendingMove(x[:1], Move(0, places, 2))) == (0.0, 2.0)
+    assert not all(map(np.isfinite, ends_of(PendingMove(x, Move(0, places, 2)))))
 
 
 @pytest.mark.parametrize("image", [0, 1])

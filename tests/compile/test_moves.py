@@ -45,8 +45,8 @@ def test_windows_are_one_indexing_with_the_bits_of_the_host() -> None:
     assert found[p.outputs[0]].has_zeros
     x = np.random.default_rng(3).normal(0, 1, (5, 1, 4, 6, 6)).astype(np.float32)
     program = MovingProgram(p, found)
-    assert program.rest is not None
-    assert len(program.rest.program.nodes) == 2
+    assert program.remaining_program is not None
+    assert len(program.remaining_program.program.nodes) == 2
     for part in (x, x[:3], x[::-1]):
         assert outputs(program, part) == outputs(HostProgram(p, p.inputs), part)
     assert program.moves

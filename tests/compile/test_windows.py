@@ -9,7 +9,7 @@ from rewrite_compiler.compile.host.data_movement import Move
 from rewrite_compiler.compile.host.windows import windows_of
 from rewrite_compiler.ir.program import Data, Value
 from rewrite_compiler.kernels import Lowered, NotLowered
-from rewrite_compiler.kernels.windows import Digit, Unfolded, Windows
+from rewrite_compiler.kernels.windows import Digit, ImplicitIm2col, Windows
 from rewrite_compiler.lang import Array, Expr, Leaf, Table, array, reduce_max, reduce_sum, select
 from rewrite_compiler.prove.mappings.lockstep import evaluated_together
 
@@ -35,7 +35,7 @@ def places_of(channels: int, height: int, width: int, kernel: int, stride: int, 
 def placed(w: Windows) -> Data:
     """Return the places that windows say, element by element."""
     shape = [d.extent for digits in w.digits for d in digits]
-    along = [np.full(shape, first) for first in w.first]
+    along = [np.full(shape, first) for first in w.origin]
     for n, d in enumerate(d for digits in w.digits for d in digits):
         along[d.axis] = along[d.axis] + d.step * np.arange(d.extent).reshape([-1 if k == n else 1 for k in range(len(shape))])
     inside = np.logical_and.reduce([(x >= 0) & (x < n) for x, n in zip(along, w.shape, strict=True)])
@@ -88,13 +88,13 @@ def test_products_of_windows_give_the_bits_of_copies(
     x, w, term = product(places.shape, 6, low, high, is_decoded=is_decoded)
     found = windows_of(places, size)
     assert found is not None
-    unfolded = Unfolded([term], x, found, zero)
+    unfolded = ImplicitIm2col([term], x, found, zero)
     kind = np.uint8 if is_decoded else np.int8
     root, matrix = RNG.integers(low, high + 1, (samples, size)).astype(kind), RNG.integers(low, high + 1, (6, places.shape[1])).astype(kind)
     copies = Move(Value(0), places, size)(root, zero)
     made = Lowered(unfolded.results, [unfolded.source], samples)
     assert not made.notes
-    (y,) = made(unfolded.given({w: matrix}, root))
+    (y,) = made(unfolded.operands_of({w: matrix}, root))
     wide = evaluated_together(term, {x: copies.astype(np.int64)}, {w: matrix.astype(np.int64)})
     assert np.array_equal(y.reshape(wide.shape), wide)
 
@@ -105,9 +105,9 @@ WINDOWS = Windows((6,), (-1,), ((Digit(2, 0, 3), Digit(3, 0, 1)),))
 def test_maxima_and_other_operands_follow_the_digits() -> None:
     x, y = Leaf((6,), (-9, 9), False, "x"), Leaf((6,), (-9, 9), False, "y")
     term = array(lambda n: reduce_max(lambda k: x[k] * (y[k] + n * k), 6), (4,))
-    unfolded = Unfolded([term], x, WINDOWS, 2)
+    unfolded = ImplicitIm2col([term], x, WINDOWS, 2)
     root, other = RNG.integers(-9, 10, (3, 6)).astype(np.int8), RNG.integers(-9, 10, (3, 6)).astype(np.int8)
-    (found,) = Lowered(unfolded.results, [unfolded.source, unfolded.shared[y]], 3)(unfolded.given({y: other}, root))
+    (found,) = Lowered(unfolded.results, [unfolded.source, unfolded.reshaped_operands[y]], 3)(unfolded.operands_of({y: other}, root))
     copies = np.concatenate([np.full((3, 1), 2), root[:, :5]], axis=1)
     assert np.array_equal(found, evaluated_together(term, {x: copies.astype(np.int64), y: other.astype(np.int64)}, {}))
 
@@ -117,4 +117,4 @@ def test_other_indices_are_refused(index: object) -> None:
     x = Leaf((6,), (-9, 9), False, "x")
     term = array(lambda n: reduce_sum(lambda k: x[index(k)] + n, 3), (4,))  # type: ignore[operator]
     with pytest.raises(NotLowered, match="not read by one variable"):
-        Unfolded([term], x, WINDOWS, 0)
+        ImplicitIm2col([term], x, WINDOWS, 0)

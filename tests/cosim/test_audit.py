@@ -254,7 +254,7 @@ def test_a_term_without_machine_code_is_told(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_what_the_simulator_runs_without_machine_code_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "rewrite_compiler.ila.simulation.simulator.without_machine_code", lambda: "machine code cannot be made here: no LLVM"
+        "rewrite_compiler.ila.simulation.simulator.machine_code_refusal", lambda: "machine code cannot be made here: no LLVM"
     )
     plan = compile_model(MLP.model, ["flexasr"])
     settings = Settings(samples=4, tier="native", engine="simulator")

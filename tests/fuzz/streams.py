@@ -171,7 +171,7 @@ def level(bench: Bench) -> None:
             sim = bench.sims[reading]
             if not np.array_equal(sim.memories[leaf].data, memory.data):
                 sim.memories[leaf].data[...] = memory.data
-                sim.machine.forget(frozenset((leaf,)))
+                sim.machine.invalidate(frozenset((leaf,)))
 
 
 def differing(bench: Bench) -> str:

@@ -17,7 +17,7 @@ from rewrite_compiler.readings.oracle.emit_python import StepFunction
 from rewrite_compiler.readings.state import delinearisation, reduction_recognition
 from rewrite_compiler.readings.state.footprint import footprint
 from rewrite_compiler.readings.state.interpreter import Machine
-from rewrite_compiler.readings.state.loop_nest import form_of
+from rewrite_compiler.readings.state.loop_nest import loop_nest_of
 from rewrite_compiler.readings.state.reduction_recognition import accumulation
 
 BYTE, WORD = iv.of_width(8, True), iv.of_width(16, True)
@@ -102,7 +102,7 @@ def test_regular_meetings_run_as_one_update(pattern: str, has_copy: bool) -> Non
     indices = np.stack([PATTERNS[pattern](rng), rng.integers(0, N, N), rng.integers(0, N, N)])
     step = micro_ops(1, N, (0, 0, 0), has_copy)
     machine = Machine({m: Memory(x) for m, x in contents(rng, indices).items()})
-    form = form_of(step)
+    form = loop_nest_of(step)
     assert form is not None
     assert accumulation(machine, form) is not None
     machine.run(step)
@@ -115,7 +115,7 @@ def test_irregular_meetings_stay_a_loop() -> None:
     step = micro_ops(1, N, (0, 0, 0), False)
     before = contents(rng, indices)
     machine = Machine({m: Memory(x.copy()) for m, x in before.items()})
-    form = form_of(step)
+    form = loop_nest_of(step)
     assert form is not None
     assert accumulation(machine, form) is None
     assert at_once(step, before)[0] == by_loops(step, before)
@@ -147,7 +147,7 @@ def test_what_stays_a_loop(name: str) -> None:
     step = loop(N, OTHERS[name])
     assert isinstance(step, Loop)
     before = contents(np.random.default_rng(1), np.zeros((3, N)))
-    form = form_of(step)
+    form = loop_nest_of(step)
     assert form is None or accumulation(Machine({m: Memory(x) for m, x in before.items()}), form) is None
     assert at_once(step, before)[0] == by_loops(step, before)
 
@@ -259,7 +259,7 @@ def test_tables_made_by_nested_loops_are_nests_of_loops(
     extents: tuple[int, int, int], has_copy: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Micro-ops of a convolution: filters, blocks, taps; nothing has to be gathered by tables of iterations."""
-    monkeypatch.setattr(reduction_recognition, "MEETINGS", 0)
+    monkeypatch.setattr(reduction_recognition, "MAX_GATHERED_ITERATIONS", 0)
     rng = np.random.default_rng(7)
     n, b, t = (x.reshape(-1) for x in np.indices(extents))
     indices = np.zeros((3, N), np.int64)
@@ -275,6 +275,6 @@ def test_tables_made_by_nested_loops_are_nests_of_loops(
 def test_digits_are_found_only_where_all_values_follow(seed: int) -> None:
     rng = np.random.default_rng(seed)
     values = np.stack([(5 * np.arange(4)[:, None] + np.arange(3)).reshape(-1), (np.arange(4)[:, None] - 2 * np.arange(3)).reshape(-1)])
-    assert delinearisation.digits_of(values) == [4, 3]
+    assert delinearisation.mixed_radix_of(values) == [4, 3]
     values[rng.integers(2), rng.integers(3, 12)] += 1
-    assert delinearisation.digits_of(values) != [4, 3]
+    assert delinearisation.mixed_radix_of(values) != [4, 3]

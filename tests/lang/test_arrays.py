@@ -26,7 +26,7 @@ from rewrite_compiler.lang import (
 )
 from rewrite_compiler.readings.arrays import evaluator, fold_hoisting, labelled_array
 from rewrite_compiler.readings.arrays.evaluator import Evaluator
-from rewrite_compiler.readings.arrays.labelled_array import Axes, Named, Store, axis_of
+from rewrite_compiler.readings.arrays.labelled_array import Axes, LabelledArray, Store, axis_of
 from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.readings.oracle.emit_python import evaluate as oracle
 
@@ -162,7 +162,7 @@ def saturating(x: Leaf, w: Leaf, f: Expr, i: Expr, end: int) -> Expr:
 def test_nested_folds(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     piece, most = KINDS[kind]
     monkeypatch.setattr(evaluator, "PIECE_ELEMENTS", piece)
-    monkeypatch.setattr(fold_hoisting, "AHEAD_ELEMENTS", most)
+    monkeypatch.setattr(fold_hoisting, "MAX_HOISTED_ELEMENTS", most)
     rng = np.random.default_rng(4)
     data = [rng.choice([-(1 << 15), (1 << 15) - 1, 100, -3, 0], n).astype(np.int16) for n in ((3, 12, 4), (5, 3, 3, 4))]
     x, w = leaf("x", (3, 12, 4), INT16), leaf("w", (5, 3, 3, 4), INT16)
@@ -176,7 +176,7 @@ def test_folds_of_many_samples(kind: str, monkeypatch: pytest.MonkeyPatch) -> No
     """A sample axis on one operand: every sample is what it is alone."""
     piece, most = KINDS[kind]
     monkeypatch.setattr(evaluator, "PIECE_ELEMENTS", piece)
-    monkeypatch.setattr(fold_hoisting, "AHEAD_ELEMENTS", most)
+    monkeypatch.setattr(fold_hoisting, "MAX_HOISTED_ELEMENTS", most)
     rng = np.random.default_rng(5)
     samples = rng.integers(*INT16, (4, 3, 12, 4)).astype(np.int16)
     weights = rng.integers(*INT16, (5, 3, 3, 4)).astype(np.int16)
@@ -233,8 +233,8 @@ def test_index_forms() -> None:
     assert values == {i.data: 13, j.data: -6}
     assert labelled_array.linear(i * j) is None
     assert labelled_array.linear(i // 2) is None
-    assert axes.joined((), ()) == ()
-    assert reading.value(n[()] + 1) == Named(7, ())
+    assert axes.union_of_ordered((), ()) == ()
+    assert reading.value(n[()] + 1) == LabelledArray(7, ())
 
 
 @pytest.mark.parametrize("monoid", ["sum", "max", "min"])

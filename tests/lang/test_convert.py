@@ -10,8 +10,8 @@ from rewrite_compiler.lang import AdaptivFloat, Fixed, Int
 from rewrite_compiler.lang.formats import FLOAT16, Format
 from rewrite_compiler.readings.kernels import format_conversion, layout_conversion
 from rewrite_compiler.readings.kernels.format_conversion import codes_of, values_of
-from rewrite_compiler.readings.kernels.layout_conversion import lay
-from rewrite_compiler.readings.kernels.selection import without_machine_code
+from rewrite_compiler.readings.kernels.layout_conversion import copy_layout
+from rewrite_compiler.readings.kernels.selection import machine_code_refusal
 
 FORMATS: tuple[Format, ...] = (
     Fixed(16, 7, "floor"), Fixed(8, 6, "half_even"), Fixed(12, 5, "half_up"), Fixed(32, 20), Fixed(8, 3, "zero", False),
@@ -21,11 +21,11 @@ FORMATS: tuple[Format, ...] = (
 
 @pytest.fixture(autouse=True, params=["machine code", "numpy"])
 def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not without_machine_code()
+    assert not machine_code_refusal()
     if request.param == "numpy":
         for module in (layout_conversion, format_conversion):
             monkeypatch.setattr(module, "has_machine_code", lambda: False)
-        monkeypatch.setattr(layout_conversion, "launched", None)
+        monkeypatch.setattr(layout_conversion, "grid_launch", None)
 
 
 def values(kind: type) -> np.ndarray:
@@ -44,7 +44,7 @@ def test_codes_and_values_are_those_of_the_terms(f: Format, kind: type) -> None:
     np.testing.assert_array_equal(codes, small)
     for given in (codes, np.moveaxis(codes, 1, -1)):
         found = np.empty(given.shape, np.float32)
-        format_conversion.put_values(f, given, found)
+        format_conversion.decode_into(f, given, found)
         np.testing.assert_array_equal(found, values_of(f, given).astype(np.float32))
 
 
@@ -67,10 +67,10 @@ def test_a_layout_is_copied_element_by_element(kind: type) -> None:
     for order in ((0, 1, 3, 4, 2), (4, 3, 2, 1, 0), (2, 0, 1, 4, 3)):
         view = x.transpose(order)
         found = np.empty(view.shape, kind)
-        lay(found, view)
+        copy_layout(found, view)
         np.testing.assert_array_equal(found, view)
         part = np.zeros((*view.shape[:-1], view.shape[-1] + 3), kind)
-        lay(part[..., 1:-2], view)
+        copy_layout(part[..., 1:-2], view)
         np.testing.assert_array_equal(part[..., 1:-2], view)
         assert not part[..., :1].any()
         assert not part[..., -2:].any()
@@ -81,5 +81,5 @@ def test_copies_of_runs_of_bytes_are_copies_of_words() -> None:
     for run in (16, 12):
         source = np.arange(40 * 64 * run, dtype=np.uint32).astype(np.uint8).reshape(40, 64, run)
         target = np.zeros((64, 40, run), np.uint8)
-        lay(target, source.swapaxes(0, 1))
+        copy_layout(target, source.swapaxes(0, 1))
         np.testing.assert_array_equal(target, source.swapaxes(0, 1))

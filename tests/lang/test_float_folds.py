@@ -74,7 +74,7 @@ def test_folds_in_floats_are_the_folds(step: str, monkeypatch: pytest.MonkeyPatc
         given = {leaf: contents(random, leaf, kind) for leaf in (x, w)}
         found = evaluate(term, given)
         with monkeypatch.context() as patch:
-            patch.setattr(exact_float_folds, "in_floats", lambda ev, f: None)
+            patch.setattr(exact_float_folds, "evaluate_fold_in_floats", lambda ev, f: None)
             assert (evaluate(term, given) == found).all(), (bits, kind, initial)
 
 

@@ -43,7 +43,7 @@ def test_without_machine_code_the_reason_is_said(monkeypatch: pytest.MonkeyPatch
         raise OSError("no such library")
 
     monkeypatch.setattr(jit, "host", broken)
-    assert selection.without_machine_code() == "machine code cannot be made here: no such library"
+    assert selection.machine_code_refusal() == "machine code cannot be made here: no such library"
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.readings.kernels import layout_conversion
-from rewrite_compiler.readings.kernels.layout_conversion import lay
-from rewrite_compiler.readings.kernels.selection import without_machine_code
+from rewrite_compiler.readings.kernels.layout_conversion import copy_layout
+from rewrite_compiler.readings.kernels.selection import machine_code_refusal
 from rewrite_compiler.readings.native import elementwise_nest, jit
 
 SHAPES = [(rows, 4096) for rows in range(3, 11)]
@@ -19,7 +19,7 @@ SHAPES = [(rows, 4096) for rows in range(3, 11)]
 @pytest.fixture(autouse=True)
 def nothing_compiled() -> None:
     """Forget functions, so that threads compile at the same time."""
-    assert not without_machine_code()
+    assert not machine_code_refusal()
     for table in (layout_conversion._launch, elementwise_nest.grid_function, jit.compile_text):
         table.cache_clear()
 
@@ -30,7 +30,7 @@ def transposed(shape: tuple[int, int], seed: int) -> bool:
     target = np.zeros(shape[::-1], np.int32).T
     for _ in range(3):
         gc.collect(0)
-        lay(target, source)
+        copy_layout(target, source)
     return bool(np.array_equal(target, source))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rewrite_compiler.lang import Step, array, assign, leaf, let, loop, reduce_sum, select, seq, update, updates, when, wrap
 from rewrite_compiler.readings.arrays.batched_memory import Memory
 from rewrite_compiler.readings.state.interpreter import Machine
-from rewrite_compiler.readings.state.upward_exposed_reads import Needs, needs_of
+from rewrite_compiler.readings.state.upward_exposed_reads import ExposedReads, exposed_reads_of
 
 ROWS, LANES = 12, 2
 WORD = (-128, 127)
@@ -22,10 +22,10 @@ SIZES = leaf("sizes", (4,), (0, 3))
 CONTROL: dict[Any, Any] = {BASE: 0, COUNT: 3, FLAG: 0, SIZES: [0, 3, 1, 2]}
 
 
-def needs(step: Step, **values: int) -> Needs:
+def needs(step: Step, **values: int) -> ExposedReads:
     memories = {x: Memory(np.array(values.get(x.name, default), np.int64)) for x, default in CONTROL.items()}
     memories |= {m: Memory(np.zeros((ROWS, LANES), np.int8)) for m in (A, B)}
-    return needs_of(Machine(memories), step, None, {A: LANES, B: LANES}, frozenset(CONTROL), frozenset())
+    return exposed_reads_of(Machine(memories), step, None, {A: LANES, B: LANES}, frozenset(CONTROL), frozenset())
 
 
 def rows(found: Any) -> dict[str, list[int]]:

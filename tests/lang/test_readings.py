@@ -92,7 +92,7 @@ def test_a_sample_axis_changes_no_value(data: st.DataObject) -> None:
     with np.errstate(all="ignore"):
         found = evaluator.store_of(term)
     assert set(found.batch) <= {axis_of(sample)}
-    rows = np.broadcast_to(found.data, (samples, *found.own)) if not found.batch else found.data
+    rows = np.broadcast_to(found.data, (samples, *found.element_shape)) if not found.batch else found.data
     assert [flat(row) for row in rows] == expected
 
 

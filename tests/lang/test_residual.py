@@ -64,14 +64,14 @@ class Run:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Step]:
     """Bodies that were made without what control decides."""
     found: list[Step] = []
-    make = interpreter.residual
+    make = interpreter.residual_body
 
     def watched(*given: object) -> tuple[Expr, Step]:
         variable, body = make(*given)  # type: ignore[arg-type]
         found.append(body)
         return variable, body
 
-    monkeypatch.setattr(interpreter, "residual", watched)
+    monkeypatch.setattr(interpreter, "residual_body", watched)
     return found
 
 
@@ -147,11 +147,11 @@ def test_nothing_is_kept_of_a_body(made: list[Step]) -> None:
     """Terms and loops of a body that is gone are gone, however often the loop runs."""
     step = loop(12, lambda x: loop(UNITS, lambda unit: engine(x, unit)))
     found = Run(step, [0, 1, 2, 3], UNIFORM)
-    sizes = len(found.machine.forms), len(found.machine.evaluator.kinds)
+    sizes = len(found.machine.forms), len(found.machine.evaluator.dtypes)
     for _ in range(3):
         found.machine.run(step)
     assert len(made) == 4
-    assert (len(found.machine.forms), len(found.machine.evaluator.kinds)) == sizes
+    assert (len(found.machine.forms), len(found.machine.evaluator.dtypes)) == sizes
 
 
 # -- at random

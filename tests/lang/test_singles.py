@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rewrite_compiler.readings.blocks.grid import compile_grid
 from rewrite_compiler.readings.kernels import layout_conversion
 from rewrite_compiler.readings.kernels.layout_conversion import Conversion
-from rewrite_compiler.readings.kernels.selection import without_machine_code
+from rewrite_compiler.readings.kernels.selection import machine_code_refusal
 from rewrite_compiler.readings.straightline.code import REAL, Code, Op
 from rewrite_compiler.readings.straightline.float32_exactness import single_precision_operators
 
@@ -72,7 +72,7 @@ def codes(draw: st.DrawFn) -> tuple[str, Code]:
 @given(codes(), st.integers(0, 1 << 20))
 def test_machine_code_has_the_bits_of_numpy_in_64_bits(made: tuple[str, Code], seed: int) -> None:
     kind, code = made
-    assert not without_machine_code()
+    assert not machine_code_refusal()
     random = np.random.default_rng(seed)
     source = random.integers(-(1 << 31), 1 << 31, SIZE, np.int64).astype(np.int32)
     x = source.astype(kind) if kind != "<f4" else (random.normal(size=SIZE) * 2.0 ** random.integers(-140, 120, SIZE)).astype(np.float32)
@@ -83,16 +83,16 @@ def test_machine_code_has_the_bits_of_numpy_in_64_bits(made: tuple[str, Code], s
 
 
 def test_ends_are_those_of_the_result() -> None:
-    assert not without_machine_code()
+    assert not machine_code_refusal()
     random = np.random.default_rng(1)
     a, b = random.normal(size=(2, 64, 9, 16)).astype(np.float32)
     total = Conversion((FLOAT, Op("array", (), (1, 0), REAL), real("add", 0, 1), real("single", 2)))
     out = np.empty_like(a)
     given_b = np.moveaxis(np.ascontiguousarray(np.moveaxis(b, 1, -1)), -1, 1)  # another layout
-    assert total.ends(out, a, given_b) == ((a + b).min(), (a + b).max())
+    assert total.convert_with_range(out, a, given_b) == ((a + b).min(), (a + b).max())
     np.testing.assert_array_equal(out, a + b)
-    low, high = total.ends(out, a, -a)
+    low, high = total.convert_with_range(out, a, -a)
     assert (low, high, np.signbit(low), np.signbit(high)) == (0, 0, False, False)
     a[3, 4, 5] = np.nan
-    assert not all(np.isfinite(total.ends(out, a, b)))
-    assert layout_conversion.is_worth_it(a)
+    assert not all(np.isfinite(total.convert_with_range(out, a, b)))
+    assert layout_conversion.is_large_and_regular(a)

@@ -133,11 +133,11 @@ def test_samples_run_side_by_side(data: st.DataObject) -> None:
     machine.axes.add(axis, samples)
     for m in sampled:
         rows = np.stack([memory_of(m, contents[m]).data for contents in every])
-        assert memories[m].overlay((0,) * m.rank, rows, (axis,))
+        assert memories[m].replace_box((0,) * m.rank, rows, (axis,))
     machine.run(p.step)
     for leaf in p.memories:
         store = memories[leaf].full(machine.axes)
-        rows = store.data if store.batch else np.broadcast_to(store.data, (samples, *store.own))
+        rows = store.data if store.batch else np.broadcast_to(store.data, (samples, *store.element_shape))
         assert [row.reshape(-1).tolist() for row in rows] == [after[leaf] for after in expected if after], leaf.name
 
 

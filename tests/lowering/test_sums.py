@@ -15,7 +15,7 @@ from rewrite_compiler.lang.traversal import terms_of
 from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.readings.native.jit import host
 
-AMOUNTS = range(1, sums.HALF)
+AMOUNTS = range(1, sums.HALF_BITS)
 
 
 @pytest.mark.parametrize("amount", AMOUNTS)
@@ -24,14 +24,14 @@ def test_floored_products_split_for_all_operands(amount: int) -> None:
     b, ah, al = z3.Ints("b ah al")
     power, low = 1 << amount, z3.Int("low")
     near = power // 2
-    value, scaled = (b + near) % power - near, 1 << sums.HALF - amount
+    value, scaled = (b + near) % power - near, 1 << sums.HALF_BITS - amount
     solver = z3.Solver()
     solver.add(b >= -(1 << 15), b < 1 << 15, low == value)
     solver.add(
         z3.Or(
             (b - low) / power * power + low != b,
             low * scaled < -(1 << 15), low * scaled >= 1 << 15, (b - low) / power < -(1 << 15), (b - low) / power >= 1 << 15,
-            (ah * power + al) / power != ah + (al * scaled) / (1 << sums.HALF),
+            (ah * power + al) / power != ah + (al * scaled) / (1 << sums.HALF_BITS),
         )
     )  # fmt: skip
     assert solver.check() == z3.unsat
@@ -45,7 +45,7 @@ def test_the_halves_of_every_number_are_those_of_the_law(amount: int) -> None:
     high, low = (
         evaluate(array(lambda i, n=n: sums.halves(leaf[i], amount)[n], len(every)), {leaf: every}) for n in (0, 1)
     )  # fmt: skip
-    assert np.array_equal((high << amount) + (low >> sums.HALF - amount), every)
+    assert np.array_equal((high << amount) + (low >> sums.HALF_BITS - amount), every)
     assert all(x.min() >= -(1 << 15) and x.max() < 1 << 15 for x in (high, low))
 
 
@@ -88,10 +88,10 @@ def _reductions(e: Expr) -> list[Expr]:
 def test_terms_that_are_not_evenly_spaced_stay() -> None:
     x = Leaf((9,), (-9, 9), False, "x")
     uneven = x[0] + x[1] + x[3] + x[4]
-    assert sums.rolled(uneven) is uneven
-    even = sums.rolled(x[1] + x[3] + 5 + x[5] + x[7])
+    assert sums.roll_sum(uneven) is uneven
+    even = sums.roll_sum(x[1] + x[3] + 5 + x[5] + x[7])
     assert [e.op for e in terms_of(even) if e.op == "reduce"] == ["reduce"]
-    assert sums.rolled(even) is even
+    assert sums.roll_sum(even) is even
 
 
 @pytest.mark.parametrize(("extent", "size"), [(7, 7), (7, 8), (3, 9), (5, 6)])

@@ -23,7 +23,7 @@ from ...lang.formats import Format
 from ...limits import DEFAULT, Limits
 from ...readings.kernels.format_conversion import codes_of, values_of
 from ...target import FormatFor, body_of, inlined, simulated_device
-from ..host.data_movement import Moved
+from ..host.data_movement import PendingMove
 from ..host.lazy_codes import elements_of
 from ..offload.execute import PreparedOffload, check_finite
 from ..offload.specified import NumericsOffload, is_certified
@@ -196,15 +196,15 @@ def _observed(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int
     return observations
 
 
-def _sampled_values(x: Data | Moved, parts: int) -> Data:
+def _sampled_values(x: Data | PendingMove, parts: int) -> Data:
     """Return evenly spaced values of one of `parts` batches of a tensor."""
-    size = len(x.root) * x.move.places.size if isinstance(x, Moved) else x.size
+    size = len(x.root) * x.move.places.size if isinstance(x, PendingMove) else x.size
     step = max(1, size * parts // KEPT_VALUES)
-    return x.move.spaced(x.root, step) if isinstance(x, Moved) else np.array(x.reshape(-1)[::step])
+    return x.move.strided_elements(x.root, step) if isinstance(x, PendingMove) else np.array(x.reshape(-1)[::step])
 
 
-def _magnitude(x: Data | Moved) -> float:
-    values = x.root if isinstance(x, Moved) and x.move.is_onto else elements_of(x)
+def _magnitude(x: Data | PendingMove) -> float:
+    values = x.root if isinstance(x, PendingMove) and x.move.is_onto else elements_of(x)
     size = float(np.max(np.abs(values), initial=0))
     if not np.isfinite(size):
         raise InputError("C102", "a tensor of the float run is not finite", help="check the calibration samples")

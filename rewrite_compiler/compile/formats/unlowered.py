@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...ir.program import Data, Node, Program, Value
-from ..host.data_movement import Move, Moved, is_movement, move_of
+from ..host.data_movement import Move, PendingMove, is_movement, move_of
 from ..host.host_program import HostProgram
 from ..host.lazy_codes import elements_of
 
@@ -59,18 +59,19 @@ class FloatRun:
         live_values = {*self.model, *(v for v in self.requested if v not in self.origins)} if self.is_unlowered else set(self.requested)
         return sum(self.lowered.types[v].nbytes for v in live_values)
 
-    def run(self, values: Mapping[Value, Data]) -> Mapping[Value, Data | Moved]:
+    def run(self, values: Mapping[Value, Data]) -> Mapping[Value, Data | PendingMove]:
         """Return the requested values [samples, …] for inputs [samples, …] of the lowered program, by its value numbers."""
         return self._unlowered(values) if self.is_unlowered else {} if self.lowered_host is None else self.lowered_host.run(values)
 
     def _host(self, p: Program, inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> HostProgram | None:
         return HostProgram(replace(p, outputs=outputs), inputs, tolerance=TOLERANCE, seconds=self.seconds) if outputs else None
 
-    def _unlowered(self, values: Mapping[Value, Data]) -> dict[Value, Data | Moved]:
+    def _unlowered(self, values: Mapping[Value, Data]) -> dict[Value, Data | PendingMove]:
         model_values = {} if self.host is None else self.host.run({self.source_inputs[v]: x for v, x in values.items()})
         values_by_lowered = {**values, **{v: model_values[u] for v, u in self.model.items()}}
         derived = {
-            v: values_by_lowered[o.value] if o.move is None else Moved(values_by_lowered[o.value], o.move) for v, o in self.origins.items()
+            v: values_by_lowered[o.value] if o.move is None else PendingMove(values_by_lowered[o.value], o.move)
+            for v, o in self.origins.items()
         }
         return (
             derived

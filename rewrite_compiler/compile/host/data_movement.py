@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...kernels.windows import Windows
 
 LEAST = 1 << 12  # elements of a result: below, the host engine is as fast
-CHECKED = 2  # samples of the first run whose bits are compared with the host engine's
+CHECKED_SAMPLES = 2  # samples of the first run whose bits are compared with the host engine's
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Move:
         out = np.empty((len(x), *self.places.shape), x.dtype)
         return np.take(flat, self.indices, axis=1, out=out, mode="clip")
 
-    def spaced(self, x: Data, step: int) -> Data:
+    def strided_elements(self, x: Data, step: int) -> Data:
         """Return every `step`-th element of the result [samples, …] in row-major order."""
         numbers = np.arange(0, len(x) * self.places.size, step)
         places = self.places.reshape(-1)[numbers % self.places.size]
@@ -83,7 +83,7 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Moved:
+class PendingMove:
     """A lazily gathered result: its root [samples, …] and the move."""
 
     root: Data
@@ -103,33 +103,33 @@ class MovingProgram(HostProgram):
         super().__init__(program, program.inputs, seconds=seconds, is_part=True)
         self.moves, self.is_checked = dict(moves), False
         remaining = _remaining_program(program, moves)
-        self.rest = HostProgram(remaining, remaining.inputs, seconds=seconds, is_part=True) if remaining.outputs else None
+        self.remaining_program = HostProgram(remaining, remaining.inputs, seconds=seconds, is_part=True) if remaining.outputs else None
 
     def run(self, values: Mapping[Value, Data]) -> dict[Value, Data]:
         """Return the outputs: inputs [samples, …], outputs [samples, …]."""
-        return {v: elements_of(x) for v, x in self.moved(values).items()}
+        return {v: elements_of(x) for v, x in self.run_ungathered(values).items()}
 
     def run_lazily(self, values: Mapping[Value, Operand]) -> Mapping[Value, Operand]:
         """Return the outputs [samples, …], moved ones ungathered."""
-        return self.moved({v: elements_of(x) for v, x in values.items()})
+        return self.run_ungathered({v: elements_of(x) for v, x in values.items()})
 
-    def moved(self, values: Mapping[Value, Data]) -> Mapping[Value, Data | Moved]:
+    def run_ungathered(self, values: Mapping[Value, Data]) -> Mapping[Value, Data | PendingMove]:
         """Return the outputs [samples, …], moved ones ungathered."""
         if not self.is_checked:
             self._check(values)
         return self._run_unchecked(values) if self.moves else super().run(values)
 
-    def _run_unchecked(self, values: Mapping[Value, Data]) -> dict[Value, Data | Moved]:
+    def _run_unchecked(self, values: Mapping[Value, Data]) -> dict[Value, Data | PendingMove]:
         results: dict[Value, Data] = {}
-        if self.rest is not None:
-            self.rest.batching = self.rest.batching or self.batching
-            results = self.rest.run({v: values[v] for v in self.rest.program.inputs})
-            self.batching = self.rest.batching
-        moved_outputs = {v: Moved(results[m.root] if m.root in results else values[m.root], m) for v, m in self.moves.items()}
+        if self.remaining_program is not None:
+            self.remaining_program.batching = self.remaining_program.batching or self.batching
+            results = self.remaining_program.run({v: values[v] for v in self.remaining_program.program.inputs})
+            self.batching = self.remaining_program.batching
+        moved_outputs = {v: PendingMove(results[m.root] if m.root in results else values[m.root], m) for v, m in self.moves.items()}
         return {v: moved_outputs[v] if v in moved_outputs else results[v] for v in self.program.outputs}
 
     def _check(self, values: Mapping[Value, Data]) -> None:
-        samples, batching = {v: x[:CHECKED] for v, x in values.items()}, self.batching
+        samples, batching = {v: x[:CHECKED_SAMPLES] for v, x in values.items()}, self.batching
         moved_results = self._run_unchecked(samples)
         host_results = self.one_by_one(samples, min(len(x) for x in samples.values()))
         if any(elements_of(moved_results[v]).tobytes() != host_results[v].tobytes() for v in self.moves):
@@ -137,8 +137,8 @@ class MovingProgram(HostProgram):
         self.batching, self.is_checked = batching, True
         if self.moves:
             self.sessions.clear()
-        if self.rest is not None:
-            self.rest.batching = None
+        if self.remaining_program is not None:
+            self.remaining_program.batching = None
 
 
 def moves_of(p: Program) -> dict[Value, Move]:

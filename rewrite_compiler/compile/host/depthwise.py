@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...ir.program import Data, Node, Program, Value
-from ...readings.arrays.buffer_pool import recycled
+from ...readings.arrays.buffer_pool import pooled_array
 from .lazy_codes import RangedFloats, hull_of
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class DepthwiseConvolution:
 def _channels_last(shape: Sequence[int]) -> Data:
     """Return an uninitialised array [samples, batch, channels, rows, columns] with channels last in memory."""
     n, batch, channels, *plane = shape
-    return np.moveaxis(recycled((n, batch, *plane, channels), np.float32), -1, 2)
+    return np.moveaxis(pooled_array((n, batch, *plane, channels), np.float32), -1, 2)
 
 
 def _bounds(node: Node | None) -> Bounds | None:

@@ -11,8 +11,8 @@ import numpy as np
 
 from ...ir.program import Node, Program, Value
 from ...lang.formats import Format
-from ...readings.arrays.buffer_pool import laid_out
-from ...readings.kernels.layout_conversion import Conversion, appended, is_worth_it, joined
+from ...readings.arrays.buffer_pool import pooled_array_with_strides
+from ...readings.kernels.layout_conversion import Conversion, append_operators, is_large_and_regular, joined_conversions
 from ...readings.kernels.selection import has_machine_code
 from ...readings.straightline.code import REAL, Op
 from .lazy_codes import SINGLE, Clamp, LazyCodes, Operand, RangedFloats, clamp_conversion, decode_conversion, elements_of
@@ -56,13 +56,13 @@ class Elementwise:
         if self.is_limit and isinstance(operands[0], LazyCodes):
             return operands[0].clamped(*(limit for n in self.program.nodes for limit in clamps_of(n)))
         sources = [x.codes if isinstance(x, LazyCodes) else x for x in operands]
-        if not has_machine_code() or not is_worth_it(*sources) or len({x.shape for x in sources}) > 1:
+        if not has_machine_code() or not is_large_and_regular(*sources) or len({x.shape for x in sources}) > 1:
             return None
         conversion = self._cached(tuple((x.format, x.limits) if isinstance(x, LazyCodes) else None for x in operands))
         if conversion is None:
             return None
-        out = laid_out(sources[0].shape, sources[0].strides, SINGLE)
-        return RangedFloats(out, conversion.ends(out, *sources))
+        out = pooled_array_with_strides(sources[0].shape, sources[0].strides, SINGLE)
+        return RangedFloats(out, conversion.convert_with_range(out, *sources))
 
     def _cached(self, kinds: tuple[Kind, ...]) -> Conversion | None:
         if kinds not in self.conversions:
@@ -81,10 +81,10 @@ class Elementwise:
             if node.op == "add":
                 code += [Op("add", (operands_at[0], operands_at[1]), None, REAL, REAL), Op("single", (len(code),), None, REAL, REAL)]
             for limit in () if node.op == "add" else clamps_of(node):
-                appended(code, clamp_conversion(*limit).code, 0, lambda _, at=operands_at[0]: at)  # type: ignore[misc]
+                append_operators(code, clamp_conversion(*limit).code, 0, lambda _, at=operands_at[0]: at)  # type: ignore[misc]
                 operands_at = [len(code) - 1]
             places[node.outputs[0]] = len(code) - 1
-        return joined(decoders, [ROUNDED] * len(decoders), Conversion(tuple(code)))
+        return joined_conversions(decoders, [ROUNDED] * len(decoders), Conversion(tuple(code)))
 
 
 def elementwise(p: Program) -> Elementwise | None:

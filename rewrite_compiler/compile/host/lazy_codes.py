@@ -15,10 +15,10 @@ import numpy as np
 
 from ...ir.program import Data
 from ...lang.formats import Fixed, Format
-from ...readings.arrays.buffer_pool import laid_out
+from ...readings.arrays.buffer_pool import pooled_array_with_strides
 from ...readings.arrays.labelled_array import storage_dtype
 from ...readings.kernels.format_conversion import decoder, encoder
-from ...readings.kernels.layout_conversion import Conversion, is_worth_it, then
+from ...readings.kernels.layout_conversion import Conversion, composed, is_large_and_regular
 from ...readings.straightline.code import REAL, Op
 
 Ends = tuple[float, float]
@@ -70,7 +70,7 @@ class LazyCodes:
     @cached_property
     def data(self) -> Data:
         """The clamped float values, in the memory layout of the codes."""
-        out = laid_out(self.codes.shape, self.codes.strides, SINGLE)
+        out = pooled_array_with_strides(self.codes.shape, self.codes.strides, SINGLE)
         conversion = decode_conversion(self.format, self.limits)
         assert conversion is not None
         conversion(out, self.codes)
@@ -88,7 +88,7 @@ class LazyCodes:
         """Write the codes in format `f` of a part of the values to `target`; False where the floats are needed for it."""
         conversion = recode_conversion(self.format, self.limits, f, after)
         codes = part(self.codes)
-        if conversion is None or not is_worth_it(codes, target):
+        if conversion is None or not is_large_and_regular(codes, target):
             return False
         conversion(target, codes)
         return True
@@ -104,7 +104,7 @@ def decode_conversion(f: Format, limits: tuple[Clamp, ...]) -> Conversion | None
     """Return the conversion from codes to clamped float32 values, None where there is none."""
     conversion = decoder(f)
     for limit in limits:
-        conversion = None if conversion is None else then(conversion, SINGLE, clamp_conversion(*limit))
+        conversion = None if conversion is None else composed(conversion, SINGLE, clamp_conversion(*limit))
     return conversion
 
 
@@ -114,8 +114,8 @@ def recode_conversion(f: Format, limits: tuple[Clamp, ...], other: Format, after
     first, last = decode_conversion(f, limits), encoder(other, SINGLE)
     if first is None or last is None:
         return None
-    conversion = then(first, SINGLE, last)
-    return conversion if after is None else then(conversion, storage_dtype(other.codes), after)
+    conversion = composed(first, SINGLE, last)
+    return conversion if after is None else composed(conversion, storage_dtype(other.codes), after)
 
 
 @lru_cache(maxsize=256)

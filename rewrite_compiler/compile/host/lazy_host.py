@@ -13,7 +13,7 @@ import numpy as np
 
 from ...ir.program import Data, Node, Program, Value
 from ...limits import DEFAULT
-from ...readings.arrays.buffer_pool import laid_out
+from ...readings.arrays.buffer_pool import pooled_array_with_strides
 from ...readings.kernels.selection import has_machine_code
 from .depthwise import DepthwiseConvolution, fuse_depthwise
 from .fused_elementwise import elementwise
@@ -29,7 +29,7 @@ def _slice(x: Data, *, axis: int, start: int, stop: int, step: int) -> Data:
 
 def _pad(x: Data, *, pads: tuple[int, ...], value: float) -> Data:
     leading, trailing = (0, *pads[: x.ndim - 1]), (0, *pads[x.ndim - 1 :])
-    out = laid_out([a + n + b for a, n, b in zip(leading, x.shape, trailing, strict=True)], x.strides, x.dtype)
+    out = pooled_array_with_strides([a + n + b for a, n, b in zip(leading, x.shape, trailing, strict=True)], x.strides, x.dtype)
     out.fill(value)
     out[tuple(slice(a, a + n) for a, n in zip(leading, x.shape, strict=True))] = x
     return out
@@ -37,7 +37,7 @@ def _pad(x: Data, *, pads: tuple[int, ...], value: float) -> Data:
 
 def _place(x: Data, out: Data | None) -> Data:
     """Return the destination `out`, or an uninitialised array in the memory layout of `x`."""
-    return laid_out(x.shape, x.strides, x.dtype) if out is None else out
+    return pooled_array_with_strides(x.shape, x.strides, x.dtype) if out is None else out
 
 
 def _clip(x: Data, out: Data | None = None, *, low: float, high: float) -> Data:

@@ -13,9 +13,9 @@ import numpy as np
 from ...ir.program import Data
 from ...kernels.windows import Digit, Windows
 
-PROBED = 1 << 10  # elements by which a guess is refused
+PROBED_ELEMENTS = 1 << 10  # elements by which a guess is refused
 Parts = tuple[tuple[int, int], ...]  # extent and step of each digit of an axis, the fastest last
-MOST_STEPS = 6  # different steps
+MAX_STEPS = 6  # different steps
 
 
 def windows_of(places: Data, size: int) -> Windows | None:
@@ -29,7 +29,7 @@ def windows_of(places: Data, size: int) -> Windows | None:
     axis_parts = [a for a in axes if a is not None]
     if len(axis_parts) < len(axes):
         return None
-    probes = np.random.default_rng(0).integers(0, places.size, min(PROBED, places.size))
+    probes = np.random.default_rng(0).integers(0, places.size, min(PROBED_ELEMENTS, places.size))
     for parts in _split(axis_parts, has_zeros=not places.all()):
         for shape in _shapes(parts, size):
             windows = _windows_over(places, parts, shape)
@@ -73,7 +73,7 @@ def _split(axes: list[Parts], *, has_zeros: bool) -> Iterator[list[Parts]]:
 def _shapes(axes: list[Parts], size: int) -> Iterator[tuple[tuple[int, int], ...]]:
     """Yield what the axes of the smaller array may be: extent and step of each, the fastest last."""
     steps = sorted({step for parts in axes for _, step in parts if step > 0} | {1})
-    if len(steps) > MOST_STEPS:
+    if len(steps) > MAX_STEPS:
         return
     larger_steps = steps[1:]
     for count in range(len(larger_steps), -1, -1):
@@ -110,7 +110,7 @@ def _agrees_at(w: Windows, places: Data, size: int, numbers: Data) -> bool:
     if math.prod(w.shape) != size:
         return False
     quotients = numbers
-    coordinates = [np.full(len(numbers), n, np.int64) for n in w.first]
+    coordinates = [np.full(len(numbers), n, np.int64) for n in w.origin]
     for d in reversed([d for digits in w.digits for d in digits]):
         coordinates[d.axis] += quotients % d.extent * d.step
         quotients = quotients // d.extent
@@ -133,7 +133,7 @@ class Movement(Protocol):
         """Return the result [samples, …] from the value [samples, …]; `zero` stands for zero there."""
 
 
-class Windowed:
+class WindowedCodes:
     """Codes of an operand of windows: those of its root [samples, …], gathered only where elements are read."""
 
     def __init__(self, root: Data, move: Movement, windows: Windows, zero: int) -> None:

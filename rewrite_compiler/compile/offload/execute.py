@@ -11,11 +11,11 @@ import numpy as np
 
 from ...errors import InputError
 from ...lang.formats import Format, Int
-from ...readings.arrays.buffer_pool import laid_out
+from ...readings.arrays.buffer_pool import pooled_array_with_strides
 from ...readings.arrays.labelled_array import Data, storage_dtype
-from ...readings.kernels.format_conversion import codes_of, encoded_into, put_values, values_of
+from ...readings.kernels.format_conversion import codes_of, decode_into, encode_into, values_of
 from ...target import Device, Stay, StreamedDevice
-from ..host.data_movement import Moved
+from ..host.data_movement import PendingMove
 from ..host.lazy_codes import Ends, LazyCodes, Operand, RangedFloats, elements_of, hull_of
 from ..plan.plan import Offload
 
@@ -90,7 +90,7 @@ class PreparedOffload:
         o = self.offload
         ends = {n: ends_of(x) for n, x in operands.items()}
         codes: dict[str, Data] = {**self.codes, **{n: self.encode_operand(n, x, ends[n]) for n, x in operands.items()}}
-        roots = [x.root if isinstance(x, Moved) else elements_of(x) for x in operands.values()]
+        roots = [x.root if isinstance(x, PendingMove) else elements_of(x) for x in operands.values()]
         samples = len(roots[0])
         axes = o.mapping.axes
         totals: dict[str, Data] = {}
@@ -120,7 +120,7 @@ class PreparedOffload:
         """Return the array of a result, in the memory layout of its first part `y`; zeros where partial sums are added."""
         o = self.offload
         shape, kind = (samples, *(o.tiling.sizes[d] for d in o.mapping.axes.of[name])), result_dtype(o.formats[name])
-        result: Data = laid_out(shape, y.strides, kind) if np.ndim(y) == len(shape) else np.empty(shape, kind)
+        result: Data = pooled_array_with_strides(shape, y.strides, kind) if np.ndim(y) == len(shape) else np.empty(shape, kind)
         if is_split or isinstance(o.formats[name], Int):
             result.fill(0)
         return result
@@ -164,10 +164,10 @@ def _added(total: Data, f: Format, codes: Data, is_split: bool) -> tuple[Data, E
         return part, range_of([part])
     if is_split:
         part = np.empty(total.shape, np.float32)
-        ends = put_values(f, codes, part)
+        ends = decode_into(f, codes, part)
         total += part
         return part, ends or range_of([part])
-    return total, put_values(f, codes, total) or range_of([total])
+    return total, decode_into(f, codes, total) or range_of([total])
 
 
 @lru_cache(maxsize=1024)
@@ -216,8 +216,8 @@ def operand_codes(f: Format, x: Data, ends: Ends | None = None) -> Data:
     if isinstance(f, Int) and x.dtype == storage_dtype(f.codes):
         return x
     if x.dtype == np.float32:  # the memory layout is kept
-        codes = laid_out(x.shape, x.strides, storage_dtype(f.codes))
-        if encoded_into(f, x, codes, range_of([x]) if ends is None else ends):
+        codes = pooled_array_with_strides(x.shape, x.strides, storage_dtype(f.codes))
+        if encode_into(f, x, codes, range_of([x]) if ends is None else ends):
             return codes
     return codes_of(f, x).astype(storage_dtype(f.codes), copy=False)
 
@@ -225,10 +225,10 @@ def operand_codes(f: Format, x: Data, ends: Ends | None = None) -> Data:
 def moved_codes(f: Format, x: Operand, ends: Ends) -> Data:
     """Return the codes of a lazy operand; of a moved one the codes of its root, moved, so that each element is quantised once."""
     if isinstance(x, LazyCodes):
-        result = laid_out(x.codes.shape, x.codes.strides, storage_dtype(f.codes))
+        result = pooled_array_with_strides(x.codes.shape, x.codes.strides, storage_dtype(f.codes))
         if x.encode_into(f, lambda codes: codes, result, None):
             return result
-    if not isinstance(x, Moved) or not x.move.is_onto:
+    if not isinstance(x, PendingMove) or not x.move.is_onto:
         return operand_codes(f, elements_of(x), ends)
     zero = operand_codes(f, np.zeros(1, x.root.dtype))
     return x.move(np.ascontiguousarray(operand_codes(f, x.root, ends)), int(zero[0]))
@@ -238,7 +238,7 @@ def ends_of(x: Operand) -> Ends:
     """Return the least and the largest element of a lazy operand, without materialising it where they are known."""
     if isinstance(x, LazyCodes | RangedFloats):
         return x.ends
-    if not isinstance(x, Moved) or not x.move.is_onto:
+    if not isinstance(x, PendingMove) or not x.move.is_onto:
         return range_of([elements_of(x)])
     low, high = range_of([x.root])
     is_wider = x.move.has_zeros and low <= high  # a range with NaN stays not finite

@@ -21,18 +21,18 @@ from ...prove.certificates.operations import judge_operation
 from ...prove.mappings.lockstep import evaluated_together
 from ...readings.arrays.labelled_array import Data
 from ...readings.kernels.format_conversion import values_of
-from ...readings.kernels.selection import without_machine_code
+from ...readings.kernels.selection import machine_code_refusal
 from ...target import Device, Stay, StreamedDevice, Target, simulated_device
 from ...target import Mapping as Operation
-from ..host.data_movement import Moved
+from ..host.data_movement import PendingMove
 from ..host.lazy_codes import Ends, LazyCodes, Operand, RangedFloats, hull_of, keeps_codes
-from ..host.windows import Windowed
+from ..host.windows import WindowedCodes
 from ..plan.plan import Offload
 from .execute import PreparedOffload, Statistics, ends_of, largest_of, operand_codes, saturated_codes
 
 if TYPE_CHECKING:
     from ...kernels import Constants, Lowered
-    from ...kernels.windows import Unfolded, Windows
+    from ...kernels.windows import ImplicitIm2col, Windows
 
 KEPT_TERMS = 256
 Shapes = tuple[tuple[str, tuple[int, ...], bool], ...]  # of each operand: its name, its own axes, whether samples come before
@@ -71,7 +71,7 @@ def terms_of(
     results = codes if isinstance(codes, tuple) else (codes,)
     if not is_native:
         return Terms(leaves, results, None, ())
-    if why := without_machine_code():
+    if why := machine_code_refusal():
         return Terms(leaves, results, None, (why,))
     from ...kernels import Lowered, NotLowered
 
@@ -87,16 +87,16 @@ def terms_of(
 def unfolded_terms(
     operation: Operation, formats: tuple[tuple[str, Format], ...], attributes: tuple[tuple[str, Any], ...], shapes: Shapes, samples: int,
     name: str, windows: Windows, zero: int,
-) -> tuple[Terms, Unfolded, Lowered] | None:  # fmt: skip
+) -> tuple[Terms, ImplicitIm2col, Lowered] | None:  # fmt: skip
     """Return the numerics with windows of an operand read from their root (implicit im2col); None where they cannot be lowered."""
     terms = terms_of(operation, formats, attributes, shapes, samples, is_native=False)
-    if without_machine_code():
+    if machine_code_refusal():
         return None
     from ...kernels import Lowered, NotLowered
-    from ...kernels.windows import Unfolded
+    from ...kernels.windows import ImplicitIm2col
 
     try:
-        unfolded = Unfolded(terms.results, terms.leaves[name], windows, zero)
+        unfolded = ImplicitIm2col(terms.results, terms.leaves[name], windows, zero)
         moving = [terms.leaves[n] for n, _, moves in shapes if moves and n != name]
         code = Lowered(unfolded.results, [unfolded.source, *moving], samples)
     except NotLowered:
@@ -144,10 +144,10 @@ class NumericsOffload(PreparedOffload):
     def encode_operand(self, name: str, x: Operand, ends: Ends) -> Data:
         """Return the codes of an operand that is not constant; of windows the codes of their root."""
         is_undivided = self.offload.tiling.tile == self.offload.tiling.sizes
-        if self.is_native and is_undivided and isinstance(x, Moved) and x.move.is_onto and (windows := x.move.windows) is not None:
+        if self.is_native and is_undivided and isinstance(x, PendingMove) and x.move.is_onto and (windows := x.move.windows) is not None:
             f = self.offload.formats[name]
             zero = int(operand_codes(f, np.zeros(1, x.root.dtype))[0])
-            return cast(Data, Windowed(operand_codes(f, x.root, ends), x.move, windows, zero))
+            return cast(Data, WindowedCodes(operand_codes(f, x.root, ends), x.move, windows, zero))
         return super().encode_operand(name, x, ends)
 
     def results(self, operands: Mapping[str, Data]) -> tuple[Data, ...]:
@@ -174,18 +174,18 @@ class NumericsOffload(PreparedOffload):
     def _unfolded(self, codes: Mapping[str, Any], slices: Mapping[str, slice]) -> dict[str, Data] | None:
         """Return the result codes where exactly one operand is windows, read from their root; None elsewhere."""
         o, axes = self.offload, self.offload.mapping.axes
-        names = [n for n, x in codes.items() if isinstance(x, Windowed)]
+        names = [n for n, x in codes.items() if isinstance(x, WindowedCodes)]
         if len(names) != 1:
             return None
         (name,), sample_axes = names, {v.name: codes[v.name].ndim - len(axes.of[v.name]) for v in o.mapping.operands}
         shapes = tuple((n, tuple(codes[n].shape[lead:]), lead > 0) for n, lead in sample_axes.items())
-        x: Windowed = codes[name]
+        x: WindowedCodes = codes[name]
         samples, formats = len(x.root), tuple(o.formats.items())
         unfolding = unfolded_terms(o.mapping, formats, o.node.attributes, shapes, samples, name, x.windows, x.zero)
         if unfolding is None:
             return None
         terms, unfolded, code = unfolding
-        leaf_values = unfolded.given({terms.leaves[n]: codes[n] for n in sample_axes if n != name}, x.root)
+        leaf_values = unfolded.operands_of({terms.leaves[n]: codes[n] for n in sample_axes if n != name}, x.root)
         try:
             results = code(leaf_values, self._constants(code, slices))
         except SpecError:  # numpy arrays give the better error

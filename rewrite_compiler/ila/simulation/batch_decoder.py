@@ -162,7 +162,7 @@ def _run_loop(sim: CommandDevice, decoder: Decoder, columns: Mapping[str, Data],
         is_stopped = executed < piece.stop - position
         position += executed
         sim.executed += executed
-    sim.machine.forget(decoder.states)
+    sim.machine.invalidate(decoder.states)
     return position
 
 

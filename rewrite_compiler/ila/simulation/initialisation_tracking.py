@@ -17,7 +17,7 @@ import numpy as np
 from ...errors import SpecError
 from ...lang.binders import Leaf, static_shape
 from ...readings.arrays.labelled_array import Data, Store
-from ...readings.state.upward_exposed_reads import Needs, Runs
+from ...readings.state.upward_exposed_reads import ExposedReads, Runs
 from ..model import Ila, Instruction
 from ..verification.queue_interleavings import written_by
 from .read_sets import Row, addressed_row, instruction_needs, row_indices, vector_sizes_of
@@ -45,7 +45,9 @@ class InitialisationMap:
         marks = {memory: array.copy() for memory, array in self.marks.items()}
         return InitialisationMap(self.ila, marks, {memory: list(entries) for memory, entries in self.reasons.items()})
 
-    def needs(self, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], count: int = 0) -> Needs | None:
+    def needs(
+        self, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], count: int = 0
+    ) -> ExposedReads | None:
         """Return the reads and writes of an instruction in the current control state; None where its operands name a single vector.
 
         With `count`, operands have a leading axis of commands.
@@ -54,7 +56,7 @@ class InitialisationMap:
             None if addressed_row(instruction) else instruction_needs(self.ila, memories, instruction, operands, count, self.vector_sizes)
         )
 
-    def observe(self, instruction: Instruction, operands: Mapping[str, Any], needs: Needs | None) -> None:
+    def observe(self, instruction: Instruction, operands: Mapping[str, Any], needs: ExposedReads | None) -> None:
         """Mark what an executed instruction wrote, and check what it read.
 
         Raises:
@@ -73,7 +75,7 @@ class InitialisationMap:
             self._mark(memory, runs)
         for memory, rows in spoilt_rows.items():
             self._spoil(instruction, memory, rows, memory, rows)
-        for part in needs.aside:
+        for part in needs.deferred:
             uninitialised = [(m, rows) for m, runs in part.reads.items() if (rows := self._rows_with_mark(m, runs, NEVER, SPOILT)).size]
             self._mark(part.memory, part.writes)
             if uninitialised:

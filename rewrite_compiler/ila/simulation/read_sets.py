@@ -26,7 +26,7 @@ from ...lang.traversal import loads_of
 from ...readings.arrays.labelled_array import Data, Store, axis_of
 from ...readings.state.footprint import Footprint, footprint
 from ...readings.state.interpreter import Machine
-from ...readings.state.upward_exposed_reads import Needs, needs_of
+from ...readings.state.upward_exposed_reads import ExposedReads, exposed_reads_of
 from ..model import CONTROL, Ila, Instruction
 from ..verification.queue_interleavings import written_by
 
@@ -49,7 +49,7 @@ def vector_sizes_of(ila: Ila) -> dict[Leaf, int]:
 def instruction_needs(
     ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], count: int,
     vector_sizes: Mapping[Leaf, int],
-) -> Needs | None:  # fmt: skip
+) -> ExposedReads | None:  # fmt: skip
     """Return the upward-exposed reads and the writes of an instruction in the current control state.
 
     With a `count`, operands have a leading axis of commands. None when the instruction touches no tracked memory, or when its accesses
@@ -114,7 +114,7 @@ def _cached(ila: Ila, configuration: bytes, compute: Callable[[], Answer]) -> An
 def _compute_needs(
     ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], count: int,
     vector_sizes: Mapping[Leaf, int],
-) -> Needs | None:  # fmt: skip
+) -> ExposedReads | None:  # fmt: skip
     machine, counter = Machine({}), index_variable("n", max(count, 1))
     machine.memories.update(memories)
     machine.axes.add(axis_of(counter), max(count, 1))
@@ -123,8 +123,10 @@ def _compute_needs(
         machine.bind(leaf, Store(np.asarray(operands[name]).reshape(-1), (axis_of(counter),)))
     steady = frozenset(s.leaf for s in ila.states.values() if s.binding == CONTROL).union(scalars.values())
     try:
-        with machine.along(counter):
-            return needs_of(machine, instruction.update, instruction.result, vector_sizes, steady, _outgoing(ila, len(ila.instructions)))
+        with machine.axis_scope(counter):
+            return exposed_reads_of(
+                machine, instruction.update, instruction.result, vector_sizes, steady, _outgoing(ila, len(ila.instructions))
+            )
     except SpecError:
         return None
 

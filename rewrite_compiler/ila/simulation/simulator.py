@@ -20,7 +20,7 @@ from ...lang.expr import Expr, const, var
 from ...lang.step import Loop, Seq, Step, assign, seq, update, updates_of, when
 from ...readings.arrays.batched_memory import Memory
 from ...readings.arrays.labelled_array import Axis, Data, Store, axis_of, storage_dtype
-from ...readings.kernels.selection import without_machine_code
+from ...readings.kernels.selection import machine_code_refusal
 from ...readings.oracle.emit_python import StepFunction
 from ...readings.state.dependence_test import is_parallel
 from ...readings.state.interpreter import Machine
@@ -63,7 +63,7 @@ class Simulator:
             dtype = storage_dtype(state.leaf.interval)
             self._place(state.leaf, np.full(shape, state.reset, dtype) if state.reset else np.zeros(shape, dtype))  # zeros cost no pages
         # instructions that another reading ran in the reading native, and why
-        reason = without_machine_code() if reading == "native" else ""
+        reason = machine_code_refusal() if reading == "native" else ""
         self.not_native = dict.fromkeys(ila.instructions, reason) if reason else {}
         self.by_arrays = reading == "arrays" or (reading == "native" and (samples > 1 or bool(reason)))
         self.machine = Machine(self.memories, strict=strict)
@@ -89,7 +89,7 @@ class Simulator:
         self.machine.bind(external.leaf, self.memories[external.leaf])
         for register, value in ((external.base, base), (external.size, len(data))):
             self.memories[register].data[()] = value
-            self.machine.forget(frozenset((register,)))
+            self.machine.invalidate(frozenset((register,)))
 
     # -- one command at a time
 
@@ -346,7 +346,7 @@ class _Executable:
         self._forget()
 
     def _forget(self) -> None:
-        self.sim.machine.forget(frozenset(u.memory for u in updates_of(self.instruction.update)))
+        self.sim.machine.invalidate(frozenset(u.memory for u in updates_of(self.instruction.update)))
 
     def _bind(self, stores: Mapping[Leaf, Store]) -> None:
         for leaf, store in stores.items():
@@ -365,16 +365,16 @@ class _Executable:
         if self.reads_update:
             return self._one_by_one(count, operands, sampled)
         result = None
-        with self.sim.machine.along(self.counter):
+        with self.sim.machine.axis_scope(self.counter):
             if self.instruction.result is not None:
                 result = self._rows(axis, count)
         if not self.has_update:
             return result
         if is_parallel(self.sim.machine, loop, count).parallel:
             self.sim.machine.axes.add(axis, count)
-            with self.sim.machine.along(self.counter):
+            with self.sim.machine.axis_scope(self.counter):
                 self.sim.machine.run(self.instruction.update)
-            self.sim.machine.settle(axis)
+            self.sim.machine.end_axis(axis)
         else:
             self._one_by_one(count, operands, sampled)
         return result
@@ -403,7 +403,7 @@ class _Executable:
         assert self.instruction.result is not None
         store = self.sim.machine.evaluator.store_of(self.instruction.result)
         data = np.array(store.data)
-        self.sim.machine.forget(frozenset(self.leaves))
+        self.sim.machine.invalidate(frozenset(self.leaves))
         return data
 
     def _rows(self, axis: Axis, count: int) -> Data:
@@ -412,7 +412,7 @@ class _Executable:
         sample = self.sim.sample_axis
         data = store.data
         if axis not in store.batch:
-            data = np.broadcast_to(np.expand_dims(data, len(store.batch)), (*data.shape[: len(store.batch)], count, *store.own))
+            data = np.broadcast_to(np.expand_dims(data, len(store.batch)), (*data.shape[: len(store.batch)], count, *store.element_shape))
         if sample not in store.batch:
             return np.array(data)[:, None]
         return np.swapaxes(np.array(data), 0, 1)

@@ -103,10 +103,10 @@ class Stream(Simulator):
         if not self.by_arrays and batch:  # generated code sees the attached memory only
             words, batch = words[0], ()
         contents = words.astype(memory.data.dtype)
-        if not memory.overlay([first], contents, batch):
-            store, (origin,) = memory.claim([first], [first + words.shape[-1] - 1], batch, self.machine.axes)
+        if not memory.replace_box([first], contents, batch):
+            store, (origin,) = memory.writable_window([first], [first + words.shape[-1] - 1], batch, self.machine.axes)
             store.data[..., first - origin : first - origin + words.shape[-1]] = contents
-        self.machine.forget(frozenset((self.ila.externals[name].leaf,)))
+        self.machine.invalidate(frozenset((self.ila.externals[name].leaf,)))
 
     def fetch(self, name: str, address: int, count: int) -> Data:
         """Return `count` words of an external memory from `address` on, [samples, count].
@@ -122,9 +122,9 @@ class Stream(Simulator):
     def _window(self, name: str, address: int, count: int) -> tuple[Memory, int]:
         external = self.ila.externals[name]
         memory, first = self.memories[external.leaf], address - int(self.memories[external.base].data[()])
-        if not 0 <= first < first + count <= memory.own[0]:
+        if not 0 <= first < first + count <= memory.element_shape[0]:
             last = address + count - 1
-            raise SpecError("I103", f"{name} has {memory.own[0]} words; {address}…{last} are not all among them")
+            raise SpecError("I103", f"{name} has {memory.element_shape[0]} words; {address}…{last} are not all among them")
         return memory, first
 
     # -- running
@@ -252,7 +252,7 @@ class Stream(Simulator):
         return RaceDetector(self.ila, {leaf: self._elements(leaf) for leaf in self.tracked_memories})
 
     def _elements(self, leaf: Leaf) -> int:
-        return int(np.prod(self.memories[leaf].own))
+        return int(np.prod(self.memories[leaf].element_shape))
 
 
 def word_of(word: Any) -> Any:

@@ -79,7 +79,7 @@ def advance(sim: WordDevice, words: Data, position: int, tokens: Counter[str]) -
     try:
         bound.call()
     finally:
-        sim.machine.forget(word_loop.memories)
+        sim.machine.invalidate(word_loop.memories)
         executed = int(numbers[word_loop.executed])
         for name, leaf in word_loop.tokens.items():
             tokens[name] = int(numbers[leaf])

@@ -14,7 +14,7 @@ from ...ila.simulation.simulator import DeviceHang
 from ...ila.verification.queue_interleavings import Issue, schedule
 from ...lang.binders import Leaf, static_shape
 from ...readings.arrays.labelled_array import Data
-from ...readings.arrays.sparse_memory import Sparse
+from ...readings.arrays.sparse_memory import SparseMemory
 from ...readings.smt.evaluator import SymbolicEvaluator
 
 DENSE_LIMIT = 1 << 12  # elements of a memory, beyond which only those that are written are kept
@@ -26,7 +26,7 @@ def _uninterpreted(memories: Mapping[Leaf, Data]) -> SymbolicEvaluator:
 
 
 def _memory(shape: tuple[int, ...], reset: Any) -> Any:
-    return Sparse(shape, reset) if math.prod(shape) > DENSE_LIMIT else np.full(shape, reset, object)
+    return SparseMemory(shape, reset) if math.prod(shape) > DENSE_LIMIT else np.full(shape, reset, object)
 
 
 class SymbolicDevice:

@@ -13,7 +13,7 @@ import numpy as np
 
 from .labelled_array import Axes, Axis, Data, Store
 
-REGIONS = 64  # beyond, regions are joined instead of cut
+MAX_REGIONS = 64  # beyond, regions are joined instead of cut
 Box = tuple[tuple[int, ...], tuple[int, ...]]  # first and last element, both inside
 
 
@@ -27,13 +27,13 @@ class Region:
     @property
     def high(self) -> tuple[int, ...]:
         """The last element of the box."""
-        return tuple(a + n - 1 for a, n in zip(self.low, self.store.own, strict=True))
+        return tuple(a + n - 1 for a, n in zip(self.low, self.store.element_shape, strict=True))
 
-    def meets(self, low: Sequence[int], high: Sequence[int]) -> bool:
+    def intersects(self, low: Sequence[int], high: Sequence[int]) -> bool:
         """Tell whether the box intersects the box low … high."""
         return all(a <= h and b >= g for a, b, g, h in zip(self.low, self.high, low, high, strict=True))
 
-    def holds(self, low: Sequence[int], high: Sequence[int]) -> bool:
+    def contains(self, low: Sequence[int], high: Sequence[int]) -> bool:
         """Tell whether the box contains the box low … high."""
         return all(a <= g and b >= h for a, b, g, h in zip(self.low, self.high, low, high, strict=True))
 
@@ -48,30 +48,30 @@ class Memory(Store):
 
     def window(self, low: Sequence[int], high: Sequence[int], axes: Axes) -> tuple[Store, Sequence[int]]:
         """Return the store that holds the box low … high; regions are joined where the box crosses their borders."""
-        overlapping = [r for r in self.regions if r.meets(low, high)]
+        overlapping = [r for r in self.regions if r.intersects(low, high)]
         if not overlapping:
             return Store(self.data), [0] * len(low)
-        if not (len(overlapping) == 1 and overlapping[0].holds(low, high)):
+        if not (len(overlapping) == 1 and overlapping[0].contains(low, high)):
             overlapping = [self._joined(low, high, (), axes)]
         return overlapping[0].store, overlapping[0].low
 
-    def claim(self, low: Sequence[int], high: Sequence[int], batch: Iterable[Axis], axes: Axes) -> tuple[Store, Sequence[int]]:
+    def writable_window(self, low: Sequence[int], high: Sequence[int], batch: Iterable[Axis], axes: Axes) -> tuple[Store, Sequence[int]]:
         """Return a store for writing low … high with the batch axes; its elements outside keep their contents."""
         batch_axes = tuple(batch)
-        overlapping = [r for r in self.regions if r.meets(low, high)]
+        overlapping = [r for r in self.regions if r.intersects(low, high)]
         if not overlapping and not batch_axes:
             return Store(self.data), [0] * len(low)
-        if not (len(overlapping) == 1 and overlapping[0].holds(low, high) and set(batch_axes) <= set(overlapping[0].store.batch)):
+        if not (len(overlapping) == 1 and overlapping[0].contains(low, high) and set(batch_axes) <= set(overlapping[0].store.batch)):
             overlapping = [self._joined(low, high, batch_axes, axes)]
         return overlapping[0].store, overlapping[0].low
 
-    def overlay(self, low: Sequence[int], value: Data, batch: tuple[Axis, ...]) -> bool:
+    def replace_box(self, low: Sequence[int], value: Data, batch: tuple[Axis, ...]) -> bool:
         """Replace one whole box by `value`; False, and nothing changed, when a region without the box is not at most two boxes."""
         region = Region(tuple(low), Store(value, batch))
-        overlapping = [r for r in self.regions if r.meets(region.low, region.high)]
+        overlapping = [r for r in self.regions if r.intersects(region.low, region.high)]
         remainders = [_without(r, region) for r in overlapping]
         remaining = [part for parts in remainders if parts is not None for part in parts]
-        if any(parts is None for parts in remainders) or len(self.regions) + len(remaining) > REGIONS:
+        if any(parts is None for parts in remainders) or len(self.regions) + len(remaining) > MAX_REGIONS:
             return False
         self.regions = [r for r in self.regions if all(r is not m for m in overlapping)] + remaining
         if batch:
@@ -80,7 +80,7 @@ class Memory(Store):
             self.data[_slices(region.low, region.high)] = value
         return True
 
-    def settle(self, axis: Axis) -> None:
+    def end_axis(self, axis: Axis) -> None:
         """Drop a batch axis at the end of its loop: contents become those of the last iteration."""
         for r in list(self.regions):
             if axis not in r.store.batch:
@@ -101,7 +101,7 @@ class Memory(Store):
     def _joined(self, low: Sequence[int], high: Sequence[int], batch: Sequence[Axis], axes: Axes) -> Region:
         low, high = tuple(low), tuple(high)
         while True:
-            overlapping = [r for r in self.regions if r.meets(low, high)]
+            overlapping = [r for r in self.regions if r.intersects(low, high)]
             hull = _hull([(low, high), *((r.low, r.high) for r in overlapping)])
             if hull == (low, high):
                 break
@@ -112,7 +112,7 @@ class Memory(Store):
         for r in overlapping:
             inner = _slices([a - b for a, b in zip(r.low, low, strict=True)], [a - b for a, b in zip(r.high, low, strict=True)])
             shape = tuple(axes.extent[a] if a in r.store.batch else 1 for a in all_axes)
-            data[(..., *inner)] = r.store.data.reshape((*shape, *r.store.own))
+            data[(..., *inner)] = r.store.data.reshape((*shape, *r.store.element_shape))
         self.regions = [r for r in self.regions if all(r is not m for m in overlapping)]
         region = Region(low, Store(data, all_axes))
         self.regions.append(region)

@@ -9,28 +9,30 @@ from typing import Any
 import numpy as np
 
 from ...lang.expr import Expr
-from .labelled_array import Named, dtype_of
+from .labelled_array import LabelledArray, dtype_of
 from .scope import Evaluation
 
-Rule = Callable[[Evaluation, Expr], Named]
+Rule = Callable[[Evaluation, Expr], LabelledArray]
 
 
 def _elementwise(function: Callable[..., Any]) -> Rule:
-    def rule(ev: Evaluation, e: Expr) -> Named:
+    def rule(ev: Evaluation, e: Expr) -> LabelledArray:
         operands = [ev.value(a) for a in e.args]
-        axes = ev.axes.joined(*(x.axes for x in operands))
-        data = (ev.cast(x.data, e) if x.axes in ((), axes) else ev.axes.align(Named(ev.cast(x.data, e), x.axes), axes) for x in operands)
-        return Named(function(e, *data), axes)
+        axes = ev.axes.union_of_ordered(*(x.axes for x in operands))
+        data = (
+            ev.cast(x.data, e) if x.axes in ((), axes) else ev.axes.align(LabelledArray(ev.cast(x.data, e), x.axes), axes) for x in operands
+        )
+        return LabelledArray(function(e, *data), axes)
 
     return rule
 
 
 def _compare(function: Callable[[Any, Any], Any]) -> Rule:
-    def rule(ev: Evaluation, e: Expr) -> Named:
+    def rule(ev: Evaluation, e: Expr) -> LabelledArray:
         a, b = ev.value(e.args[0]), ev.value(e.args[1])
-        axes = ev.axes.joined(a.axes, b.axes)
+        axes = ev.axes.union_of_ordered(a.axes, b.axes)
         result = function(ev.axes.align(a, axes), ev.axes.align(b, axes))
-        return Named(np.asarray(result).view(np.uint8) if axes else int(result), axes)
+        return LabelledArray(np.asarray(result).view(np.uint8) if axes else int(result), axes)
 
     return rule
 
@@ -52,7 +54,7 @@ def _is_power_of_two(y: Any) -> bool:
     return isinstance(y, int) and y > 0 and y & y - 1 == 0
 
 
-def wrapped(e: Expr, x: Any) -> Any:
+def wrap_to_width(e: Expr, x: Any) -> Any:
     """Return a number or an array modulo 2^n, in the range of the word."""
     bits, signed = e.data
     if isinstance(x, np.ndarray) and signed and bits in (8, 16, 32) and x.dtype != object:
@@ -91,20 +93,20 @@ def _call(e: Expr, *x: Any) -> Any:
     return FUNCTIONS[e.data](*x)
 
 
-def _to_real(ev: Evaluation, e: Expr) -> Named:
+def _to_real(ev: Evaluation, e: Expr) -> LabelledArray:
     x = ev.value(e.args[0])
-    return Named(x.data.astype(ev.real) if isinstance(x.data, np.ndarray) else float(x.data), x.axes)
+    return LabelledArray(x.data.astype(ev.real) if isinstance(x.data, np.ndarray) else float(x.data), x.axes)
 
 
 def _to_integer(number: Callable[[Any], int], numeric: Callable[[Any], Any]) -> Rule:
-    def rule(ev: Evaluation, e: Expr) -> Named:
+    def rule(ev: Evaluation, e: Expr) -> LabelledArray:
         x = ev.value(e.args[0])
-        return Named(numeric(x.data).astype(np.int64) if isinstance(x.data, np.ndarray) else number(x.data), x.axes)
+        return LabelledArray(numeric(x.data).astype(np.int64) if isinstance(x.data, np.ndarray) else number(x.data), x.axes)
 
     return rule
 
 
-def _clamp(ev: Evaluation, e: Expr) -> Named:
+def _clamp(ev: Evaluation, e: Expr) -> LabelledArray:
     """Return the minimum or maximum; a clamp, a minimum of a maximum or the reverse, is one pass."""
     first = e.args[0]
     limits = {x.op: x.args[1].value for x in (e, first) if x.op in ("min", "max")}
@@ -112,7 +114,7 @@ def _clamp(ev: Evaluation, e: Expr) -> Named:
     if not e.real and low is not None and high is not None and low <= high and first not in ev.scope.terms:
         x = ev.value(first.args[0])
         if x.axes:
-            return Named(np.clip(ev.cast(x.data, first), int(low), int(high)), x.axes)
+            return LabelledArray(np.clip(ev.cast(x.data, first), int(low), int(high)), x.axes)
     return (_MINIMUM if e.op == "min" else _MAXIMUM)(ev, e)
 
 
@@ -166,7 +168,7 @@ ELEMENTWISE: dict[str, Rule] = {
     "lt": _compare(lambda x, y: x < y),
     "le": _compare(lambda x, y: x <= y),
     "extract": _elementwise(lambda e, x: (x >> e.data[0]) & ((1 << e.data[1]) - 1)),
-    "wrap": _elementwise(wrapped),
+    "wrap": _elementwise(wrap_to_width),
     "clz": _elementwise(_clz),
     "call": _elementwise(_call),
 }

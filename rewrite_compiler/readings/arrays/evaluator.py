@@ -25,7 +25,7 @@ from .labelled_array import (
     Axes,
     Axis,
     Data,
-    Named,
+    LabelledArray,
     Store,
     affine,
     axis_of,
@@ -33,12 +33,12 @@ from .labelled_array import (
     dtype_of,
     gather,
     linear,
-    moving,
-    reach,
     storage_dtype,
-    strided,
+    strided_view,
+    value_range,
+    without_zero_terms,
 )
-from .scope import Evaluation, Opened, Scope
+from .scope import Evaluation, OpenScope, Scope
 
 GRID_ELEMENTS = 1 << 24  # a reduction over more elements is done one value of its first variable at a time
 PIECE_ELEMENTS = 1 << 17  # an array of folds is computed in pieces of this size, so that their steps stay in the cache
@@ -63,9 +63,9 @@ class Evaluator:
         self.axes = axes or Axes()
         self.real = real
         self.scope = Scope(None)
-        self.kinds: dict[Expr, Any] = {}
+        self.dtypes: dict[Expr, Any] = {}
         self.hoisting = FoldHoisting()
-        self.precomputed: dict[Expr, Named] = {}  # values over all steps of the folds that run now
+        self.hoisted: dict[Expr, LabelledArray] = {}  # values over all steps of the folds that run now
         self.blocked_fold = blocked_fold
 
     # -- entry points
@@ -80,11 +80,11 @@ class Evaluator:
         store: Store = self._within(a.free, lambda: self._computed(a))
         return store
 
-    def value(self, e: Expr) -> Named:
+    def value(self, e: Expr) -> LabelledArray:
         """Return the value of a term over the axes it depends on."""
         if e.op == "const":
-            return Named(e.data if not isinstance(e.data, Fraction) else float(e.data), ())
-        value: Named = self._within(e.free, lambda: self._term(e))
+            return LabelledArray(e.data if not isinstance(e.data, Fraction) else float(e.data), ())
+        value: LabelledArray = self._within(e.free, lambda: self._term(e))
         return value
 
     def number(self, e: Expr) -> int:
@@ -99,11 +99,11 @@ class Evaluator:
             raise NotUniform(f"{e!r} differs between the iterations of a loop")
         return int(data.flat[0])
 
-    def inner(self, numbers: Mapping[Expr, int] | None = None, axes: Sequence[tuple[Expr, int]] = ()) -> Opened:
+    def inner_scope(self, numbers: Mapping[Expr, int] | None = None, axes: Sequence[tuple[Expr, int]] = ()) -> OpenScope:
         """Open a scope that binds numbers and axes; use as a context manager."""
         for v, n in axes:
             self.axes.add(axis_of(v), n)
-        return Opened(self, Scope(self.scope, numbers, [v for v, _ in axes]))
+        return OpenScope(self, Scope(self.scope, numbers, [v for v, _ in axes]))
 
     # -- scopes
 
@@ -124,24 +124,24 @@ class Evaluator:
         finally:
             self.scope = current
 
-    def _term(self, e: Expr) -> Named:
+    def _term(self, e: Expr) -> LabelledArray:
         value = self.scope.terms.get(e)
         if value is None:
             value = self._computed_term(e)
-            self.scope.keep(self.scope.terms, e, e.reads, value)
+            self.scope.remember(self.scope.terms, e, e.reads, value)
         return value
 
-    def _computed_term(self, e: Expr) -> Named:
+    def _computed_term(self, e: Expr) -> LabelledArray:
         if e.op == "var":
             return self._variable(e)
-        values_over_steps = self.precomputed.get(e)
+        values_over_steps = self.hoisted.get(e)
         if values_over_steps is not None:
             return at_step(self, e, values_over_steps)
         return RULES[e.op](self, e)
 
-    def _variable(self, v: Expr) -> Named:
-        if v in self.scope.known:
-            return Named(self.scope.known[v], ())
+    def _variable(self, v: Expr) -> LabelledArray:
+        if v in self.scope.bound_numbers:
+            return LabelledArray(self.scope.bound_numbers[v], ())
         if self.is_bound(v):
             return self.axes.index(axis_of(v))
         raise SpecError("I102", f"variable {v!r} is not bound here")
@@ -152,7 +152,7 @@ class Evaluator:
 
     def is_axis(self, v: Expr) -> bool:
         """Tell whether a bound variable stands for an axis."""
-        return v not in self.scope.known
+        return v not in self.scope.bound_numbers
 
     # -- arrays
 
@@ -160,7 +160,7 @@ class Evaluator:
         store = self.scope.stores.get(a)
         if store is None:
             store = self._comprehension(a) if isinstance(a, Comprehension) else self._fold_result(a)
-            self.scope.keep(self.scope.stores, a, a.reads, store)
+            self.scope.remember(self.scope.stores, a, a.reads, store)
         return store
 
     def _comprehension(self, a: Comprehension) -> Store:
@@ -179,11 +179,11 @@ class Evaluator:
         self.axes.add(result_axes[dimension], extents[dimension])
         batch = self.axes.union(*(p.batch for p in pieces))
         batch_shape = self.axes.shape(batch)
-        broadcast = [np.broadcast_to(self._lead(p, batch), (*batch_shape, *p.own)) for p in pieces]
+        broadcast = [np.broadcast_to(self._lead(p, batch), (*batch_shape, *p.element_shape)) for p in pieces]
         return Store(np.concatenate(broadcast, axis=len(batch) + dimension), batch)
 
     def _filled(self, a: Comprehension, result_axes: tuple[Axis, ...]) -> Store:
-        with Opened(self, Scope(self.scope, None, a.variables)):
+        with OpenScope(self, Scope(self.scope, None, a.variables)):
             body = self.value(a.body)
             batch = tuple(x for x in body.axes if x not in result_axes)
             order = self.axes.union(batch, result_axes)
@@ -194,10 +194,10 @@ class Evaluator:
         """Return how much of its longest variable a large array of folds is computed for at once; None for all."""
         if not extents or 0 in extents or not a.has_folds:
             return None
-        elements = math.prod(extents) * self.elements(a.free, a.reads)
+        elements = math.prod(extents) * self.element_count(a.free, a.reads)
         return max(1, max(extents) * PIECE_ELEMENTS // elements) if elements > PIECE_ELEMENTS else None
 
-    def elements(self, free: Iterable[Expr], reads: Iterable[Leaf]) -> int:
+    def element_count(self, free: Iterable[Expr], reads: Iterable[Leaf]) -> int:
         """Return the number of elements a term takes over the axes of these free variables and of the leaves it reads."""
         axes = {axis_of(v) for v in free if self.is_axis(v)}.union(*(self.batch_of(leaf) for leaf in reads))
         return math.prod(self.axes.shape(tuple(axes)))
@@ -213,14 +213,14 @@ class Evaluator:
 
     def _lead(self, s: Store, batch: tuple[Axis, ...]) -> Data:
         """Return contents with a dimension (1 where absent) for each batch axis."""
-        return s.data.reshape((*(self.axes.extent[b] if b in s.batch else 1 for b in batch), *s.own))
+        return s.data.reshape((*(self.axes.extent[b] if b in s.batch else 1 for b in batch), *s.element_shape))
 
     def _fold_result(self, a: Array) -> Store:
         if not isinstance(a, FoldResult):
             raise SpecError("I102", f"{a!r} is not an array term")
         key = a.fold, a.history
         if key not in self.scope.folds:
-            self.scope.keep(self.scope.folds, key, a.fold.reads, self._fold(a.fold, a.history))
+            self.scope.remember(self.scope.folds, key, a.fold.reads, self._fold(a.fold, a.history))
         return self.scope.folds[key][a.component]
 
     def _fold(self, f: Fold, history: bool) -> list[Store]:
@@ -229,9 +229,9 @@ class Evaluator:
             return [result]
         current = [self.store_of(first) for first in f.initial]
         states: list[list[Store]] = []
-        with self.hoisting.precomputed(self, f):
+        with self.hoisting.hoisted_terms(self, f):
             for k in range(self.number(f.extent)):
-                with self.inner({f.variable: k}) as s:
+                with self.inner_scope({f.variable: k}) as s:
                     s.stores.update(zip(f.accumulators, current, strict=True))
                     current = [self.store_of(body) for body in f.bodies]
                 if history:
@@ -241,27 +241,27 @@ class Evaluator:
     def _stacked(self, states: Sequence[Store], final: Store) -> Store:
         batch = self.axes.union(*(k.batch for k in states))
         batch_shape = self.axes.shape(batch)
-        rows = [np.broadcast_to(self._lead(k, batch), (*batch_shape, *k.own)) for k in states]
+        rows = [np.broadcast_to(self._lead(k, batch), (*batch_shape, *k.element_shape)) for k in states]
         if not rows:
-            return Store(np.empty((*batch_shape, 0, *final.own)), batch)
+            return Store(np.empty((*batch_shape, 0, *final.element_shape)), batch)
         return Store(np.concatenate([np.expand_dims(r, len(batch)) for r in rows], axis=len(batch)), batch)
 
     # -- rules of single operators
 
-    def load(self, e: Expr) -> Named:
+    def load(self, e: Expr) -> LabelledArray:
         """Return array[indices]: a strided view where every index is affine and in bounds, else a gather."""
         store = self.store_of(e.data)
-        if any(n == 0 for n in store.own):
-            return Named(np.zeros((), store.data.dtype), ())
+        if any(n == 0 for n in store.element_shape):
+            return LabelledArray(np.zeros((), store.data.dtype), ())
         indices = [self.affine(i) for i in e.args]
         affine_indices = [i for i in indices if i is not None]
         if len(affine_indices) == len(indices):
-            box = [reach(i, self.axes) for i in affine_indices]
-            if all(low >= 0 and high < n for (low, high), n in zip(box, store.own, strict=True)):
-                affine_indices = [moving(i) for i in affine_indices]
+            box = [value_range(i, self.axes) for i in affine_indices]
+            if all(low >= 0 and high < n for (low, high), n in zip(box, store.element_shape, strict=True)):
+                affine_indices = [without_zero_terms(i) for i in affine_indices]
                 window, origin = store.window([b[0] for b in box], [b[1] for b in box], self.axes)
-                view, names = strided(window, origin, affine_indices, self.axes)
-                return self.axes.ordered(view, names) if names else Named(view[()], ())
+                view, names = strided_view(window, origin, affine_indices, self.axes)
+                return self.axes.ordered(view, names) if names else LabelledArray(view[()], ())
         return self._gathered(store, [self.value(i) for i in e.args])
 
     def affine(self, e: Expr) -> Affine | None:
@@ -272,22 +272,22 @@ class Evaluator:
             return affine(e, self.axes, self.is_axis, self.value)
         total, terms = int(factors[0].data), []
         for (v, _), factor in zip(form[1], factors[1:], strict=True):
-            axis, number = axis_of(v), self.scope.known.get(v)
+            axis, number = axis_of(v), self.scope.bound_numbers.get(v)
             total += int(factor.data) * (self.axes.start[axis] if number is None else number)
             if number is None:
                 terms.append((axis, int(factor.data)))
         return Affine(total, tuple(terms))
 
-    def _gathered(self, store: Store, indices: Sequence[Named]) -> Named:
+    def _gathered(self, store: Store, indices: Sequence[LabelledArray]) -> LabelledArray:
         """Read by advanced indexing; an index is clamped, as a branch that is not taken may be out of range."""
         reads = self.axes.union(*(i.axes for i in indices))
         if 0 in self.axes.shape(reads):
-            return Named(np.zeros(self.axes.shape(reads), store.data.dtype), reads)
-        clamped = [Named(np.clip(i.data, 0, n - 1), i.axes) for i, n in zip(indices, store.own, strict=True)]
+            return LabelledArray(np.zeros(self.axes.shape(reads), store.data.dtype), reads)
+        clamped = [LabelledArray(np.clip(i.data, 0, n - 1), i.axes) for i, n in zip(indices, store.element_shape, strict=True)]
         window, origin = store.window([int(np.min(i.data)) for i in clamped], [int(np.max(i.data)) for i in clamped], self.axes)
         return gather(window, origin, clamped, self.axes)
 
-    def table(self, e: Expr) -> Named:
+    def table(self, e: Expr) -> LabelledArray:
         """Return entries of a table; the whole table is evaluated once, at its first use."""
         t: Table = e.data
         entries = table_data(t)
@@ -299,9 +299,11 @@ class Evaluator:
             low = d[0] or 0
             place = place if low == 0 else np.asarray(place, np.int64) - low
             flat = place if len(operands) == 1 else np.asarray(flat * n + np.asarray(place, np.int64))
-        return Named(entries.take(flat) if axes else int(entries[int(flat)]) if not t.body.real else float(entries[int(flat)]), axes)
+        return LabelledArray(
+            entries.take(flat) if axes else int(entries[int(flat)]) if not t.body.real else float(entries[int(flat)]), axes
+        )
 
-    def select(self, e: Expr) -> Named:
+    def select(self, e: Expr) -> LabelledArray:
         """Return one branch where the condition is uniform, an elementwise choice where it is not."""
         condition = self.value(e.args[0])
         if condition.axes == () or _is_uniform(condition.data):
@@ -310,16 +312,18 @@ class Evaluator:
         axes = self.axes.union(condition.axes, a.axes, b.axes)
         x, y = (self.cast(v.data, e) for v in (a, b))
         where = np.asarray(self.axes.align(condition, axes), bool)
-        return Named(np.where(where, self.axes.align(Named(x, a.axes), axes), self.axes.align(Named(y, b.axes), axes)), axes)
+        return LabelledArray(
+            np.where(where, self.axes.align(LabelledArray(x, a.axes), axes), self.axes.align(LabelledArray(y, b.axes), axes)), axes
+        )
 
-    def reduce(self, e: Expr) -> Named:
+    def reduce(self, e: Expr) -> LabelledArray:
         """Return the sum, maximum or minimum over the bound variables; sums of products are contractions."""
         monoid, variables = e.data
         reduced_axes = tuple(map(axis_of, variables))
         extents = [self.number(n) for n in e.args[1:]]
         if math.prod(extents) == 0:
             return self._empty(monoid, e)
-        with self.inner(axes=list(zip(variables, extents, strict=True))):
+        with self.inner_scope(axes=list(zip(variables, extents, strict=True))):
             factors = _factors(e.args[0]) if monoid == "sum" else [e.args[0]]
             inner = [f for f in factors if not f.free.isdisjoint(variables)]
             outer = [f for f in factors if f.free.isdisjoint(variables)]
@@ -330,20 +334,22 @@ class Evaluator:
                 outer = outer if inner else outer[1:]
         return self._scaled_by(total, outer, e)
 
-    def _scaled_by(self, total: Named, outer: Sequence[Expr], e: Expr) -> Named:
+    def _scaled_by(self, total: LabelledArray, outer: Sequence[Expr], e: Expr) -> LabelledArray:
         for f in outer:
             x = self.value(f)
             axes = self.axes.union(total.axes, x.axes)
-            total = Named(self.cast(self.axes.align(total, axes), e) * self.axes.align(Named(self.cast(x.data, e), x.axes), axes), axes)
+            total = LabelledArray(
+                self.cast(self.axes.align(total, axes), e) * self.axes.align(LabelledArray(self.cast(x.data, e), x.axes), axes), axes
+            )
         return total
 
-    def _contracted(self, e: Expr, pair: Sequence[Expr], reduced_axes: Sequence[Axis], count: int) -> Named:
+    def _contracted(self, e: Expr, pair: Sequence[Expr], reduced_axes: Sequence[Axis], count: int) -> LabelledArray:
         a, b = (self.value(f) for f in pair)
         limit = [None if e.real else self._magnitude_bound(f) for f in pair]
         bound = None if limit[0] is None or limit[1] is None else limit[0] * limit[1] * count
         total = contract(self._spread(a), self._spread(b), reduced_axes, self.axes, bound, e.real)
         missing = [x for x in reduced_axes if x not in a.axes and x not in b.axes]
-        return total if not missing else Named(self.cast(total.data, e) * math.prod(self.axes.shape(missing)), total.axes)
+        return total if not missing else LabelledArray(self.cast(total.data, e) * math.prod(self.axes.shape(missing)), total.axes)
 
     def _magnitude_bound(self, f: Expr) -> int | None:
         """Return a bound of |f|: of its interval, or of what an array that does not change holds."""
@@ -352,18 +358,18 @@ class Evaluator:
             return limit
         store = self.store_of(f.data)
         is_constant = type(store) is Store and store.data.dtype.kind in "iu"
-        return min(store.largest, limit or store.largest) if is_constant else limit
+        return min(store.magnitude, limit or store.magnitude) if is_constant else limit
 
-    def _spread(self, x: Named) -> Named:
-        return x if isinstance(x.data, np.ndarray) else Named(np.asarray(x.data), x.axes)
+    def _spread(self, x: LabelledArray) -> LabelledArray:
+        return x if isinstance(x.data, np.ndarray) else LabelledArray(np.asarray(x.data), x.axes)
 
-    def _reduced(self, e: Expr, monoid: str, factors: Sequence[Expr], variables: Sequence[Expr], extents: Sequence[int]) -> Named:
+    def _reduced(self, e: Expr, monoid: str, factors: Sequence[Expr], variables: Sequence[Expr], extents: Sequence[int]) -> LabelledArray:
         if len(variables) > 1 and self._grid(factors) > GRID_ELEMENTS:
             return self._reduced_by_slices(e, monoid, factors, variables, extents)
-        total: Named | None = None
+        total: LabelledArray | None = None
         for f in factors:
             x = self._spread(self.value(f))
-            x = Named(self.cast(x.data, e), x.axes)
+            x = LabelledArray(self.cast(x.data, e), x.axes)
             total = x if total is None else self._times(total, x)
         if total is None:
             raise SpecError("I102", "a reduction has no body")
@@ -373,21 +379,23 @@ class Evaluator:
         missing = math.prod(self.axes.shape([x for x in reduced_axes if x not in total.axes]))
         if monoid != "sum":
             operation = np.max if monoid == "max" else np.min
-            return Named(operation(total.data, axis=dims) if dims else total.data, remaining_axes)
+            return LabelledArray(operation(total.data, axis=dims) if dims else total.data, remaining_axes)
         data = total.data.sum(axis=dims, dtype=total.data.dtype) if dims else total.data
-        return Named(data * missing if missing != 1 else data, remaining_axes)
+        return LabelledArray(data * missing if missing != 1 else data, remaining_axes)
 
-    def _reduced_by_slices(self, e: Expr, monoid: str, factors: Sequence[Expr], variables: Sequence[Expr], extents: Sequence[int]) -> Named:
-        total: Named | None = None
+    def _reduced_by_slices(
+        self, e: Expr, monoid: str, factors: Sequence[Expr], variables: Sequence[Expr], extents: Sequence[int]
+    ) -> LabelledArray:
+        total: LabelledArray | None = None
         for n in range(extents[0]):
-            with self.inner({variables[0]: n}):
+            with self.inner_scope({variables[0]: n}):
                 part = self._reduced(e, monoid, factors, variables[1:], extents[1:])
             if total is None:
                 total = part
                 continue
             axes = self.axes.union(total.axes, part.axes)
             combine = {"sum": np.add, "max": np.maximum, "min": np.minimum}[monoid]
-            total = Named(combine(self.axes.align(total, axes), self.axes.align(part, axes)), axes)
+            total = LabelledArray(combine(self.axes.align(total, axes), self.axes.align(part, axes)), axes)
         if total is None:
             raise SpecError("I102", "a reduction has no elements")
         return total
@@ -396,14 +404,14 @@ class Evaluator:
         axes = {axis_of(v) for f in factors for v in f.free if self.is_axis(v)}
         return math.prod(self.axes.extent.get(x, 1) for x in axes)
 
-    def _times(self, a: Named, b: Named) -> Named:
+    def _times(self, a: LabelledArray, b: LabelledArray) -> LabelledArray:
         axes = self.axes.union(a.axes, b.axes)
-        return Named(self.axes.align(a, axes) * self.axes.align(b, axes), axes)
+        return LabelledArray(self.axes.align(a, axes) * self.axes.align(b, axes), axes)
 
-    def _empty(self, monoid: str, e: Expr) -> Named:
+    def _empty(self, monoid: str, e: Expr) -> LabelledArray:
         if monoid != "sum":
             raise SpecError("I102", f"the {monoid} of no elements has no value")
-        return Named(0.0 if e.real else 0, ())
+        return LabelledArray(0.0 if e.real else 0, ())
 
     def cast(self, data: Any, e: Expr) -> Any:
         """Return data in a type in which the result of `e` is exact."""
@@ -411,9 +419,9 @@ class Evaluator:
             return data
         if e.real:
             return data
-        kind = self.kinds.get(e)
+        kind = self.dtypes.get(e)
         if kind is None:
-            kind = self.kinds[e] = np.dtype(dtype_of(e.interval, *(a.interval for a in e.args if not a.real)))
+            kind = self.dtypes[e] = np.dtype(dtype_of(e.interval, *(a.interval for a in e.args if not a.real)))
         return data if data.dtype == kind else data.astype(kind)
 
 
@@ -456,7 +464,7 @@ def _factors(e: Expr) -> list[Expr]:
     return _factors(e.args[0]) if e.op == "real" else [e]
 
 
-RULES: dict[str, Callable[[Evaluator, Expr], Named]] = {
+RULES: dict[str, Callable[[Evaluator, Expr], LabelledArray]] = {
     **ELEMENTWISE,
     "load": Evaluator.load,
     "table": Evaluator.table,

@@ -10,13 +10,13 @@ import numpy as np
 
 from ...lang.binders import Accumulator, Comprehension, Fold, FoldResult
 from ...lang.expr import Expr
-from .labelled_array import Named, axis_of
+from .labelled_array import LabelledArray, axis_of
 from .scope import Evaluation
 
-AHEAD_ELEMENTS = 1 << 19  # the most elements of one term over all steps
+MAX_HOISTED_ELEMENTS = 1 << 19  # the most elements of one term over all steps
 
 
-class Nest:
+class FoldNest:
     """A nest of folds that share accumulators, and the terms in it that do not depend on them."""
 
     def __init__(self, fold: Fold) -> None:
@@ -57,37 +57,41 @@ class FoldHoisting:
     """Loop-invariant code motion out of the folds that an evaluator runs."""
 
     def __init__(self) -> None:
-        self.nests: dict[Fold, Nest] = {}
+        self.nests: dict[Fold, FoldNest] = {}
         self.covered: frozenset[Fold] = frozenset()  # folds whose terms are computed already
 
     @contextmanager
-    def precomputed(self, ev: Evaluation, fold: Fold) -> Iterator[None]:
+    def hoisted_terms(self, ev: Evaluation, fold: Fold) -> Iterator[None]:
         """Fill `ev.precomputed` with the hoisted terms while the fold runs; with none where they would take too much memory."""
-        enclosing = ev.precomputed, self.covered
+        enclosing = ev.hoisted, self.covered
         if fold not in self.covered:
             if fold not in self.nests:
-                self.nests[fold] = Nest(fold)
+                self.nests[fold] = FoldNest(fold)
             values = _values_over_steps(ev, self.nests[fold])
             if values:
-                ev.precomputed, self.covered = {**ev.precomputed, **values}, self.covered.union(self.nests[fold].folds)
+                ev.hoisted, self.covered = {**ev.hoisted, **values}, self.covered.union(self.nests[fold].folds)
         yield
-        ev.precomputed, self.covered = enclosing
+        ev.hoisted, self.covered = enclosing
 
 
-def _values_over_steps(ev: Evaluation, nest: Nest) -> dict[Expr, Named]:
+def _values_over_steps(ev: Evaluation, nest: FoldNest) -> dict[Expr, LabelledArray]:
     if not nest.terms or not nest.is_regular:
         return {}
     extents = [(f.variable, ev.number(f.extent)) for f in nest.folds]
     steps = math.prod(n for _, n in extents)
-    if steps < 2 or steps * ev.elements(nest.folds[0].free, nest.folds[0].reads) > AHEAD_ELEMENTS:
+    if steps < 2 or steps * ev.element_count(nest.folds[0].free, nest.folds[0].reads) > MAX_HOISTED_ELEMENTS:
         return {}
-    with ev.inner(axes=extents):
+    with ev.inner_scope(axes=extents):
         return {e: ev.value(e) for e in nest.terms}
 
 
-def at_step(ev: Evaluation, e: Expr, over: Named) -> Named:
+def at_step(ev: Evaluation, e: Expr, values_over_steps: LabelledArray) -> LabelledArray:
     """Return the slice at the current step of the values of a term over all steps."""
-    positions = {axis_of(v): ev.scope.known[v] for v in e.free if v in ev.scope.known}
-    data = over.data[tuple(positions.get(a, slice(None)) for a in over.axes)] if over.axes else over.data
-    axes = tuple(a for a in over.axes if a not in positions)
-    return Named(data if axes or not isinstance(data, np.generic) else data.item(), axes)
+    positions = {axis_of(v): ev.scope.bound_numbers[v] for v in e.free if v in ev.scope.bound_numbers}
+    data = (
+        values_over_steps.data[tuple(positions.get(a, slice(None)) for a in values_over_steps.axes)]
+        if values_over_steps.axes
+        else values_over_steps.data
+    )
+    axes = tuple(a for a in values_over_steps.axes if a not in positions)
+    return LabelledArray(data if axes or not isinstance(data, np.generic) else data.item(), axes)

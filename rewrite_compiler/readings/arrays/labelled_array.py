@@ -23,11 +23,11 @@ from ...lang.intervals import Interval
 Data = NDArray[Any]
 Axis = int  # the serial number of the variable it stands for: terms cannot be compared with ==
 FLOAT32_EXACT, FLOAT64_EXACT = 1 << 24, 1 << 53
-TABULATED = 1 << 16  # most values of an index over several axes that are tested for being affine
+MAX_TESTED_VALUES = 1 << 16  # most values of an index over several axes that are tested for being affine
 
 
 @dataclass(frozen=True)
-class Named:
+class LabelledArray:
     """`data` with one dimension for each of `axes`, in the order of binding."""
 
     data: Any  # ndarray, or a Python number when there are no axes
@@ -42,12 +42,12 @@ class Store:
     batch: tuple[Axis, ...] = ()
 
     @property
-    def own(self) -> tuple[int, ...]:
+    def element_shape(self) -> tuple[int, ...]:
         """The array's own dimensions."""
         return self.data.shape[len(self.batch) :]
 
     @cached_property
-    def largest(self) -> int:
+    def magnitude(self) -> int:
         """The largest magnitude of an integer element; for contents that do not change."""
         return _largest(self.data) if self.data.size else 0
 
@@ -55,7 +55,7 @@ class Store:
         """Return a store that contains the box low … high, and the index of its first element in the whole array."""
         return self, [0] * len(low)
 
-    def apart(self, axes: Container[Axis]) -> list[Store]:
+    def split_along(self, axes: Container[Axis]) -> list[Store]:
         """Return a store for each position along those of the batch axes that are in `axes`.
 
         An iteration writes its own element in the copies of all iterations, as the last copy is the one that remains.
@@ -65,7 +65,7 @@ class Store:
             return [self]
         remaining_batch = (*self.batch[:place], *self.batch[place + 1 :])
         copies = [Store(copy, remaining_batch) for copy in np.moveaxis(self.data, place, 0)]
-        return [part for copy in copies for part in copy.apart(axes)]
+        return [part for copy in copies for part in copy.split_along(axes)]
 
 
 def dtype_of(*intervals: Interval) -> Any:
@@ -109,7 +109,7 @@ class Axes:
         """Return all axes of the groups, in binding order."""
         return tuple(sorted({a for g in groups for a in g}, key=self.order.__getitem__))
 
-    def joined(self, *groups: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    def union_of_ordered(self, *groups: tuple[Axis, ...]) -> tuple[Axis, ...]:
         """Return all axes of groups that are in binding order themselves."""
         widest = max(groups, key=len)
         return widest if all(g in ((), widest) for g in groups) else self.union(*groups)
@@ -118,31 +118,31 @@ class Axes:
         """Return the extents of `axes`."""
         return tuple(self.extent[a] for a in axes)
 
-    def align(self, x: Named, axes: tuple[Axis, ...]) -> Any:
+    def align(self, x: LabelledArray, axes: tuple[Axis, ...]) -> Any:
         """Return the data of `x` with a dimension (1 where absent) for each of `axes`."""
         if x.axes in ((), axes):
             return x.data
         present = dict(zip(x.axes, x.data.shape, strict=True))
         return x.data.reshape(tuple(present.get(a, 1) for a in axes))
 
-    def full(self, x: Named, axes: tuple[Axis, ...]) -> Data:
+    def full(self, x: LabelledArray, axes: tuple[Axis, ...]) -> Data:
         """Return the data of `x` broadcast to the extents of `axes`."""
         return np.broadcast_to(np.asarray(self.align(x, axes)), self.shape(axes))
 
-    def index(self, axis: Axis) -> Named:
+    def index(self, axis: Axis) -> LabelledArray:
         """Return the values of a bound variable along its axis."""
         start = self.start[axis]
-        return Named(np.arange(start, start + self.extent[axis]), (axis,))
+        return LabelledArray(np.arange(start, start + self.extent[axis]), (axis,))
 
     def position(self, axis: Axis, grid: tuple[Axis, ...]) -> Data:
         """Return 0 … extent−1 along `axis`, aligned to a grid."""
-        return np.asarray(self.align(Named(np.arange(self.extent[axis]), (axis,)), grid))
+        return np.asarray(self.align(LabelledArray(np.arange(self.extent[axis]), (axis,)), grid))
 
-    def ordered(self, data: Data, axes: Sequence[Axis]) -> Named:
+    def ordered(self, data: Data, axes: Sequence[Axis]) -> LabelledArray:
         """Return data whose dimensions are `axes` in any order as a Named in binding order."""
         order = self.union(axes)
         position = {a: n for n, a in enumerate(axes)}
-        return Named(data.transpose([position[a] for a in order]), order)
+        return LabelledArray(data.transpose([position[a] for a in order]), order)
 
 
 def axis_of(variable: Expr) -> Axis:
@@ -183,7 +183,7 @@ class Affine:
     terms: tuple[tuple[Axis, int], ...]
 
 
-def affine(e: Expr, axes: Axes, is_axis: Callable[[Expr], bool], value: Callable[[Expr], Named]) -> Affine | None:
+def affine(e: Expr, axes: Axes, is_axis: Callable[[Expr], bool], value: Callable[[Expr], LabelledArray]) -> Affine | None:
     """Return `e` as an affine function of axis positions, or None; other subterms are evaluated by `value`."""
     axis_variables = [v for v in e.free if is_axis(v)]
     if not axis_variables and value(e).axes == ():
@@ -197,7 +197,7 @@ def affine(e: Expr, axes: Axes, is_axis: Callable[[Expr], bool], value: Callable
         return _scaled([affine(a, axes, is_axis, value) for a in e.args])
     if e.op == "mod" and e.args[1].value is not None:
         return _in_one_period(affine(e.args[0], axes, is_axis, value), int(e.args[1].value), axes)
-    if len(axis_variables) > 1 and math.prod(axes.shape([axis_of(v) for v in axis_variables])) > TABULATED:
+    if len(axis_variables) > 1 and math.prod(axes.shape([axis_of(v) for v in axis_variables])) > MAX_TESTED_VALUES:
         return None
     values = value(e)
     return _progressions(values)
@@ -207,11 +207,11 @@ def _in_one_period(a: Affine | None, modulus: int, axes: Axes) -> Affine | None:
     """Return a mod m where the affine `a` stays between two multiples of m."""
     if a is None:
         return None
-    low, high = reach(a, axes)
+    low, high = value_range(a, axes)
     return Affine(a.constant - low // modulus * modulus, a.terms) if low // modulus == high // modulus else None
 
 
-def _progressions(x: Named) -> Affine | None:
+def _progressions(x: LabelledArray) -> Affine | None:
     """Return values as an affine function of positions along their axes, where they are a sum of arithmetic progressions."""
     if x.axes == ():
         return Affine(int(x.data), ())
@@ -244,12 +244,12 @@ def _scaled(parts: Sequence[Affine | None]) -> Affine | None:
     return Affine(linear.constant * factor, tuple((v, c * factor) for v, c in linear.terms))
 
 
-def moving(i: Affine) -> Affine:
+def without_zero_terms(i: Affine) -> Affine:
     """Return an affine index without the axes of coefficient 0."""
     return Affine(i.constant, tuple((v, c) for v, c in i.terms if c))
 
 
-def reach(i: Affine, axes: Axes) -> tuple[int, int]:
+def value_range(i: Affine, axes: Axes) -> tuple[int, int]:
     """Return the least and the largest value of an affine index over the extents of its axes."""
     low = i.constant + sum(min(0, c * (axes.extent[v] - 1)) for v, c in i.terms)
     return low, i.constant + sum(max(0, c * (axes.extent[v] - 1)) for v, c in i.terms)
@@ -266,7 +266,7 @@ def dense(i: Affine, axes: Axes) -> tuple[Axis, ...] | None:
     return tuple(axis for axis, _ in order)
 
 
-def strided(store: Store, origin: Sequence[int], indices: Sequence[Affine], axes: Axes) -> tuple[Data, tuple[Axis, ...]]:
+def strided_view(store: Store, origin: Sequence[int], indices: Sequence[Affine], axes: Axes) -> tuple[Data, tuple[Axis, ...]]:
     """Return a strided view of `store` over its batch axes and the axes of the affine indices, all in bounds, and those axes."""
     data, batch = store.data, len(store.batch)
     own_axes = list(dict.fromkeys(v for i in indices for v, _ in i.terms if v not in store.batch))
@@ -285,7 +285,7 @@ def strided(store: Store, origin: Sequence[int], indices: Sequence[Affine], axes
     return as_strided(corner, axes.shape(names), [steps[v] for v in names]), names
 
 
-def gather(store: Store, origin: Sequence[int], indices: Sequence[Named], axes: Axes) -> Named:
+def gather(store: Store, origin: Sequence[int], indices: Sequence[LabelledArray], axes: Axes) -> LabelledArray:
     """Return store[indices] by advanced indexing; all indices are in bounds."""
     reads = axes.union(*(i.axes for i in indices))
     indexed_batch = tuple(b for b in store.batch if b in reads)
@@ -297,7 +297,7 @@ def gather(store: Store, origin: Sequence[int], indices: Sequence[Named], axes: 
     return axes.ordered(picked, (*outer_batch, *reads))
 
 
-def _with_slice_last(keys: list[Any], indices: Sequence[Named], reads: tuple[Axis, ...]) -> list[Any]:
+def _with_slice_last(keys: list[Any], indices: Sequence[LabelledArray], reads: tuple[Axis, ...]) -> list[Any]:
     """Replace a last index that is a whole plain axis by a slice, which numpy copies in runs."""
     if len(keys) < 2 or not indices or indices[-1].axes != reads[-1:]:
         return keys
@@ -312,7 +312,7 @@ def _with_slice_last(keys: list[Any], indices: Sequence[Named], reads: tuple[Axi
     ]
 
 
-def scatter(store: Store, origin: Sequence[int], indices: Sequence[Named], value: Named, axes: Axes) -> None:
+def scatter(store: Store, origin: Sequence[int], indices: Sequence[LabelledArray], value: LabelledArray, axes: Axes) -> None:
     """Set store[indices] to `value` by advanced indexing; all indices are in bounds."""
     reads = axes.union(*(i.axes for i in indices))
     outer_batch = tuple(b for b in store.batch if b not in reads)
@@ -335,19 +335,19 @@ def scatter(store: Store, origin: Sequence[int], indices: Sequence[Named], value
 # -- contraction
 
 
-def contract(a: Named, b: Named, over: Sequence[Axis], axes: Axes, bound: int | None, real: bool) -> Named:
+def contract(a: LabelledArray, b: LabelledArray, reduced_axes: Sequence[Axis], axes: Axes, bound: int | None, real: bool) -> LabelledArray:
     """Return the contraction Σ a·b over the axes `over`.
 
     Where `bound`, a bound of Σ|a||b|, or the operands themselves show that every partial sum is exact in a float type, BLAS
     computes integers in that type.
     """
-    a, b = _sum_unshared(a, b, over), _sum_unshared(b, a, over)
+    a, b = _sum_unshared(a, b, reduced_axes), _sum_unshared(b, a, reduced_axes)
     size = axes.shape
     if not real and np.size(a.data) < np.size(b.data):
         a, b = b, a  # the larger factor keeps its layout
     shared = [v for v in a.axes if v in b.axes]
-    summed = [v for v in shared if v in over]
-    batch = [v for v in shared if v not in over]
+    summed = [v for v in shared if v in reduced_axes]
+    batch = [v for v in shared if v not in reduced_axes]
     rows = [v for v in a.axes if v not in shared]
     columns = [v for v in b.axes if v not in shared]
     kind, result = (None, None) if real else _exact_types(a.data, b.data, math.prod(size(summed)), bound)
@@ -360,15 +360,15 @@ def contract(a: Named, b: Named, over: Sequence[Axis], axes: Axes, bound: int | 
     return axes.ordered(product.reshape(size(names)), names)
 
 
-def _sum_unshared(a: Named, b: Named, reduced_axes: Sequence[Axis]) -> Named:
+def _sum_unshared(a: LabelledArray, b: LabelledArray, reduced_axes: Sequence[Axis]) -> LabelledArray:
     unshared = tuple(n for n, v in enumerate(a.axes) if v in reduced_axes and v not in b.axes)
     if not unshared:
         return a
     wide = a.data if np.issubdtype(a.data.dtype, np.floating) or a.data.dtype == object else a.data.astype(np.int64)
-    return Named(wide.sum(axis=unshared), tuple(v for n, v in enumerate(a.axes) if n not in unshared))
+    return LabelledArray(wide.sum(axis=unshared), tuple(v for n, v in enumerate(a.axes) if n not in unshared))
 
 
-def _matrix(x: Named, order: Sequence[Axis], kind: Any) -> Data:
+def _matrix(x: LabelledArray, order: Sequence[Axis], kind: Any) -> Data:
     data = np.asarray(x.data).transpose([x.axes.index(v) for v in order])
     return data if kind is None else data.astype(kind, order="C", copy=False)
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from ...errors import SpecError
 from ...lang.binders import Array, Fold, Leaf
 from ...lang.expr import Expr
-from .labelled_array import Affine, Axes, Axis, Named, Store
+from .labelled_array import Affine, Axes, Axis, LabelledArray, Store
 
 
 class Scope:
@@ -19,21 +19,21 @@ class Scope:
         self.parent = parent
         self.numbers = dict(numbers or {})
         self.bound = frozenset((*self.numbers, *axes))
-        self.known: dict[Expr, int] = {**parent.known, **self.numbers} if parent else self.numbers
-        self.terms: dict[Expr, Named] = {}
+        self.bound_numbers: dict[Expr, int] = {**parent.bound_numbers, **self.numbers} if parent else self.numbers
+        self.terms: dict[Expr, LabelledArray] = {}
         self.stores: dict[Array, Store] = {}
         self.folds: dict[tuple[Fold, bool], list[Store]] = {}
         self.readers: dict[Leaf, dict[Any, dict[Any, Any]]] = {}  # by leaf: the cached values that read it, and their caches
 
-    def keep(self, kept: dict[Any, Any], key: Any, reads: Iterable[Leaf], value: Any) -> None:
+    def remember(self, cache: dict[Any, Any], key: Any, reads: Iterable[Leaf], value: Any) -> None:
         """Cache a value until one of the leaves that it `reads` is written."""
-        kept[key] = value
+        cache[key] = value
         for leaf in reads:
-            self.readers.setdefault(leaf, {})[key] = kept
+            self.readers.setdefault(leaf, {})[key] = cache
 
-    def forget(self, written: Iterable[Leaf]) -> None:
+    def invalidate(self, written_leaves: Iterable[Leaf]) -> None:
         """Invalidate the cached values that depend on the written leaves."""
-        for leaf in written if self.readers else ():
+        for leaf in written_leaves if self.readers else ():
             for key, cache in self.readers.pop(leaf, {}).items():
                 cache.pop(key, None)
 
@@ -44,9 +44,9 @@ class Evaluation(Protocol):
     axes: Axes
     real: Any
     scope: Scope
-    precomputed: dict[Expr, Named]
+    hoisted: dict[Expr, LabelledArray]
 
-    def value(self, e: Expr) -> Named:
+    def value(self, e: Expr) -> LabelledArray:
         """Return the value of a term over the axes it depends on."""
 
     def number(self, e: Expr) -> int:
@@ -67,14 +67,14 @@ class Evaluation(Protocol):
     def batch_of(self, leaf: Leaf) -> set[Axis]:
         """Return the union of the batch axes of all regions of a leaf."""
 
-    def elements(self, free: Iterable[Expr], reads: Iterable[Leaf]) -> int:
+    def element_count(self, free: Iterable[Expr], reads: Iterable[Leaf]) -> int:
         """Return the number of elements a term takes over the axes of these free variables and of the leaves it reads."""
 
-    def inner(self, numbers: Mapping[Expr, int] | None = None, axes: Sequence[tuple[Expr, int]] = ()) -> Opened:
+    def inner_scope(self, numbers: Mapping[Expr, int] | None = None, axes: Sequence[tuple[Expr, int]] = ()) -> OpenScope:
         """Open a scope that binds numbers and axes."""
 
 
-class Opened:
+class OpenScope:
     """A context manager that opens a scope of an evaluator."""
 
     def __init__(self, evaluation: Evaluation, scope: Scope) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 
-class Sparse:
+class SparseMemory:
     """An array that stores its written elements by index; every other element is `reset`."""
 
     def __init__(self, shape: tuple[int, ...], reset: Any) -> None:
         self.shape, self.reset = shape, reset
-        self.written: dict[tuple[int, ...], Any] = {}
+        self.elements: dict[tuple[int, ...], Any] = {}
 
     def __getitem__(self, place: tuple[int, ...]) -> Any:
-        return self.written.get(place, self.reset)
+        return self.elements.get(place, self.reset)
 
     def __setitem__(self, place: tuple[int, ...], value: Any) -> None:
-        self.written[place] = value
+        self.elements[place] = value

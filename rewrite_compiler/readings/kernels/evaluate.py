@@ -10,12 +10,12 @@ import numpy as np
 from ...lang.binders import Array, Leaf
 from ..arrays.evaluator import Evaluator
 from ..arrays.labelled_array import Axes, Data, Store
-from .exact_float_folds import in_floats
+from .exact_float_folds import evaluate_fold_in_floats
 
 
 def evaluator_of(memories: Mapping[Leaf, Store], axes: Axes | None = None, real: Any = np.float64) -> Evaluator:
     """Return an evaluator on these memories, blocked folds by BLAS; reals are computed in the type `real` unless an operand is wider."""
-    return Evaluator(memories, axes, real, in_floats)
+    return Evaluator(memories, axes, real, evaluate_fold_in_floats)
 
 
 def evaluate(array: Array, operands: Mapping[Leaf, Data], real: Any = np.float64) -> Data:

@@ -21,7 +21,7 @@ import numpy as np
 from ...lang import intervals as iv
 from ...lang.binders import Fold
 from ...lang.intervals import Interval
-from ..arrays.labelled_array import FLOAT32_EXACT, FLOAT64_EXACT, Axis, Data, Named, Store
+from ..arrays.labelled_array import FLOAT32_EXACT, FLOAT64_EXACT, Axis, Data, LabelledArray, Store
 from ..arrays.scope import Evaluation
 from ..blocks.grid import contiguous_runs
 from ..blocks.passes import (
@@ -36,31 +36,34 @@ from ..blocks.passes import (
     with_constant_scalars,
 )
 from ..straightline.code import Code, TooWide
-from .fold_operands import Factor, FoldTrace, Site, folded
+from .fold_operands import Factor, FoldTrace, ProductSite, evaluate_blocked_fold
 
 BLOCK_BYTES = 1 << 18  # of the result at once: two of them fit a second-level cache
-KEPT_ELEMENTS = 1 << 18  # of the factor of the rows that are converted at once
-LEAST_ELEMENTS = 1 << 9  # of all steps together
-LEAST_GRID = 8  # of the result
+CONVERTED_ELEMENTS = 1 << 18  # of the factor of the rows that are converted at once
+MIN_ELEMENTS = 1 << 9  # of all steps together
+MIN_GRID = 8  # of the result
 INT32_EXACT = (1 << 31) - 1
 Views = tuple[Data, Data]  # the factors of rows and of columns
 
 
-def in_floats(ev: Evaluation, f: Fold) -> Store | None:
+def evaluate_fold_in_floats(ev: Evaluation, f: Fold) -> Store | None:
     """Evaluate a blocked fold in floats that hold every integer exactly; None when no float type does or it is no blocked fold."""
-    return folded(ev, f, _in_floats)
+    return evaluate_blocked_fold(ev, f, _in_floats)
 
 
 def _in_floats(
-    ev: Evaluation, loops: Sequence[tuple[Axis, int]], trace: FoldTrace, codes: Sequence[Code], first: Named, kind: np.dtype[np.generic]
-) -> Named:  # fmt: skip
+    ev: Evaluation, loops: Sequence[tuple[Axis, int]], trace: FoldTrace, codes: Sequence[Code], first: LabelledArray,
+    kind: np.dtype[np.generic],
+) -> LabelledArray:  # fmt: skip
     return _Floats(ev, loops, trace, codes, first).result(kind)
 
 
 class _Floats:
     """One fold in floats."""
 
-    def __init__(self, ev: Evaluation, loops: Sequence[tuple[Axis, int]], trace: FoldTrace, codes: Sequence[Code], first: Named) -> None:
+    def __init__(
+        self, ev: Evaluation, loops: Sequence[tuple[Axis, int]], trace: FoldTrace, codes: Sequence[Code], first: LabelledArray
+    ) -> None:
         self.ev, self.loops, self.trace, self.codes, self.first = ev, loops, trace, codes, first
         inner = {a for a, _ in loops}
         self.rows, self.columns = self._sides(inner)
@@ -77,15 +80,15 @@ class _Floats:
         for first, second in axes:
             if not ((first <= a and second <= b) or (first <= b and second <= a)):
                 raise TooWide
-        if a & b or math.prod(size(tuple(a))) * math.prod(size(tuple(b))) < LEAST_GRID:
+        if a & b or math.prod(size(tuple(a))) * math.prod(size(tuple(b))) < MIN_GRID:
             raise TooWide
         self.row_axes = a
         return self.ev.axes.union(tuple(a)), self.ev.axes.union(tuple(b))
 
-    def result(self, kind: np.dtype[np.generic]) -> Named:
+    def result(self, kind: np.dtype[np.generic]) -> LabelledArray:
         size = self.ev.axes.shape
         m, n = math.prod(size(self.rows)), math.prod(size(self.columns))
-        if m * n * math.prod(steps for _, steps in self.loops) < LEAST_ELEMENTS:
+        if m * n * math.prod(steps for _, steps in self.loops) < MIN_ELEMENTS:
             raise TooWide
         self.codes = [with_constant_scalars(code, self.trace.scalars) for code in self.codes]
         self.views = [self._views(s) for s in self.trace.sites]
@@ -145,7 +148,7 @@ class _Floats:
         A partial sum beyond 2^24 has so many products that the others cannot bring the whole near 0 again; each rounding
         of what is below 2^25 is by 1 at most.
         """
-        (first, second), lanes = self.trace.limits[number], self.views[number][1].shape[-1]
+        (first, second), lanes = self.trace.magnitudes[number], self.views[number][1].shape[-1]
         product = first * second
         other_products = lanes - FLOAT32_EXACT // product - 1
         edge = FLOAT32_EXACT + 1 - other_products * product - lanes
@@ -163,7 +166,7 @@ class _Floats:
         full = self.ev.axes.full(first, grid).transpose([grid.index(a) for a in order])
         return np.array(full, np.int32).reshape(m, n)
 
-    def _views(self, s: Site) -> tuple[Data, Data]:
+    def _views(self, s: ProductSite) -> tuple[Data, Data]:
         """Return the factor of the rows over [rows …, steps …, lanes], and that of the columns as [columns, steps, lanes]."""
         a, b = s.factors
         inner = {x for x, _ in self.loops} | {s.lane}
@@ -173,7 +176,7 @@ class _Floats:
         steps = math.prod(n for _, n in self.loops)
         return self._over(a, self.rows, s), columns.reshape(-1, steps, columns.shape[-1])
 
-    def _over(self, f: Factor, outer: Sequence[Axis], s: Site) -> Data:
+    def _over(self, f: Factor, outer: Sequence[Axis], s: ProductSite) -> Data:
         names, extent = tuple(f.strides), self.ev.axes.extent
         order = [*outer, *(x for x, _ in self.loops), *([s.lane] if s.lanes else [])]
         data = f.data.transpose([names.index(x) for x in order if x in names])
@@ -185,7 +188,7 @@ class _Floats:
 
     def _interval_bound(self, number: int, parts: int = 1) -> int:
         """Return a bound of Σ|a||w| over one of `parts`, by the intervals."""
-        (_, w), (first, second) = self.views[number], self.trace.limits[number]
+        (_, w), (first, second) = self.views[number], self.trace.magnitudes[number]
         bound: int = first * second * -(-w.shape[-1] // parts)
         return bound
 
@@ -205,7 +208,7 @@ class _Floats:
         m, n = out.shape
         loops = tuple(count for _, count in self.loops)
         rows = max(1, min(m, BLOCK_BYTES // (n * self.kind().itemsize)))
-        steps = max(1, min(math.prod(loops), KEPT_ELEMENTS // (rows * sum(w.shape[-1] for _, w in views))))
+        steps = max(1, min(math.prod(loops), CONVERTED_ELEMENTS // (rows * sum(w.shape[-1] for _, w in views))))
         operand_buffers = [np.empty(rows * steps * w.shape[-1], self.kind) for _, w in views]
         operands = list(operand_buffers)
         columns = [self._columns(scales, code, views) for scales, code in zip(self.scales, self.codes, strict=True)]

@@ -15,15 +15,15 @@ from ...errors import SpecError
 from ...lang import intervals as iv
 from ...lang.binders import Accumulator, Comprehension, Fold, FoldResult
 from ...lang.expr import Expr
-from ..arrays.labelled_array import Axis, Data, Named, Store, axis_of, moving, reach, storage_dtype, strided
+from ..arrays.labelled_array import Axis, Data, LabelledArray, Store, axis_of, storage_dtype, strided_view, value_range, without_zero_terms
 from ..arrays.scope import Evaluation
 from ..straightline.code import Code, Op, TooWide, Tracer, bits_of, is_operator
-from .selection import Strides, Trace
+from .selection import OperandTrace, Strides
 
 INT16, INT32 = iv.of_width(16, True), iv.of_width(32, True)
 
 
-Compute = Callable[..., Named]  # of evaluator, loops, trace, codes, the start, and the type of the result
+Compute = Callable[..., LabelledArray]  # of evaluator, loops, trace, codes, the start, and the type of the result
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class Site:
+class ProductSite:
     """A sum of `lanes` products along the axis `lane`; 0 lanes: one product."""
 
     factors: tuple[Factor, Factor]
@@ -44,16 +44,16 @@ class Site:
 
 
 @dataclass
-class FoldTrace(Trace):
+class FoldTrace(OperandTrace):
     """The operands of the step of a fold: sites of products, scalars, the accumulator."""
 
     accumulator: Accumulator | None = None
     loops: tuple[Axis, ...] = ()
     is_last: bool = False  # whether the code of the last step is traced, which may differ from that of the others
     has_last: bool = False
-    sites: list[Site] = field(default_factory=list)
-    placed: dict[Expr, int] = field(default_factory=dict)
-    limits: list[tuple[int, int]] = field(default_factory=list)  # of each site: how large its factors are by their intervals
+    sites: list[ProductSite] = field(default_factory=list)
+    site_numbers: dict[Expr, int] = field(default_factory=dict)
+    magnitudes: list[tuple[int, int]] = field(default_factory=list)  # of each site: how large its factors are by their intervals
 
     def leaf(self, e: Expr) -> Op | Expr | None:
         """Return the operand that stands for a term, or the branch to trace in its place; None when its operator is part of the code.
@@ -98,33 +98,33 @@ class FoldTrace(Trace):
         is_product = body.op == "mul" and self.accumulator not in e.reads and all(x.op == "load" for x in body.args)
         if not is_product or lanes <= 0:
             raise TooWide
-        with self.ev.inner(axes=[(variable, lanes)]):
+        with self.ev.inner_scope(axes=[(variable, lanes)]):
             return self._site(e, body.args, lanes, axis_of(variable))
 
     def _site(self, e: Expr, factors: Sequence[Expr], lanes: int, lane: Axis) -> Op:
         name = "dot" if lanes else "product"
-        if e in self.placed:
-            return Op(name, (), self.placed[e], bits_of(e))
+        if e in self.site_numbers:
+            return Op(name, (), self.site_numbers[e], bits_of(e))
         if any(not iv.is_bounded(f.interval) for f in factors):
             raise TooWide
-        self.limits.append((magnitude(factors[0]), magnitude(factors[1])))
+        self.magnitudes.append((magnitude(factors[0]), magnitude(factors[1])))
         first, second = (self._factor(f) for f in factors)
-        self.placed[e] = len(self.sites)
-        self.sites.append(Site((first, second), lanes, lane))
-        return Op(name, (), self.placed[e], bits_of(e))
+        self.site_numbers[e] = len(self.sites)
+        self.sites.append(ProductSite((first, second), lanes, lane))
+        return Op(name, (), self.site_numbers[e], bits_of(e))
 
     def _factor(self, e: Expr) -> Factor:
         ev = self.ev
         store = ev.store_of(e.data)
         affine_indices = [ev.affine(i) for i in e.args]
-        if store.data.dtype.kind not in "iu" or 0 in store.own or None in affine_indices:
+        if store.data.dtype.kind not in "iu" or 0 in store.element_shape or None in affine_indices:
             raise TooWide
-        indices = [moving(i) for i in affine_indices if i is not None]
-        box = [reach(i, ev.axes) for i in indices]
-        if any(low < 0 or high >= n for (low, high), n in zip(box, store.own, strict=True)):
+        indices = [without_zero_terms(i) for i in affine_indices if i is not None]
+        box = [value_range(i, ev.axes) for i in indices]
+        if any(low < 0 or high >= n for (low, high), n in zip(box, store.element_shape, strict=True)):
             raise TooWide
         window, origin = store.window([b[0] for b in box], [b[1] for b in box], ev.axes)
-        view, names = strided(window, origin, indices, ev.axes)
+        view, names = strided_view(window, origin, indices, ev.axes)
         strides = {a: s // view.itemsize for a, s, n in zip(names, view.strides, view.shape, strict=True)}
         return Factor(view, strides)
 
@@ -138,7 +138,7 @@ def magnitude(e: Expr) -> int:
 # -- folds
 
 
-def innermost(f: Fold) -> tuple[list[Fold], Expr] | None:
+def fold_nest_of(f: Fold) -> tuple[list[Fold], Expr] | None:
     """Return the perfect nest of folds over one integer scalar accumulator, outermost first, and its step; None for other folds."""
     folds = [f]
     while True:
@@ -159,9 +159,9 @@ def innermost(f: Fold) -> tuple[list[Fold], Expr] | None:
         folds.append(inner)
 
 
-def folded(ev: Evaluation, f: Fold, compute: Compute) -> Store | None:
+def evaluate_blocked_fold(ev: Evaluation, f: Fold, compute: Compute) -> Store | None:
     """Evaluate a blocked fold by `compute`: its accumulator after the last step; None when it is not one."""
-    nest = innermost(f)
+    nest = fold_nest_of(f)
     if nest is None:
         return None
     folds, step = nest
@@ -176,7 +176,7 @@ def folded(ev: Evaluation, f: Fold, compute: Compute) -> Store | None:
         if math.prod(n for _, n in loops) == 0:
             return None
         first = ev.value(start.body)
-        with ev.inner(axes=loops):
+        with ev.inner_scope(axes=loops):
             trace = FoldTrace(ev, accumulator=folds[-1].accumulators[0], loops=tuple(axis_of(v) for v, _ in loops))
             codes = [_code(trace, step)]
             if trace.has_last:

@@ -22,7 +22,7 @@ from ..arrays.evaluator import table_data
 from ..arrays.labelled_array import Data, storage_dtype
 from ..straightline.code import REAL
 from .evaluate import evaluate
-from .layout_conversion import Conversion, is_worth_it, looked_up, then, traced
+from .layout_conversion import Conversion, composed, is_large_and_regular, table_lookup, trace_conversion
 from .selection import has_machine_code
 
 CHUNK = 1 << 14  # elements evaluated at once: the temporaries stay in the cache
@@ -47,7 +47,7 @@ def codes_of(f: Format, values: Data) -> Data:
     low, high = (float(data.min()), float(data.max())) if data.size else (0.0, 0.0)
     if not isinstance(f, IEEE) and math.isnan(low):
         raise SpecError("I102", f"{f.name} has no code for a value that is not a number")
-    if not isinstance(f, IEEE) and math.isfinite(low) and math.isfinite(high) and is_worth_it(data):
+    if not isinstance(f, IEEE) and math.isfinite(low) and math.isfinite(high) and is_large_and_regular(data):
         conversion = _encoder(f, data.dtype)
         if conversion is not None:
             codes = np.empty(data.shape, storage_dtype(f.codes))
@@ -64,17 +64,17 @@ def codes_of(f: Format, values: Data) -> Data:
     return np.asarray(_by_leading_bits(f, data.dtype).take(key.astype(np.intp, copy=False)))
 
 
-def encoded_into(f: Format, values: Data, target: Data, ends: tuple[float, float], after: Conversion | None = None) -> bool:
+def encode_into(f: Format, values: Data, target: Data, value_range: tuple[float, float], epilogue: Conversion | None = None) -> bool:
     """Encode floats into an array of codes, in one pass whatever the layouts; False, and nothing set, where only `codes_of` can.
 
     The values lie in the range `ends`, which is not finite where a value is not. `after` is applied to every code.
     """
-    if values.dtype not in WORDS or isinstance(f, IEEE) or f in NATIVE or not is_worth_it(values, target):
+    if values.dtype not in WORDS or isinstance(f, IEEE) or f in NATIVE or not is_large_and_regular(values, target):
         return False
-    conversion = _encoder(f, values.dtype) if all(map(math.isfinite, ends)) else None
-    if conversion is None or (after is None and target.dtype.itemsize < np.dtype(storage_dtype(f.codes)).itemsize):
+    conversion = _encoder(f, values.dtype) if all(map(math.isfinite, value_range)) else None
+    if conversion is None or (epilogue is None and target.dtype.itemsize < np.dtype(storage_dtype(f.codes)).itemsize):
         return False
-    conversion = conversion if after is None else _encoded_then(f, values.dtype, after)
+    conversion = conversion if epilogue is None else _encoded_then(f, values.dtype, epilogue)
     assert conversion is not None
     conversion(target, values if conversion.code[0].bits == REAL else values.view(WORDS[values.dtype][0]))
     return True
@@ -100,21 +100,21 @@ def _encoder(f: Format, kind: Any) -> Conversion | None:
         word, bits, _ = WORDS[kind]
         if bits == 64:
             return None
-        return looked_up(_by_leading_bits(f, kind), bits - prefix_bits, word)
-    conversion = traced(f.encode, Leaf((1,), iv.EVERYTHING, True, "x"))
+        return table_lookup(_by_leading_bits(f, kind), bits - prefix_bits, word)
+    conversion = trace_conversion(f.encode, Leaf((1,), iv.EVERYTHING, True, "x"))
     return conversion if conversion is not None and conversion.code[0].name == "array" else None
 
 
 @lru_cache(maxsize=256)
 def _encoded_then(f: Format, kind: Any, epilogue: Conversion) -> Conversion | None:
     conversion = _encoder(f, kind)
-    return None if conversion is None else then(conversion, storage_dtype(f.codes), epilogue)
+    return None if conversion is None else composed(conversion, storage_dtype(f.codes), epilogue)
 
 
 @lru_cache(maxsize=256)
 def _decoded_after(f: Format, kind: Any, prologue: Conversion) -> Conversion | None:
     conversion = _decoder(f, kind)
-    return None if conversion is None else then(prologue, kind, conversion)
+    return None if conversion is None else composed(prologue, kind, conversion)
 
 
 @lru_cache(maxsize=64)
@@ -123,31 +123,31 @@ def _decoder(f: Format, kind: Any) -> Conversion | None:
     if f in NATIVE or isinstance(f, IEEE):
         return None
     if f.width > TABLE_BITS - 1 or isinstance(f, Fixed):
-        conversion = traced(f.decode, Leaf((1,), f.codes, False, "x"))
+        conversion = trace_conversion(f.decode, Leaf((1,), f.codes, False, "x"))
         return conversion if conversion is not None and conversion.code[0].name == "array" else None
-    return looked_up(_values(f).astype(np.float32), 0, kind, f.codes[0] or 0)
+    return table_lookup(_values(f).astype(np.float32), 0, kind, f.codes[0] or 0)
 
 
-def put_values(f: Format, codes: Data, target: Data, before: Conversion | None = None, kind: Any = None) -> tuple[float, float] | None:
+def decode_into(f: Format, codes: Data, target: Data, prologue: Conversion | None = None, kind: Any = None) -> tuple[float, float] | None:
     """Decode codes into an array of 32-bit floats; with `before`, the codes are its results, of the type `kind`.
 
     Returns the least and the largest value where the pass computes them.
     """
-    kind = codes.dtype if before is None else np.dtype(kind)
+    kind = codes.dtype if prologue is None else np.dtype(kind)
     are_codes = codes.ndim == target.ndim and kind == storage_dtype(f.codes) and f.width == 8 * kind.itemsize
-    conversion = _decoder(f, kind) if are_codes and is_worth_it(codes, target) else None
-    if conversion is not None and before is not None:
-        conversion = _decoded_after(f, kind, before)
-    if conversion is None and before is not None:
+    conversion = _decoder(f, kind) if are_codes and is_large_and_regular(codes, target) else None
+    if conversion is not None and prologue is not None:
+        conversion = _decoded_after(f, kind, prologue)
+    if conversion is None and prologue is not None:
         source_codes = np.empty(codes.shape, kind)
-        before(source_codes, codes)
-        put_values(f, source_codes, target)
+        prologue(source_codes, codes)
+        decode_into(f, source_codes, target)
     elif conversion is None:
         target[...] = values_of(f, codes).astype(np.float32)
     elif not has_machine_code():
         conversion(target, codes)
     else:
-        return conversion.ends(target, codes)
+        return conversion.convert_with_range(target, codes)
     return None
 
 
@@ -223,7 +223,7 @@ def _decoded(f: Format, codes: Data) -> Data:
 def _mapped(function: Callable[[Expr], Expr], flat: Data, kind: Any, operand: Leaf) -> Data:
     """Return a function of terms at every element of a flat array: by machine code where it is in use, else a chunk at a time."""
     out = np.empty(flat.shape, kind)
-    code = traced(function, operand) if operand.real and len(flat) > CHUNK and has_machine_code() else None
+    code = trace_conversion(function, operand) if operand.real and len(flat) > CHUNK and has_machine_code() else None
     if code is not None:
         code(out, flat)
         return out

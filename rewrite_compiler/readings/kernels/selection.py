@@ -19,13 +19,13 @@ from ...lang.binders import Leaf, Table
 from ...lang.expr import Expr
 from ...lang.traversal import terms_of
 from ..arrays.evaluator import table_data
-from ..arrays.labelled_array import Axis, Data, Named, axis_of, moving, reach, strided
+from ..arrays.labelled_array import Axis, Data, LabelledArray, axis_of, strided_view, value_range, without_zero_terms
 from ..arrays.scope import Evaluation
 from ..straightline.code import REAL, Op, TooWide, Tracer, bits_of, is_operator, is_real_operator
 
 UNIFORM_ELEMENTS = 1 << 12  # conditions of up to this size are computed first: a choice that is the same everywhere costs nothing
-UNROLLED, NEAR = 8, 16
-MOST_INLINED = 40  # operators of a table's function that are faster than a read of its entry
+MAX_UNROLLED, MAX_OFFSET = 8, 16
+MAX_INLINED = 40  # operators of a table's function that are faster than a read of its entry
 Strides = dict[Axis, int]
 
 
@@ -39,7 +39,7 @@ class Operand:
 
 
 @dataclass
-class Trace:
+class OperandTrace:
     """The operands of the straight-line code of a term."""
 
     ev: Evaluation
@@ -48,14 +48,14 @@ class Trace:
     scalars: list[int] = field(default_factory=list)
     axes: set[Axis] = field(default_factory=set)
     work: int = 0  # operators and tables
-    moved: dict[Expr, bool] = field(default_factory=dict)
-    sampled: dict[Leaf, bool] = field(default_factory=dict)
+    varying_terms: dict[Expr, bool] = field(default_factory=dict)
+    batched_leaves: dict[Leaf, bool] = field(default_factory=dict)
 
     def leaf(self, e: Expr) -> Op | Expr | None:
         """Return the operand that stands for a term, or the term to trace in its place; None when its operator is part of the code."""
         if not self.varies(e):
             return self._scalar(e)
-        if e in self.ev.precomputed or (e.op == "wrap" and e.args[0].op == "reduce"):
+        if e in self.ev.hoisted or (e.op == "wrap" and e.args[0].op == "reduce"):
             return self._array(e, self.ev.value(e))
         if e.op == "var":
             return self._index(e)
@@ -70,17 +70,17 @@ class Trace:
 
     def varies(self, e: Expr) -> bool:
         """Tell whether a term may differ between the elements of the grid."""
-        is_varying = self.moved.get(e)
+        is_varying = self.varying_terms.get(e)
         if is_varying is None:
             ev = self.ev
-            is_varying = self.moved[e] = any(ev.is_axis(v) for v in e.free) or any(map(self.is_sampled, e.reads))
+            is_varying = self.varying_terms[e] = any(ev.is_axis(v) for v in e.free) or any(map(self.is_sampled, e.reads))
         return is_varying
 
     def is_sampled(self, leaf: Leaf) -> bool:
         """Tell whether any region of a leaf has batch axes."""
-        if leaf not in self.sampled:
-            self.sampled[leaf] = bool(self.ev.batch_of(leaf))
-        return self.sampled[leaf]
+        if leaf not in self.batched_leaves:
+            self.batched_leaves[leaf] = bool(self.ev.batch_of(leaf))
+        return self.batched_leaves[leaf]
 
     def table(self, e: Expr, entries: Data, at: int) -> Op:
         """Return the operator that reads the entries of a table."""
@@ -118,17 +118,17 @@ class Trace:
         ev = self.ev
         store = ev.store_of(e.data)
         affine_indices = [ev.affine(i) for i in e.args]
-        if store.data.dtype.kind not in "iuf" or 0 in store.own or None in affine_indices:
+        if store.data.dtype.kind not in "iuf" or 0 in store.element_shape or None in affine_indices:
             return self._array(e, ev.value(e))
-        indices = [moving(i) for i in affine_indices if i is not None]
-        box = [reach(i, ev.axes) for i in indices]
-        if any(low < 0 or high >= n for (low, high), n in zip(box, store.own, strict=True)):
+        indices = [without_zero_terms(i) for i in affine_indices if i is not None]
+        box = [value_range(i, ev.axes) for i in indices]
+        if any(low < 0 or high >= n for (low, high), n in zip(box, store.element_shape, strict=True)):
             return self._array(e, ev.value(e))
         window, origin = store.window([b[0] for b in box], [b[1] for b in box], ev.axes)
-        view, names = strided(window, origin, indices, ev.axes)
+        view, names = strided_view(window, origin, indices, ev.axes)
         return self._strided(e, view, names)
 
-    def _array(self, e: Expr, x: Named) -> Op:
+    def _array(self, e: Expr, x: LabelledArray) -> Op:
         if not x.axes and e.real:
             raise TooWide
         if not x.axes:
@@ -148,7 +148,7 @@ class Trace:
         self.axes.update(strides)
         for n, existing in enumerate(self.operands):
             distance = data.ctypes.data - existing.data.ctypes.data
-            is_near = abs(distance) < NEAR * data.itemsize and distance % data.itemsize == 0
+            is_near = abs(distance) < MAX_OFFSET * data.itemsize and distance % data.itemsize == 0
             if is_near and existing.data.dtype == data.dtype and existing.strides == strides and start is existing.start is None:
                 return Op("array", (), (n, distance // data.itemsize), REAL if e.real else bits_of(e))
         self.operands.append(Operand(data, strides, start))
@@ -160,12 +160,12 @@ class GridTracer(Tracer):
 
     def __init__(self, ev: Evaluation) -> None:
         """Read operands through `ev`."""
-        self.found = Trace(ev)
+        self.operand_trace = OperandTrace(ev)
         super().__init__(self._leaf)
 
     def _leaf(self, e: Expr) -> Op | Expr | None:
-        if e.op != "table" or e.real or not self.found.varies(e):
-            return self.found.leaf(e)
+        if e.op != "table" or e.real or not self.operand_trace.varies(e):
+            return self.operand_trace.leaf(e)
         if is_short(e.data):
             return _inlined(e)
         flat: Expr | None = None
@@ -173,7 +173,7 @@ class GridTracer(Tracer):
             place = x - (d[0] or 0)
             flat = place if flat is None else flat * n + place
         assert flat is not None
-        return self.found.table(e, table_data(e.data), self.trace(flat))
+        return self.operand_trace.table(e, table_data(e.data), self.trace(flat))
 
 
 @lru_cache(maxsize=1024)
@@ -187,10 +187,10 @@ def _inlined(e: Expr) -> Expr:
 def is_short(table: Table) -> bool:
     """Tell whether a table is cheaper computed than read: its function is vector code, a gather is not."""
     inner = [x for x in terms_of(table.body) if x.op not in ("const", "var")]
-    return not table.body.real and len(inner) <= MOST_INLINED and all(map(is_operator, inner))
+    return not table.body.real and len(inner) <= MAX_INLINED and all(map(is_operator, inner))
 
 
-def without_machine_code() -> str:
+def machine_code_refusal() -> str:
     """Return why no machine code can be generated here, in a clause; an empty string where it can."""
     try:
         from ..native import jit
@@ -206,9 +206,9 @@ def has_machine_code() -> bool:
     return f"{(__package__ or '').rpartition('.')[0]}.native.jit" in sys.modules
 
 
-def launched(
+def grid_launch(
     code: tuple[Op, ...], sides: Sequence[Operand], tables: Sequence[Data], order: Sequence[Axis], extent: Mapping[Axis, int],
-    *, seen: bool = False,
+    *, with_range: bool = False,
 ) -> tuple[Any, Data]:  # fmt: skip
     """Return the compiled grid function for a result and operands, loops nested in the `order` of axes, and its extents and strides.
 
@@ -216,9 +216,9 @@ def launched(
     """
     from ..native.elementwise_nest import ANY_STRIDE, Access, GridKey, grid_function
 
-    loops = merged([(extent[a], [o.strides.get(a, 0) for o in sides]) for a in order if extent[a] > 1])
+    loops = merge_loops([(extent[a], [o.strides.get(a, 0) for o in sides]) for a in order if extent[a] > 1])
     unroll, steps = 1, [0] * len(sides)
-    if len(loops) > 1 and loops[-1][0] <= UNROLLED and loops[-1][0] * len(code) <= UNROLLED * 32:
+    if len(loops) > 1 and loops[-1][0] <= MAX_UNROLLED and loops[-1][0] * len(code) <= MAX_UNROLLED * 32:
         unroll, steps = loops.pop()
     kinds = []
     for n, o in enumerate(sides):
@@ -226,13 +226,13 @@ def launched(
         is_fixed = o.start is not None and unroll > 1 and not any(s[n] for _, s in loops)
         kinds.append(Access(o.data.dtype.str, inner if inner in (0, 1) else ANY_STRIDE, steps[n], o.start if is_fixed else None))
     types = tuple(t.dtype.str for t in tables)
-    key: GridKey = GridKey(code, kinds[0], tuple(kinds[1:]), types, len(loops), unroll, tracks_extrema=seen)
+    key: GridKey = GridKey(code, kinds[0], tuple(kinds[1:]), types, len(loops), unroll, tracks_extrema=with_range)
     numbers = [n for n, _ in loops] + [s[k] for k in range(len(sides)) for _, s in loops]
     _, run = grid_function(key)
     return run, np.array(numbers or [0], np.int64)
 
 
-def merged(loops: list[tuple[int, list[int]]]) -> list[tuple[int, list[int]]]:
+def merge_loops(loops: list[tuple[int, list[int]]]) -> list[tuple[int, list[int]]]:
     """Collapse nested loops that are one arithmetic progression in every array; each loop is its extent and its strides."""
     merged_loops: list[tuple[int, list[int]]] = []
     for extent, strides in loops:

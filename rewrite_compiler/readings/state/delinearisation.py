@@ -20,21 +20,21 @@ from ...lang.step import NOTHING, Loop, Update
 from ...lang.substitution import substitute
 from ..arrays.labelled_array import Data, axis_of
 from .execution import Execution
-from .loop_nest import Form
+from .loop_nest import LoopNest
 
-MOST_DIGITS = 6
-ELEMENTS = 1 << 22
-Table = tuple[int, list[Data]]  # an index: its first value, and how far it is from it along each loop
+MAX_DIGITS = 6
+MAX_ELEMENTS = 1 << 22
+SeparableIndex = tuple[int, list[Data]]  # an index: its first value, and how far it is from it along each loop
 
 
-def factored(machine: Execution, form: Form, extents: Sequence[int]) -> Form:
+def delinearised(machine: Execution, form: LoopNest, extents: Sequence[int]) -> LoopNest:
     """Return a nest with one loop for each digit of its loop variables; the nest itself where its indices are affine in no digits."""
     indices = list(dict.fromkeys(_indices(form)))
     tables = [_table(machine, form, extents, i) for i in indices] if any(i.reads for i in indices) else []
     separable = [t for t in tables if t is not None]
     if not separable or len(separable) < len(tables):
         return form
-    digits = [digits_of(np.stack([steps[n] for _, steps in separable])) for n in range(len(extents))]
+    digits = [mixed_radix_of(np.stack([steps[n] for _, steps in separable])) for n in range(len(extents))]
     if None in digits or all(len(d or ()) < 2 for d in digits):
         return form
     try:
@@ -46,10 +46,10 @@ def factored(machine: Execution, form: Form, extents: Sequence[int]) -> Form:
 # -- the indices of a form
 
 
-def _indices(form: Form) -> Iterator[Expr]:
+def _indices(form: LoopNest) -> Iterator[Expr]:
     """Yield the largest terms inside of indices that depend on the loops and on no variable of updates or reductions."""
     loops = frozenset(x.variable for x in form.loops)
-    updates = (form.core, *form.others)
+    updates = (form.main_update, *form.other_updates)
     inner_variables = frozenset(v for u in updates for v in u.variables)
     for u in updates:
         for index in u.address:
@@ -83,23 +83,23 @@ def _below(e: Expr, loops: frozenset[Expr], inner_variables: frozenset[Expr]) ->
 # -- their values
 
 
-def _table(machine: Execution, form: Form, extents: Sequence[int], index: Expr) -> Table | None:
+def _table(machine: Execution, form: LoopNest, extents: Sequence[int], index: Expr) -> SeparableIndex | None:
     """Return the values of an index as a sum over the loops; None where they are not one, or depend on anything else."""
     variables, axes = [x.variable for x in form.loops], machine.axes
-    if not index.reads.isdisjoint(u.memory for u in (form.core, *form.others)):
+    if not index.reads.isdisjoint(u.memory for u in (form.main_update, *form.other_updates)):
         return None
-    with machine.evaluator.inner(axes=list(zip(variables, extents, strict=True))):
+    with machine.evaluator.inner_scope(axes=list(zip(variables, extents, strict=True))):
         value = machine.evaluator.value(index)
         order = [axis_of(v) for v in variables]
-        if not set(value.axes) <= set(order) or math.prod(axes.shape(value.axes)) > ELEMENTS:
+        if not set(value.axes) <= set(order) or math.prod(axes.shape(value.axes)) > MAX_ELEMENTS:
             return None
         present = tuple(a for a in order if a in value.axes)
         data = np.asarray(axes.full(value, value.axes), np.int64).transpose([value.axes.index(a) for a in present])
-    parts = separated(data.reshape([n if a in present else 1 for a, n in zip(order, extents, strict=True)]))
+    parts = separable_parts(data.reshape([n if a in present else 1 for a, n in zip(order, extents, strict=True)]))
     return None if parts is None else (parts[0], [np.broadcast_to(s, (n,)) for s, n in zip(parts[1], extents, strict=True)])
 
 
-def separated(data: Data) -> Table | None:
+def separable_parts(data: Data) -> SeparableIndex | None:
     """Return an array [n₀, n₁, …] as x[0] + Σ_d step_d[i_d]; None where it is no such separable sum."""
     first = int(data.flat[0])
     steps = [data[tuple(slice(None) if m == n else 0 for m in range(data.ndim))] - first for n in range(data.ndim)]
@@ -109,7 +109,7 @@ def separated(data: Data) -> Table | None:
     return (first, steps) if (data == total).all() else None
 
 
-def digits_of(x: Data, left: int = MOST_DIGITS) -> list[int] | None:
+def mixed_radix_of(x: Data, max_digits: int = MAX_DIGITS) -> list[int] | None:
     """Return a mixed radix, outermost digit first, in whose digits every row of `x` [rows, n] is affine; None where there is none."""
     n = x.shape[1]
     if n == 1:
@@ -119,10 +119,10 @@ def digits_of(x: Data, left: int = MOST_DIGITS) -> list[int] | None:
     run = n if is_one.all() else int(np.argmin(is_one))
     if run == n:
         return [n]
-    for size in (r for r in range(run, 1, -1) if n % r == 0 and left > 1):
+    for size in (r for r in range(run, 1, -1) if n % r == 0 and max_digits > 1):
         parts = x.reshape(len(x), n // size, size)
         if (parts == parts[..., :1] + step[..., None] * np.arange(size)).all():
-            outer = digits_of(parts[..., 0], left - 1)
+            outer = mixed_radix_of(parts[..., 0], max_digits - 1)
             if outer is not None:
                 return [*outer, size]
     return None
@@ -131,7 +131,7 @@ def digits_of(x: Data, left: int = MOST_DIGITS) -> list[int] | None:
 # -- the form over digits
 
 
-def _rebuilt(form: Form, digits: Sequence[Sequence[int]], indices: dict[Expr, Table]) -> Form:
+def _rebuilt(form: LoopNest, digits: Sequence[Sequence[int]], indices: dict[Expr, SeparableIndex]) -> LoopNest:
     digit_variables = [[(index_variable("d", n), n) for n in extents] for extents in digits]
     weights = [[math.prod(extents[n + 1 :]) for n in range(len(extents))] for extents in digits]
     replacements: dict[Expr, Expr] = {}
@@ -149,13 +149,13 @@ def _rebuilt(form: Form, digits: Sequence[Sequence[int]], indices: dict[Expr, Ta
     def with_digits(u: Update) -> Update:
         return replace(u, address=tuple(substitute(a, replacements) for a in u.address), value=substitute(u.value, replacements))
 
-    return Form(
+    return LoopNest(
         loops=tuple(Loop(v, const(n), NOTHING) for variables in digit_variables for v, n in variables),
-        core=with_digits(form.core),
-        others=tuple(map(with_digits, form.others)),
+        main_update=with_digits(form.main_update),
+        other_updates=tuple(map(with_digits, form.other_updates)),
         term=None if form.term is None else substitute(form.term, replacements),
-        new=form.new,
-        elsewhere=tuple(substitute(x, replacements) for x in form.elsewhere),
+        new_value=form.new_value,
+        distant_loads=tuple(substitute(x, replacements) for x in form.distant_loads),
     )  # fmt: skip
 
 

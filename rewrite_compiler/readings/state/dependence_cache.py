@@ -19,7 +19,7 @@ from ..arrays.labelled_array import axis_of
 
 
 @dataclass(frozen=True)
-class Answer:
+class DependenceResult:
     """The result of a dependence test, and the number of elements that the largest statement touches in all iterations."""
 
     parallel: bool
@@ -36,12 +36,12 @@ class _Control:
 
 
 @dataclass
-class Recall:
+class DependenceCache:
     """Cached results for the loops inside a loop over `variable`; leaves that `is_steady` are invariant in it."""
 
     variable: Expr | None  # of a first iteration: None, nothing is kept
-    is_steady: Callable[[Leaf], bool]
-    answers: dict[Any, Answer] = field(default_factory=dict)
+    is_invariant: Callable[[Leaf], bool]
+    results: dict[Any, DependenceResult] = field(default_factory=dict)
     controls: dict[Loop, _Control] = field(default_factory=dict)
 
     def key(self, ev: Evaluator, loop: Loop, extent: int) -> tuple[Any, frozenset[Leaf]]:
@@ -53,7 +53,7 @@ class Recall:
             control = self.controls[loop] = self._control(ev, loop)
         if not control.is_fixed:
             return None, control.shifted_memories
-        numbers, axes = ev.scope.known, ev.axes
+        numbers, axes = ev.scope.bound_numbers, ev.axes
         bound = (numbers[v] if v in numbers else (axes.start.get(axis_of(v)), axes.extent.get(axis_of(v))) for v in control.free)
         return (loop, extent, *bound), control.shifted_memories
 
@@ -62,7 +62,7 @@ class Recall:
         written_memories = frozenset(u.memory for u in updates_of(loop))
         for e, leaf in _controlling_terms(loop, written_memories):
             free |= e.free
-            is_fixed = is_fixed and all(map(self.is_steady, e.reads)) and (leaf is not None or self.variable not in e.free)
+            is_fixed = is_fixed and all(map(self.is_invariant, e.reads)) and (leaf is not None or self.variable not in e.free)
             if leaf is not None and self.variable in e.free:
                 shifted_memories.add(leaf)
         outer_variables = [v for v in free - {self.variable} if ev.is_bound(v)]

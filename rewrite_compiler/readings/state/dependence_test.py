@@ -20,17 +20,17 @@ from ...lang.step import Let, Loop, Require, Seq, Step, Together, Update, When, 
 from ...lang.traversal import loads_of, terms_of
 from ..arrays.batched_memory import samples_of
 from ..arrays.evaluator import NotUniform
-from ..arrays.labelled_array import Axes, Axis, Data, Named, axis_of, dense
-from .dependence_cache import Answer
+from ..arrays.labelled_array import Axes, Axis, Data, LabelledArray, axis_of, dense
+from .dependence_cache import DependenceResult
 from .execution import Execution
 
 NEST_SHIFT, STATEMENT_SHIFT = 44, 20  # a moment is one number: see _moment
-UNROLLED = 128  # inner loops whose conditions vary are followed iteration by iteration up to this length
-SEQUENTIAL_ELEMENTS = 1 << 24
+MAX_UNROLLED = 128  # inner loops whose conditions vary are followed iteration by iteration up to this length
+MAX_ANALYSED_ELEMENTS = 1 << 24
 
 
 @dataclass(frozen=True)
-class Analysis:
+class LoopAnalysis:
     """Whether a loop is parallel, and the number of elements that the largest statement touches in one iteration."""
 
     parallel: bool
@@ -65,7 +65,7 @@ class _Trace:
     is_untimed: bool = False  # inside an inner loop next to other statements of a nest: the moment is not tracked
 
 
-def is_parallel(machine: Execution, loop: Loop, extent: int) -> Analysis:
+def is_parallel(machine: Execution, loop: Loop, extent: int) -> LoopAnalysis:
     """Decide whether a loop has no loop-carried dependence, for the present control state; all `extent` iterations are analysed at once.
 
     Raises:
@@ -75,46 +75,48 @@ def is_parallel(machine: Execution, loop: Loop, extent: int) -> Analysis:
     simple = _single_update_analysis(machine, loop)
     if simple is not None:
         return simple
-    key, shifted_memories = (None, None) if machine.recall is None else machine.recall.key(machine.evaluator, loop, extent)
-    answer = None if machine.recall is None or key is None else machine.recall.answers.get(key)
+    key, shifted_memories = (
+        (None, None) if machine.dependence_cache is None else machine.dependence_cache.key(machine.evaluator, loop, extent)
+    )
+    answer = None if machine.dependence_cache is None or key is None else machine.dependence_cache.results.get(key)
     if answer is None:
         answer = _compare_iterations(machine, loop, extent, None)
-        if machine.recall is not None and key is not None and (answer.parallel or not shifted_memories):
-            machine.recall.answers[key] = answer
+        if machine.dependence_cache is not None and key is not None and (answer.parallel or not shifted_memories):
+            machine.dependence_cache.results[key] = answer
     elif shifted_memories and not _compare_iterations(machine, loop, extent, shifted_memories).parallel:
-        answer = Answer(False, answer.elements)
-    return Analysis(answer.parallel, answer.elements * samples_of(machine.memories.values(), machine.axes) // extent or 1)
+        answer = DependenceResult(False, answer.elements)
+    return LoopAnalysis(answer.parallel, answer.elements * samples_of(machine.memories.values(), machine.axes) // extent or 1)
 
 
-def _compare_iterations(machine: Execution, loop: Loop, extent: int, restricted_to: frozenset[Leaf] | None) -> Answer:
+def _compare_iterations(machine: Execution, loop: Loop, extent: int, restricted_to: frozenset[Leaf] | None) -> DependenceResult:
     """Follow one iteration, and compare what all of them read and write; of these memories `only`."""
     written_leaves = frozenset(u.memory for u in updates_of(loop.body))
     trace = _Trace(written_leaves, restricted_to=restricted_to)
-    with machine.along(loop.variable):
+    with machine.axis_scope(loop.variable):
         _follow(machine, loop.body, trace)
-    machine.forget(frozenset(machine.memories))
+    machine.invalidate(frozenset(machine.memories))
     compared = written_leaves if restricted_to is None else written_leaves & restricted_to
-    return Answer(all(_independent(trace, leaf, axis_of(loop.variable), extent) for leaf in compared), trace.elements)
+    return DependenceResult(all(_independent(trace, leaf, axis_of(loop.variable), extent) for leaf in compared), trace.elements)
 
 
-def _single_update_analysis(machine: Execution, loop: Loop) -> Analysis | None:
+def _single_update_analysis(machine: Execution, loop: Loop) -> LoopAnalysis | None:
     """Return the answer for one update that reads nothing it writes and writes consecutive places; None for other loops."""
     parts = [x for x in (loop.body.steps if isinstance(loop.body, Seq) else (loop.body,)) if not isinstance(x, Require)]
     u = parts[0] if len(parts) == 1 else None
     if not isinstance(u, Update) or any(u.memory in e.reads for e in (u.value, *u.address, *u.extents)):
         return None
-    with machine.along(loop.variable):
+    with machine.axis_scope(loop.variable):
         extents = [machine.evaluator.number(n) for n in u.extents]
-        with machine.evaluator.inner(axes=list(zip(u.variables, extents, strict=True))):
+        with machine.evaluator.inner_scope(axes=list(zip(u.variables, extents, strict=True))):
             _check_lengths(machine, u.value)
             indices = [machine.evaluator.affine(a) for a in u.address]
             runs = [None if i is None else dense(i, machine.axes) for i in indices]
-    machine.forget(frozenset(machine.memories))
+    machine.invalidate(frozenset(machine.memories))
     axes = [a for run in runs for a in run or ()]
     expected_axes = {axis_of(loop.variable), *map(axis_of, u.variables)}
     if None in runs or set(axes) != expected_axes or len(axes) != len(expected_axes):
         return None
-    return Analysis(True, math.prod(extents) * samples_of(machine.memories.values(), machine.axes) or 1)
+    return LoopAnalysis(True, math.prod(extents) * samples_of(machine.memories.values(), machine.axes) or 1)
 
 
 def _follow(machine: Execution, step: Step, trace: _Trace) -> None:
@@ -184,13 +186,13 @@ def _inner(machine: Execution, step: Loop, trace: _Trace) -> None:
             _follow_along(machine, step, extent, trace)
         except NotUniform:
             trace.reads, trace.writes, trace.order = snapshot
-            machine.forget(frozenset(machine.memories))
+            machine.invalidate(frozenset(machine.memories))
         else:
             return
-    if extent > UNROLLED:
+    if extent > MAX_UNROLLED:
         raise NotUniform(f"an inner loop of {extent} iterations has conditions of its own")
     for k in range(extent):
-        with machine.evaluator.inner({step.variable: k}):
+        with machine.evaluator.inner_scope({step.variable: k}):
             _follow(machine, step.body, trace)
 
 
@@ -208,7 +210,7 @@ def _follow_along(machine: Execution, step: Loop, extent: int, trace: _Trace) ->
         trace.nest, trace.entry, trace.body, trace.is_untimed = enclosing
         raise NotUniform("the loops inside have too many iterations to be analysed at once")
     try:
-        with machine.along(step.variable):
+        with machine.axis_scope(step.variable):
             _follow(machine, step.body, trace)
     finally:
         trace.nest, trace.entry, trace.body, trace.is_untimed = enclosing
@@ -219,12 +221,12 @@ def _read(machine: Execution, u: Update, trace: _Trace) -> None:
     if any(not a.reads.isdisjoint(trace.written_leaves) for a in u.address):
         raise NotUniform("an address depends on what the loop writes")
     if _own_lengths(u.value):
-        with machine.grid(u):
+        with machine.grid_scope(u):
             _check_lengths(machine, u.value)
     if u.value.reads.isdisjoint(trace.written_leaves):
         return
     loads, extents = loads_and_binders(u.value)
-    with machine.grid(u):
+    with machine.grid_scope(u):
         for load in loads:
             if load.data in trace.written_leaves - trace.locals:
                 _note_read(machine, load, extents, trace)
@@ -261,39 +263,39 @@ def _note_read(machine: Execution, load: Expr, extents: dict[Expr, Expr], trace:
     if any(not i.reads.isdisjoint(trace.written_leaves) for i in load.args):
         raise NotUniform("an index depends on what the loop writes")
     inner = [(v, machine.evaluator.number(extents[v])) for i in load.args for v in i.free if v in extents]
-    with machine.evaluator.inner(axes=inner):
+    with machine.evaluator.inner_scope(axes=inner):
         access = _access(machine, load.data, load.args, trace, is_write=False)
     if not any(_covers(write, access, machine.axes) for write in trace.writes.get(load.data, ())):
         trace.reads.setdefault(load.data, []).append(access)
 
 
 def _note_write(machine: Execution, u: Update, trace: _Trace) -> None:
-    with machine.grid(u):
+    with machine.grid_scope(u):
         access = replace(_access(machine, u.memory, u.address, trace, is_write=True), own_axes=frozenset(map(axis_of, u.variables)))
     trace.writes.setdefault(u.memory, []).append(access)
 
 
-def element_numbers(machine: Execution, leaf: Leaf, indices: Sequence[Expr]) -> Named:
+def element_numbers(machine: Execution, leaf: Leaf, indices: Sequence[Expr]) -> LabelledArray:
     """Return the row-major element numbers of leaf[indices], over the axes bound now."""
-    linear, axes = Named(0, ()), machine.axes
+    linear, axes = LabelledArray(0, ()), machine.axes
     for i, n in zip(indices, leaf.shape, strict=True):
         value = machine.evaluator.value(i)
         grid = axes.union(linear.axes, value.axes)
         size = int(machine.evaluator.number(lift(n)))
-        linear = Named(np.asarray(axes.align(linear, grid)) * size + np.asarray(axes.align(value, grid), np.int64), grid)
-    return Named(np.asarray(linear.data), linear.axes)
+        linear = LabelledArray(np.asarray(axes.align(linear, grid)) * size + np.asarray(axes.align(value, grid), np.int64), grid)
+    return LabelledArray(np.asarray(linear.data), linear.axes)
 
 
 def _access(machine: Execution, leaf: Leaf, indices: Sequence[Expr], trace: _Trace, *, is_write: bool) -> _Access:
     linear = element_numbers(machine, leaf, indices)
     trace.elements = max(trace.elements, linear.data.size)
-    if linear.data.size > SEQUENTIAL_ELEMENTS:
+    if linear.data.size > MAX_ANALYSED_ELEMENTS:
         raise NotUniform("the loop touches too many elements to be analysed at once")
     time = np.broadcast_to(_moment(trace, linear, is_write), linear.data.shape)
     return _Access(time, linear.data, linear.axes)
 
 
-def _moment(trace: _Trace, place: Named, is_write: bool) -> Data:
+def _moment(trace: _Trace, place: LabelledArray, is_write: bool) -> Data:
     """Return when a statement touches each element: statements before the nest, iteration of the nest, statement in it."""
     if trace.is_untimed:
         return np.asarray(-1 if is_write else ((trace.entry + 1) << NEST_SHIFT) - 1)
@@ -318,7 +320,7 @@ def _covers(write: _Access, read: _Access, axes: Axes) -> bool:
 def _iteration_keys(a: _Access, outer_axes: tuple[Axis, ...], axes: Axes) -> Data:
     """Return addresses made distinct between the iterations of the loops `around`."""
     grid = axes.union(a.axes, outer_axes)
-    address = axes.full(Named(a.address, a.axes), grid)
+    address = axes.full(LabelledArray(a.address, a.axes), grid)
     key: Data = np.zeros((), np.int64)
     for x in outer_axes:
         key = key * axes.extent[x] + axes.position(x, grid)

@@ -9,8 +9,8 @@ from ...lang.expr import Expr
 from ...lang.step import Update
 from ..arrays.evaluator import Evaluator
 from ..arrays.labelled_array import Axes, Store
-from ..arrays.scope import Opened
-from .dependence_cache import Recall
+from ..arrays.scope import OpenScope
+from .dependence_cache import DependenceCache
 
 
 class Execution(Protocol):
@@ -19,16 +19,16 @@ class Execution(Protocol):
     memories: dict[Leaf, Store]
     evaluator: Evaluator
     axes: Axes
-    recall: Recall | None
+    dependence_cache: DependenceCache | None
 
     def bind(self, leaf: Leaf, store: Store) -> None:
         """Set the contents of a leaf and invalidate the cached values that read it."""
 
-    def forget(self, written: frozenset[Leaf]) -> None:
+    def invalidate(self, written_leaves: frozenset[Leaf]) -> None:
         """Invalidate cached values that depend on the written leaves."""
 
-    def along(self, variable: Expr) -> Opened:
+    def axis_scope(self, variable: Expr) -> OpenScope:
         """Open a scope in which `variable` stands for its axis."""
 
-    def grid(self, u: Update) -> Opened:
+    def grid_scope(self, u: Update) -> OpenScope:
         """Open a scope over the variables of an update."""

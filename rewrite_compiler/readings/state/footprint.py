@@ -28,7 +28,7 @@ class Footprint:
     writes: dict[Leaf, list[Data]] = field(default_factory=dict)
 
 
-def footprint(machine: Machine, step: Step, watched: frozenset[Leaf]) -> Footprint:
+def footprint(machine: Machine, step: Step, memories: frozenset[Leaf]) -> Footprint:
     """Return the elements of the `watched` memories that `step` reads and writes in the present control state of the machine.
 
     Both branches of a `select` count as read.
@@ -36,7 +36,7 @@ def footprint(machine: Machine, step: Step, watched: frozenset[Leaf]) -> Footpri
     Raises:
         SpecError: an address, a length or a condition depends on what the step itself writes.
     """
-    walk = _Walk(machine, watched, frozenset(u.memory for u in updates_of(step)))
+    walk = _Walk(machine, memories, frozenset(u.memory for u in updates_of(step)))
     with np.errstate(all="ignore"):
         walk.step(step)
     return walk.footprint
@@ -80,21 +80,21 @@ class _Walk:
         if extent == 0:
             return
         try:
-            with self.machine.evaluator.inner(axes=[(step.variable, extent)]):
+            with self.machine.evaluator.inner_scope(axes=[(step.variable, extent)]):
                 self.step(step.body)
         except NotUniform:
             for recorded, lengths in snapshot:
                 for leaf in recorded:
                     del recorded[leaf][lengths.get(leaf, 0) :]
             for k in range(extent):
-                with self.machine.evaluator.inner({step.variable: k}):
+                with self.machine.evaluator.inner_scope({step.variable: k}):
                     self.step(step.body)
 
     def _update(self, u: Update) -> None:
         extents = [self._number(n) for n in u.extents]
         if 0 in extents:
             return
-        with self.machine.evaluator.inner(axes=list(zip(u.variables, extents, strict=True))):
+        with self.machine.evaluator.inner_scope(axes=list(zip(u.variables, extents, strict=True))):
             if u.memory in self.memories:
                 self._record(self.footprint.writes, u.memory, u.address)
             for term in (u.value, *u.address):
@@ -110,7 +110,7 @@ class _Walk:
         bound = dict.fromkeys(v for i in load.args for v in i.free if v in extents)
         inner = [(v, self._number(extents[v])) for v in bound]
         if all(n for _, n in inner):
-            with self.machine.evaluator.inner(axes=inner):
+            with self.machine.evaluator.inner_scope(axes=inner):
                 self._record(self.footprint.reads, load.data, load.args)
 
     def _record(self, accesses: dict[Leaf, list[Data]], memory: Leaf, address: Sequence[Expr]) -> None:

@@ -13,17 +13,17 @@ from ...lang.expr import Expr
 from ...lang.step import Let, Loop, Require, Seq, Step, Together, Update, When, updates_of
 from ..arrays.batched_memory import Memory
 from ..arrays.evaluator import NotUniform
-from ..arrays.labelled_array import Affine, Axis, Named, Store, affine, axis_of, dense, reach, scatter, strided
-from ..arrays.scope import Opened, Scope
+from ..arrays.labelled_array import Affine, Axis, LabelledArray, Store, affine, axis_of, dense, scatter, strided_view, value_range
+from ..arrays.scope import OpenScope, Scope
 from ..kernels.evaluate import evaluator_of
 from ..oracle.emit_python import diagnostic
-from .dependence_cache import Recall
+from .dependence_cache import DependenceCache
 from .dependence_test import is_parallel
-from .loop_nest import Form, form_of
-from .partial_evaluation import Irregular, residual
+from .loop_nest import LoopNest, loop_nest_of
+from .partial_evaluation import Irregular, residual_body
 from .reduction_recognition import Accumulation, accumulation
 
-SEVERAL = 8  # least iterations for which a loop body is partially evaluated
+MIN_SPECIALISED_ITERATIONS = 8  # least iterations for which a loop body is partially evaluated
 CHUNK_ELEMENTS = 1 << 21  # elements of one vectorised statement: larger loops are cut into chunks that stay in the cache
 
 
@@ -36,11 +36,11 @@ class Machine:
         self.strict = strict
         self.evaluator = evaluator_of(self.memories)
         self.axes = self.evaluator.axes
-        self.forms: dict[Loop, Form | None] = {}
+        self.forms: dict[Loop, LoopNest | None] = {}
         self.vectorised = 0
         self.control: frozenset[Leaf] = frozenset()  # registers that are uniform over samples and decide the control flow
         self.irregular: set[Loop] = set()  # loops without a residual body
-        self.recall: Recall | None = None  # inside a loop that runs its residual body
+        self.dependence_cache: DependenceCache | None = None  # inside a loop that runs its residual body
 
     def run(self, step: Step) -> None:
         """Execute a step.
@@ -54,7 +54,7 @@ class Machine:
     def bind(self, leaf: Leaf, store: Store) -> None:
         """Set the contents of a leaf (an operand of an instruction) and invalidate the cached values that read it."""
         self.memories[leaf] = store
-        self.forget(frozenset((leaf,)))
+        self.invalidate(frozenset((leaf,)))
 
     # -- steps
 
@@ -70,7 +70,7 @@ class Machine:
             self._step(step.then if self.evaluator.number(step.condition) else step.otherwise)
         elif isinstance(step, Together):
             values = [self._value(u) for u in step.updates]
-            copies = [Named(np.array(v.data), v.axes) for v in values]  # a value may be a view of what a partner writes
+            copies = [LabelledArray(np.array(v.data), v.axes) for v in values]  # a value may be a view of what a partner writes
             for u, v in zip(step.updates, copies, strict=True):
                 self._write(u, v)
         elif isinstance(step, Let):
@@ -99,36 +99,36 @@ class Machine:
             first = int(np.argmin(self.axes.full(condition, axes)))
             raise diagnostic(step.code, step.sentence, **{n: self.axes.full(x, axes).flat[first] for n, x in values.items()})
 
-    def _value(self, u: Update) -> Named:
-        with self.grid(u):
+    def _value(self, u: Update) -> LabelledArray:
+        with self.grid_scope(u):
             return self.evaluator.value(u.value)
 
-    def grid(self, u: Update) -> Opened:
+    def grid_scope(self, u: Update) -> OpenScope:
         """Open a scope over the variables of an update; those of one value are numbers."""
         extents = self._extents(u)
-        return self.evaluator.inner({v: 0 for v, n in extents if n == 1}, [(v, n) for v, n in extents if n != 1])
+        return self.evaluator.inner_scope({v: 0 for v, n in extents if n == 1}, [(v, n) for v, n in extents if n != 1])
 
     def _extents(self, u: Update) -> list[tuple[Expr, int]]:
         return [(v, self.evaluator.number(n)) for v, n in zip(u.variables, u.extents, strict=True)]
 
     # -- writing
 
-    def _write(self, u: Update, value: Named) -> None:
+    def _write(self, u: Update, value: LabelledArray) -> None:
         memory = self.memories[u.memory]
         if not isinstance(memory, Memory):
             raise SpecError("I102", f"{u.memory.name} is not a state memory and cannot be written")
-        with self.grid(u):
+        with self.grid_scope(u):
             own_axes = frozenset(axis_of(v) for v, n in self._extents(u) if n != 1)
             if 0 not in self.axes.shape(tuple(own_axes)):
                 self._put(u, memory, value, own_axes)
-        self.forget(frozenset((u.memory,)))
+        self.invalidate(frozenset((u.memory,)))
 
-    def _put(self, u: Update, memory: Memory, value: Named, own_axes: frozenset[Axis]) -> None:
+    def _put(self, u: Update, memory: Memory, value: LabelledArray, own_axes: frozenset[Axis]) -> None:
         ev = self.evaluator
         indices = [affine(a, self.axes, ev.is_axis, ev.value) for a in u.address]
         affine_indices = [i for i in indices if i is not None]
         if len(affine_indices) == len(indices):
-            box = [reach(i, self.axes) for i in affine_indices]
+            box = [value_range(i, self.axes) for i in affine_indices]
             self._require_in_bounds(u, box, memory)
             addressed_axes = {v for i in affine_indices for v, _ in i.terms}
             self._require_distinct(u, own_axes, addressed_axes)
@@ -140,7 +140,7 @@ class Machine:
             self._put_scattered(u, memory, [ev.value(a) for a in u.address], value, own_axes)
 
     def _put_box(
-        self, memory: Memory, affine_indices: Sequence[Affine], value: Named, own_axes: frozenset[Axis], batch: tuple[Axis, ...]
+        self, memory: Memory, affine_indices: Sequence[Affine], value: LabelledArray, own_axes: frozenset[Axis], batch: tuple[Axis, ...]
     ) -> bool:
         """Write a whole box without copying the rest of the memory, where its contents depend on batch axes or regions lie there."""
         order = [dense(i, self.axes) for i in affine_indices]
@@ -154,15 +154,20 @@ class Machine:
         contents = np.ascontiguousarray(data, memory.data.dtype).reshape(shape)
         if np.may_share_memory(contents, value.data):
             contents = contents.copy()
-        return memory.overlay([i.constant for i in affine_indices], contents, batch)
+        return memory.replace_box([i.constant for i in affine_indices], contents, batch)
 
     def _put_strided(
-        self, memory: Memory, affine_indices: Sequence[Affine], value: Named, batch: tuple[Axis, ...], box: Sequence[tuple[int, int]]
+        self,
+        memory: Memory,
+        affine_indices: Sequence[Affine],
+        value: LabelledArray,
+        batch: tuple[Axis, ...],
+        box: Sequence[tuple[int, int]],
     ) -> None:
-        window, origin = memory.claim([b[0] for b in box], [b[1] for b in box], batch, self.axes)
+        window, origin = memory.writable_window([b[0] for b in box], [b[1] for b in box], batch, self.axes)
         value = self._detached(value, window)
-        for copy in window.apart({v for i in affine_indices for v, _ in i.terms}):
-            view, names = strided(copy, origin, affine_indices, self.axes)
+        for copy in window.split_along({v for i in affine_indices for v, _ in i.terms}):
+            view, names = strided_view(copy, origin, affine_indices, self.axes)
             order = self.axes.union(names, value.axes)
             target = view.transpose([names.index(a) for a in order])
             data = self.axes.align(value, order)
@@ -170,28 +175,30 @@ class Machine:
                 data = np.array(data)  # numpy assigns within one array in order when both have one dimension
             target[...] = data
 
-    def _put_scattered(self, u: Update, memory: Memory, indices: Sequence[Named], value: Named, own_axes: frozenset[Axis]) -> None:
+    def _put_scattered(
+        self, u: Update, memory: Memory, indices: Sequence[LabelledArray], value: LabelledArray, own_axes: frozenset[Axis]
+    ) -> None:
         addressed_axes = {a for i in indices for a in i.axes}
         self._require_distinct(u, own_axes, addressed_axes)
         batch = tuple(a for a in value.axes if a not in own_axes and a not in addressed_axes)
         box = [(int(np.min(i.data)), int(np.max(i.data))) for i in indices]
         self._require_in_bounds(u, box, memory)
-        window, origin = memory.claim([b[0] for b in box], [b[1] for b in box], batch, self.axes)
+        window, origin = memory.writable_window([b[0] for b in box], [b[1] for b in box], batch, self.axes)
         value = self._detached(value, window)
-        for copy in window.apart(addressed_axes):
+        for copy in window.split_along(addressed_axes):
             scatter(copy, origin, indices, value, self.axes)
 
-    def _detached(self, value: Named, store: Store) -> Named:
+    def _detached(self, value: LabelledArray, store: Store) -> LabelledArray:
         """Return a value that is no view of the store: numpy does not copy overlapping rows of different strides."""
         is_view = isinstance(value.data, np.ndarray) and np.may_share_memory(value.data, store.data)
-        return Named(np.array(value.data), value.axes) if is_view else value
+        return LabelledArray(np.array(value.data), value.axes) if is_view else value
 
     def _require_distinct(self, u: Update, own_axes: frozenset[Axis], addressed_axes: set[Axis]) -> None:
         if not own_axes <= addressed_axes:
             raise SpecError("I103", f"one update writes an element of {u.memory.name} more than once: an axis of it is not in the address")
 
     def _require_in_bounds(self, u: Update, box: Sequence[tuple[int, int]], memory: Memory) -> None:
-        for axis, ((low, high), n) in enumerate(zip(box, memory.own, strict=True)):
+        for axis, ((low, high), n) in enumerate(zip(box, memory.element_shape, strict=True)):
             if low < 0 or high >= n:
                 element = low if low < 0 else high
                 raise SpecError("I103", f"{u.memory.name} has {n} elements on axis {axis}; the update writes element {element}")
@@ -212,9 +219,9 @@ class Machine:
         axis = axis_of(step.variable)
         for start in range(0, extent, chunk):
             self.axes.add(axis, min(chunk, extent - start), start)
-            with self.along(step.variable):
+            with self.axis_scope(step.variable):
                 self._step(step.body)
-            self.settle(axis)
+            self.end_axis(axis)
 
     def _in_order(self, step: Loop, extent: int) -> None:
         """Run the iterations in order; of many, all but the first run the residual body."""
@@ -222,26 +229,30 @@ class Machine:
         if later_iterations is None:
             self._iterations(step.variable, range(extent), step.body)
             return
-        enclosing = self.forms, self.evaluator.kinds
-        self.recall = Recall(None, is_steady := self._invariance_test(step))
+        enclosing = self.forms, self.evaluator.dtypes
+        self.dependence_cache = DependenceCache(None, is_steady := self._invariance_test(step))
         try:
             self._iterations(step.variable, range(1), step.body)
-            self.recall, self.forms, self.evaluator.kinds = Recall(later_iterations[0], is_steady), {}, {}  # of terms that go with the body
+            self.dependence_cache, self.forms, self.evaluator.dtypes = (
+                DependenceCache(later_iterations[0], is_steady),
+                {},
+                {},
+            )  # of terms that go with the body
             self._iterations(later_iterations[0], range(1, extent), later_iterations[1])
         finally:
-            self.recall, (self.forms, self.evaluator.kinds) = None, enclosing
+            self.dependence_cache, (self.forms, self.evaluator.dtypes) = None, enclosing
 
     def _iterations(self, variable: Expr, numbers: range, body: Step) -> None:
         for k in numbers:
-            with self.evaluator.inner({variable: k}):
+            with self.evaluator.inner_scope({variable: k}):
                 self._step(body)
 
     def _residual(self, step: Loop, extent: int) -> tuple[Expr, Step] | None:
         """Return the residual body of all iterations but the first, and its variable; None where there is none or it would not pay."""
-        if extent < SEVERAL or not self.control or self.recall is not None or step in self.irregular:
+        if extent < MIN_SPECIALISED_ITERATIONS or not self.control or self.dependence_cache is not None or step in self.irregular:
             return None
         try:
-            return residual(self.evaluator, step, extent, self._invariance_test(step))
+            return residual_body(self.evaluator, step, extent, self._invariance_test(step))
         except Irregular:
             self.irregular.add(step)
             return None
@@ -258,7 +269,7 @@ class Machine:
 
     def _accumulation(self, step: Loop) -> Accumulation | None:
         if step not in self.forms:
-            self.forms[step] = form_of(step)
+            self.forms[step] = loop_nest_of(step)
         form = self.forms[step]
         return None if form is None else accumulation(self, form)
 
@@ -269,19 +280,19 @@ class Machine:
             self.bind(leaf, Store(data))
         self._step(reduction.step)
         for leaf in (*reduction.tables, *([reduction.step.local] if isinstance(reduction.step, Let) else [])):
-            self.forget(frozenset((leaf,)))
+            self.invalidate(frozenset((leaf,)))
             del self.memories[leaf]
 
-    def settle(self, axis: Axis) -> None:
+    def end_axis(self, axis: Axis) -> None:
         """End a vectorised loop: memories have the contents after its last iteration."""
         for memory in self.memories.values():
             if isinstance(memory, Memory):
-                memory.settle(axis)
-        self.forget(frozenset(self.memories))
+                memory.end_axis(axis)
+        self.invalidate(frozenset(self.memories))
 
-    def along(self, variable: Expr) -> Opened:
+    def axis_scope(self, variable: Expr) -> OpenScope:
         """Open a scope in which `variable` stands for its axis."""
-        return Opened(self.evaluator, Scope(self.evaluator.scope, None, [variable]))
+        return OpenScope(self.evaluator, Scope(self.evaluator.scope, None, [variable]))
 
     def _chunk(self, step: Loop, extent: int) -> int:
         """Return how many iterations may run at once; 1 when they must run in order."""
@@ -296,9 +307,9 @@ class Machine:
         max_iterations = max(1, CHUNK_ELEMENTS // max(1, analysis.elements))
         return extent if extent <= max_iterations else 1 << max_iterations.bit_length() - 1  # a power of two keeps to the banks of memories
 
-    def forget(self, written: frozenset[Leaf]) -> None:
+    def invalidate(self, written_leaves: frozenset[Leaf]) -> None:
         """Invalidate cached values that depend on the written leaves."""
         scope: Scope | None = self.evaluator.scope
         while scope is not None:
-            scope.forget(written)
+            scope.invalidate(written_leaves)
             scope = scope.parent

@@ -18,7 +18,7 @@ from ...lang.traversal import loads_of
 
 
 @dataclass(frozen=True, eq=False)
-class Form:
+class LoopNest:
     """Nested loops around updates over the same variables at the same place, the first of them `core`.
 
     With a `term`, core is m[a] := wrap(m[a] + term) and `others` read its value as `new`; without one, the updates read
@@ -26,14 +26,14 @@ class Form:
     """
 
     loops: tuple[Loop, ...]
-    core: Update
-    others: tuple[Update, ...]
+    main_update: Update
+    other_updates: tuple[Update, ...]
     term: Expr | None = None
-    new: Leaf | None = None
-    elsewhere: tuple[Expr, ...] = ()
+    new_value: Leaf | None = None
+    distant_loads: tuple[Expr, ...] = ()
 
 
-def form_of(loop: Loop) -> Form | None:
+def loop_nest_of(loop: Loop) -> LoopNest | None:
     """Return a perfect loop nest around updates as a `Form`, or None where its iterations may not be reordered."""
     loops, inner = _nest(loop)
     if not isinstance(inner, Update | Together):
@@ -45,7 +45,7 @@ def form_of(loop: Loop) -> Form | None:
         return None
 
 
-def _form(loops: tuple[Loop, ...], updates: Sequence[Update]) -> Form | None:
+def _form(loops: tuple[Loop, ...], updates: Sequence[Update]) -> LoopNest | None:
     written_memories = frozenset(u.memory for u in updates)
     variables = frozenset(x.variable for x in loops)
     if len(written_memories) < len(updates) or any(not _is_invariant(x.extent, variables, written_memories) for x in loops):
@@ -59,7 +59,7 @@ def _form(loops: tuple[Loop, ...], updates: Sequence[Update]) -> Form | None:
     loads = dict.fromkeys(x for u in updates for x in loads_of(u.value) if x.data in written_memories)
     elsewhere = tuple(x for x in loads if not _are_same_terms(x.args, updates[0].address))
     is_known = all(_identifies_iteration(x, updates[0], variables, written_memories) for x in elsewhere)
-    return Form(loops, updates[0], tuple(updates[1:]), elsewhere=elsewhere) if is_known else None
+    return LoopNest(loops, updates[0], tuple(updates[1:]), distant_loads=elsewhere) if is_known else None
 
 
 def _identifies_iteration(load: Expr, u: Update, variables: frozenset[Expr], written_memories: frozenset[Leaf]) -> bool:
@@ -72,14 +72,14 @@ def _identifies_iteration(load: Expr, u: Update, variables: frozenset[Expr], wri
 
 def _accumulating_nest(
     loops: tuple[Loop, ...], core: Update, other_updates: Sequence[Update], variables: frozenset[Expr], written_memories: frozenset[Leaf]
-) -> Form | None:
+) -> LoopNest | None:
     term = _added_term(core, written_memories)
     if term is None:
         return None
     new = Leaf(core.extents, core.value.interval, False, "new")
     rewritten_updates = [replace(u, value=substitute(u.value, {core.value: new[core.variables]})) for u in other_updates]
     return (
-        Form(loops, core, tuple(rewritten_updates), term, new)
+        LoopNest(loops, core, tuple(rewritten_updates), term, new)
         if all(_is_invariant(u.value, variables, written_memories) for u in rewritten_updates)
         else None
     )

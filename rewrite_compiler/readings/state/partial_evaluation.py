@@ -16,9 +16,9 @@ from ...lang.step import Let, Loop, Require, Seq, Step, Together, Update, When, 
 from ..arrays.evaluator import Evaluator, NotUniform
 from ..arrays.labelled_array import axis_of
 
-UNROLLED = 128  # inner loops of up to this length are written out, where their conditions differ
-MOST_UPDATES = 1 << 10
-FOLDED = frozenset(
+MAX_UNROLLED = 128  # inner loops of up to this length are written out, where their conditions differ
+MAX_UPDATES = 1 << 10
+FOLDABLE = frozenset(
     {"add", "sub", "mul", "div", "mod", "tdiv", "tmod", "min", "max", "eq", "ne", "lt", "le", "bitand", "bitor", "shl", "shr"}
 )
 
@@ -34,7 +34,7 @@ class Irregular(Exception):
     """A body that has no residual: a length or a condition stays unknown, or the code grows too large."""
 
 
-def residual(ev: Evaluator, loop: Loop, extent: int, is_steady: Callable[[Leaf], bool]) -> tuple[Expr, Step]:
+def residual_body(ev: Evaluator, loop: Loop, extent: int, is_invariant: Callable[[Leaf], bool]) -> tuple[Expr, Step]:
     """Return the residual body of a loop, and the variable that counts its iterations 1 … extent−1 in it.
 
     Raises:
@@ -42,7 +42,7 @@ def residual(ev: Evaluator, loop: Loop, extent: int, is_steady: Callable[[Leaf],
     """
     later_iteration = var("k", (1, extent - 1))
     try:
-        return later_iteration, _Residual(ev, loop.variable, later_iteration, is_steady).step(loop.body)
+        return later_iteration, _Residual(ev, loop.variable, later_iteration, is_invariant).step(loop.body)
     except (_VaryingCondition, NotUniform, SpecError) as error:  # of a branch that is never taken, too
         raise Irregular from error
 
@@ -75,7 +75,7 @@ class _Residual:
 
     def _update(self, u: Update) -> Update:
         self.updates += 1
-        if self.updates > MOST_UPDATES:
+        if self.updates > MAX_UPDATES:
             raise Irregular
         extents = tuple(map(self.control, u.extents))
         with self._bound_axes(u.variables, extents):
@@ -100,14 +100,14 @@ class _Residual:
             with self._bound_axes((s.variable,), (extent,)):
                 return Loop(s.variable, extent, self.step(s.body))
         except _VaryingCondition as condition:
-            if s.variable not in condition.free or extent.value is None or extent.value > UNROLLED:
+            if s.variable not in condition.free or extent.value is None or extent.value > MAX_UNROLLED:
                 raise
         return seq(*(self._iteration(s, k) for k in range(int(extent.value))))
 
     def _iteration(self, s: Loop, k: int) -> Step:
         self.unrolled_values[s.variable] = k
         try:
-            with self.ev.inner({s.variable: k}):
+            with self.ev.inner_scope({s.variable: k}):
                 return self.step(s.body)
         finally:
             del self.unrolled_values[s.variable]
@@ -117,7 +117,7 @@ class _Residual:
         """Bind variables to axes; Irregular where a length is not known."""
         if any(n.value is None for n in extents):
             raise Irregular
-        with self.ev.inner(axes=[(v, int(n.value or 0)) for v, n in zip(variables, extents, strict=True)]):
+        with self.ev.inner_scope(axes=[(v, int(n.value or 0)) for v, n in zip(variables, extents, strict=True)]):
             yield
 
     # -- terms
@@ -155,7 +155,7 @@ class _Residual:
             if condition.value is not None:
                 return self.control(e.args[1] if condition.value else e.args[2])
         args = [self.control(a) for a in e.args] if e.op != "reduce" else []
-        if e.op in FOLDED and not e.real:
+        if e.op in FOLDABLE and not e.real:
             return binary(e.op, *args)
         if e.op == "not":
             return unary("not", args[0])

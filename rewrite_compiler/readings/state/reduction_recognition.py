@@ -21,13 +21,13 @@ from ...lang.expr import Expr, const, lift, wrap
 from ...lang.step import Let, Step, Together, Update, together
 from ...lang.substitution import substitute
 from ..arrays.batched_memory import samples_of
-from ..arrays.labelled_array import Data, Named, axis_of
-from .delinearisation import factored
+from ..arrays.labelled_array import Data, LabelledArray, axis_of
+from .delinearisation import delinearised
 from .execution import Execution
-from .loop_nest import Form
+from .loop_nest import LoopNest
 
-MEETINGS = 1 << 14  # iterations that are gathered when they meet in no regular pattern
-ADDRESSES = 1 << 22
+MAX_GATHERED_ITERATIONS = 1 << 14  # iterations that are gathered when they meet in no regular pattern
+MAX_ADDRESSES = 1 << 22
 GRID_ELEMENTS = 1 << 21  # elements of one update: larger nests run loop by loop, in chunks that stay in the cache
 
 
@@ -39,7 +39,7 @@ class Accumulation:
     tables: dict[Leaf, Data]
 
 
-def accumulation(machine: Execution, form: Form) -> Accumulation | None:
+def accumulation(machine: Execution, form: LoopNest) -> Accumulation | None:
     """Return the single step equal to a loop nest in the present control state, or None when it must run as loops."""
     try:
         return _accumulation(machine, form)
@@ -47,19 +47,19 @@ def accumulation(machine: Execution, form: Form) -> Accumulation | None:
         return None
 
 
-def _accumulation(machine: Execution, form: Form) -> Accumulation | None:
+def _accumulation(machine: Execution, form: LoopNest) -> Accumulation | None:
     extents = [machine.evaluator.number(x.extent) for x in form.loops]
-    if 1 < math.prod(extents) <= ADDRESSES:
-        form = factored(machine, form, extents)
+    if 1 < math.prod(extents) <= MAX_ADDRESSES:
+        form = delinearised(machine, form, extents)
         extents = [machine.evaluator.number(x.extent) for x in form.loops]
-    place = _places(machine, form, extents, form.core.address) if math.prod(extents) > 1 else None
+    place = _places(machine, form, extents, form.main_update.address) if math.prod(extents) > 1 else None
     if place is None:
         return None
     axes = [axis_of(x.variable) for x in form.loops]
     data = place.data.reshape([n if a in place.axes else 1 for a, n in zip(axes, extents, strict=True)])
     summed = [bool((data == data.take([0], axis)).all()) for axis in range(data.ndim)]
     written_places = data[tuple(slice(0, 1) if is_summed else slice(None) for is_summed in summed)].reshape(-1)
-    lanes = math.prod(machine.evaluator.number(n) for n in form.core.extents)
+    lanes = math.prod(machine.evaluator.number(n) for n in form.main_update.extents)
     if len(written_places) * lanes * samples_of(machine.memories.values(), machine.axes) > GRID_ELEMENTS:
         return None
     are_apart = len(np.unique(written_places)) == len(written_places)
@@ -68,42 +68,42 @@ def _accumulation(machine: Execution, form: Form) -> Accumulation | None:
         return Accumulation(_grid(form, extents), {}) if is_grid else None
     if are_apart:
         return Accumulation(_distinct(form, extents, summed), {})
-    meeting = _meetings(written_places) if len(written_places) <= MEETINGS else None
+    meeting = _meetings(written_places) if len(written_places) <= MAX_GATHERED_ITERATIONS else None
     return None if meeting is None else _gathered(form, extents, summed, meeting)
 
 
-def _reads_are_disjoint(machine: Execution, form: Form, extents: Sequence[int], written_places: Data) -> bool:
+def _reads_are_disjoint(machine: Execution, form: LoopNest, extents: Sequence[int], written_places: Data) -> bool:
     """Tell whether no load from elsewhere reads a place that an iteration writes."""
-    for load in form.elsewhere:
+    for load in form.distant_loads:
         place = _places(machine, form, extents, load.args)
         if place is None or np.isin(place.data, written_places).any():
             return False
     return True
 
 
-def _places(machine: Execution, form: Form, extents: Sequence[int], address: Sequence[Expr]) -> Named | None:
+def _places(machine: Execution, form: LoopNest, extents: Sequence[int], address: Sequence[Expr]) -> LabelledArray | None:
     """Return which place each iteration writes (at core's address) or reads, over the loop axes it depends on."""
     variables = [x.variable for x in form.loops]
-    axes, place = machine.axes, Named(0, ())
-    with machine.evaluator.inner(axes=list(zip(variables, extents, strict=True))):
-        for index, written_index, n in zip(address, form.core.address, form.core.memory.shape, strict=True):
+    axes, place = machine.axes, LabelledArray(0, ())
+    with machine.evaluator.inner_scope(axes=list(zip(variables, extents, strict=True))):
+        for index, written_index, n in zip(address, form.main_update.address, form.main_update.memory.shape, strict=True):
             if written_index.free.isdisjoint(variables):
                 continue
             value = machine.evaluator.value(index)
             grid = axes.union(place.axes, value.axes)
-            if math.prod(axes.shape(grid)) > ADDRESSES or not set(grid) <= set(map(axis_of, variables)):
+            if math.prod(axes.shape(grid)) > MAX_ADDRESSES or not set(grid) <= set(map(axis_of, variables)):
                 return None
             size = machine.evaluator.number(lift(n))
-            place = Named(np.asarray(axes.align(place, grid)) * size + np.asarray(axes.align(value, grid), np.int64), grid)
+            place = LabelledArray(np.asarray(axes.align(place, grid)) * size + np.asarray(axes.align(value, grid), np.int64), grid)
         order = tuple(a for a in map(axis_of, variables) if a in place.axes)
         data = np.asarray(axes.full(place, place.axes)).transpose([place.axes.index(a) for a in order])
-    return Named(data, order)
+    return LabelledArray(data, order)
 
 
-def _grid(form: Form, extents: Sequence[int]) -> Step:
+def _grid(form: LoopNest, extents: Sequence[int]) -> Step:
     """Return the step when no two iterations meet: the loop variables are variables of the updates."""
     updates = []
-    for u in (form.core, *form.others):
+    for u in (form.main_update, *form.other_updates):
         variables = (*(x.variable for x in form.loops), *u.variables)
         updates.append(replace(u, variables=variables, extents=(*map(const, extents), *u.extents)))
     return together(*updates)
@@ -117,7 +117,7 @@ def _meetings(place: Data) -> Data | None:
     return np.argsort(place, kind="stable").reshape(len(counts), int(counts[0]))
 
 
-def _distinct(form: Form, extents: Sequence[int], summed: Sequence[bool]) -> Step:
+def _distinct(form: LoopNest, extents: Sequence[int], summed: Sequence[bool]) -> Step:
     """Return the step when iterations meet exactly along the summed loops."""
     loops = list(zip((x.variable for x in form.loops), extents, summed, strict=True))
     summed_loops = [(v, n) for v, n, is_summed in loops if is_summed]
@@ -125,7 +125,7 @@ def _distinct(form: Form, extents: Sequence[int], summed: Sequence[bool]) -> Ste
     return _step(form, parallel_loops, summed_loops, {}, {v: const(0) for v, _ in summed_loops})
 
 
-def _gathered(form: Form, extents: Sequence[int], summed: Sequence[bool], meeting: Data) -> Accumulation:
+def _gathered(form: LoopNest, extents: Sequence[int], summed: Sequence[bool], meeting: Data) -> Accumulation:
     """Return the step when the iterations that are not summed meet as the rows of `meeting` say."""
     rows, columns = meeting.shape
     g, j = index_variable("g", rows), index_variable("j", columns)
@@ -148,25 +148,25 @@ def _unravelled(meeting: Data, gathered_loops: Sequence[tuple[Expr, int]]) -> Se
 
 
 def _step(
-    form: Form,
+    form: LoopNest,
     parallel_loops: Sequence[tuple[Expr, int]],
     summed_loops: Sequence[tuple[Expr, int]],
     term_substitution: dict[Expr, Expr],
     address_substitution: dict[Expr, Expr],
 ) -> Step:
     """Return the update over `along` and the update's own variables that adds the term of all iterations `over`."""
-    core = form.core
+    core = form.main_update
     assert form.term is not None
     variables = (*(v for v, _ in parallel_loops), *core.variables)
     extents = (*(const(n) for _, n in parallel_loops), *core.extents)
     address = tuple(substitute(a, address_substitution) for a in core.address)
     bits, signed = core.value.data
     value = wrap(core.memory[address] + _total(substitute(form.term, term_substitution), summed_loops), bits, signed)
-    if not form.others or form.new is None:
+    if not form.other_updates or form.new_value is None:
         return Update(core.memory, variables, extents, address, value)
     local = Leaf(extents, value.interval, False, "new")
-    value_substitution = {form.new[core.variables]: local[variables]}
-    updates = [Update(u.memory, variables, extents, address, substitute(u.value, value_substitution)) for u in form.others]
+    value_substitution = {form.new_value[core.variables]: local[variables]}
+    updates = [Update(u.memory, variables, extents, address, substitute(u.value, value_substitution)) for u in form.other_updates]
     core_update = Update(core.memory, variables, extents, address, local[variables])
     return Let(local, Comprehension(extents, value.interval, False, variables, value), Together((core_update, *updates)))
 

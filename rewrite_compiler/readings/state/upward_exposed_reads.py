@@ -19,22 +19,22 @@ from ...lang.expr import Expr, lift
 from ...lang.step import Let, Loop, Require, Seq, Step, Together, Update, When, updates_of
 from ...lang.traversal import inner_terms
 from ..arrays.evaluator import NotUniform
-from ..arrays.labelled_array import Axis, Data, Named, axis_of
+from ..arrays.labelled_array import Axis, Data, LabelledArray, axis_of
 from .dependence_test import element_numbers, loads_and_binders
 from .interpreter import Machine
 
 NEVER = np.iinfo(np.int64).max
-DIGITS = 62  # bits of a moment
-MOST = 1 << 24  # most elements of one address that are analysed
-UNROLLED = 256  # most iterations that are analysed one by one
+MOMENT_BITS = 62  # bits of a moment
+MAX_ELEMENTS = 1 << 24  # most elements of one address that are analysed
+MAX_UNROLLED = 256  # most iterations that are analysed one by one
 
 Runs = Data  # [n, 2]: first vector, first one behind
-Kept = dict[Leaf, list["_Access"]]
-Noted = tuple[list[dict[Leaf, int]], int, set[Leaf]]
+Accesses = dict[Leaf, list["_Access"]]
+Snapshot = tuple[list[dict[Leaf, int]], int, set[Leaf]]
 
 
 @dataclass(frozen=True, eq=False)
-class Aside:
+class DeferredWrites:
     """Deferred writes: their vectors are missing when one of the vectors that their values read is."""
 
     memory: Leaf
@@ -43,23 +43,23 @@ class Aside:
 
 
 @dataclass(frozen=True, eq=False)
-class Needs:
+class ExposedReads:
     """Runs of vectors by memory; `in_place` are reads of memories that the step updates for some results only."""
 
     reads: Mapping[Leaf, Runs]
     in_place: Mapping[Leaf, Runs]
     writes: Mapping[Leaf, Runs]
-    aside: Sequence[Aside] = ()
+    deferred: Sequence[DeferredWrites] = ()
 
 
-def needs_of(
+def exposed_reads_of(
     machine: Machine,
     step: Step,
     result: Array | None,
     vectors: Mapping[Leaf, int],
-    steady: frozenset[Leaf],
-    aside: frozenset[Leaf] = frozenset(),
-) -> Needs:
+    invariant: frozenset[Leaf],
+    deferred: frozenset[Leaf] = frozenset(),
+) -> ExposedReads:
     """Return the upward-exposed reads of `step` followed by a read of `result`, in the present control state of the machine.
 
     `vectors` gives for each memory the elements of a vector; a vector of a memory with several axes runs along the last one.
@@ -68,7 +68,7 @@ def needs_of(
     Raises:
         NotUniform: the extents inside a loop of more than 256 iterations differ between them.
     """
-    walk = _Walk(machine, vectors, aside, set(steady))
+    walk = _Walk(machine, vectors, deferred, set(invariant))
     with np.errstate(all="ignore"):
         walk.step(step, lift(1), _Moment().nth(0, 2))
         if result is not None:
@@ -82,7 +82,7 @@ class _Moment:
 
     number: int = 0
     axes: tuple[tuple[Axis, int], ...] = ()  # with the place of their digits
-    remaining_bits: int = DIGITS
+    remaining_bits: int = MOMENT_BITS
     is_unordered: bool = False  # out of bits: events inside have one moment
 
     def nth(self, n: int, count: int) -> _Moment:
@@ -115,9 +115,9 @@ class _Walk:
     vectors: Mapping[Leaf, int]
     deferred_memories: frozenset[Leaf]
     steady: set[Leaf]
-    reads: Kept = field(default_factory=dict)
-    writes: Kept = field(default_factory=dict)
-    deferred: list[tuple[Leaf, Kept, Kept]] = field(default_factory=list)
+    reads: Accesses = field(default_factory=dict)
+    writes: Accesses = field(default_factory=dict)
+    deferred: list[tuple[Leaf, Accesses, Accesses]] = field(default_factory=list)
     is_sure: bool = True  # whether the statement under analysis certainly runs
 
     # -- steps
@@ -170,18 +170,18 @@ class _Walk:
                 self.step(step.body, inner, at.in_loop(axis, extent))
                 return
             except NotUniform:
-                if extent > UNROLLED:
+                if extent > MAX_UNROLLED:
                     raise
         self.restore(snapshot)
         for k in range(extent):  # lengths inside differ between the iterations
-            with self.machine.evaluator.inner({step.variable: k}):
+            with self.machine.evaluator.inner_scope({step.variable: k}):
                 self.step(step.body, inner, at.nth(k, extent))
 
-    def snapshot(self) -> Noted:
+    def snapshot(self) -> Snapshot:
         """Return the numbers of accesses recorded so far, for `restore`."""
         return [{m: len(x) for m, x in accesses.items()} for accesses in (self.reads, self.writes)], len(self.deferred), set(self.steady)
 
-    def restore(self, snapshot: Noted) -> None:
+    def restore(self, snapshot: Snapshot) -> None:
         """Drop the accesses recorded since a snapshot."""
         lengths, aside, self.steady = snapshot
         del self.deferred[aside:]
@@ -228,14 +228,14 @@ class _Walk:
                 if u.memory in self.vectors:
                     self.write(u, inner, at.nth(1, 2), writes)
 
-    def write(self, u: Update, guard: Expr, at: _Moment, writes: Kept) -> None:
+    def write(self, u: Update, guard: Expr, at: _Moment, writes: Accesses) -> None:
         access = self.access(u.memory, u.address, guard, at) if all(a.reads <= self.steady for a in u.address) else None
         if access is None:
             self.write_all(u)
         else:
             writes.setdefault(u.memory, []).append(access)
 
-    def loads(self, term: Expr, guard: Expr, at: _Moment, reads: Kept) -> None:
+    def loads(self, term: Expr, guard: Expr, at: _Moment, reads: Accesses) -> None:
         """Note the loads below a term, those in a branch of a `select` where it is taken."""
         if term.reads.isdisjoint(self.vectors):
             return
@@ -267,7 +267,7 @@ class _Walk:
                 if max_extent <= 0:
                     yield None
                     return
-                stack.enter_context(self.machine.evaluator.inner(axes=[(variable, max_extent)]))
+                stack.enter_context(self.machine.evaluator.inner_scope(axes=[(variable, max_extent)]))
                 guard = guard if (value == max_extent).all() else guard & (variable < extent)
             yield guard
 
@@ -276,7 +276,7 @@ class _Walk:
         ev, axes = self.machine.evaluator, self.machine.axes
         length = self.vectors[memory]
         row_address = address if memory.rank == 1 else address[:-1]
-        if max(ev.elements(frozenset().union(*(i.free for i in row_address)), ()), ev.elements(guard.free, ())) > MOST:
+        if max(ev.element_count(frozenset().union(*(i.free for i in row_address)), ()), ev.element_count(guard.free, ())) > MAX_ELEMENTS:
             return None
         place = element_numbers(self.machine, memory if memory.rank == 1 else _rows_of(memory), row_address)
         rows = place.data // length if memory.rank == 1 else place.data
@@ -288,12 +288,12 @@ class _Walk:
         is_touched = (moments != NEVER) & (rows >= 0) & (rows < self.count(memory))
         return _Access(rows[is_touched], moments[is_touched])
 
-    def first(self, guard: Named, kept_axes: tuple[Axis, ...], at: _Moment) -> Named:
+    def first(self, guard: LabelledArray, kept_axes: tuple[Axis, ...], at: _Moment) -> LabelledArray:
         """Return the first moment, positions along the axes `along` left out, at which a guard is 1."""
         free = [a for a in guard.axes if a not in kept_axes]
         digits = sum((self.machine.axes.position(a, guard.axes) << low for a, low in at.axes if a in free), np.int64(0))
         moments = np.where(np.asarray(guard.data) != 0, at.number + digits, NEVER)
-        return Named(moments.min(axis=tuple(guard.axes.index(a) for a in free)), tuple(a for a in guard.axes if a in kept_axes))
+        return LabelledArray(moments.min(axis=tuple(guard.axes.index(a) for a in free)), tuple(a for a in guard.axes if a in kept_axes))
 
     # -- the answer
 
@@ -302,16 +302,16 @@ class _Walk:
         shape = [int(n) for n in memory.shape]  # type: ignore[arg-type]
         return -(-shape[0] // self.vectors[memory]) if len(shape) == 1 else math.prod(shape[:-1])
 
-    def needs(self) -> Needs:
+    def needs(self) -> ExposedReads:
         """Return the result of the walk."""
         by_kind = [{m: [a for a in x if (a.is_partial and m in self.writes) == p] for m, x in self.reads.items()} for p in (False, True)]
         reads, in_place = ({m: self.missing(m, x) for m, x in kind.items() if x} for kind in by_kind)
         aside = [
-            Aside(m, _runs(deferred_writes[m]), {k: self.missing(k, x) for k, x in deferred_reads.items()})
+            DeferredWrites(m, _runs(deferred_writes[m]), {k: self.missing(k, x) for k, x in deferred_reads.items()})
             for m, deferred_reads, deferred_writes in self.deferred
             if m in deferred_writes
         ]
-        return Needs(reads, in_place, {m: _runs(x) for m, x in self.writes.items()}, aside)
+        return ExposedReads(reads, in_place, {m: _runs(x) for m, x in self.writes.items()}, aside)
 
     def missing(self, memory: Leaf, reads: Sequence[_Access]) -> Runs:
         """Return the vectors that are read at some moment without having been written before."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from ...arrays.buffer_pool import recycled
+from ...arrays.buffer_pool import pooled_array
 from ...arrays.labelled_array import Data
 from ...straightline.ordered_floats import EMPTY_RANGE, floats_of
 from ..jit import function_of
@@ -62,7 +62,7 @@ class Convolution:
     def __call__(self, x: Data, y: Data) -> tuple[float, float]:
         """Set y to the convolution of x, both [n, c, rows, columns] with channel stride 1; return the least and the largest of y."""
         w, (n, channels, *extents) = self.window, x.shape
-        workspace = recycled((*w.padded(*extents), channels), np.float32)
+        workspace = pooled_array((*w.padded(*extents), channels), np.float32)
         workspace.fill(0)
         strides = [s // x.itemsize for a in (x, y) for s in (a.strides[0], *a.strides[2:])]
         numbers = np.array([n, channels // w.lanes, *extents, *y.shape[2:], *strides], np.int64)
