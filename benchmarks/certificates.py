@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from rewrite_compiler.prove.certificates.cache import Cache, court_cache
 from rewrite_compiler.prove.certificates.judge import Case, judge_cases, model_case, rule_case, target_cases
-from rewrite_compiler.prove.certificates.shipped import FILE, Certificate, certificate_of_record, certificates_text
+from rewrite_compiler.prove.certificates.shipped_certificates import FILE, Certificate, certificate_of_record, certificates_text
 from rewrite_compiler.prove.certificates.statements import statement_of_model, statement_of_operation, statement_of_rule
 from rewrite_compiler.rewrite.ruleset import every_rule
 from rewrite_compiler.target import find_target, target_names

@@ -22,7 +22,7 @@ from rewrite_compiler.cosim.cosimulate import dataset_for, with_formats
 from rewrite_compiler.emit.c.device_model import device_files
 from rewrite_compiler.emit.c.program import program_files
 from rewrite_compiler.emit.mmio.inference import Inference
-from rewrite_compiler.hostrun import exact
+from rewrite_compiler.hostrun import exact_host as exact
 from rewrite_compiler.target import simulated_device
 
 

@@ -22,7 +22,7 @@ from rewrite_compiler.compile import Options, Plan, compile_model
 from rewrite_compiler.compile.plan.plan import Offload
 from rewrite_compiler.fit.host import CLOCK
 from rewrite_compiler.frontend.graph.emit import to_onnx
-from rewrite_compiler.hostrun.clock import random_operands, session_seconds
+from rewrite_compiler.hostrun.timing import random_operands, session_seconds
 from rewrite_compiler.target import body_of
 
 SHARED = Path(os.environ.get("FLEXMATCH_SHARED", ROOT.parent / "shared"))

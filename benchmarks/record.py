@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
-from rewrite_compiler.kept import private_cache_folder
+from rewrite_compiler.disk_cache import private_cache_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("flexmatch", "egglog", "numpy", "onnx", "onnxruntime", "z3-solver", "llvmlite", "highspy")

@@ -25,7 +25,7 @@ from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.prove.verdict import PROVED
 from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.text import rule_text
-from rewrite_compiler.rewrite.textfile import rules_of_file, rules_of_text
+from rewrite_compiler.rewrite.text_file import rules_of_file, rules_of_text
 
 TESTS = Path(__file__).parents[1] / "tests"
 FILES = ("attacks.rules", "rounding.rules", "integers.rules")

@@ -38,7 +38,7 @@ LAYERS = (
     ("readings",),
     ("lowering",),
     ("lang",),
-    ("limits", "errors", "callable_module", "kept", "intake"),
+    ("limits", "errors", "callable_module", "disk_cache", "intake"),
 )
 APART = {"egraph", "ila", "frontend", "hostrun"}
 LEVEL = {package: len(LAYERS) - k for k, row in enumerate(LAYERS) for package in row}
@@ -53,7 +53,7 @@ HEAVY = {
     "z3": ("rewrite_compiler/readings/smt/", "rewrite_compiler/readings/verilog/"),
     "egglog": ("rewrite_compiler/egraph/",),
     # applications write their models with onnx
-    "onnx": ("rewrite_compiler/frontend/", "rewrite_compiler/hostrun/signs", "apps/digits/export.py", "apps/gallery/"),
+    "onnx": ("rewrite_compiler/frontend/", "rewrite_compiler/hostrun/sign_conversion", "apps/digits/export.py", "apps/gallery/"),
     "onnxruntime": ("rewrite_compiler/hostrun/",),
     "llvmlite": ("rewrite_compiler/readings/native/", "rewrite_compiler/kernels/"),
     "distributed": ("rewrite_compiler/cosim/cluster",),
@@ -78,7 +78,7 @@ ALLOWED = {
     ("rewrite_compiler/ila/registry.py", "import_module"): "modules found in the package's own ila_models folder",
     ("rewrite_compiler/rewrite/ruleset.py", "import_module"): "modules found in the package's own rules folder",
     ("rewrite_compiler/target/discovery.py", "import_module"): "modules found in the package's own targets folder",
-    ("rewrite_compiler/rewrite/userfile.py", "exec_module"): "the file that the user gave to --accel or --rules",
+    ("rewrite_compiler/rewrite/user_file.py", "exec_module"): "the file that the user gave to --accel or --rules",
 }
 
 FOLDER_FILES = 15

@@ -36,7 +36,7 @@ FILLERS = frozenset(
         "here",
         "held",
         "instead",
-        "kept",
+        "disk_cache",
         "known",
         "left",
         "loose",

@@ -26,7 +26,7 @@ from rewrite_compiler.frontend.graph.structure import MAX_OPERANDS
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.intake import MAX_JSON_VALUES, MAX_KEY_PARTS, FileBound, MalformedText, parse_json, parse_toml, read_bytes
 from rewrite_compiler.ir.types import TensorType
-from rewrite_compiler.rewrite.textfile import rules_of_file
+from rewrite_compiler.rewrite.text_file import rules_of_file
 
 GIB = 1 << 30
 SIZES = (5 * GIB, 20 * GIB)

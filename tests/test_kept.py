@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewrite_compiler import kept
-from rewrite_compiler.kept import DiskCache, private_cache_folder, user_key
+from rewrite_compiler import disk_cache as kept
+from rewrite_compiler.disk_cache import DiskCache, private_cache_folder, user_key
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_a_link_that_is_swapped_in_on_the_way_is_not_followed(folder: Path, tmp_
             folder.symlink_to(tmp_path / "moved")
         return str(found)
 
-    monkeypatch.setattr("rewrite_compiler.kept.os.path.realpath", swapped)
+    monkeypatch.setattr("rewrite_compiler.disk_cache.os.path.realpath", swapped)
     assert store.get("key") is None
 
 

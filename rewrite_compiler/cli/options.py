@@ -269,7 +269,7 @@ def host_table(source: str) -> HostTable:
         return SHIPPED
     if source != "measured":
         raise UsageError("F203", f'Host costs must be shipped or measured, not "{source}"')
-    from ..fit.measured import measured_table
+    from ..fit.host_measurement import measured_table
 
     return measured_table()
 

@@ -26,7 +26,7 @@ from ..ir.program import Node, Program, total_macs
 from ..limits import DEFAULT, Limits, compact_repr
 from ..ops.op import Apply, subterms
 from ..prove.certificates.operations import Progress
-from ..prove.certificates.shipped import Certificate, coverage_of
+from ..prove.certificates.shipped_certificates import Certificate, coverage_of
 from ..rewrite.rule import Rule, short_place
 from ..rewrite.ruleset import LOWERING, shipped_rules
 from ..target import Mapping, Target, body_of, find_target

@@ -20,9 +20,9 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any
 
+from ..disk_cache import user_key
 from ..errors import InputError, UsageError
 from ..intake import MalformedText, parse_json
-from ..kept import user_key
 from .journal_records import FinishedBatch, Line, batch_of_lines
 
 SCHEMA = "flexmatch log of samples 2"

@@ -21,7 +21,7 @@ from ..errors import InputError, UsageError
 from ..intake import FileBound, open_bounded, unreadable_error
 from ..ir.program import Data
 from ..limits import Limits
-from .stored import StoredRows, file_stamp
+from .stored_samples import StoredRows, file_stamp
 
 SUFFIX = ".npy"
 BLOCK = 1 << 20

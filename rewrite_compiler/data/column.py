@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import InputError
 from ..ir.program import Data
 from ..ir.types import TensorType
-from .stored import Raw, StoredSamples, chunks, samples_at
+from .stored_samples import Raw, StoredSamples, chunks, samples_at
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from .arrays import Archive, read_npy, read_npz
 from .column import Column, Preparation, check_column
 from .description import CASTS, Origin, read_description
 from .images import ImageFolder, read_images
-from .memory import samples_in_memory
-from .sets import NamedArrays, read_test_sets, test_set_folders
-from .stored import Raw, StoredSamples, chunks, samples_at
+from .in_memory import samples_in_memory
+from .onnx_test_sets import NamedArrays, read_test_sets, test_set_folders
+from .stored_samples import Raw, StoredSamples, chunks, samples_at
 from .text import read_text
 
 

@@ -18,11 +18,11 @@ from ..errors import FlexmatchError, InputError, UsageError
 from ..intake import FileBound, open_bounded
 from ..ir.program import Data
 from ..limits import Limits
+from .image_budgets import IMAGE_BYTES, check_pixels, within_time
 from .pillow import JPEG, decode_jpeg, decoder
-from .pixels import IMAGE_BYTES, check_pixels, within_time
 from .png import decode_png
 from .resize import Size, cropped, resized
-from .stored import StoredSamples, changed_error, file_stamp
+from .stored_samples import StoredSamples, changed_error, file_stamp
 
 JPEG_SUFFIXES = (".jpg", ".jpeg")
 SUFFIXES = (".png", *JPEG_SUFFIXES, ".pgm", ".ppm")

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..ir.program import Data
-from .pixels import check_pixels
+from .image_budgets import check_pixels
 
 JPEG = b"\xff\xd8\xff"
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -11,8 +11,8 @@ import numpy as np
 
 from ..errors import InputError
 from ..ir.program import Data
+from .image_budgets import check_pixels
 from .pillow import PNG, unfiltered
-from .pixels import check_pixels
 
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type
 BITS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}

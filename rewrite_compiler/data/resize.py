@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..ir.program import Data
-from .pixels import check_pixels
+from .image_budgets import check_pixels
 
 BITS = 22  # of a weight's fraction
 Size = tuple[int, ...]  # the shorter side, or rows and columns

@@ -14,8 +14,8 @@ from ..errors import FlexmatchError, InputError, UsageError
 from ..ir.program import Builder, Program, Source, Value
 from ..ir.unbatch import with_samples
 from ..limits import DEFAULT, Limits
-from .file.payload import NO_PAYLOADS, Payloads
 from .file.read import read_split, read_split_memory
+from .file.weight_payloads import NO_PAYLOADS, Payloads
 from .graph.header import check_header, imports_of, own_domain
 from .graph.names import check_names
 from .graph.opset_upgrade import BASE

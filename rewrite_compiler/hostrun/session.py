@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import BudgetError, InputError, UsageError
 from ..ir.program import Data
-from .signs import largest_pair, multiplies_codes, with_unsigned_codes
+from .sign_conversion import largest_pair, multiplies_codes, with_unsigned_codes
 
 # from 1.32 on it writes an id of the machine below the home and sends events, unless this is set before it is imported
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

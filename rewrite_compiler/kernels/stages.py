@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ..lang.alpha_equivalence import are_alpha_equivalent
 from ..lang.binders import Accumulator, Array, Comprehension, Fold, FoldResult, Leaf, index_variable, static_shape
 from ..lang.expr import Expr, var
 from ..lang.substitution import substitute
 from ..lang.traversal import loads_of
-from .alike import are_alpha_equivalent
 from .rewriter import Rewriter
 from .vectors import NotLowered
 

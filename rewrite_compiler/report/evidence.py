@@ -9,7 +9,7 @@ from typing import Any
 from ..compile import Plan
 from ..prove.certificates.cache import Cache, court_cache
 from ..prove.certificates.judge import model_case, rule_case, target_cases
-from ..prove.certificates.shipped import (
+from ..prove.certificates.shipped_certificates import (
     OPEN,
     Certificate,
     certificate_of_model,

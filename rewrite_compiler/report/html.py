@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from ..compile import Plan, to_json
-from ..prove.certificates.shipped import Certificate
+from ..prove.certificates.shipped_certificates import Certificate
 from .accuracy import accuracy_section, attribution_section, percent, value_histograms
-from .again import reproduction_section
+from .cost import cost_section
 from .evidence import certificates_of, certificates_section, saturation_section
 from .graph import Graph, detail_panels, graph_of, svg
 from .headline import CSS_CLASSES, headline
 from .markup import Cell, figure, folded, note, section, table, text
-from .spending import cost_section
+from .reproduction import reproduction_section
 from .terminal import count_text, plan_macs, rule_table, share, uncounted_operators, upper_share
 from .timeline import Timeline, timeline_of, timeline_section
 from .verdict import verdict_lines

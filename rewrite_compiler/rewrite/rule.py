@@ -41,7 +41,7 @@ from ..ops.static import (
     as_condition,
 )
 from .domain import EVERYWHERE, Domain
-from .userfile import user_line
+from .user_file import user_line
 
 PHASES = ("ir", "fold", "late", "map")  # fold: to its end after every round of ir, for chains that grow by one step each time
 # how the two sides agree in floating point: bit for bit; up to the sign of zero on finite data; up to the order of

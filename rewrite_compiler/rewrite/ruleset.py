@@ -11,10 +11,10 @@ from types import ModuleType
 
 from ..errors import InputError, SpecError
 from ..limits import Limits
-from .installed import installed_rules, is_installed, rules_of
+from .installed_rules import installed_rules, is_installed, rules_of
 from .rule import Rule
-from .textfile import rules_of_file
-from .userfile import module_at
+from .text_file import rules_of_file
+from .user_file import module_at
 
 SHIPPED = "rewrite_compiler.rules"
 TEXT_FORM = ".rules"

@@ -20,7 +20,7 @@ from ..prove.mappings.mappings import code_difference
 from ..prove.rules.rules import prove_rule
 from ..rewrite.rule import Rule
 from ..rewrite.ruleset import rules_in
-from ..rewrite.userfile import module_at, user_line
+from ..rewrite.user_file import module_at, user_line
 from ..target import Mapping, Target, find_target
 from .accuracy import BINADES, GROUPS, SEED, Accuracy, accuracy, accuracy_sizes
 from .capacity import contradictions, is_admitted, sizes_text

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..compile import Options, compile_model
 from ..errors import INTERNAL, AnswerNo, FlexmatchError, UsageError
-from ..frontend.cut import ReducibleModel, read_reducible, submodel
+from ..frontend.submodel import ReducibleModel, read_reducible, submodel
 
 SCHEMA = "flexmatch.reduce/1"
 CRASH, MISMATCH, NOT_OFFLOADED = "crash", "mismatch", "not-offloaded"

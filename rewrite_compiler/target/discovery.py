@@ -12,7 +12,7 @@ from types import ModuleType
 from ..errors import UsageError, did_you_mean
 from ..ila import Ila
 from ..limits import Limits
-from ..rewrite.userfile import module_at
+from ..rewrite.user_file import module_at
 from .target import Target
 
 SHIPPED = "rewrite_compiler.targets"

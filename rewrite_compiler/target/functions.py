@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import FlexmatchError, SpecError
 from ..readings.oracle.counterexample import with_example
-from ..rewrite.userfile import user_line
+from ..rewrite.user_file import user_line
 
 CODE = "I102"
 ENGINE = __name__.partition(".")[0]

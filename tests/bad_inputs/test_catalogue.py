@@ -56,7 +56,7 @@ def verdicts(document: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_bad_input_ends_as_the_table_says(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rewrite_compiler.rewrite.userfile.DEFAULT", replace(DEFAULT, import_seconds=IMPORT_SECONDS))
+    monkeypatch.setattr("rewrite_compiler.rewrite.user_file.DEFAULT", replace(DEFAULT, import_seconds=IMPORT_SECONDS))
     monkeypatch.chdir(tmp_path)
     folder = made(tmp_path, name, CASES[name])
     before, started = set(os.listdir(folder)), time.process_time()

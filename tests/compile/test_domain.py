@@ -19,11 +19,11 @@ from rewrite_compiler.egraph.saturation.rule_text import rule_text
 from rewrite_compiler.egraph.saturation.saturate import saturate
 from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType
-from rewrite_compiler.prove.certificates.shipped import certificate_of_rule
+from rewrite_compiler.prove.certificates.shipped_certificates import certificate_of_rule
 from rewrite_compiler.prove.rules import rules as judge
 from rewrite_compiler.rewrite.domain import EVERYWHERE, Domain
 from rewrite_compiler.rewrite.ruleset import every_rule, shipped_rules
-from rewrite_compiler.rewrite.textfile import rules_of_file, rules_of_text
+from rewrite_compiler.rewrite.text_file import rules_of_file, rules_of_text
 
 # true of few axes: the law of some ranks, the axes from which it is false, the perm that shows it
 LAWS = """rule g1(x: tensor, p: ints) grade A {
@@ -38,7 +38,7 @@ rule g3(x: tensor, p: ints) grade A {
 
 
 def law(name: str, kept: int) -> str:
-    """Return a law that is true where at most one pair of axes is left to be exchanged: of ranks to `kept` + 1."""
+    """Return a law that is true where at most one pair of axes is left to be exchanged: of ranks to `disk_cache` + 1."""
     text = next(f"rule {r}" for r in LAWS.split("rule ") if r.startswith(name))
     return text.replace("AXES", ", ".join(f"p[{n}] == {n}" for n in range(kept)))
 

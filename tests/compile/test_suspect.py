@@ -17,7 +17,7 @@ from rewrite_compiler.compile.plan.suspect_laws import gap_of
 from rewrite_compiler.compile.verify import PlanDiffers, check_plan
 from rewrite_compiler.egraph.saturation.saturate import saturate
 from rewrite_compiler.errors import AnswerNo
-from rewrite_compiler.rewrite.textfile import rules_of_text
+from rewrite_compiler.rewrite.text_file import rules_of_text
 
 N6 = """rule n6(x: tensor, v: float) grade E {
     "true where v² = v"

@@ -24,8 +24,8 @@ from rewrite_compiler.compile import Plan, compile_model
 from rewrite_compiler.cosim import Settings, cosimulate
 from rewrite_compiler.cosim.journal import Journal
 from rewrite_compiler.cosim.journal_records import FinishedBatch
+from rewrite_compiler.disk_cache import user_key
 from rewrite_compiler.errors import FlexmatchError
-from rewrite_compiler.kept import user_key
 
 KEY = {"plan": "p", "batch": 4}
 SOME = Settings(batch=4, threads=1, metric="f1")

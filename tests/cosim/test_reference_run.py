@@ -15,9 +15,9 @@ from rewrite_compiler.cosim import Settings
 from rewrite_compiler.cosim.cosimulate import dataset_for
 from rewrite_compiler.cosim.metrics import float_reference as reference
 from rewrite_compiler.cosim.metrics.float_reference import CachedReference, Reference
+from rewrite_compiler.disk_cache import DiskCache, private_cache_folder
 from rewrite_compiler.errors import InputError
 from rewrite_compiler.frontend.graph.emit import to_onnx
-from rewrite_compiler.kept import DiskCache, private_cache_folder
 
 DIGITS = Path(__file__).parents[2] / "apps" / "digits"
 DATA = DIGITS / "test.npz"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewrite_compiler.data.memory import samples_in_memory
+from rewrite_compiler.data.in_memory import samples_in_memory
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.ir.types import TensorType
 

@@ -284,7 +284,7 @@ def test_predictions_of_every_depth_are_undone_strip_by_strip(depth: int, monkey
 def test_images_must_be_decoded_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pictures(tmp_path)
     now = [0.0]
-    monkeypatch.setattr("rewrite_compiler.data.pixels.time.monotonic", lambda: now.__setitem__(0, now[0] + 1) or now[0])
+    monkeypatch.setattr("rewrite_compiler.data.image_budgets.time.monotonic", lambda: now.__setitem__(0, now[0] + 1) or now[0])
     limits = DEFAULT.with_overrides(["data_seconds=3"])
     assert refusal(lambda: load_data(tmp_path / "d.toml", IMAGE, limits=limits).inputs) == (
         f"{tmp_path / 'pictures'}: error[C101]: 5 images must be decoded within 3 seconds, not 3 of them\n"

@@ -23,7 +23,7 @@ from rewrite_compiler.emit.c.device_model import device_files
 from rewrite_compiler.emit.c.program import program_files
 from rewrite_compiler.emit.mmio.inference import Inference, Onnxruntime
 from rewrite_compiler.errors import InputError
-from rewrite_compiler.hostrun import exact
+from rewrite_compiler.hostrun import exact_host as exact
 from rewrite_compiler.ir.evaluate import run as by_meaning
 from rewrite_compiler.target import simulated_device
 

@@ -14,8 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from rewrite_compiler.compile import compile_model
 from rewrite_compiler.emit.c.program import program_files
-from rewrite_compiler.hostrun import exact
-from rewrite_compiler.hostrun.exact import leaf_of
+from rewrite_compiler.hostrun import exact_host as exact
+from rewrite_compiler.hostrun.exact_host import leaf_of
 from rewrite_compiler.lang.binders import array
 from rewrite_compiler.lang.expr import call
 from rewrite_compiler.lang.libm.functions import DEFINITIONS

@@ -12,7 +12,7 @@ from command import flexmatch
 from rewrite_compiler.apps import named
 from rewrite_compiler.compile import Options, compile_model
 from rewrite_compiler.fit.host import SHIPPED, HostTable, host_document, host_picoseconds, table_from
-from rewrite_compiler.fit.measured import measured_table
+from rewrite_compiler.fit.host_measurement import measured_table
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.ops import OPS
 

@@ -16,7 +16,7 @@ from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.file.tensors import CODES
 from rewrite_compiler.frontend.graph.opaque import node_proto
 from rewrite_compiler.frontend.load import LoadedModel, import_model
-from rewrite_compiler.hostrun.signs import with_unsigned_codes
+from rewrite_compiler.hostrun.sign_conversion import with_unsigned_codes
 from rewrite_compiler.ir.evaluate import OpaqueRunner, random_tensor, run
 from rewrite_compiler.ir.program import Data, Node, Program, Value
 from rewrite_compiler.ir.types import TensorType

@@ -11,9 +11,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from rewrite_compiler.errors import FlexmatchError
-from rewrite_compiler.frontend.file import payload
-from rewrite_compiler.frontend.file.payload import LARGE_BYTES, split_payloads
+from rewrite_compiler.frontend.file import weight_payloads as payload
 from rewrite_compiler.frontend.file.protobuf_scan import varint
+from rewrite_compiler.frontend.file.weight_payloads import LARGE_BYTES, split_payloads
 from rewrite_compiler.frontend.load import load
 
 WIDTH = 160  # weights of 102,400 bytes

@@ -18,11 +18,11 @@ from onnx import compose, helper
 
 from rewrite_compiler.compile import Options, Plan, compile_model
 from rewrite_compiler.compile.document import plan_onnx
+from rewrite_compiler.disk_cache import DiskCache
 from rewrite_compiler.egraph.saturation.worker import Schedule
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.hostrun import Session
 from rewrite_compiler.ir.evaluate import random_tensor
-from rewrite_compiler.kept import DiskCache
 from rewrite_compiler.limits import DEFAULT, Limits
 
 SATURATION = "rewrite_compiler.egraph.saturation.saturate"  # the package has a function of that name

@@ -16,7 +16,7 @@ from saturating import Saturating
 
 from rewrite_compiler.hostrun import Session, coded_operators, reference, saturates
 from rewrite_compiler.hostrun.session import saturates as kept
-from rewrite_compiler.hostrun.signs import PRODUCTS, with_unsigned_codes
+from rewrite_compiler.hostrun.sign_conversion import PRODUCTS, with_unsigned_codes
 
 MS = "com.microsoft"
 F, U, S = np.float32, np.uint8, np.int8

@@ -6,7 +6,7 @@ import pytest
 
 from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.prove.verdict import UNPROVED, Proof
-from rewrite_compiler.rewrite.textfile import rules_of_text
+from rewrite_compiler.rewrite.text_file import rules_of_text
 
 X, XV, XLH = "x: tensor", "x: tensor, v: float", "x: tensor, l: float, h: float"
 CONV = "x: tensor, w: tensor, s: ints, p: ints, d: ints"

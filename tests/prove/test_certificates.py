@@ -14,10 +14,10 @@ import pytest
 from rewrite_compiler import apps
 from rewrite_compiler.compile import compile_model, to_json
 from rewrite_compiler.compile.plan.user_rules import admit_rules
-from rewrite_compiler.prove.certificates import shipped
+from rewrite_compiler.prove.certificates import shipped_certificates as shipped
 from rewrite_compiler.prove.certificates.cache import Cache
 from rewrite_compiler.prove.certificates.judge import judge_cases, rule_case
-from rewrite_compiler.prove.certificates.shipped import (
+from rewrite_compiler.prove.certificates.shipped_certificates import (
     SYMBOLIC,
     Certificate,
     certificate_of_model,

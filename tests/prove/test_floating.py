@@ -13,7 +13,7 @@ from rewrite_compiler.prove.rules.floating_point import UndecidedPairs
 from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.prove.verdict import Stop
 from rewrite_compiler.rewrite.ruleset import every_rule
-from rewrite_compiler.rewrite.textfile import rules_of_file, rules_of_text
+from rewrite_compiler.rewrite.text_file import rules_of_file, rules_of_text
 
 X, Y = leaf("x", 0), leaf("y", 0)
 ADD, SUB, MUL, DIV, MAX, NEG = *(BINARY[op] for op in ("add", "sub", "mul", "rdiv", "max")), UNARY["neg"]

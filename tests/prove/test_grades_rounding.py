@@ -9,7 +9,7 @@ from known_wrong import gallery
 
 from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.rewrite.rule import Rule
-from rewrite_compiler.rewrite.textfile import rules_of_file, rules_of_text
+from rewrite_compiler.rewrite.text_file import rules_of_file, rules_of_text
 
 TEXT = Path(gallery.__file__).with_name("rounding.rules")
 KEPT = """

@@ -9,7 +9,7 @@ import pytest
 from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.prove.rules.wrapped_words import has_integer_operands, operand_types
 from rewrite_compiler.rewrite.rule import Rule
-from rewrite_compiler.rewrite.textfile import rules_of_file, rules_of_text
+from rewrite_compiler.rewrite.text_file import rules_of_file, rules_of_text
 
 FALSE = Path(__file__).parents[1] / "known_wrong" / "integers.rules"
 TRUE = """

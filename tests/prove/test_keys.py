@@ -17,17 +17,18 @@ import rewrite_compiler
 from rewrite_compiler import Law, Rule, Tensor, rule
 from rewrite_compiler import ops as o
 from rewrite_compiler.cli.main import main
-from rewrite_compiler.prove.certificates import cache, shipped, sources
+from rewrite_compiler.prove.certificates import cache, sources
+from rewrite_compiler.prove.certificates import shipped_certificates as shipped
 from rewrite_compiler.prove.certificates.cache import DATE, Cache, court_cache, rule_key
 from rewrite_compiler.prove.certificates.judge import judge_cases, judge_rule, rule_case
-from rewrite_compiler.prove.certificates.shipped import shipped_courts
+from rewrite_compiler.prove.certificates.shipped_certificates import shipped_courts
 from rewrite_compiler.prove.certificates.sources import OUTSIDE_COURT
 from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.rewrite.ruleset import every_rule
 
 PACKAGE = Path(rewrite_compiler.__file__).parent
 COUNTED = """
-from rewrite_compiler.prove.certificates.shipped import certificate_of_model, certificate_of_operation, certificate_of_rule
+from rewrite_compiler.prove.certificates.shipped_certificates import certificate_of_model, certificate_of_operation, certificate_of_rule
 from rewrite_compiler.rewrite.ruleset import every_rule
 from rewrite_compiler.target import find_target, target_names
 targets = [find_target(name) for name in target_names()]
@@ -148,12 +149,12 @@ def test_a_kept_verdict_says_when_it_was_judged_and_is_judged_anew_when_asked(
     monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
     only = ["prove", "--only", "commute-addition"]
     assert main(only) == 0
-    assert "kept" not in capsys.readouterr().out
+    assert "disk_cache" not in capsys.readouterr().out
     assert main(only) == 0
     day = judge_rule(next(r for r in every_rule() if r.name == "commute-addition"), court_cache()).kept
     assert f"kept {day}" in capsys.readouterr().out
     assert main([*only, "--recheck"]) == 0
-    assert "kept" not in capsys.readouterr().out
+    assert "disk_cache" not in capsys.readouterr().out
 
 
 def test_what_is_judged_otherwise_is_said(tmp_path: Path) -> None:

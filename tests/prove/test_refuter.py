@@ -14,7 +14,7 @@ from rewrite_compiler.prove.rules.refuter import witness
 from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.ruleset import every_rule
-from rewrite_compiler.rewrite.textfile import rules_of_file, rules_of_text
+from rewrite_compiler.rewrite.text_file import rules_of_file, rules_of_text
 
 ATTACKS = rules_of_file(Path(gallery.__file__).with_name("attacks.rules"))
 MENDED = {

@@ -16,7 +16,7 @@ from rewrite_compiler.prove.instances.covering_sets import instances_of
 from rewrite_compiler.prove.instances.instance_search import Search, drawn_instances
 from rewrite_compiler.prove.rules.rules import prove_rule, prove_rules
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.rewrite.textfile import rules_of_text
+from rewrite_compiler.rewrite.text_file import rules_of_text
 
 
 @rule(grade="F")

@@ -11,7 +11,7 @@ from rewrite_compiler.prove.certificates import judge as court
 from rewrite_compiler.prove.certificates.cache import Cache
 from rewrite_compiler.prove.rules.rules import prove_rule, with_suggestion
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.rewrite.textfile import rules_of_text
+from rewrite_compiler.rewrite.text_file import rules_of_text
 
 
 @rule

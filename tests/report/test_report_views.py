@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rewrite_compiler.emit.mmio.listing import Row
-from rewrite_compiler.prove.certificates.shipped import Certificate
+from rewrite_compiler.prove.certificates.shipped_certificates import Certificate
 from rewrite_compiler.report.graph import ABSORBED, HOST, OFFLOAD, Box, Graph, layers_of
 from rewrite_compiler.report.html import Extras, page
 from rewrite_compiler.report.tables import WIDTH, grid

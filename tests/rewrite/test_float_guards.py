@@ -22,7 +22,7 @@ from rewrite_compiler.prove.verdict import Stop, Theorem
 from rewrite_compiler.rewrite import Float, Ints
 from rewrite_compiler.rewrite.ruleset import rules_at
 from rewrite_compiler.rewrite.text import condition_text, rule_text
-from rewrite_compiler.rewrite.textfile import rules_of_text
+from rewrite_compiler.rewrite.text_file import rules_of_text
 
 v_, w_ = Float("v"), Float("w")
 ONE_BY_ONE = "give the guard its conditions one by one, parted by commas"

@@ -13,7 +13,7 @@ import pytest
 from command import flexmatch, onnx_model
 from onnx import helper
 
-from rewrite_compiler.rewrite.installed import installed_names, installed_rules
+from rewrite_compiler.rewrite.installed_rules import installed_names, installed_rules
 from rewrite_compiler.rewrite.ruleset import rules_at
 
 PACKAGE = '''from rewrite_compiler import Law, Tensor, rule

@@ -9,7 +9,7 @@ import pytest
 
 from rewrite_compiler.errors import BudgetError, FlexmatchError
 from rewrite_compiler.limits import DEFAULT
-from rewrite_compiler.rewrite.userfile import module_at
+from rewrite_compiler.rewrite.user_file import module_at
 
 LIMITS = replace(DEFAULT, import_seconds=1, import_bytes=1 << 28)
 STUBBORN = """x = 1

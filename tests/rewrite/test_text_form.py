@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from rewrite_compiler.egraph.saturation import rule_text as compiled
 from rewrite_compiler.errors import FlexmatchError, InputError, UsageError
 from rewrite_compiler.ops.op import subterms
-from rewrite_compiler.rewrite import textfile
+from rewrite_compiler.rewrite import text_file as textfile
 from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.ruleset import rules_at, shipped_rules
 from rewrite_compiler.rewrite.text import attribute_text, condition_text, rule_text, tensor_text
-from rewrite_compiler.rewrite.textfile import rules_of_text
+from rewrite_compiler.rewrite.text_file import rules_of_text
 
 EXAMPLE = """
 # the linear family

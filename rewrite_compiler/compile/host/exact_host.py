@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ...hostrun import exact
+from ...hostrun import exact_host as exact
 from ...ir.program import Data, Program, Value
 from ...limits import DEFAULT
 from .data_movement import MovingProgram, moves_of

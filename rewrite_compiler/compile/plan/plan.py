@@ -11,7 +11,7 @@ from ...fit.cost import Price, accesses, cost_document
 from ...ir.program import Node, Program, Value, nodes_of_unknown_macs
 from ...lang.formats import Format
 from ...ops.op import Apply, subterms
-from ...prove.certificates.shipped import weakest_coverage
+from ...prove.certificates.shipped_certificates import weakest_coverage
 from ...target import Mapping, Target
 from .resident_document import DeviceResidency, residency_document, resident_document
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass
 
-from ...prove.certificates.shipped import Certificate, certificate_of_rule
+from ...prove.certificates.shipped_certificates import Certificate, certificate_of_rule
 from ...rewrite.rule import Rule
 from ...target import Mapping
 

@@ -17,7 +17,7 @@ from ...prove.certificates.cache import court_cache
 from ...prove.certificates.json_record import proof_record
 from ...prove.certificates.judge import judge_rule
 from ...prove.certificates.operations import Progress, judge_operation
-from ...prove.certificates.shipped import Certificate, certificate_of_record, certificate_of_rule
+from ...prove.certificates.shipped_certificates import Certificate, certificate_of_record, certificate_of_rule
 from ...prove.verdict import Proof
 from ...rewrite.domain import EVERYWHERE, Domain
 from ...rewrite.rule import Rule

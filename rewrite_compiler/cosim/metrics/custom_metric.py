@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import FlexmatchError, InputError, UsageError
 from ...ir.program import Data
-from ...rewrite.userfile import module_at
+from ...rewrite.user_file import module_at
 
 Score = Callable[[Data, Data], Data]
 

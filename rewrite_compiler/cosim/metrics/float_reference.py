@@ -15,9 +15,9 @@ import numpy as np
 from ...compile import Plan
 from ...compile.host.host_program import HostProgram
 from ...data import Dataset
+from ...disk_cache import DiskCache, private_cache_folder
 from ...frontend.graph.emit import to_onnx
 from ...ir.program import Data, Program
-from ...kept import DiskCache, private_cache_folder
 from ...limits import DEFAULT
 
 TOLERANCE = 1e-5  # of a batched reference run against single runs

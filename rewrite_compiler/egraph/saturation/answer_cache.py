@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ...kept import DiskCache, private_cache_folder, sources_hash
+from ...disk_cache import DiskCache, private_cache_folder, sources_hash
 
 _CACHE_DISABLED: ContextVar[bool] = ContextVar("computed", default=False)
 PACKAGES = ("egraph", "ops", "ir")  # sources that the child process runs

@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import Any
 
+from ...disk_cache import DiskCache
 from ...errors import BudgetError
 from ...ir.program import Program
-from ...kept import DiskCache
 from ...limits import DEFAULT, Limits
 from ...rewrite.rule import Rule
 from ...rewrite.ruleset import every_rule
@@ -123,7 +123,7 @@ def saturate(
 ) -> Saturation:  # fmt: skip
     """Saturate a program under rules and mappings; rule n of `rules` has birth n, mapping m birth len(rules) + m.
 
-    `more` are commands to run once the program is loaded, `kept` the cache of earlier answers. A child that ends at a limit or
+    `more` are commands to run once the program is loaded, `disk_cache` the cache of earlier answers. A child that ends at a limit or
     crashes after some rounds is replaced by one that runs only the completed rounds.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...errors import FlexmatchError, InputError
-from ...hostrun.exact import has_form, leaf_of
+from ...hostrun.exact_host import has_form, leaf_of
 from ...ir.program import Node, Program, Value
 from ...lowering.lower import lower_array
 from ...readings.c.printer import PrintedFunction, Style, Tables, print_c

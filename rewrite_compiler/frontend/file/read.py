@@ -12,8 +12,8 @@ from ... import intake
 from ...errors import InputError
 from ...limits import GIB, Limits
 from .not_onnx import recognised_format
-from .payload import split_payloads
 from .protobuf_scan import parse_refusal
+from .weight_payloads import split_payloads
 
 # the largest message protobuf can hold, whatever the limits say
 LARGEST_MESSAGE = 2 * GIB

@@ -16,7 +16,7 @@ from ...ir.types import TensorType
 from ...limits import DEFAULT
 from ..file.tensors import CODES
 from .onnx_spelling import NodeExport, export_node
-from .restore import is_supported, restored_node
+from .opaque_nodes import is_supported, restored_node
 from .writer import Names, Writer
 
 OPSETS = range(21, 27)

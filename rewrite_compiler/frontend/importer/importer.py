@@ -13,15 +13,15 @@ from ...ir.program import OpaqueOp, Value
 from ...ops.op import ShapeError
 from ..classical import operators as classical
 from ..classical.types import check_lengths
-from ..file.payload import NO_PAYLOADS, Payloads
+from ..file.weight_payloads import NO_PAYLOADS, Payloads
 from ..graph.attributes import attribute_values, tensors_in
 from ..graph.functions import Inliner, imports_of_function, key_of_call, with_attributes
 from ..graph.header import own_domain
+from ..graph.mac_counts import macs_of
 from ..graph.opaque import canonical_node, key_of, read_names
 from ..graph.opset_upgrade import BY_VERSION, Upgrader, schema_of
 from ..graph.scope import NodeContext, Scope
 from ..graph.signature import check_types, signature_of
-from ..graph.work import macs_of
 from ..normalise import BY_DOMAIN
 from ..normalise.quantised import record_codes
 from ..site.constant_folding import fold

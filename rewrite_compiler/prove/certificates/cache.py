@@ -14,14 +14,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ...kept import DiskCache, private_cache_folder
+from ...disk_cache import DiskCache, private_cache_folder
 from ...rewrite.rule import Rule
 from ...target import Target
-from .shipped import shipped_courts
+from .shipped_certificates import shipped_courts
 from .sources import court_of
 from .statements import key_of, statement_of_model, statement_of_operation, statement_of_rule
 
-DATE = "kept"  # of a record: the day on which it was judged
+DATE = "disk_cache"  # of a record: the day on which it was judged
 
 
 class Cache:

@@ -23,7 +23,7 @@ from ...errors import Problem, SpecError
 from ...ila.verification.check import check
 from ...rewrite.rule import Rule
 from ...rewrite.text import rule_text
-from ...rewrite.textfile import rules_of_text
+from ...rewrite.text_file import rules_of_text
 from ...target import Mapping, Target, find_target
 from ..mappings.small_designs import prove_operation
 from ..rules.all_shapes import theorem_of
@@ -31,7 +31,7 @@ from ..rules.rules import prove_rule, with_suggestion
 from ..verdict import PROVED, UNPROVED, Proof, Theorem
 from . import json_record as record
 from .cache import Cache, mapping_key, model_key, rule_key
-from .shipped import certificate_of_rule
+from .shipped_certificates import certificate_of_rule
 
 JSON = dict[str, Any]
 GC_THRESHOLDS = 200_000, 20, 50  # as gc.set_threshold takes them

@@ -11,7 +11,7 @@ from ..verdict import PROVED, REFUTED, UNPROVED
 from .cache import Cache, court_cache, mapping_key
 from .json_record import proof_of
 from .judge import judge_cases, mapping_case
-from .shipped import Certificate, certificate_of_operation, certificate_of_record
+from .shipped_certificates import Certificate, certificate_of_operation, certificate_of_record
 
 Progress = Callable[[str], None]
 

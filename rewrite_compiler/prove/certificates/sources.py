@@ -19,7 +19,7 @@ SOLVERS = ("z3-solver", "egglog")
 GRAMMAR = "rewrite/grammar.lark"
 ROOTS = {"rule": ("prove/rules/rules.py", "rewrite/textfile.py"), "target": ("prove/certificates/judge.py", "rewrite/textfile.py")}
 # beside the court: words, files, limits; and what rules are compiled to, which is in their statement
-OUTSIDE_COURT = frozenset({"errors.py", "kept.py", "limits.py", "intake.py", "callable_module.py", "egraph"})
+OUTSIDE_COURT = frozenset({"errors.py", "disk_cache.py", "limits.py", "intake.py", "callable_module.py", "egraph"})
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ...disk_cache import sources_hash
 from ...egraph.saturation import rule_text as compiled
 from ...errors import FlexmatchError
-from ...kept import sources_hash
 from ...rewrite.domain import EVERYWHERE
 from ...rewrite.rule import Rule
 from ...rewrite.text import rule_text

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...target import Target
 from .cache import court_cache, mapping_key
-from .shipped import Certificate, certificate_of_operation
+from .shipped_certificates import Certificate, certificate_of_operation
 
 NOT_JUDGED = "not judged yet"
 

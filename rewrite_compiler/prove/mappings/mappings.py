@@ -36,7 +36,7 @@ from ...readings.smt.polynomial_terms import Number, Terms
 from ...readings.smt.shared_abstraction import prove_equal_sharing
 from ...rewrite.rule import name_of
 from ...rewrite.text import condition_text
-from ...rewrite.userfile import user_line
+from ...rewrite.user_file import user_line
 from ...target import Mapping, Stay, simulated_device
 from ..instances.instance_search import Instance
 from ..instances.sides import binding_of

@@ -16,7 +16,7 @@ from typing import Any
 from ...errors import FlexmatchError
 from ...readings.smt.normal_form_evaluator import NotInteger
 from ...readings.smt.polynomial_terms import Terms
-from ...rewrite.userfile import user_line
+from ...rewrite.user_file import user_line
 from ...target import Mapping, Target
 from ..verdict import REFUTED, UNPROVED, Proof
 from .control_classes import Call, Classes, control_classes

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
-from ...kept import DiskCache, private_cache_folder, sources_hash
+from ...disk_cache import DiskCache, private_cache_folder, sources_hash
 from ...lang.binders import Leaf
 from ...lowering.loop_ir import Raise, constant
 from .jit import key_of

@@ -15,7 +15,7 @@ from typing import Any
 import llvmlite
 import llvmlite.binding as llvm
 
-from ...kept import DiskCache, private_cache_folder
+from ...disk_cache import DiskCache, private_cache_folder
 
 LARGE_TEXT = 1 << 20  # characters: beyond, optimising takes seconds (attention of FlexASR: 8 s of 2.4 MB, 0.3 s without)
 # at level 1: scalars in registers, each value computed once, branches that are known taken; half of the time that -O1 takes

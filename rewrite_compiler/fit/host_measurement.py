@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..frontend.graph.emit import to_onnx
-from ..hostrun.clock import random_operands, session_seconds
+from ..hostrun.timing import random_operands, session_seconds
 from ..ir.program import Builder, Program, total_macs
 from ..ir.types import TensorType
 from .host import SHIPPED, HostTable

@@ -15,7 +15,7 @@ from ..frontend.file.test_data import read_tensor
 from ..ir.program import Data
 from ..ir.types import TensorType
 from ..limits import Limits
-from .stored import Raw
+from .stored_samples import Raw
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..lang.binders import Accumulator, Array, Comprehension, Fold, FoldResult, Leaf
-from ..lang.expr import Expr, lift
+from .binders import Accumulator, Array, Comprehension, Fold, FoldResult, Leaf
+from .expr import Expr, lift
 
 
 def are_alpha_equivalent(a: Fold, b: Fold) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import InputError
 from ..ir.program import Data
 from ..ir.types import TensorType
-from .sets import NamedArrays
+from .onnx_test_sets import NamedArrays
 
 PLACE = Path("the given samples")
 FORMS = "give a file, a dict of arrays by input name, one array, (inputs, labels), or batches of these"
