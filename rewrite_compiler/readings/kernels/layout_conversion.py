@@ -40,7 +40,7 @@ class Conversion:
 
     def convert_with_range(self, target: Data, *sources: Data) -> tuple[float, float]:
         """Set every element of `target`, 32-bit floats, by machine code, and return the least and the largest of them."""
-        run, arguments = _launch(self, *_layouts(target, *sources), seen=True)
+        run, arguments = _launch(self, *_layouts(target, *sources), with_range=True)
         words = EMPTY_RANGE.copy()
         run(target.ctypes.data, *(s.ctypes.data for s in sources), *arguments, words.ctypes.data)
         return floats_of(words)

@@ -233,7 +233,7 @@ def _read(machine: Execution, u: Update, trace: _Trace) -> None:
 
 
 def _check_lengths(machine: Execution, value: Expr) -> None:
-    """NotUniform when a reduction of the value would be longer in one iteration than in another."""
+    """Raise NotUniform when a reduction in the value is longer in one iteration than in another."""
     for extent in _own_lengths(value):
         machine.evaluator.number(extent)
 
