@@ -36,7 +36,7 @@ FILLERS = frozenset(
         "here",
         "held",
         "instead",
-        "disk_cache",
+        "kept",
         "known",
         "left",
         "loose",

@@ -27,7 +27,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Stay:
-    """The first element of every tensor of one call, the operands that are `present` already, the results that are `disk_cache`.
+    """The first element of every tensor of one call, the operands that are `present` already, the results that are `kept`.
 
     A kept result is not read back in the stream; `look` reads it from the simulator for comparisons.
     """

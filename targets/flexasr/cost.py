@@ -68,7 +68,7 @@ def linear_cost(t: int, k: int, n: int, resources: Resources, extra: int = 0) ->
 def recurrent_cost(
     t: int, i: int, h: int, resources: Resources, gates: int, program_words: int, stored_state: str = "", last: str = ""
 ) -> Cost:
-    """One sequence: every element gets the whole state; `disk_cache` also fills the activation buffers, `last` is read from them."""
+    """One sequence: every element gets the whole state; `kept` also fills the activation buffers, `last` is read from them."""
     inputs, per_pe = vectors(i), -(-h // (PES * LANES))
     hidden = PES * per_pe
     rows = gates * hidden * LANES

@@ -77,7 +77,7 @@ def run_sequence(
 ) -> Codes:  # fmt: skip
     """Emit one sequence: x [(samples,) t, 1, i], w [gates·h, i], r, b, h [(samples,) 1, h] → y [(samples,) t, 1, h], all codes.
 
-    `gates` is the device's order of the gates among those of the weights; `disk_cache` starts the activation buffers.
+    `gates` is the device's order of the gates among those of the weights; `kept` starts the activation buffers.
     """
     x, w, r, b, h = operands
     hidden, count = r.shape[1], len(gates)

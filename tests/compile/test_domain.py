@@ -38,7 +38,7 @@ rule g3(x: tensor, p: ints) grade A {
 
 
 def law(name: str, kept: int) -> str:
-    """Return a law that is true where at most one pair of axes is left to be exchanged: of ranks to `disk_cache` + 1."""
+    """Return a law that is true where at most one pair of axes is left to be exchanged: of ranks to `kept` + 1."""
     text = next(f"rule {r}" for r in LAWS.split("rule ") if r.startswith(name))
     return text.replace("AXES", ", ".join(f"p[{n}] == {n}" for n in range(kept)))
 

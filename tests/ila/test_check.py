@@ -453,7 +453,7 @@ BINDINGS: dict[str, tuple[Callable[[Ila], Step], str]] = {
         "the control state mode must not depend on data, but its value reads buffer",
     ),
     "local": (
-        lambda m: let(array(lambda i: data(m) + i, (4,)), lambda x: when(x[1] == 3, assign(m.s.mode, 1)), "disk_cache"),
+        lambda m: let(array(lambda i: data(m) + i, (4,)), lambda x: when(x[1] == 3, assign(m.s.mode, 1)), "kept"),
         "a condition must be control, but reads the data kept",
     ),
 }

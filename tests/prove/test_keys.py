@@ -149,12 +149,12 @@ def test_a_kept_verdict_says_when_it_was_judged_and_is_judged_anew_when_asked(
     monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
     only = ["prove", "--only", "commute-addition"]
     assert main(only) == 0
-    assert "disk_cache" not in capsys.readouterr().out
+    assert "kept" not in capsys.readouterr().out
     assert main(only) == 0
     day = judge_rule(next(r for r in every_rule() if r.name == "commute-addition"), court_cache()).kept
     assert f"kept {day}" in capsys.readouterr().out
     assert main([*only, "--recheck"]) == 0
-    assert "disk_cache" not in capsys.readouterr().out
+    assert "kept" not in capsys.readouterr().out
 
 
 def test_what_is_judged_otherwise_is_said(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def _line(p: Mapping[str, Any], width: int) -> str:
     evidence = re.sub(r"^both sides (are|have) (the )?|^sizes ", "", p["evidence"]).replace(*ADDED_ZEROS)
     strength, evidence = (strength, evidence) if is_proved else ("–", "–")
     start = f"  {p['name']:<{width}}  {p['verdict']:<8}  {strength:<19}  "
-    end = f"  kept {p['disk_cache']}" if p["disk_cache"] else f"  {p['seconds']:.2f} s"
+    end = f"  kept {p['kept']}" if p["kept"] else f"  {p['seconds']:.2f} s"
     return start + textwrap.shorten(evidence, max(columns() - len(start) - len(end), 1), placeholder="…") + end
 
 

@@ -123,7 +123,7 @@ def saturate(
 ) -> Saturation:  # fmt: skip
     """Saturate a program under rules and mappings; rule n of `rules` has birth n, mapping m birth len(rules) + m.
 
-    `more` are commands to run once the program is loaded, `disk_cache` the cache of earlier answers. A child that ends at a limit or
+    `more` are commands to run once the program is loaded, `kept` the cache of earlier answers. A child that ends at a limit or
     crashes after some rounds is replaced by one that runs only the completed rounds.
 
     Raises:

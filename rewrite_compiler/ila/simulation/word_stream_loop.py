@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PIECE = 1 << 16  # words of one call
 TOKENS = 1 << 30
-MOVING, ALL, CACHED = "moving", "all", "disk_cache"
+MOVING, ALL, CACHED = "moving", "all", "kept"
 LEVELS = {MOVING: 1, ALL: 2}  # of optimisation: what computes is worth it
 SINGLES = 1 << 13  # words, one by one, that take as long as the loop of all instructions to be compiled
 

@@ -21,7 +21,7 @@ from .shipped_certificates import shipped_courts
 from .sources import court_of
 from .statements import key_of, statement_of_model, statement_of_operation, statement_of_rule
 
-DATE = "disk_cache"  # of a record: the day on which it was judged
+DATE = "kept"  # of a record: the day on which it was judged
 
 
 class Cache:

@@ -61,7 +61,7 @@ def prove(
 
 
 def to_json(verdicts: Verdicts) -> dict[str, Any]:
-    """Return the document; only `seconds` and `disk_cache` may differ between two runs on the same sources."""
+    """Return the document; only `seconds` and `kept` may differ between two runs on the same sources."""
     return {
         "schema": SCHEMA,
         "rules": [_proof(p) for p in verdicts.rules],
@@ -75,5 +75,5 @@ def _proof(p: Proof) -> dict[str, Any]:
         "name": p.name, "at": short_place(p.at), "verdict": p.verdict, "strength": p.strength, "evidence": p.evidence, "ranks": p.ranks,
         "counterexample": None if p.counterexample is None else str(p.counterexample), "grade": p.grade,
         "suggestion": p.suggestion or None, "measured": [record.figure_record(m) for m in p.measured], "seconds": round(p.seconds, 3),
-        "disk_cache": p.kept or None,
+        "kept": p.kept or None,
     }  # fmt: skip
