@@ -130,8 +130,8 @@ def parse_json(data: bytes) -> Any:
     """Parse a JSON text.
 
     Raises:
-        Excessive: it has too many values, too deep nesting or a number of thousands of digits.
-        Unreadable: it is not JSON or not UTF-8.
+        ExcessiveText: it has too many values, too deep nesting or a number of thousands of digits.
+        MalformedText: it is not JSON or not UTF-8.
     """
     if data.count(b",") + data.count(b"[") + data.count(b"{") > MAX_JSON_VALUES:
         raise ExcessiveText(f"it has more than {MAX_JSON_VALUES} values")
@@ -151,8 +151,8 @@ def parse_toml(data: bytes) -> dict[str, Any]:
     """Parse a TOML text.
 
     Raises:
-        Excessive: a key has too many parts, the nesting is too deep or a number has thousands of digits.
-        Unreadable: it is not TOML or not UTF-8, or has an integer of more than 64 bits.
+        ExcessiveText: a key has too many parts, the nesting is too deep or a number has thousands of digits.
+        MalformedText: it is not TOML or not UTF-8, or has an integer of more than 64 bits.
     """
     text = _text(data)
     if text.count(".") >= MAX_KEY_PARTS:

@@ -70,7 +70,7 @@ class Parser(argparse.ArgumentParser):
         """Return the arguments, options without a flag as configuration says; `origins` maps each setting to where it came from.
 
         Raises:
-            Described: the parser was asked for, not a run.
+            ParserRequest: the parser was asked for, not a run.
             UsageError: an argument is unknown, missing or of a wrong value (F203).
         """
         if list(arguments) == [DESCRIBE]:

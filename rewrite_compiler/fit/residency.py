@@ -153,15 +153,15 @@ def solve_residency(q: ResidencyProblem) -> Residency:
     gaps, unread = gaps_of(q)
     if not gaps:
         return Residency()
-    chosen = _solve(q, gaps, unread)
-    bound = bytes_saved_by(gaps, unread, chosen)
+    solution = _solve(q, gaps, unread)
+    bound = bytes_saved_by(gaps, unread, solution)
     while True:
-        at = assign_addresses(q, [gaps[n] for n in sorted(chosen)])
+        at = assign_addresses(q, [gaps[n] for n in sorted(solution)])
         if at is not None:
-            closed_gaps = tuple(gaps[n] for n in sorted(chosen))
-            unread_results = tuple(u.result for u in unread if chosen.issuperset(u.gaps))
-            return Residency(closed_gaps, unread_results, at, bytes_saved_by(gaps, unread, chosen), bound)
-        chosen -= {min(chosen, key=lambda n: (gaps[n].saved_bytes, -n))}
+            closed_gaps = tuple(gaps[n] for n in sorted(solution))
+            unread_results = tuple(u.result for u in unread if solution.issuperset(u.gaps))
+            return Residency(closed_gaps, unread_results, at, bytes_saved_by(gaps, unread, solution), bound)
+        solution -= {min(solution, key=lambda n: (gaps[n].saved_bytes, -n))}
 
 
 def _solve(q: ResidencyProblem, gaps: Sequence[Gap], unread: Sequence[UnreadResult]) -> frozenset[int]:

@@ -166,8 +166,8 @@ def _reduction(c: Case) -> SamplePassage:
     place, axes = c.first_place(), c.attributes["axes"]
     if place.axis in axes:
         _runs_along(c, place.axis)
-    gone = 0 if c.attributes["keepdims"] else sum(a < place.axis for a in axes)
-    return SamplePassage((Place(place.axis - gone, place.outer),))
+    removed_axes = 0 if c.attributes["keepdims"] else sum(a < place.axis for a in axes)
+    return SamplePassage((Place(place.axis - removed_axes, place.outer),))
 
 
 def _reshape(c: Case) -> SamplePassage:
@@ -310,12 +310,12 @@ def _one_axis_gone(c: Case) -> SamplePassage:
     """Carry samples past a reduction over one axis, when the shapes tell which one it is."""
     place, shape, result = c.first_place(), tuple(c.shapes[0]), tuple(c.results[0])
     axes = [a for a in range(len(shape)) if (*shape[:a], 1, *shape[a + 1 :]) == result]
-    gone = [a for a in range(len(shape)) if shape[:a] + shape[a + 1 :] == result]
-    if len(axes + gone) != 1:
+    removable_axes = [a for a in range(len(shape)) if shape[:a] + shape[a + 1 :] == result]
+    if len(axes + removable_axes) != 1:
         raise Refused(f"its shapes {shape} and {result} do not tell which axis it reduces")
-    if place.axis in axes + gone:
+    if place.axis in axes + removable_axes:
         _runs_along(c, place.axis)
-    return SamplePassage((Place(place.axis - sum(a < place.axis for a in gone), place.outer),))
+    return SamplePassage((Place(place.axis - sum(a < place.axis for a in removable_axes), place.outer),))
 
 
 def _by_row(c: Case) -> SamplePassage:

@@ -133,7 +133,7 @@ def _without_moduli(s: For, moduli: Sequence[Tree], count: int) -> tuple[list[St
     starts, fits, unwrapped = list[Statement](), constant(1), dict[Tree, Tree]()
     counter = Tree("name", (), s.name, (0, count - 1), False)
     for n, ((start, modulus), parts) in enumerate(groups.items()):
-        size, reach = int(modulus.data), max(step * (count - 1) + apart for _, step, apart in parts)
+        size, reach = int(modulus.data), max(step * (count - 1) + distance for _, step, distance in parts)
         base = Tree("name", (), f"{s.name}_{n}", (0, size - 1), False)
         starts.append(Bind(f"{s.name}_{n}", _modulo(start, modulus)))
         room = Tree("lt", (base, constant(size - reach)), None, (0, 1), False)

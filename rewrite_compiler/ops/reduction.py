@@ -100,14 +100,14 @@ def _reduction(name: str, reduce: Callable[[Callable[..., Expr], Shape], Expr], 
         extents = tuple(int(x.shape[a]) for a in axes)  # type: ignore[arg-type]
 
         def element(*i: Expr) -> Expr:
-            kept = iter([p for a, p in enumerate(i) if a not in axes] if keepdims else i)
+            remaining = iter([p for a, p in enumerate(i) if a not in axes] if keepdims else i)
 
             def term(*k: Expr) -> Expr:
                 inner = dict(zip(axes, k, strict=True))
                 outer = iter(saved)
                 return x[tuple(inner[a] if a in inner else next(outer) for a in range(x.rank))]
 
-            saved = list(kept)
+            saved = list(remaining)
             return finish(reduce(term, extents), math.prod(extents))
 
         return array(element, _reduced_shape(x.shape, axes=axes, keepdims=keepdims))  # type: ignore[arg-type]

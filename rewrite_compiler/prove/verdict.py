@@ -36,8 +36,8 @@ class Counterexample:
 
     def __str__(self) -> str:
         inputs = ", ".join(f"{name} = {value}" for name, value in {**self.operands, **self.attributes}.items())
-        where = f" at {list(self.place)}" if self.place else ""
-        return f"left {self.left}, right {self.right}{where}, with {inputs}"
+        place_text = f" at {list(self.place)}" if self.place else ""
+        return f"left {self.left}, right {self.right}{place_text}, with {inputs}"
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ def resource_rows(r: Resources) -> Iterator[tuple[str, str]]:
     """Yield a label and a text for every memory, unit and link of the architecture graph, the clock first and notes last."""
     yield "clock", f"{r.clock.hertz / 1e6:g} MHz ({r.clock.source})"
     for m in r.memories:
-        several = f"{m.instances} × " if m.instances > 1 else ""
+        multiplicity = f"{m.instances} × " if m.instances > 1 else ""
         banks = f"{m.banks} banks × " if m.banks > 1 else ""
-        yield f"memory {m.name}", f"{several}{m.capacity_bytes:,} bytes: {banks}{m.depth:,} × {m.width_bits} bits"
+        yield f"memory {m.name}", f"{multiplicity}{m.capacity_bytes:,} bytes: {banks}{m.depth:,} × {m.width_bits} bits"
     for u in r.units:
         step = " × ".join(f"{d} {n}" for d, n in u.step.items())
-        several = f"{u.instances} × " if u.instances > 1 else ""
-        yield f"unit {u.name}", f"{', '.join(u.operations)} on {', '.join(u.types)}: {several}{step} a step, {u.per_cycle:,} in a cycle"
+        multiplicity = f"{u.instances} × " if u.instances > 1 else ""
+        yield f"unit {u.name}", f"{', '.join(u.operations)} on {', '.join(u.types)}: {multiplicity}{step} a step, {u.per_cycle:,} in a cycle"
     for x in r.links:
         latency = f", latency {x.latency_cycles}" if x.latency_cycles else ""
         cycles = "a cycle" if x.cycles == 1 else f"every {x.cycles} cycles"

@@ -260,10 +260,10 @@ def _described(target: Target, resources: Resources) -> Target:
 # -- fusion: the operator would cost the host nothing; what it would cost the device is not known
 
 
-def fusions(found: Iterable[_Extraction]) -> list[tuple[Change, list[tuple[Program, Node]]]]:
+def fusions(extractions: Iterable[_Extraction]) -> list[tuple[Change, list[tuple[Program, Node]]]]:
     """Return elementwise host operators that are the only reader of an offload's result, by operation and operator."""
     nodes: dict[tuple[str, str], list[tuple[Program, Node]]] = {}
-    for f in found:
+    for f in extractions:
         p, users = f.matched.program, f.matched.program.users()
         for node in p.nodes:
             readers = users.get(node.outputs[0], ()) if node.op in f.mappings else ()

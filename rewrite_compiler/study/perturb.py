@@ -106,9 +106,9 @@ def difference(
     """Return the multiset difference both ways: offloads only on the left, and only on the right."""
     added, missing = list(right), []
     for offload in left:
-        twin = next((n for n, candidate in enumerate(added) if offload.matches(candidate)), None)
-        if twin is None:
+        match_index = next((n for n, candidate in enumerate(added) if offload.matches(candidate)), None)
+        if match_index is None:
             missing.append(offload)
         else:
-            del added[twin]
+            del added[match_index]
     return tuple(missing), tuple(added)

@@ -115,7 +115,7 @@ def repair(
     candidates = [replace(j, verify=verify.run(j.proposal.plan)) if j in front or _holds(j.search, search, band) else j for j in candidates]
     acceptable = [j for j in candidates if _holds(j.search, search, band) and j.verify is not None and _holds(j.verify, verify, band)]
     is_within = baseline.verify is not None and _holds(baseline.search, search, band) and _holds(baseline.verify, verify, band)
-    chosen = None if is_within or not acceptable else min(acceptable, key=_rank)
+    proposal = None if is_within or not acceptable else min(acceptable, key=_rank)
     document = {
         "schema": "flexmatch.repair/1", "model": {"sha256": plan.model["sha256"]}, "targets": [t.name for t in plan.targets],
         "metric": metric.name, "lower_is_better": metric.lower_is_better, "within": band.text,
@@ -124,9 +124,9 @@ def repair(
         "culprit": attribution["culprit"], "attribution": attribution,
         "proposals": [_document(j, search, verify, band) for j in sorted(candidates, key=_rank)],
         "front": [j.proposal.description for j in front],
-        "chosen": None if chosen is None else chosen.proposal.description,
+        "chosen": None if proposal is None else proposal.proposal.description,
     }  # fmt: skip
-    return Repair(document, None if chosen is None else chosen.proposal.plan)
+    return Repair(document, None if proposal is None else proposal.proposal.plan)
 
 
 def _judge(trials: Trials, proposals: Sequence[Proposal]) -> list[JudgedProposal]:

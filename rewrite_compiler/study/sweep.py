@@ -56,7 +56,7 @@ def axes_of(texts: Sequence[str], targets: Sequence[Target]) -> list[Axis]:
 
 def _subsets(names: Sequence[str]) -> tuple[str, ...]:
     """Return all sets of names but the empty one, small ones first."""
-    return tuple("+".join(some) for n in range(1, len(names) + 1) for some in itertools.combinations(names, n))
+    return tuple("+".join(subset) for n in range(1, len(names) + 1) for subset in itertools.combinations(names, n))
 
 
 def _axis(text: str, values_by_name: Mapping[str, tuple[str, ...]]) -> Axis:

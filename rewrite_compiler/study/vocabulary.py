@@ -161,8 +161,8 @@ def replace_operator(left: Apply, variables: Variables) -> Iterator[Tensor]:
         return
     for name in EQUIVALENT_OPERATORS.get(left.op.name, ()):
         for operands in itertools.permutations(left.operands):
-            for some in itertools.product(*map(arrangements, operands)):
-                for core in _applications(OPS[name], some, left, variables):
+            for arrangement in itertools.product(*map(arrangements, operands)):
+                for core in _applications(OPS[name], arrangement, left, variables):
                     yield from result_forms(core, left)
 
 

@@ -151,9 +151,9 @@ def _parts(extent: int, size: int) -> list[_Part]:
 
 def _regions(blocks: Data, x: Data, parts: Mapping[int, _Part]) -> tuple[Data, Data]:
     """Return views of the tiles that hold a part of each cut axis, and of the elements that go there in the same order."""
-    axes, everything = range(x.ndim), slice(None)
-    tiles = (parts[a].tiles if a in parts else everything for a in axes)
+    axes, full_slice = range(x.ndim), slice(None)
+    tiles = (parts[a].tiles if a in parts else full_slice for a in axes)
     region = blocks[(*tiles, *(slice(part.length) for part in parts.values()))]
-    elements = x[tuple(parts[a].elements if a in parts else everything for a in axes)]
+    elements = x[tuple(parts[a].elements if a in parts else full_slice for a in axes)]
     source = elements.reshape([n for a in axes for n in ((parts[a].count, parts[a].length) if a in parts else (x.shape[a],))])
     return region, np.moveaxis(source, [a + 1 + sum(b < a for b in parts) for a in parts], range(-len(parts), 0))

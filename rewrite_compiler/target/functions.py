@@ -41,10 +41,10 @@ def call_user(role: Role, kind: type | tuple[type, ...], f: Callable[..., Any], 
     return result
 
 
-def wrong_result(role: Role, f: Callable[..., Any] | None, instead: str, *, line: str = "", help: str = "") -> SpecError:
+def wrong_result(role: Role, f: Callable[..., Any] | None, actual: str, *, line: str = "", help: str = "") -> SpecError:
     """Return the refusal of a function's result: its subject, the expected result, and what it did instead."""
     place = line or place_of_function(f) or role.place
-    return SpecError(CODE, f"{role.subject} must return {role.expected}, {instead}", place=place, help=help)
+    return SpecError(CODE, f"{role.subject} must return {role.expected}, {actual}", place=place, help=help)
 
 
 @contextmanager

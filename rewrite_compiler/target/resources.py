@@ -107,8 +107,8 @@ class Unit:
 
     def __post_init__(self) -> None:
         sizes = [(f"{label} along {d}", n) for label, extents in (("Step", self.step), ("Word", self.packs)) for d, n in extents.items()]
-        for what, n in (*sizes, ("Instances", self.instances)):
-            _positive(f"{what} of unit {self.name}", n)
+        for subject, n in (*sizes, ("Instances", self.instances)):
+            _positive(f"{subject} of unit {self.name}", n)
         if not self.operations or not self.types:
             raise SpecError("I102", f"Unit {self.name} must have an operation and an element type")
 

@@ -95,5 +95,5 @@ def _divergence(sizes: Data, f: Format) -> float:
         if group.any():
             q[group] = unclipped_counts[group].sum() / group.sum()
     p, q = p / p.sum(), np.maximum(q / max(q.sum(), 1e-30), 1e-12)
-    some = p > 0
-    return float(np.sum(p[some] * np.log(p[some] / q[some])))
+    is_positive = p > 0
+    return float(np.sum(p[is_positive] * np.log(p[is_positive] / q[is_positive])))

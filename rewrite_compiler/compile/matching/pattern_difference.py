@@ -46,9 +46,9 @@ def first_difference(partial_match: PartialMatch, pattern: Apply, node: Node, pr
             conflict = _reader_conflict(partial_match, x, v, node, maker)
             maker_text = _origin_text(partial_match.program, v, maker)
             return conflict or f"the operand {name_of(pattern, x)} of {node.op} must be a result of {x.op.name}, not {maker_text}"
-        further = first_difference(partial_match, x, maker, producer)
-        if further:
-            return further
+        inner_difference = first_difference(partial_match, x, maker, producer)
+        if inner_difference:
+            return inner_difference
     wrong = [(name, term) for name, term in pattern.attributes.items() if not _agrees(partial_match, term, dict(node.attributes).get(name))]
     if not wrong:
         return ""

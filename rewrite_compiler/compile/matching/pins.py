@@ -29,8 +29,8 @@ class Pins:
 
         def cost(c: int, node: ENode) -> tuple[int, ...] | None:
             at = devices[node.op].target if node.op in devices else HOST
-            elsewhere = [s for s in node.origins if self.place.get(s, at) != at]
-            if not graph.classes[c].fixed and any(at != HOST or self.decides(node, s) for s in elsewhere):
+            misplaced = [s for s in node.origins if self.place.get(s, at) != at]
+            if not graph.classes[c].fixed and any(at != HOST or self.decides(node, s) for s in misplaced):
                 return None
             return cost_of(c, node)
 

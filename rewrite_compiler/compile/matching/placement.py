@@ -170,8 +170,8 @@ class PlacementGraph:
         nodes = []
         for resident in (frozenset(x) for count in range(len(placeable) + 1) for x in combinations(placeable, count)):
             children = tuple(self.place_classes[d, placement.operands[k]] if k in resident else d for k, d in enumerate(n.children))
-            spent = placement.cost_by_residents[results_resident | resident]
-            nodes.append(self.new_node(n.op, children, (spent, *cost[1:]), (c, n)))
+            resident_cost = placement.cost_by_residents[results_resident | resident]
+            nodes.append(self.new_node(n.op, children, (resident_cost, *cost[1:]), (c, n)))
         return nodes
 
     def new_node(self, op: str, children: tuple[ClassId, ...], cost: Levels, original: tuple[ClassId, ENode] | None) -> ENode:

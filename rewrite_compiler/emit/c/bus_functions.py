@@ -32,8 +32,8 @@ def board_text(ila: Ila, name: str) -> str:
     else:
         return ""
     declared = bus_declarations(name, ila, "mmio")
-    several = "\n".join(f"#define mmio_{n} mmio_{name}_{n}" for n in re.findall(r"^int mmio_(\w+)\(", declared, re.MULTILINE))
-    return fill_template(BOARD, {"name": name, "declared": declared, "several": several, "bodies": bodies})
+    defines = "\n".join(f"#define mmio_{n} mmio_{name}_{n}" for n in re.findall(r"^int mmio_(\w+)\(", declared, re.MULTILINE))
+    return fill_template(BOARD, {"name": name, "declared": declared, "several": defines, "bodies": bodies})
 
 
 def flags_of(ila: Ila) -> list[str]:

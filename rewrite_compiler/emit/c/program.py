@@ -93,8 +93,8 @@ def _checked(call: str) -> str:
 
 
 def _bus_name(plan: Plan, target: str) -> str:
-    several = len({o.target.name for o in plan.offloads}) > 1
-    return "mmio_" + re.sub(r"\W", "_", target, flags=re.ASCII) if several else "mmio"
+    has_several_targets = len({o.target.name for o in plan.offloads}) > 1
+    return "mmio_" + re.sub(r"\W", "_", target, flags=re.ASCII) if has_several_targets else "mmio"
 
 
 def _moves(plan: Plan, ilas: Mapping[str, Ila], targets: list[str]) -> str:

@@ -55,8 +55,8 @@ def verilog_device(ila: Ila, name: str = "") -> VerilogDevice:
         f"{module_name}_device.v": fill_template(MODULE, fields).encode(),
         f"{module_name}_bench.v": fill_template(BENCH, _bench(d, fields)).encode(),
     }
-    several = {name: sum(p.name == name for p in d.clocks.values()) for name in dict.fromkeys(p.name for p in d.clocks.values())}
-    return VerilogDevice(files, tuple(n for n in ila.instructions if n not in d.omitted), d.omitted, several)
+    clock_counts = {name: sum(p.name == name for p in d.clocks.values()) for name in dict.fromkeys(p.name for p in d.clocks.values())}
+    return VerilogDevice(files, tuple(n for n in ila.instructions if n not in d.omitted), d.omitted, clock_counts)
 
 
 def _notes(d: Design) -> str:

@@ -73,7 +73,7 @@ def _nested_messages(data: bytes, span: Span) -> list[Span]:
     """Return the messages directly inside one.
 
     Raises:
-        Broken: a field does not fit.
+        MalformedField: a field does not fit.
     """
     kinds = MESSAGES.get(span.message, {})
     nested = ((f, kinds[f.number][1]) for f in fields(data, span) if f.number in kinds and f.wire == BYTES)
@@ -84,7 +84,7 @@ def fields(data: bytes, span: Span) -> Iterator[Field]:
     """Yield the fields of a message.
 
     Raises:
-        Broken: a field has no valid tag, or exceeds the message.
+        MalformedField: a field has no valid tag, or exceeds the message.
     """
     position = span.start
     while position < span.end:

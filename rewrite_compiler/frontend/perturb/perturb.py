@@ -31,12 +31,12 @@ def attributes_of(node: Any) -> dict[str, Any]:
     return {a.name: helper.get_attribute_value(a) for a in node.attribute}
 
 
-def through_inverse_pair(g: Graph, node: Any, there: Callable[[str], Any], back: Callable[[str], Any]) -> list[Any]:
+def through_inverse_pair(g: Graph, node: Any, forward: Callable[[str], Any], inverse: Callable[[str], Any]) -> list[Any]:
     """Return a node whose first result goes through an operation and its inverse."""
     name = node.output[0]
     node.output[0] = g.fresh(f"{name}_plain")
-    first = there(node.output[0])
-    second = back(first.output[0])
+    first = forward(node.output[0])
+    second = inverse(first.output[0])
     second.output[0] = name
     return [node, first, second]
 
@@ -287,12 +287,12 @@ def duplicate(g: Graph, node: Any) -> list[Any] | None:
     readers = [n for n in g.model.graph.node if node.output and node.output[0] in n.input and n is not node]
     if len(readers) < 2 or node.op_type not in MOVABLE - {"Conv", "Gemm", "MatMul"}:
         return None
-    twin = type(node)()
-    twin.CopyFrom(node)
-    twin.name, twin.output[0] = g.fresh(f"{node.name or node.op_type}_twin"), g.fresh(f"{node.output[0]}_twin")
+    copy = type(node)()
+    copy.CopyFrom(node)
+    copy.name, copy.output[0] = g.fresh(f"{node.name or node.op_type}_twin"), g.fresh(f"{node.output[0]}_twin")
     for n in readers[1:]:
-        n.input[:] = [twin.output[0] if i == node.output[0] else i for i in n.input]
-    return [node, twin]
+        n.input[:] = [copy.output[0] if i == node.output[0] else i for i in n.input]
+    return [node, copy]
 
 
 # -- rewritings of the whole graph

@@ -120,7 +120,7 @@ class Context:
         """Add a weight of the model: an equal constant is reused, and one that is a transpose or reshape of another is derived from it."""
         moves = _possible_moves(data) if dtype in FLOATS and self.equal_constant(data, dtype) is None else []
         source = next(
-            ((twin, op, attributes) for op, candidate, attributes in moves if (twin := self.equal_constant(candidate, dtype)) is not None),
+            ((constant, op, attributes) for op, candidate, attributes in moves if (constant := self.equal_constant(candidate, dtype)) is not None),
             None,
         )
         if source is None:
@@ -131,9 +131,9 @@ class Context:
 
     def rearranged_constant(self, data: Data, name: str, dtype: str) -> Value:
         """Add a constant obtained by moving elements of another; an equal constant is reused."""
-        twin = self.equal_constant(data, dtype)
-        if twin is not None:
-            return twin
+        constant = self.equal_constant(data, dtype)
+        if constant is not None:
+            return constant
         v = self.constant(data, name, dtype)
         self.weight_index.add(v, data, dtype)
         return v

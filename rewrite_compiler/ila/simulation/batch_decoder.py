@@ -198,9 +198,9 @@ def decoder_of(ila: Ila, kind: str = ALL) -> Decoder | None:
     disjoint_leaves = (*columns.values(), *scalars.values(), gives)
 
     def make() -> NativeFunction:
-        plain = [plain_of(i, _updates(i.update) or (), is_range=_is_range(i)) for i in instructions]
+        plain_instructions = [plain_of(i, _updates(i.update) or (), is_range=_is_range(i)) for i in instructions]
         inputs = {leaf: columns[name] for name, leaf in ila.inputs.items()}
-        step, local = loop_of(ila, plain, Columns(inputs, gives, PIECE, scalars["count"], scalars["done"]))
+        step, local = loop_of(ila, plain_instructions, Columns(inputs, gives, PIECE, scalars["count"], scalars["done"]))
         return NativeFunction(step, noalias=frozenset(disjoint_leaves), local=local, level=LEVEL[kind])
 
     leaves = (*disjoint_leaves, *(s.leaf for s in ila.states.values()))

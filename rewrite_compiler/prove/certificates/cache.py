@@ -59,9 +59,9 @@ class Cache:
         return None if data is None else dict(json.loads(data))
 
 
-def court_cache(*, anew: bool = False) -> Cache:
+def court_cache(*, recheck: bool = False) -> Cache:
     """Return the user's cache of verdicts."""
-    return Cache(private_cache_folder("court"), anew=anew)
+    return Cache(private_cache_folder("court"), anew=recheck)
 
 
 def rule_key(rule: Rule, **bounds: Any) -> str:

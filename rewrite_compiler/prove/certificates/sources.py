@@ -17,7 +17,7 @@ from pathlib import Path
 ENGINE = Path(__file__).parents[2]
 SOLVERS = ("z3-solver", "egglog")
 GRAMMAR = "rewrite/grammar.lark"
-ROOTS = {"rule": ("prove/rules/rules.py", "rewrite/textfile.py"), "target": ("prove/certificates/judge.py", "rewrite/textfile.py")}
+ROOTS = {"rule": ("prove/rules/rules.py", "rewrite/text_file.py"), "target": ("prove/certificates/judge.py", "rewrite/text_file.py")}
 # beside the court: words, files, limits; and what rules are compiled to, which is in their statement
 OUTSIDE_COURT = frozenset({"errors.py", "disk_cache.py", "limits.py", "intake.py", "callable_module.py", "egraph"})
 

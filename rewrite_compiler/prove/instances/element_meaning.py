@@ -46,7 +46,7 @@ def apply_symbolically(operator: Op, operands: Sequence[Elements], attributes: M
     """Return the outputs of an operator on symbolic operands.
 
     Raises:
-        Unreadable: its meaning is none over symbols.
+        NoSymbolicMeaning: its meaning is none over symbols.
     """
     key = (operator.name, tuple((x.data.shape, x.real) for x in operands), tuple(attributes.items()))
     templates = _templates.get(key)
@@ -119,7 +119,7 @@ class Reading:
         """Return the elements of an array whose free variables are those of running folds.
 
         Raises:
-            Unreadable: it is neither a comprehension nor the result of a fold, or a term in it has no symbolic meaning.
+            NoSymbolicMeaning: it is neither a comprehension nor the result of a fold, or a term in it has no symbolic meaning.
         """
         elements = self.arrays.get(a)
         if elements is None:
@@ -156,7 +156,7 @@ class Reading:
         """Return the value of a term at some points: integers where it reads no data, else nodes.
 
         Raises:
-            Unreadable: it has no symbolic meaning.
+            NoSymbolicMeaning: it has no symbolic meaning.
         """
         if e.op == "const":
             return nodes.constant(e.data) if e.real else int(e.data)

@@ -243,7 +243,7 @@ def polynomial(x: Node) -> Polynomial:
     """Return the polynomial normal form of a node: coefficients by monomial.
 
     Raises:
-        TooLarge: it has more monomials than are kept.
+        NormalFormTooLarge: it has more monomials than are kept.
     """
     if x.polynomial is None:
         x.polynomial = FORMS.get(x.op, _application)(x)

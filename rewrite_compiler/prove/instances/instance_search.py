@@ -196,7 +196,7 @@ class Search:
 
         Raises:
             SpecError: the guard uses a result that the left side does not have.
-            TooMany: the budget is used up.
+            TooManyCandidates: the budget is used up.
         """
         for state in self.typed_terms([left for left, _ in self.rule.pairs], State({}, {}, {}), lambda _: None):
             instance = self.instance_of(state)
@@ -224,7 +224,7 @@ class Search:
         """Tell whether one of some conditions fails.
 
         Raises:
-            TooMany: more candidates were held against the guard than may be.
+            TooManyCandidates: more candidates were held against the guard than may be.
         """
         self.guard_budget -= 1
         if self.guard_budget < 0:
@@ -332,7 +332,7 @@ class Search:
         """Yield the state in which an application is typed, if its shape rule admits it.
 
         Raises:
-            TooMany: more applications were typed than may be.
+            TooManyCandidates: more applications were typed than may be.
         """
         self.typing_budget -= 1
         if self.typing_budget < 0:

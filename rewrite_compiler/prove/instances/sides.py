@@ -90,7 +90,7 @@ def symbolic_elements(pairs: Sequence[tuple[Tensor, Tensor]], instance: Instance
     """Return the elements of both sides as pairs of nodes, in row-major order.
 
     Raises:
-        Unreadable: an operator has no symbolic meaning.
+        NoSymbolicMeaning: an operator has no symbolic meaning.
     """
     clear_when_large()
     side = Side(instance)

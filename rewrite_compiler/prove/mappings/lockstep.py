@@ -96,7 +96,7 @@ def run_together(device: SimulatedDevice | SimulatedStream, drivers: Sequence[Ca
     """Run drivers on one device with a sample for each, and return the result of each.
 
     Raises:
-        Apart: the runs send different commands.
+        DivergentRuns: the runs send different commands.
         Exception: whatever a driver or the simulator raises.
     """
     runs: list[_Run] = []

@@ -71,7 +71,7 @@ class _Choices:
         """Return the option that this walk takes.
 
         Raises:
-            Unmet: there is none.
+            ShapeMismatch: there is none.
             TooMuchWork: the cases at the same ranks are too many.
         """
         if not options:

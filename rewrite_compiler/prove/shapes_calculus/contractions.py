@@ -24,7 +24,7 @@ def dense(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     """Return x·wᵀ over the last axis: x [..., k], w [n, k] → [..., n].
 
     Raises:
-        Unmet: w is no matrix, x a scalar, or k differs.
+        ShapeMismatch: w is no matrix, x a scalar, or k differs.
     """
     x, w = operands
     if len(w.shape) != 2 or not x.shape:
@@ -42,7 +42,7 @@ def matmul(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     """Return a matrix product over the last two axes, the leading ones broadcast: [..., m, k], [..., k, n] → [..., m, n].
 
     Raises:
-        Unmet: an operand has fewer than two axes, k differs, or the leading axes do not broadcast.
+        ShapeMismatch: an operand has fewer than two axes, k differs, or the leading axes do not broadcast.
     """
     x, y = operands
     if len(x.shape) < 2 or len(y.shape) < 2:
@@ -66,7 +66,7 @@ def gate_sum(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     """Return x·wᵀ + h·rᵀ + a + b: x [n, k], h [n, u], w [m, k], r [m, u], a and b [m] → [n, m].
 
     Raises:
-        Unmet: ranks or extents differ from these.
+        ShapeMismatch: ranks or extents differ from these.
     """
     x, h, w, r, first, second = operands
     if any(len(m.shape) != 2 for m in (x, h, w, r)) or any(len(v.shape) != 1 for v in (first, second)):
@@ -89,7 +89,7 @@ def conv(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     """Return a cross-correlation: x [n, c, …], w [o, c / group, …] → [n, o, …].
 
     Raises:
-        Unmet: ranks, channels or windows do not fit.
+        ShapeMismatch: ranks, channels or windows do not fit.
     """
     x, w = operands
     if len(x.shape) < 3 or len(w.shape) != len(x.shape):
@@ -121,7 +121,7 @@ def im2col(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
     """Return the windows of x [n, c, …] as rows: [n · positions, c · window].
 
     Raises:
-        Unmet: x has no spatial axis, or the windows do not fit.
+        ShapeMismatch: x has no spatial axis, or the windows do not fit.
     """
     (x,), kernel = operands, a["kernel"]
     if len(x.shape) < 3:

@@ -42,7 +42,7 @@ def read(operator: Op, t: Typing, operands: Sequence[Tensor], attributes: Attrib
 
     Raises:
         NotProved: it has no reader.
-        Unmet: its shape rule is not satisfied.
+        ShapeMismatch: its shape rule is not satisfied.
     """
     reader = READERS.get(operator.name)
     if reader is None:

@@ -28,7 +28,7 @@ class Typing:
         """Require two extents to be equal.
 
         Raises:
-            Unmet: that is not proved.
+            ShapeMismatch: that is not proved.
         """
         if not self.facts.equal(a, b):
             raise ShapeMismatch
@@ -37,7 +37,7 @@ class Typing:
         """Require a polynomial not to be negative.
 
         Raises:
-            Unmet: that is not proved.
+            ShapeMismatch: that is not proved.
         """
         if not self.facts.nonnegative(p):
             raise ShapeMismatch
@@ -46,7 +46,7 @@ class Typing:
         """Return the extent that two broadcast to.
 
         Raises:
-            Unmet: it is not proved that they broadcast.
+            ShapeMismatch: it is not proved that they broadcast.
         """
         if self.facts.equal(a, b) or self.facts.norm(b).number == 1:
             return a
@@ -65,7 +65,7 @@ class Typing:
         """Require an extent to broadcast to another.
 
         Raises:
-            Unmet: that is not proved.
+            ShapeMismatch: that is not proved.
         """
         a, b = self.facts.norm(a), self.facts.norm(b)
         if a.number != 1 and not self.facts.may_broadcast(a, b):
@@ -121,7 +121,7 @@ def axis_of(a: Attributes, x: Tensor) -> int:
 
     Raises:
         NotProved: it is no known number.
-        Unmet: x has no such axis.
+        ShapeMismatch: x has no such axis.
     """
     axis = a["axis"].number
     if axis is None:
@@ -157,7 +157,7 @@ def windows(t: Typing, spatial: Sequence[Poly], kernel: Sequence[Poly], a: Attri
     """Return the number of windows along each spatial axis.
 
     Raises:
-        Unmet: ranks differ, a stride or dilation is less than 1, a pad is negative, or a window does not fit.
+        ShapeMismatch: ranks differ, a stride or dilation is less than 1, a pad is negative, or a window does not fit.
     """
     strides, pads, dilations = a["strides"], a["pads"], a["dilations"]
     rank = len(spatial)

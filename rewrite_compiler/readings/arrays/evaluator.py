@@ -311,9 +311,9 @@ class Evaluator:
         a, b = self.value(e.args[1]), self.value(e.args[2])
         axes = self.axes.union(condition.axes, a.axes, b.axes)
         x, y = (self.cast(v.data, e) for v in (a, b))
-        where = np.asarray(self.axes.align(condition, axes), bool)
+        mask = np.asarray(self.axes.align(condition, axes), bool)
         return LabelledArray(
-            np.where(where, self.axes.align(LabelledArray(x, a.axes), axes), self.axes.align(LabelledArray(y, b.axes), axes)), axes
+            np.where(mask, self.axes.align(LabelledArray(x, a.axes), axes), self.axes.align(LabelledArray(y, b.axes), axes)), axes
         )
 
     def reduce(self, e: Expr) -> LabelledArray:

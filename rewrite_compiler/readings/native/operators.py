@@ -37,9 +37,9 @@ class Words:
         if not self.lanes:
             return word
         kind, zero = self.kind(bits), ir.Constant(ir.IntType(32), 0)
-        nothing = ir.Constant(kind, ir.Undefined)
-        first = self.b.insert_element(nothing, word, zero)
-        return self.b.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(zero.type, self.lanes), [0] * self.lanes))
+        undefined = ir.Constant(kind, ir.Undefined)
+        first = self.b.insert_element(undefined, word, zero)
+        return self.b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(zero.type, self.lanes), [0] * self.lanes))
 
     def fit(self, value: ir.Value, bits: int) -> ir.Value:
         """Return a value in words of `bits`."""

@@ -39,8 +39,8 @@ def find_counterexample(e: Expr, interval: Interval) -> str:
     for choice in _choices(leaves):
         result = value(choice)
         if result is not None and not _is_inside(result, interval):
-            where = " and ".join(f"{leaf.name} is {x}" for leaf, x in choice.items())
-            return f"it is {result}" + (f" where {where}" if where else "")
+            assignment = " and ".join(f"{leaf.name} is {x}" for leaf, x in choice.items())
+            return f"it is {result}" + (f" where {assignment}" if assignment else "")
     return ""
 
 

@@ -57,9 +57,9 @@ def _form(loops: tuple[Loop, ...], updates: Sequence[Update]) -> LoopNest | None
         if nest is not None:
             return nest
     loads = dict.fromkeys(x for u in updates for x in loads_of(u.value) if x.data in written_memories)
-    elsewhere = tuple(x for x in loads if not _are_same_terms(x.args, updates[0].address))
-    is_known = all(_identifies_iteration(x, updates[0], variables, written_memories) for x in elsewhere)
-    return LoopNest(loops, updates[0], tuple(updates[1:]), distant_loads=elsewhere) if is_known else None
+    distant_loads = tuple(x for x in loads if not _are_same_terms(x.args, updates[0].address))
+    is_known = all(_identifies_iteration(x, updates[0], variables, written_memories) for x in distant_loads)
+    return LoopNest(loops, updates[0], tuple(updates[1:]), distant_loads=distant_loads) if is_known else None
 
 
 def _identifies_iteration(load: Expr, u: Update, variables: frozenset[Expr], written_memories: frozenset[Leaf]) -> bool:

@@ -183,8 +183,8 @@ class _Walk:
 
     def restore(self, snapshot: Snapshot) -> None:
         """Drop the accesses recorded since a snapshot."""
-        lengths, aside, self.steady = snapshot
-        del self.deferred[aside:]
+        lengths, pending, self.steady = snapshot
+        del self.deferred[pending:]
         for accesses, length_of in zip((self.reads, self.writes), lengths, strict=True):
             for memory, memory_accesses in accesses.items():
                 del memory_accesses[length_of.get(memory, 0) :]
@@ -306,12 +306,12 @@ class _Walk:
         """Return the result of the walk."""
         by_kind = [{m: [a for a in x if (a.is_partial and m in self.writes) == p] for m, x in self.reads.items()} for p in (False, True)]
         reads, in_place = ({m: self.missing(m, x) for m, x in kind.items() if x} for kind in by_kind)
-        aside = [
+        pending = [
             DeferredWrites(m, _runs(deferred_writes[m]), {k: self.missing(k, x) for k, x in deferred_reads.items()})
             for m, deferred_reads, deferred_writes in self.deferred
             if m in deferred_writes
         ]
-        return ExposedReads(reads, in_place, {m: _runs(x) for m, x in self.writes.items()}, aside)
+        return ExposedReads(reads, in_place, {m: _runs(x) for m, x in self.writes.items()}, pending)
 
     def missing(self, memory: Leaf, reads: Sequence[_Access]) -> Runs:
         """Return the vectors that are read at some moment without having been written before."""
