@@ -91,9 +91,12 @@ FILLERS = frozenset(
         "written",
     ]
 )
-# What a mathematician or the standard library calls so.
-USUAL_LOCALS = {"one", "other", "others", "next", "most", "more", "now", "left", "same", "both", "used"}
-USUAL_PUBLIC = frozenset[str]()
+# What a mathematician or the standard library calls so: the other operand, what is left, masks of numpy's `where`.
+USUAL_LOCALS = frozenset(
+    {"one", "other", "others", "then", "next", "most", "more", "now", "left", "same", "both", "used", "where", "several"}
+)
+# Sides of a rule, branches, the guard `where`, and fields that users of `target` and readers of documents know.
+USUAL_PUBLIC = frozenset({"left", "other", "then", "where", "kept", "moved", "whole", "what", "most", "chosen", "same", "found"})
 EXEMPT_ERRORS = {"AssertionError", "NotImplementedError", "StopIteration", "SystemExit", "KeyboardInterrupt"}
 
 
@@ -131,7 +134,8 @@ def is_public(name: str) -> bool:
 def public_functions() -> Iterator[tuple[Module, str, Function]]:
     """Yield functions and methods that others call; those inside of functions are nobody's."""
     for m in modules():
-        inner = {id(n) for _, f in m.definitions() if isinstance(f, Function) for n in ast.walk(f) if n is not f}
+        functions = [n for _, n in m.definitions() if isinstance(n, Function)]
+        inner = {id(n) for f in functions for n in ast.walk(f) if n is not f}
         yield from ((m, name, n) for name, n in m.definitions() if isinstance(n, Function) and is_public(name) and id(n) not in inner)
 
 
@@ -184,17 +188,23 @@ def test_public_names_say_what_they_are() -> None:
 
 
 def test_locals_say_what_they_hold() -> None:
-    stores = (
-        (m, n)
-        for m in modules()
-        if m.folder not in CONTENT
-        for n in ast.walk(m.tree)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    )
-    listed(f"{m}:{n.lineno} {n.id}" for m, n in stores if n.id in FILLERS - USUAL_LOCALS)
+    def locals_of(m: Module) -> Iterator[ast.Name]:
+        fields = {id(x.target) for n in ast.walk(m.tree) if isinstance(n, ast.ClassDef) for x in n.body if isinstance(x, ast.AnnAssign)}
+        names = (n for n in ast.walk(m.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        return (n for n in names if id(n) not in fields)
+
+    engine = (m for m in modules() if m.folder not in CONTENT)
+    listed(f"{m}:{n.lineno} {n.id}" for m in engine for n in locals_of(m) if n.id in FILLERS - USUAL_LOCALS)
 
 
 def test_targets_do_not_know_who_evaluates_them() -> None:
     """A driver's data are numbers or terms of a proof; only the array operations of `target` tell them apart."""
-    names = ((m, n) for m in modules() if m.folder == "targets" for n in ast.walk(m.tree) if isinstance(n, ast.Name) and n.id == "object")
-    listed(f"{m}:{n.lineno} object" for m, n in names)
+    operands = (
+        (m, x)
+        for m in modules()
+        if m.folder == "targets"
+        for n in ast.walk(m.tree)
+        if isinstance(n, ast.Compare | ast.Call | ast.IfExp)
+        for x in ast.iter_child_nodes(n)
+    )
+    listed(f"{m}:{x.lineno} object" for m, x in operands if isinstance(x, ast.Name) and x.id == "object")

@@ -20,7 +20,10 @@ def resource_rows(r: Resources) -> Iterator[tuple[str, str]]:
     for u in r.units:
         step = " × ".join(f"{d} {n}" for d, n in u.step.items())
         multiplicity = f"{u.instances} × " if u.instances > 1 else ""
-        yield f"unit {u.name}", f"{', '.join(u.operations)} on {', '.join(u.types)}: {multiplicity}{step} a step, {u.per_cycle:,} in a cycle"
+        yield (
+            f"unit {u.name}",
+            f"{', '.join(u.operations)} on {', '.join(u.types)}: {multiplicity}{step} a step, {u.per_cycle:,} in a cycle",
+        )
     for x in r.links:
         latency = f", latency {x.latency_cycles}" if x.latency_cycles else ""
         cycles = "a cycle" if x.cycles == 1 else f"every {x.cycles} cycles"

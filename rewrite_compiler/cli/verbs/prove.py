@@ -33,11 +33,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     verb_parser.add_argument("--only", default="", metavar="NAME,…", help="judge only these rules and mappings (TARGET.NAME)")
     verb_parser.add_argument(
-        "--instances",
-        type=whole_number(1),
-        default=0,
-        metavar="N",
-        help="try each rule at so many drawn instances beside its proof",
+        "--instances", type=whole_number(1), default=0, metavar="N", help="try each rule at so many drawn instances beside its proof"
     )
     verb_parser.add_argument("--jobs", type=whole_number(1), default=JOBS, metavar="N", help=f"judge in N processes (default {JOBS})")
     verb_parser.add_argument("--no-cache", action="store_true", help="judge again what was judged before, and keep nothing")

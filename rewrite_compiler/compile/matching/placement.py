@@ -181,9 +181,9 @@ class PlacementGraph:
         self.costs[id(node)], self.original[id(node)] = cost, original
         return node
 
-    def first_level_cost(self, c: ClassId, n: ENode, spent: int) -> Levels:
-        """Return a cost that is `spent` at the first level and 0 at the others."""
-        return (spent, *(0 for _ in self.levels_of(c, n)[1:]))
+    def first_level_cost(self, c: ClassId, n: ENode, resources: int) -> Levels:
+        """Return a cost that is `resources` at the first level and 0 at the others."""
+        return (resources, *(0 for _ in self.levels_of(c, n)[1:]))
 
     def levels_of(self, c: ClassId, n: ENode) -> Levels:
         """Return the cost of an e-node that may be chosen."""

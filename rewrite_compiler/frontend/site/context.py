@@ -120,7 +120,11 @@ class Context:
         """Add a weight of the model: an equal constant is reused, and one that is a transpose or reshape of another is derived from it."""
         moves = _possible_moves(data) if dtype in FLOATS and self.equal_constant(data, dtype) is None else []
         source = next(
-            ((constant, op, attributes) for op, candidate, attributes in moves if (constant := self.equal_constant(candidate, dtype)) is not None),
+            (
+                (equal, op, attributes)
+                for op, candidate, attributes in moves
+                if (equal := self.equal_constant(candidate, dtype)) is not None
+            ),
             None,
         )
         if source is None:
