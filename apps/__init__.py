@@ -35,7 +35,7 @@ APPS = (
 )
 
 
-def named(name: str) -> App | Architecture:
+def find_application(name: str) -> App | Architecture:
     """Return the application or architecture called `name`.
 
     Raises:
@@ -47,4 +47,4 @@ def named(name: str) -> App | Architecture:
     return models_by_name[name]
 
 
-__all__ = ["APPS", "GALLERY", "App", "Architecture", "named"]
+__all__ = ["APPS", "GALLERY", "App", "Architecture", "find_application"]

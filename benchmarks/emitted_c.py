@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from record import Row, finish, options
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Plan, calibrated, compile_model
 from rewrite_compiler.cosim.engine import Engine
 from rewrite_compiler.emit.c.device_model import device_files
@@ -55,7 +55,7 @@ def _children() -> float:
 
 def measure(app: str, target: str) -> Row:
     """Compare every test image and time the C program beside the co-simulator."""
-    a = named(app)
+    a = find_application(app)
     plan = calibrated(compile_model(a.model, [target]), {"image": images(a.calibration)}, "calibration.npz", "")
     x = images(a.data)
     started = time.process_time()

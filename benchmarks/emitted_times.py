@@ -17,7 +17,7 @@ import numpy as np
 from emitted_c import built, images
 from record import ROOT, Row, finish, options
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Plan, calibrated, compile_model
 from rewrite_compiler.cosim.cosimulate import dataset_for, with_formats
 from rewrite_compiler.cosim.engine import Engine
@@ -39,7 +39,7 @@ def seconds(run: Callable[[], object]) -> float:
 
 def digits(target: str, runs: int) -> Row:
     """Compare the program with the native tier on the same images, both after a first run that prepares them."""
-    a = named("digits_cnn")
+    a = find_application("digits_cnn")
     plan: Plan = calibrated(compile_model(a.model, [target]), {"image": images(a.calibration)}, "calibration.npz", "")
     x = images(a.data)[:BATCH]
     y = np.zeros((BATCH, 10), np.float32)

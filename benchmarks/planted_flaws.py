@@ -13,7 +13,7 @@ import numpy as np
 from record import Row, finish, options
 
 import flexmatch
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Plan
 from rewrite_compiler.cosim.metrics.metrics import metric_of
 from rewrite_compiler.data import samples_for
@@ -54,7 +54,7 @@ def is_right(plan: Plan, culprit: Mapping[str, Any], offload: str, tensor: str, 
 
 def judged(app: str, accel: str, count: int, random: np.random.Generator) -> list[Row]:
     """Plant random flaws in one application until `count` of them cost something."""
-    shipped = named(app)
+    shipped = find_application(app)
     plan: Plan = flexmatch.compile(shipped.model, [accel], calibrate=shipped.calibration)
     trials = Trials(plan, samples_for(plan.source, shipped.data).evenly(SAMPLES), metric_of("cosine"))
     good = trials.run(plan).loss

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from record import finish, options, spread
 
-from rewrite_compiler.apps import Architecture, named
+from rewrite_compiler.apps import Architecture, find_application
 from rewrite_compiler.compile import compile_model
 from rewrite_compiler.cosim import cosimulate
 from rewrite_compiler.report.html import report_page
@@ -25,7 +25,7 @@ PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 
 def measured(name: str, samples: int, runs: int) -> dict[str, Any]:
     """Return what writing and opening the page of an architecture takes, after a co-simulation of some samples."""
-    app = named(name)
+    app = find_application(name)
     assert isinstance(app, Architecture)
     model = app.build()
     with tempfile.TemporaryDirectory() as folder:

@@ -13,13 +13,13 @@ import onnx
 import pytest
 
 import flexmatch
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Options, to_json
 from rewrite_compiler.cosim import Settings
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.limits import Limits
 
-APP = named("digits_mlp")
+APP = find_application("digits_mlp")
 SAMPLES = 40
 
 

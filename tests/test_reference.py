@@ -13,7 +13,7 @@ import pytest
 from command import flexmatch
 from pages import ROOT
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.cli.error_codes import CODES
 from rewrite_compiler.cli.verb_table import VERBS
 from rewrite_compiler.errors import BUDGET, DONE, INTERNAL, INTERRUPTED, NO, REFUSED, TERMINATED, USAGE
@@ -102,7 +102,7 @@ def documented(page: str) -> set[str]:
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A calibrated plan with everything in it, and a co-simulation."""
-    app, folder = named("digits_cnn"), tmp_path_factory.mktemp("documents")
+    app, folder = find_application("digits_cnn"), tmp_path_factory.mktemp("documents")
     plan, report = folder / "plan.json", folder / "report.json"
     given = ("--calibrate", app.calibration, "--shape", "image=1,1,8,8", "-o", plan)
     made = flexmatch(app.model, "--accel", "flexasr", *given)

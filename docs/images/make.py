@@ -31,9 +31,9 @@ COMMANDS = (
 
 def workshop(folder: Path) -> list[str]:
     """Run the commands on a shipped application in a folder; return what a terminal shows."""
-    from rewrite_compiler.apps import App, named
+    from rewrite_compiler.apps import App, find_application
 
-    app = named("digits_cnn")
+    app = find_application("digits_cnn")
     assert isinstance(app, App)
     for source, name in ((app.model, "digits.onnx"), (app.data, "test.npz"), (app.calibration, "calibration.npz")):
         shutil.copy(source, folder / name)

@@ -33,7 +33,7 @@ def relu_over_add(x: Tensor, y: Tensor) -> Law:
 NOTEBOOKS: dict[str, list[str]] = {
     "first-model": [
         "# Your first model\n\nWhat does an accelerator take of a digit classifier, and how good does it stay?",
-        ">import flexmatch\nfrom rewrite_compiler.apps import named\n\napp = named('digits_mlp')\n"
+        ">import flexmatch\nfrom rewrite_compiler.apps import find_application\n\napp = find_application('digits_mlp')\n"
         "plan = flexmatch.compile(app.model, ['flexasr'])\nplan",
         "Every offload has the rules behind it:",
         ">for offload in plan.offloads:\n    print(offload.id, offload.nodes, [reason.rule for reason in offload.because])",
@@ -60,7 +60,7 @@ NOTEBOOKS: dict[str, list[str]] = {
         "verdicts = flexmatch.prove([], [toy])\nverdicts.mappings[0]",
         ">print(verdicts.ilas[0].decodes_disjoint, [m.verdict for m in verdicts.mappings])",
         "A whole classifier on it:",
-        ">from rewrite_compiler.apps import named\n\napp = named('digits_mlp')\nplan = flexmatch.compile(app.model, ['./toy.py'])\n"
+        ">from rewrite_compiler.apps import find_application\n\napp = find_application('digits_mlp')\nplan = flexmatch.compile(app.model, ['./toy.py'])\n"
         "print(plan.counts, plan.device_calls)",
         ">plan",
     ],

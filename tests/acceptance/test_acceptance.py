@@ -28,7 +28,7 @@ from test_types import typed
 from test_wheel import DEPENDENCIES
 from wheels import call
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.cli.verb_table import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,7 +56,7 @@ def negate_weights(x: Tensor, w: Tensor) -> Law:
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a shipped model, its data, and its plan."""
     folder = tmp_path_factory.mktemp("workshop")
-    app = named("digits_mlp")
+    app = find_application("digits_mlp")
     for source, name in ((app.model, "app.onnx"), (app.data, "test.npz"), (app.calibration, "calibration.npz")):
         shutil.copy(source, folder / name)
     back = os.getcwd()
@@ -278,7 +278,7 @@ def the_tutorial_of_an_accelerator_is_executed(here: Visitor) -> None:
 
 
 def a_changed_width_moves_the_accuracy(here: Visitor) -> None:
-    app, values = named("digits_cnn"), []
+    app, values = find_application("digits_cnn"), []
     for revision in ("orig", "ext16"):
         given = ("--accel", f"hlscnn:revision={revision}", "--calibrate", app.calibration, "--samples", "24", "--json", "-")
         answer = flexmatch("cosim", app.model, "--data", app.data, *given)

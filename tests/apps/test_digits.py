@@ -64,22 +64,22 @@ class TestEveryApp:
             assert {len(array) for array in held.values()} == {len(held["labels"])}
 
     def test_it_is_found_by_its_name(self, app: apps.App) -> None:
-        assert apps.named(app.name) is app
+        assert apps.find_application(app.name) is app
 
 
 def test_the_convolutional_model_keeps_batch_normalisation_apart() -> None:
-    ops = [node.op_type for node in onnx.load(apps.named("digits_cnn").model).graph.node]
+    ops = [node.op_type for node in onnx.load(apps.find_application("digits_cnn").model).graph.node]
     assert ops == ["Conv", "BatchNormalization", "Relu", "Conv", "BatchNormalization", "Relu", "MaxPool", "Flatten", "Gemm"]
 
 
 def test_the_fully_connected_model_is_spelt_with_gemm() -> None:
-    ops = [node.op_type for node in onnx.load(apps.named("digits_mlp").model).graph.node]
+    ops = [node.op_type for node in onnx.load(apps.find_application("digits_mlp").model).graph.node]
     assert ops == ["Flatten", "Gemm", "Relu", "Gemm", "Relu", "Gemm"]
 
 
 def test_an_unknown_application_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError) as caught:
-        apps.named("digits_rnn")
+        apps.find_application("digits_rnn")
     known = "digits_cnn, digits_mlp, resnet20, resnet50, mobilenet_v2, efficientnet, resmlp, transformer, language_model"
     assert str(caught.value) == f'error[F203]: there is no application called "digits_rnn"\n  help: known applications: {known}'
 

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 from command import flexmatch
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.cli.schemas import schema_of
 
 CONVOLUTIONS = ["conv_0", "conv_3"]
@@ -23,7 +23,7 @@ ALL = [*FIRST, *SECOND, "maxpool_6", "flatten_7", "gemm_8"]
 def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The plan of the digits network for FlexASR."""
     folder = tmp_path_factory.mktemp("digits")
-    (folder / "digits.onnx").write_bytes(named("digits_cnn").model.read_bytes())  # type: ignore[union-attr]
+    (folder / "digits.onnx").write_bytes(find_application("digits_cnn").model.read_bytes())  # type: ignore[union-attr]
     assert flexmatch(folder / "digits.onnx", "--accel", "flexasr", "-q", "-o", folder / "plan").code == 0
     return folder / "plan.json"
 

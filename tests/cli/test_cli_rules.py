@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from command import flexmatch
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 
 HEAD = """from rewrite_compiler import Law, Tensor, rule
 from rewrite_compiler import ops as o
@@ -37,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("bad.py").write_text(BAD)
     Path("none.py").write_text(HEAD)
     Path("broken.py").write_text("1 / 0\n")
-    shutil.copy(named("digits_mlp").model, "app.onnx")
+    shutil.copy(find_application("digits_mlp").model, "app.onnx")
 
 
 def compile_with(*arguments: str) -> list[object]:

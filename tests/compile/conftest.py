@@ -18,7 +18,7 @@ def plan_of() -> Callable[[str], Plan]:
 
     @cache
     def compiled(name: str) -> Plan:
-        return compile_model(apps.named(name).model, ["flexasr"])
+        return compile_model(apps.find_application(name).model, ["flexasr"])
 
     return compiled
 

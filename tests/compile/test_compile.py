@@ -39,7 +39,7 @@ def test_applications_are_accounted_for_and_compute_the_same(name: str, plan_of:
     plan = plan_of(name)
     check_account(plan)
     verify_program(plan)
-    check_semantics(plan, apps.named(name).model)
+    check_semantics(plan, apps.find_application(name).model)
 
 
 def test_what_the_applications_offload(plan_of: PlanOf) -> None:
@@ -90,7 +90,7 @@ def test_the_document_has_every_promised_key(name: str, plan_of: PlanOf) -> None
 
 @pytest.mark.parametrize("name", APPS)
 def test_a_second_run_gives_the_same_bytes(name: str, plan_of: PlanOf) -> None:
-    first, second = plan_files(plan_of(name)), plan_files(compile_model(apps.named(name).model, ["flexasr"]))
+    first, second = plan_files(plan_of(name)), plan_files(compile_model(apps.find_application(name).model, ["flexasr"]))
     assert first.onnx == second.onnx
     documents = [json.dumps({k: v for k, v in f.document.items() if k != "run"}) for f in (first, second)]
     assert documents[0] == documents[1]
@@ -112,7 +112,7 @@ def compiled(model: Path, **options: object) -> Plan:
 
 
 def test_exact_matching_uses_spellings_only(plan_of: PlanOf) -> None:
-    plan = compiled(apps.named("digits_cnn").model, exact=True)
+    plan = compiled(apps.find_application("digits_cnn").model, exact=True)
     assert linear(plan) == (1, 1)
     check_account(plan)
     assert {r.rule for o in plan.offloads for r in o.because} <= {
@@ -122,7 +122,7 @@ def test_exact_matching_uses_spellings_only(plan_of: PlanOf) -> None:
 
 
 def test_mappings_and_rules_can_be_left_out(plan_of: PlanOf) -> None:
-    model = apps.named("digits_cnn").model
+    model = apps.find_application("digits_cnn").model
     nothing = compiled(model, without=("linear",))
     assert linear(nothing)[0] == 0
     assert linear(compiled(model, without=("conv2d-as-dense-of-windows",)))[0] == 1

@@ -13,7 +13,7 @@ import pytest
 from command import onnx_model
 from onnx import helper, numpy_helper
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Options, Plan, compile_model
 from rewrite_compiler.compile.plan.plan import to_json
 from rewrite_compiler.target import Clock, Energy, Limit, Memory, Resources, Target, find_target
@@ -23,7 +23,7 @@ CLOCK = Clock(1_000, "assumed")
 
 
 def planned(target: Target, objective: str = "offloads") -> Plan:
-    return compile_model(named("digits_mlp").model, [target], Options(shapes=SHAPES, only=("dense",), objective=objective))
+    return compile_model(find_application("digits_mlp").model, [target], Options(shapes=SHAPES, only=("dense",), objective=objective))
 
 
 def with_limits(limits: Callable[..., Iterator[Limit]]) -> Target:

@@ -13,7 +13,7 @@ import pytest
 from command import flexmatch
 from small_models import SPELLINGS
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Options, Plan, compile_model
 from rewrite_compiler.compile.matching.objective import OBJECTIVES, Objective
 from rewrite_compiler.compile.plan.plan import Offload
@@ -28,7 +28,7 @@ SHAPES = {"image": (1, 1, 8, 8)}
 
 @cache
 def digits(objective: str, *accel: str) -> Plan:
-    return compile_model(named("digits_mlp").model, accel, Options(shapes=SHAPES, objective=objective))
+    return compile_model(find_application("digits_mlp").model, accel, Options(shapes=SHAPES, objective=objective))
 
 
 def stayed(plan: Plan, o: Offload) -> int:
@@ -104,7 +104,7 @@ def test_a_faster_clock_earns_offloads() -> None:
     """At 500 MHz moving weights takes longer than computing on the host; a thousand times faster everything goes to the device."""
     slow = digits("cycles", "flexasr")
     fast = compile_model(
-        named("digits_mlp").model, [faster(find_target("flexasr"), 500_000_000_000)], Options(shapes=SHAPES, objective="cycles")
+        find_application("digits_mlp").model, [faster(find_target("flexasr"), 500_000_000_000)], Options(shapes=SHAPES, objective="cycles")
     )
     assert len(slow.offloads) == 0
     assert len(fast.offloads) == len(digits("offloads", "flexasr").offloads) > 0
@@ -182,7 +182,7 @@ def test_energy_decides_where_every_figure_has_its_source() -> None:
     memories = tuple(replace(m, read_energy=pico, write_energy=pico) for m in given.memories)
     rich = replace(given, memories=memories, units=tuple(replace(u, energy=pico) for u in given.units))
     target = replace(vta, describe=lambda ila, parameters: rich)
-    plan = compile_model(named("digits_mlp").model, [target], Options(shapes=SHAPES, objective="energy", only=("dense",)))
+    plan = compile_model(find_application("digits_mlp").model, [target], Options(shapes=SHAPES, objective="energy", only=("dense",)))
     expected = 0
     for o in plan.offloads:
         levels = o.mapping.accesses(o.tiling.tile, {})

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Options, Plan, compile_model
 from rewrite_compiler.compile.matching.dominance import dominated_by_host, without_dominated
 from rewrite_compiler.compile.matching.placement import RESULT, Key, Placement, PlacementGraph
@@ -193,4 +193,4 @@ def compiled(objective: str, *, look: bool) -> Plan:
     with pytest.MonkeyPatch.context() as patch:
         if not look:
             patch.setattr(importlib.import_module("rewrite_compiler.compile.matching.match"), "hopeless", lambda *_: frozenset())
-        return compile_model(named("digits_cnn").model, ["flexasr", "hlscnn", "vta"], options)
+        return compile_model(find_application("digits_cnn").model, ["flexasr", "hlscnn", "vta"], options)

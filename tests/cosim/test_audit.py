@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Plan, compile_model
 from rewrite_compiler.compile.offload.execute import PreparedOffload
 from rewrite_compiler.cosim import Report, Settings, cosimulate
@@ -23,7 +23,7 @@ from rewrite_compiler.readings.arrays.labelled_array import Data
 from rewrite_compiler.report.terminal import cosim_lines
 
 SEEN = ("relative_error", "cumulative_error", "max_abs_error", "saturated", "range_in", "range_out", "tensors")
-CNN, MLP = named("digits_cnn"), named("digits_mlp")
+CNN, MLP = find_application("digits_cnn"), find_application("digits_mlp")
 ALL = ["flexasr", "hlscnn", "hlscnn:revision=ext16", "vta"]
 AUDIT = sys.modules["rewrite_compiler.cosim.validation.audit"]
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import calibrated, compile_model
 from rewrite_compiler.cosim import Settings, cosimulate
 from rewrite_compiler.cosim.cosimulate import dataset_for
@@ -20,7 +20,7 @@ SAMPLES = 6
 
 def test_a_report_on_the_exact_host_compares_it_with_onnxruntime(tmp_path: Path) -> None:
     """The figures are those of two runs, one on each host; a run that goes on from its log says the same."""
-    a = named("digits_cnn")
+    a = find_application("digits_cnn")
     plan = compile_model(a.model, ["hlscnn"])
     plan = calibrated(plan, dataset_for(plan, a.calibration).evenly(8).inputs, "calibration.npz", "")
     data = dataset_for(plan, a.data).evenly(SAMPLES)

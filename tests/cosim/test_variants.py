@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Plan, compile_model
 from rewrite_compiler.compile.offload.execute import PreparedOffload
 from rewrite_compiler.compile.offload.specified import NumericsOffload, format_refusal, is_certified
@@ -25,7 +25,7 @@ SAMPLES, BATCH = 11, 4  # the last batch is not full
 
 
 def planned(app: str, accel: str) -> tuple[Plan, dict[str, Any]]:
-    shipped = named(app)
+    shipped = find_application(app)
     plan = compile_model(shipped.model, [accel], calibrate=shipped.calibration)
     return plan, samples_for(plan.source, shipped.data).evenly(SAMPLES).inputs
 
@@ -122,7 +122,7 @@ def test_the_smallest_tile_tells_formats_that_a_device_does_not_take(value: int,
 @pytest.mark.parametrize(("app", "accel"), CASES)
 def test_numerics_give_what_a_simulator_gives(app: str, accel: str) -> None:
     plan, _ = planned(app, accel)
-    kept = float_run(plan, samples_for(plan.source, named(app).data)).tensor_values
+    kept = float_run(plan, samples_for(plan.source, find_application(app).data)).tensor_values
     for o in plan.offloads:
         assert is_certified(o.target, o.mapping.variant)
         tensors, fixed = tensors_of(o), plan.program.constants

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rewrite_compiler.apps import App, named
+from rewrite_compiler.apps import App, find_application
 from rewrite_compiler.compile import compile_model, to_json
 
 
 def test_growth_and_the_rules_that_fired() -> None:
-    app = named("digits_cnn")
+    app = find_application("digits_cnn")
     assert isinstance(app, App)
     first, second = (to_json(compile_model(app.model, ["flexasr"]))["egraph"] for _ in range(2))
     assert first == second

@@ -16,7 +16,7 @@ from board import compiled, gcc, needs_gcc, toy_text
 from command import flexmatch, onnx_model, refused
 from onnx import helper
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Plan, calibrated, compile_model
 from rewrite_compiler.cosim.engine import Engine
 from rewrite_compiler.emit.c.device_model import device_files
@@ -33,7 +33,7 @@ CASES = (("digits_cnn", "flexasr"), ("digits_cnn", "hlscnn"), ("digits_mlp", "vt
 
 
 def images() -> np.ndarray:
-    with np.load(named("digits_cnn").data) as data:
+    with np.load(find_application("digits_cnn").data) as data:
         return np.ascontiguousarray(data["image"][:: len(data["image"]) // IMAGES][:IMAGES].reshape(-1, 1, 1, 8, 8), np.float32)
 
 
@@ -41,7 +41,7 @@ def plan_for(app: str, target: str, folder: Path) -> Plan:
     if target == "toy":
         (folder / "toy.py").write_text(toy_text(), "utf-8")
         target = str(folder / "toy.py")
-    a = named(app)
+    a = find_application(app)
     with np.load(a.calibration) as data:
         samples = {"image": data["image"].reshape(-1, 1, 1, 8, 8).astype(np.float32)}
     return calibrated(compile_model(a.model, [target]), samples, "calibration.npz", "")
@@ -83,7 +83,7 @@ def test_the_program_on_the_device_gives_the_bits_of_cosimulation(app: str, targ
 @needs_gcc
 def test_a_program_for_two_accelerators_names_them(tmp_path: Path) -> None:
     """Two memory-mapped ones; the boards of both devices in one library."""
-    a, x = named("digits_cnn"), images()
+    a, x = find_application("digits_cnn"), images()
     (tmp_path / "toy.py").write_text(toy_text(), "utf-8")
     with np.load(a.calibration) as data:
         samples = {"image": data["image"].reshape(-1, 1, 1, 8, 8).astype(np.float32)}
@@ -209,12 +209,12 @@ def test_other_types_are_named(tmp_path: Path) -> None:
 def test_a_plan_without_formats_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     said = "error[C100]: the plan is not calibrated: its offloads have no formats\n  help: compile with --calibrate FILE"
-    refused(flexmatch("emit", "c", named("digits_mlp").model, "--accel", "vta"), 2, said)
+    refused(flexmatch("emit", "c", find_application("digits_mlp").model, "--accel", "vta"), 2, said)
 
 
 def test_the_exact_host_is_the_meaning_in_single_precision() -> None:
     """Close to the meaning in double precision, and the same bits as adding one product after the other."""
-    source = compile_model(named("digits_cnn").model, ["hlscnn"]).source
+    source = compile_model(find_application("digits_cnn").model, ["hlscnn"]).source
     for x in images()[:1]:
         given = {source.inputs[0]: x}
         found, meant = exact.run(source, given), by_meaning(source, given)

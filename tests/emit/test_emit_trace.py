@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from command import Answer, flexmatch, refused
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.cli.schemas import schema_of
 from rewrite_compiler.compile import read_plan
 from rewrite_compiler.emit.mmio.recorder import PHASES
@@ -27,7 +27,7 @@ from rewrite_compiler.ila.traces.trace import Commands, Section, Trace
 from rewrite_compiler.ila.traces.writer import to_json_lines
 
 TARGETS = ("flexasr", "vta")
-APP = named("digits_mlp")
+APP = find_application("digits_mlp")
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from board import toy_text
 from command import flexmatch, refused
 from vectors import traces
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import calibrated, compile_model
 from rewrite_compiler.emit.mmio.trace import traces_of
 from rewrite_compiler.emit.rtl.emit import SHOWN, verilog_device
@@ -76,7 +76,7 @@ def commands_of(name: str, trace: Mapping[str, Any]) -> Iterator[dict[str, int]]
 def test_the_toy_runs_an_inference_in_icarus(toy: Any, tmp_path: Path) -> None:
     """The very commands of a trace; its recorded reads come back."""
     icarus.needed()
-    a = named("digits_mlp")
+    a = find_application("digits_mlp")
     with np.load(a.calibration) as data:
         samples = {"image": data["image"].reshape(-1, 1, 1, 8, 8).astype(np.float32)}
     plan = calibrated(compile_model(a.model, [toy]), samples, "calibration.npz", "")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from command import flexmatch
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Options, compile_model
 from rewrite_compiler.fit.host import SHIPPED, HostTable, host_document, host_picoseconds, table_from
 from rewrite_compiler.fit.host_measurement import measured_table
@@ -41,7 +41,7 @@ def test_an_operator_costs_what_its_table_says(op: str, like: str) -> None:
 
 def test_a_slower_host_offloads_more() -> None:
     slow = HostTable("slow", 10**12, SHIPPED.mac, SHIPPED.element)
-    model = named("digits_mlp").model
+    model = find_application("digits_mlp").model
     fast, chosen = (compile_model(model, ["vta"], Options(shapes=SHAPES, objective="cycles", host=t)) for t in (SHIPPED, slow))
     assert chosen.extraction["cost"]["host_operators"] < fast.extraction["cost"]["host_operators"]
     assert all(o.host_picoseconds >= 10**12 for o in chosen.offloads)
@@ -49,7 +49,7 @@ def test_a_slower_host_offloads_more() -> None:
 
 def test_the_command_line_measures_and_the_plan_keeps_it(tmp_path: Path) -> None:
     stem = tmp_path / "plan"
-    model = str(named("digits_mlp").model)
+    model = str(find_application("digits_mlp").model)
     given = ("--shape", "image=1,1,8,8", "--accel", "vta", "--host-costs", "measured", "--objective", "cycles")
     answer = flexmatch("compile", model, *given, "-o", str(stem))
     assert (answer.code, answer.err) == (0, "")
@@ -63,6 +63,6 @@ def test_the_command_line_measures_and_the_plan_keeps_it(tmp_path: Path) -> None
 
 
 def test_other_host_costs_do_not_exist() -> None:
-    answer = flexmatch("compile", str(named("digits_mlp").model), "--accel", "vta", "--host-costs", "guessed")
+    answer = flexmatch("compile", str(find_application("digits_mlp").model), "--accel", "vta", "--host-costs", "guessed")
     assert answer.code == 2
     assert 'Host costs must be shipped or measured, not "guessed"' in answer.err

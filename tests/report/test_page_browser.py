@@ -12,7 +12,7 @@ import pytest
 from command import flexmatch
 from test_report_views import COSIM, PLAN, drawn
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.report.html import page as page_of
 
 AXE = os.environ.get("FLEXMATCH_AXE")  # a checked-out axe.min.js
@@ -26,7 +26,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     back = os.getcwd()
     os.chdir(folder)
     try:
-        answer = flexmatch("show", named("digits_cnn").model, "--accel", "flexasr", "--html", "report.html")
+        answer = flexmatch("show", find_application("digits_cnn").model, "--accel", "flexasr", "--html", "report.html")
     finally:
         os.chdir(back)
     assert (answer.code, answer.err) == (0, "")

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from command import flexmatch
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Options, compile_model
 from rewrite_compiler.errors import UsageError
 from rewrite_compiler.study.advise import advice_document, advise
 from rewrite_compiler.study.diff import plan_totals
 
-CNN = named("digits_cnn").model
+CNN = find_application("digits_cnn").model
 SHAPES = {"image": (1, 1, 8, 8)}
 
 

@@ -12,7 +12,7 @@ import onnx
 import pytest
 from command import flexmatch, perceptron, refused, samples
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Plan, compile_model
 from rewrite_compiler.cosim.engine import Engine
 from rewrite_compiler.cosim.metrics.loss_bound import band_of
@@ -24,7 +24,7 @@ from rewrite_compiler.study.attribution import attribute
 from rewrite_compiler.study.repair import repair
 from rewrite_compiler.study.trials import Trials, with_float
 
-CNN = named("digits_cnn")
+CNN = find_application("digits_cnn")
 
 
 @pytest.fixture(scope="module")

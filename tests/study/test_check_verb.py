@@ -17,7 +17,7 @@ from command import flexmatch, onnx_model, perceptron
 from onnx import helper
 from pages import ROOT
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.cli.verbs.check import lines
 from rewrite_compiler.ila.simulation.simulator import Simulator
 from rewrite_compiler.prove.mappings.mappings import code_difference
@@ -259,7 +259,7 @@ def test_a_model_that_cannot_be_read_has_one_problem_or_is_refused() -> None:
     Path("broken.onnx").write_bytes(b"\x08\x08" + b"\xff" * 30)
     assert flexmatch("check", "broken.onnx").code == 3
     assert flexmatch("check", "missing.onnx").code == 2
-    shutil.copy(named("digits_mlp").model, "app.onnx")
+    shutil.copy(find_application("digits_mlp").model, "app.onnx")
     assert flexmatch("check", "app.onnx", "-q").code == 0
 
 

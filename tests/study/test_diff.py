@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from command import flexmatch
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.cli.verbs.diff import lines
 from rewrite_compiler.compile import Options, Plan, compile_model
 from rewrite_compiler.ila import Ila, bit_fields, mmio
@@ -18,7 +18,7 @@ from rewrite_compiler.lang import assign, wrap
 from rewrite_compiler.study.diff import Sides, diff_document, is_changed
 from rewrite_compiler.study.specification import changes, word_differences
 
-APP, MLP = named("digits_cnn"), named("digits_mlp")
+APP, MLP = find_application("digits_cnn"), find_application("digits_mlp")
 SHAPES = {"image": (1, 1, 8, 8)}
 SMALL, LARGE = "vta:log_wgt_buffer=12", "vta:log_wgt_buffer=14"
 

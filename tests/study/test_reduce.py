@@ -15,7 +15,7 @@ import pytest
 from command import flexmatch, refused
 from onnx import helper, numpy_helper
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.study import reduce
 from rewrite_compiler.study.reduce import CRASH, MISMATCH, Question, reduce_model
 
@@ -116,7 +116,7 @@ def test_a_command_decides(here: Path) -> None:
 
 
 def test_weights_and_subgraphs_go_with_their_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copy(named("digits_cnn").model, "digits.onnx")
+    shutil.copy(find_application("digits_cnn").model, "digits.onnx")
     monkeypatch.setattr(reduce, "_run", holding("Gemm"))
     found = reduce_model(Path("digits.onnx"), Question(CRASH, ("flexasr",)))
     assert found.ops_after == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rewrite_compiler.apps import named
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Options, compile_model
 from rewrite_compiler.compile.plan.plan import to_json
 from rewrite_compiler.fit import Tiling
@@ -69,7 +69,7 @@ def test_calls_add_up() -> None:
 
 
 def test_a_plan_states_tiles_traffic_cycles_bytes_utilisation_and_bound() -> None:
-    plan = compile_model(named("digits_mlp").model, ["flexasr"], Options(shapes={"image": (1, 1, 8, 8)}))
+    plan = compile_model(find_application("digits_mlp").model, ["flexasr"], Options(shapes={"image": (1, 1, 8, 8)}))
     for o in to_json(plan)["offloads"]:
         cost = o["cost"]
         assert o["tiles"] == o["shape"]

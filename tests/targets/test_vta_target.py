@@ -365,11 +365,11 @@ def test_a_race_is_found() -> None:
 
 @cache
 def mlp_plan() -> Plan:
-    return compile_model(apps.named("digits_mlp").model, ["vta"])
+    return compile_model(apps.find_application("digits_mlp").model, ["vta"])
 
 
 def calibration(count: int) -> dict[str, Codes]:
-    with np.load(apps.named("digits_mlp").model.parent / "calibration.npz") as data:
+    with np.load(apps.find_application("digits_mlp").model.parent / "calibration.npz") as data:
         return {name: data[name][:count, None] for name in data.files if name != "labels"}
 
 
@@ -431,7 +431,7 @@ def simulated(*arguments: object) -> dict[str, Any]:
 
 
 def test_the_digits_by_the_command_line() -> None:
-    app = apps.named("digits_mlp")
+    app = apps.find_application("digits_mlp")
     outcome = simulated(app.model, "--data", app.data, "--calibrate", app.model.parent / "calibration.npz", "--samples", 100)
     assert (len(outcome["offloads"]), outcome["simulator"]["tier"]) == (3, "native")
     assert all(o["relative_error"] < 0.05 and o["saturated"] == 0 for o in outcome["offloads"])

@@ -35,9 +35,9 @@ def run(arguments: Sequence[str]) -> int:
     add_simulation_options(verb_parser)
     add_page_option(verb_parser)
     args = parse_arguments(verb_parser, arguments)
-    from ...apps import App, named
+    from ...apps import App, find_application
 
-    app = named(args.app)
+    app = find_application(args.app)
     if args.output:
         check_outputs([args.output])
     return _application(app, args) if isinstance(app, App) else _architecture(app, args)
