@@ -60,7 +60,8 @@ NOTEBOOKS: dict[str, list[str]] = {
         "verdicts = flexmatch.prove([], [toy])\nverdicts.mappings[0]",
         ">print(verdicts.ilas[0].decodes_disjoint, [m.verdict for m in verdicts.mappings])",
         "A whole classifier on it:",
-        ">from rewrite_compiler.apps import find_application\n\napp = find_application('digits_mlp')\nplan = flexmatch.compile(app.model, ['./toy.py'])\n"
+        ">from rewrite_compiler.apps import find_application\n\n"
+        "app = find_application('digits_mlp')\nplan = flexmatch.compile(app.model, ['./toy.py'])\n"
         "print(plan.counts, plan.device_calls)",
         ">plan",
     ],
