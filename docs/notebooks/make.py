@@ -58,7 +58,7 @@ NOTEBOOKS: dict[str, list[str]] = {
         "The specification is checked, and the driver is compared with the numerics:",
         ">import flexmatch\nfrom rewrite_compiler.target import load_target\n\ntoy = load_target('./toy.py')\n"
         "verdicts = flexmatch.prove([], [toy])\nverdicts.mappings[0]",
-        ">print(verdicts.ilas[0].decodes_disjoint, [m.verdict for m in verdicts.mappings])",
+        ">print(verdicts.ilas[0].decodes_disjoint, [str(m.verdict) for m in verdicts.mappings])",
         "A whole classifier on it:",
         ">from rewrite_compiler.apps import find_application\n\n"
         "app = find_application('digits_mlp')\nplan = flexmatch.compile(app.model, ['./toy.py'])\n"

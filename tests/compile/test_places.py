@@ -131,9 +131,9 @@ class Bounds:
     def cut(self, node: int) -> int:
         return self.instance.costs[node] // 8
 
-    def placed(self) -> dict[int, Placement]:
+    def placements(self) -> dict[int, Placement]:
         lower = {n: {h: spent - self.cut(n) for h, spent in one.cost_by_residents.items()} for n, one in self.instance.placed.items()}
-        return {n: replace(one, spent=lower[n]) for n, one in self.instance.placed.items()}
+        return {n: replace(one, cost_by_residents=lower[n]) for n, one in self.instance.placed.items()}
 
 
 def joint(instance: Instance, cost_of: CostOf) -> tuple[int, int, bool]:
@@ -192,5 +192,5 @@ def compiled(objective: str, *, look: bool) -> Plan:
     options = Options(shapes={"image": (1, 1, 8, 8)}, objective=objective)
     with pytest.MonkeyPatch.context() as patch:
         if not look:
-            patch.setattr(importlib.import_module("rewrite_compiler.compile.matching.match"), "hopeless", lambda *_: frozenset())
+            patch.setattr(importlib.import_module("rewrite_compiler.compile.matching.match"), "dominated_by_host", lambda *_: frozenset())
         return compile_model(find_application("digits_cnn").model, ["flexasr", "hlscnn", "vta"], options)

@@ -47,19 +47,19 @@ class InProcess(Schedule):
 def in_process() -> Iterator[None]:
     """Saturate in this process: without limits of memory and time, kept answers, a Python for each model, and counts of exact matching."""
     module, compiling = sys.modules[SATURATION], sys.modules[COMPILING]
-    before, kept, exactly = module._run_worker, module.answers, compiling.offloads_as_written
+    before, kept, exactly = module._run_worker, module.answer_cache, compiling.offloads_as_written
 
     def run(request: dict[str, Any], limits: Limits) -> Any:
         schedule = InProcess(request)
         schedule.run()
-        return module._read("".join(json.dumps(a) + "\n" for a in schedule.answers), "", 0, False, limits)
+        return module._parse_output("".join(json.dumps(a) + "\n" for a in schedule.answers), "", 0, False, limits)
 
-    module._run_worker, module.answers = run, lambda: DiskCache(None)
+    module._run_worker, module.answer_cache = run, lambda: DiskCache(None)
     compiling.offloads_as_written = lambda *_: []
     try:
         yield
     finally:
-        module._run_worker, module.answers, compiling.offloads_as_written = before, kept, exactly
+        module._run_worker, module.answer_cache, compiling.offloads_as_written = before, kept, exactly
 
 
 def joined(models: Sequence[Any]) -> Any:

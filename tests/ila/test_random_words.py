@@ -106,7 +106,7 @@ def left(m: Ila, reading: str, words: list[int]) -> tuple[object, ...]:
             refused = str(refusal)
             break
     states = {name: sim.state(name).tolist() for name in m.states if name != "dram"}
-    return image.tobytes(), states, None if refused else sorted(sim.held), sim.executed, refused
+    return image.tobytes(), states, None if refused else sorted(sim.held_tokens), sim.executed, refused
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])

@@ -186,7 +186,7 @@ def test_a_fill_from_memory_that_was_never_written() -> None:
     assert refused(sim, "spad0_data_wr", offset=0) == "spad0_data_wr reads vector 1 of soc, which nothing has written"
 
 
-@pytest.mark.parametrize("asked", ["needs_of", "footprint"])
+@pytest.mark.parametrize("asked", ["_compute_needs", "footprint"])
 def test_a_second_run_analyses_nothing_anew(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many configurations as a large application has, one after the other, twice."""
     from rewrite_compiler.ila.simulation import read_sets as needed

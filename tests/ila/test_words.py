@@ -64,7 +64,7 @@ def ran(reading: str, words: object) -> tuple[object, ...]:
         except FlexmatchError as refusal:
             refused += str(refusal)
             break
-    held = sorted(sim.held) if not refused else None
+    held = sorted(sim.held_tokens) if not refused else None
     return image.tobytes(), [sim.state(n).tobytes() for n in MODEL.states if n not in MODEL.externals], held, sim.executed, refused
 
 
@@ -102,7 +102,7 @@ def test_words_that_compute_run_in_machine_code(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(loops, "SINGLES", 0)
     words = [w for w in program(8, tokens=False) if w != 7]
     sim, finish = MODEL.simulator(dram=np.arange(IMAGE, dtype=np.uint8), reading="native"), MODEL.instructions["finish"]
-    found = [sim.decoded({"data": w}) for w in words]
+    found = [sim.decode({"data": w}) for w in words]
     sim.run(words)
     assert {"gemm", "alu_add"} <= {i.name for i in found if i is not None}
     assert sim.executed == len(words)

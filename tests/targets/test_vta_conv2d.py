@@ -75,7 +75,7 @@ def test_layers_are_cut_into_what_fits(what: str) -> None:
 
 
 def _fits(m: Layer) -> bool:
-    rows, blocks = m.cut
+    rows, blocks = m.tile_sizes
     c = m.design
     return (
         blocks * m.rows_for(rows) * m.width <= c.depth("inp") and m.filters * rows * m.out[1] <= c.depth("acc")
