@@ -166,7 +166,7 @@ def _folded(p: Emission, a: FoldResult) -> list[Values]:
     f = a.fold
     parts = [_body(x) for x in (*f.initial, *f.bodies)]
     count, lanes = p.positions(*parts), p.varies(*parts)
-    widths = [width_of(x.interval) for x in f.accumulators]
+    widths = [max(width_of(x.interval), _width_of_step(_body(y))) for x, y in zip(f.accumulators, f.bodies, strict=True)]
 
     def evaluated(e: Expr, bits: int) -> Values:
         values = p.evaluate(e, bits)
@@ -190,6 +190,18 @@ def _folded(p: Emission, a: FoldResult) -> list[Values]:
 
     last_values = p.loop(p.number(steps, "steps", f.variable), [x for values in start for x in values], body)
     return [last_values[n * count : (n + 1) * count] for n in range(len(start))]
+
+
+def _width_of_step(e: Expr) -> int:
+    """Return the width in which a step adds before it clamps: an accumulator of that width is not converted in every step."""
+    while e.op in ("min", "max") and any(a.op == "const" for a in e.args):
+        e = next(a for a in e.args if a.op != "const") if any(a.op != "const" for a in e.args) else e.args[0]
+    return max(map(_value_width, e.args)) if e.op == "add" else 0
+
+
+def _value_width(e: Expr) -> int:
+    """Return the width of the narrowest lane of a value, 0 where there is none."""
+    return width_of(e.interval) if iv.inside(e.interval, iv.of_width(WORD.width, True)) else 0
 
 
 def _body(a: object) -> Expr:

@@ -9,7 +9,7 @@ from typing import Protocol
 from ..lang.binders import Accumulator, Array, Comprehension, Fold, FoldResult, Leaf, reduction, scalar_array
 from ..lang.expr import Expr, binary, node, select
 from ..lang.traversal import loads_of, terms_of
-from .sums import roll_sum, split_floored_sum
+from .identities import block_wide_sum, roll_sum, round_half_away, split_floored_sum, split_wide_sum, unsaturated_fold
 from .vectors import NotLowered
 
 MIN_ENTRIES, MAX_NODES = 1 << 12, 400  # from so many entries on, a table of so few terms is computed where it is used
@@ -69,15 +69,21 @@ class Rewriter:
             body = self.term(e.args[0])
             self.depth -= 1
             total = reduction(monoid, variables, tuple(map(self.term, e.args[1:])), body)
-            return split_floored_sum(total, self.stages.tabulated, self._is_moving)
+            return self._split_sum(total)
         args = [self.term(a) for a in e.args]
         if e.op == "table":
             return self._table(e, args)
         if all(a is b for a, b in zip(args, e.args, strict=True)):
             return e
         if e.op == "select":
-            return select(*args)
+            return round_half_away(select(*args))
         return binary(e.op, *args) if e.op in ("add", "sub", "mul") else node(e.op, args, e.data, e.interval, e.real)
+
+    def _split_sum(self, e: Expr) -> Expr:
+        split = split_floored_sum(e, self.stages.tabulated, self._is_moving)
+        if split is e:
+            split = split_wide_sum(e, self.stages.tabulated, self._is_moving)
+        return block_wide_sum(e) if split is e else split
 
     def _is_moving(self, e: Expr) -> bool:
         return not self.stages.is_sample_invariant(e)
@@ -120,6 +126,8 @@ class Rewriter:
         bodies = tuple(scalar_array(self.term(x.body if isinstance(x, Comprehension) else x[()])) for x in f.bodies)
         self.depth -= 1
         fold = Fold(f.variable, self.term(f.extent), initial, f.accumulators, bodies)
+        if (total := unsaturated_fold(fold)) is not None:
+            return total
         return FoldResult((), a.interval, a.real, fold, a.component, False)[()]
 
 

@@ -56,10 +56,11 @@ def _shared(value: Comprehension, lane: int, axis: int) -> int:
 
 def _registers(value: Comprehension) -> int:
     """Return how many vectors of sums there can be, by the class of a term."""
-    sums = sum(e.op == "reduce" for e in terms_of(value.body))
-    if any(e.op == "load" and isinstance(e.data, FoldResult) for e in terms_of(value.body)):
+    sums = [e for e in terms_of(value.body) if e.op == "reduce"]
+    is_fold = any(e.op == "load" and isinstance(e.data, FoldResult) for e in terms_of(value.body))
+    if is_fold or any(x.op == "reduce" for e in sums for x in terms_of(e.args[0])):  # a sum of sums, too
         return FOLD_REGISTERS
-    return SUM_REGISTERS if sums == 1 else OTHER_REGISTERS
+    return SUM_REGISTERS if len(sums) == 1 else OTHER_REGISTERS
 
 
 def _has_loop(body: Expr) -> bool:

@@ -111,6 +111,7 @@ def _key(text: str, level: int) -> str:
         llvmlite.__version__,
         str(llvm.llvm_version_info),
         llvm.get_default_triple(),
+        "with data layout",
         name,
         ",".join((*sorted(features), *extra_features())),
         f"{level} {[add.__name__ for add in LIGHT_PASSES] if level == LIGHT else []}",
@@ -122,6 +123,7 @@ def _key(text: str, level: int) -> str:
 def _compile_object(text: str, level: int) -> bytes:
     machine = _machine(level)
     module = llvm.parse_assembly(text)
+    module.data_layout, module.triple = str(machine.target_data), machine.triple  # without, passes make integers of 40 bits
     module.verify()
     options = llvm.create_pipeline_tuning_options(level)
     options.loop_vectorization = options.slp_vectorization = level > 1
