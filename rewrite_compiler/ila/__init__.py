@@ -15,6 +15,7 @@ from .model import (
     Instruction,
     Match,
     Operand,
+    Packets,
     Queue,
     Registers,
     Revisions,
@@ -25,6 +26,7 @@ from .model import (
 )
 from .parameters import check_design, choice, demand, designed, one_of, within
 from .registry import ila
+from .simulation.packet_device import PacketDevice
 from .simulation.simulator import DeviceHang, Simulator
 from .simulation.stream_device import Stream
 
@@ -41,6 +43,8 @@ __all__ = [
     "Instruction",
     "Match",
     "Operand",
+    "PacketDevice",
+    "Packets",
     "Queue",
     "Region",
     "Registers",
@@ -78,5 +82,5 @@ else:
         return check
 
 
-SIMULATORS.update(commands=Simulator, stream=Stream)
+SIMULATORS.update(commands=Simulator, packets=PacketDevice, stream=Stream)
 make_callable(__name__, ila)

@@ -24,6 +24,7 @@ from .external_memory import External
 
 CONTROL, DATA = "control", "data"
 ADDRESS_BITS = 48  # of what lies outside of the device
+Resources = frozenset[str]
 Effect = Step | Array | tuple[Step, Array]  # of an instruction: its update, what a read returns, or both
 SIMULATORS: dict[str, Callable[..., Any]] = {}  # of commands, and of streams from external memory; the package enters them
 
@@ -112,6 +113,23 @@ class Queue:
 
 
 @dataclass(frozen=True)
+class Packets:
+    """How a model's commands form packets.
+
+    `counter` is the register with the address of the packet. `split` returns the commands of the packet at a position of a
+    program and the number of its words. `forwards` maps instructions to the memories whose writes the other members see.
+    `takes` maps instructions to the sets of resources of which a packet must give them one, no resource to two members;
+    an instruction that is not in it takes none.
+    """
+
+    counter: str
+    word_bytes: int
+    split: Callable[[Sequence[int], int], tuple[list[int], int]]
+    forwards: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    takes: Mapping[str, tuple[Resources, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Revisions:
     """The design revisions that one parameter selects: a row for each subject, with what each value of the parameter does."""
 
@@ -168,6 +186,7 @@ class Ila:
         self.waits: list[Wait] = []
         self.externals: dict[str, External] = {}
         self.queues: list[Queue] = []
+        self.packets: Packets | None = None
         self.idle: list[Expr] = []  # conditions on the inputs under which there is no command
         self.s = States()
         self.r = Registers(self.s)
@@ -177,7 +196,8 @@ class Ila:
 
     def simulator(self, **options: Any) -> Any:
         """Return a simulator at the reset state: of commands or, for a model with external memory, of instruction streams."""
-        return SIMULATORS["stream" if self.externals else "commands"](self, **options)
+        kind = "packets" if self.packets is not None else "stream" if self.externals else "commands"
+        return SIMULATORS[kind](self, **options)
 
     # -- inputs and states
 
