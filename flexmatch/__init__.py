@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from rewrite_compiler import Rule as Rule
     from rewrite_compiler import Tensor as Tensor
     from rewrite_compiler import Where as Where
+    from rewrite_compiler import assemble as assemble
     from rewrite_compiler import check as check
     from rewrite_compiler import compile as compile
     from rewrite_compiler import cosimulate as cosimulate
+    from rewrite_compiler import disassemble as disassemble
     from rewrite_compiler import ila as ila
     from rewrite_compiler import lang as lang
     from rewrite_compiler import ops as ops

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from . import lang, ops, target
     from .compile.compile import compile_model as compile
     from .cosim.cosimulate import cosimulate
+    from .emit.words import assemble, disassemble
     from .fit.traffic import traffic
     from .ila.registry import ila
     from .ops.op import Tensor
@@ -25,8 +26,10 @@ _NAMES = {
     "Rule": "rewrite.rule",
     "Tensor": "ops.op",
     "Where": "rewrite.rule",
+    "assemble": "emit.words",
     "check": "study.check",
     "cosimulate": "cosim.cosimulate",
+    "disassemble": "emit.words",
     "rule": "rewrite.rule",
     "traffic": "fit.traffic",
 }
@@ -37,8 +40,8 @@ _PACKAGES = ("compile", "ila", "lang", "ops", "prove", "target")
 _SHOWN = ("compile", "cosimulate", "prove")
 
 __all__ = [
-    "IsConstant", "Law", "Rule", "Tensor", "Where", "check", "compile", "cosimulate", "ila", "lang", "ops", "prove", "rule", "target",
-    "traffic",
+    "IsConstant", "Law", "Rule", "Tensor", "Where", "assemble", "check", "compile", "cosimulate", "disassemble", "ila", "lang", "ops",
+    "prove", "rule", "target", "traffic",
 ]  # fmt: skip
 
 

@@ -121,7 +121,7 @@ apps[].name text | apps[].about text
 """
 CONFIG = "file? text | settings[].key text | settings[].value any | settings[].origin text"
 EMIT = """
-what text | target~ text | files[].path text | files[].bytes count | files[].sha256 text
+what text | target~ text | words~ count | word_bits~ count | files[].path text | files[].bytes count | files[].sha256 text
 traces~[].target text | traces~[].commands count | traces~[].phases[].offload text | traces~[].phases[].phase text
 traces~[].phases[].constant flag | traces~[].phases[].commands count | traces~[].phases[].bytes count
 traces~[].phases[].cycles? count

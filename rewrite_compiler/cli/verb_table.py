@@ -22,7 +22,7 @@ VERBS = {
     "check": Verb("check", "NAME or FILE: everything that is wrong with a target, model, rule file; accuracy of operations"),
     "explain": Verb("explain", "MODEL NODE: why a node is offloaded or not; CODE: what an error means"),
     "show": Verb("show", "PLAN: offloads, reasons, accuracy, as text or one HTML page; config; target NAME: resources"),
-    "emit": Verb("emit", "trace PLAN, check TRACE: commands of an inference; c PLAN, device|verilog TARGET: C of both sides, Verilog"),
+    "emit": Verb("emit", "trace PLAN, check TRACE: commands of an inference; c PLAN, device|verilog TARGET: C, Verilog; asm FILE: words"),
     "diff": Verb("diff", "OLD NEW MODEL: what differs between two targets: offloads, cycles, bytes, accuracy"),
     "advise": Verb("advise", "MODEL --accel NAME: single changes of an accelerator, ranked by what they save"),
     "repair": Verb("repair", "PLAN --data FILE --within LOSS: the smallest change of number formats that saves the accuracy"),

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..errors import SpecError
 from ..lang.expr import Expr, lift
 
-FIELD = re.compile(r"(?:(\d+):)?(\d+) (signed )?(\w+)", re.ASCII)
+FIELD = re.compile(r"(?:(\d+):)?(\d+) (signed )?(\w+)(?: (\w+(?:=\d+)?(?:\|\w+(?:=\d+)?)*))?", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Bits:
-    """A bit field low … high of an input word, both ends included; `base` is added when a command is assembled."""
+    """A bit field low … high of an input word, both ends included; `names` are what assembly calls some of its values."""
 
     low: int
     high: int
     signed: bool = False
+    names: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     @property
     def width(self) -> int:
@@ -39,20 +40,36 @@ class Fields(dict[str, Expr]):
 def bit_fields(text: str) -> dict[str, Bits]:
     """Parse the fields of a word as a specification prints them: "31:20 rows, 19 relu, 15:0 signed bias", or low bits first.
 
+    Names of values follow a field: "24 target SCALAR|VECTOR" counts them from 0, "17:16 port IN=1|OUT=3" gives their numbers.
+
     Raises:
-        SpecError: I102, a part is not a field, or a name occurs twice.
+        SpecError: I102, a part is not a field, a name occurs twice, or a named value does not fit its field.
     """
     fields: dict[str, Bits] = {}
     for part in filter(None, map(str.strip, text.split(","))):
-        field = FIELD.fullmatch(part)
-        if field is None:
+        match = FIELD.fullmatch(part)
+        if match is None:
             raise SpecError("I102", f'a field must be written as in "19 relu" or "15:0 signed bias", not "{part}"')
-        first, last, signed, name = field.groups()
+        first, last, signed, name, values = match.groups()
         if name in fields:
             raise SpecError("I102", f"field {name} is given twice")
         low, high = sorted((int(first or last), int(last)))
-        fields[name] = Bits(low, high, signed=signed is not None)
+        fields[name] = Bits(low, high, signed=signed is not None, names=_value_names(name, values or "", high - low + 1))
     return fields
+
+
+def _value_names(field_name: str, text: str, width: int) -> dict[str, int]:
+    names: dict[str, int] = {}
+    number = 0
+    for part in filter(None, text.split("|")):
+        name, equals, value = part.partition("=")
+        number = int(value) if equals else number
+        if name in names or number in names.values():
+            raise SpecError("I102", f'the names of field {field_name} must be different values, not "{text}"')
+        if number >= 1 << width:
+            raise SpecError("I102", f"{name} of field {field_name} must be in 0…{(1 << width) - 1}, not {number}")
+        names[name], number = number, number + 1
+    return names
 
 
 def layout(first: int, /, **widths: int) -> dict[str, Bits]:

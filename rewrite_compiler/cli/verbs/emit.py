@@ -13,6 +13,7 @@ from ...intake import MAX_DOCUMENT_BYTES, FileBound, read_bytes
 from ..files import check_outputs, write_atomically
 from ..options import Parser, accelerators, add_steering_options, emit_json, one_of, parse_arguments, parser, plan_of, whole_number
 from ..output import print_lines
+from .emit_asm import add_asm_options, emit_asm
 from .emit_verilog import check_verilog_text, emit_verilog
 
 if TYPE_CHECKING:
@@ -31,9 +32,10 @@ def run(arguments: Sequence[str]) -> int:
     """Run `flexmatch emit` and return its exit code."""
     verb_parser = parser("emit", "Write what leaves the tool: the commands of an inference; or check a trace on the simulator.")
     verb_parser.add_argument("what", metavar="|".join(EMITTERS), type=one_of(*EMITTERS))
-    verb_parser.add_argument("subject", nargs="+", metavar="PLAN|MODEL|TRACE|TARGET")
+    verb_parser.add_argument("subject", nargs="+", metavar="PLAN|MODEL|TRACE|TARGET|FILE")
     add_steering_options(verb_parser)
     add_trace_options(verb_parser)
+    add_asm_options(verb_parser)
     verb_parser.add_argument("-o", "--output", metavar="NAME", help="where to write (default: beside the model)")
     args = parse_arguments(verb_parser, arguments)
     files, document, lines = EMITTERS[args.what](args)
@@ -231,4 +233,5 @@ def emit_c(args: argparse.Namespace) -> Emission:
 
 EMITTERS: dict[str, Callable[[argparse.Namespace], Emission]] = {
     "trace": emit_trace, "check": emit_check, "c": emit_c, "device": emit_device, "verilog": emit_verilog,
+    "asm": lambda args: emit_asm(args, _bytes(args.subject[0])),
 }  # fmt: skip
