@@ -6,14 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import InputError
-from .nest import Level, Limits, Nest, check_keys, checked_object, levels_from, positive_integer, problem_from
+from .mapping.documents import check_keys, checked_object, positive_integer
+from .mapping.engine import Engine, Halo, Reading
+from .mapping.loops import Level, batch_of, levels_from
+from .mapping.problem import problem_from
 
 LIMITS = ("elements", "fanout")
+Counts = dict[str, dict[str, dict[str, int]]]
+Limits = Mapping[str, Mapping[str, int]]
 
 
-def traffic(
-    problem: Mapping[str, Any], mapping: Sequence[Any], limits: Mapping[str, Any] | None = None
-) -> dict[str, dict[str, dict[str, int]]]:
+def traffic(problem: Mapping[str, Any], mapping: Sequence[Any], limits: Mapping[str, Any] | None = None) -> Counts:
     """Return {memory: {tensor: {tile, instances, reads, fills, updates}}} for a problem and a mapping of it, both JSON documents.
 
     Counts are elements per instance of the memory. A multicast is one read at its source. Of the output, `updates` are
@@ -22,29 +25,30 @@ def traffic(
     {memory: {elements, fanout}}. InputError F230 says what is not legal.
     """
     parsed_problem = problem_from(problem)
-    nest = Nest(parsed_problem, levels_from(mapping, parsed_problem))
+    levels = levels_from(mapping, parsed_problem)
+    batch, ends = batch_of(parsed_problem, levels)
+    tensors = frozenset(parsed_problem.spaces)
+    bypasses = tuple(frozenset() if row in ends else tensors for row in range(batch.levels))
+    engine = Engine(batch, Reading.LOOPS, Halo.TILE, bypasses)
     if limits is not None:
-        _check_limits(nest, limits)
-    return {level.memory: {t: counts(nest, t, at) for t in parsed_problem.tensors} for at, level in enumerate(nest.levels)}
+        _check_limits(engine, levels, ends, limits)
+    names = ("tile", "instances", "reads", "fills", "updates")
+    counts: Counts = {}
+    for level, row in zip(levels, ends, strict=True):
+        by_tensor = {tensor: engine.counts(tensor, row).columns() for tensor in parsed_problem.spaces}
+        counts[level.memory] = {tensor: {name: int(columns[name][0]) for name in names} for tensor, columns in by_tensor.items()}
+    return counts
 
 
-def counts(nest: Nest, tensor: str, level: int) -> dict[str, int]:
-    """Return tile, instances, reads, fills and updates of one tensor at one level, in elements per instance."""
-    tile = nest.tile(tensor, level)
-    transferred = nest.tile_changes(tensor, level - 1) * nest.union_tile(tensor, level)
-    fills = nest.tile_changes(tensor, level) * tile if level < len(nest.levels) - 1 else 0
-    is_output = tensor == nest.problem.output
-    reads = transferred - nest.partition(tensor, level) if is_output else transferred
-    return {"tile": tile, "instances": nest.instances(level), "reads": reads, "fills": fills, "updates": transferred if is_output else 0}
-
-
-def _check_limits(nest: Nest, limits: Any) -> None:
+def _check_limits(engine: Engine, levels: Sequence[Level], ends: Sequence[int], limits: Any) -> None:
     """Refuse tiles that exceed a memory, and more parallel instances than there are."""
-    bounds = _limits_from(limits, nest.levels)
-    for at, level in enumerate(nest.levels):
+    bounds = _limits_from(limits, levels)
+    for level, row in zip(levels, ends, strict=True):
         bound = bounds.get(level.memory, {})
-        tile_elements = sum(nest.tile(t, at) for t in nest.problem.tensors)
-        fanout = nest.instances(at - 1) // nest.instances(at)
+        tile_elements = sum(int(engine.tile(t, row)[0]) for t in engine.batch.problem.spaces)
+        fanout = 1
+        for _, n in level.spatial:
+            fanout *= n
         for subject, needed, key in (
             (f"Tiles in {level.memory}", tile_elements, "elements"),
             (f"Instances below {level.memory}", fanout, "fanout"),
@@ -55,7 +59,7 @@ def _check_limits(nest: Nest, limits: Any) -> None:
                 )
 
 
-def _limits_from(limits: Any, levels: tuple[Level, ...]) -> Limits:
+def _limits_from(limits: Any, levels: Sequence[Level]) -> Limits:
     names = [level.memory for level in levels]
     limits_by_memory: dict[str, Mapping[str, int]] = {}
     for memory, bound in checked_object(limits, "limits").items():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import flexmatch
 from rewrite_compiler.errors import InputError
-from rewrite_compiler.fit.nest import distinct_sums
+from rewrite_compiler.fit.mapping.sums import distinct_sums
 from rewrite_compiler.fit.traffic import traffic
 
 MATMUL = {"tensors": {"A": [{"M": 1}, {"K": 1}], "B": [{"K": 1}, {"N": 1}], "Z": [{"M": 1}, {"N": 1}]}, "output": "Z"}

@@ -1,0 +1,57 @@
+"""JSON documents of problems, clusters and schedules: checks of their shape, each with a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...errors import InputError
+
+
+def check_keys(document: Any, subject: str, needed: Sequence[str], allowed: Sequence[str] = ()) -> None:
+    """Check that a JSON value is an object with the needed keys and no others but the allowed ones.
+
+    Raises:
+        InputError: it is not (F230).
+    """
+    if not isinstance(document, Mapping):
+        raise InputError("F230", f"{subject} must be an object, not {document!r}")
+    for name in needed:
+        if name not in document:
+            raise InputError("F230", f'{subject} must have the key "{name}"')
+    for name in document:
+        if name not in needed and name not in allowed:
+            raise InputError("F230", f'{subject} has no key "{name}", only {", ".join((*needed, *allowed))}')
+
+
+def checked_object(document: Any, subject: str) -> Mapping[str, Any]:
+    """Return a JSON object whose keys are names.
+
+    Raises:
+        InputError: the value is anything else (F230).
+    """
+    if not isinstance(document, Mapping) or not all(isinstance(key, str) for key in document):
+        raise InputError("F230", f"{subject[0].upper()}{subject[1:]} must be an object of names, not {document!r}")
+    return document
+
+
+def checked_list(document: Any, subject: str) -> Sequence[Any]:
+    """Return a JSON list.
+
+    Raises:
+        InputError: the value is anything else (F230).
+    """
+    if not isinstance(document, list | tuple):
+        raise InputError("F230", f"{subject} must be a list, not {document!r}")
+    return document
+
+
+def positive_integer(value: Any, subject: str) -> int:
+    """Return a positive integer.
+
+    Raises:
+        InputError: the value is anything else (F230).
+    """
+    if type(value) is not int or value < 1:
+        raise InputError("F230", f"{subject} must be a positive integer, not {value!r}")
+    return value

@@ -1,0 +1,171 @@
+"""Sets of sums Σ step·i along an axis, as columns: how many there are, and how many are new when the set moves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import InputError
+from .columns import Column, Mask
+
+MAX_STEP = 1 << 62
+MAX_POSITIONS = 1 << 26  # along an axis whose elements have to be counted one by one
+Digit = tuple[Column, Column]  # step and count of each row
+
+
+def distinct(digits: Sequence[Digit], rows: int) -> Column:
+    """Return the number of distinct sums Σ step·i, 0 ≤ i < count, of each row."""
+    if not digits:
+        return np.ones(rows, np.int64)
+    if len(digits) == 1:
+        return digits[0][1]
+    if len(digits) == 2:  # noqa: PLR2004 -- a pair
+        return _pair(*digits)
+    return _several(digits)
+
+
+def _several(digits: Sequence[Digit]) -> Column:
+    """Count sums digit by digit, the smallest step first: a step beyond all sums multiplies them, one within a dense set extends it.
+
+    Rows where neither holds are counted one by one.
+    """
+    counts = np.stack([n for _, n in digits])
+    steps = np.where(counts > 1, np.stack([step for step, _ in digits]), MAX_STEP)  # what does not turn comes last
+    ranks = np.argsort(steps, axis=0)
+    total, reach = np.ones_like(counts[0]), np.zeros_like(counts[0])
+    is_dense, is_hard = reach == 0, reach > 0
+    for step, n in zip(np.take_along_axis(steps, ranks, 0), np.take_along_axis(counts, ranks, 0), strict=True):
+        step = np.where(n > 1, step, 0)
+        is_beyond = step > reach
+        is_hard |= (n > 1) & ~is_beyond & ~is_dense
+        total = np.where(is_beyond, total * n, np.where(is_dense, reach + step * (n - 1) + 1, total))
+        is_dense &= (n == 1) | ~is_beyond | (step == reach + 1)
+        reach = reach + step * (n - 1)
+    hard = np.flatnonzero(is_hard)
+    if len(hard):
+        table = np.stack([column[hard] for digit in digits for column in digit])
+        total[hard] = _each_once(table, lambda row: distinct_sums(zip(row[::2], row[1::2], strict=True)))
+    return np.asarray(total, np.int64)
+
+
+def _each_once(table: Column, value: Callable[[list[int]], int]) -> Column:
+    """Return the value of every column of a table, each distinct one computed once."""
+    spans = [int(n) + 1 for n in table.max(axis=1)]
+    if int(table.min()) >= 0 and math.prod(spans) < MAX_STEP:
+        keys = np.zeros(table.shape[1], np.int64)
+        for row, span in zip(table, spans, strict=True):
+            keys = keys * span + row
+        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    else:
+        _, first, inverse = np.unique(table, axis=1, return_index=True, return_inverse=True)
+    return np.array([value(row) for row in table[:, first].T.tolist()], np.int64)[inverse.reshape(-1)]
+
+
+def _pair(first: Digit, second: Digit) -> Column:
+    """Count the sums of two progressions.
+
+    The pairs (i, j) with one sum form a chain along (b/g, −a/g): sums are pairs without a predecessor in the box.
+    """
+    (a, n), (b, m) = first, second
+    g = np.gcd(a, b)
+    return np.asarray(n * m - np.maximum(n - b // g, 0) * np.maximum(m - a // g, 0), np.int64)
+
+
+def distinct_sums(digits: Iterable[tuple[int, int]]) -> int:
+    """Return the number of distinct sums Σ step·i, 0 ≤ i < count, over (step, count) pairs.
+
+    Raises:
+        InputError: there are gaps and too many positions to count (F230).
+    """
+    pairs = sorted((step, n) for step, n in digits if n > 1)
+    count, reach, is_dense = 1, 0, True  # sums so far, the largest, and whether all below it occur
+    for step, n in pairs:
+        if step > reach:
+            count, is_dense = count * n, is_dense and step == reach + 1
+        elif is_dense:
+            count = reach + step * (n - 1) + 1
+        else:
+            return sums_of(pairs).bit_count()
+        reach += step * (n - 1)
+    return count
+
+
+def sums_of(pairs: Iterable[tuple[int, int]], sums: int = 1) -> int:
+    """Return the set of sums, a bit each, of a set and (step, count) pairs.
+
+    Raises:
+        InputError: there are too many positions (F230).
+    """
+    pairs = list(pairs)
+    reach = sums.bit_length() - 1 + sum(step * (n - 1) for step, n in pairs)
+    if reach > MAX_POSITIONS:
+        raise InputError("F230", f"An axis with gaps must have at most {MAX_POSITIONS:,} positions, not {reach + 1:,}")
+    for step, n in pairs:
+        copies = 1
+        while copies < n:
+            added = min(copies, n - copies)
+            sums |= sums << step * added
+            copies += added
+    return sums
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """A set, the sums of `tile`, and its copies at the sums of `copies`: what they get when all of them move."""
+
+    tile: Sequence[Digit]
+    copies: Sequence[Digit]
+    step: Column  # of the one progression that the set is
+    count: Column
+    is_progression: Mask
+    elements: Column
+    union: Column  # elements of all copies
+    is_separate: bool = False  # no two sums of digits meet
+
+    def arrivals(self, shift: Column, rows: NDArray[np.intp]) -> tuple[Column, Column]:
+        """Return how many elements one copy, and all copies, get that they lacked before a shift, for some of the rows."""
+        step, count = self.step[rows], self.count[rows]
+        distance = np.abs(shift)
+        advance = distance // step
+        fresh = np.where(advance * step == distance, np.minimum(advance, count), count)
+        copies = [(s[rows], n[rows]) for s, n in self.copies]
+        total = fresh
+        if copies and self.is_separate:
+            total = math.prod((n for _, n in copies), start=fresh)
+        elif copies:
+            total = np.where(fresh > 0, distinct([*copies, (step, np.maximum(fresh, 1))], len(rows)), 0)
+        hard = np.flatnonzero(~self.is_progression[rows])
+        if len(hard):
+            tile = [column[rows[hard]] for digit in self.tile for column in digit]
+            fresh[hard] = _each_once(np.stack([*tile, distance[hard]]), lambda row: _arrivals_of((), row[:-1], row[-1]))
+            split = 2 * len(copies)
+            table = np.stack([*(column[hard] for digit in copies for column in digit), *tile, distance[hard]])
+            total[hard] = _each_once(table, lambda row: _arrivals_of(row[:split], row[split:-1], row[-1]))
+        return fresh, total
+
+
+def sliding(tile: Sequence[Digit], copies: Sequence[Digit], rows: int, is_separate: bool) -> Sliding:
+    """Return a set and its copies, and the one progression that it is in the rows where it is one."""
+    ones = np.ones(rows, np.int64)
+    union = math.prod((n for _, n in (*tile, *copies)), start=ones) if is_separate else distinct([*tile, *copies], rows)
+    if len(tile) < 2:  # noqa: PLR2004 -- one digit is a progression
+        step, count = tile[0] if tile else (ones, ones)
+        return Sliding(tile, copies, step, count, ones == 1, count, union, is_separate)
+    turning = sum((n > 1).astype(np.int64) for _, n in tile)
+    count = distinct(tile, rows)
+    is_dense = count == sum(step * (n - 1) for step, n in tile) + 1
+    step = np.maximum(sum(np.where(n > 1, step, 0) for step, n in tile), 1)
+    is_single = turning <= 1
+    return Sliding(tile, copies, np.where(is_single, step, ones), count, is_single | is_dense, count, union)
+
+
+def _arrivals_of(outer: Sequence[int], tile: Sequence[int], shift: int) -> int:
+    """Count arrivals position by position."""
+    members = sums_of(zip(tile[::2], tile[1::2], strict=True))
+    before = members >> shift  # the set is its own mirror image: both directions bring as many
+    fresh = members & ~before
+    return sums_of(zip(outer[::2], outer[1::2], strict=True), fresh).bit_count() if fresh else 0
