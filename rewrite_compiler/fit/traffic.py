@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import InputError
-from .mapping.documents import check_keys, checked_object, positive_integer
 from .mapping.engine import Engine, Halo, Reading
 from .mapping.loops import Level, batch_of, levels_from
-from .mapping.problem import problem_from
+from .problems.documents import check_keys, checked_object, positive_integer
+from .problems.problem import problem_from
 
 LIMITS = ("elements", "fanout")
 Counts = dict[str, dict[str, dict[str, int]]]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from rewrite_compiler.fit.mapping.columns import Batch
 from rewrite_compiler.fit.mapping.engine import Engine, Halo, Reading
-from rewrite_compiler.fit.mapping.problem import Problem
 from rewrite_compiler.fit.mapping.sums import distinct, distinct_sums, sliding
+from rewrite_compiler.fit.problems.problem import Problem
 
 Element = tuple[int, ...]
 AXES = {
@@ -99,7 +99,7 @@ class Machine:
                 yield at, outer[k][0], {d for d, _, n in outer[k + 1 :] if n > 1}
             before = index
 
-    def deliveries(self, tensor: str, child: int, level: int, reading: Reading, halo: Halo) -> int:
+    def deliveries(self, tensor: str, child: int, level: int, reading: Reading, halo: Halo, always: bool = False) -> int:
         """Run the temporal loops; every instance of the child compares what it needs with what it had a moment ago."""
         relevant = {k for k, d in enumerate(self.problem.names) if d in self.problem.relevant(tensor)}
         inner = self.sums(self.loops((0, 1), range(child + 1)))
@@ -109,11 +109,9 @@ class Machine:
         for base, dimension, wrapped in self.moments(child):
             needs = [self.elements(tensor, [a + b for a, b in zip(base, copy, strict=True)], inner) for copy in copies]
             is_first, is_own = dimension is None, dimension in relevant
-            sends_all = (
-                is_first or child < 0 or (halo is Halo.TILE and needs != had) or (reading is Reading.DATA and is_own and wrapped & relevant)
-            )
-            if reading is Reading.LOOPS and halo is Halo.TILE and not sends_all:
-                sends_all = is_own or bool(wrapped & relevant)
+            is_wrapped = bool(wrapped & relevant)
+            sends_all = is_first or always or child < 0 or (reading is Reading.DATA and is_own and is_wrapped)
+            sends_all = sends_all or (halo is Halo.TILE and (is_own or is_wrapped))
             parts = needs if sends_all else [n - h for n, h in zip(needs, had, strict=True)]
             if reading is Reading.LOOPS or child < 0 or is_first or is_own:
                 total += len(frozenset().union(*parts))
@@ -129,7 +127,7 @@ def test_both_readings_count_as_if_the_nest_ran(batch: Batch, reading: Reading, 
         is_output = tensor == batch.problem.output
         for level in range(batch.levels):
             counts = engine.counts(tensor, level)
-            way = (Reading.LOOPS, Halo.TILE) if is_output else (reading, halo)
+            way = (Reading.LOOPS, Halo.TILE, reading is Reading.DATA) if is_output else (reading, halo)
             delivered = machine.deliveries(tensor, level - 1, level, *way)
             if level < batch.levels - 1:
                 assert counts.fills[0] == machine.deliveries(tensor, level, level, *way), (tensor, level)

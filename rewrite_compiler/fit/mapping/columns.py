@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from .problem import Problem
+from ..problems.problem import Problem
 
 Column = NDArray[np.int64]
 Mask = NDArray[np.bool_]

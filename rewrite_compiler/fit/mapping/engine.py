@@ -3,7 +3,7 @@
 A tile is delivered anew whenever temporal loops outside of its level advance. Read by *loops*, every advance counts that changes
 the tile. Read by *data*, an advance counts only if its own dimension indexes the tensor: when another one advances, the loops inside
 of it wrap and the first tile must come back, which this reading takes as still present.
-Read by loops, a result's partial sums are read back but for their first step.
+Partial sums of a result go to the memory outside when their tile changes, read by data at every step; they are read back but for the first.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ..problems.problem import Projection
 from .columns import Batch, Column, Mask, TemporalLoop
-from .problem import Projection
 from .sums import Digit, Sliding, distinct, sliding
 
 Digits = Callable[[int], "Sequence[tuple[Column | int, Column]]"]  # of a dimension
@@ -63,12 +63,16 @@ class Counts:
 
 @dataclass(frozen=True)
 class Engine:
-    """The counters of a batch of mappings; `bypasses` names the tensors that a level does not hold."""
+    """The counters of a batch of mappings; `bypasses` names the tensors that a level does not hold.
+
+    With `spans`, a tile takes all positions of an axis from its first to its last.
+    """
 
     batch: Batch
     reading: Reading = Reading.LOOPS
     halo: Halo = Halo.PART
     bypasses: tuple[frozenset[str], ...] = ()
+    spans: bool = False
 
     @cached_property
     def _coefficients(self) -> Mapping[str, np.ndarray]:
@@ -114,9 +118,48 @@ class Engine:
         reads = delivered - self.partition(tensor, level) if is_output else delivered
         return Counts(self.tile(tensor, level), b.instances[level], reads, fills, delivered if is_output else zero)
 
+    def least(self, tensor: str, level: int) -> Counts:
+        """Return counters that no order of the temporal loops goes below, level by level."""
+        b = self.batch
+        zero = np.zeros(b.rows, np.int64)
+        is_output = tensor == b.problem.output
+        delivered = self._least_deliveries(tensor, self.child(tensor, level), level)
+        fills = self._least_deliveries(tensor, level, level) if level < b.levels - 1 else zero
+        reads = np.maximum(delivered - self.partition(tensor, level), 0) if is_output else delivered
+        return Counts(self.tile(tensor, level), b.instances[level], reads, fills, delivered if is_output else zero)
+
+    def _least_deliveries(self, tensor: str, child: int, level: int) -> Column:
+        """Let the loops of each level that do not index a tensor lie inside; of overlapping tiles, let every element come once."""
+        if child < 0:
+            return self.deliveries(tensor, child, level)
+        b, is_output = self.batch, tensor == self.batch.problem.output
+        if not is_output and self._has_halo(tensor):
+
+            def digits(d: int) -> list[tuple[Column | int, Column]]:
+                outer = [(b.temporal_step[k, d], b.temporal[k, d]) for k in range(child + 1, b.levels)]
+                return [*self._union_digits(d, child, level), *outer]
+
+            return self._footprint(tensor, digits)
+        forgets = self.reading is Reading.DATA
+        if forgets and is_output:
+            return self.deliveries(tensor, child, level, always=True)
+        moves = self._moves(tensor)
+        has_changed = np.zeros(b.rows, np.bool_)
+        total = self._footprint(tensor, lambda d: self._union_digits(d, child, level))
+        for row in range(child + 1, b.levels):
+            relevant, others = b.temporal[row][moves].prod(axis=0), b.temporal[row][~moves].prod(axis=0)
+            total = total * relevant * (1 if forgets else np.where(has_changed, others, 1))
+            has_changed |= relevant > 1
+        return total
+
     def tile(self, tensor: str, level: int) -> Column:
         """Return the elements of a tensor that one instance of a level holds."""
-        return self._footprint(tensor, lambda d: [(1, self.batch.extent[level, d])])
+        if not self.spans:
+            return self._footprint(tensor, lambda d: [(1, self.batch.extent[level, d])])
+        total = np.ones(self.batch.rows, np.int64)
+        for coefficients in self._coefficients[tensor]:
+            total = total * (coefficients @ (self.batch.extent[level] - 1) + 1)
+        return total
 
     def partition(self, tensor: str, level: int) -> Column:
         """Return the distinct elements that one instance of a level sees in the whole run."""
@@ -138,14 +181,19 @@ class Engine:
     def deliveries(self, tensor: str, child: int, level: int, always: bool = False) -> Column:
         """Return the elements that all instances of a child below one instance of a level get in the whole run, each once.
 
-        Units take their operands at every step. With `always`, as of partial sums, whole tiles go whatever the reading.
+        Units take their operands at every step. With `always`, as of partial sums, whole tiles go; read by data, at every step outside.
         """
         union = self._footprint(tensor, lambda d: self._union_digits(d, child, level))
         if child < 0:
             return union * self.batch.steps if level >= 0 else union
+        if always and self.reading is Reading.DATA:
+            return union * self._steps_outside(child)
         if always or (self.reading is Reading.LOOPS and (self.halo is Halo.TILE or not self._has_halo(tensor))):
             return union * self.changes(tensor, child)
         return self._incremental(tensor, child, self.parent(tensor, child))[level > child]
+
+    def _steps_outside(self, level: int) -> Column:
+        return np.asarray(self.batch.temporal[level + 1 :].prod(axis=(0, 1)), np.int64)
 
     def changes(self, tensor: str, level: int) -> Column:
         """Return how often the tile of an instance of a level changes, the first fill included."""

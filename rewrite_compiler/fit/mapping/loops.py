@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError
+from ..problems.documents import check_keys, checked_list, positive_integer
+from ..problems.problem import Problem, check_dimension
 from .columns import Batch
-from .documents import check_keys, checked_list, positive_integer
-from .problem import Problem, check_dimension
 
 Loop = tuple[str, int]
 

@@ -1,0 +1,69 @@
+"""The best mapping of a problem on clusters: the table of mappers, and what is checked before one starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...errors import InputError
+from ..mapping.clusters import Clusters
+from ..mapping.constraints import Constraints
+from ..mapping.space import Space
+from ..models.model import CostModel, Objective
+from ..models.published import check_words
+from ..problems.problem import Problem, check_size
+from .constructive import decoupled, heuristic
+from .exhaustive import exhaustive
+from .feasibility import check_feasible
+from .search import Front, Mapper, Point, Search, SearchResult, Stop
+from .stochastic import anytime, genetic, random
+
+MAPPERS: Mapping[str, Mapper] = {
+    "exhaustive": exhaustive,
+    "random": random,
+    "decoupled": decoupled,
+    "genetic": genetic,
+    "heuristic": heuristic,
+    "anytime": anytime,
+}
+BUDGET = 20_000
+DEFAULT = "anytime"
+
+
+def best_mapping(
+    problem: Problem, clusters: Clusters, model: CostModel, objective: Objective = Objective.EDP, mapper: str = DEFAULT,
+    budget: int = BUDGET, seed: int = 0, constraints: Constraints | None = None,
+) -> SearchResult:  # fmt: skip
+    """Return the best mapping that a mapper finds within a budget of evaluations.
+
+    Raises:
+        InputError: there is no such mapper (F231), the model does not price the problem or the objective needs energies that the
+            architecture lacks (F233), or no mapping is legal (F232).
+    """
+    if mapper not in MAPPERS:
+        raise InputError("F231", f'The mapper must be one of {", ".join(MAPPERS)}, not "{mapper}"')
+    if budget < 1:
+        raise InputError("F231", f"The budget must be at least 1 evaluation, not {budget:,}")
+    check_size(problem)
+    check_words(problem, clusters)
+    refusal = model.conforms(problem, clusters) or (clusters.missing_energy(problem) if objective.needs_energy else None)
+    if refusal is not None:
+        raise InputError("F233", refusal)
+    space = Space(problem, clusters, constraints or Constraints(), model.reading)
+    check_feasible(space, model)
+    search = Search(space, model, objective, budget, seed)
+    front = Front()
+    search.listeners.append(front)
+    stop = MAPPERS[mapper](search)
+    if search.best is None:
+        raise InputError("F232", f"No legal mapping is among the {search.evaluated:,} that {mapper} priced: raise the budget of {budget:,}")
+    return _result(search, front, stop)
+
+
+def _result(search: Search, front: Front, stop: Stop) -> SearchResult:
+    assert search.best is not None
+    schedule = search.schedule(search.best)
+    cost = search.model.cost(search.space.problem, search.space.clusters, schedule)
+    points = () if front.genomes is None else tuple(
+        Point(int(c), int(e), search.schedule(front.genomes, k)) for k, (c, e) in enumerate(zip(front.cycles, front.energy, strict=True))
+    )  # fmt: skip
+    return SearchResult(schedule, cost, search.objective, search.bound, search.evaluated, search.legal, stop, points)

@@ -1,0 +1,330 @@
+"""The space of mappings: ordered factorisations of every dimension over the levels, and an order of loops at each memory."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import InputError
+from ..problems.problem import Problem
+from .clusters import Clusters
+from .columns import Batch, Column
+from .constraints import Constraints
+from .engine import Reading
+from .orders import Orders, order_classes, signatures
+
+Index = NDArray[np.intp]
+FREE = Constraints()
+CHUNK = 8192  # mappings that are evaluated at a time: their columns stay in the cache
+MAX_FACTORISATIONS = 2_000_000  # of one dimension
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place where a dimension may be split: the loops of a row, temporal or spatial."""
+
+    row: int
+    is_spatial: bool
+
+
+@dataclass(frozen=True)
+class Genomes:
+    """Points of a space as columns: the factorisation of each dimension, and the order at each memory, by their numbers."""
+
+    factors: Index  # (dimension, column)
+    orders: Index  # (ordered row, column)
+
+    @property
+    def count(self) -> int:
+        """Number of points."""
+        return int(self.factors.shape[1])
+
+    def selected(self, columns: Index | slice) -> Genomes:
+        """Return some of the points."""
+        return Genomes(self.factors[:, columns], self.orders[:, columns])
+
+    def joined(self, other: Genomes) -> Genomes:
+        """Return these points and others."""
+        return Genomes(np.concatenate([self.factors, other.factors], axis=1), np.concatenate([self.orders, other.orders], axis=1))
+
+
+@dataclass(frozen=True)
+class Space:
+    """All mappings of a problem on clusters that keep the constraints and rules 1, 2 and 4; capacities are a model's to say."""
+
+    problem: Problem
+    clusters: Clusters
+    constraints: Constraints = FREE
+    reading: Reading = Reading.LOOPS  # which orders a model tells apart
+
+    @cached_property
+    def slots(self) -> tuple[Slot, ...]:
+        """Where dimensions may be split, innermost first: temporal loops of memories, spatial ones below what has sub-clusters."""
+        slots = []
+        for row, cluster in enumerate(reversed(self.clusters.levels)):
+            slots += [Slot(row, True)] if cluster.children > 1 else []
+            slots += [] if cluster.is_virtual else [Slot(row, False)]
+        return tuple(slots)
+
+    @cached_property
+    def spatial(self) -> list[int]:
+        """Numbers of the spatial slots."""
+        return [k for k, slot in enumerate(self.slots) if slot.is_spatial]
+
+    @cached_property
+    def fanout(self) -> Column:
+        """Sub-clusters of each spatial slot."""
+        return np.array([self.clusters.cluster(self.slots[k].row).children for k in self.spatial], np.int64)
+
+    @cached_property
+    def ordered_rows(self) -> tuple[int, ...]:
+        """Rows whose order of loops a counter can see: memories but the innermost."""
+        memories = [row for row, c in enumerate(reversed(self.clusters.levels)) if not c.is_virtual]
+        return tuple(memories[1:])
+
+    @cached_property
+    def orders(self) -> tuple[Orders, ...]:
+        """Orders of loops that differ for a counter, by ordered row."""
+        turning = [d for d, n in self.problem.dimensions.items() if n > 1]
+        classes = order_classes(self.problem, turning, self.reading)
+        fixed = self.constraints.orders
+        return tuple(
+            self._fixed_order(fixed[name]) if (name := self.clusters.cluster(row).name) in fixed else classes for row in self.ordered_rows
+        )
+
+    def _fixed_order(self, order: tuple[str, ...]) -> Orders:
+        inner_first = [self.problem.names.index(d) for d in reversed(order)]
+        return np.array([inner_first + [k for k in range(len(self.problem.names)) if k not in inner_first]], np.intp)
+
+    @cached_property
+    def tables(self) -> tuple[Column, ...]:
+        """Counts by (factorisation, slot) of each dimension, within the constraints on it alone."""
+        return tuple(self._table(d, n) for d, n in self.problem.dimensions.items())
+
+    def _table(self, d: str, n: int) -> Column:
+        table = factorisations(n, len(self.slots))
+        keep = np.ones(len(table), np.bool_)
+        for k, slot in enumerate(self.slots):
+            name = self.clusters.cluster(slot.row).name
+            if slot.is_spatial:
+                allowed = d in self.constraints.parallel.get(name, (d,))
+                keep &= table[:, k] <= (self.clusters.cluster(slot.row).children if allowed else 1)
+        for (level, e), size in self.constraints.tiles.items():
+            if e == d:
+                row = self.clusters.row(level)
+                inside = [k for k, slot in enumerate(self.slots) if slot.row <= row]
+                keep &= table[:, inside].prod(axis=1) == size
+        return table[keep]
+
+    @cached_property
+    def tilings(self) -> int:
+        """Number of factorisations of all dimensions together, before rule 2."""
+        return math.prod(len(t) for t in self.tables)
+
+    def batch(self, genomes: Genomes) -> Batch:
+        """Return points as columns of loop counts."""
+        shape = (len(self.clusters.levels), len(self.tables), genomes.count)
+        temporal, spatial = np.ones(shape, np.int64), np.ones(shape, np.int64)
+        for d, table in enumerate(self.tables):
+            columns = table[genomes.factors[d]]
+            for k, slot in enumerate(self.slots):
+                (spatial if slot.is_spatial else temporal)[slot.row, d] = columns[:, k]
+        order = np.broadcast_to(np.arange(shape[1])[None, :, None], shape).copy()
+        for k, row in enumerate(self.ordered_rows):
+            order[row] = self.orders[k][genomes.orders[k]].T
+        return Batch(self.problem, temporal, spatial, order)
+
+    def parts(self, factors: Index) -> Column:
+        """Return the product of the parts on each spatial slot, by column."""
+        total = np.ones((len(self.spatial), factors.shape[1]), np.int64)
+        for d, table in enumerate(self.tables):
+            total *= table[:, self.spatial][factors[d]].T
+        return total
+
+    def keeps_rules(self, factors: Index) -> NDArray[np.bool_]:
+        """Tell of each tiling whether it keeps rule 2 and the constraints on all dimensions together."""
+        parts = self.parts(factors)
+        keeps = np.asarray((parts <= self.fanout[:, None]).all(axis=0), np.bool_)
+        c = self.constraints
+        if c.least_utilisation > 0 or c.most_utilisation < 1:
+            share = parts.prod(axis=0) / self.clusters.units
+            keeps &= (share >= c.least_utilisation) & (share <= c.most_utilisation)
+        if c.is_one_an_axis:
+            split = sum((table[:, self.spatial][factors[d]].T > 1).astype(np.int64) for d, table in enumerate(self.tables))
+            keeps &= np.asarray(split <= 1).all(axis=0)
+        return keeps
+
+    def every_tiling(self) -> Iterator[Index]:
+        """Yield all tilings within rule 2 in chunks."""
+        sizes = [len(t) for t in self.tables]
+        for start in range(0, self.tilings, CHUNK):
+            numbers = np.arange(start, min(start + CHUNK, self.tilings))
+            factors = np.array(np.unravel_index(numbers, sizes), np.intp).reshape(len(sizes), -1)
+            yield factors[:, self.keeps_rules(factors)]
+
+    def turning(self, factors: Index) -> Column:
+        """Return by ordered row and column which dimensions turn there, a bit each."""
+        bits = np.zeros((len(self.ordered_rows), factors.shape[1]), np.int64)
+        for k, row in enumerate(self.ordered_rows):
+            slot = self.slots.index(Slot(row, False))
+            for d, table in enumerate(self.tables):
+                bits[k] |= (table[:, slot] > 1)[factors[d]].astype(np.int64) << d
+        return bits
+
+    def classes_of(self, k: int, bits: int) -> Index:
+        """Return the numbers of the orders of an ordered row that differ where only some dimensions turn."""
+        if len(self.orders[k]) == 1:
+            return np.zeros(1, np.intp)
+        return _representatives(self.problem, self.orders[k], bits, self.reading)
+
+    @cached_property
+    def count(self) -> int:
+        """Number of mappings, exact: every tiling within rule 2 with the orders of its turning loops."""
+        return _count(self)
+
+    def sample(self, count: int, rng: np.random.Generator) -> Genomes:
+        """Return points: tilings drawn uniformly from those within rule 2, then orders uniformly from their classes."""
+        factors = self._sample_tilings(count, rng)
+        bits = self.turning(factors)
+        orders = np.zeros((len(self.ordered_rows), factors.shape[1]), np.intp)
+        for k in range(len(orders)):
+            for value in np.unique(bits[k]).tolist():
+                columns = np.flatnonzero(bits[k] == value)
+                orders[k, columns] = rng.choice(self.classes_of(k, value), len(columns))
+        return Genomes(factors, orders)
+
+    def _sample_tilings(self, count: int, rng: np.random.Generator) -> Index:
+        """Draw dimension by dimension, each split over the sub-clusters by the number of tilings that it leaves."""
+        factors = np.zeros((len(self.tables), count), np.intp)
+        parts_so_far = [tuple([1] * len(self.spatial))]  # parts so far that occur; columns hold their numbers
+        states = np.zeros(count, np.intp)
+        for d, by_parts in enumerate(self._by_parts):
+            ways = self._ways[d + 1]
+            following: dict[tuple[int, ...], int] = {}
+            reached = np.zeros(count, np.intp)
+            for number, state in enumerate(parts_so_far):
+                columns = np.flatnonzero(states == number)
+                choices = [(self._after(state, parts), rows) for parts, rows in by_parts.items() if self._after(state, parts) in ways]
+                weights = np.array([len(rows) * ways[after] for after, rows in choices], np.float64)
+                picks = rng.choice(len(choices), len(columns), p=weights / weights.sum())
+                for pick in np.unique(picks).tolist():
+                    after, rows = choices[pick]
+                    drawn = columns[picks == pick]
+                    factors[d, drawn] = rng.choice(rows, len(drawn))
+                    reached[drawn] = following.setdefault(after, len(following))
+            parts_so_far, states = list(following), reached
+        return factors[:, self.keeps_rules(factors)]
+
+    @staticmethod
+    def _after(state: tuple[int, ...], parts: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(a * b for a, b in zip(state, parts, strict=True))
+
+    @cached_property
+    def _by_parts(self) -> tuple[dict[tuple[int, ...], Index], ...]:
+        """By dimension: the factorisations with the same parts on the spatial slots."""
+        groups: list[dict[tuple[int, ...], Index]] = []
+        for table in self.tables:
+            keys: dict[tuple[int, ...], list[int]] = {}
+            for row, parts in enumerate(table[:, self.spatial].tolist()):
+                keys.setdefault(tuple(parts), []).append(row)
+            groups.append({parts: np.array(rows, np.intp) for parts, rows in keys.items()})
+        return tuple(groups)
+
+    @cached_property
+    def _ways(self) -> tuple[dict[tuple[int, ...], int], ...]:
+        """By dimension: how many tilings of it and those after it keep rule 2 with the parts before it."""
+        reachable = [{tuple([1] * len(self.spatial))}]
+        for by_parts in self._by_parts:
+            products = {self._after(state, parts) for state in reachable[-1] for parts in by_parts}
+            reachable.append({state for state in products if all(np.array(state, np.int64) <= self.fanout)})
+        ways: list[dict[tuple[int, ...], int]] = [dict.fromkeys(reachable[-1], 1)]
+        for by_parts, states in zip(reversed(self._by_parts), reversed(reachable[:-1]), strict=True):
+            table = {}
+            for state in states:
+                total = sum(len(rows) * ways[0].get(self._after(state, parts), 0) for parts, rows in by_parts.items())
+                if total:
+                    table[state] = total
+            ways.insert(0, table)
+        return tuple(ways)
+
+    @cached_property
+    def legal_tilings(self) -> int:
+        """Number of tilings within rule 2; constraints on all dimensions together are not in it."""
+        return self._ways[0].get(tuple([1] * len(self.spatial)), 0)
+
+
+def factorisations(n: int, slots: int) -> Column:
+    """Return all ordered factorisations of a number into so many factors, one a row.
+
+    Raises:
+        InputError: there are too many (F231).
+    """
+    tables: list[Column] = [np.ones((1, slots), np.int64)]
+    total = 1
+    for prime, power in prime_factors(n):
+        total *= math.comb(power + slots - 1, slots - 1)
+        if total > MAX_FACTORISATIONS:
+            raise InputError("F231", f"A dimension must have at most {MAX_FACTORISATIONS:,} splits over {slots} loops; {n:,} has more")
+        bars = itertools.combinations(range(power + slots - 1), slots - 1)
+        cuts = np.array([[-1, *bar, power + slots - 1] for bar in bars], np.int64)
+        tables.append(prime ** (np.diff(cuts, axis=1) - 1))
+    table = tables[0]
+    for powers in tables[1:]:
+        table = (table[:, None, :] * powers[None, :, :]).reshape(-1, slots)
+    return table
+
+
+def prime_factors(n: int) -> list[tuple[int, int]]:
+    """Return the primes of a number with their powers."""
+    factors, p = [], 2
+    while p * p <= n:
+        power = 0
+        while n % p == 0:
+            n, power = n // p, power + 1
+        if power:
+            factors.append((p, power))
+        p += 1
+    return [*factors, (n, 1)] if n > 1 else factors
+
+
+def _representatives(problem: Problem, orders: Orders, bits: int, reading: Reading) -> Index:
+    """Return one order a class where only some dimensions turn."""
+    turns = np.array([bits >> k & 1 for k in range(len(problem.names))], np.bool_)[orders]
+    reduced = orders[turns].reshape(len(orders), int(bits).bit_count())
+    _, first = np.unique(signatures(problem, reduced, reading), axis=0, return_index=True)
+    return np.asarray(np.sort(first), np.intp)
+
+
+def _count(space: Space) -> int:
+    """Count tilings by which dimensions turn at each ordered row, then orders of each."""
+    slots = [space.slots.index(Slot(row, False)) for row in space.ordered_rows]
+    states: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {(tuple([1] * len(space.spatial)), tuple([0] * len(slots))): 1}
+    for d, table in enumerate(space.tables):
+        kinds: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
+        for parts, turns in zip(table[:, space.spatial].tolist(), (table[:, slots] > 1).astype(int).tolist(), strict=True):
+            key = (tuple(parts), tuple(t << d for t in turns))
+            kinds[key] = kinds.get(key, 0) + 1
+        following: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
+        for (state, bits), ways in states.items():
+            for (parts, turns), count in kinds.items():
+                product = tuple(a * b for a, b in zip(state, parts, strict=True))
+                if all(a <= b for a, b in zip(product, space.fanout.tolist(), strict=True)):
+                    place = (product, tuple(a | b for a, b in zip(bits, turns, strict=True)))
+                    following[place] = following.get(place, 0) + ways * count
+        states = following
+    sizes: dict[tuple[int, int], int] = {}
+    total = 0
+    for (_, bits), ways in states.items():
+        orders = 1
+        for k, value in enumerate(bits):
+            if (k, value) not in sizes:
+                sizes[k, value] = len(space.classes_of(k, value))
+            orders *= sizes[k, value]
+        total += ways * orders
+    return total

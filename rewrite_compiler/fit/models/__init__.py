@@ -1,0 +1,1 @@
+"""Cost models: what a mapping costs, read as published models read it."""

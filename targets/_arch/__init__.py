@@ -1,0 +1,1 @@
+"""Architectures that are no target: memories and arrays of units with energies, for `flexmatch map --arch NAME`."""

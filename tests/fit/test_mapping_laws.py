@@ -1,0 +1,266 @@
+"""Laws of mappings: what is legal, how many there are, which orders differ, that bounds hold and better machines are no worse."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rewrite_compiler.errors import InputError
+from rewrite_compiler.fit.mappers.exhaustive import every_order
+from rewrite_compiler.fit.mappers.feasibility import check_feasible
+from rewrite_compiler.fit.mappers.run import best_mapping
+from rewrite_compiler.fit.mappers.search import Search, Stop
+from rewrite_compiler.fit.mapping.clusters import Cluster, Clusters, clusters_from
+from rewrite_compiler.fit.mapping.constraints import Constraints, constraints_from
+from rewrite_compiler.fit.mapping.orders import order_classes
+from rewrite_compiler.fit.mapping.schedule import LevelMap, Schedule, counts_of, schedule_from, violations
+from rewrite_compiler.fit.mapping.space import Genomes, Space, factorisations
+from rewrite_compiler.fit.models.model import Objective
+from rewrite_compiler.fit.models.published import MODELS
+from rewrite_compiler.fit.problems.layers import layer_problem
+from rewrite_compiler.fit.problems.problem import Problem, problem_from
+
+ENERGIES = {"DRAM": 1000, "L2": 30, "L1": 5}
+GEMM = layer_problem("gemm:m=8,n=4,k=6")
+CONV = layer_problem("conv:k=2,c=2,p=4,q=2,r=3,s=1")
+DEPTHWISE = layer_problem("conv:k=4,c=4,p=4,q=4,r=3,s=3,group=4,dilation=2")
+MTTKRP = Problem({"i": 4, "j": 4, "k": 2, "l": 3}, {
+    "B": ({"i": 1}, {"k": 1}, {"l": 1}), "C": ({"k": 1}, {"j": 1}), "D": ({"l": 1}, {"j": 1}), "A": ({"i": 1}, {"j": 1}),
+}, "A", unit="mac3", tag="mttkrp")  # fmt: skip
+
+
+def machine(l2: int = 64, l1: int = 8, rows: int = 2, columns: int = 2, width: int | None = None) -> Clusters:
+    levels = (
+        Cluster("DRAM"), Cluster("L2", l2, rows, "Y"), Cluster("row", children=columns, axis="X", is_virtual=True, width=width),
+        Cluster("L1", l1),
+    )  # fmt: skip
+    return Clusters("small", levels, 10**9, ENERGIES, {"mac2": 2}, "this test")
+
+
+def visits(problem: Problem, schedule: Schedule) -> dict[tuple[int, ...], int]:
+    """Walk the nest: steps of every loop are as long as the tiles inside of it."""
+    steps: list[tuple[str, int, int]] = []
+    for m, (temporal, spatial) in zip(schedule.levels, counts_of(schedule, problem), strict=True):
+        steps += [(d, m.temporal[d], temporal[d]) for d in problem.names] + [(d, m.spatial[d], spatial[d]) for d in problem.names]
+    found: dict[tuple[int, ...], int] = {}
+    for index in itertools.product(*(range(n) for *_, n in steps)):
+        at = dict.fromkeys(problem.names, 0)
+        for i, (d, step, _) in zip(index, steps, strict=True):
+            at[d] += i * step
+        point = tuple(at.values())
+        found[point] = found.get(point, 0) + 1
+    return found
+
+
+@st.composite
+def schedules(draw: Any) -> Schedule:
+    sizes, levels = dict(GEMM.dimensions), []
+    for c in machine().levels:
+        tile = {d: draw(st.sampled_from([n, n, max(n // 2, 1), 1, n - 1 or 1, 2])) for d, n in sizes.items()}
+        share = tile if c.children == 1 else {d: draw(st.sampled_from([n, n, max(n // 2, 1), 1])) for d, n in tile.items()}
+        if c.name == "L1" and draw(st.integers(0, 3)):
+            tile = share = dict.fromkeys(sizes, 1)
+        levels.append(LevelMap(c.name, tuple(draw(st.permutations(sorted(sizes)))), tile, share))
+        sizes = share
+    return Schedule(tuple(levels))
+
+
+@settings(max_examples=250, deadline=None)
+@given(schedules())
+def test_a_mapping_is_legal_iff_a_walk_visits_every_point_once_within_the_memories(schedule: Schedule) -> None:
+    clusters = machine()
+    points = visits(GEMM, schedule)
+    once = len(points) == GEMM.points and set(points.values()) == {1} and all(
+        i < n for point in points for i, n in zip(point, GEMM.dimensions.values(), strict=True)
+    )  # fmt: skip
+    size, fits = dict(GEMM.dimensions), True
+    for m, c in zip(schedule.levels, clusters.levels, strict=True):
+        fits &= all(m.temporal[d] <= n and m.spatial[d] <= m.temporal[d] for d, n in size.items())
+        fits &= math.prod(m.temporal[d] // m.spatial[d] for d in size) <= c.children
+        tiles = size["m"] * size["k"] + size["k"] * size["n"] + size["m"] * size["n"]
+        fits &= c.is_virtual or c.capacity is None or tiles <= c.capacity
+        size = dict(m.spatial)
+    assert (not violations(GEMM, clusters, schedule)) == (once and fits)
+    assert schedule_from(schedule.document(), GEMM, clusters) == schedule
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from([GEMM, CONV, DEPTHWISE]), st.sampled_from(sorted(MODELS)), st.integers(0, 10**6))
+def test_classes_of_orders_are_all_that_counters_tell_apart(problem: Problem, model: str, seed: int) -> None:
+    """Every permutation of a level's turning loops costs what one of the classes costs, and bounds lie below all."""
+    clusters = machine(10**6, 10**6)
+    space = Space(problem, clusters, reading=MODELS[model].reading)
+    factors = space.sample(200, np.random.default_rng(seed)).factors
+    turns = space.turning(factors)[0]
+    factors = factors[:, [int(np.argmax([bin(n).count("1") for n in turns.tolist()]))]]  # as many loops as there are
+    batch = space.batch(every_order(Search(space, MODELS[model], Objective.ENERGY, 1, 0), factors))
+    everything = Constraints().bypasses(problem, clusters)
+    by_class = MODELS[model].evaluate(clusters, batch, everything)
+    row = space.ordered_rows[0]
+    turning = [k for k in range(len(problem.names)) if batch.temporal[row, k, 0] > 1]
+    rest = [k for k in range(len(problem.names)) if k not in turning]
+    orders = np.array([[*order, *rest] for order in itertools.permutations(turning)], np.intp)
+    every = batch.selected(np.zeros(len(orders), np.intp))
+    every.order[row] = orders.T
+    costs = MODELS[model].evaluate(clusters, every, everything)
+    counters = {tuple(int(c.reads[k]) for c in by_class.counters.values()) for k in range(batch.rows)}
+    assert {tuple(int(c.reads[k]) for c in costs.counters.values()) for k in range(every.rows)} <= counters
+    bound = MODELS[model].bound(clusters, batch, everything)
+    assert (bound.values(Objective.EDP) <= by_class.values(Objective.EDP)).all()
+    assert (bound.cycles <= by_class.cycles).all()
+
+
+def test_a_product_has_three_orders_and_a_convolution_few() -> None:
+    assert len(order_classes(GEMM, GEMM.names)) == 3
+    conv = layer_problem("conv:n=2,k=64,c=64,p=56,q=56,r=3,s=3")
+    assert len(order_classes(conv, conv.names)) < 700  # of 5,040
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 720), st.integers(1, 4))
+def test_factorisations_are_all_and_different(n: int, slots: int) -> None:
+    table = factorisations(n, slots)
+    assert (table.prod(axis=1) == n).all()
+    expected = {f for f in itertools.product([d for d in range(1, n + 1) if n % d == 0], repeat=slots) if math.prod(f) == n}
+    assert {tuple(row) for row in table.tolist()} == expected
+    assert len(table) == len(expected)
+
+
+@pytest.mark.parametrize("problem", [GEMM, CONV], ids=["gemm", "conv"])
+def test_the_count_is_what_a_list_of_all_has(problem: Problem) -> None:
+    space = Space(problem, machine(10**6, 10**6))
+    search = Search(space, MODELS["timeloop"], Objective.EDP, 1, 0)
+    tilings = list(space.every_tiling())
+    assert sum(t.shape[1] for t in tilings) == space.legal_tilings
+    assert sum(every_order(search, t).count for t in tilings) == space.count
+
+
+def test_samples_are_uniform_over_tilings() -> None:
+    space = Space(layer_problem("gemm:m=4,n=2,k=1"), machine(10**6, 10**6))
+    drawn = space.sample(40_000, np.random.default_rng(1)).factors
+    _, counts = np.unique(drawn, axis=1, return_counts=True)
+    assert len(counts) == space.legal_tilings
+    assert abs(counts - 40_000 / len(counts)).max() < 6 * math.sqrt(40_000 / len(counts))
+
+
+@pytest.mark.parametrize("model", sorted(MODELS))
+@pytest.mark.parametrize("problem", [GEMM, CONV], ids=["gemm", "conv"])
+def test_bounds_lose_nothing(problem: Problem, model: str) -> None:
+    """Exhaustive search with bounds finds what pricing every mapping finds, with fewer evaluations."""
+    clusters = machine()
+    space = Space(problem, clusters, reading=MODELS[model].reading)
+    result = best_mapping(problem, clusters, MODELS[model], Objective.EDP, "exhaustive", budget=10**7)
+    search = Search(space, MODELS[model], Objective.EDP, 10**7, 0)
+    for factors in space.every_tiling():
+        search.values(every_order(search, factors))
+    assert result.stop is Stop.COMPLETE
+    assert result.cost.value(Objective.EDP) == search.best_value == result.bound
+    assert result.evaluated < search.evaluated / 2
+    assert not violations(problem, clusters, result.best, spans=True)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.integers(8, 40),
+    st.integers(6, 12),
+    st.integers(1, 3),
+    st.integers(1, 4),
+    st.sampled_from(sorted(MODELS)),
+    st.sampled_from(list(Objective)),
+)
+def test_better_machines_are_no_worse(l2: int, l1: int, columns: int, width: int, model: str, objective: Objective) -> None:
+    problem = layer_problem("gemm:m=4,n=6,k=4")
+
+    def best(clusters: Clusters, constraints: Constraints | None = None) -> int:
+        found = best_mapping(problem, clusters, MODELS[model], objective, "exhaustive", 10**7, constraints=constraints)
+        return found.cost.value(objective)
+
+    base = best(machine(l2, l1, 2, columns, width))
+    for better in (
+        (2 * l2, l1, 2, columns, width),
+        (l2, l1 + 4, 2, columns, width),
+        (l2, l1, 2, columns + 1, width),
+        (l2, l1, 2, columns, width + 1),
+    ):
+        assert best(machine(*better)) <= base
+    assert best(machine(l2, l1, 2, columns, width), Constraints(is_one_an_axis=True)) >= base
+
+
+def test_documents_go_round() -> None:
+    clusters = machine(width=3)
+    assert clusters_from(clusters.document()) == clusters
+    for problem in (GEMM, CONV, DEPTHWISE, MTTKRP):
+        assert problem_from(problem.document()) == problem
+
+
+REFUSED = [
+    ({"parallel": {"row": ["c", "q"]}}, "Constraint parallel [c, q] names c: the problem has m n k"),
+    ({"tiles": {"L3": {"k": 2}}}, "Constraint tiles names L3: the architecture has DRAM L2 row L1"),
+    ({"utilisation": {"min": 2}}, "The min of utilisation must be from 0 to 1, not 2"),
+    ({"bypass": {"DRAM": ["a"]}}, "Constraint bypass ['a'] at DRAM is not possible: the outermost memory holds every tensor"),
+    (
+        {"colour": 1},
+        'The constraints has no key "colour", only tiles, orders, parallel, bypass, one_dimension_an_axis, utilisation, schema',
+    ),
+]
+
+
+@pytest.mark.parametrize(("document", "sentence"), REFUSED, ids=[s for _, s in REFUSED])
+def test_constraints_that_name_what_is_not_there(document: Any, sentence: str) -> None:
+    with pytest.raises(InputError) as caught:
+        constraints_from(document, GEMM, machine())
+    assert (caught.value.problem.code, caught.value.problem.sentence) == ("F232", sentence)
+
+
+def test_constraints_that_no_mapping_satisfies_are_named_minimally() -> None:
+    document = {
+        "tiles": {"L1": {"k": 6, "n": 4}, "L2": {"m": 8}}, "parallel": {"row": ["m"]}, "one_dimension_an_axis": True,
+    }  # fmt: skip
+    constraints = constraints_from(document, GEMM, machine())
+    with pytest.raises(InputError) as caught:
+        check_feasible(Space(GEMM, machine(64, 14), constraints), MODELS["timeloop"])
+    sentence = caught.value.problem.sentence
+    assert sentence.startswith(
+        "No mapping satisfies the constraints: with tile k = 6 at L1 and tile n = 4 at L1 at L1 b alone takes 24 of 14 elements; "
+    )
+    assert "parallel" not in sentence
+    for _, lacking in replace(constraints, tiles={("L1", "k"): 6, ("L1", "n"): 4}, parallel={}, is_one_an_axis=False).atoms():
+        check_feasible(Space(GEMM, machine(64, 14), lacking), MODELS["timeloop"])
+
+
+def test_constraints_hold() -> None:
+    document = {"tiles": {"L1": {"k": 2}}, "orders": {"DRAM": ["n", "m", "k"]}, "parallel": {"row": ["m"], "L2": ["n"]}}
+    document |= {"bypass": {"L2": ["b"]}, "utilisation": {"min": 0.5}, "one_dimension_an_axis": True}
+    constraints = constraints_from(document, GEMM, machine())
+    found = best_mapping(GEMM, machine(), MODELS["timeloop"], mapper="exhaustive", budget=10**7, constraints=constraints)
+    counts = dict(zip((m.cluster for m in found.best.levels), counts_of(found.best, GEMM), strict=True))
+    assert counts["L1"][0]["k"] == 2
+    assert {d for d, n in counts["row"][1].items() if n > 1} <= {"m"}
+    assert found.cost.utilisation >= 0.5
+    assert ("L2", "b") not in found.cost.counters
+    assert found.best.levels[1].bypass == {"b"}
+    assert [d for d in ("n", "m", "k") if d in found.best.levels[0].order] == list(found.best.levels[0].order)
+
+
+def test_what_a_model_or_an_architecture_does_not_price_is_refused_by_name() -> None:
+    for problem, model, sentence in (
+        (DEPTHWISE, "maestro", "maestro does not price depthwise convolution with dilation; timeloop does"),
+        (MTTKRP, "timeloop", "energy: mac3 has no energy in small (mttkrp)"),
+    ):
+        with pytest.raises(InputError) as caught:
+            best_mapping(problem, machine(), MODELS[model])
+        assert (caught.value.problem.code, caught.value.problem.sentence) == ("F233", sentence)
+    assert best_mapping(MTTKRP, machine(l1=16), MODELS["timeloop"], Objective.CYCLES, budget=500).cost.energy_fj is None
+
+
+def test_orders_of_one_genome() -> None:
+    space = Space(GEMM, machine())
+    genomes = Genomes(np.zeros((3, 1), np.intp), np.zeros((2, 1), np.intp))
+    assert space.batch(genomes).rows == 1
