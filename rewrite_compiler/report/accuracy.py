@@ -15,7 +15,7 @@ from ..lang.formats import Format
 from ..readings.kernels.format_conversion import codes_of, values_of
 from .charts import error_profile, histogram
 from .markup import Cell, figure, folded, note, section, table, text
-from .terminal import change, count_text, number
+from .terminal import change, change_text, count_text, number
 
 MAX_PLOTTED = 24  # offloads whose values are drawn, those with the largest errors
 
@@ -131,9 +131,7 @@ def attribution_section(document: Mapping[str, Any] | None) -> str:
     for o in document["offloads"]:
         rows.append(row(o["id"], "alone on the device", o["alone"]))
         rows += [] if o["restored"] is None else [row("", "all but it", o["restored"])]
-    rows += [
-        row(f["offload"], f"{f['field']} of {f['tensor']}: {f.get('before')} → {f.get('after')}", f) for f in document["fields"]
-    ]  # fmt: skip
+    rows += [row(c["offload"], change_text(c), c) for c in (*document.get("terms", ()), *document["fields"])]
     caption = f"loss of {escape(document['metric'])} and relative error of the outputs, on {count_text(document['samples'], 'sample')}"
     return section("Where the loss comes from", table(caption, ("offload", "run", "loss", "output error", ""), rows), "loss")
 

@@ -298,11 +298,22 @@ def attribution_texts(attribution: Mapping[str, Any] | None) -> list[str]:
         f"{o['id']}: alone {_loss_text(o['alone'])}" + ("" if o["restored"] is None else f"; all but it {_loss_text(o['restored'])}")
         for o in attribution["offloads"][:MAX_WORST]
     ]
-    fields = [
-        f"{f['field']} of {f['tensor']} of {f['offload']}: {f.get('before')} → {f.get('after')} leaves {_loss_text(f)}"
-        for f in attribution["fields"][:MAX_WORST]
+    changes = [
+        f"{change_text(c)} leaves {_loss_text(c)}" for c in (*attribution.get("terms", ())[:MAX_WORST], *attribution["fields"][:MAX_WORST])
     ]
-    return [f"on {attribution['samples']} samples all offloads together: {_loss_text(device_trial)}", *texts, *fields]
+    culprit = attribution["culprit"]
+    answer = f"culprit: {change_text(culprit)}" if culprit else attribution.get("explanation", "no culprit")
+    return [f"on {attribution['samples']} samples all offloads together: {_loss_text(device_trial)}", *texts, *changes, answer]
+
+
+def change_text(change: Mapping[str, Any]) -> str:
+    """Return a change of a term of numerics, with its place, or of a field of a format, as text."""
+    values = f"{change.get('before')} → {change.get('after')}"
+    if "term" in change:
+        offloads = change.get("offloads", [change["offload"]])
+        where = change["offload"] if len(offloads) == 1 else f"{change['offload']} and {len(offloads) - 1} more"
+        return f"{change['field']} at {change['place']}, {change['term']}, of {where}: {values}"
+    return f"{change['field']} of {change['tensor']} of {change['offload']}: {values}"
 
 
 def _loss_text(trial: Mapping[str, Any]) -> str:

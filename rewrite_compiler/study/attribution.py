@@ -1,23 +1,40 @@
-"""Attribution of an application's loss to offloads, and to single fields of their number formats.
+"""Attribution of an application's loss to offloads, to single terms of their numerics, and to single fields of their formats.
 
 Each offload is run *alone* on the device, all else in float. The offloads that then lose most are *restored*: run in float
-while all others are on the device. Then single fields of their formats are changed, preselected by the isolated error of the
-offload, and each change is judged by the whole application again.
+while all others are on the device. Then single terms of their numerics and single fields of their formats are changed,
+preselected by the isolated error of the offload, and each change is judged by the whole application again. A change is the
+culprit only if it alone takes back SHARE of the loss, by more than the samples' own variation; else no single change explains it.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 from ..compile import Plan
 from ..errors import UsageError
 from .candidates import Change, FloatRun, float_run
+from .numerics.edits import Rank
+from .term_candidates import TermChange, term_changes
 from .trials import Trial, Trials, with_float, with_formats_of
 
 MAX_RESTORED = 5  # offloads whose restoring is tried
-MAX_SUSPECTS = 3  # offloads whose formats are looked at
-MAX_JUDGED = 8  # changes that are judged by the whole application
-NEARLY_EQUAL = 0.95  # of the most that a change takes back: then the one back to the usual format is the likelier cause
+MAX_SUSPECTS = 3  # offloads whose formats and terms are looked at
+MAX_JUDGED = 8  # changes of each kind that are judged by the whole application
+NEARLY_EQUAL = 0.95  # of the most that a change takes back: then the likelier cause goes first
+EQUAL_ERRORS = 1.1  # ratio of two output errors that do not tell two changes apart
+SHARE = 0.8  # of the loss that a culprit takes back
+
+
+class Explanation(StrEnum):
+    """What attribution says about a loss."""
+
+    CULPRIT = "culprit"
+    """One change alone takes back SHARE of the loss."""
+    NONE = "no single change explains it"
+    """None of the changes that were tried does."""
+    NO_LOSS = "there is no loss"
+    """The metric loses nothing."""
 
 
 def attribute(plan: Plan, trials: Trials, table: FloatRun | None = None) -> dict[str, Any]:
@@ -36,35 +53,67 @@ def attribute(plan: Plan, trials: Trials, table: FloatRun | None = None) -> dict
     candidates = order[:MAX_RESTORED]
     restored_trials = dict(zip(candidates, trials.run_all([with_float(plan, {key}) for key in candidates], are_last=True), strict=True))
     ranked = sorted(restored_trials, key=lambda key: _recovery(device_trial, restored_trials[key]), reverse=True)
-    judged_changes = _judge_changes(plan, trials, device_trial, ranked[:MAX_SUSPECTS], alone_trials, table or float_run(plan, trials.data))
+    table = table or float_run(plan, trials.data)
+    fields = _judge_fields(plan, trials, ranked[:MAX_SUSPECTS], alone_trials, table)
+    terms = _judge_terms(plan, trials, ranked[:MAX_SUSPECTS], alone_trials, table)
+    changes = _ordered(device_trial, [*fields, *terms])
     rows = [*ranked, *(key for key in order if key not in restored_trials)]
+    culprit = _culprit(trials, device_trial, changes)
+    has_loss = device_trial.loss > 0
     return {
         "metric": trials.metric.name, "samples": trials.data.count, "reference": trials.value,
         "accelerated": {"value": device_trial.value, "loss": device_trial.loss, "output_error": device_trial.error},
         "offloads": [_offload(key, device_trial, alone_trials[key], restored_trials.get(key)) for key in rows],
-        "fields": [{**c.document(), **_figures(device_trial, t)} for c, t in judged_changes],
-        "culprit": _culprit(device_trial, judged_changes),
+        "fields": [{**c.document(), **_figures(device_trial, t)} for c, t in changes if isinstance(c, Change)],
+        "terms": [{**c.document(), **_figures(device_trial, t)} for c, t in changes if isinstance(c, TermChange)],
+        "culprit": culprit, "share": SHARE,
+        "explanation": Explanation.CULPRIT if culprit else Explanation.NONE if has_loss else Explanation.NO_LOSS,
         "runs": trials.runs,
     }  # fmt: skip
 
 
-def _judge_changes(
-    plan: Plan, trials: Trials, device_trial: Trial, suspects: list[str], alone_trials: dict[str, Trial], table: FloatRun
-) -> list[tuple[Change, Trial]]:
-    """Judge the changes that promise most by the whole application, the best first.
+AnyChange = Change | TermChange
+Judged = tuple[AnyChange, Trial]
 
-    Two formats that do not fit each other can be mended at either; what deviates from the calibration's choice goes first.
-    """
+
+def _judge_fields(plan: Plan, trials: Trials, suspects: list[str], alone_trials: dict[str, Trial], table: FloatRun) -> list[Judged]:
+    """Judge the changes of formats that promise most by the whole application."""
     promising: list[tuple[float, Change]] = []
     for o in (o for o in plan.offloads if o.id in suspects):
         current_error, improvements = table.improvements(o)
         promising += [((1 - c.error / current_error) * alone_trials[o.id].error, c) for c in improvements]
     promising.sort(key=lambda item: -item[0])
     changes = [c for _, c in promising[:MAX_JUDGED]]
-    trial_pairs = list(zip(changes, trials.run_all([with_formats_of(plan, {c.offload: c.formats}) for c in changes]), strict=True))
-    trial_pairs.sort(key=lambda item: _recovery(device_trial, item[1]), reverse=True)
-    threshold = NEARLY_EQUAL * max((device_trial.loss - t.loss for _, t in trial_pairs), default=0.0)
-    return sorted(trial_pairs, key=lambda item: not (item[0].is_calibrated and 0 < threshold <= device_trial.loss - item[1].loss))
+    return list(zip(changes, trials.run_all([with_formats_of(plan, {c.offload: c.formats}) for c in changes]), strict=True))
+
+
+def _judge_terms(plan: Plan, trials: Trials, suspects: list[str], alone_trials: dict[str, Trial], table: FloatRun) -> list[Judged]:
+    """Judge the edits of terms that promise most by the whole application."""
+    changes = term_changes(plan, suspects, {key: t.error for key, t in alone_trials.items()}, table)[:MAX_JUDGED]
+    return list(zip(changes, trials.run_all([c.applied(plan) for c in changes]), strict=True))
+
+
+def _ordered(device_trial: Trial, changes: list[Judged]) -> list[Judged]:
+    """Return changes by what they take back; of those that take back as much, the likelier cause first.
+
+    Two formats that do not fit each other can be mended at either, and a wrong shift by a binary point: what deviates from the
+    calibration's choice is likelier, then a term that exact arithmetic restores, one of another structure, another format.
+    """
+    ranked = sorted(changes, key=lambda item: _recovery(device_trial, item[1]), reverse=True)
+    if not ranked or ranked[0][1].loss >= device_trial.loss:
+        return ranked
+    threshold = NEARLY_EQUAL * (device_trial.loss - ranked[0][1].loss)
+    best = [item for item in ranked if device_trial.loss - item[1].loss >= threshold]
+    least = min(t.error for _, t in best)
+    likely = sorted((item for item in best if item[1].error <= EQUAL_ERRORS * least), key=lambda item: _likelihood(item[0]))
+    return [*likely, *(item for item in ranked if item not in likely)]
+
+
+def _likelihood(change: AnyChange) -> tuple[int, bool]:
+    """Return a key that is less for likelier causes, and for changes that hardware can make: saturation before endless words."""
+    if isinstance(change, Change):
+        return 0 if change.is_calibrated else 3, False
+    return (1 if change.edit.rank is Rank.EXACT else 2), change.edit.aspect == "width"
 
 
 def _recovery(device_trial: Trial, trial: Trial) -> tuple[float, float]:
@@ -87,8 +136,17 @@ def _offload(key: str, device_trial: Trial, alone_trial: Trial, restored_trial: 
     }  # fmt: skip
 
 
-def _culprit(device_trial: Trial, judged_changes: list[tuple[Change, Trial]]) -> dict[str, Any] | None:
-    """Return the field whose change takes most back, if one takes anything back."""
-    if not judged_changes or _recovery(device_trial, judged_changes[0][1]) <= (0.0, 0.0):
+def _culprit(trials: Trials, device_trial: Trial, changes: list[Judged]) -> dict[str, Any] | None:
+    """Return the first change if it alone takes back SHARE of the loss, and not by chance.
+
+    A few samples that turn are no evidence: either the paired interval of what it takes back excludes zero, or it takes back
+    SHARE of the error of all outputs, too.
+    """
+    if not changes or device_trial.loss <= 0:
         return None
-    return judged_changes[0][0].document()
+    change, trial = changes[0]
+    if device_trial.loss - trial.loss < SHARE * device_trial.loss:
+        return None
+    interval = trials.compare(trial, device_trial).interval
+    is_certain = interval is not None and not interval[0] <= 0.0 <= interval[1]
+    return change.document() if is_certain or trial.error <= (1 - SHARE) * device_trial.error else None

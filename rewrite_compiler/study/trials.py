@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..compile import Plan, float_program
+from ..compile import Offload, Plan, float_program
 from ..cosim.cosimulate import BATCH
 from ..cosim.metrics.float_reference import Reference
 from ..cosim.metrics.metrics import Metric, PairedComparison, compare_paired
@@ -67,7 +67,7 @@ class Trials:
 
     def run(self, plan: Plan, *, threads: int = 0, is_last: bool = False) -> Trial:
         """Run a variant on all samples, once."""
-        key = (id(plan.program), *((o.id, o.target.build, *o.target.values.items(), *o.formats.items()) for o in plan.offloads))
+        key = (id(plan.program), *map(_key, plan.offloads))
         if key not in self.trials:
             outputs = self.shared.outputs(plan, self.inputs, threads=threads or self.threads, is_last=is_last)[self.output]
             self.trials[key] = plan, self._trial_of(outputs)
@@ -81,9 +81,13 @@ class Trials:
         error = (float(np.sum(difference**2)) / size) ** 0.5 if size else 0.0
         return Trial(value, self.metric.loss(self.value, value), error, scores)
 
-    def compare(self, trial: Trial) -> PairedComparison:
-        """Return the paired comparison of a variant with the reference, sample by sample."""
-        return compare_paired(self.metric, self.scores, trial.scores)
+    def compare(self, trial: Trial, baseline: Trial | None = None) -> PairedComparison:
+        """Return the paired comparison of a variant with the reference, or with another variant, sample by sample."""
+        return compare_paired(self.metric, self.scores if baseline is None else baseline.scores, trial.scores)
+
+
+def _key(o: Offload) -> Hashable:
+    return o.id, o.target.build, o.mapping.codes, *o.target.values.items(), *o.formats.items()
 
 
 def variants_of(samples: int, batch: int, tier: str) -> Variants:

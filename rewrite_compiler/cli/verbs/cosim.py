@@ -52,7 +52,9 @@ def run(arguments: Sequence[str]) -> int:
         "--log", metavar="FILE", help="keep every finished sample there (default: beside --json until the report is written)"
     )
     verb_parser.add_argument("--within", metavar="LOSS", help="answer no (exit 1) when the metric loses more: 1pt, 5%%, 0.02")
-    verb_parser.add_argument("--attribute", action="store_true", help="tell which offloads and fields of formats the loss comes from")
+    verb_parser.add_argument(
+        "--attribute", action="store_true", help="tell which offloads, terms of their numerics and fields of formats the loss comes from"
+    )
     add_page_option(verb_parser)
     args = parse_arguments(verb_parser, arguments, "plan", "data", "calibrate", "log")
     from ...cosim import cosimulate

@@ -77,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
 def lines(document: Mapping[str, Any], file_names: Sequence[str] = ()) -> list[str]:
     """Return a repair as text: the culprit, the proposals by their price, and the one that was chosen."""
     from ...report.tables import grid
-    from ...report.terminal import number, table
+    from ...report.terminal import change_text, number, table
 
     metric, before, culprit = document["metric"], document["before"], document["culprit"]
     samples = document["samples"]
@@ -86,7 +86,7 @@ def lines(document: Mapping[str, Any], file_names: Sequence[str] = ()) -> list[s
         for p in document["proposals"]
         if p["search"]["within"] or p["what"] in document["front"]
     ]
-    culprit_text = "none" if culprit is None else f"{culprit['field']} of {culprit['tensor']} of {culprit['offload']}: {culprit['before']}"
+    culprit_text = document["attribution"].get("explanation", "none") if culprit is None else change_text(culprit)
     repair_text = (
         "nothing: the loss is within the band already" if document["holds_already"] else document["chosen"] or "nothing that was tried"
     )

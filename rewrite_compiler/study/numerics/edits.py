@@ -1,0 +1,257 @@
+"""Edits of numerics: for every term that rounds, limits, looks up or orders, what it could be instead.
+
+An edit is a change of the specification's text: it applies to all terms that one expression of the file builds. Three ranks
+say how an edit relates to exact arithmetic. *Exact*: the term gives what the real numbers would (more bits, the nearest
+integer, the function that a table approximates). *Structure*: it computes something else (another shift, other operands).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any
+
+from ...compile import Offload
+from ...lang import intervals as iv
+from ...lang.binders import Accumulator, Array, Comprehension, Fold, FoldResult, Leaf, Table, array, scalar_array
+from ...lang.expr import Expr, binary, clamp, const, lift, select, wrap
+from ...lang.formats import Format
+from ...lang.traversal import terms_of
+from ...target import Mapping as Operation
+from .exact_tables import approximation, exact_table, odd_entries, with_entry
+from .rewriting import BUILDERS, WIDE, Rewrite, Rewriter, lookup
+from .source_places import SourcePlace, with_places
+
+FLIPPED = {"min": "max", "max": "min"}
+
+
+class Rank(IntEnum):
+    """How an edit relates to exact arithmetic."""
+
+    EXACT = 0
+    STRUCTURE = 1
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """What a kind of term could be instead: the aspect it changes, as text before and after, and how it is built."""
+
+    aspect: str
+    rank: Rank
+    describe: Callable[[Expr], tuple[str, str]]
+    build: Rewrite
+
+
+@dataclass(frozen=True)
+class TermEdit:
+    """One edit of an operation's numerics: the place of the term, and what it becomes."""
+
+    place: SourcePlace
+    aspect: str  # of the term that it changes: its width, its rounding …
+    before: str = field(compare=False)  # of the first term with it
+    after: str = field(compare=False)
+    rank: Rank
+    key: str  # of its alternative
+    op: str
+    build: Rewrite = field(compare=False, repr=False)
+
+    def document(self, offload: str) -> dict[str, Any]:
+        """Return the edit as JSON."""
+        return {"offload": offload, "term": self.place.text, "place": str(self.place), "field": self.aspect,
+                "before": self.before, "after": self.after}  # fmt: skip
+
+
+def constant_of(e: Expr) -> int | None:
+    """Return the integer that a term is, None where it is none."""
+    return None if e.value is None or e.real else int(e.value)
+
+
+def clamp_of(e: Expr) -> tuple[Expr, int | None, int | None] | None:
+    """Return what a term limits and between which constants: max(min(x, high), low), either part alone, in either order."""
+    ends: dict[str, int] = {}
+    x = e
+    while x.op in FLIPPED and x.op not in ends and any(constant_of(a) is not None for a in x.args):
+        inner, end = x.args if constant_of(x.args[1]) is not None else x.args[::-1]
+        ends[x.op], x = constant_of(end) or 0, inner
+    low, high = ends.get("max"), ends.get("min")
+    return None if high is None and low in (None, 0) else (x, low, high)
+
+
+def _is_rounding(e: Expr, half: Expr) -> bool:
+    """Tell whether an addend of a shifted sum only rounds it."""
+    return e is half or e.op == "select" or (constant_of(e) is not None and constant_of(half) is not None)
+
+
+def _nearest(e: Expr, args: Sequence[Expr]) -> Expr:
+    """Return a shift that rounds to the nearest integer, whatever rounding it has."""
+    x, n = args
+    half = (lift(1) << n) >> 1
+    if x.op == "add" and _is_rounding(x.args[1], half):
+        x = x.args[0]
+    return (x + half) >> n
+
+
+def _without_clamp(e: Expr, args: Sequence[Expr]) -> Expr:
+    limited = binary(e.op, *args)
+    inner, _, _ = clamp_of(limited) or (limited, None, None)
+    return clamp(inner, *iv.of_width(WIDE, True))
+
+
+def _shifted(step: int) -> Rewrite:
+    return lambda e, args: args[0] >> binary("max", args[1] + step, 0)
+
+
+def _swapped_indices(e: Expr, args: Sequence[Expr]) -> Expr:
+    return lift(e.data[(args[1], args[0], *args[2:])])
+
+
+def _from_zero(e: Expr, args: Sequence[Expr]) -> Expr:
+    f: Fold = e.data.fold
+    initial = tuple(array(lambda *i: const(0), a.shape) if a.rank else scalar_array(0) for a in f.initial)
+    result = replace(e.data, fold=Fold(f.variable, f.extent, initial, f.accumulators, f.bodies))
+    return lift(result[tuple(args)])
+
+
+def _clamp_texts(e: Expr) -> tuple[str, str]:
+    _, low, high = clamp_of(e) or (e, None, None)
+    ends = [f"{end:,}" for end in (low, high) if end is not None]
+    return f"limited to {' … '.join(ends)}", f"{WIDE} bits"
+
+
+ALTERNATIVES: Mapping[str, Alternative] = {
+    "wider_clamp": Alternative("width", Rank.EXACT, _clamp_texts, _without_clamp),
+    "wider_wrap": Alternative("width", Rank.EXACT, lambda e: (f"{e.data[0]} bits that wrap", f"{WIDE} bits"),
+                              lambda e, args: wrap(args[0], WIDE, e.data[1])),
+    "saturate": Alternative("overflow", Rank.EXACT, lambda e: (f"wraps at {e.data[0]} bits", "saturates"),
+                            lambda e, args: clamp(args[0], *iv.of_width(*e.data))),
+    "nearest": Alternative("rounding", Rank.EXACT, lambda e: ("as written", "to the nearest"), _nearest),
+    "exact_table": Alternative("table", Rank.EXACT, lambda e: (f"table {e.data.name}", "the function it approximates"),
+                               lambda e, args: lookup(exact_table(e.data), args)),
+    "shift_less": Alternative("shift", Rank.STRUCTURE, lambda e: ("as written", "one bit less"), _shifted(-1)),
+    "shift_more": Alternative("shift", Rank.STRUCTURE, lambda e: ("as written", "one bit more"), _shifted(1)),
+    "swap_operands": Alternative("operands", Rank.STRUCTURE, lambda e: ("as written", "swapped"), lambda e, args: args[1] - args[0]),
+    "swap_branches": Alternative("operands", Rank.STRUCTURE, lambda e: ("as written", "swapped"),
+                                 lambda e, args: select(args[0], args[2], args[1])),
+    "swap_indices": Alternative("operands", Rank.STRUCTURE, lambda e: ("as written", "swapped"), _swapped_indices),
+    "flip": Alternative("operands", Rank.STRUCTURE, lambda e: (e.op, FLIPPED[e.op]), lambda e, args: binary(FLIPPED[e.op], *args)),
+    "from_zero": Alternative("start", Rank.STRUCTURE, lambda e: ("as written", "from zero"), _from_zero),
+    "no_constant": Alternative("constant", Rank.STRUCTURE, lambda e: ("added", "none"), lambda e, args: args[0]),
+    "at_least_zero": Alternative("clamp", Rank.STRUCTURE, lambda e: ("none", "at least 0"),
+                                 lambda e, args: binary("max", BUILDERS[e.op](e, args), 0)),
+}  # fmt: skip
+
+
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "wrap": ("wider_wrap", "saturate", "at_least_zero"),
+    "shr": ("nearest", "shift_less", "shift_more"),
+    "sub": ("swap_operands",),
+    "select": ("swap_branches",),
+}
+
+
+def alternatives_of(e: Expr) -> Iterator[tuple[str, Alternative]]:
+    """Yield what a term could be instead, by key."""
+    keys = KINDS.get(e.op, ())
+    if e.op in FLIPPED:
+        keys = ("wider_clamp", "at_least_zero") if clamp_of(e) is not None else ("flip",)
+    elif e.op == "add" and constant_of(e.args[1]) is not None:
+        keys = ("no_constant",)
+    elif e.op == "load":
+        keys = tuple(_of_load(e.data))
+    elif e.op == "table":
+        yield from _of_table(e.data)
+    yield from ((key, ALTERNATIVES[key]) for key in keys)
+
+
+def _of_table(table: Table) -> Iterator[tuple[str, Alternative]]:
+    function_of_table = approximation(table)
+    if function_of_table is not None and function_of_table.function != "x":
+        yield "exact_table", ALTERNATIVES["exact_table"]
+    yield from ((f"entry {at}", _entry(table, at, value, usual)) for at, value, usual in odd_entries(table))
+
+
+def _entry(table: Table, at: int, value: int, usual: int) -> Alternative:
+    """Return the alternative of one entry that stands out: the median of its neighbours."""
+    texts = f"{table.name}[{at}] = {value}", f"{usual}"
+    return Alternative("table entry", Rank.STRUCTURE, lambda e: texts, lambda e, args: lookup(with_entry(e.data, at, usual), args))
+
+
+def _of_load(a: Array) -> Iterator[str]:
+    if isinstance(a, Leaf) and a.rank > 1 and a.shape[0] == a.shape[1] and not isinstance(a, Accumulator):
+        yield "swap_indices"
+    if isinstance(a, FoldResult) and not any(_is_zero_or_running(i) for i in a.fold.initial):
+        yield "from_zero"
+
+
+def _is_zero_or_running(a: Array) -> bool:
+    """Tell whether a fold starts from zero, or goes on from the accumulator of one around it."""
+    if not isinstance(a, Comprehension):
+        return True
+    return constant_of(a.body) == 0 or any(isinstance(x.data, Accumulator) for x in terms_of(a.body) if x.op == "load")
+
+
+@dataclass(frozen=True)
+class SourceTerms:
+    """The numerics of one tile with the places of its terms on data, those inside of its tables included."""
+
+    results: tuple[Array, ...]
+    places: Mapping[Expr, tuple[SourcePlace, ...]]
+    terms: tuple[Expr, ...]
+
+    def at(self, edit: TermEdit) -> list[Expr]:
+        """Return the terms that an edit changes."""
+        terms = (e for e in self.terms if e.op == edit.op and edit.place in self.places.get(e, ()))
+        return [e for e in terms if any(key == edit.key for key, _ in alternatives_of(e))]
+
+
+def source_terms(
+    operation: Operation, operands: Sequence[Array], formats: Mapping[str, Format], attributes: Mapping[str, Any]
+) -> SourceTerms:
+    """Return the numerics of an operation on operands, with places."""
+    results, places = with_places(lambda: operation.result_codes(operands, formats, attributes))
+    arrays = results if isinstance(results, tuple) else (results,)
+    roots = [a[tuple(lift(0) for _ in a.shape)] for a in arrays]
+    terms = [e for root in roots for e in terms_of(root)]
+    on_data = [e for e in terms if e.reads]
+    for table in dict.fromkeys(e.data for e in terms if e.op == "table"):
+        _, inner = with_places(lambda table=table: lift(table.function(*table.parameters)))  # type: ignore[misc]
+        places = {**inner, **places}
+        on_data += list(terms_of(table.body))
+    return SourceTerms(arrays, places, tuple(dict.fromkeys(on_data)))
+
+
+def edits_of(w: SourceTerms) -> list[TermEdit]:
+    """Return the edits of numerics, one for each alternative of each place, in the order of the terms."""
+    edits: dict[tuple[SourcePlace, str], TermEdit] = {}
+    inner = {id(a) for e in w.terms if e.op in FLIPPED and clamp_of(e) for a in e.args if a.op in FLIPPED}
+    for e in (e for e in w.terms if id(e) not in inner and e in w.places):
+        for (key, a), place in itertools.product(alternatives_of(e), w.places[e]):
+            if (place, key) not in edits:
+                edits[place, key] = TermEdit(place, a.aspect, *a.describe(e), a.rank, key, e.op, a.build)
+    return list(edits.values())
+
+
+def edited(o: Offload, edit: TermEdit) -> Offload:
+    """Return an offload with its numerics edited; its driver and its device stay as they are."""
+    mapping = o.mapping
+    codes = mapping.codes
+    assert codes is not None
+
+    @functools.wraps(codes)
+    def numerics(*operands: Array, **context: Any) -> Any:
+        w = source_terms(mapping, operands, context.get("f", o.formats), context)
+        rewriter = Rewriter(dict.fromkeys(w.at(edit), edit.build))
+        results = [_within(rewriter.array(a), o.formats[n]) for a, n in zip(w.results, mapping.axes.results, strict=True)]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    return replace(o, mapping=replace(mapping, codes=numerics))
+
+
+def _within(a: Array, f: Format) -> Array:
+    """Return result codes that a format has: those beyond its ends are limited, as a device without overflow would."""
+    if iv.inside(a.interval, f.codes):
+        return a
+    return array(lambda *i: clamp(a[i], *f.codes), a.shape)

@@ -1,0 +1,142 @@
+"""Flaws planted in the text of a target's numerics: attribution names the line first, and nothing where no single change explains it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from house import ROOT
+
+from rewrite_compiler.apps import find_application
+from rewrite_compiler.compile import Plan, calibrated, compile_model
+from rewrite_compiler.cosim.metrics.metrics import metric_of
+from rewrite_compiler.data import Dataset, samples_for
+from rewrite_compiler.lang import Array, Leaf, Table, array, fold, reduce_sum, sat, signed, switch
+from rewrite_compiler.prove.mappings.lockstep import evaluated_together
+from rewrite_compiler.readings.arrays.evaluator import table_data
+from rewrite_compiler.report.terminal import attribution_texts
+from rewrite_compiler.study.attribution import attribute
+from rewrite_compiler.study.numerics.exact_tables import approximation, exact_table, odd_entries
+from rewrite_compiler.study.numerics.rewriting import Rewriter
+from rewrite_compiler.study.numerics.source_places import with_places
+from rewrite_compiler.study.trials import Trials
+from rewrite_compiler.target import load_target
+
+MLP = find_application("digits_mlp")
+PAGE = (ROOT / "docs/tutorial/first-accelerator.md").read_text("utf-8")
+TOY = re.findall(r"```python file=toy.py\n(.*?)```", PAGE, re.DOTALL)[0]
+Edits = Sequence[tuple[str, str]]
+FLAWS: dict[str, tuple[str, str, Edits]] = {  # what the culprit's term begins with, the field, and the flaw
+    "accumulator of 13 bits": ("sat(acc", "width", [("1 << 19", "1 << 12"), ("LANES), 20)", "LANES), 13)")]),
+    "accumulator that wraps": ("wrap(acc", "width", [("1 << 19", "1 << 13"), ("sat(acc", "wrap(acc"), ("LANES), 20)", "LANES), 14)")]),
+    "shift by one more": ("(total", "shift", [(">> shift, 8)", ">> (shift + 1), 8)")]),
+    "shift by one less": ("(total", "shift", [(">> shift, 8)", ">> (shift - 1), 8)")]),
+    "no clamp": ("wrap((total", "overflow", [("return sat((total", "return wrap((total")]),
+    "stale state": ("fold(", "start", [("fold(length, 0,", "fold(length, 4000,")]),
+}  # fmt: skip
+
+
+def toy_with(folder: Path, edits: Edits) -> Path:
+    text = TOY
+    for old, new in edits:
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    (folder / "toy.py").write_text(text)
+    return folder / "toy.py"
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    """Return the plan of three layers on the machine as the tutorial has it."""
+    return compile_model(MLP.model, [load_target(str(toy_with(tmp_path_factory.mktemp("sound"), [])))])
+
+
+def planted(plan: Plan, folder: Path, edits: Edits, scale: float = 1.0) -> tuple[Plan, Dataset]:
+    """Return the plan on a flawed machine, without asking the court, and samples; formats are calibrated on scaled inputs."""
+    machine = load_target(str(toy_with(folder, edits)))
+    offloads = tuple(replace(o, target=machine, mapping=machine.mappings[o.mapping.variant]) for o in plan.offloads)
+    formats = samples_for(plan.source, MLP.calibration)
+    inputs = {n: x * np.float32(scale) for n, x in formats.inputs.items()}
+    flawed = calibrated(replace(plan, offloads=offloads), inputs, "calibration", formats.sha256)
+    return flawed, samples_for(plan.source, MLP.data).evenly(48)
+
+
+@pytest.mark.parametrize("name", FLAWS)
+def test_the_line_of_a_planted_flaw_is_named_first(name: str, sound: Plan, tmp_path: Path) -> None:
+    term, field, edits = FLAWS[name]
+    plan, data = planted(sound, tmp_path, edits, 0.75 if name == "no clamp" else 1.0)  # a word overflows where the calibration saw less
+    trials = Trials(plan, data, metric_of("cosine"))
+    assert trials.run(plan).loss > 0.01
+    document = attribute(plan, trials)
+    culprit = document["culprit"]
+    assert culprit is not None
+    assert culprit["term"].startswith(term), culprit
+    assert culprit["field"] == field
+    line = int(culprit["place"].removeprefix("toy.py:"))
+    assert edits[-1][1] in (tmp_path / "toy.py").read_text().splitlines()[line - 1]
+    assert document["terms"][0]["recovered_loss"] >= document["share"]
+    assert attribution_texts(document)[-1].startswith(f"culprit: {culprit['field']} at toy.py:{line}, ")
+
+
+def test_two_flaws_are_no_single_culprit(sound: Plan, tmp_path: Path) -> None:
+    edits = [*FLAWS["accumulator of 13 bits"][2], *FLAWS["stale state"][2]]
+    plan, data = planted(sound, tmp_path, edits)
+    document = attribute(plan, Trials(plan, data, metric_of("cosine")))
+    assert document["culprit"] is None
+    assert document["terms"]
+    assert document["explanation"] == "no single change explains it" == attribution_texts(document)[-1]
+
+
+def test_a_sound_machine_has_no_culprit(sound: Plan, tmp_path: Path) -> None:
+    plan, data = planted(sound, tmp_path, [])
+    document = attribute(plan, Trials(plan, data, metric_of("top1")))
+    assert (document["culprit"], document["accelerated"]["loss"]) == (None, 0)
+    assert document["explanation"] == "there is no loss"
+
+
+def test_terms_inside_of_folds_and_tables_are_rewritten_with_their_ranges() -> None:
+    x = Leaf((6,), (-128, 127), False, "x")
+    codes = np.array([-128, -127, -3, 0, 5, 127])
+    table = Table("half", lambda c: c >> 1, (-128, 127))
+
+    def elements(a: Array) -> list[int]:
+        return [int(y) for y in evaluated_together(a, {x: codes[None]})[0]]
+
+    a, places = with_places(lambda: array(lambda i: fold(4, 0, lambda k, acc: sat(acc + table(x[i]), 8), 8), 6))
+    assert elements(a) == [-128, -128, -8, 0, 8, 127]
+    wide = Rewriter({e: lambda e, args: args[0] for e in places if e.op in ("min", "max")})
+    assert elements(wide.array(a)) == [int(c >> 1) * 4 for c in codes]
+    quarter = Rewriter({table.body: lambda e, args: args[0] >> 2})
+    assert elements(quarter.array(a)) == [max(-128, min(127, int(c >> 2) * 4)) for c in codes]
+
+
+def test_a_place_is_the_expression_of_the_file_that_asked_for_the_term() -> None:
+    x = Leaf((4, 8), (-128, 127), False, "x")
+    term, places = with_places(lambda: signed(reduce_sum(lambda k: x[0, k] * x[1, k], 8), 12))
+    (place,) = places[term]
+    assert place.text == "signed(reduce_sum(lambda k: x[0, k] * x[1, k], 8), 12)"
+    assert str(place).startswith("test_planted_terms.py:")
+    products = [places[e][0].text for e in places if e.op == "mul"]
+    assert products == ["x[0, k] * x[1, k]"]
+
+
+def test_tables_are_recognised_although_some_entries_are_wrong() -> None:
+    right = [round(128 * float(np.tanh(c / 16))) for c in range(-32, 32)]
+    wrong = list(right)
+    wrong[40] -= 50
+    table = Table("curve", lambda c: switch(c + 32, *wrong), (-32, 31))
+    known = approximation(table)
+    assert known is not None
+    assert (known.function, known.point, known.scale) == ("tanh", 4, 7)
+    ((at, value, usual),) = odd_entries(table)
+    assert (at, value) == (8, wrong[40])
+    assert abs(usual - right[40]) <= 8
+    assert [int(y) for y in table_data(exact_table(table))] == right
+    square = Table("square", lambda c: (c * c) >> 7, (-128, 127))
+    assert approximation(square) is None
+    assert odd_entries(square) == ()
+    assert exact_table(square) is square
