@@ -41,7 +41,9 @@ offloads[].because[].share_of_rounding? number | offloads[].certificate text | o
 offloads[].tiles.* count | offloads[].formats.* object
 offloads[].resident?.inputs[] text | offloads[].resident?.outputs[] text | offloads[].resident?.constants.* count
 offloads[].resident?.saved_bytes count | offloads[].resident?.why_not.* text
-offloads[].cost?.cycles count | offloads[].cost?.compute_cycles count | offloads[].cost?.transfer_cycles count
+offloads[].cost?.lanes[].resource text | offloads[].cost?.lanes[].busy count | offloads[].cost?.lanes[].waits.* count
+offloads[].cost?.cycles count | offloads[].cost?.hidden_cycles count
+offloads[].cost?.compute_cycles count | offloads[].cost?.transfer_cycles count
 offloads[].cost?.clock_hertz count | offloads[].cost?.nanoseconds count | offloads[].cost?.host_nanoseconds count
 offloads[].cost?.bytes count | offloads[].cost?.traffic.* count | offloads[].cost?.added_elements count | offloads[].cost?.unit text
 offloads[].cost?.levels?.*.*.reads count | offloads[].cost?.levels?.*.*.writes count
@@ -134,7 +136,8 @@ OFFLOAD = """
 id text | target text | operation text | program[] text | call count | calls count
 commands[].phase text | commands[].assembly text | commands[].mmio text | commands[].times count
 """
-MEMORY = ("name text", "width_bits count", "banks count", "depth count", "instances count", "element_bytes count", "row_bytes count")
+MEMORY = ("name text", "width_bits count", "banks count", "depth count", "instances count", "element_bytes count", "row_bytes count",
+          "buffering count")  # fmt: skip
 TARGET = (
     """
 name text | parameters.* text | sha256 text

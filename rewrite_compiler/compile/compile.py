@@ -19,7 +19,7 @@ from ..egraph.saturation.explanation import BirthRule, Explainer
 from ..egraph.saturation.rule_text import rule_text
 from ..errors import AnswerNo, BudgetError, UsageError
 from ..fit import Tiling
-from ..fit.cost import price
+from ..fit.cost import price_with_overlap
 from ..fit.host import SHIPPED, HostTable, host_document, picoseconds_of
 from ..frontend.load import LoadedModel, Model, load
 from ..ir.program import Node, Program, total_macs
@@ -289,7 +289,7 @@ def _offload(
     tiling = match_result.fitted[case_of(m, types, dict(node.attributes))]
     assert isinstance(tiling, Tiling)
     body = body_of(m, types, dict(node.attributes))
-    offload_price = price(m, tiling, dict(node.attributes), objective.resources.get(m.target), objective.host)
+    offload_price = price_with_overlap(m, tiling, dict(node.attributes), objective.resources.get(m.target), objective.host)
     target = next(t for t in targets if t.name == m.target)
     return Offload(
         key,

@@ -12,6 +12,7 @@ from typing import Any
 from ..target import Cost, Resources
 from ..target import Mapping as Operation
 from .host import SHIPPED, HostTable
+from .overlap import Overlap, overlap
 from .tiling import Tiling
 
 FLOAT_BYTES = 4
@@ -38,11 +39,22 @@ class Price:
     per_cycle: int  # operations of the unit
     added_elements: int = 0
     host: HostTable = SHIPPED
+    overlap: Overlap | None = None  # where memories hold several tiles
+
+    @property
+    def hidden_cycles(self) -> int:
+        """Cycles that overlap hides: no more than either computation or transfers take."""
+        return 0 if self.overlap is None else min(self.overlap.hidden_cycles, self.cost.compute_cycles, self.cost.transfer_cycles)
+
+    @property
+    def cycles(self) -> int:
+        """Cycles of the device, those that overlap counted once."""
+        return self.cost.cycles - self.hidden_cycles
 
     @property
     def picoseconds(self) -> int:
-        """Time of device and host in picoseconds, one after the other."""
-        return -(-self.cost.cycles * PICO // self.hertz) + self.added_elements * self.host.element["add"]
+        """Time of device and host in picoseconds, the host's additions after the device."""
+        return -(-self.cycles * PICO // self.hertz) + self.added_elements * self.host.element["add"]
 
     @property
     def bytes(self) -> int:
@@ -63,7 +75,7 @@ class Price:
 
     def utilisation(self, macs: int) -> float | None:
         """Return the share of the unit's multiply-accumulates per cycle that the operation uses; None for one without any."""
-        return macs / (self.per_cycle * self.cost.cycles) if macs and self.cost.cycles else None
+        return macs / (self.per_cycle * self.cycles) if macs and self.cycles else None
 
 
 def price(
@@ -89,6 +101,16 @@ def price(
     assert total is not None
     unit = next((u.per_cycle for u in resources.units if u.name == total.unit), 1)
     return Price(total, resources.clock.hertz, unit, partial_sum_elements(m, tiling), host)
+
+
+def price_with_overlap(
+    m: Operation, tiling: Tiling, attributes: Mapping[str, Any], resources: Resources | None, host: HostTable = SHIPPED
+) -> Price | None:
+    """Return the price of all calls where transfers and computations may overlap; tilings are chosen without that."""
+    serial_price = price(m, tiling, attributes, resources, host)
+    if serial_price is None or resources is None:
+        return None
+    return replace(serial_price, overlap=overlap(m, tiling, attributes, resources))
 
 
 def accesses(m: Operation, tiling: Tiling, attributes: Mapping[str, Any]) -> dict[str, dict[str, dict[str, int]]] | None:
@@ -156,10 +178,12 @@ def cost_document(p: Price, macs: int, host_picoseconds: int, levels: Mapping[st
     """Return a price as the plan's JSON, beside the host's time for the same meaning; `levels` are its accesses by memory."""
     utilisation = p.utilisation(macs)
     return {
-        "cycles": p.cost.cycles, "compute_cycles": p.cost.compute_cycles, "transfer_cycles": p.cost.transfer_cycles,
-        "clock_hertz": p.hertz, "nanoseconds": _nanoseconds(p.picoseconds), "host_nanoseconds": _nanoseconds(host_picoseconds),
+        "cycles": p.cycles, "hidden_cycles": p.hidden_cycles,
+        "compute_cycles": p.cost.compute_cycles, "transfer_cycles": p.cost.transfer_cycles, "clock_hertz": p.hertz,
+        "nanoseconds": _nanoseconds(p.picoseconds), "host_nanoseconds": _nanoseconds(host_picoseconds),
         "bytes": p.bytes, "traffic": dict(p.cost.moved), "levels": levels, "added_elements": p.added_elements, "unit": p.cost.unit,
         "utilisation": None if utilisation is None else round(utilisation, 6), "bound": p.bound.value, "estimated": p.cost.estimated,
+        "lanes": [{"resource": x.resource, "busy": x.busy, "waits": dict(x.waits)} for x in (p.overlap.lanes if p.overlap else ())],
     }  # fmt: skip
 
 

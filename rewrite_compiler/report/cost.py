@@ -19,7 +19,11 @@ def cost_section(plan: Mapping[str, Any]) -> str:
     unpriced = len(plan["offloads"]) - len(priced_offloads)
     unpriced_note = note(f"{count_text(unpriced, 'offload')} without a cost: their target does not say what they take.") if unpriced else ""
     body = (
-        (_bars(priced_offloads) + _operations(priced_offloads) + _bytes(priced_offloads) if priced_offloads else "")
+        (
+            _bars(priced_offloads) + _lanes(priced_offloads) + _operations(priced_offloads) + _bytes(priced_offloads)
+            if priced_offloads
+            else ""
+        )
         + unpriced_note
         + _inserted(plan.get("inserted", ()))
     )
@@ -37,6 +41,21 @@ def _bars(offloads: Sequence[Mapping[str, Any]]) -> str:
     ]  # fmt: skip
     key = "<p><span class='k p0'></span> compute <span class='k p1'></span> transfers, in cycles; the offloads that take most first."
     return f"{key}{remaining_note}</p>{stacked_bars('cycles of the offloads that take most, compute and transfers', rows)}"
+
+
+def _lanes(offloads: Sequence[Mapping[str, Any]]) -> str:
+    """Return for the offloads in which transfers and computations overlap what each resource works and waits for."""
+    rows = []
+    for o in sorted(offloads, key=lambda o: -o["cost"]["cycles"])[:MAX_BARS]:
+        for n, lane in enumerate(o["cost"].get("lanes", ())):
+            waits = sorted(lane["waits"].items(), key=lambda item: -item[1])
+            names = (o["id"], f"{o['cost']['cycles']:,}", f"{o['cost']['hidden_cycles']:,}") if n == 0 else ("", "", "")
+            wait_text = ", ".join(f"{reason} ({cycles:,})" for reason, cycles in waits)
+            rows.append(
+                (text(names[0]), figure(names[1]), figure(names[2]), text(lane["resource"]), figure(f"{lane['busy']:,}"), text(wait_text))
+            )
+    heads = ("offload", "cycles", "hidden", "unit or link", "works", "waits for, in cycles of the first calls")
+    return table("what each unit and link works and waits for", heads, rows) if rows else ""
 
 
 def _operations(offloads: Sequence[Mapping[str, Any]]) -> str:

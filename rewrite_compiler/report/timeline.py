@@ -69,7 +69,7 @@ def _size(plan: Plan, o: Offload) -> int:
 
 
 def _cycles(o: Offload) -> int:
-    return o.macs if o.price is None else o.price.cost.cycles
+    return o.macs if o.price is None else o.price.cycles
 
 
 def _first_call(plan: Plan, o: Offload, device: Recorder | StreamRecorder) -> None:

@@ -1,7 +1,8 @@
 """advise: the single change of a target that saves most on whole applications.
 
-A change is another value of one parameter, one capacity doubled, one link twice as wide, a clock twice as fast, or one
-elementwise operator fused behind an operation. Each model is saturated once; every change extracts from its e-graph again.
+A change is another value of one parameter, one capacity doubled, one link twice as wide, a memory that holds two tiles, a
+clock twice as fast, or one elementwise operator fused behind an operation. Each model is saturated once; every change extracts
+from its e-graph again.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from ..compile.plan.user_rules import with_proved_domain
 from ..egraph import Saturation
 from ..errors import UsageError
 from ..fit import Tiling
-from ..fit.cost import price
+from ..fit.cost import price_with_overlap
 from ..frontend.load import load
 from ..ila import Ila
 from ..ir.program import Node, Program
 from ..ops.op import ELEMENTWISE
 from ..rewrite.rule import Rule
 from ..rewrite.ruleset import shipped_rules
-from ..target import Clock, Limit, Mapping, Resources, Target
+from ..target import Clock, Limit, Mapping, Memory, Resources, Target
 from ..target.mapping import accepted_arguments
 from .totals import Run, Totals, totals
 
@@ -47,6 +48,8 @@ class ChangeKind(StrEnum):
     """An elementwise operator of the host, fused behind an operation."""
     LINK = "link"
     """A link, twice as wide."""
+    BUFFER = "buffer"
+    """A memory that holds two tiles, so that one is filled while the other is computed on."""
     CLOCK = "clock"
     """The clock, twice as fast."""
 
@@ -158,7 +161,7 @@ class _Extraction:
         m, attributes = self.mappings[node.op], dict(node.attributes)
         tiling = self.matched.fitted[case_of(m, [self.matched.program.types[v] for v in node.inputs], attributes)]
         assert isinstance(tiling, Tiling)
-        return Run(tiling.calls, price(m, tiling, attributes, self.objective.resources.get(m.target)))
+        return Run(tiling.calls, price_with_overlap(m, tiling, attributes, self.objective.resources.get(m.target)))
 
 
 def _outcome(change: Change | None, extractions: Sequence[_Extraction]) -> Outcome:
@@ -181,6 +184,9 @@ def changes(target: Target, binding: Iterable[str]) -> Iterator[Change]:
     if resources is not None:
         yield _faster(target, resources)
         yield from (_wider(target, resources, n) for n in range(len(resources.links)))
+        yield from (_buffered(target, resources, m) for m in resources.memories if m.buffering == 1)
+        if sum(m.buffering == 1 for m in resources.memories) > 1:
+            yield _buffered(target, resources, *resources.memories)
 
 
 def _parameters(target: Target) -> Iterator[Change]:
@@ -248,6 +254,13 @@ def _wider(target: Target, resources: Resources, number: int) -> Change:
     wide_resources = replace(resources, links=tuple(wide_link if n == number else x for n, x in enumerate(resources.links)))
     old_width, new_width = (f"{x.width_bytes} bytes" for x in (link, wide_link))
     return Change(ChangeKind.LINK, f"{link.source} → {link.sink}", old_width, new_width, _described(target, wide_resources))
+
+
+def _buffered(target: Target, resources: Resources, *chosen: Memory) -> Change:
+    """Return the target with memories of the same size that hold two tiles each: with twice the storage."""
+    memories = tuple(replace(m, buffering=max(2, m.buffering)) if m in chosen else m for m in resources.memories)
+    name = chosen[0].name if len(chosen) == 1 else "every memory"
+    return Change(ChangeKind.BUFFER, name, "one tile", "two tiles", _described(target, replace(resources, memories=memories)))
 
 
 def _described(target: Target, resources: Resources) -> Target:

@@ -81,7 +81,7 @@ def _target(plan: Plan, text: str) -> dict[str, Any]:
 
 
 def _offload(o: Offload) -> dict[str, Any]:
-    cost = None if o.price is None else {"cycles": o.price.cost.cycles, "bytes": o.price.bytes, "estimated": o.price.cost.estimated}
+    cost = None if o.price is None else {"cycles": o.price.cycles, "bytes": o.price.bytes, "estimated": o.price.cost.estimated}
     return {
         "id": o.id, "operation": o.mapping.operation, "nodes": list(o.nodes), "shape": dict(o.tiling.sizes),
         "tiles": dict(o.tiling.tile), "device_calls": o.tiling.calls, "cost": cost,

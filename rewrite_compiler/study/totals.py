@@ -68,7 +68,7 @@ def _on_device(run: Run) -> Totals:
     if run.price is None:
         return Totals(offloads=1, device_calls=run.calls, unpriced=1)
     price = run.price
-    return Totals(1, run.calls, price.cost.cycles, price.bytes, -(-price.picoseconds // 1000))
+    return Totals(1, run.calls, price.cycles, price.bytes, -(-price.picoseconds // 1000))
 
 
 def _on_host(p: Program, node: Node, table: HostTable) -> Totals:

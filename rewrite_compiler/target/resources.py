@@ -53,7 +53,10 @@ class Clock:
 
 @dataclass(frozen=True)
 class Memory:
-    """A memory: `banks` side by side, each `depth` elements of `width_bits`; so many instances, each alike."""
+    """A memory: `banks` side by side, each `depth` elements of `width_bits`; so many instances, each alike.
+
+    `buffering` is how many tiles it holds at once: 2 for a double buffer, which is filled while the unit reads the other half.
+    """
 
     name: str
     width_bits: int
@@ -62,9 +65,11 @@ class Memory:
     instances: int = 1
     read_energy: Energy | None = None
     write_energy: Energy | None = None
+    buffering: int = 1
 
     def __post_init__(self) -> None:
-        for label, n in (("Width", self.width_bits), ("Depth", self.depth), ("Banks", self.banks), ("Instances", self.instances)):
+        sizes = (("Width", self.width_bits), ("Depth", self.depth), ("Banks", self.banks), ("Instances", self.instances))
+        for label, n in (*sizes, ("Buffering", self.buffering)):
             _positive(f"{label} of memory {self.name}", n)
         if self.width_bits % 8 and self.width_bits > 8:
             raise SpecError("I102", f"Width of memory {self.name} must be whole bytes, not {self.width_bits} bits")
@@ -206,10 +211,11 @@ def state_memory(
     word: int = 1,
     read: Energy | None = None,
     write: Energy | None = None,
+    buffering: int = 1,
 ) -> Memory:
     """Return a memory whose sizes are those of a state element; `axes` says what each of its axes is: instance, bank, depth or lane.
 
-    `word` elements of the flat depth are one word; `banks` share the depth.
+    `word` elements of the flat depth are one word; `banks` share the depth; `buffering` tiles lie in it at once.
 
     Raises:
         SpecError: I106 where the model has no such state, or its axes do not divide so.
@@ -225,7 +231,7 @@ def state_memory(
     if sizes["depth"] % (banks * word):
         raise SpecError("I106", f"The depth of {state} must divide into {banks} banks of words of {word}, not {sizes['depth']:,}")
     width = element.bits * sizes["lane"] * word
-    return Memory(name or state, width, sizes["depth"] // (banks * word), banks * sizes["bank"], sizes["instance"], read, write)
+    return Memory(name or state, width, sizes["depth"] // (banks * word), banks * sizes["bank"], sizes["instance"], read, write, buffering)
 
 
 def resource_document(r: Resources) -> dict[str, object]:
@@ -237,7 +243,7 @@ def resource_document(r: Resources) -> dict[str, object]:
             {
                 "name": m.name, "width_bits": m.width_bits, "banks": m.banks, "depth": m.depth, "instances": m.instances,
                 "element_bytes": m.element_bytes, "row_bytes": m.row_bytes, "capacity_bytes": m.capacity_bytes,
-                "read_energy": _energy(m.read_energy), "write_energy": _energy(m.write_energy),
+                "read_energy": _energy(m.read_energy), "write_energy": _energy(m.write_energy), "buffering": m.buffering,
             }
             for m in r.memories
         ],

@@ -1,0 +1,130 @@
+"""Time with overlap: double buffers of an own target hide transfers behind computation, one room hides nothing, advice says by how much."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+import pytest
+from command import perceptron
+from house import ROOT
+
+from rewrite_compiler.compile import Options, compile_model, to_json
+from rewrite_compiler.fit.cost import price_with_overlap
+from rewrite_compiler.fit.overlap import call_commands, overlap
+from rewrite_compiler.fit.tiling import Tiling
+from rewrite_compiler.report.html import page
+from rewrite_compiler.study.advise import advice_document, advise
+from rewrite_compiler.target import Resources, Target, load_target
+from rewrite_compiler.target.timing import timeline
+
+TOY = re.findall(r"```python file=toy.py\n(.*?)```", (ROOT / "docs/tutorial/first-accelerator.md").read_text("utf-8"), re.DOTALL)[0]
+COSTS = """
+
+from rewrite_compiler.target import Clock, Cost, Link, Resources, Unit, state_memory
+
+
+def describe(ila, parameters):
+    memories = [state_memory(ila, name, "depth lane", buffering=BUFFERING) for name in "xwy"]
+    links = (Link("host", "x", 8), Link("host", "w", 8), Link("y", "host", 8))
+    return Resources(Clock(100_000_000, "assumed"), tuple(memories), (Unit("dot", ("dense",), ("fixed8",), {"k": 8}),), links)
+
+
+target = __import__("dataclasses").replace(target, describe=describe)
+
+
+@dense.costs
+def cost(t, k, n, resources):
+    moved = {"x": t * k, "w": n * k, "y": 8 * n}
+    return Cost("dot", WORK * t * n * k // 8, sum(-(-b // 8) for b in moved.values()), moved)
+
+
+@dense.levels
+def levels(t, k, n):
+    return {"x": {"x": (n * k, t * k)}, "w": {"w": (n * k, n * k)}, "y": {"y": (8 * n, 8 * n)}}
+"""
+
+
+def machine(folder: Path, buffering: int, work: int = 1) -> Target:
+    """Return the tutorial's machine with memories, links and costs."""
+    file = folder / f"toy_{buffering}_{work}.py"
+    file.write_text(
+        f"{TOY}\nBUFFERING, WORK = {buffering}, {work}\n{COSTS}".replace("trials=trials", "trials=trials, units={'n': 1}"), "utf-8"
+    )
+    return load_target(str(file))
+
+
+def tiles(t: int) -> Tiling:
+    return Tiling({"t": t, "k": 64, "n": 16}, {"t": 1, "k": 64, "n": 16})
+
+
+def resources_of(target: Target) -> Resources:
+    resources = target.resources()
+    assert resources is not None
+    return resources
+
+
+@pytest.mark.parametrize("work", [1, 2, 10])
+def test_double_buffers_hide_what_is_shorter(work: int, tmp_path: Path) -> None:
+    target = machine(tmp_path, 2, work)
+    m, resources, count = target.mappings["dense"], resources_of(target), 12
+    found = overlap(m, tiles(count), {}, resources)
+    assert found is not None
+    load_w, load_x, compute, store = 128, 8, work * 128, 16
+    assert found.serial_cycles == count * (load_w + load_x + compute + store)
+    assert found.cycles == max(load_w, load_x) + compute + store + (count - 1) * max(load_w, compute)
+    price = price_with_overlap(m, tiles(count), {}, resources)
+    assert price is not None
+    assert price.cycles == price.cost.cycles - price.hidden_cycles
+    assert max(price.cost.compute_cycles, price.cost.transfer_cycles) <= price.cycles < price.cost.cycles
+    assert {lane.resource for lane in found.lanes} == {"host → x", "host → w", "dot", "y → host"}
+    waits = {lane.resource: lane.waits for lane in found.lanes}
+    assert any(text.startswith("there is no room") for text in waits["host → x"])
+
+
+def test_one_room_hides_nothing(tmp_path: Path) -> None:
+    target = machine(tmp_path, 1)
+    m, resources = target.mappings["dense"], resources_of(target)
+    assert overlap(m, tiles(5), {}, resources) is None
+    price = price_with_overlap(m, tiles(5), {}, resources)
+    assert price is not None
+    assert (price.cycles, price.hidden_cycles) == (price.cost.cycles, 0)
+
+
+def test_many_calls_go_on_as_the_last_ones_did(tmp_path: Path) -> None:
+    target = machine(tmp_path, 2)
+    m, resources = target.mappings["dense"], resources_of(target)
+    found = overlap(m, tiles(500), {}, resources)
+    cost = m.cost({"t": 1, "k": 64, "n": 16}, {}, resources)
+    assert found is not None
+    assert cost is not None
+    commands = [c for _ in range(500) for c in call_commands(m, cost, {"x": "x", "w": "w", "y": "y"}, resources)]
+    assert found.cycles == timeline(commands, {"x": 2, "w": 2, "y": 2}).cycles
+
+
+def test_advice_says_what_a_double_buffer_saves_and_the_plan_holds_it(tmp_path: Path) -> None:
+    model = tmp_path / "app.onnx"
+    onnx.save(perceptron((64, 64, 64)), model)
+    options = Options(shapes={"x": (6, 64)})
+    single, double = machine(tmp_path, 1, 2), machine(tmp_path, 2, 2)
+    document = advice_document(advise([model], single, options))
+    buffers = {c["name"]: c for c in document["changes"] if c["kind"] == "buffer"}
+    assert {"x", "w", "y", "every memory"} == buffers.keys()
+    every = buffers["every memory"]
+    assert every["saved_nanoseconds"] > buffers["x"]["saved_nanoseconds"] >= 0
+    plans = {n: compile_model(model, [t], options) for n, t in (("single", single), ("double", double))}
+    cycles = {n: sum(o.price.cycles for o in plan.offloads if o.price) for n, plan in plans.items()}
+    assert every["totals"]["device_cycles"] == cycles["double"] < cycles["single"]
+    (first, *_) = to_json(plans["double"])["offloads"]
+    assert first["cost"]["hidden_cycles"] > 0
+    assert [lane["resource"] for lane in first["cost"]["lanes"]] == ["host → x", "host → w", "dot", "y → host"]
+    assert "what each unit and link works and waits for" in page(to_json(plans["double"]), None)
+    assert "what each unit and link works and waits for" not in page(to_json(plans["single"]), None)
+
+
+def test_a_memory_holds_at_least_one_tile(tmp_path: Path) -> None:
+    target = machine(tmp_path, 2)
+    with pytest.raises(Exception, match="Buffering of memory x must be a positive integer, not 0"):
+        replace(resources_of(target).memory("x"), buffering=0)
