@@ -59,6 +59,8 @@ egraph.fired[].rule text | egraph.fired[].at text | egraph.fired[].matches count
 extraction.objective text | extraction.cost.* number | extraction.bound.* number | extraction.gap? number | extraction.status text
 residency.*.bytes count | residency.*.saved_bytes count | residency.*.saved.* count | residency.*.bound_bytes count
 residency.*.operands count | residency.*.made_on_device count | residency.*.stay_on_device count
+validated~[].call text | validated~[].offloads[] text | validated~[].by text | validated~[].why_not_more text
+validated~[].unproved_control[] text
 limited[] text | notes[] text
 plan_sha256~ text | onnx_sha256~ text
 run object
@@ -159,6 +161,8 @@ CHECK = """
 subject text | kind text | parameters object | good flag
 problems[].code text | problems[].sentence text | problems[].place text | problems[].help text
 ila? object | golden? object | mappings[] object | rules[] any | seed any
+validated~[].call text | validated~[].offloads[] text | validated~[].by text | validated~[].why_not_more text
+validated~[].unproved_control[] text
 """
 ILA = """
 name text | parameters.* text | inputs[].name text | inputs[].lanes count | inputs[].most any

@@ -135,6 +135,11 @@ def _adjacent_plan(path: Path) -> Path | None:
         return candidate if onnx_digest == hashlib.file_digest(file, "sha256").hexdigest() else None
 
 
+def plan_json(path: Path) -> tuple[Path, dict[str, Any]]:
+    """Return the JSON file of a plan and its document; `path` may be the plan's ONNX file."""
+    return path if path.suffix == ".json" else _adjacent_plan(path) or path, _document(path)
+
+
 def _document(path: Path) -> dict[str, Any]:
     file = path if path.suffix == ".json" else _adjacent_plan(path) or path
     if not file.is_file():

@@ -9,11 +9,12 @@ from .mapping import Axes, FormatFor, Limit, Mapping
 from .meaning import body_of, inlined
 from .resources import Clock, Energy, Link, Memory, Resources, Unit, resource_document, state_memory
 from .stay import USUAL, Room, Stay
-from .target import Small, Target
+from .target import Blocks, Small, Target
 
 __all__ = [
     "USUAL",
     "Axes",
+    "Blocks",
     "Clock",
     "Cost",
     "Device",

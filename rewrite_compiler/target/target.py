@@ -25,6 +25,17 @@ class Small:
     units: MappingOf[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Blocks:
+    """The design with one lane an element: its parameter values, and along which dimensions how many lanes an element has now.
+
+    Its memories hold as many elements, so that a driver emits the same stream for as many elements along these dimensions.
+    """
+
+    parameters: MappingOf[str, str]
+    lanes: MappingOf[str, int]
+
+
 @dataclass(frozen=True, eq=False)
 class Target:
     """An accelerator. `build` returns its Ila for parameter values; `parameters` lists the values each may take, default first.
@@ -41,6 +52,7 @@ class Target:
     mappings: dict[str, Mapping] = field(default_factory=dict)
     describe: Describe | None = None  # its memories, units, links and clock
     small: tuple[Small, ...] = ()
+    blocks: Callable[[MappingOf[str, str]], Blocks] | None = None  # of parameter values; None where elements have no lanes
 
     def accelerates(self, **declared: Unpack[MappingDeclaration]) -> Callable[[Callable[..., Any]], Mapping]:
         """Declare a pattern from its meaning, a function of pattern variables; its name is the operation unless one is given.
@@ -71,16 +83,17 @@ class Target:
                 raise UsageError("F203", f'{self.name} has no parameter "{key}"', help=f"parameters: {names}")
             if value not in self.parameters[key]:
                 raise UsageError("F203", f'parameter {key} of {self.name} must be one of {", ".join(self.parameters[key])}, not "{value}"')
-        return self._with(parameters)
+        return self.variant(parameters)
 
-    def _with(self, parameters: MappingOf[str, str]) -> Target:
+    def variant(self, parameters: MappingOf[str, str]) -> Target:
+        """Return a design of the same generator, whose parameter values need not be among those that are listed."""
         target = replace(self, chosen={**self.chosen, **parameters})
         return replace(target, mappings={name: replace(m, parameters=target.values) for name, m in self.mappings.items()})
 
     def miniatures(self) -> Iterator[Target]:
         """Yield the miniature designs, with the behaviour and encoding of this one."""
         for s in self.small:
-            target = self._with(s.parameters)
+            target = self.variant(s.parameters)
             yield replace(target, mappings={name: replace(m, units=s.units) for name, m in target.mappings.items()})
 
     @property

@@ -14,7 +14,7 @@ from rewrite_compiler.ila import Ila
 from rewrite_compiler.ila_models import vta as model
 from rewrite_compiler.ila_models.vta.config import BEHAVIOURS, ENCODINGS, ITERATION_BITS, Config
 from rewrite_compiler.lang import Fixed
-from rewrite_compiler.target import Limit, Small, Target, split_bytes, tile, untile
+from rewrite_compiler.target import Blocks, Limit, Small, Target, split_bytes, tile, untile
 
 from .resources import resources
 
@@ -62,6 +62,14 @@ def _small(*, block: int, uop: int, inp: int, wgt: int, acc: int, batch: int = 0
     return Small({"log_batch": str(batch), "log_block": str(block), **buffers})
 
 
+def blocks(p: Mapping[str, str]) -> Blocks:
+    """Return the design of blocks of one: its buffers hold as many elements, whose bytes are those of one scalar."""
+    c = config(p)
+    scalars = {sort: c.width(sort).bit_length() - 4 for sort in ("inp", "wgt", "acc")}  # logarithms of bytes
+    buffers = {f"log_{sort}_buffer": str(c.log_depth(sort) + n) for sort, n in scalars.items()}
+    return Blocks({"log_batch": "0", "log_block": "0", **buffers}, {**dict.fromkeys("nck", c.block), **dict.fromkeys("bt", c.batch)})
+
+
 target = Target(
     "vta",
     build,
@@ -69,6 +77,7 @@ target = Target(
     "VTA, an int8 tensor accelerator: blocks of a matrix product, accumulated in 32 bits.",
     (*sorted(Path(__file__).parent.glob("*.py")), *sorted(Path(model.__file__).parent.glob("*.py"))),
     describe=resources,
+    blocks=blocks,
     small=(
         _small(block=1, uop=7, inp=6, wgt=6, acc=7),
         _small(block=1, uop=7, inp=4, wgt=6, acc=7),

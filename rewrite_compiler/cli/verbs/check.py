@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ..options import emit_json, parse_arguments, parser, shapes_of, whole_number
 from ..output import is_live, print_lines
+from .check_symbolic import check_symbolic
 
 INACCURATE = 0.25  # mean relative error from which on a magnitude is outside of an operation's range
 KINDS = ("drawn", "held", "rounded")
@@ -16,14 +18,22 @@ KINDS = ("drawn", "held", "rounded")
 def run(arguments: Sequence[str]) -> int:
     """Run `flexmatch check` and return its exit code: 1 where anything is wrong."""
     verb_parser = parser("check", "Find everything that is wrong; of an accelerator's operations, how far they are from what they mean.")
-    verb_parser.add_argument("subject", metavar="NAME|FILE", help="an accelerator (NAME:key=value,… too), or a .py or .onnx file")
+    verb_parser.add_argument("subject", metavar="NAME|FILE", help="an accelerator (NAME:key=value,… too), a .py or .onnx file, or a plan")
     verb_parser.add_argument(
         "--groups", type=whole_number(1), default=0, metavar="N", help="groups of ten random inputs an operation (default 10)"
     )
     verb_parser.add_argument("--seed", type=whole_number(0), default=-1, metavar="N", help="where the random inputs start (default 20262)")
     verb_parser.add_argument("--shape", action="append", default=[], metavar="NAME=1,3,32,32", help="bind the shape of a model's input")
     verb_parser.add_argument("--limits", action="append", default=[], metavar="KEY=VALUE", help="change a limit on models")
+    verb_parser.add_argument("--symbolic", action="store_true", help="of a plan: judge every call of its offloads, for all codes")
+    verb_parser.add_argument(
+        "--accel", action="append", default=[], metavar="NAME", help="with --symbolic: an accelerator of the plan that is a file of yours"
+    )
+    verb_parser.add_argument("--rules", action="append", default=[], type=Path, metavar="FILE.py", help="with --symbolic: the plan's rules")
+    verb_parser.add_argument("--recheck", action="store_true", help="with --symbolic: judge again what was judged before")
     args = parse_arguments(verb_parser, arguments, "subject")
+    if args.symbolic:
+        return check_symbolic(args)
     from ...limits import DEFAULT
     from ...study.accuracy import GROUPS, SEED
     from ...study.check import check, check_document

@@ -18,7 +18,7 @@ from ...disk_cache import DiskCache, private_cache_folder
 from ...rewrite.rule import Rule
 from ...target import Target
 from .shipped_certificates import shipped_courts
-from .sources import court_of
+from .sources import Court, call_court, court_of
 from .statements import key_of, statement_of_model, statement_of_operation, statement_of_rule
 
 DATE = "kept"  # of a record: the day on which it was judged
@@ -74,6 +74,11 @@ def mapping_key(target: Target, name: str) -> str:
     return key_of(statement_of_operation(target, name), *_court("target"))
 
 
+def call_key(target: Target, name: str, call: str) -> str:
+    """Return the key of the verdict on one call of an operation, which a text describes."""
+    return key_of(statement_of_operation(target, name), call, *_named(call_court()))
+
+
 def model_key(target: Target) -> str:
     """Return the key of the verdict on a target's accelerator model."""
     return key_of(statement_of_model(target), *_court("target"))
@@ -82,5 +87,8 @@ def model_key(target: Target) -> str:
 @cache
 def _court(kind: str) -> tuple[str, ...]:
     """Return what judges a kind on this machine: numbers are drawn and computed by its numpy and its Python."""
-    court = court_of(kind, shipped_courts().get(kind))
+    return _named(court_of(kind, shipped_courts().get(kind)))
+
+
+def _named(court: Court) -> tuple[str, ...]:
     return (court.sha256, *court.versions, sys.version, version("numpy"))

@@ -16,6 +16,7 @@ from pathlib import Path
 
 ENGINE = Path(__file__).parents[2]
 SOLVERS = ("z3-solver", "egglog")
+CALL_ROOTS = ("prove/mappings/call_validation.py",)  # of what judges single calls; it is in no certificate that ships
 GRAMMAR = "rewrite/grammar.lark"
 ROOTS = {"rule": ("prove/rules/rules.py", "rewrite/text_file.py"), "target": ("prove/certificates/judge.py", "rewrite/text_file.py")}
 # beside the court: words, files, limits; and what rules are compiled to, which is in their statement
@@ -39,6 +40,13 @@ class Court:
 def court_of(kind: str, recorded: Court | None = None) -> Court:
     """Return the court of a kind as it is installed; where a known one is, imports need not be followed."""
     return recorded if recorded is not None and recorded.is_installed else _court_by_imports(kind)
+
+
+@cache
+def call_court() -> Court:
+    """Return what judges single calls of operations."""
+    files = import_closure(CALL_ROOTS)
+    return Court(_hash(files), files, solver_versions())
 
 
 def solver_versions() -> tuple[str, ...]:

@@ -107,10 +107,12 @@ def control_classes(calls: Iterable[Call], max_calls: int) -> Classes:
     return Classes(tuple(sorted(representatives, key=lambda c: product_count(c.mapping, c.invocation.sizes))), tuple(_unreached(covered)))
 
 
-def control_facts(call: Call) -> frozenset[Fact]:
-    """Return the control facts of a call: branches taken, loop counts and pairs of them, small sizes, fields set."""
+def _traced(call: Call) -> tuple[_Tracer, _IdleDevice]:
+    """Return the trace of a call's driver on a device that does nothing."""
     m, invocation = call.mapping, call.invocation
-    device, tracer = _IdleDevice(call.ila), _Tracer(_folder(m))
+    folder = _folder(m)
+    device, tracer = _IdleDevice(call.ila), _Tracer(folder)
+    _clear_caches(folder)
     operands = {n: np.zeros(shape, np.int64) for n, shape in shapes_at(m, invocation.sizes).items()}
     previous_trace = sys.gettrace()
     sys.settrace(tracer.call)
@@ -118,6 +120,34 @@ def control_facts(call: Call) -> frozenset[Fact]:
         m.run_driver(device, operands, formats_at(m), attributes_at(m, invocation.sizes), invocation.stay)
     finally:
         sys.settrace(previous_trace)
+    return tracer, device
+
+
+def _clear_caches(folder: Path) -> None:
+    """Clear what the functions of a folder's modules have cached: what is cached is not run, and so not seen."""
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if file is not None and Path(file).parent == folder:
+            for f in vars(module).values():
+                getattr(f, "cache_clear", lambda: None)()
+
+
+def control_branches(call: Call) -> frozenset[str]:
+    """Return the ways that a call's branches go, and how often its loops turn, each with file and line."""
+    tracer, _ = _traced(call)
+    ways = {f"{_place(code, way)}: taken from line {_line(code, origin)}" for code, origin, way in tracer.transitions}
+    turns = {f"{_place(code, loop)}: {min(n, MANY)}{' or more' * (n >= MANY)} turns" for (code, loop), n in tracer.turns}
+    return frozenset(ways | turns)
+
+
+def _place(code: CodeType, offset: int) -> str:
+    return f"{Path(code.co_filename).name}:{_line(code, offset)}"
+
+
+def control_facts(call: Call) -> frozenset[Fact]:
+    """Return the control facts of a call: branches taken, loop counts and pairs of them, small sizes, fields set."""
+    m, invocation = call.mapping, call.invocation
+    tracer, device = _traced(call)
     turns = [(loop, min(n, MANY)) for loop, n in tracer.turns]
     loops = sorted({t for t in turns if t[0][0].co_name not in ("<genexpr>", "<listcomp>")}, key=repr)
     lists, results = {name for name, kind in m.statics if kind == "ints"}, result_dimensions(m)

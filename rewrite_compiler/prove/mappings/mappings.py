@@ -20,7 +20,8 @@ import numpy as np
 
 from ...errors import FlexmatchError, SpecError
 from ...fit import Refusal, tile
-from ...ila import Ila
+from ...ila import DATA, Ila
+from ...ila.model import State
 from ...ila.simulation.initialisation_tracking import CODE as UNWRITTEN
 from ...lang.binders import Leaf, unbounded_sums
 from ...lang.expr import Expr
@@ -231,7 +232,7 @@ def _normal_form_sides(m: Mapping, ila: Ila, sizes: MappingOf[str, int], stay: S
     return open_pairs, solved.axioms, run.executed
 
 
-def _run_driver(
+def run_call(
     m: Mapping, device: Any, sizes: MappingOf[str, Any], operands: MappingOf[str, Data], stay: Stay | None,
     previous_operands: Callable[[str], MappingOf[str, Data]],
 ) -> Any:  # fmt: skip
@@ -265,8 +266,13 @@ def execute(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], terms: Terms, stay
         return {n: variables(terms, n + mark, shape, formats[n].codes) for n, shape in shapes_at(m, sizes).items()}
 
     operands = symbolic("")
-    device = symbolic_device(ila, lambda memories: NormalFormEvaluator(memories, terms))
-    results = _run_driver(m, device, sizes, operands, stay, symbolic)
+
+    def unwritten(state: State) -> Number:
+        """A symbol for what data memories hold at first: what reads it is not the numerics' term."""
+        return terms.variable(f"unwritten {state.name}", state.leaf.interval) if state.binding == DATA else state.reset
+
+    device = symbolic_device(ila, lambda memories: NormalFormEvaluator(memories, terms), unwritten)
+    results = run_call(m, device, sizes, operands, stay, symbolic)
     meaning = NormalFormEvaluator({leaves[n]: x for n, x in operands.items()}, terms)
     expected = [meaning.array(a) for a in _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes)))]
     return Run(operands, list(zip(_flat(_tuple(results)), _flat(expected), strict=True)), device.executed)
@@ -347,7 +353,7 @@ def _z3_sides(m: Mapping, ila: Ila, sizes: MappingOf[str, int], stay: Stay | Non
 
     operands = symbolic("")
     device = symbolic_device(ila)
-    results = _run_driver(m, device, sizes, operands, stay, symbolic)
+    results = run_call(m, device, sizes, operands, stay, symbolic)
     meaning = SymbolicEvaluator({leaves[n]: x for n, x in operands.items()}, uninterpreted_tables=True)
     expected = [meaning.array(a) for a in _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes)))]
     pairs = list(zip(_flat(_tuple(results)), _flat(expected), strict=True))
@@ -421,7 +427,7 @@ def difference_on(
     leaves = _leaves(m, sizes, formats)
     device = simulated_device(ila, strict=strict)
     reversed_codes = {n: np.flip(x) for n, x in codes.items()}
-    results = _tuple(_run_driver(m, device, sizes, dict(codes), stay, lambda _: reversed_codes))
+    results = _tuple(run_call(m, device, sizes, dict(codes), stay, lambda _: reversed_codes))
     for result, term in zip(results, _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes))), strict=True):
         expected = evaluate(term, {leaves[n]: x for n, x in codes.items()})
         if np.shape(result) != np.shape(expected):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...ila import Ila
-from ...ila.model import Instruction
+from ...ila.model import Instruction, State
 from ...ila.simulation.simulator import DeviceHang
 from ...ila.verification.queue_interleavings import Issue, schedule
 from ...lang.binders import Leaf, static_shape
@@ -19,10 +19,15 @@ from ...readings.smt.evaluator import SymbolicEvaluator
 
 DENSE_LIMIT = 1 << 12  # elements of a memory, beyond which only those that are written are kept
 Reading = Callable[[dict[Leaf, Data]], SymbolicEvaluator]
+Unwritten = Callable[[State], Any]  # what a memory holds where nothing has been written
 
 
 def _uninterpreted(memories: Mapping[Leaf, Data]) -> SymbolicEvaluator:
     return SymbolicEvaluator(memories, uninterpreted_tables=True)
+
+
+def _reset(state: State) -> Any:
+    return state.reset
 
 
 def _memory(shape: tuple[int, ...], reset: Any) -> Any:
@@ -32,10 +37,10 @@ def _memory(shape: tuple[int, ...], reset: Any) -> Any:
 class SymbolicDevice:
     """Runs instructions by their updates on memories of terms; tables (encoders, activations) stay uninterpreted."""
 
-    def __init__(self, ila: Ila, reading: Reading = _uninterpreted) -> None:
-        self.ila = ila
+    def __init__(self, ila: Ila, reading: Reading = _uninterpreted, unwritten: Unwritten = _reset) -> None:
+        self.ila, self.unwritten = ila, unwritten
         internal = [s for s in ila.states.values() if s.name not in ila.externals]
-        memories = {s.leaf: _memory(static_shape(s.leaf), s.reset) for s in internal}
+        memories = {s.leaf: _memory(static_shape(s.leaf), unwritten(s) if s.is_memory else s.reset) for s in internal}
         self.symbolic = reading(memories)
         self.executed = 0
 
@@ -84,14 +89,14 @@ class SymbolicDevice:
 class SymbolicStream(SymbolicDevice):
     """A streamed device on terms: the queues order the stream, then each instruction runs by its update."""
 
-    def __init__(self, ila: Ila, reading: Reading = _uninterpreted) -> None:
-        super().__init__(ila, reading)
+    def __init__(self, ila: Ila, reading: Reading = _uninterpreted, unwritten: Unwritten = _reset) -> None:
+        super().__init__(ila, reading, unwritten)
         self.pending: list[Issue] = []
 
     def attach(self, memory: str, words: int) -> None:
         """Give it a new external memory of so many words from address 0."""
         external = self.ila.externals[memory]
-        self.symbolic.bind(external.leaf, np.zeros(words, object))
+        self.symbolic.bind(external.leaf, np.full(words, self.unwritten(self.ila.states[memory]), object))
         self.symbolic.bind(external.base, np.array(0, object))
         self.symbolic.bind(external.size, np.array(words, object))
 
@@ -123,9 +128,10 @@ class SymbolicStream(SymbolicDevice):
         super().wait()
 
 
-def symbolic_device(ila: Ila, reading: Reading = _uninterpreted) -> SymbolicDevice:
-    """Return a device in the reset state that runs a model on terms."""
-    return SymbolicStream(ila, reading) if ila.externals else SymbolicDevice(ila, reading)
+def symbolic_device(ila: Ila, reading: Reading = _uninterpreted, unwritten: Unwritten = _reset) -> SymbolicDevice:
+    """Return a device in the reset state that runs a model on terms; `unwritten` are the contents of memories before the first write."""
+    kind = SymbolicStream if ila.externals else SymbolicDevice
+    return kind(ila, reading, unwritten)
 
 
 def _objects(x: object) -> Data:

@@ -1,0 +1,94 @@
+"""check PLAN --symbolic: every call of a plan is judged as it is issued; an edited driver is found; verdicts are cached."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from command import flexmatch, perceptron, refused
+from known_wrong.drivers import Fault, planted
+
+from rewrite_compiler.compile import compile_model
+from rewrite_compiler.compile.plan.validation import problems_of, validated_calls, validation_document
+from rewrite_compiler.prove.certificates.cache import Cache
+from rewrite_compiler.prove.mappings.call_validation import CallCourt, Method
+from rewrite_compiler.target import find_target
+from rewrite_compiler.targets.vta.conv2d import _trial
+
+UNSTRIDED = Fault("vta.conv2d", "vta.conv2d", "_load", "x_stride=m.channels * m.taps", "x_stride=count * m.taps")
+LARGE = _trial(32, 1024, 3, 3, 1, 1)
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "layers.onnx"
+    onnx.save(perceptron([40, 600, 48, 20]), str(path))
+    return path
+
+
+def test_calls_are_one_term_or_blocks(model: Path) -> None:
+    plan = compile_model(model, ["vta"])
+    calls = validated_calls(plan, Cache(None))
+    assert sorted(c.verdict.method for c in calls) == sorted([Method.BLOCKS, Method.BLOCKS, Method.TERM])
+    assert all(c.verdict.reason == "" and c.verdict.is_symbolic for c in calls)
+    assert problems_of(calls, "plan") == []
+    assert {o for c in calls for o in c.offloads} == {o.id for o in plan.offloads}
+
+
+def test_an_edited_instruction_is_found() -> None:
+    vta = find_target("vta")
+    court = CallCourt(vta)
+    court.covered["conv2d"] = None  # classes of control are another question
+    with planted(UNSTRIDED):
+        verdict = court.verdict(vta.mappings["conv2d"], LARGE)
+    assert verdict.method == Method.NONE
+    assert verdict.reason.startswith("driver and numerics differ: left ")
+
+
+def test_control_that_no_certificate_shows_is_named() -> None:
+    vta = find_target("vta")
+    court = CallCourt(vta)
+    m = vta.mappings["dense"]
+    assert court.unproved_control(m, {"t": 1, "k": 16, "n": 16}, None) == ()
+    court.covered["dense"] = frozenset()
+    assert any("dense.py:" in x for x in court.unproved_control(m, {"t": 1, "k": 16, "n": 16}, None))
+    flexasr = find_target("flexasr")
+    assert CallCourt(flexasr).unproved_control(flexasr.mappings["linear"], {"t": 1, "k": 16, "n": 16}, None)
+
+
+def test_the_command_enters_verdicts_in_the_plan(model: Path) -> None:
+    assert flexmatch("compile", model, "--accel", "vta", "-o", "p").code == 0
+    first = flexmatch("check", "p.json", "--symbolic", "--json", "found.json")
+    assert first.code == 0, first
+    assert first.out.startswith("calls     3 distinct: 1 by one term, 2 by one term of elements (block lemma)\ncontrol   3 of 3 ")
+    plan, found = (json.loads(Path(name).read_text()) for name in ("p.json", "found.json"))
+    assert plan["validated"] == found["validated"]
+    assert (found["kind"], found["good"]) == ("plan", True)
+    again = flexmatch("check", "p.json", "--symbolic")
+    assert again.out == first.out
+    assert json.loads(Path("p.json").read_text()) == plan
+    assert flexmatch("cosim", "p.json", "--data", "none.npz").code == 2  # the plan is still one: the data are what is missing
+
+
+def test_a_cached_verdict_is_used(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, cache = compile_model(model, ["vta"]), Cache(tmp_path / "calls")
+    (tmp_path / "calls").mkdir()
+    first = validation_document(validated_calls(plan, cache))
+
+    def forbidden(*_: Any) -> None:
+        raise AssertionError("a cached call is judged again")
+
+    monkeypatch.setattr(CallCourt, "verdict", forbidden)
+    assert validation_document(validated_calls(plan, cache)) == first
+
+
+def test_a_model_is_no_plan(model: Path) -> None:
+    refused(
+        flexmatch("check", model, "--symbolic"), 2,
+        f"error[F203]: --symbolic is for plans, and {model} is none\n  help: write one with flexmatch compile MODEL --accel NAME",
+    )  # fmt: skip

@@ -1,0 +1,120 @@
+"""Calls of a blocked design, proved on the design with one lane an element: the block lemma, streams, layouts; and what breaks each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from known_wrong.drivers import Fault, planted
+
+from rewrite_compiler.ila.verification.lane_correspondence import LanesDiffer, instruction_correspondence
+from rewrite_compiler.lang import Expr, reduce_sum, signed, update
+from rewrite_compiler.prove.mappings.block_proof import BlockProofs
+from rewrite_compiler.target import Stay, find_target
+from rewrite_compiler.targets.vta.base import blocks
+from rewrite_compiler.targets.vta.conv2d import _trial
+
+VTA = find_target("vta")
+NARROW = VTA.variant(blocks(VTA.values).parameters)
+LAYER = _trial(32, 33, 3, 1, 1, 0)
+PADDED = {**_trial(20, 33, 5, 3, 1, 0), "pads": (0, 0, 2, 0), "u": 5}
+PASSES = _trial(40, 400, 4, 3, 1, 1, 2)
+
+
+def failure(operation: str, sizes: dict[str, Any]) -> str:
+    return BlockProofs(VTA).failure(VTA.mappings[operation], sizes)
+
+
+@pytest.mark.parametrize("name", VTA.ila().instructions)
+def test_updates_correspond_but_for_lanes(name: str) -> None:
+    found = instruction_correspondence(VTA.ila(), NARROW.ila(), name)
+    assert bool(found.contracted) == (name == "gemm")
+    assert found.multiplies == (name == "alu_mul")
+    assert bool(found.accesses) == name.startswith(("load", "store"))
+
+
+@pytest.mark.parametrize(
+    ("operation", "sizes"),
+    [
+        ("conv2d", LAYER), ("conv2d_bias_relu", _trial(19, 21, 5, 3, 2, 1, 2)), ("conv2d", PADDED), ("conv2d_bias", PASSES),
+        ("dense", {"t": 3, "k": 37, "n": 20}), ("dense_bias_relu", {"t": 1, "k": 64, "n": 10}),
+    ],
+)  # fmt: skip
+def test_calls_are_proved(operation: str, sizes: dict[str, Any]) -> None:
+    assert failure(operation, sizes) == ""
+
+
+CONV = "vta.conv2d"
+WRONG = {
+    "weights are transposed in a block": ("drive_conv2d", "{0: c.block, 1: c.block}", "{1: c.block, 0: c.block}", LAYER),
+    "blocks of 16 have weights one further": (
+        "_load", "dram_base=group + blocks.start * m.taps", "dram_base=group + blocks.start * m.taps + (c.block == 16)", LAYER
+    ),
+    "blocks of 16 have other rows": ("_load", "x_stride=m.cols", "x_stride=m.cols + (c.block == 16)", LAYER),
+    "filters are exchanged": ("drive_conv2d", "b)[..., : len(w), :, :]", "b)[..., : len(w), :, :][..., ::-1, :, :]", LAYER),
+    "the numerics leave a channel out": ("conv2d_codes", "(channels, *kernel)", "(channels - (channels == 33), *kernel)", LAYER),
+    "the numerics turn the channels round": ("conv2d_codes", "w[n, c, r, s]", "w[n, channels - 1 - c, r, s]", LAYER),
+    "bottom zeros are not loaded": ("_load", "max(end - m.rows, 0) if inside", "max(-begin, 0) if inside", PADDED),
+    "results begin a word further": ("run_layer", 'm.places["out"], m.parts', 'm.places["out"] + (m.design.block == 16), m.parts', LAYER),
+    "later passes have the first one's weights": (
+        "_load", "dram_base=group + blocks.start * m.taps", "dram_base=group", _trial(32, 1024, 3, 3, 1, 1)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_fault_is_no_proof(name: str) -> None:
+    function, old, new, sizes = WRONG[name]
+    with planted(Fault("vta.conv2d", CONV, function, old, new)):
+        assert failure("conv2d", sizes) != ""
+
+
+def test_weights_that_stay_are_proved_where_they_lie() -> None:
+    stay = Stay({"w": 37}, frozenset("w"))
+    m = VTA.mappings["conv2d"]
+    assert BlockProofs(VTA).failure(m, LAYER, stay) == ""
+    with planted(Fault("vta.conv2d", CONV, "Layer.uops", "self.weights_at + ", "")):
+        assert BlockProofs(VTA).failure(m, LAYER, stay) != ""
+
+
+def test_zero_points_are_left_to_samples() -> None:
+    m = VTA.mappings["depthwise_uint8"]
+    assert BlockProofs(VTA).failure(m, dict(m.trials[1])) != ""
+
+
+def _design(target: Any, weight: Any, lanes: int) -> Any:
+    """Return a design whose GEMM adds Σ inp · weight(memories, column, lane) over so many lanes to the first accumulators."""
+    ila = target.build(**target.values)
+    gemm, s, block = ila.instructions["gemm"], ila.s, ila.parameters["log_block"]
+
+    def element(i: Expr, j: Expr) -> tuple[tuple[Any, ...], Expr]:
+        return (0, i, j), signed(s.acc[0, i, j] + reduce_sum(lambda k: s.inp[0, i, k] * weight(s, j, k), lanes), 32)
+
+    ila.instructions["gemm"] = replace(gemm, update=update(s.acc, (1, 1 << block), element))
+    return ila
+
+
+def _weight(s: Any, j: Expr, k: Expr) -> Expr:
+    return s.wgt[0, j, k]
+
+
+@pytest.mark.parametrize(
+    ("weight", "lanes", "sentence"),
+    [
+        (lambda s, j, k: s.wgt[0, j, (k + 1) % 16], 16, "gemm: axis 2 of wgt is one of lanes"),
+        (lambda s, j, k: s.wgt[0, j, k] + k, 16, "gemm: "),
+        (lambda s, j, k: s.wgt[k % 2, j, k], 16, "gemm: "),
+        (lambda s, j, k: s.wgt[0, k, j], 16, ""),
+        (_weight, 15, "gemm: "),
+        (_weight, 16, ""),
+    ],
+)  # fmt: skip
+def test_lanes_must_be_used_as_lanes(weight: Any, lanes: int, sentence: str) -> None:
+    wide, narrow = _design(VTA, weight, lanes), _design(NARROW, weight if not sentence else _weight, 1)
+    if not sentence:  # a transposed weight is a lane like any other: which one it is decides where operands must lie
+        assert instruction_correspondence(wide, narrow, "gemm").contracted
+        return
+    with pytest.raises(LanesDiffer) as refusal:
+        instruction_correspondence(wide, narrow, "gemm")
+    assert str(refusal.value).startswith(sentence)
