@@ -30,6 +30,8 @@ class Limits:
     tensor_bytes: int = 2 * GIB
     folding_bytes: int = 64 * MIB
     nodes: int = 200_000
+    operands: int = 32_768
+    results: int = 8_192
     nesting: int = 64
     rank: int = 8
     e_nodes: int = 2_000_000

@@ -22,10 +22,10 @@ from rewrite_compiler.compile.document import read_plan
 from rewrite_compiler.cosim.journal import Journal
 from rewrite_compiler.data import load_data
 from rewrite_compiler.errors import FlexmatchError
-from rewrite_compiler.frontend.graph.structure import MAX_OPERANDS
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.intake import MAX_JSON_VALUES, MAX_KEY_PARTS, FileBound, MalformedText, parse_json, parse_toml, read_bytes
 from rewrite_compiler.ir.types import TensorType
+from rewrite_compiler.limits import DEFAULT
 from rewrite_compiler.rewrite.text_file import rules_of_file
 
 GIB = 1 << 30
@@ -148,13 +148,19 @@ def test_what_a_model_has_too_many_of_is_counted_first(field: bytes, tmp_path: P
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_a_node_has_no_more_inputs_than_its_bound(inside: bool) -> None:
-    nodes = [helper.make_node("Sum", ["x"] * (MAX_OPERANDS + 1), ["s"], name="wide")]
+@pytest.mark.parametrize(("kind", "most"), [("inputs", DEFAULT.operands), ("outputs", DEFAULT.results)])
+def test_a_node_has_no_more_values_than_its_bound(kind: str, most: int, inside: bool) -> None:
+    values = [f"s{n}" for n in range(most + 1)]
+    nodes = [
+        helper.make_node("Sum", ["x"] * len(values), ["s0"], name="wide")
+        if kind == "inputs"
+        else helper.make_node("Split", ["x"], values, name="wide")
+    ]
     if inside:
-        branches = {b: helper.make_graph(nodes, b, [], [onnx.ValueInfoProto(name="s")]) for b in ("then_branch", "else_branch")}
-        nodes = [helper.make_node("If", ["x"], ["s"], **branches)]
-    with pytest.raises(FlexmatchError, match=f'node "wide": .*: Sum must have at most {MAX_OPERANDS} inputs, not {MAX_OPERANDS + 1}'):
-        load(onnx_model(nodes, {"x": [1, 4]}, ["s"]))
+        branches = {b: helper.make_graph(nodes, b, [], [onnx.ValueInfoProto(name="s0")]) for b in ("then_branch", "else_branch")}
+        nodes = [helper.make_node("If", ["x"], ["s0"], **branches)]
+    with pytest.raises(FlexmatchError, match=f'node "wide": .* must have at most {most} {kind}, not {most + 1}'):
+        load(onnx_model(nodes, {"x": [1, 4]}, ["s0"]))
 
 
 def test_a_rule_file_that_would_take_long_to_parse_is_refused_at_once(tmp_path: Path) -> None:

@@ -16,8 +16,6 @@ from .opaque import captured_names
 from .opset_upgrade import schema_of
 from .signature import check_node
 
-MAX_OPERANDS = 32_768  # of a node: Sum, Max and their kind are one operator for each
-
 
 @dataclass
 class StructureCheck:
@@ -49,9 +47,19 @@ def check_count(model: Any, place: str, limits: Limits) -> None:
         if len(entries) > limits.nodes:
             raise InputError("F105", f"the model must have at most {limits.nodes} {kind}", place=place, help="raise --limits nodes=")
     for node in _all_nodes([*graph.node, *(n for f in model.functions for n in f.node)]):
-        if len(node.input) > MAX_OPERANDS:
-            sentence = f"{node.op_type} must have at most {MAX_OPERANDS} inputs, not {len(node.input)}"
-            raise InputError("F105", sentence, place=f'{place}:node "{node.name or node.op_type}"', help="split it into several nodes")
+        _check_arity(node, place, limits)
+
+
+def _check_arity(node: Any, place: str, limits: Limits) -> None:
+    """Refuse a node of so many values that import (an operator for each operand) or the host (quadratic in results) would not end."""
+    for kind, values, limit, most in (
+        ("inputs", node.input, "operands", limits.operands),
+        ("outputs", node.output, "results", limits.results),
+    ):
+        if len(values) > most:
+            sentence = f"{node.op_type} must have at most {most} {kind}, not {len(values)}"
+            remedy = f"split it into several nodes, or raise --limits {limit}="
+            raise InputError("F105", sentence, place=f'{place}:node "{node.name or node.op_type}"', help=remedy)
 
 
 def check_structure(model: Any, place: str, limits: Limits) -> tuple[list[int], list[str]]:
