@@ -16,6 +16,12 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
 
 
+@cache
+def parsed(source: str) -> ast.Module:
+    """Parse a text once for all tests."""
+    return ast.parse(source)
+
+
 @dataclass(frozen=True)
 class Import:
     """One imported name: `module` alone, or `name` from `module`; eager when it runs as soon as its file is imported."""
@@ -54,7 +60,7 @@ class Module:
     @cached_property
     def tree(self) -> ast.Module:
         """Parse the text."""
-        return ast.parse(self.source, str(self.path))
+        return parsed(self.source)
 
     @cached_property
     def lines(self) -> int:
@@ -66,13 +72,19 @@ class Module:
         """Name the engine's package or the content folder: the second part of the name."""
         return [*self.name.split("."), ""][1]
 
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """List every node of the tree: several tests look at all of them."""
+        return tuple(ast.walk(self.tree))
+
     def imports(self) -> Iterator[Import]:
         """Yield every import with relative ones spelt out."""
         return _imports(self, self.tree, eager=True)
 
-    def definitions(self) -> Iterator[tuple[str, Definition]]:
-        """Yield every function and class, with its dotted name; those inside functions too."""
-        return _definitions(self.tree, "")
+    @cached_property
+    def definitions(self) -> tuple[tuple[str, Definition], ...]:
+        """List every function and class, with its dotted name; those inside functions too."""
+        return tuple(_definitions(self.tree, ""))
 
     def absolute(self, node: ast.ImportFrom) -> str:
         """Return the full name of the module that a `from` names."""
@@ -130,7 +142,7 @@ def _module(path: Path) -> Module:
 
 def calls(module: Module) -> Iterator[tuple[int, str, ast.Call]]:
     """Yield line and last name of every call."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Call):
             yield node.lineno, ast.unparse(node.func).rpartition(".")[2], node
 
@@ -162,7 +174,7 @@ def repeated_blocks(paths: list[Path]) -> list[str]:
 
 def code_lines(source: str) -> list[tuple[int, str]]:
     """Return number and stripped text of each line that holds code, leaving out imports, docstrings, comments and lone brackets."""
-    ignored = {number for node in _walked(ast.parse(source)) for number in _uncounted(node)}
+    ignored = {number for node in _walked(parsed(source)) for number in _uncounted(node)}
     stripped = ((number, line.strip()) for number, line in enumerate(source.splitlines(), 1) if number not in ignored)
     return [(number, line) for number, line in stripped if line.strip("()[]{}, ") and not line.startswith("#")]
 

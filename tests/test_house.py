@@ -101,7 +101,7 @@ def every_import() -> tuple[tuple[Module, Import], ...]:
 
 @cache
 def every_function() -> tuple[tuple[Module, str, Function], ...]:
-    return tuple((m, name, node) for m in modules() for name, node in m.definitions() if not isinstance(node, ast.ClassDef))
+    return tuple((m, name, node) for m in modules() for name, node in m.definitions if not isinstance(node, ast.ClassDef))
 
 
 def inner_package(name: str) -> str:
@@ -287,7 +287,7 @@ def test_everything_public_says_what_it_is() -> None:
         return not is_overload and not any(part.startswith(("_", "<")) for part in name.split("."))
 
     nameless = (
-        f"{m}:{n.lineno} {name}" for m in modules() for name, n in m.definitions() if needs_text(name, n) and not ast.get_docstring(n)
+        f"{m}:{n.lineno} {name}" for m in modules() for name, n in m.definitions if needs_text(name, n) and not ast.get_docstring(n)
     )
     empty = (str(m) for m in modules() if m.tree.body and not ast.get_docstring(m.tree))
     listed(iter([*nameless, *empty]))

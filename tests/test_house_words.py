@@ -133,10 +133,7 @@ def is_public(name: str) -> bool:
 
 def public_functions() -> Iterator[tuple[Module, str, Function]]:
     """Yield functions and methods that others call; those inside of functions are nobody's."""
-    for m in modules():
-        functions = [n for _, n in m.definitions() if isinstance(n, Function)]
-        inner = {id(n) for f in functions for n in ast.walk(f) if n is not f}
-        yield from ((m, name, n) for name, n in m.definitions() if isinstance(n, Function) and is_public(name) and id(n) not in inner)
+    return ((m, name, n) for m in modules() for name, n in m.definitions if isinstance(n, Function) and is_public(name))
 
 
 def undocumented(node: Function) -> set[str]:
@@ -172,12 +169,12 @@ def test_modules_are_named_by_what_they_are() -> None:
 
 def test_public_names_say_what_they_are() -> None:
     """Functions, classes, methods, fields and parameters of what others call."""
-    functions = ((m, n.lineno, part) for m in modules() for name, n in m.definitions() if is_public(name) for part in name.split(".")[-1:])
+    functions = ((m, n.lineno, part) for m in modules() for name, n in m.definitions if is_public(name) for part in name.split(".")[-1:])
     parameters = ((m, n.lineno, a.arg) for m, _, n in public_functions() for a in (*n.args.posonlyargs, *n.args.args, *n.args.kwonlyargs))
     fields = (
         (m, x.lineno, x.target.id)
         for m in modules()
-        for name, n in m.definitions()
+        for name, n in m.definitions
         if isinstance(n, ast.ClassDef) and is_public(name)
         for x in n.body
         if isinstance(x, ast.AnnAssign) and isinstance(x.target, ast.Name)
@@ -189,8 +186,8 @@ def test_public_names_say_what_they_are() -> None:
 
 def test_locals_say_what_they_hold() -> None:
     def locals_of(m: Module) -> Iterator[ast.Name]:
-        fields = {id(x.target) for n in ast.walk(m.tree) if isinstance(n, ast.ClassDef) for x in n.body if isinstance(x, ast.AnnAssign)}
-        names = (n for n in ast.walk(m.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        fields = {id(x.target) for n in m.nodes if isinstance(n, ast.ClassDef) for x in n.body if isinstance(x, ast.AnnAssign)}
+        names = (n for n in m.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
         return (n for n in names if id(n) not in fields)
 
     engine = (m for m in modules() if m.folder not in CONTENT)
@@ -203,7 +200,7 @@ def test_targets_do_not_know_who_evaluates_them() -> None:
         (m, x)
         for m in modules()
         if m.folder == "targets"
-        for n in ast.walk(m.tree)
+        for n in m.nodes
         if isinstance(n, ast.Compare | ast.Call | ast.IfExp)
         for x in ast.iter_child_nodes(n)
     )
