@@ -262,7 +262,7 @@ ROWS: Mapping[str, str] = {
     "emit": EMIT, "offload": OFFLOAD, "trace": TRACE,
     "config": CONFIG, "check": CHECK, "ila": ILA, "completion": COMPLETION, "reduce": REDUCE, "schema": SCHEMA, "target": TARGET,
     "diff": DIFF, "advise": ADVISE, "learn": LEARN, "repair": REPAIR, "sweep": SWEEP,
-    "bench": BENCH, "egraph": EGRAPH,
+    "bench": BENCH, "egraph": EGRAPH, "init": "kind text | name text | folder text | files[] text | next[] text",
 }  # fmt: skip
 VERSION = 1
 Tree = dict[str, Any]

@@ -30,6 +30,7 @@ VERBS = {
     "bench": Verb("bench", "MODEL --accel NAME: seconds of each phase and simulator; slower than before?"),
     "list": Verb("list", "accelerators, operations, rules, applications"),
     "reduce": Verb("reduce", "MODEL --check crash|mismatch|not-offloaded: a smaller model with the same problem"),
+    "init": Verb("init", "accelerator|rule|app NAME: a skeleton with its own test, in a new folder"),
     "schema": Verb("schema", "DOCUMENT: the JSON schema of what --json writes"),
     "completion": Verb("completion", "bash|zsh|fish: a script that completes verbs, options and names"),
 }

@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "bench": ("bench", "app.onnx", "--accel", "flexasr", "--runs", "1", "--data", "test.npz", "--samples", "2", "--tier", "arrays"),
     "schema": ("schema", "plan"),
     "completion": ("completion", "fish"),
+    "init": ("init", "app", "waves"),
 }
 
 

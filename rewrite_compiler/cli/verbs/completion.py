@@ -11,6 +11,7 @@ from ..options import DESCRIBE, Parser, ParserRequest, emit_json, parse_argument
 from ..output import print_unwrapped
 from ..schemas import ROWS
 from ..verb_table import VERBS
+from .init import SKELETONS
 from .list import KINDS
 
 SCHEMA = "flexmatch.completion/1"
@@ -98,7 +99,9 @@ def _flags(verb_parser: Parser) -> Sequence[str]:
 
 def _words(verb: str) -> list[str]:
     """Return what a verb's first argument may be, besides a file."""
-    return {"explain": list(CODES), "schema": list(ROWS), "completion": list(SCRIPTS), "list": list(KINDS)}.get(verb, [])
+    return {"init": list(SKELETONS), "explain": list(CODES), "schema": list(ROWS), "completion": list(SCRIPTS), "list": list(KINDS)}.get(
+        verb, []
+    )
 
 
 def _choices() -> Mapping[str, Sequence[str]]:
