@@ -56,6 +56,9 @@ HEAVY = {
     "onnx": ("rewrite_compiler/frontend/", "rewrite_compiler/hostrun/sign_conversion", "apps/digits/export.py", "apps/gallery/"),
     "onnxruntime": ("rewrite_compiler/hostrun/",),
     "llvmlite": ("rewrite_compiler/readings/native/", "rewrite_compiler/kernels/"),
+    "torch": ("rewrite_compiler/frontend/exporters",),  # an extra, as are the two below
+    "skl2onnx": ("rewrite_compiler/frontend/exporters",),
+    "pandas": ("rewrite_compiler/data/data_frame",),
     "distributed": ("rewrite_compiler/cosim/cluster",),
     "PIL": ("rewrite_compiler/data/pillow",),
     "sklearn": ("apps/digits/data.py",),  # an extra; only the trainer's script reads the bundled images
@@ -238,7 +241,7 @@ def test_every_other_import_is_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     names = {"z3-solver": "z3", "scikit-learn": "sklearn", "pillow": "PIL"}
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *extras["apps"], *extras["scale"]]
+    wanted = [*project["dependencies"], *extras["apps"], *extras["scale"], *extras["torch"], *extras["sklearn"], *extras["pandas"]]
     declared = {names.get(d, d) for d in (w.partition(">=")[0] for w in wanted)}
     known = {*sys.stdlib_module_names, *declared, ENGINE}
     listed(f"{m}:{i.line} imports {i.package}" for m, i in every_import() if i.package not in known)

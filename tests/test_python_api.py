@@ -6,6 +6,7 @@ import inspect
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -75,15 +76,10 @@ def test_a_model_in_memory_has_the_plan_of_its_file(plan: Any) -> None:
         }
 
 
-def test_what_is_no_model_is_refused_with_how_to_export_it() -> None:
-    from sklearn.linear_model import LinearRegression
-
-    assert refusal(lambda: flexmatch.compile(LinearRegression(), "flexasr")) == (
-        "error[F100]: a model must be an ONNX file, its bytes or a ModelProto, not sklearn.linear_model._base.LinearRegression\n"
-        "  help: export it first: skl2onnx.to_onnx"
-    )
+def test_what_is_no_model_is_refused() -> None:
     assert refusal(lambda: flexmatch.compile(3, "flexasr")) == (
-        "error[F100]: a model must be an ONNX file, its bytes or a ModelProto, not builtins.int\n  help: give the path of an .onnx file"
+        "error[F100]: a model must be an ONNX file, its bytes or a ModelProto, not builtins.int\n"
+        "  help: give the path of an .onnx file, or a model of torch, Keras or scikit-learn"
     )
     assert refusal(lambda: flexmatch.compile(b"", "flexasr")) == "the model in memory: error[F102]: the file is empty"
 
@@ -137,6 +133,29 @@ def test_objects_are_shown_in_one_short_line(plan: Any, arrays: dict[str, Any]) 
     assert repr(plan) == "Plan(mlp.onnx: 3 linear on flexasr; nodes on the host: 1)"
     assert repr(Options(objective="cycles")) == "Options(objective='cycles')"
     assert repr(Limits(rounds=3)) == "Limits(rounds=3)"
+
+
+class Frame(dict[str, Any]):
+    """What this program uses of a pandas.DataFrame."""
+
+
+def test_results_as_tables(plan: Any, arrays: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    report = flexmatch.cosimulate(plan, arrays)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    said = "error[F108]: a table of results needs the package pandas\n  help: pip install pandas"
+    assert [refusal(x.to_pandas) for x in (plan, report)] == [said, said]
+    pandas = ModuleType("pandas")
+    pandas.__dict__["DataFrame"] = Frame
+    monkeypatch.setitem(sys.modules, "pandas", pandas)
+    scores = report.to_pandas()
+    assert list(scores) == ["host", "accelerated", "weight"]
+    assert [np.mean(scores[side]) for side in ("host", "accelerated")] == [
+        report.document[side]["value"] for side in ("reference", "accelerated")
+    ]
+    nodes = plan.to_pandas()
+    assert sorted(nodes["node"]) == sorted({n for o in plan.offloads for n in o.nodes} | {x.node for x in (*plan.host, *plan.absorbed)})
+    assert {"flexasr.linear", "host"} <= set(nodes["place"])
+    assert all(nodes["why"])
 
 
 def test_the_public_package_has_every_name_of_the_engine_and_no_other() -> None:

@@ -10,6 +10,11 @@ CODES = {
     "F104": ("A file is of another kind", "convert it to ONNX first; the sentence says what it seems to be"),
     "F105": ("A file or tensor is over a size limit", "raise the limit with --limits KEY=VALUE when you trust the file"),
     "F106": ("A file changed", "compile again from the file as it is now"),
+    "F107": (
+        "A model of another library cannot be exported to ONNX",
+        "install the exporter that the sentence names, or export the model yourself and give its file",
+    ),
+    "F108": ("A package for a form of results is not installed", "install the package that the sentence names"),
     "F110": ("The IR version of a model is not supported", "export with a current onnx"),
     "F111": ("The opset of a model is missing or unknown", "export with an opset from 7 to 26"),
     "F112": ("An operator set is imported twice", "export the model again"),

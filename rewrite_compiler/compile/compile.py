@@ -21,6 +21,7 @@ from ..errors import AnswerNo, BudgetError, UsageError
 from ..fit import Tiling
 from ..fit.cost import price_with_overlap
 from ..fit.host import SHIPPED, HostTable, host_document, picoseconds_of
+from ..frontend.exporters import LibraryModel, as_onnx
 from ..frontend.load import LoadedModel, Model, load
 from ..ir.program import Node, Program, total_macs
 from ..limits import DEFAULT, Limits, compact_repr
@@ -67,11 +68,13 @@ class Options:
 
 
 def compile_model(
-    model: Model, accel: str | Target | Sequence[str | Target], options: Options = Options(), *, calibrate: Samples | None = None,
-    calibration_method: str = "", progress: Progress = lambda _: None,
+    model: Model | LibraryModel, accel: str | Target | Sequence[str | Target], options: Options = Options(), *,
+    example_inputs: object = None, calibrate: Samples | None = None, calibration_method: str = "", progress: Progress = lambda _: None,
 ) -> Plan:  # fmt: skip
-    """Return the plan of a model (an ONNX file, its bytes or ModelProto) for one or several accelerators.
+    """Return the plan of a model for one or several accelerators.
 
+    The model is an ONNX file, its bytes or ModelProto, or a model of torch, Keras or scikit-learn, which that library's exporter
+    turns into ONNX; `example_inputs` are what a torch.nn.Module is called with: one tensor, a tuple, or a dict by parameter name.
     An accelerator is a name, `name:key=value,…`, the path of a Python file, or a Target. `calibrate` are samples, or the file of
     samples, that fix the number formats; without it the plan has none yet. Operations that the plan uses and that have no
     certificate are judged first, and `progress` is called with their names. With samples, offloads whose results would be further
@@ -79,11 +82,13 @@ def compile_model(
 
     Raises:
         UsageError: (F201, F202, F203) a target, mapping, rule, objective, pin or calibration method does not exist.
-        InputError: the model, or the samples, cannot be read; (C100, C102) there are no samples, or values that are not finite.
+        InputError: the model, or the samples, cannot be read; (F107) the model cannot be exported; (C100, C102) there are no samples,
+            or values that are not finite.
         AnswerNo: (R102, R103) a rule of a file is not proved; (I105) an operation is refuted; (F216) a pin cannot be kept.
         BudgetError: (F210) saturation ended before its first round.
     """
     targets = chosen_targets(accel, options.limits)
+    model = as_onnx(model, example_inputs)
     plan = _uncalibrated_plan(model, targets, options, calibrate, progress)
     if calibrate is None:
         return plan

@@ -21,6 +21,7 @@ from ..compile.offload.execute import Statistics
 from ..compile.offload.specified import is_certified
 from ..compile.plan.plan import Offload
 from ..data import CALIBRATION_SAMPLES, Dataset, Samples, samples_for
+from ..data.data_frame import data_frame
 from ..errors import FlexmatchError, UsageError
 from ..ir.program import Data
 from ..limits import DEFAULT, Limits, compact_repr
@@ -88,6 +89,19 @@ class Report:
         d = self.document
         values = f"{d['metric']} {d['reference']['value']:.6g} on the host, {d['accelerated']['value']:.6g} accelerated"
         return f"Report({d['model']['path']} on {', '.join(d['targets'])}: {values}, {d['samples']} samples)"
+
+    def to_pandas(self) -> Any:
+        """Return a pandas.DataFrame with a row for each sample: its `host` and `accelerated` score, and its `weight`.
+
+        Scores are those of the metric: 1 or 0 of an accuracy, the mean negative log-likelihood of a perplexity.
+
+        Raises:
+            UsageError: F108, pandas is not installed, or the report holds no scores.
+        """
+        if self.scores is None:
+            raise UsageError("F108", "this report holds no score of a sample", help="co-simulate with the plan in this program")
+        reference, accelerated = self.scores
+        return data_frame({"host": reference.values, "accelerated": accelerated.values, "weight": reference.weights})
 
 
 def cosimulate(

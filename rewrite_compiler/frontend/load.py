@@ -71,22 +71,14 @@ def load(model: Model, shapes: Mapping[str, tuple[int, ...]] | None = None, limi
 
 
 def _bytes_of(model: object) -> bytes:
-    """Return the bytes of a model in memory; UsageError F100 for an object of another library, with how to export it."""
+    """Return the bytes of a model in memory; UsageError F100 for any other object."""
     if isinstance(model, bytes):
         return model
     if hasattr(model, "SerializeToString") and hasattr(model, "graph"):
         return bytes(model.SerializeToString())
     kind = type(model)
-    exporters = {
-        "torch": "torch.onnx.export(model, inputs, PATH)",
-        "keras": 'model.export(PATH, format="onnx")',
-        "sklearn": "skl2onnx.to_onnx",
-    }
-    bases = {base.__module__.partition(".")[0] for base in kind.__mro__}
-    advice = next((f"export it first: {how}" for library, how in exporters.items() if library in bases), "give the path of an .onnx file")
-    raise UsageError(
-        "F100", f"a model must be an ONNX file, its bytes or a ModelProto, not {kind.__module__}.{kind.__qualname__}", help=advice
-    )
+    sentence = f"a model must be an ONNX file, its bytes or a ModelProto, not {kind.__module__}.{kind.__qualname__}"
+    raise UsageError("F100", sentence, help="give the path of an .onnx file, or a model of torch, Keras or scikit-learn")
 
 
 def _hash_with_data(model: Any, file: Path, digest: str) -> str:

@@ -10,6 +10,7 @@ from ..compile import Plan, to_json
 from ..cosim import Report
 from ..ir.program import Program
 from ..prove.verdict import Proof
+from .headline import Tile, tiles
 from .terminal import cosim_lines, plan_lines
 
 MAX_NODES = 200  # nodes of a program
@@ -57,8 +58,19 @@ def plan_html(plan: Plan) -> str:
 
 
 def report_html(report: Report) -> str:
-    """Return a co-simulation as preformatted text."""
-    return f"<pre>{escape(chr(10).join(cosim_lines(report.document)))}</pre>"
+    """Return a co-simulation as its figures with their reasons, then as text."""
+    plan = {} if report.plan is None else to_json(report.plan)
+    figures = "".join(map(_tile_html, tiles(plan, report.document))) if plan else ""
+    return (
+        f"<div style='display:flex;flex-wrap:wrap;gap:2em'>{figures}</div><pre>{escape(chr(10).join(cosim_lines(report.document)))}</pre>"
+    )
+
+
+def _tile_html(tile: Tile) -> str:
+    """Return one figure with inline style, since a notebook has no style sheet of ours."""
+    reasons = "".join(f"<div>{escape(r)}</div>" for r in tile.reasons)
+    figure = f"<div style='font-size:2em'>{escape(tile.figure)} <small style='font-size:.5em'>{escape(tile.note)}</small></div>"
+    return f"<div style='max-width:22em'><b>{tile.mark} {escape(tile.label)}</b>{figure}{reasons}</div>"
 
 
 def proof_lines(p: Proof) -> list[str]:

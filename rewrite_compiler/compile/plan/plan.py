@@ -6,6 +6,7 @@ from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...data.data_frame import data_frame
 from ...fit import Tiling
 from ...fit.cost import Price, accesses, cost_document
 from ...ir.program import Node, Program, Value, nodes_of_unknown_macs
@@ -133,6 +134,17 @@ class Plan:
             calls = calls_by_target[o.target.name]
             calls[o.mapping.operation] = calls.get(o.mapping.operation, 0) + o.tiling.calls
         return calls_by_target
+
+    def to_pandas(self) -> Any:
+        """Return a pandas.DataFrame with a row for each node of the model: where it runs and why.
+
+        Columns: `node`, `place` (host, or TARGET.OPERATION), `offload` (its id, or that of what absorbed the node), `why`.
+        """
+        names = {o.id: f"{o.target.name}.{o.mapping.operation}" for o in self.offloads}
+        rows = [(node, names[o.id], o.id, ", ".join(r.rule for r in o.because)) for o in self.offloads for node in o.nodes]
+        rows += [(h.node, "host", "", h.why_not) for h in self.host]
+        rows += [(a.node, names.get(a.by, "host"), a.by if a.by in names else "", f"absorbed by {a.by}") for a in self.absorbed]
+        return data_frame({name: [row[k] for row in rows] for k, name in enumerate(("node", "place", "offload", "why"))})
 
 
 def to_json(plan: Plan) -> dict[str, Any]:

@@ -45,12 +45,12 @@ def imports_of(entries: Iterable[Any], subject: str, place: str) -> dict[str, in
     """Return operator set versions by domain.
 
     Raises:
-        InputError: an import is duplicated, missing, not positive, or outside the supported versions.
+        InputError: a set is imported in two versions, or an import is missing, not positive, or outside the supported versions.
     """
     versions: dict[str, int] = {}
     for entry in entries:
         domain, version = own_domain(entry.domain), int(entry.version)
-        if domain in versions:
+        if versions.get(domain, version) != version:  # skl2onnx imports one set twice, as the same version
             conflict = f"not as {versions[domain]} and {version}"
             raise InputError("F112", f"{subject} must import the operator set of {domain or 'ai.onnx'} once, {conflict}", place=place)
         if not 1 <= version < 1 << 31:
