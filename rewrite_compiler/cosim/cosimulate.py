@@ -101,7 +101,8 @@ class Report:
         if self.scores is None:
             raise UsageError("F108", "this report holds no score of a sample", help="co-simulate with the plan in this program")
         reference, accelerated = self.scores
-        return data_frame({"host": reference.values, "accelerated": accelerated.values, "weight": reference.weights})
+        columns = {"host": reference.values, "accelerated": accelerated.values, "weight": reference.weights}
+        return data_frame({name: values.tolist() for name, values in columns.items()})
 
 
 def cosimulate(

@@ -134,8 +134,9 @@ def _from_sklearn(model: Any, example_inputs: object) -> bytes:
     import skl2onnx
     from skl2onnx.common.data_types import FloatTensorType
 
-    one_sample = {"initial_types": [("X", FloatTensorType([1, model.n_features_in_]))]} if example_inputs is None else {}
-    types = one_sample or {"X": example_inputs}
+    types: dict[str, object] = {"X": example_inputs}
+    if example_inputs is None:
+        types = {"initial_types": [("X", FloatTensorType([1, model.n_features_in_]))]}
     options = {id(model): {"zipmap": False}} if hasattr(model, "predict_proba") else None
     return bytes(skl2onnx.to_onnx(model, options=options, **types).SerializeToString())
 
