@@ -1,4 +1,6 @@
-"""Lowerings: grouped convolutions in dense blocks, and products as convolutions. Only `--rules lowering` uses them.
+"""Lowerings: grouped convolutions in dense blocks, products as convolutions, and products of computed pairs.
+
+Only `--rules lowering` uses them, with the operations that write weights at run time.
 
 They cost more than what they stand for (zeros are multiplied, layers become several calls), so that they count apart.
 """
@@ -59,3 +61,33 @@ def dense_as_conv2d(x: Tensor, w: Tensor) -> Law:
     image = o.reshape(o.transpose(x, (1, 0)), (1, inner, 1, rows))
     product = o.conv(image, o.reshape(w, (columns, inner, 1, 1)), (1, 1), (0, 0, 0, 0), (1, 1), group=1)
     return o.dense(x, w), o.transpose(o.reshape(product, (columns, rows)), (1, 0)), Where(x.rank == 2, rows > 0, inner > 0, IsConstant(w))
+
+
+@rule(phase="late", grade="E", marks=LOWERING)
+def dense_as_pair(x: Tensor, w: Tensor) -> Law:
+    """dense(x, w) = the one product of a batch of pairs"""
+    y = o.dense(x, w)
+    rows, inner, columns = x.shape[0], w.shape[1], w.shape[0]
+    pair = o.matmul(o.reshape(x, (1, rows, inner)), o.reshape(o.transpose(w, (1, 0)), (1, inner, columns)))
+    return y, o.reshape(pair, (rows, columns)), Where(x.rank == 2, rows > 0, inner > 0, columns > 0)
+
+
+def one_axis_of_pairs(axes: int) -> Rule:
+    """Return the rule that puts the pairs over `axes` axes one after the other."""
+
+    @rule(name=f"one-axis-of-pairs-{axes}", grade="E", marks=LOWERING)
+    def one_axis(a: Tensor, b: Tensor) -> Law:
+        """a·b = reshape(reshape(a)·reshape(b)) with one axis of pairs in place of several"""
+        y = o.matmul(a, b)
+        pairs = a.shape[0]
+        for k in range(1, axes):
+            pairs = pairs * a.shape[k]
+        rows, inner, columns = a.shape[axes], a.shape[axes + 1], b.shape[axes + 1]
+        product = o.matmul(o.reshape(a, (pairs, rows, inner)), o.reshape(b, (pairs, inner, columns)))
+        same = [a.shape[k] == b.shape[k] for k in range(axes)]
+        return y, o.reshape(product, y.shape), Where(a.rank == axes + 2, b.rank == axes + 2, *same)
+
+    return one_axis
+
+
+pairs = [one_axis_of_pairs(axes) for axes in (2, 3)]

@@ -46,7 +46,7 @@ def resources(ila: Ila, parameters: Mapping[str, str]) -> Resources:
             state_memory(ila, "spad0", "depth", word=VECTOR, banks=BANKS),
             state_memory(ila, "spad1", "depth", word=VECTOR, banks=BANKS),
         ),
-        (Unit("conv", ("conv2d",), ("fixed16", f"fixed{weights}"), {"c": LANES}, packs={"n": shared}),),
+        (Unit("conv", ("conv2d", "matmul"), ("fixed16", f"fixed{weights}"), {"c": LANES}, packs={"n": shared}),),
         (
             Link("host", "soc", VECTOR),
             Link("soc", "spad0", VECTOR),

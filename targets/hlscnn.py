@@ -19,7 +19,24 @@ from rewrite_compiler.ila_models.hlscnn.numerics import accumulated, rounded_sum
 from rewrite_compiler.ila_models.hlscnn.revisions import SPAD0_BASE
 from rewrite_compiler.lang import Array, Expr, Fixed, Leaf, array, fold, lift, select, switch
 from rewrite_compiler.rewrite import Ints
-from rewrite_compiler.target import USUAL, Device, Limit, Room, Small, Stay, Target, join_bytes, pad_axis, split_bytes, tile, untile
+from rewrite_compiler.target import (
+    USUAL,
+    Cost,
+    Device,
+    Levels,
+    Limit,
+    Resources,
+    Room,
+    Small,
+    Stay,
+    Target,
+    join_bytes,
+    levels_times,
+    pad_axis,
+    split_bytes,
+    tile,
+    untile,
+)
 
 from ._hlscnn import build, conv2d_cost, conv2d_levels, resources, revision_of
 
@@ -156,7 +173,7 @@ def commands(
     x: Codes, w: Codes, g: Geometry, revision: model.Revision, start: Codes | None = None, *, is_loaded: bool = False,
     at: tuple[int, int] = (0, 0), stay: Stay = USUAL,
 ) -> list[Command]:  # fmt: skip
-    """Return the instructions of one convolution on x [(samples,) channels, rows, cols] and w [filters, channels, …], codes.
+    """Return the instructions of one convolution on x [(samples,) channels, rows, cols] and w [(samples,) filters, channels, …], codes.
 
     Operands that are arrays stand for one instruction a row ([(samples,) rows, lanes] for data). The results are read by
     `reads` and put in order by `results`. The input lies at row and column `at`, with zeros around it. `start` [filters]
@@ -251,10 +268,10 @@ def act_vectors(x: Codes, g: Geometry, at: tuple[int, int] = (0, 0)) -> Codes:
 
 
 def weight_vectors(w: Codes, revision: model.Revision) -> Codes:
-    """Return weights as bytes [vectors, 16], ordered [filter][block][row][col][lane], one or two bytes a weight."""
-    flat, lanes = tile(w, {1: LANES}).reshape(-1), VECTOR * 8 // revision.weight_bits
-    words = pad_axis(flat, 0, -(-len(flat) // lanes) * lanes)
-    return split_bytes(words.reshape(-1, lanes), revision.weight_bits // 8)
+    """Return weights as bytes [(samples,) vectors, 16], ordered [filter][block][row][col][lane], one or two bytes a weight."""
+    flat, lanes = tile(w, {-3: LANES}).reshape(*w.shape[:-4], -1), VECTOR * 8 // revision.weight_bits
+    words = pad_axis(flat, -1, -(-flat.shape[-1] // lanes) * lanes)
+    return split_bytes(words.reshape(*w.shape[:-4], -1, lanes), revision.weight_bits // 8)
 
 
 # -- configuration
@@ -442,9 +459,9 @@ def drive_images(
     relu: bool,
     stay: Stay = USUAL,
 ) -> Codes:
-    """Emit the convolutions of a batch: x [(samples,) b, c, i, j], w [n, c, r, s], b [n] → y [(samples,) b, n, u, v], all codes."""
+    """Emit the convolutions of a batch: x [(samples,) b, c, i, j], w [(samples,) n, c, r, s], b [n] → y [(samples,) b, n, u, v]."""
     revision = revision_of(p)
-    g = _geometry(x.shape[-3:], len(w), (w.shape[2], w.shape[3]), strides, pads)
+    g = _geometry(x.shape[-3:], w.shape[-4], (w.shape[-2], w.shape[-1]), strides, pads)
     parts = passes(g, revision, starts=b is not None)
     if not parts:
         raise _too_large(g, revision, starts=b is not None)
@@ -456,7 +473,9 @@ def drive_images(
                 g, channels=part.stop - part.start, accumulate=bool(n) or b is not None, relu=relu and n == len(parts) - 1,
             )  # fmt: skip
             start, is_loaded = (None if n else b), "w" in stay.present or (bool(k) and len(parts) == 1)
-            sent = commands(x[..., k, part, :, :], w[:, part], step, revision, start, is_loaded=is_loaded, at=(pads[0], pads[1]), stay=stay)
+            sent = commands(
+                x[..., k, part, :, :], w[..., part, :, :], step, revision, start, is_loaded=is_loaded, at=(pads[0], pads[1]), stay=stay
+            )
             _run(device, sent)
         outputs.append(stay.result("y", partial(_loaded, device, g, revision)))
     return outputs[0][..., None, :, :, :] if len(outputs) == 1 else np.stack(outputs, axis=-4)
@@ -501,3 +520,65 @@ for mapping, has_bias, has_relu in ((conv2d, 0, 0), (conv2d_relu, 0, 1), (conv2d
     mapping.driver(partial(drive_images, relu=bool(has_relu)), moves=True)
     mapping.costs(partial(conv2d_cost, split=_channels, starts=bool(has_bias)))
     mapping.levels(conv2d_levels)
+
+
+@target.accelerates(
+    axes="x: h t k; w: h k n; y: h t n", formats=_choices("x", "w", "y"), units={"k": LANES}, whole="k", runtime_weights="w",
+    trials=tuple({"h": 1, "t": t, "k": k, "n": n} for t, k, n in ((2, 8, 2), (7, 11, 3), (25, 16, 9), (3, 2040, 18), (1, 3, 1))),
+)  # fmt: skip
+def matmul(x: Tensor, w: Tensor) -> tuple[Tensor, Where]:
+    """Matrix products of computed pairs as 1×1 convolutions, whose filters are written at run time: y[h] = x[h] · w[h]."""
+    return o.matmul(x, w), Where(x.rank == 3, w.rank == 3, x.shape[0] == w.shape[0])
+
+
+EVERY_ONE, UNPADDED = (1, 1), (0, 0, 0, 0)
+
+
+def _as_image(t: int, k: int, n: int) -> dict[str, Any]:
+    """Return the sizes of a product as a convolution: the rows side by side in one image."""
+    return {"b": 1, "n": n, "c": k, "i": 1, "j": t, "r": 1, "s": 1, "strides": EVERY_ONE, "pads": UNPADDED}
+
+
+@matmul.limits
+def matmul_limits(h: int, t: int, k: int, n: int, p: Mapping[str, str]) -> Iterator[Limit]:
+    """Capacities of one product; a call takes one."""
+    yield Limit("products of a call", h, 1)
+    yield from conv2d_limits(n, k, 1, t, 1, 1, EVERY_ONE, UNPADDED, p, starts=False)
+
+
+@matmul.residency
+def matmul_rooms(t: int, k: int, n: int, p: Mapping[str, str]) -> Iterator[Room]:
+    """What one product takes; nothing of it stays, because its pairs are cut apart and turned on the host."""
+    rooms = conv2d_rooms(**_as_image(t, k, n), p=p, starts=False)
+    yield from (Room(r.memory, r.size, scratch=r.tensor or r.scratch) for r in rooms)
+
+
+@matmul.numerics
+def matmul_result(x: Array, w: Array, p: Mapping[str, str]) -> Array:
+    """The codes of one product, as those of an image of its rows."""
+    _, rows, inner = (int(n) for n in x.shape)  # type: ignore[arg-type]
+    columns = int(w.shape[2])  # type: ignore[arg-type]
+    image, filters = array(lambda c, i, j: x[0, j, c], (inner, 1, rows)), array(lambda n, c, i, j: w[0, c, n], (columns, inner, 1, 1))
+    y = conv2d_codes(image, filters, _geometry((inner, 1, rows), columns, (1, 1), EVERY_ONE, UNPADDED), revision_of(p))
+    return array(lambda h, t, n: y[n, 0, t], (1, rows, columns))
+
+
+@partial(matmul.driver, moves=True)
+def drive_matmul(device: Device, x: Codes, w: Codes, p: Mapping[str, str], stay: Stay = USUAL) -> Codes:
+    """Emit one product as a convolution: x [(samples,) 1, t, k], w [(samples,) 1, k, n] → y [(samples,) 1, t, n], all codes."""
+    image, filters = x.swapaxes(-2, -1)[..., None, :], w[..., 0, :, :].swapaxes(-2, -1)[..., None, None]
+    y = drive_images(device, image, filters, strides=EVERY_ONE, pads=UNPADDED, p=p, relu=False, stay=stay)
+    return y[..., 0, :].swapaxes(-2, -1)
+
+
+@matmul.costs
+def matmul_cost(h: int, t: int, k: int, n: int, p: Mapping[str, str], resources: Resources) -> Cost:
+    """Products one after the other, each with filters of its own."""
+    image = {**_as_image(t, k, n), "u": 1, "v": t}
+    return conv2d_cost(**image, p=p, resources=resources, split=_channels, starts=False).times(h)
+
+
+@matmul.levels
+def matmul_levels(h: int, t: int, k: int, n: int, p: Mapping[str, str]) -> Levels:
+    """Products one after the other."""
+    return levels_times(conv2d_levels(**_as_image(t, k, n), u=1, v=t, p=p), h)

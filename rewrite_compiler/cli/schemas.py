@@ -34,7 +34,7 @@ calibration?.tensors[].offload text | calibration?.tensors[].tensor text | calib
 calibration?.tensors[].magnitude number | calibration?.tensors[].largest number
 counts.*.* count | lowered_counts.*.* count | exact_counts.*.* count | device_calls.*.* count
 offloads[].id text | offloads[].target text | offloads[].operation text | offloads[].parts[] text
-offloads[].nodes[] text | offloads[].shape.* count | offloads[].macs count
+offloads[].runtime_weights~[] text | offloads[].nodes[] text | offloads[].shape.* count | offloads[].macs count
 offloads[].because[].rule text | offloads[].because[].at text | offloads[].because[].grade text
 offloads[].because[].covers text | offloads[].because[].ulp? number
 offloads[].because[].share_of_rounding? number | offloads[].certificate text | offloads[].device_calls count

@@ -177,7 +177,10 @@ def search_space(targets: Sequence[Target], options: Options) -> SearchSpace:
     operations = {m.name for t in targets for m in t.mappings.values()}
     court = admit_rules(shipped_rules(), _rule_files(options), options.trusted, options.limits, operations)
     objective = objective_for(options.objective, targets, options.host)
-    mappings, unpriced = comparable_mappings(_mappings(targets, options, court.rules), objective)
+    selected = _mappings(targets, options, court.rules)
+    if not _uses_lowerings(options):
+        selected = [m for m in selected if not m.runtime_weights]
+    mappings, unpriced = comparable_mappings(selected, objective)
     rules = tuple(r for r in court.rules if r.name not in options.without)
     return SearchSpace(rules, mappings, objective, (*court.notes, *unpriced), court.certificates)
 
@@ -187,6 +190,11 @@ def _rule_files(options: Options) -> tuple[Path, ...]:
     lowering = Path(LOWERING)
     weighs = options.objective != OFFLOADS.name and not options.exact
     return (*options.rules, lowering) if weighs and lowering not in options.rules else options.rules
+
+
+def _uses_lowerings(options: Options) -> bool:
+    """Tell whether lowerings are used, and with them the operations that write weights at run time."""
+    return Path(LOWERING) in _rule_files(options)
 
 
 def _match_pinned(
@@ -248,7 +256,10 @@ def _plan(
     by_name = {m.name: m for m in mappings}
     devices = [n for n in match_result.program.nodes if n.op in by_name]
     ids, lowered = _ids(devices, by_name), are_lowered(model.program, devices, by_name)
-    reasons = HostReasons(match_result.program, mappings, match_result.fitted, objective.unusable, as_written=options.exact)
+    reasons = HostReasons(
+        match_result.program, mappings, match_result.fitted, objective.unusable, as_written=options.exact,
+        unselected=[] if _uses_lowerings(options) else [m for t in targets for m in t.mappings.values() if m.runtime_weights],
+    )  # fmt: skip
     accounting = account(model.program, match_result.program, ids, reasons)
     rule_reasons = _Reasons(match_result, rules, mappings, certified)
     offloads = tuple(

@@ -31,6 +31,7 @@ def plan_lines(document: Mapping[str, Any], file_names: Iterable[str] = (), next
     rows = [
         ("matching", f"{stop} after {count_text(egraph['rounds'], 'round')} · {egraph['e_nodes']:,} e-nodes"),
         *_labelled("plan", offload_texts(document)),
+        *_labelled("at run time", runtime_weight_texts(document["offloads"])),
         *_labelled("tiled", tiled_texts(document["offloads"])),
         *_labelled("cost", cost_texts(document["offloads"])),
         *_labelled("not sent", reason_texts(document["host"])),
@@ -155,6 +156,23 @@ def _cost_text(target: str, costs: list[Mapping[str, Any]]) -> str:
 
 def _ratio_text(ratio: float) -> str:
     return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"
+
+
+def runtime_weight_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return one line for each operation whose weights are written at run time: offloads, multiply-accumulates, and bytes of weights."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for o in offloads:
+        if o.get("runtime_weights"):
+            groups.setdefault(f"{o['operation']} on {o['target']}", []).append(o)
+    return [f"{len(group)} {name} · {_runtime_weight_amount(group)}" for name, group in groups.items()]
+
+
+def _runtime_weight_amount(group: Sequence[Mapping[str, Any]]) -> str:
+    """Return the work of offloads and the bytes of the weights that their calls write."""
+    macs = f"{sum(o['macs'] for o in group):,} MACs"
+    costs = [(o["cost"]["traffic"], o["runtime_weights"]) for o in group if o["cost"] is not None]
+    written_bytes = sum(traffic.get(name, 0) for traffic, names in costs for name in names)
+    return f"{macs}, their weights written at run time" + (f" ({written_bytes:,} bytes)" if costs else "")
 
 
 def tiled_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:

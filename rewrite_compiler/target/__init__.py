@@ -2,7 +2,7 @@
 
 from ..readings.kernels.format_conversion import values_of
 from .array_algebra import join_bytes, low_bits, pad_axis, split_bytes, tile, untile, widen
-from .cost import Cost, Levels
+from .cost import Cost, Levels, levels_times
 from .device import Device, SimulatedDevice, SimulatedStream, StreamedDevice, simulated_device
 from .discovery import find_target, load_target, target_names
 from .mapping import Axes, FormatFor, Limit, Mapping
@@ -38,6 +38,7 @@ __all__ = [
     "find_target",
     "inlined",
     "join_bytes",
+    "levels_times",
     "load_target",
     "low_bits",
     "pad_axis",

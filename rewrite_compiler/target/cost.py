@@ -43,3 +43,8 @@ class Cost:
         bytes_moved = {name: self.moved.get(name, 0) + other.moved.get(name, 0) for name in names}
         compute, transfer = self.compute_cycles + other.compute_cycles, self.transfer_cycles + other.transfer_cycles
         return Cost(self.unit, compute, transfer, bytes_moved, self.estimated or other.estimated)
+
+
+def levels_times(levels: Levels, calls: int) -> Levels:
+    """Return the bytes that so many calls read and write."""
+    return {m: {x: (calls * reads, calls * writes) for x, (reads, writes) in tensors.items()} for m, tensors in levels.items()}

@@ -94,7 +94,8 @@ class Mapping:
     mapping is proved, the first symbolically (default: from the units and capacities); `search` are tensors whose format is
     the candidate with the least error on calibration samples, because the device keeps inner state in it; `derived` are
     formats that follow from those of other tensors, which they name as parameters; `draws` are mean and deviation of the
-    random operands on which its accuracy is measured, where those of every operand will not do.
+    random operands on which its accuracy is measured, where those of every operand will not do; `runtime_weights` are operands that a
+    call writes to the memory of weights though they are computed at run time: another pattern takes constant ones.
     """
 
     target: str
@@ -120,6 +121,7 @@ class Mapping:
     access_counts: Callable[..., Levels] | None = None
     parameters: MappingOf[str, str] = field(default_factory=dict)  # of the configured target
     draws: MappingOf[str, tuple[float, float]] = field(default_factory=dict)
+    runtime_weights: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -388,6 +390,7 @@ class MappingDeclaration(TypedDict, total=False):
     search: MappingOf[str, Sequence[Format]]
     derived: MappingOf[str, Callable[..., Format]]
     draws: MappingOf[str, tuple[float, float]]
+    runtime_weights: str
 
 
 def make_mapping(target: str, f: Callable[..., Any], **declared: Unpack[MappingDeclaration]) -> Mapping:
@@ -431,6 +434,7 @@ def make_mapping(target: str, f: Callable[..., Any], **declared: Unpack[MappingD
         search=dict(declared.get("search", {})),
         derived=dict(declared.get("derived", {})),
         draws=dict(declared.get("draws", {})),
+        runtime_weights=tuple(declared.get("runtime_weights", "").split()),
     )
 
 

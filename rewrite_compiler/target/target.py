@@ -61,7 +61,8 @@ class Target:
         are the sizes in which dimensions are divided, `whole` ("t h") those that are not; `shared` are groups of tensors
         ("h y") that the device keeps in one format; `trials` are the sizes of its proofs; `search` are tensors whose format
         is tried out on calibration samples; `derived` are functions from the formats of others, by name, to a tensor's own;
-        `draws` are mean and deviation of operands for which the usual random ones mean nothing.
+        `draws` are mean and deviation of operands for which the usual random ones mean nothing; `runtime_weights` ("w") are operands
+        that are written as weights at run time.
         """
 
         def decorate(f: Callable[..., Any]) -> Mapping:

@@ -94,9 +94,9 @@ def configure_element(
 
 
 def store_weights(device: Device, pe: int, rows: Codes, base: int = 0) -> None:
-    """Store 16×16 tiles, output vectors outer, input vectors inner, one row of a tile a vector."""
-    tiles = tile(rows, {0: LANES, 1: LANES}).reshape(-1, LANES)
-    device.store(f"pe{pe}_core_store_weight_buffer", index=base + np.arange(len(tiles)), vector=tiles)
+    """Store rows [(samples,) n, k] as 16×16 tiles, output vectors outer, input vectors inner, one row of a tile a vector."""
+    tiles = tile(rows, {-2: LANES, -1: LANES}).reshape(*rows.shape[:-2], -1, LANES)
+    device.store(f"pe{pe}_core_store_weight_buffer", index=base + np.arange(tiles.shape[-2]), vector=tiles)
 
 
 def store_inputs(device: Device, pe: int, vectors: Codes, base: int) -> None:
@@ -124,6 +124,11 @@ def large_index(timesteps: int, vectors: int, base: int) -> np.ndarray:
 def rows_room(tensor: str, timesteps: int, count: int) -> Room:
     """Return what so many rows of `count` vectors take of the large buffer: whole blocks."""
     return Room("large", -(-timesteps // BLOCK) * BLOCK * count, tensor, (timesteps, count))
+
+
+def rows_scratch(tensor: str, timesteps: int, count: int) -> Room:
+    """Return the room of rows that do not stay, at the address of a tensor."""
+    return Room("large", -(-timesteps // BLOCK) * BLOCK * count, scratch=tensor)
 
 
 def scratch_of_large() -> Iterator[Room]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from rewrite_compiler.target import Cost, Levels, Resources
+from rewrite_compiler.target import Cost, Levels, Resources, levels_times
 
 from .attention import attention
 from .base import LANES, PES, vectors
 from .gru import gru, rnn
 from .layer_norm import layer_norm, layer_norm_of_batch
-from .linear import ACTIVATIONS
+from .linear import ACTIVATIONS, matmul
 from .pooling import add_pool, max_pool, mean_pool
 from .recurrent import lstm
 
@@ -119,6 +119,18 @@ def linear_levels(t: int, k: int, n: int) -> Levels:
         "input_buffer": {"x": (t * out * inputs, t * PES * inputs), "b": (t * out, out)},
         "weight": {"w": (t * weights, weights)},
     })  # fmt: skip
+
+
+@matmul.costs
+def matmul_cost(h: int, t: int, k: int, n: int, resources: Resources) -> Cost:
+    """Products one after the other, each with weights and biases of its own."""
+    return linear_cost(t, k, n, resources).times(h)
+
+
+@matmul.levels
+def matmul_levels(h: int, t: int, k: int, n: int) -> Levels:
+    """Products one after the other."""
+    return levels_times(linear_levels(t, k, n), h)
 
 
 def recurrent_levels(t: int, i: int, h: int, gates: int) -> Levels:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
+import numpy as np
+
 from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.flexasr.numerics import SIGMOID, TANH, decoded, encode, fixed, relu
@@ -25,6 +27,7 @@ from .base import (
     configure_element,
     large_buffer_limits,
     rows_room,
+    rows_scratch,
     run_timesteps,
     store_inputs,
     store_weights,
@@ -104,19 +107,19 @@ def linear_codes(x: Array, w: Array, b: Array, f: Formats, activation: Callable[
 def drive_linear(
     device: Device, x: Codes, w: Codes, b: Codes, f: Formats, activation: int = 0, stay: Stay = USUAL
 ) -> Codes:  # fmt: skip
-    """Emit one linear call: x [(samples,) t, k], w [n, k], b [n] → y [(samples,) t, n], all codes."""
+    """Emit one linear call: x [(samples,) t, k], w [(samples,) n, k], b [n] → y [(samples,) t, n], all codes."""
     program = [INPE, activation, OUTGB] if activation else [INPE, OUTGB]
-    inputs, per_pe = vectors(x.shape[-1]), -(-len(w) // (PES * LANES))
-    rows = pad_axis(pad_axis(w, 0, PES * per_pe * LANES), 1, inputs * LANES)
-    biases = pad_axis(b, 0, len(rows))
+    inputs, per_pe = vectors(x.shape[-1]), -(-w.shape[-2] // (PES * LANES))
+    rows = pad_axis(pad_axis(w, -2, PES * per_pe * LANES), -1, inputs * LANES)
+    biases = pad_axis(b, 0, rows.shape[-2])
     manager = Manager(f["w"], f["b"], f["x"], inputs, stay.base("w"), base_bias=inputs)
     for pe in range(PES):
         rows_of_pe = slice(pe * per_pe * LANES, (pe + 1) * per_pe * LANES)
         configure_element(device, pe, [manager], per_pe, program, per_pe, f["y"])
         if "w" not in stay.present:
-            store_weights(device, pe, rows[rows_of_pe], manager.base_weight)
+            store_weights(device, pe, rows[..., rows_of_pe, :], manager.base_weight)
         store_inputs(device, pe, biases[rows_of_pe].reshape(per_pe, LANES), inputs)
-    return run_timesteps(device, x, inputs, per_pe * PES, stay=stay)[..., : len(w)]
+    return run_timesteps(device, x, inputs, per_pe * PES, stay=stay)[..., : w.shape[-2]]
 
 
 Activation = Callable[[Expr], Expr]
@@ -143,3 +146,46 @@ for layer, instruction, function in ACTIVATIONS:
     layer.residency(linear_rooms)
     layer.driver(partial(drive_linear, activation=instruction))
     layer.numerics(_numerics(function))
+
+
+@target.accelerates(
+    axes="x: h t k; w: h k n; y: h t n", formats=dict.fromkeys("xwy", adaptivfloat), units=UNITS, operation="matmul", runtime_weights="w"
+)  # fmt: skip
+def matmul(x: Tensor, w: Tensor) -> tuple[Tensor, Where]:
+    """Matrix products of computed pairs, whose second factors are written as weights at run time: y[h] = x[h] · w[h]."""
+    return o.matmul(x, w), Where(x.rank == 3, w.rank == 3, x.shape[0] == w.shape[0])
+
+
+@matmul.limits
+def matmul_limits(h: int, t: int, k: int, n: int) -> Iterator[Limit]:
+    """Capacities of one product; a call takes one."""
+    yield Limit("products of a call", h, 1)
+    yield from linear_limits(t, k, n)
+
+
+@matmul.residency
+def matmul_rooms(t: int, k: int, n: int) -> Iterator[Room]:
+    """What one product takes; nothing of it stays, because its pairs are cut apart and its second factors turned on the host."""
+    inputs, per_pe = vectors(k), -(-n // (PES * LANES))
+    yield rows_scratch("x", t, inputs)
+    yield rows_scratch("y", t, per_pe * PES)
+    yield Room("weight", inputs * per_pe * LANES, scratch="w")
+
+
+@matmul.numerics
+def matmul_codes(x: Array, w: Array, f: Formats) -> Array:
+    """The core's word of each product without a bias, one rounding to the output format."""
+    shift = 14 - f["w"].bias - f["x"].bias
+
+    def element(h: Expr, t: Expr, n: Expr) -> Expr:
+        word = core_word(lambda k: (x[h, t, k], w[h, k, n]), x.shape[2], shift, lift(0))
+        return encode(word, lift(f["y"].bias))
+
+    return array(element, (x.shape[0], x.shape[1], w.shape[2]))
+
+
+@matmul.driver
+def drive_matmul(device: Device, x: Codes, w: Codes, f: Formats, stay: Stay = USUAL) -> Codes:
+    """Emit one product as a linear call with biases of zero: x [(samples,) 1, t, k], w [(samples,) 1, k, n] → y [(samples,) 1, t, n]."""
+    rows, zeros = w[..., 0, :, :].swapaxes(-2, -1), np.zeros(w.shape[-1], np.int64)
+    return drive_linear(device, x[..., 0, :, :], rows, zeros, {**f, "b": f["w"]}, stay=stay)[..., None, :, :]

@@ -26,7 +26,7 @@ def resources(ila: Ila, parameters: Mapping[str, str]) -> Resources:
             state_memory(ila, "act_buffer", "instance depth lane"),
         ),
         (
-            Unit("core", ("linear", "lstm", "gru", "rnn"), CODES, {"n": lanes, "k": lanes}, elements),
+            Unit("core", ("linear", "matmul", "lstm", "gru", "rnn"), CODES, {"n": lanes, "k": lanes}, elements),
             Unit("activation", ("relu", "sigmoid", "tanh", "add", "mul"), ("fixed20",), {"n": lanes}, elements),
             Unit("global", ("layer_norm", "max_pool", "mean_pool", "attention"), CODES, {"n": lanes}),
         ),

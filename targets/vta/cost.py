@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from rewrite_compiler.target import Cost, Levels, Resources
+from rewrite_compiler.target import Cost, Levels, Resources, levels_times
 
 from . import conv2d as convolution
 from .base import UOP_BYTES, config, elements, target
-from .dense import dense, dense_bias, dense_bias_relu, dense_relu
+from .dense import dense, dense_bias, dense_bias_relu, dense_relu, matmul
 from .quantised import OFFSET
 from .results import planes
 
@@ -125,6 +125,18 @@ def dense_levels(t: int, k: int, n: int, p: Mapping[str, str], *, bias: bool, re
         "acc": {"y": ((steps + swept + stores * results) * acc, (steps + swept + int(not bias) * results) * acc),
                 **({"b": (0, results * acc)} if bias else {})},
     }  # fmt: skip
+
+
+@matmul.costs
+def matmul_cost(h: int, t: int, k: int, n: int, p: Mapping[str, str], resources: Resources) -> Cost:
+    """Products one after the other, each with its own weights."""
+    return dense_cost(t, k, n, p, resources, bias=False, relu=False).times(h)
+
+
+@matmul.levels
+def matmul_levels(h: int, t: int, k: int, n: int, p: Mapping[str, str]) -> Levels:
+    """Products one after the other."""
+    return levels_times(dense_levels(t, k, n, p, bias=False, relu=False), h)
 
 
 for mapping, has_bias, has_relu in (

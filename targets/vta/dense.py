@@ -124,8 +124,8 @@ def dense_codes(x: Array, w: Array, b: Array | None = None, *, relu: bool = Fals
 def drive_dense(
     device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = None, *, p: Mapping[str, str], relu: bool = False, stay: Stay = USUAL
 ) -> Codes:  # fmt: skip
-    """Emit one product: x [(samples,) t, k], w [n, k], b [n] → y [(samples,) t, n], all codes."""
-    m = replace(_blocks(x.shape[-2], x.shape[-1], len(w), p), has_bias=b is not None, relu=relu)
+    """Emit one product: x [(samples,) t, k], w [(samples,) n, k], b [n] → y [(samples,) t, n], all codes."""
+    m = replace(_blocks(x.shape[-2], x.shape[-1], w.shape[-2], p), has_bias=b is not None, relu=relu)
     c, at = m.design, m.places
     device.attach("dram", at["end"])
     device.place("dram", at["wgt"], split_bytes(to_elements(w, c.block, c.block)))
@@ -139,7 +139,7 @@ def drive_dense(
     _compute(device, m)
     _store(device, m)
     device.wait()
-    return from_elements(fetch_words(device, c, at["out"], m.results), (x.shape[-2], len(w)), c.batch, c.block)
+    return from_elements(fetch_words(device, c, at["out"], m.results), (x.shape[-2], w.shape[-2]), c.batch, c.block)
 
 
 for mapping, relu in ((dense, False), (dense_relu, True), (dense_bias, False), (dense_bias_relu, True)):
@@ -147,6 +147,45 @@ for mapping, relu in ((dense, False), (dense_relu, True), (dense_bias, False), (
     mapping.residency(dense_rooms)
     mapping.driver(partial(drive_dense, relu=relu), moves=True)
     mapping.numerics(partial(dense_codes, relu=relu))
+
+
+PAIRS = "x: h t k; w: h k n; y: h t n"
+
+
+@target.accelerates(axes=PAIRS, formats=INPUTS, derived=SUMS, units=UNITS, runtime_weights="w")
+def matmul(x: Tensor, w: Tensor) -> tuple[Tensor, Where]:
+    """Matrix products of computed pairs, whose second factors are loaded as weights at run time: y[h] = x[h] · w[h]."""
+    return o.matmul(x, w), Where(x.rank == 3, w.rank == 3, x.shape[0] == w.shape[0])
+
+
+@matmul.limits
+def matmul_limits(h: int, t: int, k: int, n: int, p: Mapping[str, str]) -> Iterator[Limit]:
+    """Capacities of one product; a call takes one."""
+    yield Limit("products of a call", h, 1)
+    yield from dense_limits(t, k, n, p)
+
+
+@matmul.residency
+def matmul_rooms(t: int, k: int, n: int, p: Mapping[str, str]) -> Iterator[Room]:
+    """The room of weights, which others' weights must not be in; nothing of a product stays."""
+    b = _blocks(t, k, n, p)
+    yield Room("wgt", b.columns * b.inner, scratch="w")
+
+
+@matmul.numerics
+def matmul_codes(x: Array, w: Array) -> Array:
+    """Products of codes, summed in 32 bits that wrap."""
+
+    def element(h: Expr, t: Expr, n: Expr) -> Expr:
+        return signed(reduce_sum(lambda k: x[h, t, k] * w[h, k, n], x.shape[2]), 32)
+
+    return array(element, (x.shape[0], x.shape[1], w.shape[2]))
+
+
+@partial(matmul.driver, moves=True)
+def drive_matmul(device: StreamedDevice, x: Codes, w: Codes, *, p: Mapping[str, str], stay: Stay = USUAL) -> Codes:
+    """Emit one product: x [(samples,) 1, t, k], w [(samples,) 1, k, n] → y [(samples,) 1, t, n], all codes."""
+    return drive_dense(device, x[..., 0, :, :], w[..., 0, :, :].swapaxes(-2, -1), p=p, stay=stay)[..., None, :, :]
 
 
 def _blocks(t: int, k: int, n: int, p: Mapping[str, str]) -> Blocks:

@@ -19,7 +19,7 @@ def resources(ila: Ila, parameters: Mapping[str, str]) -> Resources:
         Clock(100_000_000, "assumed: the specification gives no frequency"),
         tuple(state_memory(ila, name, axes) for name, axes in sorts.items()),
         (
-            Unit("gemm", ("dense", "conv2d"), ("int8",), {"t": batch, "n": block, "k": inner}, packs={"k": UOPS * inner}),
+            Unit("gemm", ("dense", "matmul", "conv2d"), ("int8",), {"t": batch, "n": block, "k": inner}, packs={"k": UOPS * inner}),
             Unit("alu", ("min", "max", "add", "mul", "shift"), ("int32",), {"t": batch, "n": block}),
         ),
         (*(Link("host", name, PORT_BYTES) for name in sorts), Link("acc", "host", PORT_BYTES)),

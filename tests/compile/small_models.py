@@ -81,3 +81,14 @@ SPELLINGS: dict[str, tuple[Writer, int, int]] = {
         ), 1, 1,
     ),
 }  # fmt: skip
+
+
+# attention on computed queries, keys and values; HEADS stands for leading axes, PERM for the turn of the keys
+ATTENTION = """<ir_version: 10, opset_import: ["": 21]>
+net (float[HEADS8, 16] q, float[HEADS8, 16] k, float[HEADS8, 16] v) => (float[HEADS8, 16] y) <float c = {0.25}> {
+    t = Transpose<perm = [PERM]>(k)
+    s = MatMul(q, t)
+    z = Mul(s, c)
+    p = Softmax<axis = -1>(z)
+    y = MatMul(p, v)
+}"""

@@ -111,7 +111,9 @@ def priced(target: Target, m: Operation, sizes: Mapping[str, Any]) -> tuple[Cost
 FLEXASR = find_target("flexasr")
 RECURRENT_AND_GLOBAL = ("lstm", "gru", "rnn", "layer_norm", "layer_norm_of_batch", "max_pool", "mean_pool", "add_pool", "attention")
 CALLS: list[tuple[str, dict[str, Any]]] = [
-    (name, sizes) for name in ("linear", "linear_tanh") for sizes in ({"t": 1, "k": 64, "n": 64}, {"t": 5, "k": 33, "n": 150})
+    (name, {"h": 1, "t": t, "k": k, "n": n})
+    for name in ("linear", "linear_tanh", "matmul")
+    for t, k, n in ((1, 64, 64), (5, 33, 150))
 ] + [(name, dict(sizes)) for name in RECURRENT_AND_GLOBAL
      for sizes in FLEXASR.mappings[name].trials[:3] if not {"t": 256}.items() <= sizes.items()]  # fmt: skip
 
@@ -127,7 +129,7 @@ def test_flexasr_moves_the_words_that_its_cost_counts(name: str, sizes: dict[str
 
 
 @pytest.mark.parametrize("revision", ["ext8", "ext16", "orig", "uni16"])
-@pytest.mark.parametrize("name", ["conv2d", "conv2d_relu", "conv2d_bias", "conv2d_bias_relu"])
+@pytest.mark.parametrize("name", ["conv2d", "conv2d_relu", "conv2d_bias", "conv2d_bias_relu", "matmul"])
 def test_hlscnn_moves_the_words_that_its_cost_counts(revision: str, name: str) -> None:
     target = find_target(f"hlscnn:revision={revision}")
     m = target.mappings[name]
@@ -141,7 +143,7 @@ def test_hlscnn_moves_the_words_that_its_cost_counts(revision: str, name: str) -
 
 
 VTA = {name: find_target("vta").mappings[name] for name in find_target("vta").mappings}
-PRODUCTS: list[dict[str, Any]] = [{"t": 1, "k": 16, "n": 16}, {"t": 5, "k": 40, "n": 50}]
+PRODUCTS: list[dict[str, Any]] = [{"h": 1, "t": 1, "k": 16, "n": 16}, {"h": 1, "t": 5, "k": 40, "n": 50}]
 
 
 @pytest.mark.parametrize("design", ["vta", "vta:log_block=5,log_batch=1", "vta:behaviour=ila"])

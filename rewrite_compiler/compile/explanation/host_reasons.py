@@ -14,6 +14,7 @@ from ...ir.program import OPAQUE, Node, Program
 from ...ops.op import ELEMENTWISE, LAYOUT, Apply, Tensor, Variable, subterms
 from ...ops.static import Condition, HasType, IsConstant, ListsEqual, RealComparison, ShapeOf, TermIsTrue, holds, list_of
 from ...rewrite.rule import short_place
+from ...rewrite.ruleset import LOWERING
 from ...rewrite.text import condition_text
 from ...target import Mapping
 from ..matching.match import Fits
@@ -54,10 +55,12 @@ class HostReasons:
 
     def __init__(
         self, program: Program, mappings: Sequence[Mapping], fitted: Fits, unusable: MappingOf[str, str] | None = None,
-        *, as_written: bool = False,
+        *, as_written: bool = False, unselected: Sequence[Mapping] = (),
     ) -> None:  # fmt: skip
+        """Create the explanation; `unselected` are mappings that this compilation does not use and that write weights at run time."""
         self.program, self.mappings, self.fitted, self.as_written = program, mappings, fitted, as_written
         self.unusable = "".join(f"; {name} is not used: {sentence}" for name, sentence in (unusable or {}).items())
+        self.unselected = ", ".join(m.name for m in unselected)
         self.producer, self.users = program.producer(), program.users()
         self.offered: dict[str, list[Mapping]] = {}
         for m in mappings:
@@ -92,7 +95,8 @@ class HostReasons:
         names = ", ".join(dict.fromkeys(f"{m.target}.{m.operation}" for m in self.mappings if _needs_weights(m)))
         matrices = math.prod(self.program.types[node.inputs[1]].shape[:-2])
         sentence = f"both factors are computed at run time, and {names} takes one matrix of weights that is known at compile time"
-        return names and sentence + (f", not {matrices}" if matrices > 1 else "")
+        remedy = f"; with --rules {LOWERING} {self.unselected} may take it, its weights written at run time" if self.unselected else ""
+        return names and sentence + (f", not {matrices}" if matrices > 1 else "") + remedy
 
     def obstacle(self, m: Mapping, node: Node) -> Obstacle:
         """Return why one mapping does not take the node, with the number of values that its pattern bound."""

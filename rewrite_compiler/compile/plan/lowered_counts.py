@@ -31,7 +31,7 @@ def are_lowered(source: Program, devices: Sequence[Node], mappings: MappingOf[st
     flags = []
     for device in devices:
         nodes = list({id(n): n for s in device.origins for n in computing.get(s, ())}.values())
-        flags.append(len(nodes) == 1 and _is_lowered(nodes[0], fixed, mappings[device.op]))
+        flags.append(bool(mappings[device.op].runtime_weights) or (len(nodes) == 1 and _is_lowered(nodes[0], fixed, mappings[device.op])))
     return flags
 
 

@@ -186,6 +186,7 @@ def _offload(o: Offload, residency: MappingOf[str, DeviceResidency]) -> dict[str
         "formats": {n: {"format": f.name, **f.parameters} for n, f in o.formats.items()},
         "resident": resident_document(o.id, o.target.name, residency),
         "cost": None if o.price is None else cost_document(o.price, o.macs, o.host_picoseconds, levels),
+        **({"runtime_weights": list(o.mapping.runtime_weights)} if o.mapping.runtime_weights else {}),
     }  # fmt: skip
 
 
