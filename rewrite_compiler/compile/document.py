@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from ..data import Samples, single_samples
 from ..errors import AnswerNo, InputError, UsageError
 from ..fit.host import table_from
 from ..frontend.file.read import MODEL
@@ -102,12 +103,7 @@ def plan_of_document(
         raise UsageError(
             "F220", f"Rule files must be those the plan was made with ({rule_files})", place=place, help="give them with --rules"
         )
-    settings = document["settings"]
-    options = Options(
-        exact=bool(settings["exact"]), shapes={n: tuple(s) for n, s in settings["shapes"].items()}, only=tuple(settings["only"]),
-        without=tuple(settings["without"]), on=tuple(settings["on"]), rules=tuple(rules), trusted=tuple(settings["trusted"]), limits=limits,
-        objective=settings["objective"], host=table_from(settings["host_costs"]),
-    )  # fmt: skip
+    options = _options_of(document["settings"], rules, limits)
     plan = compile_model(model, targets or [_target_text(t) for t in document["targets"]], options)
     if plan.model["sha256"] != document["model"]["sha256"]:
         raise InputError("F106", f"{model} is not the model the plan was made of: its sha256 differs", place=place, help="compile again")
@@ -115,6 +111,31 @@ def plan_of_document(
     return _with_formats(
         replace(plan, notes=(*plan.notes, *(f"target {n} changed since the plan" for n in changed_targets))), document, place
     )
+
+
+def _options_of(settings: MappingOf[str, Any], rules: Sequence[Path], limits: Limits) -> Options:
+    """Return the options that a plan's settings record, with rule files and limits."""
+    return Options(
+        exact=bool(settings["exact"]), shapes={n: tuple(s) for n, s in settings["shapes"].items()}, only=tuple(settings["only"]),
+        without=tuple(settings["without"]), on=tuple(settings["on"]), rules=tuple(rules), trusted=tuple(settings["trusted"]), limits=limits,
+        objective=settings["objective"], host=table_from(settings["host_costs"]),
+    )  # fmt: skip
+
+
+def plan_for_data(plan: Plan, data: Samples, limits: Limits = DEFAULT) -> Plan:
+    """Return the plan of its model for one sample where data does not come in the model's fixed batches, else the plan itself.
+
+    Raises:
+        InputError: the data fits neither the fixed batch nor single samples.
+        UsageError: (F134) the samples of a batch cannot be taken apart.
+    """
+    shapes = {} if plan.settings["shapes"] else single_samples(plan.source, data, limits)
+    path = Path(plan.model["path"])
+    if not shapes or not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != plan.model["sha256"]:
+        return plan
+    rules = [Path(f) for f in plan.settings["rules"]]
+    single = compile_model(path, plan.targets, replace(_options_of(plan.settings, rules, limits), shapes=shapes))
+    return _with_formats(single, to_json(plan), str(path)) if plan.calibrated else single
 
 
 def is_plan(path: Path) -> bool:

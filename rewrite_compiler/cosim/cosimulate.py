@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..compile import Plan, calibrated, calibrated_from, plan_digest
+from ..compile.document import plan_for_data
 from ..compile.formats.calibrate import scale_warnings
 from ..compile.host.exact_host import HOSTS
 from ..compile.offload.execute import Statistics
@@ -124,6 +125,7 @@ def cosimulate(
     overrides = {"metric": metric, "samples": samples, "tier": tier, "threads": threads, "batch": batch}
     s = replace(settings or Settings(), **{name: value for name, value in overrides.items() if value})  # type: ignore[arg-type]
     s = _valid_settings(replace(s, threads=s.threads or os.cpu_count() or 1, audit=s.audit if audit < 0 else audit))
+    plan = plan_for_data(plan, data)
     dataset = dataset_for(plan, data)
     selected_metric = metric_of(s.metric, dataset.task)
     plan, dataset = with_formats(plan, dataset, calibrate, s.calibration_method, replace(DEFAULT, host_seconds=s.host_seconds))

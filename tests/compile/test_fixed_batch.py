@@ -12,6 +12,7 @@ from command import flexmatch
 
 from rewrite_compiler.compile import Options, Plan, compile_model, plan_onnx
 from rewrite_compiler.compile.verify import PlanDiffers, check_plan
+from rewrite_compiler.cosim import cosimulate
 from rewrite_compiler.errors import UsageError
 from rewrite_compiler.frontend import load
 
@@ -116,3 +117,14 @@ def test_data_that_fits_neither_way_says_what_the_model_takes(tmp_path: Path, mo
     assert (answer.code, answer.err.splitlines()[0]) == (
         3, 'other.npz: error[C100]: array "x" for the input "x" must have shape [samples, 16, 3, 8, 8], not [4, 3, 9, 9]',
     )  # fmt: skip
+
+
+def test_a_plan_of_a_fixed_batch_takes_single_samples(tmp_path: Path) -> None:
+    path = written(tmp_path / "net.onnx", NET)
+    data = {"x": np.random.default_rng(3).standard_normal((5, 3, 8, 8)).astype(np.float32)}
+    report = cosimulate(compile_model(path, ["vta"]), data, calibrate=data)
+    alone = cosimulate(compile_model(path, ["vta"], calibrate=data), data)
+    np.testing.assert_array_equal(report.accelerated["y"], alone.accelerated["y"])
+    calibrated = compile_model(path, ["vta"], calibrate={"x": np.concatenate([data["x"]] * 4)[None, :16]})
+    assert calibrated.calibrated
+    assert len(cosimulate(calibrated, data).accelerated["y"]) == 5

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from ...errors import InputError, UsageError
 from ...ir.program import Data
 from .class_maps import intersections, label_accuracy, mean_over_classes, mean_over_labels, place_accuracy
 from .custom_metric import custom_scores
+from .edit_distance import alignment_errors, sequence_errors
 from .paired_test import Interval, difference_of_proportions, exact_difference, mcnemar
 from .regression import absolute_error, flattened_pair, r_squared, squared_error, squared_error_with_moments, worst_if_nan
 from .scores import Scores
@@ -278,6 +280,9 @@ METRICS = {
         Metric("top5", TruthSource.LABELS, _top(5), lower_is_better=False, is_proportion=True),
         Metric("f1", TruthSource.LABELS, _classified, lower_is_better=False, aggregate=_f1),
         Metric("perplexity", TruthSource.TARGETS, _negative_log_likelihood, _perplexity),
+        Metric("token-error-rate", TruthSource.TARGETS, sequence_errors),
+        Metric("ctc-error-rate", TruthSource.TARGETS, partial(alignment_errors, is_blank_last=False)),
+        Metric("ctc-error-rate-blank-last", TruthSource.TARGETS, partial(alignment_errors, is_blank_last=True)),
         Metric("pixel-accuracy", TruthSource.LABELS, place_accuracy, lower_is_better=False),
         Metric("mean-iou", TruthSource.LABELS, intersections, lower_is_better=False, aggregate=mean_over_classes),
         Metric("multilabel-f1", TruthSource.LABELS, label_accuracy, lower_is_better=False, aggregate=mean_over_labels),
