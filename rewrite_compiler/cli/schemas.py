@@ -228,7 +228,10 @@ proposals[].what text | proposals[].kind text | proposals[].added_bits count
 proposals[].changes[].offload text | proposals[].changes[].tensor text | proposals[].changes[].field text
 proposals[].changes[].before any | proposals[].changes[].after any
 proposals[].parameters[].target text | proposals[].parameters[].parameter text | proposals[].parameters[].value text
-proposals[].search object | proposals[].verify? object
+proposals[].search object | proposals[].verify? object | proposals[].distinguishable flag
+specification[].what text | specification[].kind text | specification[].search object | specification[].verify object
+specification[].distinguishable flag | specification[].added_bits count | specification[].changes[] object
+specification[].parameters[] object
 front[] text | chosen? text
 """
 SECONDS = "".join(f"{{0}}.{kind}.{figure} number\n" for kind in ("cpu_seconds", "wall_seconds") for figure in ("low", "median", "high"))

@@ -13,9 +13,10 @@ import numpy as np
 from ..compile.document import format_from
 from ..lang.formats import Format
 from ..readings.kernels.format_conversion import codes_of, values_of
+from ..study.change_text import change_text
 from .charts import error_profile, histogram
 from .markup import Cell, figure, folded, note, section, table, text
-from .terminal import change, change_text, count_text, number
+from .terminal import change, count_text, number
 
 MAX_PLOTTED = 24  # offloads whose values are drawn, those with the largest errors
 
@@ -133,7 +134,22 @@ def attribution_section(document: Mapping[str, Any] | None) -> str:
         rows += [] if o["restored"] is None else [row("", "all but it", o["restored"])]
     rows += [row(c["offload"], change_text(c), c) for c in (*document.get("terms", ()), *document["fields"])]
     caption = f"loss of {escape(document['metric'])} and relative error of the outputs, on {count_text(document['samples'], 'sample')}"
-    return section("Where the loss comes from", table(caption, ("offload", "run", "loss", "output error", ""), rows), "loss")
+    body = table(caption, ("offload", "run", "loss", "output error", ""), rows) + _intermediates(document.get("intermediates", ()))
+    return section("Where the loss comes from", body, "loss")
+
+
+def _intermediates(watched: Sequence[Mapping[str, Any]]) -> str:
+    """Return what the terms of the numerics do on data, those that leave their word first."""
+    if not watched:
+        return ""
+    ordered = sorted(watched, key=lambda row: -row["outside"] / row["count"])
+    rows = [
+        (text(row["offload"]), text(row["kind"]), text(row["term"]), text(row["place"]), figure(_range(row["range"])),
+         figure(str(row["bits"])), figure(_range(row["word"])), figure(percent(row["outside"] / row["count"])))
+        for row in ordered
+    ]  # fmt: skip
+    heads = ("offload", "kind", "term", "place", "range on data", "bits", "word", "outside of it")
+    return folded("Intermediates of the numerics on data", table("terms of the worst offloads", heads, rows), "intermediates")
 
 
 def percent(x: float | None) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import printable
+from ..study.change_text import change_text
 from .figures import difference_text, interval_text
 from .figures import number as number
 from .tables import columns as columns
@@ -319,19 +320,17 @@ def attribution_texts(attribution: Mapping[str, Any] | None) -> list[str]:
     changes = [
         f"{change_text(c)} leaves {_loss_text(c)}" for c in (*attribution.get("terms", ())[:MAX_WORST], *attribution["fields"][:MAX_WORST])
     ]
+    changes += [watch_text(row) for row in attribution.get("intermediates", ()) if row["outside"]][:MAX_WORST]
     culprit = attribution["culprit"]
     answer = f"culprit: {change_text(culprit)}" if culprit else attribution.get("explanation", "no culprit")
     return [f"on {attribution['samples']} samples all offloads together: {_loss_text(device_trial)}", *texts, *changes, answer]
 
 
-def change_text(change: Mapping[str, Any]) -> str:
-    """Return a change of a term of numerics, with its place, or of a field of a format, as text."""
-    values = f"{change.get('before')} → {change.get('after')}"
-    if "term" in change:
-        offloads = change.get("offloads", [change["offload"]])
-        where = change["offload"] if len(offloads) == 1 else f"{change['offload']} and {len(offloads) - 1} more"
-        return f"{change['field']} at {change['place']}, {change['term']}, of {where}: {values}"
-    return f"{change['field']} of {change['tensor']} of {change['offload']}: {values}"
+def watch_text(row: Mapping[str, Any]) -> str:
+    """Return what an intermediate of an offload's numerics does on data: how many of its values leave their word."""
+    word, ends = (" … ".join("–" if end is None else f"{end:,}" for end in row[key]) for key in ("word", "range"))
+    where = f"{row['kind']} at {row['place']}, {row['term']}, of {row['offload']}"
+    return f"{where}: {row['outside']:,} of {row['count']:,} leave {word}; range {ends}"
 
 
 def _loss_text(trial: Mapping[str, Any]) -> str:

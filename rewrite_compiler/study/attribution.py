@@ -2,20 +2,22 @@
 
 Each offload is run *alone* on the device, all else in float. The offloads that then lose most are *restored*: run in float
 while all others are on the device. Then single terms of their numerics and single fields of their formats are changed,
-preselected by the isolated error of the offload, and each change is judged by the whole application again. A change is the
+preselected by the isolated error of the offload, and each change is judged by the whole application again; what the terms of
+the worst offloads do on data (range, values that leave their word) is in the document. A change is the
 culprit only if it alone takes back SHARE of the loss, by more than the samples' own variation; else no single change explains it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from ..compile import Plan
+from ..compile import Offload, Plan
 from ..errors import UsageError
 from .candidates import Change, FloatRun, float_run
 from .numerics.edits import Rank
-from .term_candidates import TermChange, term_changes
+from .term_candidates import TermChange, term_changes, watched_terms, with_least_width
 from .trials import Trial, Trials, with_float, with_formats_of
 
 MAX_RESTORED = 5  # offloads whose restoring is tried
@@ -37,8 +39,21 @@ class Explanation(StrEnum):
     """The metric loses nothing."""
 
 
+@dataclass(frozen=True)
+class Attribution:
+    """An attribution's document, and the plans with single terms changed, best first: for trials, no device computes them."""
+
+    document: dict[str, Any]
+    terms: tuple[tuple[TermChange, Plan], ...]
+
+
 def attribute(plan: Plan, trials: Trials, table: FloatRun | None = None) -> dict[str, Any]:
-    """Return the attribution document: losses alone and restored by offload, the guiltiest first, and changes of fields.
+    """Return the document of `attribute_with_plans`."""
+    return attribute_with_plans(plan, trials, table).document
+
+
+def attribute_with_plans(plan: Plan, trials: Trials, table: FloatRun | None = None) -> Attribution:
+    """Attribute a loss: alone and restored by offload, the guiltiest first, and changes of terms and fields.
 
     Raises:
         UsageError: the plan has no offloads (C100).
@@ -54,22 +69,26 @@ def attribute(plan: Plan, trials: Trials, table: FloatRun | None = None) -> dict
     restored_trials = dict(zip(candidates, trials.run_all([with_float(plan, {key}) for key in candidates], are_last=True), strict=True))
     ranked = sorted(restored_trials, key=lambda key: _recovery(device_trial, restored_trials[key]), reverse=True)
     table = table or float_run(plan, trials.data)
-    fields = _judge_fields(plan, trials, ranked[:MAX_SUSPECTS], alone_trials, table)
-    terms = _judge_terms(plan, trials, ranked[:MAX_SUSPECTS], alone_trials, table)
+    suspects = ranked[:MAX_SUSPECTS]
+    fields = _judge_fields(plan, trials, suspects, alone_trials, table)
+    plans = {c: c.applied(plan) for c in _promising_terms(plan, suspects, alone_trials, table)}
+    terms = list(zip(plans, trials.run_all(list(plans.values())), strict=True))
     changes = _ordered(device_trial, [*fields, *terms])
     rows = [*ranked, *(key for key in order if key not in restored_trials)]
     culprit = _culprit(trials, device_trial, changes)
     has_loss = device_trial.loss > 0
-    return {
+    document = {
         "metric": trials.metric.name, "samples": trials.data.count, "reference": trials.value,
         "accelerated": {"value": device_trial.value, "loss": device_trial.loss, "output_error": device_trial.error},
         "offloads": [_offload(key, device_trial, alone_trials[key], restored_trials.get(key)) for key in rows],
         "fields": [{**c.document(), **_figures(device_trial, t)} for c, t in changes if isinstance(c, Change)],
         "terms": [{**c.document(), **_figures(device_trial, t)} for c, t in changes if isinstance(c, TermChange)],
+        "intermediates": [row for o in plan.offloads if o.id in suspects for row in _intermediates(o, table)],
         "culprit": culprit, "share": SHARE,
         "explanation": Explanation.CULPRIT if culprit else Explanation.NONE if has_loss else Explanation.NO_LOSS,
         "runs": trials.runs,
     }  # fmt: skip
+    return Attribution(document, tuple((c, plans[c]) for c, _ in changes if isinstance(c, TermChange)))
 
 
 AnyChange = Change | TermChange
@@ -87,10 +106,10 @@ def _judge_fields(plan: Plan, trials: Trials, suspects: list[str], alone_trials:
     return list(zip(changes, trials.run_all([with_formats_of(plan, {c.offload: c.formats}) for c in changes]), strict=True))
 
 
-def _judge_terms(plan: Plan, trials: Trials, suspects: list[str], alone_trials: dict[str, Trial], table: FloatRun) -> list[Judged]:
-    """Judge the edits of terms that promise most by the whole application."""
-    changes = term_changes(plan, suspects, {key: t.error for key, t in alone_trials.items()}, table)[:MAX_JUDGED]
-    return list(zip(changes, trials.run_all([c.applied(plan) for c in changes]), strict=True))
+def _promising_terms(plan: Plan, suspects: list[str], alone_trials: dict[str, Trial], table: FloatRun) -> list[TermChange]:
+    """Return the edits of terms that promise most, widths as small as they may be."""
+    promising = term_changes(plan, suspects, {key: t.error for key, t in alone_trials.items()}, table)[:MAX_JUDGED]
+    return [with_least_width(plan, c, table) for c in promising]
 
 
 def _ordered(device_trial: Trial, changes: list[Judged]) -> list[Judged]:
@@ -114,6 +133,10 @@ def _likelihood(change: AnyChange) -> tuple[int, bool]:
     if isinstance(change, Change):
         return 0 if change.is_calibrated else 3, False
     return (1 if change.edit.rank is Rank.EXACT else 2), change.edit.aspect == "width"
+
+
+def _intermediates(o: Offload, table: FloatRun) -> list[dict[str, Any]]:
+    return [{"offload": o.id, **row.document()} for row in watched_terms(o, table)]
 
 
 def _recovery(device_trial: Trial, trial: Trial) -> tuple[float, float]:

@@ -21,8 +21,9 @@ from ..data import CALIBRATION_SAMPLES, Dataset
 from ..errors import FlexmatchError, UsageError
 from ..lang.formats import Format
 from ..target import Target
-from .attribution import attribute
+from .attribution import Attribution, attribute_with_plans
 from .candidates import Change, FloatRun, float_run
+from .change_text import change_text
 from .trials import Trial, Trials, variants_of, with_formats_of
 
 MIN_SAMPLES = 8
@@ -46,6 +47,8 @@ class ProposalKind(StrEnum):
     """Two of these at once."""
     CALIBRATION = "calibration"
     """All formats, to those that calibration chooses."""
+    TERM = "term"
+    """A term of the target's numerics, in its file."""
     PARAMETER = "parameter"
     """A parameter of the accelerator: another design."""
 
@@ -105,7 +108,8 @@ def repair(
     search, verify = (Trials(plan, half, metric, batch=batch, threads=threads, shared=shared) for half in halves)
     baseline = JudgedProposal(Proposal(ProposalKind.NONE, "as it is", plan), search.run(plan), verify.run(plan))
     table = float_run(plan, halves[0])
-    attribution = attribute(plan, search, table)
+    attributed = attribute_with_plans(plan, search, table)
+    attribution = attributed.document
     candidates = _judge(search, _of_formats(plan, table, attribution))
     candidates += _judge(search, _combined(plan, candidates))
     recalibrated = _judge(search, _of_calibration(plan, halves[0]))
@@ -116,13 +120,15 @@ def repair(
     acceptable = [j for j in candidates if _holds(j.search, search, band) and j.verify is not None and _holds(j.verify, verify, band)]
     is_within = baseline.verify is not None and _holds(baseline.search, search, band) and _holds(baseline.verify, verify, band)
     proposal = None if is_within or not acceptable else min(acceptable, key=_rank)
+    terms = [replace(j, verify=verify.run(j.proposal.plan)) for j in _judge(search, _of_terms(attributed))]
     document = {
         "schema": "flexmatch.repair/1", "model": {"sha256": plan.model["sha256"]}, "targets": [t.name for t in plan.targets],
         "metric": metric.name, "lower_is_better": metric.lower_is_better, "within": band.text,
         "samples": {"search": halves[0].count, "verify": halves[1].count}, "reference": {"search": search.value, "verify": verify.value},
-        "before": _document(baseline, search, verify, band), "holds_already": is_within,
+        "before": _document(baseline, baseline, search, verify, band), "holds_already": is_within,
         "culprit": attribution["culprit"], "attribution": attribution,
-        "proposals": [_document(j, search, verify, band) for j in sorted(candidates, key=_rank)],
+        "proposals": [_document(j, baseline, search, verify, band) for j in sorted(candidates, key=_rank)],
+        "specification": [_document(j, baseline, search, verify, band) for j in terms],
         "front": [j.proposal.description for j in front],
         "chosen": None if proposal is None else proposal.proposal.description,
     }  # fmt: skip
@@ -296,13 +302,27 @@ def _merged(plan: Plan, left: Proposal, right: Proposal) -> Proposal | None:
     )
 
 
-def _document(j: JudgedProposal, search: Trials, verify: Trials, band: Band) -> dict[str, Any]:
+def _of_terms(attributed: Attribution) -> list[Proposal]:
+    """Return single terms of the target's numerics: changes of its specification, which no plan can hold."""
+    return [Proposal(ProposalKind.TERM, change_text(c.document()), p) for c, p in attributed.terms]
+
+
+def _document(j: JudgedProposal, baseline: JudgedProposal, search: Trials, verify: Trials, band: Band) -> dict[str, Any]:
     p = j.proposal
     return {
         "what": p.description, "kind": p.kind, "added_bits": p.added_bits, "changes": [c.document() for c in p.changes],
         "parameters": [{"target": t, "parameter": n, "value": v} for t, n, v in p.parameters],
         "search": _figures(j.search, search, band), "verify": None if j.verify is None else _figures(j.verify, verify, band),
+        "distinguishable": _is_distinguishable(j, baseline, verify),
     }  # fmt: skip
+
+
+def _is_distinguishable(j: JudgedProposal, baseline: JudgedProposal, verify: Trials) -> bool:
+    """Tell whether the held-back samples tell a change from the design as it is: the paired interval of their difference excludes 0."""
+    if j.verify is None or baseline.verify is None:
+        return False
+    interval = verify.compare(j.verify, baseline.verify).interval
+    return interval is not None and not interval[0] <= 0.0 <= interval[1]
 
 
 def _figures(trial: Trial, trials: Trials, band: Band) -> dict[str, Any]:

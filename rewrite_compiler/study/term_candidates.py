@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 
 from ..compile import Offload, Plan
+from ..compile.offload.execute import operand_codes
 from ..compile.offload.specified import NumericsOffload
 from ..compile.plan.plan import tensors_of
 from ..errors import FlexmatchError
 from ..ir.program import Data
 from ..lang.binders import Leaf
 from .candidates import FloatRun
-from .numerics.edits import SourceTerms, TermEdit, edited, edits_of, source_terms
+from .numerics.edits import WIDTHS, SourceTerms, TermEdit, bits_before, edited, edits_of, of_bits, source_terms
+from .numerics.rewriting import WIDE
+from .numerics.watch import Watched, watch
 
 MOST_PRODUCTS = 1 << 22  # of an offload on the samples on which its edits are compared; fewer samples where it has more
 LEAST_GAIN = 0.02  # of the isolated error that an edit must take away
@@ -40,13 +43,33 @@ class TermChange:
         return replace(plan, offloads=tuple(edited(o, self.edit) if o.id in self.offloads else o for o in plan.offloads))
 
 
-def numerics_of(o: Offload) -> SourceTerms:
+def leaves_of(o: Offload) -> dict[str, Leaf]:
+    """Return a leaf for each operand of an offload's first tile."""
+    axes = o.mapping.axes.of
+    names = [v.name for v in o.mapping.operands]
+    return {n: Leaf(tuple(min(o.tiling.tile[d], o.tiling.sizes[d]) for d in axes[n]), o.formats[n].codes, False, n) for n in names}
+
+
+def numerics_of(o: Offload, leaves: Mapping[str, Leaf] | None = None) -> SourceTerms:
     """Return the numerics of an offload's first tile, with the places of their terms."""
-    leaves = []
-    for v in o.mapping.operands:
-        shape = tuple(o.tiling.tile[d] for d in o.mapping.axes.of[v.name])
-        leaves.append(Leaf(shape, o.formats[v.name].codes, False, v.name))
-    return source_terms(o.mapping, leaves, o.formats, dict(o.node.attributes))
+    operands = list((leaves or leaves_of(o)).values())
+    return source_terms(o.mapping, operands, o.formats, dict(o.node.attributes))
+
+
+def watched_terms(o: Offload, table: FloatRun) -> list[Watched]:
+    """Return what the intermediates of an offload's numerics do in its first tile on the samples of a float run."""
+    if o.mapping.codes is None:
+        return []
+    leaves, slices = leaves_of(o), next(o.tiling.slices())
+    moving: dict[Leaf, Data] = {}
+    constants: dict[Leaf, Data] = {}
+    for name, value in ((n, tensors_of(o)[n]) for n in leaves):
+        is_constant = value in table.plan.program.constants
+        x = table.plan.program.constants[value] if is_constant else table.tensor_values[value]
+        part = tuple(slices[d] for d in o.mapping.axes.of[name])
+        codes = operand_codes(o.formats[name], x[part if is_constant else (slice(None), *part)]).astype(np.int64)
+        (constants if is_constant else moving)[leaves[name]] = codes
+    return watch(numerics_of(o, leaves), moving, constants)
 
 
 def term_changes(plan: Plan, suspects: Sequence[str], alone_errors: Mapping[str, float], table: FloatRun) -> list[TermChange]:
@@ -69,6 +92,19 @@ def term_changes(plan: Plan, suspects: Sequence[str], alone_errors: Mapping[str,
         others = tuple(key for key, edits in lists.items() if key != worst and edit in edits)
         changes.append(TermChange((worst, *others), edit, max(error for _, _, error in rows), sum(gain for gain, _, _ in rows)))
     return sorted(changes, key=lambda c: (-c.gain, c.edit.rank))
+
+
+def with_least_width(plan: Plan, change: TermChange, table: FloatRun) -> TermChange:
+    """Return a change of a width with the fewest bits that are as good as WIDE ones on the samples; any other as it is."""
+    if change.edit.key not in WIDTHS:
+        return change
+    offloads = [o for o in plan.offloads if o.id in change.offloads]
+    errors = [_error(edited(o, change.edit), table) for o in offloads]
+    for bits in range(max(bits_before(numerics_of(o), change.edit) for o in offloads) + 1, WIDE):
+        narrow = of_bits(change.edit, bits)
+        if all(_error(edited(o, narrow), table) <= (1 + LEAST_GAIN) * error for o, error in zip(offloads, errors, strict=True)):
+            return replace(change, edit=narrow)
+    return change
 
 
 def _error(o: Offload, table: FloatRun) -> float:

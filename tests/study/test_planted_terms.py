@@ -12,17 +12,23 @@ import pytest
 from house import ROOT
 
 from rewrite_compiler.apps import find_application
+from rewrite_compiler.cli.verbs.repair import lines as repair_lines
 from rewrite_compiler.compile import Plan, calibrated, compile_model
+from rewrite_compiler.cosim.metrics.loss_bound import band_of
 from rewrite_compiler.cosim.metrics.metrics import metric_of
 from rewrite_compiler.data import Dataset, samples_for
-from rewrite_compiler.lang import Array, Leaf, Table, array, fold, reduce_sum, sat, signed, switch
+from rewrite_compiler.lang import Array, Expr, Leaf, Table, array, fold, reduce_sum, sat, signed, switch
+from rewrite_compiler.lang.traversal import terms_of
 from rewrite_compiler.prove.mappings.lockstep import evaluated_together
 from rewrite_compiler.readings.arrays.evaluator import table_data
 from rewrite_compiler.report.terminal import attribution_texts
 from rewrite_compiler.study.attribution import attribute
+from rewrite_compiler.study.numerics.edits import SourceTerms
 from rewrite_compiler.study.numerics.exact_tables import approximation, exact_table, odd_entries
 from rewrite_compiler.study.numerics.rewriting import Rewriter
 from rewrite_compiler.study.numerics.source_places import with_places
+from rewrite_compiler.study.numerics.watch import watch
+from rewrite_compiler.study.repair import repair
 from rewrite_compiler.study.trials import Trials
 from rewrite_compiler.target import load_target
 
@@ -140,3 +146,53 @@ def test_tables_are_recognised_although_some_entries_are_wrong() -> None:
     assert approximation(square) is None
     assert odd_entries(square) == ()
     assert exact_table(square) is square
+
+
+def test_intermediates_are_watched_step_by_step() -> None:
+    """Against plain Python: sums before the accumulator limits them, at every step, and the shift after the last."""
+    random = np.random.default_rng(5)
+    x, w = Leaf((6, 4), (-128, 127), False, "x"), Leaf((3, 6, 4), (-128, 127), False, "w")
+    xs, ws = random.integers(-128, 128, (5, 6, 4)), random.integers(-128, 128, (3, 6, 4))
+
+    def total(n: Expr) -> Expr:
+        return fold(6, 0, lambda v, acc: sat(acc + reduce_sum(lambda j: x[v, j] * w[n, v, j], 4), 16), 16) >> 5
+
+    results, places = with_places(lambda: array(total, 3))
+    terms = SourceTerms((results,), places, tuple(e for e in terms_of(results.body) if e.reads))
+    rows = {row.kind: row for row in watch(terms, {x: xs}, {w: ws})}
+    before, products, ends = [], [], []
+    for sample in xs:
+        for weights in ws:
+            acc = 0
+            for v in range(6):
+                products.append(int(np.dot(sample[v], weights[v])))
+                before.append(acc + products[-1])
+                acc = max(-(1 << 15), min((1 << 15) - 1, before[-1]))
+            ends.append(acc)
+    limited = rows["saturates"]
+    assert (limited.low, limited.high, limited.count) == (min(before), max(before), len(before))
+    assert limited.outside == sum(not -(1 << 15) <= b < 1 << 15 for b in before) > 0
+    assert limited.word == (-(1 << 15), (1 << 15) - 1)
+    assert (rows["sum"].low, rows["sum"].high) == (min(products), max(products))
+    assert (rows["fold"].low, rows["fold"].high, rows["fold"].count) == (min(ends), max(ends), len(ends))
+    assert (rows["shift"].low, rows["shift"].high) == (min(ends) >> 5, max(ends) >> 5)
+    assert limited.bits == max(max(before), -min(before) - 1).bit_length() + 1
+
+
+def test_the_width_that_suffices_and_the_intermediates_are_in_the_document(sound: Plan, tmp_path: Path) -> None:
+    plan, data = planted(sound, tmp_path, FLAWS["accumulator of 13 bits"][2])
+    document = attribute(plan, Trials(plan, data, metric_of("cosine")))
+    bits = int(document["culprit"]["after"].removesuffix(" bits"))
+    assert 13 < bits <= 20
+    worst = max(document["intermediates"], key=lambda row: row["outside"])
+    assert (worst["kind"], worst["place"], worst["word"]) == ("saturates", document["culprit"]["place"], [-4096, 4095])
+    assert any("leave -4,096 … 4,095; range" in line for line in attribution_texts(document))
+
+
+def test_repair_proposes_the_term_where_no_format_helps(sound: Plan, tmp_path: Path) -> None:
+    plan, data = planted(sound, tmp_path, FLAWS["stale state"][2])
+    document = repair(plan, data, metric_of("cosine"), band_of("0.005")).document
+    best = document["specification"][0]
+    assert best["what"].startswith("start at toy.py:")
+    assert (best["kind"], best["verify"]["within"], best["distinguishable"]) == ("term", True, True)
+    assert any(row.startswith("or in") for row in repair_lines(document))

@@ -77,7 +77,8 @@ def run(arguments: Sequence[str]) -> int:
 def lines(document: Mapping[str, Any], file_names: Sequence[str] = ()) -> list[str]:
     """Return a repair as text: the culprit, the proposals by their price, and the one that was chosen."""
     from ...report.tables import grid
-    from ...report.terminal import change_text, number, table
+    from ...report.terminal import number, table
+    from ...study.change_text import change_text
 
     metric, before, culprit = document["metric"], document["before"], document["culprit"]
     samples = document["samples"]
@@ -87,18 +88,26 @@ def lines(document: Mapping[str, Any], file_names: Sequence[str] = ()) -> list[s
         if p["search"]["within"] or p["what"] in document["front"]
     ]
     culprit_text = document["attribution"].get("explanation", "none") if culprit is None else change_text(culprit)
-    repair_text = (
-        "nothing: the loss is within the band already" if document["holds_already"] else document["chosen"] or "nothing that was tried"
-    )
+    repair_text = "nothing: the loss is within the band already" if document["holds_already"] else _chosen_text(document)
     rows = [
         ("host", f"{metric} {number(document['reference']['search'])} / {number(document['reference']['verify'])}  (searched / held back)"),
         ("now", f"{number(before['search']['value'])} / {number(before['verify']['value'])}"),
         ("samples", f"{samples['search']} to search on, {samples['verify']} held back · within {document['within']}"),
         ("culprit", culprit_text),
         ("repair", repair_text),
+        *(("or in", f"the specification: {p['what']}") for p in document["specification"] if p["verify"]["within"]),
         ("wrote", ", ".join(file_names)),
     ]
     return [*table(rows), *grid(("change", "bits", "searched", "held back"), changes, ("bits", "searched"))]
+
+
+def _chosen_text(document: Mapping[str, Any]) -> str:
+    """Return the chosen change, and whether the samples held back tell it from the design as it is."""
+    chosen = next((p for p in document["proposals"] if p["what"] == document["chosen"]), None)
+    if chosen is None:
+        return "nothing that was tried"
+    count = document["samples"]["verify"]
+    return str(chosen["what"]) + ("" if chosen["distinguishable"] else f" (not distinguishable from now on {count} samples)")
 
 
 def _verified(proposal: Mapping[str, Any]) -> str:

@@ -94,10 +94,34 @@ def _nearest(e: Expr, args: Sequence[Expr]) -> Expr:
     return (x + half) >> n
 
 
-def _without_clamp(e: Expr, args: Sequence[Expr]) -> Expr:
-    limited = binary(e.op, *args)
-    inner, _, _ = clamp_of(limited) or (limited, None, None)
-    return clamp(inner, *iv.of_width(WIDE, True))
+def _clamp_of_bits(bits: int) -> Rewrite:
+    """Return the rewrite of a clamp to one at a signed word."""
+
+    def build(e: Expr, args: Sequence[Expr]) -> Expr:
+        limited = binary(e.op, *args)
+        inner, _, _ = clamp_of(limited) or (limited, None, None)
+        return clamp(inner, *iv.of_width(bits, True))
+
+    return build
+
+
+def _wrap_of_bits(bits: int) -> Rewrite:
+    """Return the rewrite of a wrap to one at another width."""
+    return lambda e, args: wrap(args[0], bits, e.data[1])
+
+
+WIDTHS: Mapping[str, Callable[[int], Rewrite]] = {"wider_clamp": _clamp_of_bits, "wider_wrap": _wrap_of_bits}
+
+
+def of_bits(edit: TermEdit, bits: int) -> TermEdit:
+    """Return the edit of a term's width with another width after it."""
+    return replace(edit, after=f"{bits} bits", build=WIDTHS[edit.key](bits))
+
+
+def bits_before(w: SourceTerms, edit: TermEdit) -> int:
+    """Return the bits of the widest word that an edit widens."""
+    ends = [e.data[0] if e.op == "wrap" else iv.width_of((clamp_of(e) or (e, 0, 0))[1:]) for e in w.at(edit)]
+    return max((end if isinstance(end, int) else end[0] for end in ends if end), default=1)
 
 
 def _shifted(step: int) -> Rewrite:
@@ -122,9 +146,9 @@ def _clamp_texts(e: Expr) -> tuple[str, str]:
 
 
 ALTERNATIVES: Mapping[str, Alternative] = {
-    "wider_clamp": Alternative("width", Rank.EXACT, _clamp_texts, _without_clamp),
+    "wider_clamp": Alternative("width", Rank.EXACT, _clamp_texts, _clamp_of_bits(WIDE)),
     "wider_wrap": Alternative("width", Rank.EXACT, lambda e: (f"{e.data[0]} bits that wrap", f"{WIDE} bits"),
-                              lambda e, args: wrap(args[0], WIDE, e.data[1])),
+                              _wrap_of_bits(WIDE)),
     "saturate": Alternative("overflow", Rank.EXACT, lambda e: (f"wraps at {e.data[0]} bits", "saturates"),
                             lambda e, args: clamp(args[0], *iv.of_width(*e.data))),
     "nearest": Alternative("rounding", Rank.EXACT, lambda e: ("as written", "to the nearest"), _nearest),
@@ -206,6 +230,11 @@ class SourceTerms:
         terms = (e for e in self.terms if e.op == edit.op and edit.place in self.places.get(e, ()))
         return [e for e in terms if any(key == edit.key for key, _ in alternatives_of(e))]
 
+    def outermost(self) -> Iterator[Expr]:
+        """Yield the terms that have a place, without the inner part of a limit at both ends."""
+        inner = {id(a) for e in self.terms if e.op in FLIPPED and clamp_of(e) for a in e.args if a.op in FLIPPED}
+        yield from (e for e in self.terms if id(e) not in inner and e in self.places)
+
 
 def source_terms(
     operation: Operation, operands: Sequence[Array], formats: Mapping[str, Format], attributes: Mapping[str, Any]
@@ -226,8 +255,7 @@ def source_terms(
 def edits_of(w: SourceTerms) -> list[TermEdit]:
     """Return the edits of numerics, one for each alternative of each place, in the order of the terms."""
     edits: dict[tuple[SourcePlace, str], TermEdit] = {}
-    inner = {id(a) for e in w.terms if e.op in FLIPPED and clamp_of(e) for a in e.args if a.op in FLIPPED}
-    for e in (e for e in w.terms if id(e) not in inner and e in w.places):
+    for e in w.outermost():
         for (key, a), place in itertools.product(alternatives_of(e), w.places[e]):
             if (place, key) not in edits:
                 edits[place, key] = TermEdit(place, a.aspect, *a.describe(e), a.rank, key, e.op, a.build)

@@ -1,0 +1,16 @@
+"""Text of a change that attribution or repair tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def change_text(change: Mapping[str, Any]) -> str:
+    """Return a change of a term of numerics, with its place, or of a field of a format, as text."""
+    values = f"{change.get('before')} → {change.get('after')}"
+    if "term" in change:
+        offloads = change.get("offloads", [change["offload"]])
+        where = change["offload"] if len(offloads) == 1 else f"{change['offload']} and {len(offloads) - 1} more"
+        return f"{change['field']} at {change['place']}, {change['term']}, of {where}: {values}"
+    return f"{change['field']} of {change['tensor']} of {change['offload']}: {values}"
