@@ -20,6 +20,7 @@ from pathlib import Path
 from rewrite_compiler.disk_cache import private_cache_folder
 
 ROOT = Path(__file__).resolve().parent.parent
+RECORDS = Path("benchmarks/results")
 PACKAGES = ("flexmatch", "egglog", "numpy", "onnx", "onnxruntime", "z3-solver", "llvmlite", "highspy")
 
 Row = dict[str, object]
@@ -73,16 +74,35 @@ def processor() -> str:
 
 
 def commit() -> str:
-    """Return the commit that is measured, marked when files differ from it."""
-    run = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=40"], cwd=ROOT, capture_output=True, text=True)
-    return run.stdout.strip() or "unknown"
+    """Return the commit that is measured, marked when files other than records differ from it."""
+    revision = _git("rev-parse", "HEAD") or "unknown"
+    is_dirty = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
+    return f"{revision}-dirty" if is_dirty else revision
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+
+
+def command_of(name: str, arguments: Sequence[str]) -> list[str]:
+    """Return the command as it runs from the root of a checkout: paths outside of it by their last part, records in their folder."""
+
+    def portable(argument: str) -> str:
+        key, equals, value = argument.partition("=") if argument.startswith("--") else ("", "", argument)
+        path = Path(value)
+        if not path.is_absolute():
+            return argument
+        relative = path.relative_to(ROOT) if path.is_relative_to(ROOT) else RECORDS / path.name
+        return f"{key}{equals}{relative.as_posix()}"
+
+    return ["python", f"benchmarks/{name}.py", *map(portable, arguments)]
 
 
 def document(name: str, rows: list[Row]) -> dict[str, object]:
     """Return the record of one benchmark."""
     machine = {"processor": processor(), "cores": os.cpu_count(), "system": platform.platform(), "load": round(os.getloadavg()[0], 1)}
     versions = {"python": platform.python_version(), **{package: version(package) for package in PACKAGES}}
-    command = ["python", f"benchmarks/{name}.py", *sys.argv[1:]]
+    command = command_of(name, sys.argv[1:])
     return {
         "schema": "flexmatch.record/1",
         "benchmark": name,
@@ -95,8 +115,10 @@ def document(name: str, rows: list[Row]) -> dict[str, object]:
 
 
 def finish(name: str, rows: list[Row], path: Path | None) -> None:
-    """Write the record if a file is wanted."""
+    """Write the record if a file is wanted; none of a dirty tree among the records of the project."""
     if path:
+        if path.resolve().parent == ROOT / RECORDS and commit().endswith("-dirty"):
+            raise SystemExit(f"{path} is not written: files differ from the commit; commit them, or write the record elsewhere")
         path.write_text(json.dumps(document(name, rows), indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
