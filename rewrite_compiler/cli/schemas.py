@@ -48,6 +48,7 @@ offloads[].cost?.clock_hertz count | offloads[].cost?.nanoseconds count | offloa
 offloads[].cost?.bytes count | offloads[].cost?.traffic.* count | offloads[].cost?.added_elements count | offloads[].cost?.unit text
 offloads[].cost?.levels?.*.*.reads count | offloads[].cost?.levels?.*.*.writes count
 offloads[].cost?.utilisation? number | offloads[].cost?.bound text | offloads[].cost?.estimated flag
+application?.host_nanoseconds count | application?.nanoseconds count
 host[].node text | host[].op text | host[].why_not text | uncounted[] text
 absorbed[].node text | absorbed[].by text
 inserted[].op text | inserted[].bytes count | inserted[].for[] text

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from .figures import difference_text, interval_text, number, round_outwards
-from .terminal import count_text, inaccurate_text, offload_texts, plan_macs, share, uncounted_operators, upper_share
+from .terminal import application_texts, count_text, inaccurate_text, offload_texts, plan_macs, share, uncounted_operators, upper_share
 
 
 class Mark(StrEnum):
@@ -121,7 +121,7 @@ def _speed(plan: Mapping[str, Any]) -> Tile:
         "Speed",
         GOOD if device <= host else BAD,
         _ratio_text(host / device) if device else "–",
-        tuple(_speed_sentences(costs, device, host)),
+        (*_speed_sentences(costs, device, host), *application_texts(plan)),
         "one host core",
     )
 

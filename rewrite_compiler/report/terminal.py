@@ -34,7 +34,7 @@ def plan_lines(document: Mapping[str, Any], file_names: Iterable[str] = (), next
         *_labelled("plan", offload_texts(document)),
         *_labelled("at run time", runtime_weight_texts(document["offloads"])),
         *_labelled("tiled", tiled_texts(document["offloads"])),
-        *_labelled("cost", cost_texts(document["offloads"])),
+        *_labelled("cost", [*cost_texts(document["offloads"]), *application_texts(document)]),
         *_labelled("not sent", reason_texts(document["host"])),
         *_labelled("offered", offered_texts(document["host"])),
         *(("limited", text) for text in document["limited"]),
@@ -113,6 +113,16 @@ def share(part: float, whole: float) -> str:
 def cost_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return one line for each target: the cost of its offloads, and their speed against the same nodes on one host core."""
     return [text for text, _ in cost_comparisons(offloads)]
+
+
+def application_texts(document: Mapping[str, Any]) -> list[str]:
+    """Return one line on the time of the whole application: all of it on one host core → with its offloads on their devices."""
+    times = document.get("application")
+    if times is None or not document["offloads"]:
+        return []
+    host, mixed = (times[key] / 1000 for key in ("host_nanoseconds", "nanoseconds"))
+    mark = "! slower: " if mixed > host else ""
+    return [f"{mark}whole application {host:,.1f} → {mixed:,.1f} µs, all of it on one host core → with its offloads on the device"]
 
 
 def cost_comparisons(offloads: Iterable[Mapping[str, Any]]) -> list[tuple[str, bool]]:

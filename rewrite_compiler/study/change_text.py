@@ -13,4 +13,4 @@ def change_text(change: Mapping[str, Any]) -> str:
         offloads = change.get("offloads", [change["offload"]])
         where = change["offload"] if len(offloads) == 1 else f"{change['offload']} and {len(offloads) - 1} more"
         return f"{change['field']} at {change['place']}, {change['term']}, of {where}: {values}"
-    return f"{change['field']} of {change['tensor']} of {change['offload']}: {values}"
+    return f"{change['field']} of {change.get('tensor')} of {change['offload']}: {values}"

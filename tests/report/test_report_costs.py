@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rewrite_compiler.report.terminal import cost_texts, offload_grid
+from rewrite_compiler.report.terminal import application_texts, cost_texts, offload_grid
 
 CORE = " × the speed of one host core for these nodes"
 
@@ -23,6 +23,15 @@ def test_one_line_a_target() -> None:
         f"4,120 cycles on flexasr, 97.5% of them transfers · 9,184 bytes · 8.2 µs, 0.17{CORE} (1.4 µs)",
         f"100 cycles on vta, estimated, 25.0% of them transfers · 4,592 bytes · 4.1 µs, 0.17{CORE} (0.7 µs)",
     ]
+
+
+def test_the_whole_application_both_ways() -> None:
+    found = {"offloads": [offload("a", "flexasr")], "application": {"host_nanoseconds": 72_800, "nanoseconds": 15_140}}
+    ways = "µs, all of it on one host core → with its offloads on the device"
+    assert application_texts(found) == [f"whole application 72.8 → 15.1 {ways}"]
+    slower = {**found, "application": {"host_nanoseconds": 1_000, "nanoseconds": 2_000}}
+    assert application_texts(slower) == [f"! slower: whole application 1.0 → 2.0 {ways}"]
+    assert application_texts({**found, "application": None}) == application_texts({**found, "offloads": []}) == []
 
 
 def test_each_offload() -> None:

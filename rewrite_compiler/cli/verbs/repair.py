@@ -103,11 +103,11 @@ def lines(document: Mapping[str, Any], file_names: Sequence[str] = ()) -> list[s
 
 def _chosen_text(document: Mapping[str, Any]) -> str:
     """Return the chosen change, and whether the samples held back tell it from the design as it is."""
-    chosen = next((p for p in document["proposals"] if p["what"] == document["chosen"]), None)
-    if chosen is None:
+    proposal = next((p for p in document["proposals"] if p["what"] == document["chosen"]), None)
+    if proposal is None:
         return "nothing that was tried"
     count = document["samples"]["verify"]
-    return str(chosen["what"]) + ("" if chosen["distinguishable"] else f" (not distinguishable from now on {count} samples)")
+    return str(proposal["what"]) + ("" if proposal["distinguishable"] else f" (not distinguishable from now on {count} samples)")
 
 
 def _verified(proposal: Mapping[str, Any]) -> str:

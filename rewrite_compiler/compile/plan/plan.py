@@ -9,11 +9,13 @@ from typing import Any
 from ...data.data_frame import data_frame
 from ...fit import Tiling
 from ...fit.cost import Price, accesses, cost_document
+from ...fit.host import table_from
 from ...ir.program import Node, Program, Value, nodes_of_unknown_macs
 from ...lang.formats import Format
 from ...ops.op import Apply, subterms
 from ...prove.certificates.shipped_certificates import weakest_coverage
 from ...target import Mapping, Target
+from .application_time import application_time
 from .resident_document import DeviceResidency, residency_document, resident_document
 
 SCHEMA = "flexmatch.plan/1"
@@ -166,6 +168,9 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "uncounted": sorted({plan.source.sources[k].name for n in nodes_of_unknown_macs(plan.program) for k in n.origins}),
         "absorbed": [vars(a) for a in plan.absorbed],
         "inserted": _inserted(plan),
+        "application": application_time(
+            plan.source, plan.program, {o.node.outputs[0]: o.price for o in plan.offloads}, table_from(plan.settings["host_costs"])
+        ),
         "formats": [f for o in plan.offloads for f in _formats(plan, o)],
         "egraph": dict(plan.egraph),
         "extraction": dict(plan.extraction),

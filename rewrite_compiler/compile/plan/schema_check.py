@@ -24,6 +24,11 @@ LOST = {"loss": FIGURE, "output_error": FIGURE}
 ATTRIBUTION = {
     "samples": int, "metric": str, "accelerated": LOST, "offloads": [{"id": str, "alone": LOST, "restored": (LOST, None)}],
     "fields": [{"offload": str, "tensor": str, "field": str, "loss": FIGURE, "output_error": FIGURE}],
+    "terms": [{"offload": str, "offloads": [str], "term": str, "place": str, "field": str, "loss": FIGURE, "output_error": FIGURE}],
+    "intermediates": [
+        {"offload": str, "term": str, "place": str, "kind": str, "range": [int], "bits": int, "word": PAIR, "outside": int, "count": int}
+    ],
+    "culprit": ({"offload": str, "field": str}, None), "explanation": str,
 }  # fmt: skip
 TENSOR = {
     "tensor": str, "format": str, "values": int, "zeros": int, "saturated": int, "underflowed": int, "range": PAIR, "largest": SIZE,

@@ -1,0 +1,39 @@
+"""Time of a whole application: all of it on one host core, and with its offloads on their devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ...fit.cost import Price
+from ...fit.host import HostTable, picoseconds_of
+from ...ir.program import Node, Program, Value
+
+
+def application_time(source: Program, program: Program, prices: Mapping[Value, Price | None], table: HostTable) -> dict[str, int] | None:
+    """Return nanoseconds of an application both ways, host work that rewriting inserted counted in; None where a cost is unknown.
+
+    `prices` are those of the offloads of the program by their first result. What depends on constants alone is computed once,
+    before any inference, and is not counted.
+    """
+    known_prices = [price for price in prices.values() if price is not None]
+    if len(known_prices) < len(prices):
+        return None
+    host_nodes = [n for n in _moving_nodes(program) if n.outputs[0] not in prices]
+    devices = sum(price.picoseconds for price in known_prices)
+    return {
+        "host_nanoseconds": _nanoseconds(picoseconds_of(source, _moving_nodes(source), table)),
+        "nanoseconds": _nanoseconds(devices + picoseconds_of(program, host_nodes, table)),
+    }
+
+
+def _moving_nodes(p: Program) -> Iterator[Node]:
+    """Yield the nodes that depend on an input."""
+    moving = set(p.inputs)
+    for n in p.nodes:
+        if not moving.isdisjoint(n.inputs):
+            moving.update(n.outputs)
+            yield n
+
+
+def _nanoseconds(picoseconds: int) -> int:
+    return -(-picoseconds // 1000)
