@@ -140,3 +140,10 @@ def quotient(a: Expr, b: Expr) -> Expr:
     """a / b of 32-bit words, F20, on 2 integer and 4 fraction bits of each: the divisor counts modulo 4."""
     top, bottom = (a >> 16) % 64, (b >> 16) % 64
     return select(bottom == 0, 1023, ((top << 8) // maximum(bottom, 1)) % 1024) << 12
+
+
+# what numerics of the target may share with the model, and the section of the specification that says it
+PRIMITIVES = {
+    "decoded": "7.1", "fixed": "7.2", "encoded": "7.3", "encode": "7.3", "relu": "7.5", "SIGMOID": "7.5", "TANH": "7.5", "INVSQRT": "7.5",
+    "one_minus": "6.3", "exponential": "7.5", "quotient": "6.7", "MAXIMUM": "7.6", "MEAN": "7.6", "SUM": "7.6",
+}  # fmt: skip

@@ -34,3 +34,7 @@ def accumulated(p: Revision, q: Expr, base: Expr, bias: Operand = 0, is_relu: Op
     width = PSUM_BITS - psum_bits + act_bits
     total = wrap(wrap(q + base, width) + (shift(bias, WEIGHT_FRACTION - psum_bits) >> psum_bits - act_bits), width)
     return sat(select(is_relu, maximum(total, 0), total), 16)
+
+
+# what numerics of the target may share with the model, and the section of the specification that says it
+PRIMITIVES = {"rounded_sum": "6.2", "accumulated": "6.3"}

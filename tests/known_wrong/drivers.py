@@ -75,8 +75,15 @@ FAULTS: dict[str, Fault] = {
     "inputs and biases may be one vector more than the buffer holds": Fault(
         "flexasr.linear", FLEXASR, "linear_limits", "inputs + per_pe, INPUT", "inputs + per_pe, INPUT + 1"
     ),
-    "weights may be one vector more than the buffer holds": Fault(
-        "flexasr.linear", FLEXASR, "linear_limits", "inputs * per_pe * LANES, WEIGHT", "inputs * per_pe * LANES, WEIGHT + LANES"
+    "the large buffer may be a block of timesteps more than it is": Fault(
+        "flexasr.linear", "flexasr.base", "large_buffer_limits", "vectors_per_timestep, LARGE", "vectors_per_timestep, LARGE + BLOCK"
+    ),
+    "the second weight tile of a processing element lies one further": Fault(
+        "flexasr.linear", "flexasr.base", "store_weights", "index=base + np.arange(len(tiles))",
+        "index=base + np.arange(len(tiles)) + (np.arange(len(tiles)) // LANES > 8)"
+    ),
+    "timesteps from block 40 on lie where those of block 39 do": Fault(
+        "flexasr.linear", "flexasr.base", "large_index", "(t // BLOCK * vectors + v)", "(np.minimum(t // BLOCK, 39) * vectors + v)"
     ),
     "biases lie one further behind more than four inputs": Fault(
         "flexasr.linear", FLEXASR, "drive_linear", "base_bias=inputs)", "base_bias=inputs + (inputs > 4 and per_pe > 1))"

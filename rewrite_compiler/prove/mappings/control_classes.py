@@ -24,6 +24,7 @@ from ...ila import Ila
 from ...readings.arrays.labelled_array import Data, storage_dtype
 from ...target import Mapping, Target
 from .draws import Invocation, product_count, result_dimensions
+from .driver_code import reachable_functions
 from .mappings import attributes_at, formats_at, shapes_at
 
 QUIET_CALLS = 60  # calls in a row that show nothing new, after which no more are drawn
@@ -85,10 +86,21 @@ class Call:
 
 @dataclass(frozen=True)
 class Classes:
-    """The calls that cover every fact seen, and as `file:line` the targets of branches that were reached but never taken."""
+    """The calls that cover every fact seen, and what they do not show.
+
+    As `file:line` the targets of branches that were reached but never taken, and loops with how often they always turn; and the
+    functions that the driver can reach and that no call entered.
+    """
 
     calls: tuple[Call, ...]
     unreached: tuple[str, ...]
+    unentered: tuple[str, ...] = ()
+    loops: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return what the calls do not show, empty where they show everything."""
+        rows = (("never taken", self.unreached), ("never entered", self.unentered), ("loops that always turn alike", self.loops))
+        return "; ".join(f"{about}: {', '.join(names)}" for about, names in rows if names)
 
 
 def control_classes(calls: Iterable[Call], max_calls: int) -> Classes:
@@ -104,7 +116,8 @@ def control_classes(calls: Iterable[Call], max_calls: int) -> Classes:
             representatives.append(call)
         if len(representatives) == max_calls:
             break
-    return Classes(tuple(sorted(representatives, key=lambda c: product_count(c.mapping, c.invocation.sizes))), tuple(_unreached(covered)))
+    in_order = tuple(sorted(representatives, key=lambda c: product_count(c.mapping, c.invocation.sizes)))
+    return Classes(in_order, tuple(_unreached(covered)), tuple(_unentered(representatives, covered)), tuple(_steady_loops(covered)))
 
 
 def _traced(call: Call) -> tuple[_Tracer, _IdleDevice]:
@@ -157,7 +170,9 @@ def control_facts(call: Call) -> frozenset[Fact]:
     size_pairs = itertools.product((g for g in clipped_sizes if g[0] in lists), (g for g in clipped_sizes if g[0] in results))
     stay = () if invocation.stay is None else (("stay", bool(invocation.stay.present), any(invocation.stay.at.values())),)
     return frozenset(
-        itertools.chain(tracer.transitions, turns, itertools.combinations(loops, 2), clipped_sizes, size_pairs, stay, device.facts)
+        itertools.chain(
+            tracer.transitions, tracer.entered, turns, itertools.combinations(loops, 2), clipped_sizes, size_pairs, stay, device.facts
+        )
     )
 
 
@@ -174,6 +189,7 @@ class _Tracer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.transitions: set[Branch] = set()
+        self.entered: set[CodeType] = set()
         self.turns: set[tuple[tuple[CodeType, int], int]] = set()
         self.calls: Counter[CodeType] = Counter()
         self.last: dict[FrameType, int] = {}
@@ -182,7 +198,10 @@ class _Tracer:
     def call(self, frame: FrameType, event: str, _: Any) -> Any:
         """Trace a frame that begins or resumes."""
         code = frame.f_code
-        if not _is_inside(code, self.folder) or not _branches(code) or self.calls[code] == CALLS_PER_FUNCTION:
+        if not _is_inside(code, self.folder):
+            return None
+        self.entered.add(code)
+        if not _branches(code) or self.calls[code] == CALLS_PER_FUNCTION:
             return None
         self.calls[code] += 1
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
@@ -241,6 +260,25 @@ def _unreached(all_facts: Iterable[Fact]) -> Iterator[str]:
         ways = () if targets.is_loop else (targets.fallthrough, targets.jump)
         lines |= {(Path(code.co_filename).name, _line(code, way)) for way in ways if (code, origin, way) not in transitions}
     return (f"{name}:{line}" for name, line in sorted(lines))
+
+
+def _unentered(calls: Iterable[Call], all_facts: Iterable[Fact]) -> Iterator[str]:
+    """Yield the functions that a driver can reach and that no call entered, in order."""
+    entered = {x for x in all_facts if isinstance(x, CodeType)}
+    for call in itertools.islice(calls, 1):
+        assert call.mapping.drive is not None
+        functions = reachable_functions(call.mapping.drive)
+        yield from sorted({f.__qualname__ for f in functions if f.__code__ not in entered and "<" not in f.__code__.co_name})
+
+
+def _steady_loops(all_facts: Iterable[Fact]) -> Iterator[str]:
+    """Yield the loops of functions that turn equally often in every call, once or twice, in order."""
+    counts: dict[tuple[CodeType, int], set[int]] = {}
+    for x in all_facts:
+        if isinstance(x, tuple) and len(x) == 2 and isinstance(x[0], tuple) and isinstance(x[0][0], CodeType) and isinstance(x[1], int):
+            counts.setdefault(x[0], set()).add(x[1])
+    steady = {(_place(*loop), min(n)) for loop, n in counts.items() if len(n) == 1 and max(n) < MANY}
+    return (f"{place} ({n})" for place, n in sorted(steady))
 
 
 def _line(code: CodeType, offset: int) -> int:

@@ -8,13 +8,17 @@ from collections.abc import Iterator
 from collections.abc import Mapping as MappingOf
 from typing import Any
 
+from ...ops.op import ShapeError
 from ...target import Mapping
-from .mappings import refusal_at
+from .draws import EXTENTS
+from .driver_code import literals
+from .mappings import refusal_at, with_results
 
 MAX_CORNER_CODES = 1 << 17  # of all operands of a size that is tried as a corner
 MAX_EDGE_CODES = 1 << 20  # and of one at which a single capacity is used up
 ORDERS, STEPS = 6, 16
 DIMENSIONS = 4  # of an operation whose sizes are free
+LARGEST_DRAWN = max(EXTENTS)  # units of a dimension, on small designs
 Sizes = dict[str, int]
 
 
@@ -72,6 +76,29 @@ def capacity_edges(m: Mapping) -> Iterator[MappingOf[str, Any]]:
         if sizes not in distinct:
             distinct.append(sizes)
             yield sizes
+
+
+def literal_edges(m: Mapping, least: int) -> Iterator[MappingOf[str, Any]]:
+    """Yield sizes on both sides of each number above `least` that is written in the driver: so many units along each dimension."""
+    if m.drive is None:
+        return
+    units, first = _units(m), dict(m.trials[0]) if m.trials else {}
+    dimensions = [d for d in units if any(d in m.axes.of[v.name] for v in m.operands)]
+    for n in dict.fromkeys(n for n, _ in literals(m.drive) if n > least):
+        for d in dimensions:
+            for times in (n, n + 1):
+                sizes = _completed(m, {**units, **first, d: times * units[d]})
+                if sizes is not None and _codes(m, sizes) <= MAX_EDGE_CODES and not refusal_at(m, sizes):
+                    yield sizes
+
+
+def _completed(m: Mapping, sizes: MappingOf[str, Any]) -> dict[str, Any] | None:
+    """Return sizes with those of results, None where the pattern has no meaning at them."""
+    operands = {d for v in m.operands for d in m.axes.of[v.name]} | {name for name, _ in m.statics}
+    try:
+        return with_results(m, {d: n for d, n in sizes.items() if d in operands})
+    except (ShapeError, ArithmeticError):
+        return None
 
 
 def _pairs(m: Mapping) -> Iterator[Sizes]:

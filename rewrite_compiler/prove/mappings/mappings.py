@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as MappingOf
@@ -42,13 +41,13 @@ from ...target import Mapping, Stay, simulated_device
 from ..instances.instance_search import Instance
 from ..instances.sides import binding_of
 from ..verdict import PROVED, REFUTED, UNPROVED, Counterexample, Outcome, Proof
+from .code_draws import CodeDraws
 from .induction import Steps, induction_failure
 from .lockstep import evaluated_together, run_together
 from .symbolic_device import symbolic_device
 
 SEED = 7
 UNITS = (1, 2, 3, 4)  # sizes tried, in units, where a mapping lists no trials
-MAX_EXTREME_CODES = 100_000  # codes of a size at which extreme ones are tried, too
 MAX_SHOWN_CODES = 64  # codes that a counter-example shows
 PREVIOUS_CALL_MARK = " before"  # marks the operands of the call before
 SCALES = (0.5, 3.0, 40.0)  # largest magnitudes for which formats are chosen
@@ -375,13 +374,12 @@ def numeric_sizes(m: Mapping) -> Iterator[MappingOf[str, int]]:
 def code_difference(
     m: Mapping, ila: Ila, sizes: MappingOf[str, Any], seed: int = SEED, stay: Stay | None = None
 ) -> Counterexample | None:  # fmt: skip
-    """Compare driver and numerics on random codes, extreme ones and ones that saturate both ways; return the first difference.
+    """Compare driver and numerics on codes that do not saturate, the smallest, extreme ones and halves; return the first difference.
 
     Raises:
         FlexmatchError: the device refuses the driver's commands.
     """
-    formats = formats_at(m)
-    draws = list(_draws(_leaves(m, sizes, formats), formats, seed))
+    draws = list(code_draws(m, sizes, seed).draws())
     if stay is None and len(draws) > 1 and _agree_together(m, ila, sizes, [codes for _, codes in draws]):
         return None
     unwritten: FlexmatchError | None = None
@@ -440,21 +438,17 @@ def difference_on(
     return None
 
 
-def _draws(leaves: MappingOf[str, Leaf], formats: MappingOf[str, Format], seed: int) -> Iterator[tuple[str, dict[str, Data]]]:
-    """Yield codes: random; where they are few, the least and the largest at random, and a first operand that turns half-way."""
-    random = np.random.default_rng(seed)
-    shapes = {n: tuple(int(s) for s in leaf.shape) for n, leaf in leaves.items()}  # type: ignore[arg-type]
-    code_ranges = {n: (int(formats[n].codes[0] or 0), int(formats[n].codes[1] or 0)) for n in leaves}
-    yield "", {n: random.integers(code_ranges[n][0], code_ranges[n][1] + 1, shape) for n, shape in shapes.items()}
-    if sum(math.prod(shape) for shape in shapes.values()) > MAX_EXTREME_CODES:
-        return
-    yield "extremes of ", {n: random.choice(code_ranges[n], shape) for n, shape in shapes.items()}
-    for second_half in (False, True):
-        codes = {n: np.full(shape, code_ranges[n][1]) for n, shape in shapes.items()}
-        first = next(iter(shapes))
-        half = shapes[first][-1] // 2
-        codes[first][..., slice(half, None) if second_half else slice(half)] = code_ranges[first][0]
-        yield "halves of ", codes
+def code_draws(m: Mapping, sizes: MappingOf[str, Any], seed: int) -> CodeDraws:
+    """Return the draws of codes for a call."""
+    formats = formats_at(m)
+    leaves = _leaves(m, sizes, formats)
+    terms = _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes)))
+
+    def numerics(codes: MappingOf[str, Data]) -> tuple[Data, ...]:
+        contents = {leaves[n]: x for n, x in codes.items()}
+        return tuple(evaluate(term, contents) for term in terms)
+
+    return CodeDraws(leaves, formats, m.axes.results, numerics, seed)
 
 
 def _example_of_model(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], model: MappingOf[str, Any]) -> Counterexample | None:

@@ -21,10 +21,12 @@ from ...target import Mapping, Target
 from ..verdict import REFUTED, UNPROVED, Proof
 from .control_classes import Call, Classes, control_classes
 from .draws import drawn_invocations
-from .limit_edges import capacity_edges
+from .driver_code import LEAST, shared_functions
+from .limit_edges import LARGEST_DRAWN, capacity_edges, literal_edges
 from .mappings import SEED, code_difference, execute, is_same_term, prove_mapping, symbolic_verdict
 
 OPERATION_CALLS, VARIANT_CALLS = 100, 24  # calls of an operation, and of each further variant of it
+MODELS = "rewrite_compiler.ila_models"
 SECONDS = 10.0  # of the solver, where driver and numerics are not one term
 
 
@@ -36,12 +38,18 @@ def prove_mappings(target: Target) -> Iterator[Proof]:
 def prove_operation(target: Target, m: Mapping) -> Proof:
     """Prove that an operation's driver gives its numerics: on its own design, where capacities are used up, and in every control class."""
     started = time.perf_counter()
-    proof = prove_mapping(m, target.ila())
+    proof = _with_primitives(prove_mapping(m, target.ila()), m)
     if proof.is_proved:
         proof = _at_edges(proof, target, m)
     if proof.is_proved:
         proof = _on_small_designs(proof, target, m)
     return replace(proof, seconds=time.perf_counter() - started)
+
+
+def _with_primitives(proof: Proof, m: Mapping) -> Proof:
+    """Return a certificate that names the functions that the numerics share with the model: a mistake in one is in both."""
+    names = shared_functions(m.codes, MODELS) if proof.is_proved and m.codes is not None else []
+    return proof if not names else replace(proof, evidence=f"{proof.evidence}; shared with the model: {', '.join(names)}")
 
 
 def edge_failure(target: Target, m: Mapping, sizes: Iterable[MappingOf[str, Any]]) -> dict[str, Any] | None:
@@ -57,18 +65,19 @@ def edge_failure(target: Target, m: Mapping, sizes: Iterable[MappingOf[str, Any]
             sentence = f"its limits admit {place}, which the device refuses: {error.problem.sentence}"
             return {"verdict": REFUTED, "evidence": sentence, "code": "I106"}
         if example is not None:
-            evidence = f"driver and numerics differ where a capacity is used up, at {place}"
+            evidence = f"driver and numerics differ where a capacity is used up, or beside a number of the driver, at {place}"
             return {"verdict": REFUTED, "evidence": evidence, "counterexample": example, "code": "I105"}
     return None
 
 
 def _at_edges(proof: Proof, target: Target, m: Mapping) -> Proof:
-    sizes = [*capacity_edges(m)]
+    sizes = [*capacity_edges(m), *literal_edges(m, LARGEST_DRAWN if target.small else LEAST)]
     failed = edge_failure(target, m, sizes)
     if failed is not None:
         return replace(proof, strength="", **failed)
     sizes_text = "; ".join(", ".join(f"{d}={n}" for d, n in at.items()) for at in sizes)
-    return proof if not sizes else replace(proof, evidence=f"{proof.evidence}; codes where a capacity is used up: {sizes_text}")
+    evidence = f"{proof.evidence}; codes where a capacity is used up, or beside a number of the driver: {sizes_text}"
+    return proof if not sizes else replace(proof, evidence=evidence)
 
 
 def _on_small_designs(proof: Proof, target: Target, m: Mapping) -> Proof:
@@ -82,10 +91,10 @@ def _on_small_designs(proof: Proof, target: Target, m: Mapping) -> Proof:
     if not control.calls:
         return proof
     by_solver = f", {solved} of them by the solver" if solved else ""
-    never = f"; never taken: {', '.join(control.unreached)}" if control.unreached else ""
+    open_control = str(control)
     return replace(
         proof, strength=f"{proof.strength}; {len(control.calls)} calls of all control classes on small designs{by_solver}",
-        evidence=f"{proof.evidence}{never}",
+        evidence=f"{proof.evidence}; {open_control}" if open_control else proof.evidence,
     )  # fmt: skip
 
 

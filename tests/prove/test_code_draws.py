@@ -1,0 +1,50 @@
+"""Codes on which drivers and numerics are compared: results do not saturate, for every mapping; the smallest codes are among them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rewrite_compiler.lang import AdaptivFloat, Fixed
+from rewrite_compiler.prove.mappings.code_draws import MAX_EXTREME_CODES, MOST_SATURATED, CodeDraws
+from rewrite_compiler.prove.mappings.mappings import SEED, code_draws, first_sizes
+from rewrite_compiler.readings.kernels.format_conversion import values_of
+from rewrite_compiler.target import find_target, target_names
+
+MAPPINGS = [f"{name}/{variant}" for name in target_names() for variant in find_target(name).mappings]
+
+
+def draws_of(name: str) -> CodeDraws:
+    target, _, variant = name.partition("/")
+    m = find_target(target).mappings[variant]
+    sizes = m.trials[min(1, len(m.trials) - 1)] if m.trials else first_sizes(m)[0]
+    assert sizes is not None
+    return code_draws(m, sizes, SEED)
+
+
+@pytest.mark.parametrize("name", MAPPINGS)
+def test_few_results_saturate(name: str) -> None:
+    draws = draws_of(name)
+    saturated, zero = draws.shares(draws.scaled())
+    assert saturated < MOST_SATURATED
+    assert zero < 1
+
+
+def test_random_codes_would_saturate() -> None:
+    draws = draws_of("flexasr/linear")
+    random = np.random.default_rng(1)
+    saturated, _ = draws.shares({n: random.integers(0, 256, shape) for n, shape in draws.shapes.items()})
+    assert saturated > 0.5
+
+
+@pytest.mark.parametrize(("form", "largest"), [(Fixed(8, 7), 2.0**-7), (AdaptivFloat(bias=3), None)])
+def test_the_smallest_codes_are_0_and_the_least_values(form: Fixed | AdaptivFloat, largest: float | None) -> None:
+    draws = draws_of("vta/dense" if isinstance(form, Fixed) else "flexasr/linear")
+    assert sum(int(np.prod(shape)) for shape in draws.shapes.values()) <= MAX_EXTREME_CODES
+    smallest = dict(draws.draws())["smallest of "]
+    name = next(iter(smallest))
+    f = draws.formats[name]
+    sizes = np.unique(np.abs(values_of(f, smallest[name])))
+    every = np.unique(np.abs(values_of(f, np.arange(f.codes[0] or 0, (f.codes[1] or 0) + 1))))
+    assert list(sizes) == list(every[:2])
+    assert largest is None or sizes[1] == float(1 / (1 << f.fraction))  # type: ignore[attr-defined]
