@@ -252,7 +252,7 @@ def transfers(runs: int) -> list[Row]:
     sim = m.simulator(dram=np.zeros(1 << 22, np.uint8), reading="native")
     for block in (b for b in emitted.trace.items if isinstance(b, Commands)):
         for command, _ in block.rows():
-            i, seen = sim.decoded(command), seen + 1
+            i, seen = sim.decode(command), seen + 1
             if i is None or not i.name.startswith(("load_", "store")):
                 continue
             operands = sim._executable(i).operands(split_lanes(m, command))

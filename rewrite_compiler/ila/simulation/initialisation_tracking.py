@@ -17,6 +17,7 @@ import numpy as np
 from ...errors import SpecError
 from ...lang.binders import Leaf, static_shape
 from ...readings.arrays.labelled_array import Data, Store
+from ...readings.state.access_bounds import AccessBounds
 from ...readings.state.upward_exposed_reads import ExposedReads, Runs
 from ..model import Ila, Instruction
 from ..verification.queue_interleavings import written_by
@@ -52,9 +53,15 @@ class InitialisationMap:
 
         With `count`, operands have a leading axis of commands.
         """
-        return (
-            None if addressed_row(instruction) else instruction_needs(self.ila, memories, instruction, operands, count, self.vector_sizes)
-        )
+        if addressed_row(instruction):
+            return None
+        return instruction_needs(self.ila, memories, instruction, operands, count, self.vector_sizes, self._is_initialised)
+
+    def _is_initialised(self, bounds: AccessBounds) -> bool:
+        """Tell whether all vectors within bounds are written: nothing changes then, whatever is read and written there."""
+        accesses = ((m, x) for part in (bounds.reads, bounds.writes) for m, x in part.items() if m in self.vector_sizes)
+        sizes = self.vector_sizes
+        return all((self._marks_of(m).reshape(-1)[low // sizes[m] : high // sizes[m] + 1] == WRITTEN).all() for m, (low, high) in accesses)
 
     def observe(self, instruction: Instruction, operands: Mapping[str, Any], needs: ExposedReads | None) -> None:
         """Mark what an executed instruction wrote, and check what it read.

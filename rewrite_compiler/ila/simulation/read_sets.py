@@ -24,6 +24,7 @@ from ...lang.expr import Expr
 from ...lang.step import Update, reads_of, terms_in
 from ...lang.traversal import loads_of
 from ...readings.arrays.labelled_array import Data, Store, axis_of
+from ...readings.state.access_bounds import AccessBounds, access_bounds
 from ...readings.state.footprint import Footprint, footprint
 from ...readings.state.interpreter import Machine
 from ...readings.state.upward_exposed_reads import ExposedReads, exposed_reads_of
@@ -31,6 +32,7 @@ from ..model import CONTROL, Ila, Instruction
 from ..verification.queue_interleavings import written_by
 
 MAX_CACHED = 1 << 14  # answers about configurations of one model
+NOTHING = ExposedReads({}, {}, {})
 Row = tuple[int | str, ...]  # of each axis but the last: a number, or the operand that gives it
 Answer = TypeVar("Answer")
 _caches: WeakKeyDictionary[Ila, OrderedDict[bytes, Any]] = WeakKeyDictionary()
@@ -48,27 +50,70 @@ def vector_sizes_of(ila: Ila) -> dict[Leaf, int]:
 
 def instruction_needs(
     ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], count: int,
-    vector_sizes: Mapping[Leaf, int],
+    vector_sizes: Mapping[Leaf, int], is_initialised: Callable[[AccessBounds], bool],
 ) -> ExposedReads | None:  # fmt: skip
     """Return the upward-exposed reads and the writes of an instruction in the current control state.
 
     With a `count`, operands have a leading axis of commands. None when the instruction touches no tracked memory, or when its accesses
-    are unknown because the model itself refuses the configuration.
+    are unknown because the model itself refuses the configuration. Nothing is listed where all that may be touched `is_initialised`.
     """
     if (written_by(instruction) | _read_by(instruction)).isdisjoint(vector_sizes):
         return None
-    configuration = _configuration(ila, memories, instruction, operands, f"needs of {count}")
-    return _cached(ila, configuration, lambda: _compute_needs(ila, memories, instruction, operands, count, vector_sizes))
+    configuration = _configuration(ila, memories, instruction, operands)
+    if is_initialised(instruction_bounds(ila, memories, instruction, operands, configuration)):
+        return NOTHING
+    needs = lambda: _compute_needs(ila, memories, instruction, operands, count, vector_sizes)  # noqa: E731
+    return _cached(ila, configuration + b"needs of %d" % count, needs)
 
 
-def instruction_footprint(
+def instruction_bounds(
+    ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], configuration: bytes = b""
+) -> AccessBounds:
+    """Return bounds of the elements that an instruction accesses in its memories, control state left out."""
+    configuration = configuration or _configuration(ila, memories, instruction, operands)
+
+    def bounds() -> AccessBounds:
+        contents: dict[Leaf, Data] = {leaf: memories[leaf].data for leaf in _control_of(ila, instruction)}
+        contents |= {leaf: np.asarray(operands[name]) for name, leaf in _scalars(instruction).items()}
+        touched = written_by(instruction) | _read_by(instruction)
+        shapes = {s.leaf: memories[s.leaf].element_shape for s in ila.states.values() if s.leaf in touched and s.leaf.rank}
+        return access_bounds(instruction.update, instruction.result, shapes, contents)
+
+    sizes = [memories[e.leaf].element_shape for e in ila.externals.values()]
+    return _cached(ila, configuration + f"bounds {sizes}".encode(), bounds)
+
+
+def instruction_accesses(
     machine: Machine, ila: Ila, instruction: Instruction, operands: Mapping[str, Any], memories: frozenset[Leaf]
-) -> Footprint:
-    """Return the elements of these memories that an instruction, its operands bound, accesses in the current control state."""
+) -> tuple[AccessBounds, Callable[[], Footprint]]:
+    """Return bounds of what an instruction, its operands bound, accesses in the current control state, and a function of its footprint.
+
+    The function may be called later: it has a copy of the control state, unless values that are no control decide what is accessed.
+    """
     if not _is_footprint_static(ila, instruction, memories):
-        return footprint(machine, instruction.update, memories)
-    configuration = _configuration(ila, machine.memories, instruction, operands, "touched")
-    return _cached(ila, configuration, lambda: _without_duplicates(footprint(machine, instruction.update, memories)))
+        accesses = footprint(machine, instruction.update, memories)
+        return _bounds_of(accesses), lambda: accesses
+    configuration = _configuration(ila, machine.memories, instruction, operands)
+    control = (*_control_of(ila, instruction), *(leaf for e in ila.externals.values() for leaf in (e.base, e.size)))
+    state = {leaf: Store(machine.memories[leaf].data.copy()) for leaf in control}
+    state |= {leaf: Store(np.asarray(operands[name]).reshape(static_shape(leaf))) for name, leaf in _scalars(instruction).items()}
+
+    def compute() -> Footprint:
+        past = Machine({})
+        for leaf, store in state.items():
+            past.bind(leaf, store)
+        return _without_duplicates(footprint(past, instruction.update, memories))
+
+    bounds = instruction_bounds(ila, machine.memories, instruction, operands, configuration)
+    return bounds, lambda: _cached(ila, configuration + b"touched", compute)
+
+
+def _bounds_of(accesses: Footprint) -> AccessBounds:
+    def bounds(elements: Mapping[Leaf, Sequence[Data]]) -> dict[Leaf, tuple[int, int]]:
+        numbers = {leaf: np.concatenate(x) for leaf, x in elements.items()}
+        return {leaf: (int(x.min()), int(x.max())) for leaf, x in numbers.items() if x.size}
+
+    return AccessBounds(bounds(accesses.reads), bounds(accesses.writes))
 
 
 def _without_duplicates(accesses: Footprint) -> Footprint:
@@ -88,8 +133,8 @@ def _distinct_numbers(values: Data) -> Data:
     return (np.flatnonzero(present) + low).astype(np.int32)
 
 
-def _configuration(ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], query: str) -> bytes:
-    key = blake2b(f"{instruction.name} {query}".encode(), digest_size=16)
+def _configuration(ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any]) -> bytes:
+    key = blake2b(instruction.name.encode(), digest_size=16)
     for leaf in _control_of(ila, instruction):
         key.update(memories[leaf].data.tobytes())
     for name in _scalars(instruction):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from ...errors import FlexmatchError, SpecError, UsageError
 from ...lang.binders import Leaf, static_shape
 from ...readings.arrays.batched_memory import Memory
 from ...readings.arrays.labelled_array import Data, storage_dtype
+from ...readings.state.access_bounds import AccessBounds
 from ...readings.state.footprint import Footprint
 from ..external_memory import External
 from ..mmio import split_lanes
@@ -30,7 +31,7 @@ from ..verification.queue_interleavings import (
     written_by,
 )
 from .initialisation_tracking import CODE
-from .read_sets import instruction_footprint
+from .read_sets import instruction_accesses
 from .simulator import DeviceHang, Simulator
 from .word_stream_loop import advance
 
@@ -234,7 +235,7 @@ class Stream(Simulator):
         """Execute one instruction; refusals of uninitialised reads are deferred until the order is known to be legal."""
         try:
             if races is not None:
-                races.observe(turn, self._footprint(turn))
+                races.observe(turn, *self._accesses(turn))
             self.execute(turn.issue.instruction, turn.issue.operands)
         except SpecError as refusal:
             if type(refusal) is not SpecError:
@@ -243,10 +244,10 @@ class Stream(Simulator):
                 raise refusal.at(str(turn.issue)) from None
             deferred.append(refusal.at(str(turn.issue)))
 
-    def _footprint(self, turn: Turn) -> Footprint:
+    def _accesses(self, turn: Turn) -> tuple[AccessBounds, Callable[[], Footprint]]:
         instruction = turn.issue.instruction
         self._executable(instruction).bind(turn.issue.operands)
-        return instruction_footprint(self.machine, self.ila, instruction, turn.issue.operands, self.tracked_memories)
+        return instruction_accesses(self.machine, self.ila, instruction, turn.issue.operands, self.tracked_memories)
 
     def _races(self) -> RaceDetector:
         return RaceDetector(self.ila, {leaf: self._elements(leaf) for leaf in self.tracked_memories})

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from ...errors import SpecError
 from ...lang.binders import Leaf
 from ...lang.step import updates_of
 from ...readings.arrays.labelled_array import Data
+from ...readings.state.access_bounds import AccessBounds, Bounds
 from ...readings.state.footprint import Footprint
 from ..model import Ila, Instruction, Queue
 
@@ -171,54 +172,66 @@ def check_all_taken(order: Schedule) -> None:
         raise SpecError("I108", f"{giver_text} gives a token of {token} that nothing takes{more_text}")
 
 
+@dataclass(frozen=True, eq=False)
+class _Access:
+    """An access to a memory: 1 + the number in the stream, bounds of its elements, and the elements."""
+
+    number: int
+    bounds: Bounds
+    elements: Callable[[], Data]
+
+
 class RaceDetector:
     """A race detector: finds two unordered instructions that access the same element, one of them writing it.
 
-    It observes every turn of a schedule in order and stores the last access of each queue to each element, which suffices: what is not
-    ordered with an earlier access of a queue is not ordered with its last one either.
+    It observes every turn of a schedule in order. Accesses whose bounds are disjoint are; of others the footprints are compared. Of a
+    queue only the accesses after the last one that is certainly done can race.
     """
 
     def __init__(self, ila: Ila, sizes: Mapping[Leaf, int]) -> None:
         """Watch the memories in `sizes`, by number of elements."""
         self.ila, self.sizes = ila, sizes
-        self.last: dict[tuple[Leaf, str, bool], Data] = {}  # memory, queue, is write → by element, 1 + number in the stream
+        self.accesses: dict[tuple[Leaf, str, bool], list[_Access]] = {}  # by memory, queue, is write, in the order of the queue
         self.issues: dict[int, Issue] = {}
         self.latest: dict[str, Issue] = {}
         self.end: Turn | None = None
 
-    def observe(self, turn: Turn, footprint: Footprint) -> None:
-        """Record the accesses of an instruction.
+    def observe(self, turn: Turn, bounds: AccessBounds, footprint: Callable[[], Footprint]) -> None:
+        """Record the accesses of an instruction: their bounds, and the function that gives its footprint where they overlap.
 
         Raises:
             SpecError: I107, it races with an earlier instruction, or may end the run before another one is done.
         """
         self._check_end(turn)
-        self.issues[turn.issue.number + 1] = self.latest[turn.queue] = turn.issue
+        number = turn.issue.number + 1
+        self.issues[number] = self.latest[turn.queue] = turn.issue
         accesses = [
-            (m, self._valid_elements(m, x), w)
-            for w, elements in ((False, footprint.reads), (True, footprint.writes))
-            for m, x in elements.items()
+            (m, is_write, _Access(number, x, partial(self._elements, footprint, m, is_write)))
+            for is_write, part in ((False, bounds.reads), (True, bounds.writes))
+            for m, x in part.items()
+            if m in self.sizes
         ]
-        for memory, numbers, is_write in accesses:
-            self._check(turn, memory, numbers, is_write)
-        for memory, numbers, is_write in accesses:
-            key = memory, turn.queue, is_write
-            if key not in self.last:
-                self.last[key] = np.zeros(self.sizes[memory], np.int32)
-            self.last[key][numbers] = turn.issue.number + 1
+        for memory, is_write, access in accesses:
+            self._check(turn, memory, access, is_write)
+        for memory, is_write, access in accesses:
+            self.accesses.setdefault((memory, turn.queue, is_write), []).append(access)
 
-    def _valid_elements(self, memory: Leaf, numbers: Sequence[Data]) -> Data:
-        elements = np.concatenate(numbers)
+    def _elements(self, footprint: Callable[[], Footprint], memory: Leaf, is_write: bool) -> Data:
+        accesses = footprint()
+        elements = np.concatenate((accesses.writes if is_write else accesses.reads).get(memory, [np.empty(0, np.int64)]))
         return elements[(elements >= 0) & (elements < self.sizes[memory])]
 
-    def _check(self, turn: Turn, memory: Leaf, numbers: Data, is_write: bool) -> None:
-        for (leaf, queue, wrote), last in self.last.items():
+    def _check(self, turn: Turn, memory: Leaf, access: _Access, is_write: bool) -> None:
+        for (leaf, queue, wrote), earlier in self.accesses.items():
             if leaf is not memory or queue == turn.queue or not (is_write or wrote):
                 continue
-            is_unordered = last[numbers] > turn.clock[queue]
-            if is_unordered.any():
-                number = int(numbers[int(np.argmax(is_unordered))])
-                raise self._race(turn, self.issues[int(last[number])], (wrote, is_write), _element(memory, number))
+            first: tuple[int, _Access] | None = None  # the first common element, and the last access to it
+            for other in _unordered(earlier, turn.clock[queue], access.bounds):
+                common = np.intersect1d(access.elements(), other.elements())
+                if common.size and (first is None or int(common[0]) < first[0]):
+                    first = int(common[0]), other
+            if first is not None:
+                raise self._race(turn, self.issues[first[1].number], (wrote, is_write), _element(memory, first[0]))
 
     def _race(self, turn: Turn, earlier: Issue, writes: tuple[bool, bool], element: str) -> SpecError:
         first, second = ("writes" if w else "reads" for w in writes)
@@ -238,6 +251,15 @@ class RaceDetector:
             if queue != turn.queue and issue.number + 1 > turn.clock[queue]:
                 raise _premature_end(turn.issue, issue)
         self.end = turn
+
+
+def _unordered(accesses: Sequence[_Access], clock: int, bounds: Bounds) -> Iterator[_Access]:
+    """Yield the accesses of a queue after its last instruction that is certainly done, the last first, that overlap with bounds."""
+    for a in reversed(accesses):
+        if a.number <= clock:
+            return
+        if a.bounds[0] <= bounds[1] and bounds[0] <= a.bounds[1]:
+            yield a
 
 
 @lru_cache(maxsize=1024)
