@@ -8,7 +8,7 @@ memory has one room nothing overlaps, and the time is that of the commands one a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from ..target.timing import Command, Region, Timeline, timeline
 from .tiling import Tiling
 
 COMMANDS = "commands"
+LINKS = "links"
 MOST_CALLS = 48  # that are timed one by one; later ones repeat the last period
 PERIOD = 16  # calls over which the time of one is taken
 
@@ -71,37 +72,33 @@ def overlap(m: Operation, tiling: Tiling, attributes: Mapping[str, Any], resourc
         calls += 1
         serial += costs[key].cycles
         if calls <= MOST_CALLS:
-            commands += call_commands(m, costs[key], places, resources)
+            commands += call_commands(m, costs[key], places)
             ends.append(len(commands))
     timed = timeline(commands, rooms)
-    cycles = timed.cycles if calls <= MOST_CALLS else _extrapolated(timed, ends, calls)
+    cycles = timed.cycles
+    if calls > MOST_CALLS:  # each later call takes as long as one of the last PERIOD
+        period = cycles - timeline(commands[: ends[-1 - PERIOD]], rooms).cycles
+        cycles += -(-period * (calls - MOST_CALLS) // PERIOD)
     return Overlap(min(cycles, serial), serial, lanes_of(timed))
 
 
-def _extrapolated(timed: Timeline, ends: Sequence[int], calls: int) -> int:
-    """Return the cycles of more calls than were timed: each later one takes as long as one of the last PERIOD did."""
-    finished = [max(s.end for s in timed.spans[:n]) for n in ends]
-    period = finished[-1] - finished[-1 - PERIOD]
-    return finished[-1] + -(-period * (calls - len(ends)) // PERIOD)
+def call_commands(m: Operation, cost: Cost, places: Mapping[str, str]) -> Iterator[Command]:
+    """Yield the commands of one call: loads of operands and of its own instructions, the computation, stores of results.
 
-
-def call_commands(m: Operation, cost: Cost, places: Mapping[str, str], resources: Resources) -> Iterator[Command]:
-    """Yield the commands of one call: loads of operands and of the commands themselves, the computation, stores of results."""
-    tensors = (*(v.name for v in m.operands), *m.axes.results)
+    All transfers share the links, because their cycles in a cost are one after the other.
+    """
+    tensors = (COMMANDS, *(v.name for v in m.operands), *m.axes.results)
     regions = {name: Region(places.get(name, name), k, k + 1) for k, name in enumerate(tensors)}
     cycles = _shares(cost)
     results = [name for name in m.axes.results if name in cycles]
-    loads = [name for name in cycles if name not in results]
+    loads = [name for name in cycles if name in regions and name not in results]
     for name in loads:
-        writes = (regions[name],) if name in regions else ()
-        link = _link(resources, places.get(name, ""), is_load=True)
-        yield Command(f"load {name}", link, cycles[name], writes=writes, queue=f"loads over {link}")
-    reads = tuple(regions[name] for name in loads if name in regions)
+        yield Command(f"load {name}", LINKS, cycles[name], writes=(regions[name],), queue="loads")
     result_regions = tuple(regions[name] for name in results)
-    yield Command(m.operation, cost.unit, cost.compute_cycles, reads, result_regions)
+    yield Command(m.operation, cost.unit, cost.compute_cycles, tuple(regions[name] for name in loads), result_regions)
     for name in results:
-        link = _link(resources, places.get(name, ""), is_load=False)
-        yield Command(f"store {name}", link, cycles[name], reads=(regions[name],), queue=f"stores over {link}")
+        yield Command(f"store {name}", LINKS, cycles[name], reads=(regions[name],), queue="stores")
+    yield from (Command(f"move {name}", LINKS, n, queue="loads") for name, n in cycles.items() if name not in regions)
 
 
 def _shares(cost: Cost) -> dict[str, int]:
@@ -123,15 +120,6 @@ def _memories_of(m: Operation, tiling: Tiling, attributes: Mapping[str, Any], re
         for tensor in levels[memory]:
             places.setdefault(tensor, memory)
     return places
-
-
-def _link(resources: Resources, memory: str, *, is_load: bool) -> str:
-    """Return the link between host and a memory as a resource; the first link of the host where none is declared."""
-    joined = [x for x in resources.links if (HOST in (x.source, x.sink))]
-    toward = [x for x in joined if (x.source == HOST) == is_load]
-    exact = [x for x in toward if memory in (x.source, x.sink)] or [x for x in joined if memory in (x.source, x.sink)]
-    x = next(iter(exact or toward or joined), None)
-    return "port" if x is None else f"{x.source} → {x.sink}"
 
 
 def lanes_of(timed: Timeline) -> tuple[Lane, ...]:

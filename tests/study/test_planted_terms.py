@@ -196,3 +196,20 @@ def test_repair_proposes_the_term_where_no_format_helps(sound: Plan, tmp_path: P
     assert best["what"].startswith("start at toy.py:")
     assert (best["kind"], best["verify"]["within"], best["distinguishable"]) == ("term", True, True)
     assert any(row.startswith("or in") for row in repair_lines(document))
+
+
+def test_accumulators_of_folds_in_folds_are_watched() -> None:
+    x = Leaf((6,), (-128, 127), False, "x")
+    xs = np.random.default_rng(6).integers(-128, 128, (4, 6))
+    results, places = with_places(lambda: array(lambda i: fold((2, 3), 0, lambda u, v, acc: sat(acc + x[u * 3 + v] * (i + 1), 9), 9), 2))
+    terms = SourceTerms((results,), places, tuple(e for e in terms_of(results.body) if e.reads))
+    (row,) = [row for row in watch(terms, {x: xs}, {}) if row.kind == "saturates"]
+    before = []
+    for sample in xs:
+        for i in range(2):
+            acc = 0
+            for v in range(6):
+                before.append(acc + int(sample[v]) * (i + 1))
+                acc = max(-256, min(255, before[-1]))
+    assert (row.low, row.high, row.count) == (min(before), max(before), len(before))
+    assert row.outside == sum(not -256 <= b < 256 for b in before) > 0

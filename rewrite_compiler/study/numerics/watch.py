@@ -113,7 +113,7 @@ class _Probes:
                     if isinstance(e.data, FoldResult):
                         folds[id(e.data.fold)] = e.data.fold
         self.histories: dict[Array, Array] = {}
-        for f in sorted(folds.values(), key=lambda f: len(_accumulators_outside(f))):
+        for f in sorted(folds.values(), key=_depth):
             self._enter_fold(f)
 
     def _enter_array(self, a: Array) -> None:
@@ -146,10 +146,9 @@ def _before_step(k: Expr, initial: Array, history: Array) -> Array:
     return array(lambda *i: select(k == 0, initial[i], history[(binary("max", k - 1, 0), *i)]), initial.shape)
 
 
-def _accumulators_outside(f: Fold) -> set[int]:
-    """Return the accumulators of folds around a fold that it reads."""
-    loads = (e.data for a in (*f.initial, *f.bodies) if isinstance(a, Comprehension) for e in terms_of(a.body) if e.op == "load")
-    return {id(a) for a in loads if isinstance(a, Accumulator) and a not in f.accumulators}
+def _depth(f: Fold) -> int:
+    """Return how many accumulators of folds around a fold it reads."""
+    return sum(isinstance(leaf, Accumulator) for leaf in f.reads)
 
 
 def _first(shape: Sequence[int], most: int) -> list[int]:
