@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rewrite_compiler import disassemble as disassemble
     from rewrite_compiler import ila as ila
     from rewrite_compiler import lang as lang
+    from rewrite_compiler import map as map
     from rewrite_compiler import ops as ops
     from rewrite_compiler import prove as prove
     from rewrite_compiler import rule as rule

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .compile.compile import compile_model as compile
     from .cosim.cosimulate import cosimulate
     from .emit.words import assemble, disassemble
+    from .fit.api import map
     from .fit.traffic import traffic
     from .ila.registry import ila
     from .ops.op import Tensor
@@ -30,6 +31,7 @@ _NAMES = {
     "check": "study.check",
     "cosimulate": "cosim.cosimulate",
     "disassemble": "emit.words",
+    "map": "fit.api",
     "rule": "rewrite.rule",
     "traffic": "fit.traffic",
 }
@@ -40,8 +42,8 @@ _PACKAGES = ("compile", "ila", "lang", "ops", "prove", "target")
 _SHOWN = ("compile", "cosimulate", "prove")
 
 __all__ = [
-    "IsConstant", "Law", "Rule", "Tensor", "Where", "assemble", "check", "compile", "cosimulate", "disassemble", "ila", "lang", "ops",
-    "prove", "rule", "target", "traffic",
+    "IsConstant", "Law", "Rule", "Tensor", "Where", "assemble", "check", "compile", "cosimulate", "disassemble", "ila", "lang",
+    "map", "ops", "prove", "rule", "target", "traffic",
 ]  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """The documents as tables: one line a value, its path, its kind, and the JSON schema that follows.
 
 A path is written as in the reference: `a.b`, `list[].b`, `by_name.*`. A `?` behind a name means that the value may be null,
-a `~` that the key may be absent. Kinds: text, flag, count (a whole number from 0 on), number, any.
+a `~` that the key may be absent, `~?` both. Kinds: text, flag, count (a whole number from 0 on), number, any.
 """
 
 from __future__ import annotations
@@ -260,6 +260,19 @@ points[].counts.*.* count | points[].device_calls.*.* count
 run object
 """
 
+MAP = """
+layers[].name text | layers[].repeats count | layers[].problem object | layers[].architecture text | layers[].mapping[] object
+layers[].loops[] text | layers[].cost.model text | layers[].cost.cycles count | layers[].cost.energy_fj? count
+layers[].cost.energy_source? text | layers[].cost.traffic.* count | layers[].cost.utilisation number | layers[].cost.counters.*.*.* count
+layers[].opinions[].model text | layers[].opinions[].cycles~ count | layers[].opinions[].energy_fj~? count
+layers[].opinions[].edp~? count | layers[].opinions[].why_not~ text
+layers[].differences[].level text | layers[].differences[].tensor text | layers[].differences[].counter text
+layers[].differences[].values.* count | layers[].differences[].because text
+layers[].objective~ text | layers[].value~ count | layers[].bound~? number | layers[].gap~? number
+layers[].evaluated~ count | layers[].legal~ count | layers[].stop~ text | layers[].front~[] object | layers[].points~[] object
+"""
+SPACE = "architecture text | layers[].name text | layers[].repeats count | layers[].tilings count | layers[].mappings count"
+
 # the rows of each document by the name in its `schema`
 ROWS: Mapping[str, str] = {
     "plan": PLAN, "cosim": COSIM, "prove": PROVE, "demo": "plan object | cosim object", "explain": EXPLAIN, "list": LIST,
@@ -267,6 +280,7 @@ ROWS: Mapping[str, str] = {
     "config": CONFIG, "check": CHECK, "ila": ILA, "completion": COMPLETION, "reduce": REDUCE, "schema": SCHEMA, "target": TARGET,
     "diff": DIFF, "advise": ADVISE, "learn": LEARN, "repair": REPAIR, "sweep": SWEEP,
     "bench": BENCH, "egraph": EGRAPH, "init": "kind text | name text | folder text | files[] text | next[] text",
+    "map": MAP, "space": SPACE,
 }  # fmt: skip
 VERSION = 1
 Tree = dict[str, Any]
@@ -300,7 +314,7 @@ def _object(tree: Tree) -> Tree:
     if set(tree) == {"*"}:
         return {"type": "object", "additionalProperties": _value("*", tree["*"])}
     properties = {step.rstrip("?~"): _value(step, subtree) for step, subtree in tree.items()}
-    required = [step.rstrip("?") for step in tree if not step.endswith("~")]
+    required = [step.rstrip("?") for step in tree if not step.rstrip("?").endswith("~")]
     return {"type": "object", "properties": properties, "required": required}
 
 

@@ -27,6 +27,7 @@ VERBS = {
     "advise": Verb("advise", "MODEL --accel NAME: single changes of an accelerator, ranked by what they save"),
     "repair": Verb("repair", "PLAN --data FILE --within LOSS: the smallest change of number formats that saves the accuracy"),
     "sweep": Verb("sweep", "MODEL --accel NAME --data FILE: accuracy over the accelerator's parameters"),
+    "map": Verb("map", "LAYER|MODEL --arch NAME: the best tiles, orders and parallel dimensions, and two opinions on what they cost"),
     "bench": Verb("bench", "MODEL --accel NAME: seconds of each phase and simulator; slower than before?"),
     "list": Verb("list", "accelerators, operations, rules, applications"),
     "reduce": Verb("reduce", "MODEL --check crash|mismatch|not-offloaded: a smaller model with the same problem"),

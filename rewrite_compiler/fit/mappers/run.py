@@ -14,7 +14,7 @@ from ..problems.problem import Problem, check_size
 from .constructive import decoupled, heuristic
 from .exhaustive import exhaustive
 from .feasibility import check_feasible
-from .search import Front, Mapper, Point, Search, SearchResult, Stop
+from .search import Front, Mapper, Point, Scatter, Search, SearchResult, Stop
 from .stochastic import anytime, genetic, random
 
 MAPPERS: Mapping[str, Mapper] = {
@@ -31,7 +31,7 @@ DEFAULT = "anytime"
 
 def best_mapping(
     problem: Problem, clusters: Clusters, model: CostModel, objective: Objective = Objective.EDP, mapper: str = DEFAULT,
-    budget: int = BUDGET, seed: int = 0, constraints: Constraints | None = None,
+    budget: int = BUDGET, seed: int = 0, constraints: Constraints | None = None, points: int = 0,
 ) -> SearchResult:  # fmt: skip
     """Return the best mapping that a mapper finds within a budget of evaluations.
 
@@ -52,18 +52,21 @@ def best_mapping(
     check_feasible(space, model)
     search = Search(space, model, objective, budget, seed)
     front = Front()
-    search.listeners.append(front)
+    scatter = Scatter(points)
+    search.listeners += [front, scatter]
     stop = MAPPERS[mapper](search)
     if search.best is None:
         raise InputError("F232", f"No legal mapping is among the {search.evaluated:,} that {mapper} priced: raise the budget of {budget:,}")
-    return _result(search, front, stop)
+    return _result(search, front, scatter, stop)
 
 
-def _result(search: Search, front: Front, stop: Stop) -> SearchResult:
+def _result(search: Search, front: Front, scatter: Scatter, stop: Stop) -> SearchResult:
     assert search.best is not None
     schedule = search.schedule(search.best)
     cost = search.model.cost(search.space.problem, search.space.clusters, schedule)
-    points = () if front.genomes is None else tuple(
+    front_points = () if front.genomes is None else tuple(
         Point(int(c), int(e), search.schedule(front.genomes, k)) for k, (c, e) in enumerate(zip(front.cycles, front.energy, strict=True))
     )  # fmt: skip
-    return SearchResult(schedule, cost, search.objective, search.bound, search.evaluated, search.legal, stop, points)
+    places = [(genomes, k) for genomes in scatter.genomes for k in range(genomes.count)]
+    scattered = tuple(Point(c, e, search.schedule(g, k)) for (c, e), (g, k) in zip(scatter.costs, places, strict=True))
+    return SearchResult(schedule, cost, search.objective, search.bound, search.evaluated, search.legal, stop, front_points, scattered)

@@ -49,6 +49,7 @@ class SearchResult:
     legal: int
     stop: Stop
     front: tuple[Point, ...] = ()
+    points: tuple[Point, ...] = ()  # of those that were priced, as many as were asked for
 
     @property
     def gap(self) -> float | None:
@@ -132,6 +133,23 @@ class Search:
     def schedule(self, genomes: Genomes, column: int = 0) -> Schedule:
         """Return a point as a schedule."""
         return schedule_of(self.space.batch(genomes.selected(slice(column, column + 1))), self.space.clusters, 0, self.bypasses)
+
+
+class Scatter:
+    """The first mappings that a search priced, up to a number."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.genomes: list[Genomes] = []
+        self.costs: list[tuple[int, int]] = []
+
+    def __call__(self, genomes: Genomes, costs: Costs) -> None:
+        """Take points of a chunk in, spread over it."""
+        count = min(self.most - len(self.costs), genomes.count)
+        if count > 0 and costs.energy is not None:
+            columns = np.linspace(0, genomes.count - 1, count).astype(np.intp)
+            self.genomes.append(genomes.selected(columns))
+            self.costs += zip(costs.cycles[columns].tolist(), costs.energy[columns].tolist(), strict=True)
 
 
 class Front:

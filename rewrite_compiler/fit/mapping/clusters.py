@@ -99,7 +99,7 @@ class Clusters:
             levels.append({k: v for k, v in entry.items() if v not in (None, False)})
         energy = {"energies": dict(self.energies), "operations": dict(self.operations)} if self.energies or self.operations else {}
         source = {} if self.source is None else {"source": self.source}
-        return {"schema": "flexmatch.clusters/1", "name": self.name, "clock_hertz": self.hertz, "levels": levels, **energy, **source}
+        return {"name": self.name, "clock_hertz": self.hertz, "levels": levels, **energy, **source}
 
 
 def clusters_from(document: Any) -> Clusters:

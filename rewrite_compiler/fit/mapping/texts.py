@@ -69,7 +69,9 @@ def _close(blocks: list[str], memory: str, spatial: dict[str, dict[str, int]], p
     on_y = [d for d, n in spatial.get("Y", {}).items() if n > 1]
     twice = next((d for d in on_x if d in on_y), None)
     if twice is not None:
-        raise InputError("F230", f"Dimension {twice} lies on both axes below {memory}: Timeloop's text has one factor a dimension")
+        raise InputError(
+            "F230", f"Dimension {twice} lies on both axes below {memory}: Timeloop's text has one factor a dimension; constrain `parallel`"
+        )
     order = [*on_x, *on_y, *(d for d in problem.names if d not in (*on_x, *on_y))]
     factors = {d: math.prod(table.get(d, 1) for table in spatial.values()) for d in problem.names}
     blocks += [*_block(memory, "spatial", factors, order), f"    split: {len(on_x)}"]
@@ -149,3 +151,17 @@ def _parts(block: dict[str, str], axis: str, memory: str, problem: Problem) -> d
     order = _permutation(block, problem)
     split = int(block["split"]) if block.get("split", "").isdigit() else len(order)
     return {d: factors.get(d, 1) for d in (order[:split] if axis == "X" else order[split:])}
+
+
+def union_text(schedule: Schedule, problem: Problem, clusters: Clusters) -> str:
+    """Return the mapping in Union's form: target_cluster, temporal_order, temporal and spatial tile sizes of every level."""
+    lines: list[str] = []
+    for m in schedule.levels:
+        sizes = (f"[{', '.join(f'{d}={tiles[d]}' for d in problem.names)}]" for tiles in (m.temporal, m.spatial))
+        order = [*m.order, *(d for d in problem.names if d not in m.order)]
+        temporal, spatial = sizes
+        lines += [
+            f"target_cluster: {m.cluster}", f"temporal_order: {', '.join(order)}", f"temporal_tile_sizes: {temporal}",
+            f"spatial_tile_sizes: {spatial}", *([f"bypass: {', '.join(sorted(m.bypass))}"] if m.bypass else []), "",
+        ]  # fmt: skip
+    return "\n".join(lines)

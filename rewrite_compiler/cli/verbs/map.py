@@ -1,0 +1,232 @@
+"""flexmatch map: the best way to run a layer on memories and an array of units, and who says so."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...errors import InputError, UsageError
+from ...intake import MAX_TOML_BYTES, FileBound, MalformedText, parse_json, read_bytes
+from ..files import check_outputs, page_file, write_atomically
+from ..options import emit_json, one_of, parse_arguments, parser, whole_number
+from ..output import print_lines, print_unwrapped
+
+if TYPE_CHECKING:
+    from ...fit.mapping.clusters import Clusters
+    from ...fit.mapping.space import Space
+    from ...fit.problems.problem import Problem
+
+POINTS = 1_500  # on a page
+SCHEMA = "flexmatch.map/1"
+FORMS = ("loops", "union", "timeloop", "maestro")
+BOUND = FileBound("a JSON file of a problem, a mapping or constraints", MAX_TOML_BYTES)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run `flexmatch map` and return its exit code."""
+    args = _arguments(arguments)
+    from ...fit.mapping.architectures import find_clusters
+
+    clusters = find_clusters(args.arch)
+    layers = _layers(args.subject)
+    if args.space_only:
+        return _space(args, layers, clusters)
+    documents = [{"name": name, "repeats": repeats, **_answer(args, problem, clusters)} for name, repeats, problem in layers]
+    document = {"schema": SCHEMA, "layers": documents}
+    emit_json(document, args.json)
+    if args.front is not None:
+        from ...report.mapping import front_page
+
+        write_atomically(page_file(args.front, front_page(documents[0])))
+    if len(layers) == 1 and args.form != "loops":
+        print_unwrapped(args, _text(args.form, documents[0], layers[0][2], clusters))
+    else:
+        print_lines(args, one_layer(documents[0], args.model) if len(documents) == 1 else every_layer(documents))
+    return 0
+
+
+def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    verb_parser = parser(
+        "map", "Find the best mapping of a layer on an architecture: tiles, loop orders, parallel dimensions, and what it costs."
+    )
+    verb_parser.add_argument(
+        "subject", metavar="LAYER|MODEL[:NODE]|PROBLEM.json", help="gemm:m=512,n=64,k=1024, conv:…, einsum:adec,ebd->abc:16"
+    )
+    verb_parser.add_argument("--arch", required=True, metavar="NAME|FILE", help="edge, cloud, or a file ending in .json or .toml")
+    mappers = ("anytime", "exhaustive", "random", "decoupled", "genetic", "heuristic")
+    verb_parser.add_argument(
+        "--mapper", type=one_of(*mappers), default="anytime", metavar="NAME", help=f"{', '.join(mappers)} (default: anytime)"
+    )
+    verb_parser.add_argument(
+        "--model", type=one_of("timeloop", "maestro", "all"), default="timeloop", metavar="NAME",
+        help="who prices: timeloop, maestro, or all for both opinions and why they differ (default: timeloop)",
+    )  # fmt: skip
+    goals = ("edp", "energy", "cycles", "bytes")
+    verb_parser.add_argument("--objective", type=one_of(*goals), default="edp", metavar="NAME", help=f"{', '.join(goals)} (default: edp)")
+    verb_parser.add_argument("--constraints", metavar="FILE", help="tile sizes, orders, parallel dimensions, utilisation as JSON")
+    verb_parser.add_argument("--mapping", metavar="FILE", help="price this mapping: JSON as --json writes it, or Timeloop's text")
+    verb_parser.add_argument("--budget", type=whole_number(1), default=20_000, metavar="N", help="evaluations (default: 20000)")
+    verb_parser.add_argument("--seed", type=whole_number(0), default=0, metavar="N", help="of what mappers draw (default: 0)")
+    verb_parser.add_argument("--space-only", action="store_true", help="count the mappings, and leave")
+    verb_parser.add_argument(
+        "--as", dest="form", type=one_of(*FORMS), default="loops", metavar="FORM", help=f"{', '.join(FORMS)} (default: loops)"
+    )
+    verb_parser.add_argument("--front", metavar="FILE.html", help="write latency and energy of the mappings as a page")
+    args = parse_arguments(verb_parser, arguments, "constraints", "mapping")
+    if args.front is not None:
+        check_outputs([Path(args.front)], [Path(x) for x in (args.constraints, args.mapping) if x])
+    return args
+
+
+def _layers(subject: str) -> list[tuple[str, int, Problem]]:
+    """Return names, repetitions and problems: one of a text or a JSON file, the distinct ones of a model."""
+    from ...fit.problems.layers import is_layer, layer_problem
+    from ...fit.problems.problem import problem_from
+
+    if is_layer(subject):
+        return [(subject, 1, layer_problem(subject))]
+    if subject.endswith(".json"):
+        return [(subject, 1, problem_from(_json(subject)))]
+    from ...fit.problems.model_layers import model_layers
+
+    path, _, node = subject.partition(":")
+    check_subject(subject)
+    return model_layers(Path(path), node)
+
+
+def _json(path: str) -> Any:
+    try:
+        return parse_json(read_bytes(Path(path), BOUND))
+    except MalformedText as error:
+        raise InputError("F230", f"The file is not JSON: {error}", place=path) from None
+
+
+def _answer(args: argparse.Namespace, problem: Problem, clusters: Clusters) -> dict[str, Any]:
+    from ...fit.api import map as mapping_of
+
+    model = "timeloop" if args.model == "all" else args.model
+    if args.mapping is not None:
+        return mapping_of(problem, clusters, model=model, objective=args.objective, mapping=_mapping(args.mapping, problem, clusters))
+    constraints = None if args.constraints is None else _json(args.constraints)
+    return mapping_of(
+        problem, clusters, model=model, objective=args.objective, mapper=args.mapper, budget=args.budget, seed=args.seed,
+        constraints=constraints, points=POINTS if args.front is not None else 0,
+    )  # fmt: skip
+
+
+def _mapping(path: str, problem: Problem, clusters: Clusters) -> Sequence[Any]:
+    """Return the mapping of a file: a list of levels, a document of this verb, or Timeloop's text."""
+    if not path.endswith(".json"):
+        from ...fit.mapping.texts import timeloop_schedule
+
+        return timeloop_schedule(read_bytes(Path(path), BOUND).decode("utf-8", "replace"), problem, clusters).document()
+    document = _json(path)
+    if isinstance(document, Mapping) and document.get("schema") == SCHEMA:
+        layers = document.get("layers")
+        if not isinstance(layers, list) or len(layers) != 1 or not isinstance(layers[0], Mapping):
+            raise InputError("F230", "The document must hold one layer with its mapping", place=path)
+        document = layers[0].get("mapping")
+    return document if isinstance(document, list) else [document]
+
+
+def _space(args: argparse.Namespace, layers: Sequence[tuple[str, int, Problem]], clusters: Clusters) -> int:
+    from ...fit.mapping.constraints import constraints_from
+    from ...fit.mapping.space import FREE, Space
+    from ...fit.models.published import model_named
+
+    reading = model_named("timeloop" if args.model == "all" else args.model).reading
+    rows = []
+    for name, repeats, problem in layers:
+        constraints = FREE if args.constraints is None else constraints_from(_json(args.constraints), problem, clusters)
+        rows.append((name, repeats, Space(problem, clusters, constraints, reading)))
+    spaces: list[dict[str, Any]] = [
+        {"name": name, "repeats": repeats, "tilings": s.legal_tilings, "mappings": s.count} for name, repeats, s in rows
+    ]
+    emit_json({"schema": "flexmatch.space/1", "architecture": clusters.name, "layers": spaces}, args.json)
+    print_lines(args, [_space_line(s["name"], space) for s, (_, _, space) in zip(spaces, rows, strict=True)])
+    return 0
+
+
+def _space_line(name: str, space: Space) -> str:
+    return f"{name}  {space.count:,} mappings: {space.legal_tilings:,} tilings within the array, with their orders; capacities not counted"
+
+
+def _text(form: str, document: Mapping[str, Any], problem: Problem, clusters: Clusters) -> str:
+    from ...fit.mapping.directives import directives_text
+    from ...fit.mapping.schedule import schedule_from
+    from ...fit.mapping.texts import timeloop_text, union_text
+
+    schedule = schedule_from(document["mapping"], problem, clusters)
+    printers = {"timeloop": timeloop_text, "maestro": directives_text, "union": union_text}
+    return printers[form](schedule, problem, clusters).rstrip()
+
+
+def one_layer(document: Mapping[str, Any], model: str) -> list[str]:
+    """Return one mapping as text: loops, counters by level and tensor, cost, and the other opinion."""
+    from ...report.tables import grid
+
+    cost = document["cost"]
+    rows = [
+        (level, tensor, *(f"{c[name]:,}" for name in ("tile", "instances", "reads", "fills", "updates")))
+        for level, tensors in cost["counters"].items()
+        for tensor, c in tensors.items()
+    ]
+    heads = ("level", "tensor", "tile", "instances", "reads", "fills", "updates")
+    lines = [*document["loops"], "", *grid(heads, rows, heads[2:], 0), "", *_cost_lines(document)]
+    if model == "all":
+        lines += ["", *_differences(document)]
+    return lines
+
+
+def _cost_lines(document: Mapping[str, Any]) -> list[str]:
+    cost = document["cost"]
+    lines = [f"{cost['model']:<10} {cost['cycles']:,} cycles, {_joules(cost['energy_fj'])}; {100 * cost['utilisation']:.1f}% of the units"]
+    for o in document["opinions"]:
+        lines.append(o["why_not"] if "why_not" in o else f"{o['model']:<10} {o['cycles']:,} cycles, {_joules(o['energy_fj'])}")
+    if cost["energy_fj"] is not None:
+        lines.append(f"energies   {cost['energy_source']}")
+    if "evaluated" in document:
+        gap = "" if document["gap"] is None else f", at most {100 * document['gap']:.1f}% above the best"
+        lines.append(f"search     {document['evaluated']:,} evaluations, {document['legal']:,} legal ({document['stop']}){gap}")
+    return lines
+
+
+def _joules(femtojoules: int | None) -> str:
+    return "no energy" if femtojoules is None else f"{femtojoules / 1e9:,.3f} µJ"
+
+
+def _differences(document: Mapping[str, Any]) -> list[str]:
+    if not document["differences"]:
+        return ["both models count the same"]
+    lines = []
+    for d in document["differences"]:
+        values = ", ".join(f"{name} {n:,}" for name, n in d["values"].items())
+        lines.append(f"{d['level']} {d['tensor']} {d['counter']}: {values}; {d['because']}")
+    return lines
+
+
+def every_layer(documents: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the layers of a model as a table."""
+    from ...report.tables import grid
+
+    heads = ("layer", "times", "cycles", "energy", "units", "gap")
+    rows = []
+    for d in documents:
+        cost = d["cost"]
+        gap = "–" if d.get("gap") is None else f"{100 * d['gap']:.1f}%"
+        rows.append(
+            (d["name"], f"{d['repeats']}", f"{cost['cycles']:,}", _joules(cost["energy_fj"]), f"{100 * cost['utilisation']:.0f}%", gap)
+        )
+    return grid(heads, rows, heads[1:], 0)
+
+
+def check_subject(subject: str) -> None:
+    """Check that a subject is a layer, a JSON file or a model.
+
+    Raises:
+        UsageError: it is none of them (F203).
+    """
+    if ":" in subject and not subject.partition(":")[0].endswith((".onnx", ".json")):
+        raise UsageError("F203", f'"{subject}" is no layer', help="layers: gemm:m=…,n=…,k=…, conv:k=…,c=…,p=…,q=…, einsum:ab,bc->ac:16")

@@ -1,0 +1,43 @@
+"""A page of the mappings that a search priced: cycles against energy, the front marked, each point's mapping under the pointer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from .charts import chart, svg_text
+
+SIZE, MARGIN = 640, 60
+STYLE = "body{font:16px sans-serif;margin:2em}svg{max-width:100%}.p{fill:#89a}.f{fill:#c30}.t{font-size:12px}"
+
+
+def front_page(document: Mapping[str, Any]) -> str:
+    """Return the page of one layer's mappings."""
+    points = document.get("points") or document["front"]
+    front = {(p["cycles"], p["energy_fj"]) for p in document["front"]}
+    xs, ys = [p["cycles"] for p in points], [p["energy_fj"] for p in points]
+    body = [
+        svg_text(MARGIN, SIZE - 10, f"cycles {min(xs):,} … {max(xs):,}"),
+        svg_text(0, 20, f"energy {min(ys) / 1e9:,.3f} … {max(ys) / 1e9:,.3f} µJ"),
+    ]
+    ordered = sorted(points, key=lambda p: (p["cycles"], p["energy_fj"]) in front)
+    for p in ordered:
+        is_front = (p["cycles"], p["energy_fj"]) in front
+        x, y = _place(p["cycles"], xs), SIZE - _place(p["energy_fj"], ys)
+        words = f"{p['cycles']:,} cycles, {p['energy_fj'] / 1e9:,.3f} µJ: {p.get('tiles', '')}"
+        kind, radius = ("f", 5) if is_front else ("p", 2.5)
+        body.append(f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{escape(words)}</title></circle>')
+    title = f"Mappings of {document['name']} on {document['architecture']}"
+    words = f"{len(points):,} mappings; those that no other is below in both are large: {len(front):,}."
+    drawing = chart(title, SIZE + MARGIN, SIZE + MARGIN, "".join(body))
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
+    return f'<!doctype html><html lang="en"><head>{head}</head><body><h1>{escape(title)}</h1><p>{words}</p>{drawing}</body></html>\n'
+
+
+def _place(value: int, values: list[int]) -> float:
+    """Return a place on an axis: logarithmic, for costs span decades."""
+    from math import log
+
+    low, high = log(max(min(values), 1)), log(max(*values, 2))
+    return MARGIN + (log(max(value, 1)) - low) / ((high - low) or 1) * (SIZE - 2 * MARGIN)

@@ -1,0 +1,102 @@
+"""flexmatch map: texts, documents and refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command import flexmatch
+from jsonschema import validate
+
+from rewrite_compiler.apps import find_application
+from rewrite_compiler.cli.schemas import schema_of
+
+LAYER = "gemm:m=64,n=16,k=32"
+
+
+@pytest.mark.parametrize("form", ["loops", "union"])
+def test_a_mapping_in_every_form(form: str) -> None:
+    answer = flexmatch("map", LAYER, "--arch", "edge", "--budget", "2000", "--as", form)
+    assert answer.code == 0, answer.err
+    assert {"loops": "timeloop   ", "union": "target_cluster: L2"}[form] in answer.out
+
+
+def test_the_document_keeps_its_schema_and_the_mapping_goes_back_in(tmp_path: Path) -> None:
+    first, second, text = tmp_path / "a.json", tmp_path / "b.json", tmp_path / "mapping.yaml"
+    for seed in range(2):
+        answer = flexmatch("map", LAYER, "--arch", "edge", "--budget", "3000", "--json", (first, second)[seed], "-q")
+        assert answer.code == 0, answer.err
+    assert first.read_bytes() == second.read_bytes()
+    document = json.loads(first.read_text("utf-8"))
+    validate(document, schema_of("map"))
+    answer = flexmatch("map", LAYER, "--arch", "edge", "--mapping", first, "--json", second, "-q")
+    assert answer.code == 0, answer.err
+    assert json.loads(second.read_text("utf-8"))["layers"][0]["cost"] == document["layers"][0]["cost"]
+    constraints = tmp_path / "constraints.json"
+    constraints.write_text(json.dumps({"one_dimension_an_axis": True, "parallel": {"L2": ["m"], "row": ["k"]}}))
+    printed = flexmatch(
+        "map", LAYER, "--arch", "edge", "--budget", "3000", "--constraints", constraints, "--as", "timeloop", "--json", first
+    )
+    text.write_text(printed.out)
+    assert flexmatch("map", LAYER, "--arch", "edge", "--mapping", text, "--json", second, "-q").code == 0
+    costs = [json.loads(path.read_text("utf-8"))["layers"][0]["cost"] for path in (first, second)]
+    assert costs[0] == costs[1]
+
+
+def test_layers_of_a_model(tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    answer = flexmatch("map", find_application("digits_cnn").model, "--arch", "edge", "--budget", "500", "--json", path)
+    assert answer.code == 0, answer.err
+    layers = json.loads(path.read_text("utf-8"))["layers"]
+    assert len(layers) > 1
+    named = flexmatch("map", f"{find_application('digits_cnn').model}:{layers[0]['name']}", "--arch", "cloud", "--budget", "500")
+    assert named.code == 0, named.err
+
+
+def test_a_front_of_many_points(tmp_path: Path) -> None:
+    page = tmp_path / "front.html"
+    answer = flexmatch("map", "conv:k=16,c=16,p=14,q=14,r=3,s=3", "--arch", "edge", "--budget", "4000", "--front", page, "-q")
+    assert answer.code == 0, answer.err
+    assert page.read_text("utf-8").count("<circle") >= 1000
+
+
+def test_the_space_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "space.json"
+    answer = flexmatch("map", LAYER, "--arch", "edge", "--space-only", "--json", path)
+    assert answer.code == 0, answer.err
+    document = json.loads(path.read_text("utf-8"))
+    validate(document, schema_of("space"))
+    assert document["layers"][0]["mappings"] > document["layers"][0]["tilings"]
+
+
+REFUSED = [
+    (("gemm:m=64,n=16", "--arch", "edge"), 3, 'The layer "gemm:m=64,n=16" must give k: gemm:m=512,n=64,k=1024'),
+    (("gemm:m=64,n=16,k=0", "--arch", "edge"), 3, 'The size k of the layer "gemm:m=64,n=16,k=0" must be a positive whole number, not "0"'),
+    (("gem:m=64", "--arch", "edge"), 2, '"gem:m=64" is no layer'),
+    ((LAYER, "--arch", "edgy"), 2, 'there is no architecture called "edgy"'),
+    ((LAYER, "--arch", "edge", "--budget", "0"), 2, '--budget must be a whole number from 1 on, not "0"'),
+    (("einsum:aab,b->a:4", "--arch", "edge"), 3, "Every index of the layer"),
+    (
+        ("conv:k=8,c=8,p=8,q=8,r=3,s=3,group=8,dilation=2", "--arch", "edge", "--model", "maestro"), 3,
+        "maestro does not price depthwise convolution with dilation; timeloop does",
+    ),
+    (("gemm:m=4294967296,n=4294967296,k=2", "--arch", "edge"), 3, "The iteration space must have fewer than 2^62 points"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "code", "sentence"), REFUSED, ids=[s for *_, s in REFUSED])
+def test_what_cannot_be_mapped_is_refused(arguments: tuple[str, ...], code: int, sentence: str) -> None:
+    answer = flexmatch("map", *arguments)
+    assert answer.code == code
+    assert sentence in answer.err
+
+
+def test_a_bad_mapping_is_refused_with_its_rule(tmp_path: Path) -> None:
+    path = tmp_path / "mapping.json"
+    ones, sizes = {"m": 1, "n": 1, "k": 1}, {"m": 64, "n": 16, "k": 32}
+    levels = [{"cluster": c, "order": [], "temporal": sizes, "spatial": sizes} for c in ("DRAM", "L2", "row")]
+    path.write_text(json.dumps([*levels, {"cluster": "L1", "order": ["m", "n", "k"], "temporal": ones, "spatial": ones}]))
+    answer = flexmatch("map", LAYER, "--arch", "edge", "--mapping", path)
+    assert answer.code == 3
+    assert "Tiles at L1 take 3,584 elements, the memory holds 512: cut m, n or k there (rule 3)" in answer.err
