@@ -20,7 +20,8 @@ def declare_memories(m: Ila, c: Config) -> None:
     m.memory("ibuf", (c.ibuf_depth, n), 8, signed=True, binding=DATA, doc="Inputs: a row holds the input channels of one position.")
     m.memory("wbuf", (c.wbuf_depth, columns, n), 8, signed=True, binding=DATA, doc="Weights: a row is a block, output channels outer.")
     m.memory("bbuf", (c.bbuf_depth, columns), 32, signed=True, binding=DATA, doc="Biases of the output channels.")
-    m.memory("obuf", (c.obuf_depth, columns), 32, signed=True, binding=DATA, doc="Sums of the output channels of one position.")
+    sums = "Sums of the output channels of one position; 0 after reset, though sums start at the bias and never read that."
+    m.register("obuf", 32, shape=(c.obuf_depth, columns), signed=True, binding=DATA, doc=sums)
     for name in ("vmem1", "vmem2"):
         m.memory(name, (c.vmem_depth, c.lanes), 32, signed=True, binding=DATA, doc="Vectors: one element a lane.")
     m.memory("flags", (c.lanes,), 1, binding=DATA, doc="What the last comparison gave in each lane.")

@@ -17,7 +17,6 @@ from rewrite_compiler.lang import (
     all_of,
     array,
     assign,
-    cases,
     clamp,
     let,
     lift,
@@ -39,7 +38,7 @@ from .words import BASE, BBUF, IBUF, LD, LOOP_CFG, OBUF, OPCODE, RD, REDUCTION, 
 LOOPS = 64
 TILE, INSIDE = range(7), range(7, 14)
 REDUCED = (2, 3, 4)  # of the loops of tiles: input channels, kernel rows, kernel columns
-MOST_TRANSFERS, MOST_REQUESTS = 16, (1 << 31) - 1
+MOST_REQUESTS = (1 << 31) - 1
 # access and buffer → its own loops, the outermost first, and the port
 OWN_LOOPS = {
     (LD, IBUF): (range(14, 18), "ibuf"),
@@ -60,9 +59,7 @@ def declare_systolic(m: Ila, c: Config) -> None:
     m.register("loop_count", 17, shape=(LOOPS,), reset=1, doc="Iterations of the loops; 1 where a loop was not configured.")
     m.register("loop_stride", 32, shape=(4, 4, LOOPS), signed=True, doc="Strides by access and buffer: bytes of transfers, else rows.")
     m.register("buffer_base", 32, shape=(4,), signed=True, doc="Port addresses of the buffers' first bytes.")
-    m.register("transfer_count", 5, doc="Transfers of the group.")
-    for name, bits in {"direction": 1, "buffer": 2, "size": 16}.items():
-        m.register(f"transfer_{name}", bits, shape=(MOST_TRANSFERS,), doc=f"The transfers' {name}, in program order.")
+    m.register("transfer_size", 16, shape=(2, 4), doc="Bytes a bank of a request, by direction and buffer; 0 where there is no transfer.")
     is_reduction = m.word("data", 27, 27)
     m.encoded("sa_loop_cfg", {"opcode": OPCODE, **LOOP_CFG}, {"opcode": 9}, partial(_loop_cfg, m), extra=is_reduction == 0,
               doc="Set the iterations of a loop, less one.")  # fmt: skip
@@ -79,7 +76,7 @@ def start_group(m: Ila) -> Step:
     return seq(
         update(m.s.loop_count, LOOPS, lambda n: (n, 1)),
         update(m.s.loop_stride, (4, 4, LOOPS), lambda a, b, n: ((a, b, n), 0)),
-        assign(m.s.transfer_count, 0),
+        update(m.s.transfer_size, (2, 4), lambda d, b: ((d, b), 0)),
     )
 
 
@@ -118,19 +115,16 @@ def _known_buffer(f: Fields, name: str) -> Step:
 
 
 def _transfer(m: Ila, f: Fields) -> Step:
-    n = m.r.transfer_count
-    at = n % MOST_TRANSFERS
+    at = f.direction, f.buffer % 4
     own = lift(0)
     for (access, buffer), (ids, _) in OWN_LOOPS.items():
         own = own | ((f.direction == access) & (f.buffer == buffer) & (f.loop == ids[-1]))
     sentence = "a transfer of buffer {buffer} cannot count in loop {loop}: LD has 17 (IBUF), 23 (WBUF), 27 (OBUF), 28 (BBUF), ST 32 (OBUF)"
+    twice = "a group can load a buffer, or store it, once"
     added = seq(
         require(own, "I102", sentence, always=True, buffer=f.buffer, loop=f.loop),
-        require(n < MOST_TRANSFERS, "I103", f"a group has at most {MOST_TRANSFERS} transfers", always=True),
-        assign(m.s.transfer_direction, f.direction, at),
-        assign(m.s.transfer_buffer, f.buffer % 4, at),
-        assign(m.s.transfer_size, f.size, at),
-        assign(m.s.transfer_count, n % MOST_TRANSFERS + 1),
+        require(m.s.transfer_size[at] == 0, "I102", twice, always=True),
+        assign(m.s.transfer_size, f.size, *at),
     )
     return seq(_known_buffer(f, "ld_st"), when(f.memory == 0, added))
 
@@ -152,15 +146,9 @@ class Tile:
         return seq(self._transfers(LD), self._compute(), self._transfers(ST))
 
     def _transfers(self, access: int) -> Step:
-        s = self.m.s
-        steps = {b: partial(self._transfer, access, b) for a, b in OWN_LOOPS if a == access}
-
-        def transfer(k: Expr) -> Step:
-            at = k % MOST_TRANSFERS
-            chosen = cases(s.transfer_buffer[at], {b: step(s.transfer_size[at]) for b, step in steps.items()})
-            return when(s.transfer_direction[at] == access, chosen)
-
-        return loop(self.m.r.transfer_count, transfer)
+        """The transfers of a direction: each has a buffer of its own, so that their order does not matter."""
+        sizes = {b: self.m.s.transfer_size[access, b] for a, b in OWN_LOOPS if a == access}
+        return seq(*(when(size > 0, self._transfer(access, b, size)) for b, size in sizes.items()))
 
     def _transfer(self, access: int, buffer: int, size: Expr) -> Step:
         """Move all requests of a transfer, one after the other, to or from consecutive rows."""

@@ -129,7 +129,9 @@ def test_an_unknown_accelerator_and_what_was_meant(name: str, guess: str, folder
     for verb in ((), ("cosim",)):
         answer = flexmatch(*verb, "app.onnx", "--accel", name, *(("--data", "test.npz") if verb else ()))
         assert (answer.code, answer.out, answer.new) == (2, "", ())
-        assert answer.err.startswith(f'error[F201]: there is no accelerator called "{name}"\n  help: {guess}known: flexasr, hlscnn')
+        assert answer.err.startswith(
+            f'error[F201]: there is no accelerator called "{name}"\n  help: {guess}known: flexasr, genesys, hlscnn'
+        )
         assert answer.err.endswith(" (or give a path ending in .py)\n")
 
 

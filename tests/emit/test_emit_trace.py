@@ -192,7 +192,7 @@ WRONG: dict[str, tuple[Any, int, str]] = {
         lambda lines: [lines[0].replace('"target":"flexasr"', '"target":"flexbsr"'), *lines[1:]],
         2,
         'error[F201]: there is no accelerator called "flexbsr"\n'
-        '  help: did you mean "flexasr"? known: flexasr, hlscnn, vta (or give a path ending in .py)',
+        '  help: did you mean "flexasr"? known: flexasr, genesys, hlscnn, hvx, vta (or give a path ending in .py)',
     ),
     "unknown parameter": (
         lambda lines: [lines[0].replace('"sigmoid"', '"sigmund"'), *lines[1:]],

@@ -14,7 +14,7 @@ from genesys_programs import SMALL, build, expected, operands, run_layer, small,
 from rewrite_compiler.errors import SpecError, UsageError
 from rewrite_compiler.ila import assemble, check
 from rewrite_compiler.ila_models.genesys.words import SIMD, SPACES, VALUES
-from rewrite_compiler.targets._genesys.program import Emitter, Layer, Word, load, nest, store
+from rewrite_compiler.targets.genesys.program import Emitter, Layer, Word, load, nest, store
 
 READINGS = ("oracle", "arrays", "native")
 PROGRAMS = {"add": 67, "conv_relu": 248}
@@ -58,7 +58,7 @@ def test_the_order_of_a_tile_does_not_matter() -> None:
 
 
 def _layer_words(m: Layer) -> list[Word]:
-    from rewrite_compiler.targets._genesys.program import layer_words
+    from rewrite_compiler.targets.genesys.program import layer_words
 
     return layer_words(m)
 

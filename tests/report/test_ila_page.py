@@ -18,7 +18,7 @@ from rewrite_compiler.report.blocks import markdown, text_lines
 from rewrite_compiler.report.ila import ila_blocks
 from rewrite_compiler.target import find_target
 
-SHIPPED = ("flexasr", "hlscnn", "vta")
+SHIPPED = ("flexasr", "genesys", "hlscnn", "hvx", "vta")
 
 
 @pytest.mark.parametrize("name", SHIPPED)

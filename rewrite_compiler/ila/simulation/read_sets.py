@@ -21,7 +21,7 @@ import numpy as np
 from ...errors import SpecError
 from ...lang.binders import Comprehension, Leaf, index_variable, static_shape
 from ...lang.expr import Expr
-from ...lang.step import Update, reads_of, terms_in
+from ...lang.step import Let, Step, Update, children, reads_of, terms_in
 from ...lang.traversal import loads_of
 from ...readings.arrays.labelled_array import Data, Store, axis_of
 from ...readings.state.access_bounds import AccessBounds, access_bounds
@@ -202,9 +202,17 @@ def _read_by(instruction: Instruction) -> frozenset[Leaf]:
 @lru_cache(maxsize=64)
 def _outgoing(ila: Ila, _: int) -> frozenset[Leaf]:
     """Return the memories that no instruction computes with: they are read by the host, or copied to memory outside of the device."""
-    external = {e.leaf for e in ila.externals.values()}
-    inner = [reads_of(i.update) for i in ila.instructions.values() if written_by(i).isdisjoint(external)]
+    external = frozenset(e.leaf for e in ila.externals.values())
+    inner = [_inner_reads(i.update, external) for i in ila.instructions.values()]
     return frozenset(s.leaf for s in ila.states.values() if s.is_memory) - frozenset[Leaf]().union(*inner)
+
+
+def _inner_reads(step: Step, external: frozenset[Leaf]) -> frozenset[Leaf]:
+    """Return what a step reads, but for the values that it stores in memory outside of the device."""
+    if isinstance(step, Update):
+        return frozenset() if step.memory in external else reads_of(step)
+    array_reads = step.array.reads if isinstance(step, Let) else frozenset[Leaf]()
+    return array_reads.union(*(_inner_reads(part, external) for part in children(step)))
 
 
 # -- loads and stores of one vector that operands name

@@ -5,7 +5,7 @@ A layer lies in memory as the ports hold it: inputs and results N, H, W, C with 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from dataclasses import dataclass
 
 from rewrite_compiler.ila_models.genesys import Config
@@ -226,6 +226,7 @@ def _transfer(e: Emitter, side: str, space: str, requests: list[tuple[int, int]]
     e.emit("nop")
 
 
-def tile_sizes(extent: int) -> Iterator[int]:
-    """Yield the divisors of an extent, the largest first."""
-    return (n for n in range(extent, 0, -1) if extent % n == 0)
+def tile_sizes(extent: int) -> list[int]:
+    """Return the divisors of an extent, the largest first."""
+    low = [n for n in range(1, math.isqrt(extent) + 1) if extent % n == 0]
+    return sorted({*low, *(extent // n for n in low)}, reverse=True)

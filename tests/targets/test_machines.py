@@ -1,0 +1,69 @@
+"""GeneSys and HVX as targets: their drivers on the simulator give their numerics, with and without a sample axis, and their limits hold."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rewrite_compiler.lang import Fixed
+from rewrite_compiler.lang.binders import Leaf
+from rewrite_compiler.readings.kernels.evaluate import evaluate
+from rewrite_compiler.target import Mapping, Target, find_target, simulated_device
+
+SMALL = "genesys:array_n=16,ibuf_depth=2048,wbuf_depth=4096,obuf_depth=2048,bbuf_depth=1024,vmem_depth=2048"
+DENSE = {"t": 3, "k": 21, "n": 37}
+CONV = {"b": 2, "n": 19, "c": 5, "i": 6, "j": 7, "r": 3, "s": 2, "strides": (2, 1), "pads": (1, 0, 0, 2), "u": 3, "v": 8}
+F = {name: Fixed(8, 4) for name in "xzy"}
+
+
+@cache
+def target(text: str) -> Target:
+    return find_target(text)
+
+
+def operands(mapping: Mapping, sizes: dict[str, Any], seed: int) -> dict[str, np.ndarray]:
+    draw = np.random.default_rng(seed)
+    shapes = {name: [sizes[d] for d in dims] for name, dims in mapping.axes.of.items() if name not in mapping.axes.results}
+    codes = {}
+    for name, shape in shapes.items():
+        bits = 32 if name == "b" and mapping.operation in ("dense", "conv2d") else 8
+        drawn = draw.integers(-(1 << bits - 1), 1 << bits - 1, shape)
+        codes[name] = drawn.astype(np.int32 if bits == 32 else np.int8)
+    return codes
+
+
+def numerics(mapping: Mapping, codes: dict[str, np.ndarray], attributes: dict[str, Any]) -> np.ndarray:
+    leaves = {name: Leaf(x.shape, (int(np.iinfo(x.dtype).min), int(np.iinfo(x.dtype).max)), False, name) for name, x in codes.items()}
+    term = mapping.result_codes([*leaves.values()], F, attributes)
+    return np.asarray(evaluate(term, {leaves[name]: x for name, x in codes.items()}))
+
+
+CASES = [
+    (SMALL, "dense", DENSE), (SMALL, "dense_bias", DENSE), (SMALL, "dense_bias_relu", DENSE), (SMALL, "conv2d", CONV),
+    (SMALL, "conv2d_bias_relu", CONV), ("hvx", "dense", DENSE), ("hvx", "dense_bias", DENSE), ("hvx", "add_2", {"a": 3, "b": 50}),
+    ("hvx", "relu_2", {"a": 3, "b": 50}), ("hvx", "relu_4", {"a": 2, "b": 3, "c": 5, "d": 9}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("accel", "name", "sizes"), CASES, ids=lambda x: x if isinstance(x, str) else "")
+def test_driver_gives_the_numerics(accel: str, name: str, sizes: dict[str, Any]) -> None:
+    """In strict simulation, where nothing may be read that was not written."""
+    t = target(accel)
+    mapping = t.mappings[name]
+    attributes = {k: sizes[k] for k in ("strides", "pads") if k in sizes}
+    codes = operands(mapping, sizes, 4)
+    device = simulated_device(t.ila(), reading="oracle", strict=True)
+    y = mapping.run_driver(device, codes, F, attributes)
+    assert np.array_equal(y, numerics(mapping, codes, attributes))
+
+
+def test_samples_run_together() -> None:
+    t = target(SMALL)
+    mapping, codes = t.mappings["dense_bias_relu"], operands(t.mappings["dense_bias_relu"], DENSE, 9)
+    sampled = np.random.default_rng(1).integers(-128, 128, (3, 3, 21)).astype(np.int8)
+    y = mapping.run_driver(simulated_device(t.ila(), strict=False, samples=3), {**codes, "x": sampled}, F, {})
+    for n in range(3):
+        assert np.array_equal(y[n], numerics(mapping, {**codes, "x": sampled[n]}, {}))
