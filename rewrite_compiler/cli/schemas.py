@@ -157,6 +157,17 @@ resources?.links[].source text | resources?.links[].sink text | resources?.links
 resources?.links[].cycles count | resources?.links[].latency_cycles count
 """
 )
+ACG = """
+name text | clock?.hertz count | clock?.source text
+storages[].name text | storages[].data_width count | storages[].banks count | storages[].depth? count | storages[].instances count
+storages[].off_chip flag | storages[].capacity_bits? count | storages[].from text | storages[].energies object
+units[].name text | units[].instances count | units[].name_from text
+units[].capabilities[].capability text | units[].capabilities[].instruction text | units[].capabilities[].operands[] text
+units[].capabilities[].result text | units[].capabilities[].lanes.* count | units[].capabilities[].from text
+edges[].source text | edges[].sink text | edges[].instructions[] text | edges[].bits? count | edges[].cycles? count
+edges[].latency count | edges[].ends_from text | edges[].width_from? text
+opaque[].instruction text | opaque[].reason text | opaque[].reads[] text | opaque[].writes[] text
+"""
 TRACE = "target text | parameters.* text | sha256 text | about object"
 CHECK = """
 subject text | kind text | parameters object | good flag
@@ -276,7 +287,7 @@ SPACE = "architecture text | layers[].name text | layers[].repeats count | layer
 # the rows of each document by the name in its `schema`
 ROWS: Mapping[str, str] = {
     "plan": PLAN, "cosim": COSIM, "prove": PROVE, "demo": "plan object | cosim object", "explain": EXPLAIN, "list": LIST,
-    "emit": EMIT, "offload": OFFLOAD, "trace": TRACE,
+    "acg": ACG, "emit": EMIT, "offload": OFFLOAD, "trace": TRACE,
     "config": CONFIG, "check": CHECK, "ila": ILA, "completion": COMPLETION, "reduce": REDUCE, "schema": SCHEMA, "target": TARGET,
     "diff": DIFF, "advise": ADVISE, "learn": LEARN, "repair": REPAIR, "sweep": SWEEP,
     "bench": BENCH, "egraph": EGRAPH, "init": "kind text | name text | folder text | files[] text | next[] text",

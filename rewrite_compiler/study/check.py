@@ -23,6 +23,7 @@ from ..rewrite.ruleset import rules_in
 from ..rewrite.user_file import module_at, user_line
 from ..target import Mapping, Target, find_target
 from .accuracy import BINADES, GROUPS, SEED, Accuracy, accuracy, accuracy_sizes
+from .architecture import architecture_problems
 from .capacity import contradictions, is_admitted, sizes_text
 from .golden import ReplayResult, replay
 from .model_problems import model_problems
@@ -97,9 +98,10 @@ def _file(subject: str, path: Path, groups: int, seed: int, progress: Progress) 
     rules = tuple(rules_in(module))
     if rules:
         return check_rules(subject, rules, progress)
-    models = [check_ila(v) for v in values if isinstance(v, Ila)]
+    models = [(v, check_ila(v)) for v in values if isinstance(v, Ila)]
     if models:
-        return CheckResult(subject, Kind.ILA, tuple(p for c in models for p in c.problems), models[0])
+        problems = [p for v, c in models for p in (c.problems or architecture_problems(v, None))]
+        return CheckResult(subject, Kind.ILA, tuple(problems), models[0][1])
     raise UsageError("F203", f"{path} defines no target, no rule and no accelerator model", help="flexmatch check NAME_OR_PATH")
 
 
@@ -139,7 +141,7 @@ def check_target(
             for n, difference in golden.differences.items()
         ]
     accuracies = []
-    problems += _refusals([target.resources])
+    problems += _refusals([target.resources]) or ([] if problems else architecture_problems(ila, target.resources()))
     for m in target.mappings.values():
         progress(m.name)
         mapping_problems = _accounting_problems(m, target)

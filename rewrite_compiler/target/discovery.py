@@ -36,6 +36,16 @@ def find_target(text: str, limits: Limits | None = None) -> Target:
     return load_target(name, limits).configured(_parameters(name, parameters))
 
 
+def declares_target(text: str) -> bool:
+    """Tell whether `NAME_OR_PATH[:key=value,…]` is a target, not a Python file with a model alone.
+
+    Raises:
+        UsageError: F201 where there is no such file.
+    """
+    name, _, _ = text.partition(":")
+    return not name.endswith(".py") or any(isinstance(v, Target) for v in vars(module_at(Path(name), "target", "F201")).values())
+
+
 def find_ila(text: str) -> Ila:
     """Return the model of `NAME_OR_PATH[:key=value,…]`: a target's, or the only one that a Python file without targets defines.
 
