@@ -29,6 +29,7 @@ LAYERS = (
     ("data",),
     ("prove",),
     ("fit",),
+    ("sched",),
     ("target",),
     ("egraph", "ila", "frontend", "hostrun"),
     ("rewrite",),
