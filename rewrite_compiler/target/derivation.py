@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from ..ila import DATA, Ila
 from ..ila.demanded_bits import possible_bits
@@ -112,7 +113,12 @@ class _Facts:
 
 
 def derive(ila: Ila) -> Structure:
-    """Return the storages, edges and fragments of a model: one walk over all updates."""
+    """Return the storages, edges and fragments of a model: one walk over all updates, once in a process."""
+    return _derived(ila, len(ila.instructions))
+
+
+@lru_cache(maxsize=16)
+def _derived(ila: Ila, _: int) -> Structure:
     memories = {s.name: s for s in ila.states.values() if s.binding == DATA or (s.is_memory and s.leaf.shape)}
     facts, opaque = _Facts(), []
     for name, instruction in ila.instructions.items():

@@ -1,0 +1,278 @@
+"""Selection by unification: which fields of an instruction make it do a nest of loops, from the polynomials of its summary.
+
+Each loop of a nest is given to a loop of the instruction, whose extent and strides must become those of the nest; what is left over
+becomes a table (words of a control memory that the innermost loop reads) or loops of the host with other bases.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, MutableSequence, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..ila.polynomial import Poly, Symbols
+from ..ila.summary import Access, Read, Summary, Transition
+from ..lang import intervals as iv
+from ..lang.binders import Leaf, scalar_array
+from ..lang.expr import INTEGER, Expr, lift
+from ..lang.substitution import substitute
+from ..readings.oracle.emit_python import evaluate
+
+Settings = dict[str, int]  # field or register → value
+Equation = tuple[str, Poly, int]  # what it is about, the polynomial, and the number that it must be
+
+
+@dataclass(frozen=True)
+class Operand:
+    """How an operand of a nest moves in a memory: the element that the first iteration takes, and the stride of each loop, in elements."""
+
+    memory: str
+    base: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Loops, outermost first, by name and extent; the result, and the operands in the order of the transition's reads."""
+
+    loops: tuple[tuple[str, int], ...]
+    result: Operand
+    operands: tuple[Operand, ...]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Settings that make an instruction do a nest; `table` are the values of the words' fields by atom, one row for each word."""
+
+    settings: Mapping[str, int]
+    table: tuple[Mapping[str, int], ...]
+    pairs: tuple[tuple[str, str], ...]  # loop of the nest, loop of the instruction
+
+
+@dataclass(frozen=True)
+class NoSelection:
+    """Why no candidate unifies: the sentence of the one that came furthest."""
+
+    reason: str
+
+
+def select(
+    summary: Summary, transition: Transition, loops: Sequence[tuple[str, Poly]], nest: Nest, fixed: Mapping[str, int], *, ordered: bool
+) -> Selection | NoSelection:
+    """Return the settings with the shortest table under which a transition, inside of its ordered `loops`, does a nest.
+
+    `fixed` are registers that have a value already. Iterations keep their order when they are `ordered`; a sum in a ring may be permuted.
+    """
+    unifier = _Unifier(summary, transition, [*loops, *transition.loops], nest, fixed, ordered)
+    attempts = (unifier.attempt(assignment) for assignment in sorted(unifier.candidates(), key=unifier.words))  # shortest table first
+    return next((selection for selection in attempts if selection is not None), None) or NoSelection(unifier.furthest[1])
+
+
+class _Unifier:
+    """One transition and one nest."""
+
+    def __init__(
+        self, summary: Summary, t: Transition, loops: Sequence[tuple[str, Poly]], nest: Nest, fixed: Mapping[str, int], ordered: bool
+    ) -> None:
+        self.summary, self.symbols, self.nest, self.fixed, self.ordered = summary, summary.symbols, nest, fixed, ordered
+        self.transition = t
+        self.accesses = [(t.write, nest.result), *((r.access, o) for r, o in zip(reads_of(t), nest.operands, strict=True))]
+        self.lanes = {v for v, p in loops if set(p) <= {()}}
+        self.loops = [(v, p) for v, p in loops if v not in self.lanes]
+        self.table_atoms = {name for name, e in self.symbols.atoms.items() if e.free and self._is_used(name)}
+        self.table_loop = next((v for v, _ in self.loops if any(self._reads(name, v) for name in self.table_atoms)), None)
+        self.furthest = (-1, "the instruction has no loops")
+
+    def _is_used(self, name: str) -> bool:
+        return any(name in monomial for access, _ in self.accesses for p in access.address for monomial in p)
+
+    def _reads(self, atom: str, variable: str) -> bool:
+        return self.symbols.variables[variable] in self.symbols.atoms[atom].free
+
+    def candidates(self) -> Iterator[dict[str, int]]:
+        """Yield maps from loops of the instruction to positions of the nest's loops; the others go to the table, which is innermost."""
+        other_loops = [v for v, _ in self.loops if v != self.table_loop]
+        positions = range(len(self.nest.loops))
+        for count in range(min(len(other_loops), len(self.nest.loops)), -1, -1):
+            if self.table_loop is None and count < len(self.nest.loops):
+                self.note(
+                    count, f"{len(other_loops)} loops of {self.summary.instruction.name} cannot take the {len(positions)} of the nest"
+                )
+                return
+            maps = [tuple(positions[:count])] if self.ordered else itertools.permutations(positions, count)
+            for assignment in maps:
+                for variables in itertools.combinations(other_loops, count):
+                    yield dict(zip(variables, assignment, strict=True))
+
+    def words(self, assignment: Mapping[str, int]) -> int:
+        """Return how many iterations a map leaves to the table."""
+        return math.prod(extent for n, (_, extent) in enumerate(self.nest.loops) if n not in assignment.values())
+
+    def note(self, depth: int, reason: str) -> None:
+        """Keep the reason of the candidate that came furthest."""
+        if depth > self.furthest[0]:
+            self.furthest = (depth, reason)
+
+    def attempt(self, assignment: dict[str, int]) -> Selection | None:
+        """Return the selection of one map of loops; None where its equations have no solution."""
+        rest = [n for n in range(len(self.nest.loops)) if n not in assignment.values()]
+        words = list(itertools.product(*(range(self.nest.loops[n][1]) for n in rest)))
+        equations: list[Equation] = []
+        for variable, extent in self.loops:
+            number = self.nest.loops[assignment[variable]][1] if variable in assignment else 1
+            equations.append((f"extent of {variable}", extent, len(words) if variable == self.table_loop else number))
+        table_values: dict[str, list[int]] = {}
+        for access, operand in self.accesses:
+            equations += self._strides(access, operand, assignment)
+            values = [operand.base + sum(i * operand.strides[n] for i, n in zip(word, rest, strict=True)) for word in words]
+            atom = next((m[0] for m in access.address[0] if len(m) == 1 and m[0] in self.table_atoms), None)
+            if atom is None:
+                if len(set(values)) > 1:
+                    self.note(len(assignment), f"{access.memory} has no table for the loops that are left over")
+                    return None
+                equations.append((f"base of {access.memory}", self._base(access), values[0]))
+            elif not all(iv.inside((x, x), self.symbols.atoms[atom].interval) for x in values):
+                self.note(len(assignment), f"a field of the table cannot hold element {max(values)} of {access.memory}")
+                return None
+            elif table_values.setdefault(atom, values) != values:
+                self.note(len(assignment), f"two operands of {access.memory} share a field of the table and move in other ways")
+                return None
+        system = _Equations(self.symbols, self.summary.fields, self.fixed)
+        settings = system.solve(equations)
+        if settings is None:
+            self.note(len(assignment), system.reason)
+            return None
+        effect = side_effect(self.summary, self.transition, settings)
+        if effect:
+            self.note(len(assignment), effect)
+            return None
+        names = tuple((self.nest.loops[n][0], v) for v, n in assignment.items())
+        table = tuple({atom: values[k] for atom, values in table_values.items()} for k in range(len(words))) if self.table_loop else ()
+        return Selection(settings, table, names)
+
+    def _strides(self, access: Access, operand: Operand, assignment: Mapping[str, int]) -> Iterator[Equation]:
+        for variable, _ in self.loops:
+            if variable in assignment:
+                number = operand.strides[assignment[variable]]
+                factor = {tuple(n for n in m if n != variable): c for m, c in access.address[0].items() if variable in m}
+                yield f"stride of {variable} in {access.memory}", factor, number
+
+    def _base(self, access: Access) -> Poly:
+        variables = self.symbols.variables.keys()
+        return {m: c for m, c in access.address[0].items() if not variables & set(m)}
+
+
+def reads_of(t: Transition) -> list[Read]:
+    """Return the reads of a transition whose addresses differ, in the order of its value."""
+    return list({(r.access.memory, tuple(frozenset(p.items()) for p in r.access.address)): r for r in t.reads}.values())
+
+
+def side_effect(summary: Summary, transition: Transition, settings: Settings) -> str:
+    """Return what an instruction does under settings besides a transition, or why it does not do that; nothing where it is all it does."""
+    every: Settings = {leaf.name: 0 for leaf in summary.symbols.control if not leaf.shape} | settings
+    system = _Equations(summary.symbols, {}, {})
+    name = summary.instruction.name
+    for conditions, loops, t in summary.transitions():
+        is_guarded = any(x.free for x in conditions)
+        holds = is_guarded or all(system.number(x, every) for x in conditions)
+        extents = [p for _, p in (*loops, *t.loops)]
+        is_active = holds and (is_guarded or all(system.value(p, every) > 0 for p in extents))
+        if t is not transition and is_active:
+            return f"{name} also writes {t.write.memory} under these settings"
+        if t is transition and (is_guarded or not holds):
+            return f"a condition of {name} does not hold under these settings"
+    scalars = frozenset(leaf for leaf in summary.symbols.control if not leaf.shape)
+    if any(x.reads <= scalars and not system.number(x, every) for x in summary.domain):
+        return f"a diagnostic of {name} refuses these settings"
+    return ""
+
+
+def words_of(selection: Selection, symbols: Symbols) -> dict[int, int]:
+    """Return the words of a selection's table by their address in the memory that holds them."""
+    words: dict[int, int] = {}
+    for k, row in enumerate(selection.table):
+        for atom, value in row.items():
+            e = symbols.atoms[atom]
+            low = 0
+            while e.op == "extract":
+                low, e = low + e.data[0], e.args[0]
+            (index,) = e.args
+            numbers = {v: lift(k) for v in index.free}
+            address = _Equations(symbols, {}, {}).number(substitute(index, numbers), dict(selection.settings))
+            words[address] = words.get(address, 0) | value << low
+    return words
+
+
+class _Equations:
+    """Polynomials that must have given numbers, over fields and registers."""
+
+    def __init__(self, symbols: Symbols, intervals: Mapping[str, iv.Interval], fixed: Mapping[str, int]) -> None:
+        self.symbols, self.intervals, self.fixed = symbols, intervals, fixed
+        self.reason, self.solved = "", -1
+
+    def solve(self, equations: Sequence[Equation]) -> Settings | None:
+        """Return values that fulfil all equations, within the intervals of their fields; what no equation needs is 0."""
+        return self._solve(list(equations), dict(self.fixed))
+
+    def _solve(self, equations: list[Equation], settings: Settings) -> Settings | None:
+        if not equations:
+            return settings
+        unknowns = [self._unknowns(p, settings) for _, p, _ in equations]
+        n = min(range(len(equations)), key=lambda k: len(unknowns[k]))
+        subject, p, number = equations[n]
+        rest = equations[:n] + equations[n + 1 :]
+        if not unknowns[n]:
+            if self.value(p, settings) == number:
+                return self._solve(rest, settings)
+            self._note(f"{subject} is {self.value(p, settings)}, not {number}", len(rest))
+            return None
+        for name in unknowns[n]:
+            zeros = {**settings, **dict.fromkeys(unknowns[n], 0)}
+            for value in self._values(p, name, zeros, number):
+                trial = {**zeros, name: value}
+                if self._fits(name, value) and self.value(p, trial) == number:
+                    solution = self._solve(rest, trial)
+                    if solution is not None:
+                        return solution
+        self._note(f"{subject} cannot be {number}", len(rest))
+        return None
+
+    def _note(self, reason: str, left_over: int) -> None:
+        if not self.reason or left_over < self.solved:
+            self.reason, self.solved = reason, left_over
+
+    def _values(self, p: Poly, name: str, zeros: Settings, number: int) -> Iterator[int]:
+        """Yield values of one name that may fulfil an equation: of a linear one its solution, else the number itself."""
+        low, high = self.value(p, zeros), self.value(p, {**zeros, name: 1})
+        slope = high - low
+        if slope and (number - low) % slope == 0:
+            yield (number - low) // slope
+        yield number
+
+    def _fits(self, name: str, value: int) -> bool:
+        return iv.inside((value, value), self.intervals.get(name, (0, None)))
+
+    def _leaves(self, name: str) -> list[str]:
+        return sorted(leaf.name for leaf in self.symbols.atoms[name].reads)
+
+    def _unknowns(self, p: Poly, settings: Settings) -> list[str]:
+        names = {leaf for monomial in p for name in monomial for leaf in self._leaves(name)}
+        return sorted(names - settings.keys())
+
+    def value(self, p: Poly, settings: Settings) -> int:
+        """Return a polynomial at settings."""
+        values = {name: self.number(self.symbols.atoms[name], settings) for monomial in p for name in monomial}
+        return sum(c * math.prod(values[name] for name in monomial) for monomial, c in p.items())
+
+    def number(self, e: Expr, settings: Settings) -> int:
+        """Return a control term at settings."""
+        if e.value is not None:
+            return int(e.value)
+        if e.op == "load" and isinstance(e.data, Leaf):
+            return settings[e.data.name]
+        if e.op in INTEGER:
+            return int(INTEGER[e.op](*(self.number(a, settings) for a in e.args)))
+        contents: dict[Leaf, MutableSequence[Any]] = {leaf: [settings[leaf.name]] for leaf in e.reads}
+        return int(evaluate(scalar_array(e), contents, 1)[0])
