@@ -77,22 +77,20 @@ RESULT = "sat(select(is_relu, maximum(total, 0), total), 16)"
 HLSCNN_FLAWS = (
     *(Flaw("accumulator width", HL_NUMERICS, RESULT, RESULT.replace("16)", f"{bits})")) for bits in (7, 8, 9, 10)),
     *(Flaw("saturate to wrap", HL_NUMERICS, RESULT, RESULT.replace("sat(", "wrap(").replace("16)", f"{bits})")) for bits in (8, 9, 10)),
-    *(Flaw("shift", HL_NUMERICS, f"sat(shift_right(total, weight_bits{step}", f"sat(shift_right(total, weight_bits{after}")
-      for step, after in ((',', ' + 1,'), (',', ' - 1,'))),
-    *(Flaw("saturation width", HL_NUMERICS, 'weight_bits, "half_up"), 16)', f'weight_bits, "half_up"), {bits})') for bits in (6, 7)),
     Flaw("operands", HL_NUMERICS, "maximum(total, 0)", "minimum(total, 0)", ((HL_NUMERICS, "return sat(select(is_relu"),)),
     Flaw("operands", HL_NUMERICS, "select(is_relu, maximum(total, 0), total)", "select(is_relu, total, maximum(total, 0))"),
     *(Flaw("stale state", HLSCNN, "0 if start is None", f"{n} if start is None") for n in (60, 120, -90)),
-    *(Flaw("accumulator width", HL_NUMERICS, "total = wrap(reduce_sum(lambda k: weight(k) * activation(k), 8), PSUM_BITS + lost)",
-           f"total = wrap(reduce_sum(lambda k: weight(k) * activation(k), 8), {bits})") for bits in (11, 12, 13)),
+    *(Flaw("accumulator width", HL_NUMERICS, "shift_right(wrap(truncated, PSUM_BITS)", f"shift_right(wrap(truncated, {bits})")
+      for bits in (12, 13, 14, 15)),
+    *(Flaw("shift", HL_NUMERICS, 'psum_bits - act_bits, "half_up")', f'psum_bits - act_bits {n}, "half_up")') for n in ("+ 1", "- 1")),
+    Flaw("shift", HL_NUMERICS, "activation(k) >> lost for", "activation(k) >> lost + 1 for"),
 )  # fmt: skip
 VTA_DENSE, VTA_CONV = "signed(total if b is None else b[n] + total, 32)", "signed(total if b is None else b[n] + total, 32)"
 VTA = tuple(
     Flaw(kind, file, old, new)
     for file, old in ((DENSE, VTA_DENSE), (CONV, VTA_CONV))
     for kind, new in (
-        *(("accumulator width", old.replace("32)", f"{bits})")) for bits in (13, 14, 15)),
-        *(("saturate", old.replace("signed(", "sat(").replace("32)", f"{bits})")) for bits in (12, 13, 14)),
+        *(("accumulator width", old.replace("32)", f"{bits})")) for bits in (8, 9, 10, 11, 12, 13, 14)),
         ("stale state", old.replace("signed(total", "signed(total + 4000").replace("b[n] + total", "b[n] + total + 4000")),
         ("stale state", old.replace("signed(total", "signed(total - 6000").replace("b[n] + total", "b[n] + total - 6000")),
         ("shift", old.replace("signed(", "signed((").replace("+ total,", "+ total) >> 1,")),
