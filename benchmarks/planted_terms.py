@@ -77,7 +77,7 @@ RESULT = "sat(select(is_relu, maximum(total, 0), total), 16)"
 HLSCNN_FLAWS = (
     *(Flaw("accumulator width", HL_NUMERICS, RESULT, RESULT.replace("16)", f"{bits})")) for bits in (7, 8, 9, 10)),
     *(Flaw("saturate to wrap", HL_NUMERICS, RESULT, RESULT.replace("sat(", "wrap(").replace("16)", f"{bits})")) for bits in (8, 9, 10)),
-    Flaw("operands", HL_NUMERICS, "maximum(total, 0)", "minimum(total, 0)", ((HL_NUMERICS, "return sat(select(is_relu"),)),
+    Flaw("operands", HL_NUMERICS, "maximum(total, 0)", "total - maximum(total, 0)", ((HL_NUMERICS, "return sat(select(is_relu"),)),
     Flaw("operands", HL_NUMERICS, "select(is_relu, maximum(total, 0), total)", "select(is_relu, total, maximum(total, 0))"),
     *(Flaw("stale state", HLSCNN, "0 if start is None", f"{n} if start is None") for n in (60, 120, -90)),
     *(Flaw("accumulator width", HL_NUMERICS, "shift_right(wrap(truncated, PSUM_BITS)", f"shift_right(wrap(truncated, {bits})")
@@ -95,7 +95,7 @@ VTA = tuple(
         ("stale state", old.replace("signed(total", "signed(total - 6000").replace("b[n] + total", "b[n] + total - 6000")),
         ("shift", old.replace("signed(", "signed((").replace("+ total,", "+ total) >> 1,")),
     )
-) + tuple(Flaw("operands", file, "maximum(word, 0)", "minimum(word, 0)") for file in (DENSE, CONV))  # fmt: skip
+) + tuple(Flaw("operands", file, "maximum(word, 0)", "word - maximum(word, 0)") for file in (DENSE, CONV))  # fmt: skip
 STEP = "(total + ((lift(1) << shift) >> 1)) >> shift, 8)"
 TOYS = (
     *(Flaw("accumulator width", TOY, "LANES), 20), (-most", f"LANES), {n}), (-most") for n in (11, 12, 13, 14)),

@@ -42,6 +42,7 @@ FLAWS: dict[str, tuple[str, str, Edits]] = {  # what the culprit's term begins w
     "shift by one more": ("(total", "shift", [(">> shift, 8)", ">> (shift + 1), 8)")]),
     "shift by one less": ("(total", "shift", [(">> shift, 8)", ">> (shift - 1), 8)")]),
     "no clamp": ("wrap((total", "overflow", [("return sat((total", "return wrap((total")]),
+    "a constant taken off": ("total - 9000", "constant", [("return sat((total +", "return sat((total - 9000 +")]),
     "stale state": ("fold(", "start", [("fold(length, 0,", "fold(length, 4000,")]),
 }  # fmt: skip
 

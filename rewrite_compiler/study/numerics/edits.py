@@ -181,8 +181,8 @@ def alternatives_of(e: Expr) -> Iterator[tuple[str, Alternative]]:
     keys = KINDS.get(e.op, ())
     if e.op in FLIPPED:
         keys = ("wider_clamp", "at_least_zero") if clamp_of(e) is not None else ("flip",)
-    elif e.op == "add" and constant_of(e.args[1]) is not None:
-        keys = ("no_constant",)
+    elif e.op in ("add", "sub") and constant_of(e.args[1]) is not None:
+        keys = ("no_constant", *keys)
     elif e.op == "load":
         keys = tuple(_of_load(e.data))
     elif e.op == "table":
