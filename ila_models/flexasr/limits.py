@@ -8,7 +8,7 @@ from rewrite_compiler.ila import Ila
 from rewrite_compiler.lang import Expr, Step, any_of, ceil_div, lift, maximum, minimum, reduce, require, seq, switch, when
 
 from .buffers import ACT, INPUT, LARGE, SMALL, WEIGHT
-from .config import PES
+from .config import PES, is_hardware
 
 CONFIGURED, UNDEFINED, CAPACITY = "I112", "I113", "I114"
 INSTRUCTIONS = 32
@@ -32,7 +32,7 @@ def in_large(m: Ila, engine: str, timesteps: Expr | None = None) -> Step:
 
 def _region(m: Ila, engine: str, index: Expr, count: Expr, steps: Expr) -> Step:
     """Timesteps of a memory manager must lie inside of the large buffer, and both counts of vectors agree."""
-    manager = index % 4
+    manager = index % 4 if is_hardware(m) else minimum(index, 3)
     base = switch(manager, *(m.r[f"gb_large_base_{k}"] for k in range(4)))
     vectors = switch(manager, *(m.r[f"gb_large_num_vector_{k}"] for k in range(4)))
     end = base + ceil_div(steps, 16) * 16 * count
@@ -140,7 +140,7 @@ def pooling(m: Ila) -> Step:
     return seq(
         require(mode <= 2, CONFIGURED, "mode of layer_reduce must be 0, 1 or 2, not {mode}", mode=mode),
         require(steps % 2 == 0, CONFIGURED, odd, steps=steps),
-        in_large(m, "layer_reduce"),
+        in_large(m, "layer_reduce", maximum(steps, 1)),  # the hardware combines one pair at least
     )
 
 

@@ -1,4 +1,4 @@
-"""Faults planted in the shipped models that the check must find: writes that collapse, fields that nothing drives."""
+"""Faults planted in the shipped models that the check must find: weak requirements, writes that collapse, fields that nothing drives."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ import pytest
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.ila.verification.binding_times import check_instruction
 from rewrite_compiler.ila.verification.undriven_state import undriven_states
-from rewrite_compiler.lang.expr import lift
-from rewrite_compiler.lang.step import Let, Loop, Seq, Step, Together, Update, When, updates_of
+from rewrite_compiler.ila.verification.weak_requirements import weak_requirements
+from rewrite_compiler.lang.expr import Expr, binary, lift
+from rewrite_compiler.lang.step import Let, Loop, Require, Seq, Step, Together, Update, When, updates_of
 from rewrite_compiler.lang.substitution import substitute
 from rewrite_compiler.target import find_target
 
+SPAD = 8_372_224
+MODELS = ("vta", "hlscnn", "flexasr")
 Change = Callable[[Step], Step | None]
 
 
@@ -44,6 +47,40 @@ def variant(ila: Ila, name: str, update: Step) -> Ila:
 @cache
 def model(name: str) -> Ila:
     return find_target(name).ila()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_requirements_of_the_shipped_models_are_strong_enough(name: str) -> None:
+    assert list(weak_requirements(model(name))) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "instruction", "size"),
+    [("vta", "gemm", 2048), ("vta", "gemm", 1024), ("vta", "alu_add", 2048), ("vta", "load_inp", 2048), ("vta", "store", 2048),
+     ("hlscnn", "spad0_data_wr", SPAD), ("hlscnn", "spad1_data_wr", SPAD), ("flexasr", "pe2_start", 32),
+     ("flexasr", "gb_layer_reduce_start", 65536), ("flexasr", "gb_layer_norm_start", 65536)],
+)  # fmt: skip
+def test_a_doubled_bound_is_found(name: str, instruction: str, size: int) -> None:
+    def change(step: Step) -> Step | None:
+        wider = _with_bound(step.condition, size, 2 * size) if isinstance(step, Require) else None
+        return None if wider is None else replace(step, condition=wider)
+
+    planted = variant(model(name), instruction, changed(model(name).instructions[instruction].update, change))
+    planted.instructions = {instruction: planted.instructions[instruction]}
+    problems = [p for p in weak_requirements(planted) if p.sentence.startswith(f"{instruction}: what it requires admits an element of ")]
+    assert [p.code for p in problems] == ["I103"]
+
+
+def _with_bound(condition: Expr, old: int, new: int) -> Expr | None:
+    """Return a condition with another number in its comparisons, None where it has none of that size."""
+    if condition.op in ("lt", "le"):
+        if not any(x.value == old for x in condition.args):
+            return None
+        return binary(condition.op, *(lift(new) if x.value == old else x for x in condition.args))
+    parts = [_with_bound(x, old, new) for x in condition.args] if condition.op in ("bitand", "bitor") else []
+    if not any(p is not None for p in parts):
+        return None
+    return binary(condition.op, *(p if p is not None else x for p, x in zip(parts, condition.args, strict=True)))
 
 
 @pytest.mark.parametrize(

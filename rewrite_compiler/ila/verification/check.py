@@ -12,6 +12,7 @@ from .binding_times import check_instruction, regions_of
 from .decode_disjointness import Hole, Overlap, Values, find_holes, find_overlaps
 from .reachable_values import undecodable_instructions
 from .undriven_state import undriven_states
+from .weak_requirements import weak_requirements
 
 OVERLAP = "I100"
 SOLVER_SECONDS = 5.0
@@ -58,6 +59,7 @@ def check(ila: Ila, *, seconds: float = SOLVER_SECONDS) -> Check:
         problems.extend(check_instruction(ila, i))
         problems.extend(_undeclared_reads(ila, i))
     problems.extend(undriven_states(ila))
+    problems.extend(weak_requirements(ila))
     unlisted_reason, holes = "", list[Hole]()
     try:
         holes = find_holes(ila, seconds)
