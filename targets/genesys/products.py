@@ -207,20 +207,22 @@ def conv2d_codes(
     """As a dense layer, over the taps of a filter; taps outside of the image are zeros."""
     samples, channels, rows, cols = (int(n) for n in x.shape)  # type: ignore[arg-type]
     filters, _, *kernel = (int(n) for n in w.shape)  # type: ignore[arg-type]
-    out = [
-        (n + before + after - k) // s + 1 for n, before, after, k, s in zip((rows, cols), pads[:2], pads[2:], kernel, strides, strict=True)
-    ]
+    size = rows + pads[0] + pads[2], cols + pads[1] + pads[3]
+
+    def bordered(k: Expr, c: Expr, i: Expr, j: Expr) -> Expr:
+        is_inside = (i >= pads[0]) & (i < pads[0] + rows) & (j >= pads[1]) & (j < pads[1] + cols)
+        return select(is_inside, x[k, c, i - pads[0], j - pads[1]], 0)
+
+    image = array(bordered, (samples, channels, *size)) if any(pads) else x
 
     def result(k: Expr, n: Expr, u: Expr, v: Expr) -> Expr:
         def product(c: Expr, r: Expr, s: Expr) -> Expr:
-            i, j = u * strides[0] + r - pads[0], v * strides[1] + s - pads[1]
-            is_inside = (i >= 0) & (i < rows) & (j >= 0) & (j < cols)
-            return select(is_inside, x[k, c, i, j] * w[n, c, r, s], 0) if any(pads) else x[k, c, i, j] * w[n, c, r, s]
+            return image[k, c, u * strides[0] + r, v * strides[1] + s] * w[n, c, r, s]
 
         products = reduce_sum(product, (channels, *kernel))
         return _finished(products if b is None else b[n] + products, relu)
 
-    return array(result, (samples, filters, *out))
+    return array(result, (samples, filters, *((n - k) // s + 1 for n, k, s in zip(size, kernel, strides, strict=True))))
 
 
 def conv2d_limits(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,10 @@ import pytest
 from genesys_programs import SMALL, build, expected, operands, run_layer, small, words
 
 from rewrite_compiler.errors import SpecError, UsageError
-from rewrite_compiler.ila import assemble, check
-from rewrite_compiler.ila_models.genesys.words import SIMD, SPACES, VALUES
+from rewrite_compiler.ila import check
+from rewrite_compiler.ila.assembler import assemble_text, disassemble_program, read_program
+from rewrite_compiler.ila.mnemonic import InstructionSet, instruction_set
+from rewrite_compiler.ila_models.genesys.words import SIMD, SPACES
 from rewrite_compiler.targets.genesys.program import Emitter, Layer, Word, load, nest, store
 
 READINGS = ("oracle", "arrays", "native")
@@ -139,6 +140,19 @@ def test_quotients_round_toward_zero_and_a_division_by_zero_gives_zero() -> None
     assert run_binary("div", np.array([1, -1, 1, -1]), np.array([3, 3, -3, -3]), "native", integers=32).tolist() == [0] * 4
 
 
+@pytest.mark.parametrize("m", LAYERS[:3], ids=lambda m: f"{m.kernel}-{'relu' * m.relu}")
+def test_a_program_disassembles_to_text_that_assembles_to_it(m: Layer) -> None:
+    isa, program = instruction_set(small()), words(small(), _layer_words(m))
+    text = "\n".join(disassembled(isa, program))
+    assert "SET_LOOP_STRIDE LOW,RD,IBUF,#9,#1" in text
+    assert [*assemble_text(isa, text)] == program
+
+
+def disassembled(isa: InstructionSet, program: list[int]) -> list[str]:
+    data = b"".join(word.to_bytes(4, "little") for word in program)
+    return disassemble_program(read_program(isa, data, "the test")).splitlines()
+
+
 # -- refusals
 
 
@@ -197,24 +211,15 @@ def published(folder: Path, name: str) -> list[int]:
     return [int(line, 2) for line in (folder / name / "program.binary.txt").read_text().split()]
 
 
-def assembled(text: str) -> list[int]:
-    """Return the words of an assembly text, whose fields stand in the order of the operands."""
-    program = []
-    for line in text.splitlines():
-        name, *fields = re.split(r"[\s,]+", line.strip())
-        instruction = build().instructions[name.lower()]
-        given = dict(zip(instruction.operands, fields, strict=False))
-        values = {k: VALUES.get(k, {}).get(v, v) for k, v in given.items()}
-        program.append(assemble(instruction, **{k: int(v) for k, v in values.items()})["data"])
-    return program
-
-
 @pytest.mark.shared
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_published_text_is_the_published_words(name: str, shared_dir: Path) -> None:
     folder = shared_dir / "golden/genesys/recorded"
-    assert assembled((folder / name / "program.asm").read_text()) == published(folder, name)
-    assert len(published(folder, name)) == PROGRAMS[name]
+    isa = instruction_set(build())
+    program = assemble_text(isa, (folder / name / "program.asm").read_text())
+    assert [*program] == published(folder, name)
+    assert len(program) == PROGRAMS[name]
+    assert [*assemble_text(isa, disassemble_program(program))] == [*program]
 
 
 @pytest.mark.shared

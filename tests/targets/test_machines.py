@@ -16,6 +16,7 @@ from rewrite_compiler.target import Mapping, Target, find_target, simulated_devi
 SMALL = "genesys:array_n=16,ibuf_depth=2048,wbuf_depth=4096,obuf_depth=2048,bbuf_depth=1024,vmem_depth=2048"
 DENSE = {"t": 3, "k": 21, "n": 37}
 CONV = {"b": 2, "n": 19, "c": 5, "i": 6, "j": 7, "r": 3, "s": 2, "strides": (2, 1), "pads": (1, 0, 0, 2), "u": 3, "v": 8}
+BORDER_ONLY = {**CONV, "i": 1, "j": 1, "r": 1, "s": 1, "strides": (1, 3), "pads": (0, 4, 4, 1), "u": 5, "v": 2}  # a column of zeros alone
 F = {name: Fixed(8, 4) for name in "xzy"}
 
 
@@ -43,7 +44,9 @@ def numerics(mapping: Mapping, codes: dict[str, np.ndarray], attributes: dict[st
 
 CASES = [
     (SMALL, "dense", DENSE), (SMALL, "dense_bias", DENSE), (SMALL, "dense_bias_relu", DENSE), (SMALL, "conv2d", CONV),
-    (SMALL, "conv2d_bias_relu", CONV), ("hvx", "dense", DENSE), ("hvx", "dense_bias", DENSE), ("hvx", "add_2", {"a": 3, "b": 50}),
+    (SMALL, "conv2d_bias_relu", CONV),
+    (SMALL, "conv2d_bias", BORDER_ONLY),
+    ("hvx", "dense", DENSE), ("hvx", "dense_bias", DENSE), ("hvx", "add_2", {"a": 3, "b": 50}),
     ("hvx", "relu_2", {"a": 3, "b": 50}), ("hvx", "relu_4", {"a": 2, "b": 3, "c": 5, "d": 9}),
 ]  # fmt: skip
 
