@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from rewrite_compiler.errors import InputError
 from rewrite_compiler.fit.mappers.exhaustive import every_order
 from rewrite_compiler.fit.mappers.feasibility import check_feasible
+from rewrite_compiler.fit.mappers.lower_bound import lower_bound
 from rewrite_compiler.fit.mappers.run import best_mapping
 from rewrite_compiler.fit.mappers.search import Search, Stop
 from rewrite_compiler.fit.mapping.clusters import Cluster, Clusters, clusters_from
@@ -264,3 +265,20 @@ def test_orders_of_one_genome() -> None:
     space = Space(GEMM, machine())
     genomes = Genomes(np.zeros((3, 1), np.intp), np.zeros((2, 1), np.intp))
     assert space.batch(genomes).rows == 1
+
+
+@pytest.mark.parametrize("objective", list(Objective))
+@pytest.mark.parametrize("problem", [GEMM, CONV, layer_problem("gemm:m=12,n=1,k=8")], ids=["gemm", "conv", "vector"])
+def test_the_bound_of_a_space_lies_below_its_best_mapping(problem: Problem, objective: Objective) -> None:
+    for clusters in (machine(), machine(200, 16, 2, 3, 2)):
+        for name, model in MODELS.items():
+            if model.conforms(problem, clusters) is None:
+                best = best_mapping(problem, clusters, model, objective, "exhaustive", 10**7)
+                floor = lower_bound(Space(problem, clusters, reading=model.reading), objective)
+                assert floor is not None
+                assert 0 < floor <= best.cost.value(objective), name
+    constraints = Constraints(bypass={"L2": tuple(problem.spaces)[:1]}, parallel={"row": ()})
+    best = best_mapping(problem, machine(), MODELS["timeloop"], objective, "exhaustive", 10**7, constraints=constraints)
+    floor = lower_bound(Space(problem, machine(), constraints), objective)
+    assert floor is not None
+    assert 0 < floor <= best.cost.value(objective)

@@ -1,0 +1,135 @@
+"""Mappings: evaluations a second, gaps on ResNet-18, and the figures of Union: contractions, aspect ratios, chiplets.
+
+python benchmarks/mapping.py [speed|resnet18|contractions|aspect|chiplets …] prints tables; times are processor seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from rewrite_compiler.fit.mappers.run import best_mapping
+from rewrite_compiler.fit.mapping.architectures import find_clusters
+from rewrite_compiler.fit.mapping.clusters import Cluster, Clusters
+from rewrite_compiler.fit.mapping.constraints import Constraints
+from rewrite_compiler.fit.mapping.space import CHUNK, Space
+from rewrite_compiler.fit.models.model import Objective
+from rewrite_compiler.fit.models.published import MODELS
+from rewrite_compiler.fit.problems.layers import layer_problem
+
+RESNET18 = (
+    "conv:k=64,c=3,p=112,q=112,r=7,s=7,stride=2", "conv:k=64,c=64,p=56,q=56,r=3,s=3", "conv:k=128,c=64,p=28,q=28,r=3,s=3,stride=2",
+    "conv:k=128,c=64,p=28,q=28,stride=2", "conv:k=128,c=128,p=28,q=28,r=3,s=3", "conv:k=256,c=128,p=14,q=14,r=3,s=3,stride=2",
+    "conv:k=256,c=128,p=14,q=14,stride=2", "conv:k=256,c=256,p=14,q=14,r=3,s=3", "conv:k=512,c=256,p=7,q=7,r=3,s=3,stride=2",
+    "conv:k=512,c=256,p=7,q=7,stride=2", "conv:k=512,c=512,p=7,q=7,r=3,s=3",
+)  # fmt: skip
+LAYERS = {
+    "ResNet50-1": "conv:n=32,k=64,c=64,p=56,q=56", "ResNet50-2": "conv:n=32,k=64,c=64,p=56,q=56,r=3,s=3",
+    "ResNet50-3": "conv:n=32,k=512,c=1024,p=14,q=14", "DLRM-1": "gemm:m=512,n=1024,k=1024", "DLRM-2": "gemm:m=512,n=64,k=1024",
+    "DLRM-3": "gemm:m=512,n=2048,k=2048", "BERT-1": "gemm:m=256,n=768,k=768", "BERT-2": "gemm:m=256,n=768,k=3072",
+    "BERT-3": "gemm:m=256,n=3072,k=768",
+}  # fmt: skip
+# equation and the groups of indices of the product of matrices that it becomes: rows, columns, summed
+CONTRACTIONS = {"intensli2": ("dbea,ec->abcd", 16), "ccsd7": ("adec,ebd->abc", 16), "ccsd-t4": ("dfgb,geac->abcdef", 16)}
+SHAPES = {"edge": [(1, 256), (2, 128), (4, 64), (8, 32), (16, 16)], "cloud": [(2**k, 2048 >> k) for k in range(6)]}
+TIMELOOP = MODELS["timeloop"]
+
+
+def speed() -> None:
+    """Evaluations of random tilings with random orders, all counters, in the chunks that mappers use."""
+    flat = Clusters("flat", (Cluster("DRAM"), Cluster("L2", children=256, axis="X"), Cluster("L1")), 10**9)
+    print("evaluations a processor second, all counters of 3 memories")
+    for name, layer in (("product", "gemm:m=4096,n=16,k=16"), ("convolution", "conv:k=64,c=64,p=56,q=56,r=3,s=3")):
+        space = Space(layer_problem(layer), flat)
+        batches = [space.batch(space.sample(CHUNK, np.random.default_rng(k))) for k in range(8)]
+        bypasses = Constraints().bypasses(space.problem, flat)
+        rates = []
+        for _ in range(5):
+            start = time.process_time()
+            for batch in batches:
+                TIMELOOP.evaluate(flat, replace(batch), bypasses)
+            rates.append(sum(b.rows for b in batches) / (time.process_time() - start))
+        print(f"  {name:<12} {sorted(rates)[2]:>12,.0f}   (least {min(rates):,.0f}, most {max(rates):,.0f})")
+
+
+def resnet18() -> None:
+    """Energy-delay products of the 11 distinct layers on `edge`, the gap to a bound, and what a smaller budget leaves."""
+    edge = find_clusters("edge")
+    for budget in (5_000, 20_000, 100_000):
+        start = time.process_time()
+        results = [best_mapping(layer_problem(layer), edge, TIMELOOP, budget=budget) for layer in RESNET18]
+        seconds = time.process_time() - start
+        gaps = [r.gap or 0.0 for r in results]
+        total = sum(r.cost.value(Objective.EDP) for r in results)
+        print(f"budget {budget:>7,}: {seconds:.2f} s, EDP {total:.4g}, gaps {' '.join(f'{100 * g:.1f}%' for g in gaps)}")
+
+
+def groups(equation: str) -> tuple[str, str, str]:
+    """Return free indices of either operand and the summed ones."""
+    operands, result = equation.split("->")
+    left, right = operands.split(",")
+    summed = "".join(d for d in left if d in right and d not in result)
+    return "".join(d for d in left if d not in summed), "".join(d for d in right if d not in summed), summed
+
+
+def contractions() -> None:
+    """Native contraction against transpose-transpose-GEMM-transpose on `cloud`, with and without one dimension an axis."""
+    cloud = find_clusters("cloud")
+    for name, (equation, size) in CONTRACTIONS.items():
+        rows, columns, summed = groups(equation)
+        m, n, k = (size ** len(group) for group in (rows, columns, summed))
+        for label, constraints in (("one dimension an axis", Constraints(is_one_an_axis=True)), ("any", Constraints())):
+            native = best_mapping(layer_problem(f"einsum:{equation}:{size}"), cloud, TIMELOOP, constraints=constraints)
+            gemm = best_mapping(layer_problem(f"gemm:m={m},n={n},k={k}"), cloud, TIMELOOP, constraints=constraints)
+            units = [int(r.cost.utilisation * cloud.units) for r in (native, gemm)]
+            values = [r.cost.value(Objective.EDP) for r in (native, gemm)]
+            print(f"{name:<10} {label:<22} M {m:,} N {n:,} K {k:,}: native {units[0]:,} units, EDP {values[0]:.3g}; "
+                  f"GEMM {units[1]:,} units, EDP {values[1]:.3g} ({values[0] / values[1]:.2f} times less)")  # fmt: skip
+
+
+def aspect() -> None:
+    """Energy-delay product over the shape of the array, relative to the best shape; one dimension an axis."""
+    constraints = Constraints(is_one_an_axis=True)
+    for name, shapes in SHAPES.items():
+        base = find_clusters(name)
+        print(name, *(f"{y}x{x}" for y, x in shapes))
+        for layer, text in {**LAYERS, "unbalanced": "gemm:m=4,n=4,k=2048"}.items():
+            values = []
+            for y, x in shapes:
+                result = best_mapping(
+                    layer_problem(text), base.with_shape({"Y": y, "X": x}), TIMELOOP, budget=6_000, constraints=constraints
+                )
+                values.append(result.cost.value(Objective.EDP))
+            print(f"  {layer:<11}", *(f"{v / min(values):7.2f}" for v in values))
+
+
+def chiplets() -> None:
+    """Energy-delay product of 16 chiplets over the bandwidth that fills each, relative to the widest."""
+    edge = find_clusters("edge")
+    rates = (1, 2, 4, 6, 8, 12, 16)
+    print("GB/s a chiplet", *rates)
+    for layer, text in LAYERS.items():
+        values = []
+        for rate in rates:
+            dram, l2, *inner = edge.levels
+            package = (replace(dram, children=16), replace(l2, width=16 * rate), *inner)
+            result = best_mapping(layer_problem(text), replace(edge, levels=package), TIMELOOP, budget=6_000)
+            values.append(result.cost.value(Objective.EDP))
+        print(f"  {layer:<11}", *(f"{v / values[-1]:7.2f}" for v in values))
+
+
+TABLES = {"speed": speed, "resnet18": resnet18, "contractions": contractions, "aspect": aspect, "chiplets": chiplets}
+
+
+def main() -> None:
+    """Print the tables that are asked for, or all."""
+    for name in sys.argv[1:] or TABLES:
+        print(f"\n{name}: {TABLES[name].__doc__}")
+        TABLES[name]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Mappers: quality against the optimum, reproducible, within the budget, and each with each model on each kind of problem."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from rewrite_compiler.errors import InputError
+from rewrite_compiler.fit.mappers.run import MAPPERS, best_mapping
+from rewrite_compiler.fit.mapping.architectures import find_clusters
+from rewrite_compiler.fit.mapping.schedule import violations
+from rewrite_compiler.fit.mapping.space import Space
+from rewrite_compiler.fit.models.model import Objective
+from rewrite_compiler.fit.models.published import MODELS
+from rewrite_compiler.fit.problems.layers import layer_problem
+
+EDGE = find_clusters("edge")
+# small enough to price every mapping: the optimum is known
+SMALL = (
+    "gemm:m=16,n=4,k=8", "gemm:m=12,n=3,k=6", "gemm:m=64,n=1,k=32", "conv:k=8,c=4,p=7,q=3", "conv:k=4,c=2,p=7,q=3,r=3,s=1",
+    "einsum:adec,ebd->abc:a=4,b=2,c=2,d=2,e=2",
+)  # fmt: skip
+KINDS = ("gemm:m=64,n=16,k=32", "conv:k=8,c=8,p=14,q=14,r=3,s=3", "einsum:adec,ebd->abc:8")
+
+
+@pytest.mark.parametrize("layer", SMALL)
+def test_every_mapper_comes_near_the_optimum_with_a_tenth_of_the_evaluations(layer: str) -> None:
+    problem, model = layer_problem(layer), MODELS["timeloop"]
+    space = Space(problem, EDGE)
+    assert space.count <= 10**6
+    optimum = best_mapping(problem, EDGE, model, mapper="exhaustive", budget=10**7).cost.value(Objective.EDP)
+    for name in MAPPERS.keys() - {"exhaustive"}:
+        result = best_mapping(problem, EDGE, model, mapper=name, budget=space.count // 10)
+        within = 1.01 if name == "anytime" else 1.05
+        assert result.evaluated <= space.count // 10
+        assert optimum <= result.cost.value(Objective.EDP) <= within * optimum, name
+
+
+@pytest.mark.parametrize("layer", KINDS)
+@pytest.mark.parametrize("model", sorted(MODELS))
+@pytest.mark.parametrize("mapper", sorted(MAPPERS.keys() - {"exhaustive"}))
+def test_every_mapper_drives_every_model_on_every_kind_of_problem(mapper: str, model: str, layer: str) -> None:
+    problem = layer_problem(layer)
+    results = [best_mapping(problem, EDGE, MODELS[model], mapper=mapper, budget=400, seed=7) for _ in range(2)]
+    assert results[0] == results[1]
+    assert results[0].evaluated <= 400
+    assert results[0].bound is not None
+    assert results[0].bound <= results[0].cost.value(Objective.EDP)
+    assert not violations(problem, EDGE, results[0].best, spans=True)
+    front = results[0].front
+    assert all(a.cycles < b.cycles and a.energy_fj > b.energy_fj for a, b in itertools.pairwise(front))
+
+
+@pytest.mark.parametrize("model", sorted(MODELS))
+@pytest.mark.parametrize("layer", ["gemm:m=8,n=4,k=8", "conv:k=4,c=2,p=7,q=3,r=3,s=1", "einsum:adec,ebd->abc:2"])
+def test_the_exhaustive_mapper_is_complete(model: str, layer: str) -> None:
+    result = best_mapping(layer_problem(layer), EDGE, MODELS[model], mapper="exhaustive", budget=10**7)
+    assert result.gap == 0
+
+
+def test_a_space_that_is_too_large_to_list_is_refused() -> None:
+    with pytest.raises(InputError, match="The exhaustive mapper lists at most 20,000,000 tilings, not 27,225,000,000"):
+        best_mapping(layer_problem("conv:k=64,c=64,p=56,q=56,r=3,s=3"), EDGE, MODELS["timeloop"], mapper="exhaustive")
+
+
+def test_gaps_of_layers_of_a_residual_network() -> None:
+    """The bound of the space is near: a budget of 20,000 leaves a gap of some percent."""
+    for layer in ("conv:k=64,c=64,p=56,q=56,r=3,s=3", "conv:k=64,c=3,p=112,q=112,r=7,s=7,stride=2"):
+        gap = best_mapping(layer_problem(layer), EDGE, MODELS["timeloop"]).gap
+        assert gap is not None
+        assert gap < 0.06
