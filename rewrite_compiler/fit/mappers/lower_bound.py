@@ -81,4 +81,4 @@ def _partial_sums(problem: Problem, parts: Column, is_innermost: bool, elements:
     if not is_innermost or any(len(axis) > 1 for axis in problem.spaces[problem.output]):
         return np.zeros(parts.shape[1])
     reads = problem.points - elements * parts[summed].prod(axis=0).astype(np.float64)
-    return np.maximum(reads, 0.0) + problem.points - elements
+    return np.asarray(np.maximum(reads, 0.0) + problem.points - elements, np.float64)

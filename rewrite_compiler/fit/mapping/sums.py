@@ -33,12 +33,9 @@ def _several(digits: Sequence[Digit]) -> Column:
 
     Rows where neither holds are counted one by one.
     """
-    counts = np.stack([n for _, n in digits])
-    steps = np.where(counts > 1, np.stack([step for step, _ in digits]), MAX_STEP)  # what does not turn comes last
-    ranks = np.argsort(steps, axis=0)
-    total, reach = np.ones_like(counts[0]), np.zeros_like(counts[0])
+    total, reach = np.ones_like(digits[0][1]), np.zeros_like(digits[0][1])
     is_dense, is_hard = reach == 0, reach > 0
-    for step, n in zip(np.take_along_axis(steps, ranks, 0), np.take_along_axis(counts, ranks, 0), strict=True):
+    for step, n in _by_step(digits):
         step = np.where(n > 1, step, 0)
         is_beyond = step > reach
         is_hard |= (n > 1) & ~is_beyond & ~is_dense
@@ -50,6 +47,18 @@ def _several(digits: Sequence[Digit]) -> Column:
         table = np.stack([column[hard] for digit in digits for column in digit])
         total[hard] = _each_once(table, lambda row: distinct_sums(zip(row[::2], row[1::2], strict=True)))
     return np.asarray(total, np.int64)
+
+
+def _by_step(digits: Sequence[Digit]) -> list[Digit]:
+    """Return digits with steps that grow in every row, what does not turn last: a network of exchanges."""
+    ordered = [(np.where(n > 1, step, MAX_STEP), n) for step, n in digits]
+    for last in range(len(ordered) - 1, 0, -1):
+        for k in range(last):
+            (a, n), (b, m) = ordered[k], ordered[k + 1]
+            swaps = a > b
+            ordered[k] = (np.where(swaps, b, a), np.where(swaps, m, n))
+            ordered[k + 1] = (np.where(swaps, a, b), np.where(swaps, n, m))
+    return ordered
 
 
 def _each_once(table: Column, value: Callable[[list[int]], int]) -> Column:
