@@ -96,7 +96,7 @@ def aspect() -> None:
     for name, shapes in SHAPES.items():
         base = find_clusters(name)
         print(name, *(f"{y}x{x}" for y, x in shapes))
-        for layer, text in {**LAYERS, "unbalanced": "gemm:m=4,n=4,k=2048"}.items():
+        for layer, text in {**LAYERS, "unbalanced": "gemm:m=4,n=2,k=2048"}.items():
             values = []
             for y, x in shapes:
                 result = best_mapping(

@@ -67,8 +67,8 @@ def _energy(space: Space, elements: dict[str, int], parts: Column) -> np.ndarray
         is_outermost = row == len(clusters.levels) - 1
         for tensor in tensors:
             is_inner = all(tensor in bypasses[k] for k in range(row))
-            taken = float(problem.points if is_inner and tensor != problem.output else elements[tensor])
-            total += joules * (taken + (0 if is_outermost else elements[tensor]))
+            accesses = float(problem.points if is_inner and tensor != problem.output else elements[tensor])
+            total += joules * (accesses + (0 if is_outermost else elements[tensor]))
             if is_inner and tensor == problem.output:
                 total += joules * _partial_sums(problem, parts, row == 0, elements[tensor])
     return total
