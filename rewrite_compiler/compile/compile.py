@@ -176,7 +176,7 @@ def search_space(targets: Sequence[Target], options: Options) -> SearchSpace:
     """
     operations = {m.name for t in targets for m in t.mappings.values()}
     court = admit_rules(shipped_rules(), _rule_files(options), options.trusted, options.limits, operations)
-    objective = objective_for(options.objective, targets, options.host)
+    objective = replace(objective_for(options.objective, targets, options.host), runtime_weights=_uses_lowerings(options))
     selected = _mappings(targets, options, court.rules)
     if not _uses_lowerings(options):
         selected = [m for m in selected if not m.runtime_weights]

@@ -11,6 +11,7 @@ from small_models import ATTENTION
 
 from rewrite_compiler.compile import Options, Plan, compile_model
 from rewrite_compiler.compile.matching.match import match
+from rewrite_compiler.compile.matching.objective import Objective
 from rewrite_compiler.compile.plan.plan import to_json
 from rewrite_compiler.cosim.cosimulate import Settings, cosimulate
 from rewrite_compiler.frontend.load import load
@@ -19,6 +20,7 @@ from rewrite_compiler.report.terminal import plan_lines
 from rewrite_compiler.rewrite.ruleset import every_rule
 from rewrite_compiler.target import find_target, simulated_device
 
+ASKED = Objective(runtime_weights=True)
 LOWERING = Options(rules=(Path("lowering"),))
 ACCELERATORS = ("vta", "flexasr", "hlscnn")
 FORMS = {"": ("1, 0", 1), "3, ": ("0, 2, 1", 3), "2, 3, ": ("0, 1, 3, 2", 6)}
@@ -48,7 +50,7 @@ def test_windows_of_heads_are_pairs_too(tmp_path: Path) -> None:
     """Rules alone: the certificate says for which ranks a compilation uses them."""
     text = ATTENTION.replace("HEADS", "2, 2, 2, ").replace("PERM", "0, 1, 2, 4, 3")
     onnx.save(onnx.parser.parse_model(text), tmp_path / "net.onnx")
-    program = match(load(tmp_path / "net.onnx").program, every_rule(), list(find_target("vta").mappings.values()), DEFAULT).program
+    program = match(load(tmp_path / "net.onnx").program, every_rule(), list(find_target("vta").mappings.values()), DEFAULT, ASKED).program
     assert [n.op for n in program.nodes if n.op.startswith("vta.")] == ["vta.matmul"] * 2
 
 

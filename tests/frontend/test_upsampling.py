@@ -106,6 +106,20 @@ def test_nearest_elements_are_repeated_or_left_to_the_host(place: str, mode: str
     assert ("expand" in {n.op for n in agrees(proto).program.nodes}) == is_repeated
 
 
+@pytest.mark.parametrize("place", ["asymmetric", "half_pixel", "pytorch_half_pixel"])
+@pytest.mark.parametrize("scales", [(1, 1, 2, 2), (1, 1, 3, 1), (1, 1, 1, 4), (1, 1, 3, 2)])
+def test_linear_interpolation_is_a_depthwise_convolution(place: str, scales: tuple[int, ...]) -> None:
+    p = agrees(resized(scales, mode="linear", coordinate_transformation_mode=place)).program
+    (conv,) = [n for n in p.nodes if n.op == "conv"]
+    assert conv.attribute("group") == 2
+    assert not p.opaque
+
+
+def test_a_row_is_interpolated_too() -> None:
+    operands = [(2, 3, 5), NONE, np.asarray((1, 1, 2), np.float32)]
+    assert "conv" in {n.op for n in agrees(single("Resize", operands, opset=19, mode="linear")).program.nodes}
+
+
 def test_sizes_and_axes_say_the_same() -> None:
     for more in ({"sizes": (1, 2, 6, 8)}, {"sizes": (6, 8), "axes": [2, 3]}, {"scales": (2, 2), "axes": [-2, -1]}):
         p = agrees(resized(mode="nearest", **more)).program
@@ -115,7 +129,12 @@ def test_sizes_and_axes_say_the_same() -> None:
 @pytest.mark.parametrize(
     ("scales", "more", "why"),
     [
-        ((1, 1, 2, 2), {"mode": "linear"}, "its mode is linear"),
+        ((1, 1, 2, 2), {"mode": "cubic"}, "its mode is cubic"),
+        (
+            (1, 1, 2, 2),
+            {"mode": "linear", "coordinate_transformation_mode": "align_corners"},
+            "its elements are not in the same places for every one of the input: align_corners",
+        ),
         ((1, 1, 1.5, 2), {"mode": "nearest"}, "it does not enlarge by whole numbers"),
     ],
 )

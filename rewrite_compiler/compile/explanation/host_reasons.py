@@ -16,7 +16,7 @@ from ...ops.static import Condition, HasType, IsConstant, ListsEqual, RealCompar
 from ...rewrite.rule import short_place
 from ...rewrite.ruleset import LOWERING
 from ...rewrite.text import condition_text
-from ...target import Mapping
+from ...target import Limit, Mapping
 from ..matching.match import Fits
 from ..matching.pattern_difference import PartialMatch, first_difference
 
@@ -41,13 +41,23 @@ class Distance(IntEnum):
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Why a mapping does not take a node: its distance, a sentence, the number of values its pattern bound, and of failed guards."""
+    """Why a mapping does not take a node: its distance, a sentence, the number of values its pattern bound, and of failed guards.
 
-    mapping: str
+    `limit` is the exceeded capacity and `condition` the failed one that the sentence is about, if it is about one.
+    """
+
+    mapping: Mapping
     distance: Distance
     sentence: str
     bound_values: int = 0
     failed_guards: int = 0
+    limit: Limit | None = None
+    condition: Condition | None = None
+
+    @property
+    def place(self) -> str:
+        """The mapping's name with the place where it is written."""
+        return f"{self.mapping.name} ({short_place(self.mapping.rule.place)})"
 
 
 class HostReasons:
@@ -75,16 +85,25 @@ class HostReasons:
             return f"unsupported operator: {opaque.label} ({opaque.reason})"
         if node.operator is not None and node.operator.kind == LAYOUT:
             return "only moves data"
-        near = [m for m in self.offered.get(node.op, ()) if root_of(m) == node.op or node.op not in _elementwise(m)]
-        moving = self.product_sentence(node, near)
+        moving = self.product_sentence(node, self.near_mappings(node))
         if moving:
             return f"{moving}{self.unusable}"
-        if not near:
+        reasons = self.obstacles(node)
+        if not reasons:
             offered = ", ".join(sorted({f"{m.target}.{m.operation}" for m in self.mappings})) or "nothing"
             return f"no mapping for {node.op}; offered: {offered}{self.unusable}"
-        reasons = sorted((self.obstacle(m, node) for m in near), key=lambda r: (r.distance, -r.bound_values, r.failed_guards))
-        names = dict.fromkeys(r.mapping for r in reasons if r.sentence == reasons[0].sentence)
+        names = dict.fromkeys(r.place for r in reasons if r.sentence == reasons[0].sentence)
         return f"{', '.join(names)}: {reasons[0].sentence}{self.unusable}"
+
+    def near_mappings(self, node: Node) -> list[Mapping]:
+        """Return the mappings whose pattern has the operator of a node, other than as a function of each element on top."""
+        return [m for m in self.offered.get(node.op, ()) if root_of(m) == node.op or node.op not in _elementwise(m)]
+
+    def obstacles(self, node: Node) -> list[Obstacle]:
+        """Return why each near mapping does not take a node, the nearest first."""
+        return sorted(
+            (self.obstacle(m, node) for m in self.near_mappings(node)), key=lambda r: (r.distance, -r.bound_values, r.failed_guards)
+        )
 
     def product_sentence(self, node: Node, candidates: Sequence[Mapping]) -> str:
         """Return the sentence for a product of two computed tensors where all near operations need constant weights, else an empty text."""
@@ -105,23 +124,24 @@ class HostReasons:
 
     def first_obstacle(self, m: Mapping, node: Node, partial_match: PartialMatch) -> Obstacle:
         """Return why one mapping does not take the node, and record the bindings of its partial match."""
-        name = f"{m.name} ({short_place(m.rule.place)})"
         anchor = next(x for x in subterms(m.rule.left) if isinstance(x, Apply) and x.op.name == node.op)
         difference = first_difference(partial_match, anchor, node, self.producer)
         if difference:
-            return Obstacle(name, Distance.FORM, difference)
+            return Obstacle(m, Distance.FORM, difference)
         reader_sentence = self.reader_difference(m.rule.left, anchor, node)
         if reader_sentence and not self.as_written:
-            return Obstacle(name, Distance.FORM, reader_sentence)
+            return Obstacle(m, Distance.FORM, reader_sentence)
         failing = [c for c in m.rule.where if self.is_decidable(c, partial_match) and not holds(c, partial_match.binding())]
         if failing:
-            return Obstacle(name, Distance.GUARD, self.guard_sentence(failing[0], partial_match), failed_guards=len(failing))
+            sentence = self.guard_sentence(failing[0], partial_match)
+            return Obstacle(m, Distance.GUARD, sentence, failed_guards=len(failing), condition=failing[0])
         refusal = self.refusal(m, partial_match)
         if refusal is not None:
-            return Obstacle(name, Distance.CAPACITY, str(refusal.limit))
+            exceeded = refusal.limit if isinstance(refusal.limit, Limit) else None
+            return Obstacle(m, Distance.CAPACITY, str(refusal.limit), limit=exceeded)
         if reader_sentence:
-            return Obstacle(name, Distance.COST, f"as written, {reader_sentence}")
-        return Obstacle(name, Distance.COST, f"the chosen program is no dearer with {node.op} on the host")
+            return Obstacle(m, Distance.COST, f"as written, {reader_sentence}")
+        return Obstacle(m, Distance.COST, f"the chosen program is no dearer with {node.op} on the host")
 
     def reader_difference(self, pattern: Tensor, anchor: Apply, node: Node) -> str:
         """Return a sentence on a reader of a node that is not the operator above it in the pattern, empty where the readers fit."""

@@ -277,9 +277,10 @@ class Costs:
         return tuple(t.shape for t in types if t is not None)
 
     def device_cost(self, node: ENode) -> tuple[int, ...] | None:
-        """Return the counts of a device operation, None when it does not fit, or would write constants at run time."""
+        """Return the counts of a device operation, None when it does not fit, or writes weights at run time that it must not."""
         m = self.devices[node.op]
-        if any(self.graph.classes[node.children[k]].fixed for k, v in enumerate(m.operands) if v.name in m.runtime_weights):
+        is_fixed = any(self.graph.classes[node.children[k]].fixed for k, v in enumerate(m.operands) if v.name in m.runtime_weights)
+        if is_fixed or (m.runtime_weights and not self.objective.runtime_weights):
             return None
         fit = self.fit(node)
         return None if isinstance(fit, Refusal) else (0, 0, fit.calls, 0, 0)

@@ -35,6 +35,7 @@ class Objective:
     resources: MappingOf[str, Resources | None] = field(default_factory=dict)
     host: HostTable = SHIPPED
     unusable: MappingOf[str, str] = field(default_factory=dict)  # targets whose resources are inconsistent, with the reason
+    runtime_weights: bool = False  # whether operations may write computed tensors as weights
     tilings: dict[Hashable, Tiling | Refusal] = field(default_factory=dict, compare=False, repr=False)  # memoised searches
     lock: Lock = field(default_factory=Lock, compare=False, repr=False)
 

@@ -19,6 +19,7 @@ from ...ir.program import Data, Value
 from ...ops.op import ShapeError
 from ..site.context import Unsupported
 from ..site.site import Site
+from .interpolation import interpolated
 from .table import Lowering
 
 
@@ -163,10 +164,14 @@ ROUNDINGS = {
 
 
 def _resize(site: Site) -> list[Value]:
-    """Lower nearest-neighbour resizing by integer factors that repeats every element; any other stays with the host."""
+    """Lower resizing by integer factors, linear or such that it repeats every element; any other stays with the host."""
     site.require_native()
     factors = _factors(site)
     mode, place = site.get("nearest_mode", "round_prefer_floor"), site.get("coordinate_transformation_mode", "half_pixel")
+    if site.get("mode", "nearest") == "linear" and max(factors, default=1) > 1:
+        if place not in COORDINATES:
+            raise Unsupported(f"its elements are not in the same places for every one of the input: {place}")
+        return [interpolated(site, factors, COORDINATES[place])]
     if site.get("mode", "nearest") != "nearest" or site.get("antialias", 0):
         raise Unsupported(f"its mode is {site.get('mode', 'nearest')}")
     if mode not in ROUNDINGS or place not in COORDINATES or not all(_repeats(f, mode, place) for f in set(factors)):
