@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import SpecError
-from .binders import Array, Comprehension, FoldResult, reduction
-from .expr import Expr, binary, lift, node
+from .binders import Accumulator, Array, Comprehension, Extent, Fold, FoldResult, reduction
+from .expr import Expr, binary, lift, node, var
 
 SIMPLIFIED = frozenset({"add", "sub", "mul"})
 
+NO_ARRAYS: Mapping[Any, Array] = {}
 
-def substitute(e: Expr, replacements: Mapping[Expr, Expr]) -> Expr:
-    """Return `e` with each subterm that is a key of `replacements` replaced.
 
-    A replacement must lie in the interval of what it replaces.
+def substitute(e: Expr, replacements: Mapping[Expr, Expr], arrays: Mapping[Any, Array] = NO_ARRAYS) -> Expr:
+    """Return `e` with each subterm that is a key of `replacements` replaced, and leaves that are keys of `arrays` by others.
 
-    Raises:
-        SpecError: a replaced subterm lies inside a fold.
+    A replacement must lie in the interval of what it replaces; an array must have as many axes and as wide elements.
     """
-    return _Substitution(replacements).expr(e)
+    return _Substitution(replacements, arrays).expr(e)
 
 
 class _Substitution:
-    def __init__(self, replacements: Mapping[Expr, Expr]) -> None:
+    def __init__(self, replacements: Mapping[Expr, Expr], arrays: Mapping[Any, Array]) -> None:
         self.results: dict[Expr, Expr] = dict(replacements)
+        self.arrays: dict[Array, Array] = dict(arrays)
+        self.folds: dict[Fold, Fold] = {}
 
     def expr(self, e: Expr) -> Expr:
         result = self.results.get(e)
@@ -48,10 +48,33 @@ class _Substitution:
 
     def _array(self, a: Array) -> Any:
         if isinstance(a, Comprehension):
-            shape = tuple(n if isinstance(n, int) else self.expr(n) for n in a.shape)
+            shape = self._shape(a)
             body = self.expr(a.body)
             is_unchanged = body is a.body and all(lift(n) is lift(m) for n, m in zip(shape, a.shape, strict=True))
             return a if is_unchanged else Comprehension(shape, a.interval, a.real, a.variables, body)
-        if isinstance(a, FoldResult) and not a.free.isdisjoint(self.results):
-            raise SpecError("I102", "a term inside a fold cannot be replaced")
-        return a
+        if isinstance(a, FoldResult):
+            fold = self._fold(a.fold)
+            return a if fold is a.fold else FoldResult(self._shape(a), a.interval, a.real, fold, a.component, a.history)
+        return self.arrays.get(a, a)
+
+    def _shape(self, a: Array) -> tuple[Extent, ...]:
+        return tuple(n if isinstance(n, int) else self.expr(n) for n in a.shape)
+
+    def _fold(self, f: Fold) -> Fold:
+        """Return a fold with its terms replaced; a changed one binds a variable and accumulators of its own."""
+        result = self.folds.get(f)
+        if result is None:
+            parts = self.expr(f.extent), tuple(map(self._array, f.initial)), tuple(map(self._array, f.bodies))
+            is_unchanged = parts[0] is f.extent and all(
+                x is y for new, old in ((parts[1], f.initial), (parts[2], f.bodies)) for x, y in zip(new, old, strict=True)
+            )
+            result = self.folds[f] = f if is_unchanged else self._bound(f, *parts)
+        return result
+
+    def _bound(self, f: Fold, extent: Expr, initial: tuple[Array, ...], bodies: tuple[Array, ...]) -> Fold:
+        """Return a fold of these terms with a fresh variable and fresh accumulators."""
+        variable = var(f.variable.data[0], f.variable.interval)
+        shapes = (self._shape(a) for a in f.accumulators)
+        accumulators = tuple(Accumulator(s, a.interval, a.real, a.name, variable) for s, a in zip(shapes, f.accumulators, strict=True))
+        renaming = _Substitution({f.variable: variable}, dict(zip(f.accumulators, accumulators, strict=True)))
+        return Fold(variable, extent, initial, accumulators, tuple(map(renaming._array, bodies)))

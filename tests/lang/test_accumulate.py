@@ -10,10 +10,12 @@ import pytest
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.lang import Expr, Leaf, Step, array, assign, const, fold, leaf, loop, reduce_sum, seq, update, updates, wrap
 from rewrite_compiler.lang import intervals as iv
+from rewrite_compiler.lang.binders import scalar_array
+from rewrite_compiler.lang.expr import var
 from rewrite_compiler.lang.step import Loop
 from rewrite_compiler.lang.substitution import substitute
 from rewrite_compiler.readings.arrays.batched_memory import Memory
-from rewrite_compiler.readings.oracle.emit_python import StepFunction
+from rewrite_compiler.readings.oracle.emit_python import StepFunction, evaluate
 from rewrite_compiler.readings.state import delinearisation, reduction_recognition
 from rewrite_compiler.readings.state.footprint import footprint
 from rewrite_compiler.readings.state.interpreter import Machine
@@ -207,12 +209,38 @@ def test_substitute() -> None:
     assert found.reads == {x, y}
 
 
-def test_substitute_refuses_to_rebuild_a_fold() -> None:
-    x = leaf("x", (4,), BYTE)
-    form = update(x, 4, lambda i: (i, wrap(fold(3, x[i], lambda k, acc: wrap(acc + i, 8), WORD), 8)))
-    with pytest.raises(SpecError) as refusal:
-        substitute(form.value, {form.variables[0]: const(1)})
-    assert refusal.value.problem.sentence == "a term inside a fold cannot be replaced"
+def value_of(term: Expr, x: Leaf, memory: np.ndarray) -> int:
+    return int(evaluate(scalar_array(term), {x: memory.tolist()}, 1)[0])
+
+
+def folded(x: Leaf, start: Expr, steps: Expr | int) -> Expr:
+    """A fold of a fold, which reads a memory at what varies outside of both."""
+
+    def inner(k: Expr, acc: Expr) -> Expr:
+        return fold(2, acc, lambda m, a: wrap(a * 3 + x[(start + k + m) % 4] * start, 8), WORD)
+
+    return fold(steps, x[start], lambda k, acc: wrap(acc + inner(k, acc) + k * start, 8), WORD)
+
+
+@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("steps", [3, None])
+def test_substitute_inside_of_folds(number: int, steps: int | None) -> None:
+    x, i = leaf("x", (4,), BYTE), var("i", (0, 3))
+    term = folded(x, i, i if steps is None else steps)
+    found = substitute(term, {i: const(number)})
+    assert not found.free
+    memory = np.array([5, -7, 100, -128], np.int8)
+    assert value_of(found, x, memory) == value_of(folded(x, const(number), number if steps is None else steps), x, memory)
+
+
+def test_a_fold_inside_of_its_own_copy_keeps_its_accumulator() -> None:
+    x, i = leaf("x", (4,), BYTE), var("i", (-128, 127))
+    term = fold(3, i, lambda k, acc: wrap(acc * 2 + x[k] + i, 8), WORD)
+    value, memory = wrap(term, 8), np.array([1, 2, 3, 4], np.int8)
+    once = {n: value_of(substitute(value, {i: const(n)}), x, memory) for n in range(-128, 128)}
+    twice = substitute(value, {i: substitute(value, {i: const(9)})})
+    assert value_of(twice, x, memory) == once[once[9]]
+    assert substitute(value, {const(77): const(1)}) is value
 
 
 # -- footprints

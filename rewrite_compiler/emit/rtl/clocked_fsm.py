@@ -7,20 +7,22 @@ by element, which is equivalent where no value reads another element.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...ila import External, Ila
 from ...lang import intervals as iv
-from ...lang.binders import Leaf
+from ...lang.binders import Comprehension, Leaf
 from ...lang.expr import Expr, lift, select, wrap
-from ...lang.step import Loop, Require, Seq, Step, Together, Update, When, assign, make_update, seq, together, updates_of, when
+from ...lang.step import Let, Loop, Require, Seq, Step, Together, Update, When, assign, make_update, seq, together, updates_of, when
 from ...lang.substitution import substitute
 from ...lang.traversal import loads_of
 from ...readings.verilog.printer import NoVerilog
 
 AT_BITS = 10
 ADDRESS_BITS = 48
+LOCAL_WORDS = 1 << 16  # of an array that is computed on the way
 Bindings = Mapping[Expr, Expr]
 
 
@@ -59,6 +61,7 @@ class Clocks:
     fault: Leaf = field(default_factory=lambda: _word("fault", 1))
     steps: dict[int, Step] = field(default_factory=dict)
     counters: dict[str, Leaf] = field(default_factory=dict)
+    locals_: dict[str, Leaf] = field(default_factory=dict)  # memories of arrays that are computed on the way
     count: int = 0
 
     def sequence(self, name: str, step: Step) -> int:
@@ -117,7 +120,7 @@ class _Nest:
 
 class _Sequence:
     def __init__(self, clocks: Clocks) -> None:
-        self.c, self.depth = clocks, 0
+        self.c, self.depth, self.lets, self.arrays = clocks, 0, 0, dict[Leaf, Leaf]()
 
     # -- clocks
 
@@ -142,7 +145,7 @@ class _Sequence:
 
     def term(self, e: Expr, bindings: Bindings) -> Expr:
         """Return a term over registers; NoVerilog where it reads external memory."""
-        result = substitute(e, bindings)
+        result = substitute(e, bindings, self.arrays)
         external = next((x for x in result.reads if x.name in self.c.ila.externals), None)
         if external is not None:
             raise NoVerilog(f"{external.name} has no Verilog form: it lies outside of the device, and decides where to read or write")
@@ -154,7 +157,7 @@ class _Sequence:
         """Add the clocks of a step that continues at `successor`, and return the first."""
         form = FORMS.get(type(step))
         if form is None:
-            raise NoVerilog("an array computed on the way has no form over several clocks")
+            raise NoVerilog(f"a step of kind {type(step).__name__} has no form over several clocks")
         return form(self, step, successor, bindings)
 
     def seq(self, step: Seq, successor: int, bindings: Bindings) -> int:
@@ -213,6 +216,30 @@ class _Sequence:
         name = f"n{depth}_{bits}"
         return self.c.counters.setdefault(name, _word(name, bits))
 
+    def let(self, step: Let, successor: int, bindings: Bindings) -> int:
+        """Add the clocks that fill a memory with an array computed on the way, then those of the body that reads it."""
+        if not isinstance(step.array, Comprehension):
+            raise NoVerilog(f"the array {step.local.name}, which a fold computes, has no form over several clocks")
+        a, memory = step.array, self.local_memory(step.local)
+        self.arrays[step.local] = memory
+        self.lets += 1
+        body = self.build(step.body, successor, bindings)
+        self.lets -= 1
+        return self.build(make_update(memory, a.variables, tuple(lift(n) for n in a.shape), a.variables, a.body), body, bindings)
+
+    def local_memory(self, local: Leaf) -> Leaf:
+        """Return the memory of a local array, as large as its extents may be; nested ones have memories of their own."""
+        extents = [lift(n).interval[1] for n in local.shape]
+        # an index of a varying extent may reach it where its own interval does not say that it stays below
+        sizes = tuple(n + (lift(extent).value is None) for n, extent in zip(extents, local.shape, strict=True) if n is not None)
+        count = math.prod(sizes)
+        if len(sizes) < len(extents) or local.interval[0] is None or local.interval[1] is None or count > LOCAL_WORDS:
+            bound = f"may have more than {LOCAL_WORDS:,} elements" if len(sizes) == len(extents) else "has no known bound"
+            raise NoVerilog(f"the array {local.name}, computed on the way, {bound}")
+        bits, is_signed = iv.width_of(local.interval) or (1, False)
+        name = f"l{self.lets}_{local.name}_{count}_{bits}{'s' if is_signed else ''}"
+        return self.c.locals_.setdefault(name, Leaf(sizes, local.interval, False, name))
+
     # -- updates, one element a clock
 
     def update(self, step: Update | Together, successor: int, bindings: Bindings) -> int:
@@ -224,17 +251,32 @@ class _Sequence:
         nest, inner = self.nest(first.variables, first.extents, bindings)
         _refuse_changing_ends(nest, step)
         if nest.counters and not all(_is_apart(u, load) for u in updates for load in _loads(updates) if load.data is u.memory):
-            raise NoVerilog("an update that reads other elements of what it writes has no form over several clocks")
+            return self.buffered_update(updates, successor, bindings)
         external_updates = [u for u in updates if u.memory.name in self.c.ila.externals]
         if external_updates:
             return self.write_words(updates, nest, successor, inner)
-        parts = [(u.memory, tuple(self.term(a, inner) for a in u.address), substitute(u.value, inner)) for u in updates]
+        parts = [(u.memory, tuple(self.term(a, inner) for a in u.address), substitute(u.value, inner, self.arrays)) for u in updates]
         loads = list(dict.fromkeys(x for *_, value in parts for x in loads_of(value) if self._is_outside(x)))
         if loads:
             return self.fetch_words(parts, loads, nest, successor)
         body = self.reserve()
         self.add(seq(_element(parts), nest.advance(self.go, body, successor)), body)
         return self.entry(nest, body, successor)
+
+    def buffered_update(self, updates: Sequence[Update], successor: int, bindings: Bindings) -> int:
+        """Add an update that reads other elements of what it writes: all values first, into memories of their own."""
+        written_memories = {u.memory for u in updates}
+        if any(not a.reads.isdisjoint(written_memories) for u in updates for a in u.address):
+            raise NoVerilog("an update whose addresses read what it writes has no form over several clocks")
+        shapes = [tuple(n if n.value is None else int(n.value) for n in u.extents) for u in updates]
+        buffers = [
+            self.local_memory(Leaf(shape, u.memory.interval, False, f"{u.memory.name}_{n}"))
+            for n, (u, shape) in enumerate(zip(updates, shapes, strict=True))
+        ]
+        pairs = [*zip(updates, buffers, strict=True)]
+        values = together(*(make_update(b, u.variables, u.extents, u.variables, u.value) for u, b in pairs))
+        writes = together(*(make_update(u.memory, u.variables, u.extents, u.address, b[u.variables]) for u, b in pairs))
+        return self.build(values, self.build(writes, successor, bindings), bindings)
 
     def _is_outside(self, load: Expr) -> bool:
         return isinstance(load.data, Leaf) and load.data.name in self.c.ila.externals
@@ -306,5 +348,5 @@ def _element(parts: Sequence[tuple[Leaf, tuple[Expr, ...], Expr]]) -> Step:
 
 FORMS: Mapping[type, Callable[..., int]] = {
     Seq: _Sequence.seq, When: _Sequence.when, Require: _Sequence.require, Loop: _Sequence.loop,
-    Update: _Sequence.update, Together: _Sequence.update,
+    Let: _Sequence.let, Update: _Sequence.update, Together: _Sequence.update,
 }  # fmt: skip

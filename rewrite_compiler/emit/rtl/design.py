@@ -16,6 +16,7 @@ from ...readings.verilog.printer import NoVerilog, Place, print_verilog, word_bi
 from ..c.device_model import _lanes, _operand
 from .clocked_fsm import Clocks, Port
 from .command_fifos import Tokens
+from .rom import Roms
 
 RESULT_LANE = 8
 DEPTH = 3  # of a block in the text
@@ -41,6 +42,7 @@ class Word:
     signed: bool = False
     port: str = ""
     reset: bool = False
+    count: int = 0  # words of a memory; 0: a register
 
 
 @dataclass(eq=False)
@@ -53,6 +55,7 @@ class Design:
     arms: dict[int, Part] = field(default_factory=dict)
     clocks: dict[int, Part] = field(default_factory=dict)
     omitted: dict[str, str] = field(default_factory=dict)
+    roms: Roms = field(default_factory=Roms)
 
     @property
     def cleared_words(self) -> tuple[str, ...]:
@@ -158,6 +161,9 @@ class _Builder:
         for n, leaf in c.counters.items():
             if leaf in accessed:
                 words |= self.declared(leaf, n)
+        for n, leaf in c.locals_.items():
+            if leaf in accessed:
+                words |= self.declared(leaf, n)
         if p is None or not accessed & {p.external.base, p.external.size}:
             return words
         for leaf in (p.external.base, p.external.size, p.ready, p.read_data):
@@ -168,9 +174,9 @@ class _Builder:
 
     def declared(self, leaf: Leaf, name: str, port: str = "", *, reset: bool = False) -> dict[str, Word]:
         """Declare a word for a leaf, and return it."""
-        bits = (iv.width_of(leaf.interval) or (1, False))[0]
-        self.design.places[leaf] = Place(name, "register", bits)
-        return {name: Word(bits, False, port, reset)}
+        bits, is_signed = iv.width_of(leaf.interval) or (1, False)
+        self.design.places[leaf] = Place(name, "memory" if leaf.shape else "register", bits)
+        return {name: Word(bits, is_signed, port, reset, size(static_shape(leaf)) if leaf.shape else 0)}
 
     def print_part(self, label: str, i: Instruction, step: Step, operand_registers: Mapping[Leaf, Place], out: Leaf | None) -> Part:
         """Return a block; operands without a register are words local to it."""
@@ -187,7 +193,7 @@ class _Builder:
             **({out: Place("result", "lanes", RESULT_LANE)} if out is not None else {}),
         }
         routine = lower_step(step)
-        lines = print_verilog(routine, label, places, DEPTH)
+        lines = print_verilog(routine, label, places, DEPTH, self.design.roms.place_of)
         used_memories, indent = set(routine.memories.values()), "    " * (DEPTH + 1)
         declared = [f"{indent}reg signed [{p.bits - 1}:0] {p.name}{extent(leaf)};" for leaf, p in operands.items() if leaf in used_memories]
         return Part(i.name, step, operand_registers, out, (lines[0], *declared, *lines[1:]), _varies(routine.body))

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ...ila import Ila
-from ...lang.binders import static_shape
+from ...lang.binders import Table, static_shape
 from ...lowering.lower import lower_step
 from ...readings.verilog.printer import Place, print_verilog, word_bits
 from ..c.device_model import _comment
 from ..c.text import fill_template
 from .design import DEPTH, Design, Word, decode_step, design, device_states, extent, found_leaf, input_bits, result_bits, size
+from .rom import fill_lines
 from .text import BENCH, BENCH_DRAM, BUSY, MODULE, NOTES
 
 FULL_RESET = 1 << 10  # larger memories start at their first value once, as on a board
@@ -45,8 +46,9 @@ def verilog_device(ila: Ila, name: str = "") -> VerilogDevice:
         "ports": "".join(f"    {_declared(n, w)},\n" for n, w in d.words.items() if w.port),
         "number_top": str(word_bits(number.interval) - 2), "found_top": str(word_bits(number.interval) - 1),
         "result_top": str(result_bits(ila) - 1), "state": "\n".join(_member(ila, n) for n in device_states(ila)),
+        "roms": "".join(f"    {rom_member(t, p)}\n" for t, p in d.roms.places.items()),
         "own": "".join(f"    {_declared(n, w)};\n" for n, w in d.words.items() if not w.port),
-        "memories": "\n".join(_initial(ila)) or "        word = 0;",
+        "memories": "\n".join([*_initial(ila), *_rom_fills(d)]) or "        word = 0;",
         "registers": "\n".join([*_resets(ila), *(f"            {n} = 0;" for n, w in d.words.items() if w.reset)]),
         "busy": _busy(d), "cleared": "".join(f"            {n} = 0;\n" for n in d.cleared_words), "note": _notes(d),
         "decode": "\n".join(decode), "cases": "\n".join(cases),
@@ -75,7 +77,8 @@ def _busy(d: Design) -> str:
 
 def _declared(name: str, w: Word) -> str:
     direction = {"input": "input", "output": "output reg", "": "reg"}[w.port]
-    return f"{direction} {'signed ' if w.signed else ''}[{w.bits - 1}:0] {name}"
+    words = f" [0:{w.count - 1}]" if w.count else ""
+    return f"{direction} {'signed ' if w.signed else ''}[{w.bits - 1}:0] {name}{words}"
 
 
 def _contents(d: Design) -> Iterator[str]:
@@ -98,6 +101,16 @@ def _initial(ila: Ila) -> Iterator[str]:
     for n in device_states(ila):
         if FULL_RESET < size(static_shape(ila.states[n].leaf)) <= SHOWN:
             yield f"        {_filled(ila, n)}"
+
+
+def rom_member(table: Table, p: Place) -> str:
+    """Return the declaration of a table's memory."""
+    return f"reg signed [{p.bits - 1}:0] {p.name} [0:{size(table.shape) - 1}]; // table {_comment(table.name)}"
+
+
+def _rom_fills(d: Design) -> Iterator[str]:
+    for table, place in d.roms.places.items():
+        yield from (f"        {line}" for line in fill_lines(table, place))
 
 
 def _resets(ila: Ila) -> Iterator[str]:

@@ -6,14 +6,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import numpy as np
+
 from ...errors import FlexmatchError, InputError
 from ...ila import Ila
 from ...lang.binders import static_shape
+from ...readings.arrays.evaluator import table_data
 from ...readings.smt.solver import Verdict
 from ...readings.verilog.equivalence import Comparison, statements_of
 from ...readings.verilog.reader import Expression, Module, Statement, Word, read_verilog
 from .design import Design, Part, decode_step, design, device_states, found_leaf, input_bits, result_bits, size
 from .emit import FULL_RESET, SHOWN
+from .rom import filled_entries
 
 ROUNDS = 8  # of a loop whose end the state decides
 SECONDS = 30.0
@@ -97,7 +101,7 @@ def _comparison(m: Module, d: Design, scratch: tuple[str, ...], rounds: int, sec
     input_names = {f"i_{n}" for n in d.ila.inputs} | {n for n, w in d.words.items() if w.port == "input"}
     registers = {leaf: p.name for leaf, p in d.places.items() if p.name not in input_names and p.name in m.words}
     inputs = {leaf: p.name for leaf, p in d.places.items() if p.name in input_names & m.words.keys()}
-    return Comparison(m.words, registers, inputs, frozenset(scratch), rounds, seconds)
+    return Comparison(m.words, registers, inputs, frozenset(scratch), rounds, seconds, {t: p.name for t, p in d.roms.places.items()})
 
 
 def _compared(c: Comparison, body: tuple[Statement, ...], p: Part, part: str, constants: Mapping[str, int]) -> PartVerdict:
@@ -181,7 +185,8 @@ def _words(m: Module, d: Design) -> Iterator[str]:
         "executed": Word(top.bit_length(), False, 0, "output"), "outside": Word(1, False, 0, "output"),
         "result": Word(result_bits(ila), False, 0, "output"), "found": Word(top.bit_length() + 1, True), "word": Word(32, True),
     }  # fmt: skip
-    expected |= {n: Word(w.bits, w.signed, 0, w.port) for n, w in d.words.items()}
+    expected |= {n: Word(w.bits, w.signed, w.count, w.port) for n, w in d.words.items()}
+    expected |= {p.name: Word(p.bits, True, size(t.shape)) for t, p in d.roms.places.items()}
     for n in device_states(ila):
         s = ila.states[n]
         expected[f"m_{n}"] = Word(s.bits, s.signed, size(static_shape(s.leaf)) if s.leaf.shape else 0)
@@ -210,6 +215,13 @@ def _starts(parts: _Parts, d: Design) -> Iterator[str]:
     first = {f"m_{n}": (size(static_shape(s.leaf)) if s.leaf.shape else 0, s.reset) for n, s in states.items()}
     at_reset = {n: x for n, x in first.items() if n[2:] not in large} | dict.fromkeys(OUTPUTS, (0, 0))
     at_reset |= {n: (0, 0) for n, w in d.words.items() if w.reset}
+    rom_names = {p.name for p in d.roms.places.values()}
+    fills = [s for s in parts.initial if _target(s) in rom_names]
+    entries = filled_entries(fills, {p.name: size(t.shape) for t, p in d.roms.places.items()})
+    for t, p in d.roms.places.items():
+        if p.name not in entries or not np.array_equal(entries[p.name], table_data(t)):
+            yield f"{p.name} does not hold the entries of its table"
+    parts = replace(parts, initial=tuple(s for s in parts.initial if _target(s) not in rom_names))
     for statements, expected in ((parts.reset, at_reset), (parts.initial, {n: x for n, x in first.items() if n[2:] in large})):
         assignments = [_filling(s) for s in statements]
         actual = {name: (count, value) for name, count, value in assignments if name != "word"}
@@ -217,6 +229,14 @@ def _starts(parts: _Parts, d: Design) -> Iterator[str]:
         for n in dict.fromkeys((*expected, *actual)):
             if expected.get(n) != actual.get(n) or n in doubled:
                 yield f"{n or 'something else'} does not start at {expected[n][1] if n in expected else 'a value'}"
+
+
+def _target(s: Statement) -> str:
+    """Return the name of what a statement, or the body of a loop of one statement, assigns."""
+    if s.kind == "for":
+        (body,) = s.bodies[2]
+        return body.terms[0].name if body.kind == "set" else ""
+    return s.terms[0].name if s.kind == "set" else ""
 
 
 def _filling(s: Statement) -> tuple[str, int, int]:

@@ -20,7 +20,7 @@ module @name@_device (
     output reg [@result_top@:0] result
 );
 @state@
-@own@    reg signed [@found_top@:0] found;
+@roms@@own@    reg signed [@found_top@:0] found;
     integer word;
 
     initial begin

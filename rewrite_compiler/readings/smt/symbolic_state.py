@@ -15,12 +15,12 @@ import numpy as np
 import z3
 
 from ...errors import SpecError
-from ...lang.binders import Fold, Leaf, static_shape
+from ...lang.binders import Comprehension, Fold, Leaf, Table, static_shape
 from ...lang.expr import Expr, lift
 from ...lang.step import Let, Loop, Require, Seq, Step, Together, Update, When
 from ..arrays.labelled_array import Data
 from .bitvector_evaluator import BitvectorEvaluator
-from .bitvector_operators import resize, width_of
+from .bitvector_operators import maximum, minimum, resize, width_of
 from .evaluator import Value, truth
 
 INDEX_BITS = 32
@@ -30,9 +30,19 @@ Write = tuple[Leaf, Value, Value, Any]  # memory, flat index, value, condition
 class SymbolicState(BitvectorEvaluator):
     """Evaluates integer terms and runs steps on bit-vectors and arrays of them."""
 
-    def __init__(self, memories: Mapping[Leaf, Data], arrays: Mapping[Leaf, z3.ArrayRef], rounds: int) -> None:
-        """Start from `memories` (object arrays of bit-vectors and numbers) and `arrays` (elements as wide as the leaf stores them)."""
+    def __init__(
+        self,
+        memories: Mapping[Leaf, Data],
+        arrays: Mapping[Leaf, z3.ArrayRef],
+        rounds: int,
+        tables: Mapping[Table, z3.ArrayRef] | None = None,
+    ) -> None:
+        """Start from `memories` (object arrays of bit-vectors and numbers) and `arrays` (elements as wide as the leaf stores them).
+
+        `tables` are arrays from flat indices that stand for tables, signed words each.
+        """
         super().__init__(memories)
+        self.tables = dict(tables or {})
         self.arrays = dict(arrays)
         self.rounds, self.premises = rounds, list[z3.BoolRef]()
         self.runs = list[z3.BoolRef]()  # for each premise, that its loop runs at all
@@ -60,7 +70,40 @@ class SymbolicState(BitvectorEvaluator):
     def _load(self, e: Expr) -> Value:
         if e.data in self.arrays:
             return self.extend(z3.Select(self.arrays[e.data], self.flat_index(e.data, e.args)), e.data)
+        if isinstance(e.data, Comprehension) and not all(isinstance(n, int) for n in e.data.shape):
+            indices = tuple(self.value(i) for i in e.args)
+            return self._bind(e.data.variables, indices, lambda: self.value(e.data.body))
         return super()._load(e)
+
+    def _reduce(self, e: Expr) -> Value:
+        monoid, variables = e.data
+        extents = e.args[1:]
+        if all(n.value is not None for n in extents) or (monoid != "sum" and any((n.interval[0] or 0) < 1 for n in extents)):
+            return super()._reduce(e)
+        width, result = width_of(e.interval), None
+        for point in itertools.product(*(self.rounds_of(n) for n in extents)):
+            is_active: Any = True
+            for _, condition in point:
+                is_active = _conjunction(is_active, condition)
+            value = resize(self._bind(variables, tuple(k for k, _ in point), lambda: self.value(e.args[0])), width)
+            if monoid == "sum":
+                total = resize(0, width) if result is None else result
+                result = total + value if is_active is True else z3.If(is_active, total + value, total)
+            elif result is None:
+                result = value  # the first is always active, because no extent is 0
+            else:
+                extremum = resize((minimum if monoid == "min" else maximum)(result, value), width)
+                result = extremum if is_active is True else z3.If(is_active, extremum, result)
+        return 0 if result is None else result
+
+    def _table(self, e: Expr) -> Value:
+        if e.data not in self.tables:
+            return super()._table(e)
+        total = lift(0)
+        for x, n, d in zip(e.args, e.data.shape, e.data.domains, strict=True):
+            total = total * n + (x - (d[0] or 0))
+        element = z3.Select(self.tables[e.data], z3.simplify(resize(self.value(total), INDEX_BITS)))
+        return resize(element, width_of(e.interval))
 
     def extend(self, element: z3.BitVecRef, leaf: Leaf) -> z3.BitVecRef:
         """Return an element as a signed word that holds the leaf's interval."""

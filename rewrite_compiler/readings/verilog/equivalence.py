@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import z3
 
-from ...lang.binders import Leaf, static_shape
+from ...lang.binders import Leaf, Table, static_shape
 from ...lang.step import Step
 from ..smt.bitvector_operators import resize, width_of
 from ..smt.evaluator import refute
@@ -42,6 +42,7 @@ class Comparison:
     scratch: frozenset[str]  # words whose next value is arbitrary
     rounds: int
     seconds: float
+    roms: Mapping[Table, str] = field(default_factory=dict)  # memories whose contents are compared elsewhere
 
     def arbitrary_state(self, constants: Mapping[str, int] | None = None) -> StatePair:
         """Return an arbitrary state that both share; `known` words hold a number."""
@@ -54,7 +55,8 @@ class Comparison:
         memories = {leaf: _lanes(leaf, machine.values[name]) for leaf, name in self.inputs.items()}
         memories |= {leaf: _lanes(leaf, machine.values[n]) for leaf, n in self.registers.items() if not leaf.shape}
         arrays = {leaf: machine.values[n] for leaf, n in self.registers.items() if leaf.shape}
-        return StatePair(machine, SymbolicState(memories, arrays, self.rounds), dict(machine.values))
+        tables = {table: machine.values[name] for table, name in self.roms.items()}
+        return StatePair(machine, SymbolicState(memories, arrays, self.rounds, tables), dict(machine.values))
 
     def verdict(self, pair: StatePair, expected: Mapping[str, Any]) -> Verdict:
         """Prove that the module's registers equal the step's, the words in `expected` their terms, and that all others are unchanged."""
@@ -134,7 +136,15 @@ def _refutation_by_samples(goal: z3.BoolRef, bounded_words: set[str], rounds: in
     generator = random.Random(SEED)
     free = [x for x in _constants(goal) if isinstance(x, z3.BitVecRef | z3.ArrayRef)]
     for _ in range(TRIES):
-        assignment = [(x, _random_value(x, generator) if str(x) not in bounded_words else z3.BitVecVal(rounds, x.size())) for x in free]
+        assignment = [
+            (
+                x,
+                _random_value(x, generator)
+                if str(x) not in bounded_words or isinstance(x, z3.ArrayRef)
+                else z3.BitVecVal(rounds, x.size()),
+            )
+            for x in free
+        ]
         if z3.is_true(z3.simplify(z3.substitute(goal, *assignment))):
             return Verdict(Outcome.REFUTED, {str(x): value.as_long() for x, value in assignment if isinstance(value, z3.BitVecNumRef)})
     return None

@@ -6,13 +6,14 @@ has no such form (reals, loops beyond `STEPS`, an index that may lie outside) is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import SpecError
 from ...lang import intervals as iv
-from ...lang.binders import Leaf
+from ...lang.binders import Leaf, Table
 from ...lang.intervals import Interval
 from ...lowering.dead_code import eliminate_dead_code
 from ...lowering.loop_ir import Allocate, Assign, Bind, For, If, Mutable, Raise, Routine, Statement, Store, Tree
@@ -93,19 +94,28 @@ def literal(value: int) -> str:
     return f"{bits}'sd{value}" if value >= 0 else f"-{bits}'sd{-value}"
 
 
-def print_verilog(routine: Routine, name: str, places: Mapping[Leaf, Place], depth: int = 0) -> list[str]:
-    """Return a routine as the lines of a block `begin : name … end` on the given places.
+def no_table(table: Table) -> Place:
+    """Refuse a table.
 
     Raises:
-        NoVerilog: it has tables, reals, memories without a place, unbounded values or loops, or more than `STEPS` steps.
+        NoVerilog: always.
+    """
+    raise NoVerilog(f"the table {table.name} has no Verilog form here")
+
+
+def print_verilog(
+    routine: Routine, name: str, places: Mapping[Leaf, Place], depth: int = 0, rom: Callable[[Table], Place] = no_table
+) -> list[str]:
+    """Return a routine as the lines of a block `begin : name … end` on the given places; `rom` is the memory of a table.
+
+    Raises:
+        NoVerilog: it has reals, memories without a place, unbounded values or loops, or more than `STEPS` steps.
     """
     optimised = eliminate_dead_code(routine)
-    if optimised.tables:
-        raise NoVerilog("a table has no Verilog form")
     for leaf in optimised.memories.values():
         if leaf.real or static_size(leaf) is None or leaf not in places:
             raise NoVerilog(f"{leaf.name} has no Verilog form: {'it is real' if leaf.real else 'it lies outside of the device'}")
-    printer = _Printer(Block({n: places[leaf] for n, leaf in optimised.memories.items()}), optimised.memories)
+    printer = _Printer(Block({n: places[leaf] for n, leaf in optimised.memories.items()}), optimised.memories, optimised.tables, rom)
     printer.block(optimised.body, depth + 1, 1)
     inner = "    " * (depth + 1)
     head = "    " * depth
@@ -113,9 +123,10 @@ def print_verilog(routine: Routine, name: str, places: Mapping[Leaf, Place], dep
 
 
 class _Printer:
-    def __init__(self, block: Block, memories: Mapping[str, Leaf]) -> None:
-        self.b = block
+    def __init__(self, block: Block, memories: Mapping[str, Leaf], tables: Mapping[str, Table], rom: Callable[[Table], Place]) -> None:
+        self.b, self.tables, self.rom = block, tables, rom
         self.sizes = {n: static_size(leaf) or 1 for n, leaf in memories.items()}
+        self.sizes.update({n: math.prod(t.shape) for n, t in tables.items()})
 
     # -- statements
 
@@ -176,7 +187,7 @@ class _Printer:
     # -- values
 
     def place(self, array: str, index: Tree, depth: int) -> str:
-        p = self.b.local_places.get(array) or self.b.places[array]
+        p = self.rom(self.tables[array]) if array in self.tables else self.b.local_places.get(array) or self.b.places[array]
         if p.kind == "register":
             return p.name
         if not iv.inside(index.interval, (0, self.sizes[array] - 1)):
@@ -239,6 +250,13 @@ def _floor_division(p: _Printer, t: Tree, a: list[str], depth: int) -> str:
     return f"{a[0]} {'/' if t.op == 'div' else '%'} {a[1]}"
 
 
+def _truncating_division(p: _Printer, t: Tree, a: list[str], depth: int) -> str:
+    """Return a quotient or remainder of signed words, which Verilog rounds toward zero."""
+    if iv.inside((0, 0), t.args[1].interval):
+        raise NoVerilog(f"{t.op} by what may be zero has no Verilog form")
+    return f"{a[0]} {'/' if t.op == 'tdiv' else '%'} {a[1]}"
+
+
 def _shift(sign: str) -> Form:
     def text(p: _Printer, t: Tree, a: list[str], depth: int) -> str:
         low = t.args[1].interval[0]
@@ -274,7 +292,7 @@ FORMS: Mapping[str, Form] = {
     "neg": lambda p, t, a, depth: f"-{a[0]}",
     "not": lambda p, t, a, depth: f"2'sd1 - {a[0]}",
     "select": lambda p, t, a, depth: f"{a[0]} ? {a[1]} : {a[2]}",
-    "div": _floor_division, "mod": _floor_division,
+    "div": _floor_division, "mod": _floor_division, "tdiv": _truncating_division, "tmod": _truncating_division,
     "shl": _shift("<<<"), "shr": _shift(">>>"),
     "wrap": _wrap, "extract": _extract, "clz": _leading_zeros,
 }  # fmt: skip
