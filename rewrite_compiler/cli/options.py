@@ -309,6 +309,12 @@ def accelerators(args: argparse.Namespace) -> list[str]:
     return names
 
 
+def python_files(args: argparse.Namespace) -> list[str]:
+    """Return the accelerators in --accel that are files."""
+    names = (text.partition(":")[0] for text in accelerators(args))
+    return [name for name in names if name.endswith(".py")]
+
+
 def _pins(texts: Sequence[str]) -> tuple[str, ...]:
     """Return one `PLACE=NODE` for each node."""
     pairs = [(place, name) for text in texts for place, _, names in [text.partition("=")] for name in names.split(",")]

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...errors import UsageError
+from ..findings import Finding, add_finding_options, check_finding_files, write_findings
 from ..options import emit_json, parse_arguments, parser, shapes_of, whole_number
 from ..output import is_live, print_lines
 from .check_symbolic import check_symbolic
@@ -16,7 +18,11 @@ KINDS = ("drawn", "held", "rounded")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run `flexmatch check` and return its exit code: 1 where anything is wrong."""
+    """Run `flexmatch check` and return its exit code: 1 where anything is wrong.
+
+    Raises:
+        UsageError: files of findings are asked for with --symbolic (F203), or cannot be written (F100).
+    """
     verb_parser = parser("check", "Find everything that is wrong; of an accelerator's operations, how far they are from what they mean.")
     verb_parser.add_argument("subject", metavar="NAME|FILE", help="an accelerator (NAME:key=value,… too), a .py or .onnx file, or a plan")
     verb_parser.add_argument(
@@ -31,8 +37,12 @@ def run(arguments: Sequence[str]) -> int:
     )
     verb_parser.add_argument("--rules", action="append", default=[], type=Path, metavar="FILE.py", help="with --symbolic: the plan's rules")
     verb_parser.add_argument("--recheck", action="store_true", help="with --symbolic: judge again what was judged before")
+    add_finding_options(verb_parser)
     args = parse_arguments(verb_parser, arguments, "subject")
+    check_finding_files(args)
     if args.symbolic:
+        if args.junit or args.sarif:
+            raise UsageError("F203", "--junit and --sarif are not for --symbolic", help="--json FILE writes its verdicts")
         return check_symbolic(args)
     from ...limits import DEFAULT
     from ...study.accuracy import GROUPS, SEED
@@ -44,6 +54,8 @@ def run(arguments: Sequence[str]) -> int:
     )  # fmt: skip
     document = check_document(result)
     emit_json(document, args.json)
+    failures = [Finding(p.code, p.place or args.subject, p.sentence, p.code) for p in result.problems]
+    write_findings(args, "check", failures or [Finding(args.subject, args.subject)])
     print_lines(args, lines(document, verbose=args.verbose))
     for p in result.problems:
         print(p, file=sys.stderr)

@@ -22,9 +22,11 @@ from ..options import (
     parse_arguments,
     parser,
     plan_of,
+    python_files,
     whole_number,
 )
 from ..output import is_live, print_lines
+from ..watch import add_watch_option, watch
 
 MAX_ATTRIBUTION_SAMPLES = 128
 
@@ -56,7 +58,10 @@ def run(arguments: Sequence[str]) -> int:
         "--attribute", action="store_true", help="tell which offloads, terms of their numerics and fields of formats the loss comes from"
     )
     add_page_option(verb_parser)
+    add_watch_option(verb_parser)
     args = parse_arguments(verb_parser, arguments, "plan", "data", "calibrate", "log")
+    if args.watch:
+        return watch("cosim", arguments, [args.plan, args.data, args.calibrate, *args.rules, *python_files(args)])
     from ...cosim import cosimulate
     from ...cosim.metrics.loss_bound import band_of
     from ...report.terminal import cosim_lines

@@ -11,10 +11,13 @@ from typing import Any
 
 from ...errors import UsageError, did_you_mean
 from ...report.terminal import columns
-from ..options import accelerators, emit_json, parse_arguments, parser, whole_number
+from ..findings import Finding, add_finding_options, check_finding_files, write_findings
+from ..options import accelerators, emit_json, parse_arguments, parser, python_files, whole_number
 from ..output import is_live, print_unwrapped, wrap_line
+from ..watch import add_watch_option, watch
 
 JOBS = 2
+REFUTED = {"rules": "R102", "mappings": "I105"}  # the code of one that is refuted
 ADDED_ZEROS = ("operations in the same order, added zeros left out", "operations but for added zeros")  # in full, as one line has it
 
 
@@ -41,7 +44,12 @@ def run(arguments: Sequence[str]) -> int:
         "--recheck", action="store_true", help="judge again what was judged before, and say what is judged otherwise now"
     )
     verb_parser.add_argument("--no-rules", action="store_true", help="judge no rules")
+    add_finding_options(verb_parser)
+    add_watch_option(verb_parser)
     args = parse_arguments(verb_parser, arguments)
+    if args.watch:
+        return watch("prove", arguments, [*args.files, *python_files(args)])
+    check_finding_files(args)
     from ...prove.certificates.cache import Cache, court_cache
     from ...prove.certificates.document import prove, to_json
     from ...rewrite.ruleset import every_rule, rules_at, unique_rules
@@ -71,11 +79,27 @@ def run(arguments: Sequence[str]) -> int:
     )
     document = to_json(verdicts)
     emit_json(document, args.json)
+    write_findings(args, "prove", findings(document))
     cached = [f"{cache.hits} verdicts from the cache; --recheck judges again"] if cache.hits and is_live(args) else []
     print_unwrapped(
         args, "\n".join([*lines(document, verbose=args.verbose), *(f"judged otherwise: {x}" for x in cache.changed_verdicts), *cached])
     )
     return 0 if verdicts.is_good else 1
+
+
+def findings(document: Mapping[str, Any]) -> list[Finding]:
+    """Return each rule, mapping and model as a finding."""
+    proofs = [(p, REFUTED[kind] if p["verdict"] == "refuted" else "R103") for kind in REFUTED for p in document[kind]]
+    judged = [Finding(p["name"], p["at"], _problem_text(p), code, p["seconds"]) for p, code in proofs]
+    models = [Finding(f"model of {c['name']}", "", "\n".join(c["problems"]), "I100" if c["problems"] else "") for c in document["ilas"]]
+    return [*judged, *models]
+
+
+def _problem_text(p: Mapping[str, Any]) -> str:
+    """Return why a proof failed, nothing where it did not."""
+    if p["verdict"] == "proved":
+        return ""
+    return "\n".join(filter(None, (" · ".join(filter(None, (p["verdict"], p["strength"], p["evidence"]))), p["counterexample"])))
 
 
 def _progress(name: str) -> None:

@@ -1,0 +1,104 @@
+"""Findings as JUnit and SARIF, and commands that run again when a file changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from command import flexmatch, refused
+
+from rewrite_compiler.cli import watch as watching
+from rewrite_compiler.cli.findings import Finding, junit, sarif, split_place
+
+HEAD = "from rewrite_compiler import Law, Tensor, ops as o, rule\n\n\n"
+TRUE = (
+    '@rule(grade="A")\ndef relu_twice(x: Tensor) -> Law:\n    """relu(relu(x)) = relu(x)"""\n    return o.relu(o.relu(x)), o.relu(x)\n\n\n'
+)
+FALSE = (
+    '@rule(grade="A")\ndef relu_over_add(x: Tensor, y: Tensor) -> Law:\n    """relu(x + y) = relu(x) + relu(y)"""\n'
+    "    return o.relu(o.add(x, y)), o.add(o.relu(x), o.relu(y))\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("laws.py").write_text(HEAD + TRUE + FALSE)
+
+
+def test_proofs_as_test_cases_and_results() -> None:
+    assert flexmatch("prove", "laws.py", "--junit", "p.xml", "--sarif", "p.sarif").code == 1
+    root = ElementTree.parse("p.xml").getroot()
+    assert (root.get("tests"), root.get("failures")) == ("2", "1")
+    cases = {c.get("name"): c.find("failure") for c in root.iter("testcase")}
+    assert cases["relu-twice"] is None
+    failure = cases["relu-over-add"]
+    assert failure is not None
+    assert failure.get("type") == "R102"
+    assert "left 0, right 1, with x = -1, y = 1" in str(failure.text)
+    (result,) = json.loads(Path("p.sarif").read_text("utf-8"))["runs"][0]["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert (result["ruleId"], place["region"], place["artifactLocation"]["uri"].rpartition("/")[2]) == (
+        "R102",
+        {"startLine": 10},
+        "laws.py",
+    )
+
+
+def test_a_check_that_finds_nothing_is_one_good_case() -> None:
+    Path("laws.py").write_text(HEAD + TRUE)
+    assert flexmatch("check", "laws.py", "--junit", "c.xml", "--sarif", "c.sarif").code == 0
+    assert [c.get("name") for c in ElementTree.parse("c.xml").getroot().iter("testcase")] == ["laws.py"]
+    assert json.loads(Path("c.sarif").read_text("utf-8"))["runs"][0]["results"] == []
+
+
+def test_a_check_that_finds_something_has_its_code() -> None:
+    assert flexmatch("check", "laws.py", "--sarif", "c.sarif").code == 1
+    assert [r["ruleId"] for r in json.loads(Path("c.sarif").read_text("utf-8"))["runs"][0]["results"]] == ["R102"]
+
+
+def test_names_from_outside_stay_text() -> None:
+    hostile = Finding('<a "b">&\x00\x1b', "dir/x.py:7", "left < right\x08\nand more", "R102")
+    root = ElementTree.fromstring(junit("prove", [hostile]))
+    (case,) = root.iter("testcase")
+    assert (case.get("name"), case.get("classname")) == ('<a "b">&��', "dir/x.py")
+    assert sarif([hostile, Finding("good", "")])["runs"][0]["tool"]["driver"]["rules"] == [{"id": "R102"}]
+    assert [split_place(p) for p in ("a:b.py:12", "a.py", "")] == [("a:b.py", 12), ("a.py", 0), ("", 0)]
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_the_work() -> None:
+    said = "error[F100]: none/p.xml cannot be written: there is no folder none\n  help: choose another name or folder"
+    refused(flexmatch("prove", "laws.py", "--junit", "none/p.xml"), 2, said)
+    said = "error[F203]: --junit and --sarif are not for --symbolic\n  help: --json FILE writes its verdicts"
+    refused(flexmatch("check", "plan.json", "--symbolic", "--junit", "p.xml"), 2, said)
+
+
+def after(monkeypatch: pytest.MonkeyPatch, *changes: Callable[[], object]) -> None:
+    """Do one thing each time the watch sleeps, then interrupt it."""
+    pending = [*changes]
+
+    def sleep(_: float) -> None:
+        if not pending:
+            raise KeyboardInterrupt
+        pending.pop(0)()
+
+    monkeypatch.setattr(watching.time, "sleep", sleep)
+
+
+def test_a_watched_proof_runs_again_when_its_file_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    after(monkeypatch, lambda: None, lambda: Path("laws.py").write_text(HEAD + TRUE), lambda: None)
+    answer = flexmatch("prove", "laws.py", "--watch")
+    assert answer.code == 0
+    assert [line for line in answer.out.splitlines() if line.startswith("rules")] == ["rules     1 of 2 proved", "rules     1 of 1 proved"]
+    assert answer.err == "watching  1 files; Ctrl-C ends\nchanged   laws.py\n"
+
+
+def test_a_watch_goes_on_after_a_refusal_and_sees_files_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    after(monkeypatch, lambda: Path("laws.py").write_text("1 / 0\n"), lambda: Path("other.py").write_text(""))
+    answer = flexmatch("prove", "laws.py", "--watch")
+    assert answer.code == 3
+    assert answer.err.count("error[R100]") == 2
+    assert "changed   other.py\n" in answer.err
