@@ -46,7 +46,8 @@ DECIDED = ("gb_layer_reduce_start", "gb_zero_padding_start")
 def compared(m: Ila, commands: list[dict[str, int]], folder: Path) -> int:
     """Run commands on both, instructions that the text leaves out on neither; return how many reads there were."""
     made = verilog_device(m)
-    files = {path: re.sub(rb"( m_\w+) \[0:\d{7,}\]", rb"\1 [0:65535]", data) for path, data in made.files.items()}  # for the simulator's memory
+    short = rb"\1 [0:65535]"  # memories that fit the simulator's
+    files = {path: re.sub(rb"( m_\w+) \[0:\d{7,}\]", short, data) for path, data in made.files.items()}
     answers, state = icarus.run(icarus.compiled(files, folder), m, commands)
     sim, names = m.simulator(reading="oracle"), [None, *m.instructions]
     reads = 0
