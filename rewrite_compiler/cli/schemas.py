@@ -290,7 +290,8 @@ ROWS: Mapping[str, str] = {
     "acg": ACG, "emit": EMIT, "offload": OFFLOAD, "trace": TRACE,
     "config": CONFIG, "check": CHECK, "ila": ILA, "completion": COMPLETION, "reduce": REDUCE, "schema": SCHEMA, "target": TARGET,
     "diff": DIFF, "advise": ADVISE, "learn": LEARN, "repair": REPAIR, "sweep": SWEEP,
-    "bench": BENCH, "egraph": EGRAPH, "init": "kind text | name text | folder text | files[] text | next[] text",
+    "bench": BENCH, "egraph": EGRAPH, "compare": "reports[].* text",
+    "init": "kind text | name text | folder text | files[] text | next[] text",
     "map": MAP, "space": SPACE,
 }  # fmt: skip
 VERSION = 1

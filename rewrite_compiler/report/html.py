@@ -60,7 +60,7 @@ def page(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None = None, graph:
         "" if extras.graph is None else timeline_section(extras.timeline, bool(plan.get("calibrated"))),
         saturation_section(plan), _rules(plan), certificates_section(extras.certificates), reproduction_section(plan, cosim),
     ]  # fmt: skip
-    return _document(title, _summary(plan, cosim), [p for p in parts if p])
+    return document_page(title, _summary(plan, cosim), [p for p in parts if p])
 
 
 def _step(question: str) -> str:
@@ -72,10 +72,10 @@ def drawing_page(title: str, about: str, graph: Graph, noun: str) -> str:
     """Return a page that is one drawing, with the details of each box at a click."""
     legend = [("t0", "chosen"), ("host", "not chosen"), ("absorbed", "cut off here")]
     drawing = _map(graph, ("chosen",), noun, legend, HINT.replace("a node to see why it went where it did", "a box to see what is in it"))
-    return _document(title, note(about), [section(noun, drawing, "model")])
+    return document_page(title, note(about), [section(noun, drawing, "model")])
 
 
-def _document(title: str, summary: str, parts: Sequence[str]) -> str:
+def document_page(title: str, summary: str, parts: Sequence[str]) -> str:
     """Return a page of sections under a summary."""
     style, script = ((FOLDER / file).read_text("utf-8") for file in ("page.css", "page.js"))
     return "\n".join([

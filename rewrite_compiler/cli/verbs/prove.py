@@ -12,7 +12,7 @@ from typing import Any
 from ...errors import UsageError, did_you_mean
 from ...report.terminal import columns
 from ..findings import Finding, add_finding_options, check_finding_files, write_findings
-from ..options import accelerators, emit_json, parse_arguments, parser, python_files, whole_number
+from ..options import Parser, accelerators, emit_json, parse_arguments, parser, python_files, whole_number
 from ..output import is_live, print_unwrapped, wrap_line
 from ..watch import add_watch_option, watch
 
@@ -27,25 +27,7 @@ def run(arguments: Sequence[str]) -> int:
     Raises:
         UsageError: --only names no rule and no mapping (F203).
     """
-    verb_parser = parser("prove", "Judge every shipped rule, and the mappings and models of accelerators (default: all shipped).")
-    verb_parser.add_argument(
-        "files", nargs="*", type=Path, metavar="RULES.py", help="judge the rules of these files instead of the shipped ones"
-    )
-    verb_parser.add_argument(
-        "--accel", action="append", default=[], metavar="NAME", help="judge only this accelerator's mappings and model"
-    )
-    verb_parser.add_argument("--only", default="", metavar="NAME,…", help="judge only these rules and mappings (TARGET.NAME)")
-    verb_parser.add_argument(
-        "--instances", type=whole_number(1), default=0, metavar="N", help="try each rule at so many drawn instances beside its proof"
-    )
-    verb_parser.add_argument("--jobs", type=whole_number(1), default=JOBS, metavar="N", help=f"judge in N processes (default {JOBS})")
-    verb_parser.add_argument("--no-cache", action="store_true", help="judge again what was judged before, and keep nothing")
-    verb_parser.add_argument(
-        "--recheck", action="store_true", help="judge again what was judged before, and say what is judged otherwise now"
-    )
-    verb_parser.add_argument("--no-rules", action="store_true", help="judge no rules")
-    add_finding_options(verb_parser)
-    add_watch_option(verb_parser)
+    verb_parser = _options()
     args = parse_arguments(verb_parser, arguments)
     if args.watch:
         return watch("prove", arguments, [*args.files, *python_files(args)])
@@ -85,6 +67,30 @@ def run(arguments: Sequence[str]) -> int:
         args, "\n".join([*lines(document, verbose=args.verbose), *(f"judged otherwise: {x}" for x in cache.changed_verdicts), *cached])
     )
     return 0 if verdicts.is_good else 1
+
+
+def _options() -> Parser:
+    """Return the parser of the verb."""
+    verb_parser = parser("prove", "Judge every shipped rule, and the mappings and models of accelerators (default: all shipped).")
+    verb_parser.add_argument(
+        "files", nargs="*", type=Path, metavar="RULES.py", help="judge the rules of these files instead of the shipped ones"
+    )
+    verb_parser.add_argument(
+        "--accel", action="append", default=[], metavar="NAME", help="judge only this accelerator's mappings and model"
+    )
+    verb_parser.add_argument("--only", default="", metavar="NAME,…", help="judge only these rules and mappings (TARGET.NAME)")
+    verb_parser.add_argument(
+        "--instances", type=whole_number(1), default=0, metavar="N", help="try each rule at so many drawn instances beside its proof"
+    )
+    verb_parser.add_argument("--jobs", type=whole_number(1), default=JOBS, metavar="N", help=f"judge in N processes (default {JOBS})")
+    verb_parser.add_argument("--no-cache", action="store_true", help="judge again what was judged before, and keep nothing")
+    verb_parser.add_argument(
+        "--recheck", action="store_true", help="judge again what was judged before, and say what is judged otherwise now"
+    )
+    verb_parser.add_argument("--no-rules", action="store_true", help="judge no rules")
+    add_finding_options(verb_parser)
+    add_watch_option(verb_parser)
+    return verb_parser
 
 
 def findings(document: Mapping[str, Any]) -> list[Finding]:

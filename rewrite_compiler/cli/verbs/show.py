@@ -26,7 +26,9 @@ def run(arguments: Sequence[str]) -> int:
     if arguments and arguments[0] in PARTS:
         return PARTS[arguments[0]]()(arguments[1:])
     verb_parser = parser("show", "Show a plan: what is offloaded, why, and why the rest is not; or another part of what is known.")
-    verb_parser.add_argument("plan", metavar="PLAN|MODEL|offload ID PLAN|egraph MODEL|target NAME|acg NAME|ila NAME|config")
+    verb_parser.add_argument(
+        "plan", metavar="PLAN|MODEL|offload ID PLAN|egraph MODEL|target NAME|acg NAME|ila NAME|compare DOCUMENT …|config"
+    )
     add_steering_options(verb_parser)
     verb_parser.add_argument("--cosim", metavar="FILE", help="the JSON that `flexmatch cosim --json FILE` wrote, for the accuracy")
     verb_parser.add_argument("--html", metavar="FILE", help="write one self-contained page instead of text")
@@ -56,6 +58,12 @@ def run(arguments: Sequence[str]) -> int:
 
 def _acg() -> Verb:
     from .show_acg import run
+
+    return run
+
+
+def _compare() -> Verb:
+    from .show_compare import run
 
     return run
 
@@ -91,7 +99,7 @@ def _target() -> Verb:
 
 
 PARTS: Mapping[str, Callable[[], Verb]] = {
-    "acg": _acg, "config": _config, "egraph": _egraph, "ila": _ila, "offload": _offload, "target": _target,
+    "acg": _acg, "compare": _compare, "config": _config, "egraph": _egraph, "ila": _ila, "offload": _offload, "target": _target,
 }  # fmt: skip
 
 
