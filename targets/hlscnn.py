@@ -17,7 +17,7 @@ from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila_models import hlscnn as model
 from rewrite_compiler.ila_models.hlscnn.numerics import accumulated, rounded_sum
 from rewrite_compiler.ila_models.hlscnn.revisions import SPAD0_BASE
-from rewrite_compiler.lang import Array, Expr, Fixed, Leaf, array, fold, lift, select, switch
+from rewrite_compiler.lang import Array, Expr, Fixed, Leaf, array, fold, lift, select
 from rewrite_compiler.rewrite import Ints
 from rewrite_compiler.target import (
     USUAL,
@@ -444,7 +444,13 @@ def conv2d_result(
         return conv2d_codes(array(around, (g.channels, g.rows, g.cols)), w, g, revision_of(p), start)
 
     images = [image(k) for k in range(batch)]
-    return array(lambda k, n, i, j: switch(k, *(codes[n, i, j] for codes in images)), (batch, filters, *g.out))
+    return array(lambda k, n, i, j: _case(k, [codes[n, i, j] for codes in images]), (batch, filters, *g.out))
+
+
+def _case(index: Expr, cases: Sequence[Expr]) -> Expr:
+    """Return cases[index], found by halves: a batch may be long, and a term must not be as deep."""
+    half = len(cases) // 2
+    return select(index < half, _case(index, cases[:half]), _case(index - half, cases[half:])) if half else cases[0]
 
 
 def drive_images(
