@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from ..errors import Problem
 from ..ila import Ila
+from ..ila.demanded_bits import demanded_bits
 from ..ila.mnemonic import UNDECODED, InstructionSet, Mnemonic, instruction_set
 from ..ila.summary import Opaque, summarise
 from ..ila.summary_check import check_summary
@@ -41,15 +43,23 @@ def _mnemonic_problems(isa: InstructionSet, m: Mnemonic) -> Iterator[Problem]:
     words = isa.pack(m, WORDS, columns)
     owner, names = isa.find(words), list(isa.mnemonics)
     remedy = "fields must not overlap one another, nor the bits that the decode fixes"
-    for row in np.nonzero(owner != names.index(m.name))[0][:1].tolist():
+    decoded_rows = owner == names.index(m.name)
+    for row in () if _restricts_fields(isa, m) else np.nonzero(~decoded_rows)[0][:1].tolist():
         reading = "by no instruction" if owner[row] == UNDECODED else f"as {names[owner[row]]}"
         yield Problem("I102", f"{m.name} assembled with {_text(columns, row)} is decoded {reading}", m.instruction.place, remedy)
         return
     for name, values in isa.unpack(m, words).items():
-        for row in np.nonzero(np.asarray(values, object) != np.asarray(columns[name], object))[0][:1].tolist():
+        for row in np.nonzero(decoded_rows & (np.asarray(values, object) != np.asarray(columns[name], object)))[0][:1].tolist():
             sentence = f"{m.name} assembled with {_text(columns, row)} has {values[row]} in its field {name}"
             yield Problem("I102", sentence, m.instruction.place, remedy)
             return
+
+
+def _restricts_fields(isa: InstructionSet, m: Mnemonic) -> bool:
+    """Tell whether a decode reads bits of its own fields, so that the instruction is another one for some of their values."""
+    masks = demanded_bits(isa.ila, replace(m.instruction, operands={}))
+    decode = sum(mask << isa.offsets[name] for name, mask in masks.items())
+    return any(decode >> f.low & (1 << f.width) - 1 for f in m.fields)
 
 
 def _draw(choose: np.random.Generator, low: int, high: int) -> Data:

@@ -16,6 +16,7 @@ from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila import DATA, Bits, Ila, ila
 from rewrite_compiler.lang import assign, reduce_sum, update, wrap
 from rewrite_compiler.report.acg import acg_document, acg_dot
+from rewrite_compiler.study.architecture import architecture_problems
 from rewrite_compiler.target import Clock, Link, Memory, Resources, Unit, find_target
 from rewrite_compiler.target.acg import acg_of, complete, disagreements
 from rewrite_compiler.target.capability import Capability, Typed, parse_capability
@@ -165,6 +166,20 @@ def test_a_capability_is_parsed_as_it_is_printed(c: Capability) -> None:
 def test_what_is_no_capability_is_refused_with_its_place(text: str, sentence: str) -> None:
     with pytest.raises(SpecError, match=sentence):
         parse_capability(text)
+
+
+def test_a_mnemonic_that_is_decoded_otherwise_is_a_problem() -> None:
+    """Fields that overlap are named; a decode that reads its own fields makes another instruction of some of their values."""
+    m = Ila("fields")
+    m.input("data", 8)
+    x = m.memory("x", (8,), 8)
+    layout = {"op": Bits(0, 1), "a": Bits(2, 4), "b": Bits(5, 7)}
+    m.encoded("low", layout, {"op": 1}, lambda f: assign(x, f.b, f.a), extra=m.word("data", 7, 7) == 0, doc="")
+    m.encoded("high", layout, {"op": 1}, lambda f: assign(x, f.b, f.a), extra=m.word("data", 7, 7) == 1, doc="")
+    assert not list(architecture_problems(m, None))
+    m.encoded("overlap", {**layout, "b": Bits(4, 6)}, {"op": 2}, lambda f: assign(x, f.b, f.a), doc="")
+    (problem,) = architecture_problems(m, None)
+    assert problem.sentence.startswith("OVERLAP assembled with a=")
 
 
 def test_what_show_acg_prints(tmp_path: Path) -> None:
