@@ -15,7 +15,7 @@ from rewrite_compiler.compile import Options
 from rewrite_compiler.frontend.graph.emit import to_onnx
 from rewrite_compiler.ir.program import Builder
 from rewrite_compiler.ir.types import TensorType
-from rewrite_compiler.study.advise import Advice, advise
+from rewrite_compiler.study.designs.advise import Advice, advise
 
 SEED = 41
 LARGE = {"log_inp_buffer": 14, "log_wgt_buffer": 17, "log_acc_buffer": 16}

@@ -36,7 +36,7 @@ from rewrite_compiler.prove.instances.instance_search import Instance, attribute
 from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.ruleset import rules_in, shipped_rules
 from rewrite_compiler.rewrite.text import rule_text
-from rewrite_compiler.study.learn import RuleSearch, Worth
+from rewrite_compiler.study.laws.learn import RuleSearch, Worth
 from rewrite_compiler.target import Mapping, find_target
 
 SET = ("layout", "linear")

@@ -17,7 +17,7 @@ from pathlib import Path
 from record import ROOT, Row, commit, finish, fresh_answers, options, recorded
 
 from rewrite_compiler.compile import Options, Plan, compile_model
-from rewrite_compiler.study.diff import plan_totals
+from rewrite_compiler.study.designs.diff import plan_totals
 
 SHARED = Path(os.environ.get("FLEXMATCH_SHARED", ROOT.parent / "shared"))
 MODELS = (

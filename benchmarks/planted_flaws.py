@@ -18,8 +18,8 @@ from rewrite_compiler.compile import Plan
 from rewrite_compiler.cosim.metrics.metrics import metric_of
 from rewrite_compiler.data import samples_for
 from rewrite_compiler.errors import FlexmatchError
-from rewrite_compiler.study.attribution import attribute
-from rewrite_compiler.study.trials import Trials, with_formats_of
+from rewrite_compiler.study.diagnosis.attribution import attribute
+from rewrite_compiler.study.diagnosis.trials import Trials, with_formats_of
 
 SEED, SAMPLES = 8, 32
 CASES = (("digits_cnn", "flexasr"), ("digits_mlp", "flexasr"), ("digits_cnn", "hlscnn:revision=ext16"), ("digits_mlp", "vta"))

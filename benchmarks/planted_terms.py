@@ -204,9 +204,9 @@ def answer_for(app: str, accel: str) -> dict[str, Any]:
     from rewrite_compiler.compile.plan.user_rules import JudgedOperations
     from rewrite_compiler.cosim.metrics.metrics import metric_of
     from rewrite_compiler.data import samples_for
-    from rewrite_compiler.study import candidates
-    from rewrite_compiler.study.attribution import attribute
-    from rewrite_compiler.study.trials import Trials
+    from rewrite_compiler.study.diagnosis import candidates
+    from rewrite_compiler.study.diagnosis.attribution import attribute
+    from rewrite_compiler.study.diagnosis.trials import Trials
 
     compiler.judge_used_operations = lambda *_: JudgedOperations({}, ())  # type: ignore[assignment]
     candidates.is_certified = lambda *_: True  # type: ignore[assignment]

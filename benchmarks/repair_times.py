@@ -25,8 +25,8 @@ from rewrite_compiler.cosim.metrics.loss_bound import band_of
 from rewrite_compiler.cosim.metrics.metrics import metric_of
 from rewrite_compiler.data import Dataset, samples_for
 from rewrite_compiler.errors import FlexmatchError
-from rewrite_compiler.study.repair import repair
-from rewrite_compiler.study.trials import Trials
+from rewrite_compiler.study.diagnosis.repair import repair
+from rewrite_compiler.study.diagnosis.trials import Trials
 
 SAMPLES, THREADS, BAND = 128, 2, "2pt"
 LEAST_LOSS = 0.1

@@ -18,7 +18,7 @@ from record import finish, options, spread
 from rewrite_compiler.apps import Architecture, find_application
 from rewrite_compiler.compile import compile_model
 from rewrite_compiler.cosim import cosimulate
-from rewrite_compiler.report.html import report_page
+from rewrite_compiler.report.page.html import report_page
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -47,7 +47,7 @@ def measured(name: str, samples: int, runs: int) -> dict[str, Any]:
             text = report_page(plan, document)
             walls.append(time.perf_counter() - wall)
             cpus.append(time.process_time() - cpu)
-        page = Path(folder) / "report.html"
+        page = Path(folder) / "report.page.html"
         page.write_text(text, "utf-8", "backslashreplace")
         return {
             "model": name, "nodes": plan.model["ops"], "offloads": len(plan.offloads), "samples": samples, "runs": runs,

@@ -17,7 +17,7 @@ from time import process_time
 from record import Row, finish, options
 
 from rewrite_compiler.apps import GALLERY
-from rewrite_compiler.study.perturb import styles
+from rewrite_compiler.study.checks.perturb import styles
 from rewrite_compiler.target import find_target
 
 

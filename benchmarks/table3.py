@@ -10,7 +10,7 @@ import time
 
 from record import Row, finish, options
 
-from rewrite_compiler.study.accuracy import Uniform, accuracy
+from rewrite_compiler.study.checks.accuracy import Uniform, accuracy
 from rewrite_compiler.target import find_target
 
 GATES = {"g": 4 * 64, "e": 8 * 64}

@@ -23,7 +23,7 @@ from rewrite_compiler.cosim import Settings
 from rewrite_compiler.cosim.cosimulate import dataset_for, with_formats
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.load import load
-from rewrite_compiler.study.trials import with_formats_of
+from rewrite_compiler.study.diagnosis.trials import with_formats_of
 
 SHARED = Path(os.environ.get("FLEXMATCH_SHARED", ROOT.parent / "shared")) / "models"
 NEAREST = "half_even"

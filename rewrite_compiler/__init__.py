@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .ops.static import IsConstant
     from .prove.certificates.document import prove
     from .rewrite.rule import Law, Rule, Where, rule
-    from .study.check import check
+    from .study.checks.check import check
 
 # name → the module that defines it
 _NAMES = {
@@ -28,7 +28,7 @@ _NAMES = {
     "Tensor": "ops.op",
     "Where": "rewrite.rule",
     "assemble": "emit.words",
-    "check": "study.check",
+    "check": "study.checks.check",
     "cosimulate": "cosim.cosimulate",
     "disassemble": "emit.words",
     "map": "fit.api",
@@ -58,5 +58,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module(f".{name if name in _PACKAGES else _NAMES[name]}", __name__)
     if "IPython" in sys.modules and name in _SHOWN:
-        importlib.import_module(".report.notebook", __name__).install()
+        importlib.import_module(".report.page.notebook", __name__).install()
     return module if name in _PACKAGES else getattr(module, name)

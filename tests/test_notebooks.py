@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rewrite_compiler.report.notebook import install
+from rewrite_compiler.report.page.notebook import install
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import printable
-from ..study.change_text import change_text
+from ..study.diagnosis.change_text import change_text
 from .figures import difference_text, interval_text
 from .figures import number as number
 from .tables import columns as columns

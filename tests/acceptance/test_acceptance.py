@@ -348,7 +348,7 @@ def plain_terminals_are_readable(here: Visitor) -> None:
 
 def python_is_typed_and_shown(here: Visitor) -> None:
     import rewrite_compiler as public
-    from rewrite_compiler.report.notebook import install
+    from rewrite_compiler.report.page.notebook import install
 
     install()  # as importing in Jupyter does
     compiled = public.compile("app.onnx", accel=["flexasr"], calibrate="calibration.npz")

@@ -8,7 +8,7 @@ import pytest
 
 from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Options, compile_model, to_json
-from rewrite_compiler.study.totals import Run, totals
+from rewrite_compiler.study.designs.totals import Run, totals
 
 CNN = find_application("digits_cnn").model
 

@@ -10,9 +10,9 @@ import onnx
 import pytest
 
 from rewrite_compiler.compile import compile_model, to_json
-from rewrite_compiler.report.html import report_page
+from rewrite_compiler.report.page.html import report_page
+from rewrite_compiler.report.page.verdict import verdict_lines
 from rewrite_compiler.report.terminal import offload_texts, share
-from rewrite_compiler.report.verdict import verdict_lines
 
 DENSE = "h = MatMul(x, w)"
 # what stands behind a product of 2 × 16 × 64: nodes, shape of the result, what is said of the share

@@ -15,7 +15,7 @@ import flexmatch
 from rewrite_compiler.cosim import Settings
 from rewrite_compiler.cosim.cluster import connect
 from rewrite_compiler.errors import FlexmatchError, InputError, UsageError
-from rewrite_compiler.study.sweep import axes_of, sweep
+from rewrite_compiler.study.designs.sweep import axes_of, sweep
 from rewrite_compiler.target import find_target
 
 DIGITS = Path(__file__).parents[2] / "apps" / "digits"

@@ -16,8 +16,8 @@ from rewrite_compiler.compile.plan.plan import tensors_of
 from rewrite_compiler.cosim.engine import Engine
 from rewrite_compiler.cosim.plan_variants import Variants
 from rewrite_compiler.data import samples_for
-from rewrite_compiler.study.candidates import float_run
-from rewrite_compiler.study.trials import with_float, with_formats_of
+from rewrite_compiler.study.diagnosis.candidates import float_run
+from rewrite_compiler.study.diagnosis.trials import with_float, with_formats_of
 from rewrite_compiler.target import simulated_device
 
 CASES = [("digits_cnn", "flexasr"), ("digits_cnn", "hlscnn"), ("digits_cnn", "vta"), ("digits_mlp", "flexasr"), ("digits_mlp", "vta")]

@@ -15,8 +15,8 @@ from rewrite_compiler.compile import Options, compile_model, to_json
 from rewrite_compiler.fit.cost import price_with_overlap
 from rewrite_compiler.fit.overlap import call_commands, overlap
 from rewrite_compiler.fit.tiling import Tiling
-from rewrite_compiler.report.html import page
-from rewrite_compiler.study.advise import advice_document, advise
+from rewrite_compiler.report.page.html import page
+from rewrite_compiler.study.designs.advise import advice_document, advise
 from rewrite_compiler.target import Resources, Target, load_target
 from rewrite_compiler.target.timing import timeline
 

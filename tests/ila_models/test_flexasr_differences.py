@@ -9,8 +9,8 @@ import pytest
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.ila.simulation.simulator import READINGS, DeviceHang, Simulator
 from rewrite_compiler.ila_models.flexasr import build
-from rewrite_compiler.report.blocks import markdown
-from rewrite_compiler.report.ila import ila_blocks
+from rewrite_compiler.report.graphics.blocks import markdown
+from rewrite_compiler.report.graphics.ila import ila_blocks
 
 HARDWARE, PUBLISHED = "hardware", "published_ila"
 LARGE, SMALL, ACT = 0x3350_0000, 0x3360_0000, 0x3490_0000

@@ -14,8 +14,8 @@ from pages import ROOT
 from rewrite_compiler.ila import Bits, Ila, mmio
 from rewrite_compiler.lang import array, assign, let, loop, reduce_sum, require, select, seq, update, when
 from rewrite_compiler.lang.listing import diagnostics_of, step_listing
-from rewrite_compiler.report.blocks import markdown, text_lines
-from rewrite_compiler.report.ila import ila_blocks
+from rewrite_compiler.report.graphics.blocks import markdown, text_lines
+from rewrite_compiler.report.graphics.ila import ila_blocks
 from rewrite_compiler.target import find_target
 
 SHIPPED = ("flexasr", "genesys", "hlscnn", "hvx", "vta")
@@ -113,7 +113,7 @@ def test_steps_are_written_for_people() -> None:
 
 
 def test_words_of_a_model_are_escaped() -> None:
-    from rewrite_compiler.report.blocks import html_page
+    from rewrite_compiler.report.graphics.blocks import html_page
 
     page = html_page("small", ila_blocks(small()))
     assert "<b>is</b>" not in page

@@ -13,7 +13,7 @@ from command import flexmatch
 from test_report_views import COSIM, PLAN, drawn
 
 from rewrite_compiler.apps import find_application
-from rewrite_compiler.report.html import page as page_of
+from rewrite_compiler.report.page.html import page as page_of
 
 AXE = os.environ.get("FLEXMATCH_AXE")  # a checked-out axe.min.js
 ATTACK = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
@@ -26,11 +26,11 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     back = os.getcwd()
     os.chdir(folder)
     try:
-        answer = flexmatch("show", find_application("digits_cnn").model, "--accel", "flexasr", "--html", "report.html")
+        answer = flexmatch("show", find_application("digits_cnn").model, "--accel", "flexasr", "--html", "report.page.html")
     finally:
         os.chdir(back)
     assert (answer.code, answer.err) == (0, "")
-    return folder / "report.html"
+    return folder / "report.page.html"
 
 
 class Watched:
@@ -230,10 +230,10 @@ SECTIONS = ("host", "accuracy", "model", "offloads", "values", "cost", "timeline
 
 def test_a_co_simulation_is_all_there_and_opens_within_a_second(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    answer = flexmatch("demo", "digits_cnn", "--samples", "8", "--html", "report.html")
+    answer = flexmatch("demo", "digits_cnn", "--samples", "8", "--html", "report.page.html")
     assert (answer.code, answer.err) == (0, "")
     assert "wrote      report.html: " in answer.out
-    watched = Watched(browser, tmp_path / "report.html")
+    watched = Watched(browser, tmp_path / "report.page.html")
     page = watched.page
     assert page.locator("details[open]").count() == 0
     page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")

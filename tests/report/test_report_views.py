@@ -11,11 +11,11 @@ import pytest
 
 from rewrite_compiler.emit.mmio.listing import Row
 from rewrite_compiler.prove.certificates.shipped_certificates import Certificate
-from rewrite_compiler.report.graph import ABSORBED, HOST, OFFLOAD, Box, Graph, layers_of
-from rewrite_compiler.report.html import Extras, page
+from rewrite_compiler.report.graphics.graph import ABSORBED, HOST, OFFLOAD, Box, Graph, layers_of
+from rewrite_compiler.report.page.html import Extras, page
+from rewrite_compiler.report.page.timeline import Timeline
 from rewrite_compiler.report.tables import WIDTH, grid
 from rewrite_compiler.report.terminal import cosim_lines, plan_lines, rule_grid, table
-from rewrite_compiler.report.timeline import Timeline
 
 REASON = {"rule": "conv2d-as-dense-of-windows", "at": "rules/convolution.py:14", "grade": "A"}
 LINEAR = {"rule": "flexasr.linear", "at": "flexasr/linear.py:24", "grade": "E"}

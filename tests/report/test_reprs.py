@@ -11,7 +11,7 @@ from command import perceptron, samples
 from test_report_views import parsed
 
 import flexmatch
-from rewrite_compiler.report import notebook
+from rewrite_compiler.report.page import notebook
 from rewrite_compiler.rewrite.ruleset import shipped_rules
 
 ATTACK = "<script>alert(1)</script>"

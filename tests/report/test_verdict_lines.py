@@ -11,9 +11,9 @@ import pytest
 from command import flexmatch
 from onnx import TensorProto, helper, numpy_helper
 
-from rewrite_compiler.report.headline import tiles
+from rewrite_compiler.report.page.headline import tiles
+from rewrite_compiler.report.page.verdict import verdict_lines
 from rewrite_compiler.report.terminal import inaccurate_text
-from rewrite_compiler.report.verdict import verdict_lines
 
 NANOSECONDS = {"slower": (4_120, 700, "0.17"), "faster": (700, 84_000, "120"), "as fast": (700, 700, "1")}
 

@@ -11,8 +11,8 @@ from command import flexmatch
 from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Options, compile_model
 from rewrite_compiler.errors import UsageError
-from rewrite_compiler.study.advise import advice_document, advise
-from rewrite_compiler.study.diff import plan_totals
+from rewrite_compiler.study.designs.advise import advice_document, advise
+from rewrite_compiler.study.designs.diff import plan_totals
 
 CNN = find_application("digits_cnn").model
 SHAPES = {"image": (1, 1, 8, 8)}

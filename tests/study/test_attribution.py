@@ -19,10 +19,10 @@ from rewrite_compiler.cosim.metrics.loss_bound import band_of
 from rewrite_compiler.cosim.metrics.metrics import metric_of
 from rewrite_compiler.data import samples_for
 from rewrite_compiler.errors import FlexmatchError
-from rewrite_compiler.report.html import page
-from rewrite_compiler.study.attribution import attribute
-from rewrite_compiler.study.repair import repair
-from rewrite_compiler.study.trials import Trials, with_float
+from rewrite_compiler.report.page.html import page
+from rewrite_compiler.study.diagnosis.attribution import attribute
+from rewrite_compiler.study.diagnosis.repair import repair
+from rewrite_compiler.study.diagnosis.trials import Trials, with_float
 
 CNN = find_application("digits_cnn")
 

@@ -21,10 +21,10 @@ from rewrite_compiler.apps import find_application
 from rewrite_compiler.cli.verbs.check import lines
 from rewrite_compiler.ila.simulation.simulator import Simulator
 from rewrite_compiler.prove.mappings.mappings import code_difference
-from rewrite_compiler.study.accuracy import accuracy, accuracy_sizes, operand_distributions
-from rewrite_compiler.study.capacity import is_admitted
-from rewrite_compiler.study.check import check
-from rewrite_compiler.study.golden import golden_folder, replay
+from rewrite_compiler.study.checks.accuracy import accuracy, accuracy_sizes, operand_distributions
+from rewrite_compiler.study.checks.capacity import is_admitted
+from rewrite_compiler.study.checks.check import check
+from rewrite_compiler.study.checks.golden import golden_folder, replay
 from rewrite_compiler.target import find_target
 from rewrite_compiler.target.mapping import accepted_arguments
 

@@ -15,8 +15,8 @@ from rewrite_compiler.cli.verbs.diff import lines
 from rewrite_compiler.compile import Options, Plan, compile_model
 from rewrite_compiler.ila import Ila, bit_fields, mmio
 from rewrite_compiler.lang import assign, wrap
-from rewrite_compiler.study.diff import Sides, diff_document, is_changed
-from rewrite_compiler.study.specification import changes, word_differences
+from rewrite_compiler.study.designs.diff import Sides, diff_document, is_changed
+from rewrite_compiler.study.designs.specification import changes, word_differences
 
 APP, MLP = find_application("digits_cnn"), find_application("digits_mlp")
 SHAPES = {"image": (1, 1, 8, 8)}

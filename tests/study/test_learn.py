@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 from rewrite_compiler.ops import add, bias_add, dense, relu, reshape
 from rewrite_compiler.ops.op import Variable
 from rewrite_compiler.rewrite.text_file import rules_of_text
-from rewrite_compiler.study.learn import shared_operators
+from rewrite_compiler.study.laws.learn import shared_operators
 
 
 def model(path: Path) -> Path:

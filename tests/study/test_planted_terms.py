@@ -22,14 +22,14 @@ from rewrite_compiler.lang.traversal import terms_of
 from rewrite_compiler.prove.mappings.lockstep import evaluated_together
 from rewrite_compiler.readings.arrays.evaluator import table_data
 from rewrite_compiler.report.terminal import attribution_texts
-from rewrite_compiler.study.attribution import attribute
+from rewrite_compiler.study.diagnosis.attribution import attribute
+from rewrite_compiler.study.diagnosis.repair import repair
+from rewrite_compiler.study.diagnosis.trials import Trials
 from rewrite_compiler.study.numerics.edits import SourceTerms
 from rewrite_compiler.study.numerics.exact_tables import approximation, exact_table, odd_entries
 from rewrite_compiler.study.numerics.rewriting import Rewriter
 from rewrite_compiler.study.numerics.source_places import with_places
 from rewrite_compiler.study.numerics.watch import watch
-from rewrite_compiler.study.repair import repair
-from rewrite_compiler.study.trials import Trials
 from rewrite_compiler.target import load_target
 
 MLP = find_application("digits_mlp")

@@ -16,8 +16,8 @@ from command import flexmatch, refused
 from onnx import helper, numpy_helper
 
 from rewrite_compiler.apps import find_application
-from rewrite_compiler.study import reduce
-from rewrite_compiler.study.reduce import CRASH, MISMATCH, Question, reduce_model
+from rewrite_compiler.study.laws import reduce
+from rewrite_compiler.study.laws.reduce import CRASH, MISMATCH, Question, reduce_model
 
 ACCEL = ("--accel", "flexasr")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rewrite_compiler.apps import APPS, App
-from rewrite_compiler.study.perturb import OffloadSignature, difference, styles
+from rewrite_compiler.study.checks.perturb import OffloadSignature, difference, styles
 from rewrite_compiler.target import find_target
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rewrite_compiler.errors import UsageError
-from rewrite_compiler.study.sweep import Axis, axes_of, points
+from rewrite_compiler.study.designs.sweep import Axis, axes_of, points
 from rewrite_compiler.target import find_target
 
 TARGETS = [find_target("flexasr"), find_target("hlscnn")]

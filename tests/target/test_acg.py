@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila import DATA, Bits, Ila, ila
 from rewrite_compiler.lang import assign, reduce_sum, update, wrap
-from rewrite_compiler.report.acg import acg_document, acg_dot
-from rewrite_compiler.study.architecture import architecture_problems
+from rewrite_compiler.report.graphics.acg import acg_document, acg_dot
+from rewrite_compiler.study.checks.architecture import architecture_problems
 from rewrite_compiler.target import Clock, Link, Memory, Resources, Unit, find_target
 from rewrite_compiler.target.acg import acg_of, complete, disagreements
 from rewrite_compiler.target.capability import Capability, Typed, parse_capability

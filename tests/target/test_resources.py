@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rewrite_compiler.errors import SpecError
-from rewrite_compiler.report.architecture import architecture_dot, resource_rows
+from rewrite_compiler.report.graphics.architecture import architecture_dot, resource_rows
 from rewrite_compiler.target import (
     Clock,
     Energy,

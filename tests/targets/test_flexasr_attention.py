@@ -15,7 +15,7 @@ from rewrite_compiler.compile import compile_model
 from rewrite_compiler.cosim import cosimulate
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.prove.mappings.mappings import code_difference, prove_mapping
-from rewrite_compiler.study.accuracy import accuracy
+from rewrite_compiler.study.checks.accuracy import accuracy
 from rewrite_compiler.target import find_target
 from rewrite_compiler.targets.flexasr.attention import is_usable
 

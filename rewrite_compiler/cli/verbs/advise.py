@@ -27,7 +27,7 @@ def run(arguments: Sequence[str]) -> int:
     names = accelerators(args)
     if len(names) != 1:
         raise UsageError("F201", f"Accelerators must be exactly one, not {len(names)}", help="give one --accel NAME")
-    from ...study.advise import advice_document, advise
+    from ...study.designs.advise import advice_document, advise
 
     document = advice_document(advise([Path(m) for m in args.models], names[0], compile_options(args)))
     emit_json(document, args.json)

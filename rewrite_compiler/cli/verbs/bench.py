@@ -43,7 +43,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     args = parse_arguments(verb_parser, arguments, "model", "data", "calibrate", "against")
     baseline = None if args.against is None else read_baseline(Path(args.against))
-    from ...study.bench import bench, slower_phases
+    from ...study.checks.bench import bench, slower_phases
 
     document = bench(
         args.model, accelerators(args), compile_options(args), runs=args.runs, data=args.data, calibrate=args.calibrate,
@@ -110,7 +110,7 @@ def lines(document: Mapping[str, Any], baseline: Mapping[str, Any] | None, *, ve
     """Return a document as text: medians with minima and maxima, beside an earlier document's medians if there is one."""
     from ...report.tables import grid
     from ...report.terminal import count_text
-    from ...study.bench import medians
+    from ...study.checks.bench import medians
 
     baseline_medians = {} if baseline is None else medians(baseline)
     names = ", ".join(t["name"] for t in document["targets"])

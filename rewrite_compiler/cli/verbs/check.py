@@ -45,8 +45,8 @@ def run(arguments: Sequence[str]) -> int:
             raise UsageError("F203", "--junit and --sarif are not for --symbolic", help="--json FILE writes its verdicts")
         return check_symbolic(args)
     from ...limits import DEFAULT
-    from ...study.accuracy import GROUPS, SEED
-    from ...study.check import check, check_document
+    from ...study.checks.accuracy import GROUPS, SEED
+    from ...study.checks.check import check, check_document
 
     result = check(
         args.subject, groups=args.groups or GROUPS, seed=SEED if args.seed < 0 else args.seed, shapes=shapes_of(args),

@@ -64,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
     with phase(args, "checking  the plan against the model"):
         document, file_names = write_plan(plan, stem, args)
     if args.html is not None:
-        from ...report.html import report_page
+        from ...report.page.html import report_page
 
         write_atomically(page_file(args.html, report_page(plan, None, document)))
         file_names.append(args.html)

@@ -84,7 +84,7 @@ def run(arguments: Sequence[str]) -> int:
 def write_page(path: str | None, report: Report) -> None:
     """Write a co-simulation with its plan as one HTML page, if there is a path."""
     if path is not None:
-        from ...report.html import report_page
+        from ...report.page.html import report_page
 
         assert report.plan is not None
         write_atomically(page_file(path, report_page(report.plan, report.document)))
@@ -94,8 +94,8 @@ def attribution_of(args: argparse.Namespace, report: Report, plan: Plan) -> Mapp
     """Return the attribution of a co-simulation's loss to offloads, on at most ATTRIBUTED_SAMPLES of its samples."""
     from ...cosim.cosimulate import dataset_for, with_formats
     from ...cosim.metrics.metrics import metric_of
-    from ...study.attribution import attribute
-    from ...study.trials import Trials
+    from ...study.diagnosis.attribution import attribute
+    from ...study.diagnosis.trials import Trials
 
     _, data = with_formats(plan, dataset_for(plan, args.data), args.calibrate, args.calibration_method)
     data = data.evenly(min(MAX_ATTRIBUTION_SAMPLES, args.samples or data.count, data.count))

@@ -81,7 +81,7 @@ def _architecture(app: Architecture, args: argparse.Namespace) -> int:
         model.write_bytes(app.build().SerializeToString())
         plan, document = _compiled(app, model, args)
         if args.html:
-            from ...report.html import report_page
+            from ...report.page.html import report_page
 
             write_atomically(page_file(args.html, report_page(plan, None, document)))
         if args.output:

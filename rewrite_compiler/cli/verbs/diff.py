@@ -36,7 +36,7 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError(
             "F203", "--accel has no place here: diff takes its two targets as OLD and NEW", help="flexmatch diff OLD NEW MODEL.onnx"
         )
-    from ...study.diff import compile_both, diff_document, is_changed
+    from ...study.designs.diff import compile_both, diff_document, is_changed
 
     document = diff_document(
         compile_both(args.old, args.new, args.model, compile_options(args)),
@@ -90,7 +90,7 @@ def _named(target: Mapping[str, Any]) -> str:
 def _specification(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the states and instructions that differ, in words; that only other files do where nothing of the model differs."""
     from ...report.terminal import count_text
-    from ...study.specification import word_differences
+    from ...study.designs.specification import word_differences
 
     changes = document["specification"]
     if not changes:

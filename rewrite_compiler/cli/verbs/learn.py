@@ -30,7 +30,7 @@ def run(arguments: Sequence[str]) -> int:
     names = accelerators(args)
     if not names:
         raise UsageError("F201", "no accelerator is given", help="add --accel NAME; `flexmatch list` shows the names")
-    from ...study.learn import learn, learned_document
+    from ...study.laws.learn import learn, learned_document
 
     models = [Path(m) for m in args.models]
     document = learned_document(learn(models, names, compile_options(args), seconds=args.seconds, max_rules=args.laws), args.models)

@@ -37,7 +37,7 @@ def run(arguments: Sequence[str]) -> int:
     document = {"schema": SCHEMA, "layers": documents}
     emit_json(document, args.json)
     if args.front is not None:
-        from ...report.mapping import front_page
+        from ...report.graphics.mapping import front_page
 
         write_atomically(page_file(args.front, front_page(documents[0])))
     if len(layers) == 1 and args.form != "loops":

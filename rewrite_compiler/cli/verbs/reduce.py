@@ -27,7 +27,7 @@ def run(arguments: Sequence[str]) -> int:
     target = Path(args.output or f"{model.stem}.reduced.onnx")
     check_outputs([target], [model])
     from ...compile import chosen_targets
-    from ...study.reduce import Question, reduce_model, reduction_document
+    from ...study.laws.reduce import Question, reduce_model, reduction_document
 
     names = accelerators(args)
     chosen_targets(names)

@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     from ...cosim.cosimulate import dataset_for, with_formats
     from ...cosim.metrics.loss_bound import band_of
     from ...cosim.metrics.metrics import metric_of
-    from ...study.repair import repair
+    from ...study.diagnosis.repair import repair
 
     band = band_of(args.within)
     plan = plan_of(args, Path(args.plan))
@@ -78,7 +78,7 @@ def lines(document: Mapping[str, Any], file_names: Sequence[str] = ()) -> list[s
     """Return a repair as text: the culprit, the proposals by their price, and the one that was chosen."""
     from ...report.tables import grid
     from ...report.terminal import number, table
-    from ...study.change_text import change_text
+    from ...study.diagnosis.change_text import change_text
 
     metric, before, culprit = document["metric"], document["before"], document["culprit"]
     samples = document["samples"]

@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
         args.html = f"{Path(args.plan).stem}.html"
     check_outputs([Path(f) for f in (args.html, args.svg, args.dot) if f is not None], input_files(args, INPUTS))
     from ...compile import to_json
-    from ...report.html import report_page
+    from ...report.page.html import report_page
     from ...report.terminal import cosim_lines, plan_lines
 
     plan = plan_of(args, Path(args.plan))
@@ -107,8 +107,8 @@ def _draw(args: argparse.Namespace, plan: Plan, document: Mapping[str, Any]) -> 
     """Write the graph as files of its own, where that is asked for."""
     if args.svg is None and args.dot is None:
         return
-    from ...report.drawing import graph_dot, graph_svg
-    from ...report.graph import graph_of
+    from ...report.graphics.drawing import graph_dot, graph_svg
+    from ...report.graphics.graph import graph_of
 
     graph, targets = graph_of(plan, document), [t.name for t in plan.targets]
     name = Path(plan.model["path"]).name

@@ -20,7 +20,7 @@ def run(arguments: Sequence[str]) -> int:
     args = parse_arguments(verb_parser, arguments)
     if args.dot is not None:
         check_outputs([Path(args.dot)])
-    from ...report.acg import acg_document, acg_dot, acg_rows
+    from ...report.graphics.acg import acg_document, acg_dot, acg_rows
     from ...report.terminal import table
     from ...target.acg import acg_of
 

@@ -28,7 +28,7 @@ def run(arguments: Sequence[str]) -> int:
     verb_parser.add_argument("documents", nargs="+", type=Path, metavar="DOCUMENT.json", help=REMEDY)
     add_page_option(verb_parser)
     args = parse_arguments(verb_parser, arguments)
-    from ...report.comparison import HEADS, comparison_page, entry_of, row_of, varying_parameters
+    from ...report.page.comparison import HEADS, comparison_page, entry_of, row_of, varying_parameters
     from ...report.tables import grid
 
     plans = paired([(str(path), read_document(path)) for path in args.documents])

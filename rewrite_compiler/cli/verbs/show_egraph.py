@@ -30,8 +30,8 @@ def run(arguments: Sequence[str]) -> int:
     args = parse_arguments(verb_parser, arguments, "model")
     files = [Path(f) for f in (args.html, args.dot) if f is not None]
     check_outputs(files, input_files(args, ("model",)))
-    from ...report.egraph import egraph_dot, egraph_lines, egraph_page
-    from ...study.neighbourhood import neighbourhood
+    from ...report.page.egraph import egraph_dot, egraph_lines, egraph_page
+    from ...study.laws.neighbourhood import neighbourhood
 
     plan_options = compile_options(args)
     if args.rounds is not None:

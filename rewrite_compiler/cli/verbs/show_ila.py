@@ -25,8 +25,8 @@ def run(arguments: Sequence[str]) -> int:
     args = parse_arguments(verb_parser, arguments)
     files = [Path(f) for f in (args.html, args.markdown) if f is not None]
     check_outputs(files)
-    from ...report.blocks import html_page, markdown, text_lines
-    from ...report.ila import ila_blocks, ila_document
+    from ...report.graphics.blocks import html_page, markdown, text_lines
+    from ...report.graphics.ila import ila_blocks, ila_document
     from ...target.discovery import find_ila
 
     model = find_ila(args.name)

@@ -20,7 +20,7 @@ def run(arguments: Sequence[str]) -> int:
     args = parse_arguments(verb_parser, arguments)
     if args.dot is not None:
         check_outputs([Path(args.dot)])
-    from ...report.architecture import architecture_dot, resource_rows
+    from ...report.graphics.architecture import architecture_dot, resource_rows
     from ...report.terminal import table
     from ...target import find_target, resource_document
 

@@ -27,7 +27,7 @@ def run(arguments: Sequence[str]) -> int:
     add_simulation_options(verb_parser)
     args = parse_arguments(verb_parser, arguments, "model", "data", "calibrate")
     from ...compile import chosen_targets
-    from ...study.sweep import axes_of, sweep
+    from ...study.designs.sweep import axes_of, sweep
 
     targets = chosen_targets(accelerators(args))
     axes = axes_of(args.over, targets)

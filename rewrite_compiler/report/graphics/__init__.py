@@ -1,0 +1,1 @@
+"""Drawings and charts of a report: markup, architecture, graphs, blocks."""

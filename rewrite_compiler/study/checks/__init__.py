@@ -1,0 +1,1 @@
+"""Checks of a target: golden vectors, accuracy, capacities, problems of its model."""

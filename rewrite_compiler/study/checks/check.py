@@ -1,0 +1,251 @@
+"""check: every problem of a target, a rule file, an accelerator model or a model, in one go."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from dataclasses import replace as changed
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ...errors import FlexmatchError, Problem, UsageError
+from ...ila import Ila
+from ...ila.verification.check import Check
+from ...ila.verification.check import check as check_ila
+from ...limits import DEFAULT, Limits
+from ...prove.mappings.mappings import code_difference
+from ...prove.rules.rules import prove_rule
+from ...rewrite.rule import Rule
+from ...rewrite.ruleset import rules_in
+from ...rewrite.user_file import module_at, user_line
+from ...target import Mapping, Target, find_target
+from .accuracy import BINADES, GROUPS, SEED, Accuracy, accuracy, accuracy_sizes
+from .architecture import architecture_problems
+from .capacity import contradictions, is_admitted, sizes_text
+from .golden import ReplayResult, replay
+from .model_problems import model_problems
+
+Progress = Callable[[str], None]
+SCHEMA = "flexmatch.check/1"
+
+
+class Kind(StrEnum):
+    """The kind of a check's subject."""
+
+    TARGET = "target"
+    """An accelerator: its model, resources, golden vectors and mappings."""
+    RULES = "rules"
+    """A Python file of rewrite rules."""
+    ILA = "ila"
+    """A Python file of accelerator models without a target."""
+    MODEL = "model"
+    """An ONNX model."""
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """The subject of a check, its kind, and every problem of it."""
+
+    subject: str
+    kind: Kind
+    problems: tuple[Problem, ...]
+    ila: Check | None = None
+    golden: ReplayResult | None = None
+    accuracies: tuple[Accuracy, ...] = ()
+    rules: tuple[str, ...] = ()
+    parameters: dict[str, str] = field(default_factory=dict)
+    seed: int | None = None
+
+    @property
+    def is_good(self) -> bool:
+        """Tell whether there is no problem."""
+        return not self.problems
+
+
+def check(
+    subject: str,
+    *,
+    groups: int = GROUPS,
+    seed: int = SEED,
+    shapes: dict[str, tuple[int, ...]] | None = None,
+    limits: Limits = DEFAULT,
+    progress: Progress = lambda _: None,
+) -> CheckResult:
+    """Check a target by name, or a Python or ONNX file; each operation on `groups` times ten random inputs."""
+    name, _, _ = subject.partition(":")
+    path = Path(name)
+    if path.suffix == ".py":
+        return _file(subject, path, groups, seed, progress)
+    if "/" in name or path.exists():
+        return CheckResult(name, Kind.MODEL, tuple(model_problems(path, shapes, limits)))
+    return check_target(find_target(subject), groups=groups, seed=seed, progress=progress)
+
+
+def _file(subject: str, path: Path, groups: int, seed: int, progress: Progress) -> CheckResult:
+    """Check what a Python file defines: a target, else rules, else accelerator models."""
+    try:
+        module = module_at(path, "target", "F101")
+    except UsageError:
+        raise
+    except FlexmatchError as error:
+        return CheckResult(subject, Kind.RULES, (error.problem,))
+    values = list(vars(module).values())
+    if any(isinstance(v, Target) for v in values):
+        return check_target(find_target(subject), path, groups=groups, seed=seed, progress=progress)
+    rules = tuple(rules_in(module))
+    if rules:
+        return check_rules(subject, rules, progress)
+    models = [(v, check_ila(v)) for v in values if isinstance(v, Ila)]
+    if models:
+        problems = [p for v, c in models for p in (c.problems or architecture_problems(v, None))]
+        return CheckResult(subject, Kind.ILA, tuple(problems), models[0][1])
+    raise UsageError("F203", f"{path} defines no target, no rule and no accelerator model", help="flexmatch check NAME_OR_PATH")
+
+
+def check_rules(subject: str, rules: tuple[Rule, ...], progress: Progress = lambda _: None) -> CheckResult:
+    """Judge every rule, and check that their names differ."""
+    problems = []
+    names: dict[str, Rule] = {}
+    for r in rules:
+        progress(r.name)
+        first = names.setdefault(r.name, r)
+        if first is not r:
+            problems.append(Problem("R104", f'there are two rules called "{r.name}"', r.place, f"the first is at {first.place}"))
+        problem = prove_rule(r).problem
+        problems += [problem] if problem is not None else []
+    return CheckResult(subject, Kind.RULES, tuple(problems), rules=tuple(names))
+
+
+def check_target(
+    target: Target, path: Path | None = None, *, groups: int = GROUPS, seed: int = SEED, progress: Progress = lambda _: None
+) -> CheckResult:
+    """Check decodes, widths and binding times of a target's model, its golden vectors, and every mapping."""
+    if path is not None and not target.sources:
+        target = changed(target, sources=(path,))
+    target = target.configured({})
+    progress("decodes")
+    try:
+        ila = target.ila()
+    except FlexmatchError as error:
+        return CheckResult(target.name, Kind.TARGET, (error.problem,), parameters=target.values, seed=seed)
+    verdict = check_ila(ila)
+    problems = list(verdict.problems)
+    progress("golden vectors")
+    golden = replay(target, ila)
+    if golden is not None:
+        problems += [
+            Problem("I110", f"vector {n} of {target.name}: {difference}", str(golden.folder))
+            for n, difference in golden.differences.items()
+        ]
+    accuracies = []
+    problems += _refusals([target.resources]) or ([] if problems else architecture_problems(ila, target.resources()))
+    for m in target.mappings.values():
+        progress(m.name)
+        mapping_problems = _accounting_problems(m, target)
+        sizes = accuracy_sizes(m)
+        try:
+            mapping_problems += _mapping_problems(m, ila)
+            is_run = m.drive is not None and is_admitted(m, sizes)  # sizes that its limits refuse are a problem already
+            accuracies += [accuracy(m, ila, sizes, groups=groups, seed=seed, binades=BINADES)] if is_run else []
+        except FlexmatchError as error:
+            mapping_problems += [] if mapping_problems else [error.at(m.rule.place).problem]
+        except Exception as error:  # the driver and the numerics are code of the target
+            mapping_problems += [] if mapping_problems else [_driver_problem(m, error)]
+        problems += mapping_problems
+    return CheckResult(target.name, Kind.TARGET, tuple(problems), verdict, golden, tuple(accuracies), parameters=target.values, seed=seed)
+
+
+def _accounting_problems(m: Mapping, target: Target) -> list[Problem]:
+    """Return what is wrong with the functions that account for one tile: its limits, rooms, levels and costs."""
+    sizes = m.trials[0] if m.trials else accuracy_sizes(m)
+    attributes = {name: sizes[name] for name, _ in m.statics if name in sizes}
+    calls: list[Callable[[], object]] = [partial(f, sizes, attributes) for f in (m.exceeded_limit, m.rooms, m.accesses)]
+    with contextlib.suppress(FlexmatchError):  # which is a problem already
+        resources = target.resources()
+        calls += [] if resources is None else [partial(m.cost, sizes, attributes, resources)]
+    return _refusals(calls)
+
+
+def _refusals(calls: Sequence[Callable[[], object]]) -> list[Problem]:
+    """Call functions of a target, each once; return their refusals."""
+    refusals = []
+    for f in calls:
+        try:
+            f()
+        except FlexmatchError as error:
+            refusals.append(error.problem)
+    return refusals
+
+
+def _driver_problem(m: Mapping, error: Exception) -> Problem:
+    """Return the problem of an exception that came through the target's own code; any other one is a mistake here."""
+    place = user_line(m.rule.place, error)
+    if not place.rpartition(":")[2].isdigit():
+        raise error
+    sentence = f"the driver or the numerics of {m.name} end with {type(error).__name__}: {error}"
+    return Problem("I104", sentence, place, "correct the line, or narrow the mapping's Where or limits to the sizes that it takes")
+
+
+def _mapping_problems(m: Mapping, ila: Ila) -> Iterator[Problem]:
+    """Yield what is wrong with one mapping: parts that are missing, capacities, codes that differ from the numerics."""
+    for part, part_name in ((m.drive, "driver"), (m.codes, "numerics")):
+        if part is None:
+            yield Problem("I104", f"{m.name} has no {part_name}", m.rule.place, f"decorate a function with @{m.variant}.{part_name}")
+    if m.drive is None or m.codes is None:
+        return
+    refused = list(contradictions(m, ila))
+    yield from refused
+    sizes = accuracy_sizes(m)
+    if refused or not is_admitted(m, sizes):
+        return
+    try:
+        example = code_difference(m, ila, sizes)
+    except FlexmatchError as error:
+        yield error.at(m.rule.place).problem
+        return
+    if example is not None:
+        sentence = f"driver and numerics of {m.name} differ at {sizes_text(sizes)}: {example}"
+        yield Problem("I105", sentence, m.rule.place)
+
+
+def check_document(result: CheckResult) -> dict[str, Any]:
+    """Return a check as JSON."""
+    return {
+        "schema": SCHEMA,
+        "subject": result.subject,
+        "kind": result.kind,
+        "parameters": result.parameters,
+        "good": result.is_good,
+        "problems": [vars(p) for p in result.problems],
+        "ila": None if result.ila is None else _decodes(result.ila),
+        "golden": None if result.golden is None else _golden(result.golden),
+        "mappings": [_accuracy(a) for a in result.accuracies],
+        "rules": list(result.rules),
+        "seed": result.seed,
+    }
+
+
+def _decodes(c: Check) -> dict[str, Any]:
+    return {"instructions": c.instructions, "decodes_disjoint": c.decodes_disjoint, "undecoded_ranges": len(c.holes)}
+
+
+def _golden(g: ReplayResult) -> dict[str, Any]:
+    return {"run": len(g.names), "equal": len(g.names) - len(g.differences), "of_other_designs": g.other_designs}
+
+
+def _accuracy(a: Accuracy) -> dict[str, Any]:
+    figures = {
+        kind: {"mean": e.mean, "deviation": e.deviation, "largest": e.worst}
+        for kind, e in (("drawn", a.drawn_errors), ("held", a.held_errors), ("rounded", a.rounded_errors))
+    }
+    return {
+        "name": a.name,
+        "sizes": {n: list(v) if isinstance(v, tuple) else v for n, v in a.sizes.items()},
+        "operands": dict(a.inputs),
+        "inputs": len(a.drawn_errors.values),
+        "relative_error": figures,
+        "binades": {str(k): error for k, error in a.binades.items()},
+    }

@@ -1,0 +1,160 @@
+"""Golden vectors: what a real design computed, replayed on its model.
+
+They lie in `golden/NAME` or `tests/golden/NAME` beside the target's files or up to two folders above: `traces.json` (or
+`.json.xz`), a list of records, and `*.npz` files with their arrays. A record is one of
+
+* `commands`: [["W", address, data], ["R", address], ["I"]] (write, read, wait for the interrupt; numbers in hexadecimal),
+  with `reads` or `reads_hw`, [[address, data]], what the reads gave;
+* `trace`: [["W" | "R", address, data, virtual]], with arrays `NAME.STATE_after`, the first words of a state afterwards;
+* `instructions_hex` on the image `NAME.dram_before` at `phys_base`, with `NAME.dram_after` (`…_after_VALUE` for a design
+  whose parameters have that value).
+
+`design` limits a record to targets that have a parameter of that value.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Callable
+from collections.abc import Mapping as MappingOf
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import FlexmatchError, InputError
+from ...ila import Ila
+from ...ila.simulation.simulator import Simulator
+from ...ir.program import Data
+from ...target import Target
+
+FILES = ("traces.json", "traces.json.xz")
+SEARCH_DEPTH = 3
+Record = MappingOf[str, Any]
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """The replay of a folder's vectors: names that ran, first difference of each that differs, how many are of other designs."""
+
+    folder: Path
+    names: tuple[str, ...]
+    differences: MappingOf[str, str]
+    other_designs: int
+
+
+def golden_folder(target: Target) -> Path | None:
+    """Return the folder of a target's golden vectors; None without any."""
+    for source in target.sources[:1]:
+        for base in list(source.resolve().parents)[:SEARCH_DEPTH]:
+            for folder in (base / "golden" / target.name, base / "tests" / "golden" / target.name):
+                if any((folder / f).is_file() for f in FILES):
+                    return folder
+    return None
+
+
+def replay(target: Target, ila: Ila) -> ReplayResult | None:
+    """Replay every vector recorded on the target's parameters; None when it has no vectors."""
+    folder = golden_folder(target)
+    if folder is None:
+        return None
+    records, arrays = _records(folder), _arrays(folder)
+    run, differs, other_designs = [], dict[str, str](), 0
+    for record in records:
+        compare = next((f for key, f in KINDS.items() if key in record), None)
+        if compare is None or not _fits(record, target, arrays):
+            other_designs += 1
+            continue
+        run.append(str(record["name"]))
+        try:
+            difference = compare(ila, record, arrays, target)
+        except FlexmatchError as error:
+            difference = error.problem.sentence
+        if difference:
+            differs[str(record["name"])] = difference
+    return ReplayResult(folder, tuple(run), differs, other_designs)
+
+
+def _records(folder: Path) -> list[Record]:
+    path = next(folder / f for f in FILES if (folder / f).is_file())
+    try:
+        data = path.read_bytes()
+        records = json.loads(lzma.decompress(data) if path.suffix == ".xz" else data)
+    except (ValueError, lzma.LZMAError):
+        raise InputError("C100", "golden vectors must be a list of records in JSON", place=str(path)) from None
+    if not isinstance(records, list) or any(not isinstance(r, dict) or "name" not in r for r in records):
+        raise InputError("C100", "golden vectors must be a list of records, each with a name", place=str(path))
+    return records
+
+
+def _arrays(folder: Path) -> dict[str, Data]:
+    arrays: dict[str, Data] = {}
+    for path in sorted(folder.glob("*.npz")):
+        with np.load(path) as data:
+            arrays |= {k: data[k] for k in data.files}
+    return arrays
+
+
+def _fits(record: Record, target: Target, arrays: MappingOf[str, Data]) -> bool:
+    if record.get("design", next(iter(target.values.values()), None)) not in target.values.values() and "design" in record:
+        return False
+    return "instructions_hex" not in record or _image(record, target, arrays) is not None
+
+
+def _image(record: Record, target: Target, arrays: MappingOf[str, Data]) -> Data | None:
+    """Return the image after a program on this design; None when it is not recorded."""
+    name = record["name"]
+    special = [f"{name}.dram_after_{v}" for v in target.values.values()]
+    return next((arrays[k] for k in (*special, f"{name}.dram_after") if k in arrays), None)
+
+
+def _replay_commands(ila: Ila, record: Record, arrays: MappingOf[str, Data], target: Target) -> str:
+    sim = Simulator(ila)
+    expected_reads = iter(record.get("reads", record.get("reads_hw", ())))
+    for kind, *operands in record["commands"]:
+        if kind == "W":
+            sim.write(int(operands[0], 16), int(operands[1], 16))
+        elif kind == "R":
+            address, expected = next(expected_reads)
+            actual = sim.read(int(operands[0], 16))
+            if actual != int(expected, 16):
+                return f"a read of {address} gives {actual:#x}, the design gave {int(expected, 16):#x}"
+        else:
+            sim.wait_for_interrupt()
+    return ""
+
+
+def _replay_states(ila: Ila, record: Record, arrays: MappingOf[str, Data], target: Target) -> str:
+    sim = Simulator(ila)
+    for mode, address, data, virtual in record["trace"]:
+        if mode == "W":
+            sim.write(int(address, 16), int(data, 16), virtual=virtual)
+        else:
+            sim.read(int(address, 16), virtual=virtual)
+    for key, recorded in arrays.items():
+        name, _, state = key.rpartition(".")
+        if name == record["name"] and state.endswith("_after"):
+            expected = np.ascontiguousarray(recorded).view(np.uint8).reshape(-1)
+            actual = np.ascontiguousarray(sim.state(state.removesuffix("_after"))).view(np.uint8).reshape(-1)[: len(expected)]
+            for n in np.flatnonzero(actual != expected)[:1]:
+                return f"byte {n} of {state.removesuffix('_after')} is {actual[n]}, the design gave {expected[n]}"
+    return ""
+
+
+def _replay_stream(ila: Ila, record: Record, arrays: MappingOf[str, Data], target: Target) -> str:
+    image = bytearray(arrays[f"{record['name']}.dram_before"].tobytes())
+    ila.simulator(dram=image, base=record["phys_base"]).run([int(w, 16) for w in record["instructions_hex"]])
+    actual, expected = np.frombuffer(image, np.uint8), _image(record, target, arrays)
+    assert expected is not None
+    for n in np.flatnonzero(actual != expected)[:1]:
+        return f"byte {n} of the image is {actual[n]}, the design gave {expected[n]}"
+    return ""
+
+
+KINDS: dict[str, Callable[[Ila, Record, MappingOf[str, Data], Target], str]] = {
+    "commands": _replay_commands,
+    "trace": _replay_states,
+    "instructions_hex": _replay_stream,
+}

@@ -1,0 +1,1 @@
+"""Studies over designs: sweeps, differences, advice."""

@@ -1,0 +1,1 @@
+"""Diagnosis of a loss: candidates, trials, attribution, repair."""

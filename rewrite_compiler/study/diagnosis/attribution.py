@@ -1,0 +1,175 @@
+"""Attribution of an application's loss to offloads, to single terms of their numerics, and to single fields of their formats.
+
+Each offload is run *alone* on the device, all else in float. The offloads that then lose most are *restored*: run in float
+while all others are on the device. Then single terms of their numerics and single fields of their formats are changed,
+preselected by the isolated error of the offload, and each change is judged by the whole application again; what the terms of
+the worst offloads do on data (range, values that leave their word) is in the document. A change is the
+culprit only if it alone takes back SHARE of the loss, by more than the samples' own variation; else no single change explains it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from ...compile import Offload, Plan
+from ...errors import UsageError
+from ..numerics.edits import Rank
+from .candidates import Change, FloatRun, float_run
+from .term_candidates import TermChange, term_changes, watched_terms, with_least_width
+from .trials import Trial, Trials, with_float, with_formats_of
+
+MAX_RESTORED = 5  # offloads whose restoring is tried
+MAX_SUSPECTS = 3  # offloads whose formats and terms are looked at
+MAX_JUDGED = 8  # changes of each kind that are judged by the whole application
+NEARLY_EQUAL = 0.95  # of the most that a change takes back: then the likelier cause goes first
+EQUAL_ERRORS = 1.1  # ratio of two output errors that do not tell two changes apart
+SHARE = 0.8  # of the loss that a culprit takes back
+
+
+class Explanation(StrEnum):
+    """What attribution says about a loss."""
+
+    CULPRIT = "culprit"
+    """One change alone takes back SHARE of the loss."""
+    NONE = "no single change explains it"
+    """None of the changes that were tried does."""
+    NO_LOSS = "there is no loss"
+    """The metric loses nothing."""
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """An attribution's document, and the plans with single terms changed, best first: for trials, no device computes them."""
+
+    document: dict[str, Any]
+    terms: tuple[tuple[TermChange, Plan], ...]
+
+
+def attribute(plan: Plan, trials: Trials, table: FloatRun | None = None) -> dict[str, Any]:
+    """Return the document of `attribute_with_plans`."""
+    return attribute_with_plans(plan, trials, table).document
+
+
+def attribute_with_plans(plan: Plan, trials: Trials, table: FloatRun | None = None) -> Attribution:
+    """Attribute a loss: alone and restored by offload, the guiltiest first, and changes of terms and fields.
+
+    Raises:
+        UsageError: the plan has no offloads (C100).
+    """
+    if not plan.offloads:
+        raise UsageError("C100", "the plan has no offloads: there is no loss to attribute", help="compile for an accelerator that has some")
+    device_trial = trials.run(plan)
+    ids = [o.id for o in plan.offloads]
+    variants = [plan if len(ids) == 1 else with_float(plan, set(ids) - {key}) for key in ids]
+    alone_trials = dict(zip(ids, trials.run_all(variants, are_last=True), strict=True))
+    order = sorted(ids, key=lambda key: (-alone_trials[key].loss, -alone_trials[key].error))
+    candidates = order[:MAX_RESTORED]
+    restored_trials = dict(zip(candidates, trials.run_all([with_float(plan, {key}) for key in candidates], are_last=True), strict=True))
+    ranked = sorted(restored_trials, key=lambda key: _recovery(device_trial, restored_trials[key]), reverse=True)
+    table = table or float_run(plan, trials.data)
+    suspects = ranked[:MAX_SUSPECTS]
+    fields = _judge_fields(plan, trials, suspects, alone_trials, table)
+    plans = {c: c.applied(plan) for c in _promising_terms(plan, suspects, alone_trials, table)}
+    terms = list(zip(plans, trials.run_all(list(plans.values())), strict=True))
+    changes = _ordered(device_trial, [*fields, *terms])
+    rows = [*ranked, *(key for key in order if key not in restored_trials)]
+    culprit = _culprit(trials, device_trial, changes)
+    has_loss = device_trial.loss > 0
+    document = {
+        "metric": trials.metric.name, "samples": trials.data.count, "reference": trials.value,
+        "accelerated": {"value": device_trial.value, "loss": device_trial.loss, "output_error": device_trial.error},
+        "offloads": [_offload(key, device_trial, alone_trials[key], restored_trials.get(key)) for key in rows],
+        "fields": [{**c.document(), **_figures(device_trial, t)} for c, t in changes if isinstance(c, Change)],
+        "terms": [{**c.document(), **_figures(device_trial, t)} for c, t in changes if isinstance(c, TermChange)],
+        "intermediates": [row for o in plan.offloads if o.id in suspects for row in _intermediates(o, table)],
+        "culprit": culprit, "share": SHARE,
+        "explanation": Explanation.CULPRIT if culprit else Explanation.NONE if has_loss else Explanation.NO_LOSS,
+        "runs": trials.runs,
+    }  # fmt: skip
+    return Attribution(document, tuple((c, plans[c]) for c, _ in changes if isinstance(c, TermChange)))
+
+
+AnyChange = Change | TermChange
+Judged = tuple[AnyChange, Trial]
+
+
+def _judge_fields(plan: Plan, trials: Trials, suspects: list[str], alone_trials: dict[str, Trial], table: FloatRun) -> list[Judged]:
+    """Judge the changes of formats that promise most by the whole application."""
+    promising: list[tuple[float, Change]] = []
+    for o in (o for o in plan.offloads if o.id in suspects):
+        current_error, improvements = table.improvements(o)
+        promising += [((1 - c.error / current_error) * alone_trials[o.id].error, c) for c in improvements]
+    promising.sort(key=lambda item: -item[0])
+    changes = [c for _, c in promising[:MAX_JUDGED]]
+    return list(zip(changes, trials.run_all([with_formats_of(plan, {c.offload: c.formats}) for c in changes]), strict=True))
+
+
+def _promising_terms(plan: Plan, suspects: list[str], alone_trials: dict[str, Trial], table: FloatRun) -> list[TermChange]:
+    """Return the edits of terms that promise most, widths as small as they may be."""
+    promising = term_changes(plan, suspects, {key: t.error for key, t in alone_trials.items()}, table)[:MAX_JUDGED]
+    return [with_least_width(plan, c, table) for c in promising]
+
+
+def _ordered(device_trial: Trial, changes: list[Judged]) -> list[Judged]:
+    """Return changes by what they take back; of those that take back as much, the likelier cause first.
+
+    Two formats that do not fit each other can be mended at either, and a wrong shift by a binary point: what deviates from the
+    calibration's choice is likelier, then a term that exact arithmetic restores, one of another structure, another format.
+    """
+    ranked = sorted(changes, key=lambda item: _recovery(device_trial, item[1]), reverse=True)
+    if not ranked or ranked[0][1].loss >= device_trial.loss:
+        return ranked
+    threshold = NEARLY_EQUAL * (device_trial.loss - ranked[0][1].loss)
+    best = [item for item in ranked if device_trial.loss - item[1].loss >= threshold]
+    least = min(t.error for _, t in best)
+    likely = sorted((item for item in best if item[1].error <= EQUAL_ERRORS * least), key=lambda item: _likelihood(item[0]))
+    return [*likely, *(item for item in ranked if item not in likely)]
+
+
+def _likelihood(change: AnyChange) -> tuple[int, bool]:
+    """Return a key that is less for likelier causes, and for changes that hardware can make: saturation before endless words."""
+    if isinstance(change, Change):
+        return 0 if change.is_calibrated else 3, False
+    return (1 if change.edit.rank is Rank.EXACT else 2), change.edit.aspect == "width"
+
+
+def _intermediates(o: Offload, table: FloatRun) -> list[dict[str, Any]]:
+    return [{"offload": o.id, **row.document()} for row in watched_terms(o, table)]
+
+
+def _recovery(device_trial: Trial, trial: Trial) -> tuple[float, float]:
+    """How much of the loss a trial takes back, and of the error of the outputs."""
+    return device_trial.loss - trial.loss, device_trial.error - trial.error
+
+
+def _figures(device_trial: Trial, trial: Trial) -> dict[str, Any]:
+    return {
+        "value": trial.value, "loss": trial.loss, "output_error": trial.error,
+        "recovered_loss": (device_trial.loss - trial.loss) / device_trial.loss if device_trial.loss > 0 else None,
+        "recovered_error": (device_trial.error - trial.error) / device_trial.error if device_trial.error > 0 else None,
+    }  # fmt: skip
+
+
+def _offload(key: str, device_trial: Trial, alone_trial: Trial, restored_trial: Trial | None) -> dict[str, Any]:
+    return {
+        "id": key, "alone": {"value": alone_trial.value, "loss": alone_trial.loss, "output_error": alone_trial.error},
+        "restored": None if restored_trial is None else _figures(device_trial, restored_trial),
+    }  # fmt: skip
+
+
+def _culprit(trials: Trials, device_trial: Trial, changes: list[Judged]) -> dict[str, Any] | None:
+    """Return the first change if it alone takes back SHARE of the loss, and not by chance.
+
+    A few samples that turn are no evidence: either the paired interval of what it takes back excludes zero, or it takes back
+    SHARE of the error of all outputs, too.
+    """
+    if not changes or device_trial.loss <= 0:
+        return None
+    change, trial = changes[0]
+    if device_trial.loss - trial.loss < SHARE * device_trial.loss:
+        return None
+    interval = trials.compare(trial, device_trial).interval
+    is_certain = interval is not None and not interval[0] <= 0.0 <= interval[1]
+    return change.document() if is_certain or trial.error <= (1 - SHARE) * device_trial.error else None

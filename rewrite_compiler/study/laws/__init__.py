@@ -1,0 +1,1 @@
+"""Learning of laws: vocabulary, neighbourhoods, reduction."""
