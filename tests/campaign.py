@@ -100,6 +100,7 @@ KEPT = {
     "targets/test_vta_small.py::test_an_operation_is_refused_or_right": 3,
     "targets/test_vta_target.py::test_published_counts": 6,
     "targets/test_vta_target.py::test_resnet_on_images": 0,
+    "test_container.py::test_the_image_is_built_and_runs": 0,  # downloads the locked packages
 }
 
 
