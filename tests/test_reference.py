@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import fields
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from rewrite_compiler.apps import find_application
 from rewrite_compiler.cli.error_codes import CODES
 from rewrite_compiler.cli.verb_table import VERBS
 from rewrite_compiler.errors import BUDGET, DONE, INTERNAL, INTERRUPTED, NO, REFUSED, TERMINATED, USAGE
+from rewrite_compiler.frontend.normalise import BY_DOMAIN, LOWERINGS
 from rewrite_compiler.limits import Limits
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -133,10 +135,42 @@ def test_every_page_is_listed() -> None:
     assert listed == {str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md")} - {"README.md"}
 
 
-def test_the_page_of_the_python_interface_is_what_the_docstrings_say() -> None:
-    spec = importlib.util.spec_from_file_location("reference_make", REFERENCE / "make.py")
+def maker(name: str) -> ModuleType:
+    """Return the script that makes a reference page."""
+    spec = importlib.util.spec_from_file_location(f"reference_{name}", REFERENCE / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    assert (REFERENCE / "python.md").read_text("utf-8") == made.page(), "run python docs/reference/make.py"
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
+
+
+def test_the_page_of_the_python_interface_is_what_the_docstrings_say() -> None:
+    assert (REFERENCE / "python.md").read_text("utf-8") == maker("make").page(), "run python docs/reference/make.py"
+
+
+def test_the_page_of_supported_operators_is_what_import_table_laws_and_mappings_say() -> None:
+    page = maker("operators").page()
+    assert (REFERENCE / "supported-operators.md").read_text("utf-8") == page, "run python docs/reference/operators.py"
+    cells = {row[0].strip("`| "): row for row in rows(section(page, "## ONNX operators"))}
+    listed = section(page, "## Operators that compute nothing on an accelerator")
+    table = [".".join(part for part in (domain, name) if part) for domain, names in BY_DOMAIN.items() for name in names]
+    assert all((name in cells) != (f"`{name}`" in listed) for name in table)
+    assert "`conv2d` (weights constant" in cells["Conv"][3]
+    assert "step by step" in cells["LSTM"][4]
+    assert set(cells["Exp"][2:]) <= {"–", "– |"}
+    assert "folded into constants of `conv`" in cells["BatchNormalization"][3]
+
+
+def test_operators_of_an_import_function_are_read_from_its_source_and_closure() -> None:
+    applied = maker("operators").applied_operators
+    assert applied(LOWERINGS["Relu"]) == {"relu"}
+    assert {"conv", "bias_add"} <= applied(LOWERINGS["Conv"])
+    assert "lstm" in applied(LOWERINGS["LSTM"])
+
+
+def test_a_condition_without_words_is_written_as_it_is() -> None:
+    sentence = maker("operators")._sentence
+    assert sentence("constant(w)") == "weights constant"
+    assert sentence("x.rank == 4") == "rank 4"
+    assert sentence("x.shape[0] < 3") == "`x.shape[0] < 3`"
