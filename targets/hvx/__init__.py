@@ -1,6 +1,6 @@
-"""HVX: element-wise operations on vectors of bytes, and products of bytes in groups of four, as straight-line code."""
+"""HVX: element-wise operations on vectors of bytes, as straight-line code."""
 
-from . import dense, elementwise
+from . import elementwise
 from .base import target
 
-__all__ = ["dense", "elementwise", "target"]
+__all__ = ["elementwise", "target"]

@@ -16,7 +16,6 @@ from rewrite_compiler.lang import Fixed
 from rewrite_compiler.target import Clock, Link, Resources, StreamedDevice, Target, Unit, state_memory
 
 Codes = np.ndarray[Any, Any]
-GROUP, LANES = 4, VECTOR // 4  # bytes of a word, words of a vector
 PARAMETERS = {"l2_kib": ("1024", "256", "512", "2048")}  # of the memory that data lies in
 
 
@@ -35,10 +34,7 @@ def resources(ila: Ila, parameters: Mapping[str, str]) -> Resources:
     return Resources(
         Clock(1_000_000_000, "assumed: one packet a cycle, and no frequency is published with the instruction set"),
         (state_memory(ila, "v", "depth lane"), state_memory(ila, "q", "depth lane")),
-        (
-            Unit("vector", ("add", "max"), ("int8",), {"n": VECTOR}),
-            Unit("multiply", ("dense",), ("int8",), {"n": LANES, "k": GROUP}),
-        ),
+        (Unit("vector", ("add", "max"), ("int8",), {"n": VECTOR}),),
         (Link("host", "v", VECTOR), Link("v", "host", VECTOR)),
         ("host: the level-2 memory; one vector a packet is loaded or stored",),
     )
@@ -48,7 +44,7 @@ target = Target(
     "hvx",
     build,
     PARAMETERS,
-    "HVX, vectors of 128 bytes of a VLIW processor: sums, extremes and products of int8.",
+    "HVX, vectors of 128 bytes of a VLIW processor: sums and extremes of int8.",
     (*sorted(Path(__file__).parent.glob("*.py")), *sorted(Path(model.__file__).parent.glob("*.py"))),
     describe=resources,
 )

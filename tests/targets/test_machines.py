@@ -46,7 +46,7 @@ CASES = [
     (SMALL, "dense", DENSE), (SMALL, "dense_bias", DENSE), (SMALL, "dense_bias_relu", DENSE), (SMALL, "conv2d", CONV),
     (SMALL, "conv2d_bias_relu", CONV),
     (SMALL, "conv2d_bias", BORDER_ONLY),
-    ("hvx", "dense", DENSE), ("hvx", "dense_bias", DENSE), ("hvx", "add_2", {"a": 3, "b": 50}),
+    ("hvx", "add_2", {"a": 3, "b": 50}), ("hvx", "add_4", {"a": 2, "b": 3, "c": 5, "d": 9}),
     ("hvx", "relu_2", {"a": 3, "b": 50}), ("hvx", "relu_4", {"a": 2, "b": 3, "c": 5, "d": 9}),
 ]  # fmt: skip
 
