@@ -150,7 +150,8 @@ def test_more_samples_than_there_are(folder: Path) -> None:
 
 def test_metrics_that_do_not_exist_or_do_not_apply(folder: Path) -> None:
     command = ("cosim", "ready.json", "--data", "test.npz", "--metric")
-    known = "top1, top5, f1, perplexity, pixel-accuracy, mean-iou, multilabel-f1, auc, "
+    known = "top1, top5, f1, perplexity, token-error-rate, ctc-error-rate, ctc-error-rate-blank-last, pixel-accuracy, mean-iou, "
+    known += "multilabel-f1, auc, "
     known += "mse, rmse, mae, r2, psnr, cosine, max-relative-error, or MODULE:FUNCTION"
     said = f'error[F203]: there is no metric called "bogus"\n  help: known: {known}'
     refused(flexmatch(*command, "bogus"), 2, said)
