@@ -47,7 +47,7 @@ def measured(name: str, samples: int, runs: int) -> dict[str, Any]:
             text = report_page(plan, document)
             walls.append(time.perf_counter() - wall)
             cpus.append(time.process_time() - cpu)
-        page = Path(folder) / "report.page.html"
+        page = Path(folder) / "report.html"
         page.write_text(text, "utf-8", "backslashreplace")
         return {
             "model": name, "nodes": plan.model["ops"], "offloads": len(plan.offloads), "samples": samples, "runs": runs,

@@ -73,7 +73,7 @@ def main(into: Path = HERE) -> None:
         program = next(filter(None, map(shutil.which, PROGRAMS)))
         browser = play.chromium.launch(executable_path=program, args=["--no-sandbox"])
         for scheme in ("light", "dark"):
-            (into / f"report-{scheme}.png").write_bytes(photograph(browser, Path(folder) / "report.page.html", scheme))
+            (into / f"report-{scheme}.png").write_bytes(photograph(browser, Path(folder) / "report.html", scheme))
         browser.close()
 
 

@@ -25,9 +25,9 @@ def test_a_plan_as_text_and_as_a_page(report: Path) -> None:
     assert (text.code, text.err, text.new) == (0, "", ())
     assert "plan      2 linear on flexasr (as written: 2 linear) · 100.0% of 160 MACs\n" in text.out
     assert "\nhost       top1 " in text.out
-    made = flexmatch("show", "ready.json", "--cosim", "report.json", "--html", "report.page.html")
-    assert (made.code, made.out, made.new) == (0, "wrote     report.html\n", ("report.page.html",))
-    page = Path("report.page.html").read_text("utf-8")
+    made = flexmatch("show", "ready.json", "--cosim", "report.json", "--html", "report.html")
+    assert (made.code, made.out, made.new) == (0, "wrote     report.html\n", ("report.html",))
+    page = Path("report.html").read_text("utf-8")
     assert "<h1>app.onnx on flexasr</h1>" in page
     assert "<h2>Accuracy</h2>" in page
     assert "<h2>Accuracy</h2>" not in (flexmatch("show", "ready.onnx", "--html", "p.html"), Path("p.html").read_text("utf-8"))[1]
@@ -83,7 +83,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
 def test_a_document_that_is_no_report_of_the_plan(name: str, report: Path) -> None:
     change, said = WRONG[name]
     report.write_text(json.dumps(change(json.loads(report.read_text("utf-8")))), "utf-8")
-    for more in ((), ("--html", "report.page.html")):
+    for more in ((), ("--html", "report.html")):
         refused(flexmatch("show", "ready.json", "--cosim", "report.json", *more), 3, f"report.json: error[C100]: {said}{AGAIN}")
 
 

@@ -26,11 +26,11 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     back = os.getcwd()
     os.chdir(folder)
     try:
-        answer = flexmatch("show", find_application("digits_cnn").model, "--accel", "flexasr", "--html", "report.page.html")
+        answer = flexmatch("show", find_application("digits_cnn").model, "--accel", "flexasr", "--html", "report.html")
     finally:
         os.chdir(back)
     assert (answer.code, answer.err) == (0, "")
-    return folder / "report.page.html"
+    return folder / "report.html"
 
 
 class Watched:
@@ -230,10 +230,10 @@ SECTIONS = ("host", "accuracy", "model", "offloads", "values", "cost", "timeline
 
 def test_a_co_simulation_is_all_there_and_opens_within_a_second(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    answer = flexmatch("demo", "digits_cnn", "--samples", "8", "--html", "report.page.html")
+    answer = flexmatch("demo", "digits_cnn", "--samples", "8", "--html", "report.html")
     assert (answer.code, answer.err) == (0, "")
     assert "wrote      report.html: " in answer.out
-    watched = Watched(browser, tmp_path / "report.page.html")
+    watched = Watched(browser, tmp_path / "report.html")
     page = watched.page
     assert page.locator("details[open]").count() == 0
     page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")

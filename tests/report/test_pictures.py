@@ -57,7 +57,7 @@ def made() -> tuple[Any, Path, list[str]]:
 def test_the_page_looks_as_in_the_picture(scheme: str, made: tuple[Any, Path, list[str]], browser: Any) -> None:
     script, folder, _ = made
     now, then = (
-        coarse(p) for p in (script.photograph(browser, folder / "report.page.html", scheme), (IMAGES / f"report-{scheme}.png").read_bytes())
+        coarse(p) for p in (script.photograph(browser, folder / "report.html", scheme), (IMAGES / f"report-{scheme}.png").read_bytes())
     )
     assert now.shape == then.shape
     difference = np.abs(now - then)

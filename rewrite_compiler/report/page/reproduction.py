@@ -27,7 +27,7 @@ def commands(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> list[s
     if cosim is not None:
         word_lists.append(["flexmatch", "cosim", f"{stem}.json", *_files(plan), *_run(plan, cosim), "--json", "report.json"])
         show_words += ["--cosim", "report.json"]
-    return [shlex.join(words) for words in (*word_lists, [*show_words, "--html", "report.page.html"])]
+    return [shlex.join(words) for words in (*word_lists, [*show_words, "--html", "report.html"])]
 
 
 def _steering(plan: Mapping[str, Any]) -> Iterator[str]:
