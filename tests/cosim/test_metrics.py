@@ -208,8 +208,8 @@ def refusal(make: Any) -> str:
 def test_refusals_are_sentences(tmp_path: Path) -> None:
     assert refusal(lambda: metric_of("top2")) == (
         'error[F203]: there is no metric called "top2"\n'
-        "  help: known: top1, top5, f1, perplexity, pixel-accuracy, mean-iou, multilabel-f1, auc, mse, rmse, mae, "
-        "r2, psnr, cosine, max-relative-error, or MODULE:FUNCTION"
+        "  help: known: top1, top5, f1, perplexity, token-error-rate, ctc-error-rate, ctc-error-rate-blank-last, pixel-accuracy, mean-iou, "
+        "multilabel-f1, auc, mse, rmse, mae, r2, psnr, cosine, max-relative-error, or MODULE:FUNCTION"
     )
     assert refusal(lambda: value("top1", LOGITS, [0, 1, 2, 3])) == "error[C100]: labels must be below the 3 classes of the model, not 3"
     assert refusal(lambda: value("perplexity", np.zeros((1, 2, 3)), [[0, 3]])) == "error[C100]: targets must be tokens 0 to 2, not 0 to 3"
