@@ -242,7 +242,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], int, str]] = {
     ),
     "what": (
         ("emit", "tace", "digits.vta.json"), 2,
-        'error[F203]: argument trace|check|c|device|verilog: must be one of trace, check, c, device, verilog, not "tace"\n'
+        'error[F203]: argument trace|check|c|device|verilog|asm: must be one of trace, check, c, device, verilog, asm, not "tace"\n'
         "  help: flexmatch emit --help lists the options",
     ),
     "two plans": (
