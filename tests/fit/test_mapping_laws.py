@@ -16,11 +16,13 @@ from rewrite_compiler.errors import InputError
 from rewrite_compiler.fit.mappers.exhaustive import every_order
 from rewrite_compiler.fit.mappers.feasibility import check_feasible
 from rewrite_compiler.fit.mappers.lower_bound import lower_bound
+from rewrite_compiler.fit.mappers.moves import neighbours
 from rewrite_compiler.fit.mappers.run import best_mapping
 from rewrite_compiler.fit.mappers.search import Search, Stop
 from rewrite_compiler.fit.mapping.clusters import Cluster, Clusters, clusters_from
 from rewrite_compiler.fit.mapping.constraints import Constraints, constraints_from
-from rewrite_compiler.fit.mapping.orders import order_classes
+from rewrite_compiler.fit.mapping.engine import Reading
+from rewrite_compiler.fit.mapping.orders import covering_orders, order_classes, signatures
 from rewrite_compiler.fit.mapping.schedule import LevelMap, Schedule, counts_of, schedule_from, violations
 from rewrite_compiler.fit.mapping.space import Genomes, Space, factorisations
 from rewrite_compiler.fit.models.model import Objective
@@ -116,6 +118,41 @@ def test_classes_of_orders_are_all_that_counters_tell_apart(problem: Problem, mo
     bound = MODELS[model].bound(clusters, batch, everything)
     assert (bound.values(Objective.EDP) <= by_class.values(Objective.EDP)).all()
     assert (bound.cycles <= by_class.cycles).all()
+
+
+@pytest.mark.parametrize("reading", list(Reading))
+@pytest.mark.parametrize("problem", [GEMM, CONV, DEPTHWISE, MTTKRP], ids=["gemm", "conv", "depthwise", "mttkrp"])
+def test_orders_cover_the_classes_of_every_set_of_loops_that_turn(problem: Problem, reading: Reading) -> None:
+    names, orders = problem.names, covering_orders(problem, problem.names, reading)
+    assert (np.sort(orders, axis=1) == np.arange(len(names))).all()
+    for count in range(1, len(names) + 1):
+        for places in itertools.combinations(range(len(names)), count):
+            every = signatures(problem, np.array(list(itertools.permutations(places)), np.intp), reading)
+            inside = signatures(problem, orders[np.isin(orders, places)].reshape(len(orders), count), reading)
+            assert {*map(tuple, every.tolist())} == {*map(tuple, inside.tolist())}
+
+
+def test_neighbours_have_each_class_of_orders_once() -> None:
+    space = Space(CONV, machine(10**6, 10**6))
+    point = space.sample(1, np.random.default_rng(3))
+    expected = sum(map(len, space.tables)) + sum(
+        len(space.classes_of(k, bits)) for k, bits in enumerate(space.turning(point.factors)[:, 0].tolist())
+    )
+    assert neighbours(space, point).count == expected
+
+
+def test_orders_of_more_loops_than_are_listed_are_drawn_and_never_called_all() -> None:
+    problem = layer_problem("einsum:abcdefgh,abcdefghi->i:a=2,b=2,c=2,d=2,e=2,f=2,g=2,h=2,i=2")
+    clusters = machine(10**6, 10**6)
+    orders = Space(problem, clusters).orders[0]
+    assert (np.sort(orders, axis=1) == np.arange(9)).all()
+    result = best_mapping(problem, clusters, MODELS["timeloop"], Objective.EDP, budget=2_000)
+    assert result.stop is not Stop.COMPLETE
+    assert not violations(problem, clusters, result.best, spans=True)
+    with pytest.raises(InputError, match="lists the orders of at most 8 loops"):
+        best_mapping(problem, clusters, MODELS["timeloop"], Objective.EDP, "exhaustive")
+    order = dict.fromkeys(("DRAM", "L2"), problem.names)
+    assert Space(problem, clusters, Constraints(orders=order)).has_every_order
 
 
 def test_a_product_has_three_orders_and_a_convolution_few() -> None:

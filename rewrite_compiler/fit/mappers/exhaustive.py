@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 
 from ...errors import InputError
+from ..mapping.orders import MAX_LOOPS
 from ..mapping.space import CHUNK, Genomes, Index
 from .search import Search, Stop
 
@@ -17,11 +18,16 @@ def exhaustive(search: Search) -> Stop:
     """Price what the bound does not rule out; the result is optimal if the search is complete.
 
     Raises:
-        InputError: there are too many tilings to list (F231).
+        InputError: there are too many tilings, or loops whose orders to list (F231).
     """
     space = search.space
     if space.tilings > MAX_TILINGS:
         sentence = f"The exhaustive mapper lists at most {MAX_TILINGS:,} tilings, not {space.tilings:,}: constrain tiles, or use another"
+        raise InputError("F231", sentence)
+    if not space.has_every_order:
+        sentence = (
+            f"The exhaustive mapper lists the orders of at most {MAX_LOOPS} loops: constrain their order at each memory, or use another"
+        )
         raise InputError("F231", sentence)
     for factors in space.every_tiling():
         if not factors.shape[1]:

@@ -9,16 +9,17 @@ from .search import Search
 
 
 def neighbours(space: Space, point: Genomes) -> Genomes:
-    """Return every point that differs in the factorisation of one dimension or in one order."""
+    """Return every point that differs in the factorisation of one dimension or, as counters see it, in one order."""
     factors, orders = [], []
     for d, table in enumerate(space.tables):
         columns = np.repeat(point.factors, len(table), axis=1)
         columns[d] = np.arange(len(table))
         factors.append(columns)
         orders.append(np.repeat(point.orders, len(table), axis=1))
-    for k, classes in enumerate(space.orders):
+    for k, bits in enumerate(space.turning(point.factors)[:, 0].tolist()):
+        classes = space.classes_of(k, bits)
         columns = np.repeat(point.orders, len(classes), axis=1)
-        columns[k] = np.arange(len(classes))
+        columns[k] = classes
         orders.append(columns)
         factors.append(np.repeat(point.factors, len(classes), axis=1))
     return Genomes(np.concatenate(factors, axis=1), np.concatenate(orders, axis=1))

@@ -19,13 +19,23 @@ from .engine import Reading
 
 Orders = NDArray[np.intp]
 Spaces = tuple[tuple[tuple[str, ...], ...], ...]
-MAX_LOOPS = 8  # whose permutations are classed; more are sampled
+MAX_LOOPS = 8  # whose permutations are classed; of more, permutations are drawn
+DRAWN_ORDERS = 4096  # of more loops
 
 
 def order_classes(problem: Problem, turning: Sequence[str], reading: Reading = Reading.LOOPS) -> Orders:
     """Return one order a class of the loops that turn, innermost first, followed by all others; one row an order."""
     names = problem.names
     return _classes(names, _axes(problem), tuple(d for d in names if d in turning), reading)
+
+
+def covering_orders(problem: Problem, turning: Sequence[str], reading: Reading = Reading.LOOPS) -> Orders:
+    """Return orders, one a row, that have every class of every set of the loops that may turn, where only that set turns.
+
+    Of more than `MAX_LOOPS` loops they are drawn, from the same seed each time.
+    """
+    names = problem.names
+    return _cover(names, _axes(problem), tuple(d for d in names if d in turning), reading)
 
 
 def signatures(problem: Problem, orders: Orders, reading: Reading) -> NDArray[np.int64]:
@@ -48,11 +58,40 @@ def _table(names: tuple[str, ...], spaces: Spaces, orders: Orders, reading: Read
 
 @lru_cache(maxsize=512)
 def _classes(names: tuple[str, ...], spaces: Spaces, turning: tuple[str, ...], reading: Reading) -> Orders:
-    rest = [k for k, d in enumerate(names) if d not in turning]
-    places = [names.index(d) for d in turning][:MAX_LOOPS]
-    orders = np.array(list(itertools.permutations(places)), np.intp).reshape(-1, len(places))
+    orders = _permutations(tuple(names.index(d) for d in turning))
     _, first = np.unique(_table(names, spaces, orders, reading), axis=0, return_index=True)
-    return np.concatenate([orders[np.sort(first)], np.tile(np.array(rest, np.intp), (len(first), 1))], axis=1)
+    return _with_rest(names, orders[np.sort(first)])
+
+
+@lru_cache(maxsize=512)
+def _cover(names: tuple[str, ...], spaces: Spaces, turning: tuple[str, ...], reading: Reading) -> Orders:
+    """Add, from the largest set of turning loops to the smallest, what no order has yet; loops that stand still are no matter."""
+    orders = _classes(names, spaces, turning, reading)
+    if len(turning) > MAX_LOOPS:
+        return orders
+    for count in range(len(turning) - 1, 1, -1):
+        for subset in itertools.combinations(turning, count):
+            turns = np.array([d in subset for d in names], np.bool_)[orders]
+            seen = _table(names, spaces, orders[turns].reshape(len(orders), count), reading)
+            classes = _classes(names, spaces, subset, reading)
+            table = _table(names, spaces, classes[:, :count], reading)
+            is_new = ~(table[:, None, :] == np.unique(seen, axis=0)[None, :, :]).all(axis=2).any(axis=1)
+            orders = np.concatenate([orders, classes[is_new]])
+    return orders
+
+
+def _permutations(places: tuple[int, ...]) -> Orders:
+    """Return all orders of a few loops, or as many drawn ones of many."""
+    if len(places) <= MAX_LOOPS:
+        return np.array(list(itertools.permutations(places)), np.intp).reshape(-1, len(places))
+    rows = np.tile(np.array(places, np.intp), (DRAWN_ORDERS, 1))
+    return np.asarray(np.random.default_rng(len(places)).permuted(rows, axis=1), np.intp)
+
+
+def _with_rest(names: tuple[str, ...], orders: Orders) -> Orders:
+    """Return orders followed by all loops that are not in them."""
+    rest = sorted({*range(len(names))} - {*orders[0].tolist()}) if len(orders) else []
+    return np.concatenate([orders, np.tile(np.array(rest, np.intp), (len(orders), 1))], axis=1)
 
 
 def _signature(names: tuple[str, ...], axes: tuple[tuple[str, ...], ...], orders: Orders) -> NDArray[np.int64]:

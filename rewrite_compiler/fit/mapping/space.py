@@ -17,7 +17,7 @@ from .clusters import Clusters
 from .columns import Batch, Column
 from .constraints import Constraints
 from .engine import Reading
-from .orders import Orders, order_classes, signatures
+from .orders import MAX_LOOPS, Orders, covering_orders, signatures
 
 Index = NDArray[np.intp]
 FREE = Constraints()
@@ -90,13 +90,22 @@ class Space:
 
     @cached_property
     def orders(self) -> tuple[Orders, ...]:
-        """Orders of loops that differ for a counter, by ordered row."""
-        turning = [d for d, n in self.problem.dimensions.items() if n > 1]
-        classes = order_classes(self.problem, turning, self.reading)
+        """Orders of loops by ordered row: every class of every set of loops that turn is among them."""
+        classes = covering_orders(self.problem, self._splittable, self.reading)
         fixed = self.constraints.orders
         return tuple(
             self._fixed_order(fixed[name]) if (name := self.clusters.cluster(row).name) in fixed else classes for row in self.ordered_rows
         )
+
+    @cached_property
+    def _splittable(self) -> tuple[str, ...]:
+        return tuple(d for d, n in self.problem.dimensions.items() if n > 1)
+
+    @property
+    def has_every_order(self) -> bool:
+        """Whether orders are all that counters tell apart, or, of very many loops, only some."""
+        fixed = self.constraints.orders
+        return len(self._splittable) <= MAX_LOOPS or all(self.clusters.cluster(row).name in fixed for row in self.ordered_rows)
 
     def _fixed_order(self, order: tuple[str, ...]) -> Orders:
         inner_first = [self.problem.names.index(d) for d in reversed(order)]
