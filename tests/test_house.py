@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from campaign import KEPT
 from house import CONTENT, ENGINE, ROOT, Definition, Function, Import, Module, calls, length, modules, repeated_blocks, share_at_most
 
 import rewrite_compiler
@@ -381,3 +382,14 @@ def test_a_repeated_block_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_no_two_test_files_have_one_name() -> None:
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]  # which pytest imports without their folders
     assert sorted(names) == sorted(set(names))
+
+
+def test_every_row_of_the_campaign_names_tests_that_are_there() -> None:
+    missing = []
+    for row in KEPT:
+        path, _, name = row.partition("::")
+        if path.endswith("]"):  # a page, by its name in a test's id
+            missing += [] if (ROOT / path[:-1]).is_file() else [row]
+        elif not (file := ROOT / "tests" / path).is_file() or f"def {name.split('[')[0]}" not in file.read_text():
+            missing.append(row)
+    assert missing == []
