@@ -67,7 +67,7 @@ WRONG: dict[str, tuple[Change, ...]] = {
     "lanes of the weights are mirrored": (Change("model", "% WEIGHTS, j]", "% WEIGHTS, LANES - 1 - j]"),),
     "inputs have no sign": (Change("model", "signed(x[v % INPUTS, j], 8)", "x[v % INPUTS, j]"),),
     "the field of the result begins one bit late": (
-        Change("model", '"to": Bits(16, 21)', '"to": Bits(17, 22)'),
+        Change("model", "21:16 to", "22:17 to"),
         Change("model", "to[()], 0", "(to[()] * 2) % RESULTS, 0"),
     ),
     "every result goes to one vector": (Change("model", "to[()], 0", "to[()] * 0, 0"),),
