@@ -34,8 +34,12 @@ class Verdict:
 
 
 def solve(constraints: Sequence[z3.BoolRef], seconds: float) -> Verdict:
-    """Return z3's verdict on the claim that the constraints have no solution; a solution refutes it. Seconds are of an idle processor."""
-    solver = limited_solver(constraints, seconds)
+    """Return z3's verdict on the claim that the constraints have no solution; a solution refutes it. Seconds are of an idle processor.
+
+    The question is asked in a context of its own: what z3 finds within its limit does not depend on what was asked before.
+    """
+    context = z3.Context()
+    solver = limited_solver([c.translate(context) for c in constraints], seconds, context)
     answer = solver.check()
     if answer == z3.unsat:
         return Verdict(Outcome.PROVED)
@@ -44,9 +48,9 @@ def solve(constraints: Sequence[z3.BoolRef], seconds: float) -> Verdict:
     return Verdict(Outcome.UNKNOWN, reason=solver.reason_unknown())
 
 
-def limited_solver(constraints: Sequence[z3.BoolRef], seconds: float) -> z3.Solver:
+def limited_solver(constraints: Sequence[z3.BoolRef], seconds: float, context: z3.Context | None = None) -> z3.Solver:
     """Return a solver with the constraints that gives up after so many seconds of an idle processor."""
-    solver = z3.Solver()
+    solver = z3.Solver(ctx=context)
     solver.set("rlimit", max(int(seconds * WORK), 1))
     solver.set("timeout", max(int(seconds * PATIENCE * 1000), 1))
     solver.add(*constraints)
