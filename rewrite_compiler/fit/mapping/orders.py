@@ -72,10 +72,10 @@ def _cover(names: tuple[str, ...], spaces: Spaces, turning: tuple[str, ...], rea
     for count in range(len(turning) - 1, 1, -1):
         for subset in itertools.combinations(turning, count):
             turns = np.array([d in subset for d in names], np.bool_)[orders]
-            seen = _table(names, spaces, orders[turns].reshape(len(orders), count), reading)
+            known_classes = _table(names, spaces, orders[turns].reshape(len(orders), count), reading)
             classes = _classes(names, spaces, subset, reading)
             table = _table(names, spaces, classes[:, :count], reading)
-            is_new = ~(table[:, None, :] == np.unique(seen, axis=0)[None, :, :]).all(axis=2).any(axis=1)
+            is_new = ~(table[:, None, :] == np.unique(known_classes, axis=0)[None, :, :]).all(axis=2).any(axis=1)
             orders = np.concatenate([orders, classes[is_new]])
     return orders
 
