@@ -53,6 +53,35 @@ class ExcessiveText(MalformedText):
     """A text exceeds a bound on nesting, on its number of values or on the digits of a number."""
 
 
+FileIdentity = tuple[int, int]
+_OPENED: set[FileIdentity] = set()
+
+
+def identity(path: Path) -> FileIdentity | None:
+    """Return device and number of a regular file, which all its names share; None where there is none."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
+
+
+def opened_files() -> frozenset[FileIdentity]:
+    """Return the files that were opened as inputs since the last `forget_opened_files`."""
+    return frozenset(_OPENED)
+
+
+def remember_opened_file(descriptor: int) -> None:
+    """Enter an open file among the inputs that no output of the command may replace."""
+    status = os.fstat(descriptor)
+    _OPENED.add((status.st_dev, status.st_ino))
+
+
+def forget_opened_files() -> None:
+    """Begin a new list of opened files: a new command starts."""
+    _OPENED.clear()
+
+
 @contextlib.contextmanager
 def open_bounded(path: Path, bound: FileBound) -> Iterator[io.BufferedReader]:
     """Open a regular file within its size bound, and check at the end that it did not change in between.
@@ -69,6 +98,7 @@ def open_bounded(path: Path, bound: FileBound) -> Iterator[io.BufferedReader]:
         raise UsageError("F101", "there is no such file", place=place, help="check the path") from None
     except OSError as error:
         raise unreadable_error(place, error) from None
+    remember_opened_file(descriptor)
     with os.fdopen(descriptor, "rb") as file:
         initial = os.fstat(descriptor)
         _check_kind(initial.st_mode, bound, place)

@@ -1,31 +1,56 @@
-"""Atomic writes of output files: all of a set or none of it, and never over an input."""
+"""Atomic writes of output files: all of a set or none of it, never over an input of the command."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 
 from ..errors import UsageError
+from ..intake import FileIdentity, identity, opened_files
 
 UNFINISHED: set[str] = set()  # temporary files that have no name yet
 
 
-def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path | None] = ()) -> None:
+def check_outputs(outputs: Iterable[Path], inputs: Container[FileIdentity] = frozenset(), *, about: str = "") -> None:
     """Check, before the work whose result they hold, that files can be written; inputs are never written over.
 
     Raises:
-        UsageError: a path is no file name, its folder is missing or read-only, or it is one of the inputs (F100).
+        UsageError: a path is no file name, its folder is missing or read-only, it is one of the inputs, or two are one file (F100).
     """
-    existing_inputs = [path for path in inputs if path is not None and path.exists()]
-    for path in outputs:
+    paths = [*outputs]
+    for path in paths:
         reason = _obstacle(path)
         if reason:
             raise UsageError("F100", f"{path} cannot be written: {reason}", help="choose another name or folder")
-        if path.exists() and any(path.samefile(input_path) for input_path in existing_inputs):
-            raise UsageError("F100", f"{path} cannot be written: it is an input of this command", help="choose another name")
+        _check_no_input(path, inputs, about)
+    for path, other_path in itertools.combinations(paths, 2):
+        if path.resolve() == other_path.resolve():
+            raise UsageError("F100", f"{path} cannot be written: another output has this name", help="choose two names")
+
+
+def _check_no_input(path: Path, inputs: Container[FileIdentity], about: str = "") -> None:
+    file = identity(path)
+    if file is not None and file in inputs:
+        raise UsageError("F100", f"{path} cannot be written: it is an input of this command{about}", help="choose another name")
+
+
+def named_files(values: Iterable[object]) -> frozenset[FileIdentity]:
+    """Return the files that arguments name: as they are, before a colon (FILE.py:key=value), between commas, by their folder or plan."""
+    texts = [str(part) for value in values for part in (value if isinstance(value, list) else [value]) if isinstance(part, str | Path)]
+    paths = {Path(name) for text in texts for name in (text, text.partition(":")[0], *text.split(",")) if name and "\0" not in name}
+    return frozenset(file for path in paths for part in (path, *_parts(path)) if (file := identity(part)) is not None)
+
+
+def _parts(path: Path) -> list[Path]:
+    """Return what a folder holds, nothing where it cannot be listed, or the other file of a plan."""
+    try:
+        return [*path.iterdir()] if path.is_dir() else [path.with_suffix(".onnx")] if path.suffix == ".json" else []
+    except OSError:
+        return []
 
 
 def _obstacle(path: Path) -> str:
@@ -38,12 +63,14 @@ def _obstacle(path: Path) -> str:
     return "" if os.access(path.parent, os.W_OK | os.X_OK) else f"no permission to write in {path.parent}"
 
 
-def write_atomically(files: Mapping[Path, bytes]) -> None:
+def write_atomically(files: Mapping[Path, bytes], *, is_update: bool = False) -> None:
     """Write files atomically: each to a temporary file beside it first, then all of them renamed into place.
 
     Raises:
-        UsageError: a file cannot be written; none of them is there then (F100).
+        UsageError: a file cannot be written, or this command has read it and does not update it; none of them is there then (F100).
     """
+    for path in () if is_update else files:
+        _check_no_input(path, opened_files())
     staged: dict[Path, str] = {}
     path = next(iter(files), Path())
     try:

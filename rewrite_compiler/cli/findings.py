@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +12,10 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from .files import check_outputs, write_atomically
+from .files import write_atomically
 from .options import Parser
 
+SOURCE_ROOT = "SRCROOT"
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 CONTROLS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML has no form for
 
@@ -31,13 +33,8 @@ class Finding:
 
 def add_finding_options(verb_parser: Parser) -> None:
     """Add the options that ask for findings as files."""
-    verb_parser.add_argument("--junit", type=Path, metavar="FILE", help="write the findings as JUnit XML, too")
-    verb_parser.add_argument("--sarif", type=Path, metavar="FILE", help="write what is wrong as SARIF, too")
-
-
-def check_finding_files(args: argparse.Namespace) -> None:
-    """Check that the files of findings can be written; UsageError F100 where one cannot."""
-    check_outputs([path for path in (args.junit, args.sarif) if path is not None])
+    verb_parser.add_output("--junit", type=Path, metavar="FILE", help="write the findings as JUnit XML, too")
+    verb_parser.add_output("--sarif", type=Path, metavar="FILE", help="write what is wrong as SARIF, too")
 
 
 def write_findings(args: argparse.Namespace, verb: str, findings: Sequence[Finding]) -> None:
@@ -73,12 +70,14 @@ def sarif(findings: Iterable[Finding]) -> Mapping[str, Any]:
     failures = [f for f in findings if f.problem]
     codes = sorted({f.code for f in failures if f.code})
     driver = {"name": "flexmatch", "rules": [{"id": code} for code in codes]}
-    return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": [_result(f) for f in failures]}]}
+    roots = {SOURCE_ROOT: {"uri": _folder_uri(source_root())}}
+    run = {"tool": {"driver": driver}, "originalUriBaseIds": roots, "results": [_result(f) for f in failures]}
+    return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
 def _result(f: Finding) -> Mapping[str, Any]:
     file, line = split_place(f.place)
-    location = {"artifactLocation": {"uri": Path(file).as_posix()}, **({"region": {"startLine": line}} if line else {})}
+    location = {"artifactLocation": artifact_location(file), **({"region": {"startLine": line}} if line else {})}
     return {
         "ruleId": f.code or "refuted",
         "level": "error",
@@ -87,10 +86,29 @@ def _result(f: Finding) -> Mapping[str, Any]:
     }
 
 
+def artifact_location(file: str) -> Mapping[str, str]:
+    """Return a file as SARIF names it: a URI relative to the checkout (else the working folder), absolute for a file outside of it."""
+    path, root = Path(os.path.abspath(file)), source_root()
+    uri, base = path.as_uri(), _folder_uri(root)
+    return {"uri": uri.removeprefix(base), "uriBaseId": SOURCE_ROOT} if uri.startswith(base) else {"uri": uri}
+
+
+def _folder_uri(folder: Path) -> str:
+    return f"{folder.as_uri().rstrip('/')}/"
+
+
+def source_root() -> Path:
+    """Return the checkout that the working folder is in, the working folder where it is in none."""
+    folder = Path.cwd()
+    return next((f for f in (folder, *folder.parents) if (f / ".git").exists()), folder)
+
+
 def split_place(place: str) -> tuple[str, int]:
-    """Return the file and the line of a place, line 0 where it has none."""
-    file, colon, line = place.rpartition(":")
-    return (file, int(line)) if colon and line.isdigit() else (place, 0)
+    """Return the file and the line of a place, line 0 where it has none; what follows the name of an existing file is no part of it."""
+    ends = [n for n, character in enumerate(place) if character == ":"]
+    file = next((place[:n] for n in reversed([*ends, len(place)]) if os.path.isfile(place[:n])), "")
+    line = re.match(r":([0-9]{1,9})(?::|$)", place[len(file) :]) if file else re.search(r":([0-9]{1,9})$", place)
+    return (file or place[: line.start() if line else None], int(line[1]) if line else 0)
 
 
 def _xml(text: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ..errors import BUDGET, FlexmatchError, Problem, UsageError, did_you_mean, printable
+from ..intake import forget_opened_files
 from .error_codes import CODES
 from .output import print_error, print_text
 from .signals import INTERRUPTED, handle_signals
@@ -27,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     debug = "--debug" in words
+    forget_opened_files()
     try:
         return _dispatch([a for a in words if a != "--debug"])
     except FlexmatchError as error:

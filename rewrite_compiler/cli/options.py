@@ -6,14 +6,14 @@ import argparse
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import UsageError, did_you_mean
 from .config import FLAG, read_configuration, resolve_setting
-from .files import check_outputs, write_atomically
+from .files import check_outputs, named_files, write_atomically
 from .output import document_bytes, print_error, print_json, print_text
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ RARE = (
     "trust_unproved", "tier", "engine", "threads", "log", "calibration_method", "attribute", "audit", "batch", "exact",
     "objective", "rules", "seed", "within",
 )  # fmt: skip
+STEERING = (
+    "accel", "objective", "host_costs", "exact", "only", "without", "on", "rules", "trust_unproved", "shape", "limits",
+)  # fmt: skip
 DESCRIBE = "\0describe"  # what no command line can hold
 
 
@@ -52,9 +55,10 @@ class Parser(argparse.ArgumentParser):
 
     settings: dict[str, argparse.Action]
     extended_actions: list[argparse.Action]
+    outputs: dict[str, bool]  # the arguments that say where to write, and whether their value is a file's name as it is
 
     def __init__(self, **options: Any) -> None:
-        self.settings, self.extended_actions = {}, []
+        self.settings, self.extended_actions, self.outputs = {}, [], {}
         super().__init__(**options, add_help=False)
         self.add_argument("-h", "--help", action="help", help="list the options that are used most, and leave")
         self.add_argument("--help-all", action=_AllHelp, nargs=0, help="list every option, and leave")
@@ -66,8 +70,12 @@ class Parser(argparse.ArgumentParser):
         if is_extended:
             self.extended_actions.append(action)
 
+    def add_output(self, *names: str, is_file: bool = True, **options: Any) -> None:
+        """Add an option that says where to write: a file, or without `is_file` a stem or folder of files."""
+        self.outputs[self.add_argument(*names, **options).dest] = is_file
+
     def parse_with_settings(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Return the arguments, options without a flag as configuration says; `origins` maps each setting to where it came from.
+        """Return the arguments, options without a flag as configuration says; `origins` has where settings are from, `given` what is typed.
 
         Raises:
             ParserRequest: the parser was asked for, not a run.
@@ -86,7 +94,14 @@ class Parser(argparse.ArgumentParser):
             print_error(file.warning)
         settings = {k: resolve_setting(a, flagged, os.environ, file, defaults[k]) for k, a in self.settings.items()}
         origins = {key: setting.origin for key, setting in settings.items()}
-        return argparse.Namespace(**{**values, **{key: setting.value for key, setting in settings.items()}}, origins=origins)
+        values |= {key: setting.value for key, setting in settings.items()}
+        return argparse.Namespace(**values, origins=origins, given=self._given(arguments))
+
+    def _given(self, arguments: Sequence[str]) -> Mapping[str, str]:
+        """Return the options that were typed: the argument's name to the option's."""
+        words = [w if w.startswith("--") else w[:2] for w in itertools.takewhile(lambda w: w != "--", arguments) if w.startswith("-")]
+        actions = [self._option_string_actions.get(w.partition("=")[0]) for w in words]
+        return {a.dest: a.option_strings[-1] for a in actions if a is not None}
 
     def _check_names(self, arguments: Sequence[str]) -> None:
         """Refuse an option that there is not, before anything that is missing."""
@@ -165,33 +180,42 @@ class _AllHelp(argparse.Action):
 def parser(verb: str, about: str) -> Parser:
     """Return a verb's parser with the options every verb has."""
     verb_parser = Parser(prog=f"flexmatch {verb}", description=about, allow_abbrev=False)
-    verb_parser.add_argument("--json", metavar="FILE|-", help="write the document there; - is standard output")
+    verb_parser.add_output("--json", metavar="FILE|-", help="write the document there; - is standard output")
     verb_parser.add_setting("-q", "--quiet", action="store_true", help="errors only")
     verb_parser.add_setting("-v", "--verbose", action="store_true", help="more detail")
     verb_parser.add_argument("--debug", action="store_true", help="show a traceback when something fails")
     return verb_parser
 
 
-def parse_arguments(verb_parser: Parser, arguments: Sequence[str], *inputs: str) -> argparse.Namespace:
-    """Return the parsed arguments, once --json and --html are known to be writable.
+def parse_arguments(verb_parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
+    """Return the parsed arguments, once every output is known to be writable; `inputs` are the files that the other arguments name.
 
     Raises:
-        UsageError: an argument is refused (F203), or an output cannot be written or is one of the `inputs` arguments (F100).
+        UsageError: an argument is refused (F203), or an output cannot be written, is an input or another output (F100).
     """
     args = verb_parser.parse_with_settings(arguments)
-    outputs = [Path(x) for x in (args.json, vars(args).get("html")) if x not in (None, "-")]
-    check_outputs(outputs, input_files(args, inputs))
+    args.inputs = named_files(value for name, value in vars(args).items() if name not in verb_parser.outputs)
+    values = [vars(args)[name] for name, is_file in verb_parser.outputs.items() if is_file]
+    args.output_files = [Path(x) for x in values if x not in (None, "-")]
+    check_outputs(args.output_files, args.inputs)
     return args
+
+
+def check_options_apply(args: argparse.Namespace, subjects: Mapping[str, Collection[str]], subject: str) -> None:
+    """Check that every option that was typed has an effect here; options that `subjects` does not list always have one.
+
+    Raises:
+        UsageError: an option is for other subjects than this one (F203).
+    """
+    for name, option in args.given.items():
+        if name in subjects and subject not in subjects[name]:
+            others = " or ".join(sorted(subjects[name]))
+            raise UsageError("F203", f"{option} is for {others}, not for {subject}", help="leave it out: it would change nothing here")
 
 
 def add_page_option(verb_parser: Parser) -> None:
     """Add the option that asks for a page."""
-    verb_parser.add_argument("--html", metavar="FILE", help="write the report as one self-contained page, too")
-
-
-def input_files(args: argparse.Namespace, names: Iterable[str]) -> list[Path]:
-    """Return the files that the arguments called `names` hold."""
-    return [Path(value) for name, value in vars(args).items() if name in names and value is not None]
+    verb_parser.add_output("--html", metavar="FILE", help="write the report as one self-contained page, too")
 
 
 def whole_number(minimum: int) -> Callable[[str], int]:

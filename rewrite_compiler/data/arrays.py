@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ..errors import InputError, UsageError
-from ..intake import FileBound, open_bounded, unreadable_error
+from ..intake import FileBound, open_bounded, remember_opened_file, unreadable_error
 from ..ir.program import Data
 from ..limits import Limits
 from .stored_samples import StoredRows, file_stamp
@@ -71,6 +71,7 @@ def read_npy(path: Path) -> tuple[StoredRows, str]:
     name, place = path.stem, str(path)
     try:
         with path.open("rb") as file:
+            remember_opened_file(file.fileno())
             stamp = file_stamp(file.fileno())
             shape, fortran, dtype = _header(file, name, place)
             _check_kind(dtype, name, place)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import importlib
 import os
 import re
 from collections.abc import Callable
@@ -16,6 +17,9 @@ from command import flexmatch, onnx_model, perceptron, process, refused
 from onnx import helper, numpy_helper
 
 from rewrite_compiler.cli.files import write_atomically
+from rewrite_compiler.cli.options import DESCRIBE, ParserRequest
+from rewrite_compiler.cli.verb_table import VERBS
+from rewrite_compiler.cli.verbs.show import PARTS
 from rewrite_compiler.errors import UsageError
 
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 3\n"
@@ -99,12 +103,16 @@ def test_a_node_with_wrong_attributes(folder: Path) -> None:
 
 
 OTHER_PLACE = "\n  help: choose another name or folder"
+MODEL_AS_OUTPUT = (
+    "app.onnx cannot be written: it is an input of this command; a plan is two files, app.json and app.onnx\n  help: choose another name"
+)
 NOT_WRITTEN = {
     "no such folder": ("no/such", f"no/such cannot be written: there is no folder no{OTHER_PLACE}"),
     "a folder": ("sub", f"sub cannot be written: there is a folder of this name{OTHER_PLACE}"),
     "nothing": ("", f". cannot be written: this is not the name of a file{OTHER_PLACE}"),
-    "the model": ("app", "app.onnx cannot be written: it is an input of this command\n  help: choose another name"),
-    "the model by its name": ("app.onnx", "app.onnx cannot be written: it is an input of this command\n  help: choose another name"),
+    "the model": ("app", MODEL_AS_OUTPUT),
+    "the model by its name": ("app.onnx", MODEL_AS_OUTPUT),
+    "beside the model": ("app.json", MODEL_AS_OUTPUT),
     "the name of a folder": ("taken", f"taken.json cannot be written: there is a folder of this name{OTHER_PLACE}"),
 }
 
@@ -144,6 +152,131 @@ def test_a_document_never_replaces_an_input(folder: Path) -> None:
         refused(flexmatch("cosim", "ready.json", "--data", "test.npz", "--json", name), 2, said)
         refused(flexmatch("cosim", "ready.json", "--data", "test.npz", "--json", f"./{name}"), 2, said)
         assert Path(name).read_bytes() == before
+
+
+INPUT_AS_OUTPUT = {
+    "prove laws.py": ("--json", "--junit", "--sarif"),
+    "check laws.py": ("--json", "--junit", "--sarif"),
+    "check ready.json --symbolic --rules laws.py": ("--json",),
+    "map layer.json --arch arch.toml": ("--json", "--front"),
+    "map app.onnx:gemm0 --arch arch.toml": ("--json", "--front"),
+    "emit trace ready.json --data test.npz": ("--json",),
+    "emit asm words.asm --accel laws.py": ("--json",),
+    "learn app.onnx --accel flexasr --rules laws.py": ("--json",),
+    "advise app.onnx --accel flexasr": ("--json",),
+    "show ready.json --cosim report.json": ("--json", "--html", "--svg", "--dot"),
+    "show compare ready.json report.json": ("--json", "--html"),
+    "show ila laws.py:width=3": ("--json", "--html", "--markdown"),
+    "show acg laws.py": ("--json", "--dot"),
+    "show target laws.py": ("--json", "--dot"),
+    "show egraph app.onnx --around gemm0": ("--json", "--html", "--dot"),
+    "show offload ready.json ready.json": ("--json",),
+    "reduce app.onnx --check crash --rules laws.py": ("--json", "-o"),
+    "repair ready.json --data test.npz --within 1pt": ("--json",),
+    "sweep app.onnx --accel flexasr --data test.npz": ("--json",),
+    "diff flexasr laws.py app.onnx --data folder": ("--json",),
+    "bench app.onnx --accel flexasr --against report.json": ("--json",),
+    "explain app.onnx": ("--json",),
+    "cosim ready.json --data test.npz --calibrate calibration.npz": ("--json", "--html", "--log"),
+    "compile app.onnx --accel laws.py,flexasr --calibrate test.npz": ("--json", "--html"),
+}
+
+
+@pytest.mark.parametrize(("command", "options"), INPUT_AS_OUTPUT.items(), ids=INPUT_AS_OUTPUT)
+def test_no_output_of_any_verb_replaces_an_input(command: str, options: tuple[str, ...], folder: Path) -> None:
+    """Whichever argument names the file, and by whatever name; before the work, for the files here hold nothing of use."""
+    Path("folder").mkdir()
+    for name in ("laws.py", "layer.json", "arch.toml", "words.asm", "report.json", "folder/part.npz"):
+        Path(name).write_text("not used")
+    inputs = {name: Path(name).read_bytes() for name in map(str, Path().rglob("*.*")) if Path(name).is_file()}
+    words = re.split(r"[ ,]|:(?=gemm0|width)", command)
+    named = [name for name in inputs if name in words or str(Path(name).parent) in words]
+    assert named
+    os.link(named[0], "other name")
+    for option in options:
+        for name in (*named, f"./{named[0]}", "other name"):
+            said = f"error[F100]: {name.removeprefix('./')} cannot be written: it is an input of this command\n  help: choose another name"
+            refused(flexmatch(*command.split(), option, name), 2, said)
+    assert {name: Path(name).read_bytes() for name in inputs} == inputs
+
+
+def test_a_file_that_an_input_names_is_not_replaced(folder: Path) -> None:
+    """A table of data and a plan name further files; they are known once they are read."""
+    Path("table.toml").write_text('[inputs.x]\nfile = "test.npz"\narray = "x"\n[labels]\nfile = "test.npz"\narray = "labels"\n')
+    before = Path("test.npz").read_bytes()
+    said = "error[F100]: test.npz cannot be written: it is an input of this command\n  help: choose another name"
+    refused(flexmatch("cosim", "ready.json", "--data", "table.toml", "--html", "test.npz"), 2, said)
+    assert Path("test.npz").read_bytes() == before
+    assert flexmatch("show", "ready.json", "--html", "ready.onnx").code == 2
+    assert flexmatch("list", "--json", "test.npz").code == 0  # another command, which reads nothing
+
+
+def test_words_do_not_replace_their_assembly(folder: Path) -> None:
+    Path("scale.asm").write_text("FINISH #0,#0,#0,#0\n")
+    said = "error[F100]: scale.asm cannot be written: it is an input of this command\n  help: choose another name"
+    refused(flexmatch("emit", "asm", "scale.asm", "--accel", "vta", "-o", "scale.asm"), 2, said)
+
+
+@pytest.mark.parametrize("verb", [v for v in VERBS if v not in ("show", "schema", "completion")] + [f"show {part}" for part in PARTS])
+def test_every_option_that_writes_is_checked(verb: str) -> None:
+    """An option whose help says that it writes is one of the outputs that are compared with the inputs."""
+    module = importlib.import_module(
+        f"rewrite_compiler.cli.verbs.{VERBS[verb].module}" if verb in VERBS else f"rewrite_compiler.cli.verbs.{verb.replace(' ', '_')}"
+    )
+    with pytest.raises(ParserRequest) as described:
+        module.run([DESCRIBE])
+    p = described.value.parser
+    writing = {a.dest for a in p.all_options() if re.match("write|keep every finished", str(a.help)) and a.metavar is not None}
+    assert writing - {"alternatives", "disassemble"} <= p.outputs.keys()
+    assert "json" in p.outputs
+
+
+def test_two_outputs_are_two_files(folder: Path) -> None:
+    said = "error[F100]: out cannot be written: another output has this name\n  help: choose two names"
+    refused(flexmatch("show", "ready.json", "--html", "out", "--svg", "out"), 2, said)
+    said = "error[F100]: plan.onnx cannot be written: another output has this name\n  help: choose two names"
+    refused(flexmatch("app.onnx", "--accel", "flexasr", "-o", "plan", "--html", "./plan.onnx"), 2, said)
+    answer = flexmatch("app.onnx", "--accel", "flexasr", "-q", "-o", "plan", "--json", "plan.json")
+    assert (answer.code, answer.new) == (0, ("plan.json", "plan.onnx"))
+
+
+UNUSED_OPTIONS = [
+    ("check laws.py --groups 2", "--groups is for an accelerator, not for a rule file"),
+    ("check app.onnx --seed 2", "--seed is for an accelerator, not for a model"),
+    ("check flexasr --shape x=1", "--shape is for a model, not for an accelerator"),
+    ("check flexasr --limits host_seconds=9", "--limits is for a model or a plan with --symbolic, not for an accelerator"),
+    ("check model.py --shape x=1", "--shape is for a model, not for an accelerator model"),
+    ("check flexasr --recheck", "--recheck is for a plan with --symbolic, not for an accelerator"),
+    ("check ready.json --accel flexasr", "--accel is for a plan with --symbolic, not for a plan without --symbolic"),
+    ("check laws.py --rules laws.py", "--rules is for a plan with --symbolic, not for a rule file"),
+    ("check ready.json --symbolic --groups=3", "--groups is for an accelerator, not for a plan with --symbolic"),
+    ("check ready.json --symbolic --seed 3", "--seed is for an accelerator, not for a plan with --symbolic"),
+    ("check ready.json --symbolic --shape x=1", "--shape is for a model, not for a plan with --symbolic"),
+    (
+        "check ready.json --symbolic --sarif s",
+        "--sarif is for a model or a rule file or an accelerator or an accelerator model, not for a plan with --symbolic",
+    ),
+    ("emit verilog flexasr --data test.npz", "--data is for emit c or emit trace, not for emit verilog"),
+    ("emit device flexasr --accel vta", "--accel is for emit asm or emit c or emit check or emit trace, not for emit device"),
+    ("emit c ready.json --form binary", "--form is for emit trace, not for emit c"),
+    ("emit trace ready.json --words hex", "--words is for emit asm, not for emit trace"),
+    ("emit check trace.jsonl -o x", "--output is for emit asm or emit c or emit device or emit trace or emit verilog, not for emit check"),
+    ("explain F101 --accel flexasr", "--accel is for a model or plan, not for an error code"),
+    ("map gemm:m=4,n=4,k=4 --arch edge --space-only --budget 4", "--budget is for a search, not for --space-only"),
+    ("map gemm:m=4,n=4,k=4 --arch edge --mapping m.json --seed 4", "--seed is for a search, not for --mapping"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "said"), UNUSED_OPTIONS, ids=[c for c, _ in UNUSED_OPTIONS])
+def test_an_option_that_would_change_nothing_is_refused(command: str, said: str, folder: Path) -> None:
+    Path("laws.py").write_text("from flexmatch import Law\n\nfrom rewrite_compiler.rules.linear import *\n")
+    Path("model.py").write_text("from rewrite_compiler.ila import ila\n\nmodel = ila('flexasr')\n")
+    refused(flexmatch(*command.split()), 2, f"error[F203]: {said}\n  help: leave it out: it would change nothing here")
+
+
+def test_a_sample_without_data_is_refused(folder: Path) -> None:
+    said = "error[F203]: --sample is the number of a sample of --data, which is not given\n  help: add --data FILE"
+    refused(flexmatch("emit", "trace", "ready.json", "--sample", "1"), 2, said)
 
 
 def test_a_folder_without_permission(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

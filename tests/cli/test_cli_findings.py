@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 from xml.etree import ElementTree
 
+import onnx
 import pytest
-from command import flexmatch, refused
+from command import flexmatch, perceptron, refused, samples
 
 from rewrite_compiler.cli import watch as watching
 from rewrite_compiler.cli.findings import Finding, junit, sarif, split_place
@@ -72,8 +75,40 @@ def test_names_from_outside_stay_text() -> None:
 def test_a_file_that_cannot_be_written_is_refused_before_the_work() -> None:
     said = "error[F100]: none/p.xml cannot be written: there is no folder none\n  help: choose another name or folder"
     refused(flexmatch("prove", "laws.py", "--junit", "none/p.xml"), 2, said)
-    said = "error[F203]: --junit and --sarif are not for --symbolic\n  help: --json FILE writes its verdicts"
-    refused(flexmatch("check", "plan.json", "--symbolic", "--junit", "p.xml"), 2, said)
+
+
+@pytest.mark.parametrize(("folder_name", "root"), [("", "."), ("src/naïve rules", "."), ("src", "src")])
+def test_sarif_names_files_from_the_checkout_on(folder_name: str, root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From any folder of a checkout; without one from the working folder."""
+    if root == ".":
+        Path(".git").mkdir()
+    folder, here = Path(folder_name), Path.cwd()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "my läws.py").write_text(HEAD + FALSE)
+    monkeypatch.chdir(folder)
+    for verb in ("prove", "check"):
+        assert flexmatch(verb, "my läws.py", "--sarif", "p.sarif").code == 1
+        (run,) = json.loads(Path("p.sarif").read_text("utf-8"))["runs"]
+        location = run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]
+        assert location == {"uri": quote(str((folder / "my läws.py").relative_to(root))), "uriBaseId": "SRCROOT"}
+        assert location["uri"].isascii()
+        assert " " not in location["uri"]
+        base = run["originalUriBaseIds"]["SRCROOT"]["uri"]
+        assert Path.from_uri(base + location["uri"]) if hasattr(Path, "from_uri") else base == f"{(here / root).resolve().as_uri()}/"
+
+
+def test_sarif_names_a_file_outside_of_the_checkout_whole() -> None:
+    Path("inside").mkdir()
+    with contextlib.chdir("inside"):
+        assert flexmatch("prove", "../laws.py", "--sarif", "p.sarif").code == 1
+    (result,) = json.loads(Path("inside/p.sarif").read_text("utf-8"))["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"] == {"uri": Path("laws.py").resolve().as_uri()}
+
+
+def test_a_place_inside_of_a_file_is_no_part_of_its_name() -> None:
+    Path("bad: model.onnx").write_bytes(b"")
+    assert split_place('bad: model.onnx:node "first"') == ("bad: model.onnx", 0)
+    assert split_place("laws.py:7:12") == ("laws.py", 7)
 
 
 def after(monkeypatch: pytest.MonkeyPatch, *changes: Callable[[], object]) -> None:
@@ -94,6 +129,34 @@ def test_a_watched_proof_runs_again_when_its_file_changes(monkeypatch: pytest.Mo
     assert answer.code == 0
     assert [line for line in answer.out.splitlines() if line.startswith("rules")] == ["rules     1 of 2 proved", "rules     1 of 1 proved"]
     assert answer.err == "watching  1 files; Ctrl-C ends\nchanged   laws.py\n"
+
+
+def test_a_watched_co_simulation_runs_again_when_its_data_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx.save(perceptron((16, 8, 4)), "app.onnx")
+    samples(Path("test.npz"), 48, 16, classes=4)
+    after(monkeypatch, lambda: None, lambda: samples(Path("test.npz"), 60, 16, classes=4), lambda: Path("test.npz").unlink())
+    answer = flexmatch("cosim", "app.onnx", "--accel", "flexasr", "--data", "test.npz", "--json", "report.json", "--watch")
+    assert answer.code == 2  # of the last run, which has no data
+    assert [line.split()[1] for line in answer.out.splitlines() if line.startswith("samples")] == ["16", "28"]
+    assert json.loads(Path("report.json").read_text("utf-8"))["samples"] == 28
+    assert answer.err.count("changed   test.npz\n") == 2
+    assert answer.err.endswith("changed   test.npz\ntest.npz: error[F101]: there is no such file or folder\n  help: check the path\n")
+
+
+def test_a_watched_co_simulation_sees_its_accelerator_and_its_plan_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx.save(perceptron((16, 8, 4)), "app.onnx")
+    samples(Path("test.npz"), 48, 16, classes=4)
+    assert flexmatch("init", "accelerator", "mine").code == 0
+    device = Path("mine/mine.py")
+    changes = (
+        lambda: device.write_text(device.read_text("utf-8") + "# changed\n", "utf-8"),
+        lambda: onnx.save(perceptron((16, 4)), "app.onnx"),
+    )
+    after(monkeypatch, *changes, lambda: None)
+    answer = flexmatch("cosim", "app.onnx", "--accel", device, "--data", "test.npz", "--watch")
+    assert answer.code == 0, answer.err
+    assert [line for line in answer.err.splitlines() if line.startswith("changed")] == [f"changed   {device}", "changed   app.onnx"]
+    assert answer.out.count("samples    16") == 3
 
 
 def test_a_watch_goes_on_after_a_refusal_and_sees_files_beside(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command import flexmatch
+from command import flexmatch, refused
 from jsonschema import validate
 
 from rewrite_compiler.apps import find_application
@@ -59,6 +59,58 @@ def test_a_front_of_many_points(tmp_path: Path) -> None:
     answer = flexmatch("map", "conv:k=16,c=16,p=14,q=14,r=3,s=3", "--arch", "edge", "--budget", "4000", "--front", page, "-q")
     assert answer.code == 0, answer.err
     assert page.read_text("utf-8").count("<circle") >= 1000
+
+
+def test_a_front_shows_every_layer_of_a_model(tmp_path: Path) -> None:
+    page, document = tmp_path / "front.html", tmp_path / "model.json"
+    model = find_application("digits_cnn").model
+    answer = flexmatch("map", model, "--arch", "edge", "--budget", "400", "--front", page, "--json", document, "-q")
+    assert answer.code == 0, answer.err
+    names = [layer["name"] for layer in json.loads(document.read_text("utf-8"))["layers"]]
+    text = page.read_text("utf-8")
+    assert [text.count(f"<h2>{name}</h2>") for name in names] == [1, 1, 1]
+    drawings = text.split("<h2>")[1:]
+    assert all(drawing.count('class="f"') >= 1 for drawing in drawings)
+
+
+def test_what_a_model_of_several_layers_has_no_form_for_is_refused(tmp_path: Path) -> None:
+    model, mapping = find_application("digits_cnn").model, tmp_path / "m.json"
+    said = f"error[F203]: --as is for one layer, and {model} has 3\n  help: name one: {model}:conv_0"
+    refused(flexmatch("map", model, "--arch", "edge", "--as", "union"), 2, said)
+    refused(flexmatch("map", model, "--arch", "edge", "--mapping", mapping), 2, said.replace("--as", "--mapping"))
+
+
+def test_a_front_without_energies_is_refused_before_the_search(tmp_path: Path) -> None:
+    arch = tmp_path / "bare.json"
+    levels = [{"name": "DRAM"}, {"name": "L1", "capacity": 512, "children": 4, "axis": "X"}]
+    arch.write_text(json.dumps({"name": "bare", "clock_hertz": 10**9, "levels": levels}))
+    words = ("map", LAYER, "--arch", arch, "--objective", "cycles", "--budget", "400")
+    said = "error[F233]: --front shows cycles against energy: mac2 has no energy in bare (gemm)"
+    refused(flexmatch(*words, "--front", tmp_path / "f.html"), 3, f"{said}\n  help: give the architecture energies, or leave --front out")
+    answer = flexmatch(*words)
+    assert (answer.code, "no energy" in answer.out) == (0, True)
+
+
+def test_agreement_is_claimed_of_two_opinions_only(tmp_path: Path) -> None:
+    alone = flexmatch("map", "conv:k=8,c=8,p=8,q=8,r=3,s=3,group=8,dilation=2", "--arch", "edge", "--model", "all", "--budget", "300")
+    assert alone.out.endswith("there is no second opinion to compare with\n")
+    assert "count the same" not in alone.out
+    both = flexmatch("map", LAYER, "--arch", "edge", "--model", "all", "--budget", "300")
+    assert "no second opinion" not in both.out
+    model = flexmatch("map", find_application("digits_cnn").model, "--arch", "edge", "--model", "all", "--budget", "300")
+    assert model.out.splitlines()[0].split()[:5] == ["layer", "times", "cycles", "by", "maestro"]
+
+
+def test_the_bound_says_what_a_better_mapping_could_save(tmp_path: Path) -> None:
+    """A gap of g: what the best mapping costs is not below 1 - g of this one's, so g of it may be saved at most."""
+    path = tmp_path / "a.json"
+    answer = flexmatch("map", LAYER, "--arch", "edge", "--mapper", "random", "--budget", "5", "--json", path)
+    (layer,) = json.loads(path.read_text("utf-8"))["layers"]
+    assert 0 < layer["gap"] < 1
+    assert layer["bound"] == pytest.approx((1 - layer["gap"]) * layer["value"])
+    assert f"bound      no mapping saves more than {100 * layer['gap']:.1f}% of this edp" in answer.out
+    best = flexmatch("map", LAYER, "--arch", "edge", "--objective", "cycles", "--budget", "4000")
+    assert "bound      no mapping costs less" in best.out
 
 
 def test_the_space_is_counted(tmp_path: Path) -> None:

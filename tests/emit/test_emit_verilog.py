@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import icarus
 import numpy as np
 import pytest
+import z3
 from board import toy_text
 from command import flexmatch, refused
 from vectors import traces
@@ -20,10 +22,13 @@ from rewrite_compiler.compile import calibrated, compile_model
 from rewrite_compiler.emit.mmio.trace import traces_of
 from rewrite_compiler.emit.rtl.design import design
 from rewrite_compiler.emit.rtl.emit import SHOWN, verilog_device
-from rewrite_compiler.emit.rtl.readback_check import check_verilog
+from rewrite_compiler.emit.rtl.readback_check import _filling, check_verilog
+from rewrite_compiler.emit.rtl.rom import filled_entries
 from rewrite_compiler.errors import InputError
 from rewrite_compiler.ila import Ila, ila
 from rewrite_compiler.ila.traces.trace import Commands
+from rewrite_compiler.readings.verilog.reader import Expression, Statement, read_verilog
+from rewrite_compiler.readings.verilog.semantics import Machine
 from rewrite_compiler.target import load_target
 
 SHIPPED = {"flexasr": 125, "hlscnn": 25, "vta": 13}  # instructions with a register-level form
@@ -38,6 +43,37 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 # FlexASR's instructions of several clocks whose every clock is proved; of others the clocks that multiply rows are not decided in a minute
 DECIDED = ("gb_layer_reduce_start", "gb_zero_padding_start")
+
+
+# -- constants
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("4'sd11", -5), ("4'sb1011", -5), ("4'shb", -5), ("5'sd11", 11), ("-4'sd11", 5), ("4'd11", 11)]
+)
+def test_signed_constants_are_read_as_verilog_has_them(text: str, value: int, tmp_path: Path) -> None:
+    """In a table's entry, in an initial value and in an expression: IEEE 1364 and Icarus say so."""
+    source = (
+        "module m(input clock, output reg signed [7:0] y);\nreg signed [7:0] rom [0:1];\n"
+        f"initial begin rom[0] = {text}; rom[1] = 8'sd0; end\nalways @(posedge clock) begin y = {text}; end\nendmodule\n"
+    )
+    m = read_verilog(source)
+    (start,) = m.initial
+    assert filled_entries(start.bodies[0], {"rom": 2})["rom"].tolist() == [value, 0]
+    machine = Machine(dict(m.words), {}, 1)
+    machine.run([m.always])
+    assert z3.simplify(machine.values["y"]).as_signed_long() == value
+    assert _filling(Statement("set", 1, (Expression("name", name="y"), start.bodies[0][0].terms[1]))) == ("y", 0, value)
+    icarus.needed()
+    bench = source.replace("endmodule", 'initial begin #1 $display("%0d", rom[0]); $finish; end\nendmodule')
+    (tmp_path / "m.v").write_text(bench)
+    subprocess.run(["iverilog", "-o", tmp_path / "m", tmp_path / "m.v"], check=True)
+    assert int(subprocess.run([tmp_path / "m"], check=True, capture_output=True, text=True).stdout.split()[0]) == value
+
+
+def test_a_range_of_bits_has_no_negative_end() -> None:
+    with pytest.raises(InputError, match="the higher first"):
+        read_verilog("module m(input clock, output reg y); always @(posedge clock) begin y = y[4'sd11:0]; end endmodule")
 
 
 # -- simulated by Icarus

@@ -41,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
         metavar="X",
         help=f"answer no (exit 1) beyond X times it (default: {SLOWDOWN})",
     )
-    args = parse_arguments(verb_parser, arguments, "model", "data", "calibrate", "against")
+    args = parse_arguments(verb_parser, arguments)
     baseline = None if args.against is None else read_baseline(Path(args.against))
     from ...study.checks.bench import bench, slower_phases
 

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...errors import UsageError
-from ..findings import Finding, add_finding_options, check_finding_files, write_findings
-from ..options import emit_json, parse_arguments, parser, shapes_of, whole_number
+from ..findings import Finding, add_finding_options, write_findings
+from ..options import check_options_apply, emit_json, parse_arguments, parser, shapes_of, whole_number
 from ..output import is_live, print_lines
 from .check_symbolic import check_symbolic
 
 INACCURATE = 0.25  # mean relative error from which on a magnitude is outside of an operation's range
 KINDS = ("drawn", "held", "rounded")
+PLAN = "a plan with --symbolic"
+WORDS = {"target": "an accelerator", "rules": "a rule file", "ila": "an accelerator model", "model": "a model"}
+# options that not every subject uses
+SUBJECTS = {
+    "groups": [WORDS["target"]], "seed": [WORDS["target"]], "shape": [WORDS["model"]], "limits": [WORDS["model"], PLAN],
+    "accel": [PLAN], "rules": [PLAN], "recheck": [PLAN], "junit": [*WORDS.values()], "sarif": [*WORDS.values()],
+}  # fmt: skip
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run `flexmatch check` and return its exit code: 1 where anything is wrong.
 
     Raises:
-        UsageError: files of findings are asked for with --symbolic (F203), or cannot be written (F100).
+        UsageError: an option is not for the subject (F203), or a file cannot be written (F100).
     """
     verb_parser = parser("check", "Find everything that is wrong; of an accelerator's operations, how far they are from what they mean.")
     verb_parser.add_argument("subject", metavar="NAME|FILE", help="an accelerator (NAME:key=value,… too), a .py or .onnx file, or a plan")
@@ -38,11 +45,9 @@ def run(arguments: Sequence[str]) -> int:
     verb_parser.add_argument("--rules", action="append", default=[], type=Path, metavar="FILE.py", help="with --symbolic: the plan's rules")
     verb_parser.add_argument("--recheck", action="store_true", help="with --symbolic: judge again what was judged before")
     add_finding_options(verb_parser)
-    args = parse_arguments(verb_parser, arguments, "subject")
-    check_finding_files(args)
+    args = parse_arguments(verb_parser, arguments)
+    check_options_apply(args, SUBJECTS, PLAN if args.symbolic else _subject(args))
     if args.symbolic:
-        if args.junit or args.sarif:
-            raise UsageError("F203", "--junit and --sarif are not for --symbolic", help="--json FILE writes its verdicts")
         return check_symbolic(args)
     from ...limits import DEFAULT
     from ...study.checks.accuracy import GROUPS, SEED
@@ -60,6 +65,18 @@ def run(arguments: Sequence[str]) -> int:
     for p in result.problems:
         print(p, file=sys.stderr)
     return 0 if result.is_good else 1
+
+
+def _subject(args: argparse.Namespace) -> str:
+    """Return what is checked in words; a file is looked into only where an option depends on it."""
+    if not {*args.given} & {*SUBJECTS}:
+        return ""
+    from ...compile import is_plan
+    from ...study.checks.check import kind_of
+
+    if Path(args.subject).is_file() and is_plan(Path(args.subject)):
+        return "a plan without --symbolic"
+    return WORDS[kind_of(args.subject).value]
 
 
 def _progress(name: str) -> None:

@@ -38,7 +38,7 @@ def check_symbolic(args: argparse.Namespace) -> int:
     calls = validated_calls(plan, court_cache(recheck=args.recheck), _progress if is_live(args) else lambda _: None)
     rows = validation_document(calls)
     place, document = plan_json(path)
-    write_atomically({place: document_bytes({**document, "validated": rows})})
+    write_atomically({place: document_bytes({**document, "validated": rows})}, is_update=True)
     problems = problems_of(calls, str(place))
     result = {
         "schema": SCHEMA, "subject": args.subject, "kind": "plan", "parameters": {}, "good": not problems,

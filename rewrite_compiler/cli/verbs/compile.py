@@ -42,7 +42,9 @@ def run(arguments: Sequence[str]) -> int:
     add_steering_options(verb_parser)
     verb_parser.add_argument("--calibrate", metavar="FILE", help="samples that fix the number formats of activations")
     add_method_option(verb_parser)
-    verb_parser.add_argument("-o", "--output", metavar="STEM", help="write STEM.json and STEM.onnx (default: MODEL.TARGETS here)")
+    verb_parser.add_output(
+        "-o", "--output", is_file=False, metavar="STEM", help="write STEM.json and STEM.onnx (default: MODEL.TARGETS here)"
+    )
     add_page_option(verb_parser)
     verb_parser.add_argument(
         "--alternatives",
@@ -54,7 +56,7 @@ def run(arguments: Sequence[str]) -> int:
     verb_parser.add_argument(
         "--require-offload", type=whole_number(0), default=0, metavar="N", help="fail unless at least N offloads are found"
     )
-    args = parse_arguments(verb_parser, arguments, "model", "calibrate")
+    args = parse_arguments(verb_parser, arguments)
     from ...compile import chosen_targets
 
     targets = chosen_targets(accelerators(args))
@@ -91,7 +93,7 @@ def _alternatives(args: argparse.Namespace, targets: Sequence[Target], stem: Pat
     unseen_notes = [text] if (text := search.incompleteness(plan_options.limits.alternatives_seconds)) else []
     for n, a in enumerate(search.plans, 1):
         place = stem.with_name(f"{stem.name}.alternative{n}")
-        check_outputs(plan_paths(place))
+        check_plan_paths(place, args)
         write_plan(replace(a.plan, notes=(*a.plan.notes, *unseen_notes)), place, quiet)
         added_cost = ", ".join(f"{v - cost[k]:+,} {k}" for k, v in a.plan.extraction["cost"].items() if v != cost[k])
         lines.append(f"{place}.json  {a.option}  {added_cost or 'at the same cost'}")
@@ -109,13 +111,20 @@ def stem_of(args: argparse.Namespace, targets: Sequence[Target]) -> Path:
     if args.output is not None:
         check_outputs([stem])  # a folder, or no name at all
         stem = stem.with_suffix("") if stem.suffix in (".json", ".onnx") else stem
-    check_outputs(plan_paths(stem), [Path(p) for p in (args.model, args.calibrate) if p is not None])
+    check_plan_paths(stem, args)
     return stem
 
 
 def plan_paths(stem: Path) -> tuple[Path, Path]:
     """Return the names of a plan's two files."""
     return Path(f"{stem}.onnx"), Path(f"{stem}.json")
+
+
+def check_plan_paths(stem: Path, args: argparse.Namespace) -> None:
+    """Check that both files of a plan can be written beside the other outputs; UsageError F100 names both where one is an input."""
+    onnx, document = plan_paths(stem)
+    other_outputs = [path for path in args.output_files if path != document]  # --json may name the plan's own document
+    check_outputs((onnx, document, *other_outputs), args.inputs, about=f"; a plan is two files, {document} and {onnx}")
 
 
 def compiled_plan(args: argparse.Namespace, targets: Sequence[Target], progress: Callable[[str], None] = lambda _: None) -> Plan:

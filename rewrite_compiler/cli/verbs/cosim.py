@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AnswerNo
-from ..files import check_outputs, page_file, write_atomically
+from ..files import page_file, write_atomically
 from ..options import (
     Parser,
     add_page_option,
     add_steering_options,
     emit_json,
-    input_files,
     one_of,
     parse_arguments,
     parser,
@@ -50,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     add_calibration_options(verb_parser)
     add_simulation_options(verb_parser)
-    verb_parser.add_argument(
+    verb_parser.add_output(
         "--log", metavar="FILE", help="keep every finished sample there (default: beside --json until the report is written)"
     )
     verb_parser.add_argument("--within", metavar="LOSS", help="answer no (exit 1) when the metric loses more: 1pt, 5%%, 0.02")
@@ -59,7 +58,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     add_page_option(verb_parser)
     add_watch_option(verb_parser)
-    args = parse_arguments(verb_parser, arguments, "plan", "data", "calibrate", "log")
+    args = parse_arguments(verb_parser, arguments)
     if args.watch:
         return watch("cosim", arguments, [args.plan, args.data, args.calibrate, *args.rules, *python_files(args)])
     from ...cosim import cosimulate
@@ -107,7 +106,6 @@ def attribution_of(args: argparse.Namespace, report: Report, plan: Plan) -> Mapp
 def log_of(args: argparse.Namespace) -> dict[str, Any]:
     """Return the setting of the sample log: the file of --log, or one beside the report until that is written."""
     if args.log is not None:
-        check_outputs([Path(args.log)], input_files(args, ("plan", "data", "calibrate", "json")))
         return {"log": Path(args.log)}
     return {} if args.json in (None, "-") else {"log": Path(f"{args.json}.log")}
 

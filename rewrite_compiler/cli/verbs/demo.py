@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..files import check_outputs, page_file, write_atomically
+from ..files import page_file, write_atomically
 from ..options import accelerators, add_page_option, emit_json, parse_arguments, parser
 from ..output import print_lines
 from .cosim import add_simulation_options, progress, settings, write_page
@@ -31,15 +31,13 @@ def run(arguments: Sequence[str]) -> int:
         "app", nargs="?", default="digits_cnn", metavar="APP", help="an application of `flexmatch list` (default digits_cnn)"
     )
     verb_parser.add_argument("--accel", action="append", default=[], metavar="NAME", help="accelerator (default flexasr)")
-    verb_parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the model there too")
+    verb_parser.add_output("-o", "--output", type=Path, metavar="FILE", help="write the model there too")
     add_simulation_options(verb_parser)
     add_page_option(verb_parser)
     args = parse_arguments(verb_parser, arguments)
     from ...apps import App, find_application
 
     app = find_application(args.app)
-    if args.output:
-        check_outputs([args.output])
     return _application(app, args) if isinstance(app, App) else _architecture(app, args)
 
 

@@ -31,7 +31,7 @@ def run(arguments: Sequence[str]) -> int:
     verb_parser.add_argument("--metric", default="", metavar="NAME", help="the metric of the accuracy (default: by the data)")
     verb_parser.add_argument("--samples", type=whole_number(0), default=0, metavar="N", help="use N evenly spaced samples (default: all)")
     verb_parser.add_argument("--fail-on-change", action="store_true", help="answer no (exit 1) when anything differs")
-    args = parse_arguments(verb_parser, arguments, "model", "data")
+    args = parse_arguments(verb_parser, arguments)
     if args.accel and args.origins["accel"] == FLAG:
         raise UsageError(
             "F203", "--accel has no place here: diff takes its two targets as OLD and NEW", help="flexmatch diff OLD NEW MODEL.onnx"

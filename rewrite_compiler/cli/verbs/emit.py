@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Any
 from ...errors import AnswerNo, UsageError
 from ...intake import MAX_DOCUMENT_BYTES, FileBound, read_bytes
 from ..files import check_outputs, write_atomically
-from ..options import Parser, accelerators, add_steering_options, emit_json, one_of, parse_arguments, parser, plan_of, whole_number
+from ..options import (
+    STEERING,
+    Parser,
+    accelerators,
+    add_steering_options,
+    check_options_apply,
+    emit_json,
+    one_of,
+    parse_arguments,
+    parser,
+    plan_of,
+    whole_number,
+)
 from ..output import print_lines
 from .emit_asm import add_asm_options, emit_asm
 from .emit_verilog import check_verilog_text, emit_verilog
@@ -25,6 +37,12 @@ if TYPE_CHECKING:
 
 SCHEMA = "flexmatch.emit/1"
 FORMS = {"json": "jsonl", "binary": "bin", "assembly": "asm"}
+PLANS = ("emit c", "emit trace")
+SUBJECTS = {
+    **dict.fromkeys((*STEERING, "data", "sample", "calibrate"), PLANS), **dict.fromkeys(("form", "part", "comments"), ("emit trace",)),
+    "accel": (*PLANS, "emit check", "emit asm"), **dict.fromkeys(("disassemble", "words"), ("emit asm",)),
+    "output": (*PLANS, "emit device", "emit verilog", "emit asm"),
+}  # fmt: skip
 PARTS = {"whole": None, "constant": True, "inference": False}
 
 
@@ -36,10 +54,11 @@ def run(arguments: Sequence[str]) -> int:
     add_steering_options(verb_parser)
     add_trace_options(verb_parser)
     add_asm_options(verb_parser)
-    verb_parser.add_argument("-o", "--output", metavar="NAME", help="where to write (default: beside the model)")
+    verb_parser.add_output("-o", "--output", is_file=False, metavar="NAME", help="where to write (default: beside the model)")
     args = parse_arguments(verb_parser, arguments)
+    check_options_apply(args, SUBJECTS, f"emit {args.what}")
     files, document, lines = EMITTERS[args.what](args)
-    check_outputs(files, map(Path, args.subject))
+    check_outputs(files, args.inputs)
     write_atomically(files)
     file_rows = [{"path": path.name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for path, data in files.items()]
     emit_json({"schema": SCHEMA, "what": args.what, "files": file_rows, **document}, args.json)
@@ -95,10 +114,12 @@ def plan_and_inputs(args: argparse.Namespace) -> tuple[Plan, Mapping[str, Data] 
     """Return the plan with formats, one sample of its inputs where --data is given, and where that comes from.
 
     Raises:
-        UsageError: more than one file is given, or --sample is beyond the samples (F203).
+        UsageError: more than one file is given, --sample without --data or beyond its samples (F203).
     """
     from ...cosim.cosimulate import dataset_for, with_formats
 
+    if args.data is None and "sample" in args.given:
+        raise UsageError("F203", "--sample is the number of a sample of --data, which is not given", help="add --data FILE")
     plan = plan_of(args, _single_subject(args))
     if args.data is None:
         if args.calibrate is not None and not plan.calibrated:

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError, did_you_mean
 from ..error_codes import CODES
-from ..options import accelerators, add_steering_options, compile_options, emit_json, parse_arguments, parser, plan_of
+from ..options import (
+    STEERING,
+    accelerators,
+    add_steering_options,
+    check_options_apply,
+    compile_options,
+    emit_json,
+    parse_arguments,
+    parser,
+    plan_of,
+)
 from ..output import print_lines
 
 if TYPE_CHECKING:
@@ -18,6 +28,7 @@ if TYPE_CHECKING:
 
 Explanation = tuple[dict[str, Any], list[str]]  # the document, and lines for people
 SCHEMA = "flexmatch.explain/1"
+MODELS = ("a model or plan",)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -28,8 +39,10 @@ def run(arguments: Sequence[str]) -> int:
         "node", nargs="?", metavar="NODE", help="its name, number from 0, operator or tensor, an offload, or a glob such as '*conv*'"
     )
     add_steering_options(verb_parser)
-    args = parse_arguments(verb_parser, arguments, "what")
-    document, text = _code(args.what) if args.node is None and not Path(args.what).exists() else _model(args)
+    args = parse_arguments(verb_parser, arguments)
+    is_code = args.node is None and not Path(args.what).exists()
+    check_options_apply(args, dict.fromkeys(STEERING, MODELS), "an error code" if is_code else MODELS[0])
+    document, text = _code(args.what) if is_code else _model(args)
     emit_json(document, args.json)
     print_lines(args, text)
     return 0

@@ -106,7 +106,7 @@ def run(arguments: Sequence[str]) -> int:
     verb_parser = parser("init", f"Write a skeleton with its own test into a new folder: {', '.join(SKELETONS)}.")
     verb_parser.add_argument("kind", metavar="accelerator|rule|app", help="; ".join(f"{k}: {s.about}" for k, s in SKELETONS.items()))
     verb_parser.add_argument("name", metavar="NAME", help="its name: lower case letters, digits and _, first a letter")
-    verb_parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="write there (default: the folder NAME)")
+    verb_parser.add_output("-o", "--output", is_file=False, type=Path, metavar="FOLDER", help="write there (default: the folder NAME)")
     args = parse_arguments(verb_parser, arguments)
     if args.kind not in SKELETONS:
         remedy = did_you_mean(args.kind, SKELETONS) or f"kinds: {', '.join(SKELETONS)}"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError, UsageError
 from ...intake import MAX_TOML_BYTES, FileBound, MalformedText, parse_json, read_bytes
-from ..files import check_outputs, page_file, write_atomically
-from ..options import emit_json, one_of, parse_arguments, parser, whole_number
+from ..files import page_file, write_atomically
+from ..options import check_options_apply, emit_json, one_of, parse_arguments, parser, whole_number
 from ..output import print_lines, print_unwrapped
 
 if TYPE_CHECKING:
@@ -18,8 +18,15 @@ if TYPE_CHECKING:
     from ...fit.mapping.space import Space
     from ...fit.problems.problem import Problem
 
-POINTS = 1_500  # on a page
+POINTS, FEWEST_POINTS = 1_500, 100  # on a page, of a layer on a page of several
 SCHEMA = "flexmatch.map/1"
+OPTIMAL = "no mapping costs less"
+SEARCH = "a search"
+# options that not every way of asking uses
+SUBJECTS = {
+    **dict.fromkeys(("mapper", "budget", "seed", "front"), (SEARCH,)), "constraints": (SEARCH, "--space-only"),
+    **dict.fromkeys(("objective", "form", "mapping"), (SEARCH, "--mapping")),
+}  # fmt: skip
 FORMS = ("loops", "union", "timeloop", "maestro")
 BOUND = FileBound("a JSON file of a problem, a mapping or constraints", MAX_TOML_BYTES)
 
@@ -33,18 +40,37 @@ def run(arguments: Sequence[str]) -> int:
     layers = _layers(args.subject)
     if args.space_only:
         return _space(args, layers, clusters)
-    documents = [{"name": name, "repeats": repeats, **_answer(args, problem, clusters)} for name, repeats, problem in layers]
+    _check_forms(args, layers, clusters)
+    points = 0 if args.front is None else max(FEWEST_POINTS, POINTS // len(layers))
+    documents = [{"name": name, "repeats": repeats, **_answer(args, problem, clusters, points)} for name, repeats, problem in layers]
     document = {"schema": SCHEMA, "layers": documents}
     emit_json(document, args.json)
     if args.front is not None:
         from ...report.graphics.mapping import front_page
 
-        write_atomically(page_file(args.front, front_page(documents[0])))
-    if len(layers) == 1 and args.form != "loops":
+        write_atomically(page_file(args.front, front_page(documents)))
+    if args.form != "loops":
         print_unwrapped(args, _text(args.form, documents[0], layers[0][2], clusters))
     else:
-        print_lines(args, one_layer(documents[0], args.model) if len(documents) == 1 else every_layer(documents))
+        print_lines(args, one_layer(documents[0], args.model) if len(documents) == 1 else every_layer(documents, args.model))
     return 0
+
+
+def _check_forms(args: argparse.Namespace, layers: Sequence[tuple[str, int, Problem]], clusters: Clusters) -> None:
+    """Check that every layer can be shown in the form that is asked for.
+
+    Raises:
+        UsageError: a text form, or a mapping, is of one layer, and there are more (F203).
+        InputError: a front needs energies, and the architecture has none of an operation (F233).
+    """
+    option = args.given.get("mapping") or (args.given.get("form") if args.form != "loops" else None)
+    if option and len(layers) > 1:
+        raise UsageError(
+            "F203", f"{option} is for one layer, and {args.subject} has {len(layers)}", help=f"name one: {args.subject}:{layers[0][0]}"
+        )
+    missing = next(filter(None, (clusters.missing_energy(problem) for _, _, problem in layers)), None)
+    if args.front is not None and missing is not None:
+        raise InputError("F233", f"--front shows cycles against {missing}", help="give the architecture energies, or leave --front out")
 
 
 def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -73,11 +99,14 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     verb_parser.add_argument(
         "--as", dest="form", type=one_of(*FORMS), default="loops", metavar="FORM", help=f"{', '.join(FORMS)} (default: loops)"
     )
-    verb_parser.add_argument("--front", metavar="FILE.html", help="write latency and energy of the mappings as a page")
-    args = parse_arguments(verb_parser, arguments, "constraints", "mapping")
-    if args.front is not None:
-        check_outputs([Path(args.front)], [Path(x) for x in (args.constraints, args.mapping) if x])
+    verb_parser.add_output("--front", metavar="FILE.html", help="write latency and energy of the mappings as a page")
+    args = parse_arguments(verb_parser, arguments)
+    check_options_apply(args, SUBJECTS, next((way for way in ("--space-only", "--mapping") if _dest(way) in args.given), SEARCH))
     return args
+
+
+def _dest(option: str) -> str:
+    return option.removeprefix("--").replace("-", "_")
 
 
 def _layers(subject: str) -> list[tuple[str, int, Problem]]:
@@ -103,7 +132,7 @@ def _json(path: str) -> Any:
         raise InputError("F230", f"The file is not JSON: {error}", place=path) from None
 
 
-def _answer(args: argparse.Namespace, problem: Problem, clusters: Clusters) -> dict[str, Any]:
+def _answer(args: argparse.Namespace, problem: Problem, clusters: Clusters, points: int) -> dict[str, Any]:
     from ...fit.api import map as mapping_of
 
     model = "timeloop" if args.model == "all" else args.model
@@ -112,7 +141,7 @@ def _answer(args: argparse.Namespace, problem: Problem, clusters: Clusters) -> d
     constraints = None if args.constraints is None else _json(args.constraints)
     return mapping_of(
         problem, clusters, model=model, objective=args.objective, mapper=args.mapper, budget=args.budget, seed=args.seed,
-        constraints=constraints, points=POINTS if args.front is not None else 0,
+        constraints=constraints, points=points,
     )  # fmt: skip
 
 
@@ -188,9 +217,16 @@ def _cost_lines(document: Mapping[str, Any]) -> list[str]:
     if cost["energy_fj"] is not None:
         lines.append(f"energies   {cost['energy_source']}")
     if "evaluated" in document:
-        gap = "" if document["gap"] is None else f", at most {100 * document['gap']:.1f}% above the best"
-        lines.append(f"search     {document['evaluated']:,} evaluations, {document['legal']:,} legal ({document['stop']}){gap}")
+        lines.append(f"search     {document['evaluated']:,} evaluations, {document['legal']:,} legal ({document['stop']})")
+        lines.append(f"bound      {_bound_text(document)}")
     return lines
+
+
+def _bound_text(document: Mapping[str, Any]) -> str:
+    """Return what a better mapping could save at most, as the lower bound says; that it can be had is not known."""
+    if document["gap"] is None:
+        return "none: there are too many splits over the units to look at"
+    return f"no mapping saves more than {100 * document['gap']:.1f}% of this {document['objective']}" if document["gap"] else OPTIMAL
 
 
 def _joules(femtojoules: int | None) -> str:
@@ -198,6 +234,9 @@ def _joules(femtojoules: int | None) -> str:
 
 
 def _differences(document: Mapping[str, Any]) -> list[str]:
+    refusals = [o["why_not"] for o in document["opinions"] if "why_not" in o]
+    if refusals:
+        return ["there is no second opinion to compare with"]
     if not document["differences"]:
         return ["both models count the same"]
     lines = []
@@ -207,18 +246,19 @@ def _differences(document: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def every_layer(documents: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the layers of a model as a table."""
+def every_layer(documents: Sequence[Mapping[str, Any]], model: str) -> list[str]:
+    """Return the layers of a model as a table: `at most saved` is the share of the objective that the bound leaves open."""
     from ...report.tables import grid
 
-    heads = ("layer", "times", "cycles", "energy", "units", "gap")
+    others = [o["model"] for o in documents[0]["opinions"]] if model == "all" else []
+    heads = ("layer", "times", "cycles", *(f"by {name}" for name in others), "energy", "units", "at most saved")
     rows = []
     for d in documents:
         cost = d["cost"]
         gap = "–" if d.get("gap") is None else f"{100 * d['gap']:.1f}%"
-        rows.append(
-            (d["name"], f"{d['repeats']}", f"{cost['cycles']:,}", _joules(cost["energy_fj"]), f"{100 * cost['utilisation']:.0f}%", gap)
-        )
+        opinions = [f"{o['cycles']:,}" if "cycles" in o else "not priced" for o in d["opinions"]] if others else []
+        units = f"{100 * cost['utilisation']:.0f}%"
+        rows.append((d["name"], f"{d['repeats']}", f"{cost['cycles']:,}", *opinions, _joules(cost["energy_fj"]), units, gap))
     return grid(heads, rows, heads[1:], 0)
 
 

@@ -7,14 +7,17 @@ import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError, did_you_mean
 from ...report.terminal import columns
-from ..findings import Finding, add_finding_options, check_finding_files, write_findings
+from ..findings import Finding, add_finding_options, write_findings
 from ..options import Parser, accelerators, emit_json, parse_arguments, parser, python_files, whole_number
 from ..output import is_live, print_unwrapped, wrap_line
 from ..watch import add_watch_option, watch
+
+if TYPE_CHECKING:
+    from ...prove.certificates.document import Verdicts
 
 JOBS = 2
 REFUTED = {"rules": "R102", "mappings": "I105"}  # the code of one that is refuted
@@ -31,7 +34,6 @@ def run(arguments: Sequence[str]) -> int:
     args = parse_arguments(verb_parser, arguments)
     if args.watch:
         return watch("prove", arguments, [*args.files, *python_files(args)])
-    check_finding_files(args)
     from ...prove.certificates.cache import Cache, court_cache
     from ...prove.certificates.document import prove, to_json
     from ...rewrite.ruleset import every_rule, rules_at, unique_rules
@@ -61,7 +63,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     document = to_json(verdicts)
     emit_json(document, args.json)
-    write_findings(args, "prove", findings(document))
+    write_findings(args, "prove", findings(verdicts, document))
     cached = [f"{cache.hits} verdicts from the cache; --recheck judges again"] if cache.hits and is_live(args) else []
     print_unwrapped(
         args, "\n".join([*lines(document, verbose=args.verbose), *(f"judged otherwise: {x}" for x in cache.changed_verdicts), *cached])
@@ -93,10 +95,11 @@ def _options() -> Parser:
     return verb_parser
 
 
-def findings(document: Mapping[str, Any]) -> list[Finding]:
-    """Return each rule, mapping and model as a finding."""
-    proofs = [(p, REFUTED[kind] if p["verdict"] == "refuted" else "R103") for kind in REFUTED for p in document[kind]]
-    judged = [Finding(p["name"], p["at"], _problem_text(p), code, p["seconds"]) for p, code in proofs]
+def findings(verdicts: Verdicts, document: Mapping[str, Any]) -> list[Finding]:
+    """Return each rule, mapping and model of a document as a finding, at the whole place that the verdict has."""
+    places = [p.at for p in (*verdicts.rules, *verdicts.mappings)]
+    proofs = [(p, REFUTED[kind] if p["verdict"] == "refuted" else "R103") for kind in ("rules", "mappings") for p in document[kind]]
+    judged = [Finding(p["name"], at, _problem_text(p), code, p["seconds"]) for at, (p, code) in zip(places, proofs, strict=True)]
     models = [Finding(f"model of {c['name']}", "", "\n".join(c["problems"]), "I100" if c["problems"] else "") for c in document["ilas"]]
     return [*judged, *models]
 

@@ -20,12 +20,12 @@ def run(arguments: Sequence[str]) -> int:
         "--node", default="", metavar="NODE", help="for not-offloaded: this node (default: the first on the host with work)"
     )
     verb_parser.add_argument("--tests", type=whole_number(1), default=200, metavar="N", help="run the check at most N times (default 200)")
-    verb_parser.add_argument("-o", "--output", metavar="FILE", help="write the model there (default: MODEL.reduced.onnx here)")
+    verb_parser.add_output("-o", "--output", metavar="FILE", help="write the model there (default: MODEL.reduced.onnx here)")
     add_steering_options(verb_parser)
-    args = parse_arguments(verb_parser, arguments, "model")
+    args = parse_arguments(verb_parser, arguments)
     model = Path(args.model)
     target = Path(args.output or f"{model.stem}.reduced.onnx")
-    check_outputs([target], [model])
+    check_outputs([target], args.inputs)
     from ...compile import chosen_targets
     from ...study.laws.reduce import Question, reduce_model, reduction_document
 

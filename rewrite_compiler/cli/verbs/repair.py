@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import AnswerNo
-from ..files import check_outputs, write_atomically
-from ..options import add_steering_options, compile_options, emit_json, input_files, one_of, parse_arguments, parser, plan_of, whole_number
+from ..files import write_atomically
+from ..options import add_steering_options, compile_options, emit_json, one_of, parse_arguments, parser, plan_of, whole_number
 from ..output import document_bytes, print_lines
-from .compile import plan_paths
+from .compile import check_plan_paths, plan_paths
 from .cosim import add_calibration_options
-
-INPUTS = ("plan", "data", "calibrate")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -41,11 +39,11 @@ def run(arguments: Sequence[str]) -> int:
     verb_parser.add_setting(
         "--tier", type=tiers, default="auto", metavar="auto|native|arrays|oracle", help="as for cosim; the answers are the same"
     )
-    verb_parser.add_argument("-o", "--output", metavar="STEM", help="write the plan of the repair to STEM.json and STEM.onnx")
-    args = parse_arguments(verb_parser, arguments, *INPUTS)
+    verb_parser.add_output("-o", "--output", is_file=False, metavar="STEM", help="write the plan of the repair to STEM.json and STEM.onnx")
+    args = parse_arguments(verb_parser, arguments)
     stem = None if args.output is None else Path(args.output)
     if stem is not None:
-        check_outputs(plan_paths(stem), input_files(args, INPUTS))
+        check_plan_paths(stem, args)
     from ...compile import plan_files
     from ...cosim.cosimulate import dataset_for, with_formats
     from ...cosim.metrics.loss_bound import band_of

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 from ...errors import InputError, UsageError
 from ...intake import MAX_DOCUMENT_BYTES, FileBound, MalformedText, parse_json, read_bytes
 from ..files import check_outputs, page_file, write_atomically
-from ..options import add_steering_options, emit_json, input_files, parse_arguments, parser, plan_of
+from ..options import add_steering_options, emit_json, parse_arguments, parser, plan_of
 from ..output import print_lines
 
 if TYPE_CHECKING:
     from ...compile import Plan
 
 COSIM = "flexmatch.cosim/1"
-INPUTS = ("plan", "cosim")
 Verb = Callable[[Sequence[str]], int]
 
 
@@ -31,14 +30,14 @@ def run(arguments: Sequence[str]) -> int:
     )
     add_steering_options(verb_parser)
     verb_parser.add_argument("--cosim", metavar="FILE", help="the JSON that `flexmatch cosim --json FILE` wrote, for the accuracy")
-    verb_parser.add_argument("--html", metavar="FILE", help="write one self-contained page instead of text")
-    verb_parser.add_argument("--svg", metavar="FILE", help="write the graph as a drawing, too")
-    verb_parser.add_argument("--dot", metavar="FILE", help="write the graph for Graphviz, too")
+    verb_parser.add_output("--html", metavar="FILE", help="write one self-contained page instead of text")
+    verb_parser.add_output("--svg", metavar="FILE", help="write the graph as a drawing, too")
+    verb_parser.add_output("--dot", metavar="FILE", help="write the graph for Graphviz, too")
     verb_parser.add_argument("--open", action="store_true", help="write the page (default: NAME.html here) and open it in a browser")
-    args = parse_arguments(verb_parser, arguments, *INPUTS)
+    args = parse_arguments(verb_parser, arguments)
     if args.open and args.html is None:
         args.html = f"{Path(args.plan).stem}.html"
-    check_outputs([Path(f) for f in (args.html, args.svg, args.dot) if f is not None], input_files(args, INPUTS))
+        check_outputs([Path(args.html)], args.inputs)
     from ...compile import to_json
     from ...report.page.html import report_page
     from ...report.terminal import cosim_lines, plan_lines

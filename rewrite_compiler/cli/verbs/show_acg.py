@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..files import check_outputs, write_atomically
+from ..files import write_atomically
 from ..options import emit_json, parse_arguments, parser
 from ..output import print_lines
 
@@ -16,10 +16,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run `flexmatch show acg` and return its exit code."""
     verb_parser = parser("show acg", "Show storages, edges and capabilities of an accelerator, as its model has them.")
     verb_parser.add_argument("name", metavar="NAME[:key=value,…]|FILE")
-    verb_parser.add_argument("--dot", metavar="FILE", help="write the graph for Graphviz, too")
+    verb_parser.add_output("--dot", metavar="FILE", help="write the graph for Graphviz, too")
     args = parse_arguments(verb_parser, arguments)
-    if args.dot is not None:
-        check_outputs([Path(args.dot)])
     from ...report.graphics.acg import acg_document, acg_dot, acg_rows
     from ...report.terminal import table
     from ...target.acg import acg_of

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ..files import check_outputs, page_file, write_atomically
-from ..options import accelerators, add_steering_options, compile_options, emit_json, input_files, parse_arguments, parser, whole_number
+from ..files import page_file, write_atomically
+from ..options import accelerators, add_steering_options, compile_options, emit_json, parse_arguments, parser, whole_number
 from ..output import print_lines
 
 STEPS = 2
@@ -25,11 +25,10 @@ def run(arguments: Sequence[str]) -> int:
         "--steps", type=whole_number(0), default=STEPS, metavar="N", help=f"classes up to N edges away (default: {STEPS})"
     )
     verb_parser.add_argument("--rounds", type=whole_number(0), metavar="N", help="saturate N rounds only (default: to the end)")
-    verb_parser.add_argument("--html", metavar="FILE", help="write one self-contained page")
-    verb_parser.add_argument("--dot", metavar="FILE", help="write a graph for Graphviz")
-    args = parse_arguments(verb_parser, arguments, "model")
+    verb_parser.add_output("--html", metavar="FILE", help="write one self-contained page")
+    verb_parser.add_output("--dot", metavar="FILE", help="write a graph for Graphviz")
+    args = parse_arguments(verb_parser, arguments)
     files = [Path(f) for f in (args.html, args.dot) if f is not None]
-    check_outputs(files, input_files(args, ("model",)))
     from ...report.page.egraph import egraph_dot, egraph_lines, egraph_page
     from ...study.laws.neighbourhood import neighbourhood
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...errors import UsageError
-from ..files import check_outputs, write_atomically
+from ..files import write_atomically
 from ..options import emit_json, parse_arguments, parser
 from ..output import print_text
 
@@ -20,11 +20,10 @@ def run(arguments: Sequence[str]) -> int:
     verb_parser = parser("show ila", "Show the states, instructions and fields of an accelerator, and what each instruction does.")
     verb_parser.add_argument("name", metavar="NAME[:key=value,…]|FILE")
     verb_parser.add_argument("only", nargs="?", default="", metavar="PART", help="only instructions and states whose names contain this")
-    verb_parser.add_argument("--html", metavar="FILE", help="write one self-contained page")
-    verb_parser.add_argument("--markdown", metavar="FILE", help="write a page of documentation")
+    verb_parser.add_output("--html", metavar="FILE", help="write one self-contained page")
+    verb_parser.add_output("--markdown", metavar="FILE", help="write a page of documentation")
     args = parse_arguments(verb_parser, arguments)
     files = [Path(f) for f in (args.html, args.markdown) if f is not None]
-    check_outputs(files)
     from ...report.graphics.blocks import html_page, markdown, text_lines
     from ...report.graphics.ila import ila_blocks, ila_document
     from ...target.discovery import find_ila

@@ -23,7 +23,7 @@ def run(arguments: Sequence[str]) -> int:
     add_steering_options(verb_parser)
     verb_parser.add_argument("--call", type=whole_number(0), default=0, metavar="N", help="which call of a tiled offload (default 0)")
     verb_parser.add_argument("--trace", action="store_true", help="show every command, also the middle of long runs")
-    args = parse_arguments(verb_parser, arguments, "plan")
+    args = parse_arguments(verb_parser, arguments)
     from ...emit.mmio.listing import fragment, offload_of, rows, side_by_side
     from ...emit.mmio.trace import traces_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..files import check_outputs, write_atomically
+from ..files import write_atomically
 from ..options import emit_json, parse_arguments, parser
 from ..output import print_lines
 
@@ -16,10 +16,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run `flexmatch show target` and return its exit code."""
     verb_parser = parser("show target", "Show the memories, units, links and clock of an accelerator, and its operations.")
     verb_parser.add_argument("name", metavar="NAME[:key=value,…]")
-    verb_parser.add_argument("--dot", metavar="FILE", help="write the architecture graph for Graphviz, too")
+    verb_parser.add_output("--dot", metavar="FILE", help="write the architecture graph for Graphviz, too")
     args = parse_arguments(verb_parser, arguments)
-    if args.dot is not None:
-        check_outputs([Path(args.dot)])
     from ...report.graphics.architecture import architecture_dot, resource_rows
     from ...report.terminal import table
     from ...target import find_target, resource_document

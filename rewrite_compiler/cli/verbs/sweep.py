@@ -25,7 +25,7 @@ def run(arguments: Sequence[str]) -> int:
     )  # fmt: skip
     add_calibration_options(verb_parser)
     add_simulation_options(verb_parser)
-    args = parse_arguments(verb_parser, arguments, "model", "data", "calibrate")
+    args = parse_arguments(verb_parser, arguments)
     from ...compile import chosen_targets
     from ...study.designs.sweep import axes_of, sweep
 

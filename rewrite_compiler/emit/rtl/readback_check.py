@@ -14,7 +14,7 @@ from ...lang.binders import static_shape
 from ...readings.arrays.evaluator import table_data
 from ...readings.smt.solver import Verdict
 from ...readings.verilog.equivalence import Comparison, statements_of
-from ...readings.verilog.reader import Expression, Module, Statement, Word, read_verilog
+from ...readings.verilog.reader import Expression, Module, Statement, Word, constant, read_verilog
 from .design import Design, Part, decode_step, design, device_states, found_leaf, input_bits, result_bits, size
 from .emit import FULL_RESET, SHOWN
 from .rom import filled_entries
@@ -241,19 +241,20 @@ def _target(s: Statement) -> str:
 
 def _filling(s: Statement) -> tuple[str, int, int]:
     """Return the word or memory that a statement fills, the words of the memory and the value; no name for another statement."""
-    if s.kind == "set" and s.terms[0].op == "name" and s.terms[1].op == "number":
-        return s.terms[0].name, 0, s.terms[1].value
+    if s.kind == "set" and s.terms[0].op == "name" and (initial := constant(s.terms[1])) is not None:
+        return s.terms[0].name, 0, initial
     word, unit_term, zero = (
         Expression("name", name="word"),
         Expression("number", value=1, width=32, signed=True),
         Expression("number", width=32, signed=True),
     )
-    if s.kind != "for" or s.terms[0].op != "<" or s.terms[0].args[0] != word or s.terms[0].args[1].op != "number":
+    count = constant(s.terms[0].args[1]) if s.kind == "for" and s.terms[0].op == "<" and s.terms[0].args[0] == word else None
+    if count is None:
         return "", 0, 0
     (start,), (following,), (body,) = s.bodies
     if start.terms != (word, zero) or following.terms != (word, Expression("+", (word, unit_term))) or body.kind != "set":
         return "", 0, 0
-    target, value = body.terms
-    if target.op != "at" or target.args != (word,) or value.op != "number":
+    target, value = body.terms[0], constant(body.terms[1])
+    if target.op != "at" or target.args != (word,) or value is None:
         return "", 0, 0
-    return target.name, s.terms[0].args[1].value, value.value
+    return target.name, count, value

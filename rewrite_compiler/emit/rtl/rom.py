@@ -12,7 +12,7 @@ from ...ir.program import Data
 from ...lang.binders import Table
 from ...readings.arrays.evaluator import table_data
 from ...readings.verilog.printer import NoVerilog, Place, literal, word_bits
-from ...readings.verilog.reader import Expression, Statement
+from ...readings.verilog.reader import Expression, Statement, constant
 
 MAX_RUNS = 1 << 16  # of one table, which are so many lines
 WORD = Expression("name", name="word")
@@ -73,23 +73,15 @@ def filled_entries(statements: Sequence[Statement], sizes: Mapping[str, int]) ->
 def _run(s: Statement) -> tuple[str, int, int, int] | None:
     """Return (memory, start, end, value) of a statement that fills a run, or None."""
     if s.kind == "set":
-        target, value = s.terms[0], _number(s.terms[1])
-        index = _number(target.args[0]) if target.op == "at" else None
+        target, value = s.terms[0], constant(s.terms[1])
+        index = constant(target.args[0]) if target.op == "at" else None
         return None if index is None or value is None else (target.name, index, index + 1, value)
     if s.kind != "for":
         return None
     (start,), (following,), (body,) = s.bodies
-    first, end = _number(start.terms[1]), _number(s.terms[0].args[-1]) if s.terms[0].op == "<" and s.terms[0].args[0] == WORD else None
+    first, end = constant(start.terms[1]), constant(s.terms[0].args[-1]) if s.terms[0].op == "<" and s.terms[0].args[0] == WORD else None
     step = Expression("+", (WORD, Expression("number", value=1, width=32, signed=True)))
     if first is None or end is None or start.terms[0] != WORD or following.terms != (WORD, step) or body.kind != "set":
         return None
-    target, value = body.terms[0], _number(body.terms[1])
+    target, value = body.terms[0], constant(body.terms[1])
     return None if value is None or target.op != "at" or target.args != (WORD,) else (target.name, first, end, value)
-
-
-def _number(e: Expression) -> int | None:
-    """Return a constant, or None."""
-    if e.op == "unary-":
-        value = _number(e.args[0])
-        return None if value is None else -value
-    return e.value if e.op == "number" else None

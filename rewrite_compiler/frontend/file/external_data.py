@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ...errors import InputError
+from ...intake import remember_opened_file
 from ...limits import Limits
 
 EXTERNAL_KEYS = {"location", "offset", "length", "checksum"}
@@ -105,6 +106,7 @@ def _open_below(folder: Path, parts: tuple[str, ...], location: str, subject: st
 def _check_file(descriptor: int, location: str, subject: str) -> None:
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+        remember_opened_file(descriptor)
         return
     os.close(descriptor)
     if stat.S_ISREG(status.st_mode):

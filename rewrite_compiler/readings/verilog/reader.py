@@ -35,9 +35,19 @@ class Expression:
     op: str
     args: tuple[Expression, ...] = ()
     name: str = ""
-    value: int = 0
+    value: int = 0  # of a number: its bits, without a sign
     width: int = 0
     signed: bool = False
+
+
+def constant(e: Expression) -> int | None:
+    """Return the number that a constant is, `4'sd11` is -5; None of another expression."""
+    if e.op == "unary-":
+        value = constant(e.args[0])
+        return None if value is None else -value
+    if e.op != "number":
+        return None
+    return e.value - (1 << e.width) if e.signed and e.value >> (e.width - 1) else e.value
 
 
 @dataclass(frozen=True)
@@ -295,9 +305,10 @@ class _Reader:
         self.expect(":")
         low = self.integer()
         self.expect("]")
-        if first.op != "number" or first.value < low:
+        high = constant(first)
+        if high is None or high < low:
             raise self.refusal("a range of bits must be two constants, the higher first")
-        return Expression("bits", (), name, value=low, width=first.value - low + 1)
+        return Expression("bits", (), name, value=low, width=high - low + 1)
 
     def number(self) -> Expression:
         text = self.advance()

@@ -1,8 +1,8 @@
-"""A page of the mappings that a search priced: cycles against energy, the front marked, each point's mapping under the pointer."""
+"""A page of the mappings that searches priced: a drawing a layer, cycles against energy, the front marked, mappings under the pointer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -12,8 +12,16 @@ SIZE, MARGIN = 640, 60
 STYLE = "body{font:16px sans-serif;margin:2em}svg{max-width:100%}.p{fill:#89a}.f{fill:#c30}.t{font-size:12px}"
 
 
-def front_page(document: Mapping[str, Any]) -> str:
-    """Return the page of one layer's mappings."""
+def front_page(documents: Sequence[Mapping[str, Any]]) -> str:
+    """Return the page of the mappings of every layer of a model."""
+    title = f"Mappings on {documents[0]['architecture']}"
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
+    body = "".join(map(_layer, documents))
+    return f'<!doctype html><html lang="en"><head>{head}</head><body><h1>{escape(title)}</h1>{body}</body></html>\n'
+
+
+def _layer(document: Mapping[str, Any]) -> str:
+    """Return the heading and the drawing of one layer's mappings."""
     points = document.get("points") or document["front"]
     front = {(p["cycles"], p["energy_fj"]) for p in document["front"]}
     xs, ys = [p["cycles"] for p in points], [p["energy_fj"] for p in points]
@@ -28,11 +36,11 @@ def front_page(document: Mapping[str, Any]) -> str:
         words = f"{p['cycles']:,} cycles, {p['energy_fj'] / 1e9:,.3f} µJ: {p.get('tiles', '')}"
         kind, radius = ("f", 5) if is_front else ("p", 2.5)
         body.append(f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{escape(words)}</title></circle>')
-    title = f"Mappings of {document['name']} on {document['architecture']}"
-    words = f"{len(points):,} mappings; those that no other is below in both are large: {len(front):,}."
-    drawing = chart(title, SIZE + MARGIN, SIZE + MARGIN, "".join(body))
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
-    return f'<!doctype html><html lang="en"><head>{head}</head><body><h1>{escape(title)}</h1><p>{words}</p>{drawing}</body></html>\n'
+    times = f", {document['repeats']} times" if document["repeats"] > 1 else ""
+    title = f"{document['name']}{times}"
+    words = f"{len(points):,} mappings; the {len(front):,} that no other mapping beats in both are drawn large."
+    drawing = chart(f"Mappings of {title}", SIZE + MARGIN, SIZE + MARGIN, "".join(body))
+    return f"<h2>{escape(title)}</h2><p>{words}</p>{drawing}"
 
 
 def _place(value: int, values: list[int]) -> float:

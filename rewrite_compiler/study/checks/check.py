@@ -65,6 +65,22 @@ class CheckResult:
         return not self.problems
 
 
+def kind_of(subject: str) -> Kind:
+    """Return what a subject is: a file of Python by what it defines, rules where it cannot be loaded; UsageError where it is missing."""
+    name = subject.partition(":")[0]
+    if Path(name).suffix != ".py":
+        return Kind.MODEL if "/" in name or Path(name).exists() else Kind.TARGET
+    try:
+        module = module_at(Path(name), "target", "F101")
+    except UsageError:
+        raise
+    except FlexmatchError:
+        return Kind.RULES
+    if any(isinstance(v, Target) for v in vars(module).values()):
+        return Kind.TARGET
+    return Kind.RULES if any(rules_in(module)) else Kind.ILA
+
+
 def check(
     subject: str,
     *,
