@@ -13,9 +13,10 @@ from time import process_time
 
 from record import ROOT, Row, finish, options
 
-from rewrite_compiler.egraph import EGraph, extract
 from rewrite_compiler.egraph.extraction.bucket_elimination import cheapest_by_elimination
+from rewrite_compiler.egraph.extraction.extract import extract
 from rewrite_compiler.egraph.extraction.prune import candidates
+from rewrite_compiler.egraph.graph.graph import EGraph
 from rewrite_compiler.errors import BudgetError
 
 sys.path.insert(0, str(ROOT / "tests" / "egraph"))

@@ -30,7 +30,7 @@ from transformer import encoder
 
 from rewrite_compiler.compile.matching.match import match
 from rewrite_compiler.compile.plan.user_rules import with_proved_domain
-from rewrite_compiler.egraph import start_children
+from rewrite_compiler.egraph.saturation.saturate import start_children
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.limits import DEFAULT
 from rewrite_compiler.rewrite.ruleset import shipped_rules

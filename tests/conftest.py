@@ -35,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(folder.cleanup)
         os.environ["FLEXMATCH_CACHE"] = folder.name
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of commands start: each module is compiled once for all
-        os.environ["PYTHONPYCACHEPREFIX"] = f"{folder.name}/bytecode"
+        os.environ.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")  # as many processes as cores: their threads would wait turning
     os.environ.pop("COLUMNS", None)  # processes of a run get the width of some terminal
     if SHARED is None and config.getoption("--require-shared"):
         raise pytest.UsageError("--require-shared: neither FLEXMATCH_SHARED nor ../shared holds the shared models and golden vectors")

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from ..data import Samples, samples_for, single_samples
-from ..egraph import Saturation, start_children
 from ..egraph.extraction.extract import ExtractionStatus
-from ..egraph.graph.outcome import StopReason
+from ..egraph.graph.outcome import Saturation, StopReason
 from ..egraph.saturation.explanation import BirthRule, Explainer
 from ..egraph.saturation.rule_text import rule_text
+from ..egraph.saturation.saturate import start_children
 from ..errors import AnswerNo, BudgetError, UsageError
 from ..fit import Tiling
 from ..fit.cost import price_with_overlap

@@ -14,8 +14,9 @@ from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Options, Plan, compile_model
 from rewrite_compiler.compile.matching.dominance import dominated_by_host, without_dominated
 from rewrite_compiler.compile.matching.placement import RESULT, Key, Placement, PlacementGraph
-from rewrite_compiler.egraph import EClass, EGraph, ENode, extract
+from rewrite_compiler.egraph.extraction.extract import extract
 from rewrite_compiler.egraph.extraction.prune import CostOf
+from rewrite_compiler.egraph.graph.graph import EClass, EGraph, ENode
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.target import find_target
 

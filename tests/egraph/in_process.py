@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rewrite_compiler import Rule
-from rewrite_compiler.egraph import EGraph, ENode, extract, extracted_program
+from rewrite_compiler.egraph.extraction.decode import extracted_program
+from rewrite_compiler.egraph.extraction.extract import extract
 from rewrite_compiler.egraph.graph.encode import program_items
+from rewrite_compiler.egraph.graph.graph import EGraph, ENode
 from rewrite_compiler.egraph.saturation.engine import Engine
 from rewrite_compiler.egraph.saturation.staged_match import rule_commands
 from rewrite_compiler.ir.program import Program, Value

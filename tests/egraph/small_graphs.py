@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from rewrite_compiler.egraph import EClass, EGraph, ENode
 from rewrite_compiler.egraph.extraction.prune import Cost
-from rewrite_compiler.egraph.graph.graph import PROGRAM
+from rewrite_compiler.egraph.graph.graph import PROGRAM, EClass, EGraph, ENode
 from rewrite_compiler.ir.types import TensorType
 
 Draw = Callable[[random.Random], int]

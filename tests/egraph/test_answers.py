@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from test_saturate import EXPLOSIVE, linear_program
 
-from rewrite_compiler.egraph import saturate_regions
+from rewrite_compiler.egraph.saturation.saturate import saturate_regions
 from rewrite_compiler.limits import DEFAULT
 from rewrite_compiler.rewrite.ruleset import shipped_rules
 

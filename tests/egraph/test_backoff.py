@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from test_lint import SHIPPED, associate_freely, bias_as_sum, zero_bias_at_once
 
-from rewrite_compiler.egraph import saturate
 from rewrite_compiler.egraph.saturation.backoff import HOLD_ROUNDS, MOST_E_NODES, Backoff
 from rewrite_compiler.egraph.saturation.explosion_lint import TRIAL, small_program
+from rewrite_compiler.egraph.saturation.saturate import saturate
 from rewrite_compiler.ir.program import Builder
 from rewrite_compiler.ir.types import TensorType
 

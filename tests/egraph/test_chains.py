@@ -7,8 +7,8 @@ from collections import Counter
 from in_process import engine_of
 
 from rewrite_compiler import Rule
-from rewrite_compiler.egraph import EGraph
 from rewrite_compiler.egraph.graph.encode import program_items
+from rewrite_compiler.egraph.graph.graph import EGraph
 from rewrite_compiler.egraph.saturation.engine import Engine
 from rewrite_compiler.egraph.saturation.rule_text import rule_text
 from rewrite_compiler.egraph.saturation.staged_match import STAGE, rule_commands

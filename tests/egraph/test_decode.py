@@ -9,7 +9,8 @@ from programs import constant
 
 from rewrite_compiler import IsConstant, Law, Tensor, Where, rule
 from rewrite_compiler import ops as o
-from rewrite_compiler.egraph import DeviceName, EClass, EGraph, ENode, extracted_program
+from rewrite_compiler.egraph.extraction.decode import DeviceName, extracted_program
+from rewrite_compiler.egraph.graph.graph import EClass, EGraph, ENode
 from rewrite_compiler.ir.evaluate import random_inputs, run
 from rewrite_compiler.ir.program import Builder, Program, Source
 from rewrite_compiler.ir.types import TensorType

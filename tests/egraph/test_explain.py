@@ -5,7 +5,8 @@ from __future__ import annotations
 from in_process import saturated
 from programs import constant
 
-from rewrite_compiler.egraph import ENode, extract
+from rewrite_compiler.egraph.extraction.extract import extract
+from rewrite_compiler.egraph.graph.graph import ENode
 from rewrite_compiler.egraph.saturation.explanation import BirthRule, Explainer
 from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType

@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 from small_graphs import acyclic_choices, cheapest, cost_of, random_graph, total
 
-from rewrite_compiler.egraph import EClass, EGraph, ENode, extract
 from rewrite_compiler.egraph.extraction import prune
 from rewrite_compiler.egraph.extraction.bound import within_bound
 from rewrite_compiler.egraph.extraction.bucket_elimination import cheapest_by_elimination
 from rewrite_compiler.egraph.extraction.dominator_split import Part, needed_classes, parts
-from rewrite_compiler.egraph.extraction.extract import Extraction, _Problem, cheapest_trees
+from rewrite_compiler.egraph.extraction.extract import Extraction, _Problem, cheapest_trees, extract
 from rewrite_compiler.egraph.extraction.forced_levels import key_of
 from rewrite_compiler.egraph.extraction.prune import Candidate, Candidates
-from rewrite_compiler.egraph.graph.graph import PROGRAM
+from rewrite_compiler.egraph.graph.graph import PROGRAM, EClass, EGraph, ENode
 from rewrite_compiler.errors import BudgetError
 from rewrite_compiler.ir.types import TensorType
 

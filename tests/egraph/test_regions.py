@@ -12,8 +12,8 @@ import pytest
 
 from rewrite_compiler.compile.matching.match import extract_match, saturate_program
 from rewrite_compiler.compile.matching.match import match as matched
-from rewrite_compiler.egraph import saturate_regions
 from rewrite_compiler.egraph.regions.regions import FormKey, UseDefFacts, form_of, region_of, regions_of
+from rewrite_compiler.egraph.saturation.saturate import saturate_regions
 from rewrite_compiler.ir.evaluate import run
 from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType

@@ -16,7 +16,8 @@ from programs import constant
 
 from rewrite_compiler import Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
-from rewrite_compiler.egraph import Saturation, saturate
+from rewrite_compiler.egraph.graph.outcome import Saturation
+from rewrite_compiler.egraph.saturation.saturate import saturate
 from rewrite_compiler.errors import BudgetError, SpecError
 from rewrite_compiler.ir.evaluate import random_inputs, run
 from rewrite_compiler.ir.program import Builder, Program, Source
@@ -221,7 +222,7 @@ def linear_program() -> Program:
 
 SNAPSHOT = """
 import hashlib, json
-from rewrite_compiler.egraph import saturate
+from rewrite_compiler.egraph.saturation.saturate import saturate
 from rewrite_compiler.egraph.graph.graph import to_json
 from rewrite_compiler.rewrite.ruleset import shipped_rules
 from test_saturate import linear_program

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.compile.matching.match import match
-from rewrite_compiler.egraph import saturate
+from rewrite_compiler.egraph.saturation.saturate import saturate
 from rewrite_compiler.ir.program import Builder, Program, Value
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.limits import DEFAULT

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ...egraph import ENode
-from ...egraph.graph.encode import operator_named
-from ...egraph.graph.graph import EClass, EGraph
+from ...egraph.graph.graph import EClass, EGraph, ENode
+from ...egraph.graph.term_rows import operator_named
 from ...errors import AnswerNo, BudgetError
 from ...ir.evaluate import random_tensor, run, run_op
 from ...ir.program import OPAQUE, Data, Node, Program, Value

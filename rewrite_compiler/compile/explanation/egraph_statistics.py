@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...egraph import Saturation
+from ...egraph.graph.outcome import Saturation
 from ...rewrite.rule import Rule, short_place
 from ...target import Mapping
 from ..matching.match import constructor_of

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
-from ...egraph import EGraph, ENode
 from ...egraph.extraction.prune import CostOf
-from ...egraph.graph.graph import ClassId
+from ...egraph.graph.graph import ClassId, EGraph, ENode
 from ...target import Mapping as Operation
 from .placement import RESULT, Key, Placement
 

@@ -10,25 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from ...egraph import (
-    Constructor,
-    DeviceName,
-    DeviceRule,
-    EGraph,
-    ENode,
-    Extraction,
-    Saturation,
-    Unsaturated,
-    classes_of,
-    extract,
-    extracted_program,
-    mapping_text,
-    saturate_regions,
-    unsaturated_graph,
-)
-from ...egraph.extraction.extract import ExtractionStatus
-from ...egraph.graph.encode import operator_named
-from ...egraph.graph.outcome import StopReason
+from ...egraph.extraction.decode import DeviceName, classes_of, extracted_program
+from ...egraph.extraction.extract import Extraction, ExtractionStatus, extract
+from ...egraph.graph.graph import EGraph, ENode
+from ...egraph.graph.outcome import Saturation, StopReason
+from ...egraph.graph.schema import Constructor
+from ...egraph.graph.term_rows import operator_named
+from ...egraph.graph.unsaturated import unsaturated_graph
+from ...egraph.saturation.rule_text import mapping_text
+from ...egraph.saturation.saturate import DeviceRule, Unsaturated, saturate_regions
 from ...errors import SpecError
 from ...fit import Refusal, Tiling, tile
 from ...fit.cost import Price, femtojoules, price

@@ -6,9 +6,9 @@ from collections.abc import Mapping as MappingOf
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ...egraph import EGraph, ENode
 from ...egraph.extraction.prune import CostOf
-from ...egraph.graph.encode import operator_named
+from ...egraph.graph.graph import EGraph, ENode
+from ...egraph.graph.term_rows import operator_named
 from ...errors import AnswerNo, UsageError
 from ...ir.program import OPAQUE, Program
 from ...ops.op import ELEMENTWISE, LAYOUT

@@ -11,11 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from ...egraph import EGraph, ENode, Extraction
-from ...egraph.extraction.extract import topological_choice
+from ...egraph.extraction.extract import Extraction, topological_choice
 from ...egraph.extraction.prune import Candidate, CostOf
-from ...egraph.graph.encode import operator_named
-from ...egraph.graph.graph import ClassId, EClass
+from ...egraph.graph.graph import ClassId, EClass, EGraph, ENode
+from ...egraph.graph.term_rows import operator_named
 from ...target import Room
 from ..host.order_preserving import keeps_order
 

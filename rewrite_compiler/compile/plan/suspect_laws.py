@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...egraph.graph.encode import operator_named
 from ...egraph.graph.graph import ClassId, EGraph, ENode
+from ...egraph.graph.term_rows import operator_named
 from ...egraph.saturation.saturate import shipped_rule_names
 from ...errors import FlexmatchError
 from ...ir.evaluate import run, run_op

@@ -13,8 +13,9 @@ from ...ir.program import OPAQUE, Data, Node, Program, Value
 from ...ir.types import TensorType, result_types
 from ...ops.op import LAYOUT, AttributeValue, Op, ShapeError
 from ...rewrite.rule import Rule
-from ..graph.encode import opaque_key, operator_named
+from ..graph.encode import opaque_key
 from ..graph.graph import ClassId, EGraph, ENode
+from ..graph.term_rows import operator_named
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from ...ir.types import TensorType, result_types
 from ...ops import OPS, Op
 from ...ops.op import FLOAT, INTS, AttributeValue
 from .schema import literal, op_constructor, string_literal
-from .table_load import NO_ORIGIN, Item, Row, cell
+from .table_load import NO_ORIGIN, Item, Row
+from .term_rows import fact_rows, term_row
 
 LARGEST_UNIFORM = 1 << 14  # elements of a constant that is tested for being uniform
 
@@ -27,23 +28,10 @@ def program_items(p: Program) -> list[Item]:
     return list(_Encoder(p).items())
 
 
-def fact_rows(number: int, t: TensorType, fixed: bool) -> Iterator[Row]:
-    """Yield the facts of a class: shape, size in elements, element type, and constness where it does not follow from operands."""
-    yield ["Known", number, list(t.shape), t.size, t.dtype]
-    if fixed:
-        yield ["Fixed", number]
-
-
 def term(op: Op, operands: Iterable[int], attributes: Sequence[AttributeValue]) -> str:
     """Return the arguments of an operator's constructor as text."""
     literals = [literal(v, a.kind) for v, a in zip(attributes, op.attributes, strict=True)]
     return " ".join([*(f"(V {v})" for v in operands), *literals])
-
-
-def term_row(number: int, op: Op, operands: Iterable[int], attributes: Sequence[AttributeValue], origin: int = NO_ORIGIN) -> Row:
-    """Return the row of a class that is an operator's result, or its tuple of results."""
-    cells = [cell(v, a.kind) for v, a in zip(attributes, op.attributes, strict=True)]
-    return [op_constructor(op).name, number, *operands, *cells, origin]
 
 
 def id_set(origins: Iterable[int]) -> str:
@@ -138,8 +126,3 @@ def uniform(data: Data) -> float | None:
 def opaque_key(node: Node) -> str:
     """Return the key of an opaque node's operator."""
     return str(node.attribute("key"))
-
-
-def operator_named(constructor: str) -> Op | None:
-    """Return the core operator of a constructor, None for others."""
-    return OPS.get(constructor.removeprefix("o_")) if constructor.startswith("o_") else None

@@ -14,8 +14,8 @@ from ...ir.program import Node, Program, Value, topological_order
 from ...ir.types import TensorType, result_types
 from ...ops.op import LAYOUT, AttributeValue, Op
 from ...ops.recurrent import GATES
-from ..graph.encode import operator_named
 from ..graph.graph import ClassId, EGraph, ENode
+from ..graph.term_rows import operator_named
 from .join import Form
 from .regions import Region
 

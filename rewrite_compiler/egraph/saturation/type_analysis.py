@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...ir.types import TensorType, result_types
-from ..graph.encode import fact_rows, operator_named, term_row
 from ..graph.reader import Reader
 from ..graph.table_load import Row as Loaded
+from ..graph.term_rows import fact_rows, operator_named, term_row
 
 Row = tuple[str, list[Any], Any]  # constructor, arguments, class
 

@@ -15,8 +15,8 @@ from ...compile.explanation.egraph_statistics import rule_seconds
 from ...compile.matching.match import extract_match, saturate_program
 from ...cosim import Settings, cosimulate
 from ...cosim.cosimulate import dataset_for, with_formats
-from ...egraph import start_children
 from ...egraph.saturation.answer_cache import cache_disabled
+from ...egraph.saturation.saturate import start_children
 from ...errors import InputError
 from ...frontend.load import load
 

@@ -19,7 +19,7 @@ from ...compile import Options, chosen_targets
 from ...compile.matching.match import MatchResult, case_of, extract_match, saturate_program
 from ...compile.matching.objective import OBJECTIVES, Objective, comparable_mappings, objective_for
 from ...compile.plan.user_rules import with_proved_domain
-from ...egraph import Saturation
+from ...egraph.graph.outcome import Saturation
 from ...errors import UsageError
 from ...fit import Tiling
 from ...fit.cost import price_with_overlap

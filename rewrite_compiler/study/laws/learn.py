@@ -21,8 +21,8 @@ import numpy as np
 from ...compile import Options, chosen_targets
 from ...compile.matching.match import MatchResult, match
 from ...compile.matching.objective import LEVELS
-from ...egraph import EGraph, ENode
-from ...egraph.graph.encode import operator_named
+from ...egraph.graph.graph import EGraph, ENode
+from ...egraph.graph.term_rows import operator_named
 from ...errors import FlexmatchError, UsageError
 from ...frontend.load import load
 from ...ir.program import Data, Program

@@ -9,10 +9,9 @@ from typing import Any
 from ...compile import Options, chosen_targets
 from ...compile.compile import search_space
 from ...compile.matching.match import constructor_of, extract_match, saturate_program
-from ...egraph import EGraph, ENode
-from ...egraph.graph.encode import operator_named
-from ...egraph.graph.graph import PROGRAM, ClassId
+from ...egraph.graph.graph import PROGRAM, ClassId, EGraph, ENode
 from ...egraph.graph.neighbourhood import neighbourhood_of
+from ...egraph.graph.term_rows import operator_named
 from ...errors import UsageError, did_you_mean
 from ...frontend.load import load
 from ...ir.program import Program
