@@ -1,4 +1,4 @@
-"""Whole applications: offloads found, accuracy on FlexASR beside float32, and the time each stage takes."""
+"""Whole applications on FlexASR, HLSCNN and VTA: offloads found, accuracy beside that of the model on the host, seconds of each stage."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from record import ROOT, Row, finish, options
 
 SHARED = Path(os.environ.get("FLEXMATCH_SHARED", ROOT.parent / "shared"))
 MODELS = SHARED / "models"
+TITLES = {"flexasr": "FlexASR", "hlscnn": "HLSCNN", "vta": "VTA"}
 FLEXMATCH = [sys.executable, "-m", "rewrite_compiler.cli.main"]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model with its data; no data: it is only compiled."""
+    """A model on an accelerator, with its data; no data: it is only compiled."""
 
     name: str
+    accelerator: str
     model: Path
     data: Path | None = None
     calibration: Path | None = None
@@ -31,16 +33,18 @@ class Case:
 
 def cases() -> list[Case]:
     """Return the shipped applications and the shared ones."""
-    digits = ROOT / "apps" / "digits"
-    found = [Case(f"digits {kind}", digits / f"{kind}.onnx", digits / "test.npz", digits / "calibration.npz") for kind in ("cnn", "mlp")]
-    trained = MODELS / "trained"
-    for style in ("ts17", "dyn18", "ts13_bn"):
-        stem = f"resnet20_{style}"
-        found.append(Case(stem, trained / f"{stem}.onnx", trained / f"{stem}.cifar10_test_600.toml", trained / f"{stem}.calibration.toml"))
-    wlm = MODELS / "wlm" / "wlm_h128_lstm_dyn18"
-    found.append(Case("wlm lstm", wlm.with_suffix(".onnx"), wlm.with_suffix(".toml"), wlm.with_suffix(".toml"), 100))
-    found += [Case(f.name.removesuffix(".onnx.xz"), f) for f in sorted((MODELS / "arch").glob("resnet20_b.*.onnx.xz"))]
-    return found
+    digits, trained, wlm = ROOT / "apps" / "digits", MODELS / "trained", MODELS / "wlm" / "wlm_h128_lstm_dyn18"
+    of_digits = (digits / "cnn.onnx", digits / "test.npz", digits / "calibration.npz")
+    resnet = (trained / f"resnet20_ts17.{ending}" for ending in ("onnx", "cifar10_test_600.toml", "calibration.toml"))
+    keywords = (trained / f"kws_dscnn_mlperf_int8qdq.{ending}" for ending in ("onnx", "kws_mfcc_500.toml"))
+    of_resnet, of_keywords = tuple(resnet), tuple(keywords)
+    return [
+        *(Case("digits CNN", name, *of_digits) for name in TITLES),
+        *(Case("ResNet-20", name, *of_resnet) for name in TITLES),
+        Case("keywords DS-CNN, int8", "vta", *of_keywords),
+        Case("language model, LSTM", "flexasr", wlm.with_suffix(".onnx"), wlm.with_suffix(".toml"), wlm.with_suffix(".toml"), 100),
+        *(Case("Transformer", name, MODELS / "arch" / "transformer_explicit.ts17.onnx.xz") for name in ("flexasr", "vta")),
+    ]
 
 
 def timed(command: list[str], folder: Path) -> tuple[float, float]:
@@ -69,14 +73,16 @@ def measure(case: Case, folder: Path) -> Row:
     """Compile, and co-simulate where there is data."""
     model = unpacked(case.model, folder)
     stem = folder / "plan"
-    compile_wall, compile_cpu = timed([*FLEXMATCH, str(model), "--accel", "flexasr", "-o", str(stem)], folder)
+    compile_wall, compile_cpu = timed([*FLEXMATCH, str(model), "--accel", case.accelerator, "-o", str(stem)], folder)
     plan = json.loads(stem.with_suffix(".json").read_text())
+    counts = {key: plan[key].get(case.accelerator, {}) for key in ("counts", "exact_counts", "device_calls")}
     row: Row = {
         "name": case.name,
-        "offloads": sum(plan["counts"]["flexasr"].values()),
-        "operations": ", ".join(f"{n} {operation}" for operation, n in plan["counts"]["flexasr"].items()),
-        "offloads_exact": sum(plan["exact_counts"]["flexasr"].values()),
-        "device_calls": sum(plan["device_calls"]["flexasr"].values()),
+        "accelerator": TITLES[case.accelerator],
+        "offloads": sum(counts["counts"].values()),
+        "operations": ", ".join(f"{n} {operation}" for operation, n in counts["counts"].items()),
+        "offloads_exact": sum(counts["exact_counts"].values()),
+        "device_calls": sum(counts["device_calls"].values()),
         "extraction": plan["extraction"]["status"],
         "plan_relative_difference": plan["run"]["check"]["relative_difference"],
         "compile_wall_seconds": round(compile_wall, 3),
@@ -90,7 +96,7 @@ def simulated(case: Case, model: Path, folder: Path) -> Row:
     report = folder / "report.json"
     calibrate = [] if case.calibration is None else ["--calibrate", str(case.calibration)]
     samples = ["--samples", str(case.samples)] if case.samples else []
-    command = [*FLEXMATCH, "cosim", str(model), "--accel", "flexasr", "--data", str(case.data), *calibrate, *samples]
+    command = [*FLEXMATCH, "cosim", str(model), "--accel", case.accelerator, "--data", str(case.data), *calibrate, *samples]
     timed([*command, "--json", str(report), "-q"], folder)
     document = json.loads(report.read_text())
     paired, run = document["paired"], document["run"]
@@ -110,22 +116,32 @@ def simulated(case: Case, model: Path, folder: Path) -> Row:
 def main() -> None:
     """Run the command line."""
     parser = options(__doc__ or "", runs=1)
-    parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name contains TEXT")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name and accelerator contain TEXT")
     args = parser.parse_args()
     if not MODELS.is_dir():
         raise SystemExit(f"{MODELS} is missing: set FLEXMATCH_SHARED to the folder of shared models")
     rows = []
-    titles = {"application": -24, "offloads": 9, "exact": 7, "compile": 11, "metric": 12, "float32": 10, "FlexASR": 10, "difference": 12}
+    titles = {
+        "application": -24,
+        "accelerator": -13,
+        "offloads": 9,
+        "exact": 7,
+        "compile": 11,
+        "metric": 12,
+        "on the host": 13,
+        "on it": 10,
+        "difference": 12,
+    }
     print("".join(f"{t:<{-n}}" if n < 0 else f"{t:>{n}}" for t, n in titles.items()) + f"{'co-simulation':>16}")
     for case in cases():
-        if args.only not in case.name:
+        if args.only not in f"{case.name} {case.accelerator}":
             continue
         with tempfile.TemporaryDirectory() as folder:
             row = measure(case, Path(folder))
         rows.append(row)
-        line = f"{row['name']:24}{row['offloads']:>9}{row['offloads_exact']:>7}{row['compile_wall_seconds']:>9} s"
+        line = f"{row['name']:24}{row['accelerator']:13}{row['offloads']:>9}{row['offloads_exact']:>7}{row['compile_wall_seconds']:>9} s"
         if "metric" in row:
-            values = f"{row['reference']:>10.5g}{row['accelerated']:>10.5g}{row['difference']:>+12.4g}"
+            values = f"{row['reference']:>13.5g}{row['accelerated']:>10.5g}{row['difference']:>+12.4g}"
             line += f"{row['metric']:>12}{values}{row['cosim_wall_seconds']:>14} s"
         print(line, flush=True)
     finish("applications", rows, args.json)

@@ -8,21 +8,22 @@ from pathlib import Path
 RECORD = Path(__file__).parent / "results" / "applications.json"
 TITLES = (
     "application",
-    "offloads on FlexASR",
+    "accelerator",
+    "offloads",
     "as written",
     "metric",
-    "float32",
-    "FlexASR",
+    "on the host",
+    "on the accelerator",
     "difference (95 %)",
     "same answers",
-    "co-simulation",
+    "processor time",
 )
 HEAD = "| " + " | ".join(TITLES) + " |"
 
 
 def line(row: dict[str, object]) -> str:
     """Return one application as a row of the table."""
-    cells = [str(row["name"]), str(row["operations"]), str(row["offloads_exact"])]
+    cells = [str(row[key]) for key in ("name", "accelerator", "operations", "offloads_exact")]
     if "metric" not in row:
         return "| " + " | ".join([*cells, *["–"] * 6]) + " |"
     interval = row["interval"]
@@ -32,8 +33,8 @@ def line(row: dict[str, object]) -> str:
     agreement = "–" if row["same_predictions"] is None else f"{100 * float(str(row['same_predictions'])):.1f} %"
     values = [f"{float(str(row[k])):.{digits}f}" for k in ("reference", "accelerated")]
     difference = f"{float(str(row['difference'])):+.{digits}f} ({low} … {high})"
-    wall = float(str(row["cosim_wall_seconds"]))
-    seconds = f"{wall:.{0 if wall >= 1 else 1}f} s for {row['samples']}"
+    processor = float(str(row["cosim_cpu_seconds"]))
+    seconds = f"{processor:.{0 if processor >= 10 else 1}f} s for {row['samples']}"
     return "| " + " | ".join([*cells, f"{row['metric']}", *values, difference, agreement, seconds]) + " |"
 
 
