@@ -16,7 +16,8 @@ from collections.abc import Iterator
 
 from rewrite_compiler.prove.certificates.cache import Cache, court_cache
 from rewrite_compiler.prove.certificates.judge import Case, judge_cases, model_case, rule_case, target_cases
-from rewrite_compiler.prove.certificates.shipped_certificates import FILE, Certificate, certificate_of_record, certificates_text
+from rewrite_compiler.prove.certificates.shipped_certificates import Certificate, certificate_of_record, certificates_text
+from rewrite_compiler.prove.certificates.sources import SHIPPED
 from rewrite_compiler.prove.certificates.statements import statement_of_model, statement_of_operation, statement_of_rule
 from rewrite_compiler.rewrite.ruleset import every_rule
 from rewrite_compiler.target import find_target, target_names
@@ -54,9 +55,9 @@ def main() -> None:
         sys.exit("\n".join(unproved))
     text = certificates_text(found)
     if not options.check:
-        FILE.write_text(text, "utf-8")
-        print(f"{len(found)} certificates in {FILE}")
-    elif text != (shipped := FILE.read_text("utf-8")):
+        SHIPPED.write_text(text, "utf-8")
+        print(f"{len(found)} certificates in {SHIPPED}")
+    elif text != (shipped := SHIPPED.read_text("utf-8")):
         rows = {*text.splitlines()} ^ {*shipped.splitlines()}
         sys.exit("\n".join(["the certificates that ship are not those of this run:", *sorted(rows)]))
     else:

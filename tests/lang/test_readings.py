@@ -151,6 +151,7 @@ def test_words_of_bits_refute_with_a_model_that_the_oracle_confirms() -> None:
 def test_what_the_terms_prefer() -> None:
     assert not prefers_bits([a8 + b8])
     assert not prefers_bits([(a8 < b8) & (a8 > 3)])
+    assert not prefers_bits([const(1) & (a8 < b8)])  # what a decided condition leaves is logic, too
     assert not prefers_bits([(a8 & b8) * (1 << 60)])
     assert prefers_bits([a8 + (a8 & 1)])
 

@@ -15,6 +15,7 @@ from rewrite_compiler import apps
 from rewrite_compiler.compile import compile_model, to_json
 from rewrite_compiler.compile.plan.user_rules import admit_rules
 from rewrite_compiler.prove.certificates import shipped_certificates as shipped
+from rewrite_compiler.prove.certificates import sources
 from rewrite_compiler.prove.certificates.cache import Cache
 from rewrite_compiler.prove.certificates.judge import judge_cases, rule_case
 from rewrite_compiler.prove.certificates.shipped_certificates import (
@@ -60,7 +61,7 @@ def test_everything_in_the_library_has_a_certificate_as_it_is_written_now() -> N
 
 
 def test_a_share_of_them_is_what_a_run_without_a_cache_says() -> None:
-    drawn = random.Random(shipped.FILE.read_bytes()).sample(every_rule(), SHARE)  # another one with every change of the file
+    drawn = random.Random(sources.SHIPPED.read_bytes()).sample(every_rule(), SHARE)  # another one with every change of the file
     records = judge_cases([rule_case(r, None) for r in drawn], Cache(None))
     assert [certificate_of_record("rule", r.name, record) for r, record in zip(drawn, records, strict=True)] == [
         certificate_of_rule(r) for r in drawn
@@ -138,10 +139,10 @@ def test_a_rule_of_a_file_is_certified_by_its_own_trial(tmp_path: Path) -> None:
 
 def test_the_file_is_read_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = {"ab": Certificate("rule", "mine", "proved", "all shapes: ≥ 1", "by index")}
-    monkeypatch.setattr(shipped, "FILE", tmp_path / "certificates.json")
-    shipped.FILE.write_text(certificates_text(made), "utf-8")
-    shipped._read.cache_clear()
+    monkeypatch.setattr(sources, "SHIPPED", tmp_path / "certificates.json")
+    sources.SHIPPED.write_text(certificates_text(made), "utf-8")
+    sources.shipped_document.cache_clear()
     try:
         assert shipped._shipped.__wrapped__() == made
     finally:
-        shipped._read.cache_clear()
+        sources.shipped_document.cache_clear()

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -17,14 +18,15 @@ import rewrite_compiler
 from rewrite_compiler import Law, Rule, Tensor, rule
 from rewrite_compiler import ops as o
 from rewrite_compiler.cli.main import main
-from rewrite_compiler.prove.certificates import cache, sources
+from rewrite_compiler.prove.certificates import cache, content, sources
 from rewrite_compiler.prove.certificates import shipped_certificates as shipped
 from rewrite_compiler.prove.certificates.cache import DATE, Cache, court_cache, rule_key
 from rewrite_compiler.prove.certificates.judge import judge_cases, judge_rule, rule_case
-from rewrite_compiler.prove.certificates.shipped_certificates import shipped_courts
-from rewrite_compiler.prove.certificates.sources import OUTSIDE_COURT
+from rewrite_compiler.prove.certificates.sources import OUTSIDE_COURT, shipped_courts
+from rewrite_compiler.prove.mappings.mappings import code_difference
 from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.rewrite.ruleset import every_rule
+from rewrite_compiler.target import find_target, target_names
 
 PACKAGE = Path(rewrite_compiler.__file__).parent
 COUNTED = """
@@ -50,8 +52,8 @@ def twice(x: Tensor) -> Law:
     return o.relu(o.relu(x)), o.relu(x)
 
 
-def executed(r: Rule) -> set[str]:
-    """Return the files of the library whose functions run while a rule is judged."""
+def executed_paths(judge: Callable[[], object]) -> set[Path]:
+    """Return the files whose functions run while something is judged."""
     found: set[str] = set()
 
     def seen(frame: FrameType, event: str, _: Any) -> None:
@@ -59,10 +61,15 @@ def executed(r: Rule) -> set[str]:
 
     sys.setprofile(seen)
     try:
-        prove_rule(r)
+        judge()
     finally:
         sys.setprofile(None)
-    return {f.relative_to(PACKAGE).as_posix() for f in map(Path, found) if f.is_relative_to(PACKAGE)}
+    return {*map(Path, found)}
+
+
+def executed(r: Rule) -> set[str]:
+    """Return the files of the library whose functions run while a rule is judged."""
+    return {f.relative_to(PACKAGE).as_posix() for f in executed_paths(lambda: prove_rule(r)) if f.is_relative_to(PACKAGE)}
 
 
 @pytest.mark.parametrize("name", ["merge-biases", "max-pool-of-max-pool-1d", "subtract-constant"])
@@ -169,3 +176,104 @@ def test_what_is_judged_otherwise_is_said(tmp_path: Path) -> None:
     kept = Cache(tmp_path).get(case.key)
     assert kept is not None
     assert (kept["verdict"], len(kept[DATE])) == ("refuted", len("2026-11-24"))
+
+
+@pytest.mark.parametrize("name", target_names())
+def test_the_statement_of_an_operation_holds_every_file_of_content_that_runs(name: str) -> None:
+    target = find_target(name)
+    m = next(m for m in target.mappings.values() if m.trials)
+    folders = [PACKAGE.parent / folder for folder in content.CONTENT]
+    written = executed_paths(lambda: (target.build(**target.values), code_difference(m, target.ila(), m.trials[0])))
+    run = {f for f in written if any(f.is_relative_to(folder) for folder in folders)}
+    assert len(run) > 3
+    assert run <= {*content.content_closure(target.sources)[0]}
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the folders of content, in which statements look for files."""
+    for name in content.CONTENT:
+        shutil.copytree(PACKAGE.parent / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(content, "_content_folders", lambda: tuple(tmp_path / name for name in content.CONTENT))
+    yield tmp_path
+    forget_content()
+
+
+def forget_content() -> None:
+    """Let files be read again."""
+    for asked in (content.content_hash, content.imports_of, content._files):
+        asked.cache_clear()
+
+
+def hashes(folders: Path) -> dict[str, str]:
+    """Return the hash of what each shipped target depends on."""
+    forget_content()
+    roots = {"vta": "vta/base.py", "flexasr": "flexasr/base.py", "genesys": "genesys/base.py", "hvx": "hvx/base.py", "hlscnn": "hlscnn.py"}
+    return {name: content.content_hash((folders / "targets" / file,)) for name, file in roots.items()}
+
+
+EVERY = {"vta", "flexasr", "genesys", "hvx", "hlscnn"}
+EDITS = {
+    "targets/vta/conv2d.py": {"vta"},
+    "targets/_hlscnn.py": {"hlscnn"},
+    "ila_models/vta/alu.py": {"vta"},
+    "ila_models/flexasr/numerics.py": {"flexasr"},
+    "targets/genesys/table.bin": {"genesys"},  # data of the package
+    "ila_models/hvx/tables/sine.csv": {"hvx"},
+    "targets/__init__.py": EVERY,
+    "ila_models/__init__.py": EVERY,
+    "targets/other.py": set(),
+}
+
+
+@pytest.mark.parametrize("file", EDITS)
+def test_an_edit_makes_stale_what_depends_on_it_and_nothing_else(file: str, folders: Path) -> None:
+    before = hashes(folders)
+    place = folders / file
+    place.parent.mkdir(exist_ok=True)
+    place.write_bytes((place.read_bytes() if place.exists() else b"") + b"\n# edited\n")
+    after = hashes(folders)
+    assert {name for name in before if before[name] != after[name]} == EDITS[file]
+
+
+LINKS = (
+    "from rewrite_compiler.targets.vta import base",
+    "from rewrite_compiler.targets.vta.base import vta",
+    "import rewrite_compiler.targets.vta.base",
+    "from .vta import base",
+    "def late():\n    from rewrite_compiler.targets import vta",
+    "import importlib\nbase = importlib.import_module('.'.join(['rewrite_compiler', 'targets', 'vta']))",
+    "base = __import__(NAME)",
+)
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_what_a_target_imports_of_another_is_in_its_statement(link: str, folders: Path) -> None:
+    target, other = folders / "targets/hlscnn.py", folders / "targets/vta/alu.py"
+    target.write_text(f"{target.read_text('utf-8')}\n\n{link}\n", "utf-8")
+    before = hashes(folders)
+    other.write_text(f"{other.read_text('utf-8')}\n# edited\n", "utf-8")
+    after = hashes(folders)
+    assert {name for name in before if before[name] != after[name]} == {"vta", "hlscnn"}
+
+
+def test_what_a_target_imports_of_the_engine_beside_the_court_is_in_its_statement(folders: Path) -> None:
+    target = folders / "targets/hlscnn.py"
+    assert not any(f.startswith("emit/") for f in content.content_closure([target])[1])
+    for link in ("from rewrite_compiler.emit.words import assemble", "from rewrite_compiler import assemble"):
+        forget_content()
+        target.write_text(f"{target.read_text('utf-8')}\n\n{link}\n", "utf-8")
+        assert "emit/words.py" in content.content_closure([target])[1]
+
+
+def test_a_module_beside_a_users_target_is_in_its_statement(tmp_path: Path) -> None:
+    target, helper = tmp_path / "mine.py", tmp_path / "helper.py"
+    target.write_text("from helper import f\nfrom rewrite_compiler.target import Target\n", "utf-8")
+    helper.write_text("f = 1\n", "utf-8")
+    before = content.content_hash((target,))
+    helper.write_text("f = 2\n", "utf-8")
+    forget_content()
+    assert content.content_hash((target,)) != before
+    helper.write_text("f = 1\n", "utf-8")
+    forget_content()
+    assert content.content_hash((target,)) == before

@@ -17,8 +17,7 @@ from typing import Any
 from ...disk_cache import DiskCache, private_cache_folder
 from ...rewrite.rule import Rule
 from ...target import Target
-from .shipped_certificates import shipped_courts
-from .sources import Court, call_court, court_of
+from .sources import Court, call_court, court_of, shipped_courts
 from .statements import key_of, statement_of_model, statement_of_operation, statement_of_rule
 
 DATE = "kept"  # of a record: the day on which it was judged

@@ -13,16 +13,13 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from ...rewrite.rule import Rule
 from ...target import Target
 from ..verdict import PROVED, REFUTED
-from .sources import ROOTS, Court, court_of
+from .sources import ROOTS, court_of, shipped_courts, shipped_document
 from .statements import statement_of_model, statement_of_operation, statement_of_rule
-
-FILE = Path(__file__).with_name("certificates.json")
 
 
 class Coverage(enum.StrEnum):
@@ -108,20 +105,11 @@ def certificates_text(certificates: Mapping[str, Certificate]) -> str:
     return f'{{"courts": {{\n{judges}\n}},\n"certificates": [\n{rows}\n]}}\n'
 
 
-def shipped_courts() -> dict[str, Court]:
-    """Return the courts that judged the shipped certificates, by kind."""
-    read: dict[str, Any] = _read()["courts"]
-    return {kind: Court(c["sha256"], tuple(c["files"]), tuple(c["versions"])) for kind, c in read.items()}
-
-
-@cache
-def _read() -> dict[str, Any]:
-    return dict(json.loads(FILE.read_text("utf-8")))
-
-
 @cache
 def _shipped() -> dict[str, Certificate]:
     """Return the certificates that the courts as they are installed judged: none of another court counts."""
     current_kinds = {kind for kind, judge in shipped_courts().items() if judge.is_installed}
-    rows = ((row["statement"], Certificate(**{k: v for k, v in row.items() if k != "statement"})) for row in _read()["certificates"])
+    rows = (
+        (row["statement"], Certificate(**{k: v for k, v in row.items() if k != "statement"})) for row in shipped_document()["certificates"]
+    )
     return {statement: c for statement, c in rows if ("rule" if c.kind == "rule" else "target") in current_kinds}

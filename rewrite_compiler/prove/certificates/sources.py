@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 ENGINE = Path(__file__).parents[2]
+SHIPPED = Path(__file__).with_name("certificates.json")
 SOLVERS = ("z3-solver", "egglog")
 CALL_ROOTS = ("prove/mappings/call_validation.py",)  # of what judges single calls; it is in no certificate that ships
 GRAMMAR = "rewrite/grammar.lark"
@@ -35,6 +38,18 @@ class Court:
     def is_installed(self) -> bool:
         """Tell whether this very court is the one that is installed."""
         return self.versions == solver_versions() and self.sha256 == _hash(self.files)
+
+
+@cache
+def shipped_document() -> dict[str, Any]:
+    """Return the file of certificates that ships: the courts that judged them, and themselves."""
+    return dict(json.loads(SHIPPED.read_text("utf-8")))
+
+
+def shipped_courts() -> dict[str, Court]:
+    """Return the courts that judged the shipped certificates, by kind."""
+    read: dict[str, Any] = shipped_document()["courts"]
+    return {kind: Court(c["sha256"], tuple(c["files"]), tuple(c["versions"])) for kind, c in read.items()}
 
 
 def court_of(kind: str, recorded: Court | None = None) -> Court:
@@ -60,13 +75,16 @@ def _court_by_imports(kind: str) -> Court:
     return Court(_hash(files), files, solver_versions())
 
 
-def import_closure(roots: Iterable[str]) -> tuple[str, ...]:
-    """Return the files that some modules import, directly or not, themselves included; what stands beside the court is left out."""
-    pending, file_names = [ENGINE / name for name in roots], {GRAMMAR}
+def import_closure(roots: Iterable[str], known: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    """Return the files that some modules import, directly or not, themselves included; what stands beside the court is left out.
+
+    `known` files are left out, too, with what they import.
+    """
+    pending, file_names = [ENGINE / name for name in roots], {GRAMMAR} - known
     while pending:
         file = pending.pop()
         name = file.relative_to(ENGINE)
-        if name.parts[0] not in OUTSIDE_COURT and str(name) not in file_names:
+        if name.parts[0] not in OUTSIDE_COURT and name.as_posix() not in file_names | known:
             file_names.add(name.as_posix())
             pending += _imports(file)
     return tuple(sorted(file_names))

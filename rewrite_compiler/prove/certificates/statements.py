@@ -5,20 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
-from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ...disk_cache import sources_hash
 from ...egraph.saturation import rule_text as compiled
 from ...errors import FlexmatchError
 from ...rewrite.domain import EVERYWHERE
 from ...rewrite.rule import Rule
 from ...rewrite.text import rule_text
-from ...target import Mapping, Target
-
-CONTENT = ("rewrite_compiler.ila_models", "rewrite_compiler.targets")
+from ...target import Target
+from ..mappings.driver_code import plain_function
+from .content import content_hash
 
 
 def statement_of_rule(rule: Rule) -> str:
@@ -33,30 +30,21 @@ def statement_of_rule(rule: Rule) -> str:
 
 def statement_of_operation(target: Target, name: str) -> str:
     """Return the hash of what an operation of a target says."""
-    source_hash = _source_hash(target.build, target.mappings[name])
-    return key_of("operation", _content(), target.name, target.sha256, name, source_hash)
+    m = target.mappings[name]
+    return key_of("operation", _content(target, m.drive, m.codes, m.capacities), target.name, target.sha256, name)
 
 
 def statement_of_model(target: Target) -> str:
     """Return the hash of what a target's accelerator model says."""
-    return key_of("model", _content(), target.name, target.sha256)
+    return key_of("model", _content(target), target.name, target.sha256)
 
 
-def _source_hash(build: Any, m: Mapping) -> str:
-    """Return the hash of the files in which a model, a driver and numerics are written, whatever files their target names."""
-    codes = [getattr(f, "__code__", None) for f in (build, m.drive, m.codes, m.capacities)]
-    digest = hashlib.sha256()
-    for path in {Path(code.co_filename): None for code in codes if code is not None}:
-        digest.update(path.read_bytes() if path.is_file() else b"")
-    return digest.hexdigest()
+def _content(target: Target, *functions: Any) -> str:
+    """Return the hash of all that the files depend on in which a target and functions of it are written, whatever files it names."""
+    written = [f.__code__.co_filename for x in (target.build, target.describe, *functions) if (f := plain_function(x)) is not None]
+    return content_hash(tuple(sorted({*target.sources, *map(Path, written)})))
 
 
 def key_of(*parts: str) -> str:
     """Return the hash of some texts."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-@cache
-def _content() -> str:
-    specs = (find_spec(name) for name in CONTENT)
-    return sources_hash([Path(p) for spec in specs if spec is not None for p in spec.submodule_search_locations or ()], [])

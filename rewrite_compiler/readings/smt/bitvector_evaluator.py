@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import z3
 
+from ...lang import intervals as iv
 from ...lang.binders import Leaf, static_shape
 from ...lang.expr import Expr
 from ...lang.traversal import terms_of
@@ -68,7 +69,7 @@ def prefers_bits(terms: Iterable[Expr]) -> bool:
         for x in terms_of(t):
             if x.real or x.op in ("floor", "rint") or None in x.interval or width_of(x.interval) > WORD_BITS:
                 return False
-            is_logic = all(width_of(a.interval) == 2 and a.interval[0] == 0 for a in x.args)
+            is_logic = all(iv.inside(a.interval, iv.TRUTH) for a in x.args)
             uses_bits = uses_bits or (x.op in BIT_OPERATIONS and not is_logic)
     return uses_bits
 
