@@ -1,4 +1,4 @@
-"""The files that an accelerator depends on: its own package, its model's, and what they import, found statically.
+"""The files that an accelerator depends on: its own package, its model's, and what they import, imports statically.
 
 A unit is a module or a package directly below a folder of content, or a file of a user; all files of a unit count, its data, too.
 Imports are read from the text, in functions, too. A file that imports by computed names may need anything: then all content counts.
@@ -50,10 +50,10 @@ def content_closure(roots: Iterable[Path]) -> tuple[tuple[Path, ...], tuple[str,
             continue
         units.add(unit)
         for file in _files(unit):
-            found = imports_of(file) if file.suffix == ".py" else Imports((), (), are_computed=False)
-            engine |= {*found.engine}
-            pending += [_unit(f) for f in found.files]
-            pending += [u for folder in _content_folders() for u in folder.iterdir()] if found.are_computed else []
+            imports = imports_of(file) if file.suffix == ".py" else Imports((), (), are_computed=False)
+            engine |= {*imports.engine}
+            pending += [_unit(f) for f in imports.files]
+            pending += [u for folder in _content_folders() for u in folder.iterdir()] if imports.are_computed else []
     files = {f for unit in units for f in _files(unit)}
     court = frozenset(court_of("target", shipped_courts().get("target")).files)
     return tuple(sorted(files, key=_name)), import_closure(sorted(engine), court)

@@ -75,16 +75,16 @@ def _court_by_imports(kind: str) -> Court:
     return Court(_hash(files), files, solver_versions())
 
 
-def import_closure(roots: Iterable[str], known: frozenset[str] = frozenset()) -> tuple[str, ...]:
+def import_closure(roots: Iterable[str], left_out: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """Return the files that some modules import, directly or not, themselves included; what stands beside the court is left out.
 
-    `known` files are left out, too, with what they import.
+    The files `left_out` are so, too, with what they import.
     """
-    pending, file_names = [ENGINE / name for name in roots], {GRAMMAR} - known
+    pending, file_names = [ENGINE / name for name in roots], {GRAMMAR} - left_out
     while pending:
         file = pending.pop()
         name = file.relative_to(ENGINE)
-        if name.parts[0] not in OUTSIDE_COURT and name.as_posix() not in file_names | known:
+        if name.parts[0] not in OUTSIDE_COURT and name.as_posix() not in file_names | left_out:
             file_names.add(name.as_posix())
             pending += _imports(file)
     return tuple(sorted(file_names))

@@ -41,8 +41,8 @@ def statement_of_model(target: Target) -> str:
 
 def _content(target: Target, *functions: Any) -> str:
     """Return the hash of all that the files depend on in which a target and functions of it are written, whatever files it names."""
-    written = [f.__code__.co_filename for x in (target.build, target.describe, *functions) if (f := plain_function(x)) is not None]
-    return content_hash(tuple(sorted({*target.sources, *map(Path, written)})))
+    file_names = [f.__code__.co_filename for x in (target.build, target.describe, *functions) if (f := plain_function(x)) is not None]
+    return content_hash(tuple(sorted({*target.sources, *map(Path, file_names)})))
 
 
 def key_of(*parts: str) -> str:
