@@ -19,10 +19,14 @@ from .resources import Describe, Resources
 
 @dataclass(frozen=True)
 class Small:
-    """A miniature design, whose memories layers of some hundred products fill: parameter values, and units of dimensions."""
+    """A miniature design, whose memories layers of some hundred products fill: parameter values, and units of dimensions.
+
+    `products` bounds by operation how many a call that is drawn computes, its dimensions rounded up to units.
+    """
 
     parameters: MappingOf[str, str]
     units: MappingOf[str, int] = field(default_factory=dict)
+    products: MappingOf[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -91,11 +95,11 @@ class Target:
         target = replace(self, chosen={**self.chosen, **parameters})
         return replace(target, mappings={name: replace(m, parameters=target.values) for name, m in self.mappings.items()})
 
-    def miniatures(self) -> Iterator[Target]:
-        """Yield the miniature designs, with the behaviour and encoding of this one."""
+    def miniatures(self) -> Iterator[tuple[Target, MappingOf[str, int]]]:
+        """Yield the miniature designs, with the behaviour and encoding of this one, and the bounds of products of their calls."""
         for s in self.small:
             target = self.variant(s.parameters)
-            yield replace(target, mappings={name: replace(m, units=s.units) for name, m in target.mappings.items()})
+            yield replace(target, mappings={name: replace(m, units=s.units) for name, m in target.mappings.items()}), s.products
 
     @property
     def values(self) -> dict[str, str]:

@@ -12,7 +12,7 @@ import numpy as np
 from rewrite_compiler.ila_models import flexasr as model
 from rewrite_compiler.ila_models.flexasr import buffers, config
 from rewrite_compiler.lang import AdaptivFloat
-from rewrite_compiler.target import USUAL, Device, Limit, Room, Stay, Target, pad_axis, tile
+from rewrite_compiler.target import USUAL, Device, Limit, Room, Small, Stay, Target, pad_axis, tile
 
 from .resources import resources
 
@@ -20,6 +20,8 @@ PES, LANES = config.PES, buffers.LANES
 LARGE, WEIGHT, INPUT, ACT = buffers.LARGE, buffers.WEIGHT, buffers.INPUT, buffers.ACT  # vectors
 BLOCK = 16  # timesteps of one vector that lie next to each other in the large buffer
 MOST_VECTORS, MOST_TIMESTEPS = 255, 65_535
+# of drawn calls, padding with zeros among them; of a recurrent layer those of its input and one gate
+PRODUCTS = {"linear": 20_000, "matmul": 20_000, "attention": 4_000, "layer_norm": 4_000, "gru": 4_096, "rnn": 4_096, "lstm": 4_096}
 Formats = Mapping[str, AdaptivFloat]
 Codes = np.ndarray
 
@@ -30,6 +32,8 @@ target = Target(
     "FlexASR, a speech and language accelerator: linear and recurrent layers, layer norm, pooling in 8-bit AdaptivFloat.",
     (*sorted(Path(__file__).parent.glob("*.py")), *sorted(Path(model.__file__).parent.glob("*.py"))),
     describe=resources,
+    # its drivers take no capacity: a tile more or less shows all that they do, so that the design is its own miniature
+    small=(Small({}, {"k": LANES, "i": LANES, "d": LANES, "n": PES * LANES, "h": PES * LANES}, PRODUCTS),),
 )
 
 

@@ -13,7 +13,7 @@ from rewrite_compiler.ila import Ila
 from rewrite_compiler.ila_models import hvx as model
 from rewrite_compiler.ila_models.hvx.state import VECTOR
 from rewrite_compiler.lang import Fixed
-from rewrite_compiler.target import Clock, Link, Resources, StreamedDevice, Target, Unit, state_memory
+from rewrite_compiler.target import Clock, Link, Resources, Small, StreamedDevice, Target, Unit, state_memory
 
 Codes = np.ndarray[Any, Any]
 PARAMETERS = {"l2_kib": ("1024", "256", "512", "2048")}  # of the memory that data lies in
@@ -47,6 +47,7 @@ target = Target(
     "HVX, vectors of 128 bytes of a VLIW processor: sums and extremes of int8.",
     (*sorted(Path(__file__).parent.glob("*.py")), *sorted(Path(model.__file__).parent.glob("*.py"))),
     describe=resources,
+    small=(Small({}),),  # its drivers know no capacity but that of memory: vectors are added one after the other
 )
 
 

@@ -12,6 +12,7 @@ import itertools
 import sys
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
@@ -167,13 +168,33 @@ def control_facts(call: Call) -> frozenset[Fact]:
     clipped_sizes = [
         (name, n, min(x, MANY)) for name, a in invocation.sizes.items() for n, x in enumerate(a if isinstance(a, tuple) else (a,))
     ]
+    tiles = list(_tiles(m, invocation.sizes))
     size_pairs = itertools.product((g for g in clipped_sizes if g[0] in lists), (g for g in clipped_sizes if g[0] in results))
     stay = () if invocation.stay is None else (("stay", bool(invocation.stay.present), any(invocation.stay.at.values())),)
     return frozenset(
         itertools.chain(
-            tracer.transitions, tracer.entered, turns, itertools.combinations(loops, 2), clipped_sizes, size_pairs, stay, device.facts
+            tracer.transitions,
+            tracer.entered,
+            turns,
+            itertools.combinations(loops, 2),
+            clipped_sizes,
+            size_pairs,
+            stay,
+            device.facts,
+            tiles,
+            itertools.combinations(tiles, 2),
         )
     )
+
+
+def _tiles(m: Mapping, sizes: MappingOf[str, Any]) -> Iterator[Fact]:
+    """Yield how many tiles sizes take of units that are wider than loops are counted, and whether the last one is shorter.
+
+    Drivers lay these out by array operations, in which no branch and no loop shows.
+    """
+    for d, unit in m.units.items():
+        if unit > MANY and isinstance(sizes.get(d), int):
+            yield d, "tiles", min(-(-sizes[d] // unit), MANY), bool(sizes[d] % unit)
 
 
 def _folder(m: Mapping) -> Path:

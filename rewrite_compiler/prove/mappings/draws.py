@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from collections.abc import Mapping as MappingOf
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -16,7 +16,7 @@ from .mappings import refusal_at, with_results
 EXTENTS = (1, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 12, 17)
 ENTRIES = (0, 1, 1, 2, 2, 3, 4)  # of lists: strides, pads, windows
 LARGEST_ENTRY = 15  # of a list of the trials that is drawn anew: zero points and multipliers are those of a trial
-MAX_PRODUCTS = 1_500  # products of one size
+MAX_PRODUCTS = 1_500  # of one call, where a design has no other bound
 CANDIDATES = 20_000
 
 
@@ -34,17 +34,25 @@ class Invocation:
         return f"{sizes_text}; {at}{suffix}" if at else sizes_text
 
 
-def drawn_invocations(m: Mapping, target: Target, seed: int) -> Iterator[Invocation]:
-    """Yield random invocations that a mapping admits; it ends only where hardly any size is admitted."""
-    random = Random(f"{seed} {m.name}")
+def drawn_invocations(m: Mapping, target: Target, seed: int, products: int) -> Iterator[Invocation]:
+    """Yield random invocations of so many products that a mapping admits; it ends only where hardly any size is admitted."""
+    random, m = Random(f"{seed} {m.name}"), replace(m, units=_admitted_units(m))
     ties, misses = _ties(m), 0
     while misses < CANDIDATES:
         sizes = _candidate(m, ties, random)
-        if sizes is None or product_count(m, sizes) > MAX_PRODUCTS or refusal_at(m, sizes):
+        if sizes is None or product_count(m, sizes) > products or refusal_at(m, sizes):
             misses += 1
             continue
         misses = 0
         yield Invocation(sizes, _stay(m, target, sizes, random))
+
+
+def _admitted_units(m: Mapping) -> dict[str, int]:
+    """Return the units of dimensions of which the limits admit one beside the least sizes of the others."""
+    first = dict(m.trials[0]) if m.trials else {}
+    least = {**dict.fromkeys((d for dims in m.axes.of.values() for d in dims), 1), **first}
+    attributes = {name: least.pop(name) for name, _ in m.statics}
+    return {d: n for d, n in m.units.items() if d in least and m.exceeded_limit({**least, d: n}, attributes) is None}
 
 
 def product_count(m: Mapping, sizes: MappingOf[str, Any]) -> int:
@@ -61,7 +69,7 @@ def _candidate(m: Mapping, ties: MappingOf[str, tuple[str, int]], random: Random
     sizes: dict[str, Any] = dict(random.choice(m.trials)) if m.trials else {}
     for d in dict.fromkeys(d for v in m.operands for d in m.axes.of[v.name]):
         unit = m.units.get(d, 1)
-        in_units, ragged = random.random() < 0.5, random.randrange(min(unit, 3))
+        in_units, ragged = random.random() < 0.5, random.choice((0, 1, 2, unit - 2, unit - 1)) if unit > 3 else random.randrange(unit)
         sizes[d] = max(1, random.choice(EXTENTS) * unit - ragged) if in_units else random.choice(EXTENTS)
     for name, kind in m.statics:
         if kind == "ints" and all(max(map(abs, t[name]), default=0) <= LARGEST_ENTRY for t in m.trials):

@@ -20,7 +20,7 @@ from ...rewrite.user_file import user_line
 from ...target import Mapping, Target
 from ..verdict import REFUTED, UNPROVED, Proof
 from .control_classes import Call, Classes, control_classes
-from .draws import drawn_invocations
+from .draws import MAX_PRODUCTS, drawn_invocations
 from .driver_code import LEAST, shared_functions
 from .limit_edges import LARGEST_DRAWN, capacity_edges, literal_edges
 from .mappings import SEED, code_difference, execute, is_same_term, prove_mapping, symbolic_verdict
@@ -107,11 +107,11 @@ def operation_classes(target: Target, m: Mapping) -> Classes:
 def drawn_design_calls(target: Target, m: Mapping, seed: int = SEED) -> Iterator[Call]:
     """Yield random calls of an operation on the small designs of its target, round robin."""
 
-    def on(design: Target) -> Iterator[Call]:
-        small = replace(design.mappings[m.variant], drive=m.drive, codes=m.codes)
-        return (Call(design, small, invocation) for invocation in drawn_invocations(small, design, seed))
+    def on(design: Target, products: MappingOf[str, int]) -> Iterator[Call]:
+        small, most = replace(design.mappings[m.variant], drive=m.drive, codes=m.codes), products.get(m.operation, MAX_PRODUCTS)
+        return (Call(design, small, invocation) for invocation in drawn_invocations(small, design, seed, most))
 
-    streams = [on(design) for design in target.miniatures()]
+    streams = [on(design, products) for design, products in target.miniatures()]
     while streams:
         for calls in list(streams):
             call = next(calls, None)
