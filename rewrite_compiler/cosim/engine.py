@@ -160,7 +160,7 @@ class Engine:
                     devices[o.target.name] = simulated_device(self.ilas[o.target.name], reading=self.reading, samples=samples)
                 results, statistics[o.id] = prepared.run(devices[o.target.name], moving)
                 statistics[o.id].slow = (without_numerics(o),) if self.engine == NUMERICS else ()
-            statistics[o.id].seconds = time.thread_time() - started if statistics[o.id].slow else 0.0
+            statistics[o.id].seconds = time.thread_time() - started
             audit.check(prepared, moving, results, statistics[o.id])
             self._compare_with_float(o, moving, results, statistics[o.id], comparison)
             return results

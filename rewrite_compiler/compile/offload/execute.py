@@ -38,8 +38,8 @@ class Statistics:
     differing_codes: int = 0
     audited: int = 0  # result codes that the oracle or plain numerics computed again
     validated: int = 0  # samples that a simulator computed again
-    seconds: float = 0.0  # of processor time, where numerics ran without machine code
-    slow: tuple[str, ...] = ()  # why it did not
+    seconds: float = 0.0  # of processor time
+    slow: tuple[str, ...] = ()  # why numerics ran without machine code
 
     def merge(self, other: Statistics) -> None:
         """Add the statistics of another run."""

@@ -86,22 +86,23 @@ def instruction_bounds(
 def instruction_accesses(
     machine: Machine, ila: Ila, instruction: Instruction, operands: Mapping[str, Any], memories: frozenset[Leaf]
 ) -> tuple[AccessBounds, Callable[[], Footprint]]:
-    """Return bounds of what an instruction, its operands bound, accesses in the current control state, and a function of its footprint.
+    """Return bounds of what an instruction accesses in the current control state, and a function of its footprint.
 
     The function may be called later: it has a copy of the control state, unless values that are no control decide what is accessed.
     """
     if not _is_footprint_static(ila, instruction, memories):
+        for name, o in instruction.operands.items():
+            machine.bind(o.leaf, Store(np.asarray(operands[name]).reshape(static_shape(o.leaf))))
         accesses = footprint(machine, instruction.update, memories)
         return _bounds_of(accesses), lambda: accesses
     configuration = _configuration(ila, machine.memories, instruction, operands)
     control = (*_control_of(ila, instruction), *(leaf for e in ila.externals.values() for leaf in (e.base, e.size)))
-    state = {leaf: Store(machine.memories[leaf].data.copy()) for leaf in control}
-    state |= {leaf: Store(np.asarray(operands[name]).reshape(static_shape(leaf))) for name, leaf in _scalars(instruction).items()}
+    state = {leaf: machine.memories[leaf].data.copy() for leaf in control}
 
     def compute() -> Footprint:
         past = Machine({})
-        for leaf, store in state.items():
-            past.bind(leaf, store)
+        for leaf, x in (*state.items(), *((leaf, np.asarray(operands[name])) for name, leaf in _scalars(instruction).items())):
+            past.bind(leaf, Store(x.reshape(static_shape(leaf))))
         return _without_duplicates(footprint(past, instruction.update, memories))
 
     bounds = instruction_bounds(ila, machine.memories, instruction, operands, configuration)
@@ -134,12 +135,9 @@ def _distinct_numbers(values: Data) -> Data:
 
 
 def _configuration(ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any]) -> bytes:
-    key = blake2b(instruction.name.encode(), digest_size=16)
-    for leaf in _control_of(ila, instruction):
-        key.update(memories[leaf].data.tobytes())
-    for name in _scalars(instruction):
-        key.update(np.asarray(operands[name], np.int64).tobytes())
-    return key.digest()
+    parts = [instruction.name.encode(), *(memories[leaf].data for leaf in _control_of(ila, instruction))]
+    parts += [np.asarray(operands[name], np.int64) for name in _scalars(instruction)]
+    return blake2b(b"".join(parts), digest_size=16).digest()
 
 
 def _cached(ila: Ila, configuration: bytes, compute: Callable[[], Answer]) -> Answer:
@@ -176,7 +174,8 @@ def _compute_needs(
         return None
 
 
-def _scalars(instruction: Instruction) -> dict[str, Leaf]:
+@lru_cache(maxsize=1024)
+def _scalars(instruction: Instruction) -> Mapping[str, Leaf]:
     return {name: o.leaf for name, o in instruction.operands.items() if not o.leaf.rank}
 
 

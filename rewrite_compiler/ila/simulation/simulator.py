@@ -8,9 +8,10 @@ and falls back to numpy for blocks, for several samples, and for values that wor
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Mapping, MutableSequence, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,8 +30,13 @@ from ..model import CONTROL, Ila, Instruction
 from .batch_decoder import play
 from .initialisation_tracking import InitialisationMap
 
+if TYPE_CHECKING:
+    from ...readings.native.printer import Call
+
 READINGS = ("arrays", "oracle", "native")
 CACHED_DECODES = 1 << 16
+# an instruction is compiled fast, and again to this level when it has run for as long as that may take
+LEVEL, LIGHT_SECONDS = 2, 0.5
 
 
 class DeviceHang(AnswerNo):
@@ -284,20 +290,22 @@ class _Executable:
     def __init__(self, sim: Simulator, instruction: Instruction) -> None:
         self.sim, self.instruction = sim, instruction
         self.leaves = {o.leaf: name for name, o in instruction.operands.items()}
-        written_memories = {u.memory for u in updates_of(instruction.update)}
-        accessed_memories = written_memories.union(*(e.reads for u in updates_of(instruction.update) for e in (u.value, *u.address)))
+        self.shapes = {leaf: static_shape(leaf) for leaf in self.leaves}
+        self.written_memories = frozenset(u.memory for u in updates_of(instruction.update))
+        accessed_memories = self.written_memories.union(*(e.reads for u in updates_of(instruction.update) for e in (u.value, *u.address)))
         self.is_control = all(s.binding == CONTROL for s in sim.ila.states.values() if s.leaf in accessed_memories)
         self.counter = index_variable("n", 1 << 31)
         self.has_update = not isinstance(instruction.update, Seq) or bool(instruction.update.steps)
         self.reads_update = instruction.result is not None and not instruction.result[(0,) * instruction.result.rank].reads.isdisjoint(
-            written_memories
+            self.written_memories
         )
+        self.call: Call | None = None  # of machine code, on the memories of its last run
 
     # -- operands of a raw command
 
     def operands(self, lanes: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
         inputs = {leaf: list(lanes[name]) for name, leaf in self.sim.ila.inputs.items()}
-        out = {o.leaf: [0] * _size(o.leaf) for o in self.instruction.operands.values()}
+        out = {leaf: [0] * math.prod(shape) for leaf, shape in self.shapes.items()}
         extract = _extractor(self.instruction)
         extract([out[m] if m in out else inputs[m] for m in extract.memories])
         return {name: out[o.leaf] for name, o in self.instruction.operands.items()}
@@ -318,7 +326,7 @@ class _Executable:
 
     def bind(self, operands: Mapping[str, Any]) -> None:
         """Give the operand leaves these values (no sample axis)."""
-        self._bind({leaf: Store(np.asarray(operands[name]).reshape(static_shape(leaf))) for leaf, name in self.leaves.items()})
+        self._bind({leaf: Store(np.asarray(operands[name]).reshape(self.shapes[leaf])) for leaf, name in self.leaves.items()})
 
     def _arrays(self, operands: Mapping[str, Any]) -> None:
         self.bind(operands)
@@ -333,20 +341,31 @@ class _Executable:
 
     def _native(self, operands: Mapping[str, Any]) -> None:
         """Run machine code; numpy where words of 64 bits cannot hold a value, which is noted."""
+        from ...readings.native.jit import LIGHT
         from ...readings.native.printer import native_function
 
-        function = native_function(self.instruction.update, self.sim.strict)
+        function = native_function(self.instruction.update, self.sim.strict, LIGHT)
+        if not isinstance(function, str) and function.seconds > LIGHT_SECONDS:
+            function = native_function(self.instruction.update, self.sim.strict, LEVEL)
         if isinstance(function, str):
             self.sim.not_native[self.instruction.name] = function
             self._arrays(operands)
             return
-        operand_arrays = {leaf: np.array(operands[name], storage_dtype(leaf.interval)) for leaf, name in self.leaves.items()}
-        memories = self.sim.memories
-        function([operand_arrays[m] if m in operand_arrays else memories[m].data for m in function.memories])
+        if self.call is None or self.call.function is not function:
+            words = {leaf: np.zeros(self.shapes[leaf], storage_dtype(leaf.interval)) for leaf in self.leaves}
+            self.call = function.bind([words.get(m) for m in function.memories])
+        for memory, number in function.numbers.items():
+            if memory in self.leaves:
+                self.call.arrays[number].reshape(-1)[:] = operands[self.leaves[memory]]
+            elif self.call.arrays[number] is not (data := self.sim.memories[memory].data):
+                self.call.put({memory: data})
+        started = time.perf_counter()
+        self.call()
+        function.seconds += time.perf_counter() - started
         self._forget()
 
     def _forget(self) -> None:
-        self.sim.machine.invalidate(frozenset(u.memory for u in updates_of(self.instruction.update)))
+        self.sim.machine.invalidate(self.written_memories)
 
     def _bind(self, stores: Mapping[Leaf, Store]) -> None:
         for leaf, store in stores.items():
@@ -422,10 +441,6 @@ def _extraction(leaf: Leaf, term: Any) -> Step:
     if isinstance(term, Expr):
         return assign(leaf, term)
     return update(leaf, term.shape, lambda *i: (i, term[i]))
-
-
-def _size(leaf: Leaf) -> int:
-    return math.prod(static_shape(leaf))
 
 
 def _flat_view(data: Data) -> MutableSequence[Any]:

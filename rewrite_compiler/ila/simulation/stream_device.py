@@ -245,9 +245,7 @@ class Stream(Simulator):
             deferred.append(refusal.at(str(turn.issue)))
 
     def _accesses(self, turn: Turn) -> tuple[AccessBounds, Callable[[], Footprint]]:
-        instruction = turn.issue.instruction
-        self._executable(instruction).bind(turn.issue.operands)
-        return instruction_accesses(self.machine, self.ila, instruction, turn.issue.operands, self.tracked_memories)
+        return instruction_accesses(self.machine, self.ila, turn.issue.instruction, turn.issue.operands, self.tracked_memories)
 
     def _races(self) -> RaceDetector:
         return RaceDetector(self.ila, {leaf: self._elements(leaf) for leaf in self.tracked_memories})

@@ -41,7 +41,7 @@ class Issue:
     def is_token_set(self, operand: str) -> bool:
         """Tell whether a token operand is set."""
         value = self.operands.get(operand, 0)
-        return bool(np.asarray(value).any())
+        return any(value) if isinstance(value, list) else bool(np.asarray(value).any())
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,6 +42,7 @@ from .scope import Evaluation, OpenScope, Scope
 
 GRID_ELEMENTS = 1 << 24  # a reduction over more elements is done one value of its first variable at a time
 PIECE_ELEMENTS = 1 << 17  # an array of folds is computed in pieces of this size, so that their steps stay in the cache
+TABLE_PIECE_ELEMENTS = 1 << 15  # an array that reads no other, such as the entries of a table
 _tables: dict[Table, Data] = {}
 
 
@@ -191,11 +192,12 @@ class Evaluator:
         return Store(data, batch)
 
     def _piece(self, a: Comprehension, extents: Sequence[int]) -> int | None:
-        """Return how much of its longest variable a large array of folds is computed for at once; None for all."""
-        if not extents or 0 in extents or not a.has_folds:
+        """Return how much of its longest variable a large array, of folds or of computed entries, is computed for at once; None for all."""
+        if not extents or 0 in extents or not (a.has_folds or not a.reads):
             return None
         elements = math.prod(extents) * self.element_count(a.free, a.reads)
-        return max(1, max(extents) * PIECE_ELEMENTS // elements) if elements > PIECE_ELEMENTS else None
+        limit = PIECE_ELEMENTS if a.has_folds else TABLE_PIECE_ELEMENTS
+        return max(1, max(extents) * limit // elements) if elements > limit else None
 
     def element_count(self, free: Iterable[Expr], reads: Iterable[Leaf]) -> int:
         """Return the number of elements a term takes over the axes of these free variables and of the leaves it reads."""

@@ -93,6 +93,7 @@ class NativeFunction:
         self.kinds = [element_kind(leaf) for leaf in self.memories]
         self.sizes = [_static_size(leaf) for leaf in self.memories]
         self.raises, self.tables = raises, tables
+        self.seconds = 0.0  # of all calls, where the caller adds them up
         self._engine, address = code
         self._run = SIGNATURE(address)
         self._values = np.zeros(max([1, *(len(r.values) for r in self.raises)]), np.int64)
@@ -191,10 +192,10 @@ class Call:
 
 
 @lru_cache(maxsize=1024)
-def native_function(step: Step, strict: bool) -> NativeFunction | str:
-    """Return the compiled step, or the sentence that says why it has no machine code."""
+def native_function(step: Step, strict: bool, level: int) -> NativeFunction | str:
+    """Return the step compiled and optimised to `level`, or the sentence that says why it has no machine code."""
     try:
-        return NativeFunction(step, strict=strict)
+        return NativeFunction(step, strict=strict, level=level)
     except NotNative as refusal:
         return refusal.problem.sentence
 
