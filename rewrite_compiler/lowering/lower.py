@@ -139,7 +139,7 @@ class _Lowering:
             with self.inside(home):
                 return self.bind(e, self.build(e))
         tree = self.build(e)
-        return self.bind(e, tree) if self.uses[e] > 1 and tree.op not in ("name", "const") else tree
+        return self.bind(e, tree) if self.uses[e] > 1 and (e.op in ("reduce", "select") or tree.op not in ("name", "const")) else tree
 
     def bind(self, e: Expr, tree: Tree) -> Tree:
         name = self.named(tree)
@@ -149,6 +149,10 @@ class _Lowering:
     def named(self, tree: Tree, prefix: str = "t") -> Tree:
         if tree.op in ("name", "const"):
             return tree
+        return self.copied(tree, prefix)
+
+    def copied(self, tree: Tree, prefix: str = "t") -> Tree:
+        """Return a name of the present value of a tree, whose scalars may be assigned again."""
         name = self.fresh(prefix)
         self.emit(Bind(name, tree))
         return Tree("name", (), name, tree.interval, tree.real)
@@ -342,7 +346,8 @@ class _Lowering:
                 self.fill(name, body)
                 values.append(name)
             else:
-                values.append(self.named(self.expr(body[()])))
+                value = self.named(self.expr(body[()]))
+                values.append(self.copied(value) if value.data in current else value)  # accumulators may change places
         for accumulator, value, history, shape, a in zip(current, values, histories, shapes, f.accumulators, strict=True):
             if isinstance(value, Tree):
                 self.emit(Assign(accumulator, value))
