@@ -169,7 +169,7 @@ class Engine:
         notes = (*self.host_batching, *(note for name, d in devices.items() for note in without_machine_code(name, d.sim.not_native)))
         slow = dict.fromkeys(note for x in statistics.values() for note in x.slow)
         executed = sum(d.sim.executed for d in devices.values()) + audit.instructions
-        return Outcome(outputs, statistics, executed, (*notes, *slow), comparison.numerics)
+        return Outcome(outputs, statistics, executed, (*notes, *slow, *audit.notes), comparison.numerics)
 
     def _compare_with_float(
         self, o: Offload, moving: Mapping[str, Operand], results: Sequence[Operand], statistics: Statistics, comparison: _FloatComparison

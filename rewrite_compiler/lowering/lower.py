@@ -346,8 +346,8 @@ class _Lowering:
                 self.fill(name, body)
                 values.append(name)
             else:
-                value = self.named(self.expr(body[()]))
-                values.append(self.copied(value) if value.data in current else value)  # accumulators may change places
+                scalar = self.named(self.expr(body[()]))
+                values.append(self.copied(scalar) if scalar.data in current else scalar)  # accumulators may change places
         for accumulator, value, history, shape, a in zip(current, values, histories, shapes, f.accumulators, strict=True):
             if isinstance(value, Tree):
                 self.emit(Assign(accumulator, value))

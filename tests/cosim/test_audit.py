@@ -17,7 +17,7 @@ from rewrite_compiler.compile.offload.execute import PreparedOffload
 from rewrite_compiler.cosim import Report, Settings, cosimulate
 from rewrite_compiler.cosim.tier import chosen_engine
 from rewrite_compiler.cosim.validation.audit import EVERY, _unit, audited_samples
-from rewrite_compiler.errors import AnswerNo, UsageError
+from rewrite_compiler.errors import AnswerNo, SpecError, UsageError
 from rewrite_compiler.lang import Array, array, select
 from rewrite_compiler.readings.arrays.labelled_array import Data
 from rewrite_compiler.report.terminal import cosim_lines
@@ -130,6 +130,32 @@ def test_a_mutant_of_the_numerics_is_refused_in_the_first_batch() -> None:
     start = f"y[0, {size['n'] - 1}, {size['u'] - 1}, {size['v'] - 1}] of {o.id} (hlscnn.{o.mapping.variant} at "
     assert problem.sentence.startswith(start)
     assert problem.sentence.endswith(", as it returned, for sample 0")
+
+
+def test_a_mutant_that_data_never_shows_is_refused_on_drawn_operands() -> None:
+    plan = compile_model(CNN.model, ["hlscnn"])
+    numerics = plan.offloads[0].mapping.codes
+    assert numerics is not None
+
+    def codes(x: Array, w: Array, b: Array, *, strides: Any, pads: Any, p: Any) -> Array:
+        right = numerics(x, w, b, strides=strides, pads=pads, p=p)
+        return array(lambda *i: select((x[(0,) * x.rank] != 0) & (right[i] > 0), right[i] - 1, right[i]), right.shape)
+
+    with pytest.raises(AnswerNo, match="as it returned, for drawn operands"):
+        ran(mutated(plan, codes=codes), samples=8)
+
+
+def test_a_model_that_refuses_drawn_operands_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = PreparedOffload.run
+
+    def refused(self: PreparedOffload, device: Any, operands: Any, *given: Any) -> Any:
+        if device is not None and not given:  # an audited sample has an observer
+            raise SpecError("I103", "a sum is too large")
+        return run(self, device, operands, *given)
+
+    monkeypatch.setattr(PreparedOffload, "run", refused)
+    notes = ran(compile_model(CNN.model, ["vta"]), samples=8).document["notes"]
+    assert "vta.conv2d_bias_relu was not computed on drawn operands, which its model refuses: a sum is too large" in notes
 
 
 def wrong_driver(plan: Plan) -> Plan:

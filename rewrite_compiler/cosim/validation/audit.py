@@ -2,6 +2,7 @@
 
 Control is the same for all samples, so one sample exercises every command, address and bound of a batch. The first sample of a
 run is audited, and a random one of every few batches; of each of their offloads also a random unit of a random tile by the oracle.
+With the first sample, each offload is computed on drawn operands, too.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import cast
 
 import numpy as np
 
@@ -17,10 +19,11 @@ from ...compile.host.lazy_codes import Operand, elements_of
 from ...compile.offload.execute import PreparedOffload, Statistics
 from ...compile.offload.specified import NumericsOffload, plain_results
 from ...compile.plan.plan import Offload
-from ...errors import AnswerNo
+from ...errors import AnswerNo, SpecError
 from ...ila import Ila
 from ...ir.program import Data
-from ...target import SimulatedDevice, SimulatedStream, simulated_device
+from ...target import Device, SimulatedDevice, SimulatedStream, simulated_device
+from .drawn_operands import with_drawn_sample
 
 EVERY = 8  # batches, of which one has a random sample that is computed again
 SEED = 105
@@ -48,6 +51,7 @@ class Audit:
     ilas: Mapping[str, Ila]
     reading: str
     devices: dict[tuple[str, int], SimulatedDevice | SimulatedStream] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)  # what could not be computed again, and why
 
     @property
     def instructions(self) -> int:
@@ -73,11 +77,30 @@ class Audit:
                 self._compare(o, name, elements_of(y)[n], z[0], ("it", commands), n)
             unit.check(statistics)
             statistics.validated += 1
+        if isinstance(prepared, NumericsOffload) and 0 in self.samples and not self.part.start:
+            self._check_drawn(prepared, moving)
+
+    def _check_drawn(self, prepared: NumericsOffload, moving: Mapping[str, Operand]) -> None:
+        """Compare numerics and driver on drawn operands, in place of those of the first sample."""
+        o = prepared.offload
+        random = np.random.default_rng([SEED, zlib.crc32(o.id.encode())])
+        drawn = {name: with_drawn_sample(x, 0, o.formats[name], random) for name, x in moving.items()}
+        device = self._device(o.target.name, 0)
+        executed_before = device.sim.executed
+        try:
+            expected, _ = prepared.by_driver.run(device, {name: elements_of(x)[:1] for name, x in drawn.items()})
+        except SpecError as refusal:
+            self.notes[f"{o.mapping.name} was not computed on drawn operands, which its model refuses: {refusal.problem.sentence}"] = None
+            return
+        results, _ = prepared.run(cast(Device, None), drawn)
+        commands = f"the {device.sim.executed - executed_before:,} commands of its driver"
+        for name, y, z in zip(o.mapping.axes.results, results, expected, strict=True):
+            self._compare(o, name, y[0], z[0], ("it", commands), None)
 
     def _compare(
-        self, o: Offload, name: str, actual: Data, expected: Data, sources: tuple[str, str], n: int, offset: Sequence[int] = ()
+        self, o: Offload, name: str, actual: Data, expected: Data, sources: tuple[str, str], n: int | None, offset: Sequence[int] = ()
     ) -> None:
-        """Raise AnswerNo C104 for the first element that differs; `offset` is the index of the compared part in the result."""
+        """Raise AnswerNo C104 for the first element of sample `n` that differs; `offset` is where the compared part begins."""
         differing = np.argwhere(actual != expected)
         if not len(differing):
             return
@@ -86,7 +109,7 @@ class Audit:
         sizes = ", ".join(f"{d} = {size}" for d, size in o.tiling.sizes.items())
         sentence = (
             f"{name}{index} of {o.id} ({o.mapping.name} at {sizes}) must be {float(expected[place]):g}, as {sources[1]} give, not "
-            f"{float(actual[place]):g}, as {sources[0]} returned, for sample {self.part.start + n}"
+            f"{float(actual[place]):g}, as {sources[0]} returned, for {'drawn operands' if n is None else f'sample {self.part.start + n}'}"
         )
         remedy = "correct the driver or the numerics, which flexmatch prove compares, or run with --engine simulator"
         raise AnswerNo("C104", sentence, place=o.mapping.rule.place, help=remedy)

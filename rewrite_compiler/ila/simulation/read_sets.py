@@ -135,9 +135,9 @@ def _distinct_numbers(values: Data) -> Data:
 
 
 def _configuration(ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any]) -> bytes:
-    parts = [instruction.name.encode(), *(memories[leaf].data for leaf in _control_of(ila, instruction))]
-    parts += [np.asarray(operands[name], np.int64) for name in _scalars(instruction)]
-    return blake2b(b"".join(parts), digest_size=16).digest()
+    parts = [memories[leaf].data.tobytes() for leaf in _control_of(ila, instruction)]
+    parts += [np.asarray(operands[name], np.int64).tobytes() for name in _scalars(instruction)]
+    return blake2b(instruction.name.encode() + b"".join(parts), digest_size=16).digest()
 
 
 def _cached(ila: Ila, configuration: bytes, compute: Callable[[], Answer]) -> Answer:

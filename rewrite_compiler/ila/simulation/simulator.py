@@ -299,7 +299,8 @@ class _Executable:
         self.reads_update = instruction.result is not None and not instruction.result[(0,) * instruction.result.rank].reads.isdisjoint(
             self.written_memories
         )
-        self.call: Call | None = None  # of machine code, on the memories of its last run
+        self.call: Call | None = None  # of machine code, on the memories of its last run and these operands
+        self.words: dict[Leaf, Data] = {}
 
     # -- operands of a raw command
 
@@ -352,11 +353,11 @@ class _Executable:
             self._arrays(operands)
             return
         if self.call is None or self.call.function is not function:
-            words = {leaf: np.zeros(self.shapes[leaf], storage_dtype(leaf.interval)) for leaf in self.leaves}
-            self.call = function.bind([words.get(m) for m in function.memories])
+            self.words = {leaf: np.zeros(math.prod(n), storage_dtype(leaf.interval)) for leaf, n in self.shapes.items()}
+            self.call = function.bind([self.words.get(m) for m in function.memories])
         for memory, number in function.numbers.items():
-            if memory in self.leaves:
-                self.call.arrays[number].reshape(-1)[:] = operands[self.leaves[memory]]
+            if memory in self.words:
+                self.words[memory][:] = operands[self.leaves[memory]]
             elif self.call.arrays[number] is not (data := self.sim.memories[memory].data):
                 self.call.put({memory: data})
         started = time.perf_counter()
