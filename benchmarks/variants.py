@@ -28,7 +28,7 @@ from rewrite_compiler.rewrite.text import rule_text
 from rewrite_compiler.rewrite.text_file import rules_of_file, rules_of_text
 
 TESTS = Path(__file__).parents[1] / "tests"
-FILES = ("attacks.rules", "rounding.rules", "integers.rules")
+FILES = ("attacks.rules", "beyond.rules", "rounding.rules", "integers.rules")
 COUNT, SEEDS = 240, (101, 102, 103)
 SHARE = 2.0  # of the usual work, for each of these seeds
 NUMBER = re.compile(r"(?<![\w.])\d+\.\d+|(?<![\w.])\d+(?![\w.])")

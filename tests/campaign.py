@@ -69,6 +69,8 @@ KEPT = {
     "prove/test_certificates.py::test_all_of_them_are_what_a_run_without_a_cache_says": 0,  # a share of them is judged
     "prove/test_driver_classes.py::test_a_fault_is_refuted_or_refused": 8,  # 2 CPU-minutes
     "prove/test_known_wrong.py::test_a_false_rule_is_refuted": 2,
+    "prove/test_laws_beyond.py::test_a_false_law_is_refuted_with_an_instance": 5,  # 25 CPU-seconds
+    "prove/test_laws_beyond.py::test_a_true_law_is_proved": 5,  # 25 CPU-seconds
     "prove/test_mappings.py::test_fused_activations_are_proved": 3,
     "prove/test_mutants.py::test_changed_right_sides_are_refuted": 16,
     "prove/test_mutants.py::test_every_guard_is_needed": 8,

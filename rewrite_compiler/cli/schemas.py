@@ -98,7 +98,8 @@ run.reference_kept flag | run.fallbacks[].offload text | run.fallbacks[].why[] t
 """
 
 PROOF = ("name text", "at text", "verdict text", "strength text", "evidence text", "counterexample? text", "grade text", "ranks? count",
-         "seconds number", "suggestion? text", "measured[].dtype text", "measured[].samples count", "measured[].ulp number",
+         "seconds number", "suggestion? text", "left_out? text", "measured[].dtype text", "measured[].samples count",
+         "measured[].ulp number",
          "measured[].share_of_rounding number", "kept? text")  # fmt: skip
 PROVE = (
     "\n".join(f"{kind}[].{row}" for kind in ("rules", "mappings") for row in PROOF)

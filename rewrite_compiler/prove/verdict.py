@@ -76,6 +76,7 @@ class Stop:
 
     engine: str
     reason: str
+    numbers: Mapping[str, float] | None = None  # operands and float attributes at which the sides may differ
 
     def __str__(self) -> str:
         return f"{self.engine}: {self.reason}"
@@ -94,10 +95,11 @@ class Proof:
     counterexample: Counterexample | None = None
     code: str = ""
     seconds: float = field(default=0.0, compare=False)
-    suggestion: str = ""  # a condition under which a refuted rule is proved
+    suggestion: str = ""  # a condition under which a rule that is not proved would be
     ranks: int | None = None  # the largest rank of an operand that a proved rule is proved for, None: every rank
     measured: tuple[RoundingMeasurement, ...] = ()  # how the sides of a proved rule agree in floating point, by element type
     kept: str = field(default="", compare=False)  # the day on which it was judged, of a verdict from the cache
+    left_out: str = ""  # the smallest instance that the suggestion leaves out of a rule that no engine decides
 
     @property
     def is_proved(self) -> bool:
@@ -116,5 +118,5 @@ class Proof:
             "add a guard, or move the rule to the known-wrong ones" if self.verdict == REFUTED else "simplify the rule or narrow its guard"
         )
         if self.suggestion:
-            remedy = f"it is proved under the guard {self.suggestion}"
+            remedy = f"it is proved under the guard {self.suggestion}{f', which leaves out {self.left_out}' if self.left_out else ''}"
         return Problem(self.code, sentence, self.at, remedy)

@@ -1,13 +1,14 @@
-"""The domain of a rule: the ranks its proof covers, as conditions that every match has to satisfy."""
+"""The domain of a rule: the ranks and the numbers that its proof covers, as conditions that every match has to satisfy."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..lang.expr import Expr
 from ..ops.op import Apply, Tensor, Variable, subterms
-from ..ops.static import ELEMENTS, Condition, Element, Ints, NamedList, ShapeOf, TermIsTrue
+from ..ops.static import ELEMENTS, Condition, Element, Ints, NamedList, Real, RealComparison, ShapeOf, TermIsTrue
 
 Pairs = Sequence[tuple[Tensor, Tensor]]
 # ranks that operators take operands of alone
@@ -23,15 +24,20 @@ OPERAND_RANKS: dict[str, tuple[int | None, ...]] = {
 
 @dataclass(frozen=True)
 class Domain:
-    """The largest rank of each operand for which a rule is proved, None for any."""
+    """The largest rank of each operand for which a rule is proved, None for any; whether bounds of clip that become elements are finite."""
 
     rank: int | None = None
+    finite: bool = True
 
     def __str__(self) -> str:
         return "every rank" if self.rank is None else f"ranks to {self.rank}"
 
     def conditions(self, pairs: Pairs, guard: Sequence[Condition] = ()) -> tuple[Condition, ...]:
-        """Return bounds on ranks of operands and of shapes among the attributes, but those that the guard or an operator implies."""
+        """Return bounds on ranks of operands and shapes and on float attributes, but those that the guard or an operator implies."""
+        bounds = _finite_bounds(pairs) if self.finite else ()
+        return (*self._rank_bounds(pairs, guard), *bounds)
+
+    def _rank_bounds(self, pairs: Pairs, guard: Sequence[Condition]) -> tuple[Condition, ...]:
         if self.rank is None:
             return ()
         max_rank = self.rank
@@ -41,7 +47,15 @@ class Domain:
         return tuple(TermIsTrue(length <= max_rank) for length in (*tensors.values(), *(s.length for s in _shapes(pairs))))
 
 
-EVERYWHERE = Domain()
+EVERYWHERE = Domain(finite=False)
+
+
+def _finite_bounds(pairs: Pairs) -> tuple[Condition, ...]:
+    """Return that float attributes are finite which a model may leave infinite (bounds of clip) and a side has as an element."""
+    parts = [x for pair in pairs for side in pair for x in subterms(side) if isinstance(x, Apply)]
+    bounds = {v.name for x in parts for name in ("low", "high") if isinstance(v := x.attributes.get(name), Real)}
+    elements = {v.name: v for x in parts if isinstance(v := x.attributes.get("value"), Real) and v.name in bounds}
+    return tuple(c for v in elements.values() for c in (RealComparison(-math.inf, "lt", v), RealComparison(v, "lt", math.inf)))
 
 
 def _fixed_rank_operands(pairs: Pairs) -> Iterator[tuple[Tensor, int]]:

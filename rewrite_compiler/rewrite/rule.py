@@ -226,6 +226,7 @@ def check_rule(r: Rule) -> None:
         sentence = f'the name of a rule must be words of small letters and digits, not "{r.name}"'
         raise SpecError("R101", sentence, place=r.place, help=f'call it "{lower}"')
     check_bound(r)
+    check_numbers(r)
     compared = [c for c in r.where if isinstance(c, RealComparison)]
     if order_of(compared).is_contradictory:
         names = " and ".join(dict.fromkeys(v.name for c in compared for v in c.variables))
@@ -233,6 +234,19 @@ def check_rule(r: Rule) -> None:
             "R101", f"the guard of {r.name} contradicts itself: no {names} satisfies {' and '.join(map(str, compared))}", place=r.place,
             help="leave out one of the conditions, or make two rules of it",
         )  # fmt: skip
+
+
+def check_numbers(r: Rule) -> None:
+    """Check that no attribute of a pattern is not-a-number.
+
+    Raises:
+        SpecError: one is.
+    """
+    for x in (x for pair in r.pairs for side in pair for x in subterms(side) if isinstance(x, Apply)):
+        for name, value in x.attributes.items():
+            if isinstance(value, float) and value != value:
+                sentence = f"attribute {name} of {x.op.name} in {r.name} is not-a-number, which no number of a model equals"
+                raise SpecError("R101", sentence, place=r.place, help="write a number, or bind a float attribute")
 
 
 def check_bound(r: Rule) -> None:

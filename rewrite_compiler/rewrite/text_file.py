@@ -114,7 +114,7 @@ class _Reader:
 
     def __init__(self, place: str) -> None:
         self.file = place
-        self.names: dict[str, Any] = {"inf": float("inf")}
+        self.names: dict[str, Any] = {"inf": float("inf"), "nan": float("nan")}
         self.terms: dict[str, Any] = {}
 
     def rule(self, t: Node) -> Rule:

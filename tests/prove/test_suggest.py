@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
+
 import pytest
+from command import flexmatch
 from known_wrong import layout
 
 from rewrite_compiler import Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
 from rewrite_compiler.prove.certificates import judge as court
 from rewrite_compiler.prove.certificates.cache import Cache
-from rewrite_compiler.prove.rules.rules import prove_rule, with_suggestion
+from rewrite_compiler.prove.rules.rules import NO_INSTANCE, prove_rule, with_suggestion
 from rewrite_compiler.rewrite import Int, Ints
 from rewrite_compiler.rewrite.text_file import rules_of_text
 
@@ -78,3 +83,30 @@ def relu_past_max_pool(x: Tensor, k: Ints, s: Ints, p: Ints, d: Ints) -> Law:
 
 def test_a_pool_has_no_windows_of_padding_alone() -> None:
     assert prove_rule(relu_past_max_pool).verdict == "unproved"
+
+
+UNPROVED = """
+rule pool-of-negatives(x: tensor, k: ints, s: ints, p: ints, d: ints) grade E {
+    max_pool(neg(neg(x)), kernel=k, strides=s, pads=p, dilations=d, ceil=0) = max_pool(x, kernel=k, strides=s, pads=p, dilations=d, ceil=0)
+    where x.rank == 3
+}
+"""
+
+
+def test_a_rule_that_no_engine_decides_says_where_it_stopped_and_what_would_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("open.rules").write_text(UNPROVED)
+    answer = flexmatch("prove", "open.rules", "--json", "verdicts.json")
+    assert answer.code == 1
+    (pool,) = json.loads(Path("verdicts.json").read_text())["rules"]
+    stopped = "index calculus: it has no reading of windows rounded up, and of extrema of windows with pads, with x of rank 3"
+    assert (pool["verdict"], pool["evidence"], pool["suggestion"]) == ("unproved", stopped, "p == [0, 0]")
+    assert re.fullmatch(r"x = tensor\[.*\], k = .*, s = .*, p = \((?!0, 0).*\), d = .*", pool["left_out"])
+    text = " ".join(answer.out.split())
+    assert f"open.rules:2: pool-of-negatives: unproved · {stopped} proved under the guard p == [0, 0], which leaves out x" in text
+
+
+def test_the_condition_that_leaves_no_instance_is_named() -> None:
+    (mine,) = rules_of_text("rule mine(x: tensor) { relu(relu(x)) = relu(x) where x.rank == 2, x.rank == 3 }", "mine.rules")
+    evidence = with_suggestion(prove_rule(mine), mine).evidence
+    assert evidence == f"{NO_INSTANCE}; there are some without x.rank == 2 or without x.rank == 3"

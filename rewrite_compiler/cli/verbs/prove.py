@@ -153,7 +153,7 @@ def _details(p: Mapping[str, Any], *, verbose: bool) -> list[str]:
     if p["counterexample"]:
         details.append(p["counterexample"])
     if p["suggestion"]:
-        details.append(f"proved under the guard {p['suggestion']}")
+        details.append(f"proved under the guard {p['suggestion']}{', which leaves out ' + p['left_out'] if p['left_out'] else ''}")
     return [wrap_line(f"    {line.strip()}") for line in details]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...limits import Limits
 from ...ops.op import Apply
-from ...ops.static import holds
+from ...ops.static import RealComparison, holds
 from ..matching.pattern_difference import PartialMatch, first_difference
 from ..plan.plan import Plan
 from ..plan.user_rules import rules_of
@@ -22,8 +22,10 @@ def domain_exclusions(plan: Plan, name: str, limits: Limits | None = None) -> li
                 continue
             binding, domain = partial_match.binding(), rule.domain.conditions(rule.pairs, rule.where)
             try:
-                if all(holds(c, binding) for c in rule.where) and not all(holds(c, binding) for c in domain):
-                    sentences.append(f"{rule.name} does not match: proved for {rule.domain}")
+                failed = [c for c in domain if not holds(c, binding)] if all(holds(c, binding) for c in rule.where) else []
             except KeyError:  # a term of the guard that is not part of the program
                 continue
+            if failed:
+                domain_text = "finite numbers" if isinstance(failed[0], RealComparison) else str(rule.domain)
+                sentences.append(f"{rule.name} does not match: proved for {domain_text}")
     return sentences

@@ -74,6 +74,6 @@ def _proof(p: Proof) -> dict[str, Any]:
     return {
         "name": p.name, "at": short_place(p.at), "verdict": p.verdict, "strength": p.strength, "evidence": p.evidence, "ranks": p.ranks,
         "counterexample": None if p.counterexample is None else str(p.counterexample), "grade": p.grade,
-        "suggestion": p.suggestion or None, "measured": [record.figure_record(m) for m in p.measured], "seconds": round(p.seconds, 3),
-        "kept": p.kept or None,
+        "suggestion": p.suggestion or None, "left_out": p.left_out or None,
+        "measured": [record.figure_record(m) for m in p.measured], "seconds": round(p.seconds, 3), "kept": p.kept or None,
     }  # fmt: skip

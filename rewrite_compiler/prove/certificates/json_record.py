@@ -54,7 +54,8 @@ def proof_record(p: Proof) -> dict[str, Any]:
         "code": p.code,
     }
     figures = [figure_record(m) for m in p.measured]
-    return {**texts, "ranks": p.ranks, "seconds": p.seconds, "counterexample": counterexample, "measured": figures}
+    record = {**texts, "ranks": p.ranks, "seconds": p.seconds, "counterexample": counterexample, "measured": figures}
+    return {**record, "left_out": p.left_out} if p.left_out else record
 
 
 def figure_record(m: RoundingMeasurement) -> dict[str, Any]:
@@ -83,8 +84,8 @@ def proof_of(record: dict[str, Any]) -> Proof:
         RoundingMeasurement(str(m["dtype"]), int(m["samples"]), float(m["ulp"]), float(m["share_of_rounding"])) for m in record["measured"]
     )
     ranks = None if record["ranks"] is None else int(record["ranks"])
-    seconds, day = float(record["seconds"]), str(record.get(DATE, ""))
-    return Proof(name, at, Outcome(verdict), strength, evidence, grade, example, code, seconds, suggestion, ranks, figures, day)
+    seconds, day, left_out = float(record["seconds"]), str(record.get(DATE, "")), str(record.get("left_out", ""))
+    return Proof(name, at, Outcome(verdict), strength, evidence, grade, example, code, seconds, suggestion, ranks, figures, day, left_out)
 
 
 def model_record(m: ModelVerdict) -> dict[str, Any]:

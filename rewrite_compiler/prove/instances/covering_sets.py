@@ -74,6 +74,15 @@ def smallest_instances(rule: Rule) -> Instances:
     return Instances(_by_size(instances)[:MAX_SMALL_INSTANCES], rank)
 
 
+def first_instances(rule: Rule, count: int) -> list[Instance]:
+    """Return the first instances in the order of the search, which begins with numbers."""
+    search = Search(rule, range(1, SMALL + 1), RANKS[0], lambda candidates: candidates, MAX_SMALL_CANDIDATES)
+    instances: list[Instance] = []
+    with suppress(TooManyCandidates):
+        instances.extend(itertools.islice(search.instances(), count))
+    return instances
+
+
 def _covering_pairs(rule: Rule, rank: int) -> list[Instance]:
     """Return random instances with extents up to 3 that cover pairs of values (pairwise testing): each has a new pair."""
     source, covered_pairs, quiet_draws = random.Random(0), set[Pair](), 0

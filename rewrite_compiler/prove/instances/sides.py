@@ -135,7 +135,10 @@ def operands_from(instance: Instance, draw: Any) -> dict[str, Data]:
 def side_values(
     pairs: Sequence[tuple[Tensor, Tensor]], instance: Instance, operands: Mapping[str, Data], real: Any
 ) -> list[tuple[Data, Data]]:
-    """Return the values of both sides of every equation, every operation rounded to the type `real`."""
+    """Return the values of both sides of every equation, every operation rounded to `real`; none where an integer is to hold no number."""
     side = Side(instance)
     cast_operands = {name: x.astype(real) for name, x in operands.items()}
-    return [(side.data(left, cast_operands, real), side.data(right, cast_operands, real)) for left, right in pairs]
+    try:
+        return [(side.data(left, cast_operands, real), side.data(right, cast_operands, real)) for left, right in pairs]
+    except (OverflowError, ValueError):
+        return []

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any
 
 from ...lang.expr import Expr
-from ...ops.op import ELEMENTWISE, Apply, Variable, subterms
+from ...ops.op import Apply, Variable
 from ...ops.op import Tensor as Pattern
 from ...ops.order import order_of
 from ...ops.static import (
@@ -39,11 +39,14 @@ from ...rewrite.domain import OPERAND_RANKS
 from ...rewrite.rule import Float, Rule, Str, condition_atoms
 from ..instances.instance_search import free_attribute
 from ..shapes_calculus.atom_keys import integer_atoms
+from ..shapes_calculus.element_text import element_text, place_text
 from ..shapes_calculus.operator_readers import read
 from ..shapes_calculus.polynomials import WORK, ZERO, Contradiction, Facts, Poly, TooMuchWork, as_poly, atom, key_of, long_division, product
 from ..shapes_calculus.real_elements import NotProved, Real, Reals, ShapeMismatch
+from ..shapes_calculus.scalar_questions import equal_as_scalars
 from ..shapes_calculus.symbolic_tensors import Tensor, Typing, variable
 from ..verdict import Stop, Theorem
+from .scalar_laws import is_partial, is_pointwise, scalar_answer
 
 RANKS = (5, 6)  # the largest rank of an operand: the first of these that has an instance
 BRANCHES = 40_000  # of ranks, permutations and cases
@@ -144,11 +147,11 @@ class _Assuming(Typing):
 
 
 def theorem_of(rule: Rule) -> Theorem | Stop:
-    """Return what the index calculus proves of a rule, or where it stops."""
+    """Return what an engine proves of a rule, or where they stop."""
     if is_pointwise(rule):
-        forms = _forms(replace(rule, where=tuple(c for c in rule.where if isinstance(c, RealComparison))), 0)
-        if not isinstance(forms, Stop) and forms:
-            return Theorem(ENGINE, None)
+        answer = _theorem_on_scalars(rule)
+        if isinstance(answer, Theorem) or answer.numbers is not None or is_partial(rule):
+            return answer
     for rank in RANKS:
         forms = _forms(rule, rank)
         if isinstance(forms, Stop):
@@ -158,30 +161,10 @@ def theorem_of(rule: Rule) -> Theorem | Stop:
     return Stop(ENGINE, f"no operands of ranks 0…{RANKS[-1]} satisfy its left side and guard")
 
 
-def is_pointwise(rule: Rule) -> bool:
-    """Tell whether both sides of every pair are elementwise functions of the same operands.
-
-    What they broadcast to is then one shape, or none, in whatever order they are joined, and an element of it reads the same
-    elements of the operands on both sides: what holds of scalars holds of tensors.
-    """
-    return all(_leaves(a) == _leaves(b) for a, b in rule.pairs) and all(
-        map(_is_elementwise, (t for pair in rule.pairs for side in pair for t in subterms(side)))
-    )
-
-
-def _leaves(side: Pattern) -> set[str]:
-    return {x.name for x in subterms(side) if isinstance(x, Variable)}
-
-
-def _is_elementwise(t: Pattern) -> bool:
-    """Tell whether a term is an operand, a number, or an operator on elements."""
-    if not isinstance(t, Apply):
-        return isinstance(t, Variable)
-    return t.op.kind == ELEMENTWISE if t.operands else t.op.name == "full" and _is_scalar(t.attributes["shape"])
-
-
-def _is_scalar(shape: Any) -> bool:
-    return (isinstance(shape, ListLiteral) and not shape.elements) or (isinstance(shape, tuple) and not shape)
+def _theorem_on_scalars(rule: Rule) -> Theorem | Stop:
+    """Return what is proved of a rule that is pointwise: the calculus takes every operand to have a result, z3 does not."""
+    forms = 0 if is_partial(rule) else _forms(replace(rule, where=tuple(c for c in rule.where if isinstance(c, RealComparison))), 0)
+    return scalar_answer(rule) if isinstance(forms, Stop) or not forms else Theorem(ENGINE, None)
 
 
 def _forms(rule: Rule, rank: int) -> int | Stop:
@@ -226,7 +209,7 @@ class _Branch:
         self.tensors: dict[Variable, Tensor] = {}
         self.results: dict[Any, tuple[Tensor, ...]] = {}
         self.values: dict[Any, Any] = {}
-        self.pending_conditions = [c for c in rule.where if all(isinstance(a, ShapeOf) for a in condition_atoms(c))]
+        self.pending_conditions = [c for c in rule.where if isinstance(c, ListsEqual | TermIsTrue)]
 
     def holds(self) -> bool:
         """Tell whether there are instances; NotProved where the sides are not proved to be equal at them."""
@@ -242,8 +225,9 @@ class _Branch:
         right, value_count = Typing(self.reals), len(self.facts.values)
         try:
             sides = [(a, self.tensor(b, right)) for a, b in pairs]
-        except ShapeMismatch:
-            raise NotProved("a shape rule of the right side is not proved to be satisfied") from None
+        except ShapeMismatch as requirement:
+            claim = f": {requirement}" if str(requirement) else ""
+            raise NotProved(f"a shape rule of the right side is not proved to be satisfied{claim}") from None
         if len(self.facts.values) > value_count:  # what the right sides divide is written as a quotient and a rest now
             sides = [(a, self.tensor(b, right)) for a, b in self.retyped(left)]
         for a, b in sides:
@@ -262,16 +246,22 @@ class _Branch:
         return f", with {ranks_text}" if ranks_text else ""
 
     def settle(self) -> None:
-        """Assume what the guard says of shapes of operands alone, as soon as all of them are known."""
+        """Assume what the guard says of shapes of operands and of attributes, as soon as all of them are known."""
         for c in list(self.pending_conditions):
-            if all(isinstance(a, ShapeOf) and a.tensor in self.tensors for a in condition_atoms(c)):
+            if all(self._is_known(a) for a in condition_atoms(c)):
                 self.pending_conditions.remove(c)
                 self.assume(c)
+
+    def _is_known(self, condition_atom: Any) -> bool:
+        if isinstance(condition_atom, ShapeOf):
+            return condition_atom.tensor in self.tensors
+        return (condition_atom.name if isinstance(condition_atom, NamedList) else condition_atom) in self.values
 
     def compare(self, a: Tensor, b: Tensor) -> None:
         """Prove that two tensors have one shape and the same elements."""
         if len(a.shape) != len(b.shape) or not all(self.facts.equal(n, m) for n, m in zip(a.shape, b.shape, strict=True)):
-            raise NotProved("the sides are not proved to have one shape")
+            shapes = (", ".join(place_text(self.facts.norm(n)) for n in x.shape) for x in (a, b))
+            raise NotProved(f"the sides are not proved to have one shape: ({') and ('.join(shapes)})")
         shape = [self.facts.norm(n) for n in a.shape]
         index: Index = [[(n, as_poly(1))] for n in shape]
         for _ in range(SPLITS):
@@ -281,7 +271,8 @@ class _Branch:
                 return
             if not self._split(index, digits, difference):
                 break
-        raise NotProved("elements of the sides are not proved to be equal")
+        elements = " and ".join(map(element_text, difference or ()))
+        raise NotProved(f"elements of the sides are not proved to be equal: {elements}")
 
     def _difference(self, a: Tensor, b: Tensor, index: Index, digits: Sequence[Sequence[Poly]]) -> tuple[Real, Real] | None:
         """Return elements that are not proved to be equal; digits with few values are these values one after the other."""
@@ -291,7 +282,7 @@ class _Branch:
             digit_values = iter(values)
             at = [_place_of_digits([next(digit_values) for _ in axis], axis) for axis in index]
             x, y = a.at(at), b.at(at)
-            if not self.reals.equal(x, y):
+            if not self.reals.equal(x, y) and not equal_as_scalars(self.reals, x, y):
                 return x, y
         return None
 
@@ -317,6 +308,7 @@ class _Branch:
                 ranks = range(self.rank, -1, -1) if rank is None else [rank] if rank <= self.rank else []
                 chosen_rank = self.choices.choose(ranks, is_rank=True)
                 self.tensors[t] = variable(self.reals, t.name, [self.facts.extent(("extent", t.name, axis)) for axis in range(chosen_rank)])
+                self.settle()
             return self.tensors[t]
         if not isinstance(t, Apply):
             raise NotProved
@@ -334,6 +326,7 @@ class _Branch:
         if key is not None:
             if key not in self.values:
                 self.values[key] = self.free_value(t.op.name, name, key, value, operands)
+                self.settle()
             return self.values[key]
         if isinstance(value, Ints):
             return self.list(value)

@@ -65,7 +65,8 @@ class UndecidedPairs:
 
 
 def _z3_answer(a: Node, b: Node, kind: str, up_to_zeros: bool) -> Stop | tuple[str, Counterexample] | None:
-    from ...readings.smt.floating_point import Undecided, difference
+    from ...readings.smt.scalars.floating_point import difference
+    from ...readings.smt.scalars.scalar_term import Undecided
 
     try:
         result = difference(a, b, kind, WORK, up_to_zeros=up_to_zeros)

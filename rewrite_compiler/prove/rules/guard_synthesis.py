@@ -23,6 +23,7 @@ from ..verdict import Proof
 
 SAMPLE = 80  # drawn instances on which conditions are compared
 MAX_CONDITIONS = 4  # conditions that are sent to the court
+MAX_QUESTIONS = 40  # conditions of which an engine is asked whether they help
 RANKS = (0, 1, 2, 3, 4)
 
 
@@ -42,6 +43,35 @@ def suggested_guard(rule: Rule, judge: Callable[[Rule], Proof]) -> str:
         if judge(replace(rule, where=(*rule.where, condition))).is_proved:
             return condition_text(condition)
     return ""
+
+
+def helpful_guard(rule: Rule, proves: Callable[[Rule], bool], judge: Callable[[Rule], Proof]) -> tuple[str, str]:
+    """Return the text of a condition under which an unproved rule is proved, and the smallest instance that it leaves out; none: nothing.
+
+    `proves` is asked first, because an engine answers sooner than the whole court.
+    """
+    sample = drawn_instances(rule, range(1, 4), 4, SAMPLE, numbers=(-1.0, 0.0, 1.0, *numbers_of(rule)))
+    candidates: dict[tuple[int, ...], Condition] = {}  # by the instances that a condition leaves out: the first of those that tell alike
+    for condition in vocabulary(rule):
+        left_out = tuple(n for n, i in enumerate(sample) if not _holds(condition, i))
+        if left_out and len(left_out) < len(sample):
+            candidates.setdefault(left_out, condition)
+    for left_out, condition in sorted(candidates.items(), key=lambda c: len(c[0]))[:MAX_QUESTIONS]:
+        guarded = replace(rule, where=(*rule.where, condition))
+        if proves(guarded) and judge(guarded).is_proved:
+            return condition_text(condition), instance_text(min((sample[n] for n in left_out), key=lambda i: i.size))
+    return "", ""
+
+
+def has_instance(where: tuple[Condition, ...], rule: Rule) -> bool:
+    """Tell whether operands are found that satisfy the left side of a rule and some conditions."""
+    return bool(drawn_instances(replace(rule, where=where), range(1, 4), 4, 1))
+
+
+def instance_text(instance: Instance) -> str:
+    """Return shapes and attributes of an instance as text."""
+    shapes = {name: f"tensor{list(shape)}" for name, shape in instance.operands.items()}
+    return ", ".join(f"{name} = {value}" for name, value in {**shapes, **instance.attributes}.items())
 
 
 def _agrees(rule: Rule, instance: Instance) -> bool:
@@ -74,6 +104,7 @@ def vocabulary(rule: Rule) -> Iterator[Condition]:
     for s, t in itertools.combinations(lists, 2):
         terms += [s == t, s.permuted(t) == t.permuted(s)]
     terms += [s[0] == 0 for s in lists] + [s.product == 1 for s in lists]
+    terms += [s == [n] * count for s in lists for count in (1, 2, 4) for n in (0, 1)]
     for n in numbers:
         terms += [n == 0, n == 1, *(n == x.rank - 1 for x in tensors)]
     yield from map(as_condition, terms)

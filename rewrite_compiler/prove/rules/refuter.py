@@ -10,7 +10,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,12 @@ from ...errors import FlexmatchError
 from ...ir.program import Data
 from ...ops.op import Apply, Shape, ShapeError, subterms
 from ...ops.recurrent import GATES
+from ...ops.static import holds
 from ...rewrite.rule import Rule
 from ..instances.instance_search import FLOATS, Instance, Search, State, TooManyCandidates, candidates_for, in_random_order, numbers_of
 from ..instances.sides import Side, array_text, number_text, right_shape
 from ..verdict import Counterexample
+from .wrapped_words import has_integer_operands, operand_types
 
 EXTENT, RANK, STEP, KERNEL, PAD = 12, 6, 5, 7, 5  # the largest that are drawn
 CANDIDATES_PER_DRAW, GUARD_CHECKS_PER_DRAW = 400, 600  # candidates of one draw that are typed, and that are held against the guard
@@ -39,6 +41,7 @@ LARGER_INSTANCES, LARGER_DRAWS, LARGER_SIZE = (
     6,
     700,
 )  # instances whose elements are compared as terms: of so many draws, and their elements
+ZERO_POINTS = frozenset({"zero", "x_zero", "w_zero"})
 VALUES_PER_ATTRIBUTE = 8  # values that are drawn for one attribute
 TRIES = 120  # to make operands of a difference plain
 MAX_LISTED = 24  # elements of an operand that are all shown
@@ -50,12 +53,13 @@ UNDEFINED = (FlexmatchError, IndexError, ValueError, ZeroDivisionError, Overflow
 class _WideSearch(Search):
     """A search of one instance among random candidates from wide ranges, the wider the later the draw."""
 
-    def __init__(self, rule: Rule, source: random.Random, share: float) -> None:
+    def __init__(self, rule: Rule, source: random.Random, share: float, least_rank: int = 0) -> None:
         super().__init__(rule, range(1, EXTENT + 1), RANK, in_random_order(source), CANDIDATES_PER_DRAW)
         self.guard_budget = GUARD_CHECKS_PER_DRAW
         self.source = source
         self.top = 3 + round((EXTENT - 3) * share)
-        self.ranks = 4 if share < 0.3 else RANK
+        self.least_rank = least_rank
+        self.ranks = 4 if share < 0.3 and not least_rank else RANK
         self.pool = tuple(sorted({1, *(source.randint(1, self.top) for _ in range(3)), source.randint(2, self.top)}))
         self.extents = self.pool
         neighbours = (m for n in (*numbers_of(rule), *self.numbers, 0.0, 1.0) for m in (n, n - 1, n + 1))
@@ -63,9 +67,8 @@ class _WideSearch(Search):
 
     def operand_shapes(self, state: State) -> Sequence[Shape]:
         """Return a few random shapes of every rank, and those related to the operands that are bound."""
-        random_shapes = [
-            self.shape(r) for r in (*range(self.ranks + 1), *range(2, self.ranks + 1)) for _ in range(2 if r < self.ranks else 3)
-        ]
+        ranks = [r for r in (*range(self.ranks + 1), *range(2, self.ranks + 1)) if r >= self.least_rank]
+        random_shapes = [self.shape(r) for r in ranks for _ in range(2 if r < self.ranks else 3)]
         related_shapes = [s for shape in state.operands.values() for s in (shape, shape[-1:], shape[1:], shape[1:2])]
         return list(dict.fromkeys([*random_shapes, *related_shapes, *related_shapes]))
 
@@ -101,6 +104,8 @@ class _WideSearch(Search):
             ]
         if name in FLOATS:
             return self.numbers_of(name)
+        if name in ZERO_POINTS:
+            return range(STEP + 1)
         return candidates_for(t.op, name, shapes, range(1, EXTENT + 1), RANK)
 
     def value_lists(self, count: int, plain: Sequence[int], values: Sequence[int]) -> list[tuple[int, ...]]:
@@ -125,16 +130,16 @@ class _WideSearch(Search):
         return [*self.reals, *(n for n in FLOATS[name] if math.isinf(n)), self.source.gauss(0, 3)]
 
 
-def witness(rule: Rule, seed: int = 0, share: float = 1.0) -> tuple[Counterexample, str] | None:
+def witness(rule: Rule, seed: int = 0, share: float = 1.0, least_rank: int = 0) -> tuple[Counterexample, str] | None:
     """Return a counterexample of a rule and what differs, None when no draw shows one.
 
-    `share` is the share of the usual work to spend.
+    `share` is the share of the usual work to spend, `least_rank` the least rank of an operand that no operator narrows.
     """
     source, numbers = random.Random(seed), np.random.default_rng(seed)
     work = count = 0
     work_limit = share * WORK
     while work < work_limit and count < INSTANCES:
-        search = _WideSearch(rule, source, max(work / work_limit, count / INSTANCES))
+        search = _WideSearch(rule, source, max(work / work_limit, count / INSTANCES), least_rank)
         instance = None
         with suppress(TooManyCandidates, FlexmatchError):
             instance = next(search.instances(), None)
@@ -150,6 +155,18 @@ def witness(rule: Rule, seed: int = 0, share: float = 1.0) -> tuple[Counterexamp
         difference = _difference(rule, instance, numbers)
         if difference is not None:
             return difference
+    return None
+
+
+def confirmed(rule: Rule, instances: Sequence[Instance], numbers: Mapping[str, float]) -> Counterexample | None:
+    """Return the counterexample with some numbers for all elements of operands and for float attributes, None where it is none."""
+    for instance in instances:
+        values = {key: numbers.get(key, x) if isinstance(key, str) else x for key, x in instance.values.items()}
+        at_numbers = replace(instance, values=values)
+        operands = {name: np.full(shape, numbers.get(name, 0.0)) for name, shape in instance.operands.items()}
+        if all(holds(c, at_numbers.binding()) for c in rule.where):
+            place = _place(rule, at_numbers, operands)
+            return None if place is None else _simplified_example(rule, at_numbers, operands, place)
     return None
 
 
@@ -186,12 +203,34 @@ def _difference(rule: Rule, instance: Instance, numbers: np.random.Generator) ->
         if shape != expected:
             return _shape_example(instance, str(expected), str(shape)), "the sides have different shapes"
     if instance.dtypes:
-        return None
+        return _difference_of_integers(rule, instance, numbers) if has_integer_operands(rule) else None
     for operands in _data(rule, instance, numbers):
         place = _place(rule, instance, operands)
         if place is not None:
             return _simplified_example(rule, instance, operands, place), "the sides differ"
     return None
+
+
+def _difference_of_integers(rule: Rule, instance: Instance, numbers: np.random.Generator) -> tuple[Counterexample, str] | None:
+    """Return integers of the guard's types that show a difference: every operator wraps its result around, and none is divided by 0."""
+    parts = (x for pair in rule.pairs for side in pair for x in subterms(side) if isinstance(x, Apply))
+    if any(x.op.name == "full" for x in parts):  # whose number is run as a real one
+        return None
+    for dtype in operand_types(rule):
+        low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+        edges = np.array([n for n in (low, low + 1, -2, -1, 1, 2, 3, high - 1, high) if low <= n and n], np.dtype(dtype))
+        for small in (True, False):
+            operands = {name: _integers(numbers, shape, edges, small) for name, shape in instance.operands.items()}
+            place = _place(rule, instance, operands)
+            if place is not None:
+                example = _example(instance, operands, place)
+                named_types = {name: f"{text} ({dtype})" for name, text in example.operands.items()}
+                return replace(example, operands=named_types), "the sides differ on integers that wrap around"
+    return None
+
+
+def _integers(numbers: np.random.Generator, shape: Shape, edges: Data, small: bool) -> Data:
+    return numbers.integers(1, 7, shape).astype(edges.dtype) if small else numbers.choice(edges, shape)
 
 
 def _data(rule: Rule, instance: Instance, numbers: np.random.Generator) -> Iterator[dict[str, Data]]:
@@ -226,7 +265,7 @@ def _place(rule: Rule, instance: Instance, operands: Mapping[str, Data]) -> _Pla
     side, differences = Side(instance), list[_Place]()
     for left, right in rule.pairs:
         try:
-            a, b = (np.asarray(side.data(t, operands, np.float64)) for t in (left, right))
+            a, b = (np.asarray(side.data(t, operands, np.float64), np.float64) for t in (left, right))
         except UNDEFINED:
             return None
         size = max(1.0, *(float(np.max(np.abs(x), where=np.isfinite(x), initial=0.0)) for x in (a, b)))
@@ -251,13 +290,12 @@ def _simplified_example(rule: Rule, instance: Instance, operands: Mapping[str, D
                 part[:] = original
             else:
                 place = current
-    return Counterexample(
-        {name: _text(x) for name, x in simplified.items()},
-        instance.attributes,
-        place.index,
-        number_text(place.left),
-        number_text(place.right),
-    )
+    return _example(instance, simplified, place)
+
+
+def _example(instance: Instance, operands: Mapping[str, Data], place: _Place) -> Counterexample:
+    texts = {name: _text(x) for name, x in operands.items()}
+    return Counterexample(texts, instance.attributes, place.index, number_text(place.left), number_text(place.right))
 
 
 def _simplifications(operands: Mapping[str, Data]) -> Iterator[tuple[Data, float]]:

@@ -15,10 +15,12 @@ from typing import Any
 from ...errors import SpecError
 from ...ops.op import Apply, ShapeError, Variable, subterms
 from ...ops.static import HasType
+from ...rewrite.domain import Domain
 from ...rewrite.rule import Rule
+from ...rewrite.text import condition_text
 from ..instances import element_terms as nodes
 from ..instances.counterexamples import find_difference
-from ..instances.covering_sets import Instances, instances_of, smallest_instances
+from ..instances.covering_sets import Instances, first_instances, instances_of, smallest_instances
 from ..instances.element_meaning import NoSymbolicMeaning
 from ..instances.instance_search import Instance
 from ..instances.sides import Side, leaves_of, right_shape, symbolic_elements
@@ -26,13 +28,16 @@ from ..verdict import PROVED, REFUTED, UNPROVED, Counterexample, Outcome, Proof,
 from .all_shapes import theorem_of
 from .floating_point import UndecidedPairs
 from .grades import grade_violation
-from .guard_synthesis import suggested_guard
-from .refuter import larger_instances, witness
+from .guard_synthesis import has_instance, helpful_guard, suggested_guard
+from .refuter import confirmed, larger_instances, witness
 from .rounding_error import measure_rounding
 from .wrapped_words import bitvector_answer, has_integer_operands, is_polynomial, operand_types
 
 PROVED_DRAWS_SHARE = 0.2  # of the work of the wide draws, where a theorem says that they show nothing
+HIGH_RANK_DRAWS_SHARE = 0.07  # of that work, where it says nothing
 NO_MEANING = {IndexError: "it reads an axis that does not exist", ZeroDivisionError: "it divides by an extent of 0"}
+NO_INSTANCE = "no operands satisfy its left side and guard, of those with ranks to 6 and extents to 3 that were tried"
+FIRST_INSTANCES = 8  # on which data are searched that are plainer than what a solver finds
 SEARCHES = 24  # of data on which sides that are not seen to be equal differ: instances of one batch
 INTEGER_MARKS = frozenset({"any_dtype", "ring"})
 
@@ -80,6 +85,7 @@ def prove_rule(rule: Rule, count: int | None = None) -> Proof:
     It is tried at `count` drawn instances, without a count at those of `instances_of`.
     """
     start = time.perf_counter()
+    rule = replace(rule, where=(*rule.where, *Domain().conditions(rule.pairs)))
     try:
         proof = _judge(rule, count)
     except _Failed as failed:
@@ -94,6 +100,8 @@ def prove_rule(rule: Rule, count: int | None = None) -> Proof:
 def _after_wide_draws(rule: Rule, proof: Proof) -> Proof:
     """Return what was judged, or a refutation where instances beyond those show a difference."""
     refutation = witness(rule, share=PROVED_DRAWS_SHARE if proof.is_proved else 1.0)
+    if refutation is None and proof.is_proved and proof.ranks is not None:  # beyond the ranks of the theorem
+        refutation = witness(rule, share=HIGH_RANK_DRAWS_SHARE, least_rank=proof.ranks + 1)
     if refutation is None:
         return proof
     example, sentence = refutation
@@ -102,7 +110,13 @@ def _after_wide_draws(rule: Rule, proof: Proof) -> Proof:
 
 
 def with_suggestion(proof: Proof, rule: Rule) -> Proof:
-    """Return a proof with a suggested guard, where the sides differ and a guard is found under which the rule is proved."""
+    """Return a proof with a guard under which the rule is proved, where the sides differ or no engine decides and one is found."""
+    if proof.evidence == NO_INSTANCE:
+        needless = [condition_text(c) for n, c in enumerate(rule.where) if has_instance(rule.where[:n] + rule.where[n + 1 :], rule)]
+        return replace(proof, evidence=f"{NO_INSTANCE}; there are some without {' or without '.join(needless)}") if needless else proof
+    if proof.verdict == UNPROVED:
+        guard, left_out = helpful_guard(rule, lambda r: isinstance(theorem_of(r), Theorem), prove_rule)
+        return replace(proof, suggestion=guard, left_out=left_out)
     if proof.verdict != REFUTED or proof.counterexample is None or proof.evidence.startswith("it is "):
         return proof
     return replace(proof, suggestion=suggested_guard(rule, prove_rule))
@@ -112,13 +126,12 @@ def _judge(rule: Rule, count: int | None) -> Proof:
     fail = partial(_failure, rule)
     instances = instances_of(rule, count)
     if not instances.nonempty:
-        raise fail(UNPROVED, "R103", "no operands satisfy its left side and guard")
+        raise fail(UNPROVED, "R103", NO_INSTANCE)
     if has_integer_operands(rule):
         return _judge_on_integers(rule, instances, fail)
     theorem = theorem_of(rule)
     if isinstance(theorem, Stop):
-        for sample in (smallest_instances(rule), instances):
-            _compare_sides(rule, sample, fail)
+        _refute(rule, instances, theorem, fail)
         raise fail(UNPROVED, "R103", str(theorem))
     more = Instances((*instances.nonempty, *larger_instances(rule)), instances.rank, instances.empty)
     evidence = _compare_sides(rule, more, fail)
@@ -134,6 +147,21 @@ def _judge(rule: Rule, count: int | None) -> Proof:
     _check_bits(rule, evidence.undecided, fail)
     strength, sentence = str(theorem), evidence.sentence(theorem.engine)
     return Proof(rule.name, rule.place, PROVED, strength, sentence, rule.grade, ranks=theorem.ranks, measured=tuple(figures))
+
+
+def _refute(rule: Rule, instances: Instances, stop: Stop, fail: Any) -> None:
+    """Refute a rule that no engine proves, where numbers, an instance or a claim of its grade do."""
+    if stop.numbers is not None:
+        plainest = first_instances(rule, FIRST_INSTANCES)
+        plain_examples = (find_difference(rule.pairs, i) for i in plainest)
+        example = next(filter(None, plain_examples), None) or confirmed(rule, [*plainest, *instances.nonempty], stop.numbers)
+        if example is not None:
+            raise fail(REFUTED, "R102", "the sides differ", example)
+    for sample in (smallest_instances(rule), instances):
+        evidence = _compare_sides(rule, sample, fail)
+    broken = grade_violation(rule, instances.nonempty, evidence.identical or (rule.grade == "Z" and evidence.up_to_zeros))
+    if broken is not None and broken[1] is not None:
+        raise fail(REFUTED, "R102", *broken)
 
 
 def _judge_on_integers(rule: Rule, instances: Instances, fail: Any) -> Proof:

@@ -13,11 +13,12 @@ from ...ops.op import Apply, Tensor, Variable, subterms
 from ...ops.static import HasType
 from ...rewrite.rule import Rule
 from ..verdict import Counterexample, Stop, Theorem
-from .all_shapes import is_pointwise
+from .scalar_laws import is_pointwise
 
 ENGINE = "bit-vectors (z3)"
 WORK = 20_000_000  # of z3 for one question, in its own units of work
 RING = frozenset({"add", "sub", "mul", "neg", "reduce_sum"})
+SAME_TYPE = frozenset({"add", "sub", "mul", "div", "max", "min", "pow", "concat", "dense", "matmul", "bias_add", "scale"})
 MOVEMENTS = frozenset({"reshape", "transpose", "slice", "reverse", "concat", "expand"})  # which move elements and compute none
 
 
@@ -28,11 +29,27 @@ def operand_types(rule: Rule) -> tuple[str, ...]:
 
 
 def has_integer_operands(rule: Rule) -> bool:
-    """Tell whether a guard gives every operand an integer type."""
+    """Tell whether a guard gives every operand an integer type, itself or as the other operand of an operator on elements of one type."""
     typed_operands = {c.tensor.name for c in rule.where if isinstance(c, HasType) and isinstance(c.tensor, Variable)}
     operands = {x.name for left, _ in rule.pairs for x in subterms(left) if isinstance(x, Variable)}
     types = operand_types(rule)
+    for _ in operands:
+        typed_operands |= {name for names in _operands_of_one_type(rule) if names & typed_operands for name in names}
     return bool(types) and operands <= typed_operands and not any(t.startswith(("float", "bfloat")) for t in types)
+
+
+def _operands_of_one_type(rule: Rule) -> Iterator[set[str]]:
+    """Yield the operands of the rule whose elements an operator takes together."""
+    for t in (t for left, _ in rule.pairs for t in subterms(left)):
+        if isinstance(t, Apply) and len(t.operands) > 1 and t.op.name in SAME_TYPE:
+            yield {name for x in t.operands if (name := _source(x))}
+
+
+def _source(t: Tensor) -> str | None:
+    """Return the operand of the rule whose element type a term has, None where it has its own."""
+    if isinstance(t, Variable):
+        return t.name
+    return _source(t.operands[0]) if isinstance(t, Apply) and t.operands and not t.op.dtype else None
 
 
 def is_polynomial(rule: Rule) -> bool:
@@ -63,7 +80,8 @@ def bitvector_answer(rule: Rule) -> Theorem | Stop | Counterexample:
 
 
 def _decide(rule: Rule, dtype: str) -> Stop | Counterexample | None:
-    from ...readings.smt.wrapped_integers import IntegerType, Undecided, Word, difference, integer_type
+    from ...readings.smt.scalars.scalar_term import Undecided
+    from ...readings.smt.scalars.wrapped_integers import IntegerType, Word, difference, integer_type
 
     def term(t: Tensor, kind: IntegerType, symbols: dict[str, Word]) -> Word:
         if isinstance(t, Variable):

@@ -32,6 +32,17 @@ def open_range(facts: Facts, fresh: Iterator[int], key: Any) -> Range:
     return Range(list(extents), variables, renamed(body, names))
 
 
+def rising(facts: Facts, index_range: Range) -> Range:
+    """Return a range whose indices are turned round where every place that is read falls as they rise."""
+    extents, variables, body = index_range
+    for n, e in zip(variables, extents, strict=True):
+        (v,) = n.atoms
+        slopes = [facts.slope(p, v)[0] for p in places(body) if v in p.atoms]
+        if slopes and all(s is not None and facts.nonnegative(s.times(-1) - 1) for s in slopes):
+            body = renamed(body, {v: e - 1 - n})
+    return Range(extents, variables, body)
+
+
 def merge_indices(facts: Facts, fresh: Iterator[int], original: Range, *, counted: bool) -> Range | None:
     """Return a range in which one index replaces two that reach the same places, None where there are none; `counted`: each place once."""
     extents, variables, body = original

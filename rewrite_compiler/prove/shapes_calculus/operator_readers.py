@@ -74,6 +74,8 @@ def _agree(t: Typing, x: Tensor, y: Tensor) -> bool:
 
 def _function(operator: Op, reals: Reals, attributes: Attributes) -> Callable[..., Real]:
     """Return an elementwise operator as a function of elements: its meaning on scalars; with attributes a function by that name."""
+    if operator.name == "clip":
+        return lambda x: _clipped(reals, x, attributes["low"], attributes["high"])
     if attributes:
         values = tuple(sorted((n, str(v)) for n, v in attributes.items()))
         return lambda *xs: reals.apply(f"{operator.name}{values}", *xs)
@@ -82,6 +84,17 @@ def _function(operator: Op, reals: Reals, attributes: Attributes) -> Callable[..
     if not isinstance(meaning, Comprehension):
         raise NotProved
     return lambda *xs: _scalar(meaning.body, reals, dict(zip(leaves, xs, strict=True)))
+
+
+def _clipped(reals: Reals, x: Real, low: Any, high: Any) -> Real:
+    """Return an element between two bounds; what a bound tends to where it is infinite is no bound."""
+    above = x if low == "-inf" else reals.apply("max", x, _float(reals, low))
+    return above if high == "inf" else reals.apply("min", above, _float(reals, high))
+
+
+def _float(reals: Reals, value: Any) -> Real:
+    """Return a float attribute as an element."""
+    return number(value) if isinstance(value, Fraction) else reals.atom("float", value)
 
 
 def _scalar(e: Expr, reals: Reals, values: Mapping[Any, Real]) -> Real:
@@ -156,7 +169,7 @@ def _pad(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
         raise ShapeMismatch
     for p in pads:
         t.require_nonnegative(p)
-    fill = number(a["value"]) if isinstance(a["value"], Fraction) else t.reals.atom("float", a["value"])
+    fill = _float(t.reals, a["value"])
     return tensor_by_index(t, _padded(x.shape, pads), lambda i: padded_read(t, x, i, pads, fill))
 
 
@@ -174,7 +187,7 @@ def _expand(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
 
 
 def _full(t: Typing, operands: Sequence[Tensor], a: Attributes) -> Tensor:
-    value = number(a["value"]) if isinstance(a["value"], Fraction) else t.reals.atom("float", a["value"])
+    value = _float(t.reals, a["value"])
     return Tensor(tuple(a["shape"]), lambda i: value, lambda p: value)
 
 

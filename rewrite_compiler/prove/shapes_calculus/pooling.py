@@ -1,12 +1,23 @@
-"""Pooling at symbolic shapes: windows without padding, whose taps are all inside."""
+"""Pooling at symbolic shapes: windows without padding, whose taps are all inside, and means over padded ones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .polynomials import Poly
-from .real_elements import NotProved, Real, ShapeMismatch
-from .symbolic_tensors import Attributes, Index, Tensor, Typing, mean_of, tensor_by_index, windows
+from .polynomials import Poly, product
+from .real_elements import ZERO_ELEMENT, NotProved, Real, ShapeMismatch, number
+from .symbolic_tensors import (
+    Attributes,
+    Index,
+    Tensor,
+    Typing,
+    all_axis_pads,
+    integer_element,
+    mean_of,
+    padded_read,
+    tensor_by_index,
+    windows,
+)
 
 
 def _pool(
@@ -18,17 +29,26 @@ def _pool(
             raise ShapeMismatch
         for k in kernel:
             t.require_nonnegative(k - 1)
-        if a["ceil"].number != 0 or any(t.facts.norm(p).number != 0 for p in a["pads"]):
-            raise NotProved("it has no reading of windows with pads or rounded up")
+        is_padded = any(t.facts.norm(p).number != 0 for p in a["pads"])
+        if a["ceil"].number != 0 or (is_padded and "count_include_pad" not in a):
+            raise NotProved("it has no reading of windows rounded up, and of extrema of windows with pads")
         shape = [*x.shape[:2], *windows(t, x.shape[2:], kernel, a)]
+        pads = all_axis_pads(x, a["pads"])
 
         def at(i: Index) -> Real:
             n, c, *p = i
 
-            def tap(*k: Poly) -> Real:
-                return x.at([n, c, *(q * s + j * d for q, s, j, d in zip(p, a["strides"], k, a["dilations"], strict=True))])
+            def place(k: Sequence[Poly]) -> list[Poly]:
+                return [n, c, *(q * s + j * d for q, s, j, d in zip(p, a["strides"], k, a["dilations"], strict=True))]
 
-            return combined(t, kernel, tap)
+            if not is_padded:
+                return combined(t, kernel, lambda *k: x.at(place(k)))
+            total = t.reals.total(kernel, lambda *k: padded_read(t, x, place(k), pads, ZERO_ELEMENT))
+            if a["count_include_pad"].number:
+                return t.reals.apply("rdiv", total, integer_element(t, product(kernel)))
+            ones = Tensor(x.shape, lambda i: number(1), lambda p: number(1))
+            counted = t.reals.total(kernel, lambda *k: padded_read(t, ones, place(k), pads, ZERO_ELEMENT))
+            return t.reals.apply("rdiv", total, t.reals.apply("max", counted, number(1)))
 
         return tensor_by_index(t, shape, at)
 

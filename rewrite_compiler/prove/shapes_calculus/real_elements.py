@@ -15,7 +15,7 @@ from typing import Any
 
 from ...ops.order import Order
 from .atom_keys import height_of, integer_atoms, renamed
-from .image_lemma import Range, merge_indices, open_range
+from .image_lemma import Range, merge_indices, open_range, rising
 from .polynomials import ZERO, Facts, Poly, atom, atom_number, atom_of, key_of, long_division, product
 
 Conditions = frozenset[Poly]
@@ -319,6 +319,7 @@ class Reals:
 
     def _canonical_range(self, index_range: Range, *, counted: bool) -> Any:
         """Return a range with as few indices as can be, in the least of all orders of them, the indices named by nesting depth."""
+        index_range = rising(self.facts, index_range)
         smaller = merge_indices(self.facts, self.fresh, index_range, counted=counted)
         if smaller is not None:
             return self._canonical_range(smaller, counted=counted)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .element_text import place_text
 from .polynomials import Poly, as_poly, place_of, product
 from .real_elements import NotProved, Real, Reals, ShapeMismatch, number
 
@@ -31,7 +32,7 @@ class Typing:
             ShapeMismatch: that is not proved.
         """
         if not self.facts.equal(a, b):
-            raise ShapeMismatch
+            raise ShapeMismatch(f"{place_text(self.facts.norm(a))} = {place_text(self.facts.norm(b))}")
 
     def require_nonnegative(self, p: Poly) -> None:
         """Require a polynomial not to be negative.
@@ -40,7 +41,7 @@ class Typing:
             ShapeMismatch: that is not proved.
         """
         if not self.facts.nonnegative(p):
-            raise ShapeMismatch
+            raise ShapeMismatch(f"{place_text(self.facts.norm(p))} ≥ 0")
 
     def broadcast_extent(self, a: Poly, b: Poly) -> Poly:
         """Return the extent that two broadcast to.
@@ -58,7 +59,7 @@ class Typing:
                 return wide
         extent = self.facts.join(a, b, assumed=False)
         if extent is None:
-            raise ShapeMismatch
+            raise ShapeMismatch(f"{place_text(a)} and {place_text(b)} broadcast")
         return extent
 
     def require_broadcast(self, a: Poly, b: Poly) -> None:

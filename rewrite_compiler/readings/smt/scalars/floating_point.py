@@ -6,36 +6,18 @@ whose bits depend on a library, are uninterpreted: equal bits for equal operands
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import z3
 
+from .scalar_term import Scalar, Translation, Undecided
+
 KINDS = {"float16": (z3.Float16, np.uint16, np.float16), "float32": (z3.Float32, np.uint32, np.float32)}
 NEAREST = z3.RNE()
 Difference = tuple[dict[str, str], str, str]  # operands by name, and what the terms are there
-
-
-class Undecided(Exception):
-    """Two terms that z3 neither proves equal nor tells apart; the message says why."""
-
-
-class Scalar(Protocol):
-    """One scalar term: an operator on others; a leaf's data are its name and place."""
-
-    @property
-    def op(self) -> str:
-        """The operator."""
-
-    @property
-    def data(self) -> Any:
-        """The operator's attributes."""
-
-    @property
-    def args(self) -> Sequence[Scalar]:
-        """The operands."""
 
 
 def difference(a: Scalar, b: Scalar, kind: str, work: int, *, up_to_zeros: bool = False) -> Difference | None:
@@ -77,22 +59,17 @@ def _decimal(model: z3.ModelRef, x: z3.FPRef, kind: str) -> str:
     return repr(float(np.array(bits, word_type).view(float_type)))
 
 
-class _Terms:
+class _Terms(Translation):
     """Translates scalars to z3 terms of one type."""
 
     def __init__(self, kind: str) -> None:
+        super().__init__()
         self.kind = KINDS[kind][0]()
         self.leaves: dict[tuple[str, int], z3.FPRef] = {}
         self.functions: dict[str, z3.FuncDeclRef] = {}
-        self.translated: dict[Scalar, Any] = {}
 
-    def of(self, x: Scalar) -> Any:
-        """Return the term of a scalar; KeyError where it is an operator without one."""
-        if x not in self.translated:
-            self.translated[x] = self._translate(x)
-        return self.translated[x]
-
-    def _translate(self, x: Scalar) -> Any:
+    def translate(self, x: Scalar) -> Any:
+        """Return the term of a scalar."""
         if x.op == "leaf":
             name, place, _ = x.data
             return self.leaves.setdefault((name, place), z3.FP(f"{name}[{place}]", self.kind))

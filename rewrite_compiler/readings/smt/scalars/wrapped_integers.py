@@ -9,13 +9,11 @@ from typing import Any
 
 import z3
 
+from .scalar_term import Undecided
+
 Word = Any  # z3.BitVecRef
 Integers = Mapping[str, int]
 NAME = re.compile(r"(u?)int(8|16|32|64)")
-
-
-class Undecided(Exception):
-    """A question that z3 does not decide, or an operator that is not interpreted; the message says which."""
 
 
 @dataclass(frozen=True)
