@@ -53,9 +53,15 @@ EVERYWHERE = Domain(finite=False)
 def _finite_bounds(pairs: Pairs) -> tuple[Condition, ...]:
     """Return that float attributes are finite which a model may leave infinite (bounds of clip) and a side has as an element."""
     parts = [x for pair in pairs for side in pair for x in subterms(side) if isinstance(x, Apply)]
-    bounds = {v.name for x in parts for name in ("low", "high") if isinstance(v := x.attributes.get(name), Real)}
-    elements = {v.name: v for x in parts if isinstance(v := x.attributes.get("value"), Real) and v.name in bounds}
+    bounds = {v.name for x in parts for v in _float_attributes(x, "low", "high")}
+    elements = {v.name: v for x in parts for v in _float_attributes(x, "value") if v.name in bounds}
     return tuple(c for v in elements.values() for c in (RealComparison(-math.inf, "lt", v), RealComparison(v, "lt", math.inf)))
+
+
+def _float_attributes(x: Apply, *names: str) -> Iterator[Real]:
+    """Yield the attributes of some names that a pattern binds as numbers."""
+    values: list[object] = [x.attributes.get(name) for name in names]
+    yield from (v for v in values if isinstance(v, Real))
 
 
 def _fixed_rank_operands(pairs: Pairs) -> Iterator[tuple[Tensor, int]]:

@@ -7,13 +7,14 @@ question for z3, with operands as symbols and functions that are not interpreted
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..instances.element_terms import Node, constant, node
 from ..verdict import Counterexample, Stop
 
+Comparison = tuple[str | float, str, str | float]  # of float attributes and numbers
 ENGINE = "floating point (z3)"
 NODES = 60  # of both elements together
 QUESTIONS = 12  # of one rule
@@ -56,20 +57,23 @@ class UndecidedPairs:
         """Give up, because operations on float attributes round differently at other values."""
         self.stop = Stop(ENGINE, f"it takes numbers for {', '.join(attributes)}, and other operations may round otherwise at others")
 
-    def decision(self) -> Stop | tuple[str, Counterexample] | None:
-        """Return None where all pairs are proved to agree, else the type and operands of one that does not, or where z3 stops."""
+    def decision(self, guard: Sequence[Comparison] = ()) -> Stop | tuple[str, Counterexample] | None:
+        """Return None where all pairs are proved to agree, else the type and operands of one that does not, or where z3 stops.
+
+        `guard` compares float attributes.
+        """
         if self.stop is not None:
             return self.stop
-        answers = (_z3_answer(a, b, kind, self.up_to_zeros) for a, b in self.pairs.values() for kind in KINDS)
+        answers = (_z3_answer(a, b, kind, self.up_to_zeros, guard) for a, b in self.pairs.values() for kind in KINDS)
         return next((x for x in answers if x is not None), None)
 
 
-def _z3_answer(a: Node, b: Node, kind: str, up_to_zeros: bool) -> Stop | tuple[str, Counterexample] | None:
+def _z3_answer(a: Node, b: Node, kind: str, up_to_zeros: bool, guard: Sequence[Comparison]) -> Stop | tuple[str, Counterexample] | None:
     from ...readings.smt.scalars.floating_point import difference
     from ...readings.smt.scalars.scalar_term import Undecided
 
     try:
-        result = difference(a, b, kind, WORK, up_to_zeros=up_to_zeros)
+        result = difference(a, b, kind, WORK, up_to_zeros=up_to_zeros, guard=guard)
     except Undecided as why:
         return Stop(ENGINE, str(why))
     if result is None:

@@ -14,9 +14,10 @@ from typing import Any
 
 from ...errors import SpecError
 from ...ops.op import Apply, ShapeError, Variable, subterms
+from ...ops.order import order_of
 from ...ops.static import HasType
 from ...rewrite.domain import Domain
-from ...rewrite.rule import Rule
+from ...rewrite.rule import Float, Rule
 from ...rewrite.text import condition_text
 from ..instances import element_terms as nodes
 from ..instances.counterexamples import find_difference
@@ -31,6 +32,7 @@ from .grades import grade_violation
 from .guard_synthesis import has_instance, helpful_guard, suggested_guard
 from .refuter import confirmed, larger_instances, witness
 from .rounding_error import measure_rounding
+from .scalar_laws import is_pointwise, scalar_term
 from .wrapped_words import bitvector_answer, has_integer_operands, is_polynomial, operand_types
 
 PROVED_DRAWS_SHARE = 0.2  # of the work of the wide draws, where a theorem says that they show nothing
@@ -288,12 +290,22 @@ def _check_meaning(rule: Rule, instance: Instance, evidence: _Evidence, fail: An
 
 def _check_bits(rule: Rule, undecided: UndecidedPairs, fail: Any) -> None:
     """Refuse a rule of grade E or Z whose bits are not shown to be the same: what is not decided is no pass."""
-    answer = undecided.decision()
+    if rule.grade in ("E", "Z") and is_pointwise(rule) and any(isinstance(v, Float) for v in rule.variables.values()):
+        undecided = _symbolic_pairs(rule)
+    answer = undecided.decision(order_of(rule.where).comparisons)
     if isinstance(answer, Stop):
         raise fail(UNPROVED, "R103", f"it is not shown to be of grade {rule.grade}: {answer}")
     if answer is not None:
         kind, example = answer
         raise fail(REFUTED, "R102", f"it is not of grade {rule.grade}: the sides differ in {kind}", example)
+
+
+def _symbolic_pairs(rule: Rule) -> UndecidedPairs:
+    """Return what exact laws leave undecided of a rule that is pointwise, with float attributes as symbols."""
+    undecided = UndecidedPairs(rule.grade == "Z")
+    pairs = [(scalar_term(left), scalar_term(right)) for left, right in rule.pairs]
+    undecided.add(pair for pair in pairs if not nodes.same_operations(*pair, drop_zeros=undecided.up_to_zeros))
+    return undecided
 
 
 def _check_marks(rule: Rule, instances: Instances, evidence: _Evidence, fail: Any) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from ...ops.op import ELEMENTWISE, Apply, Tensor, Variable, subterms
 from ...ops.order import order_of
 from ...ops.static import ListLiteral
+from ...readings.smt.scalars.scalar_term import ATTRIBUTE, Undecided
 from ...rewrite.rule import Float, Rule
 from ..instances.element_meaning import Elements, NoSymbolicMeaning, apply_symbolically
 from ..instances.element_terms import BINARY, Node, clear_when_large, constant, leaf, node
@@ -23,7 +24,6 @@ from ..verdict import Stop, Theorem
 
 ENGINE = "real arithmetic (z3)"
 WORK = 4_000_000  # of z3 for one question, in its own units of work
-ATTRIBUTE = -1  # the place of a number that is no element of an operand
 ARITHMETIC = {"add": "add", "sub": "sub", "mul": "mul", "div": "rdiv"}
 FUNCTIONS = frozenset({"exp", "log", "sqrt", "tanh", "erf", "sigmoid", "pow"})
 PARTIAL = frozenset({"div", "reciprocal", "log", "sqrt", "pow"})  # operators that some operands have no result of
@@ -63,7 +63,6 @@ def is_partial(rule: Rule) -> bool:
 def scalar_answer(rule: Rule) -> Theorem | Stop:
     """Return z3's answer on a rule that is pointwise; where it stops with numbers, the sides may differ at these."""
     from ...readings.smt.scalars.real_numbers import difference
-    from ...readings.smt.scalars.scalar_term import Undecided
 
     clear_when_large()
     try:
@@ -108,8 +107,8 @@ def scalar_term(t: Tensor) -> Node:
     if t.op.name in ARITHMETIC:  # as it is written: 0 · (1 / x) is no 0 where x is
         return node(ARITHMETIC[t.op.name], operands)
     (result,) = apply_symbolically(t.op, [_scalar(x) for x in operands], {})
-    element: Node = result.data[()]
-    return element
+    (element,) = result.data.flat
+    return element  # type: ignore[no-any-return]
 
 
 def _scalar(x: Node) -> Elements:

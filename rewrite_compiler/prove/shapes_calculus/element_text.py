@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -12,7 +12,7 @@ from .real_elements import Real
 LONGEST = 70  # characters
 OPEN = "…"
 DIVISIONS = {"div": "//", "quotient": "//", REMAINDER: "%"}
-ATOMS = {
+ATOMS: dict[str, Callable[..., str]] = {
     "extent": lambda name, axis: f"{name}.shape[{axis}]",
     "i": lambda axis, digit, *_: f"i{axis}" + "'" * digit,
     "bound": lambda _, n: f"k{n}",

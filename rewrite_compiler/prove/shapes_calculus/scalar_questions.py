@@ -10,13 +10,13 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any
 
+from ...readings.smt.scalars.scalar_term import ATTRIBUTE, Undecided
 from ..instances.element_terms import BINARY, UNARY, Node, call, constant, leaf, select
 from .polynomials import key_of
 from .real_elements import Real, Reals
 
 WORK = 1_000_000  # of z3 for one question, in its own units of work
 CASES = 6  # nested cases of conditions on indices
-ATTRIBUTE = -1  # the place of a number that is no element of an operand
 COMPARISONS = frozenset({"lt", "le", "eq", "ne"})
 
 
@@ -38,7 +38,6 @@ def equal_as_scalars(reals: Reals, a: Real, b: Real, depth: int = CASES) -> bool
 
 def _answer(reals: Reals, a: Real, b: Real) -> bool:
     from ...readings.smt.scalars.real_numbers import difference
-    from ...readings.smt.scalars.scalar_term import Undecided
 
     try:
         return difference(_node(a.terms.items()), _node(b.terms.items()), reals.order.comparisons, WORK) is None

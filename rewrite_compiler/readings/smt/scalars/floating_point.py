@@ -6,24 +6,27 @@ whose bits depend on a library, are uninterpreted: equal bits for equal operands
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import z3
 
-from .scalar_term import Scalar, Translation, Undecided
+from .scalar_term import ATTRIBUTE, Comparison, Scalar, Translation, Undecided
 
 KINDS = {"float16": (z3.Float16, np.uint16, np.float16), "float32": (z3.Float32, np.uint32, np.float32)}
 NEAREST = z3.RNE()
 Difference = tuple[dict[str, str], str, str]  # operands by name, and what the terms are there
 
 
-def difference(a: Scalar, b: Scalar, kind: str, work: int, *, up_to_zeros: bool = False) -> Difference | None:
+def difference(
+    a: Scalar, b: Scalar, kind: str, work: int, *, up_to_zeros: bool = False, guard: Sequence[Comparison] = ()
+) -> Difference | None:
     """Return operands of type `kind` at which two terms differ in their bits; None where none do.
 
-    With `up_to_zeros` both zeros are equal, and operands and results are finite.
+    With `up_to_zeros` both zeros are equal, and operands and results are finite. `guard` compares float attributes, which are finite.
 
     Raises:
         Undecided: z3 exceeds `work` steps, an operator is not interpreted, or only uninterpreted functions tell the terms apart.
@@ -35,6 +38,8 @@ def difference(a: Scalar, b: Scalar, kind: str, work: int, *, up_to_zeros: bool 
         raise Undecided(f"it does not read {unknown.args[0]}") from None
     solver = z3.Solver()
     solver.set("rlimit", work)
+    solver.add(*(terms.assumption(c) for c in guard))
+    solver.add(*(z3.Not(z3.Or(z3.fpIsNaN(x), z3.fpIsInf(x))) for (_, place), x in terms.leaves.items() if place == ATTRIBUTE))
     if up_to_zeros:
         for x in (*terms.leaves.values(), left, right):
             solver.add(z3.Not(z3.Or(z3.fpIsNaN(x), z3.fpIsInf(x))))
@@ -47,7 +52,7 @@ def difference(a: Scalar, b: Scalar, kind: str, work: int, *, up_to_zeros: bool 
     if terms.functions:
         raise Undecided(f"without the bits of {', '.join(sorted(terms.functions))} the sides may differ at {kind}")
     model = solver.model()
-    operands = {f"{name}[{place}]": _decimal(model, x, kind) for (name, place), x in terms.leaves.items()}
+    operands = {(name if place == ATTRIBUTE else f"{name}[{place}]"): _decimal(model, x, kind) for (name, place), x in terms.leaves.items()}
     return operands, _decimal(model, left, kind), _decimal(model, right, kind)
 
 
@@ -72,7 +77,7 @@ class _Terms(Translation):
         """Return the term of a scalar."""
         if x.op == "leaf":
             name, place, _ = x.data
-            return self.leaves.setdefault((name, place), z3.FP(f"{name}[{place}]", self.kind))
+            return self.leaves.setdefault((name, place), z3.FP(name if place == ATTRIBUTE else f"{name}[{place}]", self.kind))
         if x.op == "const":
             return self._number(Fraction(x.data))
         operands = [self.of(a) for a in x.args]
@@ -84,6 +89,18 @@ class _Terms(Translation):
             return z3.If(operands[0], self._number(Fraction(1)), self._number(Fraction(0)))
         return OPERATIONS[x.op](*operands)
 
+    def assumption(self, comparison: Comparison) -> Any:
+        """Return a comparison of float attributes and numbers."""
+        left, kind, right = comparison
+        return COMPARISONS[kind](self._side(left), self._side(right))
+
+    def _side(self, side: str | float) -> z3.FPRef:
+        if isinstance(side, str):
+            return self.leaves.setdefault((side, ATTRIBUTE), z3.FP(side, self.kind))
+        if math.isinf(side):
+            return z3.fpInfinity(self.kind, side < 0)
+        return self._number(Fraction(side))
+
     def _number(self, n: Fraction) -> z3.FPRef:
         return z3.simplify(z3.fpRealToFP(NEAREST, z3.Q(n.numerator, n.denominator), self.kind))
 
@@ -94,6 +111,7 @@ def _extremum(a: z3.FPRef, b: z3.FPRef, *, largest: bool) -> z3.FPRef:
     return z3.If(z3.fpIsNaN(a), a, z3.If(z3.fpIsNaN(b), b, extremum))
 
 
+COMPARISONS: dict[str, Callable[..., Any]] = {"eq": z3.fpEQ, "ne": z3.fpNEQ, "lt": z3.fpLT, "le": z3.fpLEQ}
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "add": lambda a, b: z3.fpAdd(NEAREST, a, b),
     "sub": lambda a, b: z3.fpSub(NEAREST, a, b),
@@ -104,8 +122,5 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "min": lambda a, b: _extremum(a, b, largest=False),
     "select": z3.If,
     "not": z3.Not,
-    "eq": z3.fpEQ,
-    "ne": z3.fpNEQ,
-    "lt": z3.fpLT,
-    "le": z3.fpLEQ,
+    **COMPARISONS,
 }

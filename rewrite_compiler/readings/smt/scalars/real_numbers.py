@@ -15,10 +15,8 @@ from typing import Any
 
 import z3
 
-from .scalar_term import Scalar, Translation, Undecided
+from .scalar_term import ATTRIBUTE, Comparison, Scalar, Side, Translation, Undecided
 
-Side = str | float  # the name of an operand, or a number
-Comparison = tuple[Side, str, Side]  # of kind eq, ne, lt or le
 Numbers = dict[tuple[str, int], float]  # operands by name and place
 MAX_POWER = 8  # that is multiplied out
 MAX_APPLICATIONS = 8  # of functions, whose order is told pair by pair
@@ -203,7 +201,6 @@ def _number(n: Any) -> z3.RatNumRef:
     return z3.Q(fraction.numerator, fraction.denominator)
 
 
-ATTRIBUTE = -1  # the place of a number that is no element of an operand
 DOMAINS: dict[Any, Callable[[Any], Any]] = {"log": lambda x: x > 0, "sqrt": lambda x: x >= 0}
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "eq": lambda a, b: a == b,

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+Side = str | float  # the name of a float attribute, or a number
+Comparison = tuple[Side, str, Side]  # of kind eq, ne, lt or le
+ATTRIBUTE = -1  # the place of a leaf that is a float attribute and no element of an operand
+
 
 class Undecided(Exception):
     """A question that z3 does not decide, or an operator that is not interpreted; the message says which."""
