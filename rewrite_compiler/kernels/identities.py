@@ -141,6 +141,33 @@ def block_wide_sum(e: Expr) -> Expr:
     return node("reduce", total.args, total.data, e.interval, False, total.free)
 
 
+def shift_narrow_part(e: Expr) -> Expr:
+    """Return ⌊(a·2^k + b) / 2^s⌋ of a sum that needs more than 32 bits as a·2^(k−s) + ⌊b / 2^s⌋ where s ≤ k, else the term itself.
+
+    A multiple of 2^s leaves a floor, whatever the integers; a sign is that of ⌊(a·2^k + b) / 2^k⌋, so that x < 0 is a + ⌊b / 2^k⌋ < 0.
+    """
+    x, y = e.args
+    parts = None if y.value is None or iv.inside(x.interval, iv.of_width(SUM_BITS, True)) else _multiple_and_rest(x)
+    if parts is None:
+        return e
+    (multiple, power), rest = parts
+    if e.op == "lt":
+        return binary("add", multiple, rest >> power) < 0 if y.value == 0 else e
+    amount = int(y.value or 0)
+    return node("add", (multiple << power - amount, rest >> amount), None, e.interval, False) if 0 < amount <= power else e
+
+
+def _multiple_and_rest(e: Expr) -> tuple[tuple[Expr, int], Expr] | None:
+    """Return a, k and b of a sum a·2^k + b; None where no summand is shifted to the left."""
+    for n, x in enumerate(e.args[: {"add": 2, "sub": 1}.get(e.op, 0)]):
+        others = [*e.args[:n], *e.args[n + 1 :]]
+        if x.op == "shl" and x.args[1].value is not None:
+            return (x.args[0], int(x.args[1].value)), others[0] if e.op == "add" else -others[0]
+        if (parts := _multiple_and_rest(x)) is not None:
+            return parts[0], binary(e.op, parts[1], *others)
+    return None
+
+
 def unsaturated_fold(fold: Fold) -> Expr | None:
     """Return a fold whose accumulator saturates as a sum, where no partial sum reaches a bound; None elsewhere.
 

@@ -9,7 +9,15 @@ from typing import Protocol
 from ..lang.binders import Accumulator, Array, Comprehension, Fold, FoldResult, Leaf, reduction, scalar_array
 from ..lang.expr import Expr, binary, node, select
 from ..lang.traversal import loads_of, terms_of
-from .identities import block_wide_sum, roll_sum, round_half_away, split_floored_sum, split_wide_sum, unsaturated_fold
+from .identities import (  # fmt: skip
+    block_wide_sum,
+    roll_sum,
+    round_half_away,
+    shift_narrow_part,
+    split_floored_sum,
+    split_wide_sum,
+    unsaturated_fold,
+)
 from .vectors import NotLowered
 
 MIN_ENTRIES, MAX_NODES = 1 << 12, 400  # from so many entries on, a table of so few terms is computed where it is used
@@ -70,6 +78,8 @@ class Rewriter:
             self.depth -= 1
             total = reduction(monoid, variables, tuple(map(self.term, e.args[1:])), body)
             return self._split_sum(total)
+        if (rounded := round_half_away(e)) is not e:
+            return self.term(rounded)
         args = [self.term(a) for a in e.args]
         if e.op == "table":
             return self._table(e, args)
@@ -77,7 +87,8 @@ class Rewriter:
             return e
         if e.op == "select":
             return round_half_away(select(*args))
-        return binary(e.op, *args) if e.op in ("add", "sub", "mul") else node(e.op, args, e.data, e.interval, e.real)
+        term = binary(e.op, *args) if e.op in ("add", "sub", "mul") else node(e.op, args, e.data, e.interval, e.real)
+        return shift_narrow_part(term) if term.op in ("shr", "lt") and not term.args[0].real else term
 
     def _split_sum(self, e: Expr) -> Expr:
         split = split_floored_sum(e, self.stages.tabulated, self._is_moving)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import z3
-from test_printed_kernels import KNOWN, checked, folded, full_range
+from test_printed_kernels import KNOWN, RNG, checked, folded, full_range
 
 from rewrite_compiler.kernels import identities
 from rewrite_compiler.lang import Array, Expr, Leaf, array, fold, maximum, minimum, reduce_sum, sat, select, shift_right, wrap
 from rewrite_compiler.lang import intervals as iv
+from rewrite_compiler.lang.arithmetic import ROUNDINGS
+from rewrite_compiler.lang.binders import Comprehension, FoldResult
 from rewrite_compiler.lang.expr import var
 from rewrite_compiler.lang.traversal import terms_of
 from rewrite_compiler.readings.kernels.evaluate import evaluate
@@ -183,3 +185,37 @@ def test_instructions_add_what_needs_more_than_32_bits() -> None:
         x, w, term = folded(lanes, 2, bits, 48, "floor")
         made = checked(term, {x: full_range(x, 16)}, {w: full_range(w)})
         assert any("vpdpwssd" in getattr(k, "text", "") for k in made.kernels.values())
+
+
+def all_terms(a: Comprehension) -> list[Expr]:
+    """Return the terms of an array and of the folds in it."""
+    terms = list(terms_of(a.body))
+    folds = [e.data.fold for e in terms if e.op == "load" and isinstance(e.data, FoldResult)]
+    return terms + [x for f in folds for body in f.bodies if isinstance(body, Comprehension) for x in terms_of(body.body)]
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("lanes", [2, 3, 4, 7, 9])
+def test_roundings_of_split_sums_are_those_of_the_whole(lanes: int, rounding: str) -> None:
+    """A sum of 33 bits or more is rounded in 32: of a·2^8 + b the part b alone is shifted; small sums, whose sign and ties count, too."""
+    x, w, term = folded(lanes, 3, (16, 16), 24, rounding)
+    small = RNG.integers(-6, 7, (40, *x.shape)).astype(np.int16)
+    for moving, shared in ((full_range(x, 40), full_range(w)), (small, RNG.integers(-6, 7, w.shape).astype(np.int16))):
+        made = checked(term, {x: moving}, {w: shared})
+        assert not made.notes
+        (kernel,) = [k for leaf, k in made.kernels.items() if leaf in made.stages.results]
+        assert not any(e.op in ("shr", "lt") and not iv.inside(e.args[0].interval, iv.of_width(32, True)) for e in all_terms(kernel.value))
+
+
+@pytest.mark.parametrize(("power", "amount"), [(8, 5), (8, 8), (3, 1)])
+def test_a_multiple_of_the_divisor_leaves_the_floor(power: int, amount: int) -> None:
+    a, b = z3.Ints("a b")
+    whole = a * (1 << power) + b
+    solver = z3.Solver()
+    solver.add(
+        z3.Or(
+            whole / (1 << amount) != a * (1 << power - amount) + b / (1 << amount),
+            (whole < 0) != (a + b / (1 << power) < 0),
+        )
+    )
+    assert solver.check() == z3.unsat

@@ -357,7 +357,8 @@ class _Executable:
             self.call = function.bind([self.words.get(m) for m in function.memories])
         for memory, number in function.numbers.items():
             if memory in self.words:
-                self.words[memory][:] = operands[self.leaves[memory]]
+                value = operands[self.leaves[memory]]
+                self.words[memory][:] = value if memory.rank < 2 else np.ravel(value)
             elif self.call.arrays[number] is not (data := self.sim.memories[memory].data):
                 self.call.put({memory: data})
         started = time.perf_counter()
