@@ -90,6 +90,7 @@ CODES = {
     "I113": ("A program has an undefined opcode", "use the opcodes of the specification; the hardware skips it, the published model hangs"),
     "I114": ("A unit uses more of a memory than there is", "make the layer smaller; without strict mode addresses wrap as in the hardware"),
     "I115": ("A Verilog text is not what the model says", "emit the text again, or correct the part that the sentence names"),
+    "I116": ("No driver follows from a model", "write the driver by hand, or give the accelerator what the sentence names"),
     "C100": ("Data do not fit the model", "correct the data as the sentence says"),
     "C101": ("Data are refused", "save plain arrays with numpy.savez, without objects, within the limit"),
     "C102": ("Data are not finite", "remove NaN and infinity"),

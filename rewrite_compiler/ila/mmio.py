@@ -116,6 +116,11 @@ def check_names(instruction: Instruction, operands: Mapping[str, Any]) -> None:
         raise SpecError("I102", f'{instruction.name} has no operand "{unknown_names[0]}"', help=f"operands: {available}")
 
 
+def rows_of(operands: Mapping[str, Any]) -> int:
+    """Return how many commands columns of operands are: one where there are none."""
+    return len(next(iter(operands.values()))) if operands else 1
+
+
 def check_operand(instruction: Instruction, name: str, value: int) -> None:
     """Check that a scalar operand can hold a value; operands of several lanes are not checked.
 

@@ -128,12 +128,36 @@ def summarise(ila: Ila, name: str) -> Summary | Opaque:
     instruction = ila.instructions[name]
     control = frozenset(s.leaf for s in ila.states.values() if s.binding == CONTROL)
     symbols = Symbols(control | {o.leaf for o in instruction.operands.values() if not o.leaf.shape})
-    walk = _Walk(symbols, frozenset(s.leaf for s in ila.states.values()))
+    vectors = frozenset(o.leaf for o in instruction.operands.values() if o.leaf.shape)
+    walk = _Walk(symbols, frozenset(s.leaf for s in ila.states.values()) | vectors)
     try:
         node = walk.node(instruction.update)
     except NotPolynomial as reason:
         return Opaque(name, str(reason))
     return Summary(instruction, node, symbols, tuple(walk.requires), tuple(walk.domain))
+
+
+def read_summary(ila: Ila, name: str) -> tuple[Transition, Symbols] | Opaque | None:
+    """Return what a read returns as a transition that writes it, its lanes as loops; None for an instruction that returns nothing."""
+    instruction = ila.instructions[name]
+    if not isinstance(instruction.result, Comprehension):
+        return None
+    control = frozenset(s.leaf for s in ila.states.values() if s.binding == CONTROL)
+    symbols = Symbols(control | {o.leaf for o in instruction.operands.values() if not o.leaf.shape})
+    try:
+        return transition_of(instruction.result, "data", symbols, frozenset(s.leaf for s in ila.states.values())), symbols
+    except NotPolynomial as reason:
+        return Opaque(name, str(reason))
+
+
+def transition_of(a: Comprehension, name: str, symbols: Symbols, memories: frozenset[Leaf]) -> Transition:
+    """Return an array as the transition that writes all of it to an array of a name, reading memories.
+
+    Raises:
+        NotPolynomial: a length or an address is no polynomial.
+    """
+    target = Leaf(a.shape, a.interval, a.real, name)
+    return _Walk(symbols, memories).transition(Update(target, a.variables, tuple(map(lift, a.shape)), a.variables, a.body))
 
 
 def _transitions(

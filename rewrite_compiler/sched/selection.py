@@ -26,10 +26,13 @@ Equation = tuple[str, Poly, int]  # what it is about, the polynomial, and the nu
 
 @dataclass(frozen=True)
 class Operand:
-    """How an operand of a nest moves in a memory: the element that the first iteration takes, and the stride of each loop, in elements."""
+    """How an operand of a nest moves in a memory: the element that the first iteration takes, and the stride of each loop, in elements.
+
+    Without a base it may begin where the instruction likes.
+    """
 
     memory: str
-    base: int
+    base: int | None
     strides: tuple[int, ...]
 
 
@@ -126,20 +129,21 @@ class _Unifier:
         table_values: dict[str, list[int]] = {}
         for access, operand in self.accesses:
             equations += self._strides(access, operand, assignment)
-            values = [operand.base + sum(i * operand.strides[n] for i, n in zip(word, rest, strict=True)) for word in words]
+            values = [(operand.base or 0) + sum(i * operand.strides[n] for i, n in zip(word, rest, strict=True)) for word in words]
             atom = next((m[0] for m in access.address[0] if len(m) == 1 and m[0] in self.table_atoms), None)
             if atom is None:
                 if len(set(values)) > 1:
                     self.note(len(assignment), f"{access.memory} has no table for the loops that are left over")
                     return None
-                equations.append((f"base of {access.memory}", self._base(access), values[0]))
+                equations += [(f"base of {access.memory}", self.base(access), values[0])] if operand.base is not None else []
             elif not all(iv.inside((x, x), self.symbols.atoms[atom].interval) for x in values):
                 self.note(len(assignment), f"a field of the table cannot hold element {max(values)} of {access.memory}")
                 return None
             elif table_values.setdefault(atom, values) != values:
                 self.note(len(assignment), f"two operands of {access.memory} share a field of the table and move in other ways")
                 return None
-        system = _Equations(self.symbols, self.summary.fields, self.fixed)
+        registers = {leaf.name: leaf.interval for leaf in self.symbols.control if not leaf.shape}
+        system = _Equations(self.symbols, {**registers, **self.summary.fields}, self.fixed)
         settings = system.solve(equations)
         if settings is None:
             self.note(len(assignment), system.reason)
@@ -159,7 +163,7 @@ class _Unifier:
                 factor = {tuple(n for n in m if n != variable): c for m, c in access.address[0].items() if variable in m}
                 yield f"stride of {variable} in {access.memory}", factor, number
 
-    def _base(self, access: Access) -> Poly:
+    def base(self, access: Access) -> Poly:
         variables = self.symbols.variables.keys()
         return {m: c for m, c in access.address[0].items() if not variables & set(m)}
 
@@ -170,7 +174,11 @@ def reads_of(t: Transition) -> list[Read]:
 
 
 def side_effect(summary: Summary, transition: Transition, settings: Settings) -> str:
-    """Return what an instruction does under settings besides a transition, or why it does not do that; nothing where it is all it does."""
+    """Return what an instruction does to memories under settings besides a transition, or why it does not do that.
+
+    Nothing where it is all that it does.
+    """
+    registers = {leaf.name for leaf in summary.symbols.control if not leaf.shape}
     every: Settings = {leaf.name: 0 for leaf in summary.symbols.control if not leaf.shape} | settings
     system = _Equations(summary.symbols, {}, {})
     name = summary.instruction.name
@@ -179,7 +187,7 @@ def side_effect(summary: Summary, transition: Transition, settings: Settings) ->
         holds = is_guarded or all(system.number(x, every) for x in conditions)
         extents = [p for _, p in (*loops, *t.loops)]
         is_active = holds and (is_guarded or all(system.value(p, every) > 0 for p in extents))
-        if t is not transition and is_active:
+        if t is not transition and is_active and t.write.memory not in registers:
             return f"{name} also writes {t.write.memory} under these settings"
         if t is transition and (is_guarded or not holds):
             return f"a condition of {name} does not hold under these settings"

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import SpecError
 from ..ila import Ila
-from ..ila.mmio import assemble, check_names, check_operand
+from ..ila.mmio import assemble, check_names, check_operand, rows_of
 from ..ila.model import Instruction
 from ..ila.simulation.simulator import Simulator, instruction_of
 from ..ila.simulation.stream_device import WORD, Stream
@@ -140,7 +140,7 @@ class SimulatedDevice:
         _check_numbers(definition, operands)
         sampled = frozenset(n for n, x in operands.items() if np.ndim(x) == declared[n].leaf.rank + 2)
         rows = {n: np.swapaxes(x, 0, 1) if n in sampled else x for n, x in operands.items()}
-        return rows, sampled, len(next(iter(rows.values())))
+        return rows, sampled, rows_of(rows)
 
 
 def _check_numbers(instruction: Instruction, operands: Mapping[str, Data]) -> None:

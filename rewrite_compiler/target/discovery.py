@@ -16,6 +16,7 @@ from ..rewrite.user_file import module_at
 from .target import Target
 
 SHIPPED = "rewrite_compiler.targets"
+SCHEDULER = "rewrite_compiler.sched.driver.completion"
 ENTRY_POINT_GROUP = "rewrite_compiler.targets"
 
 
@@ -75,7 +76,7 @@ def load_target(name: str, limits: Limits | None = None) -> Target:
     for entry in entry_points(group=ENTRY_POINT_GROUP):
         if entry.name == name:
             loaded = entry.load()
-            return loaded if isinstance(loaded, Target) else _target_in(loaded, name)
+            return _completed(loaded) if isinstance(loaded, Target) else _target_in(loaded, name)
     return _target_in(importlib.import_module(f"{SHIPPED}.{name}"), name)
 
 
@@ -99,4 +100,12 @@ def _target_in(module: ModuleType, name: str) -> Target:
     targets = [v for v in vars(module).values() if isinstance(v, Target)]
     if len(targets) != 1:
         raise UsageError("F201", f"{name} must define exactly one Target, not {len(targets)}", place=inspect.getfile(module))
-    return targets[0]
+    return _completed(targets[0])
+
+
+def _completed(target: Target) -> Target:
+    """Return a target whose operations without a driver have the one that the scheduler makes of the model."""
+    if all(m.drive is not None or m.codes is None for m in target.mappings.values()):
+        return target
+    completed: Target = importlib.import_module(SCHEDULER).completed(target)  # it stands above this package
+    return completed

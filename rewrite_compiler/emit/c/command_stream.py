@@ -9,6 +9,7 @@ import numpy as np
 
 from ...errors import InputError
 from ...ila import Ila, assemble
+from ...ila.mmio import rows_of
 from ...ila.simulation.stream_device import WORD
 from ...ila.traces.trace import Commands, block_of, columns_of
 from ...lang.binders import Leaf
@@ -95,7 +96,7 @@ class MoveRecorder:
         declaration = self.ila.instructions[instruction]
         rows = {name: np.asarray(x) for name, x in operands.items()}
         moving = [name for name, x in rows.items() if is_moving(x)]
-        count = len(next(iter(rows.values())))
+        count = rows_of(rows)
         fixed_operands = {name: np.zeros(x.shape, np.int64) if name in moving else x.astype(np.int64) for name, x in rows.items()}
         commands = Commands(block_of(self.ila, declaration, count, fixed_operands))
         if not moving:
@@ -110,7 +111,7 @@ class MoveRecorder:
         declaration = self.ila.instructions[instruction]
         rows = {name: np.asarray(x) for name, x in operands.items()}
         assert declaration.result is not None
-        count = len(next(iter(rows.values())))
+        count = rows_of(rows)
         buffer = self._buffer((count, *(int(str(n)) for n in declaration.result.shape)), (0, 255))
         self.moves.append(Get(Commands(block_of(self.ila, declaration, count, rows)), buffer))
         return cells_of(buffer)

@@ -8,6 +8,7 @@ from enum import StrEnum
 import numpy as np
 
 from ...ila import Ila, assemble
+from ...ila.mmio import rows_of
 from ...ila.model import CONTROL, Instruction
 from ...ila.simulation.stream_device import WORD
 from ...ila.traces.trace import Attach, Commands, Fetch, Item, Place, Section, Wait, block_of, columns_of
@@ -147,4 +148,4 @@ def is_control(ila: Ila, instruction: Instruction) -> bool:
 
 
 def _block(ila: Ila, instruction: Instruction, rows: dict[str, Data]) -> dict[str, Data]:
-    return block_of(ila, instruction, len(next(iter(rows.values()))), rows)
+    return block_of(ila, instruction, rows_of(rows), rows)

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from ...ila import Ila
+from ...ila.mmio import rows_of
 from ...readings.arrays.labelled_array import Data, storage_dtype
 from ...target import Mapping, Target
 from .draws import Invocation, product_count, result_dimensions
@@ -52,7 +53,7 @@ class _IdleDevice:
         self.facts.add(instruction)
         definition = self.ila.instructions[instruction]
         assert definition.result is not None
-        count = len(next(iter(operands.values())))
+        count = rows_of(operands)
         return np.zeros((count, *(int(n) for n in definition.result.shape)), np.uint8)  # type: ignore[arg-type]
 
     def wait(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...ila import Ila
+from ...ila.mmio import rows_of
 from ...ila.model import Instruction, State
 from ...ila.simulation.simulator import DeviceHang
 from ...ila.verification.queue_interleavings import Issue, schedule
@@ -52,7 +53,7 @@ class SymbolicDevice:
     def store(self, instruction: str, **operands: Data) -> None:
         """Send one instruction for each row of the operands [count, …]."""
         definition = self.ila.instructions[instruction]
-        for n in range(len(next(iter(operands.values())))):
+        for n in range(rows_of(operands)):
             self._run(definition, {name: _objects(rows[n]) for name, rows in operands.items()})
 
     def load(self, instruction: str, **operands: Data) -> Data:
@@ -60,7 +61,7 @@ class SymbolicDevice:
         definition = self.ila.instructions[instruction]
         assert definition.result is not None
         rows = []
-        for n in range(len(next(iter(operands.values())))):
+        for n in range(rows_of(operands)):
             self._run(definition, {name: _objects(values[n]) for name, values in operands.items()})
             rows.append(np.array(self.symbolic.array(definition.result), object))
         return np.stack(rows)

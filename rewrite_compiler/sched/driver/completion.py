@@ -1,0 +1,96 @@
+"""Completion of targets: operations without a driver or limits get those that follow from the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping as MappingOf
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...errors import SpecError
+from ...ila import Ila
+from ...readings.arrays.labelled_array import Data
+from ...target.mapping import Limit, Mapping
+from ...target.target import Target
+from .generation import Request, choice_of, program_of, schedule_of
+from .schedule import Failure, Schedule
+
+SOURCES = tuple(sorted(Path(__file__).parent.parent.rglob("*.py")))
+
+
+def completed(target: Target) -> Target:
+    """Return a target whose operations that have numerics and no driver have the generated one, and its limits."""
+    for m in target.mappings.values():
+        if m.drive is None and m.codes is not None:
+            m.drive = generated_driver(target, m)
+            m.capacities = m.capacities or generated_limits(target, m)
+    return target
+
+
+def _model(target: Target, p: MappingOf[str, str]) -> Ila:
+    return replace(target, chosen=dict(p)).ila()
+
+
+def generated_driver(target: Target, m: Mapping) -> Callable[..., Data]:
+    """Return the driver of an operation: it runs the program for the shapes of its operands."""
+
+    def drive(device: Any, f: Any, p: Any, **named: Any) -> Data:
+        """Emit the commands that follow from the model."""
+        codes = {v.name: named[v.name] for v in m.operands}
+        ranks = {name: len(m.axes.of[name]) for name in codes}
+        shapes = {name: tuple(int(n) for n in x.shape[x.ndim - ranks[name] :]) for name, x in codes.items()}
+        attributes = {name: named[name] for name, _ in m.statics}
+        request = Request(_at(m, p), shapes, f, attributes)
+        return program_of(_model(target, p), request).run(device, codes, ranks)
+
+    drive.sources = SOURCES  # type: ignore[attr-defined]
+    return drive
+
+
+_CONFIGURED: dict[tuple[int, tuple[tuple[str, str], ...]], Mapping] = {}
+
+
+def _at(m: Mapping, p: MappingOf[str, str]) -> Mapping:
+    """Return an operation at parameter values, the same object each time."""
+    key = id(m), tuple(p.items())
+    if key not in _CONFIGURED:
+        _CONFIGURED[key] = replace(m, parameters=dict(p))
+    return _CONFIGURED[key]
+
+
+def generated_limits(target: Target, m: Mapping) -> Callable[..., Iterator[Limit]]:
+    """Return the limits of an operation: what its regions take of each memory, at the formats of the magnitude 1."""
+
+    def limits(p: Any, **named: Any) -> Iterator[Limit]:
+        """Yield what the program takes of each memory."""
+        configured = _at(m, p)
+        shapes = {v.name: tuple(named[d] for d in m.axes.of[v.name]) for v in m.operands}
+        formats = configured.formats_for(dict.fromkeys(configured.format_choices, 1.0))
+        request = Request(configured, shapes, formats, {name: named[name] for name, _ in m.statics})
+        yield from _limits(_model(target, p), request)
+
+    return limits
+
+
+def _limits(ila: Ila, r: Request) -> Iterator[Limit]:
+    try:
+        s = schedule_of(ila, r, choice_of(ila, r))
+    except SpecError as refusal:
+        yield Limit(f"ways to compute it, because {refusal.problem.sentence}", 1, 0)
+        return
+    if isinstance(s, Failure):
+        yield Limit(f"fields that cannot hold it, because {s.reason}:", 1, 0)
+        return
+    yield from capacity_limits(ila, s)
+
+
+def capacity_limits(ila: Ila, chain: Sequence[Schedule]) -> Iterator[Limit]:
+    """Yield what schedules take of each memory, in addresses."""
+    needs: dict[str, int] = {}
+    for s in chain:
+        needs |= {name: max(n, needs.get(name, 0)) for name, n in s.needs.items()}
+    for name, needed in needs.items():
+        if name in ila.states:
+            size = ila.states[name].leaf.shape[0]
+            yield Limit(f"addresses of {name}", needed, int(size) if isinstance(size, int) else 0)

@@ -1,0 +1,168 @@
+"""Control state while a program is memories: what registers hold, which instruction sets each, and what a command does to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ...ila import CONTROL, Ila
+from ...ila.polynomial import Symbols
+from ...ila.summary import Access, Opaque, Transition, summarise
+from ...lang import intervals as iv
+from ...lang.binders import Leaf
+from ...lang.expr import Expr
+from .copies import NoCopy, number
+
+Settings = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Setter:
+    """An instruction that does nothing but store fields in registers: register → field."""
+
+    instruction: str
+    fields: Mapping[str, str]
+
+
+@lru_cache(maxsize=16)
+def setters(ila: Ila) -> dict[str, Setter]:
+    """Return for each register that a command can set freely the instruction that does."""
+    items: dict[str, Setter] = {}
+    for name in ila.instructions:
+        stored = _stored_fields(ila, name)
+        for register in stored:
+            items.setdefault(register, Setter(name, stored))
+    return items
+
+
+def _stored_fields(ila: Ila, name: str) -> dict[str, str]:
+    """Return which registers an instruction sets to which of its fields; nothing where it does anything else."""
+    summary = summarise(ila, name)
+    if isinstance(summary, Opaque):
+        return {}
+    operands = {o.leaf: key for key, o in ila.instructions[name].operands.items()}
+    stored: dict[str, str] = {}
+    for conditions, loops, t in summary.transitions():
+        e = t.value
+        while e.op == "wrap":
+            e = e.args[0]
+        is_field = e.op == "load" and e.data in operands and not e.args
+        if conditions or loops or t.loops or not is_field or not is_register(ila, t.write.memory):
+            return {}
+        stored[t.write.memory] = operands[e.data]
+    return stored
+
+
+def is_register(ila: Ila, name: str) -> bool:
+    """Tell whether a state is one control register."""
+    return ila.states[name].binding == CONTROL and not ila.states[name].leaf.shape
+
+
+def reset_state(ila: Ila) -> Settings:
+    """Return what the registers hold at first."""
+    return {name: s.reset for name, s in ila.states.items() if is_register(ila, name)}
+
+
+@lru_cache(maxsize=64)
+def _control_transitions(ila: Ila, name: str) -> tuple[tuple[tuple[Expr, ...], Transition], ...]:
+    summary = summarise(ila, name)
+    if isinstance(summary, Opaque):
+        raise NoCopy
+    return tuple((conditions, t) for conditions, _, t in summary.transitions() if is_register(ila, t.write.memory))
+
+
+def after(ila: Ila, name: str, fields: Mapping[str, int], registers: Mapping[str, int]) -> Settings:
+    """Return what the registers hold after a command.
+
+    Raises:
+        NoCopy: data decides it.
+    """
+    transitions = _control_transitions(ila, name)
+    if not transitions:
+        return dict(registers)
+    operands = ila.instructions[name].operands
+    control = {**registers, **{key: fields.get(key, 0) for key, o in operands.items() if not o.leaf.shape}}
+    new = {t.write.memory: number(t.value, {}, control) for conditions, t in transitions if all(number(x, {}, control) for x in conditions)}
+    return {**registers, **new}
+
+
+@lru_cache(maxsize=16)
+def strobes(ila: Ila) -> tuple[str, ...]:
+    """Return the instructions without fields that change registers and nothing else, as those that move a pointer on."""
+    items = []
+    for name, instruction in ila.instructions.items():
+        summary = summarise(ila, name) if not instruction.operands and instruction.result is None else None
+        memories = [] if summary is None or isinstance(summary, Opaque) else [t.write.memory for *_, t in summary.transitions()]
+        if memories and all(is_register(ila, memory) for memory in memories):
+            items.append(name)
+    return tuple(items)
+
+
+@dataclass(frozen=True)
+class Addressing:
+    """How the first address of an access follows from fields and registers; lanes and loops are at 0."""
+
+    access: Access
+    symbols: Symbols
+    free: frozenset[str]  # fields, and registers that can be set
+
+    def base(self, control: Mapping[str, int]) -> tuple[int, ...]:
+        """Return the first address at values of fields and registers."""
+        sums = [sum(c * self._value(m, control) for m, c in p.items() if not self._moves(m)) for p in self.access.address]
+        return tuple(n if modulus is None else n % modulus for n, modulus in zip(sums, self.access.moduli, strict=True))
+
+    def _moves(self, monomial: tuple[str, ...]) -> bool:
+        return any(n in self.symbols.variables or self.symbols.atoms[n].free for n in monomial)
+
+    def _value(self, monomial: tuple[str, ...], control: Mapping[str, int]) -> int:
+        value = 1
+        for n in monomial:
+            value *= number(self.symbols.atoms[n], {}, control)
+        return value
+
+    @property
+    def is_dictated(self) -> bool:
+        """Whether no field, and no word of a table, decides where it begins."""
+        if any(n in self.symbols.atoms and self.symbols.atoms[n].free for p in self.access.address for m in p for n in m):
+            return False
+        leaves = {x.name for p in self.access.address for m in p if not self._moves(m) for n in m for x in self.symbols.term(n).reads}
+        return not leaves & self.free
+
+    def settings(self, base: tuple[int, ...], control: Mapping[str, int]) -> Settings | None:
+        """Return values of fields with which an access begins at an address, the rest as it is; None where there are none."""
+        values: Settings = {}
+        for p, target, modulus in zip(self.access.address, base, self.access.moduli, strict=True):
+            rest, unknowns = target, list[tuple[int, Leaf]]()
+            for monomial, c in p.items():
+                leaf = self._field(monomial)
+                if self._moves(monomial):
+                    continue
+                if leaf is None or leaf.name in values:
+                    rest -= c * self._value(monomial, {**control, **values})
+                else:
+                    unknowns.append((c, leaf))
+            for c, leaf in sorted(unknowns, key=lambda x: -abs(x[0])):
+                values[leaf.name] = _within(rest // c, leaf.interval)
+                rest -= c * values[leaf.name]
+            if rest if modulus is None else rest % modulus:
+                return None
+        return values
+
+    def _field(self, monomial: tuple[str, ...]) -> Leaf | None:
+        """Return the field that a monomial is, times a number."""
+        if len(monomial) != 1 or monomial[0] in self.symbols.variables:
+            return None
+        e = self.symbols.atoms[monomial[0]]
+        is_field = e.op == "load" and isinstance(e.data, Leaf) and not e.args and e.data.name in self.free
+        return e.data if is_field else None
+
+
+def _within(x: int, interval: iv.Interval) -> int:
+    low, high = interval
+    return max(x if high is None else min(x, high), 0 if low is None else low)
+
+
+def free_names(ila: Ila, name: str) -> frozenset[str]:
+    """Return the fields of an instruction, and the registers that other instructions set."""
+    return frozenset(key for key, o in ila.instructions[name].operands.items() if not o.leaf.shape) | setters(ila).keys()

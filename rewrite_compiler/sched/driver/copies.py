@@ -1,0 +1,126 @@
+"""Copies bit by bit: which bits of which words the element of a transition consists of, where it computes nothing."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...lang import intervals as iv
+from ...lang.binders import Comprehension, Leaf
+from ...lang.expr import INTEGER, Expr
+
+WIDE = 1 << 10  # bits, more than any word has
+
+
+@dataclass(frozen=True)
+class Part:
+    """Bits low … low + width − 1 of a word go to the bits from `at` on."""
+
+    memory: str
+    index: tuple[int, ...]
+    low: int
+    width: int
+    at: int
+
+
+class NoCopy(Exception):
+    """A value is computed, not copied."""
+
+
+def parts_of(e: Expr, numbers: Mapping[Expr, int], control: Mapping[str, int]) -> list[Part]:
+    """Return the parts of a value at values of loop variables and control.
+
+    Raises:
+        NoCopy: it is more than words joined, cut and shifted.
+    """
+    if e.value is not None:
+        if e.value:
+            raise NoCopy
+        return []
+    if e.op == "load":
+        return _load(e, numbers, control)
+    if e.op in ("wrap", "extract"):
+        low, width = e.data if e.op == "extract" else (0, e.data[0])
+        return _cut(parts_of(e.args[0], numbers, control), low, width)
+    if e.op in ("add", "bitor"):
+        return _joined([p for a in e.args for p in parts_of(a, numbers, control)])
+    if e.op == "select":
+        branch = e.args[1] if number(e.args[0], numbers, control) else e.args[2]
+        return parts_of(branch, numbers, control)
+    if e.op in ("shl", "shr", "mul", "mod", "div", "min", "max"):
+        return _scaled(e, numbers, control)
+    raise NoCopy
+
+
+def _load(e: Expr, numbers: Mapping[Expr, int], control: Mapping[str, int]) -> list[Part]:
+    index = [number(a, numbers, control) for a in e.args]
+    if isinstance(e.data, Comprehension):
+        return parts_of(e.data.body, {**numbers, **dict(zip(e.data.variables, index, strict=True))}, control)
+    width = iv.width_of(e.data.interval)
+    if not isinstance(e.data, Leaf) or width is None:
+        raise NoCopy
+    return [Part(e.data.name, tuple(index), 0, width[0], 0)]
+
+
+def _scaled(e: Expr, numbers: Mapping[Expr, int], control: Mapping[str, int]) -> list[Part]:
+    by = number(e.args[1], numbers, control)
+    inner = parts_of(e.args[0], numbers, control)
+    if e.op in ("min", "max"):  # a clamp that the words inside of it never reach
+        bits = max((p.at + p.width for p in inner), default=0)
+        if (e.op == "max" and by > 0) or (e.op == "min" and by < (1 << bits) - 1):
+            raise NoCopy
+        return inner
+    amount = by if e.op in ("shl", "shr") else by.bit_length() - 1
+    if amount < 0 or (e.op not in ("shl", "shr") and by != 1 << amount):
+        raise NoCopy
+    if e.op == "mod":
+        return _cut(inner, 0, amount)
+    return _cut(inner, amount, WIDE) if e.op in ("shr", "div") else [Part(p.memory, p.index, p.low, p.width, p.at + amount) for p in inner]
+
+
+def _cut(parts: list[Part], low: int, width: int) -> list[Part]:
+    """Return bits low … low + width − 1 of a word."""
+    inner_parts = []
+    for p in parts:
+        first, end = max(p.at, low), min(p.at + p.width, low + width)
+        if first < end:
+            inner_parts.append(Part(p.memory, p.index, p.low + first - p.at, end - first, first - low))
+    return inner_parts
+
+
+def _joined(parts: list[Part]) -> list[Part]:
+    ordered = sorted(parts, key=lambda p: p.at)
+    if any(a.at + a.width > b.at for a, b in itertools.pairwise(ordered)):
+        raise NoCopy
+    return ordered
+
+
+def number(e: Expr, numbers: Mapping[Expr, int], control: Mapping[str, int]) -> int:
+    """Return a term of loop variables and control as a number.
+
+    Raises:
+        NoCopy: it depends on data.
+    """
+    if e.value is not None:
+        return int(e.value)
+    if e in numbers:
+        return numbers[e]
+    if e.op == "load" and isinstance(e.data, Leaf) and not e.args and e.data.name in control:
+        return control[e.data.name]
+    if e.op == "select":
+        return number(e.args[1 if number(e.args[0], numbers, control) else 2], numbers, control)
+    operands: list[Any] = [number(a, numbers, control) for a in e.args] if e.op != "load" else []
+    if e.op in INTEGER:
+        return INTEGER[e.op](*operands)
+    if e.op == "not":
+        return int(not int(operands[0]))
+    if e.op == "neg":
+        return -int(operands[0])
+    if e.op == "extract":
+        return int(int(operands[0]) >> e.data[0] & (1 << e.data[1]) - 1)
+    if e.op == "wrap":
+        low = -(1 << e.data[0] - 1) if e.data[1] else 0
+        return int((int(operands[0]) - low) % (1 << e.data[0]) + low)
+    raise NoCopy

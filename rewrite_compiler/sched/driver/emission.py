@@ -1,0 +1,256 @@
+"""Emission: the commands of a schedule, written with the control state that each leaves behind."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ...ila import Ila
+from ...lang import intervals as iv
+from ...lang.binders import static_shape
+from ...target.timing import Region as Span
+from .computation import clears, computations, shifts
+from .control import Settings, reset_state
+from .image import attachment, condition_values, word_bits
+from .matching import NONE, Match, matches
+from .movement import Address
+from .operation import clearing, continuation
+from .program import BYTE, LITERALS, Images, Issued, Lane, Program, blocks_of
+from .schedule import Failure, Place, Schedule, is_chained, schedules
+from .synchronisation import ended
+from .transport import load_from_image, read_by_bus, store_by_bus, store_to_image, stored_bits
+from .writer import NotEmitted, Writer
+
+
+def emitted(chain: Sequence[Schedule], code_bits: int, signed: bool) -> Program:
+    """Return the program of schedules, each of which goes on with the results of the one before.
+
+    Raises:
+        NotEmitted: an operand or a result cannot be moved.
+    """
+    s = chain[-1]
+    w = Writer(s.ila, reset_state(s.ila))
+    for part in chain:
+        e = Emission(part, w)
+        e.run()
+    e.finish(code_bits)
+    lane_bits = {name: _lane_bits(s.ila, name) for name in {c.instruction for c in w.commands if c.lanes}}
+    commands = ended(s.ila, w) if w.outputs else w.commands
+    return Program(blocks_of(commands), s.match.operation.result.shape, code_bits, signed, lane_bits, _images(w) if w.outputs else None)
+
+
+def _images(w: Writer) -> Images:
+    bits = {name: word_bits(w.ila, name) for name in w.sizes}
+    return Images(dict(w.sizes), tuple(w.inputs), tuple(w.outputs), tuple(w.constants), bits)
+
+
+def _lane_bits(ila: Ila, name: str) -> int:
+    instruction = ila.instructions[name]
+    leaf = next((o.leaf for o in instruction.operands.values() if o.leaf.shape), None) or instruction.result
+    width = iv.width_of(leaf.interval) if leaf is not None else None
+    return BYTE if width is None or instruction.result is not None else width[0]
+
+
+class Emission:
+    """One schedule on its way to commands."""
+
+    def __init__(self, s: Schedule, writer: Writer) -> None:
+        self.schedule, self.ila, self.writer = s, s.ila, writer
+        self.pending: list[tuple[Address, int]] = []
+        self.code_bits = 0
+        self.loaded: dict[int, tuple[int, ...]] = {}
+
+    def run(self) -> None:
+        """Write the commands of all steps of the host, and what they need."""
+        s = self.schedule
+        for p in s.operands:
+            if p.base is not None and not is_chained(s.match, p.slot):
+                self.load(p, {})
+        self.schedule = self.tabled()  # before others: theirs may be part of it
+        if self.is_initialised and s.result.base is not None:
+            self.initialise({})
+        loops = [v for v, _ in s.outside]
+        for point in itertools.product(*(range(n) for _, n in s.outside)):
+            self.step(dict(zip(loops, point, strict=True)))
+
+    def finish(self, code_bits: int) -> None:
+        """Write the reads of all results."""
+        self.code_bits = code_bits
+        if self.schedule.result.base is not None:
+            self.pending = self.results({})
+        self.drain()
+
+    @property
+    def is_initialised(self) -> bool:
+        """Whether accumulators must be written before the first command."""
+        m = self.schedule.match
+        return m.computation.accumulates and m.starts is None and not is_chained(m, m.result)
+
+    def settings(self, steps: Mapping[str, int], *, is_first: bool) -> Settings:
+        """Return the settings of a command; the first of a reduction may start its accumulators."""
+        s = self.schedule
+        start = s.match.starts
+        return s.at(steps) if start is None else {**s.at(steps), start[0]: start[1] if is_first else start[2]}
+
+    def step(self, steps: Mapping[str, int]) -> None:
+        """Write what one command computes, and what it needs."""
+        s, c = self.schedule, self.schedule.computation
+        vector_place = None
+        for n, p in enumerate(s.operands):
+            if p.memory in c.summary.instruction.operands:
+                vector_place = p
+            elif p.base is None and self.loaded.get(n) != self._key(p, steps):
+                self.loaded[n] = self._key(p, steps)
+                self.load(p, steps)
+        is_first = not any(steps[v] for v in steps if v in s.match.operation.reduced)
+        if self.is_initialised and s.result.base is None and is_first:
+            self.initialise(steps)
+        s = self.schedule = self.tabled()
+        fields = self.writer.with_fields(c.instruction, self.settings(steps, is_first=is_first))
+        if s.result.base is None and is_first:
+            self.keep_results(steps)
+        reads = tuple(Span(p.memory, *self.span_of(p, steps)) for p in s.operands if p is not vector_place)
+        writes = (Span(s.result.memory, *self.span_of(s.result, steps)),)
+        if c.accumulates:
+            reads = (*reads, *writes)
+        if s.table:
+            reads = (*reads, Span(c.table, fields[c.table_base], fields[c.table_base] + len(s.table)))
+        command = Issued(c.instruction, fields, reads=reads, writes=writes)
+        if vector_place is not None:
+            lanes = self.lanes_of(vector_place, steps)
+            command = replace(command, vector=vector_place.memory, source=vector_place.slot.reach.name, lanes=lanes)
+        self.writer.issue(command)
+
+    def span_of(self, p: Place, steps: Mapping[str, int]) -> tuple[int, int]:
+        """Return the addresses of a region."""
+        first = self.base_of(p, steps)[0]
+        return first, first + p.region.addresses
+
+    def tabled(self) -> Schedule:
+        """Return the schedule with its table where its words lie already, or behind the others, where they are brought now.
+
+        Raises:
+            NotEmitted: there is no room for it.
+        """
+        s, memory = self.schedule, self.schedule.computation.table if self.schedule.table else ""
+        words = self.writer.tables.setdefault(memory, {})
+        if not s.table:
+            return s
+        order = [*range(len(words) + 1)]
+        at = next(n for n in order if all(words.get(a + n, x) == x for a, x in s.table.items()))
+        schedule = s.with_table_at(at) if at else s
+        if isinstance(schedule, Failure):
+            raise NotEmitted(f"{memory} has no room for another table: {schedule.reason}")
+        new: dict[Address, int] = {(a,): x for a, x in schedule.table.items() if a not in words}
+        if new:
+            self.store(memory, LITERALS, new)
+            words |= {a: x for (a, *_), x in new.items()}
+        return replace(schedule, table=schedule.table)
+
+    def _key(self, p: Place, steps: Mapping[str, int]) -> tuple[int, ...]:
+        return tuple(n for v, n in steps.items() if p.slot.reach.moves_with(v))
+
+    def lanes_of(self, p: Place, steps: Mapping[str, int]) -> tuple[Lane | None, ...]:
+        """Return what the lanes of a command carry."""
+        addresses, elements = p.region.window((0,) * len(p.slot.access.address), steps)
+        leaf = self.ila.instructions[self.schedule.computation.instruction].operands[p.memory].leaf
+        lanes: list[Lane | None] = [None] * static_shape(leaf)[0]
+        for (lane, *_), element in zip(addresses.tolist(), elements.tolist(), strict=True):
+            lanes[lane] = None if element == NONE else Lane(element, 0)
+        return tuple(lanes)
+
+    def base_of(self, p: Place, steps: Mapping[str, int]) -> Address:
+        """Return where the region of a place begins now."""
+        control = {**self.writer.registers, **self.schedule.at(steps)}
+        base = p.addressing.base(control)
+        return base if p.base is None else (p.base, *base[1:])
+
+    # -- operands
+
+    def load(self, p: Place, steps: Mapping[str, int]) -> None:
+        """Bring the region of an operand to its memory."""
+        addresses, elements = p.region.window(self.base_of(p, steps), steps)
+        contents = dict(zip(map(tuple, addresses.tolist()), elements.tolist(), strict=True))
+        self.store(p.memory, p.slot.reach.name, contents)
+
+    def initialise(self, steps: Mapping[str, int]) -> None:
+        """Bring what accumulators start from to them."""
+        s = self.schedule
+        if s.match.initial is None and s.result.base is not None and self.cleared():
+            return
+        addresses, _ = s.result.region.window(self.base_of(s.result, steps), steps)
+        elements = s.result.region.initial(s.match.initial, steps)
+        contents = dict(zip(map(tuple, addresses.tolist()), elements.tolist(), strict=True))
+        self.store(s.result.memory, s.match.initial.name if s.match.initial else "", contents)
+
+    def store(self, memory: str, source: str, contents: Mapping[Address, int]) -> None:
+        """Write elements to a memory, by the bus or from an image.
+
+        Raises:
+            NotEmitted: no instruction does.
+        """
+        if not store_by_bus(self.writer, memory, source, contents) and not load_from_image(self.writer, memory, source, contents):
+            raise NotEmitted(f"no instruction brings {source or 'zeros'} to {memory}")
+
+    # -- results
+
+    def results(self, steps: Mapping[str, int]) -> list[tuple[Address, int]]:
+        """Return where the results of a command lie, each element once."""
+        p = self.schedule.result
+        addresses, elements = p.region.window(self.base_of(p, steps), steps)
+        pairs = zip(map(tuple, addresses.tolist()), elements.tolist(), strict=True)
+        return [(a, e) for a, e in dict(pairs).items() if e != NONE]
+
+    def keep_results(self, steps: Mapping[str, int]) -> None:
+        """Note results that the next command writes; what lies there already is read before."""
+        new = self.results(steps)
+        if {a for a, _ in self.pending} & {a for a, _ in new}:
+            self.drain()
+        self.pending += new
+
+    def drain(self) -> None:
+        """Read all results that lie in memory, by the bus or to an image.
+
+        Raises:
+            NotEmitted: no instruction does.
+        """
+        memory = self.schedule.result.memory
+        if not read_by_bus(self.writer, memory, self.pending) and not self.stored(memory):
+            raise NotEmitted(f"no instruction returns {self.schedule.result.slot.reach.name} from {memory}")
+        self.pending = []
+
+    def stored(self, memory: str) -> bool:
+        """Store results, as many bits at a time as a copy takes, the next ones shifted down; tell whether there is a copy.
+
+        Raises:
+            NotEmitted: a copy takes the low bits alone, and nothing shifts the others down.
+        """
+        bits = stored_bits(self.writer, memory)
+        if not bits or not store_to_image(self.writer, memory, self.pending, 0):
+            return False
+        for low in range(bits, self.code_bits, bits):
+            if not self.shifted(bits):
+                reason = f"{bits} at a time leave the others, which none shifts down"
+                raise NotEmitted(f"no instruction moves {memory} outside in {self.code_bits} bits: {reason}")
+            store_to_image(self.writer, memory, self.pending, low // BYTE)
+        return True
+
+    def shifted(self, bits: int) -> bool:
+        """Shift all results in memory right; tell whether there is an instruction that does."""
+        op = continuation(self.schedule.match.operation)
+        return any(self.goes_over(m, values) for c in computations(self.ila) for values in shifts(c, bits) for m in matches(op, c))
+
+    def cleared(self) -> bool:
+        """Set accumulators to zero; tell whether there is an instruction that does."""
+        op, fixed = clearing(self.schedule.match.operation), attachment(self.ila, "")
+        options = ((c, m, v) for c in clears(self.ila) for m in matches(op, c) for v in condition_values(c.conditions, fixed))
+        return any(self.goes_over(m, values) for _, m, values in options)
+
+    def goes_over(self, m: Match, switches: Settings) -> bool:
+        """Write commands that go over the results in memory; tell whether they can."""
+        schedule = next((s for s in schedules(self.ila, m, switches, self.schedule) if isinstance(s, Schedule)), None)
+        if schedule is None:
+            return False
+        Emission(schedule, self.writer).run()
+        return True

@@ -1,0 +1,308 @@
+"""Generation: the program of an operation for its sizes, chosen among schedules by trying them against the numerics."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from ...errors import FlexmatchError, SpecError
+from ...ila import Ila
+from ...lang import intervals as iv
+from ...lang.binders import Comprehension, Leaf
+from ...lang.formats import Format
+from ...readings.arrays.labelled_array import Data
+from ...readings.kernels.evaluate import evaluate
+from ...target.device import simulated_device
+from ...target.mapping import Mapping as Operation_
+from .computation import Computation, computations
+from .control import Settings
+from .emission import emitted
+from .matching import Match, matches
+from .operation import Operation, continuation, operation_of
+from .program import Program
+from .schedule import Failure, Schedule, schedules
+from .writer import NotEmitted
+
+CODE = "I116"
+SMALL = 16  # elements along a dimension on which schedules are variant
+MOST_VALUES = 64  # of a switch that are variant
+MOST_TRIALS = 512  # settings of switches that are variant for one match
+DRAWS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """An operation at its sizes: the shapes of its operands by name, formats, static attributes."""
+
+    mapping: Operation_
+    shapes: Mapping[str, tuple[int, ...]]
+    formats: Mapping[str, Format]
+    attributes: Mapping[str, Any]
+
+    @cached_property
+    def leaves(self) -> list[Leaf]:
+        """The operands."""
+        return [Leaf(self.shapes[v.name], self.formats[v.name].codes, False, v.name) for v in self.mapping.operands]
+
+    @cached_property
+    def term(self) -> Comprehension:
+        """The numerics.
+
+        Raises:
+            SpecError: I116, they give no array by its elements.
+        """
+        result = self.mapping.result_codes(self.leaves, self.formats, self.attributes)
+        if not isinstance(result, Comprehension):
+            sentence = f"The numerics of {self.mapping.name} give several results, or none element by element"
+            raise SpecError(CODE, sentence, place=self.mapping.rule.place, help="write its driver by hand")
+        return result
+
+    @cached_property
+    def operation(self) -> Operation:
+        """The operation as a nest of loops."""
+        return operation_of(self.term, self.leaves, self.mapping.axes.result)
+
+    @cached_property
+    def small(self) -> Request:
+        """The same on operands of few elements."""
+        sizes = {d: min(n, SMALL) for d, n in self.mapping.axes.sizes(self.shapes).items()}
+        shapes = {name: tuple(sizes[d] for d in self.mapping.axes.of[name]) for name in self.shapes}
+        return Request(self.mapping, shapes, self.formats, self.attributes)
+
+    @cached_property
+    def samples(self) -> list[tuple[dict[str, Data], Data]]:
+        """Codes of the operands, small and large, and those of the result."""
+        draws = list(_draws(self))
+        return [(codes, evaluate(self.term, {leaf: codes[leaf.name] for leaf in self.leaves})) for codes in draws]
+
+    @property
+    def code(self) -> tuple[int, bool]:
+        """Bits and sign of a result's code."""
+        name = self.mapping.axes.result
+        interval = self.formats[name].codes if name in self.formats else self.term.interval
+        return iv.width_of(interval) or (32, True)
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """How an operation is done: the computation, which operand and which loop is which, and the values of switches."""
+
+    computation: Computation
+    operands: tuple[str, ...]
+    initial: str
+    lanes: Mapping[str, str | None]
+    switches: Settings
+
+    @classmethod
+    def of(cls, s: Schedule) -> Choice:
+        """Return the choice that a schedule is an instance of."""
+        m = s.match
+        names = tuple(x.reach.name for x in m.operands)
+        return cls(m.computation, names, m.initial.name if m.initial else "", m.lanes, s.switches)
+
+    def is_of(self, m: Match) -> bool:
+        """Tell whether a match is the same at other sizes."""
+        names = tuple(s.reach.name for s in m.operands)
+        initial = m.initial.name if m.initial else ""
+        return m.computation is self.computation and (names, initial) == (self.operands, self.initial) and m.lanes == self.lanes
+
+
+def chosen(ila: Ila, r: Request) -> tuple[Choice, ...]:
+    """Return the way of fewest commands that gives the numerics on the codes that are variant: computations, one after the other.
+
+    Raises:
+        SpecError: I116, no way does, with the one that came furthest.
+    """
+    small, failures = r.small, list[Failure]()
+    mains = _starting(ila, small, failures)
+    for chain in _chains(mains, small, failures):
+        switches = [x for s in chain for x in s.computation.switches if s.match.starts is None or x.name != s.match.starts[0]]
+        for values in _switch_values(switches, r, deciding=False):
+            variant = tuple(s.with_switches(values) for s in chain)
+            if _agrees(small, variant, failures):
+                return tuple(Choice.of(s) for s in variant)
+    raise _refusal(ila, r, small.operation, failures)
+
+
+def _refusal(ila: Ila, r: Request, op: Operation, failures: Sequence[Failure]) -> SpecError:
+    furthest = max(failures, key=lambda f: f.depth, default=None)
+    loops = ", ".join(f"{v}={n}" for v, n in op.loops)
+    if furthest is None:
+        kinds = ", ".join(dict.fromkeys(f"{c.instruction} ({len(c.operands)})" for c in computations(ila)))
+        reason = f"no instruction computes with {len(op.operands)} operands"
+        remedy = f"instructions that compute, and with how many: {kinds or 'none'}"
+    else:
+        reason, remedy = furthest.reason, "the way that came furthest; write the driver by hand, or add an instruction"
+    sentence = f"No driver of {r.mapping.name} follows from {ila.name} at {loops}: {reason}"
+    return SpecError(CODE, sentence, place=r.mapping.rule.place, help=remedy)
+
+
+def _starting(ila: Ila, r: Request, failures: list[Failure]) -> list[Schedule]:
+    """Return a schedule of each match that has one, for each value of what decides whether an instruction computes so."""
+    return [s for c in computations(ila) for s in _schedules_of(ila, r.operation, c, r, None, failures)]
+
+
+def _schedules_of(
+    ila: Ila, op: Operation, c: Computation, r: Request, before: Schedule | None, failures: list[Failure]
+) -> Iterator[Schedule]:  # fmt: skip
+    for m, conditions in itertools.product(matches(op, c), _switch_values(c.conditional, r, deciding=True)):
+        for s in schedules(ila, m, conditions, before):
+            if isinstance(s, Schedule):
+                yield s
+                break
+            failures.append(s)
+
+
+def _continued(mains: Sequence[Schedule], r: Request, failures: list[Failure]) -> Iterator[tuple[Schedule, ...]]:
+    """Yield chains of two: a computation, and one that goes over its results."""
+    op = continuation(r.operation)
+    for before in mains:
+        for c in computations(before.ila):
+            if len(c.operands) + c.accumulates == 1:
+                yield from ((before, s) for s in _schedules_of(before.ila, op, c, r, before, failures))
+
+
+def _chains(mains: Sequence[Schedule], r: Request, failures: list[Failure]) -> Iterator[tuple[Schedule, ...]]:
+    """Yield single computations, then chains of two."""
+    yield from _by_commands([(s,) for s in mains], r, failures)
+    yield from _by_commands(_continued(mains, r, failures), r, failures)
+
+
+def _by_commands(chains: Iterable[tuple[Schedule, ...]], r: Request, failures: list[Failure]) -> list[tuple[Schedule, ...]]:
+    """Return the chains that can be emitted, those of fewest commands first."""
+    candidates = []
+    for chain in chains:
+        try:
+            candidates.append((emitted(chain, *r.code).commands, chain))
+        except NotEmitted as reason:
+            failures.append(Failure(len(r.operation.loops) + 1, str(reason)))
+    return [s for _, s in sorted(candidates, key=lambda x: x[0])]
+
+
+def _switch_values(switches: Sequence[Leaf], r: Request, *, deciding: bool) -> Iterator[Settings]:
+    """Yield values of switches, those first that fit the difference of the formats' scales; those that decide alone are few."""
+    fractions = {n: int(getattr(f, "fraction", 0)) for n, f in r.formats.items()}
+    scale = sum(n for name, n in fractions.items() if name != r.mapping.axes.result) - fractions.get(r.mapping.axes.result, 0)
+
+    def values(leaf: Leaf) -> list[int]:
+        low, high = leaf.interval[0] or 0, leaf.interval[1] or 0
+        likely = [x for x in (0, 1, low, high) if low <= x <= high]
+        every = [] if deciding else range(low, min(high, low + MOST_VALUES) + 1)
+        return list(dict.fromkeys([*([scale] if low <= scale <= high and not deciding else []), *likely, *every]))
+
+    options = itertools.product(*(values(leaf) for leaf in switches))
+    for option in itertools.islice(options, MOST_TRIALS):
+        yield {leaf.name: x for leaf, x in zip(switches, option, strict=True)}
+
+
+def _agrees(r: Request, chain: tuple[Schedule, ...], failures: list[Failure]) -> bool:
+    """Tell whether a chain gives the numerics on random codes, small and large."""
+    depth = len(r.operation.loops)
+    try:
+        program = emitted(chain, *r.code)
+    except NotEmitted as reason:
+        failures.append(Failure(depth + 1, str(reason)))
+        return False
+    for codes, expected in r.samples:
+        try:
+            result = program.run(simulated_device(chain[0].ila), codes, {n: len(shape) for n, shape in r.shapes.items()})
+        except FlexmatchError as refusal:
+            failures.append(Failure(depth + 2, str(refusal.problem.sentence)))
+            return False
+        if not np.array_equal(np.asarray(result), expected):
+            values = ", ".join(f"{k}={v}" for s in chain for k, v in s.switches.items())
+            names = ", then ".join(s.computation.instruction for s in chain)
+            sentence = f"{names}{f' with {values}' if values else ''} gives other codes than the numerics"
+            failures.append(Failure(depth + 3, sentence))
+            return False
+    return True
+
+
+def _draws(r: Request) -> Iterator[dict[str, Data]]:
+    random = np.random.default_rng(DRAWS)
+    for n in range(DRAWS):
+        limits = {name: r.formats[name].codes for name in r.shapes}
+        span = {name: ((low or 0) // 8**n, (high or 0) // 8**n) for name, (low, high) in limits.items()}
+        yield {name: random.integers(*span[name], s, endpoint=True) for name, s in r.shapes.items()}
+
+
+def schedule_of(ila: Ila, r: Request, choices: Sequence[Choice]) -> tuple[Schedule, ...] | Failure:
+    """Return the schedules of an operation at its sizes, done in a way that is chosen already."""
+    chain: tuple[Schedule, ...] = ()
+    for choice in choices:
+        candidates = _schedule_of(ila, r, choice, chain[-1] if chain else None)
+        if isinstance(candidates, Failure):
+            return candidates
+        chain = (*chain, candidates)
+    return chain
+
+
+def _schedule_of(ila: Ila, r: Request, choice: Choice, before: Schedule | None) -> Schedule | Failure:
+    furthest = Failure(-1, "no loops match")
+    for m in matches(r.operation if before is None else continuation(r.operation), choice.computation):
+        if not choice.is_of(m):
+            continue
+        for s in schedules(ila, m, choice.switches, before):
+            if isinstance(s, Schedule):
+                return s
+            furthest = max(furthest, s, key=lambda f: f.depth)
+    return furthest
+
+
+@lru_cache(maxsize=256)
+def _choice(ila: Ila, key: _Key) -> tuple[Choice, ...]:
+    return chosen(ila, key.request)
+
+
+@lru_cache(maxsize=256)
+def _program(ila: Ila, key: _Key) -> Program:
+    r = key.request
+    choice = _choice(ila, _Key.of(r.small))
+    s = schedule_of(ila, r, choice)
+    if isinstance(s, Failure):
+        raise _refusal(ila, r, r.operation, [s])
+    try:
+        return emitted(s, *r.code)
+    except NotEmitted as reason:
+        raise _refusal(ila, r, r.operation, [Failure(0, str(reason))]) from None
+
+
+@dataclass(frozen=True)
+class _Key:
+    """A request by its contents."""
+
+    mapping: Operation_
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    formats: tuple[tuple[str, Format], ...]
+    attributes: tuple[tuple[str, Any], ...]
+
+    @classmethod
+    def of(cls, r: Request) -> _Key:
+        return cls(r.mapping, tuple(r.shapes.items()), tuple(r.formats.items()), tuple(r.attributes.items()))
+
+    @property
+    def request(self) -> Request:
+        return Request(self.mapping, dict(self.shapes), dict(self.formats), dict(self.attributes))
+
+
+def program_of(ila: Ila, r: Request) -> Program:
+    """Return the program of an operation at its sizes, once in a process.
+
+    Raises:
+        SpecError: I116, no driver follows from the model.
+    """
+    return _program(ila, _Key.of(r))
+
+
+def choice_of(ila: Ila, r: Request) -> tuple[Choice, ...]:
+    """Return how an operation is done, once in a process.
+
+    Raises:
+        SpecError: I116, no driver follows from the model.
+    """
+    return _choice(ila, _Key.of(r.small))

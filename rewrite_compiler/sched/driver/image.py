@@ -1,0 +1,154 @@
+"""Movement by external memory: instructions that copy rows of words between an image outside of the device and a memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ...ila import Ila
+from ...ila.polynomial import Poly
+from ...ila.summary import Opaque, Summary, Transition, summarise
+from ...lang import intervals as iv
+from ...lang.expr import Expr
+from ..selection import Nest, Operand, Selection, reads_of, select
+from .control import Settings, reset_state, setters
+from .copies import NoCopy, Part, parts_of
+
+Address = tuple[int, ...]
+ATTACHED = 1 << 40  # elements of an image while settings are looked for
+
+
+@dataclass(frozen=True)
+class Word:
+    """Bits of an element, `low` and so many, that are those of a word of the image; both as far from the first."""
+
+    offset: Address
+    word: int
+    low: int
+    width: int
+
+
+@dataclass(frozen=True, eq=False)
+class Copier:
+    """A transition between an image and a memory: what one element's lanes are of a row of words."""
+
+    summary: Summary
+    transition: Transition
+    conditions: tuple[Expr, ...]
+    loops: tuple[tuple[str, Poly], ...]
+    image: str
+    memory: str
+    words: tuple[Word, ...]
+    is_store: bool
+
+    @property
+    def instruction(self) -> str:
+        """The name of the instruction."""
+        return self.summary.instruction.name
+
+    @property
+    def step(self) -> int:
+        """Addresses of the memory that one element takes."""
+        return 1 + max(w.offset[0] for w in self.words)
+
+    @property
+    def span(self) -> int:
+        """Words of the image that one element takes."""
+        return 1 + max(w.word for w in self.words)
+
+    @property
+    def bits(self) -> int:
+        """How many low bits of a number it moves."""
+        return max(w.low + w.width for w in self.words)
+
+    def settings(self, ila: Ila, address: int, at: int, count: int) -> Settings | None:
+        """Return the fields with which it copies so many elements, from an address of the memory and a word of the image on."""
+        steps = (("c", count),) if count > 1 else ()
+        inside = Operand(self.memory, address, (self.step,) * len(steps))
+        outside = Operand(self.image, at, (self.span,) * len(steps))
+        element_parts, read = (outside, inside) if self.is_store else (inside, outside)
+        nest = Nest(steps, element_parts, tuple(self._reads(read)))
+        fixed = attachment(ila, self.image)
+        for values in condition_values(self.conditions, fixed):
+            selection = select(self.summary, self.transition, self.loops, nest, {**fixed, **values}, ordered=False)
+            if isinstance(selection, Selection):
+                return {k: x for k, x in selection.settings.items() if k not in fixed}
+        return None
+
+    def _reads(self, first: Operand) -> Iterator[Operand]:
+        """Yield the operand of each read: parts of one word lie side by side."""
+        constants = [r.access.address[0].get((), 0) for r in reads_of(self.transition)]
+        for c in constants:
+            yield Operand(first.memory, (first.base or 0) + c - min(constants), first.strides)
+
+
+def attachment(ila: Ila, image: str) -> Settings:
+    """Return the registers that no command sets, with one image attachment."""
+    fixed = {k: x for k, x in reset_state(ila).items() if k not in setters(ila)}
+    external = ila.externals.get(image)
+    return fixed if external is None else {**fixed, external.base.name: 0, external.size.name: ATTACHED}
+
+
+def condition_values(conditions: Sequence[Expr], fixed: Mapping[str, int]) -> Iterator[Settings]:
+    """Yield values of the fields of one bit that conditions read."""
+    leaves = {x.name: x for c in conditions for x in c.reads if x.name not in fixed and x.interval == (0, 1)}
+    for values in itertools.product((1, 0), repeat=len(leaves)):
+        yield dict(zip(leaves, values, strict=True))
+
+
+@lru_cache(maxsize=16)
+def copiers(ila: Ila) -> tuple[Copier, ...]:
+    """Return the copies between images and memories of a model, those of most bits first."""
+    selection = [c for name in ila.instructions for c in _of(ila, name)]
+    return tuple(sorted(selection, key=lambda c: (-c.bits, -c.span)))
+
+
+def _of(ila: Ila, name: str) -> Iterator[Copier]:
+    summary = summarise(ila, name)
+    if isinstance(summary, Opaque):
+        return
+    for conditions, loops, t in summary.transitions():
+        sources = {r.access.memory for r in t.reads if r.load.data.shape}
+        images = sources & ila.externals.keys()
+        if t.write.memory in ila.externals and len(sources) == 1 and not images:
+            yield from _copier(ila, summary, t, conditions, loops, t.write.memory, sources.pop(), is_store=True)
+        elif images and len(sources) == 1 and t.write.memory not in ila.externals:
+            yield from _copier(ila, summary, t, conditions, loops, images.pop(), t.write.memory, is_store=False)
+
+
+def _copier(
+    ila: Ila, summary: Summary, t: Transition, conditions: tuple[Expr, ...], loops: tuple[tuple[str, Poly], ...], image: str, memory: str,
+    *, is_store: bool,
+) -> Iterator[Copier]:  # fmt: skip
+    lanes = [(v, int(p.get((), 0)) if set(p) <= {()} else 1) for v, p in t.loops]
+    fields = summary.instruction.operands
+    control = dict.fromkeys([*(n for n, s in ila.states.items() if not s.leaf.shape), *fields], 0)
+    element_parts: list[tuple[Address, Part]] = []
+    try:
+        for point in itertools.product(*(range(n) for _, n in lanes)):
+            numbers = {summary.symbols.variables[v]: n for (v, _), n in zip(lanes, point, strict=True)}
+            numbers |= {summary.symbols.variables[v]: 0 for v, _ in loops}
+            place = tuple(_moved(p, dict(zip((v for v, _ in lanes), point, strict=True))) for p in t.write.address)
+            element_parts += [(place, p) for p in parts_of(t.value, numbers, control)]
+    except NoCopy:
+        return
+    if element_parts:
+        first = element_parts[0][1].index
+        words = tuple(_word(place, p, first, is_store) for place, p in element_parts)
+        yield Copier(summary, t, conditions, loops, image, memory, words, is_store)
+
+
+def _word(place: Address, p: Part, first: Address, is_store: bool) -> Word:
+    offset = tuple(i - b for i, b in zip(p.index, first, strict=True))
+    return Word(offset, place[0], p.low, p.width) if is_store else Word(place, offset[0], p.at, p.width)
+
+
+def _moved(p: Poly, numbers: Mapping[str, int]) -> int:
+    return sum(c * numbers[m[0]] for m, c in p.items() if len(m) == 1 and m[0] in numbers)
+
+
+def word_bits(ila: Ila, image: str) -> tuple[int, bool]:
+    """Return bits and sign of a word of an image."""
+    return iv.width_of(ila.externals[image].leaf.interval) or (8, False)

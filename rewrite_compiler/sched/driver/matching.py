@@ -1,0 +1,242 @@
+"""Matching: which lanes of a computation take which loops of an operation, which operand is which, and how operands lie in memory."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ...ila.summary import Access
+from ...readings.arrays.labelled_array import Data
+from ..codelet import Affine
+from .computation import Computation
+from .operation import Operation, Reach
+
+NONE = -1  # no element: a zero
+
+
+@dataclass(frozen=True)
+class Slot:
+    """An operand or the result of a computation, what of the operation it is, and the lanes that move it by element."""
+
+    access: Access
+    reach: Reach
+    is_initial: bool = False  # what the accumulator starts from
+
+
+@dataclass(frozen=True, eq=False)
+class Match:
+    """The slots, the loop of the operation that each lane takes (None: only its first), and lanes in order, innermost first."""
+
+    computation: Computation
+    operation: Operation
+    result: Slot
+    operands: tuple[Slot, ...]
+    initial: Reach | None  # what the accumulator starts from; None where there is none, or it starts at 0
+    lanes: Mapping[str, str | None]
+
+    @property
+    def starts(self) -> tuple[str, int, int] | None:
+        """The switch with which the accumulator starts at 0, the value for that and the one to go on; None where it needs none."""
+        return next(iter(self.computation.starts), None) if self.initial is None else None
+
+    def lane_extent(self, loop: str) -> int:
+        """Return how many iterations of a loop lanes take."""
+        extents = self.computation.lanes
+        return math.prod(extents[v] for v, loop_choice in self.lanes.items() if loop_choice == loop)
+
+    @property
+    def outer(self) -> dict[str, int]:
+        """How many steps each loop of the operation takes, those of one step left out."""
+        counts = {v: -(-n // self.lane_extent(v)) for v, n in self.operation.loops}
+        return {v: n for v, n in counts.items() if n > 1}
+
+
+def matches(op: Operation, c: Computation) -> Iterator[Match]:
+    """Yield the ways in which a computation does a step of an operation."""
+    for reaches, initial in _assignments(op, c):
+        slots = [Slot(a, r) for a, r in zip(c.operands, reaches, strict=True)]
+        result = Slot(c.result, op.result)
+        options = [_loops_for(lane, n, result, slots, op) for lane, n in c.lanes.items()]
+        for loop_choice in itertools.product(*options):
+            lanes = dict(zip(c.lanes, loop_choice, strict=True))
+            match = Match(c, op, result, tuple(slots), initial, lanes)
+            if all(_is_aligned(match, s) for s in (result, *slots)):
+                yield match
+
+
+def _assignments(op: Operation, c: Computation) -> Iterator[tuple[tuple[Reach, ...], Reach | None]]:
+    """Yield the operands of an operation in the order of a computation's, and what is left for the accumulator."""
+    spare = len(op.operands) - len(c.operands)
+    if spare not in (0, 1) or (spare and not c.accumulates):
+        return
+    for order in itertools.permutations(op.operands):
+        initial = order[-1] if spare else None
+        if initial is None or not any(initial.moves_with(v) for v in op.reduced):
+            yield order[: len(c.operands)], initial
+
+
+def coefficients(access: Access, loop: str) -> tuple[int, ...]:
+    """Return by how much a lane moves along each axis of a memory."""
+    return tuple(p.get((loop,), 0) for p in access.address)
+
+
+def _signature(lane: str, result: Slot, slots: Sequence[Slot]) -> frozenset[int]:
+    return frozenset(n for n, s in enumerate((result, *slots)) if any(coefficients(s.access, lane)))
+
+
+def _loops_for(lane: str, n_lanes: int, result: Slot, slots: Sequence[Slot], op: Operation) -> list[str | None]:
+    """Return the loops of an operation that move the same operands as a lane, longest first, then none."""
+    if n_lanes == 1:
+        return [None]
+    signature = _signature(lane, result, slots)
+
+    def moved(loop: str) -> frozenset[int]:
+        return frozenset(n for n, s in enumerate((result, *slots)) if s.reach.moves_with(loop))
+
+    names = [v for v, n in sorted(op.loops, key=lambda x: -x[1]) if moved(v) == signature and n > 1]
+    return [*names, None]
+
+
+def _is_aligned(m: Match, s: Slot) -> bool:
+    """Tell whether each lane moves its operand by one element along one axis, on which other loops move by whole steps."""
+    for v in {x for x in m.lanes.values() if x is not None}:
+        for factor, axis in zip(s.reach.factors(v), s.reach.axes, strict=True):
+            if factor and (factor != 1 or any(f % m.lane_extent(v) for w, f in axis.terms if w != v)):
+                return False
+    return True
+
+
+def low_end(a: Affine, extents: Mapping[str, int]) -> int:
+    """Return the least value of an offset."""
+    return a.constant + sum(min(f * (extents[v] - 1), 0) for v, f in a.terms)
+
+
+def high_end(a: Affine, extents: Mapping[str, int]) -> int:
+    """Return the greatest value of an offset."""
+    return a.constant + sum(max(f * (extents[v] - 1), 0) for v, f in a.terms)
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """The layout of a slot: `order` are the operand's axes, outermost first; `loops` are the loops that move inside of it."""
+
+    match: Match
+    slot: Slot
+    order: tuple[int, ...]
+    loops: Mapping[str, int]  # steps of the loops inside
+
+    @cached_property
+    def unit(self) -> int:
+        """Addresses that the lanes of one step reach."""
+        return 1 + sum(coefficients(self.slot.access, v)[0] * (n - 1) for v, n in self.lanes.items())
+
+    @cached_property
+    def lanes(self) -> dict[str, int]:
+        """The lanes that move the slot."""
+        return {v: n for v, n in self.match.computation.lanes.items() if any(coefficients(self.slot.access, v))}
+
+    @cached_property
+    def extents(self) -> dict[str, int]:
+        """Iterations of each loop of the operation inside of the region: whole steps."""
+        return {v: self.loops.get(v, 1) * self.match.lane_extent(v) for v, _ in self.match.operation.loops}
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """Elements along each axis that lanes take at once."""
+        reach = self.slot.reach
+        return tuple(math.prod({v: self.match.lane_extent(v) for v, f in a.terms if f == 1}.values()) for a in reach.axes)
+
+    @cached_property
+    def low(self) -> tuple[int, ...]:
+        """The first element along each axis."""
+        return tuple(low_end(a, self.extents) for a in self.slot.reach.axes)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Steps along each axis."""
+        ends = (high_end(a, self.extents) for a in self.slot.reach.axes)
+        return tuple(-(-(end + 1 - low) // width) for end, low, width in zip(ends, self.low, self.widths, strict=True))
+
+    @cached_property
+    def strides(self) -> tuple[int, ...]:
+        """Addresses from step to step along each axis."""
+        strides, step = [0] * len(self.sizes), self.unit
+        for axis in reversed(self.order):
+            strides[axis] = step
+            step *= self.sizes[axis]
+        return tuple(strides)
+
+    @property
+    def addresses(self) -> int:
+        """Addresses of the region."""
+        return self.unit * math.prod(self.sizes)
+
+    def stride(self, loop: str) -> int:
+        """Return by how many addresses one step of a loop moves."""
+        factors = self.slot.reach.factors(loop)
+        extent = self.match.lane_extent(loop)
+        return sum(f * extent // width * step for f, width, step in zip(factors, self.widths, self.strides, strict=True))
+
+    def window(self, base: Sequence[int], outside: Mapping[str, int]) -> tuple[Data, Data]:
+        """Return the addresses [count, axes of the memory] of a region, and the operand's flat index at each, or NONE.
+
+        `base` is the address of its first element, `outside` the steps of the loops that move it from outside.
+        """
+        lanes = self.lanes
+        grid = np.indices((*self.sizes, *lanes.values())).reshape(len(self.sizes) + len(lanes), -1)
+        steps, lane_values = grid[: len(self.sizes)], dict(zip(lanes, grid[len(self.sizes) :], strict=True))
+        addresses = np.zeros((grid.shape[1], len(base)), np.int64) + np.array(base)
+        for v, values in lane_values.items():
+            addresses += values[:, None] * np.array(coefficients(self.slot.access, v))
+        addresses[:, 0] += sum((steps[n] * step for n, step in enumerate(self.strides)), np.zeros(grid.shape[1], np.int64))
+        return addresses, self._elements(steps, lane_values, outside)
+
+    def initial(self, start: Reach | None, outside: Mapping[str, int]) -> Data:
+        """Return of each place of a result's window the flat index of what its accumulator starts from, or NONE."""
+        _, elements = self.window((0,) * len(self.slot.access.address), outside)
+        if start is None:
+            return np.full(elements.shape, NONE)
+        loops = [a.terms[0][0] if a.terms else "" for a in self.slot.reach.axes]
+        position = dict(zip(loops, np.unravel_index(np.maximum(elements, 0), self.slot.reach.shape), strict=True))
+        flat = np.zeros(elements.shape, np.int64)
+        for size, a in zip(start.shape, start.axes, strict=True):
+            flat = flat * size + a.constant + sum((f * position[v] for v, f in a.terms), np.zeros(elements.shape, np.int64))
+        return np.where(elements == NONE, NONE, flat)
+
+    def _elements(self, steps: Data, lane_values: Mapping[str, Data], outside: Mapping[str, int]) -> Data:
+        """Return the flat index of the operand's element at each place."""
+        reach, m = self.slot.reach, self.match
+        flat, valid = np.zeros(steps.shape[1], np.int64), np.ones(steps.shape[1], bool)
+        for axis, offset in enumerate(reach.axes):
+            value = steps[axis] * self.widths[axis] + self.low[axis]
+            value = value + sum(f * outside.get(v, 0) * m.lane_extent(v) for v, f in offset.terms)
+            for v, factor in offset.terms:
+                value = value + factor * self._lane_index(v, lane_values)
+            valid &= (value >= 0) & (value < reach.shape[axis])
+            flat = flat * reach.shape[axis] + value
+        for v, values in lane_values.items():
+            if not self._is_used(v):
+                valid &= values == 0
+        return np.where(valid, flat, NONE)
+
+    def _is_used(self, lane: str) -> bool:
+        loop = self.match.lanes[lane]
+        return loop is not None and self.slot.reach.moves_with(loop)
+
+    def _lane_index(self, loop: str, lane_values: Mapping[str, Data]) -> Data:
+        """Return which iteration of a loop the lanes at each place are, the last lane innermost."""
+        index = np.zeros(next(iter(lane_values.values())).shape if lane_values else (1,), np.int64)
+        for v, n in self.lanes.items():
+            if self.match.lanes[v] == loop:
+                index = index * n + lane_values[v]
+        return index
+
+
+def orders(rank: int) -> list[tuple[int, ...]]:
+    """Return the orders of an operand's axes, as they lie first."""
+    return list(itertools.permutations(range(rank)))

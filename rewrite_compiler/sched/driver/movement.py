@@ -1,0 +1,117 @@
+"""Movement of elements between a host and memories: commands that carry their data, and reads that return it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ...ila import Ila
+from ...ila.polynomial import Poly, Symbols
+from ...ila.summary import Opaque, Transition, read_summary, summarise
+from .control import Addressing, Settings, free_names
+from .copies import NoCopy, Part, parts_of
+
+Address = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Bits of a memory's element, `low` and so many, that are bits of a lane of the bus from bit `at` on."""
+
+    offset: Address  # of the element from the first address of the command
+    lane: int
+    low: int
+    width: int
+    at: int
+
+
+@dataclass(frozen=True, eq=False)
+class Mover:
+    """An instruction that moves between the bus and a memory: where it begins, and what it moves from there."""
+
+    instruction: str
+    memory: str
+    addressing: Addressing
+    pieces: tuple[Piece, ...]
+    lanes: str  # the operand that carries the data; "" for a read
+
+    @property
+    def offsets(self) -> tuple[Address, ...]:
+        """The elements that it moves, from its first address."""
+        return tuple(dict.fromkeys(p.offset for p in self.pieces))
+
+
+@lru_cache(maxsize=16)
+def writers(ila: Ila) -> tuple[Mover, ...]:
+    """Return the instructions that write what the bus carries to a memory, those that move most first."""
+    return _sorted(m for name in ila.instructions for m in _writer(ila, name))
+
+
+@lru_cache(maxsize=16)
+def readers(ila: Ila) -> tuple[Mover, ...]:
+    """Return the instructions that return what lies in a memory, those that move most first."""
+    return _sorted(m for name in ila.instructions for m in _reader(ila, name))
+
+
+def _sorted(movers: Iterator[Mover]) -> tuple[Mover, ...]:
+    return tuple(sorted(movers, key=lambda m: -len(m.pieces)))
+
+
+def _writer(ila: Ila, name: str) -> Iterator[Mover]:
+    summary = summarise(ila, name)
+    vectors = {o.leaf.name: key for key, o in ila.instructions[name].operands.items() if o.leaf.shape}
+    if isinstance(summary, Opaque) or not vectors:
+        return
+    data = [(conditions, loops, t) for conditions, loops, t in summary.transitions() if ila.states[t.write.memory].leaf.shape]
+    if len(data) != 1 or data[0][0] or data[0][1]:
+        return
+    t = data[0][2]
+    parts = _pieces(ila, name, t, summary.symbols)
+    vector_names = {m for p, _ in parts or () for m in [p.memory]}
+    if parts and len(vector_names) == 1 and vector_names <= vectors.keys():
+        pieces = tuple(Piece(offset, p.index[0], p.at, p.width, p.low) for p, offset in parts)
+        addressing = Addressing(t.write, summary.symbols, free_names(ila, name))
+        yield Mover(name, t.write.memory, addressing, pieces, vectors[vector_names.pop()])
+
+
+def _reader(ila: Ila, name: str) -> Iterator[Mover]:
+    read = read_summary(ila, name)
+    if read is None or isinstance(read, Opaque):
+        return
+    t, symbols = read
+    parts = _pieces(ila, name, t, symbols)
+    if not parts or len({p.memory for p, _ in parts}) != 1 or not t.reads:
+        return
+    first = parts[0][0].index
+    access = next(r.access for r in t.reads)
+    pieces = tuple(
+        Piece(tuple(i - b for i, b in zip(p.index, first, strict=True)), lane[-1] if lane else 0, p.low, p.width, p.at) for p, lane in parts
+    )
+    yield Mover(name, parts[0][0].memory, Addressing(access, symbols, free_names(ila, name)), pieces, "")
+
+
+def _pieces(ila: Ila, name: str, t: Transition, symbols: Symbols) -> list[tuple[Part, Address]] | None:
+    """Return the parts of each element that a transition writes, with the element's place from the first; None for no copy."""
+    extents = [int(p.get((), 0)) if set(p) <= {()} else 0 for _, p in t.loops]
+    control = dict.fromkeys([*(n for n, s in ila.states.items() if not s.leaf.shape), *ila.instructions[name].operands], 0)
+    parts: list[tuple[Part, Address]] = []
+    try:
+        for point in itertools.product(*map(range, extents)):
+            numbers = {symbols.variables[v]: n for (v, _), n in zip(t.loops, point, strict=True)}
+            place = tuple(_offset(p, dict(zip((v for v, _ in t.loops), point, strict=True))) for p in t.write.address)
+            parts += [(p, place) for p in parts_of(t.value, numbers, control)]
+    except NoCopy:
+        return None
+    return parts
+
+
+def _offset(p: Poly, numbers: Mapping[str, int]) -> int:
+    """Return how far loop variables move an address."""
+    return sum(c * numbers[m[0]] for m, c in p.items() if len(m) == 1 and m[0] in numbers)
+
+
+def mover_settings(m: Mover, address: Address, control: Settings) -> Settings | None:
+    """Return the fields with which a mover begins at an address."""
+    return m.addressing.settings(address, control)

@@ -1,0 +1,122 @@
+"""An operation as a nest of loops: which element of each operand an iteration takes, read from the term of its numerics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...errors import SpecError
+from ...ila.polynomial import NotPolynomial, Poly, Symbols
+from ...ila.summary import transition_of
+from ...lang.binders import Comprehension, Leaf
+from ...lang.expr import Expr
+from ..codelet import Affine
+
+Loops = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Reach:
+    """An operand of an operation: its shape, and the element that an iteration takes, one offset an axis."""
+
+    name: str
+    shape: tuple[int, ...]
+    axes: tuple[Affine, ...]
+
+    def factors(self, loop: str) -> tuple[int, ...]:
+        """Return by how much a loop moves along each axis."""
+        return tuple(dict(a.terms).get(loop, 0) for a in self.axes)
+
+    def moves_with(self, loop: str) -> bool:
+        """Tell whether a loop moves it."""
+        return any(self.factors(loop))
+
+
+@dataclass(frozen=True, eq=False)
+class Operation:
+    """Loops with their extents, those of the result first; the result and what each iteration reads; the value of an element."""
+
+    loops: Loops
+    result: Reach
+    operands: tuple[Reach, ...]
+    value: Expr
+    reads: tuple[Expr, ...]  # the loads of the operands, in their order
+
+    @property
+    def reduced(self) -> frozenset[str]:
+        """The loops over which results are summed up."""
+        return frozenset(v for v, _ in self.loops if not self.result.moves_with(v))
+
+
+CHAINED = "(sums)"  # what the computation before left in memory
+
+
+def continuation(op: Operation) -> Operation:
+    """Return the operation that goes over the results of another, element by element."""
+    loops = tuple((v, n) for v, n in op.loops if op.result.moves_with(v))
+    return Operation(loops, op.result, (Reach(CHAINED, op.result.shape, op.result.axes),), op.value, ())
+
+
+def clearing(op: Operation) -> Operation:
+    """Return the operation that sets the results of another to zero."""
+    return replace(continuation(op), operands=())
+
+
+def operation_of(a: Comprehension, operands: Sequence[Leaf], result: str) -> Operation:
+    """Return what an array of operands computes as a nest of loops.
+
+    Raises:
+        SpecError: I116, an address is no sum of loop variables with factors.
+    """
+    symbols = Symbols(frozenset())
+    try:
+        t = transition_of(a, result, symbols, frozenset(operands))
+        extents = {v: _number(p) for v, p in (*t.loops, *(x for r in t.reads for x in r.variables))}
+        result_reach = Reach(result, tuple(_number({(): n}) if isinstance(n, int) else 0 for n in a.shape), _axes(t.write.address))
+        reads = {(r.access.memory, _axes(r.access.address)): r.load for r in t.reads}
+    except NotPolynomial as reason:
+        raise SpecError("I116", f"The numerics of {result} are no nest of loops: {reason}", help="write its driver by hand") from None
+    shapes = {leaf.name: tuple(int(n) for n in leaf.shape if isinstance(n, int)) for leaf in operands}
+    reaches = [Reach(name, shapes[name], axes) for name, axes in reads]
+    return _coalesced(Operation(tuple(extents.items()), result_reach, tuple(reaches), t.value, tuple(reads.values())))
+
+
+def _number(p: Poly) -> int:
+    if not set(p) <= {()}:
+        raise NotPolynomial("a length depends on a loop")
+    return p.get((), 0)
+
+
+def _axes(address: tuple[Poly, ...]) -> tuple[Affine, ...]:
+    return tuple(_affine(p) for p in address)
+
+
+def _affine(p: Poly) -> Affine:
+    if any(len(monomial) > 1 for monomial in p):
+        raise NotPolynomial("an address multiplies loop variables")
+    return Affine(p.get((), 0), tuple(sorted((m[0], c) for m, c in p.items() if m)))
+
+
+def _coalesced(op: Operation) -> Operation:
+    """Return an operation whose loops that always move together, one by the whole length of the other, are one."""
+    names = [v for v, _ in op.loops]
+    extents = dict(op.loops)
+    for outer in names:
+        for inner in names:
+            if outer != inner and _are_one(op, outer, inner, extents[inner]):
+                return _coalesced(_joined(op, outer, inner, extents[outer] * extents[inner]))
+    return op
+
+
+def _are_one(op: Operation, outer: str, inner: str, extent: int) -> bool:
+    reaches = (op.result, *op.operands)
+    pairs = [pair for r in reaches for pair in zip(r.factors(outer), r.factors(inner), strict=True)]
+    return any(b for _, b in pairs) and all(a == extent * b for a, b in pairs)
+
+
+def _joined(op: Operation, outer: str, inner: str, extent: int) -> Operation:
+    def without(r: Reach) -> Reach:
+        return Reach(r.name, r.shape, tuple(Affine(a.constant, tuple((v, f) for v, f in a.terms if v != outer)) for a in r.axes))
+
+    loops = tuple((v, extent if v == inner else n) for v, n in op.loops if v != outer)
+    return Operation(loops, without(op.result), tuple(map(without, op.operands)), op.value, op.reads)

@@ -1,0 +1,278 @@
+"""Schedules: which loops one command runs and which the host, where operands lie, and the fields that make it so."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ...ila import Ila
+from ..selection import Nest, NoSelection, Operand, Selection, reads_of, select, words_of
+from .computation import Computation, is_same
+from .control import Addressing, Settings, free_names, reset_state, setters
+from .matching import Match, Region, Slot, orders
+from .operation import CHAINED
+
+Steps = tuple[tuple[str, int], ...]
+MOST_ORDERS = 24  # layouts tried of one match
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A slot in its memory: its region, where that begins, and whether the instruction dictates it (no base of its own)."""
+
+    region: Region
+    addressing: Addressing
+    base: int | None
+
+    @property
+    def slot(self) -> Slot:
+        """The slot."""
+        return self.region.slot
+
+    @property
+    def memory(self) -> str:
+        """The memory that it lies in, or the operand of the command that carries it."""
+        return self.slot.access.memory
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """A match with its loops split: `inside` those of one command, `outside` those of the host, outermost first."""
+
+    ila: Ila
+    match: Match
+    inside: Mapping[str, int]
+    outside: Steps
+    result: Place
+    operands: tuple[Place, ...]
+    switches: Settings
+    settings: Settings  # of the first command
+    changes: Mapping[str, Settings]  # loop → by how much a step of it changes them
+    table: Mapping[int, int]  # words of a control memory that the command reads, by address
+
+    @property
+    def computation(self) -> Computation:
+        """What one command computes."""
+        return self.match.computation
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The result and the operands."""
+        return (self.result, *self.operands)
+
+    @property
+    def commands(self) -> int:
+        """Commands that compute."""
+        return math.prod(n for _, n in self.outside)
+
+    def at(self, steps: Mapping[str, int]) -> Settings:
+        """Return the settings of a command."""
+        return {
+            name: x + sum(n * self.changes[v].get(name, 0) for v, n in steps.items() if v in self.changes)
+            for name, x in self.settings.items()
+        }
+
+    def with_switches(self, switches: Settings) -> Schedule:
+        """Return the schedule with values of what decides a computation's value; those that decide whether it computes stay."""
+        names = {x.name for x in self.computation.switches}
+        values = {k: x for k, x in switches.items() if k in names} | self.switches
+        return replace(self, switches=values, settings={**self.settings, **values})
+
+    def with_table_at(self, address: int) -> Schedule | Failure:
+        """Return the schedule with its table at another address."""
+        name = self.computation.table_base
+        switches = {**self.switches, name: address}
+        candidate = _unified(self.ila, self.match, self.places, self.inside, self.outside, switches)
+        return candidate if isinstance(candidate, Failure) else replace(candidate, switches=self.switches)
+
+    @cached_property
+    def needs(self) -> dict[str, int]:
+        """Addresses of each memory that the regions take."""
+        totals: dict[str, int] = {}
+        for p in self.places:
+            end = (p.base or 0) + p.region.addresses
+            totals[p.memory] = max(totals.get(p.memory, 0), end)
+        return totals
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a way to schedule leads nowhere, and how far it came."""
+
+    depth: int
+    reason: str
+
+
+def schedules(ila: Ila, match: Match, switches: Settings, before: Schedule | None = None) -> Iterator[Schedule | Failure]:
+    """Yield the schedules of a match under values of its switches, those with the fewest commands first.
+
+    `before` is the schedule whose results it goes on with.
+    """
+    if before is not None and not _is_beside(match, before):
+        yield Failure(0, f"{match.computation.instruction} does not read what {before.computation.instruction} writes")
+        return
+    loops = list(match.outer.items())
+    subsets = [s for n in range(len(loops) + 1) for s in itertools.combinations(loops, n)]
+    counted = len(match.computation.loops) - len(match.computation.lanes)
+    for outside in sorted(subsets, key=lambda s: math.prod(n for _, n in s)):
+        if len(loops) - len(outside) > counted and not match.computation.has_table:
+            yield Failure(0, f"{counted} loops of {match.computation.instruction} cannot take the {len(loops) - len(outside)} of the nest")
+            continue
+        is_reduced = [v in match.operation.reduced for v, _ in outside]
+        if any(is_reduced) and not match.computation.accumulates:
+            continue
+        if match.starts and not all(v in dict(outside) for v in match.outer if v in match.operation.reduced):
+            continue  # one command would start anew with each step
+        yield from _with_outside(ila, match, outside, switches, before)
+
+
+def _with_outside(
+    ila: Ila, match: Match, outside: Steps, switches: Settings, before: Schedule | None
+) -> Iterator[Schedule | Failure]:  # fmt: skip
+    inside = {v: n for v, n in match.outer.items() if (v, n) not in outside}
+    slots = (match.result, *match.operands)
+    as_before = None if before is None else before.result.region.order
+    options = [[as_before] if as_before is not None and is_chained(match, s) else [*orders(len(s.reach.axes))] for s in slots]
+    layouts = itertools.product(*options)
+    for layout in itertools.islice(layouts, MOST_ORDERS):
+        places = _placed(ila, match, slots, layout, inside, before)
+        if before is not None and not _is_continued(match, places, before):
+            yield Failure(0, f"{match.computation.instruction} does not read what {before.computation.instruction} writes as it lies")
+            return
+        candidate = _unified(ila, match, places, inside, outside, switches)
+        yield candidate
+        if isinstance(candidate, Schedule):
+            return
+
+
+def addressing_of(ila: Ila, c: Computation, slot: Slot) -> Addressing:
+    """Return how the first address of a slot follows from fields."""
+    return Addressing(slot.access, c.summary.symbols, free_names(ila, c.instruction))
+
+
+def _placed(
+    ila: Ila, match: Match, slots: Sequence[Slot], layout: Sequence[tuple[int, ...]], inside: Mapping[str, int], before: Schedule | None
+) -> list[Place]:  # fmt: skip
+    """Return where each slot lies: one after the other where fields say where, else where the instruction has it."""
+    ends: dict[str, int] = {} if before is None else dict(before.needs)
+    places = []
+    for slot, order in zip(slots, layout, strict=True):
+        addressing = addressing_of(ila, match.computation, slot)
+        is_dictated = addressing.is_dictated
+        region = Region(match, slot, order, inside if is_dictated else match.outer)
+        memory = slot.access.memory
+        if before is not None and before.result.base is not None and is_chained(match, slot):
+            places.append(Place(region, addressing, None if is_dictated else before.result.base))
+            continue
+        places.append(Place(region, addressing, None if is_dictated else ends.get(memory, 0)))
+        ends[memory] = ends.get(memory, 0) + region.addresses
+    return places
+
+
+def is_chained(match: Match, slot: Slot) -> bool:
+    """Tell whether a slot is what the computation before left in memory."""
+    if slot is not match.result:
+        return slot.reach.name == CHAINED
+    return not match.operation.operands or (match.initial is not None and match.initial.name == CHAINED)
+
+
+def _is_beside(match: Match, before: Schedule) -> bool:
+    """Tell whether a match works on the memory in which the schedule before leaves its results, on as many lanes."""
+    place = next(s for s in (match.result, *match.operands) if is_chained(match, s))
+    loops = [v for v, _ in match.operation.loops]
+    is_wide = all(match.lane_extent(v) == before.match.lane_extent(v) for v in loops)
+    return place.access.memory == before.result.memory and is_wide
+
+
+def _is_continued(match: Match, places: Sequence[Place], before: Schedule) -> bool:
+    """Tell whether what the schedule before leaves lies where this one reads it."""
+    place = next(p for p in places if is_chained(match, p.slot))
+    a, b = place.region, before.result.region
+    is_alike = (a.unit, a.widths, a.sizes, a.strides) == (b.unit, b.widths, b.sizes, b.strides)
+    return is_alike and place.memory == before.result.memory and place.base is not None
+
+
+def _unified(
+    ila: Ila, match: Match, places: Sequence[Place], inside: Mapping[str, int], outside: Steps, switches: Settings
+) -> Schedule | Failure:  # fmt: skip
+    def solution(steps: Mapping[str, int]) -> Selection | NoSelection:
+        return _selection(ila, match, places, inside, steps, switches)
+
+    first = solution({})
+    if isinstance(first, NoSelection):
+        return Failure(len(inside), first.reason)
+    if first.table and outside:
+        return Failure(len(inside), f"{match.computation.instruction} needs another table for every command")
+    free = free_names(ila, match.computation.instruction)
+    settings = {k: x for k, x in first.settings.items() if k in free}
+    changes: dict[str, Settings] = {}
+    for v, _ in outside:
+        next_step = solution({v: 1})
+        if isinstance(next_step, NoSelection):
+            return Failure(len(inside), next_step.reason)
+        changes[v] = {k: x - settings.get(k, 0) for k, x in next_step.settings.items() if k in free}
+    s = Schedule(
+        ila,
+        match,
+        inside,
+        _ordered(match, places, outside),
+        places[0],
+        tuple(places[1:]),
+        switches,
+        settings,
+        changes,
+        words_of(first, match.computation.summary.symbols) if first.table else {},
+    )
+    last = {v: n - 1 for v, n in outside}
+    corner = solution(last)
+    if isinstance(corner, NoSelection):
+        return Failure(len(inside), corner.reason)
+    if {k: x for k, x in corner.settings.items() if k in free} != s.at(last):
+        return Failure(len(inside), "fields are no linear functions of the host's loops")
+    return s
+
+
+def _selection(
+    ila: Ila, match: Match, places: Sequence[Place], inside: Mapping[str, int], steps: Mapping[str, int], switches: Settings
+) -> Selection | NoSelection:  # fmt: skip
+    """Return the fields of the command at some steps of the host's loops."""
+    c = match.computation
+    operands = [_operand(p, inside, steps) for p in places]
+    slots = {id(p.slot.access): o for p, o in zip(places, operands, strict=True)}
+    reads = [operands[0] if is_same(r.access, c.result) else slots[id(r.access)] for r in reads_of(c.transition)]
+    nest = Nest(tuple(inside.items()), operands[0], tuple(reads))
+    fixed = {k: v for k, v in reset_state(ila).items() if k not in setters(ila)}
+    for e in ila.externals.values():
+        fixed |= {e.base.name: 0, e.size.name: 1 << 40}
+    return select(c.summary, c.transition, c.outer_loops, nest, {**fixed, **switches}, ordered=False)
+
+
+def _operand(p: Place, inside: Mapping[str, int], steps: Mapping[str, int]) -> Operand:
+    strides = tuple(p.region.stride(v) for v in inside)
+    if p.base is None:
+        return Operand(p.memory, None, strides)
+    return Operand(p.memory, p.base + sum(n * p.region.stride(v) for v, n in steps.items()), strides)
+
+
+def _ordered(match: Match, places: Sequence[Place], outside: Steps) -> Steps:
+    """Return the host's loops in an order in which what must be loaded again is loaded least often."""
+    dictated = [p for p in places[1:] if p.base is None and p.memory not in match.computation.summary.instruction.operands]
+
+    def is_allowed(order: Steps) -> bool:
+        kinds = [v in match.operation.reduced for v, _ in order]
+        return places[0].base is not None or kinds == sorted(kinds)
+
+    def loads(order: Steps) -> int:
+        return sum(p.region.addresses * _changes(p, order) for p in dictated)
+
+    allowed = [order for order in itertools.permutations(outside) if is_allowed(order)]
+    return min(allowed, key=loads)
+
+
+def _changes(p: Place, order: Steps) -> int:
+    """Return how often the window of a place changes under loops in an order."""
+    moving = [n for n, (v, _) in enumerate(order) if p.slot.reach.moves_with(v)]
+    return math.prod(n for _, n in order[: moving[-1] + 1]) if moving else 1

@@ -1,0 +1,80 @@
+"""Synchronisation: tokens between queues from what commands read and write, and the command that ends a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ...ila import Ila
+from ...ila.model import Queue
+from ...ila.summary import Opaque, summarise
+from .program import Issued
+from .writer import NotEmitted, Writer
+
+
+def ended(ila: Ila, w: Writer) -> list[Issued]:
+    """Return the commands of a stream with the one that raises the interrupt last, and the tokens that order its queues.
+
+    Raises:
+        NotEmitted: no command raises it, or two queues share no token.
+    """
+    finish = next((name for name in ila.instructions if _raises_interrupt(ila, name)), None)
+    if finish is None:
+        raise NotEmitted(f"no instruction of {ila.name} raises the interrupt at the end of a stream")
+    spans = tuple(r for c in w.commands for r in c.writes if r.memory in ila.externals)
+    return synchronised(ila, [*w.commands, Issued(finish, {}, reads=spans)])
+
+
+def _raises_interrupt(ila: Ila, name: str) -> bool:
+    summary = summarise(ila, name)
+    if isinstance(summary, Opaque) or ila.interrupt is None:
+        return False
+    writes = [(t.write.memory, t.value.value) for *_, t in summary.transitions()]
+    return writes == [(ila.interrupt.name, 1)]
+
+
+def synchronised(ila: Ila, commands: Sequence[Issued]) -> list[Issued]:
+    """Return commands with the tokens that make each wait for what it depends on in another queue; none that order implies.
+
+    Raises:
+        NotEmitted: two queues that depend on each other share no token.
+    """
+    queue_of = {name: q for q in ila.queues for name in q.instructions}
+    waits: dict[tuple[str, str], int] = {}  # (queue, queue that it waited for) → the last command of the latter that it knows of
+    fields = [dict(c.fields) for c in commands]
+    for n, c in enumerate(commands):
+        q = queue_of.get(c.instruction)
+        if q is None:
+            continue
+        for k in _dependences(commands, n):
+            other = queue_of.get(commands[k].instruction)
+            if other is None or other is q or waits.get((q.name, other.name), -1) >= k:
+                continue
+            k = _giver(commands, queue_of, other, n)
+            give, take = _token(other, q)
+            fields[k][give], fields[n][take] = 1, 1
+            waits[q.name, other.name] = k
+    return [replace(c, fields=f) for c, f in zip(commands, fields, strict=True)]
+
+
+def _giver(commands: Sequence[Issued], queue_of: dict[str, Queue], q: Queue, before: int) -> int:
+    """Return the last command of a queue before another one: it gives the token, so that no later one has to."""
+    return max(k for k in range(before) if queue_of.get(commands[k].instruction) is q)
+
+
+def _dependences(commands: Sequence[Issued], n: int) -> Iterator[int]:
+    """Yield the commands before one that write what it reads or writes, or read what it writes, the last first."""
+    c = commands[n]
+    for k in range(n - 1, -1, -1):
+        before = commands[k]
+        pairs = [*((a, b) for a in before.writes for b in (*c.reads, *c.writes)), *((a, b) for a in before.reads for b in c.writes)]
+        if any(a.memory == b.memory and a.overlaps(b) for a, b in pairs):
+            yield k
+
+
+def _token(giver: Queue, taker: Queue) -> tuple[str, str]:
+    """Return the operands by which one queue gives a token to another."""
+    pairs = [(give, take) for give, token in giver.gives.items() for take, other in taker.takes.items() if token == other]
+    if not pairs:
+        raise NotEmitted(f"no token leads from queue {giver.name} to queue {taker.name}")
+    return pairs[0]

@@ -1,0 +1,154 @@
+"""Drivers that follow from models: unlike accelerators, none of which has a line of driver, are proved by the court."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rewrite_compiler.errors import SpecError
+from rewrite_compiler.prove import prove_mapping
+from rewrite_compiler.readings.kernels.evaluate import evaluate
+from rewrite_compiler.sched.driver.generation import Request, program_of
+from rewrite_compiler.target import Target, find_target, load_target, simulated_device
+
+ACCELERATORS = Path(__file__).parent / "accelerators"
+
+
+@cache
+def accelerator(name: str) -> Target:
+    return load_target(str(ACCELERATORS / f"{name}.py"))
+
+
+def request(target: Target, operation: str, **sizes: int) -> Request:
+    m = target.mappings[operation]
+    shapes = {v.name: tuple(sizes[d] for d in m.axes.of[v.name]) for v in m.operands}
+    magnitudes = dict(zip(m.format_choices, (0.5, 3.0, 40.0), strict=False))
+    return Request(m, shapes, m.formats_for(magnitudes), {name: sizes[name] for name, _ in m.statics})
+
+
+def commands(target: Target, operation: str, **sizes: int) -> list[tuple[str, int]]:
+    program = program_of(target.ila(), request(target, operation, **sizes))
+    return [(b.first.instruction, len(b.commands)) for b in program.blocks]
+
+
+@pytest.mark.parametrize(
+    ("name", "operation", "strength"),
+    [
+        ("toy", "dense", "every k from 24 on by induction in steps of 8"),
+        ("systolic", "dense", "every k from 8 on by induction in steps of 1"),
+        ("vector", "add", "symbolic at t=2, n=6 (15 instructions)"),
+        ("vector", "mul", "symbolic at t=2, n=6 (15 instructions)"),
+    ],
+)
+def test_generated_drivers_have_certificates(name: str, operation: str, strength: str) -> None:
+    target = accelerator(name)
+    proof = prove_mapping(target.mappings[operation], target.ila())
+    assert str(proof.verdict) == "proved", proof.evidence
+    assert strength in proof.strength
+
+
+def test_the_toy_gets_the_commands_that_one_writes_by_hand() -> None:
+    """Registers once, inputs and weights vector by vector, a command for each result, a read for each result."""
+    assert commands(accelerator("toy"), "dense", t=1, k=24, n=5) == [
+        ("store_w", 15), ("store_x", 3), ("config", 1), ("dot", 5), ("load_y", 5),
+    ]  # fmt: skip
+
+
+def test_what_is_dictated_is_loaded_again() -> None:
+    """The toy's inputs begin at vector 0, so rows come one after the other; a FIFO of four is emptied when it is full."""
+    assert commands(accelerator("toy"), "dense", t=2, k=8, n=3)[2:] == [
+        ("config", 1), ("dot", 3), ("store_x", 1), ("dot", 3), ("load_y", 6),
+    ]  # fmt: skip
+    kinds = [name for name, _ in commands(accelerator("systolic"), "dense", t=3, k=20, n=11)]
+    assert kinds.count("load_row") == 3 * 2
+    assert kinds[-5:] == ["emit", "pop", "oldest", "pop", "oldest"]
+
+
+def test_limits_are_what_regions_take() -> None:
+    limits = {x.what: (x.needs, x.most) for x in accelerator("toy").mappings["dense"].limits_at({"t": 1, "k": 64, "n": 8})}
+    assert limits == {"addresses of y": (8, 64), "addresses of x": (8, 64), "addresses of w": (64, 512)}
+    assert accelerator("toy").mappings["dense"].exceeded_limit({"t": 1, "k": 64, "n": 65}) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("toy", "acc + reduce_sum", "acc - reduce_sum"),
+        ("toy", ">> 1)) >> shift, 8)", ">> 2)) >> shift, 8)"),
+        ("systolic", "(m.r.row % ROWS, j), wrap(before", "(m.r.row % ROWS, j), wrap(0 * before"),
+        ("systolic", "(m.r.head + 1) % DEPTH", "(m.r.head + 2) % DEPTH"),
+        ("vector", "signed(vector[2 * j] +", "signed(vector[2 * j] + 1 +"),
+        ("vector", "at = v * LANES + j", "at = v * LANES + 3 - j"),
+    ],
+)
+def test_a_mutated_model_is_noticed_or_driven_rightly(name: str, right: str, wrong: str, tmp_path: Path) -> None:
+    """A change of the model changes numerics that share it, is refused, or the driver follows it: what is returned is never wrong."""
+    text = (ACCELERATORS / f"{name}.py").read_text()
+    assert right in text
+    path = tmp_path / f"{name}.py"
+    path.write_text(text.replace(right, wrong))
+    target = load_target(str(path))
+    for operation, m in target.mappings.items():
+        r = request(target, operation, **m.trials[-1])
+        random = np.random.default_rng(0)
+        codes = {leaf.name: random.integers(-100, 100, leaf.shape) for leaf in r.leaves}  # type: ignore[arg-type]
+        try:
+            program = program_of(target.ila(), r)
+        except SpecError:
+            continue
+        result = program.run(simulated_device(target.ila()), codes, {n: len(s) for n, s in r.shapes.items()})
+        assert np.array_equal(result, evaluate(r.term, {leaf: codes[leaf.name] for leaf in r.leaves}))
+
+
+class CountingDevice:
+    """A device that counts the commands that a driver issues."""
+
+    def __init__(self, device: Any) -> None:
+        self.device, self.count = device, 0
+
+    def issue(self, instruction: str, **operands: int) -> None:
+        self.count += 1
+        self.device.issue(instruction, **operands)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.device, name)
+
+
+@pytest.mark.parametrize("sizes", [{"t": 7, "k": 30, "n": 45}, {"t": 1, "k": 784, "n": 10}])
+def test_queues_tables_and_narrow_stores_need_no_driver(sizes: dict[str, int]) -> None:
+    """A shipped accelerator with DRAM, queues, micro-ops and stores of one byte: the stream is right and no longer than by hand."""
+    target = find_target("vta")
+    r = request(target, "dense", **sizes)
+    random = np.random.default_rng(0)
+    codes = {leaf.name: random.integers(-128, 128, leaf.shape) for leaf in r.leaves}  # type: ignore[arg-type]
+    program = program_of(target.ila(), r)
+    result = program.run(simulated_device(target.ila()), codes, {n: len(s) for n, s in r.shapes.items()})
+    assert np.array_equal(result, evaluate(r.term, {leaf: codes[leaf.name] for leaf in r.leaves}))
+    by_hand = CountingDevice(simulated_device(target.ila()))
+    r.mapping.run_driver(by_hand, codes, r.formats, {})
+    assert program.commands == by_hand.count
+
+
+def refusal(call: Any) -> str:
+    with pytest.raises(SpecError) as caught:
+        call()
+    return str(caught.value)
+
+
+def test_refusals_say_what_is_missing(tmp_path: Path) -> None:
+    text = (ACCELERATORS / "toy.py").read_text()
+
+    def refused(right: str, wrong: str) -> str:
+        path = tmp_path / "toy.py"
+        path.write_text(text.replace(right, wrong))
+        target = load_target(str(path))
+        return refusal(lambda: program_of(target.ila(), request(target, "dense", t=1, k=8, n=3)))
+
+    unread = refused('    m.instruction("load_y"', '    (lambda *_: lambda f: f)("load_y"')
+    assert "No driver of toy.dense follows from toy at i=1, j=3, c0=8: no instruction returns y from y" in unread
+    other = refused("assign(y, wrap(code, 8, False)", "assign(y, wrap(code + 1, 8, False)")
+    assert "gives other codes than the numerics" in other
