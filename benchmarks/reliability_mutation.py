@@ -4,7 +4,9 @@ The changes are drawn by seed (`--runs 80` of each package) from all comparisons
 limits (`max`, `min`), filters of comprehensions, entries of tables and parts of unions; each is made in a copy of the engine
 that stands before the real one. Which tests run a line is known from `--coverage FOLDER`, what `reliability_coverage.py --keep
 FOLDER` left: of those a change meets the ones of its own part first, then the quickest, as many as take `--seconds`, each with
-`--cases` of its cases; those written since are asked before. Finished changes are in the log, from which the next call goes on.
+`--cases` of its cases; those written since are asked before. Without a measurement it meets the files of tests that import the
+changed module, those of its own part first, until they have used `--seconds`. Finished changes are in the log, from which the next
+call goes on.
 A change that survives is printed with its line: it is either the same program, or a test is missing, or one that is slower
 would notice; `--again` asks those once more.
 """
@@ -19,6 +21,7 @@ import json
 import math
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -125,8 +128,14 @@ def change(node: ast.AST) -> None:
 
 
 def nodes_of(tree: ast.AST) -> list[ast.AST]:
-    """Return the nodes that can be changed, in order."""
-    return [n for n in ast.walk(tree) if can_change(n)]
+    """Return the nodes that can be changed, in order; annotations are never evaluated."""
+    annotations = {id(a) for n in ast.walk(tree) for a in (getattr(n, "annotation", None), getattr(n, "returns", None)) if a is not None}
+    found, work = [], [tree]
+    while work:
+        node = work.pop(0)
+        found += [node] if can_change(node) else []
+        work += [c for c in ast.iter_child_nodes(node) if id(c) not in annotations]
+    return found
 
 
 @cache
@@ -147,6 +156,8 @@ def known(folder: Path, cases: int) -> Known:
     """Read what a measurement of coverage kept."""
     from coverage import CoverageData
 
+    if not (folder / "data").exists():
+        return Known({}, {}, cases)
     data = CoverageData(str(folder / "data"))
     data.read()
     lines: dict[str, dict[int, set[str]]] = {}
@@ -172,6 +183,8 @@ def lines_of(node: ast.AST) -> range:
 
 def asked(place: Place, have: Known, seconds: float) -> list[str]:
     """Return the test functions that a change must make fail: those that run it, of its own part first, as many as take so long."""
+    if not have.seconds:
+        return [*importing(place), *(f"--deselect={name}" for name in sorted(have.wrong))]
     tree, of_file = parsed(place.file), have.lines[place.file]
     node = nodes_of(tree)[place.number]
     runs = set().union(*(of_file.get(line, set()) for line in lines_of(node)))
@@ -188,6 +201,27 @@ def asked(place: Place, have: Known, seconds: float) -> list[str]:
         names.append(name)
         files.add(file)
     return names
+
+
+@cache
+def tests_by_module() -> dict[str, set[str]]:
+    """Return which files of tests import each module, or name it in a text."""
+    files: dict[str, set[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for name in re.findall(r"rewrite_compiler(?:\.\w+)+", path.read_text("utf-8")):
+            files.setdefault(name, set()).add(path.relative_to(ROOT).as_posix())
+    return files
+
+
+def importing(place: Place) -> list[str]:
+    """Return the files of tests that import the changed module, then those that import the folder around it, of its own part first."""
+    part_tests, module = PARTS[place.part][1], place.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    names: list[str] = []
+    while module.count("."):
+        near = {f for name, files in tests_by_module().items() if f"{name}.".startswith(f"{module}.") for f in files}
+        names += sorted(near - {*names}, key=lambda f: (not f.startswith(part_tests), f))
+        module = module.rpartition(".")[0]
+    return names[:FILES]
 
 
 def unmeasured(part_tests: tuple[str, ...], have: Known) -> list[str]:
@@ -299,7 +333,9 @@ def tested(tests: list[str], folder: Path, tally: Path, cases: int, seconds: flo
 
     plugins = ["-p", "sampled_tests", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]  # imported ahead
     try:
-        return int(pytest.main(["-q", "-x", "-n", "0", *plugins, "--each", str(cases), "--tally", str(tally), *tests]))
+        return int(
+            pytest.main(["-q", "-x", "-n", "0", *plugins, "--each", str(cases), "--until", str(seconds), "--tally", str(tally), *tests])
+        )
     except BaseException:  # whatever a changed program does: it is noticed
         return 1
 

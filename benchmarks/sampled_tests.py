@@ -1,14 +1,15 @@
 """A plugin of pytest (`-p sampled_tests`): a part of the cases of each test function, and which function ran a line.
 
 `--each N` keeps at most N cases of a function, evenly spaced, and at most 10 N examples of a property; `--enough S` runs no
-more cases of a function once they have used S processor seconds; `--longest S` breaks a test off after so many; `--tally FILE`
-writes the processor seconds of each function and which failed. While coverage.py measures, lines are kept apart by the
-function that ran them.
+more cases of a function once they have used S processor seconds; `--longest S` breaks a test off after so many; `--until S`
+starts no more tests once all have used S; `--tally FILE` writes the processor seconds of each function and which failed. While
+coverage.py measures, lines are kept apart by the function that ran them.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import sys
@@ -31,12 +32,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--each", type=int, default=0, help="at most so many cases of a test function (default: all)")
     parser.addoption("--enough", type=float, default=0.0, help="no more cases of a function after so many processor seconds")
     parser.addoption("--longest", type=float, default=0.0, help="break a test off after so many processor seconds (default: never)")
+    parser.addoption("--until", type=float, default=0.0, help="start no more tests after so many processor seconds in all (default: never)")
     parser.addoption("--tally", default="", help="write seconds and failures of each test function there")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Sampled(config), "sampled")
-    if config.getoption("--enough"):
+    if config.getoption("--enough") or config.getoption("--until"):
         config.pluginmanager.register(Enough(config), "enough")
 
 
@@ -65,15 +67,17 @@ def used() -> float:
 
 
 class Enough:
-    """What ends the cases of a function that has used up its processor time."""
+    """What ends the cases of a function that has used up its processor time, and the run that has."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.sampled: Sampled = config.pluginmanager.get_plugin("sampled")  # type: ignore[assignment]
-        self.enough = float(config.getoption("--enough"))
+        self.enough = float(config.getoption("--enough")) or math.inf
+        self.until = float(config.getoption("--until")) or math.inf
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
-        return True if self.sampled.seconds[function_of(item.nodeid)] > self.enough else None
+        seconds = self.sampled.seconds
+        return True if seconds[function_of(item.nodeid)] > self.enough or sum(seconds.values()) > self.until else None
 
 
 class Sampled:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -189,9 +190,19 @@ def test_an_index_that_no_condition_proves_inside(name: str) -> None:
 # -- the shipped models
 
 
+@cache
+def checked(name: str) -> tuple[Ila, Check]:
+    m = importlib.import_module(f"rewrite_compiler.ila_models.{name}").build()
+    return m, check(m)
+
+
+CHECKED = pytest.mark.xdist_group("checked models")  # one worker checks each once
+
+
+@CHECKED
 @pytest.mark.parametrize("name", ["flexasr", "hlscnn", "vta"])
 def test_shipped_models_are_good(name: str) -> None:
-    found = check(importlib.import_module(f"rewrite_compiler.ila_models.{name}").build())
+    _, found = checked(name)
     assert sentences(found) == []
     assert found.decodes_disjoint
     assert found.is_good
@@ -205,20 +216,22 @@ def test_flexasr_in_its_other_forms(options: dict[str, str]) -> None:
     assert sentences(check(importlib.import_module("rewrite_compiler.ila_models.flexasr").build(**options))) == []
 
 
+@CHECKED
 def test_vta_copies_micro_ops_from_outside() -> None:
     """What is control because the plan makes it so is said, not assumed."""
-    found = check(importlib.import_module("rewrite_compiler.ila_models.vta").build())
+    _, found = checked("vta")
     assert found.regions == (
         "load_uop copies dram into the control state uop: the region that it reads must be constant",
         "load_uop copies dram_uop into the control state uop: the region that it reads must be constant",
     )
 
 
+@CHECKED
 def test_holes_of_flexasr_are_commands_without_effect() -> None:
     """Every hole is decoded by nothing at both of its ends, and every other end of a range by something."""
-    m = importlib.import_module("rewrite_compiler.ila_models.flexasr").build()
+    m, found = checked("flexasr")
     sim = Simulator(m)
-    for hole in check(m).holes:
+    for hole in found.holes:
         ranges = dict(hole.ranges)
         assert hole.is_complete
         for address in ranges["addr"]:

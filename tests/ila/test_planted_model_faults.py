@@ -1,4 +1,7 @@
-"""Faults planted in the shipped models that the check must find: weak requirements, writes that collapse, fields that nothing drives."""
+"""Faults planted in the shipped models that the check must find: weak requirements, writes that collapse, fields that nothing drives.
+
+Without a fault it finds nothing: `test_check.py`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,6 @@ from rewrite_compiler.lang.substitution import substitute
 from rewrite_compiler.target import find_target
 
 SPAD = 8_372_224
-MODELS = ("vta", "hlscnn", "flexasr")
 Change = Callable[[Step], Step | None]
 
 
@@ -47,11 +49,6 @@ def variant(ila: Ila, name: str, update: Step) -> Ila:
 @cache
 def model(name: str) -> Ila:
     return find_target(name).ila()
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_requirements_of_the_shipped_models_are_strong_enough(name: str) -> None:
-    assert list(weak_requirements(model(name))) == []
 
 
 @pytest.mark.parametrize(

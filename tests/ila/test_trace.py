@@ -7,6 +7,7 @@ import random
 import re
 import zlib
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from rewrite_compiler.ila.traces.trace import Attach, Commands, Fetch, Header, I
 from rewrite_compiler.ila.traces.writer import CHUNK, COMMANDS, COUNT, END, OTHER, WORDS, to_assembly, to_binary, to_json_lines
 from rewrite_compiler.lang.binders import static_shape
 
+model = cache(ila)
 NAMES = ("flexasr", "hlscnn", "vta")
 WRITERS: Mapping[str, Callable[[Trace, Ila], bytes]] = {"json": to_json_lines, "assembly": to_assembly, "binary": to_binary}
 
@@ -47,7 +49,7 @@ def random_operands(i: Instruction, draw: random.Random) -> dict[str, int]:
 @settings(max_examples=20)
 @given(data=st.data())
 def test_assembling_what_was_disassembled_gives_the_command(name: str, data: st.DataObject) -> None:
-    m = ila(name)
+    m = model(name)
     i = m.instructions[data.draw(st.sampled_from(list(m.instructions)))]
     given = random_operands(i, data.draw(st.randoms(use_true_random=False)))
     named = disassemble(m, assemble(i, **given))
@@ -60,7 +62,7 @@ def test_assembling_what_was_disassembled_gives_the_command(name: str, data: st.
 @given(data=st.data())
 def test_bits_outside_of_the_fields_are_kept(name: str, data: st.DataObject) -> None:
     """A command with any data at an address that an instruction answers to survives assembly text."""
-    m = ila(name)
+    m = model(name)
     i = m.instructions[data.draw(st.sampled_from(list(m.instructions)))]
     command = {**assemble(i), "data": data.draw(st.integers(0, (1 << 128) - 1))} if name != "vta" else assemble(i)
     named = disassemble(m, command)
@@ -78,7 +80,7 @@ def golden_commands(name: str) -> list[dict[str, int]]:
 
 def whole_trace(name: str) -> tuple[Ila, Trace]:
     """A trace with every kind of item."""
-    m = ila(name)
+    m = model(name)
     draw = random.Random(7)
     commands = [assemble(i, **random_operands(i, draw)) for i in m.instructions.values()]
     gives = np.arange(16 * len(commands), dtype=np.uint8).reshape(-1, 16)
@@ -107,7 +109,7 @@ def test_every_form_is_read_back(name: str, form: str) -> None:
 
 @pytest.mark.parametrize("name", ["flexasr"])
 def test_golden_commands_survive_every_form(name: str) -> None:
-    m, commands = ila(name), golden_commands(name)
+    m, commands = model(name), golden_commands(name)
     trace = Trace(Header(name), (Commands(columns_of(m, commands)),))
     assert [c for c, _ in trace.items[0].rows()] == [{k: v for k, v in c.items() if v} for c in commands]  # type: ignore[union-attr]
     for write in WRITERS.values():
