@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..lang import intervals as iv
+from .dead_code import names_written
 from .loop_ir import Assign, Bind, Conjunction, Copy, For, If, Statement, Store, Tree, constant, folded_sum_or_product
 
 MAX_ELEMENTS = 64
@@ -103,8 +104,8 @@ def _run(s: For) -> list[Statement] | None:
     if s.extent.op != "const" or not 1 < int(s.extent.data) <= MAX_ELEMENTS:
         return None
     count = int(s.extent.data)
-    bound = {x.name for x in s.body if isinstance(x, Bind)}
-    moduli = [t for t in _moduli(s) if _reads(t).isdisjoint(bound)]
+    varying = names_written(s.body)  # an index that reads such a name or array is not known before the loop
+    moduli = [t for t in _moduli(s) if _reads(t).isdisjoint(varying)]
     if not moduli:
         copy = _copy(s, count)
         return None if copy is None else [copy]

@@ -12,6 +12,7 @@ from test_readings import walked as walked_term
 from test_steps import ACC, AT_ONCE, IN_ORDER, RANDOM, A, B, C, Contents, Problem, by_oracle, problems, walked
 
 from rewrite_compiler.errors import SpecError
+from rewrite_compiler.ila.simulation.simulator import LEVEL
 from rewrite_compiler.lang import Array, Leaf, Step, array, as_real, assign, lift, loop, require, select, update
 from rewrite_compiler.lang.binders import static_shape
 from rewrite_compiler.lang.step import make_update
@@ -23,7 +24,7 @@ FITS = (-(1 << 63), (1 << 63) - 1)
 
 def by_native(step: Step, contents: Contents) -> Contents | str:
     """Return the memories after the step by machine code, or why it cannot run there."""
-    function = native_function(step, False)
+    function = native_function(step, False, LEVEL)
     if isinstance(function, str):
         return function
     after = {leaf: np.array(x, storage_dtype(leaf.interval)).reshape(static_shape(leaf)) for leaf, x in contents.items()}

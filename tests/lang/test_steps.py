@@ -161,6 +161,9 @@ IN_ORDER: dict[str, Step] = {
     "an index table that the loop writes": loop(3, lambda k: seq(assign(C, (C[k] + 1) % 16, k + 1), assign(A, k, C[k + 1]))),
     "the loop's condition depends on what it writes": loop(4, lambda k: when(C[0] < 2, assign(C, (C[0] + 1) % 16, 0))),
     "an inner loop that depends on the outer one's": loop(3, lambda k: loop(4, lambda j: assign(A, wrap(A[j + k] + 1, 8), j + k + 1))),
+    "an index modulo a constant from what the loop writes": loop(
+        3, lambda k: seq(assign(C, k, k), assign(A, B[C[k] % 16], (k + C[0]) % 16))
+    ),
     "wraps around": loop(16, lambda k: assign(A, A[(k + 15) % 16], k)),
     "a local taken once an iteration": loop(4, lambda k: let(array(lambda i: A[i], 16), lambda x: assign(A, wrap(x[k] + x[15], 8), k + 1))),
 }
