@@ -1,4 +1,7 @@
-"""Whole applications on FlexASR, HLSCNN and VTA: offloads found, accuracy beside that of the model on the host, seconds of each stage."""
+"""Whole applications on FlexASR, HLSCNN and VTA: offloads found, accuracy beside that of the model on the host, seconds of each stage.
+
+With `--json FILE` it goes on where it ended; each row has the commit that it was measured at.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from record import ROOT, Row, finish, options
+from record import ROOT, Row, commit, finish, options, recorded
 
 SHARED = Path(os.environ.get("FLEXMATCH_SHARED", ROOT.parent / "shared"))
 MODELS = SHARED / "models"
@@ -120,7 +123,7 @@ def main() -> None:
     args = parser.parse_args()
     if not MODELS.is_dir():
         raise SystemExit(f"{MODELS} is missing: set FLEXMATCH_SHARED to the folder of shared models")
-    rows = []
+    rows = recorded(args.json)
     titles = {
         "application": -24,
         "accelerator": -13,
@@ -133,18 +136,19 @@ def main() -> None:
         "difference": 12,
     }
     print("".join(f"{t:<{-n}}" if n < 0 else f"{t:>{n}}" for t, n in titles.items()) + f"{'co-simulation':>16}")
+    measured = {(row["name"], row["accelerator"]) for row in rows}
     for case in cases():
-        if args.only not in f"{case.name} {case.accelerator}":
+        if args.only not in f"{case.name} {case.accelerator}" or (case.name, TITLES[case.accelerator]) in measured:
             continue
         with tempfile.TemporaryDirectory() as folder:
             row = measure(case, Path(folder))
-        rows.append(row)
+        rows.append({**row, "commit": commit()})
+        finish("applications", rows, args.json)
         line = f"{row['name']:24}{row['accelerator']:13}{row['offloads']:>9}{row['offloads_exact']:>7}{row['compile_wall_seconds']:>9} s"
         if "metric" in row:
             values = f"{row['reference']:>13.5g}{row['accelerated']:>10.5g}{row['difference']:>+12.4g}"
             line += f"{row['metric']:>12}{values}{row['cosim_wall_seconds']:>14} s"
         print(line, flush=True)
-    finish("applications", rows, args.json)
 
 
 if __name__ == "__main__":

@@ -18,15 +18,18 @@ from command import flexmatch, refused
 from vectors import traces
 
 from rewrite_compiler.apps import find_application
+from rewrite_compiler.cli.verbs.emit_verilog import SIMULATE
 from rewrite_compiler.compile import calibrated, compile_model
 from rewrite_compiler.emit.mmio.trace import traces_of
+from rewrite_compiler.emit.rtl import readback_check
 from rewrite_compiler.emit.rtl.design import design
 from rewrite_compiler.emit.rtl.emit import SHOWN, verilog_device
-from rewrite_compiler.emit.rtl.readback_check import _filling, check_verilog
+from rewrite_compiler.emit.rtl.readback_check import PartVerdict, _filling, check_verilog
 from rewrite_compiler.emit.rtl.rom import filled_entries
 from rewrite_compiler.errors import InputError
 from rewrite_compiler.ila import Ila, ila
 from rewrite_compiler.ila.traces.trace import Commands
+from rewrite_compiler.readings.smt.solver import Verdict
 from rewrite_compiler.readings.verilog.reader import Expression, Statement, read_verilog
 from rewrite_compiler.readings.verilog.semantics import Machine
 from rewrite_compiler.target import load_target
@@ -338,3 +341,19 @@ def test_the_command_writes_the_text_and_proves_it(tmp_path: Path, monkeypatch: 
         2,
         "error[F203]: a Verilog text is checked against one accelerator\n  help: flexmatch emit check FILE.v --accel NAME",
     )
+
+
+def test_what_is_not_decided_is_counted_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither proved nor refuted: another sentence than for what differs, and a difference is named first."""
+    monkeypatch.chdir(tmp_path)
+    Path("d.v").write_text("module")
+    verdicts = [
+        PartVerdict("words", Verdict("proved")),
+        *(PartVerdict(f"clock {n} of a", Verdict("unknown", reason="timeout")) for n in range(5)),
+    ]
+    monkeypatch.setattr(readback_check, "check_verilog", lambda *_: iter(verdicts))
+    open_clocks = "clock 0 of a, clock 1 of a, clock 2 of a, 2 more"
+    said = f"d.v: error[I115]: 1 of 6 parts are proved and none is refuted, but not decided are {open_clocks}: timeout"
+    refused(flexmatch("emit", "check", "d.v", "--accel", "vta"), 1, f"{said}\n  help: {SIMULATE}")
+    verdicts.append(PartVerdict("decode", Verdict("refuted", reason="it differs")))
+    assert "decode is not the model's: it differs" in flexmatch("emit", "check", "d.v", "--accel", "vta").err

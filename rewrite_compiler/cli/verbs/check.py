@@ -92,7 +92,7 @@ def lines(document: Mapping[str, Any], *, verbose: bool) -> list[str]:
     if document["kind"] == "target":
         output.append(f"golden    {_golden(document['golden'])}")
         output += _accuracies(document["mappings"], verbose=verbose)
-    if document["kind"] == "rules":
+    if document["rules"]:
         output.append(f"rules     {len(document['rules'])} judged")
     count = len(document["problems"])
     return [*output, f"problems  {count or 'none'}"]
