@@ -136,3 +136,8 @@ def test_forgotten_nodes_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None
         x, y = (apply_symbolically(o.relu, [symbols("x", (2,))], {})[0].data for _ in range(2))
         assert all(a is b for a, b in zip(x, y, strict=True))
     assert len(generations) == 3
+
+
+def test_an_operator_on_no_elements_has_none() -> None:
+    (y,) = apply_symbolically(o.reshape, [symbols("x", (0, 2))], {"shape": (2, 0, 3)})
+    assert (y.data.shape, y.real) == ((2, 0, 3), True)

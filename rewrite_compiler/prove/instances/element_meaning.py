@@ -82,6 +82,10 @@ _templates: dict[Any, tuple[_Template, ...]] = {}
 
 
 def _template(operator: Op, operands: Sequence[Elements], attributes: Mapping[str, AttributeValue]) -> tuple[_Template, ...]:
+    shapes = operator.shapes([tuple(x.data.shape) for x in operands], attributes)
+    if operands and all(0 in shape for shape in shapes):  # nothing to compute, and indices of empty tensors have no place to point at
+        sources_of_nothing = tuple(x for operand in operands for x in operand.data.flat)
+        return tuple(_Template(np.empty(shape, object), operands[0].real, sources_of_nothing, nodes.generation(), None) for shape in shapes)
     leaves = [Leaf(tuple(x.data.shape), (None, None), x.real, f"x{n}") for n, x in enumerate(operands)]
     leaf_data = {
         leaf: symbols(f"operand {n}", x.data.shape, real=x.real).data for n, (leaf, x) in enumerate(zip(leaves, operands, strict=True))
