@@ -9,6 +9,7 @@ KEPT = {
     "acceptance/test_acceptance.py::test_acceptance[12": 0,  # tests/report/test_page_browser.py
     "acceptance/test_acceptance.py::test_acceptance[15": 0,  # tests/cli/test_cli_rules.py
     "acceptance/test_acceptance.py::test_acceptance[17": 0,  # tests/test_docs.py runs the page
+    "acceptance/test_acceptance.py::test_acceptance[18": 0,  # tests/study/test_attribution.py sweeps over the widths
     "acceptance/test_acceptance.py::test_acceptance[19": 0,  # tests/cosim/test_log.py
     "acceptance/test_acceptance.py::test_acceptance[23": 0,  # tests/test_types.py and tests/test_notebooks.py
     "acceptance/test_acceptance.py::test_acceptance[24": 0,  # tests/test_docs.py and tests/test_site.py

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from browser import browser, tell_what_was_missing
 from campaign import in_short_run
+from groups import group_by_shared_work
 from helplines import look_at_help
 from hypothesis import HealthCheck, settings
 from pages import skipped_blocks
@@ -48,7 +49,9 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(GARBAGE)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    group_by_shared_work(items)
     if SHARED is None:
         config.stash[_LEFT_OUT] = sum(i.get_closest_marker("shared") is not None for i in items)
         items[:] = [i for i in items if not i.get_closest_marker("shared")]

@@ -196,10 +196,6 @@ def checked(name: str) -> tuple[Ila, Check]:
     return m, check(m)
 
 
-CHECKED = pytest.mark.xdist_group("checked models")  # one worker checks each once
-
-
-@CHECKED
 @pytest.mark.parametrize("name", ["flexasr", "hlscnn", "vta"])
 def test_shipped_models_are_good(name: str) -> None:
     _, found = checked(name)
@@ -216,7 +212,6 @@ def test_flexasr_in_its_other_forms(options: dict[str, str]) -> None:
     assert sentences(check(importlib.import_module("rewrite_compiler.ila_models.flexasr").build(**options))) == []
 
 
-@CHECKED
 def test_vta_copies_micro_ops_from_outside() -> None:
     """What is control because the plan makes it so is said, not assumed."""
     _, found = checked("vta")
@@ -226,7 +221,6 @@ def test_vta_copies_micro_ops_from_outside() -> None:
     )
 
 
-@CHECKED
 def test_holes_of_flexasr_are_commands_without_effect() -> None:
     """Every hole is decoded by nothing at both of its ends, and every other end of a range by something."""
     m, found = checked("flexasr")

@@ -1,0 +1,25 @@
+"""Which tests one process of a run has together: those that share work, which each process would do for itself otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+
+import pytest
+
+
+def group_by_shared_work(items: Sequence[pytest.Item]) -> None:
+    """Give the tests of a file one process when they share a cached function or a fixture of the file, and name no group themselves."""
+    for item in items:
+        if isinstance(item, pytest.Function) and not item.get_closest_marker("xdist_group") and _shares_work(item):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+def _shares_work(item: pytest.Function) -> bool:
+    return _has_cached_function(item.module) or any(
+        definitions[-1].scope == "module" for definitions in item._fixtureinfo.name2fixturedefs.values()
+    )
+
+
+def _has_cached_function(module: ModuleType) -> bool:
+    return any(hasattr(f, "cache_info") and getattr(f, "__module__", "") == module.__name__ for f in vars(module).values())
