@@ -77,7 +77,9 @@ def test_only_so_many_bytes_of_constants_are_kept() -> None:
     for _ in range(2):
         for name, x in shared.outputs(plan, inputs).items():
             np.testing.assert_array_equal(x, expected[name])
-    assert len(shared.prepared) == 1
+    assert len(shared.prepared) == len(shared.hosts) == 1
+    shared.outputs(plan, inputs, is_last=True)
+    assert not shared.hosts
 
 
 def test_operations_without_numerics_run_on_simulators() -> None:

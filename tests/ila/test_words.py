@@ -16,6 +16,7 @@ from rewrite_compiler.ila_models import vta
 from rewrite_compiler.readings.native import jit as native_jit
 
 TOKENS = ("pop_prev", "pop_next", "push_prev", "push_next")
+pytestmark = pytest.mark.xdist_group("words")  # one process compiles each loop once
 MODEL = vta.build(log_inp_buffer=9, log_wgt_buffer=13, log_acc_buffer=11, log_uop_buffer=6)
 IMAGE = 1 << 14
 
@@ -69,11 +70,13 @@ def ran(reading: str, words: object) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize(("tokens", "singles"), [(False, 0), (True, 0), (False, 1 << 30), (True, 1 << 30)])
-def test_words_are_what_the_oracle_runs(monkeypatch: pytest.MonkeyPatch, tokens: bool, singles: int, tmp_path: Path) -> None:
+def test_words_are_what_the_oracle_runs(
+    monkeypatch: pytest.MonkeyPatch, tokens: bool, singles: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Both loops: that of the transfers, and that of everything, which is there at once where words have been waited for."""
     monkeypatch.setattr(streams, "PATIENCE", 1)
     monkeypatch.setattr(loops, "SINGLES", singles)
-    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path_factory.getbasetemp() / f"loops-{singles}"))  # no other loop is found there
     loops.word_loop_of.cache_clear()
     kinds = set()
     for seed in range(12):
