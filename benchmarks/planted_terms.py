@@ -1,8 +1,8 @@
-"""Planted flaws of terms: one line of a target's numerics is spoilt in a copy of the package; does attribution name that line first?
+"""Planted flaws: one line of a target's numerics, or one field of one number format, is spoilt; does attribution name it first?
 
-Every flaw runs in a process of its own. The plan is compiled on the flawed copy without asking the court, which would refuse
-most flaws, and its formats are calibrated; a flaw counts when it costs LEAST_LOSS of the metric. A culprit is right when it is
-at one of the flaw's lines; any other culprit is false.
+Every flaw runs in a process of its own, a flaw of numerics on a copy of the package. The plan is compiled there without asking
+the court, which would refuse most flaws, and its formats are calibrated; a flaw counts when it costs LEAST_LOSS of the metric
+more than the sound design loses. A culprit is right when it is at one of the flaw's lines, or at its field; any other is false.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,41 +37,50 @@ TOY = "toy.py"
 
 @dataclass(frozen=True)
 class Flaw:
-    """A flaw: its kind, the file, the text and what replaces it, and other texts of the file at whose lines a culprit is right."""
+    """A flaw: its kind, the file, the text and what replaces it, and other texts of files at whose lines a culprit is right.
+
+    Without a file, `old` is OFFLOAD.TENSOR.FIELD of a format and `new` what is added to it. `apps` are those that use the line.
+    """
 
     kind: str
     file: str
     old: str
     new: str
     also: tuple[tuple[str, str], ...] = ()
+    apps: tuple[str, ...] = ()
 
 
 USE_OF_TABLES = ((LINEAR, "return encode(activation(word)"), (NORM, "INVSQRT(signed(square"))
 ENCODE = ((NUMERICS, "mantissa = ((size << fill)"), (NUMERICS, "half = "))
+WORD = f"return clamp(({CORE}) + bias, -limit, limit)"
+PRODUCTS = ((LINEAR, WORD.removeprefix("return ")),)
 FLEXASR = (
     *(Flaw("accumulator width", LINEAR, CORE, CORE.replace("32", str(bits))) for bits in (20, 21, 22, 23)),
     *(Flaw("saturation width", LINEAR, "limit = (1 << 19) - 1", f"limit = (1 << {n}) - 1", ((LINEAR, "-limit, limit"),))
       for n in (13, 14, 15)),
-    Flaw("saturate to wrap", LINEAR, f"return clamp(({CORE}) + bias, -limit, limit)", f"return signed(({CORE}) + bias, 15)"),
-    Flaw("saturate to wrap", LINEAR, f"return clamp(({CORE}) + bias, -limit, limit)", f"return signed(({CORE}) + bias, 16)"),
-    Flaw("shift", LINEAR, CORE, CORE.replace("shift", "(shift + 1)")),
-    Flaw("shift", LINEAR, CORE, CORE.replace("shift", "(shift - 1)")),
-    Flaw("stale state", LINEAR, CORE, CORE.replace("count)", "count) + (1 << 20)")),
-    Flaw("stale state", LINEAR, CORE, CORE.replace("count)", "count) - (3 << 19)")),
-    Flaw("rounding", NUMERICS, "half = (lift(1) << drop) >> 1", "half = lift(0) * drop", ENCODE),
-    Flaw("operands", NUMERICS, "return maximum(x, 0)", "return select(x < 0, x, 0)"),
-    Flaw("operands", NORM, "signed(word(t, j) - mean[t], 20) * scale", "signed(mean[t] - word(t, j), 20) * scale"),
+    *(Flaw("saturate to wrap", LINEAR, WORD, f"return signed(({CORE}) + bias, {n})") for n in (15, 16)),
+    Flaw("missing clamp", LINEAR, WORD, f"return signed(({CORE}) + bias, 14)"),
+    *(Flaw("shift", LINEAR, CORE, CORE.replace("shift", f"(shift {n})")) for n in ("+ 1", "- 1")),
+    *(Flaw("binary point", LINEAR, "shift = 14 - f", f"shift = {n} - f", PRODUCTS) for n in (13, 15)),
+    *(Flaw("stale state", LINEAR, CORE, CORE.replace("count)", f"count) {n}")) for n in ("+ (1 << 20)", "- (3 << 19)")),
+    Flaw("rounding", NUMERICS, "half = (lift(1) << drop) >> 1", "half = (lift(1) << drop) - 1", ENCODE),
+    Flaw("operands", NUMERICS, "return maximum(x, 0)", "return select(x < 0, x, 0)", apps=("digits_mlp",)),
+)  # fmt: skip
+FLEXASR_NORM = (
+    Flaw("operands", NORM, "signed(word(t, j) - mean[t], 20) * scale", "signed(mean[t] - word(t, j), 20) * scale", apps=("norm",)),
     Flaw("shift", NORM, "square = array(lambda t: mean_of(t, lambda a: signed((a * a) >> 14, 20)), (t,))",
-         "square = array(lambda t: mean_of(t, lambda a: signed((a * a) >> 15, 20)), (t,))"),
-    Flaw("shift", NORM, "* scale[t]) >> 14", "* scale[t]) >> 15"),
-    Flaw("shift", NORM, '.bias)) >> 14, 20)', '.bias)) >> 13, 20)'),
-    Flaw("accumulator width", NORM, "LANES), 20)", "LANES), 16)"),
-    Flaw("accumulator width", NORM, "n // LANES), 24)", "n // LANES), 17)"),
-    *(Flaw("table entry", NUMERICS, "SIGMOID_START = (513, 668,", f"SIGMOID_START = ({a}, {b},", USE_OF_TABLES)
+         "square = array(lambda t: mean_of(t, lambda a: signed((a * a) >> 15, 20)), (t,))", apps=("norm",)),
+    Flaw("shift", NORM, "* scale[t]) >> 14", "* scale[t]) >> 15", apps=("norm",)),
+    Flaw("shift", NORM, '.bias)) >> 14, 20)', '.bias)) >> 13, 20)', apps=("norm",)),
+    *(Flaw("accumulator width", NORM, "LANES), 20)", f"LANES), {n})", apps=("norm",)) for n in (15, 16)),
+    *(Flaw("accumulator width", NORM, "n // LANES), 24)", f"n // LANES), {n})", apps=("norm",)) for n in (16, 17)),
+)  # fmt: skip
+FLEXASR_TABLES = (
+    *(Flaw("table entry", NUMERICS, "SIGMOID_START = (513, 668,", f"SIGMOID_START = ({a}, {b},", USE_OF_TABLES, ("sigmoid",))
       for a, b in ((213, 668), (513, 368), (813, 668))),
-    *(Flaw("table entry", NUMERICS, "TANH_START = (1, 252, 476,", f"TANH_START = ({a}, {b}, {c},", USE_OF_TABLES)
+    *(Flaw("table entry", NUMERICS, "TANH_START = (1, 252, 476,", f"TANH_START = ({a}, {b}, {c},", USE_OF_TABLES, ("tanh",))
       for a, b, c in ((401, 252, 476), (1, 652, 476), (1, 252, 0))),
-    *(Flaw("table entry", NUMERICS, "INVSQRT_START = (5789, 5458,", f"INVSQRT_START = ({a}, {b},", USE_OF_TABLES)
+    *(Flaw("table entry", NUMERICS, "INVSQRT_START = (5789, 5458,", f"INVSQRT_START = ({a}, {b},", USE_OF_TABLES, ("norm",))
       for a, b in ((2789, 5458), (5789, 2458))),
 )  # fmt: skip
 RESULT = "sat(select(is_relu, maximum(total, 0), total), 16)"
@@ -85,38 +95,46 @@ HLSCNN_FLAWS = (
     *(Flaw("shift", HL_NUMERICS, 'psum_bits - act_bits, "half_up")', f'psum_bits - act_bits {n}, "half_up")') for n in ("+ 1", "- 1")),
     Flaw("shift", HL_NUMERICS, "activation(k) >> lost for", "activation(k) >> lost + 1 for"),
 )  # fmt: skip
-VTA_DENSE, VTA_CONV = "signed(total if b is None else b[n] + total, 32)", "signed(total if b is None else b[n] + total, 32)"
+TOTAL = "signed(total if b is None else b[n] + total, 32)"
 VTA = tuple(
-    Flaw(kind, file, old, new)
-    for file, old in ((DENSE, VTA_DENSE), (CONV, VTA_CONV))
+    Flaw(kind, file, TOTAL, new, apps=("digits_mlp", "digits_cnn") if file == DENSE else ("digits_cnn",))
+    for file in (DENSE, CONV)
     for kind, new in (
-        *(("accumulator width", old.replace("32)", f"{bits})")) for bits in (8, 9, 10, 11, 12, 13, 14)),
-        ("stale state", old.replace("signed(total", "signed(total + 4000").replace("b[n] + total", "b[n] + total + 4000")),
-        ("stale state", old.replace("signed(total", "signed(total - 6000").replace("b[n] + total", "b[n] + total - 6000")),
-        ("shift", old.replace("signed(", "signed((").replace("+ total,", "+ total) >> 1,")),
+        *(("accumulator width", TOTAL.replace("32)", f"{bits})")) for bits in (8, 10, 11, 12, 13, 14)),
+        ("stale state", TOTAL.replace("signed(total", "signed(total + 4000").replace("b[n] + total", "b[n] + total + 4000")),
+        ("stale state", TOTAL.replace("signed(total", "signed(total - 6000").replace("b[n] + total", "b[n] + total - 6000")),
+        ("shift", TOTAL.replace("signed(", "signed((").replace("+ total,", "+ total) >> 1,")),
     )
-) + tuple(Flaw("operands", file, "maximum(word, 0)", "word - maximum(word, 0)") for file in (DENSE, CONV))  # fmt: skip
+)  # fmt: skip
+VTA_OPERANDS = (
+    Flaw("operands", DENSE, "maximum(word, 0)", "word - maximum(word, 0)"),
+    Flaw("operands", CONV, "maximum(word, 0)", "word - maximum(word, 0)", apps=("digits_cnn",)),
+)
 STEP = "(total + ((lift(1) << shift) >> 1)) >> shift, 8)"
+FRACTIONS = 'return f["x"].fraction + f["w"].fraction - f["y"].fraction'
 TOYS = (
     *(Flaw("accumulator width", TOY, "LANES), 20), (-most", f"LANES), {n}), (-most") for n in (11, 12, 13, 14)),
     *(Flaw("saturate to wrap", TOY, "sat(acc + reduce_sum(lambda j: x(v, j) * w(v, j), LANES), 20)",
            f"wrap(acc + reduce_sum(lambda j: x(v, j) * w(v, j), LANES), {n})") for n in (12, 13, 14)),
     *(Flaw("shift", TOY, STEP, STEP.replace(">> shift, 8", f">> (shift {s}), 8")) for s in ("+ 1", "- 1")),
+    *(Flaw("binary point", TOY, FRACTIONS, f"{FRACTIONS} {s}", ((TOY, ">> shift, 8)"),)) for s in ("+ 1", "- 1")),
     *(Flaw("stale state", TOY, "fold(length, 0,", f"fold(length, {n},") for n in (2000, 4000, -3000, -8000)),
     *(Flaw("saturation width", TOY, ">> shift, 8)", f">> shift, {n})") for n in (4, 5, 6)),
     *(Flaw("missing clamp", TOY, f"return sat({STEP}", f"return wrap({STEP.replace(', 8)', f', {n})')}") for n in (6, 7)),
     Flaw("rounding", TOY, STEP, "total >> shift, 8)"),
+    Flaw("rounding", TOY, STEP, "(total + (lift(1) << shift) - 1) >> shift, 8)"),
 )  # fmt: skip
 CASES: tuple[tuple[str, str, Sequence[Flaw]], ...] = (
     ("digits_mlp", "toy.py", TOYS),
     ("digits_mlp", "flexasr", FLEXASR),
-    ("tanh", "flexasr", FLEXASR),
-    ("sigmoid", "flexasr", FLEXASR),
-    ("norm", "flexasr", FLEXASR),
+    *((app, "flexasr", (*FLEXASR, *FLEXASR_NORM, *FLEXASR_TABLES)) for app in ("tanh", "sigmoid", "norm")),
     ("digits_cnn", "hlscnn:revision=ext16", HLSCNN_FLAWS),
-    ("digits_mlp", "vta", VTA),
-    ("digits_cnn", "vta", VTA),
+    ("digits_mlp", "vta", (*VTA, *VTA_OPERANDS)),
+    ("digits_cnn", "vta", (*VTA, *VTA_OPERANDS)),
 )
+FORMAT_CASES = (("digits_mlp", "toy.py"), ("digits_mlp", "flexasr"), ("digits_cnn", "hlscnn:revision=ext16"), ("digits_mlp", "vta"))
+STEPS = (-3, -2, 2, 3)  # of a binary point or a bias
+CALIBRATION: list[Any] = []  # the samples of the application of this process
 
 
 # -- in the parent: copies and processes
@@ -139,37 +157,63 @@ def place_of(folder: Path, file: str) -> Path:
     return folder / file if file == TOY else folder / "rewrite_compiler" / file
 
 
-def judged(folder: Path, app: str, accel: str, flaw: Flaw) -> Row | None:
-    """Plant a flaw, ask for the culprit in a process of its own, and take the flaw back; None where it costs too little."""
-    path = place_of(folder, flaw.file)
-    sound = path.read_text("utf-8")
-    if sound.count(flaw.old) < 1 or flaw.old == flaw.new:
-        raise SystemExit(f"{flaw.file} has no {flaw.old!r} to spoil")
-    path.write_text(sound.replace(flaw.old, flaw.new, 1), "utf-8")
-    lines = [f"{Path(file).name}:{n}" for file, text in ((flaw.file, flaw.new), *flaw.also)
-             for n, line in enumerate(place_of(folder, file).read_text("utf-8").splitlines(), 1) if text in line]  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": str(folder), "FLEXMATCH_CACHE": str(folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, __file__, "--one", app, str(folder / TOY) if accel == TOY else accel]
-    try:
-        run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
-    finally:
-        path.write_text(sound, "utf-8")
-    if run.returncode:
-        print(app, accel, flaw.kind, flaw.new, "refused:", run.stderr.strip().splitlines()[-1][:200], flush=True)
+@dataclass(frozen=True)
+class Planted:
+    """A flaw in an application, with the lines at which a culprit is right."""
+
+    flaw: Flaw
+    lines: tuple[str, ...]
+    answer: Any  # None where it was refused
+
+
+def answers_of(folder: Path, app: str, accel: str, flaws: Sequence[Flaw]) -> tuple[float, list[Planted]]:
+    """Return the loss of the sound design, and what attribution answers to each flaw: planted, asked for, and taken back."""
+    with started(folder, app, accel, "--terms") as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        sound_loss, planted = float(server.stdout.readline()), list[Planted]()
+        for flaw in flaws:
+            path = place_of(folder, flaw.file)
+            sound = path.read_text("utf-8")
+            if flaw.old not in sound:
+                raise SystemExit(f"{flaw.file} has no {flaw.old!r} to spoil")
+            path.write_text(sound.replace(flaw.old, flaw.new, 1), "utf-8")
+            lines = [f"{Path(file).name}:{n}" for file, text in ((flaw.file, flaw.new), *flaw.also)
+                     for n, line in enumerate(place_of(folder, file).read_text("utf-8").splitlines(), 1) if text in line]  # fmt: skip
+            server.stdin.write("ask\n")
+            server.stdin.flush()
+            planted.append(Planted(flaw, tuple(lines), json.loads(server.stdout.readline())))
+            path.write_text(sound, "utf-8")
+            row = row_of(app, accel, sound_loss, planted[-1])
+            print(shown(row) if row is not None else f"{app} {accel} {flaw.kind} {flaw.new} costs too little", flush=True)
+        server.stdin.close()
+    return sound_loss, planted
+
+
+def row_of(app: str, accel: str, sound_loss: float, p: Planted) -> Row | None:
+    """Return the row of a flaw; None where it was refused, or costs too little."""
+    if p.answer is None or p.answer["loss"] - sound_loss < LEAST_LOSS:
         return None
-    answer = json.loads(run.stdout.splitlines()[-1])
-    if answer["loss"] < LEAST_LOSS:
-        print(app, accel, flaw.kind, flaw.new, f"costs {answer['loss']:.3f} only", flush=True)
-        return None
-    first, culprit = answer["first"] or {}, answer["culprit"] or {}
-    row: Row = {
-        "application": app, "accelerator": accel, "kind": flaw.kind, "file": flaw.file, "flaw": flaw.new, "samples": SAMPLES, "seed": SEED,
-        "loss": answer["loss"], "lines": lines, "named": culprit.get("place"), "first": first.get("place"), "field": first.get("field"),
-        "right": first.get("place") in lines, "false": bool(culprit) and culprit.get("place") not in lines,
-        "cpu_seconds": answer["cpu_seconds"],
+    first, culprit = p.answer["first"] or {}, p.answer["culprit"] or {}
+    return {
+        "application": app, "accelerator": accel, "kind": p.flaw.kind, "file": p.flaw.file, "flaw": p.flaw.new, "samples": SAMPLES,
+        "seed": SEED, "sound_loss": sound_loss, "loss": p.answer["loss"], "lines": list(p.lines), "named": culprit.get("place"),
+        "first": first.get("place"), "field": first.get("field"), "right": first.get("place") in p.lines,
+        "false": bool(culprit) and culprit.get("place") not in p.lines, "cpu_seconds": p.answer["cpu_seconds"],
     }  # fmt: skip
-    print(app, accel, flaw.kind, flaw.new, f"costs {answer['loss']:.3f} → {json.dumps(first)} of {lines}", row["right"], flush=True)
-    return row
+
+
+def started(folder: Path, app: str, accel: str, *arguments: str) -> subprocess.Popen[str]:
+    """Start a process on the copy of the package."""
+    environment = {**os.environ, "PYTHONPATH": str(folder), "FLEXMATCH_CACHE": str(folder / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, __file__, arguments[0], app, str(folder / TOY) if accel == TOY else accel, *arguments[1:]]
+    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def format_rows(folder: Path, app: str, accel: str, count: int) -> list[Row]:
+    """Return the rows of flaws of number formats in an application."""
+    answers = json.loads(started(folder, app, accel, "--formats", str(count)).communicate()[0])
+    return [{"application": app, "accelerator": accel, "file": "", "samples": SAMPLES, "seed": SEED, **a} for a in answers]
 
 
 # -- in the child: one flawed package
@@ -179,7 +223,8 @@ def layers(activation: str, random: np.random.Generator) -> Any:
     """Return a network of three products of 32 elements with an activation, or a layer norm, between them."""
     nodes, constants, last = [], [], "x"
     for n in range(3):
-        constants += [numpy_helper.from_array(random.normal(0, 0.25, (32, 32)).astype(np.float32), f"w{n}"),
+        spread = 0.08 if n and activation == "norm" else 0.25  # what is normalised next stays in the range of the device
+        constants += [numpy_helper.from_array(random.normal(0, spread, (32, 32)).astype(np.float32), f"w{n}"),
                       numpy_helper.from_array(random.normal(0, 0.2, 32).astype(np.float32), f"b{n}")]  # fmt: skip
         nodes.append(helper.make_node("Gemm", [last, f"w{n}", f"b{n}"], [f"h{n}"], name=f"gemm{n}", transB=1))
         last = f"h{n}"
@@ -194,10 +239,8 @@ def layers(activation: str, random: np.random.Generator) -> Any:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def answer_for(app: str, accel: str) -> dict[str, Any]:
-    """Return the loss and the culprit of an application on an accelerator of this package."""
-    import time
-
+def tried_on(app: str, accel: str) -> tuple[Any, Any]:
+    """Return the calibrated plan of an application on an accelerator of this package, and the samples that it is tried on."""
     from rewrite_compiler.apps import find_application
     from rewrite_compiler.compile import calibrated, compile_model
     from rewrite_compiler.compile import compile as compiler
@@ -205,7 +248,6 @@ def answer_for(app: str, accel: str) -> dict[str, Any]:
     from rewrite_compiler.cosim.metrics.metrics import metric_of
     from rewrite_compiler.data import samples_for
     from rewrite_compiler.study.diagnosis import candidates
-    from rewrite_compiler.study.diagnosis.attribution import attribute
     from rewrite_compiler.study.diagnosis.trials import Trials
 
     compiler.judge_used_operations = lambda *_: JudgedOperations({}, ())  # type: ignore[assignment]
@@ -221,30 +263,125 @@ def answer_for(app: str, accel: str) -> dict[str, Any]:
             data, calibration = ({"x": random.normal(0, 0.5, (n, 1, 32)).astype(np.float32)} for n in (SAMPLES, 32))
         plan = compile_model(model, [accel])
         formats = samples_for(plan.source, calibration)
+        CALIBRATION.append(formats)
         plan = calibrated(plan, formats.inputs, "calibration", formats.sha256)
-        trials = Trials(plan, samples_for(plan.source, data).evenly(SAMPLES), metric_of("cosine"))
-        loss, start = trials.run(plan).loss, time.process_time()
-        document = attribute(plan, trials) if loss >= LEAST_LOSS else {"culprit": None, "terms": [], "fields": []}
+        return plan, Trials(plan, samples_for(plan.source, data).evenly(SAMPLES), metric_of("cosine"))
+
+
+def first_of(document: Any) -> Any:
+    """Return the culprit, or where there is none the change that takes back most."""
     ordered = sorted([*document["terms"][:1], *document["fields"][:1]], key=lambda c: (c["loss"], c["output_error"]))
-    first = document["culprit"] or next(iter(ordered), None)
-    return {"loss": loss, "culprit": document["culprit"], "first": first, "cpu_seconds": time.process_time() - start}
+    return document["culprit"] or next(iter(ordered), None)
+
+
+def serve(app: str, accel: str) -> None:
+    """Print the loss of the sound design, and for each line of input the answer to the flaw that the files have then, in a fork."""
+    plan, trials = tried_on(app, accel)
+    loss = trials.run(plan).loss
+    print(loss, flush=True)
+    for _ in sys.stdin:
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            answer = None
+            try:
+                answer = answer_for(plan, trials, accel, loss + LEAST_LOSS)
+            except Exception as error:
+                print(f"{type(error).__name__}: {error}"[:300], file=sys.stderr, flush=True)
+            os.write(writer, json.dumps(answer).encode())
+            os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
+            print(pipe.read().decode() or "null", flush=True)
+        os.waitpid(child, 0)
+
+
+def answer_for(sound: Any, trials: Any, accel: str, least: float) -> dict[str, Any]:
+    """Return the loss, and from a least one on the culprit, of an application on the accelerator as its files are now."""
+    from rewrite_compiler.compile import calibrated
+    from rewrite_compiler.study.diagnosis.attribution import attribute
+    from rewrite_compiler.target import find_target, load_target
+
+    for name in [n for n in sys.modules if n.startswith(("rewrite_compiler.targets.", "rewrite_compiler.ila_models."))]:
+        del sys.modules[name]
+    target = load_target(accel) if accel.endswith(".py") else find_target(accel)
+    offloads = tuple(replace(o, target=target, mapping=target.mappings[o.mapping.variant]) for o in sound.offloads)
+    calibration = CALIBRATION[0]
+    plan = calibrated(replace(sound, offloads=offloads, calibration=None), calibration.inputs, "calibration", calibration.sha256)
+    loss, start = trials.run(plan).loss, time.process_time()
+    if loss < least:
+        return {"loss": loss}
+    document = attribute(plan, trials)
+    return {"loss": loss, "culprit": document["culprit"], "first": first_of(document), "cpu_seconds": time.process_time() - start}
+
+
+def format_answers(app: str, accel: str, count: int) -> list[dict[str, Any]]:
+    """Return what attribution says of random flaws of binary points and biases, `count` of those that cost enough."""
+    from rewrite_compiler.errors import FlexmatchError
+    from rewrite_compiler.study.diagnosis.attribution import attribute
+    from rewrite_compiler.study.diagnosis.trials import with_formats_of
+
+    plan, trials = tried_on(app, accel)
+    sound_loss = trials.run(plan).loss
+    places = [(o, name, field, step) for o in plan.offloads for name, f in o.formats.items() if name not in o.mapping.derived
+              for field in sorted({"fraction", "bias"} & f.parameters.keys()) for step in STEPS]  # fmt: skip
+    answers: list[dict[str, Any]] = []
+    for o, name, field, step in (places[k] for k in np.random.default_rng(SEED).permutation(len(places))):
+        try:
+            f = replace(o.formats[name], **{field: o.formats[name].parameters[field] + step})
+            bad = with_formats_of(plan, {o.id: o.mapping.with_format(o.formats, name, f)})
+            loss, start = trials.run(bad).loss, time.process_time()
+        except (FlexmatchError, ValueError):
+            continue  # the device has no such format
+        if loss - sound_loss < LEAST_LOSS:
+            continue
+        document = attribute(bad, trials)
+        tensors = next((g for g in o.mapping.shared if name in g), (name,))
+        right = [f"{tensor}.{field} of {o.id}" for tensor in (tensors if not isinstance(tensors, str) else tensors.split())]
+        first, culprit = (
+            f"{c.get('tensor')}.{c['field']} of {c['offload']}" if c else None for c in (first_of(document), document["culprit"])
+        )
+        answers.append({
+            "kind": "bias" if field == "bias" else "binary point", "flaw": f"{name}.{field} of {o.id} {step:+}", "sound_loss": sound_loss,
+            "loss": loss, "lines": right, "named": culprit, "first": first, "field": field, "right": first in right,
+            "false": culprit is not None and culprit not in right, "cpu_seconds": time.process_time() - start,
+        })  # fmt: skip
+        if len(answers) == count:
+            break
+    return answers
+
+
+def shown(row: Row) -> str:
+    """Return a row as a line."""
+    verdict = "right" if row["right"] else "FALSE" if row["false"] else "not first"
+    what = " ".join(str(row[key]) for key in ("application", "accelerator", "kind", "flaw"))
+    return f"{what}: {row['sound_loss']:.3f} → {row['loss']:.3f}, first {row['first']}, named {row['named']} of {row['lines']}: {verdict}"
 
 
 def main() -> None:
     """Run the command line."""
-    if sys.argv[1:2] == ["--one"]:
-        print(json.dumps(answer_for(*sys.argv[2:4])))
+    if sys.argv[1:2] == ["--terms"]:
+        serve(*sys.argv[2:4])
+        return
+    if sys.argv[1:2] == ["--formats"]:
+        print(json.dumps(format_answers(*sys.argv[2:4], int(sys.argv[4]))))
         return
     parser: argparse.ArgumentParser = options(__doc__ or "", runs=1)
     parser.add_argument("--only", default="", metavar="TEXT", help="flaws of applications, accelerators or kinds that contain it")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="every n-th flaw (default: all)")
+    parser.add_argument("--count", type=int, default=6, metavar="N", help="flaws of formats in each application (default: %(default)s)")
     args = parser.parse_args()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name:
         folder = copied(Path(name))
-        flaws = [(app, accel, flaw) for app, accel, flaws in CASES for flaw in flaws if flaw.old != flaw.new]
-        flaws = [case for case in flaws if args.only in f"{case[0]} {case[1]} {case[2].kind}"][:: args.every]
-        rows = [row for row in (judged(folder, *case) for case in flaws) if row is not None]
+        for app, accel, flaws in CASES:
+            chosen = [f for f in flaws if (not f.apps or app in f.apps) and args.only in f"{app} {accel} {f.kind}"][:: args.every]
+            sound_loss, planted = answers_of(folder, app, accel, chosen) if chosen else (0.0, [])
+            rows += [row for p in planted if (row := row_of(app, accel, sound_loss, p)) is not None]
+        for app, accel in (case for case in FORMAT_CASES if args.only in f"{case[0]} {case[1]} format"):
+            found = format_rows(folder, app, accel, args.count)
+            print(*map(shown, found), sep="\n", flush=True)
+            rows += found
     right, false = (sum(bool(row[key]) for row in rows) for key in ("right", "false"))
     print(f"{right} of {len(rows)} flaws that cost {LEAST_LOSS} or more are named first; {false} false culprits")
     finish("planted_terms", rows, args.json)

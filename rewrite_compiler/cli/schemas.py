@@ -24,7 +24,7 @@ model.path text | model.sha256 text | model.ops count | model.opset count
 targets[].name text | targets[].parameters.* text | targets[].sha256 text
 rules_sha256 text
 settings.exact flag | settings.shapes.*[] count | settings.only[] text | settings.without[] text | settings.on[] text
-settings.rules[] text | settings.trusted[] text | settings.objective text
+settings.scaled[] text | settings.rules[] text | settings.trusted[] text | settings.objective text
 settings.host_costs.source text | settings.host_costs.sha256 text | settings.host_costs.picoseconds?.call count
 settings.host_costs.picoseconds?.mac.* count | settings.host_costs.picoseconds?.element.* count
 calibrated flag

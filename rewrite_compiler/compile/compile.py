@@ -45,6 +45,7 @@ from .plan.plan import Offload, Plan, Reason
 from .plan.residency import residencies
 from .plan.step_certificates import CertificateLookup
 from .plan.user_rules import admit_rules, judge_used_operations
+from .rescaling import rescaled
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class Options:
     objective: str = "offloads"
     host: HostTable = SHIPPED  # costs of operators on the host
     on: tuple[str, ...] = ()  # pins PLACE=NODE, where the place is a target's name or `host`
+    scaled: tuple[str, ...] = ()  # offloads on scaled operands, `layer_norm_0: x-3` for x · 2^-3
 
     def __repr__(self) -> str:
         """Return the settings that differ from their defaults."""
@@ -77,8 +79,8 @@ def compile_model(
     turns into ONNX; `example_inputs` are what a torch.nn.Module is called with: one tensor, a tuple, or a dict by parameter name.
     An accelerator is a name, `name:key=value,…`, the path of a Python file, or a Target. `calibrate` are samples, or the file of
     samples, that fix the number formats; without it the plan has none yet. Operations that the plan uses and that have no
-    certificate are judged first, and `progress` is called with their names. With samples, offloads whose results would be further
-    off than zeros stay on the host.
+    certificate are judged first, and `progress` is called with their names. With samples, offloads that are far off at their
+    magnitudes compute on scaled operands where a proved law mends that, and those further off than zeros stay on the host.
 
     Raises:
         UsageError: (F201, F202, F203) a target, mapping, rule, objective, pin or calibration method does not exist.
@@ -89,18 +91,24 @@ def compile_model(
     """
     targets = chosen_targets(accel, options.limits)
     model = as_onnx(model, example_inputs)
-    plan = _uncalibrated_plan(model, targets, options, calibrate, progress)
+    unscaled = _uncalibrated_plan(model, targets, options, calibrate, progress)
     if calibrate is None:
-        return plan
-    samples = samples_for(plan.source, calibrate, options.limits)
+        return _rescaled(unscaled, options, options.scaled)
+    samples = samples_for(unscaled.source, calibrate, options.limits)
     name, seconds = Path(samples.place).name, options.limits.host_seconds
 
-    def compiled(on: tuple[str, ...]) -> Plan:
-        compiled_plan = plan if on == options.on else _uncalibrated_plan(model, targets, replace(options, on=on), calibrate, progress)
-        return calibrated(compiled_plan, samples.inputs, name, samples.sha256, method=calibration_method, limits=options.limits)
+    def compiled(on: tuple[str, ...], scaled: tuple[str, ...]) -> Plan:
+        plan = unscaled if on == options.on else _uncalibrated_plan(model, targets, replace(options, on=on), calibrate, progress)
+        plan = _rescaled(plan, options, scaled)
+        return calibrated(plan, samples.inputs, name, samples.sha256, method=calibration_method, limits=options.limits)
 
-    usable, notes = within_range(compiled, samples.inputs, options.on, seconds)
+    usable, notes = within_range(compiled, samples.inputs, (options.on, options.scaled), seconds)
     return replace(usable, notes=(*usable.notes, *notes))
+
+
+def _rescaled(plan: Plan, options: Options, scaled: tuple[str, ...]) -> Plan:
+    """Return the plan with offloads on scaled operands."""
+    return rescaled(plan, scaled, objective_for(options.objective, plan.targets, options.host).resources) if scaled else plan
 
 
 def _uncalibrated_plan(model: Model, targets: Sequence[Target], options: Options, calibrate: Samples | None, progress: Progress) -> Plan:
@@ -375,6 +383,7 @@ def _settings_document(options: Options) -> dict[str, Any]:
         "only": list(options.only),
         "without": list(options.without),
         "on": list(options.on),
+        "scaled": list(options.scaled),
         "rules": [str(p) for p in options.rules],
         "trusted": list(options.trusted),
         "objective": options.objective,

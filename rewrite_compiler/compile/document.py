@@ -117,8 +117,8 @@ def _options_of(settings: MappingOf[str, Any], rules: Sequence[Path], limits: Li
     """Return the options that a plan's settings record, with rule files and limits."""
     return Options(
         exact=bool(settings["exact"]), shapes={n: tuple(s) for n, s in settings["shapes"].items()}, only=tuple(settings["only"]),
-        without=tuple(settings["without"]), on=tuple(settings["on"]), rules=tuple(rules), trusted=tuple(settings["trusted"]), limits=limits,
-        objective=settings["objective"], host=table_from(settings["host_costs"]),
+        without=tuple(settings["without"]), on=tuple(settings["on"]), scaled=tuple(settings.get("scaled", ())), rules=tuple(rules),
+        trusted=tuple(settings["trusted"]), limits=limits, objective=settings["objective"], host=table_from(settings["host_costs"]),
     )  # fmt: skip
 
 

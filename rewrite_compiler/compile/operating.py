@@ -1,7 +1,8 @@
 """Operating range: the relative error of each offload, computed by its numerics at the magnitudes of calibration samples.
 
-An operation whose numerics saturate, or lose all digits, at such magnitudes returns numbers all the same. So an offload whose
-result on the first calibration samples is further off than zeros would be is not used.
+An operation whose numerics saturate, or lose all digits, at such magnitudes returns numbers all the same. So an offload that is
+far off on the first calibration samples computes on scaled operands where a proved law allows that and it helps; one whose result
+is further off than zeros would be even so is not used.
 """
 
 from __future__ import annotations
@@ -18,15 +19,26 @@ from .formats.unlowered import FloatRun
 from .host.lazy_codes import elements_of
 from .matching.pins import HOST
 from .plan.plan import Offload, Plan, tensors_of
+from .rescaling import Choice, choice, rescaling_text, scaled_text
 
 FAR = 0.25  # relative error of results from which on an offload is named
 USELESS = 1.0  # from which on it is not used: zeros would be nearer
 MOST_NAMED = 3  # offloads of a note
-Compile = Callable[[tuple[str, ...]], Plan]  # from PLACE=NODE texts to a plan with formats
+Compile = Callable[[tuple[str, ...], tuple[str, ...]], Plan]  # from PLACE=NODE texts and scalings to a plan with formats
 
 
 def relative_errors(plan: Plan, inputs: MappingOf[str, Data], seconds: int = DEFAULT.host_seconds) -> dict[str, float]:
     """Return the relative error (root of the relative squared error) of each offload's first result on the first samples, by offload."""
+    return _errors(plan, first_values(plan, inputs, seconds))
+
+
+def _errors(plan: Plan, samples: MappingOf[Value, Data]) -> dict[str, float]:
+    measurable = [o for o in plan.offloads if o.mapping.codes is not None and _has_a_scale(plan.program, o, samples)]
+    return {o.id: isolated_error(plan.program, o, samples, None) ** 0.5 for o in measurable}
+
+
+def first_values(plan: Plan, inputs: MappingOf[str, Data], seconds: int = DEFAULT.host_seconds) -> dict[Value, Data]:
+    """Return the values of the offloads' tensors in a float run of the first samples; none where no tensor depends on them."""
     p, offloads = float_program(plan), [o for o in plan.offloads if o.mapping.codes is not None]
     moving = sorted({v for o in offloads for v in tensors_of(o).values()} - p.constants.keys() - set(p.inputs))
     if not moving:
@@ -35,8 +47,7 @@ def relative_errors(plan: Plan, inputs: MappingOf[str, Data], seconds: int = DEF
     count = max(1, min(SEARCH_SAMPLES, MOST_BYTES // max(1, size)))
     values = {v: inputs[p.names[v]][:count] for v in p.inputs}
     run = FloatRun(plan.source, p, moving, len(plan.program.types), values, seconds)
-    samples: dict[Value, Data] = {**values, **{v: elements_of(x) for v, x in run.run(values).items()}}
-    return {o.id: isolated_error(plan.program, o, samples, None) ** 0.5 for o in offloads if _has_a_scale(plan.program, o, samples)}
+    return {**values, **{v: elements_of(x) for v, x in run.run(values).items()}}
 
 
 def _has_a_scale(p: Program, o: Offload, samples: MappingOf[Value, Data]) -> bool:
@@ -44,21 +55,44 @@ def _has_a_scale(p: Program, o: Offload, samples: MappingOf[Value, Data]) -> boo
     return any(v in samples for v in o.node.inputs) and bool(np.any(samples[o.node.outputs[0]]))
 
 
-def within_range(compile_with: Compile, inputs: MappingOf[str, Data], on: Sequence[str], seconds: int) -> tuple[Plan, tuple[str, ...]]:
-    """Return the plan without offloads that are further off than zeros, unless the user pins them, and notes on both.
+def within_range(
+    compile_with: Compile, inputs: MappingOf[str, Data], options: tuple[Sequence[str], Sequence[str]], seconds: int
+) -> tuple[Plan, tuple[str, ...]]:
+    """Return the plan without offloads that are further off than zeros, those that are far off rescaled, and notes on all of them.
 
-    `compiled` compiles with pins, repeatedly, until no such offload is left.
+    `options` are the pins and scalings of the user. `compile_with` compiles with pins and scalings, repeatedly, until no offload
+    is left that is useless or that scaling mends; what the user pins stays.
     """
-    pins, notes = tuple(on), list[str]()
+    on, user_scalings = options
+    pins, scalings, examined_ids = tuple(on), tuple(user_scalings), set[str]()
+    refusals, rescalings = list[str](), list[str]()
     while True:
-        plan = compile_with(pins)
-        errors = relative_errors(plan, inputs, seconds)
+        plan = compile_with(pins, scalings)
+        samples = first_values(plan, inputs, seconds)
+        errors = _errors(plan, samples)
+        choices = _rescalings(plan, samples, {key: e for key, e in errors.items() if key not in examined_ids})
+        if choices:
+            examined_ids |= errors.keys()
+            scalings += tuple(rescaling_text(o, c) for o, c in choices)
+            rescalings += [_rescaling_note(o, c, errors[o.id]) for o, c in choices]
+            continue
         useless = [o for o in plan.offloads if errors.get(o.id, 0.0) > USELESS and not _is_wanted(o, on)]
         if not useless:
-            break
-        notes += [_refusal(o, errors[o.id]) for o in useless]
+            return plan, (*refusals, *rescalings, *_far_note(errors))
+        refusals += [_refusal(o, errors[o.id]) for o in useless]
         pins += tuple(f"{HOST}={name}" for o in useless for name in o.nodes if f"{HOST}={name}" not in pins)
-    return plan, (*notes, *_far_note(errors))
+        scalings, examined_ids, rescalings = tuple(user_scalings), set(), []  # offloads are numbered anew
+
+
+def _rescalings(plan: Plan, samples: MappingOf[Value, Data], errors: MappingOf[str, float]) -> list[tuple[Offload, Choice]]:
+    """Return the scalings that bring offloads that are far off within FAR."""
+    choices = [(o, choice(plan.program, o, samples, FAR)) for o in plan.offloads if errors.get(o.id, 0.0) > FAR]
+    return [(o, c) for o, c in choices if c is not None]
+
+
+def _rescaling_note(o: Offload, c: Choice, error: float) -> str:
+    change = f"{100 * error:.3g}% → {100 * c.error:.3g}% off on calibration samples"
+    return f"{o.id} computes on operands times powers of two, {scaled_text(c.scaling, c.exponent)}: {change}"
 
 
 def _is_wanted(o: Offload, on: Iterable[str]) -> bool:

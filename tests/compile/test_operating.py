@@ -1,7 +1,8 @@
-"""Operating range: what calibration samples drive out of an operation's range stays on the host, and what is far off is said."""
+"""Operating range: what calibration samples drive out of an operation's range is rescaled by a proved law, else it stays on the host."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from rewrite_compiler.compile import Options, Plan, compile_model, plan_of_document, to_json
+from rewrite_compiler.apps import find_application
+from rewrite_compiler.compile import Options, Plan, compile_model, plan_of_document, rescaling, to_json
 from rewrite_compiler.compile.operating import relative_errors
+from rewrite_compiler.compile.rescaling import Scaling, law_of, scalings
 from rewrite_compiler.cosim import cosimulate
+from rewrite_compiler.errors import UsageError
+from rewrite_compiler.prove.rules.rules import prove_rule
+from rewrite_compiler.target import find_target
 
 FEATURES = 32
 
@@ -37,6 +43,72 @@ def planned(norm: Path, deviation: float, *on: str) -> Plan:
     return compile_model(norm, "flexasr", Options(on=on), calibrate=samples(deviation))
 
 
+@pytest.fixture
+def no_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no operation have a scaling."""
+    monkeypatch.setattr(rescaling, "scalings", lambda m: [])
+
+
+@pytest.mark.parametrize(("deviation", "exponent"), [(3.0, -2), (8.0, -3), (0.01, 3)])
+def test_what_is_out_of_range_is_rescaled_by_a_proved_law(norm: Path, deviation: float, exponent: int) -> None:
+    plan = planned(norm, deviation)
+    (o,), (note,) = plan.offloads, plan.notes
+    scaled = f"x · 2^{exponent}, epsilon · 2^{2 * exponent}"
+    assert note.startswith(f"layer_norm_0 computes on operands times powers of two, {scaled}: ")
+    assert plan.settings["scaled"] == [f"layer_norm_0: x{exponent:+}"]
+    assert dict(o.node.attributes)["epsilon"] == 1e-5 * 4.0**exponent
+    assert (o.because[-1].rule.startswith("layer-norm-on-x"), o.because[-1].covers) == (True, "all shapes")
+    assert [n.op for n in plan.program.nodes] == ["mul", "flexasr.layer_norm"]
+    assert [row["for"] for row in to_json(plan)["inserted"]] == [["layer_norm_0"]]
+    (measured,) = cosimulate(plan, samples(deviation)).document["offloads"]
+    assert measured["relative_error"] < 0.1
+    again = plan_of_document(to_json(plan), norm, "plan.json", ["flexasr"])
+    assert to_json(again)["offloads"] == to_json(plan)["offloads"]
+
+
+def test_a_law_that_does_not_hold_is_not_proved(norm: Path) -> None:
+    (o,) = compile_model(norm, "flexasr").offloads
+    epsilon_too = law_of(o, Scaling({"x": 1}, {"epsilon": 2}, 0), -3)
+    assert prove_rule(epsilon_too).is_proved
+    for wrong in (Scaling({"x": 1}, {"epsilon": 1}, 0), Scaling({"g": 1}, {}, 1), Scaling({"g": 1, "b": 1}, {}, 0)):
+        assert not prove_rule(law_of(o, wrong, -3)).is_proved
+
+
+def test_an_unproved_law_is_not_used(norm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rescaling, "_reason", lambda *_: None)
+    assert planned(norm, 3.0).offloads == ()
+
+
+def test_scalings_follow_from_the_pattern() -> None:
+    mappings = find_target("flexasr").mappings
+    found = {
+        n: [f"{s} → {s.result}" for s in scalings(mappings[n])] for n in ("attention", "linear_sigmoid", "linear_relu", "max_pool", "lstm")
+    }
+    assert found == {
+        "attention": ["q+1 e-1 → -1"], "linear_sigmoid": ["x+1 w-1 → 0"], "max_pool": ["x+1 → 1"], "lstm": ["x+1 w-1 → 0"],
+        "linear_relu": ["w+1 b+1 → 1", "x+1 b+1 → 1", "x+1 w-1 → 0"],
+    }  # fmt: skip
+    assert scalings(find_target("vta").mappings["dense_int8"]) == []  # a model's own codes have their scales
+
+
+def test_a_result_is_scaled_back(norm: Path) -> None:
+    """A layer whose input and bias are doubled, and whose result is halved, gives what it gave."""
+    app = find_application("digits_mlp")
+    plans = [
+        compile_model(app.model, "flexasr", Options(scaled=scaled), calibrate=app.calibration) for scaled in ((), ("linear_2: x+1 b+1",))
+    ]
+    assert [n.op for n in plans[1].program.nodes].count("mul") == 2
+    plain, scaled = (cosimulate(p, app.data, samples=16).document["accelerated"]["value"] for p in plans)
+    assert plain == scaled
+
+
+@pytest.mark.parametrize("text", ["nobody: x-3", "layer_norm_0: x", "layer_norm_0: g-3", "layer_norm_0: x-3 g-2", "layer_norm_0: x-99"])
+def test_a_scaling_without_a_law_is_refused(norm: Path, text: str) -> None:
+    with pytest.raises(UsageError, match=f'no law is proved for the scaling "{re.escape(text)}" of an offload'):
+        compile_model(norm, "flexasr", Options(scaled=(text,)))
+
+
+@pytest.mark.usefixtures("no_law")
 @pytest.mark.parametrize("deviation", [3.0, 8.0])
 def test_what_zeros_would_be_nearer_to_is_on_the_host_with_the_reason(norm: Path, deviation: float) -> None:
     plan = planned(norm, deviation)
@@ -54,6 +126,7 @@ def test_what_is_in_range_is_used_without_a_word(norm: Path, deviation: float) -
     assert ([o.id for o in plan.offloads], plan.notes, plan.settings["on"]) == (["layer_norm_0"], (), [])
 
 
+@pytest.mark.usefixtures("no_law")
 def test_what_is_wanted_there_is_used_and_said(norm: Path) -> None:
     plan = planned(norm, 8.0, "flexasr=norm")
     (error,) = relative_errors(plan, samples(8.0)).values()
@@ -62,6 +135,7 @@ def test_what_is_wanted_there_is_used_and_said(norm: Path) -> None:
     assert plan.notes == (f"more than 25% off on calibration samples: layer_norm_0 {100 * error:.3g}%",)
 
 
+@pytest.mark.usefixtures("no_law")
 def test_errors_are_those_that_a_cosimulation_measures(norm: Path) -> None:
     few = {"x": samples(8.0)["x"][:4]}
     plan = planned(norm, 8.0, "flexasr=norm")

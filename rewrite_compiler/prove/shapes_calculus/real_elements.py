@@ -54,6 +54,7 @@ class Real:
 
 
 UNIT_TERM: Term = (frozenset(), ())
+EXPONENTS = {"call sqrt": (2, 1), "rdiv": (1, -1)}  # of a factor 2^step in the last operand: 2^power outside
 ZERO_ELEMENT = Real({})
 Element = Callable[..., Real]
 
@@ -148,12 +149,22 @@ class Reals:
             return self.scaled(operands[0], 1 / Fraction(operands[1].number))
         if function == "rdiv" and self._is_count(operands[1]):
             return self._divide_by_count(*operands)
+        if function in EXPONENTS and operands[-1].number is None:
+            return self._without_powers_of_two(function, operands)
         if function in ("max", "min"):
             members = self._undominated(function, frozenset().union(*(self._members(function, x) for x in operands)))
             if len(members) == 1:
                 return Real(dict(next(iter(members))))
             return operands[0] if len(members) == 1 else self.atom(function, "of", members)
         return self.atom("call", function, *(x.frozen for x in operands))
+
+    def _without_powers_of_two(self, function: str, operands: Sequence[Real]) -> Real:
+        """Return √(4^k · y) as 2^k · √y, and x / (2^k · y) as 2^-k · x / y."""
+        *others, last = operands
+        step, power = EXPONENTS[function]
+        k = power_of_two(last) // step
+        inner = self.atom("call", function, *(x.frozen for x in others), self.scaled(last, Fraction(2) ** (-k * step)).frozen)
+        return self.scaled(inner, Fraction(2) ** (k * power))
 
     def _is_count(self, x: Real) -> bool:
         """Tell whether an element is a multiple of an integer that is at least 1."""
@@ -220,6 +231,24 @@ class Reals:
             raise NotProved
         if not any(v.atoms for v in variables):
             return body
+        parts = self._outside(variables, body)
+        if parts is not None:
+            offset, factor, remainder = parts
+            return self.add(offset, self.scaled(self._extremum_of(kind, extents, variables, remainder), factor))
+        return self._extremum_of(kind, extents, variables, body)
+
+    def _outside(self, variables: Sequence[Poly], body: Real) -> tuple[Real, Fraction, Real] | None:
+        """Return a + c · y for what an extremum goes over: a has none of its indices, c is a power of two; None where it is y alone."""
+        bound_atoms = {a for v in variables for a in v.atoms}
+        inner = {t: c for t, c in body.terms.items() if any(integer_atoms(key_of(a)) & bound_atoms for a in t[1])}
+        factor = Fraction(2) ** power_of_two(Real(inner))
+        if not inner or (len(inner) == len(body.terms) and factor == 1):
+            return None
+        offset = Real({t: c for t, c in body.terms.items() if t not in inner})
+        return offset, factor, self.scaled(Real(inner), 1 / factor)
+
+    def _extremum_of(self, kind: str, extents: Sequence[Poly], variables: Sequence[Poly], body: Real) -> Real:
+        """Return the extremum of an element that depends on the indices."""
         index_range = Range(*_ranges(extents, variables), body.frozen)
         inner_atom = self._single_atom(body)
         if inner_atom is not None and key_of(inner_atom)[:2] == (kind, "over"):  # an extremum of extrema is one
@@ -361,6 +390,12 @@ def comparison_side(member: Any) -> str | float | None:
     if len(atoms) != 1 or c != 1 or key_of(atoms[0])[0] != "float":
         return None
     return str(key_of(atoms[0])[1])
+
+
+def power_of_two(x: Real) -> int:
+    """Return the largest k so that every coefficient is 2^k times a fraction with an odd denominator."""
+    exponents = ((c.numerator & -c.numerator).bit_length() - (c.denominator & -c.denominator).bit_length() for c in x.terms.values())
+    return min(exponents, default=0)
 
 
 def term_order(term: Term) -> Any:

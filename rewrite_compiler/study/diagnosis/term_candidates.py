@@ -83,7 +83,7 @@ def term_changes(plan: Plan, suspects: Sequence[str], alone_errors: Mapping[str,
     for o in (o for o in plan.offloads if o.id in suspects and o.id in lists):
         current_error = _error(o, table)
         for edit in lists[o.id]:
-            error = _error(edited(o, edit), table)
+            error = _error(edited(o, edit, inlines=True), table)
             if error < (1 - LEAST_GAIN) * current_error:
                 gains.setdefault(edit, []).append(((1 - error / current_error) * alone_errors[o.id], o.id, error))
     changes = []

@@ -262,8 +262,8 @@ def edits_of(w: SourceTerms) -> list[TermEdit]:
     return list(edits.values())
 
 
-def edited(o: Offload, edit: TermEdit) -> Offload:
-    """Return an offload with its numerics edited; its driver and its device stay as they are."""
+def edited(o: Offload, edit: TermEdit, *, inlines: bool = False) -> Offload:
+    """Return an offload with its numerics edited; its driver and its device stay as they are. `inlines` as for `Rewriter`."""
     mapping = o.mapping
     codes = mapping.codes
     assert codes is not None
@@ -271,7 +271,7 @@ def edited(o: Offload, edit: TermEdit) -> Offload:
     @functools.wraps(codes)
     def numerics(*operands: Array, **context: Any) -> Any:
         w = source_terms(mapping, operands, context.get("f", o.formats), context)
-        rewriter = Rewriter(dict.fromkeys(w.at(edit), edit.build))
+        rewriter = Rewriter(dict.fromkeys(w.at(edit), edit.build), inlines=inlines)
         results = [_within(rewriter.array(a), o.formats[n]) for a, n in zip(w.results, mapping.axes.results, strict=True)]
         return results[0] if len(results) == 1 else tuple(results)
 

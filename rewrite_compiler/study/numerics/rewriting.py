@@ -34,9 +34,12 @@ BUILDERS: Mapping[str, Rewrite] = {
 class Rewriter:
     """Rewrites terms by a table from terms to what builds their successors; all others are built anew on rewritten operands."""
 
-    def __init__(self, rewrites: Mapping[Expr, Rewrite], arrays: Mapping[Array, Array] | None = None) -> None:
-        """Begin with no term rewritten; `arrays` are arrays that stand for others."""
-        self.rewrites = rewrites
+    def __init__(self, rewrites: Mapping[Expr, Rewrite], arrays: Mapping[Array, Array] | None = None, *, inlines: bool = False) -> None:
+        """Begin with no term rewritten; `arrays` are arrays that stand for others.
+
+        `inlines`: rewritten tables become their bodies, which few elements are computed by faster than a whole table is.
+        """
+        self.rewrites, self.inlines = rewrites, inlines
         self.replaced = dict(arrays or {})
         self.arrays: dict[Array, Array] = dict(self.replaced)
         self.folds: dict[int, Fold] = {}
@@ -63,7 +66,7 @@ class Rewriter:
         if e.op == "load":
             return lift(data[tuple(args)])
         if e.op == "table":
-            return lookup(data, args)
+            return lookup(data, args, inlines=self.inlines and data is not e.data)
         return BUILDERS[e.op](e, args)
 
     def data_of(self, e: Expr) -> Any:
@@ -104,7 +107,7 @@ class Rewriter:
             word = iv.of_width(WIDE, True)
             accumulators = tuple(Accumulator(a.shape, word if is_wide and not a.real else a.interval, a.real, a.name, f.variable)
                                  for a in f.accumulators)  # fmt: skip
-            inner = Rewriter(self.rewrites, {**self.replaced, **dict(zip(f.accumulators, accumulators, strict=True))})
+            inner = Rewriter(self.rewrites, {**self.replaced, **dict(zip(f.accumulators, accumulators, strict=True))}, inlines=self.inlines)
             bodies = tuple(map(inner.array, f.bodies))
             if is_wide:
                 bodies = tuple(_clamped(b, a.interval) for b, a in zip(bodies, accumulators, strict=True))
@@ -119,9 +122,10 @@ class Rewriter:
         return self.tables[id(table)]
 
 
-def lookup(table: Table, operands: Sequence[Expr]) -> Expr:
-    """Return an entry of a table, at the nearest end where an operand may leave its domain."""
-    return table(*(clamp(x, *domain) for x, domain in zip(operands, table.domains, strict=True)))
+def lookup(table: Table, operands: Sequence[Expr], *, inlines: bool = False) -> Expr:
+    """Return an entry of a table, at the nearest end where an operand may leave its domain; `inlines`: by its function."""
+    inside = [clamp(x, *domain) for x, domain in zip(operands, table.domains, strict=True)]
+    return lift(table.function(*inside)) if inlines else table(*inside)
 
 
 def table_of(table: Table, body: Expr) -> Table:
