@@ -45,7 +45,8 @@ offloads[].cost?.lanes[].resource text | offloads[].cost?.lanes[].busy count | o
 offloads[].cost?.cycles count | offloads[].cost?.hidden_cycles count
 offloads[].cost?.compute_cycles count | offloads[].cost?.transfer_cycles count
 offloads[].cost?.clock_hertz count | offloads[].cost?.nanoseconds count | offloads[].cost?.host_nanoseconds count
-offloads[].cost?.bytes count | offloads[].cost?.traffic.* count | offloads[].cost?.added_elements count | offloads[].cost?.unit text
+offloads[].cost?.bytes count | offloads[].cost?.host_bytes count | offloads[].cost?.links.* count
+offloads[].cost?.traffic.* count | offloads[].cost?.added_elements count | offloads[].cost?.unit text
 offloads[].cost?.levels?.*.*.reads count | offloads[].cost?.levels?.*.*.writes count
 offloads[].cost?.utilisation? number | offloads[].cost?.bound text | offloads[].cost?.estimated flag
 application?.host_nanoseconds count | application?.nanoseconds count
@@ -187,8 +188,8 @@ instructions[].fields[].low count | instructions[].fields[].high count
 instructions[].update[] text | instructions[].diagnostics[].code text | instructions[].diagnostics[].sentence text
 """
 TOTALS = (
-    "offloads", "device_calls", "device_cycles", "device_bytes", "device_nanoseconds", "host_macs", "host_bytes", "host_nanoseconds",
-    "unpriced", "nanoseconds", "bytes",
+    "offloads", "device_calls", "device_cycles", "bytes", "device_nanoseconds", "host_macs", "host_bytes", "host_nanoseconds",
+    "unpriced", "nanoseconds", "moved_bytes",
 )  # fmt: skip
 SIDES = (("old", "count"), ("new", "count"), ("difference", "number"))
 COMPARED = """
@@ -205,11 +206,13 @@ accuracy?.difference? number | accuracy?.interval?[] number | accuracy?.method t
 """
     + "".join(COMPARED.format(place) for place in ("appeared[]", "vanished[]", "changed[].old", "changed[].new"))
     + "".join(f"totals.{side} {kind}\n" for side, kind in ((f"{s}.{n}", k) for s, k in SIDES for n in TOTALS))
+    + "links.old.* count | links.new.* count\n"
 )
 ADVISE = """
 models[] text | target.name text | target.parameters.* text | target.sha256 text | objective text | base.cost.* number
 changes[].rank count | changes[].kind text | changes[].name text | changes[].from text | changes[].to text
 changes[].cost.* number | changes[].saved.* number | changes[].saved_nanoseconds number | changes[].saved_bytes number
+changes[].saved_host_bytes number
 """ + "".join(f"{place}.{name} count\n" for place in ("base.totals", "changes[].totals") for name in TOTALS)
 LEARN = """
 models[] text | offloads count | fragments count | candidates count | judged count | cpu_seconds number

@@ -58,8 +58,18 @@ class Price:
 
     @property
     def bytes(self) -> int:
-        """Bytes over links, and those that the host's additions read and write."""
-        return self.cost.bytes + 3 * FLOAT_BYTES * self.added_elements
+        """Bytes over the links."""
+        return self.cost.bytes
+
+    @property
+    def host_bytes(self) -> int:
+        """Bytes that the host's additions of partial sums read and write in its memory."""
+        return 3 * FLOAT_BYTES * self.added_elements
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes over the links and in the host's memory."""
+        return self.bytes + self.host_bytes
 
     def without_bytes(self, byte_count: int) -> Price:
         """Return the price with so many bytes fewer over the links; transfer cycles shrink in proportion."""
@@ -174,14 +184,17 @@ def partial_sum_elements(m: Operation, tiling: Tiling) -> int:
     return (parts - 1) * math.prod(tiling.sizes[d] for d in m.axes.of[m.axes.result])
 
 
-def cost_document(p: Price, macs: int, host_picoseconds: int, levels: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return a price as the plan's JSON, beside the host's time for the same meaning; `levels` are its accesses by memory."""
+def cost_document(
+    p: Price, macs: int, host_picoseconds: int, levels: Mapping[str, Any] | None = None, links: Mapping[str, int] | None = None
+) -> dict[str, Any]:
+    """Return a price as the plan's JSON, beside the host's time for the same meaning; accesses by memory, and bytes by link."""
     utilisation = p.utilisation(macs)
     return {
         "cycles": p.cycles, "hidden_cycles": p.hidden_cycles,
         "compute_cycles": p.cost.compute_cycles, "transfer_cycles": p.cost.transfer_cycles, "clock_hertz": p.hertz,
         "nanoseconds": _nanoseconds(p.picoseconds), "host_nanoseconds": _nanoseconds(host_picoseconds),
-        "bytes": p.bytes, "traffic": dict(p.cost.moved), "levels": levels, "added_elements": p.added_elements, "unit": p.cost.unit,
+        "bytes": p.bytes, "host_bytes": p.host_bytes, "traffic": dict(p.cost.moved), "links": dict(links or {}), "levels": levels,
+        "added_elements": p.added_elements, "unit": p.cost.unit,
         "utilisation": None if utilisation is None else round(utilisation, 6), "bound": p.bound.value, "estimated": p.cost.estimated,
         "lanes": [{"resource": x.resource, "busy": x.busy, "waits": dict(x.waits)} for x in (p.overlap.lanes if p.overlap else ())],
     }  # fmt: skip

@@ -57,7 +57,7 @@ def overlap(m: Operation, tiling: Tiling, attributes: Mapping[str, Any], resourc
     rooms = overlapping_memories(resources)
     if not rooms or m.price is None:
         return None
-    places = _memories_of(m, tiling, attributes, resources)
+    places = memories_of(m, tiling, attributes, resources)
     costs: dict[tuple[int, ...], Cost] = {}
     ends, commands = [], list[Command]()
     calls = 0
@@ -110,7 +110,7 @@ def _shares(cost: Cost) -> dict[str, int]:
     return shares
 
 
-def _memories_of(m: Operation, tiling: Tiling, attributes: Mapping[str, Any], resources: Resources) -> dict[str, str]:
+def memories_of(m: Operation, tiling: Tiling, attributes: Mapping[str, Any], resources: Resources) -> dict[str, str]:
     """Return the memory that each tensor is brought to: of those that the mapping's levels name, one that a link joins to the host."""
     slices = next(tiling.slices())
     levels = m.accesses({d: part.stop - part.start for d, part in slices.items()}, attributes) or {}

@@ -89,7 +89,7 @@ class _Search:
         """Return what a tiling costs, the level that decides first."""
         tiling_price = price(self.m, tiling, self.attributes, self.resources, tile_costs=self.tile_costs)
         assert tiling_price is not None, f"{self.m.name} has no cost"
-        levels = (tiling_price.bytes, tiling_price.picoseconds)
+        levels = (tiling_price.moved_bytes, tiling_price.picoseconds)
         return (*(levels if self.by == "bytes" else levels[::-1]), tiling.calls)
 
     def extend(self, fixed_sizes: dict[str, int], at: int) -> None:

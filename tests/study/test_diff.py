@@ -12,7 +12,7 @@ from command import flexmatch
 
 from rewrite_compiler.apps import find_application
 from rewrite_compiler.cli.verbs.diff import lines
-from rewrite_compiler.compile import Options, Plan, compile_model
+from rewrite_compiler.compile import Options, Plan, compile_model, to_json
 from rewrite_compiler.ila import Ila, bit_fields, mmio
 from rewrite_compiler.lang import assign, wrap
 from rewrite_compiler.study.designs.diff import Sides, diff_document, is_changed
@@ -52,6 +52,18 @@ def test_a_larger_buffer_changes_calls_cycles_and_bytes() -> None:
     old, new, difference = (found["totals"][key] for key in ("old", "new", "difference"))
     assert difference == {key: new[key] - old[key] for key in old}
     assert difference["device_calls"] == sum(p["new"]["device_calls"] - p["old"]["device_calls"] for p in found["changed"]) < 0
+
+
+def test_bytes_are_those_of_the_plans_over_the_links_by_link() -> None:
+    """Those in the host's memory are counted apart."""
+    found = document(SMALL, LARGE)
+    for side, compiled in (("old", plan(SMALL)), ("new", plan(LARGE))):
+        costs = [o["cost"] for o in to_json(compiled)["offloads"]]
+        assert found["totals"][side]["bytes"] == sum(c["bytes"] for c in costs) == sum(found["links"][side].values())
+        assert found["totals"][side]["host_bytes"] >= sum(c["host_bytes"] for c in costs)
+        assert set(found["links"][side]) >= {"host → inp", "host → wgt", "host → acc", "acc → host"}
+    said = "\n".join(lines(found))
+    assert "host → wgt" in said
 
 
 def test_the_other_way_round_is_the_negative() -> None:

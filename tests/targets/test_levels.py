@@ -76,7 +76,7 @@ def test_a_plan_states_tiles_traffic_cycles_bytes_utilisation_and_bound() -> Non
         assert set(cost["traffic"]) == {"x", "w", "b", "y", "commands"}
         assert set(cost["levels"]) == {"large", "input_buffer", "weight"}
         assert cost["cycles"] == cost["compute_cycles"] + cost["transfer_cycles"]
-        assert cost["bytes"] == sum(cost["traffic"].values())
+        assert cost["bytes"] == sum(cost["traffic"].values()) == sum(cost["links"].values())
         assert 0 < cost["utilisation"] < 1
         assert cost["bound"] in ("compute", "transfer")
 

@@ -12,7 +12,7 @@ from ..options import add_steering_options, compile_options, emit_json, parse_ar
 from ..output import print_lines
 
 SUBJECTS, DIFFERENCES = 8, 4  # states and instructions that are listed, and differences of each
-TOTALS = ("device_calls", "device_cycles", "bytes", "nanoseconds", "host_macs")
+TOTALS = ("device_calls", "device_cycles", "nanoseconds", "host_macs", "host_bytes", "bytes")  # bytes: over the links
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -77,7 +77,11 @@ def lines(document: Mapping[str, Any]) -> list[str]:
         )
         if accuracy["better"] or accuracy["worse"]:
             rows.append(("", f"{count_text(accuracy['better'], 'sample')} better, {count_text(accuracy['worse'], 'sample')} worse"))
-    totals = grid(("in all", "old", "new", "change"), [_sum(document["totals"], key) for key in TOTALS], ("old", "new", "change"))
+    links = document["links"]
+    names = dict.fromkeys((*links["old"], *links["new"]))
+    by_link = [_sum({side: {f"  {n}": links[side].get(n, 0)} for side in links}, f"  {n}") for n in names]
+    sums = [*(_sum(document["totals"], key) for key in TOTALS), *by_link]
+    totals = grid(("in all", "old", "new", "change"), sums, ("old", "new", "change"))
     return [*table(rows), *totals]
 
 

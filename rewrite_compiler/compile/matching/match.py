@@ -219,7 +219,7 @@ class Costs:
 
     def amount(self, p: Price) -> int:
         """Return the nanoseconds or bytes of a price."""
-        return -(-p.picoseconds // 1000) if self.objective.price_level == "nanoseconds" else p.bytes
+        return -(-p.picoseconds // 1000) if self.objective.price_level == "nanoseconds" else p.moved_bytes
 
     def placements(self) -> dict[int, Placement]:
         """Return the placement of each device operation that can have a resident operand or result, by the id of its e-node."""

@@ -20,11 +20,11 @@ OBJECTIVES: MappingOf[str, tuple[str, ...]] = {
     "offloads": LEVELS,
     "macs": ("host_macs", "device_calls", "host_operators", "host_elementwise", "moved_elements"),
     "cycles": ("nanoseconds", *LEVELS),
-    "bytes": ("bytes", *LEVELS),
+    "bytes": ("moved_bytes", *LEVELS),
     # devices give energies, the host none: what is left to it decides first
     "energy": ("host_macs", "host_operators", "femtojoules", "device_calls", "host_elementwise", "moved_elements"),
 }
-PRICE_LEVELS = ("nanoseconds", "bytes", "femtojoules")
+PRICE_LEVELS = ("nanoseconds", "moved_bytes", "femtojoules")  # moved: over the links and in the host's memory
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Objective:
 
     @cached_property
     def price_level(self) -> str:
-        """The level that is a price of operators (nanoseconds, bytes or femtojoules), empty if all levels are counts."""
+        """The level that is a price of operators (nanoseconds, moved bytes or femtojoules), empty if all levels are counts."""
         return next((level for level in self.levels if level in PRICE_LEVELS), "")
 
     @property

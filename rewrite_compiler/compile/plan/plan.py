@@ -10,6 +10,7 @@ from ...data.data_frame import data_frame
 from ...fit import Tiling
 from ...fit.cost import Price, accesses, cost_document
 from ...fit.host import table_from
+from ...fit.link_traffic import link_traffic
 from ...ir.program import Node, Program, Value, nodes_of_unknown_macs
 from ...lang.formats import Format
 from ...ops.op import Apply, subterms
@@ -181,8 +182,14 @@ def to_json(plan: Plan) -> dict[str, Any]:
     }
 
 
+def link_bytes(o: Offload) -> dict[str, int]:
+    """Return the bytes of an offload by the link that they cross; nothing where its target does not say what it costs."""
+    return {} if o.price is None else link_traffic(o.mapping, o.tiling, dict(o.node.attributes), o.target.resources(), o.price.cost)
+
+
 def _offload(o: Offload, residency: MappingOf[str, DeviceResidency]) -> dict[str, Any]:
     levels = accesses(o.mapping, o.tiling, dict(o.node.attributes))
+    links = link_bytes(o)
     return {
         "id": o.id, "target": o.target.name, "operation": o.mapping.operation, "parts": _parts(o), "nodes": list(o.nodes),
         "shape": dict(o.tiling.sizes), "macs": o.macs, "because": [vars(r) for r in o.because],
@@ -190,7 +197,7 @@ def _offload(o: Offload, residency: MappingOf[str, DeviceResidency]) -> dict[str
         "device_calls": o.tiling.calls, "tiles": dict(o.tiling.tile),
         "formats": {n: {"format": f.name, **f.parameters} for n, f in o.formats.items()},
         "resident": resident_document(o.id, o.target.name, residency),
-        "cost": None if o.price is None else cost_document(o.price, o.macs, o.host_picoseconds, levels),
+        "cost": None if o.price is None else cost_document(o.price, o.macs, o.host_picoseconds, levels, links),
         **({"runtime_weights": list(o.mapping.runtime_weights)} if o.mapping.runtime_weights else {}),
     }  # fmt: skip
 

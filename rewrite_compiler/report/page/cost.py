@@ -91,7 +91,12 @@ def _bytes(offloads: Sequence[Mapping[str, Any]]) -> str:
         (text(operation), text(name), figure(f"{size:,}"), figure(share(size, total_bytes)))
         for (operation, name), size in traffic.most_common()
     ]
-    return table("bytes over the links by tensor; commands are the instructions", ("operation", "tensor", "bytes", "share"), rows)
+    by_tensor = table("bytes over the links by tensor; commands are the instructions", ("operation", "tensor", "bytes", "share"), rows)
+    links: Counter[str] = Counter()
+    for o in offloads:
+        links.update(o["cost"].get("links", {}))
+    link_rows = [(text(name), figure(f"{size:,}"), figure(share(size, total_bytes))) for name, size in links.most_common()]
+    return by_tensor + (table("bytes by link", ("link", "bytes", "share"), link_rows) if link_rows else "")
 
 
 def _inserted(rows: Sequence[Mapping[str, Any]]) -> str:

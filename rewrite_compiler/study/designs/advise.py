@@ -78,8 +78,8 @@ class Outcome:
 
     @property
     def sort_key(self) -> tuple[int, ...]:
-        """The sort key: the objective's levels, then time and bytes."""
-        return (*self.levels, self.totals.nanoseconds, self.totals.bytes)
+        """The sort key: the objective's levels, then time and bytes over the links and in the host's memory."""
+        return (*self.levels, self.totals.nanoseconds, self.totals.moved_bytes)
 
 
 @dataclass(frozen=True)
@@ -296,7 +296,12 @@ def _fused(change: Change, nodes: Sequence[tuple[Program, Node]], base: Outcome,
     saved = Totals()
     for p, node in nodes:
         saved = saved.plus(totals(replace(p, nodes=(node,)), lambda _: None))
-    savings = {"nanoseconds": saved.nanoseconds, "bytes": saved.bytes, "host_elementwise": len(nodes), "moved_elements": len(nodes)}
+    savings = {
+        "nanoseconds": saved.nanoseconds,
+        "moved_bytes": saved.moved_bytes,
+        "host_elementwise": len(nodes),
+        "moved_elements": len(nodes),
+    }
     levels = tuple(n - savings.get(level, 0) for level, n in zip(OBJECTIVES[objective], base.levels, strict=True))
     return Outcome(change, levels, base.totals.minus(saved))
 
@@ -321,6 +326,7 @@ def advice_document(advice: Advice) -> dict[str, Any]:
                 "saved": {level: b - n for level, b, n in zip(levels, advice.base.levels, o.levels, strict=True)},
                 "saved_nanoseconds": advice.base.totals.nanoseconds - o.totals.nanoseconds,
                 "saved_bytes": advice.base.totals.bytes - o.totals.bytes,
+                "saved_host_bytes": advice.base.totals.host_bytes - o.totals.host_bytes,
                 "totals": o.totals.document(),
             }
             for rank, o in enumerate(advice.ranked, 1) if o.change is not None

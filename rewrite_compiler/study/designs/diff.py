@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...compile import Options, Plan, compile_model
-from ...compile.plan.plan import Offload
+from ...compile.plan.plan import Offload, link_bytes
 from ...cosim import cosimulate
 from ...cosim.metrics.metrics import compare_paired, metric_of
 from ...fit.host import table_from
@@ -49,6 +50,7 @@ def diff_document(sides: Sides, data: str | Path | None = None, *, metric: str =
         "vanished": [row for key, row in old.items() if key not in new],
         "changed": [{"old": a, "new": b} for a, b in common if any(a[key] != b[key] for key in COMPARED_KEYS)],
         "same": sum(all(a[key] == b[key] for key in COMPARED_KEYS) for a, b in common),
+        "links": {"old": _link_totals(sides.old), "new": _link_totals(sides.new)},
         "totals": {"old": sums[0].document(), "new": sums[1].document(), "difference": _difference(*sums)},
         "accuracy": None if data is None else _accuracy(sides, data, metric, samples),
     }
@@ -73,6 +75,14 @@ def plan_totals(plan: Plan) -> Totals:
     """Return the totals of a plan's program on host and device."""
     offloads = {o.node.outputs[0]: Run(o.tiling.calls, o.price) for o in plan.offloads}
     return totals(plan.program, lambda node: offloads.get(node.outputs[0]), table_from(plan.settings["host_costs"]))
+
+
+def _link_totals(plan: Plan) -> dict[str, int]:
+    """Return the bytes of all offloads by link."""
+    sums: Counter[str] = Counter()
+    for o in plan.offloads:
+        sums.update(link_bytes(o))
+    return dict(sums)
 
 
 def _target(plan: Plan, text: str) -> dict[str, Any]:

@@ -12,12 +12,15 @@ from ...ir.program import Node, Program, total_macs
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over a program: cycles, bytes, nanoseconds, multiply-accumulates. `unpriced` offloads have no device figures."""
+    """Sums over a program: cycles, nanoseconds, multiply-accumulates, bytes over the links, and bytes in the host's memory.
+
+    `unpriced` offloads have no device figures.
+    """
 
     offloads: int = 0
     device_calls: int = 0
     device_cycles: int = 0
-    device_bytes: int = 0
+    bytes: int = 0
     device_nanoseconds: int = 0
     host_macs: int = 0
     host_bytes: int = 0
@@ -30,9 +33,9 @@ class Totals:
         return self.device_nanoseconds + self.host_nanoseconds
 
     @property
-    def bytes(self) -> int:
-        """Bytes over the links and through the host's memory."""
-        return self.device_bytes + self.host_bytes
+    def moved_bytes(self) -> int:
+        """Bytes over the links and in the host's memory."""
+        return self.bytes + self.host_bytes
 
     def plus(self, other: Totals) -> Totals:
         """Return the sum of two totals."""
@@ -44,7 +47,7 @@ class Totals:
 
     def document(self) -> dict[str, int]:
         """Return the sums as JSON."""
-        return {**vars(self), "nanoseconds": self.nanoseconds, "bytes": self.bytes}
+        return {**vars(self), "nanoseconds": self.nanoseconds, "moved_bytes": self.moved_bytes}
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,8 @@ def _on_device(run: Run) -> Totals:
     if run.price is None:
         return Totals(offloads=1, device_calls=run.calls, unpriced=1)
     price = run.price
-    return Totals(1, run.calls, price.cycles, price.bytes, -(-price.picoseconds // 1000))
+    nanoseconds = -(-price.picoseconds // 1000)
+    return Totals(1, run.calls, price.cycles, price.bytes, nanoseconds, host_bytes=price.host_bytes)
 
 
 def _on_host(p: Program, node: Node, table: HostTable) -> Totals:
