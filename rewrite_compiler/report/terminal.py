@@ -372,7 +372,8 @@ def change(paired: Mapping[str, Any]) -> str:
     """Return the difference of accelerator and host in parentheses with its interval; empty without one."""
     if paired["difference"] is None:
         return ""
-    interval = ""
+    reason = paired.get("method", "")
+    interval = f", no interval: {reason}" if reason else ""
     if paired["interval"] is not None:
         interval = f", 95% interval {interval_text(paired['interval'])}"
     return f"  ({difference_text(paired['difference'], paired['interval'])}{interval})"

@@ -240,7 +240,9 @@ def test_pairs_are_counted_sample_by_sample() -> None:
     errors = METRICS["mse"]
     found = compare_paired(errors, first, second)
     assert (found.better, found.worse) == (1, 2)
-    assert found.method == "percentile bootstrap over samples, 2000 resamples, seed 0"
+    assert (found.interval, found.method) == (None, "fewer than 6 samples decide nothing")
+    six = (Scores(np.append(s.values, 0.0), np.ones(6)) for s in (first, second))
+    assert compare_paired(errors, *six).method == "percentile bootstrap over samples, 2000 resamples, seed 0"
     assert compare_paired(METRICS["max-relative-error"], first, second).interval is None
 
 

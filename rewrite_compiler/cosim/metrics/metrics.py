@@ -25,6 +25,7 @@ from .regression import absolute_error, flattened_pair, r_squared, squared_error
 from .scores import Scores
 from .separation import roc_area, separation
 
+FEWEST = 6  # samples with an interval: of fewer even a change of all of them may be chance (sign test, 2 · 2^-6 < 5 %)
 RESAMPLES, SEED = 2000, 0
 NORMAL_95 = 1.959963984540054
 
@@ -132,7 +133,7 @@ def compare_paired(metric: Metric, first: Scores, second: Scores) -> PairedCompa
     """Compare the scores of two runs on the same samples.
 
     The 95 % interval of the difference (second − first) is Tango's score interval for proportions; for other metrics the
-    percentile interval of a bootstrap over samples with a fixed seed; a maximum has none.
+    percentile interval of a bootstrap over samples with a fixed seed; a maximum has none, nor have fewer than FEWEST samples.
     """
     low, high = (second, first) if metric.lower_is_better else (first, second)
     better, worse = (int(np.count_nonzero(a.values < b.values)) for a, b in ((low, high), (high, low)))  # also where both are infinite
@@ -151,6 +152,8 @@ def _interval(metric: Metric, first: Scores, second: Scores, better: int, worse:
         return None, "a maximum has no interval"
     if metric.is_proportion:
         return difference_of_proportions(better, worse, len(first.values), NORMAL_95), "Tango's score interval for paired proportions"
+    if len(first.values) < FEWEST:
+        return None, f"fewer than {FEWEST} samples decide nothing"
     return _bootstrap(metric, first, second), f"percentile bootstrap over samples, {RESAMPLES} resamples, seed {SEED}"
 
 
