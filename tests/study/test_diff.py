@@ -15,7 +15,7 @@ from rewrite_compiler.cli.verbs.diff import lines
 from rewrite_compiler.compile import Options, Plan, compile_model, to_json
 from rewrite_compiler.ila import Ila, bit_fields, mmio
 from rewrite_compiler.lang import assign, wrap
-from rewrite_compiler.study.designs.diff import Sides, diff_document, is_changed
+from rewrite_compiler.study.designs.diff import Sides, compile_both, diff_document, is_changed
 from rewrite_compiler.study.designs.specification import changes, word_differences
 
 APP, MLP = find_application("digits_cnn"), find_application("digits_mlp")
@@ -85,6 +85,15 @@ def test_the_command_compares_accuracy_and_answers_no_to_a_change(tmp_path: Path
     assert accuracy["interval"][0] <= accuracy["difference"] <= accuracy["interval"][1]
     changed = round(accuracy["samples"] * accuracy["difference"])
     assert accuracy["better"] - accuracy["worse"] == changed
+
+
+def test_a_side_without_offloads_is_compared_on_the_same_samples() -> None:
+    """HLSCNN takes no product of matrices, so its plan needs no samples to calibrate on."""
+    found = diff_document(compile_both("hlscnn", "vta", MLP.model, Options(shapes=SHAPES)), MLP.data, samples=16)
+    assert (found["totals"]["old"]["offloads"], found["totals"]["new"]["offloads"]) == (0, 3)
+    accuracy = found["accuracy"]
+    assert (accuracy["samples"], accuracy["old"]) == (16, accuracy["host"])
+    assert accuracy["interval"][0] <= accuracy["difference"] <= accuracy["interval"][1]
 
 
 def test_targets_are_old_and_new_only() -> None:

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...compile import Options, Plan, compile_model
+from ...compile import Options, Plan, calibrated, compile_model
+from ...compile.document import plan_for_data
 from ...compile.plan.plan import Offload, link_bytes
 from ...cosim import cosimulate
+from ...cosim.cosimulate import dataset_for
 from ...cosim.metrics.metrics import compare_paired, metric_of
+from ...data import CALIBRATION_SAMPLES
 from ...fit.host import table_from
 from . import specification
 from .totals import Run, Totals, totals
@@ -104,8 +107,14 @@ def _difference(old: Totals, new: Totals) -> dict[str, int]:
 
 
 def _accuracy(sides: Sides, data: str | Path, metric: str, samples: int) -> dict[str, Any]:
-    """Run both plans on the same data."""
-    reports = [cosimulate(p, data, metric=metric, samples=samples) for p in (sides.old, sides.new)]
+    """Run both plans on the same samples; where one needs formats, both leave out those that calibrate."""
+    plans = [plan_for_data(p, data) for p in (sides.old, sides.new)]
+    dataset = dataset_for(plans[0], data)
+    if not all(p.calibrated for p in plans):
+        first, dataset = dataset.split(CALIBRATION_SAMPLES)
+        source = f"the first {CALIBRATION_SAMPLES} samples of {Path(dataset.place).name}"
+        plans = [p if p.calibrated else calibrated(p, first.inputs, source, dataset.sha256) for p in plans]
+    reports = [cosimulate(p, dataset, metric=metric, samples=samples) for p in plans]
     head = reports[0].document
     old, new = (r.document["accelerated"]["value"] for r in reports)
     old_scores, new_scores = (r.scores[1] if r.scores is not None else None for r in reports)

@@ -59,7 +59,8 @@ def attribute_with_plans(plan: Plan, trials: Trials, table: FloatRun | None = No
         UsageError: the plan has no offloads (C100).
     """
     if not plan.offloads:
-        raise UsageError("C100", "the plan has no offloads: there is no loss to attribute", help="compile for an accelerator that has some")
+        remedy = next((note for note in plan.notes if " is not used" in note), "compile for an accelerator that has some")
+        raise UsageError("C100", "the plan has no offloads: there is no loss to attribute", help=remedy)
     device_trial = trials.run(plan)
     ids = [o.id for o in plan.offloads]
     variants = [plan if len(ids) == 1 else with_float(plan, set(ids) - {key}) for key in ids]
