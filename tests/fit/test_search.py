@@ -78,7 +78,7 @@ def test_no_tiling_is_cheaper(name: str, by: str) -> None:
         if isinstance(found, Refusal):
             assert not keys
             continue
-        best = (found.price.bytes, found.price.picoseconds)
+        best = (found.price.moved_bytes, found.price.picoseconds)
         assert found.is_optimal
         assert (best if by == "bytes" else best[::-1]) == min(keys)
         assert found.bound == min(keys)[0]
@@ -96,7 +96,7 @@ def test_a_large_layer_moves_fewer_bytes_than_in_the_fewest_calls() -> None:
     assert greedy is not None
     assert whole is not None
     assert found.is_optimal
-    assert whole.bytes <= found.bound == found.price.bytes < greedy.bytes
+    assert whole.moved_bytes <= found.bound == found.price.moved_bytes < greedy.moved_bytes
 
 
 def test_a_search_that_stops_early_gives_a_bound() -> None:
@@ -105,7 +105,7 @@ def test_a_search_that_stops_early_gives_a_bound() -> None:
     full, stopped = cheapest_tiling(m, sizes, {}, resources), cheapest_tiling(m, sizes, {}, resources, nodes=5)
     assert isinstance(full, TilingResult)
     assert isinstance(stopped, TilingResult)
-    assert stopped.bound <= full.price.bytes <= stopped.price.bytes
+    assert stopped.bound <= full.price.moved_bytes <= stopped.price.moved_bytes
     assert stopped.nodes < full.nodes
     assert (full.tiling.bound, stopped.tiling.bound) == (None, stopped.bound)
 
