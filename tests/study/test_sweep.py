@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from rewrite_compiler.cli.verbs.sweep import FIGURES
 from rewrite_compiler.errors import UsageError
+from rewrite_compiler.report.graphics.blocks import html_page, markdown
+from rewrite_compiler.report.graphics.sweep import sweep_blocks
 from rewrite_compiler.study.designs.sweep import Axis, axes_of, points
 from rewrite_compiler.target import find_target
 
@@ -33,3 +38,24 @@ def test_a_parameter_of_an_accelerator_that_is_left_out_is_not_varied() -> None:
         {"accel": "hlscnn", "hlscnn.revision": "ext8", "calibration-method": "max"},
         {"accel": "hlscnn", "hlscnn.revision": "ext16", "calibration-method": "max"},
     ]
+
+
+def test_points_are_drawn_with_their_intervals() -> None:
+    found = [
+        {"at": {"toy.bits": "20"}, "difference": 0.0, "interval": [-0.04, 0.04]},
+        {"at": {"toy.bits": "<14>"}, "difference": -0.11, "interval": [-0.2, -0.03]},
+        {"at": {"toy.bits": "2"}, "difference": None, "interval": None},
+    ]
+    document = {
+        "model": {"path": "a/digits.onnx"}, "metric": "top1", "lower_is_better": False, "samples": 100, "reference": {"value": 0.97},
+        "over": [{"name": "toy.bits", "values": ["20", "<14>", "2"]}], "points": found,
+    }  # fmt: skip
+    blocks = list(sweep_blocks(document, ("toy.bits", "top1", *FIGURES), [("20", "0.97", "+0", "-0.04 … +0.04", "3")]))
+    page = html_page("digits", blocks)
+    assert "&lt;14&gt;: -0.2 … -0.03" in page
+    assert "<14>" not in page
+    marks, bars = page.count('class="p0"'), page.count('class="held"')
+    assert (marks, bars) == (2, 2)
+    widths = [float(w) for w in re.findall(r'<rect [^>]*width="([\d.]+)" height="4"', page)]
+    assert widths[1] / widths[0] == pytest.approx(0.17 / 0.08, rel=0.01)  # to one scale
+    assert "Difference of top1 from the host at every point" in markdown(blocks)

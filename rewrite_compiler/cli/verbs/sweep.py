@@ -8,9 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ..files import write_atomically
 from ..options import accelerators, add_steering_options, compile_options, emit_json, parse_arguments, parser
 from ..output import is_live, print_lines
 from .cosim import add_calibration_options, add_simulation_options, settings
+
+FIGURES = ("difference", "95% interval", "calls")  # of a point, beside its metric
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -25,6 +28,7 @@ def run(arguments: Sequence[str]) -> int:
     )  # fmt: skip
     add_calibration_options(verb_parser)
     add_simulation_options(verb_parser)
+    verb_parser.add_output("--html", metavar="FILE", help="write a page with a drawing of all points and their intervals")
     args = parse_arguments(verb_parser, arguments)
     from ...compile import chosen_targets
     from ...study.designs.sweep import axes_of, sweep
@@ -38,7 +42,13 @@ def run(arguments: Sequence[str]) -> int:
         progress=_progress(args),
     )  # fmt: skip
     emit_json(document, args.json)
-    print_lines(args, lines(document))
+    if args.html is not None:
+        from ...report.graphics.blocks import html_page
+        from ...report.graphics.sweep import sweep_blocks
+
+        page = html_page(Path(args.model).stem, sweep_blocks(document, *_table(document)))
+        write_atomically({Path(args.html): page.encode()})
+    print_lines(args, [*lines(document), *([f"wrote     {args.html}"] if args.html is not None else [])])
     return 0
 
 
@@ -47,11 +57,15 @@ def lines(document: Mapping[str, Any]) -> list[str]:
     from ...report.tables import grid
     from ...report.terminal import count_text, number
 
+    heads, rows = _table(document)
+    host = f"host      {document['metric']} {number(document['reference']['value'])}  ({count_text(document['samples'], 'sample')})"
+    return [host, *grid(heads, rows, heads[-len(FIGURES) - 1 :])]
+
+
+def _table(document: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the heads and rows of the table of points."""
     axes = [*document["points"][0]["at"]] if document["points"] else []
-    metric = document["metric"]
-    heads = (*axes, metric, "difference", "95% interval", "calls")
-    host = f"host      {metric} {number(document['reference']['value'])}  ({count_text(document['samples'], 'sample')})"
-    return [host, *grid(heads, [_point(p) for p in document["points"]], heads[len(axes) :])]
+    return (*axes, document["metric"], *FIGURES), [_point(p) for p in document["points"]]
 
 
 def _point(p: Mapping[str, Any]) -> tuple[str, ...]:

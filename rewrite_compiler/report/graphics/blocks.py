@@ -38,7 +38,15 @@ class Lines:
     lines: Sequence[str]
 
 
-Block = Heading | Paragraph | Rows | Lines
+@dataclass(frozen=True)
+class Drawing:
+    """An SVG drawing, whose texts are escaped, and a sentence on it for pages without drawings."""
+
+    svg: str
+    sentence: str
+
+
+Block = Heading | Paragraph | Rows | Lines | Drawing
 
 
 def text_lines(blocks: Iterable[Block]) -> Iterator[str]:
@@ -50,6 +58,8 @@ def text_lines(blocks: Iterable[Block]) -> Iterator[str]:
             yield b.text
         elif isinstance(b, Rows):
             yield from _columns(b)
+        elif isinstance(b, Drawing):
+            yield b.sentence
         else:
             yield from (f"    {line}" for line in b.lines)
 
@@ -72,6 +82,8 @@ def markdown(blocks: Iterable[Block]) -> str:
         elif isinstance(b, Rows):
             rows = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in r)} |" for r in (b.heads, *b.rows)]
             parts.append("\n".join([rows[0], "|" + "---|" * len(b.heads), *rows[1:]]))
+        elif isinstance(b, Drawing):
+            parts.append(b.sentence)
         else:
             parts.append("\n".join(["```text", *b.lines, "```"]))
     return "\n\n".join(parts) + "\n"
@@ -94,6 +106,8 @@ def _markup(b: Block) -> str:
         return f"<h{b.level}>{escape(b.text)}</h{b.level}>"
     if isinstance(b, Paragraph):
         return f"<p>{escape(b.text)}</p>"
+    if isinstance(b, Drawing):
+        return f"<p>{escape(b.sentence)}</p>{b.svg}"
     if isinstance(b, Lines):
         return f"<pre>{escape(chr(10).join(b.lines))}</pre>"
     head = "".join(f"<th>{escape(h)}</th>" for h in b.heads)

@@ -126,6 +126,29 @@ def growth_curve(title: str, sizes: Sequence[int]) -> str:
     return chart(title, width, height + 48, "".join([line(points, "whole"), *marks, *labels, *rounds]))
 
 
+def interval_chart(title: str, rows: Sequence[tuple[str, float | None, tuple[float, float] | None]]) -> str:
+    """Return a chart of differences: a row for each label with a mark at its value and a bar over its interval, a line at 0."""
+    ends = [0.0, *(x for _, value, interval in rows for x in (value, *(interval or ())) if x is not None and math.isfinite(x))]
+    low, high = min(ends), max(ends)
+    scale = (WIDTH - LEFT - 20) / ((high - low) or 1)
+
+    def place(x: float) -> float:
+        return LEFT + 10 + (min(max(x, low), high) - low) * scale
+
+    body = [line([(place(0.0), 0), (place(0.0), len(rows) * LINE)], "grid")]
+    for n, (label, value, interval) in enumerate(rows):
+        y = n * LINE
+        body.append(svg_text(0, y + 15, short_label(label)))
+        if interval is not None:
+            width = place(interval[1]) - place(interval[0])
+            body.append(box(place(interval[0]), y + 9, width, 4, "held", f"{label}: {interval[0]:.4g} … {interval[1]:.4g}"))
+        if value is not None:
+            body.append(box(place(value) - 3, y + 6, 6, 10, "p0", f"{label}: {value:+.4g}"))
+    foot = len(rows) * LINE + 14
+    body += [svg_text(place(low), foot, f"{low:.3g}", "s"), svg_text(place(high) - 40, foot, f"{high:.3g}", "s")]
+    return chart(title, WIDTH, foot + 4, "".join(body))
+
+
 def gantt_chart(title: str, end: float, spans: Mapping[str, Sequence[tuple[float, float]]], unit: str) -> str:
     """Return a Gantt chart: a lane for each name with the intervals (start, end) in which it is busy, from 0 to `end`."""
     room = WIDTH - LEFT - 10
