@@ -3,6 +3,7 @@
 Every flaw runs in a process of its own, a flaw of numerics on a copy of the package. The plan is compiled there without asking
 the court, which would refuse most flaws, and its formats are calibrated; a flaw counts when it costs LEAST_LOSS of the metric
 more than the sound design loses. A culprit is right when it is at one of the flaw's lines, or at its field; any other is false.
+With `--json FILE` it goes on where it ended.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from record import ROOT, Row, finish, options
+from record import ROOT, Row, finish, options, recorded
 
 SEED, SAMPLES, LEAST_LOSS = 11, 48, 0.02
 CONTENT = ("rules", "ila_models", "targets", "apps")
@@ -371,20 +372,23 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, metavar="N", help="every n-th flaw (default: all)")
     parser.add_argument("--count", type=int, default=6, metavar="N", help="flaws of formats in each application (default: %(default)s)")
     args = parser.parse_args()
-    rows: list[Row] = []
+    rows = recorded(args.json)
+    known = {(row["application"], row["accelerator"], row["kind"], row["flaw"]) for row in rows}
     with tempfile.TemporaryDirectory() as name:
         folder = copied(Path(name))
         for app, accel, flaws in CASES:
             chosen = [f for f in flaws if (not f.apps or app in f.apps) and args.only in f"{app} {accel} {f.kind}"][:: args.every]
+            chosen = [f for f in chosen if (app, accel, f.kind, f.new) not in known]
             sound_loss, planted = answers_of(folder, app, accel, chosen) if chosen else (0.0, [])
             rows += [row for p in planted if (row := row_of(app, accel, sound_loss, p)) is not None]
+            finish("planted_terms", rows, args.json)
         for app, accel in (case for case in FORMAT_CASES if args.only in f"{case[0]} {case[1]} format"):
-            found = format_rows(folder, app, accel, args.count)
-            print(*map(shown, found), sep="\n", flush=True)
-            rows += found
+            if not any((row["application"], row["accelerator"], row["file"]) == (app, accel, "") for row in rows):
+                rows += format_rows(folder, app, accel, args.count)
+                print(*map(shown, rows[-args.count :]), sep="\n", flush=True)
+                finish("planted_terms", rows, args.json)
     right, false = (sum(bool(row[key]) for row in rows) for key in ("right", "false"))
     print(f"{right} of {len(rows)} flaws that cost {LEAST_LOSS} or more are named first; {false} false culprits")
-    finish("planted_terms", rows, args.json)
 
 
 if __name__ == "__main__":
