@@ -128,7 +128,9 @@ def growth_curve(title: str, sizes: Sequence[int]) -> str:
 
 def interval_chart(title: str, rows: Sequence[tuple[str, float | None, tuple[float, float] | None]]) -> str:
     """Return a chart of differences: a row for each label with a mark at its value and a bar over its interval, a line at 0."""
-    ends = [0.0, *(x for _, value, interval in rows for x in (value, *(interval or ())) if x is not None and math.isfinite(x))]
+    ends: list[float] = [0.0]
+    for _, value, interval in rows:
+        ends += [x for x in (value, *(interval or ())) if x is not None and math.isfinite(x)]
     low, high = min(ends), max(ends)
     scale = (WIDTH - LEFT - 20) / ((high - low) or 1)
 
