@@ -104,6 +104,33 @@ def test_a_mutated_model_is_noticed_or_driven_rightly(name: str, right: str, wro
         assert np.array_equal(result, evaluate(r.term, {leaf: codes[leaf.name] for leaf in r.leaves}))
 
 
+def test_costs_follow_from_the_program_and_the_link(tmp_path: Path) -> None:
+    """24 products of 8 inputs and 5 results: vectors of 8 bytes over a link of 8 bytes a cycle, a step of the unit for each vector."""
+    text = (ACCELERATORS / "toy.py").read_text().replace("sources=(Path(__file__),))", "sources=(Path(__file__),), describe=describe)")
+    describe = """
+from rewrite_compiler.target import Clock, Link, Resources, Unit, state_memory
+
+
+def describe(ila, parameters):
+    memories = tuple(state_memory(ila, name, "depth lane") for name in "xwy")
+    unit = Unit("dot", ("dense",), ("int8",), {"k": 8})
+    links = (*(Link("host", name, 8) for name in "xw"), Link("y", "host", 8))
+    return Resources(Clock(1_000_000, "assumed"), memories, (unit,), links)
+
+
+target = """
+    path = tmp_path / "toy.py"
+    path.write_text(text.replace("\ntarget = ", describe))
+    target = load_target(str(path))
+    resources = target.resources()
+    assert resources is not None
+    cost = target.mappings["dense"].cost({"t": 1, "k": 24, "n": 5}, {}, resources)
+    assert cost is not None
+    assert (cost.unit, cost.compute_cycles) == ("dot", 15)
+    assert cost.moved == {"w": 15 * 8, "x": 3 * 8, "commands": 6 * 8, "y": 5 * 8}
+    assert cost.transfer_cycles == sum(cost.moved.values()) // 8
+
+
 class CountingDevice:
     """A device that counts the commands that a driver issues."""
 

@@ -11,7 +11,9 @@ from typing import Any
 from ...errors import SpecError
 from ...ila import Ila
 from ...readings.arrays.labelled_array import Data
+from ...target.cost import Cost
 from ...target.mapping import Limit, Mapping
+from ...target.resources import HOST, Resources
 from ...target.target import Target
 from .generation import Request, choice_of, program_of, schedule_of
 from .schedule import Failure, Schedule
@@ -25,6 +27,7 @@ def completed(target: Target) -> Target:
         if m.drive is None and m.codes is not None:
             m.drive = generated_driver(target, m)
             m.capacities = m.capacities or generated_limits(target, m)
+            m.price = m.price or generated_costs(target, m)
     return target
 
 
@@ -64,13 +67,34 @@ def generated_limits(target: Target, m: Mapping) -> Callable[..., Iterator[Limit
 
     def limits(p: Any, **named: Any) -> Iterator[Limit]:
         """Yield what the program takes of each memory."""
-        configured = _at(m, p)
-        shapes = {v.name: tuple(named[d] for d in m.axes.of[v.name]) for v in m.operands}
-        formats = configured.formats_for(dict.fromkeys(configured.format_choices, 1.0))
-        request = Request(configured, shapes, formats, {name: named[name] for name, _ in m.statics})
-        yield from _limits(_model(target, p), request)
+        yield from _limits(_model(target, p), _request(_at(m, p), named))
 
     return limits
+
+
+def generated_costs(target: Target, m: Mapping) -> Callable[..., Cost]:
+    """Return the costs of an operation: steps of its unit, then all bytes over the link to the host, one after the other."""
+
+    def costs(resources: Resources, p: Any, **named: Any) -> Cost:
+        """Price the program of one tile."""
+        configured = _at(m, p)
+        request = _request(configured, named)
+        program = program_of(_model(target, p), request)
+        volumes = program.moved(m.axes.result)
+        links = [x for x in resources.links if HOST in (x.source, x.sink)]
+        transfer = max((x.cycles_for(sum(volumes.values())) for x in links), default=0)
+        instruction = max(program.steps, key=lambda name: program.steps[name])
+        unit = next((u.name for u in resources.units if u.name in (instruction, *instruction.split("_"))), resources.units[0].name)
+        return Cost(unit, sum(program.steps.values()), transfer, volumes)
+
+    return costs
+
+
+def _request(m: Mapping, named: MappingOf[str, Any]) -> Request:
+    """Return an operation at sizes, in the formats of the magnitude 1."""
+    shapes = {v.name: tuple(named[d] for d in m.axes.of[v.name]) for v in m.operands}
+    formats = m.formats_for(dict.fromkeys(m.format_choices, 1.0))
+    return Request(m, shapes, formats, {name: named[name] for name, _ in m.statics})
 
 
 def _limits(ila: Ila, r: Request) -> Iterator[Limit]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -37,7 +38,14 @@ def emitted(chain: Sequence[Schedule], code_bits: int, signed: bool) -> Program:
     e.finish(code_bits)
     lane_bits = {name: _lane_bits(s.ila, name) for name in {c.instruction for c in w.commands if c.lanes}}
     commands = ended(s.ila, w) if w.outputs else w.commands
-    return Program(blocks_of(commands), s.match.operation.result.shape, code_bits, signed, lane_bits, _images(w) if w.outputs else None)
+    shape, images = s.match.operation.result.shape, _images(w) if w.outputs else None
+    return Program(blocks_of(commands), shape, code_bits, signed, lane_bits, images, _command_bits(s.ila))
+
+
+def _command_bits(ila: Ila) -> int:
+    data = ila.inputs.get("data")
+    width = None if data is None else iv.width_of(data.interval)
+    return 0 if data is None or width is None else width[0] * math.prod(n for n in data.shape if isinstance(n, int))
 
 
 def _images(w: Writer) -> Images:
@@ -116,7 +124,7 @@ class Emission:
             reads = (*reads, *writes)
         if s.table:
             reads = (*reads, Span(c.table, fields[c.table_base], fields[c.table_base] + len(s.table)))
-        command = Issued(c.instruction, fields, reads=reads, writes=writes)
+        command = Issued(c.instruction, fields, reads=reads, writes=writes, steps=math.prod(s.inside.values()))
         if vector_place is not None:
             lanes = self.lanes_of(vector_place, steps)
             command = replace(command, vector=vector_place.memory, source=vector_place.slot.reach.name, lanes=lanes)

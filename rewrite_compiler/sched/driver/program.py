@@ -38,6 +38,7 @@ class Issued:
     returns: bool = False  # whether it returns the lanes
     reads: tuple[Region, ...] = ()
     writes: tuple[Region, ...] = ()
+    steps: int = 0  # of its unit, where it computes
 
     @property
     def kind(self) -> tuple[Any, ...]:
@@ -105,11 +106,40 @@ class Program:
     signed: bool
     lane_bits: Mapping[str, int]  # instruction → bits of a lane
     images: Images | None = None
+    command_bits: int = 0  # of a command without data
 
     @property
     def commands(self) -> int:
         """How many commands it has."""
         return sum(len(b.commands) for b in self.blocks)
+
+    @property
+    def steps(self) -> dict[str, int]:
+        """How many steps each instruction that computes makes of its unit."""
+        totals: dict[str, int] = {}
+        for b in self.blocks:
+            if b.first.steps:
+                totals[b.first.instruction] = totals.get(b.first.instruction, 0) + sum(c.steps for c in b.commands)
+        return totals
+
+    def moved(self, result: str) -> dict[str, int]:
+        """Return the bytes that cross the border to the host, by operand; those of commands without data are commands."""
+        totals: dict[str, int] = {}
+
+        def add(name: str, bits: int) -> None:
+            totals[name] = totals.get(name, 0) + -(-bits // BYTE)
+
+        for b in self.blocks:
+            lanes = len(b.commands) * len(b.first.lanes)
+            name = result if b.first.returns else b.first.source if b.first.vector else "commands"
+            add(name or "commands", lanes * self.lane_bits[b.first.instruction] if lanes else len(b.commands) * self.command_bits)
+        if self.images is not None:
+            bits = {name: width for name, (width, _) in self.images.word_bits.items()}
+            for p in self.images.inputs:
+                add(p.source if p.source not in ("", LITERALS) else "commands", len(p.lanes) * bits[p.image])
+            for p in self.images.outputs:
+                add(result, len(p.lanes) * bits[p.image])
+        return totals
 
     def run(self, device: Any, operands: Mapping[str, Data], ranks: Mapping[str, int]) -> Data:
         """Run the program on a device; operands are codes, with a leading axis of samples where they depend on them."""

@@ -1,0 +1,1 @@
+"""Lifting: complete operations of a target, written as text, from what its instructions compute."""
