@@ -46,9 +46,9 @@ def named_files(values: Iterable[object]) -> frozenset[FileIdentity]:
 
 
 def _parts(path: Path) -> list[Path]:
-    """Return what a folder holds, nothing where it cannot be listed, or the other file of a plan."""
+    """Return the samples in a folder, nothing where it cannot be listed, or the other file of a plan."""
     try:
-        return [*path.iterdir()] if path.is_dir() else [path.with_suffix(".onnx")] if path.suffix == ".json" else []
+        return [*path.glob("*.npz")] if path.is_dir() else [path.with_suffix(".onnx")] if path.suffix == ".json" else []
     except OSError:
         return []
 

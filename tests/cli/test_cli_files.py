@@ -211,6 +211,19 @@ def test_a_file_that_an_input_names_is_not_replaced(folder: Path) -> None:
     assert flexmatch("list", "--json", "test.npz").code == 0  # another command, which reads nothing
 
 
+def test_a_report_beside_the_samples_is_written_again(folder: Path) -> None:
+    """A folder of samples is an input by its samples, not by whatever else lies there."""
+    Path("samples").mkdir()
+    Path("test.npz").rename("samples/test.npz")
+    for _ in range(2):
+        answer = flexmatch("cosim", "ready.json", "--data", "samples", "--samples", "4", "--json", "samples/report.json", "-q")
+        assert answer.code == 0, answer.err
+    refused(
+        flexmatch("cosim", "ready.json", "--data", "samples", "--json", "samples/test.npz"), 2,
+        "error[F100]: samples/test.npz cannot be written: it is an input of this command\n  help: choose another name",
+    )  # fmt: skip
+
+
 def test_words_do_not_replace_their_assembly(folder: Path) -> None:
     Path("scale.asm").write_text("FINISH #0,#0,#0,#0\n")
     said = "error[F100]: scale.asm cannot be written: it is an input of this command\n  help: choose another name"
