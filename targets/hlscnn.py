@@ -135,6 +135,7 @@ def passes(g: Geometry, revision: model.Revision, *, starts: bool = False) -> li
     return []
 
 
+# no trial: limits refuse such a convolution before
 def _too_large(g: Geometry, revision: model.Revision, *, starts: bool) -> SpecError:
     """Return the refusal of a convolution of which not even one block of channels fits."""
     least = replace(g, channels=min(g.channels, LANES))
@@ -294,7 +295,7 @@ def _configuration(g: Geometry, revision: model.Revision, stay: Stay = USUAL) ->
             "cfg_wr_conv_channels",
             {
                 "filters": g.filters,
-                "bias": g.bias or 0,
+                "bias": g.bias or 0,  # no trial: the mappings start outputs at their biases
                 "bias_on": int(g.bias is not None),
                 "relu": int(g.relu),
                 "accumulate": int(g.accumulate),
@@ -315,6 +316,7 @@ def _first_output(g: Geometry, revision: model.Revision) -> int:
     """The vector of SPAD1 at which outputs begin."""
     if not _is_unified(revision):
         return 0
+    # no trial: the mappings always say where outputs lie
     return g.act_vectors if g.outputs_at is None else g.outputs_at
 
 
@@ -470,7 +472,7 @@ def drive_images(
     g = _geometry(x.shape[-3:], w.shape[-4], (w.shape[-2], w.shape[-1]), strides, pads)
     parts = passes(g, revision, starts=b is not None)
     if not parts:
-        raise _too_large(g, revision, starts=b is not None)
+        raise _too_large(g, revision, starts=b is not None)  # no trial: limits refuse it before
     g = replace(g, outputs_at=stay.base("y", replace(g, channels=parts[0].stop).act_vectors))
     outputs = []
     for k in range(x.shape[-4]):

@@ -38,6 +38,10 @@ def _hlscnn(function: str, old: str, new: str, of: str = "hlscnn.conv2d") -> Fau
     return Fault(of, HLSCNN, function, old, new)
 
 
+def _genesys(function: str, old: str, new: str, of: str = "genesys.conv2d") -> Fault:
+    return Fault(of, "genesys.program", function, old, new)
+
+
 FAULTS: dict[str, Fault] = {
     "weights of later bands are not loaded where channels come in passes": _conv(
         "Layer.loads_weights", "if len(self.passes) > 1:\n        return True", "if len(self.passes) > 1:\n        return not band.start"
@@ -79,14 +83,107 @@ FAULTS: dict[str, Fault] = {
         "flexasr.linear", "flexasr.base", "large_buffer_limits", "vectors_per_timestep, LARGE", "vectors_per_timestep, LARGE + BLOCK"
     ),
     "the second weight tile of a processing element lies one further": Fault(
-        "flexasr.linear", "flexasr.base", "store_weights", "index=base + np.arange(len(tiles))",
-        "index=base + np.arange(len(tiles)) + (np.arange(len(tiles)) // LANES > 8)"
+        "flexasr.linear", "flexasr.base", "store_weights", "np.arange(tiles.shape[-2])",
+        "np.arange(tiles.shape[-2]) + (np.arange(tiles.shape[-2]) // LANES > 8)"
     ),
     "timesteps from block 40 on lie where those of block 39 do": Fault(
         "flexasr.linear", "flexasr.base", "large_index", "(t // BLOCK * vectors + v)", "(np.minimum(t // BLOCK, 39) * vectors + v)"
     ),
     "biases lie one further behind more than four inputs": Fault(
         "flexasr.linear", FLEXASR, "drive_linear", "base_bias=inputs)", "base_bias=inputs + (inputs > 4 and per_pe > 1))"
+    ),
+    "bands of a convolution begin two rows apart at most": _conv(
+        "_load", "begin = band.start * m.strides[0] - top", "begin = band.start * min(m.strides[0], 2) - top"
+    ),
+    "later bands of later images start at the first row": _conv(
+        "_load", "min(inside.start, m.rows - 1)", "(0 if part and band.start else min(inside.start, m.rows - 1))"
+    ),
+    "left zeros as many as right zeros where there are zeros on top": _conv("_load", "x_pad_0=left", "x_pad_0=right if top else left"),
+    "rows of zeros alone are as many as one result needs": _conv("_load", "else end - begin", "else m.kernel[0]"),
+    "the first weight of the convolution is read at the start of the buffer": _conv(
+        "Layer.uops", "self.weights_at + (", "(self.weights_at if n or k or i or j else 0) + ("
+    ),
+    "a shorter last pass runs the micro-ops of a whole one": _conv(
+        "_pass", "len(m.programs[len(band), len(blocks)])", "len(m.programs[len(band), len(m.passes[0])])"
+    ),
+    "results of later images lie one block of filters apart": _conv("_region", "part * m.filters * area", "part * area"),
+    "results of later bands lie as far apart as inputs": _conv("_region", "band.start * m.out[1]", "band.start * m.cols"),
+    "later images are added to the sums of the first": _conv("_pass", "elif is_first:", "elif is_first and not part:"),
+    "resident weights are loaded again at the start of the buffer": _dense(
+        "drive_dense", 'None if "w" in stay.present else first', 'None if "w" in stay.present else 0'
+    ),
+    "columns of weights lie as far apart as there are rows": _dense(
+        "_compute", "b.columns > 1 and b.inner", "b.columns > 1 and b.rows"
+    ),
+    "from three rows on each has a bias of its own": _dense(
+        "_compute", "x_stride=0", "x_stride=b.columns * (b.rows > 2)", "vta.dense_bias"
+    ),
+    "the second operand lies behind as many as the longest run has": Fault(
+        "vta.add_2", "vta.alu", "_run", "sram_base=n * len(run)", "sram_base=n * m.run"
+    ),
+    "each run adds the first elements of the second operand": Fault(
+        "vta.add_2", "vta.alu", "_run", "n * m.count + run.start", "n * m.count + run.start * (n == 0)"
+    ),
+    "each run has the micro-op of the longest": Fault(
+        "vta.mul_2", "vta.alu", "_drive", "lengths.index(len(run))", "len(lengths) - 1"
+    ),
+    "the row stride register holds at most 2": _hlscnn(
+        "_configuration", '"row_stride": g.strides[0]', '"row_stride": min(g.strides[0], 2)'
+    ),
+    "each pass has its outputs behind its own inputs": _hlscnn(
+        "_first_output", "g.act_vectors if g.outputs_at is None else g.outputs_at", "g.act_vectors"
+    ),
+    "weights are stored at the start of the scratchpad, wherever they are read": _hlscnn("commands", 'VECTOR * stay.base("w"))', "0)"),
+    "outputs start at the bias of the first block of filters": _hlscnn(
+        "_started", "blocks[:, None], (len(blocks)", "blocks[:1, None], (len(blocks)", "hlscnn.conv2d_bias"
+    ),
+    "weights are stored at the start of their buffer, wherever they are read": Fault(
+        "flexasr.linear", FLEXASR, "drive_linear", "rows[..., rows_of_pe, :], manager.base_weight)", "rows[..., rows_of_pe, :], 0)"
+    ),
+    "all processing elements have the biases of the first": Fault(
+        "flexasr.linear_relu", FLEXASR, "drive_linear", "biases[rows_of_pe]", "biases[: per_pe * LANES]"
+    ),
+    "results of an element lie two vectors behind those of the one before at most": Fault(
+        "flexasr.linear", "flexasr.base", "configure_element", "pe * outputs", "pe * min(outputs, 2)"
+    ),
+    "a shorter last block of timesteps is loaded first": Fault(
+        "flexasr.linear_tanh", "flexasr.base", "load_timesteps", "(index[:split_at], index[split_at:])",
+        "(index[split_at:], index[:split_at])"
+    ),
+    "biases of the state lie behind four vectors of it": Fault(
+        "flexasr.rnn", "flexasr.sequence", "run_sequence", "inputs + tiles + width\n", "inputs + tiles + min(width, 4)\n"
+    ),
+    "weights of the state are there when those of the input are": Fault(
+        "flexasr.lstm", "flexasr.sequence", "run_sequence", 'if "wr"[n] not in stay.present', 'if "w" not in stay.present'
+    ),
+    "the offset of a layer norm lies behind two vectors at most": Fault(
+        "flexasr.layer_norm", "flexasr.layer_norm", "drive_layer_norm", "(count, b)", "(min(count, 2), b)"
+    ),
+    "rows that a block of attention lacks are not stored": Fault(
+        "flexasr.attention", "flexasr.attention", "drive_attention", "pad_axis(e, -2, BLOCK * _blocks(rows))", "e"
+    ),
+    "more than sixteen windows are pooled but for the last pair": Fault(
+        "flexasr.max_pool", "flexasr.pooling", "drive_pooling", "num_timestep_1=windows * rows",
+        "num_timestep_1=windows * rows - 2 * (windows > 9)"
+    ),
+    "tiles of rows begin two strides apart at most": _genesys(
+        "_transfers", "m.toh * m.strides[0] * line", "m.toh * min(m.strides[0], 2) * line"
+    ),
+    "later steps of the reduction do not find the sums": _genesys("_results", '["LD", "ST"] if', '["ST"] if'),
+    "columns of inputs are two apart at most": _genesys("_strides_inside", "OW: m.strides[1] * m.tic", "OW: min(m.strides[1], 2) * m.tic"),
+    "tiles of filters lie one tile apart, whatever the channels": _genesys(
+        "_transfers", "{OC: m.tiles[IC] * tile_bytes", "{OC: tile_bytes"
+    ),
+    "activations of later images lie one row apart": _genesys("_simd_relu", "(N, rows * line)", "(N, line)", "genesys.conv2d_bias_relu"),
+    "an image begins behind as many zeros as are on its right": Fault(
+        "genesys.conv2d", "genesys.products", "drive_conv2d", "pads[1] : pads[1] + cols", "pads[3] : pads[3] + cols"
+    ),
+    "operands lie two vectors apart at most": Fault(
+        "hvx.add_2", "hvx.elementwise", "_drive", "set_register(device, n, n * count * VECTOR)",
+        "set_register(device, n, n * min(count, 2) * VECTOR)"
+    ),
+    "from the sixth vector on nothing is computed": Fault(
+        "hvx.relu_2", "hvx.elementwise", "_drive", "range(count)", "range(min(count, 5))"
     ),
 }  # fmt: skip
 

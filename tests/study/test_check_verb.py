@@ -154,6 +154,28 @@ WRONG = {
 }  # fmt: skip
 
 
+FEW_TRIALS = ("(24, 5), (64, 64), (512, 8)", "(24, 5)")  # whose sizes are far from what the memories hold
+# what a driver does wrongly only where a memory is full
+WRONG_AT_A_CORNER = {
+    "the longest input is cut": ("length=length,", "length=min(length, 63),"),
+    "two results lie in each other's places": ("to=n)", "to=n ^ (len(w) == 64))"),
+    "the last weights lie on those before": ("first=n * length", "first=min(n * length, 500)"),
+    "a full memory of weights is read from its second row on": (
+        "first=n * length",
+        "first=(n + (length * len(w) == 512)) % len(w) * length",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG_AT_A_CORNER)
+def test_what_is_wrong_only_where_a_memory_is_full_is_found(what: str, toy: Callable[..., str]) -> None:
+    assert check(toy(before=FEW_TRIALS[0], after=FEW_TRIALS[1]), groups=1).is_good
+    before, after = WRONG_AT_A_CORNER[what]
+    problems = check(toy(before=f"{FEW_TRIALS[0]}|{before}", after=f"{FEW_TRIALS[1]}|{after}"), groups=1).problems
+    assert [p.code for p in problems] == ["I105"], problems
+    assert "driver and numerics of toy.dense differ at" in problems[0].sentence
+
+
 @pytest.mark.parametrize("what", WRONG)
 def test_what_is_wrong_with_a_target_is_found(what: str, toy: Callable[..., str]) -> None:
     before, after, said = WRONG[what]

@@ -122,17 +122,23 @@ def control_classes(calls: Iterable[Call], max_calls: int) -> Classes:
     return Classes(in_order, tuple(_unreached(covered)), tuple(_unentered(representatives, covered)), tuple(_steady_loops(covered)))
 
 
-def _traced(call: Call) -> tuple[_Tracer, _IdleDevice]:
-    """Return the trace of a call's driver on a device that does nothing."""
+def trace(call: Call, calls_per_function: int) -> Tracer:
+    """Return the trace of a call's driver on a device that does nothing, with so many calls of each function."""
+    return _traced(call, calls_per_function)[0]
+
+
+def _traced(call: Call, calls_per_function: int = CALLS_PER_FUNCTION) -> tuple[Tracer, _IdleDevice]:
+    """Return the trace of a call's driver, and the device."""
     m, invocation = call.mapping, call.invocation
     folder = _folder(m)
-    device, tracer = _IdleDevice(call.ila), _Tracer(folder)
-    _clear_caches(folder)
+    device, tracer = _IdleDevice(call.ila), Tracer(folder, calls_per_function)
     operands = {n: np.zeros(shape, np.int64) for n, shape in shapes_at(m, invocation.sizes).items()}
+    formats, attributes = formats_at(m), attributes_at(m, invocation.sizes)
+    _clear_caches(folder)
     previous_trace = sys.gettrace()
     sys.settrace(tracer.call)
     try:
-        m.run_driver(device, operands, formats_at(m), attributes_at(m, invocation.sizes), invocation.stay)
+        m.run_driver(device, operands, formats, attributes, invocation.stay)
     finally:
         sys.settrace(previous_trace)
     return tracer, device
@@ -150,13 +156,13 @@ def _clear_caches(folder: Path) -> None:
 def control_branches(call: Call) -> frozenset[str]:
     """Return the ways that a call's branches go, and how often its loops turn, each with file and line."""
     tracer, _ = _traced(call)
-    ways = {f"{_place(code, way)}: taken from line {_line(code, origin)}" for code, origin, way in tracer.transitions}
+    ways = {f"{_place(code, way)}: taken from line {line_of(code, origin)}" for code, origin, way in tracer.transitions}
     turns = {f"{_place(code, loop)}: {min(n, MANY)}{' or more' * (n >= MANY)} turns" for (code, loop), n in tracer.turns}
     return frozenset(ways | turns)
 
 
 def _place(code: CodeType, offset: int) -> str:
-    return f"{Path(code.co_filename).name}:{_line(code, offset)}"
+    return f"{Path(code.co_filename).name}:{line_of(code, offset)}"
 
 
 def control_facts(call: Call) -> frozenset[Fact]:
@@ -171,7 +177,7 @@ def control_facts(call: Call) -> frozenset[Fact]:
     ]
     tiles = list(_tiles(m, invocation.sizes))
     size_pairs = itertools.product((g for g in clipped_sizes if g[0] in lists), (g for g in clipped_sizes if g[0] in results))
-    stay = () if invocation.stay is None else (("stay", bool(invocation.stay.present), any(invocation.stay.at.values())),)
+    stay = () if invocation.stay is None else (("stay", invocation.stay.present, any(invocation.stay.at.values())),)
     return frozenset(
         itertools.chain(
             tracer.transitions,
@@ -205,11 +211,11 @@ def _folder(m: Mapping) -> Path:
     return Path(inspect.unwrap(drive).__code__.co_filename).parent
 
 
-class _Tracer:
+class Tracer:
     """A trace function that follows the frames of one folder's files, instruction by instruction."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, calls_per_function: int) -> None:
+        self.folder, self.calls_per_function = folder, calls_per_function
         self.transitions: set[Branch] = set()
         self.entered: set[CodeType] = set()
         self.turns: set[tuple[tuple[CodeType, int], int]] = set()
@@ -223,7 +229,7 @@ class _Tracer:
         if not _is_inside(code, self.folder):
             return None
         self.entered.add(code)
-        if not _branches(code) or self.calls[code] == CALLS_PER_FUNCTION:
+        if not branches(code) or self.calls[code] == self.calls_per_function:
             return None
         self.calls[code] += 1
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
@@ -235,10 +241,11 @@ class _Tracer:
             self.last.pop(frame, None)
         if event != "opcode":
             return self.step
-        origin, offset, code = self.last.get(frame, -1), frame.f_lasti, frame.f_code
+        code = frame.f_code
+        origin, offset = self.last.get(frame, -1), _prefixed(code).get(frame.f_lasti, frame.f_lasti)
         self.last[frame] = offset
-        targets = _branches(code).get(origin)
-        if targets is None:
+        targets = branches(code).get(origin)
+        if targets is None or origin == offset:
             return self.step
         self.transitions.add((code, origin, offset))
         if targets.is_loop:
@@ -256,7 +263,7 @@ def _is_inside(code: CodeType, folder: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class _JumpTargets:
+class JumpTargets:
     """The targets of a conditional jump: the next instruction, and the one it jumps to."""
 
     fallthrough: int
@@ -265,12 +272,26 @@ class _JumpTargets:
 
 
 @lru_cache(maxsize=1024)
-def _branches(code: CodeType) -> dict[int, _JumpTargets]:
+def _prefixed(code: CodeType) -> dict[int, int]:
+    """Return the offset of the instruction that each prefix of a longer argument belongs to."""
+    instructions = list(dis.get_instructions(code))
+    owners: dict[int, int] = {}
+    for i, following in zip(reversed(instructions[:-1]), reversed(instructions[1:]), strict=True):
+        if i.opname == "EXTENDED_ARG":
+            owners[i.offset] = owners.get(following.offset, following.offset)
+    return owners
+
+
+@lru_cache(maxsize=1024)
+def branches(code: CodeType) -> dict[int, JumpTargets]:
     """Return the conditional jumps of a code, those that end a loop, too."""
     instructions = list(dis.get_instructions(code))
     successors = dict(zip((i.offset for i in instructions), (i.offset for i in instructions[1:]), strict=False))
     jumps = [i for i in instructions if i.opname == "FOR_ITER" or ("JUMP" in i.opname and "IF" in i.opname)]
-    return {i.offset: _JumpTargets(successors[i.offset], i.argval, i.opname == "FOR_ITER") for i in jumps}
+    owners = _prefixed(code)
+    return {
+        i.offset: JumpTargets(*(owners.get(way, way) for way in (successors[i.offset], i.argval)), i.opname == "FOR_ITER") for i in jumps
+    }
 
 
 def _unreached(all_facts: Iterable[Fact]) -> Iterator[str]:
@@ -278,9 +299,9 @@ def _unreached(all_facts: Iterable[Fact]) -> Iterator[str]:
     transitions = {x for x in all_facts if isinstance(x, tuple) and isinstance(x[0], CodeType)}
     lines = set()
     for code, origin in {(code, jump) for code, jump, _ in transitions}:
-        targets = _branches(code)[origin]
+        targets = branches(code)[origin]
         ways = () if targets.is_loop else (targets.fallthrough, targets.jump)
-        lines |= {(Path(code.co_filename).name, _line(code, way)) for way in ways if (code, origin, way) not in transitions}
+        lines |= {(Path(code.co_filename).name, line_of(code, way)) for way in ways if (code, origin, way) not in transitions}
     return (f"{name}:{line}" for name, line in sorted(lines))
 
 
@@ -303,5 +324,6 @@ def _steady_loops(all_facts: Iterable[Fact]) -> Iterator[str]:
     return (f"{place} ({n})" for place, n in sorted(steady))
 
 
-def _line(code: CodeType, offset: int) -> int:
+def line_of(code: CodeType, offset: int) -> int:
+    """Return the line of an instruction."""
     return next((line for first, end, line in code.co_lines() if first <= offset < end and line is not None), code.co_firstlineno)

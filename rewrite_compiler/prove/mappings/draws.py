@@ -103,11 +103,24 @@ def _ties(m: Mapping) -> dict[str, tuple[str, int]]:
 
 
 def _stay(m: Mapping, target: Target, sizes: MappingOf[str, Any], random: Random) -> Stay | None:
-    """Return where tensors that can last lie, there already or not; None where none can, and in one draw of two."""
-    rooms = [r for r in m.rooms(sizes, {n: sizes[n] for n, _ in m.statics}) or () if r.lasting and r.tensor]
+    """Return where tensors lie and which are there already; None where all memories are the call's own, and in one draw of two.
+
+    In each memory tensors and scratch lie one after the other in a random order, with gaps; where they do not fit nothing stays.
+    """
+    rooms = m.rooms(sizes, {n: sizes[n] for n, _ in m.statics}) or ()
     resources = target.resources()
-    if not rooms or resources is None or random.random() < 0.5:
+    tensors = {r.tensor for r in rooms if r.tensor}
+    if not tensors or resources is None or random.random() < 0.5:
         return None
     depths = {memory.name: memory.elements for memory in resources.memories}
-    at = {r.tensor: random.randint(0, max(depths[r.memory] - r.size, 0)) for r in rooms}
-    return Stay(at, frozenset(at) if random.random() < 0.7 else frozenset())
+    at: dict[str, int] = {}
+    for memory in dict.fromkeys(r.memory for r in rooms):
+        named = [r for r in rooms if r.memory == memory and (r.tensor or r.scratch)]
+        place = sum(r.size for r in rooms if r.memory == memory) - sum(r.size for r in named)
+        free = depths[memory] - place - sum(r.size for r in named)
+        if free < 0:
+            return None
+        for r in random.sample(named, len(named)):
+            gap = random.randint(0, free)
+            at[r.tensor or r.scratch], place, free = place + gap, place + gap + r.size, free - gap
+    return Stay(at, frozenset(v.name for v in m.operands if v.name in tensors and random.random() < 0.7))

@@ -64,15 +64,16 @@ def _is_full(cell: Any) -> bool:
         return False
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """Yield a code and those of the functions written inside of it."""
     yield code
     for c in code.co_consts:
         if isinstance(c, CodeType):
-            yield from _codes(c)
+            yield from codes_in(c)
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    for c in _codes(code):
+    for c in codes_in(code):
         yield from c.co_names
 
 
@@ -80,7 +81,7 @@ def literals(f: Callable[..., Any]) -> list[tuple[int, str]]:
     """Return the whole numbers above 3 that are written in a driver and what it reaches, each with file and line."""
     places = set()
     for g in reachable_functions(f):
-        for code in _codes(g.__code__):
+        for code in codes_in(g.__code__):
             for n in code.co_consts:
                 if type(n) is int and abs(n) > LEAST:
                     places.add((abs(n), f"{Path(code.co_filename).name}:{code.co_firstlineno}"))

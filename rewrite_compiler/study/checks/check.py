@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from enum import StrEnum
@@ -16,8 +17,11 @@ from ...ila import Ila
 from ...ila.verification.check import Check
 from ...ila.verification.check import check as check_ila
 from ...limits import DEFAULT, Limits
-from ...prove.mappings.mappings import code_difference
+from ...prove.certificates.shipped_certificates import certificate_of_operation
+from ...prove.mappings.limit_edges import capacity_edges, limit_corners
+from ...prove.mappings.mappings import code_difference, numeric_sizes
 from ...prove.rules.rules import prove_rule
+from ...prove.verdict import PROVED
 from ...rewrite.rule import Rule
 from ...rewrite.ruleset import rules_in
 from ...rewrite.user_file import module_at, user_line
@@ -163,7 +167,7 @@ def check_target(
         mapping_problems = _accounting_problems(m, target)
         sizes = accuracy_sizes(m)
         try:
-            mapping_problems += _mapping_problems(m, ila)
+            mapping_problems += _mapping_problems(m, ila, target)
             is_run = m.drive is not None and is_admitted(m, sizes)  # sizes that its limits refuse are a problem already
             accuracies += [accuracy(m, ila, sizes, groups=groups, seed=seed, binades=BINADES)] if is_run else []
         except FlexmatchError as error:
@@ -205,7 +209,7 @@ def _driver_problem(m: Mapping, error: Exception) -> Problem:
     return Problem("I104", sentence, place, "correct the line, or narrow the mapping's Where or limits to the sizes that it takes")
 
 
-def _mapping_problems(m: Mapping, ila: Ila) -> Iterator[Problem]:
+def _mapping_problems(m: Mapping, ila: Ila, target: Target) -> Iterator[Problem]:
     """Yield what is wrong with one mapping: parts that are missing, capacities, codes that differ from the numerics."""
     for part, part_name in ((m.drive, "driver"), (m.codes, "numerics")):
         if part is None:
@@ -214,17 +218,29 @@ def _mapping_problems(m: Mapping, ila: Ila) -> Iterator[Problem]:
         return
     refused = list(contradictions(m, ila))
     yield from refused
-    sizes = accuracy_sizes(m)
-    if refused or not is_admitted(m, sizes):
+    if refused or not is_admitted(m, accuracy_sizes(m)):
         return
-    try:
-        example = code_difference(m, ila, sizes)
-    except FlexmatchError as error:
-        yield error.at(m.rule.place).problem
-        return
-    if example is not None:
-        sentence = f"driver and numerics of {m.name} differ at {sizes_text(sizes)}: {example}"
-        yield Problem("I105", sentence, m.rule.place)
+    for sizes in _compared_sizes(m, target):
+        try:
+            example = code_difference(m, ila, sizes)
+        except FlexmatchError as error:
+            yield error.at(m.rule.place).problem
+            return
+        if example is not None:
+            yield Problem("I105", f"driver and numerics of {m.name} differ at {sizes_text(sizes)}: {example}", m.rule.place)
+            return
+
+
+def _compared_sizes(m: Mapping, target: Target) -> Iterator[MappingOf[str, Any]]:
+    """Yield the sizes at which codes are compared, each once: of an operation without a proof trials and corners of its limits, too."""
+    certificate = certificate_of_operation(target, m.variant)
+    is_proved = certificate is not None and certificate.verdict == PROVED
+    further = () if is_proved else (*numeric_sizes(m), *limit_corners(m), *capacity_edges(m))
+    compared: list[MappingOf[str, Any]] = []
+    for sizes in (accuracy_sizes(m), *further):
+        if dict(sizes) not in compared and is_admitted(m, sizes):
+            compared.append(dict(sizes))
+            yield sizes
 
 
 def check_document(result: CheckResult) -> dict[str, Any]:
