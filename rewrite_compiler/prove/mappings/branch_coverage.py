@@ -28,25 +28,25 @@ class Coverage:
     """What calls of a target's drivers took: the codes that ran, and the ways of their branches."""
 
     entered: set[CodeType] = field(default_factory=set)
-    taken: set[Branch] = field(default_factory=set)
+    ways: set[Branch] = field(default_factory=set)
     reachable: set[CodeType] = field(default_factory=set)
 
     def add(self, call: Call) -> None:
         """Add what one call takes."""
         tracer = trace(call, FOLLOWED)
         self.entered |= tracer.entered
-        self.taken |= tracer.transitions
+        self.ways |= tracer.transitions
 
     def open_ways(self) -> Iterator[str]:
         """Yield what no call takes and no comment marks, `file:line: …` in order."""
         rows = {(Path(c.co_filename), c.co_firstlineno, f"{c.co_qualname} is never entered") for c in self.reachable - self.entered}
         for code in self.entered:
             for origin, targets in branches(code).items():
-                ways = (targets.fallthrough,) if targets.is_loop else (targets.fallthrough, targets.jump)
+                jumps = (targets.fallthrough,) if targets.is_loop else (targets.fallthrough, targets.jump)
                 rows |= {
                     (Path(code.co_filename), line_of(code, way), f"never reached from line {line_of(code, origin)}")
-                    for way in ways
-                    if (code, origin, way) not in self.taken
+                    for way in jumps
+                    if (code, origin, way) not in self.ways
                 }
         yield from (f"{file.name}:{line}: {text}" for file, line, text in sorted(rows) if not _is_marked(file, line))
 

@@ -115,12 +115,12 @@ def _stay(m: Mapping, target: Target, sizes: MappingOf[str, Any], random: Random
     depths = {memory.name: memory.elements for memory in resources.memories}
     at: dict[str, int] = {}
     for memory in dict.fromkeys(r.memory for r in rooms):
-        named = [r for r in rooms if r.memory == memory and (r.tensor or r.scratch)]
-        place = sum(r.size for r in rooms if r.memory == memory) - sum(r.size for r in named)
-        free = depths[memory] - place - sum(r.size for r in named)
+        tensor_rooms = [r for r in rooms if r.memory == memory and (r.tensor or r.scratch)]
+        place = sum(r.size for r in rooms if r.memory == memory) - sum(r.size for r in tensor_rooms)
+        free = depths[memory] - place - sum(r.size for r in tensor_rooms)
         if free < 0:
             return None
-        for r in random.sample(named, len(named)):
+        for r in random.sample(tensor_rooms, len(tensor_rooms)):
             gap = random.randint(0, free)
             at[r.tensor or r.scratch], place, free = place + gap, place + gap + r.size, free - gap
     return Stay(at, frozenset(v.name for v in m.operands if v.name in tensors and random.random() < 0.7))

@@ -235,9 +235,9 @@ def _compared_sizes(m: Mapping, target: Target) -> Iterator[MappingOf[str, Any]]
     """Yield the sizes at which codes are compared, each once: of an operation without a proof trials and corners of its limits, too."""
     certificate = certificate_of_operation(target, m.variant)
     is_proved = certificate is not None and certificate.verdict == PROVED
-    further = () if is_proved else (*numeric_sizes(m), *limit_corners(m), *capacity_edges(m))
+    more_sizes = () if is_proved else (*numeric_sizes(m), *limit_corners(m), *capacity_edges(m))
     compared: list[MappingOf[str, Any]] = []
-    for sizes in (accuracy_sizes(m), *further):
+    for sizes in (accuracy_sizes(m), *more_sizes):
         if dict(sizes) not in compared and is_admitted(m, sizes):
             compared.append(dict(sizes))
             yield sizes
