@@ -33,7 +33,7 @@ target = Target(
     (*sorted(Path(__file__).parent.glob("*.py")), *sorted(Path(model.__file__).parent.glob("*.py"))),
     describe=resources,
     # its drivers take no capacity: a tile more or less shows all that they do, so that the design is its own miniature
-    small=(Small({}, {"k": LANES, "i": LANES, "d": LANES, "n": PES * LANES, "h": PES * LANES}, PRODUCTS),),
+    small=(Small({}, {"k": LANES, "i": LANES, "d": LANES, "n": PES * LANES, "g": PES * LANES, "h": PES * LANES}, PRODUCTS),),
 )
 
 

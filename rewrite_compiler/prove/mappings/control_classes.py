@@ -289,9 +289,11 @@ def branches(code: CodeType) -> dict[int, JumpTargets]:
     successors = dict(zip((i.offset for i in instructions), (i.offset for i in instructions[1:]), strict=False))
     jumps = [i for i in instructions if i.opname == "FOR_ITER" or ("JUMP" in i.opname and "IF" in i.opname)]
     owners = _prefixed(code)
-    return {
-        i.offset: JumpTargets(*(owners.get(way, way) for way in (successors[i.offset], i.argval)), i.opname == "FOR_ITER") for i in jumps
-    }
+
+    def place(offset: int) -> int:
+        return owners.get(offset, offset)
+
+    return {i.offset: JumpTargets(place(successors[i.offset]), place(i.argval), i.opname == "FOR_ITER") for i in jumps}
 
 
 def _unreached(all_facts: Iterable[Fact]) -> Iterator[str]:
