@@ -47,7 +47,8 @@ target = Target(
     "HVX, vectors of 128 bytes of a VLIW processor: sums and extremes of int8.",
     (*sorted(Path(__file__).parent.glob("*.py")), *sorted(Path(model.__file__).parent.glob("*.py"))),
     describe=resources,
-    small=(Small({}),),  # its drivers know no capacity but that of memory: vectors are added one after the other
+    # its drivers know no capacity but that of memory: what is computed are vectors, one after the other
+    small=(Small({}, {"b": VECTOR, "d": VECTOR}, {"add": 34_000, "relu": 34_000}),),
 )
 
 
