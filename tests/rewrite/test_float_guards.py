@@ -154,6 +154,7 @@ REFUSED = [
     ("low: float", "low >= x.rank", "the float attribute low is compared with a term of integers"),
     ("low: float", "(low >= 0.0) & (low < 1.0)", "conditions on lists, tensors and float attributes are not joined by & or |"),
     ("low: str", "low == \"a\"", "the text low is compared"),
+    ("low: float", "low == nan", "the float attribute low is compared with not-a-number, which nothing equals, exceeds or is less than"),
 ]  # fmt: skip
 
 
@@ -164,6 +165,14 @@ def test_a_bad_guard_of_the_text_form_is_refused_at_its_line(kind: str, where: s
     problem = caught.value.problem
     assert (problem.code, problem.sentence, problem.place) == ("R101", sentence, "bad.rules:1")
     assert problem.help
+
+
+def test_a_number_of_a_pattern_that_nothing_equals_is_refused() -> None:
+    with pytest.raises(FlexmatchError) as caught:
+        rules_of_text("rule wrong(x: tensor) {\n    clip(x, low=nan, high=1.0) = x\n}\n", "bad.rules")
+    problem = caught.value.problem
+    sentence = "attribute low of clip in wrong is not-a-number, which no number of a model equals"
+    assert (problem.code, problem.sentence, problem.place) == ("R101", sentence, "bad.rules:1")
 
 
 PYTHON = """from rewrite_compiler.rewrite import Float, Law, Tensor, Where, rule

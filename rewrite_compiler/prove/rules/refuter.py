@@ -60,7 +60,7 @@ class _WideSearch(Search):
         self.top = 3 + round((EXTENT - 3) * share)
         self.least_rank = least_rank
         self.ranks = 4 if share < 0.3 and not least_rank else RANK
-        self.pool = tuple(sorted({1, *(source.randint(1, self.top) for _ in range(3)), source.randint(2, self.top)}))
+        self.pool = tuple(sorted({1, self.top, *(source.randint(1, self.top) for _ in range(3)), source.randint(2, self.top)}))
         self.extents = self.pool
         neighbours = (m for n in (*numbers_of(rule), *self.numbers, 0.0, 1.0) for m in (n, n - 1, n + 1))
         self.reals = tuple(dict.fromkeys((*neighbours, *RANDOM)))
