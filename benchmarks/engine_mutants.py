@@ -15,7 +15,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import wraps
 from hashlib import blake2b
@@ -177,10 +177,12 @@ class FaultyDevice:
 
 
 def driver_mutant(plan: Plan, draw: Draw, log: list[str], calls: int) -> Any:
-    """Return the context of a driver with one command changed."""
+    """Return the context of a driver with one command changed, of a sample: what it does wrong it does on drawn operands, too."""
     del plan
-    make, place = audit.simulated_device, draw.randrange(calls)
-    return patched(audit, "simulated_device", lambda ila, **how: FaultyDevice(make(ila, **how), place, draw, log))
+    make, place, context = audit.simulated_device, draw.randrange(calls), ExitStack()
+    context.enter_context(patched(audit, "simulated_device", lambda ila, **how: FaultyDevice(make(ila, **how), place, draw, log)))
+    context.enter_context(patched(audit.Audit, "_check_drawn", lambda *given: None))
+    return context
 
 
 def numerics_mutant(plan: Plan, draw: Draw, log: list[str], calls: int) -> Any:
@@ -250,6 +252,7 @@ class Application:
         self.data, self.name = data, f"{name} on {accelerator}"
         self.calls = {"driver": 0, "rewrite": 0, "schedule": 0, "numerics": 1}
         devices: list[FaultyDevice] = []
+        kernels_of_a_run: list[Any] = []
         make_device, make_kernel = audit.simulated_device, kernel_run.kernel_of
 
         def device(ila: Any, **how: Any) -> FaultyDevice:
@@ -257,12 +260,14 @@ class Application:
             return devices[-1]
 
         def kernel(*given: Any) -> Any:
-            self.calls["rewrite"] += 1
+            kernels_of_a_run.append(given)
             return make_kernel(*given)
 
-        with patched(audit, "simulated_device", device), patched(kernel_run, "kernel_of", kernel):
+        with patched(kernel_run, "kernel_of", kernel):
             self.right, _ = self.run(1)
-        self.calls["schedule"] = self.calls["rewrite"]
+        with patched(audit, "simulated_device", device), patched(audit.Audit, "_check_drawn", lambda *given: None):
+            self.run(1)
+        self.calls["schedule"] = self.calls["rewrite"] = len(kernels_of_a_run)
         self.calls["driver"] = max(d.calls for d in devices)
 
     def run(self, rate: int, batches: int = BATCHES) -> tuple[list[bytes], int]:
@@ -270,14 +275,20 @@ class Application:
         terms_of.cache_clear()
         unfolded_terms.cache_clear()
         digests: list[bytes] = []
-        call = NumericsOffload.call
+        call, check_drawn, drawn = NumericsOffload.call, audit.Audit._check_drawn, list[bool]()
 
         def recorded_call(self: NumericsOffload, *given: Any) -> Any:
             results = call(self, *given)
-            digests.append(blake2b(b"".join(np.ascontiguousarray(y).tobytes() for y in results.values())).digest())
+            if not drawn:
+                digests.append(blake2b(b"".join(np.ascontiguousarray(y).tobytes() for y in results.values())).digest())
             return results
 
-        with patched(NumericsOffload, "call", recorded_call):
+        def check_drawn_apart(*given: Any) -> None:
+            drawn.append(True)
+            check_drawn(*given)
+            drawn.pop()
+
+        with patched(NumericsOffload, "call", recorded_call), patched(audit.Audit, "_check_drawn", check_drawn_apart):
             engine = Engine(self.plan, reading="native", audit=rate, compared=0)
             for n in range(batches):
                 try:
