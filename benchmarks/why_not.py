@@ -33,6 +33,8 @@ from rewrite_compiler.limits import DEFAULT
 from rewrite_compiler.ops.op import LAYOUT
 from rewrite_compiler.target import Limit, Mapping, Target, find_target
 
+# a search that a busy machine cuts short is no answer
+UNHURRIED = replace(DEFAULT, saturation_seconds=3600, extraction_seconds=3600, alternatives_seconds=3600, solver_seconds=600)
 WITH_LOWERINGS = Options(rules=(Path("lowering"),))
 
 
@@ -53,7 +55,7 @@ class Compiled:
     def takes(self, node: Node, space: SearchSpace, pins: Pins = NO_PINS) -> bool | None:
         """Tell whether an accelerator takes a source node of a node in another search space; None where only other shapes would do."""
         try:
-            again = match(self.program, space.rules, space.mappings, DEFAULT, space.objective, pins)
+            again = match(self.program, space.rules, space.mappings, UNHURRIED, space.objective, pins)
         except FlexmatchError:
             return False
         except ValueError:  # without its condition on ranks or shapes an operation has no dimensions
@@ -65,7 +67,7 @@ class Compiled:
 def compiled(path: Path, target: Target) -> Compiled:
     """Return a model matched for a target."""
     program, space = load(path).program, search_space([target], Options())
-    result = match(program, space.rules, space.mappings, DEFAULT, space.objective)
+    result = match(program, space.rules, space.mappings, UNHURRIED, space.objective)
     further = [m for m in target.mappings.values() if m.runtime_weights]
     return Compiled(program, target, space, result, HostReasons(result.program, space.mappings, result.fitted, unselected=further))
 

@@ -1,6 +1,6 @@
 """Real operators on codes as integer operators: what the import of quantised models uses, and rows of any rank for codes."""
 
-from rewrite_compiler import Law, Tensor, Where, rule
+from rewrite_compiler import IsConstant, Law, Tensor, Where, rule
 from rewrite_compiler import ops as o
 from rewrite_compiler.rewrite import Int, Ints
 
@@ -37,3 +37,16 @@ def flatten_integer_dense(x: Tensor, w: Tensor, x_zero: Int, w_zero: Int) -> Law
     k = w.shape[1]
     rows = o.integer_dense(o.reshape(x, (x.size // k, k)), w, x_zero=x_zero, w_zero=w_zero)
     return y, o.reshape(rows, y.shape), Where(x.rank != 2, k > 0)
+
+
+@rule(grade="E", marks=("any_dtype",))
+def integer_conv1d_as_conv2d(
+    x: Tensor, w: Tensor, strides: Ints, pads: Ints, dilations: Ints, group: Int, x_zero: Int, w_zero: Int
+) -> Law:  # fmt: skip
+    """conv(x, w) of codes over one axis = conv(x, w) over two, the first of size 1"""
+    y = o.integer_conv(x, w, strides, pads, dilations, group, x_zero=x_zero, w_zero=w_zero)
+    image = o.reshape(x, (x.shape[0], x.shape[1], 1, x.shape[2]))
+    filters = o.reshape(w, (w.shape[0], w.shape[1], 1, w.shape[2]))
+    window = ((1, strides[0]), (0, pads[0], 0, pads[1]), (1, dilations[0]))
+    wide = o.integer_conv(image, filters, *window, group, x_zero=x_zero, w_zero=w_zero)
+    return y, o.reshape(wide, y.shape), Where(x.rank == 3, IsConstant(w))

@@ -85,3 +85,20 @@ def test_a_convolution_over_one_axis_is_one_over_two(tmp_path: Path) -> None:
     plan = compile_model(tmp_path / "app.onnx", ["hlscnn"])
     assert (plan.counts["hlscnn"], plan.lowered_counts["hlscnn"]) == ({"conv2d": 1}, {})
     assert {h.op for h in plan.host} == set()
+
+
+def test_a_convolution_of_codes_over_one_axis_is_one_over_two(tmp_path: Path) -> None:
+    """Dynamic quantisation: the zero point is computed at run time, the products go to the device as they are."""
+    w = np.random.default_rng(0).integers(-127, 128, (16, 32, 3)).astype(np.int8)
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        helper.make_node("ConvInteger", ["q", "w", "z"], ["sums"], pads=[1, 1]),
+        helper.make_node("Cast", ["sums"], ["real"], to=1),
+        helper.make_node("Mul", ["real", "s"], ["y"]),
+    ]
+    ends = [[helper.make_tensor_value_info(n, 1, s)] for n, s in (("x", (1, 32, 8)), ("y", (1, 16, 8)))]
+    graph = helper.make_graph(nodes, "app", *ends, [numpy_helper.from_array(w, "w")])
+    (tmp_path / "app.onnx").write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString())
+    plan = compile_model(tmp_path / "app.onnx", ["vta"])
+    assert plan.counts["vta"] == {"conv2d": 1}
+    assert {h.op for h in plan.host} == {"DynamicQuantizeLinear", "Cast", "Mul"}

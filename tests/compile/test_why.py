@@ -105,7 +105,7 @@ net (float[1, 2, 4, 4] x) => (float[1, 2, 8, 8] y) <float[4] scales = {1, 1, 2, 
     onnx.save(onnx.parser.parse_model(text), path)
     assert {h.op: h.why_not for h in compile_model(path, ["vta"]).host} == {
         "Sin": "unsupported operator: Sin (no core operators express it)",
-        "Resize": "unsupported operator: Resize (its mode is cubic)",
+        "Resize": 'unsupported operator: Resize (its mode is "cubic"; laws cover nearest and linear)',
     }
 
 

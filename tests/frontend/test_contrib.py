@@ -72,7 +72,7 @@ def test_operators_of_opset_23_are_their_parts(op: str, operands: list[Any], cou
 def test_the_type_of_a_result_is_known(op: str, operands: list[Any], attributes: dict[str, Any]) -> None:
     loaded = agrees(single(op, operands, **DOMAIN, **attributes), ops=["opaque"])
     (opaque,) = loaded.program.opaque.values()
-    reasons = {1: "no core operators express it", 2: "its scales are computed at run time"}
+    reasons = {1: "no core operators express it", 2: 'its scales, "x1", are computed at run time'}
     reason = "its channels are last" if attributes.get("channels_last") else reasons[1 + any(x is GIVEN for x in operands)]
     assert (opaque.label, opaque.reason) == (f"com.microsoft.{op}", reason)
     assert loaded.program.notes == ()

@@ -179,7 +179,7 @@ def test_a_branch_computed_at_run_time_is_kept_with_what_it_reads() -> None:
     loaded = agrees(proto, ops=["relu", "opaque"])
     (_, kept) = loaded.program.nodes
     assert len(kept.inputs) == 3
-    assert [o.reason for o in loaded.program.opaque.values()] == ["its branches are computed at run time"]
+    assert [o.reason for o in loaded.program.opaque.values()] == ['its branches, "c", are computed at run time']
 
 
 def test_a_subgraph_of_an_older_operator_set_is_converted() -> None:

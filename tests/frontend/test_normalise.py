@@ -240,7 +240,7 @@ def test_axes_computed_at_run_time_stay_opaque() -> None:
     for n in (1, 3):
         proto.graph.output[0].type.tensor_type.shape.dim.add(dim_value=n)
     (opaque,) = imported(proto).program.opaque.values()
-    assert opaque.reason == "its axes are computed at run time"
+    assert opaque.reason == 'its axes, "x1", are computed at run time'
 
 
 def test_a_layer_norm_whose_mean_is_used_is_written_out() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import helper
-from onnx_models import agrees, imported, model
+from onnx_models import agrees, imported, model, refusal
 
 from rewrite_compiler.compile.matching.match import match
 from rewrite_compiler.ir.types import TensorType
@@ -73,6 +73,47 @@ def test_a_loop_is_one_recurrent_layer() -> None:
     assert [names[n.op] for n in found.program.nodes if n.op in names] == ["rnn"]
 
 
+def counted(limit: int | None, *, rows: bool = False) -> Any:
+    """Return a model as tf2onnx writes a Keras layer: a Loop without trip count that compares a number with a limit."""
+    nodes = [
+        helper.make_node("Add", ["t", "one"], ["tn"]),
+        helper.make_node("Less", ["tn", "limit"], ["more"]),
+        helper.make_node("MatMul", ["h", "u"], ["p"]),
+        helper.make_node("Tanh", ["p"], ["hn"]),
+        helper.make_node("Identity", ["hn"], ["row"]),
+    ]
+    inputs = [value("n", INT64), value("cin", BOOL), value("t", INT64), value("h", FLOAT, 1, WIDTH)]
+    outputs = [value("more", BOOL), value("tn", INT64), value("hn", FLOAT, 1, WIDTH), value("row", FLOAT, 1, WIDTH)]
+    body = helper.make_graph(nodes, "body", inputs, outputs)
+    node = helper.make_node("Loop", ["", "go", "zero", "h0"], ["ty", "y", "rows" if rows else ""], body=body)
+    data = {"one": np.array(1), "zero": np.array(0), "u": np.random.default_rng(3).standard_normal((WIDTH, WIDTH)).astype(np.float32)}
+    given = {"h0": TensorType((1, WIDTH)), **({"limit": TensorType((), "int64")} if limit is None else {})}
+    known = {"go": np.array(True), **({} if limit is None else {"limit": np.array(limit)})}
+    out = value("rows", FLOAT, None, 1, WIDTH) if rows else value("y", FLOAT, 1, WIDTH)
+    return model([node], given, [out], {**data, **known})
+
+
+def test_a_condition_that_depends_on_no_data_ends_a_loop_without_trip_count() -> None:
+    nodes = agrees(counted(STEPS, rows=True)).program.nodes
+    assert "opaque" not in {n.op for n in nodes}
+    assert sum(n.op == "tanh" for n in nodes) == STEPS
+
+
+def test_a_loop_whose_length_depends_on_data_keeps_the_shapes_of_its_states() -> None:
+    """A state that the body declares as it comes in has that type in every step; how many rows there are nobody knows."""
+    loaded = imported(counted(None))
+    reason = 'its number of steps depends on data: "more" is computed at run time'
+    assert [o.reason for o in loaded.program.opaque.values()] == [reason]
+    assert str(loaded.program.types[loaded.program.outputs[0]]) == f"float32[1, {WIDTH}]"
+    sentence = f'error[F160]: the shape of "rows", which Loop gives, is not known: {reason}'
+    assert sentence in refusal(counted(None, rows=True))
+
+
+def test_a_loop_that_does_not_end_in_time_stays_whole() -> None:
+    (opaque,) = imported(counted(10**9)).program.opaque.values()
+    assert opaque.reason == "its condition holds for more than 10000 steps of 5 nodes"
+
+
 def test_a_loop_without_products_stays_whole() -> None:
     nodes = [helper.make_node("Identity", ["cin"], ["cout"]), helper.make_node("Tanh", ["h"], ["hn"])]
     inputs = [value("n", INT64), value("cin", BOOL), value("h", FLOAT, 1, WIDTH)]
@@ -84,5 +125,5 @@ def test_a_loop_without_products_stays_whole() -> None:
     given = {"steps": TensorType((), "int64")}
     kept = {name: x for name, x in weights().items() if name != "steps"}
     assert [o.reason for o in imported(model([node], given, [out], kept)).program.opaque.values()] == [
-        "its number of steps depends on data"
+        'its number of steps depends on data: "steps" is computed at run time'
     ]

@@ -69,13 +69,24 @@ def test_a_bias_computed_at_run_time_is_added_to_the_image() -> None:
 @pytest.mark.parametrize(
     ("operands", "more", "why"),
     [
-        ([(1, 2, 4, 4), (2, 3, 2, 2)], {}, "its filters are computed at run time"),
+        ([(1, 2, 4, 4), (2, 3, 2, 2)], {}, 'its filters, "x1", are computed at run time'),
         ([(1, 2, 4, 4), numbers(2, 3, 2, 2)], {"strides": [2, 2], "dilations": [2, 2]}, "it has strides and dilations"),
     ],
 )
 def test_what_stays_with_the_host_says_why(operands: list[Any], more: dict[str, Any], why: str) -> None:
     (opaque,) = imported(single("ConvTranspose", operands, **more)).program.opaque.values()
     assert opaque.reason == why
+
+
+def test_a_mode_that_onnx_does_not_have_is_refused() -> None:
+    sentence = 'error[F131]: mode of Resize must be nearest, linear or cubic, not "lanczos"'
+    assert sentence in refusal(resized((1, 1, 2, 2), mode="lanczos"))
+
+
+def test_nearest_elements_from_the_middle_of_places_are_repeated_ones() -> None:
+    """So does Keras's UpSampling2D come from tf2onnx."""
+    more = {"mode": "nearest", "coordinate_transformation_mode": "tf_half_pixel_for_nn", "nearest_mode": "floor"}
+    assert [n.op for n in agrees(resized((1, 1, 2, 3), **more)).program.nodes] == ["reshape", "expand", "reshape"]
 
 
 def test_wrong_counts_are_refused() -> None:
@@ -129,11 +140,11 @@ def test_sizes_and_axes_say_the_same() -> None:
 @pytest.mark.parametrize(
     ("scales", "more", "why"),
     [
-        ((1, 1, 2, 2), {"mode": "cubic"}, "its mode is cubic"),
+        ((1, 1, 2, 2), {"mode": "cubic"}, 'its mode is "cubic"; laws cover nearest and linear'),
         (
             (1, 1, 2, 2),
             {"mode": "linear", "coordinate_transformation_mode": "align_corners"},
-            "its elements are not in the same places for every one of the input: align_corners",
+            'its coordinate_transformation_mode "align_corners" does not place results alike around every element',
         ),
         ((1, 1, 1.5, 2), {"mode": "nearest"}, "it does not enlarge by whole numbers"),
     ],

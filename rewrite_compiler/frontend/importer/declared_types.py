@@ -50,25 +50,42 @@ def type_proto(t: TensorType) -> Any:
     return helper.make_tensor_type_proto(CODES[t.dtype], list(t.shape))
 
 
-def result_types(site: Site, node: Any, reads: Mapping[str, int], declared: Mapping[str, Any]) -> list[TensorType]:
+def result_types(site: Site, node: Any, reads: Mapping[str, int], declared: Mapping[str, Any], reason: str = "") -> list[TensorType]:
     """Return the types of the results of an opaque node, from shape inference, our rules, or the model's declarations.
+
+    `reason` says why the node is opaque.
 
     Raises:
         InputError: a result's shape is not known, or the node does not fit its operands.
     """
     rule = BY_RULE.get(site.domain)
     types = rule(site) if rule is not None else _by_schema(site, node, reads)
+    if site.op == "Loop" and site.domain == "" and types:
+        types = [t or s for t, s in zip(types, _loop_states(site, node), strict=False)]
     names = [o for o in node.output if o]
     types_or_none = [t or _declared(site, declared.get(name)) for name, t in zip(names, types or [None] * len(names), strict=False)]
     for name, t in zip(names, [*types_or_none, *[None] * len(names)], strict=False):
         if t is None:
             raise InputError(
                 "F160",
-                f'the shape of "{name}", which {site.label} gives, is not known',
+                f'the shape of "{name}", which {site.label} gives, is not known{_because(site, reason)}',
                 place=site.place,
                 help="declare it in the model (value_info), or fix the dimensions it depends on with --shape",
             )
     return [t for t in types_or_none if t is not None]
+
+
+def _because(site: Site, reason: str) -> str:
+    """Return what else is said of a result without a shape: what depends on data."""
+    return f": {reason}" if "data" in reason or "run time" in reason else ""
+
+
+def _loop_states(site: Site, node: Any) -> list[TensorType | None]:
+    """Return the types of a Loop's results: a state that its body declares as it comes in keeps its type in every step."""
+    graph, operands = site.attributes["body"], site.inputs[2:]
+    declared = [_declared(site, info) for info in graph.output[1:]]
+    states = [t if v is not None and t == site.type(v) else None for t, v in zip(declared, operands, strict=False)]
+    return [t for t, name in zip([*states, *[None] * len(declared)], node.output, strict=False) if name]
 
 
 def _declared(site: Site, info: Any) -> TensorType | None:

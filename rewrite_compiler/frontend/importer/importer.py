@@ -242,7 +242,7 @@ class Importer:
             raise InputError("F111", f"{site.op} of operator set {site.version} has no conversion to {self.context.opset}")
         names = read_names(node)
         operands = {name: self._find(name, body.scope, site.place) for name in names}
-        types = result_types(site, node, operands, body.declared)
+        types = result_types(site, node, operands, body.declared, reason)
         payload = canonical_node(node)
         self._embed(payload)
         op = OpaqueOp(site.op, site.domain, payload.SerializeToString(deterministic=True), reason, site.version, macs_of(site, node, types))

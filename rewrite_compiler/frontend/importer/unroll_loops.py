@@ -164,23 +164,20 @@ def _stacked(site: Site, parts: Sequence[Value], axis: int) -> Value:
 def unrolled_loop(site: Site, body: NodeContext, lower: Lower, define: Callable[[Any, Scope], None]) -> list[Value]:
     """Return the results of an unrolled Loop: last states, then the stacked outputs of the steps.
 
+    Without a trip count the condition ends it, which is known after each step where it depends on no data.
+
     Raises:
         Unsupported: the trip count or condition depends on data, the body does not fit, or unrolling does not pay.
     """
     graph = site.attributes["body"]
-    if not site.has(0):
-        raise Unsupported("its number of steps is decided while it runs")
-    if site.data(0) is None:
-        raise Unsupported("its number of steps depends on data")
-    count = int(site.required_data(0, "steps").reshape(-1)[0])
-    if site.has(1) and not np.all(site.required_data(1, "condition")):
-        count = 0
+    count = _trip_count(site, MAX_NODES // max(1, len(graph.node)))
     states = [v for v in site.inputs[2:] if v is not None]
     outputs = len(graph.output) - 1 - len(states)
     if len(graph.input) != 2 + len(states) or outputs < 0 or count < 1:
         raise Unsupported("its body has another number of values, or it makes no step")
     steps = unrolled_body(site, body, count, lower, define)
     stacks: list[list[Value]] = [[] for _ in range(outputs)]
+    is_ended = site.has(0)
     proceed = site.context.constant(np.array(True), f"{site.name}/going")
     for t in range(count):
         number = site.context.constant(np.array(t, np.int64), f"{site.name}/{t}/step")
@@ -190,10 +187,22 @@ def unrolled_loop(site: Site, body: NodeContext, lower: Lower, define: Callable[
             stack.append(v)
         condition_data = site.context.data(condition)
         if condition_data is None:
-            raise Unsupported("its number of steps is decided while it runs")
+            raise Unsupported(f'its number of steps depends on data: "{graph.output[0].name}" is computed at run time')
         if not np.all(condition_data):
+            is_ended = True
             break
+    if not is_ended:
+        raise Unsupported(f"its condition holds for more than {count} steps of {len(graph.node)} nodes")
     return [*states, *(_stacked(site, stack, 0) for stack in stacks)]
+
+
+def _trip_count(site: Site, most: int) -> int:
+    """Return the trip count, `most` where only the condition ends the loop."""
+    if site.has(0) and site.data(0) is None:
+        raise Unsupported(f'its number of steps depends on data: "{site.name_of(0)}" is computed at run time')
+    if site.has(1) and not np.all(site.required_data(1, "condition")):
+        return 0
+    return int(site.required_data(0, "steps").reshape(-1)[0]) if site.has(0) else most
 
 
 UNROLLED = {"Scan": unrolled_scan, "Loop": unrolled_loop}

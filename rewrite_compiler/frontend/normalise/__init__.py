@@ -1,7 +1,7 @@
 """Lowerings of ONNX operators to core operators, by family."""
 
+from ..site.site import Lowering
 from . import classical, contrib, conv, einsum, elementwise, layout, linear, norm, quantised, recurrent, reduction, upsampling
-from .table import Lowering
 
 LOWERINGS: dict[str, Lowering] = {
     **elementwise.TABLE,

@@ -6,8 +6,7 @@ import numpy as np
 
 from ...ir.program import Value
 from ..site.context import Unsupported
-from ..site.site import Site
-from .table import Lowering
+from ..site.site import Lowering, Site
 
 
 def _zip_map(site: Site) -> list[Value]:

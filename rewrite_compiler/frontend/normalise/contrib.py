@@ -11,13 +11,12 @@ import numpy as np
 from ...ir.program import Value
 from ...ops.op import ShapeError
 from ..site.context import Unsupported
-from ..site.site import Site
+from ..site.site import Lowering, Site
 from .conv import TABLE as CONVOLUTIONS
 from .elementwise import TABLE as ELEMENTWISE
 from .elementwise import binary, gelu_of
 from .linear import TABLE as PRODUCTS
 from .norm import layer_norm_of, rms_norm
-from .table import Lowering
 
 ACTIVATIONS = {"Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "": ""}
 

@@ -11,8 +11,7 @@ from ...ir.types import TensorType
 from ...ops.conv import window_extents
 from ...ops.op import ShapeError
 from ..site.context import Unsupported
-from ..site.site import Site
-from .table import Lowering
+from ..site.site import Lowering, Site
 
 
 def window(site: Site, kernel: Sequence[int]) -> dict[str, tuple[int, ...]]:

@@ -10,8 +10,7 @@ from itertools import chain
 from ...ir.program import Value
 from ...ops.op import ShapeError
 from ..site.context import Unsupported
-from ..site.site import Site
-from .table import Lowering
+from ..site.site import Lowering, Site
 
 FIRST_ELLIPSIS_AXIS = 0x100  # the axes of an ellipsis are these characters on: no letters of an equation
 

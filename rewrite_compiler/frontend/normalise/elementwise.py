@@ -11,8 +11,7 @@ from ...ir.program import Data, Value
 from ...ops.op import ShapeError
 from ..site.constant_folding import check_quotient
 from ..site.context import Unsupported
-from ..site.site import Site
-from .table import Lowering
+from ..site.site import Lowering, Site
 
 RECENT_NODES = 8  # nodes looked at
 

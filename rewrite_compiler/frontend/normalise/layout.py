@@ -14,8 +14,7 @@ from ...ops.op import ShapeError
 from ..file.tensors import DTYPES
 from ..site.constant_folding import out_of_range
 from ..site.context import Unsupported
-from ..site.site import Site
-from .table import Lowering
+from ..site.site import Lowering, Site
 
 
 def _axes(site: Site, declared: Sequence[int], rank: int) -> tuple[int, ...]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ...ir.program import Value
 from ...ops.op import ShapeError
-from ..site.site import Site
-from .table import Lowering
+from ..site.site import Lowering, Site
 
 
 def _matmul(site: Site) -> list[Value]:

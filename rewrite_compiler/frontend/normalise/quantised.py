@@ -15,10 +15,10 @@ from ...ir.program import Data, Value
 from ...ops.op import ShapeError
 from ...ops.quantised import CODES, code_range, multiplier_of
 from ..site.context import QuantizedTensor, Unsupported
-from ..site.site import Site
+from ..site.site import Lowering, Site
 from ..site.zero_point import CentredWeights, centred_weights, integer_products
 from .conv import window
-from .table import Lowering
+from .dynamic_zero import exact_weights, is_moving, less_zero_point, sums_inside
 
 CODE_TYPES = ("int8", "uint8")
 MAX_TAPS = 1 << 16  # elements of a window whose codes add up in int32
@@ -183,8 +183,13 @@ def _convolution(site: Site, x: int, x_zero: int, w: int, w_zero: int) -> Value:
     kernel = site.shape(w)[2:]
     if tuple(site.get("kernel_shape", kernel) or kernel) != kernel or len(kernel) + 2 != site.rank(x):
         raise ShapeError(f"{site.op} needs x[N, C, …] and w[O, C/group, …] of one rank, not {site.shape(x)} and {site.shape(w)}")
-    attributes = {**window(site, kernel), "group": int(site.get("group", 1)), "x_zero": zero_point(site, x_zero)}
-    return _sums(site, "integer_conv", site.value(x), (w, w_zero, 0), attributes)
+    places = window(site, kernel)
+    attributes = {**places, "group": int(site.get("group", 1))}
+    if not is_moving(site, x_zero):
+        return _sums(site, "integer_conv", site.value(x), (w, w_zero, 0), {**attributes, "x_zero": zero_point(site, x_zero)})
+    filters = exact_weights(site, w, w_zero, 0)
+    sums = _sums(site, "integer_conv", site.value(x), (w, w_zero, 0), {**attributes, "x_zero": 0})
+    return less_zero_point(site, sums, x_zero, sums_inside(filters, site.shape(x)[2:], places))
 
 
 def _sums(site: Site, op: str, x: Value, weight: tuple[int, int, int], attributes: Mapping[str, Any]) -> Value:
@@ -209,7 +214,11 @@ def _product(site: Site, a: int, a_zero: int, b: int, b_zero: int, *, is_transpo
         raise Unsupported("its second operand is not a matrix")
     x, columns = site.value(a), site.shape(b)[0 if is_transposed else 1]
     row = site.reshape(x, (1, *site.shape(a))) if site.rank(a) == 1 else x
-    product = _sums(site, "integer_dense", row, (b, b_zero, 0 if is_transposed else 1), {"x_zero": zero_point(site, a_zero)})
+    axis, moves = (0 if is_transposed else 1), is_moving(site, a_zero)
+    sums_by_row = exact_weights(site, b, b_zero, axis).sum(axis=1 - axis) if moves else np.zeros(0, np.int64)
+    product = _sums(site, "integer_dense", row, (b, b_zero, axis), {"x_zero": 0 if moves else zero_point(site, a_zero)})
+    if moves:
+        product = less_zero_point(site, product, a_zero, sums_by_row)
     return site.reshape(product, (columns,)) if site.rank(a) == 1 else product
 
 

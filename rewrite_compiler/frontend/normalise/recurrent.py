@@ -10,8 +10,7 @@ import numpy as np
 from ...ir.program import Value
 from ...ops.op import ShapeError
 from ..site.context import Unsupported
-from ..site.site import Site
-from .table import Lowering
+from ..site.site import Lowering, Site
 
 DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from ...ir.program import Value
 from ...ops.op import ShapeError
 from ..site.context import Unsupported
-from ..site.site import Site
-from .table import Lowering
+from ..site.site import Lowering, Site
 
 
 def reduced_axes(site: Site) -> tuple[int, ...]:

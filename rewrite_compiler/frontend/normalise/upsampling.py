@@ -18,9 +18,8 @@ import numpy as np
 from ...ir.program import Data, Value
 from ...ops.op import ShapeError
 from ..site.context import Unsupported
-from ..site.site import Site
+from ..site.site import Lowering, Site
 from .interpolation import interpolated
-from .table import Lowering
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,9 @@ COORDINATES = {
     "asymmetric": lambda n, f: Fraction(n, f),
     "half_pixel": lambda n, f: Fraction(2 * n + 1, 2 * f) - Fraction(1, 2),
     "pytorch_half_pixel": lambda n, f: Fraction(2 * n + 1, 2 * f) - Fraction(1, 2),
+    "tf_half_pixel_for_nn": lambda n, f: Fraction(2 * n + 1, 2 * f),
 }
+MODES = ("nearest", "linear", "cubic")
 ROUNDINGS = {
     "round_prefer_floor": lambda x: math.ceil(x - Fraction(1, 2)),
     "round_prefer_ceil": lambda x: math.floor(x + Fraction(1, 2)),
@@ -166,16 +167,19 @@ ROUNDINGS = {
 def _resize(site: Site) -> list[Value]:
     """Lower resizing by integer factors, linear or such that it repeats every element; any other stays with the host."""
     site.require_native()
+    kind = site.get("mode", "nearest")
+    if kind not in MODES:
+        raise ShapeError(f'mode of Resize must be {", ".join(MODES[:-1])} or {MODES[-1]}, not "{kind}"')
     factors = _factors(site)
     mode, place = site.get("nearest_mode", "round_prefer_floor"), site.get("coordinate_transformation_mode", "half_pixel")
-    if site.get("mode", "nearest") == "linear" and max(factors, default=1) > 1:
+    if kind == "linear" and max(factors, default=1) > 1:
         if place not in COORDINATES:
-            raise Unsupported(f"its elements are not in the same places for every one of the input: {place}")
+            raise Unsupported(f'its coordinate_transformation_mode "{place}" does not place results alike around every element')
         return [interpolated(site, factors, COORDINATES[place])]
-    if site.get("mode", "nearest") != "nearest" or site.get("antialias", 0):
-        raise Unsupported(f"its mode is {site.get('mode', 'nearest')}")
+    if kind != "nearest" or site.get("antialias", 0):
+        raise Unsupported(f'its mode is "{kind}"{", with antialias" if site.get("antialias", 0) else ""}; laws cover nearest and linear')
     if mode not in ROUNDINGS or place not in COORDINATES or not all(_repeats(f, mode, place) for f in set(factors)):
-        raise Unsupported(f"its elements are not repeated ones: {place}, {mode}")
+        raise Unsupported(f'its coordinate_transformation_mode "{place}" with nearest_mode "{mode}" does not repeat every element')
     x, shape = site.value(0), site.shape(0)
     split = itertools.chain.from_iterable((n, 1) for n in shape)
     wide = itertools.chain.from_iterable(zip(shape, factors, strict=True))
@@ -208,7 +212,8 @@ def _factors(site: Site) -> list[int]:
     elif scales is not None and scales.size:
         ratios = [Fraction(float(f)) for f in scales.reshape(-1)]
     else:
-        raise Unsupported("its size is computed at run time")
+        n = next(n for n in (3, 2) if site.has(n) and not (site.data(n) is not None and not site.data(n).size))
+        raise Unsupported(f'its {"sizes" if n == 3 else "scales"}, "{site.name_of(n)}", are computed at run time')
     if len(ratios) != len(axes) or any(f.denominator != 1 or f < 1 for f in ratios) or 0 in shape:
         raise Unsupported("it does not enlarge by whole numbers")
     by_axis = dict(zip(axes, (int(f) for f in ratios), strict=True))

@@ -94,8 +94,12 @@ class Site:
         """
         data = self.data(n)
         if data is None:
-            raise Unsupported(f"its {subject} are computed at run time")
+            raise Unsupported(f'its {subject}, "{self.name_of(n)}", are computed at run time')
         return data
+
+    def name_of(self, n: int) -> str:
+        """Return the name of an operand, as the model has it."""
+        return self.context.builder.names[self.value(n)]
 
     def ints(self, n: int, subject: str) -> tuple[int, ...]:
         """Return a one-dimensional integer operand that must be constant.
@@ -251,3 +255,7 @@ def _contiguous_slice(places: Sequence[int]) -> slice | None:
     if steps not in ({1}, {-1}) or min(places) < 0:
         return None
     return slice(min(places), max(places) + 1, steps.pop())
+
+
+Lowering = Callable[[Site], Sequence[Value | None]]
+"""What a lowering is: a function from one source node to the values of its outputs."""
