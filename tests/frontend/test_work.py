@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 from onnx_models import imported, model, single
 
-from rewrite_compiler.frontend.graph.mac_counts import MAC_COUNTERS, MAC_FREE, UNCOUNTED, macs_of
+from rewrite_compiler.frontend.importer.mac_counts import MAC_COUNTERS, MAC_FREE, UNCOUNTED, macs_of
 from rewrite_compiler.frontend.site.site import Site
 from rewrite_compiler.ir.program import nodes_of_unknown_macs, total_macs
 from rewrite_compiler.ir.types import TensorType

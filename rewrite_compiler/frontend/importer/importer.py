@@ -17,7 +17,6 @@ from ..file.weight_payloads import NO_PAYLOADS, Payloads
 from ..graph.attributes import attribute_values, tensors_in
 from ..graph.functions import Inliner, imports_of_function, key_of_call, with_attributes
 from ..graph.header import own_domain
-from ..graph.mac_counts import macs_of
 from ..graph.opaque import canonical_node, key_of, read_names
 from ..graph.opset_upgrade import BY_VERSION, Upgrader, schema_of
 from ..graph.scope import NodeContext, Scope
@@ -28,6 +27,7 @@ from ..site.constant_folding import fold
 from ..site.context import Absorption, Context, Unsupported, checkpoint, roll_back
 from ..site.site import Site
 from .declared_types import result_types
+from .mac_counts import macs_of
 from .unroll_loops import UNROLLED, check_scan
 
 # source operators that never leave an operation, with the reason

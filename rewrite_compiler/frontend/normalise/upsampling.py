@@ -212,7 +212,9 @@ def _factors(site: Site) -> list[int]:
     elif scales is not None and scales.size:
         ratios = [Fraction(float(f)) for f in scales.reshape(-1)]
     else:
-        n = next(n for n in (3, 2) if site.has(n) and not (site.data(n) is not None and not site.data(n).size))
+        n = next((n for n, data in ((3, sizes), (2, scales)) if site.has(n) and data is None), None)
+        if n is None:
+            raise Unsupported("it has neither sizes nor scales")
         raise Unsupported(f'its {"sizes" if n == 3 else "scales"}, "{site.name_of(n)}", are computed at run time')
     if len(ratios) != len(axes) or any(f.denominator != 1 or f < 1 for f in ratios) or 0 in shape:
         raise Unsupported("it does not enlarge by whole numbers")

@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any
 
 from ...ir.types import TensorType
+from ..graph.attributes import subgraphs
 from ..normalise.einsum import parse_equation
 from ..site.context import Unsupported
 from ..site.site import Site
-from .attributes import subgraphs
 
 CONTRIB = "com.microsoft"
 Shape = tuple[int, ...]
