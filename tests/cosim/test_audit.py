@@ -88,6 +88,8 @@ def test_one_sample_of_some_batches_is_chosen(every: int) -> None:
     assert sum(map(len, found)) >= len(parts) // every
     assert found == [audited_samples(part, 32, every) for part in parts]
     assert not any(audited_samples(part, 32, 0) for part in parts)
+    later = [audited_samples(slice(at, at + 32), 32, every) for at in range(32, 32 * 400 * every, 32)]
+    assert {n for samples in later for n in samples} > {0, 31}  # of a batch the first and the last, and others
 
 
 def test_every_unit_of_a_dimension_is_drawn() -> None:

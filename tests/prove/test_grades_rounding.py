@@ -57,3 +57,18 @@ def test_a_law_that_claims_nothing_of_rounding_is_proved(rule: Rule) -> None:
 def parts() -> list[str]:
     """Return the texts of the rules."""
     return TEXT.read_text("utf-8").split("\nrule ")[1:]
+
+
+def test_a_law_that_changes_the_sign_of_a_zero_is_not_of_grade_e() -> None:
+    text = """
+rule turned(x: tensor, y: tensor) grade E {
+    "−(x − y) = y − x"
+    neg(sub(x, y)) = sub(y, x)
+    where x.shape == y.shape
+}
+"""
+    (rule,) = rules_of_text(text, "rules")
+    proof = prove_rule(rule)
+    assert (proof.verdict, proof.code) == ("refuted", "R102")
+    assert proof.counterexample is not None
+    assert {proof.counterexample.left, proof.counterexample.right} == {"0.0", "-0.0"}
