@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from known_wrong import gallery
 
+from rewrite_compiler.prove.instances.instance_search import drawn_instances
+from rewrite_compiler.prove.rules.grades import grade_violation
 from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.text_file import rules_of_file, rules_of_text
@@ -72,3 +74,7 @@ rule turned(x: tensor, y: tensor) grade E {
     assert (proof.verdict, proof.code) == ("refuted", "R102")
     assert proof.counterexample is not None
     assert {proof.counterexample.left, proof.counterexample.right} == {"0.0", "-0.0"}
+    found = grade_violation(rule, drawn_instances(rule, range(1, 4), 4, 8), False)  # by data alone
+    assert found is not None
+    assert found[1] is not None
+    assert {found[1].left, found[1].right} == {"0.0", "-0.0"}
