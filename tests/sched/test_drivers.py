@@ -11,6 +11,7 @@ import pytest
 
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.prove import prove_mapping
+from rewrite_compiler.prove.certificates import statements
 from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.sched.driver.generation import Request, program_of
 from rewrite_compiler.target import Target, find_target, load_target, simulated_device
@@ -179,3 +180,10 @@ def test_refusals_say_what_is_missing(tmp_path: Path) -> None:
     assert "No driver of toy.dense follows from toy at i=1, j=3, c0=8: no instruction returns y from y" in unread
     other = refused("assign(y, wrap(code, 8, False)", "assign(y, wrap(code + 1, 8, False)")
     assert "gives other codes than the numerics" in other
+
+
+def test_a_certificate_of_a_generated_driver_depends_on_what_generates_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    files: list[Path] = []
+    monkeypatch.setattr(statements, "content_hash", lambda roots: files.extend(roots) or "")
+    statements.statement_of_operation(accelerator("toy"), "dense")
+    assert {"emission.py", "matching.py", "selection.py", "toy.py"} <= {f.name for f in files}

@@ -40,9 +40,13 @@ def statement_of_model(target: Target) -> str:
 
 
 def _content(target: Target, *functions: Any) -> str:
-    """Return the hash of all that the files depend on in which a target and functions of it are written, whatever files it names."""
-    file_names = [f.__code__.co_filename for x in (target.build, target.describe, *functions) if (f := plain_function(x)) is not None]
-    return content_hash(tuple(sorted({*target.sources, *map(Path, file_names)})))
+    """Return the hash of all that the files depend on in which a target and functions of it are written, whatever files it names.
+
+    A function that is generated names in `sources` the files that generate it.
+    """
+    written = [f for x in (target.build, target.describe, *functions) if (f := plain_function(x)) is not None]
+    files = {Path(f.__code__.co_filename) for f in written} | {p for f in written for p in getattr(f, "sources", ())}
+    return content_hash(tuple(sorted({*target.sources, *files})))
 
 
 def key_of(*parts: str) -> str:

@@ -51,15 +51,16 @@ def generated_driver(target: Target, m: Mapping) -> Callable[..., Data]:
     return drive
 
 
-_CONFIGURED: dict[tuple[int, tuple[tuple[str, str], ...]], Mapping] = {}
+# by identity and parameters: the operation itself, so that no other takes its identity, and the one at the parameters
+_CONFIGURED: dict[tuple[int, tuple[tuple[str, str], ...]], tuple[Mapping, Mapping]] = {}
 
 
 def _at(m: Mapping, p: MappingOf[str, str]) -> Mapping:
     """Return an operation at parameter values, the same object each time."""
     key = id(m), tuple(p.items())
     if key not in _CONFIGURED:
-        _CONFIGURED[key] = replace(m, parameters=dict(p))
-    return _CONFIGURED[key]
+        _CONFIGURED[key] = m, replace(m, parameters=dict(p))
+    return _CONFIGURED[key][1]
 
 
 def generated_limits(target: Target, m: Mapping) -> Callable[..., Iterator[Limit]]:
