@@ -149,7 +149,8 @@ def _difference(summary: Summary, p: Poly, term: Expr, modulus: int | None) -> s
 
 def step_of(ila: Ila, summary: Summary) -> Step:
     """Return the step that a summary says, made from its polynomials."""
-    return _Builder(summary, {s.name: s.leaf for s in ila.states.values()}).step(summary.node)
+    operands = {o.leaf.name: o.leaf for o in summary.instruction.operands.values() if o.leaf.shape}
+    return _Builder(summary, {**operands, **{s.name: s.leaf for s in ila.states.values()}}).step(summary.node)
 
 
 class _Builder:

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rewrite_compiler.ila import Bits, Ila, ila
+from rewrite_compiler.ila import Bits, Ila, ila, mmio
 from rewrite_compiler.ila.polynomial import Poly, coefficient, text_of
 from rewrite_compiler.ila.summary import Access, Choice, Group, Node, Opaque, Repeat, Summary, Transition, summarise
 from rewrite_compiler.ila.summary_check import check_summary
-from rewrite_compiler.lang import Expr, assign, loop, reduce_sum, require, seq, update, when, wrap
+from rewrite_compiler.lang import Expr, assign, loop, reduce_sum, require, seq, signed, update, when, wrap
 
 SMALL_VTA = {"log_wgt_buffer": 12, "log_inp_buffer": 8, "log_acc_buffer": 10, "log_uop_buffer": 6}
 MODELS: list[tuple[str, dict[str, Any]]] = [
@@ -180,3 +180,21 @@ def test_control_that_depends_on_data_is_named() -> None:
     reasons = [s.reason for i in m.instructions if isinstance(s := summarise(m, i), Opaque)]
     assert reasons[0] == "its control depends on the data x"
     assert reasons[1].startswith("an address of x is no polynomial of loop variables")
+
+
+def test_lanes_of_a_command_are_read_and_replayed() -> None:
+    m = Ila("lanes", "One memory that a host fills.")
+    bus = mmio(m, address_bits=16, data_bytes=4)
+    x = m.memory("x", (8, 4), 8, signed=True)
+    store = m.instruction("store", bus.write_range(0x1000, 8, 4), lanes="vector")
+    store(lambda index, vector: update(x, 4, lambda j: ((index[()], j), signed(vector[j], 8))))
+    lanes = summarise(m, "store")
+    assert isinstance(lanes, Summary)
+    ((_, _, t),) = lanes.transitions()
+    assert [r.access.memory for r in t.reads] == ["vector"]
+    verdict = check_summary(m, lanes)
+    assert verdict.holds
+    assert verdict.replays
+    wrong_summaries = [replace(lanes, node=with_node(lanes.node, w, 0)[0]) for w in wrong_transitions(t)]
+    assert wrong_summaries
+    assert all(check_summary(m, wrong).failure for wrong in wrong_summaries)
