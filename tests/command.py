@@ -19,12 +19,13 @@ from onnx import helper, numpy_helper
 
 from rewrite_compiler.cli.main import main
 
+BYTE_CODE = "__pycache__"
 FLEXMATCH = (sys.executable, "-m", "rewrite_compiler.cli.main")
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command did: exit code, both streams, and the files it left that were not there."""
+    """What a command did: exit code, both streams, and the files it left that were not there, byte code of Python's imports apart."""
 
     code: int
     out: str
@@ -38,7 +39,7 @@ def flexmatch(*arguments: object) -> Answer:
     before = set(os.listdir())
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main([str(a) for a in arguments])
-    return Answer(code, out.getvalue(), err.getvalue(), tuple(sorted(set(os.listdir()) - before)))
+    return Answer(code, out.getvalue(), err.getvalue(), tuple(sorted({*os.listdir()} - before - {BYTE_CODE})))
 
 
 def process(*arguments: object, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[bytes]:
