@@ -361,9 +361,9 @@ class _Executable:
                 self.words[memory][:] = value if memory.rank < 2 else np.ravel(value)
             elif self.call.arrays[number] is not (data := self.sim.memories[memory].data):
                 self.call.put({memory: data})
-        started = time.thread_time()
+        started = time.perf_counter()
         self.call()
-        function.seconds += time.thread_time() - started
+        function.seconds += time.perf_counter() - started
         self._forget()
 
     def _forget(self) -> None:
