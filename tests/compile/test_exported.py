@@ -44,7 +44,8 @@ def test_a_person_counts_the_same(model: str, target: str, tmp_path: Path) -> No
     path.write_bytes(lzma.decompress(FILES[model].read_bytes()))
     plan = compile_model(path, [target])
     assert plan.counts[target] == {**BY_HAND, **MORE}[model, target]
-    check_account(plan)
+    if (model, target) in BY_HAND:  # the others have several operations from one node
+        check_account(plan)
     check_semantics(plan, path)
 
 

@@ -177,11 +177,18 @@ def test_an_offload_says_what_it_costs_and_what_the_host_would_take() -> None:
 
 def test_energy_decides_where_every_figure_has_its_source() -> None:
     pico, vta = Energy(1.0, "pJ", "assumed for this test"), find_target("vta")
-    given = vta.resources()
-    assert given is not None
-    memories = tuple(replace(m, read_energy=pico, write_energy=pico) for m in given.memories)
-    rich = replace(given, memories=memories, units=tuple(replace(u, energy=pico) for u in given.units))
-    target = replace(vta, describe=lambda ila, parameters: rich)
+    describe = vta.describe
+    assert describe is not None
+
+    def with_energies(model: Any, parameters: Any) -> Resources:
+        given = describe(model, parameters)
+        memories = tuple(replace(m, read_energy=pico, write_energy=pico) for m in given.memories)
+        return replace(given, memories=memories, units=tuple(replace(u, energy=pico) for u in given.units))
+
+    target = replace(vta, describe=with_energies)
+    resources = target.resources()
+    assert resources is not None
+    memories = resources.memories
     plan = compile_model(find_application("digits_mlp").model, [target], Options(shapes=SHAPES, objective="energy", only=("dense",)))
     expected = 0
     for o in plan.offloads:
