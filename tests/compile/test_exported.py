@@ -38,7 +38,7 @@ MORE = {
 }
 
 
-@pytest.mark.parametrize(("model", "target"), [*BY_HAND, *MORE], ids="-".join)
+@pytest.mark.parametrize(("model", "target"), [*BY_HAND, *MORE], ids=[" on ".join(case) for case in (*BY_HAND, *MORE)])
 def test_a_person_counts_the_same(model: str, target: str, tmp_path: Path) -> None:
     path = tmp_path / f"{model}.onnx"
     path.write_bytes(lzma.decompress(FILES[model].read_bytes()))
