@@ -132,7 +132,7 @@ def ten_lines_are_an_accelerator(here: Visitor) -> None:
     assert len([line for line in text.splitlines() if line and not line.startswith("from ")]) == 10
     Path("mac.py").write_text(text)
     assert flexmatch("check", "mac.py").code == 0
-    Path("mac.py").write_text(text.replace(", 20))", ", 21))"))
+    Path("mac.py").write_text(text.replace(", 20))", ", 100))"))
     answer = flexmatch("check", "mac.py")
     assert answer.code == 1
     assert re.search(r"mac\.py:12 in step: error\[I102\]: total holds values in ", answer.err)
