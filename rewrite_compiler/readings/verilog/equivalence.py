@@ -14,7 +14,7 @@ from ...lang.binders import Leaf, Table, static_shape
 from ...lang.step import Step
 from ..smt.bitvector_operators import resize, width_of
 from ..smt.evaluator import refute
-from ..smt.solver import Outcome, Verdict
+from ..smt.solver import PATIENCE, WORK, Outcome, Verdict, model_values
 from ..smt.symbolic_state import SymbolicState, size_of
 from .reader import Statement, Word
 from .semantics import INDEX_BITS, Machine
@@ -71,10 +71,11 @@ class Comparison:
         if not goals:
             return Verdict(Outcome.PROVED)
         constraints = [z3.Or(*goals), *pair.state.premises]
-        verdict = refute(constraints, min(QUICK_SECONDS, self.seconds))
+        verdict = _refuted_either_way(constraints, min(QUICK_SECONDS, self.seconds))
         if verdict.outcome == Outcome.UNKNOWN:
             bounded_words = {str(x) for p in pair.state.premises for x in _constants(p)}
-            verdict = _refutation_by_samples(z3.And(*constraints), bounded_words, self.rounds) or refute(constraints, self.seconds)
+            sample = _refutation_by_samples(z3.And(*constraints), bounded_words, self.rounds)
+            verdict = sample or _refuted_either_way(constraints, self.seconds)
         return verdict
 
     def expected(self, state: SymbolicState, leaf: Leaf) -> Any:
@@ -126,6 +127,22 @@ class Comparison:
         pair = self.arbitrary_state()
         pair.machine.run(statements)
         return self.verdict(pair, {n: _constant(self.words[n], x) for n, x in values.items()})
+
+
+def _refuted_either_way(constraints: Sequence[z3.BoolRef], seconds: float) -> Verdict:
+    """Return the verdict of z3's preprocessing and, where that leaves it open, of its core alone, which takes arrays as they come."""
+    verdict = refute(constraints, seconds)
+    if verdict.outcome != Outcome.UNKNOWN:
+        return verdict
+    context = z3.Context()
+    solver = z3.SimpleSolver(ctx=context)
+    solver.set("rlimit", int(seconds * WORK))
+    solver.set("timeout", int(seconds * PATIENCE * 1000))
+    solver.add(*(c.translate(context) for c in constraints))
+    answer = solver.check()
+    if answer == z3.sat:
+        return Verdict(Outcome.REFUTED, model_values(solver.model()))
+    return Verdict(Outcome.PROVED) if answer == z3.unsat else verdict
 
 
 def _refutation_by_samples(goal: z3.BoolRef, bounded_words: set[str], rounds: int) -> Verdict | None:
