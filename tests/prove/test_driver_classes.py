@@ -56,7 +56,7 @@ def test_a_call_shows_loops_branches_and_fields() -> None:
 def test_draws_are_the_same_each_time_and_are_taken() -> None:
     vta = find_target("vta")
     first, again = (
-        [str(call) for call, _ in zip(drawn_design_calls(vta, vta.mappings["conv2d"]), range(20), strict=False)] for _ in range(2)
+        [str(call) for call, _ in zip(drawn_design_calls(vta, vta.mappings["conv2d"]), range(200), strict=False)] for _ in range(2)
     )
     assert first == again
     assert any("from the call before" in x for x in first)
