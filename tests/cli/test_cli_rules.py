@@ -111,7 +111,8 @@ def test_prove_judges_a_file() -> None:
 def test_one_mapping_is_judged_by_its_name() -> None:
     first, second, line = flexmatch("prove", "--only", "flexasr.max_pool").out.splitlines()
     assert (first, second) == ("rules     0 of 0 proved", "mappings  1 of 1 proved")
-    assert re.fullmatch(r"  flexasr\.max_pool  proved    symbolic, codes at 5 sizes; \d+ calls of all control classes .* (s|kept \S+)", line), line
+    expected = r"  flexasr\.max_pool  proved    symbolic, codes at 5 sizes; \d+ calls of all control classes .* (s|kept \S+)"
+    assert re.fullmatch(expected, line), line
     answer = flexmatch("prove", "--only", "flexasr.max_pol")
     assert (answer.code, answer.out) == (2, "")
     assert "max_pool" in answer.err
