@@ -147,7 +147,6 @@ WRONG = {
         "I106 the limits of toy.dense admit t=1, k=512, n=9, which the device refuses:",
     ),
     "a trial beyond the limits": ("(512, 8)", "(520, 8)", "I106 toy.dense is tried at t=1, k=520, n=8, which its own limits refuse:"),
-    "no driver": ("@dense.driver", "", "I104 toy.dense has no driver"),
     "no numerics": ("@dense.numerics", "", "I104 toy.dense has no numerics"),
     "a result too wide": ("wrap(code, 8, False)", "code", "I102 y holds values in 0…255, not -128…127"),
     "two decodes of one address": ("bus.write(0x0010)", "bus.write(0x0000)", "I100 config and dot of toy both decode"),
@@ -333,7 +332,7 @@ def test_the_range_of_an_operation_is_swept() -> None:
 def test_the_worst_magnitude_is_printed() -> None:
     errors = {"mean": 0.0, "deviation": 0.0, "largest": 0.0}
     given = {"inputs": 10, "relative_error": dict.fromkeys(("drawn", "held", "rounded"), errors)}
-    document = {"ila": None, "kind": "target", "golden": None, "problems": []}
+    document = {"ila": None, "kind": "target", "golden": None, "problems": [], "rules": []}
     norm = {**given, "name": "a.norm", "binades": {"-6": 0.9, "3": 3.5}}
     others = [{**given, "name": "a.pool", "binades": {"-6": 0.25, "3": 0.1}}, {**given, "name": "a.codes", "binades": {}}]
     said = lines({**document, "mappings": [norm, *others]}, verbose=False)
