@@ -67,10 +67,10 @@ KEPT = {
     "lang/test_intervals.py::test_every_value_is_inside": 2,
     "lang/test_parallel.py::test_random_nests": 2,
     "lowering/test_identities.py::test_truncated_products_of_all_ranges": 4,
+    "prove/test_branch_coverage.py::test_every_way_of_a_driver_is_taken_by_a_trial_or_marked[flexasr]": 0,  # 80 CPU-seconds
     "prove/test_branch_coverage.py::test_every_way_of_a_driver_is_taken_by_a_trial_or_marked": 2,  # 35 CPU-seconds
     "prove/test_certificates.py::test_all_of_them_are_what_a_run_without_a_cache_says": 0,  # a share of them is judged
     "prove/test_branch_coverage.py::test_a_way_that_no_trial_takes_is_told": 2,  # 25 CPU-seconds each
-    "prove/test_branch_coverage.py::test_every_way_of_a_driver_is_taken_by_a_trial_or_marked[flexasr]": 0,  # 80 CPU-seconds
     "prove/test_driver_classes.py::test_a_fault_is_refuted_or_refused": 20,  # 8 CPU-minutes
     "prove/test_known_wrong.py::test_a_false_rule_is_refuted": 2,
     "prove/test_laws_beyond.py::test_a_false_law_is_refuted_with_an_instance": 5,  # 25 CPU-seconds

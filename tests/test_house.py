@@ -393,3 +393,8 @@ def test_every_row_of_the_campaign_names_tests_that_are_there() -> None:
         elif not (file := ROOT / "tests" / path).is_file() or f"def {name.split('[')[0]}" not in file.read_text():
             missing.append(row)
     assert missing == []
+
+
+def test_a_row_of_the_campaign_is_not_hidden_by_an_earlier_one() -> None:
+    rows = list(KEPT)  # of several rows that a test's id has, the first counts
+    assert [(a, b) for n, a in enumerate(rows) for b in rows[n + 1 :] if a in b] == []

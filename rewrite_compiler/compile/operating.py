@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Mapping as MappingOf
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,6 +26,15 @@ FAR = 0.25  # relative error of results from which on an offload is named
 USELESS = 1.0  # from which on it is not used: zeros would be nearer
 MOST_NAMED = 3  # offloads of a note
 Compile = Callable[[tuple[str, ...], tuple[str, ...]], Plan]  # from PLACE=NODE texts and scalings to a plan with formats
+
+
+@dataclass(frozen=True)
+class _Rescaling:
+    """An offload, how it is rescaled, and its relative error without."""
+
+    offload: Offload
+    choice: Choice
+    error: float
 
 
 def relative_errors(plan: Plan, inputs: MappingOf[str, Data], seconds: int = DEFAULT.host_seconds) -> dict[str, float]:
@@ -61,38 +71,41 @@ def within_range(
     """Return the plan without offloads that are further off than zeros, those that are far off rescaled, and notes on all of them.
 
     `options` are the pins and scalings of the user. `compile_with` compiles with pins and scalings, repeatedly, until no offload
-    is left that is useless or that scaling mends; what the user pins stays.
+    is left that is useless or that scaling mends; what the user pins stays. Formats are calibrated anew with scalings, by a method
+    that may clip what they gain: one without effect is taken back.
     """
     on, user_scalings = options
-    pins, scalings, examined_ids = tuple(on), tuple(user_scalings), set[str]()
-    refusals, rescalings = list[str](), list[str]()
+    pins, trials, examined_ids, refusals = tuple(on), list[_Rescaling](), set[str](), list[str]()
     while True:
-        plan = compile_with(pins, scalings)
+        plan = compile_with(pins, (*user_scalings, *(rescaling_text(t.offload, t.choice) for t in trials)))
         samples = first_values(plan, inputs, seconds)
         errors = _errors(plan, samples)
+        effective = [t for t in trials if errors.get(t.offload.id, 0.0) < t.error]
+        if len(effective) < len(trials):
+            trials = effective
+            continue
         choices = _rescalings(plan, samples, {key: e for key, e in errors.items() if key not in examined_ids})
         if choices:
             examined_ids |= errors.keys()
-            scalings += tuple(rescaling_text(o, c) for o, c in choices)
-            rescalings += [_rescaling_note(o, c, errors[o.id]) for o, c in choices]
+            trials += choices
             continue
         useless = [o for o in plan.offloads if errors.get(o.id, 0.0) > USELESS and not _is_wanted(o, on)]
         if not useless:
-            return plan, (*refusals, *rescalings, *_far_note(errors))
+            return plan, (*refusals, *(_rescaling_note(t, errors.get(t.offload.id, 0.0)) for t in trials), *_far_note(errors))
         refusals += [_refusal(o, errors[o.id]) for o in useless]
         pins += tuple(f"{HOST}={name}" for o in useless for name in o.nodes if f"{HOST}={name}" not in pins)
-        scalings, examined_ids, rescalings = tuple(user_scalings), set(), []  # offloads are numbered anew
+        trials, examined_ids = [], set()  # offloads are numbered anew
 
 
-def _rescalings(plan: Plan, samples: MappingOf[Value, Data], errors: MappingOf[str, float]) -> list[tuple[Offload, Choice]]:
+def _rescalings(plan: Plan, samples: MappingOf[Value, Data], errors: MappingOf[str, float]) -> list[_Rescaling]:
     """Return the scalings that bring offloads that are far off within FAR."""
     choices = [(o, choice(plan.program, o, samples, FAR)) for o in plan.offloads if errors.get(o.id, 0.0) > FAR]
-    return [(o, c) for o, c in choices if c is not None]
+    return [_Rescaling(o, c, errors[o.id]) for o, c in choices if c is not None]
 
 
-def _rescaling_note(o: Offload, c: Choice, error: float) -> str:
-    change = f"{100 * error:.3g}% → {100 * c.error:.3g}% off on calibration samples"
-    return f"{o.id} computes on operands times powers of two, {scaled_text(c.scaling, c.exponent)}: {change}"
+def _rescaling_note(t: _Rescaling, error: float) -> str:
+    change = f"{100 * t.error:.3g}% → {100 * error:.3g}% off on calibration samples"
+    return f"{t.offload.id} computes on operands times powers of two, {scaled_text(t.choice.scaling, t.choice.exponent)}: {change}"
 
 
 def _is_wanted(o: Offload, on: Iterable[str]) -> bool:

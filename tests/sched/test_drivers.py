@@ -105,6 +105,36 @@ def test_a_mutated_model_is_noticed_or_driven_rightly(name: str, right: str, wro
         assert np.array_equal(result, evaluate(r.term, {leaf: codes[leaf.name] for leaf in r.leaves}))
 
 
+LET = """
+    @m.instruction("number", bus.write(0x0018), bit_fields("5:0 to"))
+    def number(to):
+        \"\"\"Store its number in a result; it has a name of its own.\"\"\"
+        return let(array(lambda: to[()], ()), lambda n: assign(y, wrap(n[()], 8, False), to[()], 1), "n")
+
+    @m.instruction("fill", bus.write_range(0x5000, RESULTS, LANES), lanes="vector")
+    def fill(index, vector):
+        \"\"\"Store a vector among the results; it has a name of its own.\"\"\"
+        row = array(lambda j: vector[j], (LANES,))
+        return let(row, lambda codes: update(y, LANES, lambda j: ((index[()], j), codes[j])), "codes")
+
+    return m
+"""
+
+
+def test_instructions_with_names_of_their_own_are_read(tmp_path: Path) -> None:
+    """A driver follows from a model in which other instructions bind names that are no state."""
+    text = (
+        (ACCELERATORS / "toy.py")
+        .read_text()
+        .replace("import Fixed, array, assign, fold, lift,", "import Fixed, array, assign, fold, let, lift,")
+    )
+    path = tmp_path / "toy.py"
+    path.write_text(text.replace("\n    return m\n", LET))
+    target = load_target(str(path))
+    assert {"number", "fill"} < target.ila().instructions.keys()
+    assert commands(target, "dense", t=1, k=24, n=5) == commands(accelerator("toy"), "dense", t=1, k=24, n=5)
+
+
 def test_costs_follow_from_the_program_and_the_link(tmp_path: Path) -> None:
     """24 products of 8 inputs and 5 results: vectors of 8 bytes over a link of 8 bytes a cycle, a step of the unit for each vector."""
     text = (ACCELERATORS / "toy.py").read_text().replace("sources=(Path(__file__),))", "sources=(Path(__file__),), describe=describe)")

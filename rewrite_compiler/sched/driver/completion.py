@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as MappingOf
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -51,16 +52,14 @@ def generated_driver(target: Target, m: Mapping) -> Callable[..., Data]:
     return drive
 
 
-# by identity and parameters: the operation itself, so that no other takes its identity, and the one at the parameters
-_CONFIGURED: dict[tuple[int, tuple[tuple[str, str], ...]], tuple[Mapping, Mapping]] = {}
-
-
 def _at(m: Mapping, p: MappingOf[str, str]) -> Mapping:
     """Return an operation at parameter values, the same object each time."""
-    key = id(m), tuple(p.items())
-    if key not in _CONFIGURED:
-        _CONFIGURED[key] = m, replace(m, parameters=dict(p))
-    return _CONFIGURED[key][1]
+    return _configured(m, tuple(p.items()))
+
+
+@lru_cache(maxsize=256)
+def _configured(m: Mapping, parameters: tuple[tuple[str, str], ...]) -> Mapping:
+    return replace(m, parameters=dict(parameters))
 
 
 def generated_limits(target: Target, m: Mapping) -> Callable[..., Iterator[Limit]]:

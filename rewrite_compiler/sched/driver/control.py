@@ -55,8 +55,9 @@ def _stored_fields(ila: Ila, name: str) -> dict[str, str]:
 
 
 def is_register(ila: Ila, name: str) -> bool:
-    """Tell whether a state is one control register."""
-    return ila.states[name].binding == CONTROL and not ila.states[name].leaf.shape
+    """Tell whether a name is that of one control register; what `let` binds in an instruction is no state."""
+    state = ila.states.get(name)
+    return state is not None and state.binding == CONTROL and not state.leaf.shape
 
 
 def reset_state(ila: Ila) -> Settings:

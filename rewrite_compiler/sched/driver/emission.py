@@ -33,9 +33,9 @@ def emitted(chain: Sequence[Schedule], code_bits: int, signed: bool) -> Program:
     s = chain[-1]
     w = Writer(s.ila, reset_state(s.ila))
     for part in chain:
-        e = Emission(part, w)
+        e = Emission(part, w, code_bits)
         e.run()
-    e.finish(code_bits)
+    e.finish()
     lane_bits = {name: _lane_bits(s.ila, name) for name in {c.instruction for c in w.commands if c.lanes}}
     commands = ended(s.ila, w) if w.outputs else w.commands
     shape, images = s.match.operation.result.shape, _images(w) if w.outputs else None
@@ -63,10 +63,9 @@ def _lane_bits(ila: Ila, name: str) -> int:
 class Emission:
     """One schedule on its way to commands."""
 
-    def __init__(self, s: Schedule, writer: Writer) -> None:
-        self.schedule, self.ila, self.writer = s, s.ila, writer
+    def __init__(self, s: Schedule, writer: Writer, code_bits: int) -> None:
+        self.schedule, self.ila, self.writer, self.code_bits = s, s.ila, writer, code_bits
         self.pending: list[tuple[Address, int]] = []
-        self.code_bits = 0
         self.loaded: dict[int, tuple[int, ...]] = {}
 
     def run(self) -> None:
@@ -82,9 +81,8 @@ class Emission:
         for point in itertools.product(*(range(n) for _, n in s.outside)):
             self.step(dict(zip(loops, point, strict=True)))
 
-    def finish(self, code_bits: int) -> None:
+    def finish(self) -> None:
         """Write the reads of all results."""
-        self.code_bits = code_bits
         if self.schedule.result.base is not None:
             self.pending = self.results({})
         self.drain()
@@ -260,5 +258,5 @@ class Emission:
         schedule = next((s for s in schedules(self.ila, m, switches, self.schedule) if isinstance(s, Schedule)), None)
         if schedule is None:
             return False
-        Emission(schedule, self.writer).run()
+        Emission(schedule, self.writer, self.code_bits).run()
         return True

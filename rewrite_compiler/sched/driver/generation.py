@@ -29,9 +29,9 @@ from .schedule import Failure, Schedule, schedules
 from .writer import NotEmitted
 
 CODE = "I116"
-SMALL = 16  # elements along a dimension on which schedules are variant
-MOST_VALUES = 64  # of a switch that are variant
-MOST_TRIALS = 512  # settings of switches that are variant for one match
+SMALL = 16  # elements along a dimension on which schedules are tried
+MOST_VALUES = 64  # of a switch that are tried
+MOST_TRIALS = 512  # settings of switches that are tried for one match
 DRAWS = 3
 
 
@@ -113,7 +113,7 @@ class Choice:
 
 
 def chosen(ila: Ila, r: Request) -> tuple[Choice, ...]:
-    """Return the way of fewest commands that gives the numerics on the codes that are variant: computations, one after the other.
+    """Return the way of fewest commands that gives the numerics on the codes that are tried: computations, one after the other.
 
     Raises:
         SpecError: I116, no way does, with the one that came furthest.
@@ -123,9 +123,9 @@ def chosen(ila: Ila, r: Request) -> tuple[Choice, ...]:
     for chain in _chains(mains, small, failures):
         switches = [x for s in chain for x in s.computation.switches if s.match.starts is None or x.name != s.match.starts[0]]
         for values in _switch_values(switches, r, deciding=False):
-            variant = tuple(s.with_switches(values) for s in chain)
-            if _agrees(small, variant, failures):
-                return tuple(Choice.of(s) for s in variant)
+            candidate = tuple(s.with_switches(values) for s in chain)
+            if _agrees(small, candidate, failures):
+                return tuple(Choice.of(s) for s in candidate)
     raise _refusal(ila, r, small.operation, failures)
 
 

@@ -25,7 +25,6 @@ class Slot:
 
     access: Access
     reach: Reach
-    is_initial: bool = False  # what the accumulator starts from
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from ...ila import Ila
 from ...ila.polynomial import Poly, Symbols
 from ...ila.summary import Opaque, Transition, read_summary, summarise
-from .control import Addressing, Settings, free_names
+from .control import Addressing, free_names
 from .copies import NoCopy, Part, parts_of
 
 Address = tuple[int, ...]
@@ -37,11 +37,6 @@ class Mover:
     pieces: tuple[Piece, ...]
     lanes: str  # the operand that carries the data; "" for a read
 
-    @property
-    def offsets(self) -> tuple[Address, ...]:
-        """The elements that it moves, from its first address."""
-        return tuple(dict.fromkeys(p.offset for p in self.pieces))
-
 
 @lru_cache(maxsize=16)
 def writers(ila: Ila) -> tuple[Mover, ...]:
@@ -64,7 +59,7 @@ def _writer(ila: Ila, name: str) -> Iterator[Mover]:
     vectors = {o.leaf.name: key for key, o in ila.instructions[name].operands.items() if o.leaf.shape}
     if isinstance(summary, Opaque) or not vectors:
         return
-    data = [(conditions, loops, t) for conditions, loops, t in summary.transitions() if ila.states[t.write.memory].leaf.shape]
+    data = [(conditions, loops, t) for conditions, loops, t in summary.transitions() if not _is_one_number(ila, t.write.memory)]
     if len(data) != 1 or data[0][0] or data[0][1]:
         return
     t = data[0][2]
@@ -74,6 +69,12 @@ def _writer(ila: Ila, name: str) -> Iterator[Mover]:
         pieces = tuple(Piece(offset, p.index[0], p.at, p.width, p.low) for p, offset in parts)
         addressing = Addressing(t.write, summary.symbols, free_names(ila, name))
         yield Mover(name, t.write.memory, addressing, pieces, vectors[vector_names.pop()])
+
+
+def _is_one_number(ila: Ila, name: str) -> bool:
+    """Tell whether a name is that of a state without elements; what `let` binds in an instruction is no state."""
+    state = ila.states.get(name)
+    return state is not None and not state.leaf.shape
 
 
 def _reader(ila: Ila, name: str) -> Iterator[Mover]:
@@ -110,8 +111,3 @@ def _pieces(ila: Ila, name: str, t: Transition, symbols: Symbols) -> list[tuple[
 def _offset(p: Poly, numbers: Mapping[str, int]) -> int:
     """Return how far loop variables move an address."""
     return sum(c * numbers[m[0]] for m, c in p.items() if len(m) == 1 and m[0] in numbers)
-
-
-def mover_settings(m: Mover, address: Address, control: Settings) -> Settings | None:
-    """Return the fields with which a mover begins at an address."""
-    return m.addressing.settings(address, control)

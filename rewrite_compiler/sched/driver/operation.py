@@ -9,7 +9,6 @@ from ...errors import SpecError
 from ...ila.polynomial import NotPolynomial, Poly, Symbols
 from ...ila.summary import transition_of
 from ...lang.binders import Comprehension, Leaf
-from ...lang.expr import Expr
 from ..codelet import Affine
 
 Loops = tuple[tuple[str, int], ...]
@@ -34,13 +33,11 @@ class Reach:
 
 @dataclass(frozen=True, eq=False)
 class Operation:
-    """Loops with their extents, those of the result first; the result and what each iteration reads; the value of an element."""
+    """Loops with their extents, those of the result first; the result and what each iteration reads."""
 
     loops: Loops
     result: Reach
     operands: tuple[Reach, ...]
-    value: Expr
-    reads: tuple[Expr, ...]  # the loads of the operands, in their order
 
     @property
     def reduced(self) -> frozenset[str]:
@@ -54,7 +51,7 @@ CHAINED = "(sums)"  # what the computation before left in memory
 def continuation(op: Operation) -> Operation:
     """Return the operation that goes over the results of another, element by element."""
     loops = tuple((v, n) for v, n in op.loops if op.result.moves_with(v))
-    return Operation(loops, op.result, (Reach(CHAINED, op.result.shape, op.result.axes),), op.value, ())
+    return Operation(loops, op.result, (Reach(CHAINED, op.result.shape, op.result.axes),))
 
 
 def clearing(op: Operation) -> Operation:
@@ -73,12 +70,12 @@ def operation_of(a: Comprehension, operands: Sequence[Leaf], result: str) -> Ope
         t = transition_of(a, result, symbols, frozenset(operands))
         extents = {v: _number(p) for v, p in (*t.loops, *(x for r in t.reads for x in r.variables))}
         result_reach = Reach(result, tuple(_number({(): n}) if isinstance(n, int) else 0 for n in a.shape), _axes(t.write.address))
-        reads = {(r.access.memory, _axes(r.access.address)): r.load for r in t.reads}
+        reads = dict.fromkeys((r.access.memory, _axes(r.access.address)) for r in t.reads)
     except NotPolynomial as reason:
         raise SpecError("I116", f"The numerics of {result} are no nest of loops: {reason}", help="write its driver by hand") from None
     shapes = {leaf.name: tuple(int(n) for n in leaf.shape if isinstance(n, int)) for leaf in operands}
     reaches = [Reach(name, shapes[name], axes) for name, axes in reads]
-    return _coalesced(Operation(tuple(extents.items()), result_reach, tuple(reaches), t.value, tuple(reads.values())))
+    return _coalesced(Operation(tuple(extents.items()), result_reach, tuple(reaches)))
 
 
 def _number(p: Poly) -> int:
@@ -119,4 +116,4 @@ def _joined(op: Operation, outer: str, inner: str, extent: int) -> Operation:
         return Reach(r.name, r.shape, tuple(Affine(a.constant, tuple((v, f) for v, f in a.terms if v != outer)) for a in r.axes))
 
     loops = tuple((v, extent if v == inner else n) for v, n in op.loops if v != outer)
-    return Operation(loops, without(op.result), tuple(map(without, op.operands)), op.value, op.reads)
+    return Operation(loops, without(op.result), tuple(map(without, op.operands)))

@@ -63,11 +63,6 @@ class Schedule:
         """The result and the operands."""
         return (self.result, *self.operands)
 
-    @property
-    def commands(self) -> int:
-        """Commands that compute."""
-        return math.prod(n for _, n in self.outside)
-
     def at(self, steps: Mapping[str, int]) -> Settings:
         """Return the settings of a command."""
         return {

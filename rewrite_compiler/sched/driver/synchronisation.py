@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from ...ila import Ila
 from ...ila.model import Queue
@@ -18,11 +19,17 @@ def ended(ila: Ila, w: Writer) -> list[Issued]:
     Raises:
         NotEmitted: no command raises it, or two queues share no token.
     """
-    finish = next((name for name in ila.instructions if _raises_interrupt(ila, name)), None)
+    finish = _finish(ila)
     if finish is None:
         raise NotEmitted(f"no instruction of {ila.name} raises the interrupt at the end of a stream")
     spans = tuple(r for c in w.commands for r in c.writes if r.memory in ila.externals)
     return synchronised(ila, [*w.commands, Issued(finish, {}, reads=spans)])
+
+
+@lru_cache(maxsize=16)
+def _finish(ila: Ila) -> str | None:
+    """Return the instruction that does nothing but raise the interrupt."""
+    return next((name for name in ila.instructions if _raises_interrupt(ila, name)), None)
 
 
 def _raises_interrupt(ila: Ila, name: str) -> bool:

@@ -105,12 +105,12 @@ def lifted(target: Target, p: Pattern) -> Lifted | NotLifted:
             text = declaration(p, chain)
             m = _declared(target, p, text)
             reason = _difference(p, m) or ""
+            proof = None if reason else prove_mapping(m, target.ila())
         except FlexmatchError as error:
-            reason = str(error.problem.sentence)
-        if reason:
+            reason, proof = str(error.problem.sentence), None
+        if proof is None:
             reason = f"{', then '.join(names)}: {reason}"
             continue
-        proof = prove_mapping(m, target.ila())
         if proof.verdict is Outcome.PROVED:
             return Lifted(p.name, names, text, proof.strength)
         reason = f"{', then '.join(names)} is not certified: {proof.evidence}"
@@ -205,11 +205,12 @@ def _element(p: Pattern, s: Schedule, before: str, scales: list[str]) -> str:
     registers |= {x.name: "0" for x in c.switches if x.name not in registers}
     if m.starts is not None:
         registers[m.starts[0]] = str(m.starts[2])
-    fold_variable, total = "v", "total"
+    fold_variable = "v"
     reduced, symbols = _reduced(m), c.summary.symbols
     summed = {v for r in c.transition.reads for v, _ in r.variables}
     variables = [symbols.variables[v] for v, _ in c.loops if v not in c.lanes and v in summed]
     is_inside = bool(variables) or reduced not in m.outer
+    total = "0" if is_inside and c.accumulates and m.initial is None else "total"  # what the accumulator holds
 
     def index(source: Source, loop: str) -> str:
         if loop != reduced:
@@ -228,11 +229,9 @@ def _element(p: Pattern, s: Schedule, before: str, scales: list[str]) -> str:
         extent = next(n for v, n in _extents(c) if v is variables[0])
         texts[extent] = lambda _: f"(x.shape[1] // {m.lane_extent(reduced)})"
     text = Source(texts, registers).of(c.transition.value)
-    if not c.accumulates or m.initial is not None:
+    if not c.accumulates or m.initial is not None or is_inside:
         return text
     state = s.ila.states[s.result.memory]
-    if is_inside:
-        return text.replace(total, "0")
     steps = f"x.shape[1] // {m.lane_extent(reduced)}"
     return f"fold({steps}, 0, lambda {fold_variable}, {total}: {text}, {state.leaf.interval})"
 
