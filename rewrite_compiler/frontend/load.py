@@ -164,6 +164,8 @@ def _outputs(context: Context, scope: Scope, graph: Any, place: str) -> list[Val
     outputs: list[Value] = []
     sources = {*context.builder.inputs, *context.builder.constants}
     for info in graph.output:
+        if scope.find_sequence(info.name) is not None:
+            raise InputError("F133", f'output "{info.name}" must be a tensor, not sequence', place=place)
         v = scope.find(info.name)
         if v is None:
             raise InputError("F123", f'output "{info.name}" is not defined by any node', place=place)

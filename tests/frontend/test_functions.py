@@ -128,7 +128,7 @@ def test_an_operator_that_onnx_defines_by_known_ones_is_written_out(
     assert all(n.origins == {0} for n in loaded.program.nodes)
 
 
-@pytest.mark.parametrize("op", ["Elu", "Selu", "ThresholdedRelu"])
+@pytest.mark.parametrize("op", ["Shrink", "ThresholdedRelu"])
 def test_an_operator_whose_definition_is_not_known_stays_whole(op: str) -> None:
     loaded = agrees(single(op, [(2, 3)]), ops=["opaque"])
     assert [o.reason for o in loaded.program.opaque.values()] == ["no core operators express it"]
@@ -282,12 +282,13 @@ def test_an_operator_of_an_unknown_domain_needs_its_shape() -> None:
     assert loaded.program.notes == ("mine.mystery is not an operator that ONNX defines; whether the host can run it is not known",)
 
 
-def test_values_that_are_no_tensors_are_refused() -> None:
-    proto = model([node("SequenceConstruct", ["x"], ["s"]), node("SequenceLength", ["s"], ["y"])], {"x": X}, ["y"])
-    assert refusal(proto) == 'app.onnx:node "SequenceConstruct_0": error[F133]: "s" must be a tensor, not sequence'
+def test_inputs_that_are_no_tensors_are_refused() -> None:
+    sequence = helper.make_tensor_sequence_value_info("s", 1, [2, 3])
+    proto = model([node("SequenceLength", ["s"], ["y"])], {"s": sequence}, ["y"])
+    assert refusal(proto).startswith('app.onnx: error[F133]: input "s" must be a tensor, not sequence')
 
 
-def test_a_softplus_stays_whole_because_its_definition_overflows() -> None:
+def test_a_softplus_overflows_nowhere() -> None:
     x = np.asarray([[-200, 0, 200]], np.float32)
-    loaded = agrees(single("Softplus", [(1, 3)]), ops=["opaque"], values={"x0": x})
-    assert [o.op_type for o in loaded.program.opaque.values()] == ["Softplus"]
+    loaded = agrees(single("Softplus", [(1, 3)]), values={"x0": x})
+    assert not loaded.program.opaque

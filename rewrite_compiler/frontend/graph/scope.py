@@ -16,6 +16,13 @@ class Scope:
     values: dict[str, Value] = field(default_factory=dict)
     outer: Scope | None = None
     prefix: str = ""
+    sequences: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+
+    def find_sequence(self, name: str) -> tuple[Value, ...] | None:
+        """Return the tensors of a sequence, searching enclosing scopes; None when no sequence has this name."""
+        if name in self.sequences:
+            return self.sequences[name]
+        return self.outer.find_sequence(name) if self.outer else None
 
     def find(self, name: str) -> Value | None:
         """Return the value of a name, searching enclosing scopes; None when it is undefined."""

@@ -28,6 +28,7 @@ from ..site.context import Absorption, Context, Unsupported, checkpoint, roll_ba
 from ..site.site import Site
 from .declared_types import result_types
 from .mac_counts import macs_of
+from .sequences import is_sequence_operator, lower_sequence
 from .unroll_loops import UNROLLED, check_scan
 
 # source operators that never leave an operation, with the reason
@@ -105,7 +106,9 @@ class Importer:
 
     def _site(self, node: Any, body: NodeContext, version: int, origin: int, place: str) -> Site:
         domain = own_domain(node.domain)
-        inputs = tuple(self._find(name, body.scope, place) if name else None for name in node.input)
+        takes_sequences = is_sequence_operator(domain, node.op_type)
+        absent = {name for name in node.input if not name or (takes_sequences and body.scope.find_sequence(name) is not None)}
+        inputs = tuple(self._find(name, body.scope, place) if name not in absent else None for name in node.input)
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
         outputs = tuple(body.scope.prefix + o if o else "" for o in node.output)
@@ -114,11 +117,15 @@ class Importer:
 
     def _find(self, name: str, scope: Scope, place: str) -> Value:
         v = scope.find(name)
+        if v is None and scope.find_sequence(name) is not None:
+            raise InputError("F133", f'"{name}" must be a tensor, not sequence', place=place)
         if v is None:
             raise InputError("F122", f'input "{name}" is not defined before it is read', place=place)
         return v
 
     def _results(self, site: Site, node: Any, body: NodeContext) -> Sequence[Value | None]:
+        if is_sequence_operator(site.domain, site.op):
+            return self._sequence_results(site, node, body)
         self._check_types(site)
         check_lengths(site)
         results = fold(site)
@@ -135,6 +142,16 @@ class Importer:
             return self._opaque(site, node, body, str(reason)) if expansion is None else expansion
         self._name_results(site, values, start.values)
         return values
+
+    def _sequence_results(self, site: Site, node: Any, body: NodeContext) -> Sequence[Value | None]:
+        """Return the tensor that a node of sequences gives; a sequence that it gives gets its name in the scope."""
+        start = len(self.context.builder.types)
+        result = lower_sequence(site, body.scope.find_sequence(node.input[0]) if node.input else None)
+        if isinstance(result, tuple):
+            body.scope.sequences[node.output[0]] = result
+            return [None]
+        self._name_results(site, [result], start)
+        return [result]
 
     def _check_types(self, site: Site) -> None:
         signature = signature_of(site.op, site.domain, site.version)
@@ -255,10 +272,6 @@ class Importer:
         return values
 
 
-# operators whose definition overflows in float32 where the operator itself does not: log(1 + exp(x)) from x = 89 on
-KEPT_WHOLE = ("Softplus",)
-
-
 def _definition(site: Site, node: Any) -> Any:
     """Return the function that defines an operator, ONNX's or ours for classical models, or None."""
     from onnx import FunctionProto
@@ -268,7 +281,7 @@ def _definition(site: Site, node: Any) -> Any:
     if site.domain == classical.DOMAIN:
         return classical.definition(site)
     schema = schema_of(site.op, site.domain, site.version) if site.domain == "" else None
-    if schema is None or site.op in KEPT_WHOLE:
+    if schema is None:
         return None
     if schema.has_function:
         function = schema.function_body

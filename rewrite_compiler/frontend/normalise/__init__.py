@@ -1,10 +1,11 @@
 """Lowerings of ONNX operators to core operators, by family."""
 
 from ..site.site import Lowering
-from . import classical, contrib, conv, einsum, elementwise, layout, linear, norm, quantised, recurrent, reduction, upsampling
+from . import activation, classical, contrib, conv, einsum, elementwise, layout, linear, norm, quantised, recurrent, reduction, upsampling
 
 LOWERINGS: dict[str, Lowering] = {
     **elementwise.TABLE,
+    **activation.TABLE,
     **linear.TABLE,
     **einsum.TABLE,
     **conv.TABLE,

@@ -12,9 +12,9 @@ from ...ir.program import Value
 from ...ops.op import ShapeError
 from ..site.context import Unsupported
 from ..site.site import Lowering, Site
+from .activation import gelu, gelu_of
 from .conv import TABLE as CONVOLUTIONS
-from .elementwise import TABLE as ELEMENTWISE
-from .elementwise import binary, gelu_of
+from .elementwise import binary
 from .linear import TABLE as PRODUCTS
 from .norm import layer_norm_of, rms_norm
 
@@ -185,7 +185,7 @@ def _attention(site: Site) -> list[Value]:
 
 TABLE: dict[str, Lowering] = {"Attention": _attention}
 CONTRIB: dict[str, Lowering] = {
-    "Gelu": ELEMENTWISE["Gelu"],
+    "Gelu": gelu,
     "BiasGelu": _biased_gelu("erf"),
     "FastGelu": _biased_gelu("tanh"),
     "QuickGelu": _quick_gelu,

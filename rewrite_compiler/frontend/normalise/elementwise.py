@@ -111,6 +111,12 @@ def _variadic(op: str) -> Callable[[Site], list[Value]]:
     return lower
 
 
+def _mean(site: Site) -> list[Value]:
+    """Lower a mean of operands to their sum times the reciprocal of their number."""
+    (total,) = _variadic("add")(site)
+    return [site.apply("mul", total, site.number(1 / len(site.values()), total, "share"))]
+
+
 def _clip(site: Site) -> list[Value]:
     site.require_float()
     bounds = [site.data(n) for n in (1, 2)]
@@ -132,59 +138,6 @@ def _clip_between(site: Site) -> Value:
     return site.apply("min", lower_bounded, site.value(2)) if site.has(2) else lower_bounded
 
 
-def _leaky_relu(site: Site) -> list[Value]:
-    site.require_float()
-    x = site.value(0)
-    slope = site.number(site.get("alpha", 0.01), x, "slope")
-    return [_two_slopes(site, x, slope)]
-
-
-def _two_slopes(site: Site, x: Value, slope: Value) -> Value:
-    slope_data = site.context.data(slope)
-    if slope_data is not None and not np.isfinite(slope_data).all():  # 0 times it is NaN
-        raise Unsupported("its slope is not finite")
-    negative_part = site.apply("clip", x, low=float("-inf"), high=0.0)
-    return site.apply("add", site.apply("relu", x), site.apply("mul", negative_part, slope))
-
-
-def _prelu(site: Site) -> list[Value]:
-    site.require_float()
-    return [_two_slopes(site, site.value(0), site.value(1))]
-
-
-def _hard_sigmoid(site: Site) -> list[Value]:
-    site.require_float()
-    return [_hard_sigmoid_of(site, site.value(0), site.get("alpha", 0.2), site.get("beta", 0.5))]
-
-
-def _hard_sigmoid_of(site: Site, x: Value, alpha: float, beta: float) -> Value:
-    line = site.apply("add", site.apply("mul", x, site.number(alpha, x, "alpha")), site.number(beta, x, "beta"))
-    return site.apply("clip", line, low=0.0, high=1.0)
-
-
-def _hard_swish(site: Site) -> list[Value]:
-    site.require_float()
-    x = site.value(0)
-    return [site.apply("mul", x, _hard_sigmoid_of(site, x, 1 / 6, 0.5))]
-
-
-def _gelu(site: Site) -> list[Value]:
-    site.require_float()
-    return [gelu_of(site, site.value(0), "tanh" if site.get("approximate", "none") == "tanh" else "erf")]
-
-
-def gelu_of(site: Site, x: Value, function: str) -> Value:
-    """Return GELU(x) = x/2 · (1 + f(…)), with f the error function, or the tanh approximation."""
-    inner = x
-    if function == "tanh":
-        cube = site.apply("mul", site.apply("mul", site.apply("mul", x, x), x), site.number(0.044715, x, "cubic"))
-        inner = site.apply("add", x, cube)
-    factor = np.sqrt(0.5) if function == "erf" else np.sqrt(2 / np.pi)
-    curve = site.apply(function, site.apply("mul", inner, site.number(float(factor), x, "factor")))
-    gate = site.apply("add", curve, site.number(1.0, x, "one"))
-    return site.apply("mul", site.apply("mul", x, site.number(0.5, x, "half")), gate)
-
-
 TABLE: dict[str, Lowering] = {
     **{name: _unary(op) for name, op in _UNARY.items()},
     **{name: _binary(op) for name, op in _BINARY.items()},
@@ -192,10 +145,6 @@ TABLE: dict[str, Lowering] = {
     "Pow": _pow,
     "Div": _div,
     "Mod": _mod,
+    "Mean": _mean,
     "Clip": _clip,
-    "LeakyRelu": _leaky_relu,
-    "PRelu": _prelu,
-    "HardSigmoid": _hard_sigmoid,
-    "HardSwish": _hard_swish,
-    "Gelu": _gelu,
 }

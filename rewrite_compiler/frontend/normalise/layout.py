@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from ..site.constant_folding import out_of_range
 from ..site.context import Unsupported
 from ..site.site import Lowering, Site
 
+PAD_MODES: tuple[Literal["reflect", "edge", "wrap"], ...] = ("reflect", "edge", "wrap")
+
 
 def _axes(site: Site, declared: Sequence[int], rank: int) -> tuple[int, ...]:
     axes = tuple(a + rank if a < 0 else a for a in declared)
@@ -26,6 +29,12 @@ def _axes(site: Site, declared: Sequence[int], rank: int) -> tuple[int, ...]:
 
 def _one_axis(site: Site, default: int, rank: int) -> int:
     return _axes(site, (int(site.get("axis", default)),), rank)[0]
+
+
+def _ints_or_one(site: Site, n: int, subject: str) -> tuple[int, ...]:
+    """Return a constant operand that should be a list and that onnxruntime takes as a single number, too."""
+    data = site.required_data(n, subject)
+    return (int(data),) if data.ndim == 0 else site.ints(n, subject)
 
 
 def _identity(site: Site) -> list[Value]:
@@ -126,7 +135,7 @@ def _squeeze(site: Site) -> list[Value]:
 
 def _unsqueeze(site: Site) -> list[Value]:
     site.require_native()
-    declared = site.ints(1, "axes") if site.has(1) else tuple(site.get("axes", ()))
+    declared = _ints_or_one(site, 1, "axes") if site.has(1) else tuple(site.get("axes", ()))
     rank = site.rank(0) + len(declared)
     axes, old = set(_axes(site, declared, rank)), iter(site.shape(0))
     return [site.reshape(site.value(0), [1 if a in axes else next(old) for a in range(rank)])]
@@ -204,8 +213,7 @@ def _slice_axis(site: Site, x: Value, axis: int, extent: int, bounds: tuple[int,
 def _pad(site: Site) -> list[Value]:
     site.require_native()
     rank = site.rank(0)
-    if site.get("mode", "constant") != "constant":
-        raise Unsupported(f"its mode is {site.get('mode', '')}")
+    mode = site.get("mode", "constant")
     declared_pads = site.ints(1, "pads") if site.has(1) else tuple(site.get("pads", ()))
     value = site.scalar(2, "value", site.get("value", 0.0))
     axes = _axes(site, site.ints(3, "axes"), rank) if site.has(3) else tuple(range(rank))
@@ -214,7 +222,7 @@ def _pad(site: Site) -> list[Value]:
     pads = [0] * 2 * rank
     for n, axis in enumerate(axes):
         pads[axis], pads[axis + rank] = declared_pads[n], declared_pads[n + len(axes)]
-    return [_padded(site, pads, value)]
+    return [_padded(site, pads, value) if mode == "constant" else _padded_from_itself(site, pads, mode)]
 
 
 def _padded(site: Site, pads: list[int], value: float) -> Value:
@@ -233,9 +241,39 @@ def _padded(site: Site, pads: list[int], value: float) -> Value:
     return site.apply("pad", x, pads=positive, value=value) if any(positive) else x
 
 
+def _padded_from_itself(site: Site, pads: list[int], mode: str) -> Value:
+    """Pad with elements of the tensor: its edges, its mirror image without the edge, or its other end."""
+    numpy_mode = next((m for m in PAD_MODES if m == mode), None)
+    if numpy_mode is None:
+        raise Unsupported(f"its mode is {mode}")
+    if min(pads, default=0) < 0:
+        raise Unsupported(f"its mode is {mode} and it takes elements away")
+    x, rank = site.value(0), site.rank(0)
+    for axis, extent in enumerate(site.shape(0)):
+        before, after = pads[axis], pads[axis + rank]
+        if mode == "reflect" and max(before, after) >= extent:
+            raise ShapeError(f"Pad may reflect at most {extent - 1} elements of axis {axis} of {site.shape(0)}, not {max(before, after)}")
+        if before or after:
+            x = site.gather(x, [int(n) for n in np.pad(np.arange(extent), (before, after), mode=numpy_mode)], axis)
+    return x
+
+
+def _tile(site: Site) -> list[Value]:
+    """Lower repetitions of a tensor along its axes to an expansion of new axes before them."""
+    site.require_native()
+    shape, repeats = site.shape(0), site.ints(1, "repeats")
+    if len(repeats) != len(shape) or any(n < 0 for n in repeats):
+        raise ShapeError(f"Repeats of Tile must be one number from 0 on for each of the {len(shape)} axes, not {repeats}")
+    result = tuple(n * r for n, r in zip(shape, repeats, strict=True))
+    split = [part for n, r in zip(shape, repeats, strict=True) for part in ((1, n) if r != 1 else (n,))]
+    wide = [part for n, r in zip(shape, repeats, strict=True) for part in ((r, n) if r != 1 else (n,))]
+    x = site.reshape(site.value(0), split)
+    return [site.reshape(x if split == wide else site.apply("expand", x, shape=tuple(wide)), result)]
+
+
 def _expand(site: Site) -> list[Value]:
     site.require_native()
-    operand_shape, target = site.shape(0), site.ints(1, "extents")
+    operand_shape, target = site.shape(0), _ints_or_one(site, 1, "extents")
     if any(n < 0 for n in target):
         raise ShapeError(f"Extents of Expand must not be negative, not {target}")
     shape = broadcast(operand_shape, target)
@@ -327,6 +365,7 @@ TABLE: dict[str, Lowering] = {
     "Split": _split,
     "Slice": _slice,
     "Pad": _pad,
+    "Tile": _tile,
     "Expand": _expand,
     "Gather": _gather,
     "ReverseSequence": _reverse_sequence,

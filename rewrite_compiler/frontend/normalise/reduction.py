@@ -45,6 +45,7 @@ TABLE: dict[str, Lowering] = {
     "ReduceMean": _reduce("reduce_mean"),
     "ReduceSum": _reduce("reduce_sum"),
     "ReduceMax": _reduce("reduce_max"),
+    "ReduceMin": _reduce("reduce_max", before="neg", after="neg"),
     "ReduceL1": _reduce("reduce_sum", before="abs"),
     "ReduceL2": _reduce("reduce_sum", before="square", after="sqrt"),
     "ReduceSumSquare": _reduce("reduce_sum", before="square"),
