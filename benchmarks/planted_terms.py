@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -167,12 +167,12 @@ class Planted:
     answer: Any  # None where it was refused
 
 
-def answers_of(folder: Path, app: str, accel: str, flaws: Sequence[Flaw]) -> tuple[float, list[Planted]]:
-    """Return the loss of the sound design, and what attribution answers to each flaw: planted, asked for, and taken back."""
+def term_rows(folder: Path, app: str, accel: str, flaws: Sequence[Flaw]) -> Iterator[Row]:
+    """Yield the row of each flaw as it is answered: planted, asked for, and taken back."""
     with started(folder, app, accel, "--terms") as server:
         assert server.stdin is not None
         assert server.stdout is not None
-        sound_loss, planted = float(server.stdout.readline()), list[Planted]()
+        sound_loss = float(server.stdout.readline())
         for flaw in flaws:
             path = place_of(folder, flaw.file)
             sound = path.read_text("utf-8")
@@ -183,22 +183,24 @@ def answers_of(folder: Path, app: str, accel: str, flaws: Sequence[Flaw]) -> tup
                      for n, line in enumerate(place_of(folder, file).read_text("utf-8").splitlines(), 1) if text in line]  # fmt: skip
             server.stdin.write("ask\n")
             server.stdin.flush()
-            planted.append(Planted(flaw, tuple(lines), json.loads(server.stdout.readline())))
+            answer = json.loads(server.stdout.readline())
             path.write_text(sound, "utf-8")
-            row = row_of(app, accel, sound_loss, planted[-1])
-            print(shown(row) if row is not None else f"{app} {accel} {flaw.kind} {flaw.new} costs too little", flush=True)
+            yield row_of(app, accel, sound_loss, Planted(flaw, tuple(lines), answer))
         server.stdin.close()
-    return sound_loss, planted
 
 
-def row_of(app: str, accel: str, sound_loss: float, p: Planted) -> Row | None:
-    """Return the row of a flaw; None where it was refused, or costs too little."""
-    if p.answer is None or p.answer["loss"] - sound_loss < LEAST_LOSS:
-        return None
+def row_of(app: str, accel: str, sound_loss: float, p: Planted) -> Row:
+    """Return the row of a flaw; one that was refused has no loss, and one that costs too little is not asked for."""
+    loss = None if p.answer is None else p.answer["loss"]
+    row: Row = {
+        "application": app, "accelerator": accel, "kind": p.flaw.kind, "file": p.flaw.file, "flaw": p.flaw.new, "samples": SAMPLES,
+        "seed": SEED, "sound_loss": sound_loss, "loss": loss, "costs": loss is not None and loss - sound_loss >= LEAST_LOSS,
+    }  # fmt: skip
+    if not row["costs"]:
+        return row
     first, culprit = p.answer["first"] or {}, p.answer["culprit"] or {}
     return {
-        "application": app, "accelerator": accel, "kind": p.flaw.kind, "file": p.flaw.file, "flaw": p.flaw.new, "samples": SAMPLES,
-        "seed": SEED, "sound_loss": sound_loss, "loss": p.answer["loss"], "lines": list(p.lines), "named": culprit.get("place"),
+        **row, "lines": list(p.lines), "named": culprit.get("place"),
         "first": first.get("place"), "field": first.get("field"), "right": first.get("place") in p.lines,
         "false": bool(culprit) and culprit.get("place") not in p.lines, "cpu_seconds": p.answer["cpu_seconds"],
     }  # fmt: skip
@@ -214,7 +216,7 @@ def started(folder: Path, app: str, accel: str, *arguments: str) -> subprocess.P
 def format_rows(folder: Path, app: str, accel: str, count: int) -> list[Row]:
     """Return the rows of flaws of number formats in an application."""
     answers = json.loads(started(folder, app, accel, "--formats", str(count)).communicate()[0])
-    return [{"application": app, "accelerator": accel, "file": "", "samples": SAMPLES, "seed": SEED, **a} for a in answers]
+    return [{"application": app, "accelerator": accel, "file": "", "samples": SAMPLES, "seed": SEED, "costs": True, **a} for a in answers]
 
 
 # -- in the child: one flawed package
@@ -354,6 +356,10 @@ def format_answers(app: str, accel: str, count: int) -> list[dict[str, Any]]:
 
 def shown(row: Row) -> str:
     """Return a row as a line."""
+    if not row["costs"]:
+        return f"{row['application']} {row['accelerator']} {row['kind']} {row['flaw']}: " + (
+            "refused" if row["loss"] is None else f"{row['sound_loss']:.3f} → {row['loss']:.3f}, too little"
+        )
     verdict = "right" if row["right"] else "FALSE" if row["false"] else "not first"
     what = " ".join(str(row[key]) for key in ("application", "accelerator", "kind", "flaw"))
     return f"{what}: {row['sound_loss']:.3f} → {row['loss']:.3f}, first {row['first']}, named {row['named']} of {row['lines']}: {verdict}"
@@ -379,14 +385,16 @@ def main() -> None:
         for app, accel, flaws in CASES:
             chosen = [f for f in flaws if (not f.apps or app in f.apps) and args.only in f"{app} {accel} {f.kind}"][:: args.every]
             chosen = [f for f in chosen if (app, accel, f.kind, f.new) not in known]
-            sound_loss, planted = answers_of(folder, app, accel, chosen) if chosen else (0.0, [])
-            rows += [row for p in planted if (row := row_of(app, accel, sound_loss, p)) is not None]
-            finish("planted_terms", rows, args.json)
+            for row in term_rows(folder, app, accel, chosen) if chosen else ():
+                rows.append(row)
+                print(shown(row), flush=True)
+                finish("planted_terms", rows, args.json)
         for app, accel in (case for case in FORMAT_CASES if args.only in f"{case[0]} {case[1]} format"):
             if not any((row["application"], row["accelerator"], row["file"]) == (app, accel, "") for row in rows):
                 rows += format_rows(folder, app, accel, args.count)
                 print(*map(shown, rows[-args.count :]), sep="\n", flush=True)
                 finish("planted_terms", rows, args.json)
+    rows = [row for row in rows if row["costs"]]
     right, false = (sum(bool(row[key]) for row in rows) for key in ("right", "false"))
     print(f"{right} of {len(rows)} flaws that cost {LEAST_LOSS} or more are named first; {false} false culprits")
 
