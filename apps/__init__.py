@@ -32,6 +32,14 @@ def _digits(name: str, about: str) -> App:
 APPS = (
     _digits("cnn", "8×8 digits: two convolutions with batch normalisation, max pooling, one linear layer"),
     _digits("mlp", "8×8 digits: three linear layers"),
+    App(
+        "codec",
+        "32×32 grey images: cosine transform of 8×8 blocks, quantisation, and back",
+        _HERE / "codec" / "codec.onnx",
+        _HERE / "codec" / "test.npz",
+        _HERE / "codec" / "calibration.npz",
+        "psnr",
+    ),
 )
 
 

@@ -55,7 +55,13 @@ HEAVY = {
     "z3": ("rewrite_compiler/readings/smt/", "rewrite_compiler/readings/verilog/"),
     "egglog": ("rewrite_compiler/egraph/",),
     # applications write their models with onnx
-    "onnx": ("rewrite_compiler/frontend/", "rewrite_compiler/hostrun/sign_conversion", "apps/digits/export.py", "apps/gallery/"),
+    "onnx": (
+        "rewrite_compiler/frontend/",
+        "rewrite_compiler/hostrun/sign_conversion",
+        "apps/digits/export.py",
+        "apps/codec/export.py",
+        "apps/gallery/",
+    ),
     "onnxruntime": ("rewrite_compiler/hostrun/",),
     "llvmlite": ("rewrite_compiler/readings/native/", "rewrite_compiler/kernels/"),
     "torch": ("rewrite_compiler/frontend/exporters",),  # an extra, as are the two below
@@ -63,7 +69,7 @@ HEAVY = {
     "pandas": ("rewrite_compiler/data/data_frame",),
     "distributed": ("rewrite_compiler/cosim/cluster",),
     "PIL": ("rewrite_compiler/data/pillow",),
-    "sklearn": ("apps/digits/data.py",),  # an extra; only the trainer's script reads the bundled images
+    "sklearn": ("apps/digits/data.py", "apps/codec/photographs.py"),  # an extra; only the scripts that write data read the bundled images
 }
 FIRST_ANSWER_WITHOUT = {"numpy", "onnx", "onnxruntime", "egglog", "z3", "llvmlite", "highspy"}
 
