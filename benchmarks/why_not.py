@@ -1,10 +1,11 @@
 """Are the reasons why nodes stay on the host true? What a reason names is changed, and the node must then be offloaded.
 
 Host nodes are drawn over the architectures of the gallery or the models of a folder. Where the reason is a capacity, it is lifted;
-where it is a condition, the operation is matched without it; where it is the objective, the node is pinned to the accelerator;
-where it is that weights must be known, products of computed tensors are allowed. Reasons that name no change (an operator that no
-operation has, one that only moves data, a pattern of another form, other shapes) are counted apart. Reasons that were not true are
-shown, and with fewer true ones than --share the script ends with 1.
+where it is conditions, the operation is matched without them; where it is the objective, the operator gets a price on the host, and
+where conditions are met and the objective still keeps it there, both; where it is that weights must be known, products of computed
+tensors are allowed. Reasons that name no change (an operator that no operation has, one that only moves data, a pattern of another
+form, other shapes) are counted apart. Reasons that were not true are shown, and with fewer true ones than --share the script ends
+with 1.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -25,7 +27,10 @@ from rewrite_compiler.compile import Options
 from rewrite_compiler.compile.compile import SearchSpace, search_space
 from rewrite_compiler.compile.explanation.host_reasons import Distance, HostReasons, Obstacle
 from rewrite_compiler.compile.matching.match import MatchResult, match
-from rewrite_compiler.compile.matching.pins import NO_PINS, Pins, pins_of
+from rewrite_compiler.compile.matching.pins import NO_PINS, Pins
+from rewrite_compiler.egraph.extraction.prune import CostOf
+from rewrite_compiler.egraph.graph.graph import EGraph, ENode
+from rewrite_compiler.egraph.graph.term_rows import operator_named
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.ir.program import Node, Program
@@ -35,6 +40,7 @@ from rewrite_compiler.target import Limit, Mapping, Target, find_target
 
 # a search that a busy machine cuts short is no answer
 UNHURRIED = replace(DEFAULT, saturation_seconds=3600, extraction_seconds=3600, alternatives_seconds=3600, solver_seconds=600)
+PRICE = 10**9  # on the first level of the objective, beyond all multiply-accumulates of a small model
 WITH_LOWERINGS = Options(rules=(Path("lowering"),))
 
 
@@ -42,6 +48,7 @@ WITH_LOWERINGS = Options(rules=(Path("lowering"),))
 class Compiled:
     """A program matched for a target, and why its host nodes stay there."""
 
+    name: str
     program: Program
     target: Target
     space: SearchSpace
@@ -61,7 +68,32 @@ class Compiled:
         except ValueError:  # without its condition on ranks or shapes an operation has no dimensions
             return None
         names = {m.name for m in space.mappings}
-        return any(n.op in names and n.origins & node.origins for n in again.program.nodes)
+        is_taken = any(n.op in names and n.origins & node.origins for n in again.program.nodes)
+        return is_taken and self.host_count(again.program, node) < self.host_count(self.result.program, node)
+
+    @staticmethod
+    def host_count(p: Program, node: Node) -> int:
+        """Return how many host nodes of a program have the operator and a source of a node."""
+        return sum(n.op == node.op and bool(n.origins & node.origins) for n in p.nodes)
+
+
+@dataclass(frozen=True)
+class OperatorPreference(Pins):
+    """A price on one operator of a source node on the host, which an operation that fits is cheaper than, whatever the objective."""
+
+    op: str = ""
+    origins: frozenset[int] = frozenset()
+
+    def restrict(self, cost_of: CostOf, graph: EGraph, devices: MappingOf[str, Mapping]) -> CostOf:
+        """Return a cost function with the price on its first level."""
+
+        def cost(c: int, node: ENode) -> tuple[int, ...] | None:
+            levels, operator = cost_of(c, node), operator_named(node.op)
+            if levels is None or node.op in devices or operator is None or operator.name != self.op or not self.origins & node.origins:
+                return levels
+            return (levels[0] + PRICE, *levels[1:])
+
+        return cost
 
 
 def compiled(path: Path, target: Target) -> Compiled:
@@ -69,7 +101,9 @@ def compiled(path: Path, target: Target) -> Compiled:
     program, space = load(path).program, search_space([target], Options())
     result = match(program, space.rules, space.mappings, UNHURRIED, space.objective)
     further = [m for m in target.mappings.values() if m.runtime_weights]
-    return Compiled(program, target, space, result, HostReasons(result.program, space.mappings, result.fitted, unselected=further))
+    return Compiled(
+        path.stem, program, target, space, result, HostReasons(result.program, space.mappings, result.fitted, unselected=further)
+    )
 
 
 def without_limit(m: Mapping, limit: Limit) -> Mapping:
@@ -92,9 +126,9 @@ def changed(c: Compiled, obstacle: Obstacle) -> SearchSpace | None:
             return m
         if obstacle.limit is not None:
             return without_limit(m, obstacle.limit)
-        return replace(m, rule=replace(m.rule, where=tuple(x for x in m.rule.where if x is not obstacle.condition)))
+        return replace(m, rule=replace(m.rule, where=tuple(x for x in m.rule.where if not any(x is c for c in obstacle.conditions))))
 
-    if obstacle.limit is None and obstacle.condition is None:
+    if obstacle.limit is None and not obstacle.conditions:
         return None
     return replace(c.space, mappings=[change(m) for m in c.space.mappings])
 
@@ -107,12 +141,15 @@ def is_true(c: Compiled, node: Node) -> tuple[str, bool | None, str]:
     obstacle = next(iter(c.reasons.obstacles(node)), None)
     if obstacle is None:
         return "no operation", None, reason
+    preference = OperatorPreference(op=node.op, origins=node.origins)
     if obstacle.distance == Distance.COST:
-        names = [c.program.sources[s].name for s in node.origins]
-        pins = pins_of([f"{c.target.name}={names[0]}"], c.program, [c.target])
-        return "objective", c.takes(node, c.space, pins), reason
-    space = changed(c, obstacle)
-    return obstacle.distance.name.lower(), None if space is None else c.takes(node, space), reason
+        return "objective", c.takes(node, c.space, preference), reason
+    space, kind = changed(c, obstacle), obstacle.distance.name.lower()
+    if space is None:
+        return kind, None, reason
+    if c.takes(node, space):
+        return kind, True, reason
+    return f"{kind}, then the objective", c.takes(node, space, preference), reason
 
 
 def drawn(paths: Sequence[Path], targets: Sequence[Target], count: int) -> Iterator[tuple[Compiled, Node]]:
@@ -142,9 +179,9 @@ def main() -> None:
         for c, node in drawn(paths, [find_target(t) for t in args.targets.split(",")], args.runs):
             kind, verdict, reason = is_true(c, node)
             verdicts[kind, verdict] += 1
-            rows.append({"name": c.program.name, "target": c.target.name, "op": node.op, "kind": kind, "true": verdict, "reason": reason})
+            rows.append({"name": c.name, "target": c.target.name, "op": node.op, "kind": kind, "true": verdict, "reason": reason})
             if verdict is False:
-                print(f"not true: {c.program.name} on {c.target.name}, {node.op}: {reason}", flush=True)
+                print(f"not true: {c.name} on {c.target.name}, {node.op}: {reason}", flush=True)
     for (kind, verdict), n in sorted(verdicts.items(), key=str):
         print(f"{n:4} {kind}: {'names no change' if verdict is None else 'true' if verdict else 'NOT true'}")
     judged = [row for row in rows if row["true"] is not None]

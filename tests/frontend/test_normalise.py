@@ -108,6 +108,9 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any], list[str]]] = {
     "average pool padded": (
         "AveragePool", [(1, 2, 7, 8)], {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "count_include_pad": 1}, ["average_pool"],
     ),
+    "average pool without padding": (
+        "AveragePool", [(1, 2, 8)], {"kernel_shape": [4], "strides": [4], "count_include_pad": 1}, ["average_pool"],
+    ),
     "average pool same": ("AveragePool", [(1, 2, 7)], {"kernel_shape": [3], "strides": [2], "auto_pad": "SAME_UPPER"}, ["average_pool"]),
     "global average": ("GlobalAveragePool", [(2, 3, 4, 5)], {}, ["reduce_mean"]),
     "global max": ("GlobalMaxPool", [(2, 3, 4)], {}, ["reduce_max"]),
@@ -220,6 +223,13 @@ def test_every_lowering_is_tested() -> None:
     quantised = {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "MatMulInteger", "ConvInteger"}
     defined = {"Celu", "Mish", "Softsign"}  # by ONNX, in operators that are lowered
     assert ({case[0] for case in CASES.values()} - defined) | alone | elsewhere | quantised == set(LOWERINGS)
+
+
+@pytest.mark.parametrize(("pads", "counts"), [([0, 0], 0), ([1, 1], 1)], ids=["no padding", "padding"])
+def test_whether_padding_counts_is_kept_where_there_is_padding(pads: list[int], counts: int) -> None:
+    """PyTorch's exporters always say that padding counts; laws are of pools without padding, for which it says nothing."""
+    (pool,) = agrees(single("AveragePool", [(1, 2, 8)], kernel_shape=[4], pads=pads, count_include_pad=1)).program.nodes
+    assert pool.attribute("count_include_pad") == counts
 
 
 # operator, operands, attributes, results → why the host runs it

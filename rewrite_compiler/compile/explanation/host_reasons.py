@@ -43,7 +43,7 @@ class Distance(IntEnum):
 class Obstacle:
     """Why a mapping does not take a node: its distance, a sentence, the number of values its pattern bound, and of failed guards.
 
-    `limit` is the exceeded capacity and `condition` the failed one that the sentence is about, if it is about one.
+    `limit` is the exceeded capacity and `conditions` the failed ones that the sentence is about, if it is about any.
     """
 
     mapping: Mapping
@@ -52,7 +52,7 @@ class Obstacle:
     bound_values: int = 0
     failed_guards: int = 0
     limit: Limit | None = None
-    condition: Condition | None = None
+    conditions: tuple[Condition, ...] = ()
 
     @property
     def place(self) -> str:
@@ -133,8 +133,8 @@ class HostReasons:
             return Obstacle(m, Distance.FORM, reader_sentence)
         failing = [c for c in m.rule.where if self.is_decidable(c, partial_match) and not holds(c, partial_match.binding())]
         if failing:
-            sentence = self.guard_sentence(failing[0], partial_match)
-            return Obstacle(m, Distance.GUARD, sentence, failed_guards=len(failing), condition=failing[0])
+            sentences = dict.fromkeys(self.guard_sentence(c, partial_match) for c in failing)
+            return Obstacle(m, Distance.GUARD, ", and ".join(sentences), failed_guards=len(failing), conditions=tuple(failing))
         refusal = self.refusal(m, partial_match)
         if refusal is not None:
             exceeded = refusal.limit if isinstance(refusal.limit, Limit) else None

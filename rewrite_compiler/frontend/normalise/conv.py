@@ -83,9 +83,14 @@ def _pool(op: str, *extra: str) -> Callable[[Site], list[Value]]:
             raise ShapeError(f"Pads of {site.op} must be smaller than its kernel {kernel}, not {places['pads']}")
         exact, rounded = (window_extents(site.shape(0)[2:], kernel, **places, ceil=ceil) for ceil in (False, bool(flags["ceil"])))
         _check_inside(site, kernel, places, rounded)
-        return [site.apply(op, site.value(0), kernel=kernel, **places, **flags | {"ceil": int(exact != rounded)})]
+        return [site.apply(op, site.value(0), kernel=kernel, **places, **_canonical(flags, places["pads"]), ceil=int(exact != rounded))]
 
     return lower
+
+
+def _canonical(flags: Mapping[str, int], pads: Sequence[int]) -> dict[str, int]:
+    """Return the flags of a pooling without the rounding; whether padding counts says nothing where there is none."""
+    return {name: value if any(pads) else 0 for name, value in flags.items() if name != "ceil"}
 
 
 def _check_padded(site: Site, pads: Sequence[int]) -> None:
