@@ -244,11 +244,12 @@ proposals[].what text | proposals[].kind text | proposals[].added_bits count
 proposals[].changes[].offload text | proposals[].changes[].tensor text | proposals[].changes[].field text
 proposals[].changes[].before any | proposals[].changes[].after any
 proposals[].parameters[].target text | proposals[].parameters[].parameter text | proposals[].parameters[].value text
-proposals[].search object | proposals[].verify? object | proposals[].distinguishable flag
+proposals[].search object | proposals[].verify? object | proposals[].distinguishable flag | proposals[].against_now?[] number
 specification[].what text | specification[].kind text | specification[].search object | specification[].verify object
 specification[].distinguishable flag | specification[].added_bits count | specification[].changes[] object
-specification[].parameters[] object
+specification[].parameters[] object | specification[].against_now?[] number
 front[] text | chosen? text
+undecided?.what text | undecided?.samples count | undecided?.interval?[] number | undecided?.method text
 """
 SECONDS = "".join(f"{{0}}.{kind}.{figure} number\n" for kind in ("cpu_seconds", "wall_seconds") for figure in ("low", "median", "high"))
 BENCH = (

@@ -68,7 +68,11 @@ def run(arguments: Sequence[str]) -> int:
         file_names = [str(onnx), str(document)]
     print_lines(args, lines(result.document, file_names))
     if not result.document["holds_already"] and result.plan is None:
-        raise AnswerNo("C105", f"No change that was tried keeps the loss of {metric.name} within {band.text}", place=str(args.plan))
+        undecided = result.document["undecided"]
+        reason = "" if undecided is None else f" and is told from the design as it is by {undecided['samples']} samples held back"
+        remedy = "" if undecided is None else "give more samples, or a metric that changes with every sample: --metric cosine"
+        sentence = f"No change that was tried keeps the loss of {metric.name} within {band.text}{reason}"
+        raise AnswerNo("C105", sentence, place=str(args.plan), help=remedy)
     return 0
 
 
@@ -93,19 +97,29 @@ def lines(document: Mapping[str, Any], file_names: Sequence[str] = ()) -> list[s
         ("samples", f"{samples['search']} to search on, {samples['verify']} held back · within {document['within']}"),
         ("culprit", culprit_text),
         ("repair", repair_text),
-        *(("or in", f"the specification: {p['what']}") for p in document["specification"] if p["verify"]["within"]),
+        *(("or in", f"the specification: {_with_doubt(p, samples['verify'])}") for p in document["specification"] if p["verify"]["within"]),
         ("wrote", ", ".join(file_names)),
     ]
     return [*table(rows), *grid(("change", "bits", "searched", "held back"), changes, ("bits", "searched"))]
 
 
 def _chosen_text(document: Mapping[str, Any]) -> str:
-    """Return the chosen change, and whether the samples held back tell it from the design as it is."""
-    proposal = next((p for p in document["proposals"] if p["what"] == document["chosen"]), None)
-    if proposal is None:
-        return "nothing that was tried"
-    count = document["samples"]["verify"]
+    """Return the chosen change; where none is, whether one is within the band that the samples held back cannot tell from the design."""
+    undecided = document["undecided"]
+    if undecided is None:
+        return document["chosen"] or "nothing that was tried"
+    why = undecided["method"] if undecided["interval"] is None else f"95 % interval of the difference {_interval(undecided['interval'])}"
+    return f"nothing: {undecided['what']} is not distinguishable from now on {undecided['samples']} samples ({why})"
+
+
+def _with_doubt(proposal: Mapping[str, Any], count: int) -> str:
     return str(proposal["what"]) + ("" if proposal["distinguishable"] else f" (not distinguishable from now on {count} samples)")
+
+
+def _interval(ends: Sequence[float]) -> str:
+    from ...report.terminal import number
+
+    return f"{number(ends[0])} … {number(ends[1])}"
 
 
 def _verified(proposal: Mapping[str, Any]) -> str:

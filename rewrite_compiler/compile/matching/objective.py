@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import PurePath
 from threading import Lock
 
 from ...errors import SpecError, UsageError
@@ -97,8 +98,14 @@ def _resources_of(targets: Sequence[Target]) -> tuple[dict[str, Resources | None
         try:
             resources[t.name] = t.resources()
         except SpecError as error:
-            resources[t.name], refusals[t.name] = None, error.problem.sentence
+            resources[t.name], refusals[t.name] = None, _with_line(error)
     return resources, refusals
+
+
+def _with_line(error: SpecError) -> str:
+    """Return a refusal's sentence, with the file and line of the function that is to blame; a plan does not depend on folders."""
+    line = PurePath(error.problem.place).name
+    return f"{error.problem.sentence} ({line})" if line else error.problem.sentence
 
 
 def comparable_mappings(mappings: Sequence[Mapping], objective: Objective) -> tuple[list[Mapping], tuple[str, ...]]:

@@ -2,7 +2,8 @@
 
 Changes are searched on one half of the samples and judged on the other. A change costs the bits it adds to stored values;
 another rounding or binary point adds none. The order is lexicographic: added bits, other designs after the same one, number
-of fields, loss. Another design is recalibrated, and proposed only where it beats this design recalibrated.
+of fields, loss. Another design is recalibrated, and proposed only where it beats this design recalibrated. A change is chosen
+only if the paired interval on the samples held back says that it loses less than the design as it is.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from ...compile import Options, Plan, calibrated, compile_model
 from ...cosim.metrics.loss_bound import Band
-from ...cosim.metrics.metrics import Metric
+from ...cosim.metrics.metrics import Metric, PairedComparison
 from ...data import CALIBRATION_SAMPLES, Dataset
 from ...errors import FlexmatchError, UsageError
 from ...lang.formats import Format
@@ -117,7 +118,8 @@ def repair(
     candidates += [*recalibrated, *(j for j in redesigned if not _is_same(j.search, (recalibrated or [baseline])[0].search))]
     front = _front([baseline, *candidates])
     candidates = [replace(j, verify=verify.run(j.proposal.plan)) if j in front or _holds(j.search, search, band) else j for j in candidates]
-    acceptable = [j for j in candidates if _holds(j.search, search, band) and j.verify is not None and _holds(j.verify, verify, band)]
+    within = [j for j in candidates if _holds(j.search, search, band) and j.verify is not None and _holds(j.verify, verify, band)]
+    acceptable = [j for j in within if _is_less(j, baseline, verify)]
     is_within = baseline.verify is not None and _holds(baseline.search, search, band) and _holds(baseline.verify, verify, band)
     proposal = None if is_within or not acceptable else min(acceptable, key=_rank)
     terms = [replace(j, verify=verify.run(j.proposal.plan)) for j in _judge(search, _of_terms(attributed))]
@@ -131,6 +133,7 @@ def repair(
         "specification": [_document(j, baseline, search, verify, band) for j in terms],
         "front": [j.proposal.description for j in front],
         "chosen": None if proposal is None else proposal.proposal.description,
+        "undecided": None if is_within or acceptable or not within else _undecided(min(within, key=_rank), baseline, verify),
     }  # fmt: skip
     return Repair(document, None if proposal is None else proposal.proposal.plan)
 
@@ -308,21 +311,36 @@ def _of_terms(attributed: Attribution) -> list[Proposal]:
 
 
 def _document(j: JudgedProposal, baseline: JudgedProposal, search: Trials, verify: Trials, band: Band) -> dict[str, Any]:
-    p = j.proposal
+    p, pairs = j.proposal, _pairs(j, baseline, verify)
     return {
         "what": p.description, "kind": p.kind, "added_bits": p.added_bits, "changes": [c.document() for c in p.changes],
         "parameters": [{"target": t, "parameter": n, "value": v} for t, n, v in p.parameters],
         "search": _figures(j.search, search, band), "verify": None if j.verify is None else _figures(j.verify, verify, band),
-        "distinguishable": _is_distinguishable(j, baseline, verify),
+        "against_now": None if pairs is None else pairs.interval, "distinguishable": _is_distinguishable(pairs),
     }  # fmt: skip
 
 
-def _is_distinguishable(j: JudgedProposal, baseline: JudgedProposal, verify: Trials) -> bool:
-    """Tell whether the held-back samples tell a change from the design as it is: the paired interval of their difference excludes 0."""
-    if j.verify is None or baseline.verify is None:
-        return False
-    interval = verify.compare(j.verify, baseline.verify).interval
-    return interval is not None and not interval[0] <= 0.0 <= interval[1]
+def _is_distinguishable(pairs: PairedComparison | None) -> bool:
+    """Tell whether samples tell a change from the design as it is: the paired interval of their difference excludes 0."""
+    return pairs is not None and pairs.interval is not None and not pairs.interval[0] <= 0.0 <= pairs.interval[1]
+
+
+def _is_less(j: JudgedProposal, baseline: JudgedProposal, verify: Trials) -> bool:
+    """Tell whether a change loses less than the design as it is, by the paired interval on the samples held back."""
+    is_less = j.verify is not None and baseline.verify is not None and j.verify.loss < baseline.verify.loss
+    return is_less and _is_distinguishable(_pairs(j, baseline, verify))
+
+
+def _pairs(j: JudgedProposal, baseline: JudgedProposal, verify: Trials) -> PairedComparison | None:
+    """Return what a change does to the metric of the samples held back, pair by pair; None where it was not run on them."""
+    return None if j.verify is None or baseline.verify is None else verify.compare(j.verify, baseline.verify)
+
+
+def _undecided(j: JudgedProposal, baseline: JudgedProposal, verify: Trials) -> dict[str, Any]:
+    """Return the smallest change that is within the band although no interval says that it helps, and how many samples that is on."""
+    pairs = _pairs(j, baseline, verify)
+    assert pairs is not None
+    return {"what": j.proposal.description, "samples": verify.data.count, "interval": pairs.interval, "method": pairs.method}
 
 
 def _figures(trial: Trial, trials: Trials, band: Band) -> dict[str, Any]:
