@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rewrite_compiler.errors import InputError
 from rewrite_compiler.fit.mappers.exhaustive import every_order
 from rewrite_compiler.fit.mappers.feasibility import check_feasible
-from rewrite_compiler.fit.mappers.lower_bound import lower_bound
+from rewrite_compiler.fit.mappers.lower_bound import split_bounds
 from rewrite_compiler.fit.mappers.moves import neighbours
 from rewrite_compiler.fit.mappers.run import best_mapping
 from rewrite_compiler.fit.mappers.search import Search, Stop
@@ -287,6 +287,39 @@ def test_constraints_hold() -> None:
     assert [d for d in ("n", "m", "k") if d in found.best.levels[0].order] == list(found.best.levels[0].order)
 
 
+LEVELS = {
+    "array below L2": lambda a, b: (
+        Cluster("DRAM"), Cluster("L2", None, a, "Y"), Cluster("row", children=b, axis="X", is_virtual=True), Cluster("L1"),
+    ),
+    "chips": lambda a, b: (Cluster("DRAM", children=a), Cluster("L2", children=b, axis="X"), Cluster("L1")),
+    "units below L1": lambda a, b: (Cluster("DRAM"), Cluster("L2", children=a, axis="Y"), Cluster("L1", children=b, axis="X")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("levels", LEVELS)
+@pytest.mark.parametrize("model", sorted(MODELS))
+@settings(max_examples=20, deadline=None)
+@given(
+    st.sampled_from([GEMM, CONV, layer_problem("conv:k=4,c=6,p=4,q=6,r=3,s=2,stride=2")]),
+    st.integers(1, 4),
+    st.integers(1, 6),
+    st.integers(0, 99),
+)
+def test_no_mapping_goes_below_the_bound_of_its_split(levels: str, model: str, problem: Problem, a: int, b: int, seed: int) -> None:
+    """Every mapping that is drawn costs at least the bound of the way in which it splits the dimensions over the units."""
+    clusters = Clusters("random", LEVELS[levels](a, b), 10**9, ENERGIES, {"mac2": 2}, "this test")
+    space = Space(problem, clusters, reading=MODELS[model].reading)
+    points = space.sample(200, np.random.default_rng(seed))
+    costs = MODELS[model].evaluate(clusters, space.batch(points), Constraints().bypasses(problem, clusters))
+    parts = np.array([t[:, space.spatial].prod(axis=1)[f] for t, f in zip(space.tables, points.factors, strict=True)])
+    for objective in Objective:
+        bounds = split_bounds(space, objective)
+        assert bounds is not None
+        of_split = {tuple(c): float(v) for c, v in zip(bounds.parts.T.tolist(), bounds.values, strict=True)}
+        values = costs.values(objective)
+        assert all(of_split[tuple(c)] <= v for c, v in zip(parts.T.tolist(), values.tolist(), strict=True)), objective
+
+
 def test_what_a_model_or_an_architecture_does_not_price_is_refused_by_name() -> None:
     for problem, model, sentence in (
         (DEPTHWISE, "maestro", "maestro does not price depthwise convolution with dilation; timeloop does"),
@@ -311,11 +344,11 @@ def test_the_bound_of_a_space_lies_below_its_best_mapping(problem: Problem, obje
         for name, model in MODELS.items():
             if model.conforms(problem, clusters) is None:
                 best = best_mapping(problem, clusters, model, objective, "exhaustive", 10**7)
-                floor = lower_bound(Space(problem, clusters, reading=model.reading), objective)
+                floor = split_bounds(Space(problem, clusters, reading=model.reading), objective)
                 assert floor is not None
-                assert 0 < floor <= best.cost.value(objective), name
+                assert 0 < floor.least <= best.cost.value(objective), name
     constraints = Constraints(bypass={"L2": tuple(problem.spaces)[:1]}, parallel={"row": ()})
     best = best_mapping(problem, machine(), MODELS["timeloop"], objective, "exhaustive", 10**7, constraints=constraints)
-    floor = lower_bound(Space(problem, machine(), constraints), objective)
+    floor = split_bounds(Space(problem, machine(), constraints), objective)
     assert floor is not None
-    assert 0 < floor <= best.cost.value(objective)
+    assert 0 < floor.least <= best.cost.value(objective)

@@ -1,26 +1,41 @@
 """A bound below every mapping of a space: what the units must take whatever the tiles, and every element once through each memory.
 
-It is the least over all ways to split the dimensions over the units. The parts decide the steps, and how many partial sums the
-innermost memory reads back; of everything else only what no mapping avoids is counted.
+It is the least over all ways to split the dimensions over the units. The parts decide the steps, how many partial sums the innermost
+memory reads back, and in how many of its instances an element lies; of everything else only what no mapping avoids is counted.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ..mapping.columns import Column
 from ..mapping.space import Space
 from ..mapping.sums import distinct_sums
-from ..models.model import Objective
+from ..models.model import Objective, Values
 from ..problems.problem import Problem
 
 MAX_SPLITS = 2_000_000  # ways to split over the units that are looked at
 
 
-def lower_bound(space: Space, objective: Objective) -> float | None:
-    """Return a value of the objective that no mapping goes below, None where the splits are too many to look at."""
+@dataclass(frozen=True)
+class SplitBounds:
+    """Every split over the units as a column of parts by dimension, and a value of the objective that no mapping with it goes below."""
+
+    parts: Column
+    values: Values
+
+    @property
+    def least(self) -> float:
+        """What no mapping goes below."""
+        return float(self.values.min())
+
+
+def split_bounds(space: Space, objective: Objective) -> SplitBounds | None:
+    """Return bounds by split over the units, None where the splits are too many to look at."""
     parts = _splits(space)
     if parts is None:
         return None
@@ -28,14 +43,14 @@ def lower_bound(space: Space, objective: Objective) -> float | None:
     elements = {t: _elements(problem, t) for t in problem.spaces}
     outer = float(sum(elements.values()))
     if objective is Objective.BYTES:
-        return outer
+        return SplitBounds(parts, np.full(parts.shape[1], outer))
     steps = problem.points / parts.prod(axis=0)
     width = min((c.width for c in clusters.levels[1:2] if c.width is not None), default=None)
     cycles = steps if width is None else np.maximum(steps, outer / width)
     if objective is Objective.CYCLES:
-        return float(cycles.min())
+        return SplitBounds(parts, cycles)
     energy = _energy(space, elements, parts)
-    return float((energy if objective is Objective.ENERGY else energy * cycles).min())
+    return SplitBounds(parts, energy if objective is Objective.ENERGY else energy * cycles)
 
 
 def _splits(space: Space) -> Column | None:
@@ -66,19 +81,25 @@ def _energy(space: Space, elements: dict[str, int], parts: Column) -> np.ndarray
         joules = clusters.energies.get(cluster.name, 0)
         is_outermost = row == len(clusters.levels) - 1
         for tensor in tensors:
+            copies = _copies(problem, tensor, parts)
+            is_shared = any(space.slots[k].row <= row for k in space.spatial)  # some of the splits are inside of an instance
             is_inner = all(tensor in bypasses[k] for k in range(row))
-            accesses = float(problem.points if is_inner and tensor != problem.output else elements[tensor])
-            total += joules * (accesses + (0 if is_outermost else elements[tensor]))
+            served = problem.points / (copies if is_shared else 1)  # a multicast is one access, and so is a sum over units
+            accesses = served if is_inner and tensor != problem.output else np.float64(elements[tensor])
+            total += joules * (accesses + (0 if is_outermost else elements[tensor] * (1 if is_shared else copies)))
             if is_inner and tensor == problem.output:
-                total += joules * _partial_sums(problem, parts, row == 0, elements[tensor])
+                total += joules * _partial_sums(problem, copies, served, row == 0, elements[tensor])
     return total
 
 
-def _partial_sums(problem: Problem, parts: Column, is_innermost: bool, elements: int) -> np.ndarray:
+def _copies(problem: Problem, tensor: str, parts: Column) -> np.ndarray:
+    """Return to how many units an element goes at least: the parts of dimensions that do not index it."""
+    indexing = problem.relevant(tensor)
+    return np.asarray(parts[[k for k, d in enumerate(problem.names) if d not in indexing]].prod(axis=0, dtype=np.float64))
+
+
+def _partial_sums(problem: Problem, copies: np.ndarray, served: Any, is_innermost: bool, elements: int) -> np.ndarray:
     """Return updates and reads of partial sums from the units beyond one update an element."""
-    names = list(problem.dimensions)
-    summed = [k for k, d in enumerate(names) if d not in problem.relevant(problem.output)]
     if not is_innermost or any(len(axis) > 1 for axis in problem.spaces[problem.output]):
-        return np.zeros(parts.shape[1])
-    reads = problem.points - elements * parts[summed].prod(axis=0).astype(np.float64)
-    return np.asarray(np.maximum(reads, 0.0) + problem.points - elements, np.float64)
+        return np.zeros(len(copies))
+    return np.asarray(np.maximum(served - elements * copies, 0.0) + np.maximum(served - elements, 0.0), np.float64)

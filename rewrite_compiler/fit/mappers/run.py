@@ -14,7 +14,7 @@ from ..problems.problem import Problem, check_size
 from .constructive import decoupled, heuristic
 from .exhaustive import exhaustive
 from .feasibility import check_feasible
-from .lower_bound import lower_bound
+from .lower_bound import split_bounds
 from .search import Front, Mapper, Point, Scatter, Search, SearchResult, Stop
 from .stochastic import anytime, genetic, random
 
@@ -52,11 +52,12 @@ def best_mapping(
     space = Space(problem, clusters, constraints or Constraints(), model.reading)
     check_feasible(space, model)
     search = Search(space, model, objective, budget, seed)
-    front, floor = Front(), lower_bound(space, objective)
+    search.splits = split_bounds(space, objective)
+    front = Front()
     scatter = Scatter(points)
     search.listeners += [front, scatter]
     stop = MAPPERS[mapper](search)
-    search.bound = floor if search.bound is None else search.bound
+    search.bound = search.splits.least if search.bound is None and search.splits is not None else search.bound
     if search.best is None:
         raise InputError("F232", f"No legal mapping is among the {search.evaluated:,} that {mapper} priced: raise the budget of {budget:,}")
     return _result(search, front, scatter, stop)

@@ -13,6 +13,7 @@ import numpy as np
 from ..mapping.schedule import Schedule, schedule_of
 from ..mapping.space import CHUNK, Genomes, Index, Space
 from ..models.model import Cost, CostModel, Costs, Objective, Values
+from .lower_bound import SplitBounds
 
 
 class Stop(StrEnum):
@@ -75,12 +76,18 @@ class Search:
         self.best_value = float("inf")
         self.best: Genomes | None = None
         self.bound: float | None = None
+        self.splits: SplitBounds | None = None  # over the units, each with its bound
         self.listeners: list[Callable[[Genomes, Costs], None]] = []
 
     @property
     def remaining(self) -> int:
         """Evaluations that are left."""
         return self.budget - self.evaluated
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether the best mapping costs what no mapping goes below."""
+        return self.splits is not None and self.best_value <= self.splits.least
 
     @cached_property
     def bypasses(self) -> tuple[frozenset[str], ...]:

@@ -12,6 +12,10 @@ from .search import Search, Stop
 POPULATION = 200
 RATE = 0.15  # of genes that a child draws anew
 ELITE = 0.25
+SHARES = 8  # rounds begin with one part of so many of what is left of the budget
+SPLITS = 16  # over the units that most points of a round have
+DRAWS = 12  # tilings for each point of a round, of which those of the least bounds stay
+UNIFORM = 8  # one point of so many is drawn from the whole space
 
 
 def random(search: Search) -> Stop:
@@ -48,14 +52,26 @@ def _first(search: Search, count: int) -> tuple[Genomes, Values]:
 
 
 def anytime(search: Search) -> Stop:
-    """Draw, breed, and go downhill from the best points, one after the other, as long as there is budget."""
-    while search.remaining > 0:
-        share = max(search.remaining // 8, 64)
-        population, values = _first(search, min(share, search.remaining))
+    """Draw, breed, and go downhill from the best points, one after the other, as long as there is budget and hope."""
+    while search.remaining > 0 and not search.is_optimal:
+        population = _promising(search, min(max(search.remaining // SHARES, 64), search.remaining))
+        values = search.values(population)
         for _ in range(4):
             if search.remaining > 0:
                 population, values = generation(search, population, values)
         for start in np.argsort(values, kind="stable")[:4].tolist():
             if search.remaining > 0 and np.isfinite(values[start]):
                 descend(search, population.selected(slice(start, start + 1)), float(values[start]), search.remaining)
-    return Stop.BUDGET
+    return Stop.BOUND if search.is_optimal else Stop.BUDGET
+
+
+def _promising(search: Search, count: int) -> Genomes:
+    """Return points, most of them with the splits of the least bounds, and of the tilings drawn with these those of the least bounds."""
+    space, splits = search.space, search.splits
+    if splits is None or not np.ptp(splits.values):
+        return space.sample(count, search.rng)
+    best = np.argsort(splits.values, kind="stable")[:SPLITS]
+    factors = space.sample_of_splits(splits.parts[:, best], DRAWS * count, search.rng)
+    ranked = np.argsort(search.bounds(factors), kind="stable")[: count - count // UNIFORM]
+    promising = space.with_orders(factors[:, ranked], search.rng)
+    return promising.joined(space.sample(count - promising.count, search.rng))

@@ -199,7 +199,10 @@ class Space:
 
     def sample(self, count: int, rng: np.random.Generator) -> Genomes:
         """Return points: tilings drawn uniformly from those within rule 2, then orders uniformly from their classes."""
-        factors = self._sample_tilings(count, rng)
+        return self.with_orders(self._sample_tilings(count, rng), rng)
+
+    def with_orders(self, factors: Index, rng: np.random.Generator) -> Genomes:
+        """Return tilings with orders drawn uniformly from their classes."""
         bits = self.turning(factors)
         orders = np.zeros((len(self.ordered_rows), factors.shape[1]), np.intp)
         for k in range(len(orders)):
@@ -207,6 +210,17 @@ class Space:
                 columns = np.flatnonzero(bits[k] == value)
                 orders[k, columns] = rng.choice(self.classes_of(k, value), len(columns))
         return Genomes(factors, orders)
+
+    def sample_of_splits(self, splits: Column, count: int, rng: np.random.Generator) -> Index:
+        """Return at most so many tilings within rule 2 that split dimensions over the units as some column of `splits` does."""
+        drawn = splits[:, rng.integers(splits.shape[1], size=count)]
+        factors = np.zeros(drawn.shape, np.intp)
+        for d, table in enumerate(self.tables):
+            parts = table[:, self.spatial].prod(axis=1)
+            for n in np.unique(drawn[d]).tolist():
+                columns = np.flatnonzero(drawn[d] == n)
+                factors[d, columns] = rng.choice(np.flatnonzero(parts == n), len(columns))
+        return factors[:, self.keeps_rules(factors)]
 
     def _sample_tilings(self, count: int, rng: np.random.Generator) -> Index:
         """Draw dimension by dimension, each split over the sub-clusters by the number of tilings that it leaves."""
