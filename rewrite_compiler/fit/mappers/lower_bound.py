@@ -84,12 +84,18 @@ def _energy(space: Space, elements: dict[str, int], parts: Column) -> np.ndarray
             copies = _copies(problem, tensor, parts)
             is_shared = any(space.slots[k].row <= row for k in space.spatial)  # some of the splits are inside of an instance
             is_inner = all(tensor in bypasses[k] for k in range(row))
-            served = problem.points / (copies if is_shared else 1)  # a multicast is one access, and so is a sum over units
+            served = problem.points / (_sharing(problem, tensor, parts) if is_shared else 1)
             accesses = served if is_inner and tensor != problem.output else np.float64(elements[tensor])
             total += joules * (accesses + (0 if is_outermost else elements[tensor] * (1 if is_shared else copies)))
             if is_inner and tensor == problem.output:
                 total += joules * _partial_sums(problem, copies, served, row == 0, elements[tensor])
     return total
+
+
+def _sharing(problem: Problem, tensor: str, parts: Column) -> np.ndarray:
+    """Return how many units one access serves at most, by multicast or by a sum over units: windows that overlap share elements, too."""
+    alone = {d for axis in problem.spaces[tensor] if len(axis) == 1 for d in axis}
+    return np.asarray(parts[[k for k, d in enumerate(problem.names) if d not in alone]].prod(axis=0, dtype=np.float64))
 
 
 def _copies(problem: Problem, tensor: str, parts: Column) -> np.ndarray:
