@@ -94,8 +94,8 @@ def _energy(space: Space, elements: dict[str, int], parts: Column) -> np.ndarray
 
 def _sharing(problem: Problem, tensor: str, parts: Column) -> np.ndarray:
     """Return how many units one access serves at most, by multicast or by a sum over units: windows that overlap share elements, too."""
-    alone = {d for axis in problem.spaces[tensor] if len(axis) == 1 for d in axis}
-    return np.asarray(parts[[k for k, d in enumerate(problem.names) if d not in alone]].prod(axis=0, dtype=np.float64))
+    indexing = {d for axis in problem.spaces[tensor] if len(axis) == 1 for d in axis}
+    return np.asarray(parts[[k for k, d in enumerate(problem.names) if d not in indexing]].prod(axis=0, dtype=np.float64))
 
 
 def _copies(problem: Problem, tensor: str, parts: Column) -> np.ndarray:
