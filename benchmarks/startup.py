@@ -13,7 +13,7 @@ from record import Row, finish, options, spread
 FLEXMATCH = str(Path(sys.executable).parent / "flexmatch")
 COMMANDS = {
     "python -c pass": [sys.executable, "-c", "pass"],
-    "import rewrite_compiler": [sys.executable, "-c", "import rewrite_compiler"],
+    "import flexmatch": [sys.executable, "-c", "import flexmatch"],
     "flexmatch --help": [FLEXMATCH, "--help"],
     "flexmatch --version": [FLEXMATCH, "--version"],
 }
