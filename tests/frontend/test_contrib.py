@@ -16,6 +16,7 @@ DOMAIN: dict[str, Any] = {"domain": "com.microsoft"}
 
 GIVEN = ("float32", ())  # a scale that is computed at run time
 CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
+    ("QLinearConcat", [SCALE, ZERO, X, SCALE, ZERO, X, SCALE, ZERO], {"axis": -3}),
     ("QLinearAdd", [X, GIVEN, ZERO, ("uint8", (4, 1, 1)), SCALE, ZERO, SCALE, ZERO], {}),
     ("QLinearMul", [X, GIVEN, ZERO, X, SCALE, ZERO, SCALE, ZERO], {}),
     ("QLinearGlobalAveragePool", [X, GIVEN, ZERO, SCALE, ZERO], {}),

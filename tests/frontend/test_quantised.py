@@ -286,3 +286,26 @@ def test_zero_points_that_int8_cannot_have_are_a_multiple_of_the_sums_of_codes(
     case: tuple[str, list[Any], dict[str, Any], list[str]],
 ) -> None:
     test_an_operator_becomes_the_integer_form(case)
+
+
+def test_one_constant_code_without_axes_is_dequantised() -> None:
+    """The quantiser makes codes of single numbers, as of the one half in GELU."""
+    nodes = [helper.make_node("DequantizeLinear", ["c", "s", "z"], ["h"]), helper.make_node("Mul", ["x", "h"], ["y"])]
+    constants = {"c": np.asarray(200, U), "s": f(0.01), "z": np.asarray(100, U)}
+    proto = model(nodes, {"x": TensorType((2, 3))}, ["y"], constants)
+    gives_the_codes_of_the_host(proto, imported(proto))
+
+
+def test_an_interpolation_of_codes_is_the_hosts() -> None:
+    """A mean of codes may lie in the middle between two codes, and which one it becomes depends on the order of the sums."""
+    scaled = ["s", "z"]
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", *scaled], ["r"]),
+        helper.make_node("Resize", ["r", "", "factors"], ["w"], mode="linear"),
+        helper.make_node("QuantizeLinear", ["w", *scaled], ["y"]),
+    ]
+    constants = {"s": f(0.0173), "z": np.asarray(118, U), "factors": np.asarray([1, 1, 2, 2], F)}
+    proto = model(nodes, {"x": TensorType((1, 3, 8, 8), "uint8")}, ["y"], constants)
+    loaded = imported(proto)
+    assert [o.op_type for o in loaded.program.opaque.values()] == ["Resize"]
+    gives_the_codes_of_the_host(proto, loaded)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...errors import InputError
 from ...ir.types import TensorType
+from ...ops import OPS
 from ...ops.elementwise import broadcast
 from ..classical.operators import DOMAIN
 from ..classical.types import classical_types
@@ -167,10 +168,19 @@ def _pool(site: Site) -> TensorType:
     return TensorType((*site.shape(0)[:2], *extents), site.type(site.value(0)).dtype)
 
 
+def _concatenation(site: Site) -> TensorType:
+    """Return the type of a QLinearConcat, whose operands are scale and zero point, then each tensor with its own."""
+    parts = [site.type(v).shape for v in site.inputs[2::3] if v is not None]
+    axis = site.axis(0, len(parts[0]))
+    shape = OPS["concat"].shapes(parts, {"axis": axis})[0]
+    return TensorType(shape, site.type(site.value(1)).dtype)
+
+
 # operators of com.microsoft, which onnx cannot infer → the type of their first result
 CONTRIB: dict[str, Callable[[Site], TensorType]] = {
     "QLinearAdd": _broadcast(0, 3),
     "QLinearMul": _broadcast(0, 3),
+    "QLinearConcat": _concatenation,
     "QLinearAveragePool": _pool,
     "QLinearGlobalAveragePool": _global_pool,
     "QLinearLeakyRelu": _like(0),

@@ -153,8 +153,9 @@ def weights(site: Site, n: int, zero: int, axis: int) -> tuple[Value, int]:
 
 
 def _check_points(site: Site, points: Data, data: Data, axis: int) -> None:
-    if points.size not in (1, data.shape[axis]):
-        raise ShapeError(f"Zero points of {site.op} must be 1 or {data.shape[axis]} numbers, not {points.size}")
+    extent = data.shape[axis] if data.ndim else 1
+    if points.size not in (1, extent):
+        raise ShapeError(f"Zero points of {site.op} must be 1 or {extent} numbers, not {points.size}")
 
 
 def record_codes(site: Site, results: Sequence[Value | None]) -> None:

@@ -164,6 +164,11 @@ ROUNDINGS = {
 }
 
 
+def _is_dequantised(site: Site) -> bool:
+    """Tell whether the first operand is what a dequantisation gives."""
+    return any(n.op == "dequantize" and site.value(0) in n.outputs for n in reversed(site.context.builder.nodes))
+
+
 def _resize(site: Site) -> list[Value]:
     """Lower resizing by integer factors, linear or such that it repeats every element; any other stays with the host."""
     site.require_native()
@@ -175,6 +180,10 @@ def _resize(site: Site) -> list[Value]:
     if kind == "linear" and max(factors, default=1) > 1:
         if place not in COORDINATES:
             raise Unsupported(f'its coordinate_transformation_mode "{place}" does not place results alike around every element')
+        if _is_dequantised(site):
+            raise Unsupported(
+                "it interpolates numbers that codes stand for: means lie between two codes, and only its own sums round alike"
+            )
         return [interpolated(site, factors, COORDINATES[place])]
     if kind != "nearest" or site.get("antialias", 0):
         raise Unsupported(f'its mode is "{kind}"{", with antialias" if site.get("antialias", 0) else ""}; laws cover nearest and linear')
