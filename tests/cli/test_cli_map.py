@@ -152,3 +152,51 @@ def test_a_bad_mapping_is_refused_with_its_rule(tmp_path: Path) -> None:
     answer = flexmatch("map", LAYER, "--arch", "edge", "--mapping", path)
     assert answer.code == 3
     assert "Tiles at L1 take 3,584 elements, the memory holds 512: cut m, n or k there (rule 3)" in answer.err
+
+
+def test_a_parameter_of_the_architecture_is_varied(tmp_path: Path) -> None:
+    path = tmp_path / "over.json"
+    command = ("map", "gemm:m=512,n=64,k=1024", "--arch", "edge", "--budget", "1500", "--over")
+    answer = flexmatch(*command, "L2.width=1,8,32", "--json", path)
+    assert answer.code == 0, answer.err
+    document = json.loads(path.read_text("utf-8"))
+    assert (document["schema"], document["parameter"]) == ("flexmatch.map-over/1", "L2.width")
+    points = document["points"]
+    assert [p["at"] for p in points] == ["1", "8", "32"]
+    assert points[0]["cycles"] > points[1]["cycles"] == 512 * 64 * 1024 // 256  # one element a cycle from outside is too few
+    alone = flexmatch("map", "gemm:m=512,n=64,k=1024", "--arch", "edge", "--budget", "1500", "--json", path, "-q")
+    assert alone.code == 0
+    (layer,) = json.loads(path.read_text("utf-8"))["layers"]
+    assert points[2]["layers"] == [layer]  # edge has a link of 32
+    rows = flexmatch(*command, "shape=1x256,2x2").out.splitlines()
+    assert rows[0].split() == ["shape", "cycles", "energy", "edp", "/", "least", "units", "at", "most", "saved"]
+    assert [row.split()[0] for row in rows[2:]] == ["1x256", "2x2"]
+    model = find_application("digits_cnn").model
+    assert flexmatch("map", model, "--arch", "edge", "--budget", "300", "--over", "L1.capacity=64,512", "--json", path, "-q").code == 0
+    assert all(len(p["layers"]) == 3 and p["energy_fj"] for p in json.loads(path.read_text("utf-8"))["points"])
+
+
+PARAMETERS = "shape, DRAM.capacity, L2.capacity, L2.children, L2.width, row.children, row.width, L1.capacity, L1.width"
+OVER_REFUSED = [
+    ("colour", '--over is NAME=VALUE,…, not "colour"', "shape=1x256,16x16 or LEVEL.capacity=1024,2048"),
+    ("L3.width=1", 'edge has no parameter "L3.width" for --over', f'did you mean "L1.width"? it has {PARAMETERS}'),
+    ("DRAM.width=1", 'edge has no parameter "DRAM.width" for --over', f"it has {PARAMETERS}"),
+    ("L2.width=0", 'L2.width is a number of elements a cycle from 1 on, not "0"', "as in L2.width=32"),
+    ("shape=16", 'A shape is rows x columns, as 16x16, not "16"', "rows lie along axis Y, columns along axis X"),
+    ("shape=0x4", 'A shape is rows x columns, as 16x16, not "0x4"', "rows lie along axis Y, columns along axis X"),
+]
+
+
+@pytest.mark.parametrize(("text", "sentence", "remedy"), OVER_REFUSED, ids=[text for text, *_ in OVER_REFUSED])
+def test_what_cannot_be_varied_is_refused(text: str, sentence: str, remedy: str) -> None:
+    refused(flexmatch("map", LAYER, "--arch", "edge", "--over", text), 2, f"error[F203]: {sentence}\n  help: {remedy}")
+
+
+def test_options_without_an_effect_on_a_variation_are_refused() -> None:
+    command = ("map", LAYER, "--arch", "edge", "--over", "L2.width=1")
+    assert flexmatch(*command, "--space-only").err.startswith("error[F203]: --over is for --over or a search, not for --space-only")
+    assert flexmatch(*command, "--as", "union").err.startswith("error[F203]: --as is for --mapping or a search, not for --over")
+    refused(
+        flexmatch(*command, "--model", "all"), 2,
+        "error[F203]: --over compares architectures by one model, not by all\n  help: --model timeloop, or maestro",
+    )  # fmt: skip

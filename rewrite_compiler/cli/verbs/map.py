@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 POINTS, FEWEST_POINTS = 1_500, 100  # on a page, of a layer on a page of several
 SCHEMA = "flexmatch.map/1"
 OPTIMAL = "no mapping costs less"
-SEARCH = "a search"
+SEARCH, OVER = "a search", "--over"
 # options that not every way of asking uses
 SUBJECTS = {
-    **dict.fromkeys(("mapper", "budget", "seed", "front"), (SEARCH,)), "constraints": (SEARCH, "--space-only"),
-    **dict.fromkeys(("objective", "form", "mapping"), (SEARCH, "--mapping")),
+    **dict.fromkeys(("mapper", "budget", "seed"), (SEARCH, OVER)), "constraints": (SEARCH, OVER, "--space-only"), "front": (SEARCH,),
+    "objective": (SEARCH, OVER, "--mapping"), **dict.fromkeys(("form", "mapping"), (SEARCH, "--mapping")),
+    "over": (SEARCH, OVER),
 }  # fmt: skip
 FORMS = ("loops", "union", "timeloop", "maestro")
 BOUND = FileBound("a JSON file of a problem, a mapping or constraints", MAX_TOML_BYTES)
@@ -40,9 +41,11 @@ def run(arguments: Sequence[str]) -> int:
     layers = _layers(args.subject)
     if args.space_only:
         return _space(args, layers, clusters)
+    if args.over is not None:
+        return _over(args, layers, clusters)
     _check_forms(args, layers, clusters)
     points = 0 if args.front is None else max(FEWEST_POINTS, POINTS // len(layers))
-    documents = [{"name": name, "repeats": repeats, **_answer(args, problem, clusters, points)} for name, repeats, problem in layers]
+    documents = _answers(args, layers, clusters, points)
     document = {"schema": SCHEMA, "layers": documents}
     emit_json(document, args.json)
     if args.front is not None:
@@ -54,6 +57,28 @@ def run(arguments: Sequence[str]) -> int:
     else:
         print_lines(args, one_layer(documents[0], args.model) if len(documents) == 1 else every_layer(documents, args.model))
     return 0
+
+
+def _over(args: argparse.Namespace, layers: Sequence[tuple[str, int, Problem]], clusters: Clusters) -> int:
+    """Map the layers at every value of a parameter of the architecture.
+
+    Raises:
+        UsageError: two models are to price them (F203).
+    """
+    from .map_over import over_document, over_lines
+
+    if args.model == "all":
+        raise UsageError("F203", "--over compares architectures by one model, not by all", help="--model timeloop, or maestro")
+    document = over_document(args.over, clusters, args.objective, lambda variant: _answers(args, layers, variant, 0))
+    emit_json(document, args.json)
+    print_lines(args, over_lines(document, _joules))
+    return 0
+
+
+def _answers(
+    args: argparse.Namespace, layers: Sequence[tuple[str, int, Problem]], clusters: Clusters, points: int
+) -> list[dict[str, Any]]:  # fmt: skip
+    return [{"name": name, "repeats": repeats, **_answer(args, problem, clusters, points)} for name, repeats, problem in layers]
 
 
 def _check_forms(args: argparse.Namespace, layers: Sequence[tuple[str, int, Problem]], clusters: Clusters) -> None:
@@ -95,13 +120,18 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     verb_parser.add_argument("--mapping", metavar="FILE", help="price this mapping: JSON as --json writes it, or Timeloop's text")
     verb_parser.add_argument("--budget", type=whole_number(1), default=20_000, metavar="N", help="evaluations (default: 20000)")
     verb_parser.add_argument("--seed", type=whole_number(0), default=0, metavar="N", help="of what mappers draw (default: 0)")
+    verb_parser.add_argument(
+        "--over",
+        metavar="NAME=VALUE,…",
+        help="search at every value of shape (rows x columns), LEVEL.capacity, LEVEL.children or LEVEL.width",
+    )
     verb_parser.add_argument("--space-only", action="store_true", help="count the mappings, and leave")
     verb_parser.add_argument(
         "--as", dest="form", type=one_of(*FORMS), default="loops", metavar="FORM", help=f"{', '.join(FORMS)} (default: loops)"
     )
     verb_parser.add_output("--front", metavar="FILE.html", help="write latency and energy of the mappings as a page")
     args = parse_arguments(verb_parser, arguments)
-    check_options_apply(args, SUBJECTS, next((way for way in ("--space-only", "--mapping") if _dest(way) in args.given), SEARCH))
+    check_options_apply(args, SUBJECTS, next((way for way in ("--space-only", "--mapping", OVER) if _dest(way) in args.given), SEARCH))
     return args
 
 
