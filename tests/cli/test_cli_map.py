@@ -160,7 +160,7 @@ def test_a_parameter_of_the_architecture_is_varied(tmp_path: Path) -> None:
     answer = flexmatch(*command, "L2.width=1,8,32", "--json", path)
     assert answer.code == 0, answer.err
     document = json.loads(path.read_text("utf-8"))
-    assert (document["schema"], document["parameter"]) == ("flexmatch.map-over/1", "L2.width")
+    assert (document["schema"], document["parameter"]) == ("flexmatch.variation/1", "L2.width")
     points = document["points"]
     assert [p["at"] for p in points] == ["1", "8", "32"]
     assert points[0]["cycles"] > points[1]["cycles"] == 512 * 64 * 1024 // 256  # one element a cycle from outside is too few

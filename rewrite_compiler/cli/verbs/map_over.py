@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ...fit.mapping.clusters import Clusters
 
-SCHEMA = "flexmatch.map-over/1"
+SCHEMA = "flexmatch.variation/1"
 Answer = Callable[["Clusters"], list[dict[str, Any]]]  # of an architecture: the layers' documents
 
 
