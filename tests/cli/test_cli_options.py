@@ -77,6 +77,10 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         'error[F203]: there is nothing called "rulez" to list\n  help: did you mean "rules"?',
     ),
     "nothing to explain": (("explain",), "error[F203]: CODE|MODEL|PLAN is missing\n  help: flexmatch explain --help lists the options"),
+    "no file to explain": (
+        ("explain", "plan.json"),
+        "plan.json: error[F101]: there is no such file\n  help: give a plan or a model, or an error code",
+    ),
     "unknown code": (
         ("explain", "X999"),
         'error[F203]: there is no error code "X999"\n  help: codes: X100, X101; for a node give MODEL NODE',

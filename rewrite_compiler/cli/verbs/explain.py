@@ -129,6 +129,8 @@ def _range_lines(plan: Plan, document: dict[str, Any]) -> list[str]:
 
 def _code(text: str) -> Explanation:
     code = text.upper()
+    if code not in CODES and not text.isalnum():  # a path: a code is a letter and digits
+        raise UsageError("F101", "there is no such file", place=text, help="give a plan or a model, or an error code")
     if code not in CODES:
         family = [c for c in CODES if c[0] == code[:1]] or list(CODES)
         code_list = f"codes: {', '.join(family)}; for a node give MODEL NODE"
