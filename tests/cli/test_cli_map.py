@@ -200,3 +200,44 @@ def test_options_without_an_effect_on_a_variation_are_refused() -> None:
         flexmatch(*command, "--model", "all"), 2,
         "error[F203]: --over compares architectures by one model, not by all\n  help: --model timeloop, or maestro",
     )  # fmt: skip
+
+
+def test_loops_that_bring_a_tensor_again_are_named(tmp_path: Path) -> None:
+    step = dict.fromkeys("mnk", 1)
+    mapping = [{"cluster": name, "order": ["n", "m", "k"], "temporal": step, "spatial": step} for name in ("DRAM", "L2")]
+    architecture, path, out = (tmp_path / name for name in ("two.toml", "m.json", "o.json"))
+    architecture.write_text('name = "two"\nclock_hertz = 1000000000\n[[levels]]\nname = "DRAM"\n[[levels]]\nname = "L2"\n')
+    path.write_text(json.dumps(mapping))
+    command = ("map", "gemm:m=8,n=4,k=6", "--arch", architecture, "--objective", "cycles", "--mapping", path)
+    said = {}
+    for tensor in ("a", "b", "y"):
+        answer = flexmatch(*command, "--why", f"L2,{tensor}", "--json", out)
+        assert answer.code == 0, answer.err
+        why = json.loads(out.read_text("utf-8"))["layers"][0]["why"]
+        said[tensor] = [(r["dimension"], r["effect"]) for r in why["loops"]]
+        counted = 1
+        for r in why["loops"]:
+            counted *= 1 if r["effect"] == "the same tile" else r["steps"]
+        assert why["fills"] == why["tile"] * counted
+    assert said == {
+        "a": [("k", "another tile"), ("m", "another tile"), ("n", "again")],
+        "b": [("k", "another tile"), ("m", "again"), ("n", "another tile")],
+        "y": [("k", "the same tile"), ("m", "another tile"), ("n", "another tile")],
+    }
+    lines = flexmatch(*command, "--why", "L2,a").out.splitlines()
+    assert "  n at DRAM, 4 steps: all that comes inside comes again each" in lines
+    assert any(line.startswith("what brings elements again: n at DRAM (4 times)") for line in lines)
+
+
+WHY_REFUSED = [
+    ("x", '--why is LEVEL,TENSOR, not "x"', "as in L1,a"),
+    ("L3,a", 'edge fills no memory "L3"', 'did you mean "L1"? memories that something fills: L2, L1'),
+    ("DRAM,a", 'edge fills no memory "DRAM"', "memories that something fills: L2, L1"),
+    ("L1,z", 'The problem has no tensor "z"', "it has a, b, y"),
+]
+
+
+@pytest.mark.parametrize(("text", "sentence", "remedy"), WHY_REFUSED, ids=[text for text, *_ in WHY_REFUSED])
+def test_what_has_no_cause_is_refused(text: str, sentence: str, remedy: str) -> None:
+    command = ("map", LAYER, "--arch", "edge", "--budget", "200", "--why", text)
+    refused(flexmatch(*command), 2, f"error[F203]: {sentence}\n  help: {remedy}")

@@ -25,7 +25,7 @@ SEARCH, OVER = "a search", "--over"
 # options that not every way of asking uses
 SUBJECTS = {
     **dict.fromkeys(("mapper", "budget", "seed"), (SEARCH, OVER)), "constraints": (SEARCH, OVER, "--space-only"), "front": (SEARCH,),
-    "objective": (SEARCH, OVER, "--mapping"), **dict.fromkeys(("form", "mapping"), (SEARCH, "--mapping")),
+    "objective": (SEARCH, OVER, "--mapping"), **dict.fromkeys(("form", "mapping", "why"), (SEARCH, "--mapping")),
     "over": (SEARCH, OVER),
 }  # fmt: skip
 FORMS = ("loops", "union", "timeloop", "maestro")
@@ -46,6 +46,8 @@ def run(arguments: Sequence[str]) -> int:
     _check_forms(args, layers, clusters)
     points = 0 if args.front is None else max(FEWEST_POINTS, POINTS // len(layers))
     documents = _answers(args, layers, clusters, points)
+    if args.why is not None:
+        documents = [{**d, "why": _why(args.why, d, problem, clusters)} for d, (_, _, problem) in zip(documents, layers, strict=True)]
     document = {"schema": SCHEMA, "layers": documents}
     emit_json(document, args.json)
     if args.front is not None:
@@ -57,6 +59,21 @@ def run(arguments: Sequence[str]) -> int:
     else:
         print_lines(args, one_layer(documents[0], args.model) if len(documents) == 1 else every_layer(documents, args.model))
     return 0
+
+
+def _why(text: str, document: Mapping[str, Any], problem: Problem, clusters: Clusters) -> dict[str, Any]:
+    """Return which loops bring a tensor to a memory.
+
+    Raises:
+        UsageError: the text is not LEVEL,TENSOR (F203).
+    """
+    from ...fit.mappers.cause import cause_document
+    from ...fit.mapping.schedule import schedule_from
+
+    level, separator, tensor = text.partition(",")
+    if not separator:
+        raise UsageError("F203", f'--why is LEVEL,TENSOR, not "{text}"', help=f"as in {clusters.names[-1]},{next(iter(problem.spaces))}")
+    return cause_document(problem, clusters, schedule_from(document["mapping"], problem, clusters), document["cost"], (level, tensor))
 
 
 def _over(args: argparse.Namespace, layers: Sequence[tuple[str, int, Problem]], clusters: Clusters) -> int:
@@ -118,6 +135,7 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     verb_parser.add_argument("--objective", type=one_of(*goals), default="edp", metavar="NAME", help=f"{', '.join(goals)} (default: edp)")
     verb_parser.add_argument("--constraints", metavar="FILE", help="tile sizes, orders, parallel dimensions, utilisation as JSON")
     verb_parser.add_argument("--mapping", metavar="FILE", help="price this mapping: JSON as --json writes it, or Timeloop's text")
+    verb_parser.add_argument("--why", metavar="LEVEL,TENSOR", help="say which loops bring a tensor to a memory, and which bring it again")
     verb_parser.add_argument("--budget", type=whole_number(1), default=20_000, metavar="N", help="evaluations (default: 20000)")
     verb_parser.add_argument("--seed", type=whole_number(0), default=0, metavar="N", help="of what mappers draw (default: 0)")
     verb_parser.add_argument(
@@ -236,6 +254,10 @@ def one_layer(document: Mapping[str, Any], model: str) -> list[str]:
     lines = [*document["loops"], "", *grid(heads, rows, heads[2:], 0), "", *_cost_lines(document)]
     if model == "all":
         lines += ["", *_differences(document)]
+    if "why" in document:
+        from ...fit.mappers.cause import cause_lines
+
+        lines += ["", *cause_lines(document["why"])]
     return lines
 
 

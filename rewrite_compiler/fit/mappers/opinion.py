@@ -47,7 +47,10 @@ def _because(problem: Problem, clusters: Clusters, schedule: Schedule, level: st
         return "timeloop sends partial sums when their tile changes, maestro at every step"
     relevant = problem.relevant(tensor)
     inside: list[str] = []
-    for name, d in _outside(clusters, schedule, level, counter):
+    row = clusters.row(level)
+    below = [r for r in range(row) if not clusters.cluster(r).is_virtual]
+    tile_row = row if counter == "fills" else (below[-1] if below else -1)
+    for name, d in loops_outside(clusters, schedule, tile_row):
         if d not in relevant and inside:
             wrapped = ", ".join(inside)
             return f"each step of {d} at {name} wraps {wrapped}: timeloop brings the first tile back, maestro takes it as still there"
@@ -56,11 +59,8 @@ def _because(problem: Problem, clusters: Clusters, schedule: Schedule, level: st
     return "where several loops of an overlapping tile wrap together, maestro brings the whole tile, timeloop what is new"
 
 
-def _outside(clusters: Clusters, schedule: Schedule, level: str, counter: str) -> list[tuple[str, str]]:
-    """Return level and dimension of the turning loops outside of the tile that a counter delivers, innermost first."""
-    row = clusters.row(level)
-    below = [r for r in range(row) if not clusters.cluster(r).is_virtual]
-    tile_row = row if counter == "fills" else (below[-1] if below else -1)
+def loops_outside(clusters: Clusters, schedule: Schedule, tile_row: int) -> list[tuple[str, str]]:
+    """Return level and dimension of the temporal loops outside of the tiles of a row, innermost first."""
     loops = []
     for m in reversed(schedule.levels):
         if clusters.row(m.cluster) > tile_row:
