@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# part of a test's id → of the tests that have it, the short run keeps every n-th; 0: none
+# part of a test's id → of the tests that have it, the short run keeps every n-th; 0: none; of several parts the longest counts
 KEPT = {
     "acceptance/test_acceptance.py::test_acceptance[01": 0,  # .ci/run and tests/test_wheel.py install
     "acceptance/test_acceptance.py::test_acceptance[03": 0,  # tests/test_docs.py runs the README
@@ -70,7 +70,7 @@ KEPT = {
     "prove/test_branch_coverage.py::test_every_way_of_a_driver_is_taken_by_a_trial_or_marked[flexasr]": 0,  # 80 CPU-seconds
     "prove/test_branch_coverage.py::test_every_way_of_a_driver_is_taken_by_a_trial_or_marked": 2,  # 35 CPU-seconds
     "prove/test_certificates.py::test_all_of_them_are_what_a_run_without_a_cache_says": 0,  # a share of them is judged
-    "prove/test_branch_coverage.py::test_a_way_that_no_trial_takes_is_told": 2,  # 25 CPU-seconds each
+    "prove/test_branch_coverage.py::test_a_way_that_no_trial_takes_is_told": 3,  # 10 CPU-seconds each
     "prove/test_driver_classes.py::test_a_fault_is_refuted_or_refused": 20,  # 8 CPU-minutes
     "prove/test_known_wrong.py::test_a_false_rule_is_refuted": 2,
     "prove/test_laws_beyond.py::test_a_false_law_is_refuted_with_an_instance": 5,  # 25 CPU-seconds
@@ -115,7 +115,7 @@ def in_short_run(ids: list[str]) -> list[bool]:
     seen: dict[str, int] = {}
     found = []
     for name in ids:
-        part = next((p for p in KEPT if p in name), None)
+        part = max((p for p in KEPT if p in name), key=len, default=None)
         number = 0 if part is None else seen.get(part, 0)
         if part is not None:
             seen[part] = number + 1
