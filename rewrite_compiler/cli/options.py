@@ -209,7 +209,7 @@ def check_options_apply(args: argparse.Namespace, subjects: Mapping[str, Collect
     """
     for name, option in args.given.items():
         if name in subjects and subject not in subjects[name]:
-            others = " or ".join(sorted(subjects[name]))
+            others = " or ".join(s for s in sorted(subjects[name]) if s != option)
             raise UsageError("F203", f"{option} is for {others}, not for {subject}", help="leave it out: it would change nothing here")
 
 

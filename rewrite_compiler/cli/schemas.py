@@ -288,6 +288,10 @@ layers[].objective~ text | layers[].value~ count | layers[].bound~? number | lay
 layers[].evaluated~ count | layers[].legal~ count | layers[].stop~ text | layers[].front~[] object | layers[].points~[] object
 """
 SPACE = "architecture text | layers[].name text | layers[].repeats count | layers[].tilings count | layers[].mappings count"
+VARIATION = """
+architecture text | parameter text | objective text | points[].at text | points[].cycles count | points[].energy_fj? count
+points[].value count | points[].bound? number | points[].layers[] object
+"""
 
 # the rows of each document by the name in its `schema`
 ROWS: Mapping[str, str] = {
@@ -297,7 +301,7 @@ ROWS: Mapping[str, str] = {
     "diff": DIFF, "advise": ADVISE, "learn": LEARN, "repair": REPAIR, "sweep": SWEEP,
     "bench": BENCH, "egraph": EGRAPH, "compare": "reports[].* text",
     "init": "kind text | name text | folder text | files[] text | next[] text",
-    "map": MAP, "space": SPACE,
+    "map": MAP, "space": SPACE, "variation": VARIATION,
 }  # fmt: skip
 VERSION = 1
 Tree = dict[str, Any]

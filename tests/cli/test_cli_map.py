@@ -194,7 +194,7 @@ def test_what_cannot_be_varied_is_refused(text: str, sentence: str, remedy: str)
 
 def test_options_without_an_effect_on_a_variation_are_refused() -> None:
     command = ("map", LAYER, "--arch", "edge", "--over", "L2.width=1")
-    assert flexmatch(*command, "--space-only").err.startswith("error[F203]: --over is for --over or a search, not for --space-only")
+    assert flexmatch(*command, "--space-only").err.startswith("error[F203]: --over is for a search, not for --space-only")
     assert flexmatch(*command, "--as", "union").err.startswith("error[F203]: --as is for --mapping or a search, not for --over")
     refused(
         flexmatch(*command, "--model", "all"), 2,

@@ -35,6 +35,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "schema": ("schema", "plan"),
     "completion": ("completion", "fish"),
     "init": ("init", "app", "waves"),
+    "map": ("map", "gemm:m=4,n=4,k=4", "--arch", "edge", "--budget", "60"),
+    "space": ("map", "gemm:m=4,n=4,k=4", "--arch", "edge", "--space-only"),
+    "variation": ("map", "gemm:m=4,n=4,k=4", "--arch", "edge", "--budget", "60", "--over", "L2.width=1,8"),
 }
 
 

@@ -20,11 +20,11 @@ def over_document(text: str, base: Clusters, objective: str, answer: Answer) -> 
     from ...fit.mapping.variation import variants
 
     name, rows = variants(text, base)
-    points = [_point(v.value, answer(v.clusters), objective) for v in rows]
+    points = [_point(v.value, answer(v.clusters)) for v in rows]
     return {"schema": SCHEMA, "architecture": base.name, "parameter": name, "objective": objective, "points": points}
 
 
-def _point(value: str, layers: list[dict[str, Any]], objective: str) -> dict[str, Any]:
+def _point(value: str, layers: list[dict[str, Any]]) -> dict[str, Any]:
     """Return a value with the layers' answers and sums; the objective of several layers is the sum over them."""
     energies = [d["cost"]["energy_fj"] for d in layers]
     cycles = sum(d["repeats"] * d["cost"]["cycles"] for d in layers)
@@ -32,7 +32,7 @@ def _point(value: str, layers: list[dict[str, Any]], objective: str) -> dict[str
     bounds = [d["bound"] for d in layers]
     total = sum(d["repeats"] * d["value"] for d in layers)
     least = None if None in bounds else sum(d["repeats"] * d["bound"] for d in layers)
-    return {"at": value, "cycles": cycles, "energy_fj": joules, objective: total, "bound": least, "layers": layers}
+    return {"at": value, "cycles": cycles, "energy_fj": joules, "value": total, "bound": least, "layers": layers}
 
 
 def over_lines(document: Mapping[str, Any], energy_text: Callable[[int | None], str]) -> list[str]:
@@ -40,10 +40,10 @@ def over_lines(document: Mapping[str, Any], energy_text: Callable[[int | None], 
     from ...report.tables import grid
 
     objective, points = document["objective"], document["points"]
-    best = min(p[objective] for p in points)
+    best = min(p["value"] for p in points)
     heads = (document["parameter"], "cycles", "energy", f"{objective} / least", "units", "at most saved")
     rows = [
-        (p["at"], f"{p['cycles']:,}", energy_text(p["energy_fj"]), _ratio(p[objective], best), _units(p["layers"]), _saved(p, objective))
+        (p["at"], f"{p['cycles']:,}", energy_text(p["energy_fj"]), _ratio(p["value"], best), _units(p["layers"]), _saved(p))
         for p in points
     ]  # fmt: skip
     return grid(heads, rows, heads[1:], 0)
@@ -59,7 +59,7 @@ def _units(layers: Sequence[Mapping[str, Any]]) -> str:
     return f"{100 * sum(c * d['cost']['utilisation'] for c, d in zip(cycles, layers, strict=True)) / sum(cycles):.0f}%"
 
 
-def _saved(point: Mapping[str, Any], objective: str) -> str:
-    if point["bound"] is None or not point[objective]:
+def _saved(point: Mapping[str, Any]) -> str:
+    if point["bound"] is None or not point["value"]:
         return "–"
-    return f"{100 * max(0.0, 1 - point['bound'] / point[objective]):.1f}%"
+    return f"{100 * max(0.0, 1 - point['bound'] / point['value']):.1f}%"

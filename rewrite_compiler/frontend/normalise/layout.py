@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from ...ir.program import Value
+from ...ir.types import TensorType
 from ...ops import OPS
 from ...ops.elementwise import broadcast
 from ...ops.op import ShapeError
@@ -265,6 +266,7 @@ def _tile(site: Site) -> list[Value]:
     if len(repeats) != len(shape) or any(n < 0 for n in repeats):
         raise ShapeError(f"Repeats of Tile must be one number from 0 on for each of the {len(shape)} axes, not {repeats}")
     result = tuple(n * r for n, r in zip(shape, repeats, strict=True))
+    site.context.check(TensorType(result, site.type(site.value(0)).dtype), site.name)
     split = [part for n, r in zip(shape, repeats, strict=True) for part in ((1, n) if r != 1 else (n,))]
     wide = [part for n, r in zip(shape, repeats, strict=True) for part in ((r, n) if r != 1 else (n,))]
     x = site.reshape(site.value(0), split)
