@@ -49,6 +49,23 @@ def test_everything_imports_from_the_wheel(installed: Path, tmp_path: Path) -> N
     assert Path(where.strip()).is_relative_to(installed.parent)
 
 
+CERTIFIED = """
+from rewrite_compiler.prove.certificates.shipped_certificates import certificate_of_model, certificate_of_operation, certificate_of_rule
+from rewrite_compiler.rewrite.ruleset import every_rule
+from rewrite_compiler.target import find_target, target_names
+targets = [find_target(name) for name in target_names()]
+certificates = [*map(certificate_of_rule, every_rule()), *map(certificate_of_model, targets)]
+certificates += [certificate_of_operation(t, name) for t in targets for name in t.mappings]
+print(len(certificates), sum(c is None for c in certificates))
+"""
+
+
+def test_the_certificates_of_the_tree_are_those_of_the_wheel(installed: Path, tmp_path: Path) -> None:
+    count, lacking = map(int, call(installed / "python", "-c", CERTIFIED, cwd=tmp_path).split())
+    assert count > 200
+    assert lacking == 0
+
+
 def test_the_shipped_applications_are_files_of_the_wheel(installed: Path, tmp_path: Path) -> None:
     code = (
         "from rewrite_compiler.apps import APPS\nfor app in APPS: print(all(p.is_file() for p in (app.model, app.data, app.calibration)))"

@@ -277,3 +277,19 @@ def test_a_module_beside_a_users_target_is_in_its_statement(tmp_path: Path) -> N
     helper.write_text("f = 1\n", "utf-8")
     forget_content()
     assert content.content_hash((target,)) == before
+
+
+def test_of_installed_packages_only_the_own_one_is_in_a_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in {"mine/__init__.py": "", "mine/target.py": "import numbers_library\nfrom . import widths\n",
+                       "mine/widths.py": "a = 1\n", "numbers_library/__init__.py": "b = 1\n"}.items():  # fmt: skip
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, "utf-8")
+    root = tmp_path / "mine/target.py"
+    forget_content()
+    assert {f.name for f in content.content_closure((root,))[0]} > {"target.py", "widths.py"}
+    assert tmp_path / "numbers_library/__init__.py" in content.content_closure((root,))[0]  # a folder of the user's own
+    monkeypatch.setattr(content, "_installation_folders", lambda: (tmp_path,))
+    forget_content()
+    files = content.content_closure((root,))[0]
+    assert tmp_path / "mine/widths.py" in files
+    assert tmp_path / "numbers_library/__init__.py" not in files

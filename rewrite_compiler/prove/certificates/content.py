@@ -2,17 +2,20 @@
 
 A unit is a module or a package directly below a folder of content, or a file of a user; all files of a unit count, its data, too.
 Imports are read from the text, in functions, too. A file that imports by computed names may need anything: then all content counts.
+Of installed packages each is followed alone: what numpy is does not change what a target in the folder beside it says.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import sysconfig
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from site import getsitepackages, getusersitepackages
 
 from .sources import ENGINE, court_of, import_closure, shipped_courts
 
@@ -66,8 +69,8 @@ def imports_of(file: Path) -> Imports:
     names = {x.id for x in ast.walk(tree) if isinstance(x, ast.Name)}
     modules = [m for x in ast.walk(tree) for m in _modules(file, x)]
     computed = not COMPUTED_IMPORTS.isdisjoint(names | {a.name.partition(".")[0] for x in ast.walk(tree) for a in _aliases(x)})
-    content = [m for m in modules if _is_content(m) or not m.is_relative_to(ENGINE)]
-    engine = [m.relative_to(ENGINE).as_posix() for m in modules if m not in content]
+    content = [m for m in modules if _is_content(m) or not (m.is_relative_to(ENGINE) or _is_other_installation(m, file))]
+    engine = [m.relative_to(ENGINE).as_posix() for m in modules if m not in content and m.is_relative_to(ENGINE)]
     return Imports(tuple(dict.fromkeys(content)), tuple(dict.fromkeys(engine)), computed)
 
 
@@ -123,6 +126,16 @@ def _content_folders() -> tuple[Path, ...]:
 
 def _is_content(file: Path) -> bool:
     return any(file.is_relative_to(folder) for folder in _content_folders())
+
+
+def _is_other_installation(module: Path, file: Path) -> bool:
+    """Tell whether a module is installed beside the package that imports it, as its requirements are."""
+    folder = next((f for f in _installation_folders() if file.is_relative_to(f) and module.is_relative_to(f)), None)
+    return folder is not None and module.relative_to(folder).parts[0] != file.relative_to(folder).parts[0]
+
+
+def _installation_folders() -> tuple[Path, ...]:
+    return tuple(map(Path, (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *getsitepackages(), getusersitepackages())))
 
 
 def _unit(file: Path) -> Path:
