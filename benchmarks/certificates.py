@@ -22,11 +22,13 @@ from rewrite_compiler.prove.certificates.statements import statement_of_model, s
 from rewrite_compiler.rewrite.ruleset import every_rule
 from rewrite_compiler.target import find_target, target_names
 
+DESIGNS = ("hlscnn:revision=ext16", "hlscnn:revision=orig")  # beside the designs without parameters
+
 
 def statements() -> Iterator[tuple[str, Case]]:
     """Yield every case of the library with the hash of what it says."""
     yield from ((statement_of_rule(r), rule_case(r, None)) for r in every_rule())
-    for name in target_names():
+    for name in (*target_names(), *DESIGNS):
         target = find_target(name)
         yield statement_of_model(target), model_case(target, name)
         yield from ((statement_of_operation(target, case.message["name"]), case) for case in target_cases(target, name))

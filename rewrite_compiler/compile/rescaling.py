@@ -33,6 +33,7 @@ EXPONENTS = (1, 2, 3, 4, 5, 6, 8, 10, 12)
 MOST_OPERANDS = 6  # of an operation whose scalings are looked for
 MOST_SCALINGS = 6  # of an operation that are tried, those of fewest operands first
 NEARLY_LEAST = 1.25  # times the least error: of such exponents the smallest is chosen
+MOST_EXPONENTS = 2  # nearly least on one sample that are measured on all
 PRODUCTS = frozenset(("conv", "dense", "matmul", "mul", "scale"))
 HOMOGENEOUS = frozenset((
     "add", "average_pool", "bias_add", "concat", "expand", "im2col", "max", "max_pool", "min", "neg", "reduce_max", "reduce_mean",
@@ -190,13 +191,25 @@ def choice(p: Program, o: Offload, samples: Mapping[Value, Data], most: float) -
 
 
 def _best(p: Program, o: Offload, s: Scaling, samples: Mapping[Value, Data]) -> Choice | None:
-    """Return the smallest exponent whose error is nearly the least."""
-    errors = {k: _error(p, o, s, k, samples) for n in EXPONENTS for k in (n, -n)}
-    least = min(errors.values())
-    if not np.isfinite(least):
+    """Return the smallest exponent whose error is nearly the least; which ones are measured on all samples, the largest one tells."""
+    result = samples[o.node.outputs[0]]
+    largest = int(np.argmax(np.max(np.abs(result).reshape(len(result), -1), axis=1)))
+    estimates = _errors(p, o, s, (k for n in EXPONENTS for k in (n, -n)), {v: x[largest : largest + 1] for v, x in samples.items()})
+    errors = _errors(p, o, s, [*_nearly_least(estimates)[:MOST_EXPONENTS], *sorted(estimates, key=lambda k: estimates[k])[:1]], samples)
+    if not np.isfinite(min(errors.values())):
         return None
-    exponent = min((k for k, error in errors.items() if error <= NEARLY_LEAST * least), key=lambda k: (abs(k), errors[k]))
+    exponent = _nearly_least(errors)[0]
     return Choice(s, exponent, errors[exponent])
+
+
+def _errors(p: Program, o: Offload, s: Scaling, exponents: Iterable[int], samples: Mapping[Value, Data]) -> dict[int, float]:
+    return {k: _error(p, o, s, k, samples) for k in dict.fromkeys(exponents)}
+
+
+def _nearly_least(errors: Mapping[int, float]) -> list[int]:
+    """Return the exponents whose error is nearly the least, the smallest first."""
+    least = min(errors.values())
+    return sorted((k for k, error in errors.items() if error <= NEARLY_LEAST * least), key=lambda k: (abs(k), errors[k]))
 
 
 def _error(p: Program, o: Offload, s: Scaling, k: int, samples: Mapping[Value, Data]) -> float:

@@ -87,7 +87,7 @@ def test_a_certificate_is_of_one_text_and_of_one_set_of_parameters() -> None:
     r = every_rule()[0]
     assert certificate_of_rule(replace(r, doc="said otherwise")) == certificate_of_rule(r)
     assert certificate_of_rule(replace(r, name="another")) is None
-    other = find_target("hlscnn:revision=ext16")
+    other = find_target("hlscnn:revision=uni16")
     assert certificate_of_operation(other, "conv2d") is certificate_of_model(other) is None
 
 
@@ -116,7 +116,7 @@ def test_a_plan_states_what_every_step_rests_on() -> None:
     for o in offloads:
         assert [(r["covers"], r["ulp"], r["share_of_rounding"]) for r in o["because"]] == [covered(r["rule"]) for r in o["because"]]
         assert o["certificate"] == weakest_coverage(r["covers"] for r in o["because"])
-    other = to_json(compile_model(model, ["hlscnn:revision=ext16"]))  # which is judged when it is used
+    other = to_json(compile_model(model, ["hlscnn:revision=ext16_a3p8"]))  # which is judged when it is used
     assert {o["certificate"] for o in other["offloads"]} == {SYMBOLIC}
 
 

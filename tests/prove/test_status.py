@@ -13,13 +13,13 @@ from rewrite_compiler.target import find_target
 
 def test_verdicts_are_those_that_were_kept_of_this_very_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
-    target = find_target("hlscnn:revision=ext16")
+    target = find_target("hlscnn:revision=uni16")
     assert set(known_verdicts(target).values()) == {NOT_JUDGED}
     court_cache().put(mapping_key(target, "conv2d"), {"verdict": "proved"})
     known = known_verdicts(target)
     assert known["conv2d"] == "proved"
     assert verdicts_summary(known) == f"1 proved, {len(known) - 1} not judged yet"
-    other = find_target("hlscnn:revision=orig")
+    other = find_target("hlscnn:revision=ext16_a3p8")
     assert set(known_verdicts(other).values()) == {NOT_JUDGED}
 
 
