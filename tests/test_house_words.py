@@ -91,9 +91,9 @@ FILLERS = frozenset(
         "written",
     ]
 )
-# What a mathematician or the standard library calls so: the other operand, what is left, masks of numpy's `where`; functions as written.
+# What a mathematician or the standard library calls so: the other operand, what is left, masks of numpy's `where`.
 USUAL_LOCALS = frozenset(
-    {"one", "other", "others", "then", "next", "most", "more", "now", "left", "same", "both", "used", "where", "several", "written"}
+    {"one", "other", "others", "then", "next", "most", "more", "now", "left", "same", "both", "used", "where", "several"}
 )
 # Sides of a rule, branches, the guard `where`, and fields that users of `target` and readers of documents know.
 USUAL_PUBLIC = frozenset({"left", "other", "then", "where", "kept", "moved", "whole", "what", "most", "chosen", "same", "found"})

@@ -361,9 +361,9 @@ class _Executable:
                 self.words[memory][:] = value if memory.rank < 2 else np.ravel(value)
             elif self.call.arrays[number] is not (data := self.sim.memories[memory].data):
                 self.call.put({memory: data})
-        started = time.perf_counter()
+        started = time.thread_time()
         self.call()
-        function.seconds += time.perf_counter() - started
+        function.seconds += time.thread_time() - started
         self._forget()
 
     def _forget(self) -> None:

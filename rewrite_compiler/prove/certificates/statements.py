@@ -44,8 +44,8 @@ def _content(target: Target, *functions: Any) -> str:
 
     A function that is generated names in `sources` the files that generate it.
     """
-    written = [f for x in (target.build, target.describe, *functions) if (f := plain_function(x)) is not None]
-    files = {Path(f.__code__.co_filename) for f in written} | {p for f in written for p in getattr(f, "sources", ())}
+    definitions = [f for x in (target.build, target.describe, *functions) if (f := plain_function(x)) is not None]
+    files = {Path(f.__code__.co_filename) for f in definitions} | {p for f in definitions for p in getattr(f, "sources", ())}
     return content_hash(tuple(sorted({*target.sources, *files})))
 
 
