@@ -6,7 +6,7 @@ once for each form of subterm.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import z3
@@ -22,20 +22,16 @@ SECONDS = 5.0
 def without_inverse_pairs(terms: Sequence[z3.ExprRef | int], ranges: Mapping[str, Interval]) -> list[z3.ExprRef | int]:
     """Return the terms without inverse pairs; `ranges` are the intervals of the variables, by name."""
     search = _IdentitySearch(ranges)
-    for t in terms:
-        if isinstance(t, z3.ExprRef):
-            search.visit(t)
-    return [z3.substitute(t, *search.pairs) if search.pairs and isinstance(t, z3.ExprRef) else t for t in terms]
+    return [search.without_pairs(t) if isinstance(t, z3.ExprRef) else t for t in terms]
 
 
 class _IdentitySearch:
     def __init__(self, ranges: Mapping[str, Interval]) -> None:
         self.ranges = ranges
-        self.pairs: list[tuple[z3.ExprRef, z3.ExprRef]] = []
+        self.pairs: dict[int, tuple[z3.ExprRef, z3.ExprRef] | None] = {}  # term id → the term and its variable, where they are equal
         self.sole_variables: dict[int, z3.ExprRef | bool | None] = {}  # term id → its only variable; None: it has none, False: several
         self.retained_terms: list[z3.ExprRef] = []
         self.verdicts: dict[tuple[int, Interval], bool] = {}
-        self.visited: set[int] = set()
         self.word = z3.Int("word")
 
     def sole_variable(self, root: Subterm) -> z3.ExprRef | bool | None:
@@ -62,19 +58,30 @@ class _IdentitySearch:
             return False
         return variables[0] if variables and all(p.eq(variables[0]) for p in variables) else None if not variables else False  # type: ignore[union-attr]
 
-    def visit(self, root: z3.ExprRef) -> None:
-        """Collect the largest subterms that equal their only variable."""
-        work = [parts_of(root)]
+    def without_pairs(self, root: z3.ExprRef) -> z3.ExprRef:
+        """Return a term without its inverse pairs: z3 looks for each pair that it is given, so it is given those that occur."""
+        pairs = list(self.pairs_in(root))
+        return z3.substitute(root, *pairs) if pairs else root
+
+    def pairs_in(self, root: z3.ExprRef) -> Iterator[tuple[z3.ExprRef, z3.ExprRef]]:
+        """Yield the largest subterms that equal their only variable, each with the variable."""
+        work, visited = [parts_of(root)], set[int]()
         while work:
             t = work.pop()
-            if t.number in self.visited or not t.parts:
+            if t.number in visited or not t.parts:
                 continue
-            self.visited.add(t.number)
-            v = self.sole_variable(t)
-            if isinstance(v, z3.ExprRef) and z3.is_int(t.term) and self.is_identity(t.term, v):
-                self.pairs.append((t.term, v))
+            visited.add(t.number)
+            if t.number not in self.pairs:
+                self.pairs[t.number] = self._pair(t)
+            pair = self.pairs[t.number]
+            if pair is not None:
+                yield pair
             else:
                 work.extend(t.parts)
+
+    def _pair(self, t: Subterm) -> tuple[z3.ExprRef, z3.ExprRef] | None:
+        v = self.sole_variable(t)
+        return (t.term, v) if isinstance(v, z3.ExprRef) and z3.is_int(t.term) and self.is_identity(t.term, v) else None
 
     def is_identity(self, t: z3.ExprRef, v: z3.ExprRef) -> bool:
         """Tell whether a term of one variable is proved to equal it."""
