@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import tempfile
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
+from known_wrong.devices import target_of
 from known_wrong.drivers import FAULTS, planted
 
+from rewrite_compiler.errors import SpecError
+from rewrite_compiler.ila import Ila
+from rewrite_compiler.prove.certificates.cache import Cache
+from rewrite_compiler.prove.certificates.judge import judge_cases, model_case
 from rewrite_compiler.prove.mappings.control_classes import Call, control_facts
 from rewrite_compiler.prove.mappings.draws import Invocation
 from rewrite_compiler.prove.mappings.limit_edges import LARGEST_DRAWN, capacity_edges, literal_edges
 from rewrite_compiler.prove.mappings.small_designs import drawn_design_calls, edge_failure, operation_classes, prove_operation, verdict_at
-from rewrite_compiler.target import Stay, find_target
+from rewrite_compiler.target import Small, Stay, Target, find_target
 
 
 @cache
@@ -41,6 +49,34 @@ def test_the_court_asks_small_designs() -> None:
         wrong = prove_operation(vta, vta.mappings["dense"])
     assert (wrong.verdict, wrong.code) == ("refuted", "I105")
     assert " on the design log_batch=" in wrong.evidence
+
+
+def refusing(allowed: str) -> Target:
+    """Return an accelerator that is made with one width only, whose miniature is made with another."""
+    toy = target_of((), Path(tempfile.mkdtemp()))
+
+    def build(width: str) -> Ila:
+        if width != allowed:
+            raise SpecError("I101", f"a width of {width} is none of a command", place="toy.py:1")
+        return toy.build()
+
+    design = replace(toy, build=build, parameters={"width": ("8", "9")}, small=(Small({"width": "9"}),))
+    return replace(design, mappings={name: replace(m, parameters=design.values) for name, m in toy.mappings.items()})
+
+
+@pytest.mark.parametrize(("allowed", "made"), [("8", "toy with width=9"), ("9", "toy")])
+def test_a_design_that_cannot_be_made_leaves_the_operation_open(allowed: str, made: str) -> None:
+    target = refusing(allowed)
+    proof = prove_operation(target, target.mappings["dense"])
+    width = {"8": "9", "9": "8"}[allowed]
+    assert (proof.verdict, proof.code, proof.strength) == ("unproved", "I101", "")
+    assert proof.evidence == f"{made} cannot be made: a width of {width} is none of a command at toy.py:1"
+    assert proof.problem is not None
+
+
+def test_a_model_that_cannot_be_made_has_a_problem() -> None:
+    (record,) = judge_cases([model_case(refusing("9"), "toy")], Cache(None))
+    assert record["problems"] == ["toy cannot be made: a width of 8 is none of a command at toy.py:1"]
 
 
 def test_a_call_shows_loops_branches_and_fields() -> None:

@@ -25,7 +25,7 @@ from ...rewrite.rule import Rule
 from ...rewrite.text import rule_text
 from ...rewrite.text_file import rules_of_text
 from ...target import Mapping, Target, find_target
-from ..mappings.small_designs import prove_operation
+from ..mappings.small_designs import prove_operation, refused_design
 from ..rules.all_shapes import theorem_of
 from ..rules.rules import prove_rule, with_suggestion
 from ..verdict import PROVED, UNPROVED, Proof, Theorem
@@ -102,6 +102,10 @@ def model_case(target: Target, spec: str) -> Case:
 
 
 def _judge_model(target: Target) -> JSON:
+    refused = refused_design(target)
+    if refused is not None:
+        reason = refused["evidence"]
+        return record.model_record(record.ModelVerdict(target.name, 0, False, (), reason, (reason,)))
     return record.model_record(record.verdict_of_check(check(target.ila())))
 
 

@@ -38,12 +38,33 @@ def prove_mappings(target: Target) -> Iterator[Proof]:
 def prove_operation(target: Target, m: Mapping) -> Proof:
     """Prove that an operation's driver gives its numerics: on its own design, where capacities are used up, and in every control class."""
     started = time.perf_counter()
+    refused = refused_design(target)
+    if refused is not None:
+        return Proof(m.name, m.rule.place, strength="", grade="E", **refused)
     proof = _with_primitives(prove_mapping(m, target.ila()), m)
     if proof.is_proved:
         proof = _at_edges(proof, target, m)
     if proof.is_proved:
         proof = _on_small_designs(proof, target, m)
     return replace(proof, seconds=time.perf_counter() - started)
+
+
+def refused_design(*designs: Target) -> dict[str, Any] | None:
+    """Return what leaves operations open where a design cannot be made: its model or its resources refuse its parameters."""
+    for design in designs:
+        try:
+            design.ila()
+            design.resources()
+        except FlexmatchError as error:
+            problem = error.problem
+            of = f" with {_parameters_text(design)}" if design.chosen else ""
+            at = f" at {problem.place}" if problem.place else ""
+            return _unproved(f"{design.name}{of} cannot be made: {problem.sentence}{at}", problem.code)
+    return None
+
+
+def _parameters_text(design: Target) -> str:
+    return ", ".join(f"{k}={v}" for k, v in design.chosen.items())
 
 
 def _with_primitives(proof: Proof, m: Mapping) -> Proof:
@@ -81,6 +102,9 @@ def _at_edges(proof: Proof, target: Target, m: Mapping) -> Proof:
 
 
 def _on_small_designs(proof: Proof, target: Target, m: Mapping) -> Proof:
+    refused = refused_design(*(design for design, _ in target.miniatures()))
+    if refused is not None:
+        return replace(proof, strength="", **refused)
     control = operation_classes(target, m)
     solved = 0
     for call in control.calls:
