@@ -10,10 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from ...lang.expr import COMPARISONS, INTEGER
 
 MAX_NODES = 300_000  # nodes after which all are forgotten
 MAX_MONOMIALS = 20_000  # monomials beyond which a normal form is given up
+LARGEST_EXACT = float(np.finfo(np.float16).max)
+DIVISIONS = frozenset({"rdiv", "div", "mod", "tdiv", "tmod"})
+ROUNDED = frozenset({"add", "sub", "mul", "rdiv"})
 RING = frozenset({"add", "sum", "sub", "mul", "neg", "const", "leaf"})
 
 Atom = tuple[Any, ...]
@@ -86,12 +91,24 @@ def constant(x: int | Fraction) -> Node:
     return node("const", (), x.numerator if x.denominator == 1 else x)
 
 
+def is_exact(x: int | Fraction) -> bool:
+    """Tell whether every float type holds a number: what is computed of such numbers is rounded once, as the result is."""
+    return abs(x) <= LARGEST_EXACT and float(np.float16(float(x))) == x
+
+
+def _is_computed(op: str, x: int | Fraction, y: int | Fraction) -> bool:
+    """Tell whether an operator on two numbers becomes a number: not where it has none, nor where floating point rounds on the way."""
+    if op in DIVISIONS and y == 0:
+        return False
+    return op not in ROUNDED or (is_exact(x) and is_exact(y))
+
+
 def binary(op: str) -> Callable[[Node, Node], Node]:
     """Return the function that applies an operator of two operands."""
 
     def apply(a: Node, b: Node) -> Node:
         x, y = a.number, b.number
-        if x is not None and y is not None and not (op in ("rdiv", "div", "mod", "tdiv", "tmod") and y == 0):
+        if x is not None and y is not None and _is_computed(op, x, y):
             return constant(Fraction(x) / y if op == "rdiv" else INTEGER[op](x, y))  # type: ignore[arg-type]
         if op == "mul" and (x == 0 or y == 0):
             return constant(0)
@@ -124,9 +141,12 @@ def select(condition: Node, a: Node, b: Node) -> Node:
 
 
 def total(values: Sequence[Node]) -> Node:
-    """Return the sum of nodes in their order; numbers are added up, a sum of 0 is left out."""
-    constant_sum = sum(x.data for x in values if x.op == "const")
+    """Return the sum of nodes in their order; numbers are added up where that rounds once only, a sum of 0 is left out."""
+    numbers = [x.data for x in values if x.op == "const" and x.data]
+    constant_sum = sum(numbers)
     terms = [x for x in values if x.op != "const"]
+    if len(numbers) > 1 and not (all(map(is_exact, (*numbers, constant_sum))) and len({n > 0 for n in numbers}) == 1):
+        return node("sum", [x for x in values if x.number != 0])
     if not terms:
         return constant(constant_sum)
     partial_sum = terms[0] if len(terms) == 1 else node("sum", terms)

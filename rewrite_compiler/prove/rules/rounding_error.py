@@ -9,7 +9,7 @@ not; figures are of the usual samples.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,8 @@ EDGES = (0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.0)  # beside the least and the larges
 EDGE_SHARE = 0.2
 WIDE = 4_000  # samples over many exponents, over all instances
 REACH = 0.25  # the share of a type's exponents over which they are
+FAR_REACH = 0.75  # and over which those of one operand alone are: the square of half of them is no number
+CLOSEST = 5  # close numbers share at least this part of the bits of a type
 RATIO = 1024.0  # of the sides' error bounds, beyond which one of them is no way to compute the other
 CANCELLATION_SHARE = 0.05  # the share of samples in which operands cancel by chance, so that bounds are further apart all the same
 FLOATS: tuple[Any, ...] = (np.float32, np.float16)
@@ -76,10 +78,12 @@ def _measure_type(rule: Rule, instances: Sequence[Instance], kind: Any) -> tuple
                 return None, _excess(rule, instance, operands, at, distance, kind)
         if kind is np.int8:
             continue
-        operands = {name: _wide_draw(random, (-(-WIDE // len(instances)), *shape), kind) for name, shape in instance.operands.items()}
-        for at, distance in _distances(rule, pairs, operands, kind, over_exponents=True):
-            if distance.worst is not None:
-                return None, _excess(rule, instance, operands, at, distance, kind)
+        wide = {name: _wide_draw(random, (-(-WIDE // len(instances)), *shape), kind) for name, shape in instance.operands.items()}
+        far_draws = _far_draws(instance, -(-WIDE // len(instances)), kind) if rule.grade == "A" else ()
+        for where, operands in (("over many exponents", wide), *far_draws):
+            for at, distance in _distances(rule, pairs, operands, kind, where):
+                if distance.worst is not None:
+                    return None, _excess(rule, instance, operands, at, distance, kind)
     return (RoundingMeasurement(np.dtype(kind).name, samples, ulp, share) if samples else None), None
 
 
@@ -114,15 +118,40 @@ def _wide_draw(random: np.random.Generator, shape: tuple[int, ...], kind: Any) -
     return np.where(is_edge, random.choice([*EDGES, *extremes], shape), values).astype(kind)
 
 
+def _far_draws(instance: Instance, count: int, kind: Any) -> Iterator[tuple[str, dict[str, Data]]]:
+    """Yield draws in which one operand alone is over nearly all exponents, and one in which all numbers are close to each other.
+
+    Products of operands that are all far out overflow in any order; what one of them alone makes overflow is one side's fault.
+    That operands are close is rare among draws and common among data, and there a difference of rounded results is no number.
+    """
+    random = np.random.default_rng(2)
+    type_info = np.finfo(kind)
+    reach = FAR_REACH * np.log2(float(type_info.max))
+    shapes = {name: (count, *shape) for name, shape in instance.operands.items()}
+    usual = {name: random.standard_normal(shape) for name, shape in shapes.items()}
+    for name, shape in shapes.items():
+        exponents = random.uniform(-reach, reach, (count, *(1 for _ in shape[1:])))
+        far = {**usual, name: usual[name] * np.exp2(exponents)}
+        yield f"over nearly all exponents of {name}", {n: x.astype(kind) for n, x in far.items()}
+    centre, bits = random.standard_normal(count), -np.log2(float(type_info.eps))
+
+    def close(shape: tuple[int, ...]) -> Data:
+        distance = np.exp2(random.uniform(-bits, -bits / CLOSEST, shape)) * random.choice((-1.0, 1.0), shape)
+        return np.asarray(centre.reshape(count, *(1 for _ in shape[1:])) * (1 + distance)).astype(kind)
+
+    yield "where numbers are close to each other", {n: close(shape) for n, shape in shapes.items()}
+
+
 def _distances(
-    rule: Rule, pairs: Iterable[tuple[Node, Node]], operands: Mapping[str, Data], kind: Any, *, over_exponents: bool = False
+    rule: Rule, pairs: Iterable[tuple[Node, Node]], operands: Mapping[str, Data], kind: Any, where: str = ""
 ) -> Iterable[tuple[int, _Distance]]:
+    """Yield the distances of elements that are not the same; `where` tells samples that are unusual, on which bounds are compared."""
     with np.errstate(all="ignore"):
         values = _Values(operands, kind)
         for n, (a, b) in enumerate(pairs):
             if a is not b:
-                if over_exponents and rule.grade == "A":
-                    yield n, _lost_precision(values, a, b, kind)
+                if where and rule.grade == "A":
+                    yield n, _lost_precision(values, a, b, kind, where)
                 else:
                     yield n, _distance(rule.grade, values, a, b, kind)
 
@@ -143,7 +172,7 @@ def _distance(grade: str, values: _Values, a: Node, b: Node, kind: Any) -> _Dist
     return _Distance(left, right, float(steps.max()), float(share.max()), _first_index(wrong[grade]) if grade in wrong else None)
 
 
-def _lost_precision(values: _Values, a: Node, b: Node, kind: Any) -> _Distance:
+def _lost_precision(values: _Values, a: Node, b: Node, kind: Any, where: str) -> _Distance:
     """Return the sample on which one side has no number, or a far larger error bound, where that is no rare cancellation."""
     left, right = np.broadcast_arrays(values.values_of(a), values.values_of(b))
     type_info = np.finfo(kind)
@@ -157,7 +186,7 @@ def _lost_precision(values: _Values, a: Node, b: Node, kind: Any) -> _Distance:
     if share <= CANCELLATION_SHARE:
         return _Distance(left, right, 0.0, 0.0, None)
     gap = np.where(wrong, np.nan_to_num(np.abs(left.astype(np.float64) - right), nan=np.inf), -1.0)
-    sentence = f"over many exponents one side overflows, or may lose {RATIO:,.0f} times more by rounding, in {share:.0%} of samples"
+    sentence = f"{where} one side overflows, or may lose {RATIO:,.0f} times more by rounding, in {share:.0%} of samples"
     return _Distance(left, right, 0.0, 0.0, int(np.argmax(gap)), sentence)
 
 
