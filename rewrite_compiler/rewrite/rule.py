@@ -11,6 +11,7 @@ Parameters annotated Tensor, Ints, Int, Float or Str are the pattern's variables
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -48,6 +49,7 @@ PHASES = ("ir", "fold", "late", "map")  # fold: to its end after every round of 
 # sums; as reals only
 GRADES = {"E": "exact", "Z": "zero-sign", "A": "reassociates", "F": "real"}
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")  # as the text form has it, by which rules travel
+EXTREMA = frozenset({"min", "max"})  # elementwise, of two tensors
 MARKS = ("any_dtype", "ring", "spelling", "lowering")  # lowering: costs more than what it stands for, used when asked
 
 
@@ -169,6 +171,8 @@ def _law_of(f: Callable[..., Law], variables: Mapping[str, object], place: str) 
         return f(**variables)
     except SpecError as error:
         raise error.at(user_line(place, error)) from None
+    except (ArithmeticError, ValueError) as error:
+        raise SpecError("R101", f"a part of the rule has no meaning: {error}", place=user_line(place, error)) from None
 
 
 def place_of(f: Callable[..., Any]) -> str:
@@ -237,16 +241,46 @@ def check_rule(r: Rule) -> None:
 
 
 def check_numbers(r: Rule) -> None:
-    """Check that no attribute of a pattern is not-a-number.
+    """Check that the attributes of a pattern are numbers, infinite ones only as bounds: of clip, and beside an elementwise min or max.
 
     Raises:
-        SpecError: one is.
+        SpecError: one is not.
     """
-    for x in (x for pair in r.pairs for side in pair for x in subterms(side) if isinstance(x, Apply)):
+    for x, is_bound in (found for pair in r.pairs for side in pair for found in _applications(side)):
         for name, value in x.attributes.items():
-            if isinstance(value, float) and value != value:
-                sentence = f"attribute {name} of {x.op.name} in {r.name} is not-a-number, which no number of a model equals"
-                raise SpecError("R101", sentence, place=r.place, help="write a number, or bind a float attribute")
+            for n in _floats(value):
+                about = f"attribute {name} of {x.op.name} in {r.name} is"
+                if math.isnan(n):
+                    sentence = f"{about} not-a-number, which no number of a model equals"
+                    raise SpecError("R101", sentence, place=r.place, help="write a number, or bind a float attribute")
+                if math.isinf(n) and not is_bound and x.op.name != "clip":
+                    sentence = f"{about} infinite, which only a bound may be: of clip, or beside an elementwise min or max"
+                    raise SpecError("R101", sentence, place=r.place, help="write a finite number, or bind a float attribute")
+
+
+def has_infinite_number(r: Rule) -> bool:
+    """Tell whether an operator of a pattern other than clip has an infinite number, as the bound of an elementwise min or max."""
+    applications = (x for pair in r.pairs for side in pair for x, _ in _applications(side) if x.op.name != "clip")
+    return any(math.isinf(n) for x in applications for value in x.attributes.values() for n in _floats(value))
+
+
+def _applications(side: Tensor) -> Iterator[tuple[Apply, bool]]:
+    """Yield the operators of a side for each place where they occur, and whether they are an operand of an elementwise min or max."""
+    if isinstance(side, Apply):
+        yield side, False
+    for x in subterms(side):
+        if isinstance(x, Apply):
+            yield from ((operand, x.op.name in EXTREMA) for operand in x.operands if isinstance(operand, Apply))
+
+
+def _floats(value: object) -> Iterator[float]:
+    """Yield the floats of an attribute: a number, or elements of a list."""
+    elements = value.elements if isinstance(value, ListLiteral) else value if isinstance(value, tuple | list) else (value,)
+    for n in elements:
+        if isinstance(n, float):
+            yield n
+        elif isinstance(n, Expr) and n.op == "const" and isinstance(n.data, float):
+            yield n.data
 
 
 def check_bound(r: Rule) -> None:

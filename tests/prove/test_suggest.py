@@ -14,6 +14,8 @@ from rewrite_compiler import Law, Rule, Tensor, Where, rule
 from rewrite_compiler import ops as o
 from rewrite_compiler.prove.certificates import judge as court
 from rewrite_compiler.prove.certificates.cache import Cache
+from rewrite_compiler.prove.rules import floating_point, guard_synthesis, rules
+from rewrite_compiler.prove.rules.guard_synthesis import helpful_guard
 from rewrite_compiler.prove.rules.rules import NO_INSTANCE, prove_rule, with_suggestion
 from rewrite_compiler.rewrite import Int, Ints
 from rewrite_compiler.rewrite.text_file import rules_of_text
@@ -104,6 +106,37 @@ def test_a_rule_that_no_engine_decides_says_where_it_stopped_and_what_would_help
     assert re.fullmatch(r"x = tensor\[.*\], k = .*, s = .*, p = \((?!0, 0).*\), d = .*", pool["left_out"])
     text = " ".join(answer.out.split())
     assert f"open.rules:2: pool-of-negatives: unproved · {stopped} proved under the guard p == [0, 0], which leaves out x" in text
+
+
+def test_no_guard_is_sought_where_floating_point_alone_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Rule] = []
+    monkeypatch.setattr(floating_point, "WORK", 1)
+    monkeypatch.setattr(rules, "helpful_guard", lambda r, *_: asked.append(r) or ("", ""))
+    (mine,) = rules_of_text(
+        "rule mine(x: tensor) grade E { div(x, full(shape=[], value=2.0)) = mul(x, full(shape=[], value=0.5)) }", "rules"
+    )
+    proof = with_suggestion(prove_rule(mine), mine)
+    assert (proof.verdict, proof.suggestion, asked) == ("unproved", "", [])
+    assert proof.evidence.startswith(rules.OPEN_GRADE)
+    (pool,) = rules_of_text(UNPROVED, "rules")
+    assert with_suggestion(prove_rule(pool), pool).suggestion == ""
+    assert asked == [pool]
+
+
+def test_the_search_for_a_guard_ends_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    (pool,) = rules_of_text(UNPROVED, "rules")
+    asked: list[Rule] = []
+
+    def helps_not(r: Rule) -> bool:
+        asked.append(r)
+        return False
+
+    assert helpful_guard(pool, helps_not, prove_rule) == ("", "")
+    assert len(asked) > 1
+    asked.clear()
+    monkeypatch.setattr(guard_synthesis, "SECONDS", 0.0)
+    assert helpful_guard(pool, helps_not, prove_rule) == ("", "")
+    assert asked == []
 
 
 def test_the_condition_that_leaves_no_instance_is_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -199,3 +200,45 @@ def test_a_bad_guard_in_python_is_refused_at_its_line(where: str, sentence: str,
     problem = caught.value.problem
     assert (problem.code, problem.sentence, problem.place) == ("R101", sentence, f"{path}:{line}")
     assert problem.help
+
+
+INFINITE = "attribute value of {op} in wrong is infinite, which only a bound may be: of clip, or beside an elementwise min or max"
+FAR = [
+    ("mul(x, full(shape=[], value=inf)) = x", "full"),
+    ("x = div(x, full(shape=[], value=1e400))", "full"),
+    ("add(x, full(shape=[], value=inf)) = full(shape=[], value=1.0)", "full"),
+    ("relu(x) = full(shape=[], value=-inf)", "full"),
+    ("max(x, neg(full(shape=[], value=inf))) = x", "full"),
+    ("pad(x, pads=[1, 1], value=-inf) = x", "pad"),
+    ("mul(min(x, full(shape=[], value=inf)), full(shape=[], value=inf)) = x", "full"),
+]
+
+
+@pytest.mark.parametrize(("law", "op"), FAR)
+def test_an_infinite_number_that_is_no_bound_is_refused_at_its_line(law: str, op: str) -> None:
+    with pytest.raises(FlexmatchError) as caught:
+        rules_of_text(f"\nrule wrong(x: tensor) {{\n    {law}\n}}\n", "bad.rules")
+    problem = caught.value.problem
+    assert (problem.code, problem.sentence, problem.place) == ("R101", INFINITE.format(op=op), "bad.rules:2")
+
+
+@pytest.mark.parametrize("number", ["inf", "-inf", "nan"])
+@pytest.mark.parametrize("law", ["o.mul(x, o.full(shape=[], value=n)), x", "x, o.pad(x, [1, 1], n)", "o.reshape(x, [n, 1]), x"])
+def test_python_with_an_infinite_number_is_refused_with_file_and_line(law: str, number: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(f'{PYTHON.partition("@rule")[0]}n = float("{number}")\n\n\n@rule\ndef wrong(x: Tensor) -> Law:\n    return {law}\n')
+    with pytest.raises(FlexmatchError) as caught:
+        rules_at(path)
+    assert caught.value.problem.code == "R101"
+    assert re.match(re.escape(str(path)) + r":\d+$", caught.value.problem.place)
+    assert re.search("is infinite|is not-a-number|has no meaning: cannot convert", caught.value.problem.sentence)
+
+
+@pytest.mark.parametrize("law", ["min(x, full(shape=[], value=inf)) = x", "max(full(shape=[], value=-inf), relu(x)) = relu(x)"])
+def test_an_infinite_bound_is_none_that_an_engine_reads(law: str) -> None:
+    (bounded,) = rules_of_text(f"rule bounded(x: tensor) {{ {law} }}", "rules")
+    proof = with_suggestion(prove_rule(bounded), bounded)
+    assert (proof.verdict, proof.suggestion) == ("unproved", "")
+    assert proof.evidence == "no engine reads the infinite number of full: leave the bound out"
+    (clipped,) = rules_of_text("rule clipped(x: tensor) { clip(x, low=-inf, high=inf) = x }", "rules")
+    assert prove_rule(clipped).is_proved

@@ -6,6 +6,7 @@ The vocabulary compares ranks and extents of the rule's operands and attributes.
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -24,6 +25,7 @@ from ..verdict import Proof
 SAMPLE = 80  # drawn instances on which conditions are compared
 MAX_CONDITIONS = 4  # conditions that are sent to the court
 MAX_QUESTIONS = 40  # conditions of which an engine is asked whether they help
+SECONDS = 10.0  # of the processor for all of these: a suggestion is no verdict, so that it may depend on the machine
 RANKS = (0, 1, 2, 3, 4)
 
 
@@ -48,8 +50,9 @@ def suggested_guard(rule: Rule, judge: Callable[[Rule], Proof]) -> str:
 def helpful_guard(rule: Rule, proves: Callable[[Rule], bool], judge: Callable[[Rule], Proof]) -> tuple[str, str]:
     """Return the text of a condition under which an unproved rule is proved, and the smallest instance that it leaves out; none: nothing.
 
-    `proves` is asked first, because an engine answers sooner than the whole court.
+    `proves` is asked first, because an engine answers sooner than the whole court. Nothing more is asked after `SECONDS` of the processor.
     """
+    end = time.process_time() + SECONDS
     sample = drawn_instances(rule, range(1, 4), 4, SAMPLE, numbers=(-1.0, 0.0, 1.0, *numbers_of(rule)))
     candidates: dict[tuple[int, ...], Condition] = {}  # by the instances that a condition leaves out: the first of those that tell alike
     for condition in vocabulary(rule):
@@ -57,6 +60,8 @@ def helpful_guard(rule: Rule, proves: Callable[[Rule], bool], judge: Callable[[R
         if left_out and len(left_out) < len(sample):
             candidates.setdefault(left_out, condition)
     for left_out, condition in sorted(candidates.items(), key=lambda c: len(c[0]))[:MAX_QUESTIONS]:
+        if time.process_time() > end:
+            break
         guarded = replace(rule, where=(*rule.where, condition))
         if proves(guarded) and judge(guarded).is_proved:
             return condition_text(condition), instance_text(min((sample[n] for n in left_out), key=lambda i: i.size))

@@ -17,7 +17,7 @@ from ...ops.op import Apply, ShapeError, Variable, subterms
 from ...ops.order import order_of
 from ...ops.static import HasType
 from ...rewrite.domain import Domain
-from ...rewrite.rule import Float, Rule
+from ...rewrite.rule import Float, Rule, has_infinite_number
 from ...rewrite.text import condition_text
 from ..instances import element_terms as nodes
 from ..instances.counterexamples import find_difference
@@ -39,6 +39,8 @@ PROVED_DRAWS_SHARE = 0.2  # of the work of the wide draws, where a theorem says 
 HIGH_RANK_DRAWS_SHARE = 0.07  # of that work, where it says nothing
 NO_MEANING = {IndexError: "it reads an axis that does not exist", ZeroDivisionError: "it divides by an extent of 0"}
 NO_INSTANCE = "no operands satisfy its left side and guard, of those with ranks to 6 and extents to 3 that were tried"
+UNREAD_INFINITY = "no engine reads the infinite number of full: leave the bound out"
+OPEN_GRADE = "it is not shown to be of grade"
 FIRST_INSTANCES = 8  # on which data are searched that are plainer than what a solver finds
 SEARCHES = 24  # of data on which sides that are not seen to be equal differ: instances of one batch
 INTEGER_MARKS = frozenset({"any_dtype", "ring"})
@@ -116,6 +118,8 @@ def with_suggestion(proof: Proof, rule: Rule) -> Proof:
     if proof.evidence == NO_INSTANCE:
         needless = [condition_text(c) for n, c in enumerate(rule.where) if has_instance(rule.where[:n] + rule.where[n + 1 :], rule)]
         return replace(proof, evidence=f"{NO_INSTANCE}; there are some without {' or without '.join(needless)}") if needless else proof
+    if proof.evidence == UNREAD_INFINITY or proof.evidence.startswith(OPEN_GRADE):  # a guard reads no number, and decides no bits
+        return proof
     if proof.verdict == UNPROVED:
         guard, left_out = helpful_guard(rule, lambda r: isinstance(theorem_of(r), Theorem), prove_rule)
         return replace(proof, suggestion=guard, left_out=left_out)
@@ -126,6 +130,8 @@ def with_suggestion(proof: Proof, rule: Rule) -> Proof:
 
 def _judge(rule: Rule, count: int | None) -> Proof:
     fail = partial(_failure, rule)
+    if has_infinite_number(rule):
+        raise fail(UNPROVED, "R103", UNREAD_INFINITY)
     instances = instances_of(rule, count)
     if not instances.nonempty:
         raise fail(UNPROVED, "R103", NO_INSTANCE)
@@ -294,7 +300,7 @@ def _check_bits(rule: Rule, undecided: UndecidedPairs, fail: Any) -> None:
         undecided = _symbolic_pairs(rule)
     answer = undecided.decision(order_of(rule.where).comparisons)
     if isinstance(answer, Stop):
-        raise fail(UNPROVED, "R103", f"it is not shown to be of grade {rule.grade}: {answer}")
+        raise fail(UNPROVED, "R103", f"{OPEN_GRADE} {rule.grade}: {answer}")
     if answer is not None:
         kind, example = answer
         raise fail(REFUTED, "R102", f"it is not of grade {rule.grade}: the sides differ in {kind}", example)
