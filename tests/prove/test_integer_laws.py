@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rewrite_compiler.prove.rules.rules import prove_rule
@@ -91,3 +93,29 @@ def test_the_counterexample_is_one_in_the_arithmetic_of_the_type() -> None:
     assert example is not None
     x = int(str(example.operands["x"]).split()[0])
     assert int(example.left) == ((2 * x + 128) % 256 - 128) // 2 != x == int(example.right)
+
+
+TYPES = 'type(x, "int8"), type(y, "int8")'
+NEVER_DEFINED = [  # the divisor is 0 whatever the operands are
+    "div(x, sub(y, y)) = div(neg(x), sub(y, y))",
+    "div(x, mul(y, sub(x, x))) = x",
+    "reduce_sum(div(x, sub(y, y)), axes=[0], keepdims=1) = reduce_sum(div(neg(x), sub(y, y)), axes=[0], keepdims=1)",
+    "matmul(div(x, sub(y, y)), y) = matmul(div(neg(x), sub(y, y)), y)",
+]
+SOMETIMES_DEFINED = ["div(x, sub(y, x)) = div(x, sub(x, y))", "div(y, sub(x, y)) = add(x, y)", "div(x, max(sub(x, y), sub(y, x))) = x"]
+
+
+@pytest.mark.parametrize("law", NEVER_DEFINED)
+def test_a_law_that_divides_by_a_computed_zero_is_neither_proved_nor_refuted_by_a_value_that_is_none(law: str) -> None:
+    (rule,) = laws(f"rule never(x: tensor, y: tensor) grade F {{ {law} where x.shape == y.shape, x.rank == 2, {TYPES} }}")
+    proof = prove_rule(rule)
+    assert (proof.verdict, proof.counterexample) == ("unproved", None)
+
+
+@pytest.mark.parametrize("law", SOMETIMES_DEFINED)
+def test_a_counterexample_divides_by_no_computed_zero(law: str) -> None:
+    (rule,) = laws(f"rule sometimes(x: tensor, y: tensor) grade F {{ {law} where x.shape == y.shape, {TYPES} }}")
+    example = prove_rule(rule).counterexample
+    assert example is not None
+    x, y = (np.array(json.loads(str(example.operands[name]).removesuffix(" (int8)"))) for name in "xy")
+    assert np.all(x != y)

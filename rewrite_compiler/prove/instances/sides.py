@@ -140,5 +140,5 @@ def side_values(
     cast_operands = {name: x.astype(real) for name, x in operands.items()}
     try:
         return [(side.data(left, cast_operands, real), side.data(right, cast_operands, real)) for left, right in pairs]
-    except (OverflowError, ValueError):
+    except (ArithmeticError, ValueError):  # an attribute divides by 0, or an integer is to hold no number
         return []

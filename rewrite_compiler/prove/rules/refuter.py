@@ -8,9 +8,10 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ LARGER_INSTANCES, LARGER_DRAWS, LARGER_SIZE = (
 )  # instances whose elements are compared as terms: of so many draws, and their elements
 ZERO_POINTS = frozenset({"zero", "x_zero", "w_zero"})
 VALUES_PER_ATTRIBUTE = 8  # values that are drawn for one attribute
+DEFINED_DRAWS = 12  # of integers, one of which is to make no divisor 0
 TRIES = 120  # to make operands of a difference plain
 MAX_LISTED = 24  # elements of an operand that are all shown
 TOLERANCE = 1e-6  # as a share of the largest value: true laws differ by a thousandth of it and less
@@ -220,16 +222,30 @@ def _difference_of_integers(rule: Rule, instance: Instance, numbers: np.random.G
         low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
         edges = np.array([n for n in (low, low + 1, -2, -1, 1, 2, 3, high - 1, high) if low <= n and n], np.dtype(dtype))
         for small in (True, False):
-            operands = {name: _integers(numbers, shape, edges, small) for name, shape in instance.operands.items()}
-            place = _place(rule, instance, operands)
-            if place is not None:
+            operands = _defined_values(rule, instance, partial(_integers, numbers, edges, small=small))
+            place = None if operands is None else _place(rule, instance, operands)
+            if operands is not None and place is not None:
                 example = _example(instance, operands, place)
                 named_types = {name: f"{text} ({dtype})" for name, text in example.operands.items()}
                 return replace(example, operands=named_types), "the sides differ on integers that wrap around"
     return None
 
 
-def _integers(numbers: np.random.Generator, shape: Shape, edges: Data, small: bool) -> Data:
+def _defined_values(rule: Rule, instance: Instance, draw: Callable[[Shape], Data]) -> dict[str, Data] | None:
+    """Return integers at which every division of both sides has a result, None where some draws have none: divisors may be computed."""
+    divisors = [
+        x.operands[1] for pair in rule.pairs for side in pair for x in subterms(side) if isinstance(x, Apply) and x.op.name == "div"
+    ]
+    for _ in range(DEFINED_DRAWS if divisors else 1):
+        operands = {name: draw(shape) for name, shape in instance.operands.items()}
+        side = Side(instance)
+        with suppress(*UNDEFINED):
+            if all(np.all(side.data(d, operands, np.float64)) for d in divisors):
+                return operands
+    return None
+
+
+def _integers(numbers: np.random.Generator, edges: Data, shape: Shape, *, small: bool) -> Data:
     return numbers.integers(1, 7, shape).astype(edges.dtype) if small else numbers.choice(edges, shape)
 
 

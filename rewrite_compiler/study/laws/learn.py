@@ -348,10 +348,13 @@ class _Instance:
         self.left, self.instance = left, instance
         random = np.random.default_rng(SEED)
         self.operands = operands_from(instance, random.standard_normal)
-        self.value: Data = side_values(((left, left),), instance, self.operands, np.float64)[0][0]
+        values = side_values(((left, left),), instance, self.operands, np.float64)
+        self.value: Data | None = values[0][0] if values else None  # none where it divides by 0
 
     def agrees(self, right: Tensor) -> bool:
         """Tell whether a right side has the shape and the value of the fragment here."""
+        if self.value is None:
+            return False
         try:
             if right_shape(right, self.instance) != self.instance.shapes[id(self.left)]:
                 return False
