@@ -33,13 +33,14 @@ class Verdict:
     reason: str = ""
 
 
-def solve(constraints: Sequence[z3.BoolRef], seconds: float) -> Verdict:
+def solve(constraints: Sequence[z3.BoolRef], seconds: float, *, preprocessed: bool = True) -> Verdict:
     """Return z3's verdict on the claim that the constraints have no solution; a solution refutes it. Seconds are of an idle processor.
 
-    The question is asked in a context of its own: what z3 finds within its limit does not depend on what was asked before.
+    The question is asked in a context of its own: what z3 finds within its limit does not depend on what was asked before. Without
+    `preprocessed` z3's core takes the question as it is, arrays as they come: it decides some that preprocessing leaves open.
     """
     context = z3.Context()
-    solver = limited_solver([c.translate(context) for c in constraints], seconds, context)
+    solver = limited_solver([c.translate(context) for c in constraints], seconds, context, preprocessed=preprocessed)
     answer = solver.check()
     if answer == z3.unsat:
         return Verdict(Outcome.PROVED)
@@ -48,9 +49,11 @@ def solve(constraints: Sequence[z3.BoolRef], seconds: float) -> Verdict:
     return Verdict(Outcome.UNKNOWN, reason=solver.reason_unknown())
 
 
-def limited_solver(constraints: Sequence[z3.BoolRef], seconds: float, context: z3.Context | None = None) -> z3.Solver:
+def limited_solver(
+    constraints: Sequence[z3.BoolRef], seconds: float, context: z3.Context | None = None, *, preprocessed: bool = True
+) -> z3.Solver:
     """Return a solver with the constraints that gives up after so many seconds of an idle processor."""
-    solver = z3.Solver(ctx=context)
+    solver = z3.Solver(ctx=context) if preprocessed else z3.SimpleSolver(ctx=context)
     solver.set("rlimit", max(int(seconds * WORK), 1))
     solver.set("timeout", max(int(seconds * PATIENCE * 1000), 1))
     solver.add(*constraints)

@@ -14,7 +14,7 @@ from ...lang.binders import Leaf, Table, static_shape
 from ...lang.step import Step
 from ..smt.bitvector_operators import resize, width_of
 from ..smt.evaluator import refute
-from ..smt.solver import PATIENCE, WORK, Outcome, Verdict, model_values
+from ..smt.solver import Outcome, Verdict, solve
 from ..smt.symbolic_state import SymbolicState, size_of
 from .reader import Statement, Word
 from .semantics import INDEX_BITS, Machine
@@ -134,15 +134,8 @@ def _refuted_either_way(constraints: Sequence[z3.BoolRef], seconds: float) -> Ve
     verdict = refute(constraints, seconds)
     if verdict.outcome != Outcome.UNKNOWN:
         return verdict
-    context = z3.Context()
-    solver = z3.SimpleSolver(ctx=context)
-    solver.set("rlimit", int(seconds * WORK))
-    solver.set("timeout", int(seconds * PATIENCE * 1000))
-    solver.add(*(c.translate(context) for c in constraints))
-    answer = solver.check()
-    if answer == z3.sat:
-        return Verdict(Outcome.REFUTED, model_values(solver.model()))
-    return Verdict(Outcome.PROVED) if answer == z3.unsat else verdict
+    by_core = solve(constraints, seconds, preprocessed=False)
+    return verdict if by_core.outcome == Outcome.UNKNOWN else by_core
 
 
 def _refutation_by_samples(goal: z3.BoolRef, bounded_words: set[str], rounds: int) -> Verdict | None:
