@@ -45,6 +45,12 @@ def test_a_law_that_claims_too_much_of_rounding_is_refused_with_a_sample(rule: R
     assert proof.counterexample.left != proof.counterexample.right
 
 
+def test_numbers_whose_product_is_not_one_prove_nothing() -> None:
+    far = "mul(mul(x, full(shape=[], value=1e30)), full(shape=[], value=1e-30))"
+    (rule,) = rules_of_text(f"rule far-and-back(x: tensor) grade A {{ {far} = x }}", "rules")
+    assert not prove_rule(rule).is_proved
+
+
 @pytest.mark.parametrize("rule", rules_of_text(KEPT, "rules"), ids=str)
 def test_rounding_of_another_order_keeps_the_grade(rule: Rule) -> None:
     assert prove_rule(rule).is_proved

@@ -93,7 +93,7 @@ def constant(x: int | Fraction) -> Node:
 
 def is_exact(x: int | Fraction) -> bool:
     """Tell whether every float type holds a number: what is computed of such numbers is rounded once, as the result is."""
-    return abs(x) <= LARGEST_EXACT and float(np.float16(float(x))) == x
+    return -LARGEST_EXACT <= x <= LARGEST_EXACT and float(np.float16(float(x))) == x
 
 
 def _is_computed(op: str, x: int | Fraction, y: int | Fraction) -> bool:
