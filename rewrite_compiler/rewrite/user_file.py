@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import io
+import tokenize
 import traceback
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +21,7 @@ def module_at(path: Path, kind: str, code: str, limits: Limits | None = None) ->
     Raises:
         UsageError: `code`, there is no such file, or it is no Python file.
         BudgetError: R107, importing it exceeds the limits.
-        InputError: R100, importing it fails.
+        InputError: R100, it is no text, or importing it fails.
     """
     if not path.is_file():
         raise UsageError(code, f"there is no {kind} file {path}", help=f"give the path of a Python file that defines a {kind.capitalize()}")
@@ -27,17 +29,45 @@ def module_at(path: Path, kind: str, code: str, limits: Limits | None = None) ->
     if spec is None or spec.loader is None:
         raise UsageError(code, f"{path} is not a Python file", help=f"a {kind} file ends in .py")
     loader = spec.loader
+    _check_text(path, kind)
     rehearse(path, kind, lambda: loader.exec_module(importlib.util.module_from_spec(spec)), limits or DEFAULT)
     module = importlib.util.module_from_spec(spec)
     try:
         loader.exec_module(module)
     except FlexmatchError as error:
         raise with_example(error).at(str(path)) from None
-    except (Exception, SystemExit) as error:
-        raise InputError(
-            "R100", f"the {kind} file cannot be imported: {type(error).__name__}: {error}", place=_user_line(path, error)
-        ) from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever the file raises
+        raise InputError("R100", f"the {kind} file cannot be imported: {error_text(error)}", place=_user_line(path, error)) from None
     return module
+
+
+def _check_text(path: Path, kind: str) -> None:
+    """Refuse a file that is no text in the encoding that its first lines name, UTF-8 without."""
+    data = path.read_bytes()
+    help = f"give a {kind} file that is written in Python, in UTF-8"
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
+        sentence = f"the {kind} file must be text in {error.encoding}, which the byte 0x{byte:02x} is not"
+        raise InputError("R100", sentence, place=f"{path}:{line}", help=help) from None
+    except SyntaxError as error:  # the encoding that the file names
+        raise InputError("R100", f"the {kind} file must be text: {error.msg}", place=f"{path}:1", help=help) from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise InputError("R100", f"the {kind} file must be text, not hold a null byte", place=f"{path}:{line}", help=help)
+
+
+def error_text(error: BaseException) -> str:
+    """Return the kind and the message of an exception, its kind alone where it has no message or cannot say it."""
+    try:
+        message = str(error)
+    except Exception:  # of a class of the user
+        message = ""
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def user_line(place: str, error: BaseException) -> str:
@@ -47,7 +77,7 @@ def user_line(place: str, error: BaseException) -> str:
 
 def _user_line(path: Path, error: BaseException) -> str:
     """Return the last line of the user's file in an exception's traceback, as `file:line`."""
-    if isinstance(error, SyntaxError) and error.lineno is not None:
+    if isinstance(error, SyntaxError) and error.lineno and Path(error.filename or path).absolute() == path.absolute():
         return f"{path}:{error.lineno}"
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path.absolute()]
     return f"{path}:{lines[-1]}" if lines else str(path)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import index
+from typing import SupportsIndex
+
+from ..errors import SpecError
 
 Levels = Mapping[str, Mapping[str, tuple[int, int]]]  # memory → tensor → bytes read, bytes written, over all its instances
 
@@ -21,6 +25,12 @@ class Cost:
     transfer_cycles: int
     moved: Mapping[str, int]
     estimated: bool = True
+
+    def __post_init__(self) -> None:
+        moved = {name: whole_number(f"Bytes of {name} that are moved", n) for name, n in self.moved.items()}
+        object.__setattr__(self, "moved", moved)
+        for name, n in (("compute_cycles", self.compute_cycles), ("transfer_cycles", self.transfer_cycles)):
+            object.__setattr__(self, name, whole_number(f"{name.capitalize().replace('_', ' ')} of {self.unit}", n))
 
     @property
     def cycles(self) -> int:
@@ -43,6 +53,19 @@ class Cost:
         bytes_moved = {name: self.moved.get(name, 0) + other.moved.get(name, 0) for name in names}
         compute, transfer = self.compute_cycles + other.compute_cycles, self.transfer_cycles + other.transfer_cycles
         return Cost(self.unit, compute, transfer, bytes_moved, self.estimated or other.estimated)
+
+
+def whole_number(subject: str, n: object) -> int:
+    """Return a number that counts something, as Python's own integer.
+
+    Raises:
+        SpecError: I102, it is no whole number, or it is negative.
+    """
+    if type(n) is int and n >= 0:
+        return n
+    if isinstance(n, bool) or not isinstance(n, SupportsIndex) or index(n) < 0:
+        raise SpecError("I102", f"{subject} must be a whole number that is not negative, not {n!r}")
+    return index(n)
 
 
 def levels_times(levels: Levels, calls: int) -> Levels:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 
 from ..errors import FlexmatchError, SpecError
 from ..readings.oracle.counterexample import with_example
-from ..rewrite.user_file import user_line
+from ..rewrite.user_file import error_text, user_line
 
 CODE = "I102"
 ENGINE = __name__.partition(".")[0]
@@ -49,7 +50,7 @@ def wrong_result(role: Role, f: Callable[..., Any] | None, actual: str, *, line:
 
 @contextmanager
 def reporting_failures(role: Role, f: Callable[..., Any] | None, arguments: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Turn exceptions of a user's function into refusals; those of the engine's own kinds pass.
+    """Turn exceptions of a user's function, and an exit that it asks for, into refusals; those of the engine's own kinds pass.
 
     Raises:
         SpecError: I102 at the line of the function that failed.
@@ -58,7 +59,7 @@ def reporting_failures(role: Role, f: Callable[..., Any] | None, arguments: Mapp
         yield
     except FlexmatchError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if type(error).__module__.partition(".")[0] == ENGINE:
             raise
         place = place_of_function(f) or role.place
@@ -67,18 +68,21 @@ def reporting_failures(role: Role, f: Callable[..., Any] | None, arguments: Mapp
         is_call = isinstance(error, TypeError) and at == place and arguments is not None
         called = f"it is called with {', '.join(arguments or ()) or 'nothing'}"
         remedy = called if is_call else "correct the line, or narrow the guard or the limits to the sizes that it takes"
-        raise wrong_result(role, f, f"not end with {type(error).__name__}: {error}", line=at, help=remedy) from error
+        raise wrong_result(role, f, f"not end with {error_text(error)}", line=at, help=remedy) from error
 
 
 def place_of_function(f: Callable[..., Any] | None) -> str:
     """Return file and line of a function, nothing where it has none."""
     while isinstance(f, partial):
         f = f.func
-    code = getattr(f, "__code__", None)
+    code = None if f is None else getattr(inspect.unwrap(f), "__code__", None)
     return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def quoted(value: Any) -> str:
     """Return a value as messages quote it: short ones by their text, others by their type."""
-    text = repr(value)
-    return text if len(text) <= 40 and "\n" not in text else f"a {type(value).__name__}"
+    try:
+        text = repr(value)
+    except Exception:  # of a class of the user, or of a number that is too long to print
+        text = ""
+    return text if 0 < len(text) <= 40 and "\n" not in text else f"a {type(value).__name__}"

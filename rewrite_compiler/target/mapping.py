@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as MappingOf
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, Required, TypedDict, Unpack
 
@@ -45,6 +45,8 @@ class Limit:
         for label, n in (("Need", self.needs), ("Most", self.most)):
             if isinstance(n, bool) or not hasattr(type(n), "__index__"):
                 raise SpecError("I102", f"{label} of the capacity {self.what} must be a whole number, not {n!r}")
+        object.__setattr__(self, "needs", int(self.needs))
+        object.__setattr__(self, "most", int(self.most))
 
     @property
     def holds(self) -> bool:
@@ -172,10 +174,10 @@ class Mapping:
         arguments = accepted_arguments(self.access_counts, {**sizes, **attributes, "p": self.parameters})
         role = self._role("levels", "(bytes read, bytes written) by memory and tensor")
         levels: Levels = call_user(role, dict, self.access_counts, **arguments)
-        odd = next((counts for tensors in levels.values() for counts in _tensor_counts(tensors) if not _are_counts(counts)), None)
-        if odd is not None:
+        odd = next((counts for tensors in levels.values() for counts in _tensor_counts(tensors) if not _are_counts(counts)), self)
+        if odd is not self:
             raise wrong_result(role, self.access_counts, f"not {quoted(odd)}")
-        return levels
+        return {m: {x: (int(reads), int(writes)) for x, (reads, writes) in tensors.items()} for m, tensors in levels.items()}
 
     def rooms(self, sizes: MappingOf[str, int], attributes: MappingOf[str, Any]) -> tuple[Room, ...] | None:
         """Return the rooms of one tile's tensors in the device's memories; None where the mapping declares none.
@@ -191,8 +193,8 @@ class Mapping:
         )
         with reporting_failures(role, self.room_lists, arguments):
             rooms = tuple(self.room_lists(**arguments))
-        odd = next((r for r in rooms if not isinstance(r, Room)), None)
-        if odd is not None:
+        odd = next((r for r in rooms if not isinstance(r, Room)), self)
+        if odd is not self:
             raise wrong_result(role, self.room_lists, f"not {quoted(odd)} among them")
         return rooms
 
@@ -262,7 +264,7 @@ class Mapping:
         `stay` says which operands are on the device already and which results stay there; a mapping without residency takes none.
 
         Raises:
-            SpecError: the mapping has no driver, or the driver fails or returns no arrays.
+            SpecError: the mapping has no driver, or the driver fails or does not return an array for each result.
         """
         if self.drive is None:
             raise SpecError("I104", f"{self.name} has no driver", place=self.rule.place)
@@ -274,10 +276,29 @@ class Mapping:
         )
         with reporting_failures(role, self.drive, arguments):
             results = self.drive(device, **arguments)
-        odd = next((r for r in (results if isinstance(results, tuple) else (results,)) if not hasattr(r, "shape")), self)
+        arrays = results if isinstance(results, tuple) else (results,)
+        odd = next((r for r in arrays if not _are_codes(r)), self)
         if odd is not self:
-            raise wrong_result(role, self.drive, f"not {quoted(odd)}")
+            raise wrong_result(role, self.drive, f"not {_quoted_codes(odd)}")
+        self._check_count(role, self.drive, len(arrays))
         return results
+
+    def check_shapes(self, results: Sequence[Any], sizes: MappingOf[str, int]) -> None:
+        """Refuse results of the driver [(samples,) …] that are not those of a tile of given sizes; an axis of 1 spreads.
+
+        Raises:
+            SpecError: I102 at the driver.
+        """
+        shapes = [tuple(sizes[d] for d in self.axes.of[name]) for name in self.axes.results]
+        actual = [tuple(r.shape) for r in results]
+        if any(s and (len(a) < len(s) or not _spreads(a[-len(s) :], s)) for a, s in zip(actual, shapes, strict=True)):
+            role = self._role("driver", f"codes of shape (samples, …) {', '.join(map(str, shapes))}")
+            raise wrong_result(role, self.drive, f"not {', '.join(map(str, actual))}")
+
+    def _check_count(self, role: Role, f: Callable[..., Any], count: int) -> None:
+        if count != len(self.axes.results):
+            names = ", ".join(self.axes.results)
+            raise wrong_result(replace(role, expected=f"as many arrays as it has results ({names})"), f, f"not {count} of them")
 
     def result_codes(self, operands: Sequence[Any], formats: MappingOf[str, Format], attributes: MappingOf[str, Any]) -> Any:
         """Return the numerics of one tile: the result codes as terms on arrays of operand codes.
@@ -295,10 +316,22 @@ class Mapping:
             *operands,
             **accepted_arguments(self.codes, {**attributes, "f": formats, "p": self.parameters}),
         )
-        odd = next((r for r in results if not isinstance(r, Array)), None) if isinstance(results, tuple) else None
-        if odd is not None:
+        arrays = results if isinstance(results, tuple) else (results,)
+        odd = next((r for r in arrays if not isinstance(r, Array)), self)
+        if odd is not self:
             raise wrong_result(role, self.codes, f"not {quoted(odd)} in a tuple")
+        self._check_count(role, self.codes, len(arrays))
+        self._check_term_shapes(role, arrays, [x.shape for x in operands])
         return results
+
+    def _check_term_shapes(self, role: Role, results: Sequence[Array], operand_shapes: Sequence[Sequence[Any]]) -> None:
+        """Refuse results of the numerics whose axes are not those that the mapping declares; of others than operands' sizes any will do."""
+        sizes = self.axes.sizes(self.shapes_of(operand_shapes))
+        for name, result in zip(self.axes.results, results, strict=True):
+            axes, shape = self.axes.of[name], tuple(result.shape)
+            if len(shape) != len(axes) or any(sizes.get(d, n) != n for d, n in zip(axes, shape, strict=True)):
+                expected = f"{name} with the axes {', '.join(f'{d}={sizes[d]}' if d in sizes else d for d in axes) or 'of a single number'}"
+                raise wrong_result(replace(role, expected=expected), self.codes, f"not an array of shape {shape}")
 
     def with_format(self, formats: MappingOf[str, Format], name: str, format_: Format) -> dict[str, Format]:
         """Return formats with another one for a tensor and all that share it."""
@@ -340,7 +373,20 @@ def _tensor_counts(tensors: Any) -> Iterable[Any]:
 
 
 def _are_counts(counts: Any) -> bool:
-    return isinstance(counts, tuple) and len(counts) == 2 and all(isinstance(n, (int, np.integer)) for n in counts)
+    return isinstance(counts, tuple) and len(counts) == 2 and all(isinstance(n, (int, np.integer)) and n >= 0 for n in counts)
+
+
+def _are_codes(x: Any) -> bool:
+    """Tell whether an object is an array of codes: of integers or, where a device works with terms, of these."""
+    return hasattr(x, "shape") and (not isinstance(x, np.ndarray | np.generic) or x.dtype.kind in "biuO")
+
+
+def _quoted_codes(x: Any) -> str:
+    return f"an array of {x.dtype}" if isinstance(x, np.ndarray) else quoted(x)
+
+
+def _spreads(actual: Sequence[int], shape: Sequence[int]) -> bool:
+    return all(n in (1, size) for n, size in zip(actual, shape, strict=True))
 
 
 def _driver_codes(codes: Any, f: Format | None, *, is_moved: bool) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ..readings.arrays.labelled_array import Data
+from .cost import whole_number
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,10 @@ class Room:
     form: tuple[int, ...] = ()
     lasting: bool = False
     scratch: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", whole_number(f"Size of the room in {self.memory}", self.size))
+        object.__setattr__(self, "form", tuple(whole_number(f"Form of the room in {self.memory}", n) for n in self.form))
 
 
 @dataclass(frozen=True)

@@ -260,15 +260,42 @@ def test_what_a_target_imports_of_another_is_in_its_statement(link: str, folders
 def test_what_a_target_imports_of_the_engine_beside_the_court_is_in_its_statement(folders: Path) -> None:
     target = folders / "targets/hlscnn.py"
     assert not any(f.startswith("emit/") for f in content.content_closure([target])[1])
-    for link in ("from rewrite_compiler.emit.words import assemble", "from rewrite_compiler import assemble"):
+    links = (
+        "from rewrite_compiler.emit.words import assemble",
+        "from rewrite_compiler import assemble",
+        "from flexmatch import assemble",
+        "from importlib import import_module\nwords = import_module('rewrite_compiler.emit.words')",
+    )
+    plain = target.read_text("utf-8")
+    for link in links:
         forget_content()
-        target.write_text(f"{target.read_text('utf-8')}\n\n{link}\n", "utf-8")
+        target.write_text(f"{plain}\n\n{link}\n", "utf-8")
         assert "emit/words.py" in content.content_closure([target])[1]
 
 
-def test_a_module_beside_a_users_target_is_in_its_statement(tmp_path: Path) -> None:
+def test_the_rules_that_a_users_file_imports_are_in_its_statement(tmp_path: Path) -> None:
+    target = tmp_path / "mine.py"
+    for link in (
+        "from rewrite_compiler.rules.normalisation import *",
+        "import importlib\nimportlib.import_module('rewrite_compiler.rules.normalisation')",
+    ):
+        target.write_text(f"{link}\n", "utf-8")
+        forget_content()
+        assert any(f.name == "normalisation.py" and f.parent.name == "rules" for f in content.content_closure([target])[0]), link
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "from helper import f",
+        "import importlib\nf = importlib.import_module('helper').f",
+        "import importlib\nf = importlib.import_module('.helper', package=__package__).f",
+        "f = __import__('helper').f",
+    ],
+)
+def test_a_module_beside_a_users_target_is_in_its_statement(link: str, tmp_path: Path) -> None:
     target, helper = tmp_path / "mine.py", tmp_path / "helper.py"
-    target.write_text("from helper import f\nfrom rewrite_compiler.target import Target\n", "utf-8")
+    target.write_text(f"{link}\nfrom rewrite_compiler.target import Target\n", "utf-8")
     helper.write_text("f = 1\n", "utf-8")
     before = content.content_hash((target,))
     helper.write_text("f = 2\n", "utf-8")

@@ -104,8 +104,8 @@ def scale_warnings(plan: Plan) -> list[Problem]:
         return []
     offloads, problems = {o.id: o for o in plan.offloads}, []
     for t in plan.calibration.tensors:
-        o, name, size = offloads[t["offload"]], t["tensor"], t["magnitude"]
-        if name not in o.mapping.format_choices:
+        o, name, size = offloads.get(t["offload"]), t["tensor"], t["magnitude"]
+        if o is None or name not in o.mapping.format_choices:  # an offload that the target refuses now is on the host, in no format
             continue
         requirement = _out_of_scale(o.mapping.format_choices[name], o.formats[name], size)
         if requirement:

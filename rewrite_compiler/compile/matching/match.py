@@ -31,7 +31,7 @@ from ...ops.op import ELEMENTWISE, LAYOUT, STAGE, AttributeValue
 from ...rewrite.rule import Rule
 from ...target import Mapping, body_of
 from .dominance import dominated_by_host, without_dominated
-from .objective import OFFLOADS, Objective
+from .objective import OFFLOADS, Objective, sentence_with_line
 from .pins import NO_PINS, Pins
 from .placement import RESULT, Key, Placement, PlacementGraph, key_of
 
@@ -311,7 +311,7 @@ class Undivided(Costs):
         try:
             violated = m.exceeded_limit(m.unit_sizes(sizes), attributes)
         except SpecError as error:
-            return Refusal(error.problem.sentence)
+            return Refusal(sentence_with_line(error))
         return Tiling(sizes, sizes) if violated is None else Refusal(violated)
 
     def rooms(self, m: Mapping, fit: Tiling, attributes: MappingOf[str, AttributeValue]) -> dict[str, Key]:
@@ -368,7 +368,7 @@ def _searched_tiling(
             return tile(m, sizes, attributes)
         plan_tiling = cheapest_tiling(m, sizes, attributes, resources, objective.levels[0])
     except SpecError as error:  # inconsistent capacities or costs: the layer stays on the host
-        return Refusal(error.problem.sentence)
+        return Refusal(sentence_with_line(error))
     return plan_tiling if isinstance(plan_tiling, Refusal) else plan_tiling.tiling
 
 

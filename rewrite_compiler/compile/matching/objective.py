@@ -98,11 +98,11 @@ def _resources_of(targets: Sequence[Target]) -> tuple[dict[str, Resources | None
         try:
             resources[t.name] = t.resources()
         except SpecError as error:
-            resources[t.name], refusals[t.name] = None, _with_line(error)
+            resources[t.name], refusals[t.name] = None, sentence_with_line(error)
     return resources, refusals
 
 
-def _with_line(error: SpecError) -> str:
+def sentence_with_line(error: SpecError) -> str:
     """Return a refusal's sentence, with the file and line of the function that is to blame; a plan does not depend on folders."""
     line = PurePath(error.problem.place).name
     return f"{error.problem.sentence} ({line})" if line else error.problem.sentence

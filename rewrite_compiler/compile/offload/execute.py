@@ -15,7 +15,6 @@ from ...readings.arrays.buffer_pool import pooled_array_with_strides
 from ...readings.arrays.labelled_array import Data, storage_dtype
 from ...readings.kernels.format_conversion import codes_of, decode_into, encode_into, values_of
 from ...target import Device, Stay, StreamedDevice
-from ...target.functions import Role, wrong_result
 from ..host.data_movement import PendingMove
 from ..host.lazy_codes import Ends, LazyCodes, Operand, RangedFloats, elements_of, hull_of
 from ..plan.plan import Offload
@@ -133,19 +132,8 @@ class PreparedOffload:
         o = self.offload
         results = o.mapping.run_driver(device, self.parts(codes, slices), o.formats, dict(o.node.attributes), stay)
         by_name = results if isinstance(results, tuple) else (results,)
-        self._check_shapes(by_name, slices)
+        o.mapping.check_shapes(by_name, {d: s.stop - s.start for d, s in slices.items()})
         return dict(zip(o.mapping.axes.results, by_name, strict=True))
-
-    def _check_shapes(self, results: Sequence[Data], slices: Mapping[str, slice]) -> None:
-        """Refuse results of a driver that are not those of the tile."""
-        axes, mapping = self.offload.mapping.axes, self.offload.mapping
-        shapes = [tuple(slices[d].stop - slices[d].start for d in axes.of[name]) for name in axes.results]
-        actual = [tuple(r.shape) for r in results]
-        if len(actual) != len(shapes) or any(
-            len(a) < len(s) or not _spreads(a[-len(s) :], s) for a, s in zip(actual, shapes, strict=True) if s
-        ):
-            role = Role(f"The driver of {mapping.name}", f"codes of shape (samples, …) {', '.join(map(str, shapes))}", mapping.rule.place)
-            raise wrong_result(role, mapping.drive, f"not {', '.join(map(str, actual))}")
 
     def parts(self, codes: Mapping[str, Data], slices: Mapping[str, slice]) -> dict[str, Data]:
         """Return the slices of the operands for one tile, zeros for those that do not enter it."""
@@ -156,10 +144,6 @@ class PreparedOffload:
             part = codes[name][(*lead, *(slices[d] for d in dims))]
             parts[name] = part if _enters(o, name, slices) else np.zeros_like(part)
         return parts
-
-
-def _spreads(actual: Sequence[int], shape: Sequence[int]) -> bool:
-    return all(n in (1, size) for n, size in zip(actual, shape, strict=True))
 
 
 def check_finite(o: Offload, name: str, x: Data) -> None:

@@ -20,7 +20,9 @@ from site import getsitepackages, getusersitepackages
 from .sources import ENGINE, court_of, import_closure, shipped_courts
 
 LIBRARY = "rewrite_compiler"
-CONTENT = ("ila_models", "targets")
+FACADE = "flexmatch"  # a package that has the library's public names and nothing else
+CONTENT = ("ila_models", "targets", "rules")
+IMPORTERS = frozenset({"import_module", "__import__"})  # functions that import a module by its name
 COMPUTED_IMPORTS = frozenset({"importlib", "pkgutil", "runpy", "__import__", "exec", "eval"})
 
 
@@ -65,7 +67,10 @@ def content_closure(roots: Iterable[Path]) -> tuple[tuple[Path, ...], tuple[str,
 @cache
 def imports_of(file: Path) -> Imports:
     """Return what a file imports; of what is neither content nor engine, the modules beside it and of its own package."""
-    tree = ast.parse(file.read_bytes())
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError):  # what is not Python imports nothing; its bytes count
+        return Imports((), (), are_computed=False)
     names = {x.id for x in ast.walk(tree) if isinstance(x, ast.Name)}
     modules = [m for x in ast.walk(tree) for m in _modules(file, x)]
     computed = not COMPUTED_IMPORTS.isdisjoint(names | {a.name.partition(".")[0] for x in ast.walk(tree) for a in _aliases(x)})
@@ -83,7 +88,9 @@ def _modules(file: Path, x: ast.AST) -> Iterator[Path]:
     if isinstance(x, ast.Import):
         for alias in x.names:
             yield from _module(_base(file, alias.name))
-    elif isinstance(x, ast.ImportFrom) and x.level == 0 and x.module == LIBRARY:
+    elif isinstance(x, ast.Call):
+        yield from _module_of_call(file, x)
+    elif isinstance(x, ast.ImportFrom) and x.level == 0 and x.module in (LIBRARY, FACADE):
         for alias in x.names:
             yield from _module(_base(file, f"{LIBRARY}.{alias.name}")) or _public(alias.name)
     elif isinstance(x, ast.ImportFrom):
@@ -92,10 +99,26 @@ def _modules(file: Path, x: ast.AST) -> Iterator[Path]:
             yield from _module(base / alias.name) or _module(base)
 
 
+def _module_of_call(file: Path, call: ast.Call) -> list[Path]:
+    """Return the file that a call of an importing function with a literal name imports, relative to a package or not."""
+    f = call.func
+    name = f.attr if isinstance(f, ast.Attribute) else f.id if isinstance(f, ast.Name) else ""
+    texts = [x.value if isinstance(x, ast.Constant) and isinstance(x.value, str) else "" for x in call.args]
+    texts += [x.value.value for x in call.keywords if isinstance(x.value, ast.Constant) and isinstance(x.value.value, str)]
+    if name not in IMPORTERS or not texts or not texts[0]:
+        return []
+    module = texts[0].lstrip(".")
+    dots = len(texts[0]) - len(module)
+    if not dots:
+        return _module(_base(file, module))
+    package = _base(file, texts[1]) if len(texts) > 1 and texts[1] else file.parent
+    return _module((package, *package.parents)[dots - 1].joinpath(*module.split(".")))
+
+
 def _base(file: Path, name: str) -> Path:
     """Return where a module of a dotted name lies, without its suffix: in the library, or from where a file's package lies."""
     first, *rest = name.split(".")
-    if first != LIBRARY:
+    if first not in (LIBRARY, FACADE):
         root = file.parent
         while (root / "__init__.py").is_file():
             root = root.parent

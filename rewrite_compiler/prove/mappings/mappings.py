@@ -36,7 +36,7 @@ from ...readings.smt.polynomial_terms import Number, Terms
 from ...readings.smt.shared_abstraction import prove_equal_sharing
 from ...rewrite.rule import name_of
 from ...rewrite.text import condition_text
-from ...rewrite.user_file import user_line
+from ...rewrite.user_file import error_text, user_line
 from ...target import Mapping, Stay, simulated_device
 from ..instances.instance_search import Instance
 from ..instances.sides import binding_of
@@ -69,9 +69,9 @@ def prove_mapping(m: Mapping, ila: Ila, seconds: float = 60.0) -> Proof:
         return proof(*_judge(m, ila, seconds))
     except FlexmatchError as error:
         p = error.problem
-        return proof(UNPROVED, "", f"{p.sentence} at {p.place}" if p.place and error.__cause__ else p.sentence, code=p.code)
+        return proof(UNPROVED, "", f"{p.sentence} at {p.place}" if p.place not in ("", m.rule.place) else p.sentence, code=p.code)
     except Exception as error:  # the driver and the numerics are code of the target
-        place = f"{type(error).__name__}: {error} at {user_line(m.rule.place, error)}"
+        place = f"{error_text(error)} at {user_line(m.rule.place, error)}"
         return proof(UNPROVED, "", f"its driver or numerics end with {place}", code="R103")
 
 

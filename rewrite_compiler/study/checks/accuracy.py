@@ -212,7 +212,7 @@ def _group(
     expected = _reference_results(m, operands, constants, attributes)
     formats = _formats(m, ila, operands, expected, attributes, searched_formats)
     codes = {n: operand_codes(formats[n], x) for n, x in operands.items()}
-    actual = _device_results(m, ila, codes, formats, attributes)
+    actual = _device_results(m, ila, codes, expected, formats, attributes)
     exact = _reference_results(m, {n: _values_of_codes(formats[n], c, operands[n]) for n, c in codes.items()}, constants, attributes)
     result = formats[m.axes.result]
     rounded = np.asarray(values_of(result, codes_of(result, exact[0])))
@@ -274,17 +274,23 @@ def _error(
     formats: MappingOf[str, Format],
 ) -> float:
     codes = {n: operand_codes(formats[n], x) for n, x in operands.items()}
-    return math.fsum(_relative_errors(_device_results(m, ila, codes, formats, attributes), expected[0]))
+    return math.fsum(_relative_errors(_device_results(m, ila, codes, expected, formats, attributes), expected[0]))
 
 
 def _device_results(
-    m: Mapping, ila: Ila, codes: MappingOf[str, Data], formats: MappingOf[str, Format], attributes: MappingOf[str, Any]
+    m: Mapping,
+    ila: Ila,
+    codes: MappingOf[str, Data],
+    expected: tuple[Data, ...],
+    formats: MappingOf[str, Format],
+    attributes: MappingOf[str, Any],
 ) -> Data:
-    """Return the first result [inputs, …] that the driver brings back from a simulator."""
+    """Return the first result [inputs, …] that the driver brings back from a simulator; all must have the shapes of `expected`."""
     device = simulated_device(ila, samples=INPUTS_IN_GROUP)
     results = m.run_driver(device, codes, formats, attributes)
-    first = results[0] if isinstance(results, tuple) else results
-    return np.asarray(values_of(formats[m.axes.result], np.asarray(first)))
+    arrays = results if isinstance(results, tuple) else (results,)
+    m.check_shapes(arrays, m.axes.sizes({name: x.shape[1:] for name, x in zip(m.axes.results, expected, strict=True)}))
+    return np.asarray(values_of(formats[m.axes.result], np.asarray(arrays[0])))
 
 
 def _relative_errors(actual: Data, expected: Data) -> list[float]:
