@@ -46,19 +46,19 @@ def module_at(path: Path, kind: str, code: str, limits: Limits | None = None) ->
 def _check_text(path: Path, kind: str) -> None:
     """Refuse a file that is no text in the encoding that its first lines name, UTF-8 without."""
     data = path.read_bytes()
-    help = f"give a {kind} file that is written in Python, in UTF-8"
+    remedy = f"give a {kind} file that is written in Python, in UTF-8"
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
         line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
         sentence = f"the {kind} file must be text in {error.encoding}, which the byte 0x{byte:02x} is not"
-        raise InputError("R100", sentence, place=f"{path}:{line}", help=help) from None
+        raise InputError("R100", sentence, place=f"{path}:{line}", help=remedy) from None
     except SyntaxError as error:  # the encoding that the file names
-        raise InputError("R100", f"the {kind} file must be text: {error.msg}", place=f"{path}:1", help=help) from None
+        raise InputError("R100", f"the {kind} file must be text: {error.msg}", place=f"{path}:1", help=remedy) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise InputError("R100", f"the {kind} file must be text, not hold a null byte", place=f"{path}:{line}", help=help)
+        raise InputError("R100", f"the {kind} file must be text, not hold a null byte", place=f"{path}:{line}", help=remedy)
 
 
 def error_text(error: BaseException) -> str:

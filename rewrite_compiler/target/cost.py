@@ -26,12 +26,6 @@ class Cost:
     moved: Mapping[str, int]
     estimated: bool = True
 
-    def __post_init__(self) -> None:
-        moved = {name: whole_number(f"Bytes of {name} that are moved", n) for name, n in self.moved.items()}
-        object.__setattr__(self, "moved", moved)
-        for name, n in (("compute_cycles", self.compute_cycles), ("transfer_cycles", self.transfer_cycles)):
-            object.__setattr__(self, name, whole_number(f"{name.capitalize().replace('_', ' ')} of {self.unit}", n))
-
     @property
     def cycles(self) -> int:
         """All cycles."""
@@ -53,6 +47,18 @@ class Cost:
         bytes_moved = {name: self.moved.get(name, 0) + other.moved.get(name, 0) for name in names}
         compute, transfer = self.compute_cycles + other.compute_cycles, self.transfer_cycles + other.transfer_cycles
         return Cost(self.unit, compute, transfer, bytes_moved, self.estimated or other.estimated)
+
+
+def counted(cost: Cost) -> Cost:
+    """Return a cost whose figures are counts, as Python's own integers.
+
+    Raises:
+        SpecError: I102, one is none.
+    """
+    moved = {name: whole_number(f"Bytes of {name} that are moved", n) for name, n in cost.moved.items()}
+    compute, transfer = cost.compute_cycles, cost.transfer_cycles
+    compute, transfer = whole_number(f"Compute cycles of {cost.unit}", compute), whole_number(f"Transfer cycles of {cost.unit}", transfer)
+    return Cost(cost.unit, compute, transfer, moved, cost.estimated)
 
 
 def whole_number(subject: str, n: object) -> int:

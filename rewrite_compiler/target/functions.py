@@ -32,11 +32,8 @@ def call_user(role: Role, kind: type | tuple[type, ...], f: Callable[..., Any], 
     Raises:
         SpecError: I102 with file and line, where the function fails or returns another kind of value.
     """
-    with reporting_failures(role, f, arguments):
-        try:
-            result = f(*operands, **arguments)
-        except FlexmatchError as error:
-            raise error if error.problem.place else with_example(error).at(place_of_function(f) or role.place) from None
+    with reporting_failures(role, f, arguments, places=True):
+        result = f(*operands, **arguments)
     if not isinstance(result, kind):
         raise wrong_result(role, f, f"not {quoted(result)}")
     return result
@@ -49,16 +46,22 @@ def wrong_result(role: Role, f: Callable[..., Any] | None, actual: str, *, line:
 
 
 @contextmanager
-def reporting_failures(role: Role, f: Callable[..., Any] | None, arguments: Mapping[str, Any] | None = None) -> Iterator[None]:
+def reporting_failures(
+    role: Role, f: Callable[..., Any] | None, arguments: Mapping[str, Any] | None = None, *, places: bool = False
+) -> Iterator[None]:
     """Turn exceptions of a user's function, and an exit that it asks for, into refusals; those of the engine's own kinds pass.
+
+    Refusals without a place get the function's where `places` says so: they are about what it says, not about a device that it drives.
 
     Raises:
         SpecError: I102 at the line of the function that failed.
     """
     try:
         yield
-    except FlexmatchError:
-        raise
+    except FlexmatchError as error:
+        if not places or error.problem.place:
+            raise
+        raise with_example(error).at(place_of_function(f) or role.place) from None
     except (Exception, SystemExit) as error:
         if type(error).__module__.partition(".")[0] == ENGINE:
             raise

@@ -22,7 +22,7 @@ from ..ops.op import INT, INTS, Apply, Tensor, Variable
 from ..ops.static import NamedList
 from ..readings.arrays.labelled_array import storage_dtype
 from ..rewrite.rule import Float, Rule, Where, make_variables, name_of, place_of
-from .cost import Cost, Levels
+from .cost import Cost, Levels, counted
 from .functions import Role, call_user, quoted, reporting_failures, wrong_result
 from .resources import Resources
 from .stay import Room, Stay
@@ -191,12 +191,19 @@ class Mapping:
             accepted_arguments(self.room_lists, {**sizes, **attributes, "p": self.parameters}),
             self._role("residency", "Rooms"),
         )
-        with reporting_failures(role, self.room_lists, arguments):
+        with reporting_failures(role, self.room_lists, arguments, places=True):
             rooms = tuple(self.room_lists(**arguments))
         odd = next((r for r in rooms if not isinstance(r, Room)), self)
         if odd is not self:
             raise wrong_result(role, self.room_lists, f"not {quoted(odd)} among them")
+        stray = next((r.tensor for r in rooms if r.tensor and r.tensor not in self.axes.of), None)
+        if stray is not None:
+            raise self.misplaced_room(f"of {', '.join(self.axes.of)}, or of no tensor", f"of {stray}")
         return rooms
+
+    def misplaced_room(self, expected: str, actual: str) -> SpecError:
+        """Return the refusal of a room of the residency, at its function."""
+        return wrong_result(self._role("residency", f"Rooms {expected}"), self.room_lists, f"not {actual}")
 
     def cost(self, sizes: MappingOf[str, int], attributes: MappingOf[str, Any], resources: Resources) -> Cost | None:
         """Return the cost of one tile, None where the mapping declares none.
@@ -207,8 +214,10 @@ class Mapping:
         if self.price is None:
             return None
         arguments = accepted_arguments(self.price, {**sizes, **attributes, "resources": resources, "p": self.parameters})
-        cost: Cost = call_user(self._role("costs", "a Cost"), Cost, self.price, **arguments)
-        return cost
+        role = self._role("costs", "a Cost")
+        cost: Cost = call_user(role, Cost, self.price, **arguments)
+        with reporting_failures(role, self.price, places=True):
+            return counted(cost)
 
     def formats_for(self, largest: MappingOf[str, float]) -> dict[str, Format]:
         """Return the format of every tensor from largest magnitudes by name."""

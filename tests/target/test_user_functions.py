@@ -11,6 +11,9 @@ import pytest
 from command import flexmatch
 from onnx import TensorProto, helper, numpy_helper
 
+from rewrite_compiler.errors import SpecError
+from rewrite_compiler.target import load_target
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "first-accelerator.md"
 MORE = """
 
@@ -56,7 +59,58 @@ FAULTS = {
     "None": lambda line: (line, "    return None\n"),
     "a text": lambda line: (line, "    return 'a text'\n"),
     "a list of numbers": lambda line: (line, "    return [1, 2.5]\n"),
+    "an exit": lambda line: (line, "    raise SystemExit('enough')\n"),
+    "the end of an iterator": lambda line: (line, "    raise StopIteration\n"),
+    "a tuple of None": lambda line: (line, "    return None, None\n"),
+    "nothing at all": lambda line: (line, "    return ()\n"),
+    "an array of another shape": lambda line: (line, "    return np.zeros((3, 5), np.int64)\n"),
+    "a term of another shape": lambda line: (line, "    return array(lambda t: t, (3,))\n"),
+    "fractions": lambda line: (line, "    return np.zeros((1, 4)) + 0.5\n"),
+    "a generator": lambda line: (line, "    yield None\n"),
+    "a number that is too long to print": lambda line: (line, "    return 10**5000\n"),
+    "nested counts": lambda line: (line, "    return {'x': {'x': (1, None)}, 3: None}\n"),
 }
+# what is wrong → the function, what is put at its start, the words of the refusal
+KINDS = {
+    "an exit": ("costs", "raise SystemExit('enough')", "The costs of toy.dense must return a Cost, not end with SystemExit: enough"),
+    "an exit without words": ("drive", "raise SystemExit", "tuple of them, not end with SystemExit"),
+    "an end of iteration": ("drive", "raise StopIteration", "tuple of them, not end with StopIteration"),
+    "rooms that are None": ("residency", "return None, None", "The residency of toy.dense must return Rooms, not None among them"),
+    "counts that are None": (
+        "levels",
+        "return {'x': {'x': None}}",
+        "must return (bytes read, bytes written) by memory and tensor, not None",
+    ),
+    "counts below 0": ("levels", "return {'x': {'x': (1, -2)}}", "by memory and tensor, not (1, -2)"),
+    "negative cycles": (
+        "costs",
+        "return Cost('core', -1, 0, {})",
+        "Compute cycles of core must be a whole number that is not negative, not -1",
+    ),
+    "bytes that are no number": ("costs", "return Cost('core', 1, 0, {'x': None})", "Bytes of x that are moved must be a whole number"),
+    "a room of no tensor": ("residency", "return (Room('x', 8, 'z'),)", "must return Rooms of x, w, y, or of no tensor, not of z"),
+    "a room without a size": (
+        "residency",
+        "return (Room('x', float('nan')),)",
+        "room in x must be a whole number that is not negative, not nan",
+    ),
+    "results that are None": ("drive", "return None, None", "must return an array of codes, or a tuple of them, not None"),
+    "one result too many": (
+        "drive",
+        "return np.zeros((1, 4), int), np.zeros(4, int)",
+        "must return as many arrays as it has results (y), not 2",
+    ),
+    "results with a fraction": ("drive", "return np.zeros((1, 4)) + 0.5", "not an array of float64"),
+    "results of another shape": ("drive", "return np.zeros((3, 5), int)", "returns an array of shape (3, 5), its numerics one of (1, 1)"),
+    "numerics of another shape": (
+        "codes",
+        "return array(lambda t: t, (3,))",
+        "must return y with the axes t=1, n=1, not an array of shape (3,)",
+    ),
+    "no numerics": ("codes", "return ()", "must return as many arrays as it has results (y), not 0 of them"),
+    "limits that cannot be told": ("capacities", "return 1 // 0", "not end with ZeroDivisionError"),
+}
+ACCOUNTS = {"costs": "cost", "residency": "rooms", "levels": "accesses"}  # function → the method that calls it
 COMMANDS = (
     ("prove", "--accel", "./toy.py", "--no-rules", "--jobs", "1"),
     ("check", "./toy.py", "--groups", "1"),
@@ -96,6 +150,85 @@ def answers(source: str) -> list[tuple[int, str]]:
 
 def test_the_target_without_faults_passes(folder: Path) -> None:
     assert [code for code, _ in answers(text())] == [0] * len(COMMANDS)
+
+
+def with_first_line(function: str, body: str) -> tuple[str, int]:
+    """Return the target with a statement put at the start of one of its functions, and its line."""
+    source, line = text(), FUNCTIONS[function][0]
+    start = source.index(":\n", source.index(line)) + 2
+    return f"{source[:start]}    {body}\n{source[start:]}", source[:start].count("\n") + 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_fault_is_told_with_its_line(kind: str, folder: Path) -> None:
+    function, body, sentence = KINDS[kind]
+    source, line = with_first_line(function, body)
+    Path("toy.py").write_text(source, "utf-8")
+    if function in ACCOUNTS:
+        target = load_target("./toy.py")
+        operands = ({"t": 1, "k": 16, "n": 4}, {}, target.resources())[: 3 if function == "costs" else 2]
+        with pytest.raises(SpecError) as refusal:
+            getattr(target.mappings["dense"], ACCOUNTS[function])(*operands)
+        words = str(refusal.value)
+    else:
+        words = " ".join(flexmatch(*COMMANDS[0]).out.split())
+        assert "X100" not in words
+    assert sentence in words
+    if kind != "results of another shape":  # which says that driver and numerics differ, not which of them is wrong
+        assert re.search(
+            rf"toy\.py:({line - 2}|{line - 1}|{line})\b.* must|(must|Bytes|room|cycles).* at \S*toy\.py:({line - 2}|{line - 1}|{line})\b",
+            words,
+        )
+
+
+def test_a_plan_whose_offload_is_refused_now_runs_on_the_host(folder: Path) -> None:
+    Path("toy.py").write_text(text(), "utf-8")
+    assert flexmatch("compile", "dense.onnx", "--accel", "./toy.py", "--calibrate", "data.npz", "--trust-unproved", "toy.dense").code == 0
+    Path("toy.py").write_text(with_first_line("capacities", "return (None,)")[0], "utf-8")
+    assert flexmatch("cosim", "dense.toy.json", "--accel", "./toy.py", "--data", "data.npz").code in (0, 1)
+
+
+def test_a_room_that_is_larger_than_its_memory_is_told_with_its_line(folder: Path) -> None:
+    source, line = with_first_line("residency", "return (Room('x', 4097, 'x', (t, k)),)")
+    Path("toy.py").write_text(source, "utf-8")
+    answer = flexmatch("compile", "dense.onnx", "--accel", "./toy.py", "--trust-unproved", "toy.dense")
+    assert re.search(
+        rf"toy\.py:({line - 2}|{line - 1})\b.* must return Rooms that fit .x has 512 elements., not one of 4,097", answer.err
+    ), answer
+
+
+def test_counts_of_numpy_are_counts(folder: Path) -> None:
+    Path("toy.py").write_text(text().replace('return Cost("core", t * k', 'return Cost("core", np.int64(t) * k'), "utf-8")
+    target = load_target("./toy.py")
+    cost = target.mappings["dense"].cost({"t": 1, "k": 16, "n": 4}, {}, target.resources())
+    assert type(cost.compute_cycles) is int
+
+
+FILES = {
+    "bytes that are no text": (b"x = 1\n\xff\xfe", "2 must be text in utf-8, which the byte 0xff is not"),
+    "a null byte": (b"x = 1\ny = '\0'\n", "2 must be text, not hold a null byte"),
+    "an unknown encoding": (b"# -*- coding: nonsense -*-\n", "1 must be text: unknown encoding"),
+    "an exception of its own kind": (b"class Own(BaseException): ...\nraise Own('x')\n", "2 cannot be imported: Own: x"),
+    "an exception that cannot say itself": (
+        b"class Own(Exception):\n    def __str__(self):\n        raise ValueError\nraise Own\n", "4 cannot be imported: Own"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_is_no_target(name: str, folder: Path) -> None:
+    data, end = FILES[name]
+    Path("toy.py").write_bytes(data)
+    for command in (("prove", "--accel", "./toy.py", "--no-rules"), ("check", "./toy.py")):
+        answer = flexmatch(*command)
+        line, _, rest = end.partition(" ")
+        assert f"toy.py:{line}: error[R100]: the target file {rest}" in answer.out + answer.err
+
+
+def test_a_file_in_an_encoding_that_it_names_is_read(folder: Path) -> None:
+    source = text().replace('"""A toy', '"""Réseau: a toy', 1)
+    Path("toy.py").write_bytes(b"# -*- coding: latin-1 -*-\n" + source.encode("latin-1", "replace"))
+    assert flexmatch("show", "target", "./toy.py").code == 0
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -64,8 +64,17 @@ class _Device:
             if rooms is None or cost is None:
                 self.calls.append(Call((), is_opaque=True))
                 continue
+            self.check_rooms(o, rooms)
             pieces = (self.piece(o, room, tensors, cost.moved) for room in rooms)
             self.calls.append(Call(tuple(pieces)))
+
+    def check_rooms(self, o: Offload, rooms: Iterable[Room]) -> None:
+        """Refuse a room that is larger than its memory."""
+        elements = {m.name: m.elements for m in self.resources.memories}
+        for room in rooms:
+            if room.size > elements.get(room.memory, room.size):
+                expected = f"that fit ({room.memory} has {elements[room.memory]:,} elements)"
+                raise o.mapping.misplaced_room(expected, f"one of {room.size:,}")
 
     def piece(self, o: Offload, room: Room, tensors: Mapping[str, Value], moved_bytes: Mapping[str, int]) -> Piece:
         """Return the memory piece of a tensor in a call; a tensor that the tiling divides is scratch."""
