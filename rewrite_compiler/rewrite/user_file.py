@@ -6,13 +6,23 @@ import importlib.util
 import io
 import tokenize
 import traceback
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from ..errors import FlexmatchError, InputError, UsageError
 from ..limits import DEFAULT, Limits
 from ..readings.oracle.counterexample import with_example
 from .rehearsal import rehearse
+
+
+class _TextLoader(SourceFileLoader):
+    """Loads a module from its text: byte code beside it may be of a text of the same length, a second before."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Return the code of the text as it is now."""
+        code: CodeType = self.source_to_code(self.get_data(self.path), self.path)
+        return code
 
 
 def module_at(path: Path, kind: str, code: str, limits: Limits | None = None) -> ModuleType:
@@ -25,10 +35,11 @@ def module_at(path: Path, kind: str, code: str, limits: Limits | None = None) ->
     """
     if not path.is_file():
         raise UsageError(code, f"there is no {kind} file {path}", help=f"give the path of a Python file that defines a {kind.capitalize()}")
-    spec = importlib.util.spec_from_file_location(f"flexmatch_{kind}_{path.stem}", path)
-    if spec is None or spec.loader is None:
+    if path.suffix != ".py":
         raise UsageError(code, f"{path} is not a Python file", help=f"a {kind} file ends in .py")
-    loader = spec.loader
+    loader = _TextLoader(f"flexmatch_{kind}_{path.stem}", str(path.absolute()))
+    spec = ModuleSpec(loader.name, loader, origin=loader.path)
+    spec.has_location = True
     _check_text(path, kind)
     rehearse(path, kind, lambda: loader.exec_module(importlib.util.module_from_spec(spec)), limits or DEFAULT)
     module = importlib.util.module_from_spec(spec)

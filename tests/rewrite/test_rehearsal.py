@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,3 +60,12 @@ def test_a_setting_that_a_rule_does_not_have_is_told_with_its_line(tmp_path: Pat
         module_at(path, "rule", "F101", LIMITS)
     assert refusal.value.problem.sentence == 'grade must be one of E, Z, A, F, not "Q"'
     assert (refusal.value.problem.place or "").endswith("mine.py:4")
+
+
+def test_a_file_that_is_edited_within_a_second_is_read_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    for value in ("1", "2"):
+        path.write_text(f"value = {value}\n", "utf-8")
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+        assert module_at(path, "target", "R100").value == int(value)
+    assert not (tmp_path / "__pycache__").exists()
