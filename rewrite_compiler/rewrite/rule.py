@@ -11,6 +11,7 @@ Parameters annotated Tensor, Ints, Int, Float or Str are the pattern's variables
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -246,7 +247,7 @@ def check_numbers(r: Rule) -> None:
     Raises:
         SpecError: one is not.
     """
-    for x, is_bound in (found for pair in r.pairs for side in pair for found in _applications(side)):
+    for x, is_bound in itertools.chain.from_iterable(_applications(side) for pair in r.pairs for side in pair):
         for name, value in x.attributes.items():
             for n in _floats(value):
                 about = f"attribute {name} of {x.op.name} in {r.name} is"

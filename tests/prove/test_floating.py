@@ -10,7 +10,7 @@ from known_wrong import gallery
 from rewrite_compiler.prove.instances.element_terms import BINARY, UNARY, Node, call, constant, leaf
 from rewrite_compiler.prove.rules import floating_point as floating
 from rewrite_compiler.prove.rules.floating_point import UndecidedPairs
-from rewrite_compiler.prove.rules.rules import prove_rule
+from rewrite_compiler.prove.rules.rules import _symbolic_pairs, prove_rule
 from rewrite_compiler.prove.verdict import Stop
 from rewrite_compiler.rewrite.ruleset import every_rule
 from rewrite_compiler.rewrite.text_file import rules_of_file, rules_of_text
@@ -108,10 +108,10 @@ def test_float_attributes_are_symbols_of_floating_point() -> None:
     proof = prove_rule(by_an_attribute)  # which z3 does not always decide
     assert not proof.is_proved
     assert proof.evidence.startswith(("it is not shown to be of grade E", "it is not of grade E"))
-    proof = prove_rule(far_and_back)
-    assert proof.verdict == "refuted"
-    assert proof.counterexample is not None
-    assert {*proof.counterexample.operands} == {"x[0]", "v"}
+    assert prove_rule(far_and_back).verdict == "refuted"  # by a sample at float16, whose largest number is less than one of the law
+    decision = _symbolic_pairs(far_and_back).decision()
+    assert isinstance(decision, tuple)
+    assert {*decision[1].operands} == {"x[0]", "v"}
     assert all(prove_rule(rule).is_proved for rule in exact)
 
 
