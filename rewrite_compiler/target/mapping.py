@@ -338,7 +338,7 @@ class Mapping:
         sizes = self.axes.sizes(self.shapes_of(operand_shapes))
         for name, result in zip(self.axes.results, results, strict=True):
             axes, shape = self.axes.of[name], tuple(result.shape)
-            if len(shape) != len(axes) or any(sizes.get(d, n) != n for d, n in zip(axes, shape, strict=True)):
+            if len(shape) != len(axes) or any(_differ(sizes.get(d, n), n) for d, n in zip(axes, shape, strict=True)):
                 expected = f"{name} with the axes {', '.join(f'{d}={sizes[d]}' if d in sizes else d for d in axes) or 'of a single number'}"
                 raise wrong_result(replace(role, expected=expected), self.codes, f"not an array of shape {shape}")
 
@@ -383,6 +383,11 @@ def _tensor_counts(tensors: Any) -> Iterable[Any]:
 
 def _are_counts(counts: Any) -> bool:
     return isinstance(counts, tuple) and len(counts) == 2 and all(isinstance(n, (int, np.integer)) and n >= 0 for n in counts)
+
+
+def _differ(a: Any, b: Any) -> bool:
+    """Tell whether two sizes are different numbers; one that is a term is another number only at a call."""
+    return isinstance(a, int) and isinstance(b, int) and a != b
 
 
 def _are_codes(x: Any) -> bool:
