@@ -55,10 +55,10 @@ def counted(cost: Cost) -> Cost:
     Raises:
         SpecError: I102, one is none.
     """
-    moved = {name: whole_number(f"Bytes of {name} that are moved", n) for name, n in cost.moved.items()}
+    bytes_moved = {name: whole_number(f"Bytes of {name} that are moved", n) for name, n in cost.moved.items()}
     compute, transfer = cost.compute_cycles, cost.transfer_cycles
     compute, transfer = whole_number(f"Compute cycles of {cost.unit}", compute), whole_number(f"Transfer cycles of {cost.unit}", transfer)
-    return Cost(cost.unit, compute, transfer, moved, cost.estimated)
+    return Cost(cost.unit, compute, transfer, bytes_moved, cost.estimated)
 
 
 def whole_number(subject: str, n: object) -> int:
