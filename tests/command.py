@@ -19,7 +19,6 @@ from onnx import helper, numpy_helper
 
 from rewrite_compiler.cli.main import main
 
-BYTE_CODE = "__pycache__"
 FLEXMATCH = (sys.executable, "-m", "rewrite_compiler.cli.main")
 
 
@@ -39,7 +38,7 @@ def flexmatch(*arguments: object) -> Answer:
     before = set(os.listdir())
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main([str(a) for a in arguments])
-    return Answer(code, out.getvalue(), err.getvalue(), tuple(sorted({*os.listdir()} - before - {BYTE_CODE})))
+    return Answer(code, out.getvalue(), err.getvalue(), tuple(sorted({*os.listdir()} - before)))
 
 
 def process(*arguments: object, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[bytes]:
