@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +27,7 @@ from ...target import Mapping, Target, find_target
 from .accuracy import BINADES, GROUPS, SEED, Accuracy, accuracy, accuracy_sizes
 from .architecture import architecture_problems
 from .capacity import contradictions, is_admitted, sizes_text
+from .function_calls import function_problems
 from .golden import ReplayResult, replay
 from .model_problems import model_problems
 
@@ -150,7 +149,8 @@ def check_target(
     try:
         ila = target.ila()
     except FlexmatchError as error:
-        return CheckResult(target.name, Kind.TARGET, (error.problem,), parameters=target.values, seed=seed)
+        others = [p for m in target.mappings.values() for p in function_problems(m, target, None)[0]]
+        return CheckResult(target.name, Kind.TARGET, (error.problem, *others), parameters=target.values, seed=seed)
     verdict = check_ila(ila)
     problems = list(verdict.problems)
     progress("golden vectors")
@@ -161,43 +161,25 @@ def check_target(
             for n, difference in golden.differences.items()
         ]
     accuracies = []
-    problems += _refusals([target.resources]) or ([] if problems else architecture_problems(ila, target.resources()))
+    try:
+        resources = target.resources()
+        problems += [] if problems else architecture_problems(ila, resources)
+    except FlexmatchError as error:
+        problems.append(error.problem)
     for m in target.mappings.values():
         progress(m.name)
-        mapping_problems = _accounting_problems(m, target)
+        mapping_problems, can_run = function_problems(m, target, ila)
         sizes = accuracy_sizes(m)
         try:
-            mapping_problems += _mapping_problems(m, ila, target)
-            is_run = m.drive is not None and is_admitted(m, sizes)  # sizes that its limits refuse are a problem already
+            mapping_problems += _mapping_problems(m, ila, target) if can_run else _missing_parts(m)
+            is_run = can_run and m.drive is not None and is_admitted(m, sizes)  # sizes that its limits refuse are a problem already
             accuracies += [accuracy(m, ila, sizes, groups=groups, seed=seed, binades=BINADES)] if is_run else []
         except FlexmatchError as error:
-            mapping_problems += [] if mapping_problems else [error.at(m.rule.place).problem]
+            mapping_problems.append(error.at(m.rule.place).problem)
         except Exception as error:  # the driver and the numerics are code of the target
-            mapping_problems += [] if mapping_problems else [_driver_problem(m, error)]
-        problems += mapping_problems
+            mapping_problems.append(_driver_problem(m, error))
+        problems += dict.fromkeys(mapping_problems)
     return CheckResult(target.name, Kind.TARGET, tuple(problems), verdict, golden, tuple(accuracies), parameters=target.values, seed=seed)
-
-
-def _accounting_problems(m: Mapping, target: Target) -> list[Problem]:
-    """Return what is wrong with the functions that account for one tile: its limits, rooms, levels and costs."""
-    sizes = m.trials[0] if m.trials else accuracy_sizes(m)
-    attributes = {name: sizes[name] for name, _ in m.statics if name in sizes}
-    calls: list[Callable[[], object]] = [partial(f, sizes, attributes) for f in (m.exceeded_limit, m.rooms, m.accesses)]
-    with contextlib.suppress(FlexmatchError):  # which is a problem already
-        resources = target.resources()
-        calls += [] if resources is None else [partial(m.cost, sizes, attributes, resources)]
-    return _refusals(calls)
-
-
-def _refusals(calls: Sequence[Callable[[], object]]) -> list[Problem]:
-    """Call functions of a target, each once; return their refusals."""
-    refusals = []
-    for f in calls:
-        try:
-            f()
-        except FlexmatchError as error:
-            refusals.append(error.problem)
-    return refusals
 
 
 def _driver_problem(m: Mapping, error: Exception) -> Problem:
@@ -211,9 +193,7 @@ def _driver_problem(m: Mapping, error: Exception) -> Problem:
 
 def _mapping_problems(m: Mapping, ila: Ila, target: Target) -> Iterator[Problem]:
     """Yield what is wrong with one mapping: parts that are missing, capacities, codes that differ from the numerics."""
-    for part, part_name in ((m.drive, "driver"), (m.codes, "numerics")):
-        if part is None:
-            yield Problem("I104", f"{m.name} has no {part_name}", m.rule.place, f"decorate a function with @{m.variant}.{part_name}")
+    yield from _missing_parts(m)
     if m.drive is None or m.codes is None:
         return
     refused = list(contradictions(m, ila))
@@ -229,6 +209,12 @@ def _mapping_problems(m: Mapping, ila: Ila, target: Target) -> Iterator[Problem]
         if example is not None:
             yield Problem("I105", f"driver and numerics of {m.name} differ at {sizes_text(sizes)}: {example}", m.rule.place)
             return
+
+
+def _missing_parts(m: Mapping) -> Iterator[Problem]:
+    for part, part_name in ((m.drive, "driver"), (m.codes, "numerics")):
+        if part is None:
+            yield Problem("I104", f"{m.name} has no {part_name}", m.rule.place, f"decorate a function with @{m.variant}.{part_name}")
 
 
 def _compared_sizes(m: Mapping, target: Target) -> Iterator[MappingOf[str, Any]]:

@@ -1,0 +1,83 @@
+"""Calls of the functions of a target, each once, so that everything that is wrong with them is told at once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from collections.abc import Mapping as MappingOf
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...errors import FlexmatchError, Problem
+from ...ila import Ila
+from ...lang.binders import Leaf
+from ...lang.formats import Format
+from ...target import Mapping, Target, simulated_device
+from ...target.resources import Resources
+from .accuracy import accuracy_sizes
+
+Call = Callable[[], object]
+
+
+def function_problems(m: Mapping, target: Target, ila: Ila | None) -> tuple[list[Problem], bool]:
+    """Return what is wrong with the functions of a mapping, and whether its driver and numerics can be compared.
+
+    Each is called at the first of its trials, else at the sizes at which its accuracy is measured; costs and a driver need the model.
+    """
+    sizes = m.trials[0] if m.trials else accuracy_sizes(m)
+    attributes = {name: sizes[name] for name, _ in m.statics if name in sizes}
+    accounts: list[Call] = [partial(m.rooms, sizes, attributes), partial(m.accesses, sizes, attributes)]
+    resources = None if ila is None else _resources(target)
+    accounts += [] if resources is None else [partial(m.cost, sizes, attributes, resources)]
+    computing = _refusals([partial(m.exceeded_limit, sizes, attributes)])
+    if not computing and m.exceeded_limit(sizes, attributes) is None:  # sizes that the limits refuse are a problem of the limits
+        computing = _refusals(_computing(m, ila, sizes, attributes))
+    return [*dict.fromkeys([*_refusals(accounts), *computing])], not computing
+
+
+def _resources(target: Target) -> Resources | None:
+    """Return the resources of a target, None where it has none or its function fails, which is a problem of the target."""
+    with contextlib.suppress(FlexmatchError):
+        return target.resources()
+    return None
+
+
+def _computing(m: Mapping, ila: Ila | None, sizes: MappingOf[str, Any], attributes: MappingOf[str, Any]) -> Iterator[Call]:
+    """Yield the calls of the functions that say what a tile computes: its formats, its numerics and its driver."""
+    formats = dict[str, Format]()
+
+    def choose_formats() -> None:
+        formats.update(m.formats_for(dict.fromkeys(m.format_choices, 1.0)))
+
+    yield choose_formats
+    shapes = {v.name: [sizes[d] for d in m.axes.of[v.name]] for v in m.operands}
+    if not shapes.keys() <= formats.keys():
+        return
+    if m.codes is not None:
+        leaves = [Leaf(tuple(shape), formats[n].codes, False, n) for n, shape in shapes.items()]
+        yield partial(m.result_codes, leaves, formats, attributes)
+    if m.drive is not None and ila is not None:
+        zeros = {n: np.zeros(shape, np.int64) for n, shape in shapes.items()}
+        yield partial(_run_driver, m, ila, zeros, formats, attributes)
+
+
+def _run_driver(m: Mapping, ila: Ila, *arguments: Any) -> None:
+    """Run a driver on a device; what the device refuses is no mistake of the function, and is told with the limits."""
+    try:
+        m.run_driver(simulated_device(ila), *arguments)
+    except FlexmatchError as error:
+        if error.problem.place:
+            raise
+
+
+def _refusals(calls: Iterator[Call] | list[Call]) -> list[Problem]:
+    """Call functions of a target, each once; return their refusals."""
+    refusals = []
+    for f in calls:
+        try:
+            f()
+        except FlexmatchError as error:
+            refusals.append(error.problem)
+    return refusals
