@@ -3,6 +3,7 @@
 Every flaw runs in a process of its own, a flaw of numerics on a copy of the package. The plan is compiled there without asking
 the court, which would refuse most flaws, and its formats are calibrated; a flaw counts when it costs LEAST_LOSS of the metric
 more than the sound design loses. A culprit is right when it is at one of the flaw's lines, or at its field; any other is false.
+Where attribution says that either of several changes explains the loss, one of them must be right.
 With `--json FILE` it goes on where it ended.
 """
 
@@ -198,11 +199,11 @@ def row_of(app: str, accel: str, sound_loss: float, p: Planted) -> Row:
     }  # fmt: skip
     if not row["costs"]:
         return row
-    first, culprit = p.answer["first"] or {}, p.answer["culprit"] or {}
+    first, named = p.answer["first"] or {}, [c.get("place") for c in p.answer["named"]]
     return {
-        **row, "lines": list(p.lines), "named": culprit.get("place"),
-        "first": first.get("place"), "field": first.get("field"), "right": first.get("place") in p.lines,
-        "false": bool(culprit) and culprit.get("place") not in p.lines, "cpu_seconds": p.answer["cpu_seconds"],
+        **row, "lines": list(p.lines), "named": named, "first": first.get("place"), "field": first.get("field"),
+        "right": first.get("place") in p.lines or not {*named}.isdisjoint(p.lines),
+        "false": bool(named) and {*named}.isdisjoint(p.lines), "cpu_seconds": p.answer["cpu_seconds"],
     }  # fmt: skip
 
 
@@ -272,9 +273,14 @@ def tried_on(app: str, accel: str) -> tuple[Any, Any]:
 
 
 def first_of(document: Any) -> Any:
-    """Return the culprit, or where there is none the change that takes back most."""
+    """Return the culprit, the likeliest of those that are named, or where there is none the change that takes back most."""
     ordered = sorted([*document["terms"][:1], *document["fields"][:1]], key=lambda c: (c["loss"], c["output_error"]))
-    return document["culprit"] or next(iter(ordered), None)
+    return next(iter([*named_of(document), *ordered]), None)
+
+
+def named_of(document: Any) -> list[Any]:
+    """Return the changes that explain the loss: the culprit, or those of which it is either."""
+    return document["either"] or [c for c in (document["culprit"],) if c]
 
 
 def serve(app: str, accel: str) -> None:
@@ -315,7 +321,7 @@ def answer_for(sound: Any, trials: Any, accel: str, least: float) -> dict[str, A
     if loss < least:
         return {"loss": loss}
     document = attribute(plan, trials)
-    return {"loss": loss, "culprit": document["culprit"], "first": first_of(document), "cpu_seconds": time.process_time() - start}
+    return {"loss": loss, "named": named_of(document), "first": first_of(document), "cpu_seconds": time.process_time() - start}
 
 
 def format_answers(app: str, accel: str, count: int) -> list[dict[str, Any]]:
@@ -341,13 +347,14 @@ def format_answers(app: str, accel: str, count: int) -> list[dict[str, Any]]:
         document = attribute(bad, trials)
         tensors = next((g for g in o.mapping.shared if name in g), (name,))
         right = [f"{tensor}.{field} of {o.id}" for tensor in (tensors if not isinstance(tensors, str) else tensors.split())]
-        first, culprit = (
-            f"{c.get('tensor')}.{c['field']} of {c['offload']}" if c else None for c in (first_of(document), document["culprit"])
+        first, *named = (
+            f"{c.get('tensor')}.{c['field']} of {c['offload']}" if c else None for c in (first_of(document), *named_of(document))
         )
         answers.append({
             "kind": "bias" if field == "bias" else "binary point", "flaw": f"{name}.{field} of {o.id} {step:+}", "sound_loss": sound_loss,
-            "loss": loss, "lines": right, "named": culprit, "first": first, "field": field, "right": first in right,
-            "false": culprit is not None and culprit not in right, "cpu_seconds": time.process_time() - start,
+            "loss": loss, "lines": right, "named": named, "first": first, "field": field,
+            "right": first in right or not {*named}.isdisjoint(right), "false": bool(named) and {*named}.isdisjoint(right),
+            "cpu_seconds": time.process_time() - start,
         })  # fmt: skip
         if len(answers) == count:
             break
@@ -362,7 +369,8 @@ def shown(row: Row) -> str:
         )
     verdict = "right" if row["right"] else "FALSE" if row["false"] else "not first"
     what = " ".join(str(row[key]) for key in ("application", "accelerator", "kind", "flaw"))
-    return f"{what}: {row['sound_loss']:.3f} → {row['loss']:.3f}, first {row['first']}, named {row['named']} of {row['lines']}: {verdict}"
+    named = ", ".join(row["named"]) or "none"
+    return f"{what}: {row['sound_loss']:.3f} → {row['loss']:.3f}, first {row['first']}, named {named} of {row['lines']}: {verdict}"
 
 
 def main() -> None:

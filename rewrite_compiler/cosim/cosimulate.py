@@ -88,7 +88,9 @@ class Report:
     def __repr__(self) -> str:
         """Name the model, its targets, and the metric on the host and accelerated."""
         d = self.document
-        values = f"{d['metric']} {d['reference']['value']:.6g} on the host, {d['accelerated']['value']:.6g} accelerated"
+        ends = d["paired"]["interval"]
+        interval = "" if ends is None or None in ends else f" (95% interval of the difference {ends[0]:+.3g} … {ends[1]:+.3g})"
+        values = f"{d['metric']} {d['reference']['value']:.6g} on the host, {d['accelerated']['value']:.6g} accelerated{interval}"
         return f"Report({d['model']['path']} on {', '.join(d['targets'])}: {values}, {d['samples']} samples)"
 
     def to_pandas(self) -> Any:

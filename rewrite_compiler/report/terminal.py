@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import printable
-from ..study.diagnosis.change_text import change_text
+from ..study.diagnosis.change_text import change_text, culprit_text
 from .figures import difference_text, interval_text
 from .figures import number as number
 from .tables import columns as columns
@@ -331,8 +331,8 @@ def attribution_texts(attribution: Mapping[str, Any] | None) -> list[str]:
         f"{change_text(c)} leaves {_loss_text(c)}" for c in (*attribution.get("terms", ())[:MAX_WORST], *attribution["fields"][:MAX_WORST])
     ]
     changes += [watch_text(row) for row in attribution.get("intermediates", ()) if row["outside"]][:MAX_WORST]
-    culprit = attribution["culprit"]
-    answer = f"culprit: {change_text(culprit)}" if culprit else attribution.get("explanation", "no culprit")
+    label = "culprit: " if attribution["culprit"] or attribution.get("either") else ""
+    answer = f"{label}{culprit_text(attribution)}"
     return [f"on {attribution['samples']} samples all offloads together: {_loss_text(device_trial)}", *texts, *changes, answer]
 
 

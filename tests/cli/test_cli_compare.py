@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from command import flexmatch, refused
 
+from rewrite_compiler.report.figures import interval_text
+
 REMEDY = "give what compile, cosim and demo write with --json"
 
 
@@ -26,7 +28,10 @@ def test_applications_by_accelerators() -> None:
         ("app", "flexasr", False),
         ("app", "vta", True),
     ]
+    interval = json.loads(Path("report.json").read_text("utf-8"))["paired"]["interval"]
+    assert f" ({interval_text(interval)})" in rows[0]["accuracy"]
     page = Path("page.html").read_text("utf-8")
+    assert f"({interval_text(interval)})" in page  # on the dashboard
     assert "1 application on 2 accelerators" in page
     assert page.count("<script") == 1
 

@@ -89,11 +89,25 @@ def test_the_line_of_a_planted_flaw_is_named_first(name: str, sound: Plan, tmp_p
     assert attribution_texts(document)[-1].startswith(f"culprit: {culprit['field']} at toy.py:{line}, ")
 
 
+def test_two_shifts_in_series_mend_one_another_and_both_are_named(sound: Plan, tmp_path: Path) -> None:
+    whole = "return sat((total + ((lift(1) << shift) >> 1)) >> shift, 8)"
+    plan, data = planted(sound, tmp_path, [(whole, "less = total >> 2\n    return sat(less >> (shift - 1), 8)")])  # one bit too many
+    document = attribute(plan, Trials(plan, data, metric_of("cosine")))
+    text = (tmp_path / "toy.py").read_text().splitlines()
+    places = {f"toy.py:{n}" for n, line in enumerate(text, 1) if "less = total" in line or "less >>" in line}
+    assert {c["place"] for c in document["either"]} == places
+    assert {(c["field"], c["after"]) for c in document["either"]} == {("shift", "one bit less")}
+    assert (document["culprit"], document["explanation"]) == (None, "either of several changes explains it")
+    answer = attribution_texts(document)[-1]
+    assert answer.startswith("culprit: either of shift at toy.py:")
+    assert all(place in answer for place in places)
+
+
 def test_two_flaws_are_no_single_culprit(sound: Plan, tmp_path: Path) -> None:
     edits = [*FLAWS["accumulator of 13 bits"][2], *FLAWS["stale state"][2]]
     plan, data = planted(sound, tmp_path, edits)
     document = attribute(plan, Trials(plan, data, metric_of("cosine")))
-    assert document["culprit"] is None
+    assert (document["culprit"], document["either"]) == (None, [])
     assert document["terms"]
     assert document["explanation"] == "no single change explains it" == attribution_texts(document)[-1]
 

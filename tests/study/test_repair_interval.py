@@ -13,6 +13,7 @@ from rewrite_compiler.compile import Plan, compile_model
 from rewrite_compiler.cosim.metrics.loss_bound import band_of
 from rewrite_compiler.cosim.metrics.metrics import metric_of
 from rewrite_compiler.data import samples_for
+from rewrite_compiler.report.figures import interval_text
 from rewrite_compiler.study.diagnosis.repair import Repair, repair
 from rewrite_compiler.study.diagnosis.trials import with_formats_of
 
@@ -41,6 +42,10 @@ def test_a_change_that_the_samples_tell_from_now_is_kept(flawed: Plan) -> None:
     assert low > 0.0
     assert high >= low
     assert (chosen["distinguishable"], document["undecided"]) == (True, None)
+    text = [" ".join(line.split()) for line in lines(document)]
+    assert any(line.startswith(chosen["what"][:20]) and line.endswith(interval_text((low, high))) for line in text)
+    host_interval = interval_text(document["before"]["verify"]["interval"])
+    assert any(line.startswith("now ") and line.endswith(f"(held back: 95% interval of the difference {host_interval})") for line in text)
 
 
 def test_a_change_that_the_samples_do_not_tell_from_now_is_not(flawed: Plan) -> None:

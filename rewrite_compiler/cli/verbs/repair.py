@@ -80,27 +80,26 @@ def lines(document: Mapping[str, Any], file_names: Sequence[str] = ()) -> list[s
     """Return a repair as text: the culprit, the proposals by their price, and the one that was chosen."""
     from ...report.tables import grid
     from ...report.terminal import number, table
-    from ...study.diagnosis.change_text import change_text
+    from ...study.diagnosis.change_text import culprit_text
 
-    metric, before, culprit = document["metric"], document["before"], document["culprit"]
+    metric, before = document["metric"], document["before"]
     samples = document["samples"]
     changes = [
-        (p["what"], f"+{p['added_bits']}", number(p["search"]["value"]), _verified(p))
+        (p["what"], f"+{p['added_bits']}", number(p["search"]["value"]), _verified(p), _against_now(p))
         for p in document["proposals"]
         if p["search"]["within"] or p["what"] in document["front"]
     ]
-    culprit_text = document["attribution"].get("explanation", "none") if culprit is None else change_text(culprit)
     repair_text = "nothing: the loss is within the band already" if document["holds_already"] else _chosen_text(document)
     rows = [
         ("host", f"{metric} {number(document['reference']['search'])} / {number(document['reference']['verify'])}  (searched / held back)"),
-        ("now", f"{number(before['search']['value'])} / {number(before['verify']['value'])}"),
+        ("now", f"{number(before['search']['value'])} / {number(before['verify']['value'])}{_against_host(before['verify'])}"),
         ("samples", f"{samples['search']} to search on, {samples['verify']} held back · within {document['within']}"),
-        ("culprit", culprit_text),
+        ("culprit", culprit_text(document["attribution"])),
         ("repair", repair_text),
         *(("or in", f"the specification: {_with_doubt(p, samples['verify'])}") for p in document["specification"] if p["verify"]["within"]),
         ("wrote", ", ".join(file_names)),
     ]
-    return [*table(rows), *grid(("change", "bits", "searched", "held back"), changes, ("bits", "searched"))]
+    return [*table(rows), *grid(("change", "bits", "searched", "held back", "held back against now"), changes, ("bits", "searched"))]
 
 
 def _chosen_text(document: Mapping[str, Any]) -> str:
@@ -114,6 +113,20 @@ def _chosen_text(document: Mapping[str, Any]) -> str:
 
 def _with_doubt(proposal: Mapping[str, Any], count: int) -> str:
     return str(proposal["what"]) + ("" if proposal["distinguishable"] else f" (not distinguishable from now on {count} samples)")
+
+
+def _against_host(figures: Mapping[str, Any]) -> str:
+    """Return the interval of the difference from the host on the samples held back; nothing where there is none."""
+    from ...report.figures import interval_text
+
+    return "" if figures["interval"] is None else f"  (held back: 95% interval of the difference {interval_text(figures['interval'])})"
+
+
+def _against_now(proposal: Mapping[str, Any]) -> str:
+    """Return the interval of the difference from the design as it is, on the samples held back."""
+    from ...report.figures import interval_text
+
+    return "–" if proposal["against_now"] is None else interval_text(proposal["against_now"])
 
 
 def _interval(ends: Sequence[float]) -> str:

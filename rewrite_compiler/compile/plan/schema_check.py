@@ -28,7 +28,7 @@ ATTRIBUTION = {
     "intermediates": [
         {"offload": str, "term": str, "place": str, "kind": str, "range": [int], "bits": int, "word": PAIR, "outside": int, "count": int}
     ],
-    "culprit": ({"offload": str, "field": str}, None), "explanation": str,
+    "culprit": ({"offload": str, "field": str}, None), "either": [{"offload": str, "field": str}], "explanation": str,
 }  # fmt: skip
 TENSOR = {
     "tensor": str, "format": str, "values": int, "zeros": int, "saturated": int, "underflowed": int, "range": PAIR, "largest": SIZE,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import PurePosixPath
 from typing import Any
@@ -48,8 +48,13 @@ def accelerators_text(plan: Mapping[str, Any], varying: Collection[tuple[str, st
 
 
 def row_of(e: Entry) -> tuple[str, ...]:
-    """Return an entry as texts, one for each of HEADS."""
-    return (e.application, e.accelerators, *(f"{t.mark} {t.figure}" for t in e.figures))
+    """Return an entry as texts, one for each of HEADS; beside the accuracy the interval of its difference from the host."""
+    accuracy, *others = e.figures
+    return (e.application, e.accelerators, f"{accuracy.mark} {_with_interval(accuracy)}", *(f"{t.mark} {t.figure}" for t in others))
+
+
+def _with_interval(accuracy: Tile) -> str:
+    return f"{accuracy.figure} ({accuracy.note})" if accuracy.note else accuracy.figure
 
 
 def comparison_page(entries: Sequence[Entry]) -> str:
@@ -58,7 +63,9 @@ def comparison_page(entries: Sequence[Entry]) -> str:
         list(dict.fromkeys(names)) for names in ((e.application for e in entries), (e.accelerators for e in entries))
     )
     title = f"{count_text(len(applications), 'application')} on {count_text(len(accelerators), 'accelerator')}"
-    summary = note("Each cell: accuracy, share of the work that is offloaded, speed against one host core, with their marks.")
+    summary = note(
+        "Each cell: accuracy and the 95% interval of its difference from the host, offloaded share of work, speed against one host core."
+    )
     rows = [
         (text(a), *(_cell(e for e in entries if (e.application, e.accelerators) == (a, t)) for t in accelerators)) for a in applications
     ]
@@ -70,7 +77,7 @@ def comparison_page(entries: Sequence[Entry]) -> str:
 
 def _cell(entries: Iterable[Entry]) -> Cell:
     """Return the figures of the entries at one place of the dashboard."""
-    parts = [" · ".join(map(_marked, e.figures)) for e in entries]
+    parts = [" · ".join(map(_marked, (replace(a, figure=_with_interval(a)), *others))) for a, *others in (e.figures for e in entries)]
     return "", "<br>".join(parts) or escape(EMPTY)
 
 

@@ -5,10 +5,12 @@ while all others are on the device. Then single terms of their numerics and sing
 preselected by the isolated error of the offload, and each change is judged by the whole application again; what the terms of
 the worst offloads do on data (range, values that leave their word) is in the document. A change is the
 culprit only if it alone takes back SHARE of the loss, by more than the samples' own variation; else no single change explains it.
+Where changes at several places are as likely and each alone takes back as much, data cannot tell which is wrong: all of them are named.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -33,6 +35,8 @@ class Explanation(StrEnum):
 
     CULPRIT = "culprit"
     """One change alone takes back SHARE of the loss."""
+    EITHER = "either of several changes explains it"
+    """Changes at different places do, each alone, and as much: the samples do not tell which is the mistake."""
     NONE = "no single change explains it"
     """None of the changes that were tried does."""
     NO_LOSS = "there is no loss"
@@ -76,8 +80,7 @@ def attribute_with_plans(plan: Plan, trials: Trials, table: FloatRun | None = No
     terms = list(zip(plans, trials.run_all(list(plans.values())), strict=True))
     changes = _ordered(device_trial, [*fields, *terms])
     rows = [*ranked, *(key for key in order if key not in restored_trials)]
-    culprit = _culprit(trials, device_trial, changes)
-    has_loss = device_trial.loss > 0
+    culprits = _culprits(trials, device_trial, changes)
     document = {
         "metric": trials.metric.name, "samples": trials.data.count, "reference": trials.value,
         "accelerated": {"value": device_trial.value, "loss": device_trial.loss, "output_error": device_trial.error},
@@ -85,8 +88,8 @@ def attribute_with_plans(plan: Plan, trials: Trials, table: FloatRun | None = No
         "fields": [{**c.document(), **_figures(device_trial, t)} for c, t in changes if isinstance(c, Change)],
         "terms": [{**c.document(), **_figures(device_trial, t)} for c, t in changes if isinstance(c, TermChange)],
         "intermediates": [row for o in plan.offloads if o.id in suspects for row in _intermediates(o, table)],
-        "culprit": culprit, "share": SHARE,
-        "explanation": Explanation.CULPRIT if culprit else Explanation.NONE if has_loss else Explanation.NO_LOSS,
+        "culprit": culprits[0] if len(culprits) == 1 else None, "either": culprits if len(culprits) > 1 else [], "share": SHARE,
+        "explanation": _explanation(device_trial, len(culprits)),
         "runs": trials.runs,
     }  # fmt: skip
     return Attribution(document, tuple((c, plans[c]) for c, _ in changes if isinstance(c, TermChange)))
@@ -160,17 +163,42 @@ def _offload(key: str, device_trial: Trial, alone_trial: Trial, restored_trial: 
     }  # fmt: skip
 
 
-def _culprit(trials: Trials, device_trial: Trial, changes: list[Judged]) -> dict[str, Any] | None:
-    """Return the first change if it alone takes back SHARE of the loss, and not by chance.
+def _culprits(trials: Trials, device_trial: Trial, changes: list[Judged]) -> list[dict[str, Any]]:
+    """Return the first change if it alone explains the loss, and those at other places that are as likely and take back as much.
+
+    Two shifts in series mend one another, and so do two choices: restoring either gives the same results.
+    """
+    if not changes or device_trial.loss <= 0 or not _explains(trials, device_trial, changes[0][1]):
+        return []
+    first, trial = changes[0]
+    threshold = NEARLY_EQUAL * (device_trial.loss - trial.loss)
+    by_place = {_place(first): first}
+    for change, t in changes[1:]:
+        is_equal = _likelihood(change)[0] == _likelihood(first)[0] and device_trial.loss - t.loss >= threshold
+        if is_equal and _explains(trials, device_trial, t):
+            by_place.setdefault(_place(change), change)
+    return [change.document() for change in by_place.values()]
+
+
+def _place(change: AnyChange) -> Hashable:
+    """Return what a change is at: a line of the target's file, or the formats of an offload that it sets."""
+    return str(change.edit.place) if isinstance(change, TermChange) else (change.offload, *change.formats.items())
+
+
+def _explains(trials: Trials, device_trial: Trial, trial: Trial) -> bool:
+    """Tell whether a change alone takes back SHARE of the loss, and not by chance.
 
     A few samples that turn are no evidence: either the paired interval of what it takes back excludes zero, or it takes back
     SHARE of the error of all outputs, too.
     """
-    if not changes or device_trial.loss <= 0:
-        return None
-    change, trial = changes[0]
     if device_trial.loss - trial.loss < SHARE * device_trial.loss:
-        return None
+        return False
     interval = trials.compare(trial, device_trial).interval
     is_certain = interval is not None and not interval[0] <= 0.0 <= interval[1]
-    return change.document() if is_certain or trial.error <= (1 - SHARE) * device_trial.error else None
+    return is_certain or trial.error <= (1 - SHARE) * device_trial.error
+
+
+def _explanation(device_trial: Trial, culprits: int) -> Explanation:
+    if device_trial.loss <= 0:
+        return Explanation.NO_LOSS
+    return Explanation.NONE if culprits == 0 else Explanation.CULPRIT if culprits == 1 else Explanation.EITHER

@@ -14,3 +14,12 @@ def change_text(change: Mapping[str, Any]) -> str:
         where = change["offload"] if len(offloads) == 1 else f"{change['offload']} and {len(offloads) - 1} more"
         return f"{change['field']} at {change['place']}, {change['term']}, of {where}: {values}"
     return f"{change['field']} of {change.get('tensor')} of {change['offload']}: {values}"
+
+
+def culprit_text(attribution: Mapping[str, Any]) -> str:
+    """Return the change that explains a loss as text, all of them where data do not tell which is the mistake, else the explanation."""
+    either = attribution.get("either", ())
+    if either:
+        return f"either of {'; '.join(map(change_text, either))}"
+    culprit = attribution["culprit"]
+    return change_text(culprit) if culprit else str(attribution.get("explanation", "no culprit"))
