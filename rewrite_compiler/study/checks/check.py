@@ -149,7 +149,7 @@ def check_target(
     try:
         ila = target.ila()
     except FlexmatchError as error:
-        others = [p for m in target.mappings.values() for p in function_problems(m, target, None)[0]]
+        others = [p for m in target.mappings.values() for p in function_problems(m, target, None)]
         return CheckResult(target.name, Kind.TARGET, (error.problem, *others), parameters=target.values, seed=seed)
     verdict = check_ila(ila)
     problems = list(verdict.problems)
@@ -168,17 +168,17 @@ def check_target(
         problems.append(error.problem)
     for m in target.mappings.values():
         progress(m.name)
-        mapping_problems, can_run = function_problems(m, target, ila)
-        sizes = accuracy_sizes(m)
+        wrong, sizes, mapping_problems = function_problems(m, target, ila), accuracy_sizes(m), list(_missing_parts(m))
+        can_run = {*wrong.values()}.isdisjoint(("limits", "formats", "driver"))
         try:
-            mapping_problems += _mapping_problems(m, ila, target) if can_run else _missing_parts(m)
+            mapping_problems += _mapping_problems(m, ila, target, compares="numerics" not in wrong.values()) if can_run else ()
             is_run = can_run and m.drive is not None and is_admitted(m, sizes)  # sizes that its limits refuse are a problem already
             accuracies += [accuracy(m, ila, sizes, groups=groups, seed=seed, binades=BINADES)] if is_run else []
         except FlexmatchError as error:
             mapping_problems.append(error.at(m.rule.place).problem)
         except Exception as error:  # the driver and the numerics are code of the target
             mapping_problems.append(_driver_problem(m, error))
-        problems += dict.fromkeys(mapping_problems)
+        problems += dict.fromkeys([*mapping_problems, *wrong])
     return CheckResult(target.name, Kind.TARGET, tuple(problems), verdict, golden, tuple(accuracies), parameters=target.values, seed=seed)
 
 
@@ -191,14 +191,13 @@ def _driver_problem(m: Mapping, error: Exception) -> Problem:
     return Problem("I104", sentence, place, "correct the line, or narrow the mapping's Where or limits to the sizes that it takes")
 
 
-def _mapping_problems(m: Mapping, ila: Ila, target: Target) -> Iterator[Problem]:
-    """Yield what is wrong with one mapping: parts that are missing, capacities, codes that differ from the numerics."""
-    yield from _missing_parts(m)
+def _mapping_problems(m: Mapping, ila: Ila, target: Target, *, compares: bool) -> Iterator[Problem]:
+    """Yield what is wrong with one mapping: capacities, and codes that differ from the numerics where it `compares` them."""
     if m.drive is None or m.codes is None:
         return
     refused = list(contradictions(m, ila))
     yield from refused
-    if refused or not is_admitted(m, accuracy_sizes(m)):
+    if refused or not compares or not is_admitted(m, accuracy_sizes(m)):
         return
     for sizes in _compared_sizes(m, target):
         try:
@@ -212,6 +211,7 @@ def _mapping_problems(m: Mapping, ila: Ila, target: Target) -> Iterator[Problem]
 
 
 def _missing_parts(m: Mapping) -> Iterator[Problem]:
+    """Yield the parts that a mapping lacks."""
     for part, part_name in ((m.drive, "driver"), (m.codes, "numerics")):
         if part is None:
             yield Problem("I104", f"{m.name} has no {part_name}", m.rule.place, f"decorate a function with @{m.variant}.{part_name}")

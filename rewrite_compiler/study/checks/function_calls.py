@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Mapping as MappingOf
 from functools import partial
 from typing import Any
@@ -18,23 +18,23 @@ from ...target import Mapping, Target, simulated_device
 from ...target.resources import Resources
 from .accuracy import accuracy_sizes
 
-Call = Callable[[], object]
+Call = tuple[str, Callable[[], object]]  # what is called, and how
 
 
-def function_problems(m: Mapping, target: Target, ila: Ila | None) -> tuple[list[Problem], bool]:
-    """Return what is wrong with the functions of a mapping, and whether its driver and numerics can be compared.
+def function_problems(m: Mapping, target: Target, ila: Ila | None) -> dict[Problem, str]:
+    """Return what is wrong with the functions of a mapping, each with the part that it belongs to.
 
     Each is called at the first of its trials, else at the sizes at which its accuracy is measured; costs and a driver need the model.
     """
     sizes = m.trials[0] if m.trials else accuracy_sizes(m)
     attributes = {name: sizes[name] for name, _ in m.statics if name in sizes}
-    accounts: list[Call] = [partial(m.rooms, sizes, attributes), partial(m.accesses, sizes, attributes)]
     resources = None if ila is None else _resources(target)
-    accounts += [] if resources is None else [partial(m.cost, sizes, attributes, resources)]
-    computing = _refusals([partial(m.exceeded_limit, sizes, attributes)])
-    if not computing and m.exceeded_limit(sizes, attributes) is None:  # sizes that the limits refuse are a problem of the limits
-        computing = _refusals(_computing(m, ila, sizes, attributes))
-    return [*dict.fromkeys([*_refusals(accounts), *computing])], not computing
+    refusals = _refusals([("residency", partial(m.rooms, sizes, attributes)), ("levels", partial(m.accesses, sizes, attributes))])
+    refusals |= {} if resources is None else _refusals([("costs", partial(m.cost, sizes, attributes, resources))])
+    limits = _refusals([("limits", partial(m.exceeded_limit, sizes, attributes))])
+    if limits or m.exceeded_limit(sizes, attributes) is not None:  # sizes that the limits refuse are a problem of the limits
+        return refusals | limits
+    return refusals | _refusals(_computing(m, ila, sizes, attributes))
 
 
 def _resources(target: Target) -> Resources | None:
@@ -51,16 +51,16 @@ def _computing(m: Mapping, ila: Ila | None, sizes: MappingOf[str, Any], attribut
     def choose_formats() -> None:
         formats.update(m.formats_for(dict.fromkeys(m.format_choices, 1.0)))
 
-    yield choose_formats
+    yield "formats", choose_formats
     shapes = {v.name: [sizes[d] for d in m.axes.of[v.name]] for v in m.operands}
     if not shapes.keys() <= formats.keys():
         return
     if m.codes is not None:
         leaves = [Leaf(tuple(shape), formats[n].codes, False, n) for n, shape in shapes.items()]
-        yield partial(m.result_codes, leaves, formats, attributes)
+        yield "numerics", partial(m.result_codes, leaves, formats, attributes)
     if m.drive is not None and ila is not None:
         zeros = {n: np.zeros(shape, np.int64) for n, shape in shapes.items()}
-        yield partial(_run_driver, m, ila, zeros, formats, attributes)
+        yield "driver", partial(_run_driver, m, ila, zeros, formats, attributes)
 
 
 def _run_driver(m: Mapping, ila: Ila, *arguments: Any) -> None:
@@ -72,12 +72,12 @@ def _run_driver(m: Mapping, ila: Ila, *arguments: Any) -> None:
             raise
 
 
-def _refusals(calls: Iterator[Call] | list[Call]) -> list[Problem]:
+def _refusals(calls: Iterable[Call]) -> dict[Problem, str]:
     """Call functions of a target, each once; return their refusals."""
-    refusals = []
-    for f in calls:
+    refusals: dict[Problem, str] = {}
+    for part, f in calls:
         try:
             f()
         except FlexmatchError as error:
-            refusals.append(error.problem)
+            refusals.setdefault(error.problem, part)
     return refusals
