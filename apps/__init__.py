@@ -14,13 +14,13 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class App:
-    """One application: a model, held-back test data, calibration data and the metric that judges it."""
+    """One application: a model, held-back test data, data that calibrate its number formats, if it needs any, and the metric."""
 
     name: str
     about: str
     model: Path
     data: Path
-    calibration: Path
+    calibration: Path | None
     metric: str
 
 
@@ -39,6 +39,14 @@ APPS = (
         _HERE / "codec" / "test.npz",
         _HERE / "codec" / "calibration.npz",
         "psnr",
+    ),
+    App(
+        "keccak",
+        "bits of a block: Keccak-f[1600], the permutation of SHA-3, as sums of codes",
+        _HERE / "keccak" / "keccak.onnx",
+        _HERE / "keccak" / "test.npz",
+        None,  # all of it is codes
+        "pixel-accuracy",
     ),
 )
 

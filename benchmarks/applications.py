@@ -33,6 +33,7 @@ class Case:
     data: Path | None = None
     calibration: Path | None = None
     samples: int = 0
+    metric: str = ""
 
     @property
     def title(self) -> str:
@@ -42,7 +43,8 @@ class Case:
 
 def cases() -> list[Case]:
     """Return the shipped applications and the shared ones."""
-    digits, trained, wlm = ROOT / "apps" / "digits", MODELS / "trained", MODELS / "wlm" / "wlm_h128_lstm_dyn18"
+    apps, trained, wlm = ROOT / "apps", MODELS / "trained", MODELS / "wlm" / "wlm_h128_lstm_dyn18"
+    digits, keccak = apps / "digits", apps / "keccak"
     of_digits = (digits / "cnn.onnx", digits / "test.npz", digits / "calibration.npz")
     resnet = (trained / f"resnet20_ts17.{ending}" for ending in ("onnx", "cifar10_test_600.toml", "calibration.toml"))
     keywords = (trained / f"kws_dscnn_mlperf_int8qdq.{ending}" for ending in ("onnx", "kws_mfcc_500.toml"))
@@ -53,6 +55,7 @@ def cases() -> list[Case]:
         Case("ResNet-20", WIDE_WEIGHTS, *of_resnet),
         Case("keywords DS-CNN, int8", "vta", *of_keywords),
         Case("language model, LSTM", "flexasr", wlm.with_suffix(".onnx"), wlm.with_suffix(".toml"), wlm.with_suffix(".toml"), 100),
+        Case("Keccak-f[1600]", "vta", keccak / "keccak.onnx", keccak / "test.npz", metric="pixel-accuracy"),
         *(Case("Transformer", name, MODELS / "arch" / "transformer_explicit.ts17.onnx.xz") for name in ("flexasr", "vta")),
     ]
 
@@ -105,8 +108,8 @@ def simulated(case: Case, model: Path, folder: Path) -> Row:
     """Co-simulate and return what the report says."""
     report = folder / "report.json"
     calibrate = [] if case.calibration is None else ["--calibrate", str(case.calibration)]
-    samples = ["--samples", str(case.samples)] if case.samples else []
-    command = [*FLEXMATCH, "cosim", str(model), "--accel", case.accelerator, "--data", str(case.data), *calibrate, *samples]
+    chosen = [*(["--samples", str(case.samples)] if case.samples else []), *(["--metric", case.metric] if case.metric else [])]
+    command = [*FLEXMATCH, "cosim", str(model), "--accel", case.accelerator, "--data", str(case.data), *calibrate, *chosen]
     timed([*command, "--json", str(report), "-q"], folder)
     document = json.loads(report.read_text())
     paired, run = document["paired"], document["run"]

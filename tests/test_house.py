@@ -60,6 +60,7 @@ HEAVY = {
         "rewrite_compiler/hostrun/sign_conversion",
         "apps/digits/export.py",
         "apps/codec/export.py",
+        "apps/keccak/",
         "apps/gallery/",
     ),
     "onnxruntime": ("rewrite_compiler/hostrun/",),

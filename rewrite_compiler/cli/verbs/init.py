@@ -167,7 +167,7 @@ def _example_files(name: str) -> dict[str, bytes]:
     app: Any = find_application(name)
     assert isinstance(app, App)
     paths = {"model.onnx": app.model, "test.npz": app.data, "calibration.npz": app.calibration}
-    return {file: path.read_bytes() for file, path in paths.items()}
+    return {file: path.read_bytes() for file, path in paths.items() if path}
 
 
 def _script_output(script: str, files: Mapping[str, bytes]) -> dict[str, bytes]:

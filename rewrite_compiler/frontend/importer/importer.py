@@ -38,6 +38,8 @@ _WITHOUT_OPERATION = {
     "Cast": Absorption.SAME_TYPE,
     "CastLike": Absorption.SAME_TYPE,
 }
+_BITWISE = {"BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"}
+_BITWISE_REASON = "no core operators compute with the bits of a word; with one bit an element, products and sums of codes do"
 # source operators that compare and choose elements; they compute nothing an accelerator could take
 _SELECTION = {"Where", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Not", "And", "Or", "IsNaN", "Cast"}
 
@@ -167,7 +169,7 @@ class Importer:
             return self._steps(site, body)
         lowering = BY_DOMAIN.get(site.domain, {}).get(site.op)
         if lowering is None:
-            raise Unsupported("no core operators express it")
+            raise Unsupported(_BITWISE_REASON if site.domain == "" and site.op in _BITWISE else "no core operators express it")
         return lowering(site)
 
     def _name_results(self, site: Site, values: Sequence[Value | None], start: int) -> None:
