@@ -29,6 +29,11 @@ def _digits(name: str, about: str) -> App:
     return App(f"digits_{name}", about, folder / f"{name}.onnx", folder / "test.npz", folder / "calibration.npz", "top1")
 
 
+def _spoken(name: str, about: str, metric: str) -> App:
+    folder = _HERE / "keywords"
+    return App(name, about, folder / f"{name}.onnx", folder / "test.npz", folder / "calibration.npz", metric)
+
+
 APPS = (
     _digits("cnn", "8×8 digits: two convolutions with batch normalisation, max pooling, one linear layer"),
     _digits("mlp", "8×8 digits: three linear layers"),
@@ -40,6 +45,8 @@ APPS = (
         _HERE / "codec" / "calibration.npz",
         "psnr",
     ),
+    _spoken("keywords", "eight spoken words: filter, spectrogram and a small convolutional network", "top1"),
+    _spoken("spectrogram", "the front end of the keywords alone: 64-tap filter, Fourier transform of 512 samples, mel bands", "psnr"),
     App(
         "keccak",
         "bits of a block: Keccak-f[1600], the permutation of SHA-3, as sums of codes",

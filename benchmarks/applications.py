@@ -45,6 +45,9 @@ def cases() -> list[Case]:
     """Return the shipped applications and the shared ones."""
     apps, trained, wlm = ROOT / "apps", MODELS / "trained", MODELS / "wlm" / "wlm_h128_lstm_dyn18"
     digits, keccak = apps / "digits", apps / "keccak"
+    of_codec = tuple(apps / "codec" / file for file in ("codec.onnx", "test.npz", "calibration.npz"))
+    of_words = tuple(apps / "keywords" / file for file in ("keywords.onnx", "test.npz", "calibration.npz"))
+    spectrogram = (apps / "keywords" / "spectrogram.onnx", *of_words[1:])
     of_digits = (digits / "cnn.onnx", digits / "test.npz", digits / "calibration.npz")
     resnet = (trained / f"resnet20_ts17.{ending}" for ending in ("onnx", "cifar10_test_600.toml", "calibration.toml"))
     keywords = (trained / f"kws_dscnn_mlperf_int8qdq.{ending}" for ending in ("onnx", "kws_mfcc_500.toml"))
@@ -55,6 +58,9 @@ def cases() -> list[Case]:
         Case("ResNet-20", WIDE_WEIGHTS, *of_resnet),
         Case("keywords DS-CNN, int8", "vta", *of_keywords),
         Case("language model, LSTM", "flexasr", wlm.with_suffix(".onnx"), wlm.with_suffix(".toml"), wlm.with_suffix(".toml"), 100),
+        *(Case("image codec", name, *of_codec, metric="psnr") for name in ("flexasr", "vta", WIDE_WEIGHTS)),
+        *(Case("spectrogram", name, *spectrogram, metric="psnr") for name in ("flexasr", "vta")),
+        *(Case("spoken keywords", name, *of_words, metric="top1") for name in ("flexasr", "vta")),
         Case("Keccak-f[1600]", "vta", keccak / "keccak.onnx", keccak / "test.npz", metric="pixel-accuracy"),
         *(Case("Transformer", name, MODELS / "arch" / "transformer_explicit.ts17.onnx.xz") for name in ("flexasr", "vta")),
     ]

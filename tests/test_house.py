@@ -61,6 +61,7 @@ HEAVY = {
         "apps/digits/export.py",
         "apps/codec/export.py",
         "apps/keccak/",
+        "apps/keywords/export.py",
         "apps/gallery/",
     ),
     "onnxruntime": ("rewrite_compiler/hostrun/",),

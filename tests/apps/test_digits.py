@@ -80,7 +80,8 @@ def test_the_fully_connected_model_is_spelt_with_gemm() -> None:
 def test_an_unknown_application_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError) as caught:
         apps.find_application("digits_rnn")
-    known = "digits_cnn, digits_mlp, codec, keccak, resnet20, resnet50, mobilenet_v2, efficientnet, resmlp, transformer, language_model"
+    known = "digits_cnn, digits_mlp, codec, keywords, spectrogram, keccak, "
+    known += "resnet20, resnet50, mobilenet_v2, efficientnet, resmlp, transformer, language_model"
     assert str(caught.value) == f'error[F203]: there is no application called "digits_rnn"\n  help: known applications: {known}'
 
 
