@@ -76,6 +76,14 @@ def test_a_convolution_over_another_number_of_axes_is_told_so(model: Path) -> No
     assert reasons_of(model, "hlscnn")["Conv"].endswith("): dilations of conv must be 1 along every axis, not (2,)")
 
 
+@pytest.mark.parametrize(("columns", "limit"), [(1100, "rows or columns 1,100, must be at most 1,023"), (64, "")])
+def test_a_capacity_that_a_convolution_over_one_axis_exceeds_over_two_is_told(model: Path, columns: int, limit: str) -> None:
+    """A law gives it a second axis: that one is missing would be no reason."""
+    written(model, [node("Conv", "x w", "y")], (1, 4, columns), ["y"], w=weight(8, 4, 3))
+    reason = reasons_of(model, "hlscnn").get("Conv", "")
+    assert reason.endswith(f"): with axes of size 1 added, {limit}") if limit else not reason
+
+
 def test_a_result_that_another_node_reads_is_named_as_such(model: Path) -> None:
     layers = [node("Gemm", "x w b", "h", transB=1), node("Sigmoid", "h", "s"), node("Mul", "h s", "y")]
     written(model, layers, (2, 8), ["y"], w=weight(4, 8), b=weight(4))

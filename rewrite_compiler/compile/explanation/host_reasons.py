@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from ...fit import Refusal
 from ...ir.program import OPAQUE, Node, Program
-from ...ops.op import ELEMENTWISE, LAYOUT, Apply, Tensor, Variable, subterms
+from ...ops.op import ELEMENTWISE, LAYOUT, Apply, Shape, Tensor, Variable, subterms
 from ...ops.static import Condition, HasType, IsConstant, ListsEqual, RealComparison, ShapeOf, TermIsTrue, holds, list_of
 from ...rewrite.rule import short_place
 from ...rewrite.ruleset import LOWERING
@@ -120,7 +120,20 @@ class HostReasons:
     def obstacle(self, m: Mapping, node: Node) -> Obstacle:
         """Return why one mapping does not take the node, with the number of values that its pattern bound."""
         partial_match = PartialMatch(self.program, self.users, {m.name: root_of(m) for m in self.mappings})
-        return replace(self.first_obstacle(m, node, partial_match), bound_values=len(partial_match.values))
+        obstacle = self.first_obstacle(m, node, partial_match)
+        if obstacle.distance >= Distance.GUARD:
+            obstacle = self.widened_obstacle(m, node) or obstacle
+        return replace(obstacle, bound_values=len(partial_match.values))
+
+    def widened_obstacle(self, m: Mapping, node: Node) -> Obstacle | None:
+        """Return the capacity that a node exceeds once a law has given its operands axes of size 1, None where that was not tried."""
+        shapes = [self.program.types[v].shape for v in node.inputs]
+        for (name, types, _), fit in self.fitted.items():
+            widened = [t.shape for t in types[: len(shapes)]]
+            if name == m.name and isinstance(fit, Refusal) and widened != shapes and _without_units(widened) == _without_units(shapes):
+                exceeded = fit.limit if isinstance(fit.limit, Limit) else None
+                return Obstacle(m, Distance.CAPACITY, f"with axes of size 1 added, {fit.limit}", limit=exceeded)
+        return None
 
     def first_obstacle(self, m: Mapping, node: Node, partial_match: PartialMatch) -> Obstacle:
         """Return why one mapping does not take the node, and record the bindings of its partial match."""
@@ -196,6 +209,11 @@ class HostReasons:
             if operand_types and name == m.name and isinstance(fit, Refusal) and all(types[n] == t for n, t in operand_types.items()):
                 return fit
         return None
+
+
+def _without_units(shapes: Sequence[Shape]) -> list[Shape]:
+    """Return shapes without axes of size 1."""
+    return [tuple(n for n in s if n != 1) for s in shapes]
 
 
 def _unequal(condition: ListsEqual, partial_match: PartialMatch) -> str:
