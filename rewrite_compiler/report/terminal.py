@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import printable
+from ..frontend.site.context import Absorption
 from ..study.diagnosis.change_text import change_text, culprit_text
 from .figures import difference_text, interval_text
 from .figures import number as number
@@ -19,6 +20,7 @@ LABEL = 10
 OFFERED_PATTERN = re.compile("; offered: ([^;]*)")  # in a reason: what there are mappings for
 INACCURATE = 0.25  # relative error of an offload's own results from which on it is named, whatever the metric says
 MAX_WORST = 3  # offloads whose error is shown
+MAX_UNREAD = 5  # names of nodes that nothing reads
 Row = tuple[str, str]
 
 
@@ -37,6 +39,7 @@ def plan_lines(document: Mapping[str, Any], file_names: Iterable[str] = (), next
         *_labelled("cost", [*cost_texts(document["offloads"]), *application_texts(document)]),
         *_labelled("not sent", reason_texts(document["host"])),
         *_labelled("offered", offered_texts(document["host"])),
+        ("unread", unread_text(document["absorbed"])),
         *(("limited", text) for text in document["limited"]),
         *(("note", text) for text in (*document["notes"], *_check_notes(document.get("run", {})))),
     ]
@@ -48,6 +51,13 @@ def plan_lines(document: Mapping[str, Any], file_names: Iterable[str] = (), next
         *(_offload_and_rule_grids(document) if verbose else ()),
         *closing_lines,
     ]
+
+
+def unread_text(absorbed: Sequence[Mapping[str, Any]]) -> str:
+    """Return how many nodes nothing needs, with the names of the first; empty if every node is needed."""
+    names = [a["node"] for a in absorbed if a["by"] == Absorption.UNUSED]
+    more = ", …" if len(names) > MAX_UNREAD else ""
+    return f"{count_text(len(names), 'node')} left out, whose results nothing reads: {', '.join(names[:MAX_UNREAD])}{more}" if names else ""
 
 
 def _offload_and_rule_grids(document: Mapping[str, Any]) -> list[str]:

@@ -86,6 +86,14 @@ def test_a_plan_in_the_terminal() -> None:
     ]
 
 
+@pytest.mark.parametrize(("count", "names"), [(0, ""), (1, "1 node left out"), (7, "7 nodes left out")])
+def test_nodes_that_nothing_reads_are_named(count: int, names: str) -> None:
+    absorbed = [{"node": f"n{n}", "by": "nothing reads its result"} for n in range(count)]
+    lines = [line for line in plan_lines({**PLAN, "absorbed": [*PLAN["absorbed"], *absorbed]}) if line.startswith("unread")]
+    shown = ", ".join(f"n{n}" for n in range(min(count, 5))) + (", …" if count > 5 else "")
+    assert lines == ([f"unread    {names}, whose results nothing reads: {shown}"] if count else [])
+
+
 def test_a_plan_says_what_the_check_against_its_model_found() -> None:
     def notes(**check: Any) -> list[str]:
         return [line for line in plan_lines({**PLAN, "notes": [], "run": {"check": check}}) if line.startswith("note")]
