@@ -292,6 +292,12 @@ VARIATION = """
 architecture text | parameter text | objective text | points[].at text | points[].cycles count | points[].energy_fj? count
 points[].value count | points[].bound? number | points[].layers[] object
 """
+ALGORITHMS = """
+architecture text | objective text | layout free,priced | layers[].name text | layers[].repeats count | layers[].best native,im2col,ttgt
+layers[].algorithms[].name native,im2col,ttgt | layers[].algorithms[].problem object | layers[].algorithms[].layout_elements count
+layers[].algorithms[].layout_cycles count | layers[].algorithms[].cycles count | layers[].algorithms[].energy_fj? count
+layers[].algorithms[].value number | layers[].algorithms[].mapping object
+"""
 
 # the rows of each document by the name in its `schema`
 ROWS: Mapping[str, str] = {
@@ -301,7 +307,7 @@ ROWS: Mapping[str, str] = {
     "diff": DIFF, "advise": ADVISE, "learn": LEARN, "repair": REPAIR, "sweep": SWEEP,
     "bench": BENCH, "egraph": EGRAPH, "compare": "reports[].* text",
     "init": "kind text | name text | folder text | files[] text | next[] text",
-    "map": MAP, "space": SPACE, "variation": VARIATION,
+    "map": MAP, "space": SPACE, "variation": VARIATION, "algorithms": ALGORITHMS,
 }  # fmt: skip
 VERSION = 1
 Tree = dict[str, Any]

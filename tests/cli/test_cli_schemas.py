@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "init": ("init", "app", "waves"),
     "map": ("map", "gemm:m=4,n=4,k=4", "--arch", "edge", "--budget", "60"),
     "space": ("map", "gemm:m=4,n=4,k=4", "--arch", "edge", "--space-only"),
+    "algorithms": ("map", "conv:k=2,c=2,p=2,q=2,r=3,s=3", "--arch", "edge", "--budget", "60", "--algorithms"),
     "variation": ("map", "gemm:m=4,n=4,k=4", "--arch", "edge", "--budget", "60", "--over", "L2.width=1,8"),
 }
 

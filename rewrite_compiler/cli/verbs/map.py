@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 POINTS, FEWEST_POINTS = 1_500, 100  # on a page, of a layer on a page of several
 SCHEMA = "flexmatch.map/1"
 OPTIMAL = "no mapping costs less"
-SEARCH, OVER = "a search", "--over"
+SEARCH, OVER, ALGORITHMS = "a search", "--over", "--algorithms"
 # options that not every way of asking uses
 SUBJECTS = {
-    **dict.fromkeys(("mapper", "budget", "seed"), (SEARCH, OVER)), "constraints": (SEARCH, OVER, "--space-only"), "front": (SEARCH,),
-    "objective": (SEARCH, OVER, "--mapping"), **dict.fromkeys(("form", "mapping", "why"), (SEARCH, "--mapping")),
+    **dict.fromkeys(("mapper", "budget", "seed"), (SEARCH, OVER, ALGORITHMS)), "constraints": (SEARCH, OVER, ALGORITHMS, "--space-only"),
+    **dict.fromkeys(("free_layout", "algorithms"), (ALGORITHMS,)), "front": (SEARCH,),
+    "objective": (SEARCH, OVER, ALGORITHMS, "--mapping"), **dict.fromkeys(("form", "mapping", "why"), (SEARCH, "--mapping")),
     "over": (SEARCH, OVER),
 }  # fmt: skip
 FORMS = ("loops", "union", "timeloop", "maestro")
@@ -43,6 +44,8 @@ def run(arguments: Sequence[str]) -> int:
         return _space(args, layers, clusters)
     if args.over is not None:
         return _over(args, layers, clusters)
+    if args.algorithms:
+        return _algorithms(args, layers, clusters)
     _check_forms(args, layers, clusters)
     points = 0 if args.front is None else max(FEWEST_POINTS, POINTS // len(layers))
     documents = _answers(args, layers, clusters, points)
@@ -89,6 +92,24 @@ def _over(args: argparse.Namespace, layers: Sequence[tuple[str, int, Problem]], 
     document = over_document(args.over, clusters, args.objective, lambda variant: _answers(args, layers, variant, 0))
     emit_json(document, args.json)
     print_lines(args, over_lines(document, _joules))
+    return 0
+
+
+def _algorithms(args: argparse.Namespace, layers: Sequence[tuple[str, int, Problem]], clusters: Clusters) -> int:
+    """Map every way to compute the layers.
+
+    Raises:
+        UsageError: two models are to price them (F203).
+    """
+    from .map_algorithms import algorithms_document, algorithms_lines
+
+    if args.model == "all":
+        raise UsageError(
+            "F203", "--algorithms compares ways to compute a layer by one model, not by all", help="--model timeloop, or maestro"
+        )
+    document = algorithms_document(args, layers, clusters, None if args.constraints is None else _json(args.constraints))
+    emit_json(document, args.json)
+    print_lines(args, algorithms_lines(document, _joules))
     return 0
 
 
@@ -143,13 +164,19 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="NAME=VALUE,…",
         help="search at every value of shape (rows x columns), LEVEL.capacity, LEVEL.children or LEVEL.width",
     )
+    verb_parser.add_argument(
+        "--algorithms", action="store_true", help="compare the layer as it is with the products of matrices that it becomes"
+    )
+    verb_parser.add_argument("--free-layout", action="store_true", help="let transposes and windows around a product cost nothing")
     verb_parser.add_argument("--space-only", action="store_true", help="count the mappings, and leave")
     verb_parser.add_argument(
         "--as", dest="form", type=one_of(*FORMS), default="loops", metavar="FORM", help=f"{', '.join(FORMS)} (default: loops)"
     )
     verb_parser.add_output("--front", metavar="FILE.html", help="write latency and energy of the mappings as a page")
     args = parse_arguments(verb_parser, arguments)
-    check_options_apply(args, SUBJECTS, next((way for way in ("--space-only", "--mapping", OVER) if _dest(way) in args.given), SEARCH))
+    check_options_apply(
+        args, SUBJECTS, next((way for way in ("--space-only", "--mapping", OVER, ALGORITHMS) if _dest(way) in args.given), SEARCH)
+    )
     return args
 
 
