@@ -1,4 +1,4 @@
-"""Do the tests notice a wrong engine? One small change at a time in eight of its packages; the tests that run it must fail.
+"""Do the tests notice a wrong engine? One small change at a time in ten of its packages; the tests that run it must fail.
 
 The changes are drawn by seed (`--runs 80` of each package) from all comparisons, sums, conditions, negations and constants,
 limits (`max`, `min`), filters of comprehensions, entries of tables and parts of unions; each is made in a copy of the engine
@@ -58,6 +58,8 @@ PARTS = {
     "compile": ("compile/**/*.py", ("tests/compile/", "tests/cli/")),
     "fit": ("fit/**/*.py", ("tests/fit/", "tests/compile/")),
     "frontend": ("frontend/**/**/*.py", ("tests/frontend/", "tests/bad_inputs/")),
+    "sched": ("sched/**/*.py", ("tests/sched/", "tests/compile/")),
+    "study": ("study/**/*.py", ("tests/study/", "tests/cosim/")),
 }
 COMPARISONS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.In: ast.NotIn}
 SUMS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr}
