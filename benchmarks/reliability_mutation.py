@@ -156,10 +156,10 @@ def places() -> Iterator[Place]:
 
 def known(folder: Path, cases: int) -> Known:
     """Read what a measurement of coverage kept."""
-    from coverage import CoverageData
-
     if not (folder / "data").exists():
         return Known({}, {}, cases)
+    from coverage import CoverageData
+
     data = CoverageData(str(folder / "data"))
     data.read()
     lines: dict[str, dict[int, set[str]]] = {}
