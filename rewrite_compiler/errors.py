@@ -8,6 +8,7 @@ from functools import partial
 
 DONE, NO, USAGE, REFUSED, BUDGET, INTERNAL = 0, 1, 2, 3, 4, 5
 INTERRUPTED, TERMINATED = 130, 143
+MAX_EDITS = 2  # between a name that does not exist and one that may be meant
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ def printable(text: str, limit: int = 1024) -> str:
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """Return "did you mean …?" for the name nearest to `name` within edit distance 2, or "" when none is that near."""
-    matches = sorted((distance, k) for k in candidates if (distance := edits(name, k)) <= 2)
+    near = (k for k in candidates if abs(len(k) - len(name)) <= MAX_EDITS)  # a name of a file may be a megabyte
+    matches = sorted((distance, k) for k in near if (distance := edits(name, k)) <= MAX_EDITS)
     return f'did you mean "{matches[0][1]}"?' if matches else ""
 
 

@@ -20,8 +20,10 @@ from .limits import KIB, MIB
 MAX_DOCUMENT_BYTES = 512 * MIB  # of a plan, a report, a trace
 MAX_TOML_BYTES = 256 * KIB
 MAX_JSON_VALUES = 4_000_000  # of a JSON text
+MAX_JSON_NESTING = 128
 MAX_KEY_PARTS = 64  # of a TOML key: what reads it takes the square of their number
 INTEGER_BITS = 64  # bits of TOML's whole numbers
+_NO_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
 SPECIAL_FILES = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 # a string that does not end takes the rest of its line, so that no character is looked at twice
@@ -165,6 +167,8 @@ def parse_json(data: bytes) -> Any:
     """
     if data.count(b",") + data.count(b"[") + data.count(b"{") > MAX_JSON_VALUES:
         raise ExcessiveText(f"it has more than {MAX_JSON_VALUES} values")
+    if _is_nested_deeper(data, MAX_JSON_NESTING):
+        raise ExcessiveText("it is nested too deeply")
     try:
         return json.loads(_text(data))
     except json.JSONDecodeError as error:
@@ -175,6 +179,20 @@ def parse_json(data: bytes) -> Any:
         raise
     except ValueError:  # Python's own bound on the digits of a number
         raise ExcessiveText("it has a number of thousands of digits") from None
+
+
+def _is_nested_deeper(data: bytes, depth: int) -> bool:
+    """Tell whether brackets that match are nested deeper; those of strings are left out, and every step takes the innermost ones away."""
+    if data.count(b"[") + data.count(b"{") <= depth:
+        return False
+    structure = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NO_STRUCTURE).replace(b'""', b"")
+    brackets = re.sub(rb'"[^"]*+"?', b"", structure)
+    for _ in range(depth):
+        remaining = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        if len(remaining) == len(brackets):
+            break
+        brackets = remaining
+    return bool(brackets) and brackets.replace(b"[]", b"").replace(b"{}", b"") != brackets
 
 
 def parse_toml(data: bytes) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import time
 import tracemalloc
@@ -23,7 +24,16 @@ from rewrite_compiler.cosim.journal import Journal
 from rewrite_compiler.data import load_data
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.load import load
-from rewrite_compiler.intake import MAX_JSON_VALUES, MAX_KEY_PARTS, FileBound, MalformedText, parse_json, parse_toml, read_bytes
+from rewrite_compiler.intake import (
+    MAX_JSON_NESTING,
+    MAX_JSON_VALUES,
+    MAX_KEY_PARTS,
+    FileBound,
+    MalformedText,
+    parse_json,
+    parse_toml,
+    read_bytes,
+)
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.limits import DEFAULT
 from rewrite_compiler.rewrite.text_file import rules_of_file
@@ -187,6 +197,24 @@ def test_a_hostile_json_text_has_its_true_reason(name: str) -> None:
     with pytest.raises(MalformedText) as caught:
         parse_json(data)
     assert (str(caught.value), time.process_time() - begun < 0.5) == (said, True)
+
+
+def nested(depth: int) -> str:
+    """Return lists and objects in one another, in turn."""
+    return "".join(("[", '{"a":')[k % 2] for k in range(depth)) + "0" + "".join("]}"[k % 2] for k in reversed(range(depth)))
+
+
+# texts around a value that is nested one less deep; brackets of their strings are no nesting
+AROUND = ('[{}, {{"b": [1]}}]', '["[[", {}, "\\\\", "\\"[", []]', '{{"}}]": {}, "[": "[\\\\\\"[", "{{": [""]}}')
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_json_is_nested_to_a_bound(around: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = around.format(nested(MAX_JSON_NESTING - 1))
+    assert parse_json(text.encode()) == json.loads(text)
+    monkeypatch.setattr("rewrite_compiler.intake.json.loads", lambda _: pytest.fail("the text was parsed"))
+    with pytest.raises(MalformedText, match="it is nested too deeply"):
+        parse_json(around.format(nested(MAX_JSON_NESTING)).encode())
 
 
 LONG = ".".join(["a"] * (MAX_KEY_PARTS + 1))

@@ -259,14 +259,16 @@ def _labelled(label: str, texts: Iterable[str]) -> list[Row]:
 
 
 def table(rows: Iterable[Row]) -> list[str]:
-    """Return (label, text) rows as aligned lines, without empty ones, wrapped under the text."""
+    """Return (label, text) rows as aligned lines, without empty ones, wrapped under the text; a long label is a line of its own."""
     visible_rows = [(printable(label), printable(text, len(text) * 10)) for label, text in rows if text]
-    pad = max([LABEL, *(len(label) + 2 for label, _ in visible_rows)])
+    pad = min(max([LABEL, *(len(label) + 2 for label, _ in visible_rows)]), columns() // 2)
     width = columns() - pad
     lines = []
     for label, text in visible_rows:
         wrapped = textwrap.wrap(text, width, break_on_hyphens=False, drop_whitespace=False) if len(text) > width else [text]
-        lines += [f"{label:<{pad}}{wrapped[0].rstrip()}", *(" " * pad + line.strip() for line in wrapped[1:])]
+        is_long = len(label) + 2 > pad
+        lines += [label] if is_long else []
+        lines += [f"{'' if is_long else label:<{pad}}{wrapped[0].rstrip()}", *(" " * pad + line.strip() for line in wrapped[1:])]
     return lines
 
 

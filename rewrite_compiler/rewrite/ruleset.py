@@ -49,10 +49,18 @@ def rules_at(path: Path, limits: Limits | None = None) -> tuple[Rule, ...]:
         return tuple(r for r in every_rule() if LOWERING in r.marks)
     if is_installed(path):
         return installed_rules(str(path))
-    rules = rules_of_file(path) if path.suffix == TEXT_FORM else _rules_of_code(path, limits)
+    rules = _rules_of_text(path) if path.suffix == TEXT_FORM else _rules_of_code(path, limits)
     if not rules:
         raise InputError("R101", "the rule file defines no rule", place=str(path), help="decorate a function with @rule")
     return unique_rules(rules)
+
+
+def _rules_of_text(path: Path) -> tuple[Rule, ...]:
+    try:
+        return rules_of_file(path)
+    except RecursionError:  # a chain of operators or members is as deep as it is long
+        sentence = "a term of the rule file has too many operators or members one after another"
+        raise InputError("R100", sentence, place=str(path), help="name parts of it by let") from None
 
 
 def _rules_of_code(path: Path, limits: Limits | None) -> tuple[Rule, ...]:

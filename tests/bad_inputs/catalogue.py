@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from bad_case import Case
+from bad_documents import DOCUMENTS
 from bad_files import EXTERNAL, FILES
 from bad_found import FOUND
 from bad_models import BOMBS, COMPILED, GRAPH, HEADER, NAMES, SHAPES, WEIGHTS
 from bad_rules import LAWS
 
-ROWS = range(1, 121)
-CASES: dict[str, Case] = {**FILES, **HEADER, **GRAPH, **NAMES, **SHAPES, **BOMBS, **WEIGHTS, **EXTERNAL, **COMPILED, **LAWS, **FOUND}
+ROWS = range(1, 122)
+CASES: dict[str, Case] = {
+    **FILES,
+    **HEADER,
+    **GRAPH,
+    **NAMES,
+    **SHAPES,
+    **BOMBS,
+    **WEIGHTS,
+    **EXTERNAL,
+    **COMPILED,
+    **LAWS,
+    **FOUND,
+    **DOCUMENTS,
+}
 
 # row → the test that holds it
 ELSEWHERE = {

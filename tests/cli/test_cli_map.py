@@ -44,6 +44,14 @@ def test_the_document_keeps_its_schema_and_the_mapping_goes_back_in(tmp_path: Pa
     assert costs[0] == costs[1]
 
 
+@pytest.mark.parametrize(
+    "more", [(), ("--mapper", "exhaustive"), ("--mapper", "genetic"), ("--model", "maestro"), ("--space-only",)], ids=" ".join
+)
+def test_a_layer_of_one_point(more: tuple[str, ...]) -> None:
+    answer = flexmatch("map", "gemm:m=1,n=1,k=1", "--arch", "edge", *more)
+    assert (answer.code, answer.err) == (0, "")
+
+
 def test_layers_of_a_model(tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     answer = flexmatch("map", find_application("digits_cnn").model, "--arch", "edge", "--budget", "500", "--json", path)

@@ -72,6 +72,22 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda r: {**r, "offloads": [{**r["offloads"][0], "tensors": [{**TENSOR, "histogram": {"first_exponent": 0, "counts": [-1]}}]}]},
         "report.offloads[0].tensors[0].histogram.counts[0] must be a number from 0 on or null, not a whole number",
     ),
+    "seconds that are null": (lambda r: {**r, "run": {**r["run"], "wall_seconds": None}}, "report.run.wall_seconds must be a number from 0 on, not null"),
+    "seconds that are no number": (
+        lambda r: {**r, "run": {**r["run"], "wall_seconds": float("nan")}},
+        "report.run.wall_seconds must be a number from 0 on, not a number",
+    ),
+    "a figure beyond all floats": (
+        lambda r: {**r, "paired": {**r["paired"], "difference": 10**4000}}, "report.paired.difference must be within 64 bits",
+    ),
+    "a count beyond 64 bits": (lambda r: {**r, "samples": 1 << 63}, "report.samples must be within 64 bits"),
+    "offloads without their audit": (
+        lambda r: {**r, "offloads": [{k: v for k, v in r["offloads"][0].items() if k != "validated_samples"}]},
+        'report.offloads[0] has no key "validated_samples"',
+    ),
+    "an audit that is a list": (
+        lambda r: {**r, "simulator": {**r["simulator"], "audited": []}}, "report.simulator.audited must be a whole number, not a list",
+    ),
     "an error that is a text": (
         lambda r: {**r, "offloads": [{**r["offloads"][0], "relative_error": "2%"}]},
         "report.offloads[0].relative_error must be a number from 0 on or null, not a text",
@@ -85,6 +101,14 @@ def test_a_document_that_is_no_report_of_the_plan(name: str, report: Path) -> No
     report.write_text(json.dumps(change(json.loads(report.read_text("utf-8")))), "utf-8")
     for more in ((), ("--html", "report.html")):
         refused(flexmatch("show", "ready.json", "--cosim", "report.json", *more), 3, f"report.json: error[C100]: {said}{AGAIN}")
+
+
+def test_a_long_name_of_an_accelerator_is_a_line_of_its_own(report: Path) -> None:
+    document = json.loads(report.read_text("utf-8"))
+    report.write_text(json.dumps({**document, "targets": ["x" * 5000]}), "utf-8")
+    answer = flexmatch("show", "ready.json", "--cosim", "report.json")
+    assert (answer.code, answer.err) == (0, "")
+    assert f"\n{'x' * 1024}… (5000 characters)\n" in answer.out
 
 
 def test_files_that_cannot_be_read_or_written(folder: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 KINDS = {str: "a text", bool: "true or false", dict: "an object", list: "a list", int: "a whole number"}
+WORD = 1 << 63  # more than any whole number of a document
 
 CALIBRATION = {"source": str, "sha256": str, "samples": int, "method": str, "formats_sha256": str}
 TARGET = {"name": str, "parameters": {...: str}, "sha256": str}
@@ -19,6 +20,7 @@ PLAN = {"model": {"path": str, "sha256": str}, "targets": [TARGET], "settings": 
 
 # null where a figure does not exist
 FIGURE, SIZE, PAIR = "a number or null", "a number from 0 on or null", "two numbers or nulls"
+SECONDS = "a number from 0 on"
 CALIBRATED = [{"offload": str, "tensor": str, "method": str, "magnitude": FIGURE, "largest": FIGURE}]
 LOST = {"loss": FIGURE, "output_error": FIGURE}
 ATTRIBUTION = {
@@ -35,17 +37,35 @@ TENSOR = {
     "relative_error": SIZE, "histogram": {"first_exponent": (int, None), "counts": [SIZE]},
 }  # fmt: skip
 ERROR = {
-    "id": str, "relative_error": SIZE, "cumulative_error": SIZE, "saturated": SIZE, "range_in": PAIR, "range_out": PAIR,
-    "tensors": [TENSOR],
+    "id": str, "relative_error": SIZE, "cumulative_error": SIZE, "max_abs_error": SIZE, "saturated": SIZE, "range_in": PAIR,
+    "range_out": PAIR, "compared_codes": (int, None), "differing_codes": (int, None), "engine": str, "validated_samples": int,
+    "certified": bool, "tensors": [TENSOR],
+}  # fmt: skip
+HOSTS = {
+    "other": (str, None),
+    "value": FIGURE,
+    "values": int,
+    "differing_values": int,
+    "differing_samples": int,
+    "largest_difference": FIGURE,
+}
+DIVERGING = {"offload": str, "relative_error": SECONDS, "threshold": SECONDS}
+RUN = {
+    "wall_seconds": SECONDS, "cpu_seconds_per_sample": FIGURE, "reference_cpu_seconds_per_sample": FIGURE, "batch": int, "threads": int,
+    "resumed_samples": int, "scheduler": (str, None), "reference_kept": bool,
+    "fallbacks": [{"offload": str, "why": [str], "cpu_seconds": SECONDS}],
 }  # fmt: skip
 REPORT = {
     "model": {"sha256": str}, "targets": [str], "metric": str, "samples": int, "data": {"source": str}, "compared_samples": int,
-    "reference": {"value": FIGURE}, "accelerated": {"value": FIGURE}, "offloads": [ERROR], "notes": [str],
+    "calibration": ({"source": str, "sha256": str, "samples": int, "method": str}, None), "hosts": (HOSTS, None),
+    "reference": {"value": FIGURE}, "accelerated": {"value": FIGURE}, "offloads": [ERROR], "notes": [str], "warnings": [str],
+    "first_diverging": (DIVERGING, None),
     "paired": {
         "difference": FIGURE, "interval": (PAIR, None), "same_predictions": FIGURE, "better": int, "worse": int, "same": int,
         "mcnemar": ({"p_value": FIGURE, "interval": PAIR}, None),
     },
-    "simulator": {"tier": str, "instructions": int}, "run": {"wall_seconds": FIGURE}, "attribution": (ATTRIBUTION, None),
+    "simulator": {"engine": str, "validated": int, "tier": str, "instructions": int, "audited": int}, "run": RUN,
+    "attribution": (ATTRIBUTION, None),
 }  # fmt: skip
 
 
@@ -55,9 +75,9 @@ def misfit(value: Any, form: Any, place: str = "plan") -> str:
     A schema is a type, a list of one schema, an object of schemas by key (the key `...` stands for every key), or a pair of a
     schema and None where null is allowed.
     """
-    if form in (FIGURE, SIZE):
-        is_one = value is None or (type(value) in (int, float) and not (form is SIZE and value < 0))
-        return "" if is_one else f"{place} must be {form}, not {_kind_text(value)}"
+    if form in (FIGURE, SIZE, SECONDS):
+        is_one = (value is None and form != SECONDS) or (type(value) in (int, float) and (form == FIGURE or value >= 0))
+        return _size_misfit(value, place) if is_one else f"{place} must be {form}, not {_kind_text(value)}"
     if form is PAIR:
         is_one = type(value) is list and len(value) == 2 and not any(misfit(x, FIGURE) for x in value)
         return "" if is_one else f"{place} must be {PAIR}, not {_kind_text(value)}"
@@ -67,11 +87,17 @@ def misfit(value: Any, form: Any, place: str = "plan") -> str:
     actual = type(value)
     if actual is not kind:
         return f"{place} must be {KINDS[kind]}, not {_kind_text(value)}"
+    if kind is int:
+        return _size_misfit(value, place)
     if isinstance(form, list):
         return _first_sentence(misfit(x, form[0], f"{place}[{n}]") for n, x in enumerate(value))
     if isinstance(form, dict):
         return _object_misfit(value, form, place)
     return ""
+
+
+def _size_misfit(value: Any, place: str) -> str:
+    return f"{place} must be within 64 bits" if isinstance(value, int) and not -WORD <= value < WORD else ""
 
 
 def _first_sentence(sentences: Iterable[str]) -> str:

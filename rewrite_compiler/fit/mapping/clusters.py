@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from ...errors import InputError
-from ..problems.documents import check_keys, checked_list, checked_object, positive_integer
+from ..problems.documents import WORD_BITS, check_count, check_keys, checked_list, checked_object, positive_integer
 from ..problems.problem import Problem
 
 AXES = ("X", "Y")
@@ -117,7 +117,10 @@ def clusters_from(document: Any) -> Clusters:
 def _parsed(document: Any) -> Clusters:
     check_keys(document, "The architecture", ("name", "clock_hertz", "levels"), ("energies", "operations", "source", "schema"))
     entries = checked_list(document["levels"], "The levels of the architecture")
+    check_count(entries, "levels of an architecture")
     levels = tuple(_cluster(entry) for entry in entries)
+    if math.prod(level.children for level in levels) >= 1 << WORD_BITS:
+        raise InputError("F231", f"An architecture must have fewer than 2^{WORD_BITS} units")
     if not levels or levels[0].is_virtual or levels[-1].is_virtual:
         raise InputError("F231", "The outermost and the innermost level of an architecture must be memories, not virtual")
     names = [level.name for level in levels]

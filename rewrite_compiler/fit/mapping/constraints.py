@@ -83,7 +83,7 @@ def _parsed(document: Any, problem: Problem, clusters: Clusters) -> Constraints:
             _check_names("tiles", [d], problem)
             tiles[level, d] = positive_integer(n, f"The tile of {d} at {level}")
     orders, parallel, bypass = (
-        {level: tuple(checked_list(names, f"{kind} of {level}")) for level, names in _by_level(document, kind, clusters).items()}
+        {level: _names(names, f"{kind} of {level}") for level, names in _by_level(document, kind, clusters).items()}
         for kind in ("orders", "parallel", "bypass")
     )
     for kind, table in (("orders", orders), ("parallel", parallel)):
@@ -102,6 +102,14 @@ def _parsed(document: Any, problem: Problem, clusters: Clusters) -> Constraints:
     if not isinstance(one_an_axis, bool):
         raise InputError("F232", f"one_dimension_an_axis must be true or false, not {json.dumps(one_an_axis)}")
     return Constraints(tiles, orders, parallel, bypass, one_an_axis, shares.get("min", 0.0), shares.get("max", 1.0))
+
+
+def _names(document: Any, subject: str) -> tuple[str, ...]:
+    """Return a list of names of which none is there twice."""
+    names = checked_list(document, subject)
+    if not all(isinstance(n, str) for n in names) or len({*names}) < len(names):
+        raise InputError("F232", f"Constraint {subject} must be a list of different names, not {json.dumps(names)}")
+    return tuple(names)
 
 
 def _by_level(document: Mapping[str, Any], kind: str, clusters: Clusters) -> Mapping[str, Any]:

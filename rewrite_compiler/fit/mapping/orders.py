@@ -8,6 +8,7 @@ Read by data, a tensor sees the runs of loops that index it and of those that do
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -83,7 +84,7 @@ def _cover(names: tuple[str, ...], spaces: Spaces, turning: tuple[str, ...], rea
 def _permutations(places: tuple[int, ...]) -> Orders:
     """Return all orders of a few loops, or as many drawn ones of many."""
     if len(places) <= MAX_LOOPS:
-        return np.array(list(itertools.permutations(places)), np.intp).reshape(-1, len(places))
+        return np.array(list(itertools.permutations(places)), np.intp).reshape(math.factorial(len(places)), len(places))
     rows = np.tile(np.array(places, np.intp), (DRAWN_ORDERS, 1))
     return np.asarray(np.random.default_rng(len(places)).permuted(rows, axis=1), np.intp)
 

@@ -23,6 +23,7 @@ Index = NDArray[np.intp]
 FREE = Constraints()
 CHUNK = 8192  # mappings that are evaluated at a time: their columns stay in the cache
 MAX_FACTORISATIONS = 2_000_000  # of one dimension
+MAX_DIVISOR = 1 << 20  # tried on a dimension
 
 
 @dataclass(frozen=True)
@@ -304,16 +305,21 @@ def factorisations(n: int, slots: int) -> Column:
 
 
 def prime_factors(n: int) -> list[tuple[int, int]]:
-    """Return the primes of a number with their powers."""
-    factors, p = [], 2
-    while p * p <= n:
+    """Return the primes of a number below 2^63 with their powers.
+
+    Raises:
+        InputError: not all are found by divisors up to `MAX_DIVISOR` (F231).
+    """
+    factors, candidates, remaining = [], np.arange(2, min(MAX_DIVISOR, math.isqrt(n)) + 1), n
+    for p in candidates[n % candidates == 0].tolist():
         power = 0
-        while n % p == 0:
-            n, power = n // p, power + 1
+        while remaining % p == 0:
+            remaining, power = remaining // p, power + 1
         if power:
             factors.append((p, power))
-        p += 1
-    return [*factors, (n, 1)] if n > 1 else factors
+    if remaining > MAX_DIVISOR**2:
+        raise InputError("F231", f"The primes of a dimension must be found by divisors up to {MAX_DIVISOR:,}, not so {n:,}")
+    return [*factors, (remaining, 1)] if remaining > 1 else factors
 
 
 def _representatives(problem: Problem, orders: Orders, bits: int, reading: Reading) -> Index:

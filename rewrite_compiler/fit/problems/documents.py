@@ -7,6 +7,9 @@ from typing import Any
 
 from ...errors import InputError
 
+WORD_BITS = 62  # of a number in a document, so that sums of two are words of 64 bits
+MAX_ENTRIES = 64  # dimensions, tensors and axes of a problem, levels of an architecture
+
 
 def check_keys(document: Any, subject: str, needed: Sequence[str], allowed: Sequence[str] = ()) -> None:
     """Check that a JSON value is an object with the needed keys and no others but the allowed ones.
@@ -52,6 +55,16 @@ def positive_integer(value: Any, subject: str) -> int:
     Raises:
         InputError: the value is anything else (F230).
     """
-    if type(value) is not int or value < 1:
-        raise InputError("F230", f"{subject} must be a positive integer, not {value!r}")
+    if type(value) is not int or not 0 < value < 1 << WORD_BITS:
+        raise InputError("F230", f"{subject} must be a positive integer below 2^{WORD_BITS}, not {value!r}")
     return value
+
+
+def check_count(entries: Sequence[Any] | Mapping[str, Any], subject: str) -> None:
+    """Check that a document has no more entries of a kind than can be searched.
+
+    Raises:
+        InputError: it has more (F230).
+    """
+    if len(entries) > MAX_ENTRIES:
+        raise InputError("F230", f"There must be at most {MAX_ENTRIES} {subject}, not {len(entries):,}")

@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from ...errors import InputError
-from .documents import check_keys, checked_list, checked_object, positive_integer
+from .documents import WORD_BITS, check_count, check_keys, checked_list, checked_object, positive_integer
 
 Projection = Mapping[str, int]  # coefficient of each dimension along an axis
-MAX_POINTS = 1 << 62  # of an iteration space, so that every counter is a word of 64 bits
+MAX_POINTS = 1 << WORD_BITS  # of an iteration space or positions along an axis, so that every counter is a word of 64 bits
 MAC = "mac2"
 DESCRIPTION = ("unit", "tag", "schema")  # keys of a problem that say more than its loops
 
@@ -57,8 +57,10 @@ def problem_from(document: Any) -> Problem:
     described = {k: v for k, v in document.items() if k not in DESCRIPTION} if isinstance(document, Mapping) else document
     check_keys(described, "The problem", ("dimensions", "tensors", "output"))
     dimensions = {d: positive_integer(n, f"Dimension {d}") for d, n in checked_object(document["dimensions"], "dimensions").items()}
+    check_count(dimensions, "dimensions")
     tensors = {t: _axes(t, axes, dimensions) for t, axes in checked_object(document["tensors"], "tensors").items()}
-    if document["output"] not in tensors:
+    check_count(tensors, "tensors")
+    if not isinstance(document["output"], str) or document["output"] not in tensors:
         raise InputError("F230", f'The output must be one of {", ".join(tensors)}, not "{document["output"]}"')
     for key in ("unit", "tag"):
         if not isinstance(document.get(key, ""), str):
@@ -77,12 +79,17 @@ def check_size(problem: Problem) -> None:
     if problem.points >= MAX_POINTS:
         sizes = " × ".join(f"{d} {n:,}" for d, n in problem.dimensions.items())
         raise InputError("F230", f"The iteration space must have fewer than 2^62 points for its counters, not {problem.points:,} ({sizes})")
+    for tensor, axes in problem.spaces.items():
+        positions = max((sum(step * problem.dimensions[d] for d, step in axis.items()) for axis in axes), default=0)
+        if positions >= MAX_POINTS:
+            raise InputError("F230", f"An axis of tensor {tensor} must have fewer than 2^62 positions for its counters, not {positions:,}")
 
 
 def _axes(tensor: str, axes: Any, dimensions: Mapping[str, int]) -> tuple[Projection, ...]:
     coefficients = []
     dimensions_used: set[str] = set()
-    for axis in checked_list(axes, f"Tensor {tensor}"):
+    check_count(checked_list(axes, f"Tensor {tensor}"), f"axes of tensor {tensor}")
+    for axis in axes:
         for d, coefficient in checked_object(axis, f"an axis of tensor {tensor}").items():
             check_dimension(d, dimensions, f"Tensor {tensor}")
             positive_integer(coefficient, f"The coefficient of {d} in tensor {tensor}")
