@@ -186,13 +186,10 @@ def _is_nested_deeper(data: bytes, depth: int) -> bool:
     if data.count(b"[") + data.count(b"{") <= depth:
         return False
     structure = data.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NO_STRUCTURE).replace(b'""', b"")
-    brackets = re.sub(rb'"[^"]*+"?', b"", structure)
+    brackets = re.sub(rb'"[^"]*+"?', b"", structure).translate(bytes.maketrans(b"{}", b"[]"))
     for _ in range(depth):
-        remaining = brackets.replace(b"[]", b"").replace(b"{}", b"")
-        if len(remaining) == len(brackets):
-            break
-        brackets = remaining
-    return bool(brackets) and brackets.replace(b"[]", b"").replace(b"{}", b"") != brackets
+        brackets = brackets.replace(b"[]", b"")
+    return b"[]" in brackets
 
 
 def parse_toml(data: bytes) -> dict[str, Any]:

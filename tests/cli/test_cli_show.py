@@ -72,7 +72,10 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda r: {**r, "offloads": [{**r["offloads"][0], "tensors": [{**TENSOR, "histogram": {"first_exponent": 0, "counts": [-1]}}]}]},
         "report.offloads[0].tensors[0].histogram.counts[0] must be a number from 0 on or null, not a whole number",
     ),
-    "seconds that are null": (lambda r: {**r, "run": {**r["run"], "wall_seconds": None}}, "report.run.wall_seconds must be a number from 0 on, not null"),
+    "seconds that are null": (
+        lambda r: {**r, "run": {**r["run"], "wall_seconds": None}},
+        "report.run.wall_seconds must be a number from 0 on, not null",
+    ),
     "seconds that are no number": (
         lambda r: {**r, "run": {**r["run"], "wall_seconds": float("nan")}},
         "report.run.wall_seconds must be a number from 0 on, not a number",
