@@ -261,7 +261,7 @@ def _labelled(label: str, texts: Iterable[str]) -> list[Row]:
 def table(rows: Iterable[Row]) -> list[str]:
     """Return (label, text) rows as aligned lines, without empty ones, wrapped under the text; a long label is a line of its own."""
     visible_rows = [(printable(label), printable(text, len(text) * 10)) for label, text in rows if text]
-    pad = min(max([LABEL, *(len(label) + 2 for label, _ in visible_rows)]), columns() // 2)
+    pad = max([LABEL, *(len(label) + 2 for label, _ in visible_rows if len(label) < columns() // 2)])
     width = columns() - pad
     lines = []
     for label, text in visible_rows:
