@@ -50,13 +50,15 @@ def checked_list(document: Any, subject: str) -> Sequence[Any]:
 
 
 def positive_integer(value: Any, subject: str) -> int:
-    """Return a positive integer.
+    """Return a positive integer that fits a word.
 
     Raises:
         InputError: the value is anything else (F230).
     """
-    if type(value) is not int or not 0 < value < 1 << WORD_BITS:
-        raise InputError("F230", f"{subject} must be a positive integer below 2^{WORD_BITS}, not {value!r}")
+    if type(value) is not int or value < 1:
+        raise InputError("F230", f"{subject} must be a positive integer, not {value!r}")
+    if value >= 1 << WORD_BITS:
+        raise InputError("F230", f"{subject} must be below 2^{WORD_BITS}, not {value:,}")
     return value
 
 
