@@ -293,8 +293,8 @@ architecture text | parameter text | objective text | points[].at text | points[
 points[].value count | points[].bound? number | points[].layers[] object
 """
 ALGORITHMS = """
-architecture text | objective text | layout text | layers[].name text | layers[].repeats count | layers[].best native,im2col,ttgt
-layers[].algorithms[].name native,im2col,ttgt | layers[].algorithms[].problem object | layers[].algorithms[].layout_elements count
+architecture text | objective text | layout text | layers[].name text | layers[].repeats count | layers[].best text
+layers[].algorithms[].name text | layers[].algorithms[].problem object | layers[].algorithms[].layout_elements count
 layers[].algorithms[].layout_cycles count | layers[].algorithms[].cycles count | layers[].algorithms[].energy_fj? count
 layers[].algorithms[].value number | layers[].algorithms[].mapping object
 """

@@ -275,8 +275,14 @@ UNUSED_OPTIONS = [
     ("emit trace ready.json --words hex", "--words is for emit asm, not for emit trace"),
     ("emit check trace.jsonl -o x", "--output is for emit asm or emit c or emit device or emit trace or emit verilog, not for emit check"),
     ("explain F101 --accel flexasr", "--accel is for a model or plan, not for an error code"),
-    ("map gemm:m=4,n=4,k=4 --arch edge --space-only --budget 4", "--budget is for --over or a search, not for --space-only"),
-    ("map gemm:m=4,n=4,k=4 --arch edge --mapping m.json --seed 4", "--seed is for --over or a search, not for --mapping"),
+    (
+        "map gemm:m=4,n=4,k=4 --arch edge --space-only --budget 4",
+        "--budget is for --algorithms or --over or a search, not for --space-only",
+    ),
+    (
+        "map gemm:m=4,n=4,k=4 --arch edge --mapping m.json --seed 4",
+        "--seed is for --algorithms or --over or a search, not for --mapping",
+    ),
 ]  # fmt: skip
 
 

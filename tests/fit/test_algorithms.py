@@ -78,7 +78,7 @@ def test_a_product_beats_the_loops_of_a_contraction_on_the_cloud(equation: str) 
     assert product["value"] < native["value"]
     units = [round(way["mapping"]["cost"]["utilisation"] * cloud.units) for way in (native, product)]
     assert units[0] == 256  # sixteen along either axis
-    assert units[1] >= 1_024
+    assert units[1] >= (1_024 if equation == "dbea,ec->abcd" else 512)
     priced = answers(False)
     assert priced[0] == native
     assert priced[1]["energy_fj"] == product["energy_fj"] + priced[1]["layout_elements"] * cloud.energies["DRAM"]
