@@ -22,7 +22,7 @@ from rewrite_compiler.prove.certificates.statements import statement_of_model, s
 from rewrite_compiler.rewrite.ruleset import every_rule
 from rewrite_compiler.target import find_target, target_names
 
-DESIGNS = ("hlscnn:revision=ext16", "hlscnn:revision=orig")  # beside the designs without parameters
+DESIGNS = ("flexasr:sigmoid=3.4", "hlscnn:revision=ext16", "hlscnn:revision=orig")  # beside the designs without parameters
 
 
 def statements() -> Iterator[tuple[str, Case]]:

@@ -50,6 +50,8 @@ def run(arguments: Sequence[str]) -> int:
         if n not in rules_by_name and n not in mappings:
             remedy = did_you_mean(n, {*rules_by_name, *mappings}) or "`flexmatch list` shows the names"
             raise UsageError("F203", f'there is no rule called "{n}"', help=remedy)
+    for name in (n for n in names if n.partition(":")[0] not in target_names()):
+        targets[name].ila()  # a model of the user's own that cannot be built is refused before anything is judged
     cache = Cache(None) if args.no_cache else court_cache(recheck=args.recheck)
     verdicts = prove(
         [] if args.no_rules else [r for r in rules_by_name.values() if not only_names or r.name in only_names],
