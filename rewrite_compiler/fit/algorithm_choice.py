@@ -23,12 +23,12 @@ def algorithm_documents(problem: Problem, clusters: Clusters, objective: str, fr
     ]
 
 
-def _document(a: Algorithm, clusters: Clusters, objective: str, free_layout: bool, found: dict[str, Any]) -> dict[str, Any]:
+def _document(a: Algorithm, clusters: Clusters, objective: str, free_layout: bool, mapping: dict[str, Any]) -> dict[str, Any]:
     outermost = clusters.levels[0].name
     layout_elements = 0 if free_layout else a.layout_elements
     width = min((level.width for level in clusters.levels[1:] if level.width is not None), default=None)
     layout_cycles = 0 if width is None else -(-layout_elements // width)
-    cost = found["cost"]
+    cost = mapping["cost"]
     cycles = cost["cycles"] + layout_cycles
     energy = None if cost["energy_fj"] is None else cost["energy_fj"] + layout_elements * clusters.energies.get(outermost, 0)
     values = {
@@ -37,5 +37,5 @@ def _document(a: Algorithm, clusters: Clusters, objective: str, free_layout: boo
     }  # fmt: skip
     return {
         "name": a.name, "problem": a.problem.document(), "layout_elements": a.layout_elements,
-        "layout_cycles": layout_cycles, "cycles": cycles, "energy_fj": energy, "value": values[Objective(objective)], "mapping": found,
+        "layout_cycles": layout_cycles, "cycles": cycles, "energy_fj": energy, "value": values[Objective(objective)], "mapping": mapping,
     }  # fmt: skip
