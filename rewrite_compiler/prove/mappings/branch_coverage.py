@@ -6,7 +6,7 @@ A way that none may take, because the limits refuse it before, is marked by a co
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType
@@ -62,9 +62,10 @@ def further_calls(target: Target, m: Mapping) -> Iterator[Call]:
         yield Call(target, m, Invocation(sizes))
 
 
-def driver_coverage(target: Target) -> Coverage:
-    """Return what the calls at which a target's operations are judged take of its drivers; it ends where nothing is open."""
-    coverage, operations = Coverage(), [m for m in target.mappings.values() if m.drive is not None]
+def driver_coverage(target: Target, variants: Collection[str] | None = None) -> Coverage:
+    """Return what the calls at which operations are judged, or some `variants`, take of their drivers; it ends where nothing is open."""
+    coverage = Coverage()
+    operations = [m for m in target.mappings.values() if m.drive is not None and (variants is None or m.variant in variants)]
     for m in operations:
         assert m.drive is not None
         coverage.reachable |= {c for f in reachable_functions(m.drive) for c in codes_in(f.__code__) if "<" not in c.co_name}
