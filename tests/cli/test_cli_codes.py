@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,13 @@ FOLDERS = ("rewrite_compiler", "rules", "ila_models", "targets", "apps")
 CODE = re.compile(r"\b[FRICX]\d{3}\b")
 
 
-def used() -> Iterator[tuple[str, str]]:
-    """Yield every error code in a string of the source, and where it stands."""
+@cache
+def used() -> dict[str, str]:
+    """Return every error code in a string of the source, and where it stands."""
+    return dict(_used())
+
+
+def _used() -> Iterator[tuple[str, str]]:
     for folder in FOLDERS:
         for path in (ROOT / folder).rglob("*.py"):
             if path.name == "codes.py" and path.parent.name == "cli":
@@ -29,13 +35,13 @@ def used() -> Iterator[tuple[str, str]]:
 
 
 def test_every_code_that_is_used_has_a_page() -> None:
-    found = dict(used())
+    found = used()
     assert len(found) > 40
     assert not {code: place for code, place in found.items() if code not in CODES}
 
 
 def test_every_page_is_about_a_code_that_is_used() -> None:
-    assert CODES.keys() <= dict(used()).keys()
+    assert CODES.keys() <= used().keys()
 
 
 @pytest.mark.parametrize("code", CODES)

@@ -328,6 +328,6 @@ def test_two_files_are_written_or_none(folder: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a device that is always full")
 def test_a_full_disk_behind_standard_output() -> None:
     with open("/dev/full", "wb") as full:
-        run = process("list", capture_output=False, stdout=full, stderr=-1)
+        run = process("explain", "F101", capture_output=False, stdout=full, stderr=-1)
     said = "error[F100]: standard output cannot be written: No space left on device\n"
     assert (run.returncode, run.stderr.decode()) == (2, f"{said}  help: free some space, or write elsewhere\n")

@@ -56,8 +56,8 @@ def test_a_terminal_without_unicode(folder: Path) -> None:
     run = process("app.onnx", "--accel", "flexasr", env=NARROW)
     assert (run.returncode, run.stderr) == (0, b"")
     assert run.stdout.splitlines()[0] == b"app.onnx  3 ops - opset 17"
-    run = process("list", "--json", "-", env=NARROW)
-    assert json.loads(run.stdout.decode("utf-8"))["schema"] == "flexmatch.list/1"
+    run = process("explain", "ready.json", "gemm0", "--json", "-", env=NARROW)
+    assert json.loads(run.stdout.decode("utf-8"))["schema"] == "flexmatch.explain/1"
     assert not run.stdout.isascii()
     run = process("näh.onnx", "--accel", "flexasr", env=NARROW)
     assert (run.returncode, run.stdout) == (2, b"")
@@ -74,7 +74,7 @@ def test_no_colour_changes_nothing(folder: Path) -> None:
     assert first == second
 
 
-@pytest.mark.parametrize("arguments", [("list",), ("list", "--json", "-"), ("--help",)], ids=" ".join)
+@pytest.mark.parametrize("arguments", [("completion", "bash"), ("schema", "plan", "--json", "-"), ("--help",)], ids=" ".join)
 def test_nobody_reads_standard_output(arguments: tuple[str, ...]) -> None:
     with subprocess.Popen([*FLEXMATCH, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
         assert run.stdout is not None
@@ -85,10 +85,10 @@ def test_nobody_reads_standard_output(arguments: tuple[str, ...]) -> None:
 
 def test_closed_streams() -> None:
     for closed in (">&-", "2>&-", ">&- 2>&-", "<&-"):
-        command = ["sh", "-c", f'"$0" -m rewrite_compiler.cli.main list {closed}', sys.executable]
+        command = ["sh", "-c", f'"$0" -m rewrite_compiler.cli.main explain F101 {closed}', sys.executable]
         run = subprocess.run(command, capture_output=True, check=False)
         assert (run.returncode, run.stderr) == (0, b"")
-    command = ["sh", "-c", '"$0" -m rewrite_compiler.cli.main list --bogus >&- 2>&-', sys.executable]
+    command = ["sh", "-c", '"$0" -m rewrite_compiler.cli.main explain --bogus >&- 2>&-', sys.executable]
     assert subprocess.run(command, capture_output=True, check=False).returncode == 2
 
 

@@ -29,7 +29,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "target": ("show", "target", "flexasr"),
     "ila": ("show", "ila", "hlscnn"),
     "egraph": ("show", "egraph", "app.onnx", "--accel", "flexasr", "--around", "gemm0"),
-    "diff": ("diff", "vta", "vta:log_wgt_buffer=12", "app.onnx"),
+    "diff": ("diff", "hlscnn", "hlscnn:revision=ext16", "app.onnx"),
     "advise": ("advise", "app.onnx", "--accel", "flexasr"),
     "bench": ("bench", "app.onnx", "--accel", "flexasr", "--runs", "1", "--data", "test.npz", "--samples", "2", "--tier", "arrays"),
     "schema": ("schema", "plan"),

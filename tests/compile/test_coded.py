@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewrite_compiler.compile.host.data_movement import Move, PendingMove
@@ -51,6 +51,7 @@ def limited(values: np.ndarray, limits: list[Clamp]) -> np.ndarray:
     return values
 
 
+@settings(max_examples=30)  # of 9,216 elements each
 @given(FIXED, FIXED, LIMITS)
 def test_values_and_codes_behind_limits_are_those_of_floats(f: Fixed, other: Fixed, limits: list[Clamp]) -> None:
     limits = [(kind, float(np.float32(n))) for kind, n in limits]

@@ -81,17 +81,17 @@ def test_a_small_sum_saturates() -> None:
 
 
 def test_an_explosion_stops_before_the_limit_and_still_gives_a_program() -> None:
-    p = sum_of(12)
-    limit = 20_000
+    p = sum_of(10)
+    limit = 5_000
     s = saturate(p, EXPLOSIVE, [], replace(DEFAULT, e_nodes=limit))
     assert s.reason == "e_nodes"
     assert s.detail == f"{s.graph.e_nodes} e-nodes after round {s.rounds}; the next round could exceed the limit of {limit}"
     assert 100 < s.graph.e_nodes <= limit
-    assert len(usable(p, s).nodes) == 12  # the second relu is gone
+    assert len(usable(p, s).nodes) == 10  # the second relu is gone
 
 
 def test_rounds_are_limited() -> None:
-    p = sum_of(12)
+    p = sum_of(8)
     s = saturate(p, EXPLOSIVE, [], replace(DEFAULT, rounds=2))
     assert (s.reason, s.detail, s.rounds) == ("rounds", "the limit of 2 rounds", 2)
     usable(p, s)
@@ -101,8 +101,8 @@ def test_a_wall_clock_limit_leaves_the_last_whole_round() -> None:
     p = sum_of(14)
     started = time.monotonic()
     # without other limits: a fast machine must not reach one of them first
-    s = saturate(p, EXPLOSIVE, [], replace(DEFAULT, saturation_seconds=4, saturation_bytes=1 << 40, e_nodes=1 << 40))
-    assert (s.reason, s.detail) == ("seconds", "the limit of 4 s")
+    s = saturate(p, EXPLOSIVE, [], replace(DEFAULT, saturation_seconds=2, saturation_bytes=1 << 40, e_nodes=1 << 40))
+    assert (s.reason, s.detail) == ("seconds", "the limit of 2 s")
     assert s.rounds >= 1
     assert time.monotonic() - started < 40
     usable(p, s)
@@ -238,7 +238,7 @@ def test_the_e_graph_does_not_depend_on_hash_seeds() -> None:
             [sys.executable, "-c", SNAPSHOT], env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": here}, capture_output=True,
             text=True, check=True,
         ).stdout
-        for seed in ("0", "1", "4242")
+        for seed in ("0", "4242")
     }  # fmt: skip
     assert len(seen) == 1
     assert int(seen.pop().split()[1]) > 20
