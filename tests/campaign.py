@@ -127,6 +127,7 @@ KEPT = {
     "lang/test_intervals.py::test_every_value_is_inside": 4,
     "lang/test_parallel.py::test_random_nests": 4,
     "lang/test_parse_step.py::test_instructions_of_shipped_models_are_read_back": 2,
+    "lang/test_residual.py::test_random_programs[": 3,
     "lowering/test_identities.py::test_long_sums_are_sums_of_blocks": 3,
     "lowering/test_identities.py::test_roundings_of_split_sums_are_those_of_the_whole": 3,
     "lowering/test_identities.py::test_truncated_products_of_all_ranges": 16,
@@ -147,6 +148,7 @@ KEPT = {
     "prove/test_general.py::test_a_reader_agrees_with_the_meaning": 3,
     "prove/test_grades_rounding.py::test_a_law_that_claims_nothing_of_rounding_is_proved": 3,
     "prove/test_grades_rounding.py::test_a_law_that_claims_too_much_of_rounding_is_refused_with_a_sample": 2,
+    "prove/test_images.py::test_every_shipped_rule_is_proved_at_all_shapes": 0,  # 30 CPU-seconds; test_certificates.py has each
     "prove/test_integer_laws.py::test_a_law_that_is_false_of_integers_is_refuted_with_them": 3,
     "prove/test_integer_laws.py::test_a_law_that_is_true_of_integers_is_proved": 3,
     "prove/test_keys.py::test_a_module_beside_a_users_target_is_in_its_statement": 2,  # 2 CPU-seconds each
@@ -162,7 +164,7 @@ KEPT = {
     "prove/test_refuter.py::test_a_true_rule_is_not_refuted": 3,
     "prove/test_refuter.py::test_its_guard_mends_it": 4,
     "prove/test_wrong_devices.py::test_a_wrong_device_is_refuted_by_the_stored_codes": 4,
-    "report/test_hostile_names.py::test_no_home_a_narrow_terminal_and_a_locale_without_unicode": 2,
+    "report/test_hostile_names.py::test_no_home_a_narrow_terminal_and_a_locale_without_unicode": 4,
     "rewrite/test_float_guards.py::test_the_e_graph_matches_where_the_guard_holds": 2,
     "rewrite/test_text_form.py::test_every_shipped_rule_is_read_back": 4,
     "rules/test_contraction.py::test_the_laws_are_proved": 5,  # test_certificates.py has each

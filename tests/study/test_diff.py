@@ -20,7 +20,7 @@ from rewrite_compiler.study.designs.specification import changes, word_differenc
 
 APP, MLP = find_application("digits_cnn"), find_application("digits_mlp")
 SHAPES = {"image": (1, 1, 8, 8)}
-SMALL, LARGE = "vta:log_wgt_buffer=12", "vta:log_wgt_buffer=14"
+SMALL, LARGE = "vta:log_wgt_buffer=12", "vta:log_wgt_buffer=13"
 
 
 @cache
@@ -130,7 +130,7 @@ def test_targets_are_told_apart_by_parameters_and_hashes() -> None:
     assert {c["subject"] for c in found["specification"]} >= {"state wgt"}
     assert found["targets"]["old"]["sha256"] != found["targets"]["new"]["sha256"]
     said = "\n".join(lines(found))
-    assert "state wgt: 16 → 64" in said
+    assert "state wgt: 16 → 32" in said
     assert "log_wgt_buffer=12" in said
     assert found["targets"]["new"]["sha256"][:12] in said
     same = "\n".join(lines(document(SMALL, SMALL)))

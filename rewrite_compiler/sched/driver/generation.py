@@ -210,7 +210,7 @@ def _agrees(r: Request, chain: tuple[Schedule, ...], failures: list[Failure]) ->
         return False
     for codes, expected in r.samples:
         try:
-            result = program.run(simulated_device(chain[0].ila), codes, {n: len(shape) for n, shape in r.shapes.items()})
+            result = program.run(simulated_device(chain[0].ila, reading="native"), codes, {n: len(shape) for n, shape in r.shapes.items()})
         except FlexmatchError as refusal:
             failures.append(Failure(depth + 2, str(refusal.problem.sentence)))
             return False
