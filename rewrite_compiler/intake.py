@@ -9,6 +9,7 @@ import os
 import re
 import stat
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,10 @@ class MalformedText(ValueError):
 
 class ExcessiveText(MalformedText):
     """A text exceeds a bound on nesting, on its number of values or on the digits of a number."""
+
+
+class RepeatedKey(MalformedText):
+    """An object of a JSON text has a key twice, so that its readers would choose different values."""
 
 
 FileIdentity = tuple[int, int]
@@ -164,13 +169,14 @@ def parse_json(data: bytes) -> Any:
     Raises:
         ExcessiveText: it has too many values, too deep nesting or a number of thousands of digits.
         MalformedText: it is not JSON or not UTF-8.
+        RepeatedKey: an object has a key twice.
     """
     if data.count(b",") + data.count(b"[") + data.count(b"{") > MAX_JSON_VALUES:
         raise ExcessiveText(f"it has more than {MAX_JSON_VALUES} values")
     if _is_nested_deeper(data, MAX_JSON_NESTING):
         raise ExcessiveText("it is nested too deeply")
     try:
-        return json.loads(_text(data))
+        return _unambiguous(_text(data))
     except json.JSONDecodeError as error:
         raise MalformedText(f"{error.msg.removesuffix(' at')}, line {error.lineno}") from None
     except RecursionError:
@@ -179,6 +185,37 @@ def parse_json(data: bytes) -> Any:
         raise
     except ValueError:  # Python's own bound on the digits of a number
         raise ExcessiveText("it has a number of thousands of digits") from None
+
+
+def _unambiguous(text: str) -> Any:
+    repeated: list[tuple[str, dict[str, Any]]] = []
+
+    def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        if len(value) != len(pairs):
+            repeated.append((Counter(name for name, _ in pairs).most_common(1)[0][0], value))
+        return value
+
+    document = json.loads(text, object_pairs_hook=object_of)
+    if repeated:
+        name, value = repeated[-1]  # the outermost of those that lie in one another: none lies in a value that another key replaced
+        place = _place_of(value, document)
+        raise RepeatedKey(f"it has the key {json.dumps(name)} twice{place and f', in {place}'}")
+    return document
+
+
+def _place_of(wanted: Any, document: Any) -> str:
+    """Return the keys and numbers that lead to an object of a document, "" for the document itself."""
+    pending: list[tuple[str, Any]] = [("", document)]
+    while pending:
+        place, value = pending.pop()
+        if value is wanted:
+            return place.removeprefix(".")
+        if isinstance(value, dict):
+            pending += [(f"{place}.{name}", x) for name, x in value.items() if isinstance(x, dict | list)]
+        elif isinstance(value, list):
+            pending += [(f"{place}[{n}]", x) for n, x in enumerate(value) if isinstance(x, dict | list)]
+    return ""
 
 
 def _is_nested_deeper(data: bytes, depth: int) -> bool:

@@ -30,6 +30,7 @@ from rewrite_compiler.intake import (
     MAX_KEY_PARTS,
     FileBound,
     MalformedText,
+    RepeatedKey,
     parse_json,
     parse_toml,
     read_bytes,
@@ -125,6 +126,34 @@ def test_an_archive_of_little_in_much_or_much_in_little(tmp_path: Path) -> None:
             archive.writestr(f"{n}.npy", b"")
     with pytest.raises(FlexmatchError, match=r"archive must have at most 4096 arrays, not 5000"):
         load_data(file, IMAGE)
+
+
+TWICE = {
+    '{"a": 1, "a": 1}': 'it has the key "a" twice',
+    '[0, {"b": [{"c": 1}, {"c": 1, "d": 2, "c": 3}]}]': 'it has the key "c" twice, in [1].b[1]',
+    '{"a": {"x": 1, "x": 2}, "a": 3}': 'it has the key "a" twice',
+    '{"a": 1, "\\u0061": 2}': 'it has the key "a" twice',
+    '{"a": {"b": {"q": 1, "q": 2}}}': 'it has the key "q" twice, in a.b',
+}
+
+
+@pytest.mark.parametrize("text", TWICE)
+def test_a_key_that_an_object_has_twice_is_named_with_its_place(text: str) -> None:
+    with pytest.raises(RepeatedKey) as caught:
+        parse_json(text.encode())
+    assert str(caught.value) == TWICE[text]
+
+
+def test_documents_with_a_key_twice_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.json").write_text('{"schema": "x", "offloads": [{"id": "a", "id": "b"}]}', "utf-8")
+    with pytest.raises(FlexmatchError) as caught:
+        read_plan(Path("p.json"))
+    assert str(caught.value).splitlines()[0] == 'p.json: error[F103]: the file is not a plan: it has the key "id" twice, in offloads[0]'
+    answer = flexmatch("map", "p.json", "--arch", "edge")
+    assert answer.err.splitlines()[0] == 'p.json: error[F230]: The file is not JSON: it has the key "id" twice, in offloads[0]'
+    answer = flexmatch("show", "p.json")
+    assert answer.err.splitlines()[0].endswith('it has the key "id" twice, in offloads[0]')
 
 
 MEBIBYTE = 1 << 20

@@ -47,7 +47,7 @@ CODES = {
     "F162": ("The host engine cannot run a model", "make the model run in onnxruntime by itself first"),
     "F201": ("There is no such accelerator", "flexmatch list shows the names; a path ending in .py works too"),
     "F202": ("Two targets have one name", "give each accelerator once"),
-    "F203": ("A flag has an unknown value", "give a value that the sentence allows"),
+    "F203": ("A flag has an unknown value", "flexmatch VERB --help lists the options"),
     "F210": ("Saturation stopped", "raise the limit that the sentence names, or use fewer rules"),
     "F211": ("Extraction stopped without a proof of optimality", "raise --limits extraction_seconds=N; the gap is in the plan"),
     "F213": ("Fewer offloads than required were found", "ask flexmatch explain MODEL NODE why a node was not sent"),

@@ -34,25 +34,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FlexmatchError as error:
         if debug:
             raise
-        return _refused(error.problem, error.exit_code)
+        return _refused(error.problem, error.exit_code, words)
     except KeyboardInterrupt:
         print_error("interrupted: no file is half-written; what was written before is complete")
         return INTERRUPTED
     except MemoryError:
         if debug:
             raise
-        return _refused(Problem("X101", "there is not enough memory for this command"), BUDGET)
+        return _refused(Problem("X101", "there is not enough memory for this command"), BUDGET, words)
     except Exception as error:
         if debug:
             raise
         if isinstance(error, OSError) and isinstance(error.filename, str | bytes):  # what a file system answers is no bug of ours
-            return _refused(system_problem(error), UsageError.exit_code)
-        return _refused(Problem("X100", f"internal error: {type(error).__name__}: {error}"), INTERNAL)
+            return _refused(system_problem(error), UsageError.exit_code, words)
+        return _refused(Problem("X100", f"internal error: {type(error).__name__}: {error}"), INTERNAL, words)
 
 
-def _refused(problem: Problem, code: int) -> int:
+def _refused(problem: Problem, code: int, words: Sequence[str]) -> int:
     """Say what is wrong and what to do, the code's own remedy when the problem has none."""
-    problem_with_help = problem if problem.help else Problem(problem.code, problem.sentence, problem.place, _remedy(problem.code))
+    problem_with_help = problem if problem.help else Problem(problem.code, problem.sentence, problem.place, _remedy(problem.code, words))
     print_error(str(problem_with_help))
     return code
 
@@ -63,8 +63,9 @@ def system_problem(error: OSError) -> Problem:
     return Problem("F100", f"the file cannot be used: {message}", printable(os.fsdecode(error.filename)))
 
 
-def _remedy(code: str) -> str:
-    return CODES[code][1] if code in CODES else "flexmatch --help lists the verbs"  # a code of somebody's own target
+def _remedy(code: str, words: Sequence[str]) -> str:
+    remedy = CODES[code][1] if code in CODES else "flexmatch --help lists the verbs"  # a code of somebody's own target
+    return remedy.replace("VERB", words[0] if words and words[0] in VERBS else "compile")
 
 
 def _dispatch(words: list[str]) -> int:

@@ -15,7 +15,7 @@ from rewrite_compiler.cli.verb_table import VERBS
 from rewrite_compiler.cli.verbs.completion import parser_of
 from rewrite_compiler.cli.verbs.show_config import config_parser
 
-GIVE = "\n  help: give a value that the sentence allows"
+GIVE = "\n  help: flexmatch show --help lists the options"
 
 
 @pytest.fixture(autouse=True)

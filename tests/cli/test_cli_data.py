@@ -142,7 +142,7 @@ def test_numbers_of_a_simulation_are_positive(option: str, value: str, folder: P
 
 
 def test_more_samples_than_there_are(folder: Path) -> None:
-    said = "test.npz: error[F203]: Number of samples must be 1 to 48, not 49\n  help: give a value that the sentence allows"
+    said = "test.npz: error[F203]: Number of samples must be 1 to 48, not 49\n  help: flexmatch cosim --help lists the options"
     refused(flexmatch("cosim", "ready.json", "--data", "test.npz", "--samples", "49"), 2, said)
     said = said.replace("48", "16").replace("49", "17")  # 32 of 48 are for calibration
     refused(flexmatch("cosim", "app.flexasr.json", "--data", "test.npz", "--samples", "17"), 2, said)

@@ -127,5 +127,5 @@ def test_the_other_shells_name_everything(shell: str, tmp_path: Path) -> None:
 
 
 def test_an_unknown_shell() -> None:
-    said = 'error[F203]: the shell must be one of bash, zsh, fish, not "tcsh"\n  help: give a value that the sentence allows'
+    said = 'error[F203]: the shell must be one of bash, zsh, fish, not "tcsh"\n  help: flexmatch completion --help lists the options'
     refused(flexmatch("completion", "tcsh"), 2, said)

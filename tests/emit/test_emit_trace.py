@@ -223,7 +223,7 @@ def test_a_wrong_trace_is_refused(what: str, folder: Path) -> None:
 
 def test_the_target_must_be_the_one_of_the_trace(folder: Path) -> None:
     assert flexmatch("emit", "trace", "digits.vta.json", "-q").code == 0
-    said = "error[F203]: --accel must be vta, the target of the trace, not hlscnn\n  help: give a value that the sentence allows"
+    said = "error[F203]: --accel must be vta, the target of the trace, not hlscnn\n  help: flexmatch emit --help lists the options"
     refused(flexmatch("emit", "check", "digits.vta.jsonl", "--accel", "hlscnn"), 2, said)
 
 
@@ -251,7 +251,8 @@ REFUSED: dict[str, tuple[tuple[str, ...], int, str]] = {
     ),
     "no such sample": (
         ("emit", "trace", "digits.vta.json", "--data", "test.npz", "--sample", "500"), 2,
-        "test.npz: error[F203]: --sample must be below 500, the samples there are, not 500\n  help: give a value that the sentence allows",
+        "test.npz: error[F203]: --sample must be below 500, the samples there are, not 500\n"
+        "  help: flexmatch emit --help lists the options",
     ),
     "comments in assembly": (
         ("emit", "trace", "digits.vta.json", "--comments", "--form", "assembly"), 2,
@@ -267,7 +268,7 @@ REFUSED: dict[str, tuple[tuple[str, ...], int, str]] = {
     ),
     "no such call": (
         ("show", "offload", "linear_0", "digits.flexasr.json", "--call", "1"), 2,
-        "error[F203]: --call must be below 1, the calls of linear_0, not 1\n  help: give a value that the sentence allows",
+        "error[F203]: --call must be below 1, the calls of linear_0, not 1\n  help: flexmatch show --help lists the options",
     ),
 }  # fmt: skip
 

@@ -184,6 +184,7 @@ WRONG_LINES = {
     '{"wr":1,"addr":"0x10","gives":"0x"}': ("F103", 'gives must be hexadecimal, not "0x"'),
     '{"rd":1,"addr":"0x"}': ("F103", 'addr must be hexadecimal, not "0x"'),
     "wr": ("F103", 'a line of a trace must be a JSON object, not "wr"'),
+    '{"wr":1,"addr":"0x10","addr":"0x20"}': ("F103", 'a line of a trace must say each thing once: it has the key "addr" twice'),
     '{"section":{"offload":"a"}}': (
         "F103",
         "section must have part (a whole number from 0 on), offload (a text), call (a whole number from 0 on), phase (a text), "
@@ -212,6 +213,7 @@ WRONG_ASSEMBLY = {
     "config length=1 length=2": ("I101", 'config is given the field "length" twice'),
     "config length=1 | adr=0x10": ("I101", 'toy has no input "adr"'),
     "config length=1 | data=0x100000000": ("I101", "data has 32 bits; 0x100000000 does not fit"),
+    '.end {"x": 1, "x": 2}': ("F103", '.end must say each thing once: it has the key "x" twice'),
     ".wait now": ("F103", '.wait must be followed by JSON, not "now"'),
     ".pause {}": ("F103", 'a trace has no item "pause"'),
 }

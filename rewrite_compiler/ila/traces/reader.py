@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError, SpecError, printable
+from ...intake import MalformedText, RepeatedKey, parse_json
 from ...readings.arrays.labelled_array import Data, storage_dtype
 from ..mmio import Command
 from ..model import Ila
@@ -38,7 +38,10 @@ def read_header(data: bytes, place: str) -> Header:
     line = data[: data.find(b"\n") if b"\n" in data else len(data)]
     if data.startswith(MAGIC):
         line = data[len(MAGIC) + COUNT.size :][: COUNT.unpack_from(data, len(MAGIC))[0]] if len(data) > len(MAGIC) + COUNT.size else b""
-    content = _parsed(line.removeprefix(b".trace "))
+    try:
+        content = _parsed(line.removeprefix(b".trace "))
+    except SpecError as refusal:
+        raise InputError("F103", refusal.problem.sentence, place=f"{place}:1", help=AGAIN) from None
     if content is None or "schema" not in content:
         raise InputError("F103", "the file is not a trace", place=place, help="give a file that flexmatch emit trace wrote")
     if content["schema"] != SCHEMA:
@@ -77,8 +80,10 @@ def read_trace(data: bytes, ila_of: IlaOf, place: str) -> Trace:
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
     try:
-        content = json.loads(line)
-    except (ValueError, RecursionError):
+        content = parse_json(line)
+    except RepeatedKey as error:
+        raise SpecError("F103", f"a line of a trace must say each thing once: {error}") from None
+    except MalformedText:
         return None
     return content if isinstance(content, dict) else None
 
@@ -133,8 +138,10 @@ class _Lines:
             return
         key, _, body = line[1:].partition(" ")
         try:
-            content = json.loads(body)
-        except (ValueError, RecursionError):
+            content = parse_json(body.encode())
+        except RepeatedKey as error:
+            raise SpecError("F103", f".{printable(key, 20)} must say each thing once: {error}") from None
+        except MalformedText:
             raise SpecError("F103", f'.{printable(key, 20)} must be followed by JSON, not "{printable(body, 60)}"') from None
         self._item(key, content)
 
