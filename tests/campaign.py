@@ -38,6 +38,7 @@ KEPT = {
     "compile/test_coded.py::test_sums_and_limits_are_one_pass_with_the_bits_of_numpy": 4,
     "compile/test_compile.py::test_outputs_keep_their_names": 3,
     "compile/test_compile.py::test_spellings_are_matched_and_counted": 8,
+    "compile/test_counterfactual.py::test_what_would_offload_a_node_is_compiled_and_measured": 0,  # the next test has `explain` say it
     "compile/test_exact_references.py::test_a_quantised_model_gets_a_plan_where_products_saturate": 2,
     "compile/test_exported.py::test_a_person_counts_the_same": 4,  # of each target some models
     "compile/test_fixed_batch.py::test_a_plan_for_another_number_of_samples_equals_its_model": 2,

@@ -14,7 +14,7 @@ from known_wrong.drivers import Fault, planted
 
 from rewrite_compiler.compile import compile_model
 from rewrite_compiler.compile.plan.validation import problems_of, validated_calls, validation_document
-from rewrite_compiler.prove.certificates.cache import Cache
+from rewrite_compiler.prove.certificates.cache import court_cache
 from rewrite_compiler.prove.mappings.call_validation import CallCourt, Method
 from rewrite_compiler.target import find_target
 from rewrite_compiler.targets.vta.conv2d import _trial
@@ -23,10 +23,16 @@ UNSTRIDED = Fault("vta.conv2d", "vta.conv2d", "_load", "x_stride=m.channels * m.
 SMALL, IN_PASSES = "vta:log_wgt_buffer=14", _trial(32, 96, 3, 3, 1, 1)  # its channels do not fit in one pass
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a cache that is empty at first: the command finds what the first test had judged."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def model(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(cache))
     path = tmp_path / "layers.onnx"
     onnx.save(perceptron([40, 600, 48, 20]), str(path))
     return path
@@ -54,6 +60,21 @@ def test_control_that_no_certificate_shows_is_named() -> None:
     assert CallCourt(flexasr).unproved_control(flexasr.mappings["linear"], {"t": 1, "k": 16, "n": 16}, None)
 
 
+def test_calls_are_one_term_or_blocks_and_a_cached_verdict_is_used(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, cache = compile_model(model, ["vta"]), court_cache()
+    calls = validated_calls(plan, cache)
+    assert sorted(c.verdict.method for c in calls) == sorted([Method.BLOCKS, Method.BLOCKS, Method.TERM])
+    assert all(c.verdict.reason == "" and c.verdict.is_symbolic for c in calls)
+    assert problems_of(calls, "plan") == []
+    assert {o for c in calls for o in c.offloads} == {o.id for o in plan.offloads}
+
+    def forbidden(*_: Any) -> None:
+        raise AssertionError("a cached call is judged again")
+
+    monkeypatch.setattr(CallCourt, "verdict", forbidden)
+    assert validation_document(validated_calls(plan, cache)) == validation_document(calls)
+
+
 def test_the_command_enters_verdicts_in_the_plan(model: Path) -> None:
     assert flexmatch("compile", model, "--accel", "vta", "-o", "p").code == 0
     first = flexmatch("check", "p.json", "--symbolic", "--json", "found.json")
@@ -66,22 +87,6 @@ def test_the_command_enters_verdicts_in_the_plan(model: Path) -> None:
     assert again.out == first.out
     assert json.loads(Path("p.json").read_text()) == plan
     assert flexmatch("cosim", "p.json", "--data", "none.npz").code == 2  # the plan is still one: the data are what is missing
-
-
-def test_calls_are_one_term_or_blocks_and_a_cached_verdict_is_used(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, cache = compile_model(model, ["vta"]), Cache(tmp_path / "calls")
-    (tmp_path / "calls").mkdir()
-    calls = validated_calls(plan, cache)
-    assert sorted(c.verdict.method for c in calls) == sorted([Method.BLOCKS, Method.BLOCKS, Method.TERM])
-    assert all(c.verdict.reason == "" and c.verdict.is_symbolic for c in calls)
-    assert problems_of(calls, "plan") == []
-    assert {o for c in calls for o in c.offloads} == {o.id for o in plan.offloads}
-
-    def forbidden(*_: Any) -> None:
-        raise AssertionError("a cached call is judged again")
-
-    monkeypatch.setattr(CallCourt, "verdict", forbidden)
-    assert validation_document(validated_calls(plan, cache)) == validation_document(calls)
 
 
 def test_a_model_is_no_plan(model: Path) -> None:

@@ -322,14 +322,14 @@ def test_a_killed_command_goes_on_where_it_was(number: signal.Signals, plan: Pla
     monkeypatch.chdir(tmp_path)
     onnx.save(perceptron((16, 8, 4)), "app.onnx")
     samples(Path("calibration.npz"), 8, 16, seed=2)
-    samples(Path("data.npz"), 240, 16, classes=4)
+    samples(Path("data.npz"), 80, 16, classes=4)
     Path("pauses.py").write_text(PAUSES, "utf-8")
     assert flexmatch("app.onnx", "--accel", "flexasr", "--calibrate", "calibration.npz", "-o", "plan", "-q").code == 0
     command = ["cosim", "plan.json", "--data", "data.npz", "--batch", "4", "--threads", "1", "-q", "--metric", "pauses:top1"]
     assert flexmatch(*command, "--json", "unbroken.json").code == 0
     code, before = killed([*command, "--json", "report.json"], Path("report.json.log"), number)
     assert code == (-9 if number == signal.SIGKILL else 130)
-    assert 0 < before < 240
+    assert 0 < before < 80
     assert not Path("report.json").exists()
     refused(
         flexmatch(*command[:5], "3", *command[6:], "--json", "report.json"), 3,
