@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..data import Samples, samples_for, single_samples
+from ..data import Samples, single_samples
 from ..egraph.extraction.extract import ExtractionStatus
 from ..egraph.graph.outcome import Saturation, StopReason
 from ..egraph.saturation.explanation import BirthRule, Explainer
@@ -33,12 +33,11 @@ from ..rewrite.ruleset import LOWERING, shipped_rules
 from ..target import Mapping, Target, body_of, find_target
 from .explanation.egraph_statistics import back_off_notes, egraph_document, rule_seconds
 from .explanation.host_reasons import HostReasons
-from .formats.calibrate import calibrated
 from .matching.match import MatchResult, case_of, match, offloads_as_written, spelling_rules
 from .matching.objective import OFFLOADS, Objective, comparable_mappings, objective_for
 from .matching.pins import HOST, Pins, pins_of, require_pins, unmet_pin
 from .matching.recurrences import unroll_recurrences
-from .operating import within_range
+from .operating import calibrated_within_range
 from .plan.accounting import account
 from .plan.lowered_counts import are_lowered
 from .plan.plan import Offload, Plan, Reason
@@ -91,24 +90,8 @@ def compile_model(
     """
     targets = chosen_targets(accel, options.limits)
     model = as_onnx(model, example_inputs)
-    unscaled = _uncalibrated_plan(model, targets, options, calibrate, progress)
-    if calibrate is None:
-        return _rescaled(unscaled, options, options.scaled)
-    samples = samples_for(unscaled.source, calibrate, options.limits)
-    name, seconds = Path(samples.place).name, options.limits.host_seconds
-
-    def compiled(on: tuple[str, ...], scaled: tuple[str, ...]) -> Plan:
-        plan = unscaled if on == options.on else _uncalibrated_plan(model, targets, replace(options, on=on), calibrate, progress)
-        plan = _rescaled(plan, options, scaled)
-        return calibrated(plan, samples.inputs, name, samples.sha256, method=calibration_method, limits=options.limits)
-
-    usable, notes = within_range(compiled, samples.inputs, (options.on, options.scaled), seconds)
-    return replace(usable, notes=(*usable.notes, *notes))
-
-
-def _rescaled(plan: Plan, options: Options, scaled: tuple[str, ...]) -> Plan:
-    """Return the plan with offloads on scaled operands."""
-    return rescaled(plan, scaled, objective_for(options.objective, plan.targets, options.host).resources) if scaled else plan
+    plan = _uncalibrated_plan(model, targets, options, calibrate, progress)
+    return plan if calibrate is None else calibrated_within_range(plan, calibrate, method=calibration_method, limits=options.limits)
 
 
 def _uncalibrated_plan(model: Model, targets: Sequence[Target], options: Options, calibrate: Samples | None, progress: Progress) -> Plan:
@@ -143,7 +126,13 @@ def _uncalibrated_plan(model: Model, targets: Sequence[Target], options: Options
     seconds = {"load": load_time - start_time, "match": end_time - load_time - (judge_time - match_time), "judge": judge_time - match_time}
     run = {"seconds": {name: round(s, 3) for name, s in seconds.items()}, "egraph_kept": match_result.saturation.is_cached}
     run["rule_seconds"] = rule_seconds(match_result.saturation, applied_rules, mappings)
-    return replace(plan, run=run, notes=(*plan.notes, *space.notes, *used_operations.notes))
+    notes = (*plan.notes, *space.notes, *used_operations.notes)
+
+    def compile_again(on: tuple[str, ...], scaled: tuple[str, ...]) -> Plan:
+        return _uncalibrated_plan(model, targets, replace(options, on=on, scaled=scaled), None, progress)
+
+    plan = replace(plan, run=run, notes=notes, compile_again=compile_again)
+    return rescaled(plan, options.scaled, objective.resources)
 
 
 def _cheaper_in_steps(

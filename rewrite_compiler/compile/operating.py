@@ -7,25 +7,28 @@ is further off than zeros would be even so is not used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from collections.abc import Mapping as MappingOf
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
+from ..data import Samples, samples_for
+from ..fit.host import table_from
 from ..ir.program import Data, Program, Value
-from ..limits import DEFAULT
-from .formats.calibrate import MOST_BYTES, SEARCH_SAMPLES, float_program, isolated_error
+from ..limits import DEFAULT, Limits
+from .formats.calibrate import MOST_BYTES, SEARCH_SAMPLES, calibrated, float_program, isolated_error
 from .formats.unlowered import FloatRun
 from .host.lazy_codes import elements_of
+from .matching.objective import objective_for
 from .matching.pins import HOST
 from .plan.plan import Offload, Plan, tensors_of
-from .rescaling import Choice, choice, rescaling_text, scaled_text
+from .rescaling import Choice, choice, rescaled, rescaling_text, scaled_text
 
 FAR = 0.25  # relative error of results from which on an offload is named
 USELESS = 1.0  # from which on it is not used: zeros would be nearer
 MOST_NAMED = 3  # offloads of a note
-Compile = Callable[[tuple[str, ...], tuple[str, ...]], Plan]  # from PLACE=NODE texts and scalings to a plan with formats
 
 
 @dataclass(frozen=True)
@@ -65,36 +68,76 @@ def _has_a_scale(p: Program, o: Offload, samples: MappingOf[Value, Data]) -> boo
     return any(v in samples for v in o.node.inputs) and bool(np.any(samples[o.node.outputs[0]]))
 
 
-def within_range(
-    compile_with: Compile, inputs: MappingOf[str, Data], options: tuple[Sequence[str], Sequence[str]], seconds: int
-) -> tuple[Plan, tuple[str, ...]]:
-    """Return the plan without offloads that are further off than zeros, those that are far off rescaled, and notes on all of them.
+def calibrated_within_range(plan: Plan, data: Samples, *, source: str = "", method: str = "", limits: Limits = DEFAULT) -> Plan:
+    """Return the plan that samples complete: its formats, and which of its offloads are rescaled or stay on the host.
 
-    `options` are the pins and scalings of the user. `compile_with` compiles with pins and scalings, repeatedly, until no offload
-    is left that is useless or that scaling mends; what the user pins stays. Formats are calibrated anew with scalings, by a method
-    that may clip what they gain: one without effect is taken back.
+    A plan that samples have completed before keeps its offloads, and only its formats are chosen anew. `source` names the samples,
+    by default the file of `data`.
+
+    Raises:
+        InputError: (C100, C102) there are no samples, or values that are not finite.
+        UsageError: (F203) a calibration method does not exist.
+        AnswerNo: (F216) a pin of the user cannot be kept without the offloads that stay on the host.
     """
-    on, user_scalings = options
-    pins, trials, examined_ids, refusals = tuple(on), list[_Rescaling](), set[str](), list[str]()
-    while True:
-        plan = compile_with(pins, (*user_scalings, *(rescaling_text(t.offload, t.choice) for t in trials)))
-        samples = first_values(plan, inputs, seconds)
-        errors = _errors(plan, samples)
-        effective = [t for t in trials if errors.get(t.offload.id, 0.0) < t.error]
-        if len(effective) < len(trials):
-            trials = effective
-            continue
-        choices = _rescalings(plan, samples, {key: e for key, e in errors.items() if key not in examined_ids})
-        if choices:
-            examined_ids |= errors.keys()
-            trials += choices
-            continue
-        useless = [o for o in plan.offloads if errors.get(o.id, 0.0) > USELESS and not _is_wanted(o, on)]
-        if not useless:
-            return plan, (*refusals, *(_rescaling_note(t, errors.get(t.offload.id, 0.0)) for t in trials), *_far_note(errors))
-        refusals += [_refusal(o, errors[o.id]) for o in useless]
-        pins += tuple(f"{HOST}={name}" for o in useless for name in o.nodes if f"{HOST}={name}" not in pins)
-        trials, examined_ids = [], set()  # offloads are numbered anew
+    samples = samples_for(plan.source, data, limits)
+    work = _Completion(plan, samples.inputs, source or Path(samples.place).name, samples.sha256, method, limits)
+    return work.formatted(plan) if plan.calibration is not None else work.within_range()
+
+
+@dataclass(frozen=True)
+class _Completion:
+    """A plan without formats, and the samples that choose them."""
+
+    plan: Plan
+    inputs: MappingOf[str, Data]
+    source: str
+    sha256: str
+    method: str
+    limits: Limits
+
+    def formatted(self, plan: Plan) -> Plan:
+        """Return a plan with formats."""
+        return calibrated(plan, self.inputs, self.source, self.sha256, method=self.method, limits=self.limits)
+
+    def variant(self, on: tuple[str, ...], scaled: tuple[str, ...]) -> Plan:
+        """Return the plan with formats, with other pins and scalings than its own."""
+        own = tuple(self.plan.settings["on"]), tuple(self.plan.settings["scaled"])
+        if (on, scaled) == own:
+            return self.formatted(self.plan)
+        if on == own[0] and not own[1]:
+            objective = objective_for(self.plan.settings["objective"], self.plan.targets, table_from(self.plan.settings["host_costs"]))
+            return self.formatted(rescaled(self.plan, scaled, objective.resources))
+        assert self.plan.compile_again is not None
+        return self.formatted(self.plan.compile_again(on, scaled))
+
+    def within_range(self) -> Plan:
+        """Return the plan without offloads that are further off than zeros, those that are far off rescaled, and notes on all of them.
+
+        It is compiled repeatedly, until no offload is left that is useless or that scaling mends; what the user pins stays. Formats
+        are calibrated anew with scalings, by a method that may clip what they gain: one without effect is taken back.
+        """
+        on, user_scalings = tuple(self.plan.settings["on"]), tuple(self.plan.settings["scaled"])
+        pins, trials, examined_ids, refusals = on, list[_Rescaling](), set[str](), list[str]()
+        while True:
+            plan = self.variant(pins, (*user_scalings, *(rescaling_text(t.offload, t.choice) for t in trials)))
+            samples = first_values(plan, self.inputs, self.limits.host_seconds)
+            errors = _errors(plan, samples)
+            effective = [t for t in trials if errors.get(t.offload.id, 0.0) < t.error]
+            if len(effective) < len(trials):
+                trials = effective
+                continue
+            choices = _rescalings(plan, samples, {key: e for key, e in errors.items() if key not in examined_ids})
+            if choices:
+                examined_ids |= errors.keys()
+                trials += choices
+                continue
+            useless = [o for o in plan.offloads if errors.get(o.id, 0.0) > USELESS and not _is_wanted(o, on)]
+            if not useless:
+                rescaling_notes = (_rescaling_note(t, errors.get(t.offload.id, 0.0)) for t in trials)
+                return replace(plan, model=self.plan.model, notes=(*plan.notes, *refusals, *rescaling_notes, *_far_note(errors)))
+            refusals += [_refusal(o, errors[o.id]) for o in useless]
+            pins += tuple(f"{HOST}={name}" for o in useless for name in o.nodes if f"{HOST}={name}" not in pins)
+            trials, examined_ids = [], set()  # offloads are numbered anew
 
 
 def _rescalings(plan: Plan, samples: MappingOf[Value, Data], errors: MappingOf[str, float]) -> list[_Rescaling]:

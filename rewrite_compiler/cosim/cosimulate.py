@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..compile import Plan, calibrated, calibrated_from, plan_digest
+from ..compile import Plan, calibrated_within_range, plan_digest
 from ..compile.document import plan_for_data
 from ..compile.formats.calibrate import scale_warnings
 from ..compile.host.exact_host import HOSTS
@@ -117,7 +117,8 @@ def cosimulate(
 
     `data` is a file or folder, a dict of arrays by input name (first axis: samples; with `labels`), one array or table, a pair
     (inputs, labels), or an iterable of batches; a Dataset as `load_data` returns it.
-    Formats come from the plan, else from `calibrate`, else from the first 32 samples, which then are not part of the metric.
+    Formats come from the plan, else from `calibrate`, else from the first 32 samples, which then are not part of the metric. They
+    complete the plan as compiling with them would: offloads out of range are rescaled or stay on the host.
 
     Raises:
         UsageError: F203, a setting has no such value, or C100, the plan cannot be calibrated.
@@ -152,14 +153,20 @@ def _valid_settings(s: Settings) -> Settings:
 
 
 def with_formats(plan: Plan, data: Dataset, calibrate: Samples | None, method: str = "", limits: Limits = DEFAULT) -> tuple[Plan, Dataset]:
-    """Return the plan with calibrated formats, and the samples that remain for the metric."""
+    """Return the plan as compiling with the calibration samples gives it, and the samples that remain for the metric."""
     if calibrate is not None:
-        return calibrated_from(plan, calibrate, method=method, limits=limits), data
-    if plan.calibrated:
+        return calibrated_within_range(plan, calibrate, method=method, limits=limits), data
+    evaluation = remaining_samples(plan, data, calibrate)
+    if evaluation is data:
         return plan, data
-    first, evaluation = data.split(CALIBRATION_SAMPLES)
+    first, _ = data.split(CALIBRATION_SAMPLES)
     source = f"the first {CALIBRATION_SAMPLES} samples of {Path(data.place).name}"
-    return calibrated(plan, first.inputs, source, data.sha256, method=method, limits=limits), evaluation
+    return calibrated_within_range(plan, first, source=source, method=method, limits=limits), evaluation
+
+
+def remaining_samples(plan: Plan, data: Dataset, calibrate: Samples | None) -> Dataset:
+    """Return the samples that remain for the metric: without the first ones where those calibrate the plan."""
+    return data if calibrate is not None or plan.calibrated else data.split(CALIBRATION_SAMPLES)[1]
 
 
 def dataset_for(plan: Plan, data: Samples) -> Dataset:

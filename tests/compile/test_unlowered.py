@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from rewrite_compiler.apps.digits import data as digits
-from rewrite_compiler.compile import Plan, calibrated_from, compile_model
+from rewrite_compiler.compile import Plan, calibrated, compile_model
 from rewrite_compiler.compile.formats import unlowered
 from rewrite_compiler.compile.formats.calibrate import is_calibrated_by
 from rewrite_compiler.compile.formats.range_methods import method_of
 from rewrite_compiler.compile.formats.unlowered import FloatRun
 from rewrite_compiler.cosim.cosimulate import dataset_for, with_formats
+from rewrite_compiler.data import samples_for
 
 FOLDER = Path(digits.__file__).parent
 MODELS = {  # under ../shared: accelerator, model, calibration samples
@@ -28,14 +29,18 @@ def formats(plan: Plan) -> list[object]:
     return [o.formats for o in plan.offloads]
 
 
+def formatted(plan: Plan, samples: Path, method: str = "") -> Plan:
+    return calibrated(plan, samples_for(plan.source, samples).inputs, "samples", method=method)
+
+
 def both(plan: Plan, samples: Path, method: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Plan, Plan, list[bool]]:
     """Calibrate by the model, and by the lowered program; tell which was run."""
     used = list[bool]()
     run = FloatRun.run
     monkeypatch.setattr(FloatRun, "run", lambda self, values: used.append(self.is_unlowered) or run(self, values))
-    here = calibrated_from(plan, samples, method=method)
+    here = formatted(plan, samples, method=method)
     monkeypatch.setattr(FloatRun, "_agrees", lambda *_: False)
-    there = calibrated_from(plan, samples, method=method)
+    there = formatted(plan, samples, method=method)
     monkeypatch.undo()
     return here, there, used
 
@@ -62,16 +67,16 @@ def test_formats_of_large_models(name: str, shared_dir: Path, monkeypatch: pytes
 def test_a_model_that_gives_other_values_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that stands for something else: the lowered program decides."""
     plan = compile_model(FOLDER / "cnn.onnx", ["flexasr"])
-    expected = formats(calibrated_from(plan, FOLDER / "calibration.npz"))
+    expected = formats(formatted(plan, FOLDER / "calibration.npz"))
     constants = {v: 3 * x for v, x in plan.source.constants.items()}
     wrong = replace(plan, source=replace(plan.source, constants=constants))
     used = list[bool]()
     run = FloatRun.run
     monkeypatch.setattr(FloatRun, "run", lambda self, values: used.append(self.is_unlowered) or run(self, values))
-    assert formats(calibrated_from(wrong, FOLDER / "calibration.npz")) == expected
+    assert formats(formatted(wrong, FOLDER / "calibration.npz")) == expected
     assert not any(used)
     monkeypatch.setattr(unlowered, "DIFFERENCE", 1e9)
-    assert formats(calibrated_from(wrong, FOLDER / "calibration.npz")) != expected
+    assert formats(formatted(wrong, FOLDER / "calibration.npz")) != expected
 
 
 def test_what_these_samples_calibrated_is_not_calibrated_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,12 +91,12 @@ def write_page(path: str | None, report: Report) -> None:
 
 def attribution_of(args: argparse.Namespace, report: Report, plan: Plan) -> Mapping[str, Any]:
     """Return the attribution of a co-simulation's loss to offloads, on at most ATTRIBUTED_SAMPLES of its samples."""
-    from ...cosim.cosimulate import dataset_for, with_formats
+    from ...cosim.cosimulate import dataset_for, remaining_samples
     from ...cosim.metrics.metrics import metric_of
     from ...study.diagnosis.attribution import attribute
     from ...study.diagnosis.trials import Trials
 
-    _, data = with_formats(plan, dataset_for(plan, args.data), args.calibrate, args.calibration_method)
+    data = remaining_samples(plan, dataset_for(plan, args.data), args.calibrate)
     data = data.evenly(min(MAX_ATTRIBUTION_SAMPLES, args.samples or data.count, data.count))
     assert report.plan is not None
     trials = Trials(report.plan, data, metric_of(args.metric, data.task), batch=args.batch, threads=args.threads or 1, tier=args.tier)

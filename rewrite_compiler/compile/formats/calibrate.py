@@ -10,12 +10,10 @@ import json
 from collections.abc import Collection, Sequence
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ...data import Samples, samples_for
 from ...errors import InputError, Problem, UsageError
 from ...ila import Ila
 from ...ir.program import Data, Node, Program, Value
@@ -137,12 +135,6 @@ def _unified(plan: Plan, offloads: Sequence[Offload]) -> tuple[Offload, ...]:
         formats = o.mapping.with_format(o.formats, operand, by_id[maker.id].formats[result])
         by_id[taker.id] = replace(o, formats=formats)
     return tuple(by_id.values())
-
-
-def calibrated_from(plan: Plan, data: Samples, *, method: str = "", limits: Limits = DEFAULT) -> Plan:
-    """Return the plan with formats calibrated on a data set or its file; raises as `calibrated`."""
-    samples = samples_for(plan.source, data, limits)
-    return calibrated(plan, samples.inputs, Path(samples.place).name, samples.sha256, method=method, limits=limits)
 
 
 def float_program(plan: Plan, only: Collection[str] | None = None) -> Program:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ from .application_time import application_time
 from .resident_document import DeviceResidency, residency_document, resident_document
 
 SCHEMA = "flexmatch.plan/1"
+CompileAgain = Callable[[tuple[str, ...], tuple[str, ...]], "Plan"]  # with other pins PLACE=NODE, and other scalings
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     run: MappingOf[str, Any] = field(default_factory=dict)
     residency: MappingOf[str, DeviceResidency] = field(default_factory=dict)  # by target
+    compile_again: CompileAgain | None = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
         """Return the model with its offloads and number of host nodes."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ...compile import Options, Plan, calibrated, compile_model
+from ...compile import Options, Plan, compile_model
 from ...compile.document import plan_for_data
 from ...compile.plan.plan import Offload, link_bytes
 from ...cosim import cosimulate
-from ...cosim.cosimulate import dataset_for
+from ...cosim.cosimulate import dataset_for, with_formats
 from ...cosim.metrics.metrics import compare_paired, metric_of
-from ...data import CALIBRATION_SAMPLES
+from ...data import Dataset
 from ...fit.host import table_from
 from . import specification
 from .totals import Run, Totals, totals
@@ -39,7 +39,10 @@ def compile_both(old: str, new: str, model: str | Path, options: Options = DEFAU
 
 
 def diff_document(sides: Sides, data: str | Path | None = None, *, metric: str = "", samples: int = 0) -> dict[str, Any]:
-    """Return the differences as JSON; with data, the accuracy of both, too."""
+    """Return the differences as JSON; with data, those of the plans that its samples calibrate, and the accuracy of both, too."""
+    dataset = None
+    if data is not None:
+        sides, dataset = _calibrated(sides, data)
     old, new = _by_nodes(sides.old), _by_nodes(sides.new)
     common = [(old[key], new[key]) for key in old if key in new]
     sums = [plan_totals(plan) for plan in (sides.old, sides.new)]
@@ -55,7 +58,7 @@ def diff_document(sides: Sides, data: str | Path | None = None, *, metric: str =
         "same": sum(all(a[key] == b[key] for key in COMPARED_KEYS) for a, b in common),
         "links": {"old": _link_totals(sides.old), "new": _link_totals(sides.new)},
         "totals": {"old": sums[0].document(), "new": sums[1].document(), "difference": _difference(*sums)},
-        "accuracy": None if data is None else _accuracy(sides, data, metric, samples),
+        "accuracy": None if dataset is None else _accuracy(sides, dataset, metric, samples),
     }
 
 
@@ -106,15 +109,18 @@ def _difference(old: Totals, new: Totals) -> dict[str, int]:
     return {key: new_sums[key] - old_sums[key] for key in old_sums}
 
 
-def _accuracy(sides: Sides, data: str | Path, metric: str, samples: int) -> dict[str, Any]:
-    """Run both plans on the same samples; where one needs formats, both leave out those that calibrate."""
-    plans = [plan_for_data(p, data) for p in (sides.old, sides.new)]
-    dataset = dataset_for(plans[0], data)
-    if not all(p.calibrated for p in plans):
-        first, dataset = dataset.split(CALIBRATION_SAMPLES)
-        source = f"the first {CALIBRATION_SAMPLES} samples of {Path(dataset.place).name}"
-        plans = [p if p.calibrated else calibrated(p, first.inputs, source, dataset.sha256) for p in plans]
-    reports = [cosimulate(p, dataset, metric=metric, samples=samples) for p in plans]
+def _calibrated(sides: Sides, data: str | Path) -> tuple[Sides, Dataset]:
+    """Return both plans with formats, and the same samples for both: where one needs formats, both leave out those that calibrate."""
+    old, new = (plan_for_data(p, data) for p in (sides.old, sides.new))
+    dataset = dataset_for(old, data)
+    formatted = [with_formats(p, dataset, None) for p in (old, new)]
+    remaining = min((rest for _, rest in formatted), key=lambda rest: rest.count)
+    return replace(sides, old=formatted[0][0], new=formatted[1][0]), remaining
+
+
+def _accuracy(sides: Sides, dataset: Dataset, metric: str, samples: int) -> dict[str, Any]:
+    """Run both plans on the same samples."""
+    reports = [cosimulate(p, dataset, metric=metric, samples=samples) for p in (sides.old, sides.new)]
     head = reports[0].document
     old, new = (r.document["accelerated"]["value"] for r in reports)
     old_scores, new_scores = (r.scores[1] if r.scores is not None else None for r in reports)

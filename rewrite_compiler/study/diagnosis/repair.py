@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...compile import Options, Plan, calibrated, compile_model
+from ...compile import Options, Plan, calibrated_within_range, compile_model
 from ...cosim.metrics.loss_bound import Band
 from ...cosim.metrics.metrics import Metric, PairedComparison
 from ...data import CALIBRATION_SAMPLES, Dataset
@@ -220,7 +220,7 @@ def _widths(plan: Plan, formats: Formats) -> set[tuple[str, int, int]]:
 def _recalibrated(plan: Plan, data: Dataset) -> Plan:
     """Return the plan with the formats that calibration on the first samples chooses."""
     first = data.take(np.arange(min(CALIBRATION_SAMPLES, data.count)))
-    return calibrated(plan, first.inputs, f"{first.count} samples that were searched on", data.sha256)
+    return calibrated_within_range(plan, first, source=f"{first.count} samples that were searched on")
 
 
 def _of_calibration(plan: Plan, data: Dataset) -> list[Proposal]:
