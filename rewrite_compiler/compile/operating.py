@@ -101,10 +101,10 @@ class _Completion:
 
     def variant(self, on: tuple[str, ...], scaled: tuple[str, ...]) -> Plan:
         """Return the plan with formats, with other pins and scalings than its own."""
-        own = tuple(self.plan.settings["on"]), tuple(self.plan.settings["scaled"])
-        if (on, scaled) == own:
+        settings = tuple(self.plan.settings["on"]), tuple(self.plan.settings["scaled"])
+        if (on, scaled) == settings:
             return self.formatted(self.plan)
-        if on == own[0] and not own[1]:
+        if on == settings[0] and not settings[1]:
             objective = objective_for(self.plan.settings["objective"], self.plan.targets, table_from(self.plan.settings["host_costs"]))
             return self.formatted(rescaled(self.plan, scaled, objective.resources))
         assert self.plan.compile_again is not None

@@ -114,7 +114,7 @@ def _calibrated(sides: Sides, data: str | Path) -> tuple[Sides, Dataset]:
     old, new = (plan_for_data(p, data) for p in (sides.old, sides.new))
     dataset = dataset_for(old, data)
     formatted = [with_formats(p, dataset, None) for p in (old, new)]
-    remaining = min((rest for _, rest in formatted), key=lambda rest: rest.count)
+    remaining = min((samples for _, samples in formatted), key=lambda samples: samples.count)
     return replace(sides, old=formatted[0][0], new=formatted[1][0]), remaining
 
 
