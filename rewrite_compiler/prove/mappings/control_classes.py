@@ -9,6 +9,7 @@ from __future__ import annotations
 import dis
 import inspect
 import itertools
+import os
 import sys
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
@@ -147,8 +148,7 @@ def _traced(call: Call, calls_per_function: int = CALLS_PER_FUNCTION) -> tuple[T
 def _clear_caches(folder: Path) -> None:
     """Clear what the functions of a folder's modules have cached: what is cached is not run, and so not seen."""
     for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if file is not None and Path(file).parent == folder:
+        if (getattr(module, "__file__", None) or "").rpartition(os.sep)[0] == str(folder):
             for f in vars(module).values():
                 getattr(f, "cache_clear", lambda: None)()
 
