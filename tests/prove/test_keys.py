@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial, wraps
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,6 +23,7 @@ from rewrite_compiler.prove.certificates import cache, content, sources
 from rewrite_compiler.prove.certificates import shipped_certificates as shipped
 from rewrite_compiler.prove.certificates.cache import DATE, Cache, court_cache, rule_key
 from rewrite_compiler.prove.certificates.judge import judge_cases, judge_rule, rule_case
+from rewrite_compiler.prove.certificates.shipped_certificates import certificate_of_operation
 from rewrite_compiler.prove.certificates.sources import OUTSIDE_COURT, shipped_courts
 from rewrite_compiler.prove.mappings.mappings import code_difference
 from rewrite_compiler.prove.rules.rules import prove_rule
@@ -320,3 +322,19 @@ def test_of_installed_packages_only_the_own_one_is_in_a_statement(tmp_path: Path
     files = content.content_closure((root,))[0]
     assert tmp_path / "mine/widths.py" in files
     assert tmp_path / "numbers_library/__init__.py" not in files
+
+
+def test_a_wrapped_function_of_a_shipped_operation_has_no_certificate() -> None:
+    """`functools.wraps` says which function is behind a wrapper, and nothing of what the wrapper does."""
+    target = find_target("vta")
+    m = target.mappings["dense"]
+    assert certificate_of_operation(target, "dense") is not None
+    assert m.drive is not None
+
+    def changed(f: Callable[..., Any]) -> Callable[..., Any]:
+        return wraps(f)(lambda *arguments, **named: f(*arguments, **named) + 1)
+
+    others = [replace(m, drive=changed(m.drive)), replace(m, drive=partial(changed(m.drive)))]
+    targets = [replace(target, mappings={**target.mappings, "dense": other}) for other in others]
+    targets += [replace(target, build=changed(target.build))]
+    assert [certificate_of_operation(t, "dense") for t in targets] == [None] * 3

@@ -14,7 +14,7 @@ from ...rewrite.domain import EVERYWHERE
 from ...rewrite.rule import Rule
 from ...rewrite.text import rule_text
 from ...target import Target
-from ..mappings.driver_code import plain_function
+from ..mappings.driver_code import bound_functions, function_layers
 from .content import content_hash
 
 
@@ -42,9 +42,9 @@ def statement_of_model(target: Target) -> str:
 def _content(target: Target, *functions: Any) -> str:
     """Return the hash of all that the files depend on in which a target and functions of it are written, whatever files it names.
 
-    A function that is generated names in `sources` the files that generate it.
+    A function that wraps another one counts as well as that one; one that is generated names in `sources` the files that generate it.
     """
-    definitions = [f for x in (target.build, target.describe, *functions) if (f := plain_function(x)) is not None]
+    definitions = [f for x in (target.build, target.describe, *functions) for f in (*function_layers(x), *bound_functions(x))]
     files = {Path(f.__code__.co_filename) for f in definitions} | {p for f in definitions for p in getattr(f, "sources", ())}
     return content_hash(tuple(sorted({*target.sources, *files})))
 

@@ -23,7 +23,7 @@ def reachable_functions(f: Callable[..., Any]) -> list[FunctionType]:
         return []
     folder = Path(root.__code__.co_filename).parent
     visited: dict[CodeType, FunctionType] = {}
-    pending, names, classes = [root, *_bound(f)], set[str](), set[type]()
+    pending, names, classes = [root, *bound_functions(f)], set[str](), set[type]()
     while pending:
         g = pending.pop()
         if g.__code__ in visited or Path(g.__code__.co_filename).parent != folder:
@@ -40,17 +40,28 @@ def reachable_functions(f: Callable[..., Any]) -> list[FunctionType]:
 
 def plain_function(value: Any) -> FunctionType | None:
     """Return the function behind a value: of a partial application, a property or a cache; None where it is none."""
-    while isinstance(value, partial):
-        value = value.func
-    if isinstance(value, property):
-        value = value.fget
-    if isinstance(value, cached_property):
-        value = value.func
-    value = inspect.unwrap(value) if callable(value) and not isinstance(value, type | ModuleType) else value
-    return value if isinstance(value, FunctionType) else None
+    layers = function_layers(value)
+    return layers[-1] if layers else None
 
 
-def _bound(f: Any) -> Iterator[FunctionType]:
+def function_layers(value: Any) -> list[FunctionType]:
+    """Return the functions that a value is made of: wrappers from the outermost on, and last the function behind them."""
+    layers: list[FunctionType] = []
+    while value is not None and not isinstance(value, type | ModuleType) and value not in layers:
+        if isinstance(value, FunctionType):
+            layers.append(value)
+        if isinstance(value, partial | cached_property):
+            value = value.func
+        else:
+            value = value.fget if isinstance(value, property) else _wrapped(value)
+    return layers
+
+
+def _wrapped(value: Any) -> Any:
+    return inspect.getattr_static(value, "__wrapped__", None) if callable(value) else None
+
+
+def bound_functions(f: Any) -> Iterator[FunctionType]:
     """Yield the functions among the arguments of a partial application."""
     while isinstance(f, partial):
         yield from (g for v in (*f.args, *f.keywords.values()) if (g := plain_function(v)) is not None)
