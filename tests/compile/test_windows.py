@@ -11,7 +11,7 @@ from rewrite_compiler.ir.program import Data, Value
 from rewrite_compiler.kernels import Lowered, NotLowered
 from rewrite_compiler.kernels.windows import Digit, ImplicitIm2col, Windows
 from rewrite_compiler.lang import Array, Expr, Leaf, Table, array, reduce_max, reduce_sum, select
-from rewrite_compiler.prove.mappings.lockstep import evaluated_together
+from rewrite_compiler.prove.mappings.sampled_terms import evaluated_together
 
 RNG = np.random.default_rng(0)
 # channels, height, width, kernel, stride, pads before and after, whether channels are the last axis of the root

@@ -18,8 +18,8 @@ from rewrite_compiler.lang import Array, Expr, Leaf, Table, array, fold, fold_ar
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.arithmetic import ROUNDINGS
 from rewrite_compiler.lang.binders import scalar_array
-from rewrite_compiler.prove.mappings.lockstep import evaluated_together
 from rewrite_compiler.prove.mappings.mappings import numeric_sizes
+from rewrite_compiler.prove.mappings.sampled_terms import evaluated_together
 from rewrite_compiler.readings.arrays.labelled_array import Data, storage_dtype
 from rewrite_compiler.readings.native.jit import host
 from rewrite_compiler.target import Mapping as Operation

@@ -19,7 +19,7 @@ from rewrite_compiler.cosim.metrics.metrics import metric_of
 from rewrite_compiler.data import Dataset, samples_for
 from rewrite_compiler.lang import Array, Expr, Leaf, Table, array, fold, reduce_sum, sat, signed, switch
 from rewrite_compiler.lang.traversal import terms_of
-from rewrite_compiler.prove.mappings.lockstep import evaluated_together
+from rewrite_compiler.prove.mappings.sampled_terms import evaluated_together
 from rewrite_compiler.readings.arrays.evaluator import table_data
 from rewrite_compiler.report.terminal import attribution_texts
 from rewrite_compiler.study.diagnosis.attribution import attribute

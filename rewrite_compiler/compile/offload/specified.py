@@ -18,7 +18,7 @@ from ...errors import FlexmatchError, SpecError
 from ...lang.binders import Array, Leaf
 from ...lang.formats import Fixed, Format, Int
 from ...prove.certificates.operations import judge_operation
-from ...prove.mappings.lockstep import evaluated_together
+from ...prove.mappings.sampled_terms import evaluated_together
 from ...readings.arrays.labelled_array import Data
 from ...readings.kernels.format_conversion import values_of
 from ...readings.kernels.selection import machine_code_refusal

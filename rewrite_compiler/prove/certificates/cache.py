@@ -1,6 +1,6 @@
 """The cache of the court: verdicts by the hash of everything they depend on.
 
-The key of a verdict is its statement, and the court with this machine's Python and numpy. The statement of a rule is its text
+The key of a verdict is its statement, and the court with this machine's Python, numpy and LLVM. The statement of a rule is its text
 and what it is compiled to, that of an operation or a model all files and parameters of its target. No folder is in a key.
 """
 
@@ -85,9 +85,9 @@ def model_key(target: Target) -> str:
 
 @cache
 def _court(kind: str) -> tuple[str, ...]:
-    """Return what judges a kind on this machine: numbers are drawn and computed by its numpy and its Python."""
+    """Return what judges a kind on this machine: numbers are drawn and computed by its numpy, its Python and its LLVM."""
     return _named(court_of(kind, shipped_courts().get(kind)))
 
 
 def _named(court: Court) -> tuple[str, ...]:
-    return (court.sha256, *court.versions, sys.version, version("numpy"))
+    return (court.sha256, *court.versions, sys.version, version("numpy"), version("llvmlite"))

@@ -18,7 +18,7 @@ from ...lang import intervals as iv
 from ...lang.binders import Accumulator, Array, Comprehension, Extent, Fold, FoldResult, Leaf, array
 from ...lang.expr import Expr, binary, lift, select
 from ...lang.traversal import terms_of
-from ...prove.mappings.lockstep import evaluated_together
+from ...prove.mappings.sampled_terms import evaluated_together
 from .edits import SourceTerms, clamp_of
 from .rewriting import Rewriter
 from .source_places import SourcePlace

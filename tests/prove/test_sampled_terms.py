@@ -1,0 +1,39 @@
+"""Terms of several samples are those of each; commands may depend on codes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rewrite_compiler.lang import array, reduce_sum
+from rewrite_compiler.lang.binders import Leaf
+from rewrite_compiler.prove.mappings.mappings import code_difference
+from rewrite_compiler.prove.mappings.sampled_terms import evaluated_together
+from rewrite_compiler.readings.arrays.labelled_array import Data
+from rewrite_compiler.readings.kernels.evaluate import evaluate
+from rewrite_compiler.target import find_target
+
+
+def test_a_driver_may_send_commands_that_depend_on_codes() -> None:
+    target = find_target("flexasr")
+    m = target.mappings["linear_tanh"]
+
+    def drive(device: Any, x: Data, w: Data, b: Data, f: Any) -> Any:
+        for _ in range(int(x.reshape(-1)[0]) % 7):
+            device.issue("pe0_config_act_mngr", num_inst=1)
+        return m.drive(device, x=x, w=w, b=b, f=f)  # type: ignore[misc]
+
+    assert code_difference(replace(m, drive=drive), target.ila(), {"t": 3, "k": 33, "n": 70}) is None
+
+
+def test_terms_of_all_samples_are_those_of_each() -> None:
+    x, w = (Leaf((4, 3), (-8, 7), False, n) for n in "xw")
+    product = array(lambda i, j: reduce_sum(lambda k: x[i, k] * w[j, k], 3), (4, 4))
+    random = np.random.default_rng(0)
+    given = {leaf: random.integers(-8, 8, (5, 4, 3)) for leaf in (x, w)}
+    found = evaluated_together(product, given)
+    assert all(np.array_equal(found[n], evaluate(product, {leaf: a[n] for leaf, a in given.items()})) for n in range(5))
+    constant = array(lambda i: i * 2, (3,))
+    assert evaluated_together(constant, given).tolist() == [[0, 2, 4]] * 5
