@@ -23,6 +23,8 @@ from .text import tensor_text
 
 MAX_BYTES = 1 << 16  # a thousand rules and more, which take a second to parse
 NESTING = 60
+MAX_TERMS = 1 << 15  # of a file, each name counted as what it is bound to: terms are compared by their text
+MAX_DEPTH = 128  # of terms in one another, counted so, too
 Node = Tree[Token]
 
 KINDS: dict[str, Callable[[str], Any]] = {
@@ -105,7 +107,7 @@ def _check_nesting(text: str, place: str) -> None:
     for n, line in enumerate(text.split("\n"), 1):
         for c in line:
             depth += (c in "([") - (c in ")]")
-            if depth > NESTING or c == "-" * NESTING:
+            if depth > NESTING:
                 raise InputError("R100", f"brackets must be nested at most {NESTING} deep", place=f"{place}:{n}")
 
 
@@ -116,6 +118,8 @@ class _Reader:
         self.file = place
         self.names: dict[str, Any] = {"inf": float("inf"), "nan": float("nan")}
         self.terms: dict[str, Any] = {}
+        self.extents: dict[str, tuple[int, int]] = {}  # terms and depth of what a name is bound to
+        self.term_count = 0
 
     def rule(self, t: Node) -> Rule:
         """Return the rule of a statement."""
@@ -134,11 +138,14 @@ class _Reader:
             if p.data == "parameter":
                 name, kind = map(str, p.children)
                 variables[name] = self.names[name] = KINDS[kind](name)
+                self.extents[name] = 1, 1
         for p in parts:
             if p.data == "binding":
-                self.names[str(p.children[0])] = self.value(p.children[1])
+                name, expression = str(p.children[0]), p.children[1]
+                self.extents[name] = self._bounded(expression)
+                self.names[name] = self.value(expression)
         pairs = tuple(self._equation(p) for p in parts if p.data == "equation")
-        where = tuple(as_condition(self.value(c)) for p in parts if p.data == "where" for c in p.children)
+        where = tuple(as_condition(self.value(c)) for p in parts if p.data == "where" for c in p.children if self._bounded(c))
         doc = next((json.loads(str(c)) for c in t.children if isinstance(c, Token) and c.type == "TEXT"), "")
         grade, phase, marks = _settings(parts)
         result = Rule(str(t.children[0]), doc, place, pairs, where, phase, grade, marks, variables)
@@ -146,10 +153,28 @@ class _Reader:
         return result
 
     def _equation(self, t: Node) -> tuple[Tensor, Tensor]:
-        left, right = map(self.value, t.children)
+        left, right = (self.value(c) for c in t.children if self._bounded(c))
         if not isinstance(left, Tensor) or not isinstance(right, Tensor):
             raise SpecError("R101", "both sides of an equation must be tensors", place=f"{self.file}:{t.meta.line}")
         return left, right
+
+    def _bounded(self, expression: Any) -> tuple[int, int]:
+        """Return how many terms an expression has and how deep they lie in one another when its names are written out."""
+        extents: dict[int, tuple[int, int]] = {}
+        for t in expression.iter_subtrees():  # what is inside first
+            inside = [extents[id(c)] for c in t.children if isinstance(c, Tree)]
+            bound = self.extents.get(str(t.children[0])) if t.data == "name" else None
+            extents[id(t)] = bound or (1 + sum(n for n, _ in inside), 1 + max((d for _, d in inside), default=0))
+        count, depth = extents[id(expression)]
+        self.term_count += count
+        place = f"{self.file}:{expression.meta.line}"
+        if self.term_count > MAX_TERMS:
+            sentence = f"the rules must have at most {MAX_TERMS} terms up to here, with their names written out, not {self.term_count}"
+            raise SpecError("R101", sentence, place=place, help="share the rules among several files")
+        if depth > MAX_DEPTH:
+            sentence = f"terms must lie at most {MAX_DEPTH} deep in one another, with their names written out, not {depth}"
+            raise SpecError("R101", sentence, place=place)
+        return count, depth
 
     def value(self, t: Any) -> Any:
         """Return what an expression stands for: a tensor, a list, an integer term, a number, a text or a condition."""

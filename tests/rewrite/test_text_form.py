@@ -118,6 +118,26 @@ REFUSED = {
 }
 
 
+DOUBLED = "\n".join(["rule a(a0: tensor) {", *(f"    let a{n + 1} = add(a{n}, a{n})" for n in range(60)), "    add(a60, a60) = a60", "}"])
+CHAIN = "\n".join(["rule a(a0: tensor) {", *(f"    let a{n + 1} = relu(a{n})" for n in range(1000)), "    a1000 = a0", "}"])
+MANY = "rule a(x: tensor) {\n    relu(x) = x\n    where " + " + ".join(["1"] * 200) + " == 200\n}"
+NEGATIVE = "rule a(x: tensor) {\n    relu(x) = x\n    where " + "-" * 5000 + "1 == 1\n}"
+LARGE = {
+    DOUBLED: "r.rules:15: error[R101]: the rules must have at most 32768 terms up to here, with their names written out, not 65518\n"
+    "  help: share the rules among several files",
+    CHAIN: "r.rules:129: error[R101]: terms must lie at most 128 deep in one another, with their names written out, not 129",
+    MANY: "r.rules:3: error[R101]: terms must lie at most 128 deep in one another, with their names written out, not 201",
+    NEGATIVE: "r.rules:3: error[R101]: terms must lie at most 128 deep in one another, with their names written out, not 5002",
+}
+
+
+@pytest.mark.parametrize("text", LARGE, ids=("doubled", "chain", "many", "negative"))
+def test_names_that_stand_for_much_are_refused_before_they_are_written_out(text: str) -> None:
+    with pytest.raises(InputError) as caught:
+        rules_of_text(text, "r.rules")
+    assert str(caught.value) == LARGE[text]
+
+
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_is_wrong_is_said_with_its_line(text: str) -> None:
     with pytest.raises(InputError) as refusal:
