@@ -49,7 +49,7 @@ def wrong_result(role: Role, f: Callable[..., Any] | None, actual: str, *, line:
 def reporting_failures(
     role: Role, f: Callable[..., Any] | None, arguments: Mapping[str, Any] | None = None, *, places: bool = False
 ) -> Iterator[None]:
-    """Turn exceptions of a user's function, and an exit that it asks for, into refusals; those of the engine's own kinds pass.
+    """Turn exceptions of a user's function, and an exit that it asks for, into refusals; the engine's own and interrupts pass.
 
     Refusals without a place get the function's where `places` says so: they are about what it says, not about a device that it drives.
 
@@ -62,12 +62,14 @@ def reporting_failures(
         if not places or error.problem.place:
             raise
         raise with_example(error).at(place_of_function(f) or role.place) from None
-    except (Exception, SystemExit) as error:
-        if type(error).__module__.partition(".")[0] == ENGINE:
-            raise
+    except BaseException as error:  # whatever the function raises; an interrupt is the user's
         place = place_of_function(f) or role.place
         line = user_line(place, error) if place else ""
-        at = line if line.rpartition(":")[2].isdigit() else place  # a call with wrong operands never entered the function
+        is_inside = line.rpartition(":")[2].isdigit()
+        is_closed = isinstance(error, GeneratorExit) and not is_inside  # of the engine, which takes no further limit
+        if is_closed or isinstance(error, KeyboardInterrupt) or type(error).__module__.partition(".")[0] == ENGINE:
+            raise
+        at = line if is_inside else place  # a call with wrong operands never entered the function
         is_call = isinstance(error, TypeError) and at == place and arguments is not None
         called = f"it is called with {', '.join(arguments or ()) or 'nothing'}"
         remedy = called if is_call else "correct the line, or narrow the guard or the limits to the sizes that it takes"

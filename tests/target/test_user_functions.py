@@ -12,7 +12,7 @@ from command import flexmatch
 from onnx import TensorProto, helper, numpy_helper
 
 from rewrite_compiler.errors import SpecError
-from rewrite_compiler.target import load_target
+from rewrite_compiler.target import find_target, load_target
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "first-accelerator.md"
 MORE = """
@@ -61,6 +61,7 @@ FAULTS = {
     "a list of numbers": lambda line: (line, "    return [1, 2.5]\n"),
     "an exit": lambda line: (line, "    raise SystemExit('enough')\n"),
     "the end of an iterator": lambda line: (line, "    raise StopIteration\n"),
+    "the end of a generator": lambda line: (line, "    raise GeneratorExit\n"),
     "a tuple of None": lambda line: (line, "    return None, None\n"),
     "nothing at all": lambda line: (line, "    return ()\n"),
     "an array of another shape": lambda line: (line, "    return np.zeros((3, 5), np.int64)\n"),
@@ -74,6 +75,7 @@ FAULTS = {
 KINDS = {
     "an exit": ("costs", "raise SystemExit('enough')", "The costs of toy.dense must return a Cost, not end with SystemExit: enough"),
     "an exit without words": ("drive", "raise SystemExit", "tuple of them, not end with SystemExit"),
+    "the end of a generator": ("costs", "raise GeneratorExit", "The costs of toy.dense must return a Cost, not end with GeneratorExit"),
     "an end of iteration": ("drive", "raise StopIteration", "tuple of them, not end with StopIteration"),
     "rooms that are None": ("residency", "return None, None", "The residency of toy.dense must return Rooms, not None among them"),
     "counts that are None": (
@@ -247,3 +249,14 @@ def test_a_function_that_is_wrong_is_told_with_its_line(function: str, fault: st
     assert refusals
     assert any(re.search(rf"toy\.py:({first - 1}|{first}|{first + 1})\b", words) for words in refusals), refusals
     assert any(re.search(what, words) for words in refusals), refusals
+
+
+@pytest.mark.filterwarnings("error")
+def test_limits_that_nobody_asks_for_any_more_are_no_failure() -> None:
+    """The first limit that does not hold decides, and the generator of the others is closed."""
+    m = find_target("vta").mappings["dense"]
+    sizes = {"t": 1 << 20, "k": 1 << 20, "n": 1 << 20}
+    assert m.exceeded_limit(sizes) is not None
+    limits = m.limits_at(sizes)
+    next(limits)
+    limits.close()

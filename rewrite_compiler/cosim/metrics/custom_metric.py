@@ -37,9 +37,9 @@ def custom_scores(name: str) -> tuple[Score, bool, str]:
     def score(outputs: Data, truth: Data) -> Data:
         try:
             scores = np.array(metric(outputs.copy(), truth.copy()), np.float64)  # the function may write into what it gets
-        except FlexmatchError:
+        except (FlexmatchError, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # whatever the function raises
             line = next(
                 (f.lineno for f in reversed(traceback.extract_tb(error.__traceback__)) if Path(f.filename) == path.absolute()), None
             )
@@ -68,7 +68,9 @@ def _module(module: str) -> tuple[Path, Mapping[str, Any]]:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise _not_imported(module, error) from None
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever the module raises
         raise _not_imported(module, error) from None
     raise UsageError("F203", f'there is no module "{module}" for a metric', help="give a path ending in .py, or an installed module")
 
