@@ -17,7 +17,7 @@ from rewrite_compiler.compile import Plan, calibrated, compile_model
 from rewrite_compiler.cosim.metrics.loss_bound import band_of
 from rewrite_compiler.cosim.metrics.metrics import metric_of
 from rewrite_compiler.data import Dataset, samples_for
-from rewrite_compiler.lang import Array, Expr, Leaf, Table, array, fold, reduce_sum, sat, signed, switch
+from rewrite_compiler.lang import Array, Expr, Leaf, Table, array, fold, maximum, reduce_sum, sat, select, signed, switch
 from rewrite_compiler.lang.traversal import terms_of
 from rewrite_compiler.prove.mappings.sampled_terms import evaluated_together
 from rewrite_compiler.readings.arrays.evaluator import table_data
@@ -25,7 +25,7 @@ from rewrite_compiler.report.terminal import attribution_texts
 from rewrite_compiler.study.diagnosis.attribution import attribute
 from rewrite_compiler.study.diagnosis.repair import repair
 from rewrite_compiler.study.diagnosis.trials import Trials
-from rewrite_compiler.study.numerics.edits import SourceTerms
+from rewrite_compiler.study.numerics.edits import OTHER_BRANCH, SourceTerms, edits_of
 from rewrite_compiler.study.numerics.exact_tables import approximation, exact_table, odd_entries
 from rewrite_compiler.study.numerics.rewriting import Rewriter
 from rewrite_compiler.study.numerics.source_places import with_places
@@ -129,7 +129,7 @@ def test_terms_inside_of_folds_and_tables_are_rewritten_with_their_ranges() -> N
 
     a, places = with_places(lambda: array(lambda i: fold(4, 0, lambda k, acc: sat(acc + table(x[i]), 8), 8), 6))
     assert elements(a) == [-128, -128, -8, 0, 8, 127]
-    wide = Rewriter({e: lambda e, args: args[0] for e in places if e.op in ("min", "max")})
+    wide = Rewriter({e: lambda e, args: args[0] for e in places.of_terms if e.op in ("min", "max")})
     assert elements(wide.array(a)) == [int(c >> 1) * 4 for c in codes]
     quarter = Rewriter({table.body: lambda e, args: args[0] >> 2})
     assert elements(quarter.array(a)) == [max(-128, min(127, int(c >> 2) * 4)) for c in codes]
@@ -138,11 +138,30 @@ def test_terms_inside_of_folds_and_tables_are_rewritten_with_their_ranges() -> N
 def test_a_place_is_the_expression_of_the_file_that_asked_for_the_term() -> None:
     x = Leaf((4, 8), (-128, 127), False, "x")
     term, places = with_places(lambda: signed(reduce_sum(lambda k: x[0, k] * x[1, k], 8), 12))
-    (place,) = places[term]
+    (place,) = places.of_terms[term]
     assert place.text == "signed(reduce_sum(lambda k: x[0, k] * x[1, k], 8), 12)"
     assert str(place).startswith("test_planted_terms.py:")
-    products = [places[e][0].text for e in places if e.op == "mul"]
+    products = [places.of_terms[e][0].text for e in places.of_terms if e.op == "mul"]
     assert products == ["x[0, k] * x[1, k]"]
+
+
+def test_a_select_that_a_constant_decides_keeps_its_place_and_its_other_branch() -> None:
+    """Swapped in both of its uses at once, where one is a part of the other, and inside of a fold."""
+    x = Leaf((4,), (-128, 127), False, "x")
+
+    def step(total: Expr, is_relu: int) -> Expr:
+        return select(is_relu, total, maximum(total, 0))
+
+    results, places = with_places(
+        lambda: array(lambda: step(x[0], 1) + step(x[0], 0) * 1000 + fold(2, 0, lambda k, t: step(sat(t + x[k], 9), 1), 9), ())
+    )
+    terms = SourceTerms((results,), places.of_terms, tuple(e for e in terms_of(results.body) if e.reads), places.other_branches)
+    (swap,) = [e for e in edits_of(terms) if e.key == OTHER_BRANCH]
+    assert swap.place.text == "select(is_relu, total, maximum(total, 0))"
+    codes = np.array([[-7, 3, 0, 0], [5, -9, 0, 0]])
+    sound, swapped = (evaluated_together(a, {x: codes})[0].tolist() for a in (results, terms.rewriter(swap, inlines=False).array(results)))
+    assert sound == [-7 - 4, 5 + 5000 - 4]
+    assert swapped == [0 - 7000 + 3, 5 + 5000 + 0]
 
 
 def test_tables_are_recognised_although_some_entries_are_wrong() -> None:
@@ -173,7 +192,7 @@ def test_intermediates_are_watched_step_by_step() -> None:
         return fold(6, 0, lambda v, acc: sat(acc + reduce_sum(lambda j: x[v, j] * w[n, v, j], 4), 16), 16) >> 5
 
     results, places = with_places(lambda: array(total, 3))
-    terms = SourceTerms((results,), places, tuple(e for e in terms_of(results.body) if e.reads))
+    terms = SourceTerms((results,), places.of_terms, tuple(e for e in terms_of(results.body) if e.reads))
     rows = {row.kind: row for row in watch(terms, {x: xs}, {w: ws})}
     before, products, ends = [], [], []
     for sample in xs:
@@ -217,7 +236,7 @@ def test_accumulators_of_folds_in_folds_are_watched() -> None:
     x = Leaf((6,), (-128, 127), False, "x")
     xs = np.random.default_rng(6).integers(-128, 128, (4, 6))
     results, places = with_places(lambda: array(lambda i: fold((2, 3), 0, lambda u, v, acc: sat(acc + x[u * 3 + v] * (i + 1), 9), 9), 2))
-    terms = SourceTerms((results,), places, tuple(e for e in terms_of(results.body) if e.reads))
+    terms = SourceTerms((results,), places.of_terms, tuple(e for e in terms_of(results.body) if e.reads))
     (row,) = [row for row in watch(terms, {x: xs}, {}) if row.kind == "saturates"]
     before = []
     for sample in xs:

@@ -25,6 +25,7 @@ from .exact_tables import approximation, exact_table, odd_entries, with_entry
 from .rewriting import BUILDERS, WIDE, Rewrite, Rewriter, lookup
 from .source_places import SourcePlace, with_places
 
+OTHER_BRANCH = "other_branch"
 FLIPPED = {"min": "max", "max": "min"}
 
 
@@ -224,11 +225,20 @@ class SourceTerms:
     results: tuple[Array, ...]
     places: Mapping[Expr, tuple[SourcePlace, ...]]
     terms: tuple[Expr, ...]
+    other_branches: Mapping[Expr, Mapping[SourcePlace, Expr]] = field(default_factory=dict)  # of terms that a constant selects
 
     def at(self, edit: TermEdit) -> list[Expr]:
         """Return the terms that an edit changes."""
+        if edit.key == OTHER_BRANCH:
+            return [e for e in self.terms if edit.place in self.other_branches.get(e, ())]
         terms = (e for e in self.terms if e.op == edit.op and edit.place in self.places.get(e, ()))
         return [e for e in terms if any(key == edit.key for key, _ in alternatives_of(e))]
+
+    def rewriter(self, edit: TermEdit, *, inlines: bool) -> Rewriter:
+        """Return what applies an edit."""
+        if edit.key == OTHER_BRANCH:
+            return Rewriter({}, inlines=inlines, swaps={e: self.other_branches[e][edit.place] for e in self.at(edit)})
+        return Rewriter(dict.fromkeys(self.at(edit), edit.build), inlines=inlines)
 
     def outermost(self) -> Iterator[Expr]:
         """Yield the terms that have a place, without the inner part of a limit at both ends."""
@@ -240,16 +250,17 @@ def source_terms(
     operation: Operation, operands: Sequence[Array], formats: Mapping[str, Format], attributes: Mapping[str, Any]
 ) -> SourceTerms:
     """Return the numerics of an operation on operands, with places."""
-    results, places = with_places(lambda: operation.result_codes(operands, formats, attributes))
+    results, of_results = with_places(lambda: operation.result_codes(operands, formats, attributes))
+    places, other_branches = of_results.of_terms, of_results.other_branches
     arrays = results if isinstance(results, tuple) else (results,)
     roots = [a[tuple(lift(0) for _ in a.shape)] for a in arrays]
     terms = [e for root in roots for e in terms_of(root)]
     on_data = [e for e in terms if e.reads]
     for table in dict.fromkeys(e.data for e in terms if e.op == "table"):
         _, inner = with_places(lambda table=table: lift(table.function(*table.parameters)))  # type: ignore[misc]
-        places = {**inner, **places}
+        places, other_branches = {**inner.of_terms, **places}, {**inner.other_branches, **other_branches}
         on_data += list(terms_of(table.body))
-    return SourceTerms(arrays, places, tuple(dict.fromkeys(on_data)))
+    return SourceTerms(arrays, places, tuple(dict.fromkeys(on_data)), other_branches)
 
 
 def edits_of(w: SourceTerms) -> list[TermEdit]:
@@ -259,7 +270,16 @@ def edits_of(w: SourceTerms) -> list[TermEdit]:
         for (key, a), place in itertools.product(alternatives_of(e), w.places[e]):
             if (place, key) not in edits:
                 edits[place, key] = TermEdit(place, a.aspect, *a.describe(e), a.rank, key, e.op, a.build)
+    for e in w.terms:
+        for place in w.other_branches.get(e, ()):
+            edits.setdefault((place, OTHER_BRANCH), _to_other_branch(place, e.op))
     return list(edits.values())
+
+
+def _to_other_branch(place: SourcePlace, op: str) -> TermEdit:
+    """Return the edit of a select whose condition is a constant, so that no term of it is left: the rewriter has its other branch."""
+    a = ALTERNATIVES["swap_branches"]
+    return TermEdit(place, a.aspect, "as written", "swapped", a.rank, OTHER_BRANCH, op, a.build)
 
 
 def edited(o: Offload, edit: TermEdit, *, inlines: bool = False) -> Offload:
@@ -271,7 +291,7 @@ def edited(o: Offload, edit: TermEdit, *, inlines: bool = False) -> Offload:
     @functools.wraps(codes)
     def numerics(*operands: Array, **context: Any) -> Any:
         w = source_terms(mapping, operands, context.get("f", o.formats), context)
-        rewriter = Rewriter(dict.fromkeys(w.at(edit), edit.build), inlines=inlines)
+        rewriter = w.rewriter(edit, inlines=inlines)
         results = [_within(rewriter.array(a), o.formats[n]) for a, n in zip(w.results, mapping.axes.results, strict=True)]
         return results[0] if len(results) == 1 else tuple(results)
 

@@ -34,12 +34,15 @@ BUILDERS: Mapping[str, Rewrite] = {
 class Rewriter:
     """Rewrites terms by a table from terms to what builds their successors; all others are built anew on rewritten operands."""
 
-    def __init__(self, rewrites: Mapping[Expr, Rewrite], arrays: Mapping[Array, Array] | None = None, *, inlines: bool = False) -> None:
-        """Begin with no term rewritten; `arrays` are arrays that stand for others.
+    def __init__(
+        self, rewrites: Mapping[Expr, Rewrite], arrays: Mapping[Array, Array] | None = None, *, inlines: bool = False,
+        swaps: Mapping[Expr, Expr] | None = None,
+    ) -> None:  # fmt: skip
+        """Begin with no term rewritten; `arrays` are arrays that stand for others, `swaps` terms in whose place others are rewritten.
 
         `inlines`: rewritten tables become their bodies, which few elements are computed by faster than a whole table is.
         """
-        self.rewrites, self.inlines = rewrites, inlines
+        self.rewrites, self.inlines, self.swaps = rewrites, inlines, dict(swaps or {})
         self.replaced = dict(arrays or {})
         self.arrays: dict[Array, Array] = dict(self.replaced)
         self.folds: dict[int, Fold] = {}
@@ -53,6 +56,10 @@ class Rewriter:
         return self.terms[e]
 
     def _rewritten(self, e: Expr) -> Expr:
+        if e in self.swaps:
+            other = self.swaps[e]  # which may have `e` in it, or be a part of it
+            remaining = {k: x for k, x in self.swaps.items() if k is not e and k is not other}
+            return Rewriter(self.rewrites, self.replaced, inlines=self.inlines, swaps=remaining).term(other)
         args = [self.term(a) for a in e.args]
         if e in self.rewrites:
             return self.rewrites[e](e, args)
@@ -107,7 +114,8 @@ class Rewriter:
             word = iv.of_width(WIDE, True)
             accumulators = tuple(Accumulator(a.shape, word if is_wide and not a.real else a.interval, a.real, a.name, f.variable)
                                  for a in f.accumulators)  # fmt: skip
-            inner = Rewriter(self.rewrites, {**self.replaced, **dict(zip(f.accumulators, accumulators, strict=True))}, inlines=self.inlines)
+            arrays = {**self.replaced, **dict(zip(f.accumulators, accumulators, strict=True))}
+            inner = Rewriter(self.rewrites, arrays, inlines=self.inlines, swaps=self.swaps)
             bodies = tuple(map(inner.array, f.bodies))
             if is_wide:
                 bodies = tuple(_clamped(b, a.interval) for b, a in zip(bodies, accumulators, strict=True))

@@ -23,6 +23,7 @@ from ...lang.expr import Expr
 ENGINE = tuple(str(Path(folder).resolve()) for folder in rewrite_compiler.__path__[:1])
 CONTENT = tuple(f"{folder}/{name}/" for folder in ENGINE for name in ("targets", "ila_models", "rules", "apps"))
 TERM_CODE = expr.node.__code__  # the only function that makes terms
+SELECT_CODE = expr.select.__code__  # which makes none where its condition is a constant
 LONGEST_TEXT = 60
 T = TypeVar("T")
 
@@ -40,18 +41,32 @@ class SourcePlace:
         return f"{Path(self.file).name}:{self.line}"
 
 
-def with_places(build: Callable[[], T]) -> tuple[T, dict[Expr, tuple[SourcePlace, ...]]]:
+@dataclass(frozen=True)
+class Places:
+    """The places of terms, and for terms that selects by a constant chose the term of the other branch, by the select's place."""
+
+    of_terms: dict[Expr, tuple[SourcePlace, ...]]
+    other_branches: dict[Expr, dict[SourcePlace, Expr]]
+
+
+def with_places(build: Callable[[], T]) -> tuple[T, Places]:
     """Return what `build` returns, and the places of the terms that it built: those of equal terms together.
 
     A term that an earlier call built and that this one does not ask for again has no place.
     """
     places: dict[Expr, dict[SourcePlace, None]] = {}
+    other_branches: dict[Expr, dict[SourcePlace, Expr]] = {}
 
     def observe(frame: FrameType, event: str, result: Any) -> None:
         if event == "return" and frame.f_code is TERM_CODE and result is not None:
             place = _place_outside(frame)
             if place is not None:
                 places.setdefault(result, {})[place] = None
+        elif event == "return" and frame.f_code is SELECT_CODE and result is not None and frame.f_back is not None:
+            place, other = _place_outside(frame), _other_branch(frame.f_locals)
+            is_written = not _is_engine(frame.f_back.f_code.co_filename)  # by a target, not inside of a function of the language
+            if is_written and place is not None and other is not None:
+                other_branches.setdefault(result, {})[place] = other
 
     previous = sys.getprofile()
     sys.setprofile(observe)
@@ -59,7 +74,16 @@ def with_places(build: Callable[[], T]) -> tuple[T, dict[Expr, tuple[SourcePlace
         built = build()
     finally:
         sys.setprofile(previous)
-    return built, {term: tuple(at) for term, at in places.items()}
+    return built, Places({term: tuple(at) for term, at in places.items()}, other_branches)
+
+
+def _other_branch(branches: Mapping[str, Any]) -> Expr | None:
+    """Return the branch that a select by a constant does not take; None where the data decides, or both are one term."""
+    c, then, otherwise = (branches[name] for name in "cab")
+    if c.value is None or then is otherwise:
+        return None
+    other: Expr = otherwise if c.value else then
+    return other
 
 
 def _place_outside(frame: FrameType) -> SourcePlace | None:
