@@ -159,7 +159,7 @@ def test_a_select_that_a_constant_decides_keeps_its_place_and_its_other_branch()
     (swap,) = [e for e in edits_of(terms) if e.key == OTHER_BRANCH]
     assert swap.place.text == "select(is_relu, total, maximum(total, 0))"
     codes = np.array([[-7, 3, 0, 0], [5, -9, 0, 0]])
-    sound, swapped = (evaluated_together(a, {x: codes})[0].tolist() for a in (results, terms.rewriter(swap, inlines=False).array(results)))
+    sound, swapped = (evaluated_together(a, {x: codes}).tolist() for a in (results, terms.rewriter(swap, inlines=False).array(results)))
     assert sound == [-7 - 4, 5 + 5000 - 4]
     assert swapped == [0 - 7000 + 3, 5 + 5000 + 0]
 
