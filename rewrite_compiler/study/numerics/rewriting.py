@@ -114,7 +114,7 @@ class Rewriter:
             word = iv.of_width(WIDE, True)
             accumulators = tuple(Accumulator(a.shape, word if is_wide and not a.real else a.interval, a.real, a.name, f.variable)
                                  for a in f.accumulators)  # fmt: skip
-            arrays = {**self.replaced, **dict(zip(f.accumulators, accumulators, strict=True))}
+            arrays: dict[Array, Array] = self.replaced | dict(zip(f.accumulators, accumulators, strict=True))
             inner = Rewriter(self.rewrites, arrays, inlines=self.inlines, swaps=self.swaps)
             bodies = tuple(map(inner.array, f.bodies))
             if is_wide:
