@@ -19,11 +19,13 @@ from ...lang.step import Let, Loop, Require, Seq, Step, Together, Update, When, 
 from ...lang.substitution import substitute
 from ...lang.traversal import loads_of
 from ...readings.verilog.printer import NoVerilog
+from .memory_ports import Consumer, MemoryPort, Nest, Planner, is_large
 
 AT_BITS = 10
 ADDRESS_BITS = 48
 LOCAL_WORDS = 1 << 16  # of an array that is computed on the way
 Bindings = Mapping[Expr, Expr]
+Part = tuple[Leaf, tuple[Expr, ...], Expr]  # memory, address, value
 
 
 def _word(name: str, bits: int) -> Leaf:
@@ -57,11 +59,14 @@ class Clocks:
 
     ila: Ila
     port: Port | None
+    has_ports: bool = False  # memories have one read and one write port
     state: Leaf = field(default_factory=lambda: _word("at", AT_BITS))
     fault: Leaf = field(default_factory=lambda: _word("fault", 1))
     steps: dict[int, Step] = field(default_factory=dict)
     counters: dict[str, Leaf] = field(default_factory=dict)
     locals_: dict[str, Leaf] = field(default_factory=dict)  # memories of arrays that are computed on the way
+    ports: dict[Leaf, MemoryPort] = field(default_factory=dict)  # memories with one read and one write port
+    outputs: set[Leaf] = field(default_factory=set)  # written whole in one clock
     count: int = 0
 
     def sequence(self, name: str, step: Step) -> int:
@@ -89,38 +94,10 @@ class Clocks:
         return attached | ({self.port.external.is_attached: lift(1)} if self.port is not None else {})
 
 
-@dataclass(frozen=True)
-class _Nest:
-    """The counters of a loop nest, outermost first, with their ends."""
-
-    counters: tuple[tuple[Leaf, Expr], ...]
-
-    @property
-    def start(self) -> Step:
-        return seq(*(assign(n, 0) for n, _ in self.counters))
-
-    @property
-    def has_elements(self) -> Expr:
-        condition = lift(1)
-        for _, end in self.counters:
-            is_nonempty = end > 0
-            condition = condition if is_nonempty.value == 1 else is_nonempty if condition.value == 1 else condition & is_nonempty
-        return condition
-
-    def advance(self, go: Callable[[Expr], Step], body: int, successor: int) -> Step:
-        """Return the step that counts on and continues at `body` or, from the last element, at `successor`."""
-        carry, steps = lift(1), list[Step]()
-        for n, end in reversed(self.counters):
-            last = n[()] + 1 == end
-            bits = (n.interval[1] or 1).bit_length()
-            steps.append(assign(n, select(carry, select(last, 0, wrap(n[()] + 1, bits, False)), n[()])))
-            carry = last if carry.value == 1 else carry & last
-        return seq(go(select(carry, successor, body)), *reversed(steps))  # a counter reads the inner ones as they were
-
-
 class _Sequence:
     def __init__(self, clocks: Clocks) -> None:
         self.c, self.depth, self.lets, self.arrays = clocks, 0, 0, dict[Leaf, Leaf]()
+        self.planner = Planner(self, clocks.ports)
 
     # -- clocks
 
@@ -146,10 +123,24 @@ class _Sequence:
     def term(self, e: Expr, bindings: Bindings) -> Expr:
         """Return a term over registers; NoVerilog where it reads external memory."""
         result = substitute(e, bindings, self.arrays)
+        if self.c.has_ports and self.planner.waits_in(result):
+            raise NoVerilog("a loop as long as a memory or a fold says has no form over several clocks")
+        return self.inside(result)
+
+    def inside(self, result: Expr) -> Expr:
+        """Return a term; NoVerilog where it reads external memory."""
         external = next((x for x in result.reads if x.name in self.c.ila.externals), None)
         if external is not None:
             raise NoVerilog(f"{external.name} has no Verilog form: it lies outside of the device, and decides where to read or write")
         return result
+
+    def values(self, terms: Sequence[Expr], consumer: Consumer, number: int = 0, counters: int = 0) -> int:
+        """Add the clocks that compute terms, then those of the consumer that takes them; return the first, `number` unless that is 0."""
+        if not self.c.has_ports:
+            return consumer(terms, number)
+        plan = self.planner.plan(terms, self.depth + counters)
+        self.planner.slot = 0
+        return plan.build(self, consumer, number)
 
     # -- steps
 
@@ -168,18 +159,22 @@ class _Sequence:
 
     def when(self, step: When, successor: int, bindings: Bindings) -> int:
         """Add a conditional."""
-        condition = self.term(step.condition, bindings)
+        condition = self.inside(substitute(step.condition, bindings, self.arrays))
         if condition.value is not None:
             return self.build(step.then if condition.value else step.otherwise, successor, bindings)
         yes, no = (self.build(x, successor, bindings) for x in (step.then, step.otherwise))
-        return yes if yes == no else self.add(self.go(select(condition, yes, no)))
+        return yes if yes == no else self.values([condition], lambda terms, number: self.add(self.go(select(terms[0], yes, no)), number))
 
     def require(self, step: Require, successor: int, bindings: Bindings) -> int:
         """Add a check that ends the instruction where it fails."""
         if not step.always:
             return successor
-        holds = self.term(step.condition, bindings)
-        return self.add(seq(self.go(select(holds, successor, 0)), assign(self.c.fault, 1 - holds)))
+        condition = self.inside(substitute(step.condition, bindings, self.arrays))
+
+        def check(terms: Sequence[Expr], number: int) -> int:
+            return self.add(seq(self.go(select(terms[0], successor, 0)), assign(self.c.fault, 1 - terms[0])), number)
+
+        return self.values([condition], check)
 
     def loop(self, step: Loop, successor: int, bindings: Bindings) -> int:
         """Add a sequential loop."""
@@ -196,7 +191,7 @@ class _Sequence:
         self.add(nest.advance(self.go, body, successor), count_clock)
         return self.add(seq(nest.start, self.go(select(nest.has_elements, body, successor))))
 
-    def nest(self, variables: Sequence[Expr], extents: Sequence[Expr], bindings: Bindings) -> tuple[_Nest, Bindings]:
+    def nest(self, variables: Sequence[Expr], extents: Sequence[Expr], bindings: Bindings, depth: int | None = None) -> tuple[Nest, Bindings]:
         """Return counters for variables that have more than one value, and the bindings of all variables."""
         counters, values = list[tuple[Leaf, Expr]](), dict(bindings)
         for v, extent in zip(variables, extents, strict=True):
@@ -206,10 +201,10 @@ class _Sequence:
                 continue
             if end.interval[1] is None:
                 raise NoVerilog("a loop without a known bound has no Verilog form")
-            n = self.counter(self.depth + len(counters), max(1, (end.interval[1] - 1).bit_length()))
+            n = self.counter((self.depth if depth is None else depth) + len(counters), max(1, (end.interval[1] - 1).bit_length()))
             counters.append((n, end))
             values[v] = n[()]
-        return _Nest(tuple(counters)), values
+        return Nest(tuple(counters)), values
 
     def counter(self, depth: int, bits: int) -> Leaf:
         """Return the counter of so many bits at this depth."""
@@ -238,7 +233,10 @@ class _Sequence:
             raise NoVerilog(f"the array {local.name}, computed on the way, {bound}")
         bits, is_signed = iv.width_of(local.interval) or (1, False)
         name = f"l{self.lets}_{local.name}_{count}_{bits}{'s' if is_signed else ''}"
-        return self.c.locals_.setdefault(name, Leaf(sizes, local.interval, False, name))
+        memory = self.c.locals_.setdefault(name, Leaf(sizes, iv.of_width(bits, is_signed) if self.c.has_ports else local.interval, False, name))
+        if self.c.has_ports and is_large(memory):
+            self.c.ports.setdefault(memory, MemoryPort(memory, name, False, 0))
+        return memory
 
     # -- updates, one element a clock
 
@@ -252,16 +250,26 @@ class _Sequence:
         _refuse_changing_ends(nest, step)
         if nest.counters and not all(_is_apart(u, load) for u in updates for load in _loads(updates) if load.data is u.memory):
             return self.buffered_update(updates, successor, bindings)
-        external_updates = [u for u in updates if u.memory.name in self.c.ila.externals]
-        if external_updates:
-            return self.write_words(updates, nest, successor, inner)
-        parts = [(u.memory, tuple(self.term(a, inner) for a in u.address), substitute(u.value, inner, self.arrays)) for u in updates]
+        if first.memory in self.c.outputs:
+            return self.add(seq(make_update(first.memory, first.variables, first.extents, first.address, self.term(first.value, bindings)), self.go(successor)))
+        is_external = any(u.memory.name in self.c.ila.externals for u in updates)
+        terms = [substitute(e, inner, self.arrays) for u in updates for e in (*u.address, u.value)]
+        body = self.reserve()
+
+        def element(terms: Sequence[Expr], number: int) -> int:
+            rest = iter(terms)
+            parts = [(u.memory, tuple(self.inside(next(rest)) for _ in u.address), next(rest)) for u in updates]
+            return self.write_word(parts, nest, body, successor, number) if is_external else self.word(parts, nest, body, successor, number)
+
+        self.values(terms, element, body, len(nest.counters))
+        return self.entry(nest, body, successor)
+
+    def word(self, parts: Sequence[Part], nest: Nest, body: int, successor: int, number: int) -> int:
+        """Add the clocks that store one element, after the words from outside that it takes."""
         loads = list(dict.fromkeys(x for *_, value in parts for x in loads_of(value) if self._is_outside(x)))
         if loads:
-            return self.fetch_words(parts, loads, nest, successor)
-        body = self.reserve()
-        self.add(seq(_element(parts), nest.advance(self.go, body, successor)), body)
-        return self.entry(nest, body, successor)
+            return self.fetch_words(parts, loads, nest, body, successor, number)
+        return self.add(seq(_element(parts), nest.advance(self.go, body, successor)), number)
 
     def buffered_update(self, updates: Sequence[Update], successor: int, bindings: Bindings) -> int:
         """Add an update that reads other elements of what it writes: all values first, into memories of their own."""
@@ -281,7 +289,7 @@ class _Sequence:
     def _is_outside(self, load: Expr) -> bool:
         return isinstance(load.data, Leaf) and load.data.name in self.c.ila.externals
 
-    def entry(self, nest: _Nest, body: int, successor: int) -> int:
+    def entry(self, nest: Nest, body: int, successor: int) -> int:
         """Return the clock that resets the counters, where there are any."""
         return self.add(seq(nest.start, self.go(select(nest.has_elements, body, successor)))) if nest.counters else body
 
@@ -293,7 +301,7 @@ class _Sequence:
             raise NoVerilog(f"{other_memory.name if other_memory else 'a memory'} has no Verilog form: it lies outside of the device")
         return p
 
-    def fetch_words(self, parts: Sequence[tuple[Leaf, tuple[Expr, ...], Expr]], loads: Sequence[Expr], nest: _Nest, successor: int) -> int:
+    def fetch_words(self, parts: Sequence[Part], loads: Sequence[Expr], nest: Nest, body: int, successor: int, request: int) -> int:
         """Add clocks that load the words of an element one by one; the element is stored with the last one."""
         p = self.port([x.data for x in loads])
         if any(x.free or p.external.leaf in x.args[0].reads for x in loads):
@@ -301,30 +309,29 @@ class _Sequence:
         buffers = [self.c.counters.setdefault(f"b{n}", _word(f"b{n}", 8)) for n in range(len(loads) - 1)]
         words = dict(zip(loads, [*(k[()] for k in buffers), p.read_data[()]], strict=True))
         element = _element([(memory, address, substitute(value, words)) for memory, address, value in parts])
-        last, request = self.reserve(), self.reserve()
+        last = self.reserve()
         following = last
         for n in range(len(loads) - 1, 0, -1):
             take_word = seq(assign(buffers[n - 1], p.read_data[()]), p.put_load_address(loads[n]), self.go(following))
             following = self.add(when(p.ready[()], take_word))
-        self.add(seq(assign(p.read_request, 1), p.put_load_address(loads[0]), self.go(following)), request)
-        self.add(when(p.ready[()], seq(element, assign(p.read_request, 0), nest.advance(self.go, request, successor))), last)
-        return self.entry(nest, request, successor)
+        self.add(when(p.ready[()], seq(element, assign(p.read_request, 0), nest.advance(self.go, body, successor))), last)
+        return self.add(seq(assign(p.read_request, 1), p.put_load_address(loads[0]), self.go(following)), request)
 
-    def write_words(self, updates: Sequence[Update], nest: _Nest, successor: int, bindings: Bindings) -> int:
-        """Add clocks that write one word after the other through the port."""
-        p, (u, *more_updates) = self.port([u.memory for u in updates]), updates
-        if more_updates:
+    def write_word(self, parts: Sequence[Part], nest: Nest, body: int, successor: int, number: int) -> int:
+        """Add the clock that writes one word through the port, and the one that waits for the last."""
+        p, ((_, (address,), value), *more_parts) = self.port([memory for memory, *_ in parts]), parts
+        if more_parts:
             raise NoVerilog("two words to outside at once have no Verilog form")
-        body = self.reserve()
         final = self.add(when(p.ready[()], seq(assign(p.write_request, 0), self.go(successor))))
-        word = seq(
-            assign(p.write_request, 1), p.put_address(self.term(u.address[0], bindings)), assign(p.write_data, self.term(u.value, bindings))
-        )
-        self.add(when(p.ready[()] | ~p.write_request[()], seq(word, nest.advance(self.go, body, final))), body)
-        return self.entry(nest, body, successor)
+        word = seq(assign(p.write_request, 1), p.put_address(address), assign(p.write_data, self.inside(value)))
+        return self.add(when(p.ready[()] | ~p.write_request[()], seq(word, nest.advance(self.go, body, final))), number)
+
+    def register(self, name: str, interval: iv.Interval) -> Leaf:
+        """Return the register of a name."""
+        return self.c.counters.setdefault(name, Leaf((), interval, False, name))
 
 
-def _refuse_changing_ends(nest: _Nest, body: Step) -> None:
+def _refuse_changing_ends(nest: Nest, body: Step) -> None:
     """Refuse a loop whose body changes its end, which every counting clock computes again."""
     written_memories = {u.memory for u in updates_of(body)}
     if any(not end.reads.isdisjoint(written_memories) for _, end in nest.counters):
@@ -342,7 +349,7 @@ def _is_apart(u: Update, load: Expr) -> bool:
     return varying <= shared
 
 
-def _element(parts: Sequence[tuple[Leaf, tuple[Expr, ...], Expr]]) -> Step:
+def _element(parts: Sequence[Part]) -> Step:
     return together(*(make_update(memory, (), (), address, value) for memory, address, value in parts))
 
 

@@ -8,18 +8,22 @@ from dataclasses import dataclass, field
 
 from ...ila import Ila, Instruction, Operand
 from ...lang import intervals as iv
-from ...lang.binders import Leaf, static_shape
-from ...lang.step import Step, assign, reads_of, seq, update, updates_of, when
+from ...lang.arithmetic import minimum
+from ...lang.binders import Array, Leaf, array, static_shape
+from ...lang.expr import select
+from ...lang.step import Step, assign, let, reads_of, seq, update, updates_of, when
 from ...lowering.loop_ir import For, If, Statement
 from ...lowering.lower import lower_step
 from ...readings.verilog.printer import NoVerilog, Place, print_verilog, word_bits
 from ..c.device_model import _lanes, _operand
 from .clocked_fsm import Clocks, Port
 from .command_fifos import Tokens
+from .memory_ports import MemoryPort, count_of, is_large
 from .rom import Roms
 
 RESULT_LANE = 8
 DEPTH = 3  # of a block in the text
+SHOWN = 1 << 16  # words of the largest memory that starts at a value and that the test bench prints
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ class Design:
     clocks: dict[int, Part] = field(default_factory=dict)
     omitted: dict[str, str] = field(default_factory=dict)
     roms: Roms = field(default_factory=Roms)
+    ports: dict[str, MemoryPort] = field(default_factory=dict)  # memories with one read and one write port
+    several_ports: str = ""  # why the memories have as many ports as the text reads and writes in one clock
 
     @property
     def cleared_words(self) -> tuple[str, ...]:
@@ -64,13 +70,31 @@ class Design:
 
 
 def design(ila: Ila) -> Design:
-    """Return the design of a model's module."""
+    """Return the design of a model's module: with one read and one write port a memory, where every instruction has such a form."""
+    several_ports = _design(ila, has_ports=False)
+    if not any(is_large(ila.states[n].leaf) for n in device_states(ila)):
+        return several_ports
+    one_port = _design(ila, has_ports=True)
+    further = [f"{name}: {reason}" for name, reason in one_port.omitted.items() if name not in several_ports.omitted]
+    if not further:
+        return one_port
+    several_ports.several_ports = further[0]
+    return several_ports
+
+
+def _design(ila: Ila, *, has_ports: bool) -> Design:
     result = Design(ila)
     result.places.update({leaf: Place(f"i_{n}", "lanes" if leaf.shape else "register", _bits(leaf)) for n, leaf in ila.inputs.items()})
     for n in device_states(ila):
         s = ila.states[n]
         result.places[s.leaf] = Place(f"m_{n}", "memory" if s.leaf.shape else "register", s.bits)
-    builder = _Builder(result, Tokens(ila), Clocks(ila, _port(ila)))
+    clocks = Clocks(ila, _port(ila), has_ports=has_ports)
+    builder = _Builder(result, Tokens(ila), clocks)
+    for n in device_states(ila) if has_ports else ():
+        s = ila.states[n]
+        if is_large(s.leaf):
+            clocks.ports[s.leaf] = MemoryPort(s.leaf, f"m_{n}", count_of(s.leaf) <= SHOWN, s.reset)
+            builder.declare_port(clocks.ports[s.leaf])
     for number, i in enumerate(ila.instructions.values()):
         builder.instruction(number + 1, i)
     return result
@@ -116,27 +140,39 @@ class _Builder:
     def single_clock(self, i: Instruction) -> Part:
         """Return the block of an instruction in one clock."""
         step, out = instruction_step(i, lambda body: self.tokens.guard(i, body))
+        touched = reads_of(step) | {u.memory for u in updates_of(step)}
+        shared = next((p.name for leaf, p in self.clocks.ports.items() if leaf in touched), None)
+        if shared is not None:
+            raise NoVerilog(f"{shared} has one read and one write port")
         return self.print_part(f"do_{i.name}", i, step, {}, out)
 
     def several_clocks(self, i: Instruction, *, is_even: bool) -> Part:
         """Return the block that starts an instruction of several clocks, and add those; `is_even`: no loop may have a varying length."""
-        if i.result is not None:
+        out = None
+        if i.result is not None and not self.clocks.has_ports:
             raise NoVerilog("a command that returns something takes one clock")
-        count_before = self.clocks.count
-        first = self.clocks.sequence(i.name, i.update)
+        count_before, step = self.clocks.count, i.update
+        if i.result is not None:
+            out = Leaf((result_bits(self.design.ila) // RESULT_LANE,), (0, 255), False, "result")
+            step = seq(step, _returned(i.result, out))
+            self.clocks.outputs.add(out)
+        first = self.clocks.sequence(i.name, step)
         steps = {n: self.clocks.steps[n] for n in range(count_before + 1, self.clocks.count + 1)}
         accessed = frozenset[Leaf]().union(*(reads_of(s) | {u.memory for u in updates_of(s)} for s in steps.values()))
         try:
             operand_registers = {o.leaf: _operand_register(n, o) for n, o in i.operands.items() if o.leaf in accessed}
             words = self.control(accessed)
-            parts = {n: self.print_part(f"clock_{n}", i, s, operand_registers, None) for n, s in steps.items()}
-            if is_even and any(p.has_varying_loops for p in parts.values()):
+            parts = {n: self.print_part(f"clock_{n}", i, s, operand_registers, out if _writes(s, out) else None) for n, s in steps.items()}
+            if (is_even or self.clocks.has_ports) and any(p.has_varying_loops for p in parts.values()):
                 raise NoVerilog("a clock has a loop of varying length")
         except NoVerilog:
             self.clocks.drop(count_before)
             raise
         self.design.clocks.update(parts)
-        self.design.words.update(words | {p.name: Word(p.bits, (leaf.interval[0] or 0) < 0) for leaf, p in operand_registers.items()})
+        self.design.words.update(words | {
+            p.name: Word(p.bits, (leaf.interval[0] or 0) < 0, count=size(static_shape(leaf)) if leaf.shape else 0)
+            for leaf, p in operand_registers.items()
+        })  # fmt: skip
         begin = seq(*(_operand(leaf, i.operands[leaf.name].term) for leaf in operand_registers), assign(self.clocks.state, first))
         return self.print_part(f"do_{i.name}", i, self.with_tokens(i, begin, frozenset(operand_registers)), operand_registers, None)
 
@@ -162,8 +198,10 @@ class _Builder:
             if leaf in accessed:
                 words |= self.declared(leaf, n)
         for n, leaf in c.locals_.items():
-            if leaf in accessed:
-                words |= self.declared(leaf, n)
+            if leaf in accessed or (leaf in c.ports and c.ports[leaf].data in accessed):
+                words |= self.declared(leaf, n) if leaf not in c.ports else {}
+                if leaf in c.ports:
+                    self.declare_port(c.ports[leaf])
         if p is None or not accessed & {p.external.base, p.external.size}:
             return words
         for leaf in (p.external.base, p.external.size, p.ready, p.read_data):
@@ -171,6 +209,15 @@ class _Builder:
         for leaf in (p.read_request, p.write_request, p.address, p.write_data):
             words |= self.declared(leaf, leaf.name, "output", reset=True)
         return words
+
+    def declare_port(self, port: MemoryPort) -> None:
+        """Declare the words of a memory's ports."""
+        self.design.ports[port.name] = port
+        self.design.places |= {
+            port.memory: Place(port.name, "port", port.word[0]),
+            port.address: Place(f"{port.name}_ra", "register", port.address_bits),
+            port.data: Place(f"{port.name}_rd", "register", port.word[0]),
+        }
 
     def declared(self, leaf: Leaf, name: str, port: str = "", *, reset: bool = False) -> dict[str, Word]:
         """Declare a word for a leaf, and return it."""
@@ -206,10 +253,22 @@ def _varies(body: Sequence[Statement]) -> bool:
 
 
 def _operand_register(name: str, o: Operand) -> Place:
-    if o.leaf.shape:
-        raise NoVerilog("an operand of several lanes is not held over several clocks")
     bits, signed = iv.width_of(o.leaf.interval) or (1, False)
-    return Place(f"h_{name}_{bits}{'s' if signed else ''}", "register", bits)
+    lanes = f"_{size(static_shape(o.leaf))}" if o.leaf.shape else ""
+    return Place(f"h_{name}_{bits}{'s' if signed else ''}{lanes}", "memory" if lanes else "register", bits)
+
+
+def _writes(step: Step, out: Leaf | None) -> bool:
+    return any(u.memory is out for u in updates_of(step))
+
+
+def _returned(result: Array, out: Leaf) -> Step:
+    """Return the step that computes what a command returns, then puts it on the output whole."""
+    count, *more = _lanes(result)
+    if more:
+        raise NoVerilog("a result of several axes has no form over several clocks")
+    value = array(lambda j: result[j], count)
+    return let(value, lambda lanes: update(out, out.shape, lambda j: (j, select(j < count, lanes[minimum(j, count - 1)], 0))), "lanes")
 
 
 def instruction_step(i: Instruction, guard: Callable[[Step], Step] = lambda done: done) -> tuple[Step, Leaf | None]:

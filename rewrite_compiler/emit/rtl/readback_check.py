@@ -13,10 +13,10 @@ from ...ila import Ila
 from ...lang.binders import static_shape
 from ...readings.arrays.evaluator import table_data
 from ...readings.smt.solver import Verdict
-from ...readings.verilog.equivalence import Comparison, statements_of
+from ...readings.verilog.equivalence import Comparison, PortWords, statements_of
 from ...readings.verilog.reader import Expression, Module, Statement, Word, constant, read_verilog
-from .design import Design, Part, decode_step, design, device_states, found_leaf, input_bits, result_bits, size
-from .emit import FULL_RESET, SHOWN
+from .design import SHOWN, Design, Part, decode_step, design, device_states, found_leaf, input_bits, result_bits, size
+from .emit import FULL_RESET, memory_module, memory_text
 from .rom import filled_entries
 
 ROUNDS = 8  # of a loop whose end the state decides
@@ -50,6 +50,7 @@ class _Parts:
     clocks: Mapping[int, tuple[Statement, ...]]
     nowhere: tuple[Statement, ...]
     doubled: tuple[int, ...] = field(default=())
+    idle: tuple[Statement, ...] = field(default=())  # of every clock, before all else
 
 
 def check_verilog(
@@ -63,7 +64,7 @@ def check_verilog(
     module, d = read_verilog(text, place), design(ila)
     mismatches = [*_words(module, d)]  # of another accelerator, say
     parts = None if mismatches else _parts(module, place, bool(d.clocks))
-    mismatches += [*_arms(parts, d), *_starts(parts, d)] if parts is not None else []
+    mismatches += [*_arms(parts, d), *_starts(parts, d), *_ports(module, parts, d)] if parts is not None else []
     yield PartVerdict("words", Verdict("refuted", reason=_summary(mismatches)) if mismatches else Verdict("proved"))
     if parts is not None and not mismatches:
         checks = _checks(module, parts, d, rounds, seconds)
@@ -99,9 +100,13 @@ def _checks(m: Module, parts: _Parts, d: Design, rounds: int, seconds: float) ->
 def _comparison(m: Module, d: Design, scratch: tuple[str, ...], rounds: int, seconds: float) -> Comparison:
     """Return the correspondence of leaves to the words of the text: inputs, and registers and memories."""
     input_names = {f"i_{n}" for n in d.ila.inputs} | {n for n, w in d.words.items() if w.port == "input"}
-    registers = {leaf: p.name for leaf, p in d.places.items() if p.name not in input_names and p.name in m.words}
+    words = {**m.words, **{name: Word(*p.word, p.count) for name, p in d.ports.items()}}
+    registers = {leaf: p.name for leaf, p in d.places.items() if p.name not in input_names and p.name in words}
     inputs = {leaf: p.name for leaf, p in d.places.items() if p.name in input_names & m.words.keys()}
-    return Comparison(m.words, registers, inputs, frozenset(scratch), rounds, seconds, {t: p.name for t, p in d.roms.places.items()})
+    roms = {t: p.name for t, p in d.roms.places.items()}
+    ports = {name: PortWords(*p.words()) for name, p in d.ports.items()}
+    unread = {w for p in ports.values() for w in (p.write, p.write_address, p.write_data)}
+    return Comparison(words, registers, inputs, frozenset({*scratch, *unread}), rounds, seconds, roms, ports)
 
 
 def _compared(c: Comparison, body: tuple[Statement, ...], p: Part, part: str, constants: Mapping[str, int]) -> PartVerdict:
@@ -125,7 +130,7 @@ def _judged(compute: Callable[[], Verdict]) -> Verdict:
 
 def _parts(m: Module, place: str, has_clocks: bool) -> _Parts:
     """Return the parts of a module; InputError F103 names the line where it is not of the emitted form."""
-    (top,) = statements_of(m.always)
+    *idle, top = statements_of(m.always)
     reset = _branch(top, "reset", place)
     statement = _otherwise(top, place, "else if (at != 0)" if has_clocks else "else if (valid)")
     clocks: Statement | None = None
@@ -140,8 +145,9 @@ def _parts(m: Module, place: str, has_clocks: bool) -> _Parts:
     states, doubled_clocks = _cases(clocks, "at", place) if clocks is not None else ({}, ())
     initial = tuple(s for outer in m.initial for s in statements_of(outer))
     return _Parts(
-        initial, reset, tuple(decode), arms, case.bodies[-1], states, clocks.bodies[-1] if clocks else (), (*doubled, *doubled_clocks)
-    )
+        initial, reset, tuple(decode), arms, case.bodies[-1], states, clocks.bodies[-1] if clocks else (), (*doubled, *doubled_clocks),
+        tuple(idle),
+    )  # fmt: skip
 
 
 def _otherwise(s: Statement, place: str, expected: str) -> Statement:
@@ -187,12 +193,30 @@ def _words(m: Module, d: Design) -> Iterator[str]:
     }  # fmt: skip
     expected |= {n: Word(w.bits, w.signed, w.count, w.port) for n, w in d.words.items()}
     expected |= {p.name: Word(p.bits, True, size(t.shape)) for t, p in d.roms.places.items()}
+    for p in d.ports.values():
+        expected |= p.words()
     for n in device_states(ila):
         s = ila.states[n]
+        if f"m_{n}" in d.ports:
+            continue
         expected[f"m_{n}"] = Word(s.bits, s.signed, size(static_shape(s.leaf)) if s.leaf.shape else 0)
     for name in dict.fromkeys((*expected, *m.words)):
         if expected.get(name) != m.words.get(name):
             yield f"{name} is declared otherwise than in the model"
+
+
+def _ports(m: Module, parts: _Parts, d: Design) -> Iterator[str]:
+    """Yield the memories that are connected otherwise than in the model, or of a module that is not that of a memory."""
+    module = memory_module(m.name.removesuffix("_device"))
+    for name in dict.fromkeys((*d.ports, *m.instances)):
+        if name not in d.ports or m.instances.get(name) != d.ports[name].instance(module):
+            yield f"{name} is connected otherwise than in the model"
+    zero = Expression("number", width=32, signed=True)
+    idle = [(Expression("name", name=f"{name}_we"), zero) for name in d.ports]
+    if [s.terms for s in parts.idle] != idle or any(s.kind != "set" or s.name != "<=" for s in parts.idle):
+        yield "a clock begins otherwise than with all memories at rest"
+    if m.rest.split() != (memory_text(m.name.removesuffix("_device")).split() if d.ports else []):
+        yield f"{module} is not the module of a memory"
 
 
 def _arms(parts: _Parts, d: Design) -> Iterator[str]:
@@ -209,7 +233,7 @@ def _arms(parts: _Parts, d: Design) -> Iterator[str]:
 
 def _starts(parts: _Parts, d: Design) -> Iterator[str]:
     """Yield the words without their initial value: registers and small memories at a reset, large memories once."""
-    states = {n: d.ila.states[n] for n in device_states(d.ila)}
+    states = {n: d.ila.states[n] for n in device_states(d.ila) if f"m_{n}" not in d.ports}
     states = {n: s for n, s in states.items() if size(static_shape(s.leaf)) <= SHOWN}
     large = {n for n, s in states.items() if size(static_shape(s.leaf)) > FULL_RESET}
     first = {f"m_{n}": (size(static_shape(s.leaf)) if s.leaf.shape else 0, s.reset) for n, s in states.items()}

@@ -23,6 +23,17 @@ QUICK_SECONDS = 1.0
 TRIES, SEED = 48, 7
 
 
+@dataclass(frozen=True)
+class PortWords:
+    """The names of the words of a memory's ports: read address and data, write enable, address and data."""
+
+    read_address: str
+    read_data: str
+    write: str
+    write_address: str
+    write_data: str
+
+
 @dataclass
 class StatePair:
     """The state of a module beside that of the step, and the module's state before."""
@@ -43,15 +54,21 @@ class Comparison:
     rounds: int
     seconds: float
     roms: Mapping[Table, str] = field(default_factory=dict)  # memories whose contents are compared elsewhere
+    ports: Mapping[str, PortWords] = field(default_factory=dict)  # by memory; that they are connected so is compared elsewhere
 
     def arbitrary_state(self, constants: Mapping[str, int] | None = None) -> StatePair:
         """Return an arbitrary state that both share; `known` words hold a number."""
-        machine = Machine(dict(self.words), {}, self.rounds)
+        delayed = frozenset(n for p in self.ports.values() for n in (p.write, p.write_address, p.write_data))
+        machine = Machine(dict(self.words), {}, self.rounds, delayed=delayed, hidden=frozenset(self.ports))
         for name, w in self.words.items():
             sort = z3.BitVecSort(w.width)
             machine.values[name] = z3.Array(name, z3.BitVecSort(INDEX_BITS), sort) if w.count else z3.BitVec(name, w.width)
         for name, n in (constants or {}).items():
             machine.values[name] = z3.BitVecVal(n, self.words[name].width)
+        for name, p in self.ports.items():
+            address = resize(z3.ZeroExt(INDEX_BITS, machine.values[p.read_address]), INDEX_BITS)
+            machine.values[p.read_data] = z3.Select(machine.values[name], address)
+            machine.values[p.write] = z3.BitVecVal(0, 1)
         memories = {leaf: _lanes(leaf, machine.values[name]) for leaf, name in self.inputs.items()}
         memories |= {leaf: _lanes(leaf, machine.values[n]) for leaf, n in self.registers.items() if not leaf.shape}
         arrays = {leaf: machine.values[n] for leaf, n in self.registers.items() if leaf.shape}
@@ -62,6 +79,7 @@ class Comparison:
         """Prove that the module's registers equal the step's, the words in `expected` their terms, and that all others are unchanged."""
         register_values = {leaf_name: self.expected(pair.state, leaf) for leaf, leaf_name in self.registers.items()}
         goals = [z3.Not(p) for p in pair.machine.premises]
+        self.commit(pair.machine)
         for name, initial in pair.before.items():
             goal = {**register_values, **expected}.get(name, initial)
             actual = pair.machine.values.get(name)
@@ -77,6 +95,15 @@ class Comparison:
             sample = _refutation_by_samples(z3.And(*constraints), bounded_words, self.rounds)
             verdict = sample or _refuted_either_way(constraints, self.seconds)
         return verdict
+
+    def commit(self, machine: Machine) -> None:
+        """Write what the write ports of the memories hold."""
+        for name, p in self.ports.items():
+            if (write := machine.values[p.write]) is None or z3.is_bv_value(write) and write.as_long() == 0:
+                continue
+            address = resize(z3.ZeroExt(INDEX_BITS, machine.values[p.write_address]), INDEX_BITS)
+            memory = machine.values[name]
+            machine.values[name] = z3.If(write == 1, z3.Store(memory, address, machine.values[p.write_data]), memory)
 
     def expected(self, state: SymbolicState, leaf: Leaf) -> Any:
         """Return a register of the step, in the width of its word."""

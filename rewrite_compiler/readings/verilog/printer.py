@@ -35,7 +35,7 @@ class Place:
     """The storage of a routine's memory: a register, a memory of words, or the lanes of a vector."""
 
     name: str
-    kind: str  # "register", "memory" or "lanes"
+    kind: str  # "register", "memory", "lanes", or "port": a memory with one write port, read through a word of its own
     bits: int
 
 
@@ -50,6 +50,7 @@ class Block:
     bounds: dict[str, Interval] = field(default_factory=dict)
     count: int = 0
     steps: int = 1
+    written_ports: set[str] = field(default_factory=set)
 
     def line(self, text: str, depth: int) -> None:
         """Append a statement."""
@@ -159,8 +160,21 @@ class _Printer:
         self.b.declarations.append(f"reg signed [{bits - 1}:0] {s.name} [0:{size - 1}];")
 
     def store(self, s: Store, depth: int, times: int) -> None:
+        place = self.b.places.get(s.array)
+        if place is not None and place.kind == "port":
+            self.store_through_port(place, s, depth, times)
+            return
         target, value = self.place(s.array, s.index, depth), self.text(s.value, depth)
         self.b.line(f"{target} = {value};", depth)
+
+    def store_through_port(self, p: Place, s: Store, depth: int, times: int) -> None:
+        if times > 1 or p.name in self.b.written_ports:
+            raise NoVerilog(f"two words of {p.name} in one clock have no Verilog form: it has one write port")
+        self.b.written_ports.add(p.name)
+        self.inside(p, s.array, s.index)
+        self.b.line(f"{p.name}_we <= 1;", depth)
+        self.b.line(f"{p.name}_wa <= {self.text(s.index, depth)};", depth)
+        self.b.line(f"{p.name}_wd <= {self.text(s.value, depth)};", depth)
 
     def loop(self, s: For, depth: int, times: int) -> None:
         max_count = s.extent.interval[1]
@@ -190,13 +204,18 @@ class _Printer:
         p = self.rom(self.tables[array]) if array in self.tables else self.b.local_places.get(array) or self.b.places[array]
         if p.kind == "register":
             return p.name
-        if not iv.inside(index.interval, (0, self.sizes[array] - 1)):
-            raise NoVerilog(f"an index of {p.name} in {index.interval} may lie outside of its {self.sizes[array]} words")
+        if p.kind == "port":
+            raise NoVerilog(f"{p.name} is read through its port, in a clock after the one that sets the address")
+        self.inside(p, array, index)
         if index.op == "const":
             n = int(index.data)
             return f"{p.name}[{n}]" if p.kind == "memory" else f"{p.name}[{p.bits * n + p.bits - 1}:{p.bits * n}]"
         offset = self.value(index, depth)
         return f"{p.name}[{offset}]" if p.kind == "memory" else f"{p.name}[{offset} * {p.bits} +: {p.bits}]"
+
+    def inside(self, p: Place, array: str, index: Tree) -> None:
+        if not iv.inside(index.interval, (0, self.sizes[array] - 1)):
+            raise NoVerilog(f"an index of {p.name} in {index.interval} may lie outside of its {self.sizes[array]} words")
 
     def value(self, t: Tree, depth: int) -> str:
         """Return an identifier or a constant that is the value of a tree."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...errors import InputError
 
@@ -12,6 +12,7 @@ TOKEN = re.compile(
     r"(?P<space>\s+|//[^\n]*)|(?P<number>\d+'s?[dhb][0-9a-fA-F]+|\d+)|(?P<name>\$?[A-Za-z_]\w*)"
     r"|(?P<sign><<<|>>>|<<|>>|<=|>=|==|!=|&&|\|\||\+:|[-+*/%&|^~!<>?:;,.=()\[\]{}@#])"
 )
+END = re.compile(r"^endmodule\b", re.MULTILINE)
 BASES = {"d": 10, "h": 16, "b": 2}
 # binary operators from the weakest to the strongest
 LEVELS = (
@@ -52,7 +53,7 @@ def constant(e: Expression) -> int | None:
 
 @dataclass(frozen=True)
 class Statement:
-    """`set` (target, value), `if`, `for` (start, condition, next), `case`, or `block` (its declarations in `words`)."""
+    """`set` (target, value; its name is `<=` where it takes effect after the clock), `if`, `for` (start, condition, next), `case`, or `block` (its declarations in `words`)."""
 
     kind: str
     line: int
@@ -65,7 +66,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Word:
-    """A declared word: its width, whether it is signed, the words of a memory (0: not one), and its direction as a port."""
+    """A declared word: its width, whether it is signed, the words of a memory (0: not one), and its direction as a port or `wire`."""
 
     width: int
     signed: bool
@@ -74,13 +75,27 @@ class Word:
 
 
 @dataclass(frozen=True)
+class Instance:
+    """An instance of another module: its parameters and what is connected to its ports."""
+
+    module: str
+    parameters: Mapping[str, int]
+    ports: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Module:
-    """A module: its words, its initial statements, and the statement at the rising edge of the clock."""
+    """A module: its words, its initial statements, and the statement at the rising edge of the clock.
+
+    `instances` are by name, `rest` is the text after the module.
+    """
 
     name: str
     words: Mapping[str, Word]
     initial: tuple[Statement, ...]
     always: Statement
+    instances: Mapping[str, Instance] = field(default_factory=dict)
+    rest: str = ""
 
 
 def read_verilog(text: str, place: str = "") -> Module:
@@ -89,7 +104,9 @@ def read_verilog(text: str, place: str = "") -> Module:
     Raises:
         InputError: F103, with the line that is not of the emitted subset.
     """
-    return _Reader(text, place).module()
+    end = END.search(text)
+    own, rest = (text[: end.end()], text[end.end() :]) if end else (text, "")
+    return replace(_Reader(own, place).module(), rest=rest.lstrip())
 
 
 class _Reader:
@@ -155,6 +172,10 @@ class _Reader:
             self.accept(",")
         self.expect(";")
         self.declarations(words)
+        instances = dict[str, Instance]()
+        while self.tokens[self.position + 1][1] == "#":
+            self.instance(instances)
+            self.declarations(words)
         initial: tuple[Statement, ...] = ()
         if self.accept("initial"):
             initial = (self.statement(),)
@@ -163,12 +184,43 @@ class _Reader:
         self.expect("endmodule")
         if self.tokens[self.position][0] != "end":
             raise self.refusal("a file must have one module")
-        return Module(name, words, initial, always)
+        return Module(name, words, initial, always, instances)
+
+    def instance(self, instances: dict[str, Instance]) -> None:
+        module = self.name()
+        self.expect("#")
+        parameters = {name: self.integer_of(term) for name, term in self.connections().items()}
+        name = self.name()
+        ports = {port: term.name for port, term in self.connections().items()}
+        self.expect(";")
+        if name in instances:
+            raise self.refusal(f"{name} is declared twice")
+        instances[name] = Instance(module, parameters, ports)
+
+    def connections(self) -> dict[str, Expression]:
+        self.expect("(")
+        connected = dict[str, Expression]()
+        while not self.accept(")"):
+            self.expect(".")
+            name = self.name()
+            self.expect("(")
+            connected[name] = self.term()
+            self.expect(")")
+            self.accept(",")
+        return connected
+
+    def integer_of(self, term: Expression) -> int:
+        value = constant(term)
+        if value is None:
+            raise self.refusal("a parameter must be a number")
+        return value
 
     def declarations(self, words: dict[str, Word]) -> None:
-        while self.peeks("reg") or self.peeks("integer"):
+        while self.peeks("reg") or self.peeks("integer") or self.peeks("wire"):
             if self.accept("integer"):
                 self.add(words, self.name(), Word(32, True))
+            elif self.accept("wire"):
+                self.declare(words, "wire")
             else:
                 self.expect("reg")
                 self.declare(words, "")
@@ -252,8 +304,10 @@ class _Reader:
         line, target = self.tokens[self.position][2], self.operand()
         if target.op not in ("name", "at", "bits", "part"):
             raise self.refusal("what is assigned must be a name or a part of one")
-        self.expect("=")
-        return Statement("set", line, (target, self.term()))
+        is_delayed = self.accept("<=")
+        if not is_delayed:
+            self.expect("=")
+        return Statement("set", line, (target, self.term()), name="<=" if is_delayed else "")
 
     # -- expressions
 

@@ -31,6 +31,8 @@ class Machine:
     rounds: int
     premises: list[z3.BoolRef] = field(default_factory=list)
     unknown_count: int = 0
+    delayed: frozenset[str] = frozenset()  # words that are assigned by `<=`, and not read
+    hidden: frozenset[str] = frozenset()  # memories of other modules, which statements do not name
 
     def fresh(self, width: int) -> z3.BitVecRef:
         """Return an unknown word."""
@@ -43,7 +45,7 @@ class Machine:
         Raises:
             SpecError: the name is not declared.
         """
-        if name not in self.words:
+        if name not in self.words or name in self.hidden:
             raise SpecError("I102", f"{name} is not declared")
         if name not in self.values:
             w = self.words[name]
@@ -75,8 +77,14 @@ class Machine:
             self.values.pop(n, None)
 
     def assign(self, s: Statement) -> None:
-        """Execute an assignment."""
+        """Execute an assignment.
+
+        Raises:
+            SpecError: it takes effect at another time than assignments of this word do.
+        """
         target, term = s.terms
+        if (s.name == "<=") != (target.name in self.delayed):
+            raise SpecError("I102", f"{target.name} must be assigned with {'<=' if target.name in self.delayed else '='}")
         self.store(target, self.assigned_value(term, self.size(target)))
 
     def choose(self, s: Statement) -> None:
@@ -248,8 +256,10 @@ class Machine:
         """Return the value of a word.
 
         Raises:
-            SpecError: the name is that of a memory.
+            SpecError: the name is that of a memory, or is assigned by `<=`.
         """
+        if t.name in self.delayed:
+            raise SpecError("I102", f"{t.name} may only be read by its memory")
         value: z3.BitVecRef = self.value(t.name)
         if self.words[t.name].count:
             raise SpecError("I102", f"{t.name} is a memory")
@@ -258,7 +268,7 @@ class Machine:
     def element(self, t: Expression) -> z3.BitVecRef:
         """Return an element of a memory, or a bit."""
         word = self.words.get(t.name)
-        if word is None or not word.count:
+        if word is None or not word.count or t.name in self.hidden:
             return z3.Extract(0, 0, self.part_vector(t, 1))
         offset, inside = self.index(t.args[0], word.count)
         value = z3.Select(self.value(t.name), offset)
