@@ -14,7 +14,7 @@ from ...lang.expr import select
 from ...lang.step import Step, assign, let, reads_of, seq, update, updates_of, when
 from ...lowering.loop_ir import For, If, Statement
 from ...lowering.lower import lower_step
-from ...readings.verilog.printer import NoVerilog, Place, print_verilog, word_bits
+from ...readings.verilog.printer import NoVerilog, Place, Wires, print_verilog, word_bits
 from ..c.device_model import _lanes, _operand
 from .clocked_fsm import Clocks, Port
 from .command_fifos import Tokens
@@ -24,6 +24,9 @@ from .rom import Roms
 RESULT_LANE = 8
 DEPTH = 3  # of a block in the text
 SHOWN = 1 << 16  # words of the largest memory that starts at a value and that the test bench prints
+
+
+CLEARED = {"outside", "result", "fault", "waiting"}  # by a command before its block, so that wires do not have their values
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class Design:
     omitted: dict[str, str] = field(default_factory=dict)
     roms: Roms = field(default_factory=Roms)
     ports: dict[str, MemoryPort] = field(default_factory=dict)  # memories with one read and one write port
+    wires: Wires = field(default_factory=Wires)
     several_ports: str = ""  # why the memories have as many ports as the text reads and writes in one clock
 
     @property
@@ -240,7 +244,8 @@ class _Builder:
             **({out: Place("result", "lanes", RESULT_LANE)} if out is not None else {}),
         }
         routine = lower_step(step)
-        lines = print_verilog(routine, label, places, DEPTH, self.design.roms.place_of)
+        local = {p.name for p in operands.values()} | CLEARED
+        lines = print_verilog(routine, label, places, self.design.wires, DEPTH, self.design.roms.place_of, local)
         used_memories, indent = set(routine.memories.values()), "    " * (DEPTH + 1)
         declared = [f"{indent}reg signed [{p.bits - 1}:0] {p.name}{extent(leaf)};" for leaf, p in operands.items() if leaf in used_memories]
         return Part(i.name, step, operand_registers, out, (lines[0], *declared, *lines[1:]), _varies(routine.body))

@@ -38,7 +38,7 @@ def verilog_device(ila: Ila, name: str = "") -> VerilogDevice:
     module_name = re.sub(r"\W", "_", name or ila.name, flags=re.ASCII)
     d = design(ila)
     number = found_leaf(ila)
-    decode = print_verilog(lower_step(decode_step(ila, number)), "decode", d.places | {number: Place("found", "register", 0)}, DEPTH)
+    decode = print_verilog(lower_step(decode_step(ila, number)), "decode", d.places | {number: Place("found", "register", 0)}, d.wires, DEPTH)
     cases = [line for n, part in d.arms.items() for line in _numbered(n, part.lines)]
     fields = {
         "name": module_name, "shown": f"{SHOWN:,}", "doc": _comment(ila.doc), "contents": "\n".join(_contents(d)),
@@ -50,7 +50,7 @@ def verilog_device(ila: Ila, name: str = "") -> VerilogDevice:
         "own": "".join(f"    {_declared(n, w)};\n" for n, w in d.words.items() if not w.port) + "".join(_port_text(p, memory_module(module_name)) for p in d.ports.values()),
         "memories": "\n".join([*_initial(d), *_rom_fills(d)]) or "        word = 0;",
         "registers": "\n".join([*_resets(d), *(f"            {n} = 0;" for n, w in d.words.items() if w.reset)]),
-        "busy": _busy(d), "cleared": "".join(f"            {n} = 0;\n" for n in d.cleared_words), "note": _notes(d), "idle": "".join(f"        {n}_we <= 0;\n" for n in d.ports),
+        "busy": _busy(d), "cleared": "".join(f"            {n} = 0;\n" for n in d.cleared_words), "note": _notes(d), "wires": "".join(f"    {line}\n" for line in d.wires.lines()), "idle": "".join(f"        {n}_we <= 0;\n" for n in d.ports),
         "decode": "\n".join(decode), "cases": "\n".join(cases),
     }  # fmt: skip
     files = {

@@ -101,12 +101,12 @@ def _comparison(m: Module, d: Design, scratch: tuple[str, ...], rounds: int, sec
     """Return the correspondence of leaves to the words of the text: inputs, and registers and memories."""
     input_names = {f"i_{n}" for n in d.ila.inputs} | {n for n, w in d.words.items() if w.port == "input"}
     words = {**m.words, **{name: Word(*p.word, p.count) for name, p in d.ports.items()}}
-    registers = {leaf: p.name for leaf, p in d.places.items() if p.name not in input_names and p.name in words}
+    registers = {leaf: p.name for leaf, p in d.places.items() if p.name not in input_names and p.name in words.keys() - m.wires.keys()}
     inputs = {leaf: p.name for leaf, p in d.places.items() if p.name in input_names & m.words.keys()}
     roms = {t: p.name for t, p in d.roms.places.items()}
     ports = {name: PortWords(*p.words()) for name, p in d.ports.items()}
     unread = {w for p in ports.values() for w in (p.write, p.write_address, p.write_data)}
-    return Comparison(words, registers, inputs, frozenset({*scratch, *unread}), rounds, seconds, roms, ports)
+    return Comparison(words, registers, inputs, frozenset({*scratch, *unread}), rounds, seconds, roms, ports, m.wires)
 
 
 def _compared(c: Comparison, body: tuple[Statement, ...], p: Part, part: str, constants: Mapping[str, int]) -> PartVerdict:
@@ -201,7 +201,7 @@ def _words(m: Module, d: Design) -> Iterator[str]:
             continue
         expected[f"m_{n}"] = Word(s.bits, s.signed, size(static_shape(s.leaf)) if s.leaf.shape else 0)
     for name in dict.fromkeys((*expected, *m.words)):
-        if expected.get(name) != m.words.get(name):
+        if expected.get(name) != m.words.get(name) and (name in expected or name not in m.wires):
             yield f"{name} is declared otherwise than in the model"
 
 

@@ -22,7 +22,7 @@ module @name@_device (
 @state@
 @roms@@own@    reg signed [@found_top@:0] found;
     integer word;
-
+@wires@
     initial begin
 @memories@
     end
@@ -56,8 +56,11 @@ MEMORY = """
 // A synthesis tool takes it as a block of its own, as one of a memory compiler; with WITH_MEMORIES defined it has its words in it.
 `ifdef SYNTHESIS
 `ifndef WITH_MEMORIES
-(* blackbox *)
+`define @name@_is_a_block
 `endif
+`endif
+`ifdef @name@_is_a_block
+(* blackbox *)
 `endif
 module @name@ #(
     parameter BITS = 1,
@@ -73,6 +76,7 @@ module @name@ #(
     input [ADDRESS_BITS-1:0] write_address,
     input [BITS-1:0] write_data
 );
+`ifndef @name@_is_a_block
     reg [BITS-1:0] words [0:WORDS-1];
     integer word;
 
@@ -83,6 +87,7 @@ module @name@ #(
     assign read_data = write && write_address == read_address ? write_data : words[read_address];
 
     always @(posedge clock) if (write) words[write_address] <= write_data;
+`endif
 endmodule
 """
 SETTLE = """\

@@ -16,7 +16,7 @@ from ..smt.bitvector_operators import resize, width_of
 from ..smt.evaluator import refute
 from ..smt.solver import Outcome, Verdict, solve
 from ..smt.symbolic_state import SymbolicState, size_of
-from .reader import Statement, Word
+from .reader import Expression, Statement, Word
 from .semantics import INDEX_BITS, Machine
 
 QUICK_SECONDS = 1.0
@@ -56,19 +56,24 @@ class Comparison:
     roms: Mapping[Table, str] = field(default_factory=dict)  # memories whose contents are compared elsewhere
     ports: Mapping[str, PortWords] = field(default_factory=dict)  # by memory; that they are connected so is compared elsewhere
 
+    wires: Mapping[str, Expression] = field(default_factory=dict)
+
     def arbitrary_state(self, constants: Mapping[str, int] | None = None) -> StatePair:
         """Return an arbitrary state that both share; `known` words hold a number."""
         delayed = frozenset(n for p in self.ports.values() for n in (p.write, p.write_address, p.write_data))
-        machine = Machine(dict(self.words), {}, self.rounds, delayed=delayed, hidden=frozenset(self.ports))
+        machine = Machine(dict(self.words), {}, self.rounds, delayed=delayed, wires=self.wires, hidden=frozenset(self.ports))
         for name, w in self.words.items():
+            if name in self.wires:
+                continue
             sort = z3.BitVecSort(w.width)
             machine.values[name] = z3.Array(name, z3.BitVecSort(INDEX_BITS), sort) if w.count else z3.BitVec(name, w.width)
-        for name, n in (constants or {}).items():
-            machine.values[name] = z3.BitVecVal(n, self.words[name].width)
         for name, p in self.ports.items():
             address = resize(z3.ZeroExt(INDEX_BITS, machine.values[p.read_address]), INDEX_BITS)
             machine.values[p.read_data] = z3.Select(machine.values[name], address)
             machine.values[p.write] = z3.BitVecVal(0, 1)
+        machine.before = dict(machine.values)
+        for name, n in (constants or {}).items():  # assigned in this clock, which wires do not see
+            machine.values[name] = z3.BitVecVal(n, self.words[name].width)
         memories = {leaf: _lanes(leaf, machine.values[name]) for leaf, name in self.inputs.items()}
         memories |= {leaf: _lanes(leaf, machine.values[n]) for leaf, n in self.registers.items() if not leaf.shape}
         arrays = {leaf: machine.values[n] for leaf, n in self.registers.items() if leaf.shape}

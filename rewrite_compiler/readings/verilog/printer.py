@@ -7,7 +7,8 @@ has no such form (reals, loops beyond `STEPS`, an index that may lie outside) is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,7 @@ from ...lowering.trap_analysis import static_size
 
 STEPS = 1 << 25  # the most statements that one instruction may run
 LOOP_BITS = 32
+NAME = re.compile(r"(?<!['$\w])[A-Za-z_]\w*")  # of a word in an expression: neither the base of a constant nor a function
 
 
 class NoVerilog(SpecError):
@@ -40,10 +42,27 @@ class Place:
 
 
 @dataclass
+class Wires:
+    """The wires of a module: each value that depends on registers alone, once."""
+
+    names: dict[tuple[int, str], str] = field(default_factory=dict)
+
+    def wire(self, bits: int, text: str) -> str:
+        """Return the wire of so many bits that is `text`."""
+        return self.names.setdefault((bits, text), f"w{len(self.names) + 1}")
+
+    def lines(self) -> Iterator[str]:
+        """Yield the declarations, each after those that it uses."""
+        for (bits, text), name in self.names.items():
+            yield f"wire signed [{bits - 1}:0] {name} = {text};"
+
+
+@dataclass
 class Block:
     """A named block under construction: its declarations and its statements."""
 
     places: Mapping[str, Place]
+    wires: Wires
     declarations: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     local_places: dict[str, Place] = field(default_factory=dict)
@@ -51,6 +70,8 @@ class Block:
     count: int = 0
     steps: int = 1
     written_ports: set[str] = field(default_factory=set)
+    stable: set[str] = field(default_factory=set)  # what holds the same value in the whole block so far
+    aliases: dict[str, str] = field(default_factory=dict)  # name of a value → its wire
 
     def line(self, text: str, depth: int) -> None:
         """Append a statement."""
@@ -65,14 +86,18 @@ class Block:
         self.declarations.append(f"reg signed [{word_bits(interval, subject) - 1}:0] {name};")
         return name
 
-    def fresh(self, interval: Interval, text: str, depth: int, subject: str = "values") -> str:
-        """Return a new word that is assigned `text`.
+    def fresh(self, interval: Interval, text: str, depth: int, subject: str = "values", name: str = "") -> str:
+        """Return a word that is `text`: a wire where the block has changed nothing of it, else one that is assigned here.
 
         Raises:
             NoVerilog: the interval is unbounded.
         """
-        self.count += 1
-        name = self.declare(f"v{self.count}", interval, subject)
+        if self.stable.issuperset(NAME.findall(text)):
+            wire = self.wires.wire(word_bits(interval, subject), text)
+            self.stable.add(wire)
+            return wire
+        self.count += not name
+        name = self.declare(name or f"v{self.count}", interval, subject)
         self.line(f"{name} = {text};", depth)
         return name
 
@@ -105,9 +130,17 @@ def no_table(table: Table) -> Place:
 
 
 def print_verilog(
-    routine: Routine, name: str, places: Mapping[Leaf, Place], depth: int = 0, rom: Callable[[Table], Place] = no_table
+    routine: Routine,
+    name: str,
+    places: Mapping[Leaf, Place],
+    wires: Wires,
+    depth: int = 0,
+    rom: Callable[[Table], Place] = no_table,
+    local: Set[str] = frozenset(),
 ) -> list[str]:
     """Return a routine as the lines of a block `begin : name … end` on the given places; `rom` is the memory of a table.
+
+    Values of words that the block has not changed become wires; the names in `local` are declared in the block.
 
     Raises:
         NoVerilog: it has reals, memories without a place, unbounded values or loops, or more than `STEPS` steps.
@@ -116,7 +149,9 @@ def print_verilog(
     for leaf in optimised.memories.values():
         if leaf.real or static_size(leaf) is None or leaf not in places:
             raise NoVerilog(f"{leaf.name} has no Verilog form: {'it is real' if leaf.real else 'it lies outside of the device'}")
-    printer = _Printer(Block({n: places[leaf] for n, leaf in optimised.memories.items()}), optimised.memories, optimised.tables, rom)
+    block = Block({n: places[leaf] for n, leaf in optimised.memories.items()}, wires)
+    block.stable |= {p.name for p in block.places.values() if p.kind in ("register", "lanes")} - local
+    printer = _Printer(block, optimised.memories, optimised.tables, rom)
     printer.block(optimised.body, depth + 1, 1)
     inner = "    " * (depth + 1)
     head = "    " * depth
@@ -139,9 +174,9 @@ class _Printer:
             STATEMENTS[type(s)](self, s, depth, times)
 
     def bind(self, s: Bind, depth: int, times: int) -> None:
-        text = self.text(s.value, depth)
-        self.b.declare(s.name, s.value.interval, s.name)
-        self.b.line(f"{s.name} = {text};", depth)
+        found = self.b.fresh(s.value.interval, self.text(s.value, depth), depth, s.name, s.name)
+        if found != s.name:
+            self.b.aliases[s.name] = found
 
     def mutable(self, s: Mutable, depth: int, times: int) -> None:
         if s.real:
@@ -166,6 +201,7 @@ class _Printer:
             return
         target, value = self.place(s.array, s.index, depth), self.text(s.value, depth)
         self.b.line(f"{target} = {value};", depth)
+        self.b.stable.discard(NAME.findall(target)[0])
 
     def store_through_port(self, p: Place, s: Store, depth: int, times: int) -> None:
         if times > 1 or p.name in self.b.written_ports:
@@ -182,6 +218,7 @@ class _Printer:
             raise NoVerilog("a loop without a known bound has no Verilog form")
         self.b.declarations.append(f"integer {s.name};")
         self.b.bounds[s.name] = (0, max(0, max_count - 1))
+        self.b.stable -= {self.b.places[n].name for n in _stored(s.body) if n in self.b.places}  # an earlier round changes it
         end = str(max_count) if s.extent.op == "const" else self.value(s.extent, depth)
         self.b.line(f"for ({s.name} = 0; {s.name} < {end}; {s.name} = {s.name} + 1) begin", depth)
         self.block(s.body, depth + 1, times * max(1, max_count))
@@ -202,6 +239,8 @@ class _Printer:
 
     def place(self, array: str, index: Tree, depth: int) -> str:
         p = self.rom(self.tables[array]) if array in self.tables else self.b.local_places.get(array) or self.b.places[array]
+        if array in self.tables:
+            self.b.stable.add(p.name)
         if p.kind == "register":
             return p.name
         if p.kind == "port":
@@ -227,7 +266,7 @@ class _Printer:
         if t.op == "const" and not t.real:
             return literal(int(t.data))
         if t.op == "name" and not t.real:
-            return str(t.data)
+            return self.b.aliases.get(str(t.data), str(t.data))
         if t.real or t.op in ("floor", "rint", "rdiv", "call"):
             raise NoVerilog("a real number has no Verilog form")
         if t.op == "load":
@@ -243,6 +282,13 @@ class _Printer:
         if t.op != "const" and available_bits >= bits:
             return name
         return self.b.fresh(iv.hull(t.interval, iv.of_width(bits, True)), name, depth)
+
+
+def _stored(body: Sequence[Statement]) -> Iterator[str]:
+    for s in body:
+        if isinstance(s, Store):
+            yield s.array
+        yield from _stored(s.body) if isinstance(s, For) else _stored((*s.then, *s.otherwise)) if isinstance(s, If) else ()
 
 
 # -- operators

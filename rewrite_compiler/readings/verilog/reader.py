@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ...errors import InputError
@@ -95,6 +95,7 @@ class Module:
     initial: tuple[Statement, ...]
     always: Statement
     instances: Mapping[str, Instance] = field(default_factory=dict)
+    wires: Mapping[str, Expression] = field(default_factory=dict)
     rest: str = ""
 
 
@@ -111,7 +112,7 @@ def read_verilog(text: str, place: str = "") -> Module:
 
 class _Reader:
     def __init__(self, text: str, place: str) -> None:
-        self.file, self.tokens, self.position = place, list[tuple[str, str, int]](), 0
+        self.file, self.tokens, self.position, self.wires = place, list[tuple[str, str, int]](), 0, dict[str, Expression]()
         line, start = 1, 0
         while start < len(text):
             match = TOKEN.match(text, start)
@@ -184,7 +185,7 @@ class _Reader:
         self.expect("endmodule")
         if self.tokens[self.position][0] != "end":
             raise self.refusal("a file must have one module")
-        return Module(name, words, initial, always, instances)
+        return Module(name, words, initial, always, instances, self.wires)
 
     def instance(self, instances: dict[str, Instance]) -> None:
         module = self.name()
@@ -220,11 +221,20 @@ class _Reader:
             if self.accept("integer"):
                 self.add(words, self.name(), Word(32, True))
             elif self.accept("wire"):
-                self.declare(words, "wire")
+                self.wire(words)
             else:
                 self.expect("reg")
                 self.declare(words, "")
             self.expect(";")
+
+    def wire(self, words: dict[str, Word]) -> None:
+        self.declare(words, "wire")
+        name = next(reversed(words))
+        if self.accept("="):
+            self.wires[name] = term = self.term()
+            unknown = next((n for n in _names(term) if n not in words or n == name), None)
+            if unknown is not None:
+                raise self.refusal(f"{unknown} is not declared before {name}, which uses it")
 
     def declare(self, words: dict[str, Word], port: str) -> None:
         signed, width, count = self.accept("signed"), 1, 0
@@ -373,3 +383,10 @@ class _Reader:
         base, digits = digits[signed], digits[signed + 1 :]
         width = int(size)
         return Expression("number", value=int(digits, BASES[base]) % (1 << width), width=width, signed=signed)
+
+
+def _names(e: Expression) -> Iterator[str]:
+    if e.name:
+        yield e.name
+    for a in e.args:
+        yield from _names(a)

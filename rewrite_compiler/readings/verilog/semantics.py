@@ -32,6 +32,8 @@ class Machine:
     premises: list[z3.BoolRef] = field(default_factory=list)
     unknown_count: int = 0
     delayed: frozenset[str] = frozenset()  # words that are assigned by `<=`, and not read
+    wires: Mapping[str, Expression] = field(default_factory=dict)  # what each is, of the state before the clock
+    before: dict[str, Value] | None = None  # that state, with the values of wires that were asked for
     hidden: frozenset[str] = frozenset()  # memories of other modules, which statements do not name
 
     def fresh(self, width: int) -> z3.BitVecRef:
@@ -47,12 +49,26 @@ class Machine:
         """
         if name not in self.words or name in self.hidden:
             raise SpecError("I102", f"{name} is not declared")
+        if name in self.wires:
+            return self.wire_value(name)
         if name not in self.values:
             w = self.words[name]
             self.unknown_count += 1
             label = f"unknown!{self.unknown_count}"
             self.values[name] = z3.Array(label, z3.BitVecSort(INDEX_BITS), z3.BitVecSort(w.width)) if w.count else z3.BitVec(label, w.width)
         return self.values[name]
+
+    def wire_value(self, name: str) -> Value:
+        """Return the value of a wire, which follows the state before the clock."""
+        if self.before is None:
+            return self.assigned_value(self.wires[name], self.words[name].width)
+        if name not in self.before:
+            now, self.values, state = self.values, self.before, self.before
+            try:
+                state[name] = self.assigned_value(self.wires[name], self.words[name].width)
+            finally:
+                self.values = now
+        return self.before[name]
 
     # -- statements
 
@@ -289,7 +305,7 @@ class Machine:
     def part_select(self, t: Expression) -> z3.BitVecRef:
         """Return a part select of a vector."""
         if t.op == "bits" and t.value + t.width <= self.word_value(Expression("name", name=t.name)).size():
-            return z3.Extract(t.value + t.width - 1, t.value, self.values[t.name])
+            return z3.Extract(t.value + t.width - 1, t.value, self.value(t.name))
         return z3.Extract(t.width - 1, 0, self.part_vector(t, t.width))
 
     def comparison(self, t: Expression) -> z3.BitVecRef:
