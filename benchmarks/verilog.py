@@ -36,9 +36,7 @@ PAIRS = (("+", "-"), ("<", "<="), ("==", "!="), ("&", "|"), ("<<<", ">>>"))
 OTHER = {f" {a} ": f" {b} " for x, y in PAIRS for a, b in ((x, y), (y, x))} | {" * ": " + "}
 SECONDS = 10.0
 ONCE = b"    initial begin\n"
-WEIGHTS = (
-    b"        for (word = 0; word < 262144; word = word + 1) dut.m_wgt[word] = 0;\n"  # random programs read some that were never loaded
-)
+WEIGHTS = b"        for (word = 0; word < 262144; word = word + 1) dut.m_wgt.words[word] = 0;\n"  # random programs read some that were never loaded
 
 
 def text_of(m: Ila) -> str:

@@ -23,12 +23,21 @@ def installed() -> bool:
 
 def needed() -> None:
     """Skip the test, or fail it, where Icarus is missing."""
-    if installed():
-        return
-    MISSING.append("no iverilog")
+    if not installed():
+        _missing("Icarus Verilog", "iverilog")
+
+
+def synthesis_needed() -> None:
+    """Skip the test, or fail it, where Yosys is missing."""
+    if shutil.which("yosys") is None:
+        _missing("Yosys", "yosys")
+
+
+def _missing(tool: str, package: str) -> None:
+    MISSING.append(f"no {package}")
     if os.environ.get("FLEXMATCH_RTL") == "required":
-        pytest.fail("FLEXMATCH_RTL=required, and there is no Icarus Verilog")
-    pytest.skip("no Icarus Verilog: install Debian's iverilog")
+        pytest.fail(f"FLEXMATCH_RTL=required, and there is no {tool}")
+    pytest.skip(f"no {tool}: install Debian's {package}")
 
 
 def compiled(files: Mapping[str, bytes], folder: Path) -> Path:

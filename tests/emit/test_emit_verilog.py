@@ -266,31 +266,45 @@ def test_every_part_of_the_text_is_proved(name: str, toy: Any) -> None:
 
 FAULTS = (  # what is written, what stands there instead
     ("input [15:0] i_addr", "input [14:0] i_addr"),
-    ("reg [7:0] m_x [0:511]", "reg [7:0] m_x [0:510]"),
-    ("reg [7:0] m_w [0:4095]", "reg signed [7:0] m_w [0:4095]"),
-    ("word < 4096", "word < 4095"),
-    ("m_y[word] = 0", "m_y[word] = 1"),
+    (".WORDS(512)", ".WORDS(511)"),
+    ("wire [7:0] m_w_rd", "wire signed [7:0] m_w_rd"),
+    (".FILLED(1)", ".FILLED(0)"),
+    (".START(0)", ".START(1)"),
     ("            m_shift = 0;\n", ""),
-    ("outside = 0;\n            begin : decode", "outside = 1;\n            begin : decode"),
+    ("outside = 0;\n            fault = 0;\n            begin", "outside = 1;\n            fault = 0;\n            begin"),
     ("executed = found;", "executed = 0;"),
-    ("11'sd512 <= v", "11'sd511 <= v"),
+    ("executed = found;", "executed <= found;"),
+    ("11'sd512 <= w", "11'sd511 <= w"),
     ("< 12'sd1536", "<= 12'sd1536"),
     ("found = 3'sd3;", "found = 3'sd2;"),
-    ("2'sd1 - v3", "2'sd0 - v3"),
+    ("2'sd1 - w57", "2'sd0 - w57"),
     ("case (found)\n            1: begin : do_config", "case (found)\n            7: begin : do_config"),
     ("m_length = t1", "m_shift = t1"),
-    (" >>> t9", " >> t9"),
-    ("$signed(v9[7:0])", "$signed(v9[6:0])"),
-    ("f2 + r5", "f2 - r5"),
-    ("i6 < 8", "i6 < 7"),
-    ("k4 < t1", "k4 <= t1"),
-    ("2'sd1 <<< t9", "2'sd1 <<< t1"),
-    ("m_w[v", "m_x[v"),
-    ("reg signed [19:0] f2", "reg signed [15:0] f2"),
+    (" >>> w21", " >> w21"),
+    ("$signed(w44[7:0])", "$signed(w44[6:0])"),
+    ("w23 + w30", "w23 - w30"),
+    ("w50 == 5'sd8", "w50 == 5'sd7"),
+    ("w34 == w19", "w33 == w19"),
+    ("2'sd1 <<< w21", "2'sd1 <<< w19"),
+    ("= m_w_rd", "= m_x_rd"),
+    ("reg signed [19:0] r1_20s", "reg signed [15:0] r1_20s"),
     ("* 5'sd8", "* 5'sd9"),
     ("result[i", "result[8 * i"),
     ("outside = 1;\n            end\n            endcase", "outside = 0;\n            end\n            endcase"),
     ("0: begin : none\n", "0: begin : none\n            m_length = 0;\n"),
+    ("m_x_we <= 1", "m_x_we <= 0"),
+    ("m_x_we <= 1", "m_w_we <= 1"),
+    ("m_x_we <= 0;\n", ""),
+    ("m_y_wa <=", "m_y_wa ="),
+    ("m_x_ra =", "m_y_ra ="),
+    ("m_x_ra =", "m_x_ra <="),
+    ("m_x_wa <= w5 + w3", "m_x_wa <= w5 - w3"),
+    ("m_y_wd <= w29[7:0]", "m_y_wd <= m_y_wd"),
+    ("= m_y_rd;", "= m_y[0];"),
+    (".read_data(m_x_rd)", ".read_data(m_w_rd)"),
+    (".write(m_x_we)", ".write(m_w_we)"),
+    ("write && write_address == read_address ? write_data : words[read_address]", "words[read_address]"),
+    ("at = w7 ? 4'sd5", "at = w7 ? 4'sd6"),
 )
 
 
@@ -310,9 +324,9 @@ def test_a_fault_planted_in_the_text_is_found(written: str, planted: str, toy: A
 def test_a_text_of_another_form_is_refused_with_its_line(toy: Any, toy_verilog: str) -> None:
     for written, planted, sentence in (
         ("posedge clock", "negedge clock", '"posedge" must stand here, not "negedge"'),
-        ("executed = found;", "executed <= found;", '"=" must stand here, not "<="'),
+        ("executed = found;", "executed found;", '"=" must stand here, not "found"'),
         ("if (reset)", "if (valid)", "the module must have if (reset) here"),
-        ("endmodule", "", '"endmodule" must stand here, not "the end of the file"'),
+        ("    end\nendmodule", "endmodule", '"=" must stand here, not "the end of the file"'),
     ):
         with pytest.raises(InputError) as caught:
             list(check_verilog(toy_verilog.replace(written, planted, 1), toy.ila(), "toy.v"))
@@ -327,10 +341,11 @@ def test_the_command_writes_the_text_and_proves_it(tmp_path: Path, monkeypatch: 
     (tmp_path / "toy.py").write_text(toy_text(), "utf-8")
     answer = flexmatch("emit", "verilog", "./toy.py")
     assert (answer.code, answer.err) == (0, "")
-    assert answer.out == "verilog   toy: 5 of 5 instructions\nwrote     toy_device.v\nwrote     toy_bench.v\n"
+    assert answer.out.splitlines()[:2] == ["verilog   toy: 5 of 5 instructions", "clocks    store_x: 2 different ones"]
+    assert answer.out.splitlines()[-2:] == ["wrote     toy_device.v", "wrote     toy_bench.v"]
     answer = flexmatch("emit", "check", "toy_device.v", "--accel", "./toy.py")
     assert (answer.code, answer.err) == (0, "")
-    assert answer.out.splitlines()[0] == "proved    8 parts of toy_device.v are what toy says"
+    assert answer.out.splitlines()[0] == "proved    23 parts of toy_device.v are what toy says"
     wrong = (tmp_path / "toy_device.v").read_text().replace("m_length = t1", "m_length = 0")
     (tmp_path / "wrong.v").write_text(wrong)
     answer = flexmatch("emit", "check", "wrong.v", "--accel", "./toy.py")

@@ -191,7 +191,9 @@ class _Sequence:
         self.add(nest.advance(self.go, body, successor), count_clock)
         return self.add(seq(nest.start, self.go(select(nest.has_elements, body, successor))))
 
-    def nest(self, variables: Sequence[Expr], extents: Sequence[Expr], bindings: Bindings, depth: int | None = None) -> tuple[Nest, Bindings]:
+    def nest(
+        self, variables: Sequence[Expr], extents: Sequence[Expr], bindings: Bindings, depth: int | None = None
+    ) -> tuple[Nest, Bindings]:
         """Return counters for variables that have more than one value, and the bindings of all variables."""
         counters, values = list[tuple[Leaf, Expr]](), dict(bindings)
         for v, extent in zip(variables, extents, strict=True):
@@ -233,7 +235,9 @@ class _Sequence:
             raise NoVerilog(f"the array {local.name}, computed on the way, {bound}")
         bits, is_signed = iv.width_of(local.interval) or (1, False)
         name = f"l{self.lets}_{local.name}_{count}_{bits}{'s' if is_signed else ''}"
-        memory = self.c.locals_.setdefault(name, Leaf(sizes, iv.of_width(bits, is_signed) if self.c.has_ports else local.interval, False, name))
+        memory = self.c.locals_.setdefault(
+            name, Leaf(sizes, iv.of_width(bits, is_signed) if self.c.has_ports else local.interval, False, name)
+        )
         if self.c.has_ports and is_large(memory):
             self.c.ports.setdefault(memory, MemoryPort(memory, name, False, 0))
         return memory
@@ -251,7 +255,12 @@ class _Sequence:
         if nest.counters and not all(_is_apart(u, load) for u in updates for load in _loads(updates) if load.data is u.memory):
             return self.buffered_update(updates, successor, bindings)
         if first.memory in self.c.outputs:
-            return self.add(seq(make_update(first.memory, first.variables, first.extents, first.address, self.term(first.value, bindings)), self.go(successor)))
+            return self.add(
+                seq(
+                    make_update(first.memory, first.variables, first.extents, first.address, self.term(first.value, bindings)),
+                    self.go(successor),
+                )
+            )
         is_external = any(u.memory.name in self.c.ila.externals for u in updates)
         terms = [substitute(e, inner, self.arrays) for u in updates for e in (*u.address, u.value)]
         body = self.reserve()

@@ -80,6 +80,8 @@ def design(ila: Ila) -> Design:
         return several_ports
     one_port = _design(ila, has_ports=True)
     further = [f"{name}: {reason}" for name, reason in one_port.omitted.items() if name not in several_ports.omitted]
+    if one_port.roms.places:
+        further.append("one that reads a table: a table is a memory that is read at several places in one clock")
     if not further:
         return one_port
     several_ports.several_ports = further[0]
@@ -87,7 +89,7 @@ def design(ila: Ila) -> Design:
 
 
 def _design(ila: Ila, *, has_ports: bool) -> Design:
-    result = Design(ila)
+    result = Design(ila, wires=Wires(is_used=has_ports))
     result.places.update({leaf: Place(f"i_{n}", "lanes" if leaf.shape else "register", _bits(leaf)) for n, leaf in ila.inputs.items()})
     for n in device_states(ila):
         s = ila.states[n]

@@ -13,8 +13,8 @@ from ...readings.verilog.printer import Place, print_verilog, word_bits
 from ..c.device_model import _comment
 from ..c.text import fill_template
 from .design import DEPTH, SHOWN, Design, Word, decode_step, design, device_states, extent, found_leaf, input_bits, result_bits, size
-from .rom import fill_lines
 from .memory_ports import MemoryPort
+from .rom import fill_lines
 from .text import BENCH, BENCH_DRAM, BUSY, MEMORY, MODULE, NOTES, PORT_NOTE, SETTLE, SEVERAL_PORTS_NOTE
 
 FULL_RESET = 1 << 10  # larger memories start at their first value once, as on a board
@@ -38,7 +38,9 @@ def verilog_device(ila: Ila, name: str = "") -> VerilogDevice:
     module_name = re.sub(r"\W", "_", name or ila.name, flags=re.ASCII)
     d = design(ila)
     number = found_leaf(ila)
-    decode = print_verilog(lower_step(decode_step(ila, number)), "decode", d.places | {number: Place("found", "register", 0)}, d.wires, DEPTH)
+    decode = print_verilog(
+        lower_step(decode_step(ila, number)), "decode", d.places | {number: Place("found", "register", 0)}, d.wires, DEPTH
+    )
     cases = [line for n, part in d.arms.items() for line in _numbered(n, part.lines)]
     fields = {
         "name": module_name, "shown": f"{SHOWN:,}", "doc": _comment(ila.doc), "contents": "\n".join(_contents(d)),
@@ -47,10 +49,11 @@ def verilog_device(ila: Ila, name: str = "") -> VerilogDevice:
         "number_top": str(word_bits(number.interval) - 2), "found_top": str(word_bits(number.interval) - 1),
         "result_top": str(result_bits(ila) - 1), "state": "\n".join(_member(ila, n) for n in device_states(ila) if f"m_{n}" not in d.ports),
         "roms": "".join(f"    {rom_member(t, p)}\n" for t, p in d.roms.places.items()),
-        "own": "".join(f"    {_declared(n, w)};\n" for n, w in d.words.items() if not w.port) + "".join(_port_text(p, memory_module(module_name)) for p in d.ports.values()),
+        "own": "".join(f"    {_declared(n, w)};\n" for n, w in d.words.items() if not w.port) + _ports(d, module_name),
         "memories": "\n".join([*_initial(d), *_rom_fills(d)]) or "        word = 0;",
         "registers": "\n".join([*_resets(d), *(f"            {n} = 0;" for n, w in d.words.items() if w.reset)]),
-        "busy": _busy(d), "cleared": "".join(f"            {n} = 0;\n" for n in d.cleared_words), "note": _notes(d), "wires": "".join(f"    {line}\n" for line in d.wires.lines()), "idle": "".join(f"        {n}_we <= 0;\n" for n in d.ports),
+        "busy": _busy(d), "cleared": "".join(f"            {n} = 0;\n" for n in d.cleared_words), "note": _notes(d),
+        "wires": "".join(f"    {line}\n" for line in d.wires.lines()), "idle": "".join(f"        {n}_we <= 0;\n" for n in d.ports),
         "decode": "\n".join(decode), "cases": "\n".join(cases),
     }  # fmt: skip
     files = {
@@ -69,6 +72,10 @@ def memory_module(module_name: str) -> str:
 def memory_text(module_name: str) -> str:
     """Return the module of a memory with one read and one write port."""
     return fill_template(MEMORY, {"name": memory_module(module_name)})
+
+
+def _ports(d: Design, module_name: str) -> str:
+    return "".join(_port_text(p, memory_module(module_name)) for p in d.ports.values())
 
 
 def _port_text(p: MemoryPort, module: str) -> str:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ...lang import intervals as iv
-from ...lang.binders import Accumulator, Array, Comprehension, Fold, FoldResult, Leaf, static_shape
 from ...lang.arithmetic import maximum, minimum
+from ...lang.binders import Accumulator, Array, Comprehension, Fold, FoldResult, Leaf, static_shape
 from ...lang.expr import Expr, lift, select, wrap
 from ...lang.step import Step, assign, seq, together
 from ...lang.substitution import substitute
@@ -98,10 +98,12 @@ class Nest:
 
     @property
     def start(self) -> Step:
+        """The step that sets all counters to 0."""
         return seq(*(assign(n, 0) for n, _ in self.counters))
 
     @property
     def has_elements(self) -> Expr:
+        """Whether every loop runs at all."""
         condition = lift(1)
         for _, end in self.counters:
             is_nonempty = end > 0
@@ -209,18 +211,11 @@ class Planner:
         self.s, self.ports, self.slot = s, ports, 0
 
     def plan(self, terms: Sequence[Expr], depth: int) -> Plan:
-        """Return the plan of terms whose counters begin at this depth.
-
-        Raises:
-            NoVerilog: a fold has arrays as accumulators or an unbounded one, or a read has no bounded address.
-        """
+        """Return the plan of terms whose counters begin at this depth."""
         parts, now = list[_Reads | _Rounds](), [self.flat(t) for t in terms]
         while waiting := self.waiting(now):
             reads = self.ready_reads(waiting)
-            if reads:
-                part, replacements = self.reads(reads)
-            else:
-                part, replacements = self.rounds(self.ready_fold(waiting), now, depth)
+            part, replacements = self.reads(reads) if reads else self.rounds(self.ready_fold(waiting), now, depth)
             parts.append(part)
             now = [self.flat(substitute(t, replacements)) for t in now]
         if parts and isinstance(last := parts[-1], _Reads):  # the next clock has the data itself
@@ -233,7 +228,9 @@ class Planner:
     def flat(self, e: Expr) -> Expr:
         """Return a term without elements of comprehensions that have to wait: each is the comprehension's body."""
         while True:
-            found = next((x for x in self.outer_terms(e) if x.op == "load" and isinstance(x.data, Comprehension) and self.waits_in(x)), None)
+            found = next(
+                (x for x in self.outer_terms(e) if x.op == "load" and isinstance(x.data, Comprehension) and self.waits_in(x)), None
+            )
             if found is None:
                 return e
             e = substitute(e, {found: substitute(found.data.body, dict(zip(found.data.variables, found.args, strict=True)))})
@@ -287,7 +284,11 @@ class Planner:
     # -- parts
 
     def register(self, interval: iv.Interval) -> Leaf:
-        """Return a register of its own that holds an interval."""
+        """Return a register of its own that holds an interval.
+
+        Raises:
+            NoVerilog: the interval is unbounded.
+        """
         width = iv.width_of(interval)
         if width is None:
             raise NoVerilog("an accumulator without a known range has no form over several clocks")
@@ -296,14 +297,18 @@ class Planner:
         name = f"r{self.slot}_{bits}{'s' if signed else ''}"
         return self.s.register(name, iv.of_width(bits, signed))
 
-    def reads(self, reads: Sequence[Expr]) -> tuple[_Reads, dict[Expr, Expr]]:
+    def reads(self, reads: Sequence[Expr]) -> tuple[_Reads | _Rounds, dict[Expr, Expr]]:
         """Return the part that reads one word of each memory, and the registers that stand for them."""
         pairs = [(self.ports[x.data], self.flat_address(self.ports[x.data], x.args)) for x in reads]
         buffers = tuple(self.register(x.data.interval) for x in reads)
         return _Reads(tuple(pairs), buffers), {x: b[()] for x, b in zip(reads, buffers, strict=True)}
 
     def flat_address(self, port: MemoryPort, indices: Sequence[Expr]) -> Expr:
-        """Return a row-major address."""
+        """Return a row-major address.
+
+        Raises:
+            NoVerilog: the address may lie outside of the memory.
+        """
         total = lift(0)
         for i, n in zip(indices, static_shape(port.memory), strict=True):
             total = total * n + i
@@ -311,12 +316,16 @@ class Planner:
             raise NoVerilog(f"an index of {port.name} in {total.interval} may lie outside of its {port.count} words")
         return total
 
-    def rounds(self, e: Expr, terms: Sequence[Expr], depth: int) -> tuple[_Rounds, dict[Expr, Expr]]:
+    def rounds(self, e: Expr, terms: Sequence[Expr], depth: int) -> tuple[_Reads | _Rounds, dict[Expr, Expr]]:
         """Return the part of a fold or reduction, and the accumulators that stand for its results."""
         return self.reduction(e, depth) if e.op == "reduce" else self.fold(e.data.fold, terms, depth)
 
-    def reduction(self, e: Expr, depth: int) -> tuple[_Rounds, dict[Expr, Expr]]:
-        """Return the part of a sum, minimum or maximum."""
+    def reduction(self, e: Expr, depth: int) -> tuple[_Reads | _Rounds, dict[Expr, Expr]]:
+        """Return the part of a sum, minimum or maximum.
+
+        Raises:
+            NoVerilog: it is of reals, or of values without a known range.
+        """
         monoid, variables = e.data
         body, *extents = e.args
         low, high = body.interval
@@ -331,8 +340,12 @@ class Planner:
         plan = self.plan([wrap(combined, bits, signed)], depth + len(nest.counters))
         return _Rounds(nest, (total,), (lift(first),), plan), {e: total[()]}
 
-    def fold(self, f: Fold, terms: Sequence[Expr], depth: int) -> tuple[_Rounds, dict[Expr, Expr]]:
-        """Return the part of a fold whose accumulators are scalars."""
+    def fold(self, f: Fold, terms: Sequence[Expr], depth: int) -> tuple[_Reads | _Rounds, dict[Expr, Expr]]:
+        """Return the part of a fold whose accumulators are scalars.
+
+        Raises:
+            NoVerilog: it has other accumulators.
+        """
         results = [x for t in terms for x in self.outer_terms(t) if x.op == "load" and isinstance(x.data, FoldResult) and x.data.fold is f]
         if any(a.shape or a.real for a in f.accumulators) or any(x.data.history for x in results):
             raise NoVerilog("a fold of arrays or of reals has no form over several clocks")

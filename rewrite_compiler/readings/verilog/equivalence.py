@@ -104,7 +104,7 @@ class Comparison:
     def commit(self, machine: Machine) -> None:
         """Write what the write ports of the memories hold."""
         for name, p in self.ports.items():
-            if (write := machine.values[p.write]) is None or z3.is_bv_value(write) and write.as_long() == 0:
+            if (write := machine.values[p.write]) is None or (z3.is_bv_value(write) and write.as_long() == 0):
                 continue
             address = resize(z3.ZeroExt(INDEX_BITS, machine.values[p.write_address]), INDEX_BITS)
             memory = machine.values[name]

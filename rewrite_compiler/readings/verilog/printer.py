@@ -43,8 +43,9 @@ class Place:
 
 @dataclass
 class Wires:
-    """The wires of a module: each value that depends on registers alone, once."""
+    """The wires of a module: each value that depends on registers alone, once; `is_used` is False for a module without any."""
 
+    is_used: bool = True
     names: dict[tuple[int, str], str] = field(default_factory=dict)
 
     def wire(self, bits: int, text: str) -> str:
@@ -92,7 +93,7 @@ class Block:
         Raises:
             NoVerilog: the interval is unbounded.
         """
-        if self.stable.issuperset(NAME.findall(text)):
+        if self.wires.is_used and self.stable.issuperset(NAME.findall(text)):
             wire = self.wires.wire(word_bits(interval, subject), text)
             self.stable.add(wire)
             return wire

@@ -53,7 +53,10 @@ def constant(e: Expression) -> int | None:
 
 @dataclass(frozen=True)
 class Statement:
-    """`set` (target, value; its name is `<=` where it takes effect after the clock), `if`, `for` (start, condition, next), `case`, or `block` (its declarations in `words`)."""
+    """`set` (target, value), `if`, `for` (start, condition, next), `case`, or `block` (its declarations in `words`).
+
+    The name of an assignment is `<=` where it takes effect after the clock.
+    """
 
     kind: str
     line: int
