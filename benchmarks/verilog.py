@@ -36,7 +36,8 @@ PAIRS = (("+", "-"), ("<", "<="), ("==", "!="), ("&", "|"), ("<<<", ">>>"))
 OTHER = {f" {a} ": f" {b} " for x, y in PAIRS for a, b in ((x, y), (y, x))} | {" * ": " + "}
 SECONDS = 10.0
 ONCE = b"    initial begin\n"
-WEIGHTS = b"        for (word = 0; word < 262144; word = word + 1) dut.m_wgt.words[word] = 0;\n"  # random programs read some that were never loaded
+# random programs read weights that were never loaded
+WEIGHTS = b"        for (word = 0; word < 262144; word = word + 1) dut.m_wgt.words[word] = 0;\n"
 
 
 def text_of(m: Ila) -> str:

@@ -120,7 +120,7 @@ module @name@_bench;
 
     task tick;
         begin
-            clock = 1;
+            #1 clock = 1; // after the wires have the values of the inputs
             #1 clock = 0;
             #1;
         end
