@@ -213,9 +213,9 @@ class Planner:
     def plan(self, terms: Sequence[Expr], depth: int) -> Plan:
         """Return the plan of terms whose counters begin at this depth."""
         parts, now = list[_Reads | _Rounds](), [self.flat(t) for t in terms]
-        while waiting := self.waiting(now):
-            reads = self.ready_reads(waiting)
-            part, replacements = self.reads(reads) if reads else self.rounds(self.ready_fold(waiting), now, depth)
+        while pending := self.pending_terms(now):
+            reads = self.ready_reads(pending)
+            part, replacements = self.reads(reads) if reads else self.rounds(self.ready_fold(pending), now, depth)
             parts.append(part)
             now = [self.flat(substitute(t, replacements)) for t in now]
         if parts and isinstance(last := parts[-1], _Reads):  # the next clock has the data itself
@@ -268,18 +268,18 @@ class Planner:
         f: Fold = e.data.fold
         return (f.extent, *(_element(a) for a in f.initial))
 
-    def waiting(self, terms: Sequence[Expr]) -> list[Expr]:
+    def pending_terms(self, terms: Sequence[Expr]) -> list[Expr]:
         """Return the terms that wait for nothing else."""
         found = dict.fromkeys(x for t in terms for x in self.outer_terms(t) if self.is_waiting(x))
         return [x for x in found if not any(self.waits_in(a) for a in (self.operands(x) if self.is_clocked(x) else x.args))]
 
-    def ready_reads(self, waiting: Sequence[Expr]) -> list[Expr]:
+    def ready_reads(self, pending: Sequence[Expr]) -> list[Expr]:
         """Return one read of each memory."""
-        return [*{x.data: x for x in reversed(waiting) if not self.is_clocked(x)}.values()][::-1]
+        return [*{x.data: x for x in reversed(pending) if not self.is_clocked(x)}.values()][::-1]
 
-    def ready_fold(self, waiting: Sequence[Expr]) -> Expr:
+    def ready_fold(self, pending: Sequence[Expr]) -> Expr:
         """Return the first fold that waits for nothing else."""
-        return waiting[0]
+        return pending[0]
 
     # -- parts
 
