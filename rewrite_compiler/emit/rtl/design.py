@@ -79,12 +79,12 @@ def design(ila: Ila) -> Design:
     if not any(is_large(ila.states[n].leaf) for n in device_states(ila)):
         return several_ports
     one_port = _design(ila, has_ports=True)
-    further = [f"{name}: {reason}" for name, reason in one_port.omitted.items() if name not in several_ports.omitted]
+    reasons = [f"{name}: {reason}" for name, reason in one_port.omitted.items() if name not in several_ports.omitted]
     if one_port.roms.places:
-        further.append("one that reads a table: a table is a memory that is read at several places in one clock")
-    if not further:
+        reasons.append("one that reads a table: a table is a memory that is read at several places in one clock")
+    if not reasons:
         return one_port
-    several_ports.several_ports = further[0]
+    several_ports.several_ports = reasons[0]
     return several_ports
 
 

@@ -157,8 +157,8 @@ class _Reads:
     def build(self, s: ClockBuilder, successor: int, number: int) -> int:
         """Add the clocks and return the first."""
         if self.buffers:
-            kept = (assign(b, p.data[()]) for b, (p, _) in zip(self.buffers, self.reads, strict=True))
-            successor = s.add(seq(*kept, s.go(successor)))
+            copies = (assign(b, p.data[()]) for b, (p, _) in zip(self.buffers, self.reads, strict=True))
+            successor = s.add(seq(*copies, s.go(successor)))
         return s.add(seq(*(assign(p.address, address) for p, address in self.reads), s.go(successor)), number)
 
 
@@ -228,12 +228,10 @@ class Planner:
     def flat(self, e: Expr) -> Expr:
         """Return a term without elements of comprehensions that have to wait: each is the comprehension's body."""
         while True:
-            found = next(
-                (x for x in self.outer_terms(e) if x.op == "load" and isinstance(x.data, Comprehension) and self.waits_in(x)), None
-            )
-            if found is None:
+            load = next((x for x in self.outer_terms(e) if x.op == "load" and isinstance(x.data, Comprehension) and self.waits_in(x)), None)
+            if load is None:
                 return e
-            e = substitute(e, {found: substitute(found.data.body, dict(zip(found.data.variables, found.args, strict=True)))})
+            e = substitute(e, {load: substitute(load.data.body, dict(zip(load.data.variables, load.args, strict=True)))})
 
     def waits_in(self, e: Expr) -> bool:
         """Tell whether something below waits."""
@@ -270,8 +268,8 @@ class Planner:
 
     def pending_terms(self, terms: Sequence[Expr]) -> list[Expr]:
         """Return the terms that wait for nothing else."""
-        found = dict.fromkeys(x for t in terms for x in self.outer_terms(t) if self.is_waiting(x))
-        return [x for x in found if not any(self.waits_in(a) for a in (self.operands(x) if self.is_clocked(x) else x.args))]
+        candidates = dict.fromkeys(x for t in terms for x in self.outer_terms(t) if self.is_waiting(x))
+        return [x for x in candidates if not any(self.waits_in(a) for a in (self.operands(x) if self.is_clocked(x) else x.args))]
 
     def ready_reads(self, pending: Sequence[Expr]) -> list[Expr]:
         """Return one read of each memory."""

@@ -175,9 +175,9 @@ class _Printer:
             STATEMENTS[type(s)](self, s, depth, times)
 
     def bind(self, s: Bind, depth: int, times: int) -> None:
-        found = self.b.fresh(s.value.interval, self.text(s.value, depth), depth, s.name, s.name)
-        if found != s.name:
-            self.b.aliases[s.name] = found
+        word = self.b.fresh(s.value.interval, self.text(s.value, depth), depth, s.name, s.name)
+        if word != s.name:
+            self.b.aliases[s.name] = word
 
     def mutable(self, s: Mutable, depth: int, times: int) -> None:
         if s.real:

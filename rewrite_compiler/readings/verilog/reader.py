@@ -109,8 +109,8 @@ def read_verilog(text: str, place: str = "") -> Module:
         InputError: F103, with the line that is not of the emitted subset.
     """
     end = END.search(text)
-    own, rest = (text[: end.end()], text[end.end() :]) if end else (text, "")
-    return replace(_Reader(own, place).module(), rest=rest.lstrip())
+    body, rest = (text[: end.end()], text[end.end() :]) if end else (text, "")
+    return replace(_Reader(body, place).module(), rest=rest.lstrip())
 
 
 class _Reader:
