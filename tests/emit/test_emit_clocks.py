@@ -214,10 +214,10 @@ def test_an_instruction_that_changes_where_its_loop_ends_is_left_out() -> None:
 
 
 def test_a_loop_that_cannot_run_within_the_bound_is_not_called_proved() -> None:
-    """A command that returns something takes one clock, so its loop stays; it runs 0, 16, 32 … rounds."""
+    """A command that returns something of small memories takes one clock, so its loop stays; it runs 0, 16, 32 … rounds."""
     m = Ila("steps")
     m.input("data", 8, 4)
-    count, buffer = m.register("count", 4), m.memory("buffer", (256,), 8)
+    count, buffer = m.register("count", 4), m.memory("buffer", (256,), 1)
     clear = update(buffer, count[()] * 16, lambda i: (i, 0))
     m.instruction("clear", Match(m.word("data", 0, 1) == 1, {"data": 1}))(lambda: (clear, array(lambda j: buffer[j], 1)))
     made = verilog_device(m).files["steps_device.v"].decode()

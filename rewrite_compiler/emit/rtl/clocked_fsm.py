@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from ...ila import External, Ila
 from ...lang import intervals as iv
+from ...lang.arithmetic import maximum, minimum
 from ...lang.binders import Comprehension, Leaf
 from ...lang.expr import Expr, lift, select, wrap
 from ...lang.step import Let, Loop, Require, Seq, Step, Together, Update, When, assign, make_update, seq, together, updates_of, when
@@ -69,15 +70,15 @@ class Clocks:
     outputs: set[Leaf] = field(default_factory=set)  # written whole in one clock
     count: int = 0
 
-    def sequence(self, name: str, step: Step) -> int:
-        """Add the clocks of an instruction and return the number of the first.
+    def sequence(self, name: str, step: Step, operands: Mapping[Leaf, Leaf]) -> int:
+        """Add the clocks of an instruction, with scalar operands on registers that hold every value of their width, and return the number of the first.
 
         Raises:
             NoVerilog: the instruction has no form over several clocks.
         """
         count_before = self.count
         try:
-            return _Sequence(self).build(step, 0, self._attached())
+            return _Sequence(self).build(step, 0, self._attached() | {leaf[()]: _within(held, leaf) for leaf, held in operands.items()})
         except NoVerilog:
             self.drop(count_before)
             raise
@@ -338,6 +339,15 @@ class _Sequence:
     def register(self, name: str, interval: iv.Interval) -> Leaf:
         """Return the register of a name."""
         return self.c.counters.setdefault(name, Leaf((), interval, False, name))
+
+
+def _within(held: Leaf, operand: Leaf) -> Expr:
+    """Return what a register holds, limited to the range of its operand, for a state that no command leaves, too."""
+    low, high = operand.interval
+    value = held[()]
+    if high is not None and value.interval[1] != high:
+        value = minimum(value, high)
+    return maximum(value, low) if low is not None and value.interval[0] != low else value
 
 
 def _refuse_changing_ends(nest: Nest, body: Step) -> None:

@@ -162,11 +162,12 @@ class _Builder:
             out = Leaf((result_bits(self.design.ila) // RESULT_LANE,), (0, 255), False, "result")
             step = seq(step, _returned(i.result, out))
             self.clocks.outputs.add(out)
-        first = self.clocks.sequence(i.name, step)
+        held = {o.leaf: self.held(o.leaf) for o in i.operands.values()}
+        first = self.clocks.sequence(i.name, step, {leaf: other for leaf, other in held.items() if other is not leaf})
         steps = {n: self.clocks.steps[n] for n in range(count_before + 1, self.clocks.count + 1)}
         accessed = frozenset[Leaf]().union(*(reads_of(s) | {u.memory for u in updates_of(s)} for s in steps.values()))
         try:
-            operand_registers = {o.leaf: _operand_register(n, o) for n, o in i.operands.items() if o.leaf in accessed}
+            operand_registers = {held[o.leaf]: _operand_register(n, o) for n, o in i.operands.items() if held[o.leaf] in accessed}
             words = self.control(accessed)
             parts = {n: self.print_part(f"clock_{n}", i, s, operand_registers, out if _writes(s, out) else None) for n, s in steps.items()}
             if (is_even or self.clocks.has_ports) and any(p.has_varying_loops for p in parts.values()):
@@ -181,6 +182,13 @@ class _Builder:
         })  # fmt: skip
         begin = seq(*(_operand(leaf, i.operands[leaf.name].term) for leaf in operand_registers), assign(self.clocks.state, first))
         return self.print_part(f"do_{i.name}", i, self.with_tokens(i, begin, frozenset(operand_registers)), operand_registers, None)
+
+    def held(self, leaf: Leaf) -> Leaf:
+        """Return the leaf of an operand in clocks after the first: its register may hold every value of its width."""
+        bits, signed = iv.width_of(leaf.interval) or (1, False)
+        if not self.clocks.has_ports or leaf.shape or leaf.interval == iv.of_width(bits, signed):
+            return leaf
+        return Leaf((), iv.of_width(bits, signed), False, leaf.name)
 
     def tokens_only(self, i: Instruction) -> Part:
         """Return the block of an instruction that only updates its tokens."""
