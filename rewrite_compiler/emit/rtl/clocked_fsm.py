@@ -71,7 +71,7 @@ class Clocks:
     count: int = 0
 
     def sequence(self, name: str, step: Step, operands: Mapping[Leaf, Leaf]) -> int:
-        """Add the clocks of an instruction, with scalar operands on registers that hold every value of their width, and return the number of the first.
+        """Add the clocks of an instruction, its scalar operands on registers of full range, and return the number of the first.
 
         Raises:
             NoVerilog: the instruction has no form over several clocks.
