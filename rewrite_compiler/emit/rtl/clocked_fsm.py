@@ -78,7 +78,9 @@ class Clocks:
         """
         count_before = self.count
         try:
-            return _Sequence(self).build(step, 0, self._attached() | {leaf[()]: _within(held, leaf) for leaf, held in operands.items()})
+            return _Sequence(self).build(
+                step, 0, self._attached() | {leaf[()]: _within(register, leaf) for leaf, register in operands.items()}
+            )
         except NoVerilog:
             self.drop(count_before)
             raise

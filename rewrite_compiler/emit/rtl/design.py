@@ -162,12 +162,12 @@ class _Builder:
             out = Leaf((result_bits(self.design.ila) // RESULT_LANE,), (0, 255), False, "result")
             step = seq(step, _returned(i.result, out))
             self.clocks.outputs.add(out)
-        held = {o.leaf: self.held(o.leaf) for o in i.operands.values()}
-        first = self.clocks.sequence(i.name, step, {leaf: other for leaf, other in held.items() if other is not leaf})
+        registers = {o.leaf: self.held(o.leaf) for o in i.operands.values()}
+        first = self.clocks.sequence(i.name, step, {leaf: other for leaf, other in registers.items() if other is not leaf})
         steps = {n: self.clocks.steps[n] for n in range(count_before + 1, self.clocks.count + 1)}
         accessed = frozenset[Leaf]().union(*(reads_of(s) | {u.memory for u in updates_of(s)} for s in steps.values()))
         try:
-            operand_registers = {held[o.leaf]: _operand_register(n, o) for n, o in i.operands.items() if held[o.leaf] in accessed}
+            operand_registers = {registers[o.leaf]: _operand_register(n, o) for n, o in i.operands.items() if registers[o.leaf] in accessed}
             words = self.control(accessed)
             parts = {n: self.print_part(f"clock_{n}", i, s, operand_registers, out if _writes(s, out) else None) for n, s in steps.items()}
             if (is_even or self.clocks.has_ports) and any(p.has_varying_loops for p in parts.values()):
