@@ -78,9 +78,8 @@ class Clocks:
         """
         count_before = self.count
         try:
-            return _Sequence(self).build(
-                step, 0, self._attached() | {leaf[()]: _within(register, leaf) for leaf, register in operands.items()}
-            )
+            within = {leaf[()]: _within(register, leaf) for leaf, register in operands.items()}
+            return _Sequence(self).build(step, 0, {**self._attached(), **within})
         except NoVerilog:
             self.drop(count_before)
             raise
