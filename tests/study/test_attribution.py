@@ -186,7 +186,7 @@ def test_a_sweep_has_a_line_for_every_point(digits: Path) -> None:
     wanted = [{"hlscnn.revision": r, "calibration-method": "mse"} for r in ("ext8", "ext16")]
     assert [p["at"] for p in found["points"]] == wanted
     errors = [p["worst_offload_error"] for p in found["points"]]
-    assert errors[0] > 3 * errors[1]
+    assert errors[0] > 1.5 * errors[1]  # although the filters of 8 bits are rescaled
     for text, said in (
         ("hlscnn.size=3", '--over must name a parameter, not "hlscnn.size"'),
         ("hlscnn.revision=ext9", 'hlscnn.revision must be one of ext8, orig, ext16, uni16, ext16_a3p16, ext16_a3p8, not "ext9"'),
