@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.apps.digits import data as digits
-from rewrite_compiler.compile import calibrated_from, compile_model
+from rewrite_compiler.compile import calibrated, compile_model
 from rewrite_compiler.cosim.cosimulate import dataset_for
 from rewrite_compiler.cosim.engine import Engine
+from rewrite_compiler.data import samples_for
 from rewrite_compiler.ila.simulation.simulator import _Executable
 from rewrite_compiler.ila_models import flexasr
 from rewrite_compiler.target import simulated_device
@@ -20,8 +21,8 @@ FOLDER = Path(digits.__file__).parent
 
 @pytest.mark.parametrize(("model", "accel"), [("mlp", "flexasr"), ("cnn", "hlscnn"), ("mlp", "vta")])
 def test_a_sample_gives_the_bits_of_the_oracle(model: str, accel: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    uncalibrated = compile_model(FOLDER / f"{model}.onnx", [accel])
-    plan = calibrated_from(uncalibrated, FOLDER / "calibration.npz")  # formats alone: no law of scaling is judged
+    plan = compile_model(FOLDER / f"{model}.onnx", [accel])
+    plan = calibrated(plan, samples_for(plan.source, FOLDER / "calibration.npz").inputs, "calibration.npz")  # no law of scaling is judged
     data = dataset_for(plan, FOLDER / "test.npz")
     take = lambda part: data.rows(part).inputs  # noqa: E731
     oracle, arrays = (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.apps import find_application
-from rewrite_compiler.compile import Plan, calibrated_from, compile_model
+from rewrite_compiler.compile import Plan, calibrated, compile_model
 from rewrite_compiler.compile.offload.execute import PreparedOffload
 from rewrite_compiler.compile.offload.specified import NumericsOffload, format_refusal, is_certified
 from rewrite_compiler.compile.plan.plan import tensors_of
@@ -26,7 +26,8 @@ SAMPLES, BATCH = 11, 4  # the last batch is not full
 
 def planned(app: str, accel: str) -> tuple[Plan, dict[str, Any]]:
     shipped = find_application(app)
-    plan = calibrated_from(compile_model(shipped.model, [accel]), shipped.calibration)  # formats alone: no law of scaling is judged
+    plan = compile_model(shipped.model, [accel])
+    plan = calibrated(plan, samples_for(plan.source, shipped.calibration).inputs, "calibration.npz")  # no law of scaling is judged
     return plan, samples_for(plan.source, shipped.data).evenly(SAMPLES).inputs
 
 
