@@ -156,10 +156,9 @@ def with_formats(plan: Plan, data: Dataset, calibrate: Samples | None, method: s
     """Return the plan as compiling with the calibration samples gives it, and the samples that remain for the metric."""
     if calibrate is not None:
         return calibrated_within_range(plan, calibrate, method=method, limits=limits), data
-    evaluation = remaining_samples(plan, data, calibrate)
-    if evaluation is data:
+    if plan.calibrated:
         return plan, data
-    first, _ = data.split(CALIBRATION_SAMPLES)
+    first, evaluation = data.split(CALIBRATION_SAMPLES)
     source = f"the first {CALIBRATION_SAMPLES} samples of {Path(data.place).name}"
     return calibrated_within_range(plan, first, source=source, method=method, limits=limits), evaluation
 
