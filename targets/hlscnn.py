@@ -437,7 +437,7 @@ def conv2d_result(
     g = _geometry(shape, filters, (kernel[0], kernel[1]), strides, pads, relu=relu)
     start = None if b is None else array(lambda n, i, j: b[n], (filters, *g.out))
 
-    def image(k: Expr) -> Array:
+    def image(k: int) -> Array:
         def around(c: Expr, i: Expr, j: Expr) -> Expr:
             row, col = i - pads[0], j - pads[1]
             inside = (row >= 0) & (row < shape[1]) & (col >= 0) & (col < shape[2])
@@ -445,7 +445,14 @@ def conv2d_result(
 
         return conv2d_codes(array(around, (g.channels, g.rows, g.cols)), w, g, revision_of(p), start)
 
-    return array(lambda k, n, i, j: image(k)[n, i, j], (batch, filters, *g.out))
+    images = [image(k) for k in range(batch)]
+    return array(lambda k, n, i, j: _case(k, [codes[n, i, j] for codes in images]), (batch, filters, *g.out))
+
+
+def _case(index: Expr, cases: Sequence[Expr]) -> Expr:
+    """Return cases[index], found by halves: a batch may be long, and a term must not be as deep."""
+    half = len(cases) // 2
+    return select(index < half, _case(index, cases[:half]), _case(index - half, cases[half:])) if half else cases[0]
 
 
 def drive_images(
