@@ -3,9 +3,10 @@
     python benchmarks/certificates.py
     python benchmarks/certificates.py --check
 
-The first takes what this machine's court has judged with the sources as they are, and writes nothing unless all is proved. The
-second believes no cache: it judges every rule, operation and model, and ends with 1 and the names where the file that ships
-has another byte.
+The first keeps the certificates that still count (their statements and the hash of the court say which), takes what this
+machine's court has judged with the sources as they are, judges the rest, and writes nothing unless all is proved. The second
+believes neither file nor cache: it judges every rule, operation and model, and ends with 1 and the names where the file that
+ships has another byte.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from collections.abc import Iterator
 
 from rewrite_compiler.prove.certificates.cache import Cache, court_cache
 from rewrite_compiler.prove.certificates.judge import Case, judge_cases, model_case, rule_case, target_cases
-from rewrite_compiler.prove.certificates.shipped_certificates import Certificate, certificate_of_record, certificates_text
+from rewrite_compiler.prove.certificates.shipped_certificates import (
+    Certificate,
+    certificate_of_model,
+    certificate_of_operation,
+    certificate_of_record,
+    certificate_of_rule,
+    certificates_text,
+)
 from rewrite_compiler.prove.certificates.sources import SHIPPED
 from rewrite_compiler.prove.certificates.statements import statement_of_model, statement_of_operation, statement_of_rule
 from rewrite_compiler.rewrite.ruleset import every_rule
@@ -25,24 +33,27 @@ from rewrite_compiler.target import find_target, target_names
 DESIGNS = ("flexasr:sigmoid=3.4", "hlscnn:revision=ext16", "hlscnn:revision=orig")  # beside the designs without parameters
 
 
-def statements() -> Iterator[tuple[str, Case]]:
-    """Yield every case of the library with the hash of what it says."""
-    yield from ((statement_of_rule(r), rule_case(r, None)) for r in every_rule())
+def statements() -> Iterator[tuple[str, Case, Certificate | None]]:
+    """Yield every case of the library with the hash of what it says, and the certificate that ships where it counts."""
+    yield from ((statement_of_rule(r), rule_case(r, None), certificate_of_rule(r)) for r in every_rule())
     for name in (*target_names(), *DESIGNS):
         target = find_target(name)
-        yield statement_of_model(target), model_case(target, name)
-        yield from ((statement_of_operation(target, case.message["name"]), case) for case in target_cases(target, name))
+        yield statement_of_model(target), model_case(target, name), certificate_of_model(target)
+        for case in target_cases(target, name):
+            operation = case.message["name"]
+            yield statement_of_operation(target, operation), case, certificate_of_operation(target, operation)
 
 
-def certificates(cache: Cache, jobs: int) -> dict[str, Certificate]:
-    """Return the certificates of the library by their statements."""
-    statement_cases = [*statements()]
-    records = judge_cases([case for _, case in statement_cases], cache, lambda name: print(name, flush=True), jobs)
-    judged_certificates = {}
-    for (statement, case), record in zip(statement_cases, records, strict=True):
+def certificates(cache: Cache, jobs: int, *, anew: bool) -> dict[str, Certificate]:
+    """Return the certificates of the library by their statements; `anew`: those that ship are judged, too."""
+    library = [(statement, case, None if anew else shipped) for statement, case, shipped in statements()]
+    lacking = [(statement, case) for statement, case, shipped in library if shipped is None]
+    records = judge_cases([case for _, case in lacking], cache, lambda name: print(name, flush=True), jobs)
+    judged = {}
+    for (statement, case), record in zip(lacking, records, strict=True):
         kind = "operation" if case.message["kind"] == "mapping" else case.message["kind"]
-        judged_certificates[statement] = certificate_of_record(kind, case.name, record)
-    return judged_certificates
+        judged[statement] = certificate_of_record(kind, case.name, record)
+    return {statement: shipped or judged[statement] for statement, _, shipped in library}
 
 
 def main() -> None:
@@ -51,7 +62,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="judge everything anew, and compare the file that ships byte for byte")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="judge in N processes (default 2)")
     options = parser.parse_args()
-    found = certificates(Cache(None) if options.check else court_cache(), options.jobs)
+    found = certificates(Cache(None) if options.check else court_cache(), options.jobs, anew=options.check)
     unproved = [f"{c.name}: {c.verdict}" for c in found.values() if c.verdict != "proved"]
     if unproved:
         sys.exit("\n".join(unproved))
