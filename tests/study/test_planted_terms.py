@@ -247,3 +247,16 @@ def test_accumulators_of_folds_in_folds_are_watched() -> None:
                 acc = max(-256, min(255, before[-1]))
     assert (row.low, row.high, row.count) == (min(before), max(before), len(before))
     assert row.outside == sum(not -256 <= b < 256 for b in before) > 0
+
+
+def test_a_line_that_says_two_words_has_a_row_for_each() -> None:
+    """What leaves the narrow word is not said of the hull of both."""
+    x = Leaf((2, 8), (-128, 127), False, "x")
+    xs = np.random.default_rng(7).integers(-128, 128, (4, 2, 8))
+    results, places = with_places(lambda: tuple(array(lambda i, n=n, b=b: sat(x[n, i] * 3, b), 8) for n, b in enumerate((7, 9))))
+    terms = SourceTerms(results, places.of_terms, tuple(e for r in results for e in terms_of(r.body) if e.reads))
+    rows = {row.word: row for row in watch(terms, {x: xs}, {}) if row.kind == "saturates"}
+    for n, word in enumerate(((-64, 63), (-256, 255))):
+        values = 3 * xs[:, n]
+        assert rows[word].outside == np.count_nonzero((values < word[0]) | (values > word[1])) > 0
+        assert (rows[word].low, rows[word].high) == (values.min(), values.max())

@@ -55,7 +55,7 @@ class Watched:
 def watch(terms: SourceTerms, operands: Mapping[Leaf, Data], constants: Mapping[Leaf, Data]) -> list[Watched]:
     """Return what the intermediates of numerics do, those that leave their word first, then in the order of the terms."""
     probes = _Probes(terms.results)
-    rows: dict[tuple[SourcePlace, str], Watched] = {}
+    rows: dict[tuple[SourcePlace, str, iv.Interval], Watched] = {}
     for e in terms.outermost():
         limited = _limited(e)
         if limited is None or not e.reads:
@@ -67,7 +67,8 @@ def watch(terms: SourceTerms, operands: Mapping[Leaf, Data], constants: Mapping[
         low, high = int(values.min()), int(values.max())
         outside = int(np.count_nonzero((values < _end(e.interval[0], low)) | (values > _end(e.interval[1], high))))
         row = Watched(place, kind, low, high, e.interval, outside, values.size, is_complete)
-        rows[place, kind] = _joined(rows[place, kind], row) if (place, kind) in rows else row
+        key = place, kind, e.interval  # of a line that says two words both are rows: what leaves the one may fit the other
+        rows[key] = _joined(rows[key], row) if key in rows else row
     return sorted(rows.values(), key=lambda row: -row.outside / row.count)
 
 
@@ -90,9 +91,9 @@ def _limited(e: Expr) -> Expr | None:
 
 
 def _joined(a: Watched, b: Watched) -> Watched:
-    """Return two terms of one place as one."""
+    """Return two terms of one place and one word as one."""
     return Watched(
-        a.place, a.kind, min(a.low, b.low), max(a.high, b.high), iv.hull(a.word, b.word), a.outside + b.outside, a.count + b.count,
+        a.place, a.kind, min(a.low, b.low), max(a.high, b.high), a.word, a.outside + b.outside, a.count + b.count,
         a.is_complete and b.is_complete,
     )  # fmt: skip
 
