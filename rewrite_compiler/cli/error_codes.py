@@ -16,7 +16,7 @@ CODES = {
     ),
     "F108": ("A package for a form of results is not installed", "install the package that the sentence names"),
     "F110": ("The IR version of a model is not supported", "export with a current onnx"),
-    "F111": ("The opset of a model is missing or unknown", "export with an opset from 7 to 26"),
+    "F111": ("The opset of a model is missing or unknown", "export with an opset from 1 to 26"),
     "F112": ("An operator set is imported twice", "export the model again"),
     "F120": ("The nodes of a graph form a cycle", "break the cycle that the sentence lists, and export the model again"),
     "F121": ("A value is defined twice", "give every value one producer, and export the model again"),

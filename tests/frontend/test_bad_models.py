@@ -140,11 +140,7 @@ CHANGES: list[tuple[Callable[[Any], None], str]] = [
     (clear("opset_import"), "app.onnx: error[F111]: the model imports no operator set"),
     (
         set_version(999),
-        "app.onnx: error[F111]: operator set of the model must be 7 to 26, not 999\n  help: export it with operator set 26 or older",
-    ),
-    (
-        set_version(6),
-        "app.onnx: error[F111]: operator set of the model must be 7 to 26, not 6\n  help: export it with operator set 7 or newer",
+        "app.onnx: error[F111]: operator set of the model must be 1 to 26, not 999\n  help: export it with operator set 26 or older",
     ),
     (set_version(0), "app.onnx: error[F111]: the model must import a positive operator set version, not 0"),
     (add_import("ai.onnx", 17), "app.onnx: error[F112]: the model must import the operator set of ai.onnx once, not as 21 and 17"),

@@ -13,9 +13,10 @@ from typing import Any
 
 from ...errors import InputError
 from .attributes import subgraphs
+from .early_opsets import SETTLED, change_of_meaning
 from .opaque import canonical_node, captured_names, operand_name, read_names, renamed_copy, result_name
 
-OLDEST, BASE = 7, 21
+OLDEST, BASE = 1, 21
 NEWEST = 26  # onnxruntime 1.31 loads no newer operator set
 # lowered from their own version: their conversion needs shapes
 BY_VERSION = frozenset({"Softmax", "LogSoftmax", "GroupNormalization"})
@@ -136,6 +137,9 @@ def _check_convertible(node: Any, version: int) -> None:
     since = schema_of(node.op_type, "", version).since_version
     if (node.op_type, since) in MISCONVERTED:
         raise ValueError("it changed its meaning")
+    early = version < SETTLED and change_of_meaning(node, *(schema_of(node.op_type, "", v) for v in (version, SETTLED)))
+    if early:
+        raise ValueError(early)
 
 
 def _converted_alone(node: Any, version: int, target: int, place: str) -> tuple[Any, ...]:
