@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from published import batch_of, clusters_of, problem_of, schedule_of_row, vectors
 
-from rewrite_compiler.fit.mapping.directives import dataflow_from
 from rewrite_compiler.fit.mapping.engine import Engine, Reading
 from rewrite_compiler.fit.mapping.schedule import batch_of as columns_of
 from rewrite_compiler.fit.mapping.schedule import bypasses_of, schedule_from, violations
-from rewrite_compiler.fit.mapping.texts import timeloop_schedule, timeloop_text
+from rewrite_compiler.fit.mapping.texts.directives import dataflow_from
+from rewrite_compiler.fit.mapping.texts.timeloop import timeloop_schedule, timeloop_text
 from rewrite_compiler.fit.models.published import MODELS
 
 pytestmark = pytest.mark.shared

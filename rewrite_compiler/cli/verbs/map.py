@@ -29,7 +29,7 @@ SUBJECTS = {
     "objective": (SEARCH, OVER, ALGORITHMS, "--mapping"), **dict.fromkeys(("form", "mapping", "why"), (SEARCH, "--mapping")),
     "over": (SEARCH, OVER),
 }  # fmt: skip
-FORMS = ("loops", "union", "timeloop", "maestro")
+FORMS = ("loops", "union", "timeloop", "maestro", "codelet")
 BOUND = FileBound("a JSON file of a problem, a mapping or constraints", MAX_TOML_BYTES)
 
 
@@ -155,7 +155,7 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     goals = ("edp", "energy", "cycles", "bytes")
     verb_parser.add_argument("--objective", type=one_of(*goals), default="edp", metavar="NAME", help=f"{', '.join(goals)} (default: edp)")
     verb_parser.add_argument("--constraints", metavar="FILE", help="tile sizes, orders, parallel dimensions, utilisation as JSON")
-    verb_parser.add_argument("--mapping", metavar="FILE", help="price this mapping: JSON as --json writes it, or Timeloop's text")
+    verb_parser.add_argument("--mapping", metavar="FILE", help="price this mapping: JSON as --json writes it, or a text as --as prints it")
     verb_parser.add_argument("--why", metavar="LEVEL,TENSOR", help="say which loops bring a tensor to a memory, and which bring it again")
     verb_parser.add_argument("--budget", type=whole_number(1), default=20_000, metavar="N", help="evaluations (default: 20000)")
     verb_parser.add_argument("--seed", type=whole_number(0), default=0, metavar="N", help="of what mappers draw (default: 0)")
@@ -221,11 +221,14 @@ def _answer(args: argparse.Namespace, problem: Problem, clusters: Clusters, poin
 
 
 def _mapping(path: str, problem: Problem, clusters: Clusters) -> Sequence[Any]:
-    """Return the mapping of a file: a list of levels, a document of this verb, or Timeloop's text."""
+    """Return the mapping of a file: a list of levels, a document of this verb, or a text in any form that it prints."""
     if not path.endswith(".json"):
-        from ...fit.mapping.texts import timeloop_schedule
+        from ...fit.mapping.texts.forms import schedule_of_text
 
-        return timeloop_schedule(read_bytes(Path(path), BOUND).decode("utf-8", "replace"), problem, clusters).document()
+        try:
+            return schedule_of_text(read_bytes(Path(path), BOUND).decode("utf-8", "replace"), problem, clusters).document()
+        except InputError as error:
+            raise error.at(path) from None
     document = _json(path)
     if isinstance(document, Mapping) and document.get("schema") == SCHEMA:
         layers = document.get("layers")
@@ -258,13 +261,10 @@ def _space_line(name: str, space: Space) -> str:
 
 
 def _text(form: str, document: Mapping[str, Any], problem: Problem, clusters: Clusters) -> str:
-    from ...fit.mapping.directives import directives_text
     from ...fit.mapping.schedule import schedule_from
-    from ...fit.mapping.texts import timeloop_text, union_text
+    from ...fit.mapping.texts.forms import FORMS as PRINTERS
 
-    schedule = schedule_from(document["mapping"], problem, clusters)
-    printers = {"timeloop": timeloop_text, "maestro": directives_text, "union": union_text}
-    return printers[form](schedule, problem, clusters).rstrip()
+    return PRINTERS[form].text(schedule_from(document["mapping"], problem, clusters), problem, clusters).rstrip()
 
 
 def one_layer(document: Mapping[str, Any], model: str) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..mapping.clusters import Clusters
 from ..mapping.schedule import Schedule
-from ..mapping.texts import listing
+from ..mapping.texts.loops import listing
 from ..models.model import Cost, CostModel, Objective
 from ..models.published import MODELS
 from ..problems.problem import Problem
