@@ -245,7 +245,7 @@ def add_steering_options(verb_parser: Parser) -> None:
     verb_parser.add_setting(
         "--accel", action="append", default=[], metavar="NAME[:key=value,…]", help="accelerator by name or path; repeat for several"
     )
-    verb_parser.add_setting("--objective", default="offloads", metavar="NAME", help="what decides: offloads, macs, cycles or bytes")
+    verb_parser.add_setting("--objective", default="offloads", metavar="NAME", help="what decides: offloads, macs, cycles, bytes or edp")
     verb_parser.add_setting(
         "--host-costs", is_extended=True, default="shipped", metavar="NAME", help="the host's table: shipped, or measured here now"
     )

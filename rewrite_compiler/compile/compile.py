@@ -125,6 +125,8 @@ def _uncalibrated_plan(model: Model, targets: Sequence[Target], options: Options
     end_time = time.perf_counter()
     seconds = {"load": load_time - start_time, "match": end_time - load_time - (judge_time - match_time), "judge": judge_time - match_time}
     run = {"seconds": {name: round(s, 3) for name, s in seconds.items()}, "egraph_kept": match_result.saturation.is_cached}
+    if objective.is_mapped:
+        run["mapper"] = {"products": objective.mapped.products, "searched": objective.mapped.searched}
     run["rule_seconds"] = rule_seconds(match_result.saturation, applied_rules, mappings)
     notes = (*plan.notes, *space.notes, *used_operations.notes)
 
@@ -183,9 +185,9 @@ def search_space(targets: Sequence[Target], options: Options) -> SearchSpace:
 
 
 def _rule_files(options: Options) -> tuple[Path, ...]:
-    """Return the rule files, with the lowerings for every objective that prices them; for the default one only on request."""
+    """Return the rule files, with the lowerings for every objective that prices the host, too; for the others only on request."""
     lowering = Path(LOWERING)
-    weighs = options.objective != OFFLOADS.name and not options.exact
+    weighs = options.objective not in (OFFLOADS.name, "edp") and not options.exact
     return (*options.rules, lowering) if weighs and lowering not in options.rules else options.rules
 
 
@@ -317,6 +319,7 @@ def _offload(
         {} if m.format_choices else m.formats_for({}),  # a quantised model has its own
         offload_price,
         picoseconds_of(body, None, objective.host),
+        objective.mapped_cost(m, types, dict(node.attributes)) if objective.is_mapped else None,
     )
 
 

@@ -143,7 +143,7 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     verb_parser.add_argument(
         "subject", metavar="LAYER|MODEL[:NODE]|PROBLEM.json", help="gemm:m=512,n=64,k=1024, conv:…, einsum:adec,ebd->abc:16"
     )
-    verb_parser.add_argument("--arch", required=True, metavar="NAME|FILE", help="edge, cloud, or a file ending in .json or .toml")
+    verb_parser.add_argument("--arch", required=True, metavar="NAME|FILE", help="edge, cloud, an accelerator, or a .json or .toml file")
     mappers = ("anytime", "exhaustive", "random", "decoupled", "genetic", "heuristic")
     verb_parser.add_argument(
         "--mapper", type=one_of(*mappers), default="anytime", metavar="NAME", help=f"{', '.join(mappers)} (default: anytime)"

@@ -23,6 +23,7 @@ from ...errors import SpecError
 from ...fit import Refusal, Tiling, tile
 from ...fit.cost import Price, femtojoules, price
 from ...fit.host import host_bytes, host_picoseconds
+from ...fit.mapped_cost import MappedCost
 from ...fit.search import cheapest_tiling
 from ...ir.program import Program, Value, total_macs
 from ...ir.types import TensorType
@@ -187,11 +188,13 @@ class Costs:
         return self.objective.by_levels(counted, self.price_of(c, node) if self.objective.is_priced and any(counted) else 0)
 
     def price_of(self, c: int, node: ENode) -> int:
-        """Return the nanoseconds, bytes or femtojoules of an e-node, as the objective prices it."""
+        """Return the price of an e-node as the objective has it: nanoseconds, bytes, energy, or energy times time."""
         is_time = self.objective.price_level == "nanoseconds"
         types = [t for child in node.children if (t := self.graph.classes[child].type) is not None]
         if self.objective.price_level == "femtojoules":
             return self.energy(node) if node.op in self.devices else 0
+        if self.objective.is_mapped:
+            return self.mapped_cost(node).picojoule_microseconds if node.op in self.devices else 0
         if node.op in self.devices:
             return self.amount(self.tiling_and_price(node)[1])
         op, result_type = operator_named(node.op), self.graph.classes[c].type
@@ -216,6 +219,11 @@ class Costs:
         assert isinstance(fit, Tiling)
         assert resources is not None
         return femtojoules(m, fit, attributes, resources, total_macs(body_of(m, self.types(node), attributes)))
+
+    def mapped_cost(self, node: ENode) -> MappedCost:
+        """Return what a device operation costs at the best mappings of its products."""
+        m = self.devices[node.op]
+        return self.objective.mapped_cost(m, self.types(node), self.attributes(node))
 
     def amount(self, p: Price) -> int:
         """Return the nanoseconds or bytes of a price."""

@@ -12,7 +12,12 @@ from threading import Lock
 from ...errors import SpecError, UsageError
 from ...fit import Refusal, Tiling
 from ...fit.host import SHIPPED, HostTable
-from ...target import Mapping, Resources, Target
+from ...fit.mapped_cost import MappedCost, MappedCosts
+from ...fit.mapping.clusters import Clusters
+from ...fit.mapping.device import device_clusters
+from ...ir.types import TensorType
+from ...ops.op import AttributeValue
+from ...target import Mapping, Resources, Target, body_of
 
 # a function of each element costs less than a device call: computing a layer twice to save one would be no gain
 LEVELS = ("host_macs", "host_operators", "device_calls", "host_elementwise", "moved_elements")
@@ -24,8 +29,11 @@ OBJECTIVES: MappingOf[str, tuple[str, ...]] = {
     "bytes": ("moved_bytes", *LEVELS),
     # devices give energies, the host none: what is left to it decides first
     "energy": ("host_macs", "host_operators", "femtojoules", "device_calls", "host_elementwise", "moved_elements"),
+    # of the same work left to the host, the operations whose best mappings have the least product of energy and time
+    "edp": ("host_macs", "host_operators", "picojoule_microseconds", "device_calls", "host_elementwise", "moved_elements"),
 }
-PRICE_LEVELS = ("nanoseconds", "moved_bytes", "femtojoules")  # moved: over the links and in the host's memory
+MAPPED = "picojoule_microseconds"
+PRICE_LEVELS = ("nanoseconds", "moved_bytes", "femtojoules", MAPPED)  # moved: over the links and in the host's memory
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,8 @@ class Objective:
     unusable: MappingOf[str, str] = field(default_factory=dict)  # targets whose resources are inconsistent, with the reason
     runtime_weights: bool = False  # whether operations may write computed tensors as weights
     tilings: dict[Hashable, Tiling | Refusal] = field(default_factory=dict, compare=False, repr=False)  # memoised searches
+    mapped_costs: dict[Hashable, MappedCost] = field(default_factory=dict, compare=False, repr=False)  # of operations
+    mapped: MappedCosts = field(default_factory=MappedCosts, compare=False, repr=False)  # of products on targets
     lock: Lock = field(default_factory=Lock, compare=False, repr=False)
 
     @cached_property
@@ -46,13 +56,31 @@ class Objective:
         return OBJECTIVES[self.name]
 
     @cached_property
+    def clusters(self) -> MappingOf[str, Clusters]:
+        """The architectures that mappers see, by target."""
+        return {name: device_clusters(name, r) for name, r in self.resources.items() if r is not None}
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether mappers price operations."""
+        return self.price_level == MAPPED
+
+    def mapped_cost(self, m: Mapping, types: Sequence[TensorType], attributes: MappingOf[str, AttributeValue]) -> MappedCost:
+        """Return what an operation on operands of these types costs at the best mappings of its products."""
+        key = m.name, tuple(types), tuple(attributes.items())
+        with self.lock:  # exact matching runs concurrently
+            if key not in self.mapped_costs:
+                self.mapped_costs[key] = self.mapped.of(body_of(m, types, attributes), self.clusters[m.target])
+        return self.mapped_costs[key]
+
+    @cached_property
     def is_priced(self) -> bool:
         """Whether a level is the time, bytes or energy of operators."""
         return bool(self.price_level)
 
     @cached_property
     def price_level(self) -> str:
-        """The level that is a price of operators (nanoseconds, moved bytes or femtojoules), empty if all levels are counts."""
+        """The level that is a price of operators, as nanoseconds or moved bytes, empty if all levels are counts."""
         return next((level for level in self.levels if level in PRICE_LEVELS), "")
 
     @property
@@ -78,7 +106,7 @@ def objective_for(name: str, targets: Sequence[Target], host: HostTable = SHIPPE
     """Return the objective of a name for targets.
 
     Raises:
-        UsageError: (F203) there is no such objective, or a target lacks the energies that it needs.
+        UsageError: (F203) there is no such objective, or a target lacks the energies or resources that it needs.
     """
     if name not in OBJECTIVES:
         raise UsageError("F203", f'Objective must be one of {", ".join(OBJECTIVES)}, not "{name}"')
@@ -88,6 +116,10 @@ def objective_for(name: str, targets: Sequence[Target], host: HostTable = SHIPPE
         if unpriced:
             verb = "does" if len(unpriced) == 1 else "do"
             raise UsageError("F203", f"Objective energy needs energies with their source, which {' and '.join(unpriced)} {verb} not give")
+    unknown = [n for n, r in resources.items() if r is None and n not in unusable]
+    if OBJECTIVES[name].count(MAPPED) and unknown:
+        verb = "does" if len(unknown) == 1 else "do"
+        raise UsageError("F203", f"Objective {name} needs memories and units, which {' and '.join(unknown)} {verb} not give")
     return Objective(name, resources, host, unusable)
 
 
@@ -114,10 +146,11 @@ def comparable_mappings(mappings: Sequence[Mapping], objective: Objective) -> tu
     mappings = [m for m in mappings if m.target not in objective.unusable]
     if not objective.is_priced:
         return list(mappings), notes
-    by_energy = objective.price_level == "femtojoules"
-    comparable = [
-        m for m in mappings if (m.access_counts if by_energy else m.price) is not None and objective.resources[m.target] is not None
-    ]
+    comparable = [m for m in mappings if objective.resources[m.target] is not None and _is_priced_by(m, objective)]
     unpriced = [m for m in mappings if m not in comparable]
     why = f"objective {objective.name} needs its cost, which the target does not give"
     return comparable, (*notes, *(f"{m.name} is not used: {why}" for m in unpriced))
+
+
+def _is_priced_by(m: Mapping, objective: Objective) -> bool:
+    return objective.is_mapped or (m.access_counts if objective.price_level == "femtojoules" else m.price) is not None

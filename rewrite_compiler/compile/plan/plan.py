@@ -12,6 +12,7 @@ from ...fit import Tiling
 from ...fit.cost import Price, accesses, cost_document
 from ...fit.host import table_from
 from ...fit.link_traffic import link_traffic
+from ...fit.mapped_cost import MappedCost
 from ...ir.program import Node, Program, Value, nodes_of_unknown_macs
 from ...lang.formats import Format
 from ...ops.op import Apply, subterms
@@ -55,6 +56,7 @@ class Offload:
     formats: MappingOf[str, Format] = field(default_factory=dict)  # operand or result name of the mapping → format
     price: Price | None = None  # None when the target states no costs
     host_picoseconds: int = 0  # time of the same computation on the host
+    mapped: MappedCost | None = None  # at the best mappings, where the objective asks mappers
 
     def __repr__(self) -> str:
         """Return the id with operation and operand shapes."""
@@ -201,6 +203,7 @@ def _offload(o: Offload, residency: MappingOf[str, DeviceResidency]) -> dict[str
         "formats": {n: {"format": f.name, **f.parameters} for n, f in o.formats.items()},
         "resident": resident_document(o.id, o.target.name, residency),
         "cost": None if o.price is None else cost_document(o.price, o.macs, o.host_picoseconds, levels, links),
+        **({} if o.mapped is None else {"mapping": o.mapped.document()}),
         **({"runtime_weights": list(o.mapping.runtime_weights)} if o.mapping.runtime_weights else {}),
     }  # fmt: skip
 

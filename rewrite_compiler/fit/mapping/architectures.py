@@ -21,7 +21,7 @@ def architecture_names() -> list[str]:
 
 
 def find_clusters(text: str) -> Clusters:
-    """Return a shipped architecture, or that of a file.
+    """Return a shipped architecture, that of a file, or that of an accelerator.
 
     Raises:
         UsageError: there is no such architecture (F231).
@@ -29,9 +29,7 @@ def find_clusters(text: str) -> Clusters:
     """
     if not text.endswith((".json", ".toml")):
         if text not in architecture_names():
-            names = f"known: {', '.join(architecture_names())} (or give a file ending in .json or .toml)"
-            remedy = " ".join(filter(None, (did_you_mean(text, architecture_names()), names)))
-            raise UsageError("F231", f'there is no architecture called "{text}"', help=remedy)
+            return _of_target(text)
         return clusters_from(parse_toml(files(SHIPPED).joinpath(FOLDER, f"{text}.toml").read_bytes()))
     try:
         return clusters_from(_parsed(read_bytes(Path(text), BOUND), text))
@@ -39,6 +37,19 @@ def find_clusters(text: str) -> Clusters:
         raise InputError("F231", f"The architecture cannot be read: {error}", place=text) from None
     except InputError as error:
         raise error.at(text) from None
+
+
+def _of_target(text: str) -> Clusters:
+    from ...target.discovery import find_target, target_names
+    from .device import device_clusters
+
+    name = text.partition(":")[0]
+    if name not in target_names() and not name.endswith(".py"):
+        names = [*architecture_names(), *target_names()]
+        all_names = f"known: {', '.join(names)} (or give a file ending in .json or .toml)"
+        remedy = " ".join(filter(None, (did_you_mean(text, names), all_names)))
+        raise UsageError("F231", f'there is no architecture called "{text}"', help=remedy)
+    return device_clusters(text, find_target(text).resources())
 
 
 def _parsed(data: bytes, name: str) -> Any:

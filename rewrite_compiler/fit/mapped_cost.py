@@ -1,0 +1,157 @@
+"""What a mapper says of an operation on an accelerator: cycles and energy of its products at their best mappings, memoised.
+
+A product of the operation's meaning is a problem; elementwise work behind it is not counted. An operation without products moves each
+element of its operands and results once. What mappers found is kept between runs under the problem, the architecture, the objective,
+the budget and the sources of this package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ..disk_cache import DiskCache, private_cache_folder, sources_hash
+from ..errors import InputError
+from ..ir.program import Node, Program
+from .mappers.run import best_mapping
+from .mapping.clusters import Clusters
+from .models.model import Objective
+from .models.published import model_named
+from .problems.meaning import problem_of
+from .problems.problem import Problem
+
+BUDGETS = (1_000, 20_000)  # evaluations; the second where no mapping of the first is legal
+MODEL, SEED = "timeloop", 0
+PICO = 10**12
+MILLION = 10**6
+
+
+@dataclass(frozen=True)
+class ProductCost:
+    """A product at its best mapping."""
+
+    problem: Problem
+    cycles: int
+    energy_fj: int
+    evaluated: int
+    gap: float | None
+    mapping: tuple[Mapping[str, Any], ...]
+
+    def document(self) -> dict[str, Any]:
+        """Return the product as JSON."""
+        return {
+            "problem": self.problem.document(), "cycles": self.cycles, "energy_fj": self.energy_fj, "evaluated": self.evaluated,
+            "gap": self.gap, "levels": [dict(m) for m in self.mapping],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MappedCost:
+    """An operation on an architecture: its products, and cycles and energy of all that it does."""
+
+    architecture: Clusters
+    products: tuple[ProductCost, ...]
+    cycles: int
+    energy_fj: int
+
+    @property
+    def picoseconds(self) -> int:
+        """Time at the architecture's clock."""
+        return -(-self.cycles * PICO // self.architecture.hertz)
+
+    @property
+    def picojoule_microseconds(self) -> int:
+        """Energy times time, rounded up."""
+        return -(-self.energy_fj * self.picoseconds // (1000 * MILLION))
+
+    def document(self) -> dict[str, Any]:
+        """Return the cost as JSON."""
+        return {
+            "model": MODEL, "cycles": self.cycles, "energy_fj": self.energy_fj, "energy_source": self.architecture.source,
+            "picojoule_microseconds": self.picojoule_microseconds, "products": [p.document() for p in self.products],
+        }  # fmt: skip
+
+
+@dataclass
+class MappedCosts:
+    """Costs by problem and architecture, kept between runs: `searched` of the products asked for were not there."""
+
+    by_key: dict[str, ProductCost] = field(default_factory=dict)
+    searched: int = 0
+    store: DiskCache = field(default_factory=lambda: DiskCache(private_cache_folder("mappings")))
+
+    @property
+    def products(self) -> int:
+        """Number of different products that were asked for."""
+        return len(self.by_key)
+
+    def of(self, meaning: Program, clusters: Clusters) -> MappedCost:
+        """Return what the meaning of an operation costs on an architecture.
+
+        InputError F232 or F230 says why a product has no mapping, or none that can be counted.
+        """
+        problems = [problem for n in meaning.nodes if (problem := _problem(meaning, n)) is not None]
+        costs = tuple(self._product(problem, clusters) for problem in problems)
+        if costs:
+            return MappedCost(clusters, costs, sum(p.cycles for p in costs), sum(p.energy_fj for p in costs))
+        elements = sum(meaning.types[v].size for v in (*meaning.inputs, *meaning.outputs))
+        outer, inner = (clusters.energies[c.name] for c in (clusters.levels[0], clusters.levels[-1]))
+        width = next((c.width for c in clusters.levels if c.width is not None), 1)
+        return MappedCost(clusters, (), max(-(-elements // width), 1), elements * (outer + inner))
+
+    def _product(self, problem: Problem, clusters: Clusters) -> ProductCost:
+        question = json.dumps([problem.document(), clusters.document(), MODEL, Objective.EDP, BUDGETS, SEED], sort_keys=True)
+        key = hashlib.sha256(f"{_sources()}\n{question}".encode()).hexdigest()
+        if key not in self.by_key:
+            stored_answer = self.store.get(key)
+            if stored_answer is None:
+                self.searched += 1
+                product = _searched(problem, clusters)
+                answer = [product.cycles, product.energy_fj, product.evaluated, product.gap, list(product.mapping)]
+                self.store.put(key, json.dumps(answer).encode())
+            else:
+                cycles, energy, evaluated, gap, mapping = json.loads(stored_answer)
+                product = ProductCost(problem, cycles, energy, evaluated, gap, tuple(mapping))
+            self.by_key[key] = product
+        return self.by_key[key]
+
+
+def _searched(problem: Problem, clusters: Clusters) -> ProductCost:
+    model = model_named(MODEL)
+    for budget in BUDGETS[:-1]:
+        try:
+            result = best_mapping(problem, clusters, model, Objective.EDP, budget=budget, seed=SEED)
+            break
+        except InputError as error:
+            if error.problem.code != "F232":
+                raise
+    else:
+        result = best_mapping(problem, clusters, model, Objective.EDP, budget=BUDGETS[-1], seed=SEED)
+    assert result.cost.energy_fj is not None, "clusters of a device have energies"
+    return ProductCost(
+        problem, result.cost.cycles, result.cost.energy_fj, result.evaluated, result.gap, tuple(result.best.document())
+    )  # fmt: skip
+
+
+def _problem(meaning: Program, n: Node) -> Problem | None:
+    """Return the product that a node is; None of any other."""
+    op = n.operator
+    if op is None or op.macs is None:
+        return None
+    try:
+        return problem_of(op.name, [meaning.types[v].shape for v in n.inputs], **dict(n.attributes))
+    except InputError as error:
+        if error.problem.code != "F233":
+            raise
+        return None
+
+
+@cache
+def _sources() -> str:
+    package = Path(__file__).parent
+    return sources_hash([package / name for name in ("mappers", "mapping", "models", "problems")], [])

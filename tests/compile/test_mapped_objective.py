@@ -1,0 +1,103 @@
+"""The objective edp: mappers price what devices do, no plan of the same work costs less, and what they found is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from command import flexmatch
+
+from rewrite_compiler.apps import find_application
+from rewrite_compiler.compile import Options, Plan, compile_model
+from rewrite_compiler.compile.matching.objective import objective_for
+from rewrite_compiler.errors import InputError, UsageError
+from rewrite_compiler.fit.mapped_cost import MappedCosts
+from rewrite_compiler.fit.mapping.architectures import find_clusters
+from rewrite_compiler.fit.mapping.device import between, device_clusters
+from rewrite_compiler.target import Clock, Energy, Link, Memory, Resources, Target, Unit, body_of, find_target
+
+ACCEL = ("flexasr", "vta")
+SHAPES = {"image": (1, 1, 8, 8)}
+
+
+def digits(objective: str) -> Plan:
+    return compile_model(find_application("digits_mlp").model, ACCEL, Options(shapes=SHAPES, objective=objective))
+
+
+def test_a_plan_has_the_least_product_of_energy_and_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of as much work left to the host; the other plan's operations are priced by the same mappers, most of them kept."""
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
+    best, other = digits("edp"), digits("offloads")
+    objective = objective_for("edp", [find_target(name) for name in ACCEL])
+    values = []
+    for plan in (best, other):
+        types = [[plan.program.types[v] for v in o.node.inputs] for o in plan.offloads]
+        costs = [objective.mapped_cost(o.mapping, t, dict(o.node.attributes)) for o, t in zip(plan.offloads, types, strict=True)]
+        values.append(sum(c.picojoule_microseconds for c in costs))
+    host = [{k: plan.extraction["cost"][k] for k in ("host_macs", "host_operators")} for plan in (best, other)]
+    assert host[0] == host[1]
+    assert best.extraction["cost"]["picojoule_microseconds"] == values[0] < values[1]
+    assert {o.target.name for o in best.offloads} != {o.target.name for o in other.offloads}
+    assert all(o.mapped and o.mapped.energy_fj > 0 for o in best.offloads)
+    assert all(o.mapped is None for o in other.offloads)
+    assert best.run["mapper"]["searched"] == best.run["mapper"]["products"] > 0
+    again = digits("edp")
+    assert again.run["mapper"] == {**best.run["mapper"], "searched": 0}
+    assert [o.mapped for o in again.offloads] == [o.mapped for o in best.offloads]
+
+
+def test_what_was_found_is_of_one_architecture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
+    plan = digits("edp")
+    o = next(o for o in plan.offloads if o.target.name == "vta")
+    assert o.mapped is not None
+    slower = replace(o.mapped.architecture, levels=tuple(replace(c, children=1) for c in o.mapped.architecture.levels))
+    costs = MappedCosts()
+    body = body_of(o.mapping, [plan.program.types[v] for v in o.node.inputs], dict(o.node.attributes))
+    assert costs.of(body, o.mapped.architecture) == o.mapped
+    assert (costs.products, costs.searched) == (1, 0)
+    assert costs.of(body, slower).cycles > o.mapped.cycles
+    assert (costs.products, costs.searched) == (2, 1)
+
+
+def memories(*sizes: int, energy: Energy | None = None) -> Resources:
+    """Memories one behind the other, a unit of 4 operations a cycle at the last."""
+    rooms = tuple(Memory(f"m{k}", 8, n, read_energy=energy, write_energy=energy) for k, n in enumerate(sizes))
+    ends = ("host", *(m.name for m in rooms))
+    links = tuple(Link(a, b, 8 >> k) for k, (a, b) in enumerate(pairwise(ends)))
+    return Resources(Clock(10**9, "test"), rooms, (Unit("mac", ("dense",), ("i8",), {"n": 4}, energy=energy),), links)
+
+
+def test_memories_are_levels_by_their_distance_from_the_host() -> None:
+    clusters = device_clusters("mine", memories(102_400, 512))
+    assert [(c.name, c.capacity, c.children, c.width) for c in clusters.levels] == [
+        ("host", None, 1, None), ("m0", 102_400, 1, 8), ("m1", 512, 4, 4),
+    ]  # fmt: skip
+    assert (clusters.energies, clusters.operations) == ({"host": 100_000, "m0": 3_000, "m1": 500}, {"mac2": 250})
+    assert [between(n) for n in (512, 51_456, 102_400, 460_800, 819_200)] == [500, 1_750, 3_000, 11_794, 20_588]
+    declared = device_clusters("mine", memories(64, energy=Energy(2.0, "pJ", "a data sheet")))
+    assert (declared.energies["m0"], declared.operations["mac2"]) == (2_000, 2_000)
+    vta = find_clusters("vta")
+    assert (vta.units, vta.levels[1].capacity, vta.hertz) == (256, 458_752, 10**8)
+
+
+def test_what_is_no_architecture_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError) as refusal:
+        device_clusters("mine", None)
+    assert refusal.value.problem.sentence == "mine gives no resources, so it is no architecture of memories and units"
+    with pytest.raises(InputError) as refusal:
+        device_clusters("mine", replace(memories(64), links=()))
+    assert refusal.value.problem.sentence == "mine has no memory that a link joins to the host"
+    monkeypatch.setattr(Target, "resources", lambda _: None)
+    with pytest.raises(UsageError) as usage:
+        objective_for("edp", [find_target("vta")])
+    assert usage.value.problem.sentence == "Objective edp needs memories and units, which vta does not give"
+
+
+def test_an_accelerator_is_an_architecture_of_map() -> None:
+    answer = flexmatch("map", "gemm:m=64,n=64,k=64", "--arch", "vta", "--budget", "500")
+    assert answer.code == 0, answer.err
+    assert "on_chip  holds 458,752 elements" in answer.out
+    assert "100.0% of the units" in answer.out
