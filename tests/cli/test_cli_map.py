@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command import flexmatch, refused
@@ -249,3 +250,56 @@ WHY_REFUSED = [
 def test_what_has_no_cause_is_refused(text: str, sentence: str, remedy: str) -> None:
     command = ("map", LAYER, "--arch", "edge", "--budget", "200", "--why", text)
     refused(flexmatch(*command), 2, f"error[F203]: {sentence}\n  help: {remedy}")
+
+
+ONES, SIZES = {"m": 1, "n": 1, "k": 1}, {"m": 64, "n": 16, "k": 32}
+BROKEN_LEVELS = [
+    ({"order": ["m", "m"]}, "The order at DRAM must have each dimension once, not m twice"),
+    ({"bypass": [["a"]]}, "The bypass of DRAM must name tensors (a, b, y), not ['a']"),
+    ({"bypass": ["a"]}, "The mapping must have no bypass at DRAM: the outermost memory holds every tensor"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "sentence"), BROKEN_LEVELS, ids=[s for _, s in BROKEN_LEVELS])
+def test_a_broken_level_is_refused_with_its_file(change: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    levels = [{"cluster": c, "order": [], "temporal": SIZES, "spatial": SIZES} for c in ("DRAM", "L2", "row")]
+    last = {"cluster": "L1", "order": ["m", "n", "k"], "temporal": ONES, "spatial": ONES}
+    path.write_text(json.dumps([{**levels[0], **change}, *levels[1:], last]))
+    answer = flexmatch("map", LAYER, "--arch", "edge", "--mapping", path)
+    assert (answer.code, answer.err.splitlines()[0]) == (3, f"{path}: error[F230]: {sentence}")
+
+
+BROKEN_FILES = {
+    "problem": (
+        '{"dimensions": {"m": 4}, "tensors": {"y": [{"k": 1}]}, "output": "y"}', "F230",
+        "Tensor y must use a dimension of the problem (m), not 'k'",
+    ),
+    "constraints": ('{"tiles": {"L9": {"m": 4}}}', "F232", "Constraint tiles names L9: the architecture has DRAM L2 row L1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BROKEN_FILES)
+def test_a_refused_file_is_named(kind: str, tmp_path: Path) -> None:
+    text, code, sentence = BROKEN_FILES[kind]
+    path = tmp_path / "f.json"
+    path.write_text(text)
+    words = [path] if kind == "problem" else [LAYER, "--constraints", path]
+    answer = flexmatch("map", *words, "--arch", "edge", "--budget", "100")
+    assert (answer.code, answer.err.splitlines()[0]) == (3, f"{path}: error[{code}]: {sentence}")
+
+
+TWICE = {
+    "gemm:m=4611686018427387904,n=1,k=1": (
+        'The size m of the layer "gemm:m=4611686018427387904,n=1,k=1" must be below 2^62, not 4611686018427387904'
+    ),
+    "gemm:m=4,m=8,n=1,k=1": 'The layer "gemm:m=4,m=8,n=1,k=1" must give m once, not 4 and 8',
+    "einsum:ab,bc->ac:a=4,b=4,c=4,d=5": 'The layer "einsum:ab,bc->ac:a=4,b=4,c=4,d=5" has no index "d": einsum:ab,bc->ac:a=4,b=2,c=8',
+    "einsum:ab,bc->ac:a=4,a=5": 'The layer "einsum:ab,bc->ac:a=4,a=5" must give every extent once: einsum:ab,bc->ac:a=4,b=2,c=8',
+}
+
+
+@pytest.mark.parametrize("layer", TWICE)
+def test_sizes_are_given_once(layer: str) -> None:
+    answer = flexmatch("map", layer, "--arch", "edge")
+    assert (answer.code, answer.err.splitlines()[0]) == (3, f"error[F231]: {TWICE[layer]}")

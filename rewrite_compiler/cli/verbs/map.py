@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -192,12 +193,22 @@ def _layers(subject: str) -> list[tuple[str, int, Problem]]:
     if is_layer(subject):
         return [(subject, 1, layer_problem(subject))]
     if subject.endswith(".json"):
-        return [(subject, 1, problem_from(_json(subject)))]
+        with _placed(subject):
+            return [(subject, 1, problem_from(_json(subject)))]
     from ...fit.problems.model_layers import model_layers
 
     path, _, node = subject.partition(":")
     check_subject(subject)
     return model_layers(Path(path), node)
+
+
+@contextmanager
+def _placed(path: str) -> Iterator[None]:
+    """Give refusals of what a file says its name."""
+    try:
+        yield
+    except InputError as error:
+        raise error.at(path) from None
 
 
 def _json(path: str) -> Any:
@@ -212,12 +223,23 @@ def _answer(args: argparse.Namespace, problem: Problem, clusters: Clusters, poin
 
     model = "timeloop" if args.model == "all" else args.model
     if args.mapping is not None:
-        return mapping_of(problem, clusters, model=model, objective=args.objective, mapping=_mapping(args.mapping, problem, clusters))
-    constraints = None if args.constraints is None else _json(args.constraints)
+        with _placed(args.mapping):
+            levels = _mapping(args.mapping, problem, clusters)
+            return mapping_of(problem, clusters, model=model, objective=args.objective, mapping=levels)
+    constraints = None if args.constraints is None else _constraints(args.constraints, problem, clusters)
     return mapping_of(
         problem, clusters, model=model, objective=args.objective, mapper=args.mapper, budget=args.budget, seed=args.seed,
         constraints=constraints, points=points,
     )  # fmt: skip
+
+
+def _constraints(path: str, problem: Problem, clusters: Clusters) -> Any:
+    from ...fit.mapping.constraints import constraints_from
+
+    document = _json(path)
+    with _placed(path):
+        constraints_from(document, problem, clusters)
+    return document
 
 
 def _mapping(path: str, problem: Problem, clusters: Clusters) -> Sequence[Any]:
@@ -225,10 +247,7 @@ def _mapping(path: str, problem: Problem, clusters: Clusters) -> Sequence[Any]:
     if not path.endswith(".json"):
         from ...fit.mapping.texts.forms import schedule_of_text
 
-        try:
-            return schedule_of_text(read_bytes(Path(path), BOUND).decode("utf-8", "replace"), problem, clusters).document()
-        except InputError as error:
-            raise error.at(path) from None
+        return schedule_of_text(read_bytes(Path(path), BOUND).decode("utf-8", "replace"), problem, clusters).document()
     document = _json(path)
     if isinstance(document, Mapping) and document.get("schema") == SCHEMA:
         layers = document.get("layers")
@@ -246,7 +265,9 @@ def _space(args: argparse.Namespace, layers: Sequence[tuple[str, int, Problem]],
     reading = model_named("timeloop" if args.model == "all" else args.model).reading
     rows = []
     for name, repeats, problem in layers:
-        constraints = FREE if args.constraints is None else constraints_from(_json(args.constraints), problem, clusters)
+        constraints = FREE
+        if args.constraints is not None:
+            constraints = constraints_from(_constraints(args.constraints, problem, clusters), problem, clusters)
         rows.append((name, repeats, Space(problem, clusters, constraints, reading)))
     spaces: list[dict[str, Any]] = [
         {"name": name, "repeats": repeats, "tilings": s.legal_tilings, "mappings": s.count} for name, repeats, s in rows

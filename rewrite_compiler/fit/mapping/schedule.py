@@ -70,6 +70,10 @@ def schedule_from(document: Any, problem: Problem, clusters: Clusters) -> Schedu
     names = [m.cluster for m in levels]
     if names != list(clusters.names):
         raise InputError("F230", f"The levels of the mapping must be {', '.join(clusters.names)}, not {', '.join(names) or 'none'}")
+    holder = next((m for m, c in zip(levels, clusters.levels, strict=True) if m.bypass and (c.is_virtual or m is levels[0])), None)
+    if holder is not None:
+        reason = "the outermost memory holds every tensor" if holder is levels[0] else "it is virtual and holds none"
+        raise InputError("F230", f"The mapping must have no bypass at {holder.cluster}: {reason}")
     return Schedule(levels)
 
 
@@ -79,6 +83,9 @@ def _level(entry: Any, problem: Problem) -> LevelMap:
     order = tuple(checked_list(entry["order"], f"The order at {name}"))
     for d in order:
         check_dimension(d, problem.dimensions, f"The order at {name}")
+    twice = next((d for d in order if order.count(d) > 1), None)
+    if twice is not None:
+        raise InputError("F230", f"The order at {name} must have each dimension once, not {twice} twice")
     sizes = {}
     for kind in ("temporal", "spatial"):
         tiles = checked_object(entry[kind], f"The {kind} tiles of {name}")
@@ -86,11 +93,11 @@ def _level(entry: Any, problem: Problem) -> LevelMap:
             check_dimension(d, problem.dimensions, f"The {kind} tiles of {name}")
             positive_integer(n, f"The {kind} tile of {d} at {name}")
         sizes[kind] = dict(tiles)
-    bypass = frozenset(checked_list(entry.get("bypass", []), f"The bypass of {name}"))
+    bypass = checked_list(entry.get("bypass", []), f"The bypass of {name}")
     for tensor in bypass:
-        if tensor not in problem.spaces:
+        if not isinstance(tensor, str) or tensor not in problem.spaces:
             raise InputError("F230", f"The bypass of {name} must name tensors ({', '.join(problem.spaces)}), not {tensor!r}")
-    return LevelMap(str(name), order, sizes["temporal"], sizes["spatial"], bypass)
+    return LevelMap(str(name), order, sizes["temporal"], sizes["spatial"], frozenset(bypass))
 
 
 def counts_of(schedule: Schedule, problem: Problem) -> list[tuple[dict[str, int], dict[str, int]]]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...errors import InputError
+from .documents import WORD_BITS
 from .meaning import problem_of
 from .problem import Problem, check_size
 
+DIGITS = 19  # of a number that may be a word
 KINDS = ("gemm", "conv", "einsum")
 DEFAULTS: Mapping[str, Mapping[str, int]] = {
     "gemm": {},
@@ -38,15 +40,23 @@ def layer_problem(text: str) -> Problem:
 
 
 def _sizes(text: str, kind: str, sizes: str) -> dict[str, int]:
-    values = {}
+    values: dict[str, int] = {}
     for part in filter(None, sizes.split(",")):
         name, _, number = part.partition("=")
+        if name in values:
+            raise InputError("F231", f'The layer "{text}" must give {name} once, not {values[name]:,} and {number}')
         if name not in (*NEEDED[kind], *DEFAULTS[kind]):
             raise InputError("F231", f'The layer "{text}" has no size "{name}": {_example(kind)}')
-        if not (number.isascii() and number.isdigit()) or not 0 < int(number[:19]) < 1 << 62:
-            raise InputError("F231", f'The size {name} of the layer "{text}" must be a positive whole number, not "{number}"')
-        values[name] = int(number)
+        values[name] = _count(f'The size {name} of the layer "{text}"', number)
     return values
+
+
+def _count(subject: str, number: str) -> int:
+    if not (number.isascii() and number.isdigit()) or not int(number[:19]):
+        raise InputError("F231", f'{subject} must be a positive whole number, not "{number}"')
+    if len(number) > DIGITS or int(number) >= 1 << WORD_BITS:
+        raise InputError("F231", f"{subject} must be below 2^{WORD_BITS}, not {number}")
+    return int(number)
 
 
 def _example(kind: str) -> str:
@@ -90,11 +100,14 @@ def _einsum(text: str, formula: str) -> Problem:
 
 def _extents(text: str, letters: list[str], size: str) -> dict[str, int]:
     """Return one extent for all indices, or one each: 16, or a=16,b=8,…"""
-    parts = dict(part.partition("=")[::2] for part in size.split(",")) if "=" in size else dict.fromkeys(letters, size)
+    pairs = [part.partition("=")[::2] for part in size.split(",")] if "=" in size else [(d, size) for d in letters]
+    parts = dict(pairs)
+    foreign = next((d for d, _ in pairs if d not in letters), None)
+    if foreign is not None or len(parts) < len(pairs):
+        reason = f'has no index "{foreign}"' if foreign is not None else "must give every extent once"
+        raise InputError("F231", f'The layer "{text}" {reason}: einsum:ab,bc->ac:a=4,b=2,c=8')
     extents = {}
     for d in letters:
         number = parts.get(d, "")
-        if not (number.isascii() and number.isdigit()) or not 0 < int(number[:19]) < 1 << 62:
-            raise InputError("F231", f'The extent of {d} in the layer "{text}" must be a positive whole number, not "{number}"')
-        extents[d] = int(number)
+        extents[d] = _count(f'The extent of {d} in the layer "{text}"', number)
     return extents
