@@ -150,3 +150,10 @@ def test_demo_writes_its_report_and_says_what_to_do_next(folder: Path) -> None:
     assert Path("digits_mlp.html").read_text("utf-8").startswith("<!DOCTYPE html>")
     assert flexmatch("demo", "digits_mlp", "--samples", "8", "-q", "-o", "m.onnx").new == ("m.onnx",)
     assert flexmatch("demo", "digits_mlp", "--samples", "8", "--html", "my.html").new == ("my.html",)
+
+
+def test_the_module_is_the_command() -> None:
+    """As `python -m pip`: with the Python that is named, wherever scripts are."""
+    ran = subprocess.run([sys.executable, "-m", "flexmatch", "explain", "F101"], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout == flexmatch("explain", "F101").out
