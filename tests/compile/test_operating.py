@@ -70,8 +70,10 @@ def test_a_law_that_does_not_hold_is_not_proved(norm: Path) -> None:
     (o,) = compile_model(norm, "flexasr").offloads
     epsilon_too = law_of(o, Scaling({"x": 1}, {"epsilon": 2}, 0), -3)
     assert prove_rule(epsilon_too).is_proved
+    assert rescaling._reason(o, Scaling({"x": 1}, {"epsilon": 2}, 0), -3)
     for wrong in (Scaling({"x": 1}, {"epsilon": 1}, 0), Scaling({"g": 1}, {}, 1), Scaling({"g": 1, "b": 1}, {}, 0)):
         assert not prove_rule(law_of(o, wrong, -3)).is_proved
+        assert rescaling._reason(o, wrong, -3) is None
 
 
 def test_an_unproved_law_is_not_used(norm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
