@@ -9,7 +9,8 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from ..prove.rules.all_shapes import theorem_of
 from ..prove.rules.wrapped_words import has_integer_operands
 from ..prove.verdict import Theorem
 from ..rewrite.rule import Float, Rule, short_place
+from ..rewrite.text import rule_text
 from ..target import Mapping as Operation
 from ..target import Resources
 from .offload.specified import NumericsOffload
@@ -173,10 +175,25 @@ class _Pattern:
 def _reason(o: Offload, s: Scaling, k: int) -> Reason | None:
     """Return the law as a step towards an offload; None where there is no theorem that holds for its operands."""
     rule = law_of(o, s, k)
-    theorem = None if has_integer_operands(rule) else theorem_of(rule)  # which is about real numbers
-    if not isinstance(theorem, Theorem) or (theorem.ranks is not None and any(len(shape) > theorem.ranks for shape in o.shapes)):
+    theorem = _theorem(_Law(rule_text(rule), rule))
+    if theorem is None or (theorem.ranks is not None and any(len(shape) > theorem.ranks for shape in o.shapes)):
         return None
     return Reason(rule.name, short_place(rule.place), "F", Coverage.ALL_SHAPES)
+
+
+@dataclass(frozen=True)
+class _Law:
+    """A law by its text: offloads of one operation have equal ones."""
+
+    text: str
+    rule: Rule = field(compare=False)
+
+
+@lru_cache(maxsize=1024)
+def _theorem(law: _Law) -> Theorem | None:
+    """Return what is proved of a law on real numbers; None where that is nothing, or where it is about integers, too."""
+    theorem = None if has_integer_operands(law.rule) else theorem_of(law.rule)
+    return theorem if isinstance(theorem, Theorem) else None
 
 
 # -- choice

@@ -31,6 +31,7 @@ from .range_methods import KEPT_VALUES, PERCENTILE, Method, magnitude, method_of
 from .unlowered import CHECK_SAMPLES, FloatRun
 
 SEARCH_SAMPLES = 4
+PRODUCTS_ON_ARRAYS = 1 << 22  # of an offload on samples: more are worth machine code, which is printed for each choice of formats
 EMPTY = np.zeros(0)
 MOST_BYTES = 1 << 26  # of the tensors of samples that run at once
 SEARCH = "formats with inner state by least error of the first result on the first 4 samples"
@@ -243,7 +244,8 @@ def isolated_error(p: Program, o: Offload, samples: MappingOf[Value, Data], ila:
     moving = {v.name: samples[tensors[v.name]] for v in o.mapping.operands if tensors[v.name] in samples}
     constants = {v.name: p.constants[tensors[v.name]] for v in o.mapping.operands if tensors[v.name] in p.constants}
     if ila is None:
-        results = NumericsOffload(o, constants).results(moving)
+        products = o.macs * len(next(iter(moving.values()), ()))
+        results = NumericsOffload(o, constants, is_native=products > PRODUCTS_ON_ARRAYS).results(moving)
     else:
         results, _ = PreparedOffload(o, constants).run(simulated_device(ila, samples=len(next(iter(moving.values())))), moving)
     expected = samples[o.node.outputs[0]].astype(np.float64)
