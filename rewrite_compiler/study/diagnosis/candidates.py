@@ -69,12 +69,16 @@ class FloatRun:
     def error(self, o: Offload, formats: Mapping[str, Format], bound: float = float("inf")) -> float:
         """Return the relative error of an offload's first result; infinite where formats are refused, or the error reaches the bound."""
         variant = replace(o, formats=formats)
+        relative_error = self._result_error(variant)
+        is_refused = relative_error < bound and self._model(o) is None and self._refused(variant)
+        return float("inf") if relative_error >= bound or is_refused else relative_error
+
+    def _result_error(self, o: Offload) -> float:
+        """Return the relative error of an offload's first result; of formats that its device refuses numerics may give one."""
         try:
-            model = self._model(o)
-            relative_error = float(isolated_error(self.plan.program, variant, self.tensor_values, model) ** 0.5)
+            return float(isolated_error(self.plan.program, o, self.tensor_values, self._model(o)) ** 0.5)
         except (FlexmatchError, ValueError, OverflowError):
             return float("inf")
-        return float("inf") if relative_error >= bound or (model is None and self._refused(variant)) else relative_error
 
     def _refused(self, o: Offload) -> str:
         """Return why a device does not take an offload's formats."""
@@ -101,10 +105,14 @@ class FloatRun:
         return self.ilas.setdefault((o.target.name, *o.target.values.items()), o.target.ila())
 
     def differs(self, o: Offload, target: Target) -> bool:
-        """Tell whether an offload has another error on another design of its target, each in the formats of calibration."""
+        """Tell whether an offload has another error on another design of its target, each in the formats of calibration.
+
+        Where numerics give the same, it is of no interest whether the other design takes its formats.
+        """
         variant = replace(o, target=target, mapping=target.mappings[o.mapping.variant])
-        error, variant_error = self.error(o, self.calibrated_formats(o)), self.error(variant, self.calibrated_formats(variant))
-        return error != variant_error or error == float("inf")
+        variant = replace(variant, formats=self.calibrated_formats(variant))
+        error = self.error(o, self.calibrated_formats(o))
+        return error == float("inf") or error != self._result_error(variant)
 
     def improvements(self, o: Offload) -> tuple[float, list[Change]]:
         """Return an offload's isolated error, and the changes that lessen it: the best one of every field, best first."""
