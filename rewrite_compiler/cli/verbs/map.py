@@ -155,7 +155,7 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     )  # fmt: skip
     goals = ("edp", "energy", "cycles", "bytes")
     verb_parser.add_argument("--objective", type=one_of(*goals), default="edp", metavar="NAME", help=f"{', '.join(goals)} (default: edp)")
-    verb_parser.add_argument("--constraints", metavar="FILE", help="tile sizes, orders, parallel dimensions, utilisation as JSON")
+    verb_parser.add_argument("--constraints", metavar="FILE", help="tiles, orders, parallel dimensions, … as JSON")
     verb_parser.add_argument("--mapping", metavar="FILE", help="price this mapping: JSON as --json writes it, or a text as --as prints it")
     verb_parser.add_argument("--why", metavar="LEVEL,TENSOR", help="say which loops bring a tensor to a memory, and which bring it again")
     verb_parser.add_argument("--budget", type=whole_number(1), default=20_000, metavar="N", help="evaluations (default: 20000)")
