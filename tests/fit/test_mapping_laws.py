@@ -17,8 +17,10 @@ from rewrite_compiler.fit.mappers.exhaustive import every_order
 from rewrite_compiler.fit.mappers.feasibility import check_feasible
 from rewrite_compiler.fit.mappers.lower_bound import split_bounds
 from rewrite_compiler.fit.mappers.moves import neighbours
+from rewrite_compiler.fit.mappers.outer_tiles import outer_tiles
 from rewrite_compiler.fit.mappers.run import best_mapping
 from rewrite_compiler.fit.mappers.search import Search, Stop
+from rewrite_compiler.fit.mapping.architectures import find_clusters
 from rewrite_compiler.fit.mapping.clusters import Cluster, Clusters, clusters_from
 from rewrite_compiler.fit.mapping.constraints import Constraints, constraints_from
 from rewrite_compiler.fit.mapping.engine import Reading
@@ -318,6 +320,55 @@ def test_no_mapping_goes_below_the_bound_of_its_split(levels: str, model: str, p
         of_split = {tuple(c): float(v) for c, v in zip(bounds.parts.T.tolist(), bounds.values, strict=True)}
         values = costs.values(objective)
         assert all(of_split[tuple(c)] <= v for c, v in zip(parts.T.tolist(), values.tolist(), strict=True)), objective
+
+
+@pytest.mark.parametrize("model", sorted(MODELS))
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from([GEMM, CONV, layer_problem("conv:k=4,c=6,p=4,q=6,r=3,s=2,stride=2"), layer_problem("gemm:m=4,n=6,k=16")]),
+    st.integers(1, 4),
+    st.sampled_from([8, 24, 60, 150]),
+    st.sampled_from([3, 6, 12, 40]),
+    st.integers(0, 99),
+)
+def test_no_mapping_that_fits_goes_below_the_bound_of_its_tiles(
+    model: str, problem: Problem, children: int, l2: int, l1: int, seed: int
+) -> None:  # fmt: skip
+    """Of small memories: what does not fit comes again, and every mapping that is drawn pays for that."""
+    levels = (Cluster("DRAM"), Cluster("L2", l2, children, "X", 3), Cluster("L1", l1))
+    clusters = Clusters("random", levels, 10**9, {"DRAM": 100, "L2": 7, "L1": 1}, {"mac2": 2}, "this test")
+    space = Space(problem, clusters, reading=MODELS[model].reading)
+    tiles = outer_tiles(space, MODELS[model])
+    bypasses = Constraints().bypasses(problem, clusters)
+    points = space.sample(3000, np.random.default_rng(seed))
+    points = points.selected(np.flatnonzero(MODELS[model].fits(clusters, space.batch(points), bypasses)))
+    if tiles is None:
+        assert not points.count
+        return
+    costs = MODELS[model].evaluate(clusters, space.batch(points), bypasses)
+    parts = np.array([t[:, space.spatial].prod(axis=1)[f] for t, f in zip(space.tables, points.factors, strict=True)])
+    for objective in Objective:
+        bounds, loose = split_bounds(space, objective, tiles), split_bounds(space, objective)
+        assert bounds is not None
+        assert loose is not None
+        assert (bounds.values >= loose.values * (1 - 1e-12)).all()
+        of_split = {tuple(c): float(v) for c, v in zip(bounds.parts.T.tolist(), bounds.values, strict=True)}
+        values = costs.values(objective)
+        assert all(of_split[tuple(c)] <= v * (1 + 1e-12) for c, v in zip(parts.T.tolist(), values.tolist(), strict=True)), objective
+
+
+def test_a_layer_larger_than_its_memory_has_a_bound_with_what_comes_again() -> None:
+    problem, edge = layer_problem("conv:k=128,c=128,p=28,q=28,r=3,s=3"), find_clusters("edge")
+    result = best_mapping(problem, edge, MODELS["timeloop"], budget=2000)
+    assert result.gap is not None
+    assert result.gap < 0.02
+    space = Space(problem, edge)
+    tiles = outer_tiles(space, MODELS["timeloop"])
+    assert tiles is not None
+    with_tiles, without = split_bounds(space, Objective.EDP, tiles), split_bounds(space, Objective.EDP)
+    assert with_tiles is not None
+    assert without is not None
+    assert with_tiles.least > without.least
 
 
 def test_what_a_model_or_an_architecture_does_not_price_is_refused_by_name() -> None:

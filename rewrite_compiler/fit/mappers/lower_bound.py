@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from ..mapping.columns import Column
-from ..mapping.space import Space
+from ..mapping.space import Index, Space
 from ..mapping.sums import distinct_sums
 from ..models.model import Objective, Values
 from ..problems.problem import Problem
+from .outer_tiles import OuterTiles
 
 MAX_SPLITS = 2_000_000  # ways to split over the units that are looked at
 
@@ -27,6 +28,7 @@ class SplitBounds:
 
     parts: Column
     values: Values
+    outer: Column | None = None  # how often each dimension is cut outside at the tile that gives the bound
 
     @property
     def least(self) -> float:
@@ -34,14 +36,17 @@ class SplitBounds:
         return float(self.values.min())
 
 
-def split_bounds(space: Space, objective: Objective) -> SplitBounds | None:
-    """Return bounds by split over the units, None where the splits are too many to look at."""
+def split_bounds(space: Space, objective: Objective, tiles: OuterTiles | None = None) -> SplitBounds | None:
+    """Return bounds by split over the units, None where the splits are too many to look at.
+
+    With `tiles` they count what must cross the outermost link because not all fits inside.
+    """
     parts = _splits(space)
     if parts is None:
         return None
     problem, clusters = space.problem, space.clusters
     elements = {t: _elements(problem, t) for t in problem.spaces}
-    outer = float(sum(elements.values()))
+    outer = float(sum(elements.values()) if tiles is None else tiles.elements.min())
     if objective is Objective.BYTES:
         return SplitBounds(parts, np.full(parts.shape[1], outer))
     steps = problem.points / parts.prod(axis=0)
@@ -50,7 +55,11 @@ def split_bounds(space: Space, objective: Objective) -> SplitBounds | None:
     if objective is Objective.CYCLES:
         return SplitBounds(parts, cycles)
     energy = _energy(space, elements, parts)
-    return SplitBounds(parts, energy if objective is Objective.ENERGY else energy * cycles)
+    outer_counts = None
+    if tiles is not None:
+        refetches, best = _refetches(space, elements, parts, tiles)
+        energy, outer_counts = energy + refetches, tiles.counts[:, best]
+    return SplitBounds(parts, energy if objective is Objective.ENERGY else energy * cycles, outer_counts)
 
 
 def _splits(space: Space) -> Column | None:
@@ -90,6 +99,31 @@ def _energy(space: Space, elements: dict[str, int], parts: Column) -> np.ndarray
             if is_inner and tensor == problem.output:
                 total += joules * _partial_sums(problem, copies, served, row == 0, elements[tensor])
     return total
+
+
+def _refetches(space: Space, elements: dict[str, int], parts: Column, tiles: OuterTiles) -> tuple[np.ndarray, Index]:
+    """Return femtojoules beyond every element once between the outermost memories, and the tile that needs least, for each split."""
+    problem, clusters = space.problem, space.clusters
+    outermost, memory = clusters.levels[:2]
+    once = sum(elements.values()) * float(clusters.energies.get(outermost.name, 0) + clusters.energies.get(memory.name, 0))
+    bypasses = space.constraints.bypasses(problem, clusters)
+    y, last = problem.output, len(clusters.levels) - 2
+    inner = next((row for row in reversed(range(last)) if y not in bypasses[row]), None)
+    capacity = None if inner is None else clusters.cluster(inner).capacity
+    if inner is None or capacity is None:
+        return np.full(parts.shape[1], tiles.energy.min() - once), np.full(parts.shape[1], tiles.energy.argmin())
+    indexing = problem.relevant(y)
+    sharing = np.asarray(parts[[k for k, d in enumerate(problem.names) if d in indexing]].prod(axis=0), np.int64)
+    is_shared = any(space.slots[k].row <= inner for k in space.spatial)
+    fills = float(clusters.energies.get(clusters.cluster(inner).name, 0)) * (1 if is_shared else _copies(problem, y, parts))
+    part_energy = elements[y] * (2.0 * clusters.energies.get(memory.name, 0) + fills)  # of a further part of the sums
+    least, best = np.full(parts.shape[1], np.inf), np.zeros(parts.shape[1], np.intp)
+    for number, (energy, count, results) in enumerate(zip(tiles.energy, tiles.parts_of_sums, tiles.results, strict=True)):
+        leaves = results > capacity * sharing  # the results of the tile cannot stay with the units
+        added = energy - once + np.where(leaves, part_energy * (count - 1), 0.0)
+        best = np.where(added < least, number, best)
+        least = np.minimum(least, added)
+    return least, best
 
 
 def _sharing(problem: Problem, tensor: str, parts: Column) -> np.ndarray:

@@ -15,6 +15,7 @@ from .constructive import decoupled, heuristic
 from .exhaustive import exhaustive
 from .feasibility import check_feasible
 from .lower_bound import split_bounds
+from .outer_tiles import outer_tiles
 from .search import Front, Mapper, Point, Scatter, Search, SearchResult, Stop
 from .stochastic import anytime, genetic, random
 
@@ -52,7 +53,7 @@ def best_mapping(
     space = Space(problem, clusters, constraints or Constraints(), model.reading)
     check_feasible(space, model)
     search = Search(space, model, objective, budget, seed)
-    search.splits = split_bounds(space, objective)
+    search.splits = split_bounds(space, objective, outer_tiles(space, model))
     front = Front()
     scatter = Scatter(points)
     search.listeners += [front, scatter]

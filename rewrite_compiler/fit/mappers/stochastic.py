@@ -56,7 +56,7 @@ def anytime(search: Search) -> Stop:
     while search.remaining > 0 and not search.is_optimal:
         population = _promising(search, min(max(search.remaining // SHARES, 64), search.remaining))
         values = search.values(population)
-        for _ in range(4):
+        for _ in range(2):
             if search.remaining > 0:
                 population, values = generation(search, population, values)
         for start in np.argsort(values, kind="stable")[:4].tolist():
@@ -71,7 +71,11 @@ def _promising(search: Search, count: int) -> Genomes:
     if splits is None or not np.ptp(splits.values):
         return space.sample(count, search.rng)
     best = np.argsort(splits.values, kind="stable")[:SPLITS]
-    factors = space.sample_of_splits(splits.parts[:, best], DRAWS * count, search.rng)
+    parts, outer = splits.parts[:, best], None if splits.outer is None else splits.outer[:, best]
+    draws = DRAWS * count if outer is None else DRAWS * count // 2
+    factors = space.sample_of_splits(parts, draws, search.rng)
+    if outer is not None:
+        factors = np.concatenate([factors, space.sample_of_splits(parts, draws, search.rng, outer)], axis=1)
     ranked = np.argsort(search.bounds(factors), kind="stable")[: count - count // UNIFORM]
     promising = space.with_orders(factors[:, ranked], search.rng)
     return promising.joined(space.sample(count - promising.count, search.rng))

@@ -44,6 +44,11 @@ def signatures(problem: Problem, orders: Orders, reading: Reading) -> NDArray[np
     return _table(problem.names, _axes(problem), orders, reading)
 
 
+def representatives(problem: Problem, turning: Sequence[str], bits: int, reading: Reading) -> Orders:
+    """Return the numbers of those of `covering_orders` that differ where only the dimensions turn that have a bit."""
+    return _representatives(problem.names, _axes(problem), tuple(d for d in problem.names if d in turning), bits, reading)
+
+
 def _axes(problem: Problem) -> Spaces:
     """Return the dimensions along each axis of each tensor, the output last."""
     tensors = sorted(problem.spaces, key=lambda t: t == problem.output)
@@ -79,6 +84,15 @@ def _cover(names: tuple[str, ...], spaces: Spaces, turning: tuple[str, ...], rea
             is_new = ~(table[:, None, :] == np.unique(known_classes, axis=0)[None, :, :]).all(axis=2).any(axis=1)
             orders = np.concatenate([orders, classes[is_new]])
     return orders
+
+
+@lru_cache(maxsize=4096)
+def _representatives(names: tuple[str, ...], spaces: Spaces, turning: tuple[str, ...], bits: int, reading: Reading) -> Orders:
+    orders = _cover(names, spaces, turning, reading)
+    turns = np.array([bits >> k & 1 for k in range(len(names))], np.bool_)[orders]
+    reduced = orders[turns].reshape(len(orders), bits.bit_count())
+    _, first = np.unique(_table(names, spaces, reduced, reading), axis=0, return_index=True)
+    return np.asarray(np.sort(first), np.intp)
 
 
 def _permutations(places: tuple[int, ...]) -> Orders:

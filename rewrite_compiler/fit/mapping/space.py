@@ -17,7 +17,7 @@ from .clusters import Clusters
 from .columns import Batch, Column
 from .constraints import Constraints
 from .engine import Reading
-from .orders import MAX_LOOPS, Orders, covering_orders, signatures
+from .orders import MAX_LOOPS, Orders, covering_orders, representatives
 
 Index = NDArray[np.intp]
 FREE = Constraints()
@@ -191,7 +191,7 @@ class Space:
         """Return the numbers of the orders of an ordered row that differ where only some dimensions turn."""
         if len(self.orders[k]) == 1:
             return np.zeros(1, np.intp)
-        return _representatives(self.problem, self.orders[k], bits, self.reading)
+        return representatives(self.problem, self._splittable, bits, self.reading)
 
     @cached_property
     def count(self) -> int:
@@ -212,15 +212,22 @@ class Space:
                 orders[k, columns] = rng.choice(self.classes_of(k, value), len(columns))
         return Genomes(factors, orders)
 
-    def sample_of_splits(self, splits: Column, count: int, rng: np.random.Generator) -> Index:
-        """Return at most so many tilings within rule 2 that split dimensions over the units as some column of `splits` does."""
-        drawn = splits[:, rng.integers(splits.shape[1], size=count)]
+    def sample_of_splits(self, splits: Column, count: int, rng: np.random.Generator, outer: Column | None = None) -> Index:
+        """Return at most so many tilings within rule 2 that split dimensions over the units as some column of `splits` does.
+
+        With `outer`, they are cut outside as often as its column says, too, as far as that is possible.
+        """
+        columns_drawn = rng.integers(splits.shape[1], size=count)
+        drawn = splits[:, columns_drawn]
         factors = np.zeros(drawn.shape, np.intp)
         for d, table in enumerate(self.tables):
-            parts = table[:, self.spatial].prod(axis=1)
-            for n in np.unique(drawn[d]).tolist():
-                columns = np.flatnonzero(drawn[d] == n)
-                factors[d, columns] = rng.choice(np.flatnonzero(parts == n), len(columns))
+            parts, cuts = table[:, self.spatial].prod(axis=1), table[:, -1]
+            keys = drawn[d] if outer is None else np.stack([drawn[d], outer[d, columns_drawn]])
+            for key in np.unique(keys, axis=-1).T.reshape(-1, 1 if outer is None else 2).tolist():
+                columns = np.flatnonzero((keys.reshape(len(key), -1) == np.array(key)[:, None]).all(axis=0))
+                rows = np.flatnonzero(parts == key[0])
+                exact = rows[cuts[rows] == key[-1]]
+                factors[d, columns] = rng.choice(exact if outer is not None and len(exact) else rows, len(columns))
         return factors[:, self.keeps_rules(factors)]
 
     def _sample_tilings(self, count: int, rng: np.random.Generator) -> Index:
@@ -320,14 +327,6 @@ def prime_factors(n: int) -> list[tuple[int, int]]:
     if remaining > MAX_DIVISOR**2:
         raise InputError("F231", f"The primes of a dimension must be found by divisors up to {MAX_DIVISOR:,}, not so {n:,}")
     return [*factors, (remaining, 1)] if remaining > 1 else factors
-
-
-def _representatives(problem: Problem, orders: Orders, bits: int, reading: Reading) -> Index:
-    """Return one order a class where only some dimensions turn."""
-    turns = np.array([bits >> k & 1 for k in range(len(problem.names))], np.bool_)[orders]
-    reduced = orders[turns].reshape(len(orders), int(bits).bit_count())
-    _, first = np.unique(signatures(problem, reduced, reading), axis=0, return_index=True)
-    return np.asarray(np.sort(first), np.intp)
 
 
 def _count(space: Space) -> int:
