@@ -28,7 +28,7 @@ def neighbours(space: Space, point: Genomes) -> Genomes:
 def descend(search: Search, point: Genomes, value: float, allowance: int) -> float:
     """Go to the best neighbour until none is better; return the last point's value."""
     last = search.evaluated + allowance
-    while search.remaining and search.evaluated < last:
+    while search.remaining and search.evaluated < last and not search.is_close:
         nearby = neighbours(search.space, point)
         if nearby.count > search.remaining:
             nearby = nearby.selected(search.rng.permutation(nearby.count)[: search.remaining])

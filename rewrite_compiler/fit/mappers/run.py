@@ -57,6 +57,7 @@ def best_mapping(
     front = Front()
     scatter = Scatter(points)
     search.listeners += [front, scatter]
+    search.tolerance = 0.0 if points else search.tolerance  # a picture shows the whole budget
     stop = MAPPERS[mapper](search)
     search.bound = search.splits.least if search.bound is None and search.splits is not None else search.bound
     if search.best is None:

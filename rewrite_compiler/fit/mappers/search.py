@@ -15,6 +15,8 @@ from ..mapping.space import CHUNK, Genomes, Index, Space
 from ..models.model import Cost, CostModel, Costs, Objective, Values
 from .lower_bound import SplitBounds
 
+CLOSE = 0.005  # share that a better mapping may save when a search ends
+
 
 class Stop(StrEnum):
     """Why a search ended."""
@@ -24,7 +26,7 @@ class Stop(StrEnum):
     BUDGET = "budget"
     """The evaluations were used up."""
     BOUND = "bound"
-    """The best mapping costs what no mapping goes below."""
+    """No mapping is noticeably better than the best one."""
     LIMITED = "limited"
     """The mapper has no further step."""
 
@@ -73,6 +75,7 @@ class Search:
         self.space, self.model, self.objective, self.budget = space, model, objective, budget
         self.rng = np.random.default_rng(seed)
         self.evaluated = self.legal = 0
+        self.tolerance = CLOSE
         self.best_value = float("inf")
         self.best: Genomes | None = None
         self.bound: float | None = None
@@ -85,9 +88,9 @@ class Search:
         return self.budget - self.evaluated
 
     @property
-    def is_optimal(self) -> bool:
-        """Whether the best mapping costs what no mapping goes below."""
-        return self.splits is not None and self.best_value <= self.splits.least
+    def is_close(self) -> bool:
+        """Whether no mapping saves more than the tolerated share of what the best one costs."""
+        return self.splits is not None and self.best_value * (1 - self.tolerance) <= self.splits.least
 
     @cached_property
     def bypasses(self) -> tuple[frozenset[str], ...]:
