@@ -288,7 +288,7 @@ layers[].cost.energy_source? text | layers[].cost.traffic.* count | layers[].cos
 layers[].opinions[].model text | layers[].opinions[].cycles~ count | layers[].opinions[].energy_fj~? count
 layers[].opinions[].edp~? count | layers[].opinions[].why_not~ text
 layers[].differences[].level text | layers[].differences[].tensor text | layers[].differences[].counter text
-layers[].differences[].values.* count | layers[].differences[].because text
+layers[].notes[] text | layers[].differences[].values.* count | layers[].differences[].because text
 layers[].objective~ text | layers[].value~ count | layers[].bound~? number | layers[].gap~? number
 layers[].evaluated~ count | layers[].legal~ count | layers[].stop~ text | layers[].front~[] object | layers[].points~[] object
 """

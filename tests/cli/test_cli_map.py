@@ -110,6 +110,15 @@ def test_agreement_is_claimed_of_two_opinions_only(tmp_path: Path) -> None:
     assert model.out.splitlines()[0].split()[:5] == ["layer", "times", "cycles", "by", "maestro"]
 
 
+def test_counters_that_timeloop_prints_otherwise_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    words = ("map", "conv:k=8,c=8,p=8,q=8,r=3,s=3,stride=2", "--arch", "edge", "--model", "all", "--budget", "300", "--json", path)
+    answer = flexmatch(*words)
+    sentence = "Timeloop v2.0 itself may print other reads and fills of x: a step of p is 2 elements, and it counts no set differences"
+    assert json.loads(path.read_text("utf-8"))["layers"][0]["notes"] == [sentence]
+    assert sentence in " ".join(answer.out.split())
+
+
 def test_the_bound_says_what_a_better_mapping_could_save(tmp_path: Path) -> None:
     """A gap of g: what the best mapping costs is not below 1 - g of this one's, so g of it may be saved at most."""
     path = tmp_path / "a.json"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from published import batch_of, clusters_of, problem_of, schedule_of_row, vectors
 
+from rewrite_compiler.fit.mappers.opinion import notes
 from rewrite_compiler.fit.mapping.engine import Engine, Reading
 from rewrite_compiler.fit.mapping.schedule import batch_of as columns_of
 from rewrite_compiler.fit.mapping.schedule import bypasses_of, schedule_from, violations
@@ -54,6 +55,23 @@ def test_most_inputs_with_a_split_halo_agree_too() -> None:
                 agrees = (int(counts.reads[0]), int(counts.fills[0])) == (printed["reads"], printed["fills"])
                 equal, different = equal + agrees, different + (not agrees)
     assert different < equal / 10
+
+
+def test_every_difference_from_timeloop_is_named() -> None:
+    """Where a counter is not the one that Timeloop prints, a note says of which tensor and why; without a note all are equal."""
+    unlike = 0
+    for row in vectors("timeloop_v2.json")["valid"]:
+        engine = Engine(batch_of(row), spans=True)
+        tensors = set()
+        for level, name in enumerate(("L1", "L2", "DRAM")):
+            for tensor, printed in row["out"]["levels"][name].items():
+                columns = engine.counts(tensor, level).columns()
+                tensors |= {tensor for counter, key in COUNTERS.items() if int(columns[counter][0]) != printed[key]}
+        sentences = notes(problem_of(row), schedule_of_row(row))
+        assert tensors <= ({"Inputs"} if sentences else set()), row["name"]
+        assert row["kind"] == "conv" or not sentences
+        unlike += bool(tensors)
+    assert unlike > 10
 
 
 def test_every_rejection_of_timeloop() -> None:

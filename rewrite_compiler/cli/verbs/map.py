@@ -301,7 +301,7 @@ def one_layer(document: Mapping[str, Any], model: str) -> list[str]:
     heads = ("level", "tensor", "tile", "instances", "reads", "fills", "updates")
     lines = [*document["loops"], "", *grid(heads, rows, heads[2:], 0), "", *_cost_lines(document)]
     if model == "all":
-        lines += ["", *_differences(document)]
+        lines += ["", *document["notes"], *_differences(document)]
     if "why" in document:
         from ...fit.mappers.cause import cause_lines
 

@@ -11,7 +11,7 @@ from ..mapping.texts.loops import listing
 from ..models.model import Cost, CostModel, Objective
 from ..models.published import MODELS
 from ..problems.problem import Problem
-from .opinion import differences
+from .opinion import differences, notes
 from .search import Point, SearchResult
 
 
@@ -34,6 +34,7 @@ def schedule_document(problem: Problem, clusters: Clusters, schedule: Schedule, 
         "loops": listing(schedule, problem, clusters), "cost": cost.document(),
         "opinions": opinions(problem, clusters, schedule, cost.model),
         "differences": [d.document() for d in differences(problem, clusters, schedule)] if _all_conform(problem, clusters) else [],
+        "notes": notes(problem, schedule),
     }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..mapping.clusters import Clusters
-from ..mapping.schedule import Schedule, batch_of, bypasses_of
+from ..mapping.schedule import Schedule, batch_of, bypasses_of, counts_of
 from ..models.published import MODELS
 from ..problems.problem import Problem
 
@@ -66,3 +66,26 @@ def loops_outside(clusters: Clusters, schedule: Schedule, tile_row: int) -> list
         if clusters.row(m.cluster) > tile_row:
             loops += [(m.cluster, d) for d in reversed(m.order)]
     return loops
+
+
+def notes(problem: Problem, schedule: Schedule) -> list[str]:
+    """Return where the program of a model itself prints other counters: Timeloop's of inputs under windows."""
+    loops = {d: sum(n > 1 for pair in counts_of(schedule, problem) for n in (pair[0][d], pair[1][d])) for d in problem.names}
+    sentences = []
+    for tensor, axes in problem.spaces.items():
+        for axis in axes:
+            cut = [d for d in axis if loops[d]]
+            wide = next((d for d in axis if axis[d] > 1 and problem.dimensions[d] > 1), None)
+            if tensor == problem.output or len(axis) < 2:  # noqa: PLR2004 -- a place and a tap
+                continue
+            if wide is not None:
+                reason = f"a step of {wide} is {axis[wide]} elements"
+            elif len(cut) > 1 and sum(loops[d] for d in cut) > len(cut):
+                reason = f"{' and '.join(cut)} are cut at more than one place"
+            else:
+                continue
+            sentences.append(
+                f"Timeloop v2.0 itself may print other reads and fills of {tensor}: {reason}, and it counts no set differences"
+            )
+            break
+    return sentences
