@@ -12,10 +12,11 @@ import pytest
 
 from rewrite_compiler.compile.matching.match import extract_match, saturate_program
 from rewrite_compiler.compile.matching.match import match as matched
+from rewrite_compiler.egraph.regions.recurrent_skeleton import _Steps
 from rewrite_compiler.egraph.regions.regions import FormKey, UseDefFacts, form_of, region_of, regions_of
 from rewrite_compiler.egraph.saturation.saturate import saturate_regions
 from rewrite_compiler.ir.evaluate import run
-from rewrite_compiler.ir.program import Builder, Program
+from rewrite_compiler.ir.program import Builder, Node, Program
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.limits import DEFAULT
 from rewrite_compiler.rewrite.ruleset import shipped_rules
@@ -176,3 +177,13 @@ def test_regions_under_a_limit_still_give_the_program() -> None:
     found = saturate_regions(p, shipped_rules(), [], replace(DEFAULT, rounds=1))
     assert (found.reason, found.regions > 1) == ("rounds", True)
     assert set(p.outputs) <= found.graph.values.keys()
+
+
+def test_nodes_read_the_last_of_a_chain_of_aliases() -> None:
+    """Values that steps replace by others, which further steps replace, too."""
+    t = TensorType((2, 3))
+    steps = _Steps([t] * 5)
+    steps.add(Node("relu", (3,), (4,)), frozenset({7}))
+    steps.add(Node("add", (0, 4), (1,)), frozenset())
+    steps.aliases = {3: 2, 2: 0}
+    assert [n.inputs for n in steps.renamed()] == [(0,), (0, 4)]
