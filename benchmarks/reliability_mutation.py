@@ -50,7 +50,10 @@ class Known:
 
 
 def reach(drawn_places: list[Place], folder: Path, tests: list[str], more: list[str], minutes: float) -> Known:
-    """Run tests, those that a call before has not run, and return which of them run a place."""
+    """Run tests, those that a call before has not run, for some minutes, and return which of them run a place.
+
+    Tests that the time leaves out are not asked: a change that only they notice counts as a survivor, and the next call goes on.
+    """
     folder.mkdir(exist_ok=True)
     keys, lines, reached = folder / "places.json", folder / "tests.jsonl", folder / "reached.txt"
     wanted = [[p.part, p.file, p.number] for p in drawn_places]
@@ -75,6 +78,10 @@ def reach(drawn_places: list[Place], folder: Path, tests: list[str], more: list[
     for number, _, test in (line.partition("\t") for line in reached.read_text("utf-8").splitlines()):
         runs[probes[int(number)].key].add(test)
     told = [json.loads(line) for line in lines.read_text("utf-8").splitlines()]
+    print(
+        f"{len(told)} tests have run at least once on the copy with probes, {sum(not passes for *_, passes in told)} of them failed",
+        flush=True,
+    )
     return Known(dict(runs), {t: s for t, s, _ in told}, {t for t, _, passes in told if not passes})
 
 
