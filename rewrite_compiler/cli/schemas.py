@@ -224,6 +224,10 @@ models[] text | offloads count | fragments count | candidates count | judged cou
 laws[].name text | laws[].text text | laws[].verdict text | laws[].strength text | laws[].evidence text
 laws[].gain count | laws[].saves text
 """
+LIFT = """
+target text | lifted[].name text | lifted[].instructions[] text | lifted[].strength text
+refused[].name text | refused[].reason text | written? text
+"""
 COMPLETION = "shell text | script text"
 REDUCE = "model.path text | check text | ops_before count | ops_after count | tests count | outcome text | written text"
 SCHEMA = "name text | definition object"
@@ -309,7 +313,7 @@ ROWS: Mapping[str, str] = {
     "plan": PLAN, "cosim": COSIM, "prove": PROVE, "demo": "plan object | cosim object", "explain": EXPLAIN, "list": LIST,
     "acg": ACG, "emit": EMIT, "offload": OFFLOAD, "trace": TRACE,
     "config": CONFIG, "check": CHECK, "ila": ILA, "completion": COMPLETION, "reduce": REDUCE, "schema": SCHEMA, "target": TARGET,
-    "diff": DIFF, "advise": ADVISE, "learn": LEARN, "repair": REPAIR, "sweep": SWEEP,
+    "diff": DIFF, "advise": ADVISE, "learn": LEARN, "lift": LIFT, "repair": REPAIR, "sweep": SWEEP,
     "bench": BENCH, "egraph": EGRAPH, "compare": "reports[].* text",
     "init": "kind text | name text | folder text | files[] text | next[] text",
     "map": MAP, "space": SPACE, "variation": VARIATION, "algorithms": ALGORITHMS,

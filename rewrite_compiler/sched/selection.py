@@ -104,10 +104,27 @@ class _Unifier:
                     count, f"{len(other_loops)} loops of {self.summary.instruction.name} cannot take the {len(positions)} of the nest"
                 )
                 return
-            maps = [tuple(positions[:count])] if self.ordered else itertools.permutations(positions, count)
-            for assignment in maps:
-                for variables in itertools.combinations(other_loops, count):
-                    yield dict(zip(variables, assignment, strict=True))
+            for variables in itertools.combinations(other_loops, count):
+                yield from self._maps(variables, {}, positions)
+
+    def _maps(self, variables: Sequence[str], assignment: dict[str, int], positions: range) -> Iterator[dict[str, int]]:
+        """Yield the maps that give each variable a loop of the nest that moves what it moves."""
+        if len(assignment) == len(variables):
+            yield assignment
+            return
+        variable, used = variables[len(assignment)], assignment.values()
+        free = positions[len(assignment) : len(assignment) + 1] if self.ordered else [n for n in positions if n not in used]
+        for n in free:
+            if self._moves_alike(variable, n):
+                yield from self._maps(variables, {**assignment, variable: n}, positions)
+            else:
+                self.note(len(assignment), f"loop {variable} moves other operands than {self.nest.loops[n][0]}")
+
+    def _moves_alike(self, variable: str, n: int) -> bool:
+        """Tell whether a loop of the instruction moves no operand that one of the nest leaves, and all that it moves."""
+        factors = [self._factor(access, variable) for access, _ in self.accesses]
+        strides = [operand.strides[n] for _, operand in self.accesses]
+        return all(bool(f) if stride else set(f) != {()} for f, stride in zip(factors, strides, strict=True))
 
     def words(self, assignment: Mapping[str, int]) -> int:
         """Return how many iterations a map leaves to the table."""
@@ -160,8 +177,10 @@ class _Unifier:
         for variable, _ in self.loops:
             if variable in assignment:
                 number = operand.strides[assignment[variable]]
-                factor = {tuple(n for n in m if n != variable): c for m, c in access.address[0].items() if variable in m}
-                yield f"stride of {variable} in {access.memory}", factor, number
+                yield f"stride of {variable} in {access.memory}", self._factor(access, variable), number
+
+    def _factor(self, access: Access, variable: str) -> Poly:
+        return {tuple(n for n in m if n != variable): c for m, c in access.address[0].items() if variable in m}
 
     def base(self, access: Access) -> Poly:
         variables = self.symbols.variables.keys()

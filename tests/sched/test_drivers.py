@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.errors import SpecError
+from rewrite_compiler.ila import Ila
 from rewrite_compiler.prove import prove_mapping
 from rewrite_compiler.prove.certificates import statements
 from rewrite_compiler.readings.kernels.evaluate import evaluate
+from rewrite_compiler.sched.driver import completion
 from rewrite_compiler.sched.driver.generation import Request, program_of
+from rewrite_compiler.sched.driver.program import Issued, Program, blocks_of
 from rewrite_compiler.target import Target, find_target, load_target, simulated_device
 
 ACCELERATORS = Path(__file__).parent / "accelerators"
@@ -43,6 +47,9 @@ def commands(target: Target, operation: str, **sizes: int) -> list[tuple[str, in
         ("systolic", "dense", "every k from 8 on by induction in steps of 1"),
         ("vector", "add", "symbolic at t=2, n=6 (15 instructions)"),
         ("vector", "mul", "symbolic at t=2, n=6 (15 instructions)"),
+        ("outer", "dense_relu", "every k from 4 on by induction in steps of 1"),
+        ("outer", "dense_bias", "every k from 4 on by induction in steps of 1"),
+        ("modes", "mul", "symbolic at t=2, n=5"),
     ],
 )
 def test_generated_drivers_have_certificates(name: str, operation: str, strength: str) -> None:
@@ -84,6 +91,9 @@ def test_limits_are_what_regions_take() -> None:
         ("systolic", "(m.r.head + 1) % DEPTH", "(m.r.head + 2) % DEPTH"),
         ("vector", "signed(vector[2 * j] +", "signed(vector[2 * j] + 1 +"),
         ("vector", "at = v * LANES + j", "at = v * LANES + 3 - j"),
+        ("outer", "acc[i, j] + (bias[j] << m.r.scale)", "acc[i, j] - (bias[j] << m.r.scale)"),
+        ("outer", "select(keep[()], acc[i, j], 0)", "select(keep[()], 0, acc[i, j])"),
+        ("modes", "sat(a - b, 12)", "sat(b - a, 12)"),
     ],
 )
 def test_a_mutated_model_is_noticed_or_driven_rightly(name: str, right: str, wrong: str, tmp_path: Path) -> None:
@@ -103,6 +113,53 @@ def test_a_mutated_model_is_noticed_or_driven_rightly(name: str, right: str, wro
             continue
         result = program.run(simulated_device(target.ila()), codes, {n: len(s) for n, s in r.shapes.items()})
         assert np.array_equal(result, evaluate(r.term, {leaf: codes[leaf.name] for leaf in r.leaves}))
+
+
+def test_a_tile_of_results_is_finished_before_the_next() -> None:
+    """Accumulators without an address hold one tile: its sums, then bias and rounding, then its rows are read, and only then the next."""
+    kinds = [name for name, _ in commands(accelerator("outer"), "dense_bias", t=5, k=8, n=3)]
+    tile = ["outer", "finish", "get"]
+    assert [name for name in kinds if name in tile] == tile * 2
+    assert kinds.count("put_b") == kinds.count("put_bias") == 1
+
+
+def test_sums_of_any_length_are_split_where_a_memory_ends() -> None:
+    """Eight vectors are one command; more are one at a time, because no field says where the inputs begin."""
+    fits, split = (commands(accelerator("outer"), "dense", t=1, k=k, n=3) for k in (8, 9))
+    assert ("put_a", 8) in fits
+    assert [name for name, _ in split].count("outer") == 9
+
+
+@pytest.mark.parametrize(
+    ("name", "operation", "instruction", "field", "value"),
+    [
+        ("outer", "dense_bias", "put_bias", "", 0),
+        ("outer", "dense_relu", "config", "relu", 0),
+        ("outer", "dense_relu", "outer", "keep", 1),
+        ("modes", "mul", "mode", "mode", 0),
+        ("toy", "dense", "dot", "first", 0),
+    ],
+)
+def test_the_court_refutes_a_fault_in_a_stream(
+    name: str, operation: str, instruction: str, field: str, value: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that is left out, or a field of it that has another value."""
+
+    def changed(c: Issued) -> list[Issued]:
+        if c.instruction != instruction:
+            return [c]
+        return [replace(c, fields={**c.fields, field: value})] if field else []
+
+    def faulty(ila: Ila, r: Request) -> Program:
+        p = program_of(ila, r)
+        every = [x for b in p.blocks for c in b.commands for x in changed(c)]
+        return replace(p, blocks=blocks_of(every))
+
+    monkeypatch.setattr(completion, "program_of", faulty)
+    target = load_target(str(ACCELERATORS / f"{name}.py"))
+    m = target.mappings[operation]
+    proof = prove_mapping(replace(m, trials=m.trials[:2]), target.ila())
+    assert str(proof.verdict) == "refuted", proof.evidence
 
 
 LET = """

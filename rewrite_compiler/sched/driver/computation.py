@@ -80,6 +80,12 @@ class Computation:
         return {v: int(p.get((), 0)) for v, p in self.loops if set(p) <= {()}}
 
     @property
+    def repeats(self) -> bool:
+        """Whether an ordered loop of a counted length writes results more than once."""
+        bound = {v for r in self.transition.reads for v, _ in r.variables} | {v for v, _ in self.transition.loops}
+        return any(v not in bound and v not in self.lanes for v, _ in self.loops)
+
+    @property
     def outer_loops(self) -> tuple[tuple[str, Poly], ...]:
         """The ordered loops around the transition, and its inner_loops counted ones, as selection takes them."""
         inner_loops = {v for v, _ in self.transition.loops}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...ila import Ila
@@ -15,10 +15,10 @@ from .computation import clears, computations, shifts
 from .control import Settings, reset_state
 from .image import attachment, condition_values, word_bits
 from .matching import NONE, Match, matches
-from .movement import Address
+from .movement import Address, Mover, readers, writers
 from .operation import clearing, continuation
 from .program import BYTE, LITERALS, Images, Issued, Lane, Program, blocks_of
-from .schedule import Failure, Place, Schedule, is_chained, schedules
+from .schedule import Failure, Place, Schedule, excess_of, is_chained, schedules
 from .synchronisation import ended
 from .transport import load_from_image, read_by_bus, store_by_bus, store_to_image, stored_bits
 from .writer import NotEmitted, Writer
@@ -32,14 +32,42 @@ def emitted(chain: Sequence[Schedule], code_bits: int, signed: bool) -> Program:
     """
     s = chain[-1]
     w = Writer(s.ila, reset_state(s.ila))
-    for part in chain:
-        e = Emission(part, w, code_bits)
-        e.run()
-    e.finish()
+    ends = {name: max(part.needs.get(name, 0) for part in chain) for part in chain for name in part.needs}
+    for excess in (excess_of(s.ila, p, ends.get(p.memory, 0)) for part in chain for p in part.places):
+        if excess:
+            raise NotEmitted(excess)
+    emissions = [Emission(part, w, code_bits) for part in chain]
+    if len(chain) > 1 and chain[0].tile is not None:
+        _emit_tiles(emissions)
+    else:
+        for e in emissions:
+            e.run()
+        emissions[-1].finish()
     lane_bits = {name: _lane_bits(s.ila, name) for name in {c.instruction for c in w.commands if c.lanes}}
     commands = ended(s.ila, w) if w.outputs else w.commands
     shape, images = s.match.operation.result.shape, _images(w) if w.outputs else None
     return Program(blocks_of(commands), shape, code_bits, signed, lane_bits, images, _command_bits(s.ila))
+
+
+def _emit_tiles(emissions: Sequence[Emission]) -> None:
+    """Write the commands of a chain whose first computation leaves one tile of results at a time: all others go over it before the next."""
+    first, *others = emissions
+    tile = first.schedule.tile or {}
+    reduced = {v: n - 1 for v, n in first.schedule.outside if v in first.schedule.match.operation.reduced}
+    first.load_operands()
+    for steps in first.points():
+        first.step(steps, keeps=False)
+        if all(steps[v] == n for v, n in reduced.items()):
+            origin = {v: n * tile[v] for v, n in steps.items() if v not in reduced}
+            for e in others:
+                e.origin = origin
+                e.run()
+            others[-1].finish()
+
+
+def _by_bus(movers: Sequence[Mover]) -> str:
+    """Return which instructions reach which memories by the bus, as text."""
+    return f"by the bus: {', '.join(dict.fromkeys(f'{m.instruction} {m.memory}' for m in movers)) or 'none'}"
 
 
 def _command_bits(ila: Ila) -> int:
@@ -67,19 +95,30 @@ class Emission:
         self.schedule, self.ila, self.writer, self.code_bits = s, s.ila, writer, code_bits
         self.pending: list[tuple[Address, int]] = []
         self.loaded: dict[int, tuple[int, ...]] = {}
+        self.origin: Mapping[str, int] = {}  # where the tile begins that it works on
 
     def run(self) -> None:
         """Write the commands of all steps of the host, and what they need."""
+        self.load_operands()
+        for steps in self.points():
+            self.step(steps)
+
+    def points(self) -> Iterator[dict[str, int]]:
+        """Yield the steps of the host's loops."""
+        loops = [v for v, _ in self.schedule.outside]
+        for point in itertools.product(*(range(n) for _, n in self.schedule.outside)):
+            yield dict(zip(loops, point, strict=True))
+
+    def load_operands(self) -> None:
+        """Bring what lies in memory from the first command on."""
         s = self.schedule
-        for p in s.operands:
-            if p.base is not None and not is_chained(s.match, p.slot):
+        for n, p in enumerate(s.operands):
+            if p.base is not None and not is_chained(s.match, p.slot) and self.loaded.get(n) != self._key(p, {}):
+                self.loaded[n] = self._key(p, {})
                 self.load(p, {})
         self.schedule = self.tabled()  # before others: theirs may be part of it
         if self.is_initialised and s.result.base is not None:
             self.initialise({})
-        loops = [v for v, _ in s.outside]
-        for point in itertools.product(*(range(n) for _, n in s.outside)):
-            self.step(dict(zip(loops, point, strict=True)))
 
     def finish(self) -> None:
         """Write the reads of all results."""
@@ -99,23 +138,23 @@ class Emission:
         start = s.match.starts
         return s.at(steps) if start is None else {**s.at(steps), start[0]: start[1] if is_first else start[2]}
 
-    def step(self, steps: Mapping[str, int]) -> None:
-        """Write what one command computes, and what it needs."""
+    def step(self, steps: Mapping[str, int], *, keeps: bool = True) -> None:
+        """Write what one command computes, and what it needs; its results are kept, or left to a computation on them."""
         s, c = self.schedule, self.schedule.computation
+        is_first = not any(steps[v] for v in steps if v in s.match.operation.reduced)
+        if keeps and s.result.base is None and is_first:
+            self.keep_results(steps)  # what lies there leaves before operands overwrite it
         vector_place = None
         for n, p in enumerate(s.operands):
             if p.memory in c.summary.instruction.operands:
                 vector_place = p
-            elif p.base is None and self.loaded.get(n) != self._key(p, steps):
+            elif p.base is None and not is_chained(s.match, p.slot) and self.loaded.get(n) != self._key(p, steps):
                 self.loaded[n] = self._key(p, steps)
                 self.load(p, steps)
-        is_first = not any(steps[v] for v in steps if v in s.match.operation.reduced)
         if self.is_initialised and s.result.base is None and is_first:
             self.initialise(steps)
         s = self.schedule = self.tabled()
         fields = self.writer.with_fields(c.instruction, self.settings(steps, is_first=is_first))
-        if s.result.base is None and is_first:
-            self.keep_results(steps)
         reads = tuple(Span(p.memory, *self.span_of(p, steps)) for p in s.operands if p is not vector_place)
         writes = (Span(s.result.memory, *self.span_of(s.result, steps)),)
         if c.accumulates:
@@ -125,7 +164,7 @@ class Emission:
         command = Issued(c.instruction, fields, reads=reads, writes=writes, steps=math.prod(s.inside.values()))
         if vector_place is not None:
             lanes = self.lanes_of(vector_place, steps)
-            command = replace(command, vector=vector_place.memory, source=vector_place.slot.reach.name, lanes=lanes)
+            command = replace(command, vector=vector_place.memory, source=vector_place.slot.reach.source, lanes=lanes)
         self.writer.issue(command)
 
     def span_of(self, p: Place, steps: Mapping[str, int]) -> tuple[int, int]:
@@ -155,11 +194,11 @@ class Emission:
         return replace(schedule, table=schedule.table)
 
     def _key(self, p: Place, steps: Mapping[str, int]) -> tuple[int, ...]:
-        return tuple(n for v, n in steps.items() if p.slot.reach.moves_with(v))
+        return tuple(n for at in (self.origin, steps) for v, n in at.items() if p.slot.reach.moves_with(v))
 
     def lanes_of(self, p: Place, steps: Mapping[str, int]) -> tuple[Lane | None, ...]:
         """Return what the lanes of a command carry."""
-        addresses, elements = p.region.window((0,) * len(p.slot.access.address), steps)
+        addresses, elements = p.region.window((0,) * len(p.slot.access.address), steps, self.origin)
         leaf = self.ila.instructions[self.schedule.computation.instruction].operands[p.memory].leaf
         lanes: list[Lane | None] = [None] * static_shape(leaf)[0]
         for (lane, *_), element in zip(addresses.tolist(), elements.tolist(), strict=True):
@@ -176,9 +215,9 @@ class Emission:
 
     def load(self, p: Place, steps: Mapping[str, int]) -> None:
         """Bring the region of an operand to its memory."""
-        addresses, elements = p.region.window(self.base_of(p, steps), steps)
+        addresses, elements = p.region.window(self.base_of(p, steps), steps, self.origin)
         contents = dict(zip(map(tuple, addresses.tolist()), elements.tolist(), strict=True))
-        self.store(p.memory, p.slot.reach.name, contents)
+        self.store(p.memory, p.slot.reach.source, contents)
 
     def initialise(self, steps: Mapping[str, int]) -> None:
         """Bring what accumulators start from to them."""
@@ -197,14 +236,14 @@ class Emission:
             NotEmitted: no instruction does.
         """
         if not store_by_bus(self.writer, memory, source, contents) and not load_from_image(self.writer, memory, source, contents):
-            raise NotEmitted(f"no instruction brings {source or 'zeros'} to {memory}")
+            raise NotEmitted(f"no instruction brings {source or 'zeros'} to {memory} ({_by_bus(writers(self.ila))})")
 
     # -- results
 
     def results(self, steps: Mapping[str, int]) -> list[tuple[Address, int]]:
         """Return where the results of a command lie, each element once."""
         p = self.schedule.result
-        addresses, elements = p.region.window(self.base_of(p, steps), steps)
+        addresses, elements = p.region.window(self.base_of(p, steps), steps, self.origin)
         pairs = zip(map(tuple, addresses.tolist()), elements.tolist(), strict=True)
         return [(a, e) for a, e in dict(pairs).items() if e != NONE]
 
@@ -223,7 +262,7 @@ class Emission:
         """
         memory = self.schedule.result.memory
         if not read_by_bus(self.writer, memory, self.pending) and not self.stored(memory):
-            raise NotEmitted(f"no instruction returns {self.schedule.result.slot.reach.name} from {memory}")
+            raise NotEmitted(f"no instruction returns {self.schedule.result.slot.reach.name} from {memory} ({_by_bus(readers(self.ila))})")
         self.pending = []
 
     def stored(self, memory: str) -> bool:

@@ -15,6 +15,7 @@ from ...ila import Ila
 from ...lang import intervals as iv
 from ...lang.binders import Comprehension, Leaf
 from ...lang.formats import Format
+from ...lang.traversal import terms_of
 from ...readings.arrays.labelled_array import Data
 from ...readings.kernels.evaluate import evaluate
 from ...target.device import simulated_device
@@ -23,15 +24,15 @@ from .computation import Computation, computations
 from .control import Settings
 from .emission import emitted
 from .matching import Match, matches
-from .operation import Operation, continuation, operation_of
+from .operation import ZEROS, Operation, continuation, operation_of
 from .program import Program
 from .schedule import Failure, Schedule, schedules
 from .writer import NotEmitted
 
 CODE = "I116"
-SMALL = 16  # elements along a dimension on which schedules are tried
+SMALL, LARGE = 16, 36  # elements along a dimension on which schedules are tried: all up to the first, never more than the second
 MOST_VALUES = 64  # of a switch that are tried
-MOST_TRIALS = 512  # settings of switches that are tried for one match
+MOST_TRIALS = 128  # settings of switches that are tried for one match
 DRAWS = 3
 
 
@@ -70,7 +71,7 @@ class Request:
     @cached_property
     def small(self) -> Request:
         """The same on operands of few elements."""
-        sizes = {d: min(n, SMALL) for d, n in self.mapping.axes.sizes(self.shapes).items()}
+        sizes = {d: _small(n) for d, n in self.mapping.axes.sizes(self.shapes).items()}
         shapes = {name: tuple(sizes[d] for d in self.mapping.axes.of[name]) for name in self.shapes}
         return Request(self.mapping, shapes, self.formats, self.attributes)
 
@@ -80,12 +81,32 @@ class Request:
         draws = list(_draws(self))
         return [(codes, evaluate(self.term, {leaf: codes[leaf.name] for leaf in self.leaves})) for codes in draws]
 
+    @cached_property
+    def numbers(self) -> list[int]:
+        """Numbers that may stand in registers: the difference of the formats' scales, and those of the numerics, as shifts, too."""
+        fractions = {n: int(getattr(f, "fraction", 0)) for n, f in self.formats.items()}
+        result = self.mapping.axes.result
+        scale = sum(n for name, n in fractions.items() if name != result) - fractions.get(result, 0)
+        written = [int(e.value) for e in terms_of(self.term.body) if isinstance(e.value, int | bool)]
+        shifts = [x.bit_length() - 1 for x in written if x > 1 and x & x - 1 == 0]
+        amounts = [int(e.args[1].value) for e in terms_of(self.term.body) if e.op in ("shl", "shr") and isinstance(e.args[1].value, int)]
+        return list(dict.fromkeys([scale, *amounts, *shifts, *written]))
+
     @property
     def code(self) -> tuple[int, bool]:
         """Bits and sign of a result's code."""
         name = self.mapping.axes.result
         interval = self.formats[name].codes if name in self.formats else self.term.interval
         return iv.width_of(interval) or (32, True)
+
+
+def _small(n: int) -> int:
+    """Return a small size that fills lanes as one does: the least that the same numbers of lanes divide, as far as there is one."""
+
+    def differences(m: int) -> int:
+        return sum((n % lanes == 0) != (m % lanes == 0) for lanes in range(2, SMALL + 1))
+
+    return n if n <= SMALL else min(range(SMALL // 2 + 1, min(n, LARGE) + 1), key=lambda m: (differences(m), m))
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,14 +123,18 @@ class Choice:
     def of(cls, s: Schedule) -> Choice:
         """Return the choice that a schedule is an instance of."""
         m = s.match
-        names = tuple(x.reach.name for x in m.operands)
-        return cls(m.computation, names, m.initial.name if m.initial else "", m.lanes, s.switches)
+        return cls(m.computation, _names(m), m.initial.name if m.initial else "", m.lanes, s.switches)
 
     def is_of(self, m: Match) -> bool:
         """Tell whether a match is the same at other sizes."""
-        names = tuple(s.reach.name for s in m.operands)
         initial = m.initial.name if m.initial else ""
-        return m.computation is self.computation and (names, initial) == (self.operands, self.initial) and m.lanes == self.lanes
+        return m.computation is self.computation and (_names(m), initial) == (self.operands, self.initial) and m.lanes == self.lanes
+
+
+def _names(m: Match) -> tuple[str, ...]:
+    """Return what the operands of a match are; zeros by the loops that move them, as well."""
+    loops = [",".join(v for a in s.reach.axes for v, _ in a.terms) if s.reach.name == ZEROS else "" for s in m.operands]
+    return tuple(s.reach.name + moved for s, moved in zip(m.operands, loops, strict=True))
 
 
 def chosen(ila: Ila, r: Request) -> tuple[Choice, ...]:
@@ -132,12 +157,11 @@ def chosen(ila: Ila, r: Request) -> tuple[Choice, ...]:
 def _refusal(ila: Ila, r: Request, op: Operation, failures: Sequence[Failure]) -> SpecError:
     furthest = max(failures, key=lambda f: f.depth, default=None)
     loops = ", ".join(f"{v}={n}" for v, n in op.loops)
-    if furthest is None:
-        kinds = ", ".join(dict.fromkeys(f"{c.instruction} ({len(c.operands)})" for c in computations(ila)))
-        reason = f"no instruction computes with {len(op.operands)} operands"
-        remedy = f"instructions that compute, and with how many: {kinds or 'none'}"
-    else:
-        reason, remedy = furthest.reason, "the way that came furthest; write the driver by hand, or add an instruction"
+    reason = furthest.reason if furthest is not None else f"no instruction computes with {len(op.operands)} operands"
+    kinds = ", ".join(dict.fromkeys(f"{c.instruction} ({len(c.operands)})" for c in computations(ila)))
+    remedy = f"instructions that compute, and with how many operands: {kinds or 'none'}"
+    if furthest is not None:
+        remedy += "; the reason is that of the way that came furthest: add an instruction, or write the driver by hand"
     sentence = f"No driver of {r.mapping.name} follows from {ila.name} at {loops}: {reason}"
     return SpecError(CODE, sentence, place=r.mapping.rule.place, help=remedy)
 
@@ -160,16 +184,15 @@ def _schedules_of(
 
 def _continued(mains: Sequence[Schedule], r: Request, failures: list[Failure]) -> Iterator[tuple[Schedule, ...]]:
     """Yield chains of two: a computation, and one that goes over its results."""
-    op = continuation(r.operation)
     for before in mains:
+        op = continuation(r.operation, before.match.left, before.tile)
         for c in computations(before.ila):
-            if len(c.operands) + c.accumulates == 1:
-                yield from ((before, s) for s in _schedules_of(before.ila, op, c, r, before, failures))
+            yield from ((before, s) for s in _schedules_of(before.ila, op, c, r, before, failures) if not s.match.left)
 
 
 def _chains(mains: Sequence[Schedule], r: Request, failures: list[Failure]) -> Iterator[tuple[Schedule, ...]]:
     """Yield single computations, then chains of two."""
-    yield from _by_commands([(s,) for s in mains], r, failures)
+    yield from _by_commands([(s,) for s in mains if not s.match.left], r, failures)
     yield from _by_commands(_continued(mains, r, failures), r, failures)
 
 
@@ -185,19 +208,32 @@ def _by_commands(chains: Iterable[tuple[Schedule, ...]], r: Request, failures: l
 
 
 def _switch_values(switches: Sequence[Leaf], r: Request, *, deciding: bool) -> Iterator[Settings]:
-    """Yield values of switches, those first that fit the difference of the formats' scales; those that decide alone are few."""
-    fractions = {n: int(getattr(f, "fraction", 0)) for n, f in r.formats.items()}
-    scale = sum(n for name, n in fractions.items() if name != r.mapping.axes.result) - fractions.get(r.mapping.axes.result, 0)
+    """Yield values of switches, those first that fit the numerics; those that decide alone are few."""
+    numbers = () if deciding else r.numbers
 
     def values(leaf: Leaf) -> list[int]:
         low, high = leaf.interval[0] or 0, leaf.interval[1] or 0
-        likely = [x for x in (0, 1, low, high) if low <= x <= high]
         every = [] if deciding else range(low, min(high, low + MOST_VALUES) + 1)
-        return list(dict.fromkeys([*([scale] if low <= scale <= high and not deciding else []), *likely, *every]))
+        return [x for x in dict.fromkeys([*numbers, 0, 1, low, high, *every]) if low <= x <= high]
 
-    options = itertools.product(*(values(leaf) for leaf in switches))
-    for option in itertools.islice(options, MOST_TRIALS):
-        yield {leaf.name: x for leaf, x in zip(switches, option, strict=True)}
+    options = [values(leaf) for leaf in switches]
+    for option in itertools.islice(_by_rank([len(o) for o in options]), MOST_TRIALS):
+        yield {leaf.name: o[n] for leaf, o, n in zip(switches, options, option, strict=True)}
+
+
+def _by_rank(counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield one position in each of so many lists, those near the fronts of all of them first."""
+    for total in range(sum(counts) - len(counts) + 1):
+        yield from _positions(counts, total)
+
+
+def _positions(counts: Sequence[int], total: int) -> Iterator[tuple[int, ...]]:
+    if not counts:
+        yield from [()] if total == 0 else []
+        return
+    rest = sum(counts[1:]) - len(counts) + 1
+    for n in range(max(total - rest, 0), min(counts[0] - 1, total) + 1):
+        yield from ((n, *others) for others in _positions(counts[1:], total - n))
 
 
 def _agrees(r: Request, chain: tuple[Schedule, ...], failures: list[Failure]) -> bool:
@@ -244,7 +280,8 @@ def schedule_of(ila: Ila, r: Request, choices: Sequence[Choice]) -> tuple[Schedu
 
 def _schedule_of(ila: Ila, r: Request, choice: Choice, before: Schedule | None) -> Schedule | Failure:
     furthest = Failure(-1, "no loops match")
-    for m in matches(r.operation if before is None else continuation(r.operation), choice.computation):
+    op = r.operation if before is None else continuation(r.operation, before.match.left, before.tile)
+    for m in matches(op, choice.computation):
         if not choice.is_of(m):
             continue
         for s in schedules(ila, m, choice.switches, before):

@@ -14,7 +14,7 @@ from ...ila.summary import Access
 from ...readings.arrays.labelled_array import Data
 from ..codelet import Affine
 from .computation import Computation
-from .operation import Operation, Reach
+from .operation import CHAINED, ZEROS, Operation, Reach, zeros
 
 NONE = -1  # no element: a zero
 
@@ -37,6 +37,7 @@ class Match:
     operands: tuple[Slot, ...]
     initial: Reach | None  # what the accumulator starts from; None where there is none, or it starts at 0
     lanes: Mapping[str, str | None]
+    left: tuple[Reach, ...] = ()  # operands that it leaves to a computation on its results
 
     @property
     def starts(self) -> tuple[str, int, int] | None:
@@ -57,26 +58,46 @@ class Match:
 
 def matches(op: Operation, c: Computation) -> Iterator[Match]:
     """Yield the ways in which a computation does a step of an operation."""
-    for reaches, initial in _assignments(op, c):
+    for reaches, initial, left in _assignments(op, c):
         slots = [Slot(a, r) for a, r in zip(c.operands, reaches, strict=True)]
         result = Slot(c.result, op.result)
         options = [_loops_for(lane, n, result, slots, op) for lane, n in c.lanes.items()]
         for loop_choice in itertools.product(*options):
             lanes = dict(zip(c.lanes, loop_choice, strict=True))
-            match = Match(c, op, result, tuple(slots), initial, lanes)
+            match = Match(c, op, result, tuple(slots), initial, lanes, left)
             if all(_is_aligned(match, s) for s in (result, *slots)):
                 yield match
 
 
-def _assignments(op: Operation, c: Computation) -> Iterator[tuple[tuple[Reach, ...], Reach | None]]:
-    """Yield the operands of an operation in the order of a computation's, and what is left for the accumulator."""
-    spare = len(op.operands) - len(c.operands)
-    if spare not in (0, 1) or (spare and not c.accumulates):
-        return
-    for order in itertools.permutations(op.operands):
-        initial = order[-1] if spare else None
-        if initial is None or not any(initial.moves_with(v) for v in op.reduced):
-            yield order[: len(c.operands)], initial
+Assignment = tuple[tuple[Reach, ...], Reach | None, tuple[Reach, ...]]
+
+
+def _assignments(op: Operation, c: Computation) -> Iterator[Assignment]:
+    """Yield the operands of an operation in the order of a computation's, what its accumulator starts from, and what is left over."""
+    yield from _orders(op, c, len(c.operands))
+    if len(c.operands) == len(op.operands) + (0 if c.accumulates and _is_chain(op) else 1):
+        for place, zero in itertools.product(range(len(c.operands)), zeros(op)):
+            for order, initial, left in _orders(op, c, len(c.operands) - 1):
+                if not left:
+                    yield (*order[:place], zero, *order[place:]), initial, ()
+
+
+def _is_chain(op: Operation) -> bool:
+    return any(r.name == CHAINED for r in op.operands)
+
+
+def _orders(op: Operation, c: Computation, count: int) -> Iterator[Assignment]:
+    """Yield operands that a computation takes; one that sums go over, or that is the sums, is never left over."""
+    for order in itertools.permutations(op.operands, count):
+        others = tuple(r for r in op.operands if r not in order)
+        for initial in (None, *others) if c.accumulates else (None,):
+            left = tuple(r for r in others if r is not initial)
+            if (initial is None or not _is_summed(op, initial)) and not any(_is_summed(op, r) or r.name == CHAINED for r in left):
+                yield order, initial, left
+
+
+def _is_summed(op: Operation, r: Reach) -> bool:
+    return any(r.moves_with(v) for v in op.reduced)
 
 
 def coefficients(access: Access, loop: str) -> tuple[int, ...]:
@@ -181,10 +202,11 @@ class Region:
         extent = self.match.lane_extent(loop)
         return sum(f * extent // width * step for f, width, step in zip(factors, self.widths, self.strides, strict=True))
 
-    def window(self, base: Sequence[int], outside: Mapping[str, int]) -> tuple[Data, Data]:
+    def window(self, base: Sequence[int], outside: Mapping[str, int], origin: Mapping[str, int] | None = None) -> tuple[Data, Data]:
         """Return the addresses [count, axes of the memory] of a region, and the operand's flat index at each, or NONE.
 
-        `base` is the address of its first element, `outside` the steps of the loops that move it from outside.
+        `base` is the address of its first element, `outside` the steps of the loops that move it from outside, `origin` the
+        iteration of each loop at which the tile begins that it is a region of.
         """
         lanes = self.lanes
         grid = np.indices((*self.sizes, *lanes.values())).reshape(len(self.sizes) + len(lanes), -1)
@@ -193,7 +215,7 @@ class Region:
         for v, values in lane_values.items():
             addresses += values[:, None] * np.array(coefficients(self.slot.access, v))
         addresses[:, 0] += sum((steps[n] * step for n, step in enumerate(self.strides)), np.zeros(grid.shape[1], np.int64))
-        return addresses, self._elements(steps, lane_values, outside)
+        return addresses, self._elements(steps, lane_values, outside, origin or {})
 
     def initial(self, start: Reach | None, outside: Mapping[str, int]) -> Data:
         """Return of each place of a result's window the flat index of what its accumulator starts from, or NONE."""
@@ -207,13 +229,15 @@ class Region:
             flat = flat * size + a.constant + sum((f * position[v] for v, f in a.terms), np.zeros(elements.shape, np.int64))
         return np.where(elements == NONE, NONE, flat)
 
-    def _elements(self, steps: Data, lane_values: Mapping[str, Data], outside: Mapping[str, int]) -> Data:
+    def _elements(self, steps: Data, lane_values: Mapping[str, Data], outside: Mapping[str, int], origin: Mapping[str, int]) -> Data:
         """Return the flat index of the operand's element at each place."""
         reach, m = self.slot.reach, self.match
+        if reach.name == ZEROS:
+            return np.full(steps.shape[1], NONE)
         flat, valid = np.zeros(steps.shape[1], np.int64), np.ones(steps.shape[1], bool)
         for axis, offset in enumerate(reach.axes):
             value = steps[axis] * self.widths[axis] + self.low[axis]
-            value = value + sum(f * outside.get(v, 0) * m.lane_extent(v) for v, f in offset.terms)
+            value = value + sum(f * (outside.get(v, 0) * m.lane_extent(v) + origin.get(v, 0)) for v, f in offset.terms)
             for v, factor in offset.terms:
                 value = value + factor * self._lane_index(v, lane_values)
             valid &= (value >= 0) & (value < reach.shape[axis])

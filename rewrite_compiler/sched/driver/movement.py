@@ -7,9 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...ila import Ila
-from ...ila.polynomial import Poly, Symbols
-from ...ila.summary import Opaque, Transition, read_summary, summarise
+from ...ila import CONTROL, Ila
+from ...ila.polynomial import NotPolynomial, Poly, Symbols
+from ...ila.summary import Opaque, Transition, read_summary, summarise, transition_of
+from ...lang.binders import Comprehension, array
+from ...lang.expr import Expr, lift
+from ...lang.substitution import substitute
 from .control import Addressing, free_names
 from .copies import NoCopy, Part, parts_of
 
@@ -78,19 +81,44 @@ def _is_one_number(ila: Ila, name: str) -> bool:
 
 
 def _reader(ila: Ila, name: str) -> Iterator[Mover]:
-    read = read_summary(ila, name)
-    if read is None or isinstance(read, Opaque):
+    result = ila.instructions[name].result
+    if not isinstance(result, Comprehension) or any(not isinstance(n, int) for n in result.shape):
         return
-    t, symbols = read
-    parts = _pieces(ila, name, t, symbols)
-    if not parts or len({p.memory for p, _ in parts}) != 1 or not t.reads:
+    control = dict.fromkeys([*(n for n, s in ila.states.items() if not s.leaf.shape), *ila.instructions[name].operands], 0)
+    points = [*itertools.product(*(range(int(n)) for n in result.shape if isinstance(n, int)))]
+    try:
+        parts = [(p, x) for x in points for p in parts_of(result.body, dict(zip(result.variables, x, strict=True)), control)]
+    except NoCopy:
         return
-    first = parts[0][0].index
-    access = next(r.access for r in t.reads)
+    if not parts or len({p.memory for p, _ in parts}) != 1:
+        return
+    first, lane = parts[0]
+    addressing = _read_addressing(ila, name, dict(zip(result.variables, lane, strict=True)), first.memory)
+    if addressing is None:
+        return
     pieces = tuple(
-        Piece(tuple(i - b for i, b in zip(p.index, first, strict=True)), lane[-1] if lane else 0, p.low, p.width, p.at) for p, lane in parts
+        Piece(tuple(i - b for i, b in zip(p.index, first.index, strict=True)), x[-1] if x else 0, p.low, p.width, p.at) for p, x in parts
     )
-    yield Mover(name, parts[0][0].memory, Addressing(access, symbols, free_names(ila, name)), pieces, "")
+    yield Mover(name, first.memory, addressing, pieces, "")
+
+
+def _read_addressing(ila: Ila, name: str, lane: Mapping[Expr, int], memory: str) -> Addressing | None:
+    """Return how the first address of a read follows from fields: of all lanes, or of its first lane where those are no polynomial."""
+    read = read_summary(ila, name)
+    result = ila.instructions[name].result
+    if isinstance(read, Opaque) and isinstance(result, Comprehension):
+        control = frozenset(s.leaf for s in ila.states.values() if s.binding == CONTROL)
+        symbols = Symbols(control | {o.leaf for o in ila.instructions[name].operands.values() if not o.leaf.shape})
+        body = substitute(result.body, {v: lift(n) for v, n in lane.items()})
+        try:
+            read = transition_of(array(lambda: body, ()), "data", symbols, frozenset(s.leaf for s in ila.states.values())), symbols
+        except NotPolynomial:
+            return None
+    if read is None or isinstance(read, Opaque):
+        return None
+    t, symbols = read
+    access = next((r.access for r in t.reads if r.access.memory == memory), None)
+    return None if access is None else Addressing(access, symbols, free_names(ila, name))
 
 
 def _pieces(ila: Ila, name: str, t: Transition, symbols: Symbols) -> list[tuple[Part, Address]] | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...errors import SpecError
@@ -12,6 +13,8 @@ from ...lang.binders import Comprehension, Leaf
 from ..codelet import Affine
 
 Loops = tuple[tuple[str, int], ...]
+CHAINED = "(sums)"  # what the computation before left in memory
+ZEROS = "(zeros)"  # what an instruction takes and the operation does not have
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,11 @@ class Reach:
     name: str
     shape: tuple[int, ...]
     axes: tuple[Affine, ...]
+
+    @property
+    def source(self) -> str:
+        """The operand of the call whose codes it has; none for zeros."""
+        return "" if self.name == ZEROS else self.name
 
     def factors(self, loop: str) -> tuple[int, ...]:
         """Return by how much a loop moves along each axis."""
@@ -45,13 +53,17 @@ class Operation:
         return frozenset(v for v, _ in self.loops if not self.result.moves_with(v))
 
 
-CHAINED = "(sums)"  # what the computation before left in memory
+def continuation(op: Operation, left: Sequence[Reach] = (), tile: Mapping[str, int] | None = None) -> Operation:
+    """Return the operation that goes over the results of another, element by element, and what it left over; of a tile alone, if any."""
+    loops = tuple((v, n if tile is None else min(tile[v], n)) for v, n in op.loops if op.result.moves_with(v))
+    return Operation(loops, op.result, (Reach(CHAINED, op.result.shape, op.result.axes), *left))
 
 
-def continuation(op: Operation) -> Operation:
-    """Return the operation that goes over the results of another, element by element."""
-    loops = tuple((v, n) for v, n in op.loops if op.result.moves_with(v))
-    return Operation(loops, op.result, (Reach(CHAINED, op.result.shape, op.result.axes),))
+def zeros(op: Operation) -> Iterator[Reach]:
+    """Yield operands of zeros: one number, and those that move with loops of the result."""
+    rank = len(op.result.axes)
+    for axes in (c for n in range(rank + 1) for c in itertools.combinations(range(rank), n)):
+        yield Reach(ZEROS, tuple(op.result.shape[n] for n in axes), tuple(op.result.axes[n] for n in axes))
 
 
 def clearing(op: Operation) -> Operation:

@@ -207,8 +207,9 @@ class Program:
             words = words if self.signed else np.asarray(words % (1 << self.code_bits))
         else:
             words = widen(digits[..., 0])
+        if self.signed and (self._places.shape[1] == 1 or self.code_bits % BYTE):
             half = 1 << self.code_bits - 1
-            words = np.asarray((words + half) % (2 * half) - half) if self.signed else words
+            words = np.asarray((widen(words) + half) % (2 * half) - half)
         return np.asarray(words.reshape(*lead, *self.shape))
 
 

@@ -8,11 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from ...ila import Ila
+from ...readings.arrays.labelled_array import Data
 from ..selection import Nest, NoSelection, Operand, Selection, reads_of, select, words_of
 from .computation import Computation, is_same
 from .control import Addressing, Settings, free_names, reset_state, setters
-from .matching import Match, Region, Slot, orders
+from .matching import NONE, Match, Region, Slot, orders
 from .operation import CHAINED
 
 Steps = tuple[tuple[str, int], ...]
@@ -37,6 +40,12 @@ class Place:
         """The memory that it lies in, or the operand of the command that carries it."""
         return self.slot.access.memory
 
+    def first(self, ila: Ila) -> tuple[int, ...]:
+        """Return its first address while all fields and registers are as at first."""
+        control = {**dict.fromkeys(self.addressing.free, 0), **reset_state(ila)}
+        base = self.addressing.base(control)
+        return base if self.base is None else (self.base, *base[1:])
+
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
@@ -57,6 +66,13 @@ class Schedule:
     def computation(self) -> Computation:
         """What one command computes."""
         return self.match.computation
+
+    @property
+    def tile(self) -> dict[str, int] | None:
+        """Iterations of each loop whose results lie in memory at once, where the next tile's overwrite them; None where all do."""
+        if self.result.base is not None:
+            return None
+        return {v: self.inside.get(v, 1) * self.match.lane_extent(v) for v, _ in self.match.operation.loops}
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -119,7 +135,7 @@ def schedules(ila: Ila, match: Match, switches: Settings, before: Schedule | Non
         is_reduced = [v in match.operation.reduced for v, _ in outside]
         if any(is_reduced) and not match.computation.accumulates:
             continue
-        if match.starts and not all(v in dict(outside) for v in match.outer if v in match.operation.reduced):
+        if match.starts and match.computation.repeats and not all(v in dict(outside) for v in match.outer if v in match.operation.reduced):
             continue  # one command would start anew with each step
         yield from _with_outside(ila, match, outside, switches, before)
 
@@ -134,11 +150,14 @@ def _with_outside(
     layouts = itertools.product(*options)
     for layout in itertools.islice(layouts, MOST_ORDERS):
         places = _placed(ila, match, slots, layout, inside, before)
-        if before is not None and not _is_continued(match, places, before):
+        if before is not None and not _is_continued(ila, match, places, before):
             yield Failure(0, f"{match.computation.instruction} does not read what {before.computation.instruction} writes as it lies")
             return
         candidate = _unified(ila, match, places, inside, outside, switches)
-        yield candidate
+        excess = next((x for p in places if p.base is None and (x := excess_of(ila, p))), "")
+        yield Failure(len(inside), excess) if isinstance(candidate, Schedule) and excess else candidate
+        if excess:
+            continue
         if isinstance(candidate, Schedule):
             return
 
@@ -159,8 +178,8 @@ def _placed(
         is_dictated = addressing.is_dictated
         region = Region(match, slot, order, inside if is_dictated else match.outer)
         memory = slot.access.memory
-        if before is not None and before.result.base is not None and is_chained(match, slot):
-            places.append(Place(region, addressing, None if is_dictated else before.result.base))
+        if before is not None and is_chained(match, slot):
+            places.append(Place(region, addressing, None if is_dictated else before.result.first(ila)[0]))
             continue
         places.append(Place(region, addressing, None if is_dictated else ends.get(memory, 0)))
         ends[memory] = ends.get(memory, 0) + region.addresses
@@ -174,20 +193,46 @@ def is_chained(match: Match, slot: Slot) -> bool:
     return not match.operation.operands or (match.initial is not None and match.initial.name == CHAINED)
 
 
+def depth_of(ila: Ila, memory: str) -> int:
+    """Return how many addresses a memory has; none for a name that is no memory's."""
+    size = ila.states[memory].leaf.shape[0] if memory in ila.states and ila.states[memory].leaf.shape else 0
+    return size if isinstance(size, int) else 0
+
+
+def excess_of(ila: Ila, p: Place, end: int = 0) -> str:
+    """Return what is wrong with a region that its memory does not hold, and which loop's cut would help; nothing where it does.
+
+    `end` is the address behind the last of all regions there.
+    """
+    depth, region = depth_of(ila, p.memory), p.region
+    end = max(end, (p.base or 0) + region.addresses)
+    if not depth or end <= depth:
+        return ""
+    name, room = p.slot.reach.name, region.addresses - (end - depth)
+    steps = {n: room * size // region.addresses * region.widths[n] for n, size in enumerate(region.sizes) if size > 1}
+    cut = max(steps, key=lambda n: steps[n], default=None)
+    sizes = p.slot.reach.shape
+    remedy = f": cut axis {cut} of {name} to at most {steps[cut]} (of {sizes[cut]})" if cut is not None and steps[cut] > 0 else ""
+    return f"{name} takes {region.addresses} addresses of {p.memory}, which with all regions there would need {end} and has {depth}{remedy}"
+
+
 def _is_beside(match: Match, before: Schedule) -> bool:
-    """Tell whether a match works on the memory in which the schedule before leaves its results, on as many lanes."""
+    """Tell whether a match works on the memory in which the schedule before leaves its results."""
     place = next(s for s in (match.result, *match.operands) if is_chained(match, s))
-    loops = [v for v, _ in match.operation.loops]
-    is_wide = all(match.lane_extent(v) == before.match.lane_extent(v) for v in loops)
-    return place.access.memory == before.result.memory and is_wide
+    return place.access.memory == before.result.memory
 
 
-def _is_continued(match: Match, places: Sequence[Place], before: Schedule) -> bool:
+def _is_continued(ila: Ila, match: Match, places: Sequence[Place], before: Schedule) -> bool:
     """Tell whether what the schedule before leaves lies where this one reads it."""
     place = next(p for p in places if is_chained(match, p.slot))
-    a, b = place.region, before.result.region
-    is_alike = (a.unit, a.widths, a.sizes, a.strides) == (b.unit, b.widths, b.sizes, b.strides)
-    return is_alike and place.memory == before.result.memory and place.base is not None
+    return np.array_equal(_held(ila, before.result), _held(ila, place))
+
+
+def _held(ila: Ila, p: Place) -> Data:
+    """Return the address of each element that lies in a region [elements, 1 + axes of the memory], in the order of elements."""
+    addresses, elements = p.region.window(p.first(ila), {})
+    rows = np.column_stack([elements, addresses])[elements != NONE]
+    return np.unique(rows, axis=0)
 
 
 def _unified(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from ...lang.binders import static_shape
 from ...target.timing import Region as Span
 from .control import Settings, after, strobes
 from .image import Copier, copiers, word_bits
@@ -30,7 +32,7 @@ def store_by_bus(w: Writer, memory: str, source: str, contents: Contents) -> boo
 def _covering(w: Writer, m: Mover, contents: Contents) -> Iterator[tuple[Settings, tuple[Lane | None, ...]] | None]:
     """Yield the commands of a mover that cover elements: fields and lanes; None where it does not reach one."""
     left = dict(contents)
-    count = max(p.lane for p in m.pieces) + 1
+    count = _width(w, m)
     while left:
         address = next(iter(left))
         fields = m.addressing.settings(address, w.registers)
@@ -63,7 +65,7 @@ def _read(w: Writer, m: Mover, pending: Sequence[tuple[Address, int]]) -> bool:
             w.registers = before[0]
             del w.commands[before[1] :]
             return False
-        lanes: list[Lane | None] = [None] * (max(p.lane for p in m.pieces) + 1)
+        lanes: list[Lane | None] = [None] * _width(w, m)
         for p in m.pieces:
             place = _moved(base, p.offset)
             if (place, p.low) in missing:
@@ -71,6 +73,13 @@ def _read(w: Writer, m: Mover, pending: Sequence[tuple[Address, int]]) -> bool:
                 del missing[place, p.low]
         w.issue(Issued(m.instruction, w.with_fields(m.instruction, fields), "", "", tuple(lanes), returns=True))
     return True
+
+
+def _width(w: Writer, m: Mover) -> int:
+    """Return how many lanes a command carries, or a read returns."""
+    instruction = w.ila.instructions[m.instruction]
+    lanes = instruction.operands[m.lanes].leaf if m.lanes else instruction.result
+    return math.prod(static_shape(lanes)) if lanes is not None else 0
 
 
 def _reaching(w: Writer, m: Mover, base: Address) -> Settings | None:

@@ -7,8 +7,9 @@ court certifies the driver that follows from the model; every other one is liste
 from __future__ import annotations
 
 import itertools
+import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,17 +32,21 @@ from ...sched.driver.operation import CHAINED, continuation
 from ...sched.driver.schedule import Schedule, schedules
 from ...sched.selection import reads_of
 from ...target import Mapping as Operation
-from ...target import Target
+from ...target import Target, find_target
 from .patterns import PATTERNS, Pattern
 from .source import Source
 
 HEAD = '''"""Operations of {name}, lifted from its model."""
 
 import math
+from dataclasses import replace
+from pathlib import Path
+from runpy import run_path
 
 from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.lang import Fixed, array, fold, lift, maximum, minimum, reduce_max, reduce_sum, select, wrap
+from rewrite_compiler.target import Target, find_target
 
 
 def fixed(bits):
@@ -68,6 +73,17 @@ BODY = '''
 
         return array(code, (x.shape[0], {columns}))
 '''
+TAIL = '''
+
+def bare():
+    """Return the accelerator without the operations that it declares."""
+    {declared}
+    return replace(declared, mappings={{}}, sources=(*declared.sources, Path(__file__)))
+
+
+target = bare()
+accelerate(target)
+'''
 SMALL = ({"t": 1, "n": 3}, {"t": 2, "n": 11})
 RANGE, DRAWS = 6, 4
 
@@ -90,10 +106,25 @@ class NotLifted:
     reason: str
 
 
-def lift(target: Target) -> tuple[str, list[Lifted | NotLifted]]:
-    """Return the text of a target file with the operations that a model computes, and what became of each of the library."""
-    rows = [lifted(target, p) for p in PATTERNS]
+def lift(target: Target, names: Collection[str] = ()) -> tuple[str, list[Lifted | NotLifted]]:
+    """Return the text that declares the operations which a model computes, and what became of each of the library, or of those named."""
+    rows = [lifted(target, p) for p in PATTERNS if not names or p.name in names]
     return HEAD.format(name=target.name) + "".join(r.text for r in rows if isinstance(r, Lifted)), rows
+
+
+def target_file(text: str, accelerator: str, folder: Path) -> str:
+    """Return declarations as a file that defines a target: the accelerator `NAME_OR_PATH[:key=value,…]` with these operations alone.
+
+    A path is written as it is seen from the folder of the file.
+    """
+    name = accelerator.partition(":")[0]
+    if not name.endswith(".py"):
+        return text + TAIL.format(declared=f"declared = find_target({accelerator!r})")
+    path = os.path.relpath(Path(name).resolve(), folder.resolve())
+    module = f"run_path(str(Path(__file__).parent / {path!r}))"
+    declared = f"declared = next(x for x in {module}.values() if isinstance(x, Target))"
+    chosen = find_target(accelerator).chosen
+    return text + TAIL.format(declared=declared + (f"\n    declared = replace(declared, chosen={chosen!r})" if chosen else ""))
 
 
 def lifted(target: Target, p: Pattern) -> Lifted | NotLifted:
@@ -122,12 +153,12 @@ def lifted(target: Target, p: Pattern) -> Lifted | NotLifted:
 
 def _chains(ila: Ila, p: Pattern) -> Iterator[tuple[Schedule, ...]]:
     """Yield computations of a pattern, and chains of two, those of most lanes first."""
-    mains = [s for c in computations(ila) for m in matches(p.operation, c) for s in _scheduled(ila, m, None)]
+    mains = [s for c in computations(ila) for m in matches(p.operation, c) if not m.left for s in _scheduled(ila, m, None)]
     mains.sort(key=lambda s: -_lanes(s.match))
     yield from ((s,) for s in mains)
     for before in mains:
-        op = continuation(p.operation)
-        options = (m for c in computations(ila) if len(c.operands) + c.accumulates == 1 for m in matches(op, c))
+        op = continuation(p.operation, (), before.tile)
+        options = (m for c in computations(ila) if len(c.operands) + c.accumulates == 1 for m in matches(op, c) if not m.left)
         yield from ((before, s) for m in options for s in _scheduled(ila, m, before))
 
 
