@@ -162,6 +162,7 @@ INPUT_AS_OUTPUT = {
     "map app.onnx:gemm0 --arch arch.toml": ("--json", "--front"),
     "emit trace ready.json --data test.npz": ("--json",),
     "emit asm words.asm --accel laws.py": ("--json",),
+    "lift laws.py": ("--json", "-o"),
     "learn app.onnx --accel flexasr --rules laws.py": ("--json",),
     "advise app.onnx --accel flexasr": ("--json",),
     "show ready.json --cosim report.json": ("--json", "--html", "--svg", "--dot"),

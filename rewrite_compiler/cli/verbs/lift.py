@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import UsageError, did_you_mean
-from ..files import write_atomically
+from ..files import check_outputs, write_atomically
 from ..options import emit_json, parse_arguments, parser
 from ..output import print_lines
 
@@ -47,6 +47,7 @@ def run(arguments: Sequence[str]) -> int:
     }  # fmt: skip
     if document["lifted"]:
         path = Path(args.output or f"{target.name}_lifted.py")
+        check_outputs([path], args.inputs)
         document["written"] = str(path)
         write_atomically({path: target_file(text, args.target, path.parent).encode()})
     emit_json(document, args.json)

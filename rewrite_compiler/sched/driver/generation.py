@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -33,7 +34,8 @@ CODE = "I116"
 SMALL, LARGE = 16, 36  # elements along a dimension on which schedules are tried: all up to the first, never more than the second
 MOST_VALUES = 64  # of a switch that are tried
 MOST_TRIALS = 128  # settings of switches that are tried for one match
-DRAWS = 3
+DRAWS, MOST_DRAWS = 3, 24  # tries of one candidate; more than the least where results are few
+ENOUGH = 96  # results over all tries, so that a switch that few results show is noticed
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,9 +263,10 @@ def _agrees(r: Request, chain: tuple[Schedule, ...], failures: list[Failure]) ->
 
 def _draws(r: Request) -> Iterator[dict[str, Data]]:
     random = np.random.default_rng(DRAWS)
-    for n in range(DRAWS):
+    results = math.prod(int(n) for n in r.term.shape if isinstance(n, int))
+    for n in range(min(max(DRAWS, ENOUGH // max(results, 1)), MOST_DRAWS)):
         limits = {name: r.formats[name].codes for name in r.shapes}
-        span = {name: ((low or 0) // 8**n, (high or 0) // 8**n) for name, (low, high) in limits.items()}
+        span = {name: ((low or 0) // 8 ** (n % DRAWS), (high or 0) // 8 ** (n % DRAWS)) for name, (low, high) in limits.items()}
         yield {name: random.integers(*span[name], s, endpoint=True) for name, s in r.shapes.items()}
 
 
