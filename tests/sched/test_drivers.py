@@ -31,7 +31,7 @@ def accelerator(name: str) -> Target:
 def request(target: Target, operation: str, **sizes: int) -> Request:
     m = target.mappings[operation]
     shapes = {v.name: tuple(sizes[d] for d in m.axes.of[v.name]) for v in m.operands}
-    magnitudes = dict(zip(m.format_choices, (0.5, 3.0, 40.0), strict=False))
+    magnitudes = dict(zip(m.format_choices, (0.5, 3.0, 40.0, 40.0), strict=False))
     return Request(m, shapes, m.formats_for(magnitudes), {name: sizes[name] for name, _ in m.statics})
 
 
@@ -47,8 +47,8 @@ def commands(target: Target, operation: str, **sizes: int) -> list[tuple[str, in
         ("systolic", "dense", "every k from 8 on by induction in steps of 1"),
         ("vector", "add", "symbolic at t=2, n=6 (15 instructions)"),
         ("vector", "mul", "symbolic at t=2, n=6 (15 instructions)"),
-        ("outer", "dense_relu", "every k from 4 on by induction in steps of 1"),
-        ("outer", "dense_bias", "every k from 4 on by induction in steps of 1"),
+        ("outer", "dense", "every k from 4 on by induction in steps of 1"),
+        ("outer", "dense_bias_relu", "every k from 4 on by induction in steps of 1"),
         ("modes", "mul", "symbolic at t=2, n=5"),
     ],
 )
@@ -117,7 +117,7 @@ def test_a_mutated_model_is_noticed_or_driven_rightly(name: str, right: str, wro
 
 def test_a_tile_of_results_is_finished_before_the_next() -> None:
     """Accumulators without an address hold one tile: its sums, then bias and rounding, then its rows are read, and only then the next."""
-    kinds = [name for name, _ in commands(accelerator("outer"), "dense_bias", t=5, k=8, n=3)]
+    kinds = [name for name, _ in commands(accelerator("outer"), "dense_bias_relu", t=5, k=8, n=3)]
     tile = ["outer", "finish", "get"]
     assert [name for name in kinds if name in tile] == tile * 2
     assert kinds.count("put_b") == kinds.count("put_bias") == 1
@@ -133,9 +133,9 @@ def test_sums_of_any_length_are_split_where_a_memory_ends() -> None:
 @pytest.mark.parametrize(
     ("name", "operation", "instruction", "field", "value"),
     [
-        ("outer", "dense_bias", "put_bias", "", 0),
-        ("outer", "dense_relu", "config", "relu", 0),
-        ("outer", "dense_relu", "outer", "keep", 1),
+        ("outer", "dense_bias_relu", "put_bias", "", 0),
+        ("outer", "dense_bias_relu", "config", "relu", 0),
+        ("outer", "dense", "outer", "count", 3),
         ("modes", "mul", "mode", "mode", 0),
         ("toy", "dense", "dot", "first", 0),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -146,14 +146,27 @@ def chosen(ila: Ila, r: Request) -> tuple[Choice, ...]:
         SpecError: I116, no way does, with the one that came furthest.
     """
     small, failures = r.small, list[Failure]()
-    mains = _starting(ila, small, failures)
-    for chain in _chains(mains, small, failures):
+    ways = _ways(ila, r.mapping, tuple(small.shapes.items()), tuple(r.attributes.items()))
+    before = (s for way in ways if not isinstance(s := schedule_of(ila, small, way), Failure))
+    for chain in itertools.chain(before, _every(ila, small, failures)):
         switches = [x for s in chain for x in s.computation.switches if s.match.starts is None or x.name != s.match.starts[0]]
         for values in _switch_values(switches, r, deciding=False):
             candidate = tuple(s.with_switches(values) for s in chain)
             if _agrees(small, candidate, failures):
-                return tuple(Choice.of(s) for s in candidate)
+                choices = tuple(Choice.of(s) for s in candidate)
+                ways[:] = ways or [tuple(Choice.of(s) for s in chain)]
+                return choices
     raise _refusal(ila, r, small.operation, failures)
+
+
+def _every(ila: Ila, r: Request, failures: list[Failure]) -> Iterator[tuple[Schedule, ...]]:
+    yield from _chains(_starting(ila, r, failures), r, failures)
+
+
+@lru_cache(maxsize=256)
+def _ways(ila: Ila, m: Operation_, shapes: Hashable, attributes: Hashable) -> list[tuple[Choice, ...]]:
+    """Return the list in which the way is kept that was chosen first at these shapes: in other formats it is tried before all others."""
+    return []
 
 
 def _refusal(ila: Ila, r: Request, op: Operation, failures: Sequence[Failure]) -> SpecError:

@@ -98,6 +98,4 @@ def declare(name, relu, has_bias):
 
 
 declare("dense", False, False)
-declare("dense_relu", True, False)
-declare("dense_bias", False, True)
 declare("dense_bias_relu", True, True)
