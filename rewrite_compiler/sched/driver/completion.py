@@ -16,7 +16,7 @@ from ...target.cost import Cost
 from ...target.mapping import Limit, Mapping
 from ...target.resources import HOST, Resources
 from ...target.target import Target
-from .generation import Request, choice_of, program_of, schedule_of
+from .generation import Request, known_schedule, program_of
 from .schedule import Failure, Schedule
 
 SOURCES = tuple(sorted(Path(__file__).parent.parent.rglob("*.py")))
@@ -99,7 +99,7 @@ def _request(m: Mapping, named: MappingOf[str, Any]) -> Request:
 
 def _limits(ila: Ila, r: Request) -> Iterator[Limit]:
     try:
-        s = schedule_of(ila, r, choice_of(ila, r))
+        s = known_schedule(ila, r)
     except SpecError as refusal:
         yield Limit(f"ways to compute it, because {refusal.problem.sentence}", 1, 0)
         return

@@ -34,8 +34,8 @@ CODE = "I116"
 SMALL, LARGE = 16, 36  # elements along a dimension on which schedules are tried: all up to the first, never more than the second
 MOST_VALUES = 64  # of a switch that are tried
 MOST_TRIALS = 128  # settings of switches that are tried for one match
-DRAWS, MOST_DRAWS = 3, 24  # tries of one candidate; more than the least where results are few
-ENOUGH = 96  # results over all tries, so that a switch that few results show is noticed
+DRAWS, MOST_DRAWS = 3, 12  # tries of one candidate; more than the least where results are few
+ENOUGH = 48  # results over all tries, so that a switch that few results show is noticed
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,15 +146,16 @@ def chosen(ila: Ila, r: Request) -> tuple[Choice, ...]:
         SpecError: I116, no way does, with the one that came furthest.
     """
     small, failures = r.small, list[Failure]()
-    ways = _ways(ila, r.mapping, tuple(small.shapes.items()), tuple(r.attributes.items()))
-    before = (s for way in ways if not isinstance(s := schedule_of(ila, small, way), Failure))
+    ways = _ways(ila, r.mapping, tuple(r.attributes.items()))
+    before = (s for way in tuple(ways) if not isinstance(s := schedule_of(ila, small, way), Failure))
     for chain in itertools.chain(before, _every(ila, small, failures)):
         switches = [x for s in chain for x in s.computation.switches if s.match.starts is None or x.name != s.match.starts[0]]
         for values in _switch_values(switches, r, deciding=False):
             candidate = tuple(s.with_switches(values) for s in chain)
             if _agrees(small, candidate, failures):
                 choices = tuple(Choice.of(s) for s in candidate)
-                ways[:] = ways or [tuple(Choice.of(s) for s in chain)]
+                if not any(_is_alike(chain, way) for way in ways):
+                    ways.append(tuple(Choice.of(s) for s in chain))
                 return choices
     raise _refusal(ila, r, small.operation, failures)
 
@@ -164,9 +165,26 @@ def _every(ila: Ila, r: Request, failures: list[Failure]) -> Iterator[tuple[Sche
 
 
 @lru_cache(maxsize=256)
-def _ways(ila: Ila, m: Operation_, shapes: Hashable, attributes: Hashable) -> list[tuple[Choice, ...]]:
-    """Return the list in which the way is kept that was chosen first at these shapes: in other formats it is tried before all others."""
+def _ways(ila: Ila, m: Operation_, attributes: Hashable) -> list[tuple[Choice, ...]]:
+    """Return the list in which ways are kept that were chosen: at other sizes and in other formats they are tried before all others."""
     return []
+
+
+def _is_alike(chain: Sequence[Schedule], way: Sequence[Choice]) -> bool:
+    return len(chain) == len(way) and all(c.is_of(s.match) for s, c in zip(chain, way, strict=True))
+
+
+def known_schedule(ila: Ila, r: Request) -> tuple[Schedule, ...] | Failure:
+    """Return the schedules of an operation at its sizes: in a way that was chosen at others where that can be, else in its own.
+
+    Raises:
+        SpecError: I116, no driver follows from the model.
+    """
+    for way in _ways(ila, r.mapping, tuple(r.attributes.items())):
+        s = schedule_of(ila, r, way)
+        if not isinstance(s, Failure):
+            return s
+    return schedule_of(ila, r, choice_of(ila, r))
 
 
 def _refusal(ila: Ila, r: Request, op: Operation, failures: Sequence[Failure]) -> SpecError:
