@@ -29,10 +29,10 @@ def run(arguments: Sequence[str]) -> int:
     from ...study.lift.patterns import PATTERNS
     from ...target import find_target
 
-    known = [p.name for p in PATTERNS]
+    names = [p.name for p in PATTERNS]
     for name in args.only:
-        if name not in known:
-            remedy = did_you_mean(name, known) or f"operations: {', '.join(known)}"
+        if name not in names:
+            remedy = did_you_mean(name, names) or f"operations: {', '.join(names)}"
             raise UsageError("F203", f'no operation "{name}" is looked for', help=remedy)
     target = find_target(args.target)
     text, rows = lift(target, args.only)

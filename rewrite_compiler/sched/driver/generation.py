@@ -89,10 +89,10 @@ class Request:
         fractions = {n: int(getattr(f, "fraction", 0)) for n, f in self.formats.items()}
         result = self.mapping.axes.result
         scale = sum(n for name, n in fractions.items() if name != result) - fractions.get(result, 0)
-        written = [int(e.value) for e in terms_of(self.term.body) if isinstance(e.value, int | bool)]
-        shifts = [x.bit_length() - 1 for x in written if x > 1 and x & x - 1 == 0]
+        numbers = [int(e.value) for e in terms_of(self.term.body) if isinstance(e.value, int | bool)]
+        shifts = [x.bit_length() - 1 for x in numbers if x > 1 and x & x - 1 == 0]
         amounts = [int(e.args[1].value) for e in terms_of(self.term.body) if e.op in ("shl", "shr") and isinstance(e.args[1].value, int)]
-        return list(dict.fromkeys([scale, *amounts, *shifts, *written]))
+        return list(dict.fromkeys([scale, *amounts, *shifts, *numbers]))
 
     @property
     def code(self) -> tuple[int, bool]:
@@ -136,7 +136,7 @@ class Choice:
 def _names(m: Match) -> tuple[str, ...]:
     """Return what the operands of a match are; zeros by the loops that move them, as well."""
     loops = [",".join(v for a in s.reach.axes for v, _ in a.terms) if s.reach.name == ZEROS else "" for s in m.operands]
-    return tuple(s.reach.name + moved for s, moved in zip(m.operands, loops, strict=True))
+    return tuple(s.reach.name + names for s, names in zip(m.operands, loops, strict=True))
 
 
 def chosen(ila: Ila, r: Request) -> tuple[Choice, ...]:

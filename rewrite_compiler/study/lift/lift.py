@@ -123,8 +123,8 @@ def target_file(text: str, accelerator: str, folder: Path) -> str:
     path = os.path.relpath(Path(name).resolve(), folder.resolve())
     module = f"run_path(str(Path(__file__).parent / {path!r}))"
     declared = f"declared = next(x for x in {module}.values() if isinstance(x, Target))"
-    chosen = find_target(accelerator).chosen
-    return text + TAIL.format(declared=declared + (f"\n    declared = replace(declared, chosen={chosen!r})" if chosen else ""))
+    values = find_target(accelerator).chosen
+    return text + TAIL.format(declared=declared + (f"\n    declared = replace(declared, chosen={values!r})" if values else ""))
 
 
 def lifted(target: Target, p: Pattern) -> Lifted | NotLifted:
