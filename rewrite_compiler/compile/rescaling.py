@@ -35,6 +35,7 @@ EXPONENTS = (1, 2, 3, 4, 5, 6, 8, 10, 12)
 MOST_OPERANDS = 6  # of an operation whose scalings are looked for
 MOST_SCALINGS = 6  # of an operation that are tried, those of fewest operands first
 NEARLY_LEAST = 1.25  # times the least error: of such exponents the smallest is chosen
+FAR_ABOVE_LEAST = 2.0  # times the least error: two such exponents that rise end the search on their side
 MOST_EXPONENTS = 2  # nearly least on one sample that are measured on all
 PRODUCTS = frozenset(("conv", "dense", "matmul", "mul", "scale"))
 HOMOGENEOUS = frozenset((
@@ -201,16 +202,22 @@ def _theorem(law: _Law) -> Theorem | None:
 
 def choice(p: Program, o: Offload, samples: Mapping[Value, Data], most: float) -> Choice | None:
     """Return the proved scaling with which an offload's numerics are within a relative error on samples, the least error first."""
-    choices = [c for s in scalings(o.mapping) if (c := _best(p, o, s, samples)) is not None and c.error <= most]
+    choices = [c for s in scalings(o.mapping) if (c := _best(p, o, s, samples, most)) is not None and c.error <= most]
     ranked = sorted(choices, key=lambda c: (c.error, len(c.scaling.operands)))
     return next((c for c in ranked if _reason(o, c.scaling, c.exponent) is not None), None)
 
 
-def _best(p: Program, o: Offload, s: Scaling, samples: Mapping[Value, Data]) -> Choice | None:
-    """Return the smallest exponent whose error is nearly the least; which ones are measured on all samples, the largest one tells."""
-    result = samples[o.node.outputs[0]]
-    largest = int(np.argmax(np.max(np.abs(result).reshape(len(result), -1), axis=1)))
-    estimates = _errors(p, o, s, (k for n in EXPONENTS for k in (n, -n)), {v: x[largest : largest + 1] for v, x in samples.items()})
+def _best(p: Program, o: Offload, s: Scaling, samples: Mapping[Value, Data], most: float) -> Choice | None:
+    """Return the smallest exponent whose error is nearly the least; which ones are measured on all samples, the largest one tells.
+
+    None where what the largest sample alone is off is more than `most` of all samples.
+    """
+    result = np.asarray(samples[o.node.outputs[0]], np.float64).reshape(len(samples[o.node.outputs[0]]), -1)
+    largest = int(np.argmax(np.max(np.abs(result), axis=1)))
+    share = float(np.linalg.norm(result[largest]) / max(float(np.linalg.norm(result)), 1e-30))
+    estimates = _outward_errors(p, o, s, {v: x[largest : largest + 1] for v, x in samples.items()})
+    if min(estimates.values()) * share > most:
+        return None
     errors = _errors(p, o, s, [*_nearly_least(estimates)[:MOST_EXPONENTS], *sorted(estimates, key=lambda k: estimates[k])[:1]], samples)
     if not np.isfinite(min(errors.values())):
         return None
@@ -220,6 +227,22 @@ def _best(p: Program, o: Offload, s: Scaling, samples: Mapping[Value, Data]) -> 
 
 def _errors(p: Program, o: Offload, s: Scaling, exponents: Iterable[int], samples: Mapping[Value, Data]) -> dict[int, float]:
     return {k: _error(p, o, s, k, samples) for k in dict.fromkeys(exponents)}
+
+
+def _outward_errors(p: Program, o: Offload, s: Scaling, samples: Mapping[Value, Data]) -> dict[int, float]:
+    """Return errors by exponent, from the smallest exponents on, up and down; a side ends where it only gets worse."""
+    errors: dict[int, float] = {}
+    signs = [1, -1]
+    for number, n in enumerate(EXPONENTS):
+        errors.update((sign * n, _error(p, o, s, sign * n, samples)) for sign in signs)
+        ends = {sign: [errors[sign * k] for k in EXPONENTS[: number + 1][-2:]] for sign in signs}
+        signs = [sign for sign in signs if not _only_gets_worse(ends[sign], min(errors.values()))]
+    return errors
+
+
+def _only_gets_worse(last_errors: Sequence[float], least: float) -> bool:
+    """Tell whether two errors do not fall and are far above the least one; a plateau, where all values are zeros, is no such end."""
+    return len(last_errors) == 2 and last_errors[0] <= last_errors[1] and last_errors[0] > FAR_ABOVE_LEAST * least
 
 
 def _nearly_least(errors: Mapping[int, float]) -> list[int]:
