@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import re
 import shutil
 from collections.abc import Callable
@@ -19,13 +20,15 @@ from pages import ROOT
 
 from rewrite_compiler.apps import find_application
 from rewrite_compiler.cli.verbs.check import lines
+from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.ila.simulation.simulator import Simulator
 from rewrite_compiler.prove.mappings.mappings import code_difference
+from rewrite_compiler.study.checks import golden
 from rewrite_compiler.study.checks.accuracy import accuracy, accuracy_sizes, operand_distributions
 from rewrite_compiler.study.checks.capacity import is_admitted
 from rewrite_compiler.study.checks.check import check
 from rewrite_compiler.study.checks.golden import golden_folder, replay
-from rewrite_compiler.target import find_target
+from rewrite_compiler.target import find_target, load_target
 from rewrite_compiler.target.mapping import accepted_arguments
 
 TOY = re.search(r"```python file=toy.py\n(.*?)```", (ROOT / "docs/tutorial/first-accelerator.md").read_text(), re.DOTALL)
@@ -214,6 +217,63 @@ def test_vectors_beside_a_target_are_replayed(toy: Callable[..., str], folder: P
     (folder / "golden" / "toy" / "traces.json").write_text("{}")
     answer = flexmatch("check", path)
     assert (answer.code, "golden vectors must be a list of records" in answer.err) == (3, True)
+
+
+READ = {"name": "r", "commands": [["R", "0x4000"]], "reads": [["0x4000", "0x0f"]]}
+TRACE = {"name": "t", "trace": [["W", "0x0", "0x1", 0]]}
+
+
+@pytest.mark.parametrize(
+    ("records", "said"),
+    [
+        ("[1, 2", "golden vectors must be a list of records in JSON: "),
+        ('[{"name": "r", "name": "s"}]', 'it has the key "name" twice'),
+        ([READ | {"name": 5}], "a list of records, each with a name"),
+        ([READ | {"commands": 5}], 'golden vector "r" must have commands'),
+        ([READ | {"commands": [["R", "no number"]]}], 'golden vector "r" must have commands'),
+        ([READ | {"commands": [["R"]]}], 'golden vector "r" must have commands'),
+        ([READ | {"reads": []}], "must say what each of its 1 reads gave, not of 0"),
+        ([READ | {"reads": [["0x4000", 15]]}], "must have reads [address, data]"),
+        ([TRACE], 'compares nothing: no .npz file has an array "t.STATE_after"'),
+        ([{"name": "t", "trace": [["W", "0x0", "0x1"]]}], "must have a trace of"),
+        ([{"name": "s", "instructions_hex": ["0x1"], "phys_base": 0}], 'has no array "s.dram_before"'),
+        ([{"name": "s", "instructions_hex": "0x1", "phys_base": 0}], "must have instructions_hex"),
+        (lzma.compress(b"[]")[:-8], "this one is cut off"),
+        (b"no xz", "must be a whole .xz file"),
+    ],
+    ids=str,
+)
+def test_vectors_that_are_malformed_are_refused(toy: Callable[..., str], folder: Path, records: Any, said: str) -> None:
+    path = toy()
+    (folder / "golden" / "toy").mkdir(parents=True)
+    data = records if isinstance(records, bytes) else (records if isinstance(records, str) else json.dumps(records)).encode()
+    (folder / "golden" / "toy" / f"traces.json{'.xz' * isinstance(records, bytes)}").write_bytes(data)
+    with pytest.raises(FlexmatchError) as refusal:
+        replay(load_target(path), load_target(path).ila())
+    assert refusal.value.problem.code == "C100"
+    assert said in refusal.value.problem.sentence
+
+
+def test_packed_vectors_are_unpacked_within_a_bound(toy: Callable[..., str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(golden, "BOUND", replace(golden.BOUND, bytes=1 << 16))
+    path = toy()
+    (folder / "golden" / "toy").mkdir(parents=True)
+    (folder / "golden" / "toy" / "traces.json.xz").write_bytes(lzma.compress(b" " * (1 << 24)))
+    with pytest.raises(FlexmatchError, match="has more than 65,536 bytes when it is unpacked"):
+        replay(load_target(path), load_target(path).ila())
+
+
+@pytest.mark.parametrize(("array", "said"), [("t.no_such_state_after", "no_such_state"), ("t.y_after", "")])
+def test_states_of_vectors_are_those_of_the_model(toy: Callable[..., str], folder: Path, array: str, said: str) -> None:
+    """Also where an array has another size than its state."""
+    path = toy()
+    (folder / "golden" / "toy").mkdir(parents=True)
+    (folder / "golden" / "toy" / "traces.json").write_text(json.dumps([TRACE]))
+    np.savez(folder / "golden" / "toy" / "arrays.npz", **{array: np.zeros(1 << 16, np.uint8)})
+    target = load_target(path)
+    found = replay(target, target.ila())
+    assert found is not None
+    assert said in found.differences["t"]
 
 
 def test_shipped_vectors_are_found_and_equal(monkeypatch: pytest.MonkeyPatch) -> None:
