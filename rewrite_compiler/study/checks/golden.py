@@ -61,7 +61,11 @@ def golden_folder(target: Target) -> Path | None:
 
 
 def replay(target: Target, ila: Ila) -> ReplayResult | None:
-    """Replay every vector recorded on the target's parameters; None when it has no vectors."""
+    """Replay every vector recorded on the target's parameters; None when it has no vectors.
+
+    Raises:
+        InputError: (C100) a file of vectors is malformed, or a record of them cannot be replayed or compares nothing.
+    """
     folder = golden_folder(target)
     if folder is None:
         return None
