@@ -92,10 +92,10 @@ def main() -> int:
                 if n % args.every == 0:
                     path = Path(folder) / f"m{n}_{file.name}"
                     path.write_text(text, "utf-8")
-                    counts[kind, outcome(path)] += 1
-                    if counts[kind, "wrong"]:
-                        wrong += 1
-                        print(file.name, n, kind, "wrong", flush=True)
+                    found = outcome(path)
+                    counts[kind, found] += 1
+                    wrong += found == "wrong"
+                    print(file.name, n, kind, found, flush=True)
         rows += [{"file": file.stem, "kind": kind, "outcome": o, "mutants": n} for (kind, o), n in sorted(counts.items())]
     for row in rows:
         print(*row.values())
