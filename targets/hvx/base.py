@@ -34,7 +34,7 @@ def resources(ila: Ila, parameters: Mapping[str, str]) -> Resources:
     return Resources(
         Clock(1_000_000_000, "assumed: one packet a cycle, and no frequency is published with the instruction set"),
         (state_memory(ila, "v", "depth lane"), state_memory(ila, "q", "depth lane")),
-        (Unit("vector", ("add", "max"), ("int8",), {"n": VECTOR}),),
+        (Unit("vector", ("add", "max", "dense"), ("int8",), {"n": VECTOR}),),
         (Link("host", "v", VECTOR), Link("v", "host", VECTOR)),
         ("host: the level-2 memory; one vector a packet is loaded or stored",),
     )
@@ -44,11 +44,14 @@ target = Target(
     "hvx",
     build,
     PARAMETERS,
-    "HVX, vectors of 128 bytes of a VLIW processor: sums and extremes of int8.",
+    "HVX, vectors of 128 bytes of a VLIW processor: sums, extremes and products of int8.",
     (*sorted(Path(__file__).parent.glob("*.py")), *sorted(Path(model.__file__).parent.glob("*.py"))),
     describe=resources,
     # its drivers know no capacity but that of memory: what is computed are vectors, one after the other
-    small=(Small({}, {"b": VECTOR, "d": VECTOR}, {"add": 34_000, "relu": 34_000}),),
+    small=(
+        Small({}, {"b": VECTOR, "d": VECTOR, "k": 4, "n": 32}, {"add": 34_000, "relu": 34_000, "dense": 3_000}),
+        Small({}, {"k": VECTOR}, {"add": 1, "relu": 1, "dense": 800}),
+    ),
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -26,9 +27,9 @@ LANES = VECTOR // WORD
 ROWS, VECTORS = 2, 4  # a block: four vectors of sums are narrowed to one of codes
 SUMS, WEIGHTS, SPREAD, NARROWED = 0, 8, (12, 22), (8, 9, 10)  # vector registers; the weights' hold results at the end
 DISTANCES = (64, 32, 16, 8, 4)  # of the exchanges that spread a word; scalar registers 0 … 4
-SHIFT, ZERO, X, W, BIAS, Y, COARSE = 5, 6, 8, 10, 11, 12, 13  # scalar registers; those of an instruction of three sources are below 8
-MOST_NARROWING = 15  # places that narrowing words shifts by; more are shifted before
-DOUBLINGS, PLACES = 8, 46  # from which every sum but 0 saturates, and from which every one is 0
+SHIFT, ZERO, X, W, BIAS, Y, BEFORE = 5, 6, 8, 10, 11, 12, 13  # scalar registers; those of an instruction of three sources are below 8
+MOST_NARROWING = 15  # places that narrowing shifts words by; others are shifted before
+LEAST, MOST = -8, 46  # places: shifted further to the left every sum but 0 saturates, further to the right every one is 0
 
 
 @dataclass(frozen=True)
@@ -87,17 +88,18 @@ def _weight_bytes(m: Product, w: Codes) -> Codes:
     return split_bytes(np.concatenate([part.reshape(-1) for part in parts]))
 
 
-def _bias_bytes(m: Product, b: Codes | None) -> Codes:
-    whole = np.zeros(m.columns, np.int32) if b is None else b
-    return split_bytes(np.concatenate([part.reshape(-1) for part in _by_block(m, whole)]), WORD)
+def _bias_bytes(m: Product, b: Codes) -> Codes:
+    return split_bytes(np.concatenate([part.reshape(-1) for part in _by_block(m, b)]), WORD)
 
 
-def _shift(f: Formats) -> int:
-    """Return by how many places sums are shifted right; to the left where it is negative."""
-    return min(max(f["x"].fraction + f["w"].fraction - f["y"].fraction, -DOUBLINGS), PLACES)
+def _shifts(f: Formats) -> tuple[int, int]:
+    """Return by how many places sums are shifted right before they are narrowed, to the left where it is negative, and then."""
+    places = min(max(f["x"].fraction + f["w"].fraction - f["y"].fraction, LEAST), MOST)
+    narrowing = min(max(places, 0), MOST_NARROWING)
+    return places - narrowing, narrowing
 
 
-def drive_dense(device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = None, *, f: Formats, relu: bool) -> Codes:
+def drive_dense(device: StreamedDevice, x: Codes, w: Codes, b: Codes, *, f: Formats, relu: bool) -> Codes:
     """Emit one product: x [(samples,) t, k], w [n, k], b [n] → y [(samples,) t, n], all codes."""
     m = Product(x.shape[-2], x.shape[-1], len(w))
     device.attach("dram", m.places["end"])
@@ -105,8 +107,8 @@ def drive_dense(device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = No
     device.place("dram", m.places["x"], split_bytes(rows.reshape(*x.shape[:-2], -1)))
     device.place("dram", m.places["w"], _weight_bytes(m, w))
     device.place("dram", m.places["b"], _bias_bytes(m, b))
-    shift = _shift(f)
-    constants = {**dict(enumerate(DISTANCES)), SHIFT: min(max(shift, 0), MOST_NARROWING), ZERO: 0, COARSE: max(shift - MOST_NARROWING, 0)}
+    before, narrowing = _shifts(f)
+    constants = {**dict(enumerate(DISTANCES)), SHIFT: narrowing, ZERO: 0, BEFORE: before % (1 << 32)}
     for register, value in {**constants, BIAS: m.places["b"], Y: m.places["y"]}.items():
         set_register(device, register, value)
     for n, count in enumerate(m.blocks):
@@ -114,7 +116,7 @@ def drive_dense(device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = No
             set_register(device, W, m.places["w"] + n * VECTORS * m.words * VECTOR)
             _sum(device, m, band, count)
             for row in range(len(band)):
-                _narrow(device, row, count, shift, relu)
+                _narrow(device, row, count, relu)
         device.issue("add_imm", rd=BIAS, rs=BIAS, imm_low=VECTORS * VECTOR % 512, imm=VECTORS * VECTOR // 512)
     finish(device)
     codes = join_bytes(device.fetch("dram", m.places["y"], m.places["end"] - m.places["y"])[..., None])
@@ -161,15 +163,13 @@ def _spread(device: StreamedDevice, base: int, source: int, count: int, level: i
         yield from _spread(device, base, pair + 1, count - half, level + 1)
 
 
-def _narrow(device: StreamedDevice, row: int, vectors: int, shift: int, relu: bool) -> None:
+def _narrow(device: StreamedDevice, row: int, vectors: int, relu: bool) -> None:
     """Requantise the sums of a row and store their codes: the vectors of a lane lie side by side."""
     registers = [SUMS + row * VECTORS + vector for vector in range(vectors)]
-    for register in registers:
-        for _ in range(-shift):
-            device.issue("vadd_w_w_w_sat", vd=register, vu=register, vv=register)
-        if shift > MOST_NARROWING:
-            device.issue("vasr_w_w_r", vd=register, vu=register, rt=COARSE)
     even, odd, codes = NARROWED
+    device.issue("vsplat_r", vd=even, rt=BEFORE)
+    for register in registers:
+        device.issue("vasr_w_w_w", vd=register, vu=register, vv=even)
     a, b, c, d = (registers[min(vector, vectors - 1)] for vector in range(VECTORS))
     device.issue("vasr_h_w_w_r_rnd_sat", vd=even, vu=c, vv=a, rt=SHIFT)
     device.issue("vasr_h_w_w_r_rnd_sat", vd=odd, vu=d, vv=b, rt=SHIFT)
@@ -180,18 +180,14 @@ def _narrow(device: StreamedDevice, row: int, vectors: int, shift: int, relu: bo
     device.issue("vmem_store_step", vs=codes, rt=Y, step=1)
 
 
-def dense_codes(x: Array, w: Array, b: Array | None = None, *, f: Formats, relu: bool) -> Array:
-    """Sums that wrap at 32 bits, from the bias on; shifted, half up, to 16 bits and to 8, each saturated; with `relu` not below 0."""
-    shift = _shift(f)
+def dense_codes(x: Array, w: Array, b: Array, *, f: Formats, relu: bool) -> Array:
+    """Sums that wrap at 32 bits, from the bias on; shifted, nearest, ties up, saturated to 16 bits, then to 8; with `relu` not below 0."""
+    before, narrowing = _shifts(f)
 
     def element(t: Expr, n: Expr) -> Expr:
-        products = reduce_sum(lambda k: x[t, k] * w[n, k], x.shape[1])
-        total = signed(products if b is None else b[n] + products, 32)
-        for _ in range(-shift):
-            total = sat(total + total, 32)
-        if shift > MOST_NARROWING:
-            total = total >> (shift - MOST_NARROWING)
-        code = sat(sat(shift_right(total, min(max(shift, 0), MOST_NARROWING), "half_up"), 16), 8)
+        total = signed(b[n] + reduce_sum(lambda k: x[t, k] * w[n, k], x.shape[1]), 32)
+        shifted = total >> before if before >= 0 else signed(total << -before, 32)
+        code = sat(sat(shift_right(shifted, narrowing, "half_up"), 16), 8)
         return maximum(code, 0) if relu else code
 
     return array(element, (x.shape[0], w.shape[0]))
@@ -217,30 +213,26 @@ def dense_cost(t: int, k: int, n: int, resources: Resources) -> Cost:
     return Cost("vector", cycles, resources.link("host", "v").cycles_for(sum(moved.values())), moved)
 
 
-DENSE, DENSE_BIAS = "x: t k; w: n k; y: t n", "x: t k; w: n k; b: n; y: t n"
-FORMATS = {"x": int8, "w": int8, "y": int8}
-UNITS = {"n": VECTOR}
+DENSE: dict[str, Any] = {
+    "axes": "x: t k; w: n k; b: n; y: t n", "formats": {"x": int8, "w": int8, "y": int8}, "derived": {"b": sums}, "units": {"n": VECTOR},
+    "operation": "dense", "whole": "k",
+    "trials": ({"t": 3, "k": 6, "n": 37}, {"t": 2, "k": 150, "n": 140}, {"t": 1, "k": 4, "n": 128}),
+}  # fmt: skip
 
 
-@target.accelerates(axes=DENSE, formats=FORMATS, units=UNITS, whole="k")
-def dense(x: Tensor, w: Tensor) -> tuple[Tensor, Where]:
-    """A matrix product with constant weights: y[t, n] = Σ_k x[t, k] · w[n, k]."""
-    return o.dense(x, w), Where(x.rank == 2, IsConstant(w))
-
-
-@target.accelerates(axes=DENSE_BIAS, formats=FORMATS, derived={"b": sums}, units=UNITS, operation="dense", whole="k")
-def dense_bias(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Where]:
-    """A matrix product whose sums start at the bias."""
+@target.accelerates(**DENSE)
+def dense(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Where]:
+    """A matrix product with constant weights whose sums start at the bias: y[t, n] = b[n] + Σ_k x[t, k] · w[n, k]."""
     return o.bias_add(o.dense(x, w), b, 1), Where(x.rank == 2, IsConstant(w), IsConstant(b))
 
 
-@target.accelerates(axes=DENSE_BIAS, formats=FORMATS, derived={"b": sums}, units=UNITS, operation="dense", whole="k")
-def dense_bias_relu(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Where]:
+@target.accelerates(**DENSE)
+def dense_relu(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Where]:
     """A matrix product with bias, and the larger of each code and zero."""
     return o.relu(o.bias_add(o.dense(x, w), b, 1)), Where(x.rank == 2, IsConstant(w), IsConstant(b))
 
 
-for mapping, relu in ((dense, False), (dense_bias, False), (dense_bias_relu, True)):
+for mapping, relu in ((dense, False), (dense_relu, True)):
     mapping.limits(dense_limits)
     mapping.driver(partial(drive_dense, relu=relu), moves=True)
     mapping.numerics(partial(dense_codes, relu=relu))
