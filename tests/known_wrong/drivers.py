@@ -42,6 +42,10 @@ def _genesys(function: str, old: str, new: str, of: str = "genesys.conv2d") -> F
     return Fault(of, "genesys.program", function, old, new)
 
 
+def _hvx(function: str, old: str, new: str) -> Fault:
+    return Fault("hvx.dense", "hvx.products", function, old, new)
+
+
 FAULTS: dict[str, Fault] = {
     "weights of later bands are not loaded where channels come in passes": _conv(
         "Layer.loads_weights", "if len(self.passes) > 1:\n        return True", "if len(self.passes) > 1:\n        return not band.start"
@@ -185,6 +189,19 @@ FAULTS: dict[str, Fault] = {
     "from the sixth vector on nothing is computed": Fault(
         "hvx.relu_2", "hvx.elementwise", "_drive", "range(count)", "range(min(count, 5))"
     ),
+    "inputs behind the last whole word are left out": _hvx("_sum", "m.words - first", "m.inner // WORD - first"),
+    "rows of inputs lie one vector apart": _hvx("_sum", "number * m.row_vectors * VECTOR", "number * VECTOR"),
+    "from the fourth row on sums go on from those of an earlier row": _hvx(
+        "_sum", 'range(vectors):\n            device.issue("vmem_load"',
+        'range(vectors * (number < 3)):\n            device.issue("vmem_load"'
+    ),
+    "later blocks of columns start at the biases of the first": _hvx("drive_dense", "imm=VECTORS * VECTOR // 512", "imm=0"),
+    "the third block of columns has the weights of the second": _hvx(
+        "drive_dense", "n * VECTORS * m.words", "min(n, 1) * VECTORS * m.words"
+    ),
+    "sums of the second vector are rounded down": _hvx("_narrow", '_rnd_sat", vd=odd', '_sat", vd=odd'),
+    "codes of the fourth vector are those of the third": _hvx("_narrow", "vectors - 1)", "vectors - 1, 2)"),
+    "words of the second half of a vector are not spread": _hvx("_spread", "if count > half:", "if count > half and level:"),
 }  # fmt: skip
 
 

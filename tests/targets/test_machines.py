@@ -17,7 +17,7 @@ SMALL = "genesys:array_n=16,ibuf_depth=2048,wbuf_depth=4096,obuf_depth=2048,bbuf
 DENSE = {"t": 3, "k": 21, "n": 37}
 CONV = {"b": 2, "n": 19, "c": 5, "i": 6, "j": 7, "r": 3, "s": 2, "strides": (2, 1), "pads": (1, 0, 0, 2), "u": 3, "v": 8}
 BORDER_ONLY = {**CONV, "i": 1, "j": 1, "r": 1, "s": 1, "strides": (1, 3), "pads": (0, 4, 4, 1), "u": 5, "v": 2}  # a column of zeros alone
-F = {name: Fixed(8, 4) for name in "xzy"}
+F = {name: Fixed(8, 4) for name in "xwzy"}
 
 
 @cache
@@ -36,9 +36,11 @@ def operands(mapping: Mapping, sizes: dict[str, Any], seed: int) -> dict[str, np
     return codes
 
 
-def numerics(mapping: Mapping, codes: dict[str, np.ndarray], attributes: dict[str, Any]) -> np.ndarray:
+def numerics(
+    mapping: Mapping, codes: dict[str, np.ndarray], attributes: dict[str, Any], formats: dict[str, Fixed] = F
+) -> np.ndarray:  # fmt: skip
     leaves = {name: Leaf(x.shape, (int(np.iinfo(x.dtype).min), int(np.iinfo(x.dtype).max)), False, name) for name, x in codes.items()}
-    term = mapping.result_codes([*leaves.values()], F, attributes)
+    term = mapping.result_codes([*leaves.values()], formats, attributes)
     return np.asarray(evaluate(term, {leaves[name]: x for name, x in codes.items()}))
 
 
@@ -47,6 +49,7 @@ CASES = [
     (SMALL, "conv2d_bias_relu", CONV),
     (SMALL, "conv2d_bias", BORDER_ONLY),
     ("hvx", "add_2", {"a": 3, "b": 50}), ("hvx", "add_4", {"a": 2, "b": 3, "c": 5, "d": 9}),
+    ("hvx", "dense", DENSE), ("hvx", "dense_relu", {"t": 3, "k": 130, "n": 130}),
     ("hvx", "relu_2", {"a": 3, "b": 50}), ("hvx", "relu_4", {"a": 2, "b": 3, "c": 5, "d": 9}),
 ]  # fmt: skip
 
@@ -70,3 +73,21 @@ def test_samples_run_together() -> None:
     y = mapping.run_driver(simulated_device(t.ila(), strict=False, samples=3), {**codes, "x": sampled}, F, {})
     for n in range(3):
         assert np.array_equal(y[n], numerics(mapping, {**codes, "x": sampled[n]}, {}))
+
+
+@pytest.mark.parametrize("fraction", [12, 10, 8, -2, -7, -8, -12, -60])
+def test_sums_are_shifted_either_way_and_rounded_once(fraction: int) -> None:
+    """Sums have 8 places, so codes of `fraction` places are nearest, ties up, whether HVX shifts once, twice or to the left."""
+    mapping, t = target("hvx").mappings["dense"], target("hvx")
+    codes = operands(mapping, {"t": 1, "k": 3, "n": 70}, 5)
+    codes["b"] >>= np.arange(70, dtype=np.int32) % 32  # of every size
+    if fraction > 8:
+        codes["b"] >>= 12
+    formats = {**F, "y": Fixed(8, fraction)}
+    y = mapping.run_driver(simulated_device(t.ila(), strict=True), codes, formats, {})
+    assert np.array_equal(y, numerics(mapping, codes, {}, formats))
+    total = codes["x"].astype(object) @ codes["w"].T.astype(object) + codes["b"]
+    wrapped = (total + 2**31) % 2**32 - 2**31
+    shift = 8 - fraction
+    exact = (wrapped + 2 ** (shift - 1)) // 2**shift if shift > 0 else wrapped * 2**-shift
+    assert y.tolist() == np.clip(exact, -128, 127).tolist()
