@@ -1,4 +1,4 @@
-"""Whole applications on FlexASR, HLSCNN and VTA: offloads found, accuracy beside that of the model on the host, seconds of each stage.
+"""Whole applications on FlexASR, HLSCNN, VTA and HVX: offloads found, accuracy beside that of the model on the host, seconds of each stage.
 
 With `--json FILE` it goes on where it ended; each row has the commit that it was measured at.
 """
@@ -18,7 +18,7 @@ from record import ROOT, Row, commit, finish, options, recorded
 
 SHARED = Path(os.environ.get("FLEXMATCH_SHARED", ROOT.parent / "shared"))
 MODELS = SHARED / "models"
-TITLES = {"flexasr": "FlexASR", "hlscnn": "HLSCNN", "vta": "VTA"}
+TITLES = {"flexasr": "FlexASR", "hlscnn": "HLSCNN", "vta": "VTA", "hvx": "HVX"}
 WIDE_WEIGHTS = "hlscnn:revision=ext16"  # the cure for what 8-bit weights lose
 FLEXMATCH = [sys.executable, "-m", "rewrite_compiler.cli.main"]
 

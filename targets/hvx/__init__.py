@@ -1,6 +1,6 @@
-"""HVX: dense layers and element-wise operations on vectors of bytes, as straight-line code."""
+"""HVX: dense layers, convolutions, pools and element-wise operations on vectors of bytes, as straight-line code."""
 
-from . import elementwise, products
+from . import conv2d, elementwise, pooling, products
 from .base import target
 
-__all__ = ["elementwise", "products", "target"]
+__all__ = ["conv2d", "elementwise", "pooling", "products", "target"]

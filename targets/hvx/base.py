@@ -16,6 +16,7 @@ from rewrite_compiler.lang import Fixed
 from rewrite_compiler.target import Clock, Link, Resources, Small, StreamedDevice, Target, Unit, state_memory
 
 Codes = np.ndarray[Any, Any]
+LOW_BITS, MIDDLE_BITS = 6, 14  # of a constant of 32 bits: in the instruction, and first in its extender
 PARAMETERS = {"l2_kib": ("1024", "256", "512", "2048")}  # of the memory that data lies in
 
 
@@ -34,7 +35,7 @@ def resources(ila: Ila, parameters: Mapping[str, str]) -> Resources:
     return Resources(
         Clock(1_000_000_000, "assumed: one packet a cycle, and no frequency is published with the instruction set"),
         (state_memory(ila, "v", "depth lane"), state_memory(ila, "q", "depth lane")),
-        (Unit("vector", ("add", "max", "dense"), ("int8",), {"n": VECTOR}),),
+        (Unit("vector", ("add", "max", "dense", "conv2d", "pool"), ("int8",), {"n": VECTOR}),),
         (Link("host", "v", VECTOR), Link("v", "host", VECTOR)),
         ("host: the level-2 memory; one vector a packet is loaded or stored",),
     )
@@ -44,13 +45,13 @@ target = Target(
     "hvx",
     build,
     PARAMETERS,
-    "HVX, vectors of 128 bytes of a VLIW processor: sums, extremes and products of int8.",
+    "HVX, vectors of 128 bytes of a VLIW processor: sums, extremes, means and products of int8.",
     (*sorted(Path(__file__).parent.glob("*.py")), *sorted(Path(model.__file__).parent.glob("*.py"))),
     describe=resources,
     # its drivers know no capacity but that of memory: what is computed are vectors, one after the other
     small=(
-        Small({}, {"b": VECTOR, "d": VECTOR, "k": 4, "n": 32}, {"add": 34_000, "relu": 34_000, "dense": 3_000}),
-        Small({}, {"k": VECTOR}, {"add": 1, "relu": 1, "dense": 800}),
+        Small({}, {"b": VECTOR, "d": VECTOR, "k": 4, "n": 32}, {"add": 34_000, "relu": 34_000, "dense": 1_000, "conv2d": 600}),
+        Small({}, {"k": VECTOR}, {"add": 1, "relu": 1, "dense": 400, "conv2d": 300}),
     ),
 )
 
@@ -68,7 +69,9 @@ def sums(x: Fixed, w: Fixed) -> Fixed:
 
 def set_register(device: StreamedDevice, register: int, value: int) -> None:
     """Put an address into a scalar register."""
-    device.issue("transfer_extended", rd=register, low=value & 63, imm_low=value >> 6 & 0x3FFF, imm_high=value >> 20)
+    above, low = divmod(value, 1 << LOW_BITS)
+    high, middle = divmod(above, 1 << MIDDLE_BITS)
+    device.issue("transfer_extended", rd=register, low=low, imm_low=middle, imm_high=high)
 
 
 def finish(device: StreamedDevice) -> None:

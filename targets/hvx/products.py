@@ -1,14 +1,15 @@
-"""HVX's dense layers: int8 products summed in lanes of 32 bits, requantised by a power of two, as straight-line code.
+"""HVX's products of int8: sums in lanes of 32 bits, requantised by a power of two, as straight-line code; dense layers are one.
 
 Two rows by four vectors of columns are summed in registers, so that a vector of weights is used for both rows and a word of
-four inputs for all four vectors. Inputs come as they lie in memory; pair shuffles bring each word of a vector into all lanes.
+four inputs for all four vectors. A row is made of segments of neighbouring bytes, which are loaded from where they lie; pair
+shuffles bring each word of a vector into all lanes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -30,25 +31,28 @@ DISTANCES = (64, 32, 16, 8, 4)  # of the exchanges that spread a word; scalar re
 SHIFT, ZERO, X, W, BIAS, Y, BEFORE = 5, 6, 8, 10, 11, 12, 13  # scalar registers; those of an instruction of three sources are below 8
 MOST_NARROWING = 15  # places that narrowing shifts words by; others are shifted before
 LEAST, MOST = -8, 46  # places: shifted further to the left every sum but 0 saturates, further to the right every one is 0
+CODE_BYTES = 1 << 16  # of a dense layer's code: longer ones are divided, which costs nothing, as blocks share no sums
 
 
 @dataclass(frozen=True)
 class Product:
-    """Rows, inner size and columns of one product, and where its tensors lie."""
+    """The bytes of the inputs, the rows that are read from them, the segments of a row and their bytes, and the columns."""
 
+    inputs: int
     rows: int
-    inner: int
+    segments: int
+    length: int
     columns: int
+
+    @property
+    def segment_words(self) -> int:
+        """Words of four inputs in a segment."""
+        return -(-self.length // WORD)
 
     @property
     def words(self) -> int:
         """Words of four inputs in a row."""
-        return -(-self.inner // WORD)
-
-    @property
-    def row_vectors(self) -> int:
-        """Vectors of a row of inputs."""
-        return -(-self.inner // VECTOR)
+        return self.segments * self.segment_words
 
     @property
     def vectors(self) -> int:
@@ -65,12 +69,33 @@ class Product:
         """The rows of each block."""
         return [range(at, min(at + ROWS, self.rows)) for at in range(0, self.rows, ROWS)]
 
-    @property
+    @cached_property
     def places(self) -> dict[str, int]:
-        """The first byte of each tensor, and the end."""
-        sizes = {"x": self.rows * self.row_vectors, "w": self.words * self.vectors, "b": self.vectors, "y": self.rows * len(self.blocks)}
+        """The first byte of each tensor, and the end; behind the inputs a vector of them may reach."""
+        inputs = -(-self.inputs // VECTOR) + 1
+        sizes = {"x": inputs, "w": self.words * self.vectors, "b": self.vectors, "y": self.rows * len(self.blocks)}
         ends = np.cumsum([0, *sizes.values()]) * VECTOR
         return dict(zip([*sizes, "end"], ends.tolist(), strict=True))
+
+    @property
+    def cycles(self) -> int:
+        """Packets: each has one sum of products and, beside it, a load or a shuffle; the more numerous decide."""
+        steps = [(len(band), count) for count in self.blocks for band in self.bands]
+        sums_or_loads = sum(max(rows * count, rows + count) for rows, count in steps)
+        return self.words * sums_or_loads + sum(rows * (count + self.loads + 4) for rows, count in steps)
+
+    @property
+    def loads(self) -> int:
+        """Vectors of a row of inputs."""
+        return self.segments * -(-self.segment_words // LANES)
+
+    @property
+    def instructions(self) -> int:
+        """A bound on the instructions of the program."""
+        blocks, bands = len(self.blocks), len(self.bands)
+        once = blocks * self.rows * (self.segments + (1 + len(DISTANCES)) * self.loads + self.words + 7)
+        each = self.vectors * (2 * self.rows + self.words * (self.rows + bands))
+        return once + each + 2 * blocks * bands + len(DISTANCES) + 6
 
 
 def _by_block(m: Product, columns: Codes) -> Iterator[Codes]:
@@ -82,10 +107,9 @@ def _by_block(m: Product, columns: Codes) -> Iterator[Codes]:
 
 
 def _weight_bytes(m: Product, w: Codes) -> Codes:
-    """Return weights [n, k] in the order in which they are loaded: block, word, vector, lane, byte."""
-    whole = pad_axis(w, 1, m.words * WORD)
-    parts = [np.moveaxis(part.reshape(*part.shape[:2], m.words, WORD), 2, 0) for part in _by_block(m, whole)]
-    return split_bytes(np.concatenate([part.reshape(-1) for part in parts]))
+    """Return weights [n, segment, byte] in the order in which they are loaded: block, word, vector, lane, byte."""
+    whole = pad_axis(w, 2, m.segment_words * WORD).reshape(len(w), m.words, WORD)
+    return split_bytes(np.concatenate([np.moveaxis(part, 2, 0).reshape(-1) for part in _by_block(m, whole)]))
 
 
 def _bias_bytes(m: Product, b: Codes) -> Codes:
@@ -99,25 +123,28 @@ def _shifts(f: Formats) -> tuple[int, int]:
     return places - narrowing, narrowing
 
 
-def drive_dense(device: StreamedDevice, x: Codes, w: Codes, b: Codes, *, f: Formats, relu: bool) -> Codes:
-    """Emit one product: x [(samples,) t, k], w [n, k], b [n] → y [(samples,) t, n], all codes."""
-    m = Product(x.shape[-2], x.shape[-1], len(w))
+def multiply(
+    device: StreamedDevice, m: Product, starts: Sequence[Sequence[int]], x: Codes, w: Codes, b: Codes, f: Formats, relu: bool
+) -> Codes:
+    """Emit one product: x [(samples,) byte], w [n, segment, byte], b [n] → [(samples,) row, n], all codes.
+
+    `starts` has the first byte of each segment of each row.
+    """
     device.attach("dram", m.places["end"])
-    rows = pad_axis(x, -1, m.row_vectors * VECTOR)
-    device.place("dram", m.places["x"], split_bytes(rows.reshape(*x.shape[:-2], -1)))
+    device.place("dram", m.places["x"], split_bytes(x))
     device.place("dram", m.places["w"], _weight_bytes(m, w))
     device.place("dram", m.places["b"], _bias_bytes(m, b))
     before, narrowing = _shifts(f)
     constants = {**dict(enumerate(DISTANCES)), SHIFT: narrowing, ZERO: 0, BEFORE: before % (1 << 32)}
-    for register, value in {**constants, BIAS: m.places["b"], Y: m.places["y"]}.items():
+    for register, value in {**constants, Y: m.places["y"]}.items():
         set_register(device, register, value)
     for n, count in enumerate(m.blocks):
+        set_register(device, BIAS, m.places["b"] + n * VECTORS * VECTOR)
         for band in m.bands:
             set_register(device, W, m.places["w"] + n * VECTORS * m.words * VECTOR)
-            _sum(device, m, band, count)
+            _sum(device, m, [starts[row] for row in band], count)
             for row in range(len(band)):
                 _narrow(device, row, count, relu)
-        device.issue("add_imm", rd=BIAS, rs=BIAS, imm_low=VECTORS * VECTOR % 512, imm=VECTORS * VECTOR // 512)
     finish(device)
     codes = join_bytes(device.fetch("dram", m.places["y"], m.places["end"] - m.places["y"])[..., None])
     return _columns(m, codes)
@@ -130,21 +157,27 @@ def _columns(m: Product, codes: Codes) -> Codes:
     return np.concatenate(parts, -1)[..., : m.columns]
 
 
-def _sum(device: StreamedDevice, m: Product, band: range, vectors: int) -> None:
+def _sum(device: StreamedDevice, m: Product, band: Sequence[Sequence[int]], vectors: int) -> None:
     """Sum the products of a band of rows and a block of columns, from the bias on."""
-    for row, number in enumerate(band):
-        set_register(device, X + row, m.places["x"] + number * m.row_vectors * VECTOR)
+    for row in range(len(band)):
         for vector in range(vectors):
             device.issue("vmem_load", vd=SUMS + row * VECTORS + vector, rt=BIAS, offset_low=vector)
-    for first in range(0, m.words, LANES):
-        count = min(LANES, m.words - first)
-        for row in range(len(band)):
-            device.issue("vmem_load_step", vd=SPREAD[row], rt=X + row, step=1)
-        for words in zip(*(_spread(device, SPREAD[row], SPREAD[row], count) for row in range(len(band))), strict=True):
-            for vector in range(vectors):
-                device.issue("vmem_load_step", vd=WEIGHTS + vector, rt=W, step=1)
-                for row, word in enumerate(words):
-                    device.issue("vrmpy_w_b_b_acc", vx=SUMS + row * VECTORS + vector, vu=word, vv=WEIGHTS + vector)
+    for segment in range(m.segments):
+        for row, starts in enumerate(band):
+            set_register(device, X + row, m.places["x"] + starts[segment])
+        for first in range(0, m.segment_words, LANES):
+            _sum_vector(device, len(band), vectors, min(LANES, m.segment_words - first))
+
+
+def _sum_vector(device: StreamedDevice, rows: int, vectors: int, words: int) -> None:
+    """Add the products of the next vector of each row, of which some words count."""
+    for row in range(rows):
+        device.issue("vmemu_load_step", vd=SPREAD[row], rt=X + row, step=1)
+    for spread in zip(*(_spread(device, SPREAD[row], SPREAD[row], words) for row in range(rows)), strict=True):
+        for vector in range(vectors):
+            device.issue("vmem_load_step", vd=WEIGHTS + vector, rt=W, step=1)
+            for row, word in enumerate(spread):
+                device.issue("vrmpy_w_b_b_acc", vx=SUMS + row * VECTORS + vector, vu=word, vv=WEIGHTS + vector)
 
 
 def _spread(device: StreamedDevice, base: int, source: int, count: int, level: int = 0) -> Iterator[int]:
@@ -180,37 +213,55 @@ def _narrow(device: StreamedDevice, row: int, vectors: int, relu: bool) -> None:
     device.issue("vmem_store_step", vs=codes, rt=Y, step=1)
 
 
-def dense_codes(x: Array, w: Array, b: Array, *, f: Formats, relu: bool) -> Array:
-    """Sums that wrap at 32 bits, from the bias on; shifted, nearest, ties up, saturated to 16 bits, then to 8; with `relu` not below 0."""
+def requantised(total: Expr, f: Formats, relu: bool) -> Expr:
+    """A sum that wraps at 32 bits, shifted, nearest, ties up, saturated to 16 bits, then to 8; with `relu` not below 0."""
     before, narrowing = _shifts(f)
+    wrapped = signed(total, 32)
+    shifted = wrapped >> before if before >= 0 else signed(wrapped << -before, 32)
+    code = sat(sat(shift_right(shifted, narrowing, "half_up"), 16), 8)
+    return maximum(code, 0) if relu else code
+
+
+def product_cost(m: Product, resources: Resources) -> Cost:
+    """Return the packets of a product, and what its program moves."""
+    moved = {
+        "x": len(m.blocks) * m.rows * m.loads * VECTOR,
+        "w": len(m.bands) * m.words * m.vectors * VECTOR,
+        "y": m.rows * len(m.blocks) * VECTOR,
+        "commands": WORD * m.instructions,
+    }
+    return Cost("vector", m.cycles, resources.link("host", "v").cycles_for(sum(moved.values())), moved)
+
+
+# -- dense layers: a row has one segment
+
+
+def drive_dense(device: StreamedDevice, x: Codes, w: Codes, b: Codes, *, f: Formats, relu: bool) -> Codes:
+    """Emit one product: x [(samples,) t, k], w [n, k], b [n] → y [(samples,) t, n], all codes."""
+    rows, inner = x.shape[-2:]
+    m = Product(rows * inner, rows, 1, inner, len(w))
+    return multiply(device, m, [[row * inner] for row in range(rows)], x.reshape(*x.shape[:-2], -1), w[:, None], b, f, relu)
+
+
+def dense_codes(x: Array, w: Array, b: Array, *, f: Formats, relu: bool) -> Array:
+    """Sums from the bias on, requantised."""
 
     def element(t: Expr, n: Expr) -> Expr:
-        total = signed(b[n] + reduce_sum(lambda k: x[t, k] * w[n, k], x.shape[1]), 32)
-        shifted = total >> before if before >= 0 else signed(total << -before, 32)
-        code = sat(sat(shift_right(shifted, narrowing, "half_up"), 16), 8)
-        return maximum(code, 0) if relu else code
+        return requantised(b[n] + reduce_sum(lambda k: x[t, k] * w[n, k], x.shape[1]), f, relu)
 
     return array(element, (x.shape[0], w.shape[0]))
 
 
 def dense_limits(t: int, k: int, n: int, p: Mapping[str, str]) -> Iterator[Limit]:
-    """What one product takes of memory."""
-    yield Limit("bytes of memory", Product(t, k, n).places["end"], memory_bytes(p))
+    """What one product takes of memory, and its code."""
+    m = Product(t * k, t, 1, k, n)
+    yield Limit("bytes of code", WORD * m.instructions, CODE_BYTES)
+    yield Limit("bytes of memory", m.places["end"], memory_bytes(p))
 
 
 def dense_cost(t: int, k: int, n: int, resources: Resources) -> Cost:
-    """A packet has one sum of products and, beside it, a load or a shuffle; the more numerous decide."""
-    m = Product(t, k, n)
-    steps = [(len(band), count) for count in m.blocks for band in m.bands]
-    cycles = sum(m.words * max(rows * count, rows + count) + rows * (count + m.row_vectors + 4) for rows, count in steps)
-    issued = sum(m.words * (rows * count + rows + count) + rows * (count + m.row_vectors + 8) + 2 for rows, count in steps)
-    moved = {
-        "x": len(m.blocks) * m.rows * m.row_vectors * VECTOR,
-        "w": len(m.bands) * m.words * m.vectors * VECTOR,
-        "y": m.rows * len(m.blocks) * VECTOR,
-        "commands": WORD * issued,
-    }
-    return Cost("vector", cycles, resources.link("host", "v").cycles_for(sum(moved.values())), moved)
+    """Packets and bytes of one product."""
+    return product_cost(Product(t * k, t, 1, k, n), resources)
 
 
 DENSE: dict[str, Any] = {

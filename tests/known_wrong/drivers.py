@@ -189,19 +189,30 @@ FAULTS: dict[str, Fault] = {
     "from the sixth vector on nothing is computed": Fault(
         "hvx.relu_2", "hvx.elementwise", "_drive", "range(count)", "range(min(count, 5))"
     ),
-    "inputs behind the last whole word are left out": _hvx("_sum", "m.words - first", "m.inner // WORD - first"),
-    "rows of inputs lie one vector apart": _hvx("_sum", "number * m.row_vectors * VECTOR", "number * VECTOR"),
-    "from the fourth row on sums go on from those of an earlier row": _hvx(
-        "_sum", 'range(vectors):\n            device.issue("vmem_load"',
-        'range(vectors * (number < 3)):\n            device.issue("vmem_load"'
+    "inputs behind the last whole word are left out": _hvx("_sum", "m.segment_words - first", "m.length // WORD - first"),
+    "from the fourth row on inputs are those of the third": _hvx("drive_dense", "[row * inner]", "[min(row, 2) * inner]"),
+    "sums of a fourth vector go on from those of an earlier block": _hvx(
+        "_sum", "for vector in range(vectors)", "for vector in range(min(vectors, 3))"
     ),
-    "later blocks of columns start at the biases of the first": _hvx("drive_dense", "imm=VECTORS * VECTOR // 512", "imm=0"),
+    "later blocks of columns start at the biases of the first": _hvx("multiply", 'm.places["b"] + n *', 'm.places["b"] + 0 *'),
     "the third block of columns has the weights of the second": _hvx(
-        "drive_dense", "n * VECTORS * m.words", "min(n, 1) * VECTORS * m.words"
+        "multiply", "n * VECTORS * m.words", "min(n, 1) * VECTORS * m.words"
     ),
     "sums of the second vector are rounded down": _hvx("_narrow", '_rnd_sat", vd=odd', '_sat", vd=odd'),
     "codes of the fourth vector are those of the third": _hvx("_narrow", "vectors - 1)", "vectors - 1, 2)"),
     "words of the second half of a vector are not spread": _hvx("_spread", "if count > half:", "if count > half and level:"),
+    "columns of an image step as its rows do": Fault("hvx.conv2d", "hvx.conv2d", "drive", "v * strides[1]", "v * strides[0]"),
+    "every image of a batch is the first": Fault("hvx.conv2d", "hvx.conv2d", "drive", "k * height + u", "0 * height + u"),
+    "an image stands behind as many zeros as follow it": Fault(
+        "hvx.conv2d_relu", "hvx.conv2d", "drive", "pads[1] : pads[1] + cols", "pads[3] : pads[3] + cols"
+    ),
+    "zeros stand around an image of a pool": Fault("hvx.max_pool", "hvx.pooling", "drive", "size), LEAST", "size), 0"),
+    "taps from the seventh on are left out": Fault(
+        "hvx.max_pool", "hvx.pooling", "drive", "for n in range(taps)]", "for n in range(min(taps, 6))]"
+    ),
+    "means of odd windows are those of even ones": Fault(
+        "hvx.average_pool", "hvx.pooling", "_windows", "vu=SUMS + 1, vv=SUMS", "vu=SUMS, vv=SUMS"
+    ),
 }  # fmt: skip
 
 

@@ -7,7 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hvx_vectors import kept_program
 
+from rewrite_compiler.apps import find_application
+from rewrite_compiler.compile import compile_model
+from rewrite_compiler.cosim import Settings, cosimulate
 from rewrite_compiler.lang import Fixed
 from rewrite_compiler.lang.binders import Leaf
 from rewrite_compiler.readings.kernels.evaluate import evaluate
@@ -17,6 +21,8 @@ SMALL = "genesys:array_n=16,ibuf_depth=2048,wbuf_depth=4096,obuf_depth=2048,bbuf
 DENSE = {"t": 3, "k": 21, "n": 37}
 CONV = {"b": 2, "n": 19, "c": 5, "i": 6, "j": 7, "r": 3, "s": 2, "strides": (2, 1), "pads": (1, 0, 0, 2), "u": 3, "v": 8}
 BORDER_ONLY = {**CONV, "i": 1, "j": 1, "r": 1, "s": 1, "strides": (1, 3), "pads": (0, 4, 4, 1), "u": 5, "v": 2}  # a column of zeros alone
+POOL = {"b": 2, "c": 5, "i": 6, "j": 9, "kernel": (3, 2), "strides": (1, 2), "pads": (1, 0, 0, 1), "u": 5, "v": 5}
+MEAN = {"b": 2, "c": 5, "i": 7, "j": 7, "kernel": (3, 3), "strides": (2, 2), "u": 3, "v": 3}
 F = {name: Fixed(8, 4) for name in "xwzy"}
 
 
@@ -50,6 +56,7 @@ CASES = [
     (SMALL, "conv2d_bias", BORDER_ONLY),
     ("hvx", "add_2", {"a": 3, "b": 50}), ("hvx", "add_4", {"a": 2, "b": 3, "c": 5, "d": 9}),
     ("hvx", "dense", DENSE), ("hvx", "dense_relu", {"t": 3, "k": 130, "n": 130}),
+    ("hvx", "conv2d", CONV), ("hvx", "conv2d_relu", BORDER_ONLY), ("hvx", "max_pool", POOL), ("hvx", "average_pool", MEAN),
     ("hvx", "relu_2", {"a": 3, "b": 50}), ("hvx", "relu_4", {"a": 2, "b": 3, "c": 5, "d": 9}),
 ]  # fmt: skip
 
@@ -59,7 +66,7 @@ def test_driver_gives_the_numerics(accel: str, name: str, sizes: dict[str, Any])
     """In strict simulation, where nothing may be read that was not written."""
     t = target(accel)
     mapping = t.mappings[name]
-    attributes = {k: sizes[k] for k in ("strides", "pads") if k in sizes}
+    attributes = {k: sizes[k] for k in ("kernel", "strides", "pads") if k in sizes}
     codes = operands(mapping, sizes, 4)
     device = simulated_device(t.ila(), reading="oracle", strict=True)
     y = mapping.run_driver(device, codes, F, attributes)
@@ -91,3 +98,35 @@ def test_sums_are_shifted_either_way_and_rounded_once(fraction: int) -> None:
     shift = 8 - fraction
     exact = (wrapped + 2 ** (shift - 1)) // 2**shift if shift > 0 else wrapped * 2**-shift
     assert y.tolist() == np.clip(exact, -128, 127).tolist()
+
+
+def test_layers_of_a_published_program_give_its_results() -> None:
+    """Of `add_relu`, whose 512 results QEMU computed; sums saturate on both sides."""
+    t = target("hvx")
+    before, after = (x.view(np.int8) for x in kept_program("add_relu"))
+    a, b, published = before[:512], before[1024:1536], after[2048:2560]
+    assert np.any(np.abs(a.astype(int) + b) > 127)
+    total = t.mappings["add_2"].run_driver(simulated_device(t.ila()), {"x": a.reshape(4, 128), "z": b.reshape(4, 128)}, F, {})
+    y = t.mappings["relu_2"].run_driver(simulated_device(t.ila()), {"x": total.astype(np.int8)}, F, {})
+    assert np.array_equal(y.ravel(), published)
+
+
+@pytest.mark.parametrize("kernel", [(1, 1), (2, 2), (3, 3), (1, 7), (7, 7), (16, 16)])
+def test_means_are_nearest(kernel: tuple[int, int]) -> None:
+    mapping, t = target("hvx").mappings["average_pool"], target("hvx")
+    x = np.random.default_rng(3).integers(-128, 128, (1, 130, *kernel)).astype(np.int8)
+    x[0, 0], x[0, 1] = 127, -128
+    y = mapping.run_driver(simulated_device(t.ila()), {"x": x}, F, {"kernel": kernel, "strides": (1, 1)})
+    assert np.abs(y[0, :, 0, 0] - x[0].mean(axis=(1, 2))).max() <= 0.5 + 2**-7
+    assert y[0, :2, 0, 0].tolist() == [127, -128]
+
+
+def test_a_network_stays_as_accurate_on_hvx() -> None:
+    app = find_application("digits_cnn")
+    plan = compile_model(app.model, "hvx")
+    assert {o.operation for o in plan.offloads} == {"conv2d", "dense", "max_pool"}
+    document = cosimulate(plan, app.data, calibrate=app.calibration, settings=Settings(samples=48, batch=16, threads=1)).document
+    assert document["run"]["fallbacks"] == []
+    assert document["paired"]["same_predictions"] >= 0.97
+    assert all(o["validated_samples"] for o in document["offloads"])
+    assert document["simulator"]["audited"] >= len(plan.offloads)

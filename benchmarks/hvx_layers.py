@@ -1,0 +1,153 @@
+"""Packets of HVX for the 17 layers of Covenant's table, beside the least that two sums of products a packet allow.
+
+The code of one block of rows and columns is what the driver issues. It is put into packets by a list scheduler: every
+instruction goes into the first packet in which its operands are there and which has room by the model's slots and pipes. A
+layer has as many of these blocks as it needs; no packet is shared by two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+from record import Row, finish, options
+
+from rewrite_compiler.ila.verification.packet_legality import assign_resources
+from rewrite_compiler.lang import Fixed
+from rewrite_compiler.target import find_target
+
+FORMATS = dict.fromkeys("xwy", Fixed(8, 4))
+LOWER_BOUND = 256  # products of a packet: two sums of four in 32 lanes, of a vector and a scalar register
+VECTOR_BOUND = 128  # of a packet with one accumulating sum of two vectors
+BLOCK = 128  # columns
+LATE = ("vrmpy", "vmpy")  # results that are usable two packets later
+# name, rows of inputs, inner size, columns, how many
+DENSE = (
+    ("BERT GEMM1", 384, 1024, 4096, 1), ("BERT GEMM2", 384, 4096, 1024, 1), ("BERT ATN1", 384, 1024, 64, 16),
+    ("BERT ATN2", 384, 64, 384, 16), ("BERT ATN3", 384, 384, 64, 16), ("BERT ATN4", 384, 1024, 1024, 1),
+    ("DLRM FC1", 1, 745, 367, 1), ("DLRM FC2", 1, 367, 512, 1), ("DLRM FC3", 1, 512, 256, 1), ("DLRM FC4", 1, 256, 1, 1),
+    ("Inception FC", 1, 2048, 1000, 1), ("ResNet-50 FC", 1, 512, 1000, 1),
+)  # fmt: skip
+# name, size of the result, kernel, stride, channels, filters
+CONVOLUTIONS = (
+    ("Inception CONV1", 149, 3, 2, 3, 32), ("MobileNet-V3 CONV1", 112, 3, 2, 3, 16), ("MobileNet-V3 CONV2", 112, 3, 1, 16, 64),
+    ("ResNet-50 CONV1", 112, 7, 2, 3, 64), ("ResNet-50 CONV2, 56 × 56", 56, 3, 1, 64, 64),
+)  # fmt: skip
+
+
+@dataclass
+class Program:
+    """A device that keeps what is issued, and computes nothing."""
+
+    issued: list[tuple[str, Mapping[str, int]]] = field(default_factory=list)
+
+    def attach(self, memory: str, words: int) -> None:
+        """Give it no memory."""
+
+    def place(self, memory: str, address: int, words: Any) -> None:
+        """Keep no data."""
+
+    def fetch(self, memory: str, address: int, count: int) -> Any:
+        """Return zeros."""
+        return np.zeros(count, np.int64)
+
+    def issue(self, instruction: str, **operands: int) -> None:
+        """Keep an instruction."""
+        self.issued.append((instruction, operands))
+
+    def wait(self) -> None:
+        """Wait for nothing."""
+
+
+def accessed(name: str, operands: Mapping[str, int]) -> tuple[set[tuple[str, int]], set[tuple[str, int]]]:
+    """Return the registers that an instruction reads and those that it writes."""
+    reads, writes = set[tuple[str, int]](), set[tuple[str, int]]()
+    for field_name, n in operands.items():
+        kind, is_result = field_name[0], field_name[1] in "dx"
+        if kind not in "vr" or field_name in ("step", "value"):
+            continue
+        registers = {(kind, 2 * n), (kind, 2 * n + 1)} if len(field_name) == len("vdd") else {(kind, n)}
+        writes |= registers if is_result else set()
+        reads |= registers if not is_result or field_name[1] == "x" else set()
+    if "step" in operands:
+        writes.add(("r", operands["rt"]))
+    return reads, writes
+
+
+@cache
+def has_room(members: tuple[str, ...]) -> bool:
+    """Tell whether instructions are a legal packet, by their slots and pipes."""
+    rules = find_target("hvx").ila().packets
+    assert rules is not None
+    return assign_resources([rules.takes[name] for name in members]) is not None
+
+
+def packets(issued: Iterable[tuple[str, Mapping[str, int]]]) -> int:
+    """Return the packets of a straight-line program whose loads read what no store of it writes."""
+    members: list[list[str]] = []
+    readable, free = dict[tuple[str, int], int](), dict[tuple[str, int], int]()  # register → first packet that may read, or write it
+    for name, operands in issued:
+        reads, writes = accessed(name, operands)
+        at = max([0, *(readable.get(r, 0) for r in reads), *(free.get(w, 0) for w in writes)])
+        while at < len(members) and not has_room(tuple(sorted([*members[at], name]))):
+            at += 1
+        members += [[] for _ in range(at + 1 - len(members))]
+        members[at].append(name)
+        free.update({r: max(free.get(r, 0), at) for r in reads})
+        free.update(dict.fromkeys(writes, at + 1))
+        readable.update({w: at + (2 if name.startswith(LATE) and w[0] == "v" else 1) for w in writes})
+    return len(members)
+
+
+def block(variant: str, shapes: Mapping[str, tuple[int, ...]], **attributes: Any) -> int:
+    """Return the packets of a driver's code on operands of some shapes."""
+    program = Program()
+    codes = {name: np.zeros(shape, np.int32 if name == "b" else np.int8) for name, shape in shapes.items()}
+    find_target("hvx").mappings[variant].drive(program, **codes, f=FORMATS, **attributes)  # type: ignore[misc]
+    return packets((name, operands) for name, operands in program.issued if name != "trap0")
+
+
+def row(name: str, macs: int, used: int) -> Row:
+    """Return a row of the table."""
+    return {"layer": name, "macs": macs, "packets": used, "macs_a_packet": round(macs / used, 1),
+            **{f"times_macs_{n}": round(used * n / macs, 3) for n in (LOWER_BOUND, VECTOR_BOUND)}}  # fmt: skip
+
+
+def columns(n: int) -> Iterator[tuple[int, int]]:
+    """Yield the sizes of blocks of columns, and how many there are of each."""
+    yield from ((size, count) for size, count in ((BLOCK, n // BLOCK), (n % BLOCK, 1)) if size and count)
+
+
+def rows() -> Iterator[Row]:
+    """Yield the layers; an odd row stands alone."""
+    for name, t, k, n, times in DENSE:
+        bands = [(size, count) for size, count in ((2, t // 2), (1, t % 2)) if count]
+        used = sum(
+            count * many * block("dense", {"x": (size, k), "w": (wide, k), "b": (wide,)})
+            for size, count in bands
+            for wide, many in columns(n)
+        )
+        yield row(name, times * t * k * n, times * used)
+    for name, out, kernel, stride, c, n in CONVOLUTIONS:
+        shapes = {"x": (1, c, kernel, kernel + stride), "w": (n, c, kernel, kernel), "b": (n,)}
+        used = -(-out * out // 2) * block("conv2d", shapes, strides=(stride, stride), pads=(0, 0, 0, 0))
+        yield row(name, out * out * kernel * kernel * c * n, used)
+
+
+def main() -> None:
+    """Run the command line."""
+    args = options(__doc__ or "", runs=1).parse_args()
+    print(f"{'layer':26}{'MACs':>15}{'packets':>12}{'MACs a packet':>15}{'× MACs/256':>12}{'× MACs/128':>12}")
+    found = []
+    for r in rows():
+        found.append(r)
+        figures = f"{r['macs']:>15,}{r['packets']:>12,}{r['macs_a_packet']:>15}{r['times_macs_256']:>12}{r['times_macs_128']:>12}"
+        print(f"{r['layer']:26}{figures}", flush=True)
+    finish("hvx_layers", found, args.json)
+
+
+if __name__ == "__main__":
+    main()
