@@ -19,6 +19,7 @@ from rewrite_compiler.ila.verification.packet_legality import assign_resources
 from rewrite_compiler.lang import Fixed
 from rewrite_compiler.target import find_target
 
+Issued = tuple[str, Mapping[str, int]]
 FORMATS = dict.fromkeys("xwy", Fixed(8, 4))
 LOWER_BOUND = 256  # products of a packet: two sums of four in 32 lanes, of a vector and a scalar register
 VECTOR_BOUND = 128  # of a packet with one accumulating sum of two vectors
@@ -42,7 +43,7 @@ CONVOLUTIONS = (
 class Program:
     """A device that keeps what is issued, and computes nothing."""
 
-    issued: list[tuple[str, Mapping[str, int]]] = field(default_factory=list)
+    issued: list[Issued] = field(default_factory=list)
 
     def attach(self, memory: str, words: int) -> None:
         """Give it no memory."""
@@ -85,21 +86,21 @@ def has_room(members: tuple[str, ...]) -> bool:
     return assign_resources([rules.takes[name] for name in members]) is not None
 
 
-def packets(issued: Iterable[tuple[str, Mapping[str, int]]]) -> int:
+def packets(issued: Iterable[Issued]) -> list[list[Issued]]:
     """Return the packets of a straight-line program whose loads read what no store of it writes."""
-    members: list[list[str]] = []
+    members: list[list[Issued]] = []
     readable, free = dict[tuple[str, int], int](), dict[tuple[str, int], int]()  # register → first packet that may read, or write it
     for name, operands in issued:
         reads, writes = accessed(name, operands)
         at = max([0, *(readable.get(r, 0) for r in reads), *(free.get(w, 0) for w in writes)])
-        while at < len(members) and not has_room(tuple(sorted([*members[at], name]))):
+        while at < len(members) and not has_room(tuple(sorted([name, *(member for member, _ in members[at])]))):
             at += 1
         members += [[] for _ in range(at + 1 - len(members))]
-        members[at].append(name)
+        members[at].append((name, operands))
         free.update({r: max(free.get(r, 0), at) for r in reads})
         free.update(dict.fromkeys(writes, at + 1))
         readable.update({w: at + (2 if name.startswith(LATE) and w[0] == "v" else 1) for w in writes})
-    return len(members)
+    return members
 
 
 def block(variant: str, shapes: Mapping[str, tuple[int, ...]], **attributes: Any) -> int:
@@ -107,7 +108,7 @@ def block(variant: str, shapes: Mapping[str, tuple[int, ...]], **attributes: Any
     program = Program()
     codes = {name: np.zeros(shape, np.int32 if name == "b" else np.int8) for name, shape in shapes.items()}
     find_target("hvx").mappings[variant].drive(program, **codes, f=FORMATS, **attributes)  # type: ignore[misc]
-    return packets((name, operands) for name, operands in program.issued if name != "trap0")
+    return len(packets(program.issued[:-1]))  # without the trap
 
 
 def row(name: str, macs: int, used: int) -> Row:
