@@ -97,7 +97,7 @@ UNEVEN = {**_trial(2, 37, 5, 6, 3, 2, 0), "j": 4, "s": 2, "strides": (2, 1), "pa
 CONV: dict[str, Any] = {
     "axes": "x: b c i j; w: n c r s; b: n; y: b n u v", "formats": {"x": int8, "w": int8, "y": int8}, "derived": {"b": sums},
     "units": {"n": VECTOR}, "operation": "conv2d", "whole": "b c i j r s u v",
-    "trials": (_trial(1, 19, 50, 4, 3, 1, 1), UNEVEN, _trial(1, 140, 3, 3, 2, 1, 0)),
+    "trials": (_trial(1, 5, 3, 2, 2, 2, 1), UNEVEN, _trial(1, 140, 50, 3, 2, 1, 0)),
 }  # fmt: skip
 
 
