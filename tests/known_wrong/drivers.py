@@ -208,7 +208,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "zeros stand around an image of a pool": Fault("hvx.max_pool", "hvx.pooling", "drive", "size), LEAST", "size), 0"),
     "taps from the seventh on are left out": Fault(
-        "hvx.max_pool", "hvx.pooling", "drive", "for n in range(taps)]", "for n in range(min(taps, 6))]"
+        "hvx.max_pool", "hvx.pooling", "drive", "for n in range(taps):", "for n in range(min(taps, 6)):"
     ),
 }  # fmt: skip
 
