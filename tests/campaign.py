@@ -208,6 +208,7 @@ KEPT = {
     "targets/test_hlscnn_target.py::test_largest_number_of_filters_that_fits_runs": 3,
     "targets/test_hlscnn_target.py::test_mapping_gives_its_numerics": 4,
     "targets/test_hlscnn_target.py::test_stream_gives_the_numerics": 3,
+    "targets/test_machines.py::test_a_network_stays_as_accurate_on_hvx": 0,  # 8 CPU-seconds
     "targets/test_machines.py::test_driver_gives_the_numerics": 3,
     "targets/test_vta_alu.py::test_operations_are_proved": 3,
     "targets/test_vta_conv2d.py::test_stream_gives_the_numerics": 3,

@@ -113,8 +113,8 @@ def test_layers_of_a_published_program_give_its_results() -> None:
 def test_a_network_stays_as_accurate_on_hvx() -> None:
     app = find_application("digits_cnn")
     plan = compile_model(app.model, "hvx")
-    assert {o.operation for o in plan.offloads} == {"conv2d", "dense", "max_pool"}
-    document = cosimulate(plan, app.data, calibrate=app.calibration, settings=Settings(samples=48, batch=16, threads=1)).document
+    assert plan.counts == {"hvx": {"conv2d": 2, "max_pool": 1, "dense": 1}}
+    document = cosimulate(plan, app.data, calibrate=app.calibration, settings=Settings(samples=24, batch=8, threads=1)).document
     assert document["run"]["fallbacks"] == []
     assert document["paired"]["same_predictions"] >= 0.97
     assert all(o["validated_samples"] for o in document["offloads"])
