@@ -38,10 +38,10 @@ def test_applications_by_accelerators() -> None:
 
 @pytest.mark.usefixtures("reports")
 def test_parameters_are_named_where_they_vary() -> None:
-    for name, size in (("first", 1024), ("other", 512)):
-        assert flexmatch("app.onnx", "--accel", f"hvx:l2_kib={size}", "-q", "-o", name).code == 0
+    for name, revision in (("first", "ext16"), ("other", "orig")):  # both have certificates
+        assert flexmatch("app.onnx", "--accel", f"hlscnn:revision={revision}", "-q", "-o", name).code == 0
     answer = flexmatch("show", "compare", "first.json", "other.json", "--json", "-")
-    assert [r["accelerators"].partition(":")[2] for r in json.loads(answer.out)["reports"]] == ["l2_kib=1024", "l2_kib=512"]
+    assert [r["accelerators"].partition(":")[2] for r in json.loads(answer.out)["reports"]] == ["revision=ext16", "revision=orig"]
 
 
 @pytest.mark.usefixtures("reports")
