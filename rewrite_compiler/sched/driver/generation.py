@@ -177,12 +177,14 @@ def _is_alike(chain: Sequence[Schedule], way: Sequence[Choice]) -> bool:
 def known_schedule(ila: Ila, r: Request) -> tuple[Schedule, ...] | Failure:
     """Return the schedules of an operation at its sizes: in a way that was chosen at others where that can be, else in its own.
 
+    A way that is one for few elements and none at these sizes is its own: what it lacks is room.
+
     Raises:
         SpecError: I116, no driver follows from the model.
     """
     for way in _ways(ila, r.mapping, tuple(r.attributes.items())):
         s = schedule_of(ila, r, way)
-        if not isinstance(s, Failure):
+        if not isinstance(s, Failure) or not isinstance(schedule_of(ila, r.small, way), Failure):
             return s
     return schedule_of(ila, r, choice_of(ila, r))
 
