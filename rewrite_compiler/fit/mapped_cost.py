@@ -11,14 +11,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from ..disk_cache import DiskCache, private_cache_folder, sources_hash
 from ..errors import InputError
 from ..ir.program import Node, Program
-from .mappers.run import best_mapping
 from .mapping.clusters import Clusters
 from .models.model import Objective
 from .models.published import model_named
@@ -83,7 +82,11 @@ class MappedCosts:
 
     by_key: dict[str, ProductCost] = field(default_factory=dict)
     searched: int = 0
-    store: DiskCache = field(default_factory=lambda: DiskCache(private_cache_folder("mappings")))
+
+    @cached_property
+    def store(self) -> DiskCache:
+        """What mappers found in earlier runs; other objectives never open it."""
+        return DiskCache(private_cache_folder("mappings"))
 
     @property
     def products(self) -> int:
@@ -122,6 +125,8 @@ class MappedCosts:
 
 
 def _searched(problem: Problem, clusters: Clusters) -> ProductCost:
+    from .mappers.run import best_mapping
+
     model = model_named(MODEL)
     for budget in BUDGETS[:-1]:
         try:

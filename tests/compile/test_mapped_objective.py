@@ -15,7 +15,7 @@ from rewrite_compiler.compile.matching.objective import objective_for
 from rewrite_compiler.errors import InputError, UsageError
 from rewrite_compiler.fit.mapped_cost import MappedCosts
 from rewrite_compiler.fit.mapping.architectures import find_clusters
-from rewrite_compiler.fit.mapping.device import between, device_clusters
+from rewrite_compiler.fit.mapping.device import access_energy, device_clusters
 from rewrite_compiler.target import Clock, Energy, Link, Memory, Resources, Target, Unit, body_of, find_target
 
 ACCEL = ("flexasr", "vta")
@@ -76,7 +76,7 @@ def test_memories_are_levels_by_their_distance_from_the_host() -> None:
         ("host", None, 1, None), ("m0", 102_400, 1, 8), ("m1", 512, 4, 4),
     ]  # fmt: skip
     assert (clusters.energies, clusters.operations) == ({"host": 100_000, "m0": 3_000, "m1": 500}, {"mac2": 250})
-    assert [between(n) for n in (512, 51_456, 102_400, 460_800, 819_200)] == [500, 1_750, 3_000, 11_794, 20_588]
+    assert [access_energy(n) for n in (512, 51_456, 102_400, 460_800, 819_200)] == [500, 1_750, 3_000, 11_794, 20_588]
     declared = device_clusters("mine", memories(64, energy=Energy(2.0, "pJ", "a data sheet")))
     assert (declared.energies["m0"], declared.operations["mac2"]) == (2_000, 2_000)
     vta = find_clusters("vta")

@@ -40,7 +40,7 @@ def device_clusters(name: str, resources: Resources | None) -> Clusters:
     for number, group in enumerate(groups):
         level = group[0].name if len(group) == 1 else f"on_chip_{number}" if number else "on_chip"
         capacity = sum(m.capacity_bytes * m.instances for m in group)
-        energies[level] = _declared(group) or min(between(capacity), OUTSIDE)
+        energies[level] = _declared(group) or min(access_energy(capacity), OUTSIDE)
         levels.append(Cluster(level, capacity, width=_width(resources, group, sources)))
         sources = [m.name for m in group]
     last = levels[-1]
@@ -79,7 +79,7 @@ def _declared(group: Iterable[Memory]) -> int | None:
     return max(round(FEMTO * sum(joules) / len(joules)), 1)
 
 
-def between(capacity: int) -> int:
+def access_energy(capacity: int) -> int:
     """Return the femtojoules of an access of a memory of so many bytes, on the line through the two printed sizes next to it."""
     (low, a), (high, b) = next((pair for pair in pairwise(PRINTED) if capacity <= pair[1][0]), PRINTED[-2:])
     return max(round(a + (b - a) * (capacity - low) / (high - low)), 1)
