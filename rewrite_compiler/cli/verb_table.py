@@ -19,7 +19,7 @@ VERBS = {
     "cosim": Verb("cosim", "PLAN or MODEL --data FILE: run the whole application, offloads bit-exactly"),
     "prove": Verb("prove", "judge rules, mappings and accelerator models"),
     "learn": Verb("learn", "MODEL --accel NAME: laws that models need and the rules lack, proved, as rule code"),
-    "lift": Verb("lift", "TARGET: the operations that its model computes, written as a target file, each certified before"),
+    "lift": Verb("lift", "TARGET: the operations that its model computes, certified and written as a target file"),
     "check": Verb("check", "NAME or FILE: everything that is wrong with a target, model, rule file; accuracy of operations"),
     "explain": Verb("explain", "MODEL NODE: why a node is offloaded or not; CODE: what an error means"),
     "show": Verb("show", "PLAN: offloads, reasons, accuracy, as text or one HTML page; config; target NAME: resources"),

@@ -20,7 +20,7 @@ def run(arguments: Sequence[str]) -> int:
     Raises:
         UsageError: an operation is not among those that are looked for (F203).
     """
-    verb_parser = parser("lift", "Write the operations that a model computes: meaning, numerics, limits; each is certified before.")
+    verb_parser = parser("lift", "Write the operations that a model computes: meaning, numerics, limits; all are certified first.")
     verb_parser.add_argument("target", metavar="TARGET", help="NAME or FILE.py, with parameters as NAME:key=value,…")
     verb_parser.add_argument("--only", action="append", default=[], metavar="OPERATION", help="look for this operation; repeat it")
     verb_parser.add_output("-o", "--output", metavar="FILE", help="write there (default: NAME_lifted.py)")
@@ -35,6 +35,8 @@ def run(arguments: Sequence[str]) -> int:
             remedy = did_you_mean(name, names) or f"operations: {', '.join(names)}"
             raise UsageError("F203", f'no operation "{name}" is looked for', help=remedy)
     target = find_target(args.target)
+    path = Path(args.output or f"{target.name}_lifted.py")
+    check_outputs([path], args.inputs)
     text, rows = lift(target, args.only)
     document = {
         "schema": SCHEMA,
@@ -46,8 +48,6 @@ def run(arguments: Sequence[str]) -> int:
         "written": None,
     }  # fmt: skip
     if document["lifted"]:
-        path = Path(args.output or f"{target.name}_lifted.py")
-        check_outputs([path], args.inputs)
         document["written"] = str(path)
         write_atomically({path: target_file(text, args.target, path.parent).encode()})
     emit_json(document, args.json)
