@@ -234,6 +234,8 @@ TRACE = {"name": "t", "trace": [["W", "0x0", "0x1", 0]]}
         ([READ | {"commands": [["R"]]}], 'golden vector "r" must have commands'),
         ([READ | {"reads": []}], "must say what each of its 1 reads gave, not of 0"),
         ([READ | {"reads": [["0x4000", 15]]}], "must have reads [address, data]"),
+        ([READ | {"commands": [["I"]], "reads": []}], "compares nothing: none of its commands is a read"),
+        ([{"name": "k", "program": []}], 'golden vector "k" has none of commands, trace, instructions_hex'),
         ([TRACE], 'compares nothing: no .npz file has an array "t.STATE_after"'),
         ([{"name": "t", "trace": [["W", "0x0", "0x1"]]}], "must have a trace of"),
         ([{"name": "s", "instructions_hex": ["0x1"], "phys_base": 0}], 'has no array "s.dram_before"'),

@@ -131,6 +131,8 @@ def _fault(record: Record, arrays: MappingOf[str, Data]) -> str:
         if not isinstance(reads, list) or any(not isinstance(r, list) or len(r) != 2 or not all(map(_is_hexadecimal, r)) for r in reads):
             return "must have reads [address, data], with numbers in hexadecimal"
         count = sum(c[0] == "R" for c in commands)
+        if not count:
+            return "compares nothing: none of its commands is a read"
         return "" if count == len(reads) else f"must say what each of its {count} reads gave, not of {len(reads)}"
     if "trace" in record:
         if not _are_rows(record["trace"], ("W", 3), ("R", 3), last_is_flag=True):
@@ -142,7 +144,7 @@ def _fault(record: Record, arrays: MappingOf[str, Data]) -> str:
         if not isinstance(words, list) or not all(map(_is_hexadecimal, words)) or not isinstance(record.get("phys_base"), int):
             return "must have instructions_hex, a list of numbers in hexadecimal, and phys_base, a whole number"
         return "" if f"{name}.dram_before" in arrays else f'has no array "{name}.dram_before" in an .npz file'
-    return ""
+    return f"has none of {', '.join(KINDS)}"
 
 
 def _are_rows(rows: object, *forms: tuple[str, int], last_is_flag: bool = False) -> bool:
