@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -149,3 +151,21 @@ def test_errors_are_those_that_a_cosimulation_measures(norm: Path) -> None:
 def test_results_that_are_zeros_are_not_far_off(norm: Path) -> None:
     plan = compile_model(norm, "flexasr", calibrate={"x": np.full((4, 1, FEATURES), 2, np.float32)})
     assert ([o.id for o in plan.offloads], plan.notes) == (["layer_norm_0"], ())
+
+
+@pytest.mark.parametrize(
+    ("curve", "least", "tried"),
+    [
+        (lambda k: abs(k - 3) + 0.1, 3, 7),  # 1 … 5 and -1, -2: each side ends after two errors that rise far above the least
+        (lambda k: 0.1 if k == 8 else 1.0, 8, 16),  # a plateau, where all codes are zeros, ends a side only when something is far better
+        (lambda k: 5.0 if k < 0 else 1.0 / k, 12, 11),  # what still falls goes on to the end
+    ],
+)
+def test_the_search_of_exponents_ends_where_errors_only_rise(
+    curve: Callable[[int], float], least: int, tried: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rescaling, "_error", lambda p, o, s, k, samples: curve(k))
+    nothing: Any = None
+    errors = rescaling._outward_errors(nothing, nothing, nothing, {})
+    assert min(errors, key=lambda k: errors[k]) == least
+    assert len(errors) == tried

@@ -177,7 +177,7 @@ def _is_alike(chain: Sequence[Schedule], way: Sequence[Choice]) -> bool:
 def known_schedule(ila: Ila, r: Request) -> tuple[Schedule, ...] | Failure:
     """Return the schedules of an operation at its sizes: in a way that was chosen at others where that can be, else in its own.
 
-    A way that is one for few elements and none at these sizes is its own: what it lacks is room.
+    The way that can be scheduled for few elements is its own: where the same way cannot be at these sizes, no other is tried.
 
     Raises:
         SpecError: I116, no driver follows from the model.
