@@ -53,13 +53,13 @@ def outcome(path: Path) -> str:
         target = load_target(str(path))
         if check(target.ila()).problems:
             return "noticed"
-        results = [given(target, m) for m in target.mappings.values()]
+        results = [driver_outcome(target, m) for m in target.mappings.values()]
     except (FlexmatchError, ValueError, TypeError, IndexError, ZeroDivisionError):
         return "refused"
     return "wrong" if "wrong" in results else "refused" if "refused" in results else "right"
 
 
-def given(target: Target, m: Operation) -> str:
+def driver_outcome(target: Target, m: Operation) -> str:
     """Return whether the driver of an operation gives its numerics at every trial."""
     for at in m.trials[:2]:
         shapes = {v.name: tuple(at[d] for d in m.axes.of[v.name]) for v in m.operands}
