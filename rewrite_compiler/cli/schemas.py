@@ -35,7 +35,8 @@ calibration?.tensors[].magnitude number | calibration?.tensors[].largest number
 counts.*.* count | lowered_counts.*.* count | exact_counts.*.* count | device_calls.*.* count
 offloads[].id text | offloads[].target text | offloads[].operation text | offloads[].parts[] text
 offloads[].mapping~.model text | offloads[].mapping~.cycles count | offloads[].mapping~.energy_fj count
-offloads[].mapping~.energy_source text | offloads[].mapping~.picojoule_microseconds count
+offloads[].mapping~.energy_source text | offloads[].mapping~.elements count
+offloads[].mapping~.picojoule_microseconds count | offloads[].mapping~.products[].elements count
 offloads[].mapping~.products[].problem object | offloads[].mapping~.products[].cycles count
 offloads[].mapping~.products[].energy_fj count | offloads[].mapping~.products[].evaluated count
 offloads[].mapping~.products[].gap? number | offloads[].mapping~.products[].levels[] object

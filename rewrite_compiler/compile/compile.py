@@ -18,7 +18,7 @@ from ..egraph.saturation.explanation import BirthRule, Explainer
 from ..egraph.saturation.rule_text import rule_text
 from ..egraph.saturation.saturate import start_children
 from ..errors import AnswerNo, BudgetError, UsageError
-from ..fit import Tiling
+from ..fit import Refusal, Tiling
 from ..fit.cost import price_with_overlap
 from ..fit.host import SHIPPED, HostTable, host_document, picoseconds_of
 from ..frontend.exporters import LibraryModel, as_onnx
@@ -125,10 +125,10 @@ def _uncalibrated_plan(model: Model, targets: Sequence[Target], options: Options
     end_time = time.perf_counter()
     seconds = {"load": load_time - start_time, "match": end_time - load_time - (judge_time - match_time), "judge": judge_time - match_time}
     run = {"seconds": {name: round(s, 3) for name, s in seconds.items()}, "egraph_kept": match_result.saturation.is_cached}
-    if objective.is_mapped:
+    if objective.mapped_costs:
         run["mapper"] = {"products": objective.mapped.products, "searched": objective.mapped.searched}
     run["rule_seconds"] = rule_seconds(match_result.saturation, applied_rules, mappings)
-    notes = (*plan.notes, *space.notes, *used_operations.notes)
+    notes = (*plan.notes, *space.notes, *objective.refusal_notes, *used_operations.notes)
 
     def compile_again(on: tuple[str, ...], scaled: tuple[str, ...]) -> Plan:
         return _uncalibrated_plan(model, targets, replace(options, on=on, scaled=scaled), None, progress)
@@ -305,6 +305,8 @@ def _offload(
     assert isinstance(tiling, Tiling)
     body = body_of(m, types, dict(node.attributes))
     offload_price = price_with_overlap(m, tiling, dict(node.attributes), objective.resources.get(m.target), objective.host)
+    mapped_cost = objective.mapped_cost(m, types, dict(node.attributes)) if objective.is_mapped(m) else None
+    assert not isinstance(mapped_cost, Refusal), "a refused operation is not chosen"
     target = next(t for t in targets if t.name == m.target)
     return Offload(
         key,
@@ -319,7 +321,7 @@ def _offload(
         {} if m.format_choices else m.formats_for({}),  # a quantised model has its own
         offload_price,
         picoseconds_of(body, None, objective.host),
-        objective.mapped_cost(m, types, dict(node.attributes)) if objective.is_mapped else None,
+        mapped_cost,
     )
 
 

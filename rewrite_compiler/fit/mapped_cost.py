@@ -1,8 +1,8 @@
 """What a mapper says of an operation on an accelerator: cycles and energy of its products at their best mappings, memoised.
 
 A product of the operation's meaning is a problem; elementwise work behind it is not counted. An operation without products moves each
-element of its operands and results once. What mappers found is kept between runs under the problem, the architecture, the objective,
-the budget and the sources of this package.
+element of its operands and results once. What mappers found, or that they found nothing, is kept between runs under the problem, the
+architecture, the objective, the budget and the sources of this package.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class ProductCost:
     problem: Problem
     cycles: int
     energy_fj: int
+    elements: int  # over the outermost link
     evaluated: int
     gap: float | None
     mapping: tuple[Mapping[str, Any], ...]
@@ -44,19 +45,20 @@ class ProductCost:
     def document(self) -> dict[str, Any]:
         """Return the product as JSON."""
         return {
-            "problem": self.problem.document(), "cycles": self.cycles, "energy_fj": self.energy_fj, "evaluated": self.evaluated,
-            "gap": self.gap, "levels": [dict(m) for m in self.mapping],
+            "problem": self.problem.document(), "cycles": self.cycles, "energy_fj": self.energy_fj, "elements": self.elements,
+            "evaluated": self.evaluated, "gap": self.gap, "levels": [dict(m) for m in self.mapping],
         }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class MappedCost:
-    """An operation on an architecture: its products, and cycles and energy of all that it does."""
+    """An operation on an architecture: its products, and cycles, energy and elements over the outermost link of all that it does."""
 
     architecture: Clusters
     products: tuple[ProductCost, ...]
     cycles: int
     energy_fj: int
+    elements: int
 
     @property
     def picoseconds(self) -> int:
@@ -68,11 +70,18 @@ class MappedCost:
         """Energy times time, rounded up."""
         return -(-self.energy_fj * self.picoseconds // (1000 * MILLION))
 
+    def amount(self, level: str) -> int:
+        """Return the cost by the name of a level of an objective; an element is a byte."""
+        return {
+            "nanoseconds": -(-self.picoseconds // 1000), "moved_bytes": self.elements, "femtojoules": self.energy_fj,
+            "picojoule_microseconds": self.picojoule_microseconds,
+        }[level]  # fmt: skip
+
     def document(self) -> dict[str, Any]:
         """Return the cost as JSON."""
         return {
             "model": MODEL, "cycles": self.cycles, "energy_fj": self.energy_fj, "energy_source": self.architecture.source,
-            "picojoule_microseconds": self.picojoule_microseconds, "products": [p.document() for p in self.products],
+            "elements": self.elements, "picojoule_microseconds": self.picojoule_microseconds, "products": [p.document() for p in self.products],
         }  # fmt: skip
 
 
@@ -80,7 +89,7 @@ class MappedCost:
 class MappedCosts:
     """Costs by problem and architecture, kept between runs: `searched` of the products asked for were not there."""
 
-    by_key: dict[str, ProductCost] = field(default_factory=dict)
+    by_key: dict[str, ProductCost | str] = field(default_factory=dict)  # a sentence where there is none
     searched: int = 0
 
     @cached_property
@@ -93,54 +102,55 @@ class MappedCosts:
         """Number of different products that were asked for."""
         return len(self.by_key)
 
-    def of(self, meaning: Program, clusters: Clusters) -> MappedCost:
-        """Return what the meaning of an operation costs on an architecture.
+    def of(self, meaning: Program, clusters: Clusters, objective: str) -> MappedCost:
+        """Return what the meaning of an operation costs on an architecture at the mappings that are best by an objective.
 
-        InputError F232 or F230 says why a product has no mapping, or none that can be counted.
+        InputError F232 says why a product has no mapping, or none that can be counted.
         """
         problems = [problem for n in meaning.nodes if (problem := _problem(meaning, n)) is not None]
-        costs = tuple(self._product(problem, clusters) for problem in problems)
+        costs = tuple(self._product(problem, clusters, Objective(objective)) for problem in problems)
         if costs:
-            return MappedCost(clusters, costs, sum(p.cycles for p in costs), sum(p.energy_fj for p in costs))
+            return MappedCost(
+                clusters, costs, sum(p.cycles for p in costs), sum(p.energy_fj for p in costs), sum(p.elements for p in costs)
+            )  # fmt: skip
         elements = sum(meaning.types[v].size for v in (*meaning.inputs, *meaning.outputs))
         outer, inner = (clusters.energies[c.name] for c in (clusters.levels[0], clusters.levels[-1]))
         width = next((c.width for c in clusters.levels if c.width is not None), 1)
-        return MappedCost(clusters, (), max(-(-elements // width), 1), elements * (outer + inner))
+        return MappedCost(clusters, (), max(-(-elements // width), 1), elements * (outer + inner), elements)
 
-    def _product(self, problem: Problem, clusters: Clusters) -> ProductCost:
-        question = json.dumps([problem.document(), clusters.document(), MODEL, Objective.EDP, BUDGETS, SEED], sort_keys=True)
+    def _product(self, problem: Problem, clusters: Clusters, objective: Objective) -> ProductCost:
+        question = json.dumps([problem.document(), clusters.document(), MODEL, objective, BUDGETS, SEED], sort_keys=True)
         key = hashlib.sha256(f"{_sources()}\n{question}".encode()).hexdigest()
         if key not in self.by_key:
             stored_answer = self.store.get(key)
             if stored_answer is None:
                 self.searched += 1
-                product = _searched(problem, clusters)
-                answer = [product.cycles, product.energy_fj, product.evaluated, product.gap, list(product.mapping)]
-                self.store.put(key, json.dumps(answer).encode())
-            else:
-                cycles, energy, evaluated, gap, mapping = json.loads(stored_answer)
-                product = ProductCost(problem, cycles, energy, evaluated, gap, tuple(mapping))
-            self.by_key[key] = product
-        return self.by_key[key]
+                stored_answer = json.dumps(_searched(problem, clusters, objective)).encode()
+                self.store.put(key, stored_answer)
+            answer = json.loads(stored_answer)
+            self.by_key[key] = answer if isinstance(answer, str) else ProductCost(problem, *answer[:-1], tuple(answer[-1]))
+        found = self.by_key[key]
+        if isinstance(found, str):
+            raise InputError("F232", found)
+        return found
 
 
-def _searched(problem: Problem, clusters: Clusters) -> ProductCost:
+def _searched(problem: Problem, clusters: Clusters, objective: Objective) -> list[Any] | str:
+    """Return the figures of a product at its best mapping, or a sentence on why it has none."""
     from .mappers.run import best_mapping
 
-    model = model_named(MODEL)
-    for budget in BUDGETS[:-1]:
+    sentence = ""
+    for budget in BUDGETS:
         try:
-            result = best_mapping(problem, clusters, model, Objective.EDP, budget=budget, seed=SEED)
-            break
+            result = best_mapping(problem, clusters, model_named(MODEL), objective, budget=budget, seed=SEED)
         except InputError as error:
-            if error.problem.code != "F232":
-                raise
-    else:
-        result = best_mapping(problem, clusters, model, Objective.EDP, budget=BUDGETS[-1], seed=SEED)
-    assert result.cost.energy_fj is not None, "clusters of a device have energies"
-    return ProductCost(
-        problem, result.cost.cycles, result.cost.energy_fj, result.evaluated, result.gap, tuple(result.best.document())
-    )  # fmt: skip
+            sentence = error.problem.sentence
+            continue
+        cost = result.cost
+        return [
+            cost.cycles, cost.energy_fj, cost.value(Objective.BYTES), result.evaluated, result.gap, result.best.document(),
+        ]  # fmt: skip
+    return sentence
 
 
 def _problem(meaning: Program, n: Node) -> Problem | None:

@@ -13,8 +13,9 @@ from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Options, Plan, compile_model
 from rewrite_compiler.compile.matching.objective import objective_for
 from rewrite_compiler.errors import InputError, UsageError
-from rewrite_compiler.fit.mapped_cost import MappedCosts
+from rewrite_compiler.fit.mapped_cost import MappedCost, MappedCosts
 from rewrite_compiler.fit.mapping.architectures import find_clusters
+from rewrite_compiler.fit.mapping.clusters import Clusters
 from rewrite_compiler.fit.mapping.device import access_energy, device_clusters
 from rewrite_compiler.target import Clock, Energy, Link, Memory, Resources, Target, Unit, body_of, find_target
 
@@ -35,7 +36,7 @@ def test_a_plan_has_the_least_product_of_energy_and_time(tmp_path: Path, monkeyp
     for plan in (best, other):
         types = [[plan.program.types[v] for v in o.node.inputs] for o in plan.offloads]
         costs = [objective.mapped_cost(o.mapping, t, dict(o.node.attributes)) for o, t in zip(plan.offloads, types, strict=True)]
-        values.append(sum(c.picojoule_microseconds for c in costs))
+        values.append(sum(c.amount("picojoule_microseconds") for c in costs if isinstance(c, MappedCost)))
     host = [{k: plan.extraction["cost"][k] for k in ("host_macs", "host_operators")} for plan in (best, other)]
     assert host[0] == host[1]
     assert best.extraction["cost"]["picojoule_microseconds"] == values[0] < values[1]
@@ -56,10 +57,52 @@ def test_what_was_found_is_of_one_architecture(tmp_path: Path, monkeypatch: pyte
     slower = replace(o.mapped.architecture, levels=tuple(replace(c, children=1) for c in o.mapped.architecture.levels))
     costs = MappedCosts()
     body = body_of(o.mapping, [plan.program.types[v] for v in o.node.inputs], dict(o.node.attributes))
-    assert costs.of(body, o.mapped.architecture) == o.mapped
+    assert costs.of(body, o.mapped.architecture, "edp") == o.mapped
     assert (costs.products, costs.searched) == (1, 0)
-    assert costs.of(body, slower).cycles > o.mapped.cycles
+    assert costs.of(body, slower, "edp").cycles > o.mapped.cycles
     assert (costs.products, costs.searched) == (2, 1)
+
+
+def test_energies_that_targets_do_not_declare_are_the_mappers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of as much work left to the host, no plan has less energy; with the same mappings of products kept, nothing is searched again."""
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
+    least, other = digits("energy"), digits("edp")
+    energies = []
+    for plan in (least, other):
+        costs = [o.mapped for o in plan.offloads]
+        assert all(c is not None and c.architecture.source for c in costs)
+        objective = objective_for("energy", [find_target(name) for name in ACCEL])
+        types = [[plan.program.types[v] for v in o.node.inputs] for o in plan.offloads]
+        costs = [objective.mapped_cost(o.mapping, t, dict(o.node.attributes)) for o, t in zip(plan.offloads, types, strict=True)]
+        energies.append(sum(c.energy_fj for c in costs if isinstance(c, MappedCost)))
+    assert least.extraction["cost"]["femtojoules"] == energies[0] <= energies[1]
+    assert "flexasr and vta give no energies: mappers price operations for the objective energy" in least.notes
+    assert least.run["mapper"]["searched"] == least.run["mapper"]["products"] > 0
+    assert digits("energy").run["mapper"] == {**least.run["mapper"], "searched": 0}
+
+
+def small_memories(name: str, resources: Resources | None) -> Clusters:
+    """Return the architecture of a target; of flexasr, with memories of two elements."""
+    clusters = device_clusters(name, resources)
+    levels = tuple(replace(c, capacity=2 if c.capacity else None) for c in clusters.levels)
+    return replace(clusters, levels=levels) if name == "flexasr" else clusters
+
+
+def test_an_operation_without_a_mapping_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three operands of a product never fit: another target takes it, or the host, and the plan says why; the next run remembers."""
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
+    monkeypatch.setattr("rewrite_compiler.compile.matching.objective.device_clusters", small_memories)
+    sentence = "no mapper prices it for the objective edp: No mapping is legal on flexasr: at on_chip tiles take 3 of 2 elements"
+    model, options = find_application("digits_mlp").model, Options(shapes=SHAPES, objective="edp")
+    alone, both = (compile_model(model, names, options) for names in ("flexasr", ACCEL))
+    assert alone.run["mapper"]["searched"] > 0
+    assert both.offloads
+    assert {o.target.name for o in both.offloads} == {"vta"}
+    assert all(o.target.name != "flexasr" for o in alone.offloads if o.macs)
+    for plan in (alone, both):
+        assert f"flexasr.linear is left out on 3 kinds of operands: {sentence}" in plan.notes
+    assert [h.why_not for h in alone.host if h.why_not.endswith(sentence)]
+    assert compile_model(model, "flexasr", options).run["mapper"] == {**alone.run["mapper"], "searched": 0}
 
 
 def memories(*sizes: int, energy: Energy | None = None) -> Resources:
@@ -91,9 +134,17 @@ def test_what_is_no_architecture_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         device_clusters("mine", replace(memories(64), links=()))
     assert refusal.value.problem.sentence == "mine has no memory that a link joins to the host"
     monkeypatch.setattr(Target, "resources", lambda _: None)
-    with pytest.raises(UsageError) as usage:
-        objective_for("edp", [find_target("vta")])
-    assert usage.value.problem.sentence == "Objective edp needs memories and units, which vta does not give"
+    for name in ("edp", "energy"):
+        with pytest.raises(UsageError) as usage:
+            objective_for(name, [find_target("vta")])
+        assert usage.value.problem.sentence == f"Objective {name} needs memories and units, which vta does not give"
+
+
+@pytest.mark.parametrize("objective", ["edp", "energy"])
+def test_a_target_that_no_link_joins_to_the_host_is_not_used(objective: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Target, "resources", lambda _: replace(memories(64), links=()))
+    assert objective_for(objective, [find_target("vta")]).unusable == {"vta": "vta has no memory that a link joins to the host"}
+    assert objective_for("bytes", [find_target("vta")]).unusable == {}
 
 
 def test_an_accelerator_is_an_architecture_of_map() -> None:

@@ -23,7 +23,6 @@ from ...errors import SpecError
 from ...fit import Refusal, Tiling, tile
 from ...fit.cost import Price, femtojoules, price
 from ...fit.host import host_bytes, host_picoseconds
-from ...fit.mapped_cost import MappedCost
 from ...fit.search import cheapest_tiling
 from ...ir.program import Program, Value, total_macs
 from ...ir.types import TensorType
@@ -32,7 +31,7 @@ from ...ops.op import ELEMENTWISE, LAYOUT, STAGE, AttributeValue
 from ...rewrite.rule import Rule
 from ...target import Mapping, body_of
 from .dominance import dominated_by_host, without_dominated
-from .objective import OFFLOADS, Objective, sentence_with_line
+from .objective import ENERGY, MAPPED, OFFLOADS, Objective, sentence_with_line
 from .pins import NO_PINS, Pins
 from .placement import RESULT, Key, Placement, PlacementGraph, key_of
 
@@ -189,20 +188,25 @@ class Costs:
 
     def price_of(self, c: int, node: ENode) -> int:
         """Return the price of an e-node as the objective has it: nanoseconds, bytes, energy, or energy times time."""
-        is_time = self.objective.price_level == "nanoseconds"
-        types = [t for child in node.children if (t := self.graph.classes[child].type) is not None]
-        if self.objective.price_level == "femtojoules":
-            return self.energy(node) if node.op in self.devices else 0
-        if self.objective.is_mapped:
-            return self.mapped_cost(node).picojoule_microseconds if node.op in self.devices else 0
         if node.op in self.devices:
-            return self.amount(self.tiling_and_price(node)[1])
+            return self.device_price(node)
+        if self.objective.price_level in (ENERGY, MAPPED):
+            return 0
+        is_time = self.objective.price_level == "nanoseconds"
+        types = self.types(node)
         op, result_type = operator_named(node.op), self.graph.classes[c].type
         results = [] if result_type is None else [result_type]
         if not is_time:
             return host_bytes(op, types, results)
         attributes = {} if op is None else {a.name: v for a, v in zip(op.attributes, node.attributes, strict=True)}
         return -(-host_picoseconds(op, types, results, attributes, self.objective.host) // 1000)
+
+    def device_price(self, node: ENode) -> int:
+        """Return the price of a device operation: its target's, or a mapper's."""
+        if self.objective.is_mapped(self.devices[node.op]):
+            mapped_cost = self.objective.mapped_cost(self.devices[node.op], self.types(node), self.attributes(node))
+            return 0 if isinstance(mapped_cost, Refusal) else mapped_cost.amount(self.objective.price_level)  # refused ones never fit
+        return self.energy(node) if self.objective.price_level == ENERGY else self.amount(self.tiling_and_price(node)[1])
 
     def tiling_and_price(self, node: ENode) -> tuple[Tiling, Price]:
         """Return the tiling and the price of a device operation that fits."""
@@ -220,11 +224,6 @@ class Costs:
         assert resources is not None
         return femtojoules(m, fit, attributes, resources, total_macs(body_of(m, self.types(node), attributes)))
 
-    def mapped_cost(self, node: ENode) -> MappedCost:
-        """Return what a device operation costs at the best mappings of its products."""
-        m = self.devices[node.op]
-        return self.objective.mapped_cost(m, self.types(node), self.attributes(node))
-
     def amount(self, p: Price) -> int:
         """Return the nanoseconds or bytes of a price."""
         return -(-p.picoseconds // 1000) if self.objective.price_level == "nanoseconds" else p.moved_bytes
@@ -236,7 +235,9 @@ class Costs:
         return {id(n): placement for n in fitting_ones if (placement := self.placement_of(n)) is not None}
 
     def placement_of(self, node: ENode) -> Placement | None:
-        """Return the placement of a device operation; None when it states no rooms or its tiling divides all of them."""
+        """Return the placement of a device operation; None when it states no rooms or costs, or its tiling divides all of them."""
+        if self.objective.is_mapped(self.devices[node.op]):
+            return None
         m, (fit, node_price) = self.devices[node.op], self.tiling_and_price(node)
         rooms = self.rooms(m, fit, self.attributes(node))
         names = {v.name: k for k, v in enumerate(m.operands) if not self.graph.classes[node.children[k]].fixed}
@@ -341,10 +342,12 @@ def fit_case(
     m: Mapping, types: Sequence[TensorType], attributes: MappingOf[str, AttributeValue], fits: dict[Case, Tiling | Refusal],
     objective: Objective = OFFLOADS,
 ) -> Tiling | Refusal:  # fmt: skip
-    """Return the tiling or refusal of an operation on operands of these types, memoised in `known`."""
+    """Return the tiling or refusal of an operation on operands of these types, memoised in `fits`; what no mapper prices is refused."""
     key = case_of(m, types, attributes)
     if key not in fits:
-        fits[key] = _shared_tiling(m, sizes_of(m, types, attributes), attributes, objective)
+        fit = _shared_tiling(m, sizes_of(m, types, attributes), attributes, objective)
+        mapped_cost = objective.mapped_cost(m, types, attributes) if isinstance(fit, Tiling) and objective.is_mapped(m) else None
+        fits[key] = mapped_cost if isinstance(mapped_cost, Refusal) else fit
     return fits[key]
 
 
@@ -372,7 +375,7 @@ def _searched_tiling(
     """Return the tiling with the least time or bytes if the objective prices them, else with the fewest calls."""
     resources = objective.resources.get(m.target)
     try:
-        if not objective.is_placed or resources is None:
+        if not objective.is_placed or resources is None or objective.is_mapped(m):
             return tile(m, sizes, attributes)
         plan_tiling = cheapest_tiling(m, sizes, attributes, resources, objective.levels[0])
     except SpecError as error:  # inconsistent capacities or costs: the layer stays on the host

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from collections.abc import Mapping as MappingOf
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import PurePath
 from threading import Lock
 
-from ...errors import SpecError, UsageError
+from ...errors import InputError, SpecError, UsageError
 from ...fit import Refusal, Tiling
 from ...fit.host import SHIPPED, HostTable
 from ...fit.mapped_cost import MappedCost, MappedCosts
@@ -32,8 +33,8 @@ OBJECTIVES: MappingOf[str, tuple[str, ...]] = {
     # of the same work left to the host, the operations whose best mappings have the least product of energy and time
     "edp": ("host_macs", "host_operators", "picojoule_microseconds", "device_calls", "host_elementwise", "moved_elements"),
 }
-MAPPED = "picojoule_microseconds"
-PRICE_LEVELS = ("nanoseconds", "moved_bytes", "femtojoules", MAPPED)  # moved: over the links and in the host's memory
+MAPPED, ENERGY = "picojoule_microseconds", "femtojoules"
+PRICE_LEVELS = ("nanoseconds", "moved_bytes", ENERGY, MAPPED)  # moved: over the links and in the host's memory
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class Objective:
     unusable: MappingOf[str, str] = field(default_factory=dict)  # targets whose resources are inconsistent, with the reason
     runtime_weights: bool = False  # whether operations may write computed tensors as weights
     tilings: dict[Hashable, Tiling | Refusal] = field(default_factory=dict, compare=False, repr=False)  # memoised searches
-    mapped_costs: dict[Hashable, MappedCost] = field(default_factory=dict, compare=False, repr=False)  # of operations
+    clusters: MappingOf[str, Clusters] = field(default_factory=dict)  # the architectures that mappers see, by target
+    mapped_costs: dict[tuple[Hashable, ...], MappedCost | Refusal] = field(default_factory=dict, compare=False, repr=False)  # of operations
     mapped: MappedCosts = field(default_factory=MappedCosts, compare=False, repr=False)  # of products on targets
     lock: Lock = field(default_factory=Lock, compare=False, repr=False)
 
@@ -56,22 +58,34 @@ class Objective:
         return OBJECTIVES[self.name]
 
     @cached_property
-    def clusters(self) -> MappingOf[str, Clusters]:
-        """The architectures that mappers see, by target."""
-        return {name: device_clusters(name, r) for name, r in self.resources.items() if r is not None}
+    def gives_energies(self) -> bool:
+        """Whether every target states its energies with their source."""
+        return all(r is not None and r.gives_energies for r in self.resources.values())
 
-    @property
-    def is_mapped(self) -> bool:
-        """Whether mappers price operations."""
-        return self.price_level == MAPPED
+    def is_mapped(self, m: Mapping) -> bool:
+        """Tell whether mappers price an operation: always for energy times time, else where a target does not say what it costs."""
+        if self.price_level in ("", MAPPED):
+            return bool(self.price_level)
+        return m.price is None if self.price_level != ENERGY else not self.gives_energies or m.access_counts is None
 
-    def mapped_cost(self, m: Mapping, types: Sequence[TensorType], attributes: MappingOf[str, AttributeValue]) -> MappedCost:
-        """Return what an operation on operands of these types costs at the best mappings of its products."""
+    def mapped_cost(
+        self, m: Mapping, types: Sequence[TensorType], attributes: MappingOf[str, AttributeValue]
+    ) -> MappedCost | Refusal:  # fmt: skip
+        """Return what an operation on operands of these types costs at the best mappings of its products, or why it has none."""
         key = m.name, tuple(types), tuple(attributes.items())
         with self.lock:  # exact matching runs concurrently
             if key not in self.mapped_costs:
-                self.mapped_costs[key] = self.mapped.of(body_of(m, types, attributes), self.clusters[m.target])
+                try:
+                    self.mapped_costs[key] = self.mapped.of(body_of(m, types, attributes), self.clusters[m.target], self.name)
+                except InputError as error:
+                    self.mapped_costs[key] = Refusal(f"no mapper prices it for the objective {self.name}: {error.problem.sentence}")
         return self.mapped_costs[key]
+
+    @property
+    def refusal_notes(self) -> tuple[str, ...]:
+        """A note on each operation that no mapper priced, with the number of its cases."""
+        cases = Counter((str(key[0]), str(cost.limit)) for key, cost in self.mapped_costs.items() if isinstance(cost, Refusal))
+        return tuple(f"{name} is left out on {n} {'kind' if n == 1 else 'kinds'} of operands: {why}" for (name, why), n in cases.items())
 
     @cached_property
     def is_priced(self) -> bool:
@@ -106,21 +120,31 @@ def objective_for(name: str, targets: Sequence[Target], host: HostTable = SHIPPE
     """Return the objective of a name for targets.
 
     Raises:
-        UsageError: (F203) there is no such objective, or a target lacks the energies or resources that it needs.
+        UsageError: (F203) there is no such objective, or a target lacks the resources that it needs.
     """
     if name not in OBJECTIVES:
         raise UsageError("F203", f'Objective must be one of {", ".join(OBJECTIVES)}, not "{name}"')
     resources, unusable = _resources_of(targets)
-    if name == "energy":
-        unpriced = [n for n, r in resources.items() if r is None or not r.gives_energies]
-        if unpriced:
-            verb = "does" if len(unpriced) == 1 else "do"
-            raise UsageError("F203", f"Objective energy needs energies with their source, which {' and '.join(unpriced)} {verb} not give")
     unknown = [n for n, r in resources.items() if r is None and n not in unusable]
-    if OBJECTIVES[name].count(MAPPED) and unknown:
+    if {MAPPED, ENERGY} & {*OBJECTIVES[name]} and unknown:
         verb = "does" if len(unknown) == 1 else "do"
         raise UsageError("F203", f"Objective {name} needs memories and units, which {' and '.join(unknown)} {verb} not give")
-    return Objective(name, resources, host, unusable)
+    clusters, refusals = _clusters_of(resources)
+    objective = Objective(name, resources, host, unusable, clusters=clusters)
+    needs_clusters = objective.price_level == MAPPED or (objective.price_level == ENERGY and not objective.gives_energies)
+    return replace(objective, unusable={**unusable, **refusals}) if needs_clusters else objective
+
+
+def _clusters_of(resources: MappingOf[str, Resources | None]) -> tuple[dict[str, Clusters], dict[str, str]]:
+    """Return the architectures that mappers see, and why the others have none."""
+    clusters, refusals = dict[str, Clusters](), dict[str, str]()
+    for name, r in resources.items():
+        if r is not None:
+            try:
+                clusters[name] = device_clusters(name, r)
+            except InputError as error:
+                refusals[name] = error.problem.sentence
+    return clusters, refusals
 
 
 def _resources_of(targets: Sequence[Target]) -> tuple[dict[str, Resources | None], dict[str, str]]:
@@ -149,8 +173,21 @@ def comparable_mappings(mappings: Sequence[Mapping], objective: Objective) -> tu
     comparable = [m for m in mappings if objective.resources[m.target] is not None and _is_priced_by(m, objective)]
     unpriced = [m for m in mappings if m not in comparable]
     why = f"objective {objective.name} needs its cost, which the target does not give"
-    return comparable, (*notes, *(f"{m.name} is not used: {why}" for m in unpriced))
+    return comparable, (*notes, *(f"{m.name} is not used: {why}" for m in unpriced), *_mapper_notes(comparable, objective))
 
 
 def _is_priced_by(m: Mapping, objective: Objective) -> bool:
-    return objective.is_mapped or (m.access_counts if objective.price_level == "femtojoules" else m.price) is not None
+    return m.target in objective.clusters if objective.is_mapped(m) else True
+
+
+def _mapper_notes(mappings: Sequence[Mapping], objective: Objective) -> tuple[str, ...]:
+    """Return a note on what mappers price because a target does not say what it costs."""
+    mapped = [m for m in mappings if objective.is_mapped(m)]
+    if objective.price_level == MAPPED or not mapped:
+        return ()
+    if objective.price_level == ENERGY and not objective.gives_energies:
+        silent = [name for name, r in objective.resources.items() if r is not None and not r.gives_energies]
+        subject = f"{' and '.join(silent)} {'gives' if len(silent) == 1 else 'give'} no energies"
+    else:
+        subject = f"the costs of {', '.join(m.name for m in mapped)} are not given"
+    return (f"{subject}: mappers price operations for the objective {objective.name}",)
