@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from command import flexmatch
 
@@ -13,10 +14,13 @@ from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Options, Plan, compile_model
 from rewrite_compiler.compile.matching.objective import objective_for
 from rewrite_compiler.errors import InputError, UsageError
+from rewrite_compiler.fit.api import map as best_of
 from rewrite_compiler.fit.mapped_cost import MappedCost, MappedCosts
 from rewrite_compiler.fit.mapping.architectures import find_clusters
 from rewrite_compiler.fit.mapping.clusters import Clusters
 from rewrite_compiler.fit.mapping.device import access_energy, device_clusters
+from rewrite_compiler.ir.program import Builder
+from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.target import Clock, Energy, Link, Memory, Resources, Target, Unit, body_of, find_target
 
 ACCEL = ("flexasr", "vta")
@@ -103,6 +107,27 @@ def test_an_operation_without_a_mapping_is_left_out(tmp_path: Path, monkeypatch:
         assert f"flexasr.linear is left out on 3 kinds of operands: {sentence}" in plan.notes
     assert [h.why_not for h in alone.host if h.why_not.endswith(sentence)]
     assert compile_model(model, "flexasr", options).run["mapper"] == {**alone.run["mapper"], "searched": 0}
+
+
+LEVEL_OF = {"cycles": "nanoseconds", "energy": "femtojoules", "bytes": "moved_bytes", "edp": "picojoule_microseconds"}
+
+
+def test_every_objective_has_its_own_best_mapping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product's cost by each objective is what map finds, no other objective's mapping is below it, and two differ."""
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
+    builder = Builder("product")
+    operands = (builder.input("x", TensorType((96, 80))), builder.constant(np.zeros((64, 80), np.float32)))
+    program = builder.finish(builder.apply("dense", operands, {}))
+    machine = device_clusters("mine", memories(600, 96))
+    costs = {goal: MappedCosts().of(program, machine, goal) for goal in LEVEL_OF}
+    for goal, cost in costs.items():
+        found = best_of(cost.products[0].problem, machine, objective=goal, budget=1_000)["cost"]
+        assert (cost.cycles, cost.energy_fj, cost.elements) == (found["cycles"], found["energy_fj"], found["traffic"]["host"])
+        assert cost.amount(LEVEL_OF[goal]) == min(other.amount(LEVEL_OF[goal]) for other in costs.values())
+    assert [costs["cycles"].amount(level) for level in ("nanoseconds", "femtojoules", "moved_bytes")] == [
+        costs["cycles"].cycles, costs["cycles"].energy_fj, costs["cycles"].elements,
+    ]  # fmt: skip  -- at 1 GHz
+    assert len({(c.cycles, c.energy_fj, c.elements) for c in costs.values()}) > 1
 
 
 def memories(*sizes: int, energy: Energy | None = None) -> Resources:
