@@ -81,7 +81,8 @@ class MappedCost:
         """Return the cost as JSON."""
         return {
             "model": MODEL, "cycles": self.cycles, "energy_fj": self.energy_fj, "energy_source": self.architecture.source,
-            "elements": self.elements, "picojoule_microseconds": self.picojoule_microseconds, "products": [p.document() for p in self.products],
+            "elements": self.elements, "picojoule_microseconds": self.picojoule_microseconds,
+            "products": [p.document() for p in self.products],
         }  # fmt: skip
 
 

@@ -125,7 +125,9 @@ def test_every_objective_has_its_own_best_mapping(tmp_path: Path, monkeypatch: p
         assert (cost.cycles, cost.energy_fj, cost.elements) == (found["cycles"], found["energy_fj"], found["traffic"]["host"])
         assert cost.amount(LEVEL_OF[goal]) == min(other.amount(LEVEL_OF[goal]) for other in costs.values())
     assert [costs["cycles"].amount(level) for level in ("nanoseconds", "femtojoules", "moved_bytes")] == [
-        costs["cycles"].cycles, costs["cycles"].energy_fj, costs["cycles"].elements,
+        costs["cycles"].cycles,
+        costs["cycles"].energy_fj,
+        costs["cycles"].elements,
     ]  # fmt: skip  -- at 1 GHz
     assert len({(c.cycles, c.energy_fj, c.elements) for c in costs.values()}) > 1
 

@@ -47,15 +47,15 @@ def split_bounds(space: Space, objective: Objective, tiles: OuterTiles | None = 
     problem, clusters = space.problem, space.clusters
     elements = {t: _elements(problem, t) for t in problem.spaces}
     outer = float(sum(elements.values()) if tiles is None else tiles.elements.min())
+    outer_counts = None if tiles is None else np.repeat(tiles.counts[:, [tiles.elements.argmin()]], parts.shape[1], axis=1)
     if objective is Objective.BYTES:
-        return SplitBounds(parts, np.full(parts.shape[1], outer))
+        return SplitBounds(parts, np.full(parts.shape[1], outer), outer_counts)
     steps = problem.points / parts.prod(axis=0)
     width = min((c.width for c in clusters.levels[1:2] if c.width is not None), default=None)
     cycles = steps if width is None else np.maximum(steps, outer / width)
     if objective is Objective.CYCLES:
-        return SplitBounds(parts, cycles)
+        return SplitBounds(parts, cycles, outer_counts)
     energy = _energy(space, elements, parts)
-    outer_counts = None
     if tiles is not None:
         refetches, best = _refetches(space, elements, parts, tiles)
         energy, outer_counts = energy + refetches, tiles.counts[:, best]

@@ -69,9 +69,10 @@ def anytime(search: Search) -> Stop:
 def _promising(search: Search, count: int) -> Genomes:
     """Return points, most of them with the splits of the least bounds, and of the tilings drawn with these those of the least bounds."""
     space, splits = search.space, search.splits
-    if splits is None or not np.ptp(splits.values):
+    if splits is None or (splits.outer is None and not np.ptp(splits.values)):
         return space.sample(count, search.rng)
-    best = np.argsort(splits.values, kind="stable")[:SPLITS]
+    is_flat = not np.ptp(splits.values)
+    best = search.rng.permutation(len(splits.values))[:SPLITS] if is_flat else np.argsort(splits.values, kind="stable")[:SPLITS]
     parts, outer = splits.parts[:, best], None if splits.outer is None else splits.outer[:, best]
     draws = DRAWS * count if outer is None else DRAWS * count // 2
     factors = space.sample_of_splits(parts, draws, search.rng)
