@@ -128,12 +128,19 @@ class MappedCosts:
                 self.searched += 1
                 stored_answer = json.dumps(_searched(problem, clusters, objective)).encode()
                 self.store.put(key, stored_answer)
-            answer = json.loads(stored_answer)
-            self.by_key[key] = answer if isinstance(answer, str) else ProductCost(problem, *answer[:-1], tuple(answer[-1]))
-        found = self.by_key[key]
-        if isinstance(found, str):
-            raise InputError("F232", found)
-        return found
+            self.by_key[key] = _answer(problem, json.loads(stored_answer))
+        product = self.by_key[key]
+        if isinstance(product, str):
+            raise InputError("F232", product)
+        return product
+
+
+def _answer(problem: Problem, stored: list[Any] | str) -> ProductCost | str:
+    """Return what a search found, or the sentence on why it found nothing."""
+    if isinstance(stored, str):
+        return stored
+    cycles, energy, elements, evaluated, gap, mapping = stored
+    return ProductCost(problem, cycles, energy, elements, evaluated, gap, tuple(mapping))
 
 
 def _searched(problem: Problem, clusters: Clusters, objective: Objective) -> list[Any] | str:
