@@ -62,13 +62,16 @@ class NoSelection:
 
 
 def select(
-    summary: Summary, transition: Transition, loops: Sequence[tuple[str, Poly]], nest: Nest, fixed: Mapping[str, int], *, ordered: bool
-) -> Selection | NoSelection:
+    summary: Summary, transition: Transition, loops: Sequence[tuple[str, Poly]], nest: Nest, fixed: Mapping[str, int], *, ordered: bool,
+    parts: Sequence[Transition] = (),
+) -> Selection | NoSelection:  # fmt: skip
     """Return the settings with the shortest table under which a transition, inside of its ordered `loops`, does a nest.
 
-    `fixed` are registers that have a value already. Iterations keep their order when they are `ordered`; a sum in a ring may be permuted.
+    `fixed` are registers that have a value already; `parts` are the transitions of the update that the one consists of, where it is not
+    one of them itself. Iterations keep their order when they are `ordered`; a sum in a ring may be permuted.
     """
     unifier = _Unifier(summary, transition, [*loops, *transition.loops], nest, fixed, ordered)
+    unifier.parts = tuple(parts) or (transition,)
     attempts = (unifier.attempt(assignment) for assignment in sorted(unifier.candidates(), key=unifier.words))  # shortest table first
     return next((selection for selection in attempts if selection is not None), None) or NoSelection(unifier.furthest[1])
 
@@ -80,7 +83,7 @@ class _Unifier:
         self, summary: Summary, t: Transition, loops: Sequence[tuple[str, Poly]], nest: Nest, fixed: Mapping[str, int], ordered: bool
     ) -> None:
         self.summary, self.symbols, self.nest, self.fixed, self.ordered = summary, summary.symbols, nest, fixed, ordered
-        self.transition = t
+        self.transition, self.parts = t, (t,)
         self.accesses = [(t.write, nest.result), *((r.access, o) for r, o in zip(reads_of(t), nest.operands, strict=True))]
         self.lanes = {v for v, p in loops if set(p) <= {()}}
         self.loops = [(v, p) for v, p in loops if v not in self.lanes]
@@ -165,7 +168,7 @@ class _Unifier:
         if settings is None:
             self.note(len(assignment), system.reason)
             return None
-        effect = side_effect(self.summary, self.transition, settings)
+        effect = side_effect(self.summary, self.parts, settings)
         if effect:
             self.note(len(assignment), effect)
             return None
@@ -192,8 +195,8 @@ def reads_of(t: Transition) -> list[Read]:
     return list({(r.access.memory, tuple(frozenset(p.items()) for p in r.access.address)): r for r in t.reads}.values())
 
 
-def side_effect(summary: Summary, transition: Transition, settings: Settings) -> str:
-    """Return what an instruction does to memories under settings besides a transition, or why it does not do that.
+def side_effect(summary: Summary, wanted: Sequence[Transition], settings: Settings) -> str:
+    """Return what an instruction does to memories under settings besides transitions, or why it does not do these.
 
     Nothing where it is all that it does.
     """
@@ -206,9 +209,9 @@ def side_effect(summary: Summary, transition: Transition, settings: Settings) ->
         holds = is_guarded or all(system.number(x, every) for x in conditions)
         extents = [p for _, p in (*loops, *t.loops)]
         is_active = holds and (is_guarded or all(system.value(p, every) > 0 for p in extents))
-        if t is not transition and is_active and t.write.memory not in registers:
+        if t not in wanted and is_active and t.write.memory not in registers:
             return f"{name} also writes {t.write.memory} under these settings"
-        if t is transition and (is_guarded or not holds):
+        if t in wanted and (is_guarded or not holds):
             return f"a condition of {name} does not hold under these settings"
     scalars = frozenset(leaf for leaf in summary.symbols.control if not leaf.shape)
     if any(x.reads <= scalars and not system.number(x, every) for x in summary.domain):

@@ -28,14 +28,14 @@ def accelerator(name: str) -> Target:
     return load_target(str(ACCELERATORS / f"{name}.py"))
 
 
-def request(target: Target, operation: str, **sizes: int) -> Request:
+def request(target: Target, operation: str, **sizes: Any) -> Request:
     m = target.mappings[operation]
     shapes = {v.name: tuple(sizes[d] for d in m.axes.of[v.name]) for v in m.operands}
     magnitudes = dict(zip(m.format_choices, (0.5, 3.0, 40.0, 40.0), strict=False))
     return Request(m, shapes, m.formats_for(magnitudes), {name: sizes[name] for name, _ in m.statics})
 
 
-def commands(target: Target, operation: str, **sizes: int) -> list[tuple[str, int]]:
+def commands(target: Target, operation: str, **sizes: Any) -> list[tuple[str, int]]:
     program = program_of(target.ila(), request(target, operation, **sizes))
     return [(b.first.instruction, len(b.commands)) for b in program.blocks]
 
@@ -50,6 +50,12 @@ def commands(target: Target, operation: str, **sizes: int) -> list[tuple[str, in
         ("outer", "dense", "every k from 4 on by induction in steps of 1"),
         ("outer", "dense_bias_relu", "every k from 4 on by induction in steps of 1"),
         ("modes", "mul", "symbolic at t=2, n=5"),
+        ("lines", "dense", "every k from 4 on by induction in steps of 1"),
+        ("scales", "dense_scaled", "every k from 4 on by induction in steps of 1"),
+        ("ring", "conv", "symbolic at b=1, c=4, i=5, n=2, s=3, v=3, strides=(1,), pads=(0, 0) (20 instructions)"),
+        ("pool", "max_pool", "(28 instructions), random codes at 2 sizes"),
+        ("dma", "dense", "every k from 4 on by induction in steps of 1"),
+        ("dma", "dense_relu", "every k from 4 on by induction in steps of 1"),
     ],
 )
 def test_generated_drivers_have_certificates(name: str, operation: str, strength: str) -> None:
@@ -94,6 +100,13 @@ def test_limits_are_what_regions_take() -> None:
         ("outer", "acc[i, j] + (bias[j] << m.r.scale)", "acc[i, j] - (bias[j] << m.r.scale)"),
         ("outer", "select(keep[()], acc[i, j], 0)", "select(keep[()], 0, acc[i, j])"),
         ("modes", "sat(a - b, 12)", "sat(b - a, 12)"),
+        ("lines", "code >> 8 * n", "code >> 4 * n"),
+        ("scales", "total[r % ROWS, j] * factor[j]", "total[r % ROWS, j] * factor[SIZE - 1 - j]"),
+        ("scales", "(total[index[()], j] if keeps else 0)", "(0 if keeps else total[index[()], j])"),
+        ("ring", "(m.r.head + k) % TAPS", "(m.r.head + 2 * k) % TAPS"),
+        ("ring", "assign(m.s.head, (m.r.head + 1)", "assign(m.s.head, (m.r.head + 2)"),
+        ("pool", "select(m.r.first, x,", "select(m.r.first, 0,"),
+        ("dma", "f.first * LANES", "f.first * 2 * LANES"),
     ],
 )
 def test_a_mutated_model_is_noticed_or_driven_rightly(name: str, right: str, wrong: str, tmp_path: Path) -> None:
@@ -123,6 +136,49 @@ def test_a_tile_of_results_is_finished_before_the_next() -> None:
     assert kinds.count("put_b") == kinds.count("put_bias") == 1
 
 
+def test_a_weight_stationary_array_streams_all_rows_of_a_tile() -> None:
+    """Cells are loaded once for each block of channels; the first products of a sum are pushed by a command that reads no sum."""
+    block = [
+        ("load_cells", 4),
+        ("push", 5),
+        ("load_cells", 4),
+        ("push_add", 5),
+        ("load_factors", 1),
+        ("shifts", 1),
+        ("requantise", 1),
+        ("get", 5),
+    ]
+    again = [b for b in block if b[0] != "shifts"]
+    assert commands(accelerator("scales"), "dense_scaled", t=5, k=8, n=8) == block + again
+
+
+def test_a_buffer_that_a_pointer_goes_round_keeps_what_the_next_window_has() -> None:
+    """Three vectors fill it, then as many as the window moves: one or two."""
+    for stride, outputs in ((1, 5), (2, 3)):
+        sizes = {"b": 1, "c": 4, "i": 7, "n": 2, "s": 3, "v": outputs, "strides": (stride,), "pads": (0, 0)}
+        kinds = [name for name, _ in commands(accelerator("ring"), "conv", **sizes)]
+        assert kinds.count("shift_in") == 3 + (outputs - 1) * stride
+
+
+TOGETHER = """        at, code = to[()], sat(products, 16)
+        low, high = (wrap(code >> 8 * n, 8, False) for n in (0, 1))
+        return together(assign(y, low, at % BYTES), assign(y, high, (at + 1) % BYTES))
+"""
+
+
+@pytest.mark.parametrize("changed", [None, "8 * (1 - n)"])
+def test_results_may_lie_byte_by_byte_in_any_order_and_form(changed: str | None, tmp_path: Path) -> None:
+    """The high byte first, or two assignments of one byte each that happen together."""
+    text = (ACCELERATORS / "lines.py").read_text()
+    first, last = text.index("        code = sat"), text.index('    m.instruction("get"')
+    text = text.replace("8 * n", changed) if changed else f"{text[:first]}{TOGETHER}\n{text[last:]}"
+    path = tmp_path / "lines.py"
+    path.write_text(text.replace("import Fixed, array,", "import Fixed, array, assign, together,"))
+    target = load_target(str(path))
+    proof = prove_mapping(target.mappings["dense"], target.ila())
+    assert str(proof.verdict) == "proved", proof.evidence
+
+
 def test_sums_of_any_length_are_split_where_a_memory_ends() -> None:
     """Eight vectors are one command; more are one at a time, because no field says where the inputs begin."""
     fits, split = (commands(accelerator("outer"), "dense", t=1, k=k, n=3) for k in (8, 9))
@@ -138,6 +194,11 @@ def test_sums_of_any_length_are_split_where_a_memory_ends() -> None:
         ("outer", "dense", "outer", "count", 3),
         ("modes", "mul", "mode", "mode", 0),
         ("toy", "dense", "dot", "first", 0),
+        ("lines", "dense", "dot", "to", 0),
+        ("scales", "dense_scaled", "load_factors", "", 0),
+        ("ring", "conv", "tap", "filter", 0),
+        ("pool", "max_pool", "mode", "first", 1),
+        ("dma", "dense_relu", "round", "relu", 0),
     ],
 )
 def test_the_court_refutes_a_fault_in_a_stream(
@@ -264,7 +325,7 @@ def test_refusals_say_what_is_missing(tmp_path: Path) -> None:
         return refusal(lambda: program_of(target.ila(), request(target, "dense", t=1, k=8, n=3)))
 
     unread = refused('    m.instruction("load_y"', '    (lambda *_: lambda f: f)("load_y"')
-    assert "No driver of toy.dense follows from toy at i=1, j=3, c0=8: no instruction returns y from y" in unread
+    assert "No driver of toy.dense follows from toy at t=1, n=3, k=8: no instruction returns y from y" in unread
     other = refused("assign(y, wrap(code, 8, False)", "assign(y, wrap(code + 1, 8, False)")
     assert "gives other codes than the numerics" in other
 

@@ -17,7 +17,7 @@ from ...target.mapping import Limit, Mapping
 from ...target.resources import HOST, Resources
 from ...target.target import Target
 from .generation import Request, known_schedule, program_of
-from .schedule import Failure, Schedule
+from .schedule import Failure, Schedule, depth_of
 
 SOURCES = tuple(sorted(Path(__file__).parent.parent.rglob("*.py")))
 
@@ -116,5 +116,4 @@ def capacity_limits(ila: Ila, chain: Sequence[Schedule]) -> Iterator[Limit]:
         needs |= {name: max(n, needs.get(name, 0)) for name, n in s.needs.items()}
     for name, needed in needs.items():
         if name in ila.states:
-            size = ila.states[name].leaf.shape[0]
-            yield Limit(f"addresses of {name}", needed, int(size) if isinstance(size, int) else 0)
+            yield Limit(f"addresses of {name}", needed, depth_of(ila, name) or 1)

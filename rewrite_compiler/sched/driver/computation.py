@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from ...ila import CONTROL, Ila
 from ...ila.polynomial import Poly, polynomial
 from ...ila.summary import Access, Opaque, Summary, Transition, summarise, without_modulus
 from ...lang import intervals as iv
 from ...lang.binders import Leaf
-from ...lang.expr import Expr
-from ...lang.traversal import terms_of
+from ...lang.expr import Expr, select, var
+from ...lang.traversal import inner_terms
 from ..selection import reads_of
-from .copies import NoCopy, number
+from .copies import NoCopy, addressed, number
 from .image import copiers
 from .movement import writers
 
+MOST_MODES = 8  # values of a switch of which one may leave the accumulator out
+Start = tuple[str, int, int]  # switch, the value with which the accumulator is not read, and with which it is
 SHIFTED = (0, 1, 255, 256, -1, -256, 12345, -54321)  # numbers on which shifts are told from others
 
 
@@ -33,13 +36,19 @@ class Computation:
     operands: tuple[Access, ...]
     accumulates: bool
     switches: tuple[Leaf, ...]  # control that decides what is computed, not where
-    starts: tuple[tuple[str, int, int], ...] = ()  # switch, the value with which the accumulator is not read, and with which it is
+    starts: tuple[Start, ...] = ()
+    parts: tuple[Transition, ...] = ()  # the transitions of the update that it consists of
 
     @property
     def conditional(self) -> tuple[Leaf, ...]:
         """The switches that decide whether the instruction computes this at all."""
         deciding = frozenset[Leaf]().union(*(c.reads for c in self.conditions))
         return tuple(x for x in self.switches if x in deciding)
+
+    def carries(self, memory: str) -> bool:
+        """Tell whether a name is that of the operand of the command that carries data, not that of a memory."""
+        operand = self.summary.instruction.operands.get(memory)
+        return operand is not None and bool(operand.leaf.shape)
 
     @property
     def has_table(self) -> bool:
@@ -126,7 +135,7 @@ def _of(ila: Ila, name: str) -> Iterator[Computation]:
     if isinstance(summary, Opaque):
         return
     control = frozenset(s.leaf for s in ila.states.values() if s.binding == CONTROL and s.name not in ila.externals)
-    for conditions, loops, t in summary.transitions():
+    for conditions, loops, t, parts in _joined(summary):
         state = ila.states.get(t.write.memory)
         if state is None or state.leaf in control or t.write.memory in ila.externals or not (t.reads or t.value.value == 0):
             continue
@@ -138,7 +147,43 @@ def _of(ila: Ila, name: str) -> Iterator[Computation]:
         every = tuple({**dict(loops), **dict(t.loops), **bound}.items())
         switches, accumulates = _switches(summary, t, conditions, loops), len(operands) < len(reads)
         starts = tuple(_starts(t, switches)) if accumulates else ()
-        yield Computation(summary, t, conditions, every, operands, accumulates, switches, starts)
+        yield Computation(summary, t, conditions, every, operands, accumulates, switches, starts, parts)
+
+
+Found = tuple[tuple[Expr, ...], tuple[tuple[str, Poly], ...], Transition, tuple[Transition, ...]]
+
+
+def _joined(summary: Summary) -> Iterator[Found]:
+    """Yield the transitions of a summary; those that write neighbouring elements of one memory together are one, with a loop over them."""
+    groups: dict[Any, list[tuple[int, Found]]] = {}
+    for conditions, loops, original in summary.transitions():
+        t = addressed(original)
+        address, *others = t.write.address
+        offset = address.get((), 0)
+        moving = tuple(sorted((m, c) for m, c in address.items() if m))
+        others_key = tuple(tuple(sorted(p.items())) for p in others)
+        key = conditions, tuple(v for v, _ in loops), tuple(str(p) for _, p in (*loops, *t.loops)), t.write.memory, moving, others_key
+        groups.setdefault(key, []).append((offset, (conditions, loops, t, (original,))))
+    for group in groups.values():
+        members = sorted(group, key=lambda x: x[0])
+        offsets = [n - members[0][0] for n, _ in members]
+        is_one = len(members) > 1 and offsets == [*range(len(members))] and not members[0][1][2].loops
+        yield from [_merged(summary, [x for _, x in members])] if is_one else [x for _, x in members]
+
+
+def _merged(summary: Summary, members: Sequence[Found]) -> Found:
+    """Return transitions to elements that follow each other as one, whose loop goes over them."""
+    conditions, loops, first, _ = members[0]
+    variable = var("part", (0, len(members) - 1))
+    name = summary.symbols.declare(variable)
+    value = members[-1][2].value
+    for n, (*_, t, _) in reversed([*enumerate(members)][:-1]):
+        value = select(variable == n, t.value, value)
+    address = ({**first.write.address[0], (name,): 1}, *first.write.address[1:])
+    reads = {r.load: r for *_, t, _ in members for r in t.reads}
+    write = replace(first.write, address=address)
+    joined = Transition(((name, {(): len(members)}),), write, tuple(reads.values()), value, first.update)
+    return conditions, loops, joined, tuple(t for *_, parts in members for t in parts)
 
 
 def is_same(a: Access, b: Access) -> bool:
@@ -157,13 +202,40 @@ def _switches(
     return tuple(sorted((x for x in deciding - placing if not x.shape), key=lambda x: x.name))
 
 
-def _starts(t: Transition, switches: tuple[Leaf, ...]) -> Iterator[tuple[str, int, int]]:
-    """Yield the switches that leave the accumulator out: a choice between it and zero."""
-    accumulators = {r.load for r in t.reads if is_same(r.access, t.write)}
-    for e in terms_of(t.value):
-        if e.op == "select" and e.args[0].reads <= set(switches) and len(e.args[0].reads) == 1:
-            (leaf,) = e.args[0].reads
-            branches = {x: e.args[1] if number(e.args[0], {}, {leaf.name: x}) else e.args[2] for x in (0, 1)}
-            for start, keep in ((0, 1), (1, 0)):
-                if branches[start].value == 0 and branches[keep] in accumulators:
-                    yield leaf.name, start, keep
+def _starts(t: Transition, switches: tuple[Leaf, ...]) -> Iterator[Start]:
+    """Yield the switches of which one value leaves the accumulator out."""
+    accumulators = frozenset(r.load for r in t.reads if is_same(r.access, t.write))
+    for leaf in switches:
+        low, high = leaf.interval
+        if low != 0 or high is None or high >= MOST_MODES:
+            continue
+        needs = {x: _Needs(accumulators, {leaf.name: x}).of(t.value) for x in range(int(high) + 1)}
+        yield from ((leaf.name, start, keep) for start in needs for keep in needs if needs[keep] and not needs[start])
+
+
+class _Needs:
+    """Which terms depend on loads while control has values."""
+
+    def __init__(self, loads: frozenset[Expr], control: Mapping[str, int]) -> None:
+        self.control = control
+        self.known = dict.fromkeys(loads, True)
+
+    def of(self, e: Expr) -> bool:
+        """Tell whether a term does."""
+        if e not in self.known:
+            self.known[e] = any(self.of(x) for x in self.reached(e))
+        return self.known[e]
+
+    def reached(self, e: Expr) -> tuple[Expr, ...]:
+        """Return the terms below one that matter: one branch of a choice, none of a product by zero."""
+        if e.op == "mul" and 0 in map(self.number, e.args):
+            return ()
+        condition = self.number(e.args[0]) if e.op == "select" else None
+        return inner_terms(e) if condition is None else (e.args[1 if condition else 2],)
+
+    def number(self, e: Expr) -> int | None:
+        """Return a term that control alone decides as a number."""
+        try:
+            return number(e, {}, self.control)
+        except NoCopy:
+            return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from ...ila import CONTROL, Ila
 from ...ila.polynomial import Symbols
@@ -15,6 +15,7 @@ from ...lang.expr import Expr
 from .copies import NoCopy, number
 
 Settings = dict[str, int]
+MOST_SEARCHED = 1 << 14  # values of a field that are tried
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def strobes(ila: Ila) -> tuple[str, ...]:
     return tuple(items)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Addressing:
     """How the first address of an access follows from fields and registers; lanes and loops are at 0."""
 
@@ -127,11 +128,12 @@ class Addressing:
         """Whether no field, and no word of a table, decides where it begins."""
         if any(n in self.symbols.atoms and self.symbols.atoms[n].free for p in self.access.address for m in p for n in m):
             return False
-        leaves = {x.name for p in self.access.address for m in p if not self._moves(m) for n in m for x in self.symbols.term(n).reads}
-        return not leaves & self.free
+        return not self.leaves & self.free
 
     def settings(self, base: tuple[int, ...], control: Mapping[str, int]) -> Settings | None:
         """Return values of fields with which an access begins at an address, the rest as it is; None where there are none."""
+        if not self._is_linear:
+            return self._searched(base, control)
         values: Settings = {}
         for p, target, modulus in zip(self.access.address, base, self.access.moduli, strict=True):
             rest, unknowns = target, list[tuple[int, Leaf]]()
@@ -149,6 +151,39 @@ class Addressing:
             if rest if modulus is None else rest % modulus:
                 return None
         return values
+
+    @cached_property
+    def _is_linear(self) -> bool:
+        """Whether fields stand in addresses as themselves alone, times numbers."""
+        monomials = [m for p in self.access.address for m in p if not self._moves(m)]
+        return all(self._field(m) is not None or not self._fields(m) for m in monomials)
+
+    def _fields(self, monomial: tuple[str, ...]) -> dict[str, Leaf]:
+        return {x.name: x for n in monomial for x in self.symbols.term(n).reads if x.name in self.free}
+
+    def _searched(self, base: tuple[int, ...], control: Mapping[str, int]) -> Settings | None:
+        """Return the value of the one field with which an access begins at an address, where that is no sum of fields and numbers."""
+        key = tuple(sorted((name, x) for name, x in control.items() if name in self.leaves - self.free))
+        if key not in self.found:
+            self.found[key] = {}
+            fields = {name: x for p in self.access.address for m in p if not self._moves(m) for name, x in self._fields(m).items()}
+            low, high = next(iter(fields.values())).interval
+            if len(fields) == 1 and low == 0 and high is not None and high < MOST_SEARCHED:
+                values = (dict.fromkeys(fields, n) for n in range(int(high), -1, -1))
+                self.found[key] = {self.base({**control, **x}): x for x in values}
+        return self.found[key].get(base)
+
+    @cached_property
+    def leaves(self) -> frozenset[str]:
+        """The names of the fields and registers that decide where an access begins."""
+        return frozenset(
+            x.name for p in self.access.address for m in p if not self._moves(m) for n in m for x in self.symbols.term(n).reads
+        )
+
+    @cached_property
+    def found(self) -> dict[tuple[tuple[str, int], ...], dict[tuple[int, ...], Settings]]:
+        """Addresses by the values of all other fields and registers, and the value of the one field that leads to each."""
+        return {}
 
     def _field(self, monomial: tuple[str, ...]) -> Leaf | None:
         """Return the field that a monomial is, times a number."""

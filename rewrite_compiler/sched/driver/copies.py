@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ...ila.summary import Access, Transition
 from ...lang import intervals as iv
 from ...lang.binders import Comprehension, Leaf
 from ...lang.expr import INTEGER, Expr
@@ -23,6 +24,20 @@ class Part:
     low: int
     width: int
     at: int
+
+
+def addressed(t: Transition) -> Transition:
+    """Return a transition in which a state without axes is a memory of one element."""
+    write, reads = _with_axis(t.write), tuple(replace(r, access=_with_axis(r.access)) for r in t.reads)
+    return (
+        t
+        if write is t.write and all(a.access is b.access for a, b in zip(reads, t.reads, strict=True))
+        else replace(t, write=write, reads=reads)
+    )
+
+
+def _with_axis(a: Access) -> Access:
+    return a if a.address else Access(a.memory, ({},), (None,))
 
 
 class NoCopy(Exception):
@@ -61,7 +76,7 @@ def _load(e: Expr, numbers: Mapping[Expr, int], control: Mapping[str, int]) -> l
     width = iv.width_of(e.data.interval)
     if not isinstance(e.data, Leaf) or width is None:
         raise NoCopy
-    return [Part(e.data.name, tuple(index), 0, width[0], 0)]
+    return [Part(e.data.name, tuple(index) or (0,), 0, width[0], 0)]
 
 
 def _scaled(e: Expr, numbers: Mapping[Expr, int], control: Mapping[str, int]) -> list[Part]:

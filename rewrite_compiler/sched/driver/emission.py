@@ -18,9 +18,11 @@ from .matching import NONE, Match, matches
 from .movement import Address, Mover, readers, writers
 from .operation import clearing, continuation
 from .program import BYTE, LITERALS, Images, Issued, Lane, Program, blocks_of
-from .schedule import Failure, Place, Schedule, excess_of, is_chained, schedules
+from .pushing import is_pusher, push
+from .schedule import COPIED, Failure, Place, Schedule, excess_of, is_chained, schedules
+from .start import first_step
 from .synchronisation import ended
-from .transport import load_from_image, read_by_bus, store_by_bus, store_to_image, stored_bits
+from .transport import Pending, load_from_image, read_by_bus, store_by_bus, store_to_image, stored_bits
 from .writer import NotEmitted, Writer
 
 
@@ -53,12 +55,12 @@ def _emit_tiles(emissions: Sequence[Emission]) -> None:
     """Write the commands of a chain whose first computation leaves one tile of results at a time: all others go over it before the next."""
     first, *others = emissions
     tile = first.schedule.tile or {}
-    reduced = {v: n - 1 for v, n in first.schedule.outside if v in first.schedule.match.operation.reduced}
+    last = {v: n - 1 for v, n in first.schedule.outside if v in first.schedule.within_tile}
     first.load_operands()
     for steps in first.points():
         first.step(steps, keeps=False)
-        if all(steps[v] == n for v, n in reduced.items()):
-            origin = {v: n * tile[v] for v, n in steps.items() if v not in reduced}
+        if all(steps[v] == n for v, n in last.items()):
+            origin = {v: n * tile[v] for v, n in steps.items() if v not in last}
             for e in others:
                 e.origin = origin
                 e.run()
@@ -93,7 +95,7 @@ class Emission:
 
     def __init__(self, s: Schedule, writer: Writer, code_bits: int) -> None:
         self.schedule, self.ila, self.writer, self.code_bits = s, s.ila, writer, code_bits
-        self.pending: list[tuple[Address, int]] = []
+        self.pending: list[Pending] = []
         self.loaded: dict[int, tuple[int, ...]] = {}
         self.origin: Mapping[str, int] = {}  # where the tile begins that it works on
 
@@ -117,12 +119,12 @@ class Emission:
                 self.loaded[n] = self._key(p, {})
                 self.load(p, {})
         self.schedule = self.tabled()  # before others: theirs may be part of it
-        if self.is_initialised and s.result.base is not None:
+        if self.is_initialised and not s.is_tiled:
             self.initialise({})
 
     def finish(self) -> None:
         """Write the reads of all results."""
-        if self.schedule.result.base is not None:
+        if not self.schedule.is_tiled:
             self.pending = self.results({})
         self.drain()
 
@@ -130,31 +132,36 @@ class Emission:
     def is_initialised(self) -> bool:
         """Whether accumulators must be written before the first command."""
         m = self.schedule.match
-        return m.computation.accumulates and m.starts is None and not is_chained(m, m.result)
+        is_needed = m.computation.accumulates and m.starts is None and not is_chained(m, m.result)
+        return is_needed and self.schedule.starter is None
 
-    def settings(self, steps: Mapping[str, int], *, is_first: bool) -> Settings:
+    def settings_of(self, s: Schedule, steps: Mapping[str, int], *, is_first: bool) -> Settings:
         """Return the settings of a command; the first of a reduction may start its accumulators."""
-        s = self.schedule
         start = s.match.starts
         return s.at(steps) if start is None else {**s.at(steps), start[0]: start[1] if is_first else start[2]}
 
     def step(self, steps: Mapping[str, int], *, keeps: bool = True) -> None:
         """Write what one command computes, and what it needs; its results are kept, or left to a computation on them."""
-        s, c = self.schedule, self.schedule.computation
+        s = self.schedule
         is_first = not any(steps[v] for v in steps if v in s.match.operation.reduced)
-        if keeps and s.result.base is None and is_first:
+        is_new_tile = s.is_tiled and not any(steps[v] for v in s.within_tile)
+        if keeps and is_new_tile:
             self.keep_results(steps)  # what lies there leaves before operands overwrite it
         vector_place = None
+        if is_first and s.starter == COPIED:
+            self.copy_first(steps)
+            return
         for n, p in enumerate(s.operands):
-            if p.memory in c.summary.instruction.operands:
+            if s.computation.carries(p.memory):
                 vector_place = p
-            elif p.base is None and not is_chained(s.match, p.slot) and self.loaded.get(n) != self._key(p, steps):
-                self.loaded[n] = self._key(p, steps)
-                self.load(p, steps)
-        if self.is_initialised and s.result.base is None and is_first:
+            elif p.base is None and not is_chained(s.match, p.slot):
+                self.reload(n, p, steps)
+        if self.is_initialised and is_new_tile:
             self.initialise(steps)
-        s = self.schedule = self.tabled()
-        fields = self.writer.with_fields(c.instruction, self.settings(steps, is_first=is_first))
+        self.schedule = self.tabled()
+        s = self.schedule.starter if is_first and isinstance(self.schedule.starter, Schedule) else self.schedule
+        c = s.computation
+        fields = self.writer.with_fields(c.instruction, self.settings_of(s, steps, is_first=is_first))
         reads = tuple(Span(p.memory, *self.span_of(p, steps)) for p in s.operands if p is not vector_place)
         writes = (Span(s.result.memory, *self.span_of(s.result, steps)),)
         if c.accumulates:
@@ -163,9 +170,11 @@ class Emission:
             reads = (*reads, Span(c.table, fields[c.table_base], fields[c.table_base] + len(s.table)))
         command = Issued(c.instruction, fields, reads=reads, writes=writes, steps=math.prod(s.inside.values()))
         if vector_place is not None:
-            lanes = self.lanes_of(vector_place, steps)
-            command = replace(command, vector=vector_place.memory, source=vector_place.slot.reach.source, lanes=lanes)
+            carried = s.operands[self.schedule.operands.index(vector_place)]
+            lanes = self.lanes_of(s, carried, steps)
+            command = replace(command, vector=carried.memory, source=carried.slot.reach.source, lanes=lanes)
         self.writer.issue(command)
+        self.writer.held.pop(s.result.memory, None)
 
     def span_of(self, p: Place, steps: Mapping[str, int]) -> tuple[int, int]:
         """Return the addresses of a region."""
@@ -196,33 +205,53 @@ class Emission:
     def _key(self, p: Place, steps: Mapping[str, int]) -> tuple[int, ...]:
         return tuple(n for at in (self.origin, steps) for v, n in at.items() if p.slot.reach.moves_with(v))
 
-    def lanes_of(self, p: Place, steps: Mapping[str, int]) -> tuple[Lane | None, ...]:
+    def copy_first(self, steps: Mapping[str, int]) -> None:
+        """Bring to accumulators what the first step of a reduction would bring there."""
+        p, reach = self.schedule.result, first_step(self.schedule)
+        assert reach is not None
+        addresses, _ = p.region.window(self.base_of(p, steps), steps, self.origin)
+        elements = p.region.initial(reach, steps)
+        self.store(p.memory, reach.name, dict(zip(map(tuple, addresses.tolist()), elements.tolist(), strict=True)))
+
+    def lanes_of(self, s: Schedule, p: Place, steps: Mapping[str, int]) -> tuple[Lane | None, ...]:
         """Return what the lanes of a command carry."""
         addresses, elements = p.region.window((0,) * len(p.slot.access.address), steps, self.origin)
-        leaf = self.ila.instructions[self.schedule.computation.instruction].operands[p.memory].leaf
+        leaf = s.computation.summary.instruction.operands[p.memory].leaf
         lanes: list[Lane | None] = [None] * static_shape(leaf)[0]
         for (lane, *_), element in zip(addresses.tolist(), elements.tolist(), strict=True):
             lanes[lane] = None if element == NONE else Lane(element, 0)
         return tuple(lanes)
 
-    def base_of(self, p: Place, steps: Mapping[str, int]) -> Address:
-        """Return where the region of a place begins now."""
-        control = {**self.writer.registers, **self.schedule.at(steps)}
+    def base_of(self, p: Place, steps: Mapping[str, int], registers: Settings | None = None) -> Address:
+        """Return where the region of a place begins now, or while registers hold other values."""
+        control = {**(self.writer.registers if registers is None else registers), **self.schedule.at(steps)}
         base = p.addressing.base(control)
         return base if p.base is None else (p.base, *base[1:])
 
     # -- operands
 
+    def reload(self, n: int, p: Place, steps: Mapping[str, int]) -> None:
+        """Bring the region of an operand to its memory unless it lies where the command reads it."""
+        if self.loaded.get(n) == (*self._key(p, steps), *self.base_of(p, steps)):
+            return
+        self.load(p, steps)
+        self.loaded[n] = *self._key(p, steps), *self.base_of(p, steps)
+
     def load(self, p: Place, steps: Mapping[str, int]) -> None:
         """Bring the region of an operand to its memory."""
-        addresses, elements = p.region.window(self.base_of(p, steps), steps, self.origin)
-        contents = dict(zip(map(tuple, addresses.tolist()), elements.tolist(), strict=True))
-        self.store(p.memory, p.slot.reach.source, contents)
+
+        def window(registers: Settings) -> dict[Address, int]:
+            addresses, elements = p.region.window(self.base_of(p, steps, registers), steps, self.origin)
+            return dict(zip(map(tuple, addresses.tolist()), elements.tolist(), strict=True))
+
+        pushers = [m for m in writers(self.ila) if m.memory == p.memory and p.base is None and is_pusher(self.writer, m)]
+        if not any(push(self.writer, m, p.slot.reach.source, window) for m in pushers):
+            self.store(p.memory, p.slot.reach.source, window(self.writer.registers))
 
     def initialise(self, steps: Mapping[str, int]) -> None:
         """Bring what accumulators start from to them."""
         s = self.schedule
-        if s.match.initial is None and s.result.base is not None and self.cleared():
+        if s.match.initial is None and self.cleared():
             return
         addresses, _ = s.result.region.window(self.base_of(s.result, steps), steps)
         elements = s.result.region.initial(s.match.initial, steps)
@@ -240,17 +269,17 @@ class Emission:
 
     # -- results
 
-    def results(self, steps: Mapping[str, int]) -> list[tuple[Address, int]]:
+    def results(self, steps: Mapping[str, int]) -> list[Pending]:
         """Return where the results of a command lie, each element once."""
         p = self.schedule.result
         addresses, elements = p.region.window(self.base_of(p, steps), steps, self.origin)
-        pairs = zip(map(tuple, addresses.tolist()), elements.tolist(), strict=True)
-        return [(a, e) for a, e in dict(pairs).items() if e != NONE]
+        triples = zip(map(tuple, addresses.tolist()), elements.tolist(), p.region.parts.tolist(), strict=True)
+        return [(a, e, byte) for a, (e, byte) in {a: (e, byte) for a, e, byte in triples}.items() if e != NONE]
 
     def keep_results(self, steps: Mapping[str, int]) -> None:
         """Note results that the next command writes; what lies there already is read before."""
         new = self.results(steps)
-        if {a for a, _ in self.pending} & {a for a, _ in new}:
+        if {a for a, *_ in self.pending} & {a for a, *_ in new}:
             self.drain()
         self.pending += new
 
@@ -274,7 +303,7 @@ class Emission:
         bits = stored_bits(self.writer, memory)
         if not bits or not store_to_image(self.writer, memory, self.pending, 0):
             return False
-        for low in range(bits, self.code_bits, bits):
+        for low in range(bits, self.schedule.match.part_bits, bits):
             if not self.shifted(bits):
                 reason = f"{bits} at a time leave the others, which none shifts down"
                 raise NotEmitted(f"no instruction moves {memory} outside in {self.code_bits} bits: {reason}")
@@ -288,7 +317,7 @@ class Emission:
 
     def cleared(self) -> bool:
         """Set accumulators to zero; tell whether there is an instruction that does."""
-        op, fixed = clearing(self.schedule.match.operation), attachment(self.ila, "")
+        op, fixed = clearing(self.schedule.match.operation, self.schedule.tile), attachment(self.ila, "")
         options = ((c, m, v) for c in clears(self.ila) for m in matches(op, c) for v in condition_values(c.conditions, fixed))
         return any(self.goes_over(m, values) for _, m, values in options)
 

@@ -21,13 +21,14 @@ from ...readings.arrays.labelled_array import Data
 from ...readings.kernels.evaluate import evaluate
 from ...target.device import simulated_device
 from ...target.mapping import Mapping as Operation_
-from .computation import Computation, computations
+from .computation import Computation, Start, computations
 from .control import Settings
 from .emission import emitted
 from .matching import Match, matches
 from .operation import ZEROS, Operation, continuation, operation_of
 from .program import Program
-from .schedule import Failure, Schedule, schedules
+from .schedule import Failure, Schedule, schedules, tiled
+from .start import started
 from .writer import NotEmitted
 
 CODE = "I116"
@@ -68,7 +69,8 @@ class Request:
     @cached_property
     def operation(self) -> Operation:
         """The operation as a nest of loops."""
-        return operation_of(self.term, self.leaves, self.mapping.axes.result)
+        axes = self.mapping.axes
+        return operation_of(self.term, self.leaves, axes.result, axes.of, self.code[0])
 
     @cached_property
     def small(self) -> Request:
@@ -120,17 +122,30 @@ class Choice:
     initial: str
     lanes: Mapping[str, str | None]
     switches: Settings
+    starts: Start | None
+    starter: str
+    tiled: tuple[str, ...]
 
     @classmethod
     def of(cls, s: Schedule) -> Choice:
         """Return the choice that a schedule is an instance of."""
         m = s.match
-        return cls(m.computation, _names(m), m.initial.name if m.initial else "", m.lanes, s.switches)
+        starter = s.starter.computation.instruction if isinstance(s.starter, Schedule) else s.starter or ""
+        return cls(m.computation, _names(m), m.initial.name if m.initial else "", m.lanes, s.switches, m.starts, starter, s.tiled)
 
     def is_of(self, m: Match) -> bool:
         """Tell whether a match is the same at other sizes."""
         initial = m.initial.name if m.initial else ""
-        return m.computation is self.computation and (_names(m), initial) == (self.operands, self.initial) and m.lanes == self.lanes
+        names = _names(m), initial, m.starts
+        return m.computation is self.computation and names == (self.operands, self.initial, self.starts) and m.lanes == self.lanes
+
+    def variant_of(self, s: Schedule) -> Schedule | Failure:
+        """Return the variant of a schedule whose accumulators start so, and whose results lie in memory for one step of these loops."""
+        variant = next((x for x in (s, *started(s)) if Choice.of(x).starter == self.starter), None)
+        if variant is None:
+            return Failure(0, f"{self.starter} does not start {s.computation.instruction}")
+        loops = [v for v in self.tiled if v in dict(s.outside)]
+        return tiled(variant, loops) if loops else variant
 
 
 def _names(m: Match) -> tuple[str, ...]:
@@ -149,7 +164,7 @@ def chosen(ila: Ila, r: Request) -> tuple[Choice, ...]:
     ways = _ways(ila, r.mapping, tuple(r.attributes.items()))
     before = (s for way in tuple(ways) if not isinstance(s := schedule_of(ila, small, way), Failure))
     for chain in itertools.chain(before, _every(ila, small, failures)):
-        switches = [x for s in chain for x in s.computation.switches if s.match.starts is None or x.name != s.match.starts[0]]
+        switches = list(dict.fromkeys(x for s in chain for x in s.chosen_switches))
         for values in _switch_values(switches, r, deciding=False):
             candidate = tuple(s.with_switches(values) for s in chain)
             if _agrees(small, candidate, failures):
@@ -213,6 +228,7 @@ def _schedules_of(
         for s in schedules(ila, m, conditions, before):
             if isinstance(s, Schedule):
                 yield s
+                yield from started(s)
                 break
             failures.append(s)
 
@@ -225,10 +241,24 @@ def _continued(mains: Sequence[Schedule], r: Request, failures: list[Failure]) -
             yield from ((before, s) for s in _schedules_of(before.ila, op, c, r, before, failures) if not s.match.left)
 
 
+def _tiles(mains: Sequence[Schedule], failures: list[Failure]) -> Iterator[Schedule]:
+    """Yield computations whose results lie in memory for one step of some loops alone, so that another goes over them before the next."""
+    for s in mains:
+        loops = [v for v, _ in s.outside if s.result.base is not None and s.result.slot.reach.moves_with(v)]
+        for count in range(1, len(loops) + 1):
+            for subset in itertools.combinations(loops, count):
+                candidate = tiled(s, subset)
+                if isinstance(candidate, Schedule):
+                    yield candidate
+                else:
+                    failures.append(candidate)
+
+
 def _chains(mains: Sequence[Schedule], r: Request, failures: list[Failure]) -> Iterator[tuple[Schedule, ...]]:
-    """Yield single computations, then chains of two."""
+    """Yield single computations, then chains of two, then those that work tile by tile."""
     yield from _by_commands([(s,) for s in mains if not s.match.left], r, failures)
     yield from _by_commands(_continued(mains, r, failures), r, failures)
+    yield from _by_commands(_continued([*_tiles(mains, failures)], r, failures), r, failures)
 
 
 def _by_commands(chains: Iterable[tuple[Schedule, ...]], r: Request, failures: list[Failure]) -> list[tuple[Schedule, ...]]:
@@ -322,7 +352,7 @@ def _schedule_of(ila: Ila, r: Request, choice: Choice, before: Schedule | None) 
             continue
         for s in schedules(ila, m, choice.switches, before):
             if isinstance(s, Schedule):
-                return s
+                return choice.variant_of(s)
             furthest = max(furthest, s, key=lambda f: f.depth)
     return furthest
 

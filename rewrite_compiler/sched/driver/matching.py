@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from ...ila.summary import Access
+from ...lang import intervals as iv
 from ...readings.arrays.labelled_array import Data
 from ..codelet import Affine
-from .computation import Computation
+from .computation import Computation, Start
 from .operation import CHAINED, ZEROS, Operation, Reach, zeros
 
 NONE = -1  # no element: a zero
+BYTE = 8
+LOW_FIRST, HIGH_FIRST = "(bytes)", "(bytes, high first)"  # what a lane moves along that goes over the parts of one result's code
+PARTS = (LOW_FIRST, HIGH_FIRST)
 
 
 @dataclass(frozen=True)
@@ -38,11 +42,13 @@ class Match:
     initial: Reach | None  # what the accumulator starts from; None where there is none, or it starts at 0
     lanes: Mapping[str, str | None]
     left: tuple[Reach, ...] = ()  # operands that it leaves to a computation on its results
+    starts: Start | None = None  # the switch that leaves the accumulator out, its value for that, and the one to go on
 
     @property
-    def starts(self) -> tuple[str, int, int] | None:
-        """The switch with which the accumulator starts at 0, the value for that and the one to go on; None where it needs none."""
-        return next(iter(self.computation.starts), None) if self.initial is None else None
+    def part_bits(self) -> int:
+        """How many bits of a result's code an element that it writes has: less than all where a lane goes over its parts."""
+        parts = math.prod(n for v, n in self.computation.lanes.items() if self.lanes[v] in PARTS)
+        return self.operation.code_bits // parts
 
     def lane_extent(self, loop: str) -> int:
         """Return how many iterations of a loop lanes take."""
@@ -61,12 +67,13 @@ def matches(op: Operation, c: Computation) -> Iterator[Match]:
     for reaches, initial, left in _assignments(op, c):
         slots = [Slot(a, r) for a, r in zip(c.operands, reaches, strict=True)]
         result = Slot(c.result, op.result)
-        options = [_loops_for(lane, n, result, slots, op) for lane, n in c.lanes.items()]
+        options = [[*_parts_for(c, lane, result, slots, op), *_loops_for(lane, n, result, slots, op)] for lane, n in c.lanes.items()]
         for loop_choice in itertools.product(*options):
             lanes = dict(zip(c.lanes, loop_choice, strict=True))
-            match = Match(c, op, result, tuple(slots), initial, lanes, left)
-            if all(_is_aligned(match, s) for s in (result, *slots)):
-                yield match
+            for start in c.starts or (None,) if initial is None else (None,):
+                m = Match(c, op, result, tuple(slots), initial, lanes, left, start)
+                if all(is_aligned(m, s, ()) for s in (result, *slots)):
+                    yield m
 
 
 Assignment = tuple[tuple[Reach, ...], Reach | None, tuple[Reach, ...]]
@@ -122,13 +129,23 @@ def _loops_for(lane: str, n_lanes: int, result: Slot, slots: Sequence[Slot], op:
     return [*names, None]
 
 
-def _is_aligned(m: Match, s: Slot) -> bool:
-    """Tell whether each lane moves its operand by one element along one axis, on which other loops move by whole steps."""
-    for v in {x for x in m.lanes.values() if x is not None}:
+def is_aligned(m: Match, s: Slot, loops: Iterable[str]) -> bool:
+    """Tell whether each lane moves its operand by one element along one axis, on which others and these loops move by whole steps."""
+    names = {x for x in m.lanes.values() if x is not None}
+    inside = names.union(loops)
+    for v in names:
         for factor, axis in zip(s.reach.factors(v), s.reach.axes, strict=True):
-            if factor and (factor != 1 or any(f % m.lane_extent(v) for w, f in axis.terms if w != v)):
+            others = [f for w, f in axis.terms if w != v and w in inside]
+            if factor and (factor != 1 or any(f % m.lane_extent(v) for f in others)):
                 return False
     return True
+
+
+def _parts_for(c: Computation, lane: str, result: Slot, slots: Sequence[Slot], op: Operation) -> list[str]:
+    """Return the orders in which a lane may go over the parts of a code that lie in words of fewer bits."""
+    width = iv.width_of(c.transition.update.memory.interval)
+    is_of_result = _signature(lane, result, slots) == frozenset({0})
+    return [*PARTS] if is_of_result and width is not None and 1 < c.lanes[lane] == op.code_bits // width[0] else []
 
 
 def low_end(a: Affine, extents: Mapping[str, int]) -> int:
@@ -159,6 +176,11 @@ class Region:
     def lanes(self) -> dict[str, int]:
         """The lanes that move the slot."""
         return {v: n for v, n in self.match.computation.lanes.items() if any(coefficients(self.slot.access, v))}
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether each lane moves its operand by one element along one axis, on which other loops inside move by whole steps."""
+        return is_aligned(self.match, self.slot, self.loops)
 
     @cached_property
     def extents(self) -> dict[str, int]:
@@ -197,7 +219,9 @@ class Region:
         return self.unit * math.prod(self.sizes)
 
     def stride(self, loop: str) -> int:
-        """Return by how many addresses one step of a loop moves."""
+        """Return by how many addresses one step of a loop moves; a loop that is not inside moves the region's contents instead."""
+        if loop not in self.loops:
+            return 0
         factors = self.slot.reach.factors(loop)
         extent = self.match.lane_extent(loop)
         return sum(f * extent // width * step for f, width, step in zip(factors, self.widths, self.strides, strict=True))
@@ -205,9 +229,10 @@ class Region:
     def window(self, base: Sequence[int], outside: Mapping[str, int], origin: Mapping[str, int] | None = None) -> tuple[Data, Data]:
         """Return the addresses [count, axes of the memory] of a region, and the operand's flat index at each, or NONE.
 
-        `base` is the address of its first element, `outside` the steps of the loops that move it from outside, `origin` the
-        iteration of each loop at which the tile begins that it is a region of.
+        `base` is the address of its first element, `outside` the steps of loops, of which those count that move it from outside, `origin`
+        the iteration of each loop at which the tile begins that it is a region of.
         """
+        outside = {v: n for v, n in outside.items() if v not in self.loops}
         lanes = self.lanes
         grid = np.indices((*self.sizes, *lanes.values())).reshape(len(self.sizes) + len(lanes), -1)
         steps, lane_values = grid[: len(self.sizes)], dict(zip(lanes, grid[len(self.sizes) :], strict=True))
@@ -215,7 +240,22 @@ class Region:
         for v, values in lane_values.items():
             addresses += values[:, None] * np.array(coefficients(self.slot.access, v))
         addresses[:, 0] += sum((steps[n] * step for n, step in enumerate(self.strides)), np.zeros(grid.shape[1], np.int64))
+        for axis, modulus in enumerate(self.slot.access.moduli):
+            if modulus is not None:
+                addresses[:, axis] %= modulus
         return addresses, self._elements(steps, lane_values, outside, origin or {})
+
+    @cached_property
+    def parts(self) -> Data:
+        """The byte of an element's code at which each place of a window begins."""
+        lanes = self.lanes
+        grid = np.indices((*self.sizes, *lanes.values())).reshape(len(self.sizes) + len(lanes), -1)
+        first = np.zeros(grid.shape[1], np.int64)
+        for (v, n), values in zip(lanes.items(), grid[len(self.sizes) :], strict=True):
+            if self.match.lanes[v] in PARTS:
+                order = values if self.match.lanes[v] == LOW_FIRST else n - 1 - values
+                first = first * n + order
+        return first * (self.match.part_bits // BYTE)
 
     def initial(self, start: Reach | None, outside: Mapping[str, int]) -> Data:
         """Return of each place of a result's window the flat index of what its accumulator starts from, or NONE."""
@@ -249,7 +289,7 @@ class Region:
 
     def _is_used(self, lane: str) -> bool:
         loop = self.match.lanes[lane]
-        return loop is not None and self.slot.reach.moves_with(loop)
+        return loop in PARTS or (loop is not None and self.slot.reach.moves_with(loop))
 
     def _lane_index(self, loop: str, lane_values: Mapping[str, Data]) -> Data:
         """Return which iteration of a loop the lanes at each place are, the last lane innermost."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ...ila import CONTROL, Ila
 from ...ila.polynomial import NotPolynomial, Poly, Symbols
 from ...ila.summary import Opaque, Transition, read_summary, summarise, transition_of
-from ...lang.binders import Comprehension, array
+from ...lang.binders import Comprehension, array, static_shape
 from ...lang.expr import Expr, lift
 from ...lang.substitution import substitute
-from .control import Addressing, free_names
-from .copies import NoCopy, Part, parts_of
+from .control import Addressing, free_names, is_register
+from .copies import NoCopy, Part, addressed, parts_of
 
 Address = tuple[int, ...]
 
@@ -39,6 +40,7 @@ class Mover:
     addressing: Addressing
     pieces: tuple[Piece, ...]
     lanes: str  # the operand that carries the data; "" for a read
+    shifted: Mapping[Address, Address] = field(default_factory=dict)  # what else moves in the memory: where to, and where from
 
 
 @lru_cache(maxsize=16)
@@ -53,6 +55,13 @@ def readers(ila: Ila) -> tuple[Mover, ...]:
     return _sorted(m for name in ila.instructions for m in _reader(ila, name))
 
 
+def width_of(ila: Ila, m: Mover) -> int:
+    """Return how many lanes a command carries, or a read returns."""
+    instruction = ila.instructions[m.instruction]
+    lanes = instruction.operands[m.lanes].leaf if m.lanes else instruction.result
+    return math.prod(static_shape(lanes)) if lanes is not None else 0
+
+
 def _sorted(movers: Iterator[Mover]) -> tuple[Mover, ...]:
     return tuple(sorted(movers, key=lambda m: -len(m.pieces)))
 
@@ -62,22 +71,20 @@ def _writer(ila: Ila, name: str) -> Iterator[Mover]:
     vectors = {o.leaf.name: key for key, o in ila.instructions[name].operands.items() if o.leaf.shape}
     if isinstance(summary, Opaque) or not vectors:
         return
-    data = [(conditions, loops, t) for conditions, loops, t in summary.transitions() if not _is_one_number(ila, t.write.memory)]
+    data = [(conditions, loops, t) for conditions, loops, t in summary.transitions() if not is_register(ila, t.write.memory)]
     if len(data) != 1 or data[0][0] or data[0][1]:
         return
-    t = data[0][2]
+    t = addressed(data[0][2])
     parts = _pieces(ila, name, t, summary.symbols)
-    vector_names = {m for p, _ in parts or () for m in [p.memory]}
+    vector_names = {p.memory for p, _ in parts or ()} - {t.write.memory}
     if parts and len(vector_names) == 1 and vector_names <= vectors.keys():
-        pieces = tuple(Piece(offset, p.index[0], p.at, p.width, p.low) for p, offset in parts)
+        pieces = tuple(Piece(offset, p.index[0], p.at, p.width, p.low) for p, offset in parts if p.memory != t.write.memory)
+        shifted = {offset: p.index for p, offset in parts if p.memory == t.write.memory}
+        bits = ila.states[t.write.memory].bits if t.write.memory in ila.states else 0
+        if any((p.low, p.at, p.width) != (0, 0, bits) for p, _ in parts if p.memory == t.write.memory):
+            return
         addressing = Addressing(t.write, summary.symbols, free_names(ila, name))
-        yield Mover(name, t.write.memory, addressing, pieces, vectors[vector_names.pop()])
-
-
-def _is_one_number(ila: Ila, name: str) -> bool:
-    """Tell whether a name is that of a state without elements; what `let` binds in an instruction is no state."""
-    state = ila.states.get(name)
-    return state is not None and not state.leaf.shape
+        yield Mover(name, t.write.memory, addressing, pieces, vectors[vector_names.pop()], shifted)
 
 
 def _reader(ila: Ila, name: str) -> Iterator[Mover]:
@@ -117,7 +124,7 @@ def _read_addressing(ila: Ila, name: str, lane: Mapping[Expr, int], memory: str)
     if read is None or isinstance(read, Opaque):
         return None
     t, symbols = read
-    access = next((r.access for r in t.reads if r.access.memory == memory), None)
+    access = next((r.access for r in addressed(t).reads if r.access.memory == memory), None)
     return None if access is None else Addressing(access, symbols, free_names(ila, name))
 
 

@@ -24,6 +24,7 @@ class Reach:
     name: str
     shape: tuple[int, ...]
     axes: tuple[Affine, ...]
+    dims: tuple[str, ...] = ()  # what the axes are called
 
     @property
     def source(self) -> str:
@@ -46,6 +47,7 @@ class Operation:
     loops: Loops
     result: Reach
     operands: tuple[Reach, ...]
+    code_bits: int = 0  # of a result's code
 
     @property
     def reduced(self) -> frozenset[str]:
@@ -56,7 +58,7 @@ class Operation:
 def continuation(op: Operation, left: Sequence[Reach] = (), tile: Mapping[str, int] | None = None) -> Operation:
     """Return the operation that goes over the results of another, element by element, and what it left over; of a tile alone, if any."""
     loops = tuple((v, n if tile is None else min(tile[v], n)) for v, n in op.loops if op.result.moves_with(v))
-    return Operation(loops, op.result, (Reach(CHAINED, op.result.shape, op.result.axes), *left))
+    return Operation(loops, op.result, (Reach(CHAINED, op.result.shape, op.result.axes, op.result.dims), *left), op.code_bits)
 
 
 def zeros(op: Operation) -> Iterator[Reach]:
@@ -66,13 +68,15 @@ def zeros(op: Operation) -> Iterator[Reach]:
         yield Reach(ZEROS, tuple(op.result.shape[n] for n in axes), tuple(op.result.axes[n] for n in axes))
 
 
-def clearing(op: Operation) -> Operation:
-    """Return the operation that sets the results of another to zero."""
-    return replace(continuation(op), operands=())
+def clearing(op: Operation, tile: Mapping[str, int] | None = None) -> Operation:
+    """Return the operation that sets the results of another to zero; of a tile alone, if any."""
+    return replace(continuation(op, tile=tile), operands=())
 
 
-def operation_of(a: Comprehension, operands: Sequence[Leaf], result: str) -> Operation:
-    """Return what an array of operands computes as a nest of loops.
+def operation_of(
+    a: Comprehension, operands: Sequence[Leaf], result: str, dims: Mapping[str, Sequence[str]] | None = None, code_bits: int = 0
+) -> Operation:  # fmt: skip
+    """Return what an array of operands computes as a nest of loops, which are called by the names of the axes along which they go.
 
     Raises:
         SpecError: I116, an address is no sum of loop variables with factors.
@@ -87,7 +91,30 @@ def operation_of(a: Comprehension, operands: Sequence[Leaf], result: str) -> Ope
         raise SpecError("I116", f"The numerics of {result} are no nest of loops: {reason}", help="write its driver by hand") from None
     shapes = {leaf.name: tuple(int(n) for n in leaf.shape if isinstance(n, int)) for leaf in operands}
     reaches = [Reach(name, shapes[name], axes) for name, axes in reads]
-    return _coalesced(Operation(tuple(extents.items()), result_reach, tuple(reaches)))
+    named = (replace(r, dims=tuple((dims or {}).get(r.name, ()))) for r in (result_reach, *reaches))
+    first, *others = named
+    return _named(_coalesced(Operation(tuple(extents.items()), first, tuple(others), code_bits)))
+
+
+def _named(op: Operation) -> Operation:
+    """Return an operation whose loops are called as the axis along which each goes alone, one by one; the others keep their names."""
+    names: dict[str, str] = {}
+    for r in (op.result, *op.operands):
+        for axis, dim in zip(r.axes, r.dims, strict=False):
+            loop = axis.terms[0][0] if len(axis.terms) == 1 and axis.terms[0][1] == 1 else ""
+            if loop and loop not in names and dim not in (*names.values(), *dict(op.loops)):
+                names[loop] = dim
+
+    def renamed(r: Reach) -> Reach:
+        axes = tuple(Affine(a.constant, tuple((names.get(v, v), f) for v, f in a.terms)) for a in r.axes)
+        return replace(r, axes=axes)
+
+    return replace(
+        op,
+        loops=tuple((names.get(v, v), n) for v, n in op.loops),
+        result=renamed(op.result),
+        operands=tuple(map(renamed, op.operands)),
+    )
 
 
 def _number(p: Poly) -> int:
@@ -125,7 +152,7 @@ def _are_one(op: Operation, outer: str, inner: str, extent: int) -> bool:
 
 def _joined(op: Operation, outer: str, inner: str, extent: int) -> Operation:
     def without(r: Reach) -> Reach:
-        return Reach(r.name, r.shape, tuple(Affine(a.constant, tuple((v, f) for v, f in a.terms if v != outer)) for a in r.axes))
+        return replace(r, axes=tuple(Affine(a.constant, tuple((v, f) for v, f in a.terms if v != outer)) for a in r.axes))
 
     loops = tuple((v, extent if v == inner else n) for v, n in op.loops if v != outer)
-    return Operation(loops, without(op.result), tuple(map(without, op.operands)))
+    return replace(op, loops=loops, result=without(op.result), operands=tuple(map(without, op.operands)))

@@ -39,6 +39,7 @@ class Issued:
     reads: tuple[Region, ...] = ()
     writes: tuple[Region, ...] = ()
     steps: int = 0  # of its unit, where it computes
+    is_alone: bool = False  # whether it moves a pointer, so that the address of the next one depends on it
 
     @property
     def kind(self) -> tuple[Any, ...]:
@@ -240,7 +241,7 @@ def blocks_of(commands: Sequence[Issued]) -> tuple[Block, ...]:
     """Return commands as blocks of like ones that follow each other."""
     blocks: list[list[Issued]] = []
     for c in commands:
-        if blocks and blocks[-1][0].kind == c.kind:
+        if blocks and blocks[-1][0].kind == c.kind and not c.is_alone:
             blocks[-1].append(c)
         else:
             blocks.append([c])

@@ -7,10 +7,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Union
 
 import numpy as np
 
 from ...ila import Ila
+from ...lang.binders import Leaf
 from ...readings.arrays.labelled_array import Data
 from ..selection import Nest, NoSelection, Operand, Selection, reads_of, select, words_of
 from .computation import Computation, is_same
@@ -20,6 +22,8 @@ from .operation import CHAINED
 
 Steps = tuple[tuple[str, int], ...]
 MOST_ORDERS = 24  # layouts tried of one match
+COPIED = "(copied)"
+Starter = Union["Schedule", str, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +44,10 @@ class Place:
         """The memory that it lies in, or the operand of the command that carries it."""
         return self.slot.access.memory
 
+    def moves_from_outside(self, loop: str) -> bool:
+        """Tell whether a loop changes what lies in the region, not where in it."""
+        return self.slot.reach.moves_with(loop) and loop not in self.region.loops
+
     def first(self, ila: Ila) -> tuple[int, ...]:
         """Return its first address while all fields and registers are as at first."""
         control = {**dict.fromkeys(self.addressing.free, 0), **reset_state(ila)}
@@ -49,7 +57,11 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """A match with its loops split: `inside` those of one command, `outside` those of the host, outermost first."""
+    """A match with its loops split: `inside` those of one command, `outside` those of the host, outermost first.
+
+    The first step of a reduction may have a `starter`: the schedule of a command that does the same without reading accumulators, or
+    COPIED, where what it would bring there is brought to the accumulators themselves.
+    """
 
     ila: Ila
     match: Match
@@ -61,6 +73,8 @@ class Schedule:
     settings: Settings  # of the first command
     changes: Mapping[str, Settings]  # loop → by how much a step of it changes them
     table: Mapping[int, int]  # words of a control memory that the command reads, by address
+    starter: Starter = None
+    tiled: tuple[str, ...] = ()  # loops for one step of which alone results lie in memory, though there might be room for all
 
     @property
     def computation(self) -> Computation:
@@ -70,9 +84,19 @@ class Schedule:
     @property
     def tile(self) -> dict[str, int] | None:
         """Iterations of each loop whose results lie in memory at once, where the next tile's overwrite them; None where all do."""
-        if self.result.base is not None:
+        if not self.is_tiled:
             return None
-        return {v: self.inside.get(v, 1) * self.match.lane_extent(v) for v, _ in self.match.operation.loops}
+        return {v: self.result.region.loops.get(v, 1) * self.match.lane_extent(v) for v, _ in self.match.operation.loops}
+
+    @property
+    def is_tiled(self) -> bool:
+        """Whether results of one tile overwrite those of the one before."""
+        return self.result.base is None or any(self.result.moves_from_outside(v) for v, _ in self.outside)
+
+    @cached_property
+    def within_tile(self) -> tuple[str, ...]:
+        """The host's loops that stay in one tile."""
+        return tuple(v for v, _ in self.outside if not self.result.moves_from_outside(v))
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -90,13 +114,21 @@ class Schedule:
         """Return the schedule with values of what decides a computation's value; those that decide whether it computes stay."""
         names = {x.name for x in self.computation.switches}
         values = {k: x for k, x in switches.items() if k in names} | self.switches
-        return replace(self, switches=values, settings={**self.settings, **values})
+        starter = self.starter.with_switches(switches) if isinstance(self.starter, Schedule) else self.starter
+        return replace(self, switches=values, settings={**self.settings, **values}, starter=starter)
+
+    @property
+    def chosen_switches(self) -> tuple[Leaf, ...]:
+        """The switches that must be chosen: those that say where accumulators start follow from the step."""
+        other = self.starter.computation.switches if isinstance(self.starter, Schedule) else ()
+        start = self.match.starts[0] if self.match.starts else ""
+        return tuple(x for x in dict.fromkeys((*self.computation.switches, *other)) if x.name != start)
 
     def with_table_at(self, address: int) -> Schedule | Failure:
         """Return the schedule with its table at another address."""
         name = self.computation.table_base
         switches = {**self.switches, name: address}
-        candidate = _unified(self.ila, self.match, self.places, self.inside, self.outside, switches)
+        candidate = unified(self.ila, self.match, self.places, self.inside, self.outside, switches)
         return candidate if isinstance(candidate, Failure) else replace(candidate, switches=self.switches)
 
     @cached_property
@@ -150,16 +182,39 @@ def _with_outside(
     layouts = itertools.product(*options)
     for layout in itertools.islice(layouts, MOST_ORDERS):
         places = _placed(ila, match, slots, layout, inside, before)
+        if not all(p.region.is_aligned for p in places):
+            yield Failure(len(inside), f"lanes of {match.computation.instruction} do not take whole steps of an axis that loops share")
+            return
         if before is not None and not _is_continued(ila, match, places, before):
             yield Failure(0, f"{match.computation.instruction} does not read what {before.computation.instruction} writes as it lies")
             return
-        candidate = _unified(ila, match, places, inside, outside, switches)
+        candidate = unified(ila, match, places, inside, outside, switches)
         excess = next((x for p in places if p.base is None and (x := excess_of(ila, p))), "")
         yield Failure(len(inside), excess) if isinstance(candidate, Schedule) and excess else candidate
         if excess:
             continue
         if isinstance(candidate, Schedule):
             return
+
+
+def tiled(s: Schedule, loops: Sequence[str]) -> Schedule | Failure:
+    """Return the schedule whose results lie in memory for one step of these loops alone, at the same addresses for each."""
+    region = s.result.region
+    inside = {v: n for v, n in region.loops.items() if v not in loops}
+    result = replace(s.result, region=replace(region, loops=inside))
+    starter = s.starter
+    candidate = unified(s.ila, s.match, (result, *s.operands), s.inside, s.outside, s.switches)
+    return candidate if isinstance(candidate, Failure) else replace(candidate, starter=_restarted(starter, result), tiled=tuple(loops))
+
+
+def _restarted(starter: Starter, result: Place) -> Starter | None:
+    """Return what starts accumulators, with results in another region."""
+    if not isinstance(starter, Schedule):
+        return starter
+    own = starter.result
+    places = (replace(own, region=replace(own.region, loops=result.region.loops)), *starter.operands)
+    moved = unified(starter.ila, starter.match, places, starter.inside, starter.outside, starter.switches)
+    return moved if isinstance(moved, Schedule) else None
 
 
 def addressing_of(ila: Ila, c: Computation, slot: Slot) -> Addressing:
@@ -235,9 +290,11 @@ def _held(ila: Ila, p: Place) -> Data:
     return np.unique(rows, axis=0)
 
 
-def _unified(
+def unified(
     ila: Ila, match: Match, places: Sequence[Place], inside: Mapping[str, int], outside: Steps, switches: Settings
 ) -> Schedule | Failure:  # fmt: skip
+    """Return the schedule with these loops and places, and the fields that make it so."""
+
     def solution(steps: Mapping[str, int]) -> Selection | NoSelection:
         return _selection(ila, match, places, inside, steps, switches)
 
@@ -287,7 +344,7 @@ def _selection(
     fixed = {k: v for k, v in reset_state(ila).items() if k not in setters(ila)}
     for e in ila.externals.values():
         fixed |= {e.base.name: 0, e.size.name: 1 << 40}
-    return select(c.summary, c.transition, c.outer_loops, nest, {**fixed, **switches}, ordered=False)
+    return select(c.summary, c.transition, c.outer_loops, nest, {**fixed, **switches}, ordered=False, parts=c.parts)
 
 
 def _operand(p: Place, inside: Mapping[str, int], steps: Mapping[str, int]) -> Operand:
@@ -299,11 +356,11 @@ def _operand(p: Place, inside: Mapping[str, int], steps: Mapping[str, int]) -> O
 
 def _ordered(match: Match, places: Sequence[Place], outside: Steps) -> Steps:
     """Return the host's loops in an order in which what must be loaded again is loaded least often."""
-    dictated = [p for p in places[1:] if p.base is None and p.memory not in match.computation.summary.instruction.operands]
+    dictated = [p for p in places[1:] if p.base is None and not match.computation.carries(p.memory)]
 
     def is_allowed(order: Steps) -> bool:
-        kinds = [v in match.operation.reduced for v, _ in order]
-        return places[0].base is not None or kinds == sorted(kinds)
+        is_within = [not places[0].moves_from_outside(v) for v, _ in order]
+        return is_within == sorted(is_within)
 
     def loads(order: Steps) -> int:
         return sum(p.region.addresses * _changes(p, order) for p in dictated)

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ...lang.binders import static_shape
 from ...target.timing import Region as Span
 from .control import Settings, after, strobes
 from .image import Copier, copiers, word_bits
 from .matching import NONE
-from .movement import Address, Mover, readers, writers
+from .movement import Address, Mover, readers, width_of, writers
 from .program import BYTE, LITERALS, Issued, Lane
 from .writer import Writer
 
 MOST_STROBES = 256  # commands that move a pointer to where a read begins
 Contents = Mapping[Address, int]  # address → flat index of an operand, or NONE
+Pending = tuple[Address, int, int]  # address, flat index of the result, and which of its bytes begins there
 
 
 def store_by_bus(w: Writer, memory: str, source: str, contents: Contents) -> bool:
     """Write elements to a memory by the first instruction that can; tell whether there is one."""
     for m in writers(w.ila):
-        commands = list(_covering(w, m, contents)) if m.memory == memory else [None]
+        commands = list(_covering(w, m, contents)) if m.memory == memory and not m.shifted else [None]
         if None not in commands:
             for fields, lanes in (c for c in commands if c is not None):
                 w.issue(Issued(m.instruction, w.with_fields(m.instruction, fields), m.lanes, source, lanes))
+            w.held.pop(memory, None)
             return True
     return False
 
@@ -32,7 +32,7 @@ def store_by_bus(w: Writer, memory: str, source: str, contents: Contents) -> boo
 def _covering(w: Writer, m: Mover, contents: Contents) -> Iterator[tuple[Settings, tuple[Lane | None, ...]] | None]:
     """Yield the commands of a mover that cover elements: fields and lanes; None where it does not reach one."""
     left = dict(contents)
-    count = _width(w, m)
+    count = width_of(w.ila, m)
     while left:
         address = next(iter(left))
         fields = m.addressing.settings(address, w.registers)
@@ -47,13 +47,13 @@ def _covering(w: Writer, m: Mover, contents: Contents) -> Iterator[tuple[Setting
         yield fields, tuple(lanes)
 
 
-def read_by_bus(w: Writer, memory: str, pending: Sequence[tuple[Address, int]]) -> bool:
+def read_by_bus(w: Writer, memory: str, pending: Sequence[Pending]) -> bool:
     """Read elements from a memory, in their order, by the first instruction that can; tell whether there is one."""
     return any(_read(w, m, pending) for m in readers(w.ila) if m.memory == memory)
 
 
-def _read(w: Writer, m: Mover, pending: Sequence[tuple[Address, int]]) -> bool:
-    elements = dict(pending)
+def _read(w: Writer, m: Mover, pending: Sequence[Pending]) -> bool:
+    elements = {a: (element, byte) for a, element, byte in pending}
     missing = dict.fromkeys((a, p.low) for a in elements for p in m.pieces)
     before = w.registers, len(w.commands)
     while missing:
@@ -65,21 +65,15 @@ def _read(w: Writer, m: Mover, pending: Sequence[tuple[Address, int]]) -> bool:
             w.registers = before[0]
             del w.commands[before[1] :]
             return False
-        lanes: list[Lane | None] = [None] * _width(w, m)
+        lanes: list[Lane | None] = [None] * width_of(w.ila, m)
         for p in m.pieces:
             place = _moved(base, p.offset)
             if (place, p.low) in missing:
-                lanes[p.lane] = Lane(elements[place], p.low // BYTE)
+                element, byte = elements[place]
+                lanes[p.lane] = Lane(element, byte + p.low // BYTE)
                 del missing[place, p.low]
         w.issue(Issued(m.instruction, w.with_fields(m.instruction, fields), "", "", tuple(lanes), returns=True))
     return True
-
-
-def _width(w: Writer, m: Mover) -> int:
-    """Return how many lanes a command carries, or a read returns."""
-    instruction = w.ila.instructions[m.instruction]
-    lanes = instruction.operands[m.lanes].leaf if m.lanes else instruction.result
-    return math.prod(static_shape(lanes)) if lanes is not None else 0
 
 
 def _reaching(w: Writer, m: Mover, base: Address) -> Settings | None:
@@ -131,13 +125,13 @@ def _lane(w: Writer, c: Copier, source: str, element: int, low: int) -> Lane:
     return w.constant(element >> low & (1 << bits) - 1) if source == LITERALS else Lane(element, low // BYTE)
 
 
-def store_to_image(w: Writer, memory: str, pending: Sequence[tuple[Address, int]], digit: int) -> bool:
+def store_to_image(w: Writer, memory: str, pending: Sequence[Pending], digit: int) -> bool:
     """Copy elements from a memory by the first instruction that can; `digit` is the byte of the code that their lowest is now."""
     return any(_store(w, c, pending, digit) for c in copiers(w.ila) if c.memory == memory and c.is_store)
 
 
-def _store(w: Writer, c: Copier, pending: Sequence[tuple[Address, int]], digit: int) -> bool:
-    elements = dict(pending)
+def _store(w: Writer, c: Copier, pending: Sequence[Pending], digit: int) -> bool:
+    elements = {a: (element, byte) for a, element, byte in pending}
     runs = list(_runs(c, elements))
     before = dict(w.sizes)
     starts = [_first(w, c, count, c.span) for _, count in runs]
@@ -150,8 +144,8 @@ def _store(w: Writer, c: Copier, pending: Sequence[tuple[Address, int]], digit: 
         lanes: list[Lane | None] = [None] * (count * c.span)
         for row in range(count):
             for word in c.words:
-                element = elements.get(_place(address + row * c.step, word.offset), NONE)
-                lanes[row * c.span + word.word] = None if element == NONE else Lane(element, digit + word.low // BYTE)
+                element, byte = elements.get(_place(address + row * c.step, word.offset), (NONE, 0))
+                lanes[row * c.span + word.word] = None if element == NONE else Lane(element, byte + digit + word.low // BYTE)
         w.fetch(c.image, at, lanes)
     return True
 
@@ -187,7 +181,7 @@ def _issue(w: Writer, c: Copier, commands: Sequence[tuple[dict[str, int] | None,
         w.issue(Issued(c.instruction, fields, reads=(read,), writes=(destination,)))
 
 
-def _runs(c: Copier, contents: Mapping[Address, int]) -> Iterator[tuple[int, int]]:
+def _runs(c: Copier, contents: Iterable[Address]) -> Iterator[tuple[int, int]]:
     """Yield first address and number of the elements that follow each other."""
     bases = sorted({a[0] for a in contents})
     first, count = bases[0], 0

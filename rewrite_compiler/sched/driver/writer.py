@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...ila import Ila
 from .control import Settings, after, setters
 from .copies import NoCopy
 from .program import ImageWords, Issued, Lane
+
+Address = tuple[int, ...]
+Held = tuple[str, int]  # the operand, and which element of it
 
 
 class NotEmitted(Exception):
@@ -26,6 +29,7 @@ class Writer:
     inputs: list[ImageWords] = field(default_factory=list)
     outputs: list[ImageWords] = field(default_factory=list)
     constants: list[int] = field(default_factory=list)
+    held: dict[str, dict[Address, Held]] = field(default_factory=dict)  # what lies in memories through which elements are shifted
     tables: dict[str, dict[int, int]] = field(default_factory=dict)  # words of control memories
 
     def issue(self, c: Issued) -> None:
@@ -34,11 +38,12 @@ class Writer:
         Raises:
             NotEmitted: what it does to registers cannot be followed.
         """
+        before = self.registers
         try:
             self.registers = after(self.ila, c.instruction, c.fields, self.registers)
         except NoCopy:
             raise NotEmitted(f"what {c.instruction} does to registers depends on data") from None
-        self.commands.append(c)
+        self.commands.append(replace(c, is_alone=True) if c.vector and self.registers != before else c)
 
     def set_registers(self, values: Mapping[str, int]) -> None:
         """Set registers that hold something else."""

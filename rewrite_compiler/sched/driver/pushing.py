@@ -1,0 +1,92 @@
+"""Memories into which elements are pushed: line buffers through which they are shifted, and buffers that a pointer goes round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from .control import Settings, after
+from .copies import NoCopy
+from .matching import NONE
+from .movement import Address, Mover, width_of
+from .program import BYTE, Issued, Lane
+from .schedule import depth_of
+from .writer import Held, Writer
+
+NOTHING: Held = ("", NONE)
+UNKNOWN: Held = ("", NONE - 1)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where an element comes from: the command that brought it and the place among what that brings; command −1: what lay there."""
+
+    command: int
+    address: Address
+
+
+def is_pusher(w: Writer, m: Mover) -> bool:
+    """Tell whether an instruction brings elements where no field says, so that others move on or a pointer does."""
+    if not m.addressing.is_dictated:
+        return False
+    try:
+        moved = after(w.ila, m.instruction, {}, w.registers)
+    except NoCopy:
+        return False
+    return bool(m.shifted) or m.addressing.base(moved) != m.addressing.base(w.registers)
+
+
+def push(w: Writer, m: Mover, source: str, window: Callable[[Settings], Mapping[Address, int]]) -> bool:
+    """Write the fewest commands after which elements lie where they should, given what lies there already; tell whether there are any.
+
+    `window` gives the elements that should lie at each address, which may depend on what the commands do to registers.
+    """
+    held = w.held.get(m.memory, {})
+    for count, (registers, origins) in enumerate(_states(w, m)):
+        wanted = {a: NOTHING if e == NONE else (source, e) for a, e in window(registers).items()}
+        elements = _elements(origins, wanted, held)
+        if elements is not None:
+            _issue(w, m, source, elements, count)
+            w.held[m.memory] = held | {
+                a: elements.get(o, NOTHING) if o.command >= 0 else held.get(o.address, UNKNOWN) for a, o in origins.items()
+            }
+            return True
+    return False
+
+
+def _states(w: Writer, m: Mover) -> Iterator[tuple[Settings, dict[Address, Origin]]]:
+    """Yield what registers hold and where elements come from after no command, one, two, and so on, up to once around the memory."""
+    registers, origins = w.registers, dict[Address, Origin]()
+    yield registers, origins
+    for n in range(depth_of(w.ila, m.memory) + 1):
+        base = m.addressing.base(registers)
+        moved = {to: origins.get(at, Origin(-1, at)) for to, at in m.shifted.items()}
+        brought = {_place(m, base, p.offset): Origin(n, p.offset) for p in m.pieces}
+        origins = origins | moved | brought
+        registers = after(w.ila, m.instruction, {}, registers)
+        yield registers, origins
+
+
+def _place(m: Mover, base: Address, offset: Address) -> Address:
+    places = (a + b for a, b in zip(base, offset, strict=True))
+    return tuple(n if modulus is None else n % modulus for n, modulus in zip(places, m.addressing.access.moduli, strict=True))
+
+
+def _elements(origins: Mapping[Address, Origin], wanted: Mapping[Address, Held], held: Mapping[Address, Held]) -> dict[Origin, Held] | None:
+    """Return what commands must bring where; None where two elements would be one, or another lies there already."""
+    elements: dict[Origin, Held] = {}
+    for address, element in wanted.items():
+        origin = origins.get(address, Origin(-1, address))
+        found = held.get(origin.address) if origin.command < 0 else elements.setdefault(origin, element)
+        if found != element:
+            return None
+    return elements
+
+
+def _issue(w: Writer, m: Mover, source: str, elements: Mapping[Origin, Held], count: int) -> None:
+    for n in range(count):
+        lanes: list[Lane | None] = [None] * width_of(w.ila, m)
+        for p in m.pieces:
+            _, element = elements.get(Origin(n, p.offset), NOTHING)
+            lanes[p.lane] = lanes[p.lane] if element == NONE else Lane(element, p.low // BYTE)
+        w.issue(Issued(m.instruction, w.with_fields(m.instruction, {}), m.lanes, source, tuple(lanes)))
