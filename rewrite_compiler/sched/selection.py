@@ -83,7 +83,8 @@ class _Unifier:
         self, summary: Summary, t: Transition, loops: Sequence[tuple[str, Poly]], nest: Nest, fixed: Mapping[str, int], ordered: bool
     ) -> None:
         self.summary, self.symbols, self.nest, self.fixed, self.ordered = summary, summary.symbols, nest, fixed, ordered
-        self.transition, self.parts = t, (t,)
+        self.transition = t
+        self.parts: tuple[Transition, ...] = (t,)
         self.accesses = [(t.write, nest.result), *((r.access, o) for r, o in zip(reads_of(t), nest.operands, strict=True))]
         self.lanes = {v for v, p in loops if set(p) <= {()}}
         self.loops = [(v, p) for v, p in loops if v not in self.lanes]
@@ -195,7 +196,7 @@ def reads_of(t: Transition) -> list[Read]:
     return list({(r.access.memory, tuple(frozenset(p.items()) for p in r.access.address)): r for r in t.reads}.values())
 
 
-def side_effect(summary: Summary, wanted: Sequence[Transition], settings: Settings) -> str:
+def side_effect(summary: Summary, parts: Sequence[Transition], settings: Settings) -> str:
     """Return what an instruction does to memories under settings besides transitions, or why it does not do these.
 
     Nothing where it is all that it does.
@@ -209,9 +210,9 @@ def side_effect(summary: Summary, wanted: Sequence[Transition], settings: Settin
         holds = is_guarded or all(system.number(x, every) for x in conditions)
         extents = [p for _, p in (*loops, *t.loops)]
         is_active = holds and (is_guarded or all(system.value(p, every) > 0 for p in extents))
-        if t not in wanted and is_active and t.write.memory not in registers:
+        if t not in parts and is_active and t.write.memory not in registers:
             return f"{name} also writes {t.write.memory} under these settings"
-        if t in wanted and (is_guarded or not holds):
+        if t in parts and (is_guarded or not holds):
             return f"a condition of {name} does not hold under these settings"
     scalars = frozenset(leaf for leaf in summary.symbols.control if not leaf.shape)
     if any(x.reads <= scalars and not system.number(x, every) for x in summary.domain):

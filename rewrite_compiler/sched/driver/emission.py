@@ -11,11 +11,11 @@ from ...ila import Ila
 from ...lang import intervals as iv
 from ...lang.binders import static_shape
 from ...target.timing import Region as Span
-from .computation import clears, computations, shifts
-from .control import Settings, reset_state
-from .image import attachment, condition_values, word_bits
+from ..instructions.computation import clears, computations, shifts
+from ..instructions.control import Settings, reset_state
+from ..instructions.image import attachment, condition_values, word_bits
+from ..instructions.movement import Address, Mover, readers, writers
 from .matching import NONE, Match, matches
-from .movement import Address, Mover, readers, writers
 from .operation import clearing, continuation
 from .program import BYTE, LITERALS, Images, Issued, Lane, Program, blocks_of
 from .pushing import is_pusher, push
@@ -174,7 +174,7 @@ class Emission:
             lanes = self.lanes_of(s, carried, steps)
             command = replace(command, vector=carried.memory, source=carried.slot.reach.source, lanes=lanes)
         self.writer.issue(command)
-        self.writer.held.pop(s.result.memory, None)
+        self.writer.contents.pop(s.result.memory, None)
 
     def span_of(self, p: Place, steps: Mapping[str, int]) -> tuple[int, int]:
         """Return the addresses of a region."""

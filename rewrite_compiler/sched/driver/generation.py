@@ -21,8 +21,8 @@ from ...readings.arrays.labelled_array import Data
 from ...readings.kernels.evaluate import evaluate
 from ...target.device import simulated_device
 from ...target.mapping import Mapping as Operation_
-from .computation import Computation, Start, computations
-from .control import Settings
+from ..instructions.computation import Computation, Start, computations
+from ..instructions.control import Settings
 from .emission import emitted
 from .matching import Match, matches
 from .operation import ZEROS, Operation, continuation, operation_of
@@ -233,12 +233,18 @@ def _schedules_of(
             failures.append(s)
 
 
-def _continued(mains: Sequence[Schedule], r: Request, failures: list[Failure]) -> Iterator[tuple[Schedule, ...]]:
-    """Yield chains of two: a computation, and one that goes over its results."""
+Pairs = set[tuple[Match, Computation]]
+
+
+def _continued(mains: Sequence[Schedule], r: Request, failures: list[Failure], pairs: Pairs) -> Iterator[tuple[Schedule, ...]]:
+    """Yield chains of two: a computation, and one that goes over its results; those found already are left out, those found added."""
     for before in mains:
         op = continuation(r.operation, before.match.left, before.tile)
-        for c in computations(before.ila):
-            yield from ((before, s) for s in _schedules_of(before.ila, op, c, r, before, failures) if not s.match.left)
+        for c in (c for c in computations(before.ila) if not before.tiled or (before.match, c) not in pairs):
+            for s in _schedules_of(before.ila, op, c, r, before, failures):
+                if not s.match.left:
+                    pairs |= {(before.match, c)} if not before.tiled else set()
+                    yield before, s
 
 
 def _tiles(mains: Sequence[Schedule], failures: list[Failure]) -> Iterator[Schedule]:
@@ -257,8 +263,9 @@ def _tiles(mains: Sequence[Schedule], failures: list[Failure]) -> Iterator[Sched
 def _chains(mains: Sequence[Schedule], r: Request, failures: list[Failure]) -> Iterator[tuple[Schedule, ...]]:
     """Yield single computations, then chains of two, then those that work tile by tile."""
     yield from _by_commands([(s,) for s in mains if not s.match.left], r, failures)
-    yield from _by_commands(_continued(mains, r, failures), r, failures)
-    yield from _by_commands(_continued([*_tiles(mains, failures)], r, failures), r, failures)
+    pairs: Pairs = set()
+    yield from _by_commands(_continued(mains, r, failures, pairs), r, failures)
+    yield from _by_commands(_continued([*_tiles(mains, failures)], r, failures, pairs), r, failures)
 
 
 def _by_commands(chains: Iterable[tuple[Schedule, ...]], r: Request, failures: list[Failure]) -> list[tuple[Schedule, ...]]:

@@ -14,7 +14,7 @@ from ...ila.summary import Access
 from ...lang import intervals as iv
 from ...readings.arrays.labelled_array import Data
 from ..codelet import Affine
-from .computation import Computation, Start
+from ..instructions.computation import Computation, Start
 from .operation import CHAINED, ZEROS, Operation, Reach, zeros
 
 NONE = -1  # no element: a zero
@@ -52,10 +52,16 @@ class Match:
 
     def lane_extent(self, loop: str) -> int:
         """Return how many iterations of a loop lanes take."""
-        extents = self.computation.lanes
-        return math.prod(extents[v] for v, loop_choice in self.lanes.items() if loop_choice == loop)
+        return self._lane_extents.get(loop, 1)
 
-    @property
+    @cached_property
+    def _lane_extents(self) -> dict[str | None, int]:
+        extents: dict[str | None, int] = {}
+        for v, n in self.computation.lanes.items():
+            extents[self.lanes[v]] = extents.get(self.lanes[v], 1) * n
+        return extents
+
+    @cached_property
     def outer(self) -> dict[str, int]:
         """How many steps each loop of the operation takes, those of one step left out."""
         counts = {v: -(-n // self.lane_extent(v)) for v, n in self.operation.loops}
@@ -159,6 +165,15 @@ def high_end(a: Affine, extents: Mapping[str, int]) -> int:
 
 
 @dataclass(frozen=True, eq=False)
+class _Grid:
+    """Addresses [places, axes of the memory] from base 0 on, the index along each axis of the operand, and whether lanes use a place."""
+
+    addresses: Data
+    positions: Sequence[Data]
+    is_used: Data
+
+
+@dataclass(frozen=True, eq=False)
 class Region:
     """The layout of a slot: `order` are the operand's axes, outermost first; `loops` are the loops that move inside of it."""
 
@@ -232,18 +247,30 @@ class Region:
         `base` is the address of its first element, `outside` the steps of loops, of which those count that move it from outside, `origin`
         the iteration of each loop at which the tile begins that it is a region of.
         """
-        outside = {v: n for v, n in outside.items() if v not in self.loops}
-        lanes = self.lanes
-        grid = np.indices((*self.sizes, *lanes.values())).reshape(len(self.sizes) + len(lanes), -1)
-        steps, lane_values = grid[: len(self.sizes)], dict(zip(lanes, grid[len(self.sizes) :], strict=True))
-        addresses = np.zeros((grid.shape[1], len(base)), np.int64) + np.array(base)
-        for v, values in lane_values.items():
-            addresses += values[:, None] * np.array(coefficients(self.slot.access, v))
-        addresses[:, 0] += sum((steps[n] * step for n, step in enumerate(self.strides)), np.zeros(grid.shape[1], np.int64))
+        addresses = self._grid.addresses + np.array(base)
         for axis, modulus in enumerate(self.slot.access.moduli):
             if modulus is not None:
                 addresses[:, axis] %= modulus
-        return addresses, self._elements(steps, lane_values, outside, origin or {})
+        return addresses, self._elements({v: n for v, n in outside.items() if v not in self.loops}, origin or {})
+
+    @cached_property
+    def _grid(self) -> _Grid:
+        """The places of a region and what lies there while no loop outside has moved."""
+        lanes, reach = self.lanes, self.slot.reach
+        grid = np.indices((*self.sizes, *lanes.values())).reshape(len(self.sizes) + len(lanes), -1)
+        steps, lane_values = grid[: len(self.sizes)], dict(zip(lanes, grid[len(self.sizes) :], strict=True))
+        addresses = np.zeros((grid.shape[1], len(self.slot.access.address)), np.int64)
+        for v, values in lane_values.items():
+            addresses += values[:, None] * np.array(coefficients(self.slot.access, v))
+        addresses[:, 0] += sum((steps[n] * step for n, step in enumerate(self.strides)), np.zeros(grid.shape[1], np.int64))
+        positions, is_used = [], np.ones(grid.shape[1], bool)
+        for axis, offset in enumerate(reach.axes if reach.name != ZEROS else ()):
+            value = steps[axis] * self.widths[axis] + self.low[axis]
+            positions.append(value + sum(factor * self._lane_index(v, lane_values) for v, factor in offset.terms))
+        for v, values in lane_values.items():
+            if not self._is_used(v):
+                is_used &= values == 0
+        return _Grid(addresses, positions, is_used)
 
     @cached_property
     def parts(self) -> Data:
@@ -269,23 +296,17 @@ class Region:
             flat = flat * size + a.constant + sum((f * position[v] for v, f in a.terms), np.zeros(elements.shape, np.int64))
         return np.where(elements == NONE, NONE, flat)
 
-    def _elements(self, steps: Data, lane_values: Mapping[str, Data], outside: Mapping[str, int], origin: Mapping[str, int]) -> Data:
+    def _elements(self, outside: Mapping[str, int], origin: Mapping[str, int]) -> Data:
         """Return the flat index of the operand's element at each place."""
-        reach, m = self.slot.reach, self.match
+        reach, m, grid = self.slot.reach, self.match, self._grid
         if reach.name == ZEROS:
-            return np.full(steps.shape[1], NONE)
-        flat, valid = np.zeros(steps.shape[1], np.int64), np.ones(steps.shape[1], bool)
-        for axis, offset in enumerate(reach.axes):
-            value = steps[axis] * self.widths[axis] + self.low[axis]
-            value = value + sum(f * (outside.get(v, 0) * m.lane_extent(v) + origin.get(v, 0)) for v, f in offset.terms)
-            for v, factor in offset.terms:
-                value = value + factor * self._lane_index(v, lane_values)
-            valid &= (value >= 0) & (value < reach.shape[axis])
-            flat = flat * reach.shape[axis] + value
-        for v, values in lane_values.items():
-            if not self._is_used(v):
-                valid &= values == 0
-        return np.where(valid, flat, NONE)
+            return np.full(grid.is_used.shape, NONE)
+        flat, is_valid = np.zeros(1, np.int64), grid.is_used
+        for position, size, offset in zip(grid.positions, reach.shape, reach.axes, strict=True):
+            value = position + sum(f * (outside.get(v, 0) * m.lane_extent(v) + origin.get(v, 0)) for v, f in offset.terms)
+            is_valid = is_valid & (value >= 0) & (value < size)
+            flat = flat * size + value
+        return np.where(is_valid, flat, NONE)
 
     def _is_used(self, lane: str) -> bool:
         loop = self.match.lanes[lane]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from ...errors import SpecError
 from ...ila.polynomial import NotPolynomial, Poly, Symbols
@@ -37,7 +38,12 @@ class Reach:
 
     def moves_with(self, loop: str) -> bool:
         """Tell whether a loop moves it."""
-        return any(self.factors(loop))
+        return loop in self.moving
+
+    @cached_property
+    def moving(self) -> frozenset[str]:
+        """The loops that move it."""
+        return frozenset(v for a in self.axes for v, f in a.terms if f)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +55,7 @@ class Operation:
     operands: tuple[Reach, ...]
     code_bits: int = 0  # of a result's code
 
-    @property
+    @cached_property
     def reduced(self) -> frozenset[str]:
         """The loops over which results are summed up."""
         return frozenset(v for v, _ in self.loops if not self.result.moves_with(v))
@@ -91,8 +97,8 @@ def operation_of(
         raise SpecError("I116", f"The numerics of {result} are no nest of loops: {reason}", help="write its driver by hand") from None
     shapes = {leaf.name: tuple(int(n) for n in leaf.shape if isinstance(n, int)) for leaf in operands}
     reaches = [Reach(name, shapes[name], axes) for name, axes in reads]
-    named = (replace(r, dims=tuple((dims or {}).get(r.name, ()))) for r in (result_reach, *reaches))
-    first, *others = named
+    reaches_with_dims = (replace(r, dims=tuple((dims or {}).get(r.name, ()))) for r in (result_reach, *reaches))
+    first, *others = reaches_with_dims
     return _named(_coalesced(Operation(tuple(extents.items()), first, tuple(others), code_bits)))
 
 

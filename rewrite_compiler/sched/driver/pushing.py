@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from .control import Settings, after
-from .copies import NoCopy
+from ..instructions.control import Settings, after
+from ..instructions.copies import NoCopy
+from ..instructions.movement import Address, Mover, width_of
 from .matching import NONE
-from .movement import Address, Mover, width_of
 from .program import BYTE, Issued, Lane
 from .schedule import depth_of
 from .writer import Held, Writer
@@ -30,10 +30,10 @@ def is_pusher(w: Writer, m: Mover) -> bool:
     if not m.addressing.is_dictated:
         return False
     try:
-        moved = after(w.ila, m.instruction, {}, w.registers)
+        shifted = after(w.ila, m.instruction, {}, w.registers)
     except NoCopy:
         return False
-    return bool(m.shifted) or m.addressing.base(moved) != m.addressing.base(w.registers)
+    return bool(m.shifted) or m.addressing.base(shifted) != m.addressing.base(w.registers)
 
 
 def push(w: Writer, m: Mover, source: str, window: Callable[[Settings], Mapping[Address, int]]) -> bool:
@@ -41,14 +41,14 @@ def push(w: Writer, m: Mover, source: str, window: Callable[[Settings], Mapping[
 
     `window` gives the elements that should lie at each address, which may depend on what the commands do to registers.
     """
-    held = w.held.get(m.memory, {})
+    contents = w.contents.get(m.memory, {})
     for count, (registers, origins) in enumerate(_states(w, m)):
-        wanted = {a: NOTHING if e == NONE else (source, e) for a, e in window(registers).items()}
-        elements = _elements(origins, wanted, held)
+        targets = {a: NOTHING if e == NONE else (source, e) for a, e in window(registers).items()}
+        elements = _elements(origins, targets, contents)
         if elements is not None:
             _issue(w, m, source, elements, count)
-            w.held[m.memory] = held | {
-                a: elements.get(o, NOTHING) if o.command >= 0 else held.get(o.address, UNKNOWN) for a, o in origins.items()
+            w.contents[m.memory] = contents | {
+                a: elements.get(o, NOTHING) if o.command >= 0 else contents.get(o.address, UNKNOWN) for a, o in origins.items()
             }
             return True
     return False
@@ -60,9 +60,9 @@ def _states(w: Writer, m: Mover) -> Iterator[tuple[Settings, dict[Address, Origi
     yield registers, origins
     for n in range(depth_of(w.ila, m.memory) + 1):
         base = m.addressing.base(registers)
-        moved = {to: origins.get(at, Origin(-1, at)) for to, at in m.shifted.items()}
+        shifted = {to: origins.get(at, Origin(-1, at)) for to, at in m.shifted.items()}
         brought = {_place(m, base, p.offset): Origin(n, p.offset) for p in m.pieces}
-        origins = origins | moved | brought
+        origins = origins | shifted | brought
         registers = after(w.ila, m.instruction, {}, registers)
         yield registers, origins
 
@@ -72,13 +72,15 @@ def _place(m: Mover, base: Address, offset: Address) -> Address:
     return tuple(n if modulus is None else n % modulus for n, modulus in zip(places, m.addressing.access.moduli, strict=True))
 
 
-def _elements(origins: Mapping[Address, Origin], wanted: Mapping[Address, Held], held: Mapping[Address, Held]) -> dict[Origin, Held] | None:
+def _elements(
+    origins: Mapping[Address, Origin], targets: Mapping[Address, Held], contents: Mapping[Address, Held]
+) -> dict[Origin, Held] | None:
     """Return what commands must bring where; None where two elements would be one, or another lies there already."""
     elements: dict[Origin, Held] = {}
-    for address, element in wanted.items():
+    for address, element in targets.items():
         origin = origins.get(address, Origin(-1, address))
-        found = held.get(origin.address) if origin.command < 0 else elements.setdefault(origin, element)
-        if found != element:
+        element_there = contents.get(origin.address) if origin.command < 0 else elements.setdefault(origin, element)
+        if element_there != element:
             return None
     return elements
 

@@ -14,9 +14,9 @@ import numpy as np
 from ...ila import Ila
 from ...lang.binders import Leaf
 from ...readings.arrays.labelled_array import Data
+from ..instructions.computation import Computation, is_same
+from ..instructions.control import Addressing, Settings, free_names, reset_state, setters
 from ..selection import Nest, NoSelection, Operand, Selection, reads_of, select, words_of
-from .computation import Computation, is_same
-from .control import Addressing, Settings, free_names, reset_state, setters
 from .matching import NONE, Match, Region, Slot, orders
 from .operation import CHAINED
 
@@ -211,10 +211,10 @@ def _restarted(starter: Starter, result: Place) -> Starter | None:
     """Return what starts accumulators, with results in another region."""
     if not isinstance(starter, Schedule):
         return starter
-    own = starter.result
-    places = (replace(own, region=replace(own.region, loops=result.region.loops)), *starter.operands)
-    moved = unified(starter.ila, starter.match, places, starter.inside, starter.outside, starter.switches)
-    return moved if isinstance(moved, Schedule) else None
+    place = starter.result
+    places = (replace(place, region=replace(place.region, loops=result.region.loops)), *starter.operands)
+    restarted = unified(starter.ila, starter.match, places, starter.inside, starter.outside, starter.switches)
+    return restarted if isinstance(restarted, Schedule) else None
 
 
 def addressing_of(ila: Ila, c: Computation, slot: Slot) -> Addressing:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .computation import Computation, computations
+from ..instructions.computation import Computation, computations
 from .matching import Match, Slot
 from .operation import Reach
 from .schedule import COPIED, Place, Schedule, addressing_of, is_chained, unified
@@ -45,11 +45,11 @@ def _like(s: Schedule, c: Computation) -> Schedule | None:
     if c.accumulates or not extents or c.result.memory != m.result.access.memory or len(c.operands) != len(m.operands):
         return None
     slots = []
-    for own, slot in zip(c.operands, m.operands, strict=True):
-        is_carried = c.carries(own.memory) and m.computation.carries(slot.access.memory)
-        if not is_carried and own.memory != slot.access.memory:
+    for access, slot in zip(c.operands, m.operands, strict=True):
+        is_carried = c.carries(access.memory) and m.computation.carries(slot.access.memory)
+        if not is_carried and access.memory != slot.access.memory:
             return None
-        slots.append(Slot(own, slot.reach))
+        slots.append(Slot(access, slot.reach))
     like = Match(c, m.operation, Slot(c.result, m.result.reach), tuple(slots), None, lanes, m.left)
     places = [_placed(s, p, like, slot) for p, slot in zip(s.places, (like.result, *like.operands), strict=True)]
     if not all(_is_same_window(a, b) for a, b in zip(s.places, places, strict=True)):

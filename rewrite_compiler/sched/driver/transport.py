@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...target.timing import Region as Span
-from .control import Settings, after, strobes
-from .image import Copier, copiers, word_bits
+from ..instructions.control import Settings, after, strobes
+from ..instructions.image import Copier, copiers, word_bits
+from ..instructions.movement import Address, Mover, readers, width_of, writers
 from .matching import NONE
-from .movement import Address, Mover, readers, width_of, writers
 from .program import BYTE, LITERALS, Issued, Lane
 from .writer import Writer
 
@@ -24,7 +24,7 @@ def store_by_bus(w: Writer, memory: str, source: str, contents: Contents) -> boo
         if None not in commands:
             for fields, lanes in (c for c in commands if c is not None):
                 w.issue(Issued(m.instruction, w.with_fields(m.instruction, fields), m.lanes, source, lanes))
-            w.held.pop(memory, None)
+            w.contents.pop(memory, None)
             return True
     return False
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...ila import Ila
-from .control import Settings, after, setters
-from .copies import NoCopy
+from ..instructions.control import Settings, after, setters
+from ..instructions.copies import NoCopy
 from .program import ImageWords, Issued, Lane
 
 Address = tuple[int, ...]
@@ -29,7 +29,7 @@ class Writer:
     inputs: list[ImageWords] = field(default_factory=list)
     outputs: list[ImageWords] = field(default_factory=list)
     constants: list[int] = field(default_factory=list)
-    held: dict[str, dict[Address, Held]] = field(default_factory=dict)  # what lies in memories through which elements are shifted
+    contents: dict[str, dict[Address, Held]] = field(default_factory=dict)  # what lies in memories through which elements are shifted
     tables: dict[str, dict[int, int]] = field(default_factory=dict)  # words of control memories
 
     def issue(self, c: Issued) -> None:

@@ -25,11 +25,11 @@ from ...prove.verdict import Outcome
 from ...readings.kernels.evaluate import evaluate
 from ...rewrite.user_file import module_at
 from ...sched.driver.completion import completed
-from ...sched.driver.computation import Computation, computations
-from ...sched.driver.image import attachment, condition_values
 from ...sched.driver.matching import Match, Slot, matches
 from ...sched.driver.operation import CHAINED, continuation
 from ...sched.driver.schedule import Schedule, schedules
+from ...sched.instructions.computation import Computation, computations
+from ...sched.instructions.image import attachment, condition_values
 from ...sched.selection import reads_of
 from ...target import Mapping as Operation
 from ...target import Target, find_target

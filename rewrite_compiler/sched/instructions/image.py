@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from ...ila import Ila
 from ...ila.polynomial import Poly
@@ -48,17 +48,17 @@ class Copier:
         """The name of the instruction."""
         return self.summary.instruction.name
 
-    @property
+    @cached_property
     def step(self) -> int:
         """Addresses of the memory that one element takes."""
         return 1 + max(w.offset[0] for w in self.words)
 
-    @property
+    @cached_property
     def span(self) -> int:
         """Words of the image that one element takes."""
         return 1 + max(w.word for w in self.words)
 
-    @property
+    @cached_property
     def bits(self) -> int:
         """How many low bits of a number it moves."""
         return max(w.low + w.width for w in self.words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from ...ila import CONTROL, Ila
@@ -83,7 +83,7 @@ class Computation:
         """Where it writes."""
         return self.transition.write
 
-    @property
+    @cached_property
     def lanes(self) -> dict[str, int]:
         """The loops of constant extents."""
         return {v: int(p.get((), 0)) for v, p in self.loops if set(p) <= {()}}
