@@ -301,11 +301,13 @@ class Region:
         reach, m, grid = self.slot.reach, self.match, self._grid
         if reach.name == ZEROS:
             return np.full(grid.is_used.shape, NONE)
-        flat, is_valid = np.zeros(1, np.int64), grid.is_used
-        for position, size, offset in zip(grid.positions, reach.shape, reach.axes, strict=True):
-            value = position + sum(f * (outside.get(v, 0) * m.lane_extent(v) + origin.get(v, 0)) for v, f in offset.terms)
-            is_valid = is_valid & (value >= 0) & (value < size)
-            flat = flat * size + value
+        shifts = [sum(f * (outside.get(v, 0) * m.lane_extent(v) + origin.get(v, 0)) for v, f in a.terms) for a in reach.axes]
+        values = [position + n for position, n in zip(grid.positions, shifts, strict=True)]
+        flat, is_valid = _flat(values, reach.shape, grid.is_used)
+        if reach.folded is not None:
+            at = dict(zip(reach.dims, values, strict=True))
+            places = [a.constant + sum((f * at[v] for v, f in a.terms), np.zeros_like(flat)) for a in reach.folded.axes]
+            flat, is_valid = _flat(places, reach.folded.shape, is_valid)
         return np.where(is_valid, flat, NONE)
 
     def _is_used(self, lane: str) -> bool:
@@ -319,6 +321,15 @@ class Region:
             if self.match.lanes[v] == loop:
                 index = index * n + lane_values[v]
         return index
+
+
+def _flat(values: Sequence[Data], shape: Sequence[int], is_valid: Data) -> tuple[Data, Data]:
+    """Return the flat index of each place of an array, and whether it is one."""
+    flat = np.zeros(is_valid.shape, np.int64)
+    for value, size in zip(values, shape, strict=True):
+        is_valid = is_valid & (value >= 0) & (value < size)
+        flat = flat * size + value
+    return flat, is_valid
 
 
 def orders(rank: int) -> list[tuple[int, ...]]:

@@ -26,6 +26,15 @@ class Reach:
     shape: tuple[int, ...]
     axes: tuple[Affine, ...]
     dims: tuple[str, ...] = ()  # what the axes are called
+    folded: Reach | None = None  # the operand that it has the elements of, some of them several times
+
+    def unfolded(self, loops: Loops) -> Reach:
+        """Return the operand with an axis for each loop where several loops move along one axis; else itself."""
+        if all(len(a.terms) <= 1 for a in self.axes):
+            return self
+        moving = [(v, n) for v, n in loops if self.moves_with(v)]
+        names = tuple(v for v, _ in moving)
+        return Reach(self.name, tuple(n for _, n in moving), tuple(Affine(0, ((v, 1),)) for v in names), names, self)
 
     @property
     def source(self) -> str:

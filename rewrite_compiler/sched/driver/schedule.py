@@ -157,44 +157,76 @@ def schedules(ila: Ila, match: Match, switches: Settings, before: Schedule | Non
     if before is not None and not _is_beside(match, before):
         yield Failure(0, f"{match.computation.instruction} does not read what {before.computation.instruction} writes")
         return
+    beyond: list[Schedule] = []
+    yield from _within(ila, match, switches, before, beyond)
+    yield from beyond
+
+
+def _within(ila: Ila, match: Match, switches: Settings, before: Schedule | None, beyond: list[Schedule]) -> Iterator[Schedule | Failure]:
+    """Yield the schedules whose regions fit into memories, and note the others."""
     loops = list(match.outer.items())
     subsets = [s for n in range(len(loops) + 1) for s in itertools.combinations(loops, n)]
     counted = len(match.computation.loops) - len(match.computation.lanes)
     for outside in sorted(subsets, key=lambda s: math.prod(n for _, n in s)):
-        if len(loops) - len(outside) > counted and not match.computation.has_table:
-            yield Failure(0, f"{counted} loops of {match.computation.instruction} cannot take the {len(loops) - len(outside)} of the nest")
+        kinds = {_moved_slots(match, v) for v, n in loops if (v, n) not in outside}  # those of one kind may be one in memory
+        if len(kinds) > counted and not match.computation.has_table:
+            yield Failure(0, f"{counted} loops of {match.computation.instruction} cannot take {len(loops) - len(outside)} of the nest")
             continue
         is_reduced = [v in match.operation.reduced for v, _ in outside]
         if any(is_reduced) and not match.computation.accumulates:
             continue
         if match.starts and match.computation.repeats and not all(v in dict(outside) for v in match.outer if v in match.operation.reduced):
             continue  # one command would start anew with each step
-        yield from _with_outside(ila, match, outside, switches, before)
+        yield from _with_outside(ila, match, outside, switches, before, beyond)
 
 
 def _with_outside(
-    ila: Ila, match: Match, outside: Steps, switches: Settings, before: Schedule | None
+    ila: Ila, match: Match, outside: Steps, switches: Settings, before: Schedule | None, beyond: list[Schedule]
 ) -> Iterator[Schedule | Failure]:  # fmt: skip
     inside = {v: n for v, n in match.outer.items() if (v, n) not in outside}
-    slots = (match.result, *match.operands)
-    as_before = None if before is None else before.result.region.order
-    options = [[as_before] if as_before is not None and is_chained(match, s) else [*orders(len(s.reach.axes))] for s in slots]
-    layouts = itertools.product(*options)
-    for layout in itertools.islice(layouts, MOST_ORDERS):
+    for slots, layout in _layouts(match, before):
         places = _placed(ila, match, slots, layout, inside, before)
         if not all(p.region.is_aligned for p in places):
             yield Failure(len(inside), f"lanes of {match.computation.instruction} do not take whole steps of an axis that loops share")
-            return
+            continue
         if before is not None and not _is_continued(ila, match, places, before):
             yield Failure(0, f"{match.computation.instruction} does not read what {before.computation.instruction} writes as it lies")
             return
         candidate = unified(ila, match, places, inside, outside, switches)
-        excess = next((x for p in places if p.base is None and (x := excess_of(ila, p))), "")
-        yield Failure(len(inside), excess) if isinstance(candidate, Schedule) and excess else candidate
-        if excess:
-            continue
-        if isinstance(candidate, Schedule):
+        excess = next((x for p in places if (x := excess_of(ila, p))), "") if isinstance(candidate, Schedule) else ""
+        yield Failure(len(inside), excess) if excess else candidate
+        if isinstance(candidate, Schedule) and not excess:
             return
+        if isinstance(candidate, Schedule) and not beyond and all(p.base is not None or not excess_of(ila, p) for p in places):
+            beyond.append(candidate)
+
+
+def _moved_slots(match: Match, loop: str) -> tuple[bool, ...]:
+    return tuple(s.reach.moves_with(loop) for s in (match.result, *match.operands))
+
+
+def _layouts(match: Match, before: Schedule | None) -> Iterator[tuple[tuple[Slot, ...], tuple[tuple[int, ...], ...]]]:
+    """Yield the slots, each with the order in which its axes lie: as they are, then with an axis for each loop, elements repeated.
+
+    The first order is that of the loops, those that sums go over innermost, so that loops of one command may follow each other.
+    """
+    as_before = None if before is None else before.result.region.order
+    slots = (match.result, *match.operands)
+    unfolded = tuple(s if is_chained(match, s) else Slot(s.access, s.reach.unfolded(match.operation.loops)) for s in slots)
+    loops = sorted((v for v, _ in match.operation.loops), key=lambda v: v in match.operation.reduced)
+    is_other = any(a.reach is not b.reach for a, b in zip(slots, unfolded, strict=True))
+    for variant in (slots, unfolded) if is_other else (slots,):
+        fixed = [as_before if as_before is not None and is_chained(match, s) else None for s in variant]
+        first = tuple(order or _order_of(s, loops) for s, order in zip(variant, fixed, strict=True))
+        options = [[order] if order is not None else [*orders(len(s.reach.axes))] for s, order in zip(variant, fixed, strict=True)]
+        for layout in dict.fromkeys((first, *itertools.islice(itertools.product(*options), MOST_ORDERS))):
+            yield variant, layout
+
+
+def _order_of(s: Slot, loops: Sequence[str]) -> tuple[int, ...]:
+    """Return the axes of an operand in the order of the loops that move them."""
+    firsts = [min((loops.index(v) for v, _ in a.terms), default=-1) for a in s.reach.axes]
+    return tuple(sorted(range(len(firsts)), key=lambda axis: firsts[axis]))
 
 
 def tiled(s: Schedule, loops: Sequence[str]) -> Schedule | Failure:
@@ -340,11 +372,24 @@ def _selection(
     operands = [_operand(p, inside, steps) for p in places]
     slots = {id(p.slot.access): o for p, o in zip(places, operands, strict=True)}
     reads = [operands[0] if is_same(r.access, c.result) else slots[id(r.access)] for r in reads_of(c.transition)]
-    nest = Nest(tuple(inside.items()), operands[0], tuple(reads))
+    nest = _coalesced(Nest(tuple(inside.items()), operands[0], tuple(reads)))
     fixed = {k: v for k, v in reset_state(ila).items() if k not in setters(ila)}
     for e in ila.externals.values():
         fixed |= {e.base.name: 0, e.size.name: 1 << 40}
     return select(c.summary, c.transition, c.outer_loops, nest, {**fixed, **switches}, ordered=False, parts=c.parts)
+
+
+def _coalesced(nest: Nest) -> Nest:
+    """Return a nest in which loops that follow each other in all operands are one."""
+    operands = (nest.result, *nest.operands)
+    for outer, inner in itertools.permutations(range(len(nest.loops)), 2):
+        count = nest.loops[inner][1]
+        if all(o.strides[outer] == o.strides[inner] * count for o in operands):
+            rest = [n for n in range(len(nest.loops)) if n != outer]
+            loops = tuple((nest.loops[n][0], nest.loops[n][1] * (nest.loops[outer][1] if n == inner else 1)) for n in rest)
+            result, *others = (replace(o, strides=tuple(o.strides[n] for n in rest)) for o in operands)
+            return _coalesced(Nest(loops, result, tuple(others)))
+    return nest
 
 
 def _operand(p: Place, inside: Mapping[str, int], steps: Mapping[str, int]) -> Operand:

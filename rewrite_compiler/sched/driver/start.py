@@ -59,8 +59,8 @@ def _like(s: Schedule, c: Computation) -> Schedule | None:
 
 
 def _placed(s: Schedule, p: Place, like: Match, slot: Slot) -> Place:
-    region = replace(p.region, match=like, slot=slot)
-    return Place(region, addressing_of(s.ila, like.computation, slot), p.base)
+    slot = Slot(slot.access, p.slot.reach)
+    return Place(replace(p.region, match=like, slot=slot), addressing_of(s.ila, like.computation, slot), p.base)
 
 
 def _is_same_window(a: Place, b: Place) -> bool:
