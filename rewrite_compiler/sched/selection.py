@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ..ila.polynomial import Poly, Symbols
@@ -92,6 +93,14 @@ class _Unifier:
         self.table_loop = next((v for v, _ in self.loops if any(self._reads(name, v) for name in self.table_atoms)), None)
         self.furthest = (-1, "the instruction has no loops")
 
+    @cached_property
+    def room(self) -> int:
+        """The words of the memory that the table lies in."""
+        e = self.symbols.atoms[next(iter(self.table_atoms))]
+        while e.op != "load":
+            e = e.args[0]
+        return next((n for n in e.data.shape if isinstance(n, int)), 0)
+
     def _is_used(self, name: str) -> bool:
         return any(name in monomial for access, _ in self.accesses for p in access.address for monomial in p)
 
@@ -142,6 +151,9 @@ class _Unifier:
     def attempt(self, assignment: dict[str, int]) -> Selection | None:
         """Return the selection of one map of loops; None where its equations have no solution."""
         rest = [n for n in range(len(self.nest.loops)) if n not in assignment.values()]
+        if self.table_loop and self.words(assignment) > self.room:
+            self.note(len(assignment), f"a table of {self.words(assignment)} words is longer than the {self.room} that there is room for")
+            return None
         words = list(itertools.product(*(range(self.nest.loops[n][1]) for n in rest)))
         equations: list[Equation] = []
         for variable, extent in self.loops:
@@ -275,11 +287,13 @@ class _Equations:
             self.reason, self.solved = reason, left_over
 
     def _values(self, p: Poly, name: str, zeros: Settings, number: int) -> Iterator[int]:
-        """Yield values of one name that may fulfil an equation: of a linear one its solution, else the number itself."""
-        low, high = self.value(p, zeros), self.value(p, {**zeros, name: 1})
-        slope = high - low
-        if slope and (number - low) % slope == 0:
-            yield (number - low) // slope
+        """Yield values of one name that may fulfil an equation that is linear from 0 on, or at the end of the field; else the number."""
+        _, last = self.intervals.get(name, (0, None))
+        for first in (0, (last or 1) - 1):
+            low, high = (self.value(p, {**zeros, name: x}) for x in (first, first + 1))
+            slope = high - low
+            if slope and (number - low) % slope == 0:
+                yield first + (number - low) // slope
         yield number
 
     def _fits(self, name: str, value: int) -> bool:

@@ -10,9 +10,9 @@ import pytest
 
 from rewrite_compiler.lang.binders import Leaf
 from rewrite_compiler.readings.kernels.evaluate import evaluate
-from rewrite_compiler.study.lift.lift import HEAD, Lifted, NotLifted, lift, lifted
+from rewrite_compiler.study.lift.lift import HEAD, Lifted, NotLifted, lift, lifted, target_file
 from rewrite_compiler.study.lift.patterns import PATTERNS
-from rewrite_compiler.target import Mapping, Target, load_target
+from rewrite_compiler.target import Mapping, Target, find_target, load_target
 
 ACCELERATORS = Path(__file__).parents[1] / "sched" / "accelerators"
 BY_NAME = {p.name: p for p in PATTERNS}
@@ -49,6 +49,29 @@ def test_numerics_are_those_that_were_written_by_hand(name: str, operation: str,
         own = dict(zip([*names, mapping.axes.result], [formats["x"], formats["w"], formats["y"]], strict=True))
         leaves = [Leaf(s, own[n].codes, False, n) for s, n in zip(shapes, names, strict=True)]
         results.append(evaluate(mapping.result_codes(leaves, own, {}), dict(zip(leaves, codes, strict=True))))
+    assert np.array_equal(*results)
+
+
+@pytest.mark.parametrize(("operation", "hand"), [("dense", "dense"), ("add", "add_2"), ("mul", "mul_2")])
+def test_operations_of_a_shipped_accelerator_are_those_that_were_written_by_hand(operation: str, hand: str, tmp_path: Path) -> None:
+    """VTA: DRAM, queues, micro-ops and stores of one byte; codes of all sizes that the hand-written ones take."""
+    vta = find_target("vta")
+    row = lifted(vta, BY_NAME[operation])
+    assert isinstance(row, Lifted), row
+    path = tmp_path / "vta_lifted.py"
+    path.write_text(target_file(HEAD.format(name="vta") + row.text, "vta", tmp_path))
+    m, other = load_target(str(path)).mappings[operation], vta.mappings[hand]
+    at, random = {"t": 3, "k": 48, "n": 21, "i": 3, "j": 21}, np.random.default_rng(1)
+    formats = m.formats_for(dict.fromkeys(m.format_choices, 3.0))
+    limits = other.formats_for(dict.fromkeys(other.format_choices, 3.0))  # within which the hand-written one is used
+    shapes = [[at[d] for d in m.axes.of[v.name]] for v in m.operands]
+    codes = [random.integers(*limits[v.name].codes, s, endpoint=True) for v, s in zip(other.operands, shapes, strict=True)]
+    results = []
+    for mapping in (m, other):
+        leaves = [Leaf(c.shape, formats[v.name].codes, False, w.name) for c, v, w in zip(codes, m.operands, mapping.operands, strict=True)]
+        names = [*(v.name for v in mapping.operands), mapping.axes.result]
+        f = dict(zip(names, formats.values(), strict=True))
+        results.append(evaluate(mapping.result_codes(leaves, f, {}), dict(zip(leaves, codes, strict=True))))
     assert np.array_equal(*results)
 
 

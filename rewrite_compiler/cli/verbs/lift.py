@@ -10,6 +10,7 @@ from ...errors import UsageError, did_you_mean
 from ..files import check_outputs, write_atomically
 from ..options import emit_json, parse_arguments, parser
 from ..output import print_lines
+from ..progress import phase
 
 SCHEMA = "flexmatch.lift/1"
 
@@ -37,7 +38,8 @@ def run(arguments: Sequence[str]) -> int:
     target = find_target(args.target)
     path = Path(args.output or f"{target.name}_lifted.py")
     check_outputs([path], args.inputs)
-    text, rows = lift(target, args.only)
+    with phase(args, f"looking for operations that {target.name} computes") as progress:
+        text, rows = lift(target, args.only, progress)
     document = {
         "schema": SCHEMA,
         "target": target.name,

@@ -6,12 +6,13 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from ...ila import Ila
 from ...lang import intervals as iv
 from ...lang.binders import static_shape
 from ...target.timing import Region as Span
-from ..instructions.computation import clears, computations, shifts
+from ..instructions.computation import Computation, clears, computations, shifts
 from ..instructions.control import Settings, reset_state
 from ..instructions.image import attachment, condition_values, word_bits
 from ..instructions.movement import Address, Mover, readers, writers
@@ -88,6 +89,12 @@ def _lane_bits(ila: Ila, name: str) -> int:
     leaf = next((o.leaf for o in instruction.operands.values() if o.leaf.shape), None) or instruction.result
     width = iv.width_of(leaf.interval) if leaf is not None else None
     return BYTE if width is None or instruction.result is not None else width[0]
+
+
+@lru_cache(maxsize=64)
+def _shifters(ila: Ila, memory: str, bits: int) -> tuple[tuple[Computation, Settings], ...]:
+    """Return what shifts what lies in a memory right by so many bits."""
+    return tuple((c, values) for c in computations(ila) if c.result.memory == memory for values in shifts(c, bits))
 
 
 class Emission:
@@ -313,13 +320,15 @@ class Emission:
     def shifted(self, bits: int) -> bool:
         """Shift all results in memory right; tell whether there is an instruction that does."""
         op = continuation(self.schedule.match.operation)
-        return any(self.goes_over(m, values) for c in computations(self.ila) for values in shifts(c, bits) for m in matches(op, c))
+        options = ((m, values) for c, values in _shifters(self.ila, self.schedule.result.memory, bits) for m in matches(op, c))
+        return any(self.goes_over(m, values) for m, values in options)
 
     def cleared(self) -> bool:
         """Set accumulators to zero; tell whether there is an instruction that does."""
         op, fixed = clearing(self.schedule.match.operation, self.schedule.tile), attachment(self.ila, "")
-        options = ((c, m, v) for c in clears(self.ila) for m in matches(op, c) for v in condition_values(c.conditions, fixed))
-        return any(self.goes_over(m, values) for _, m, values in options)
+        clearing_here = (c for c in clears(self.ila) if c.result.memory == self.schedule.result.memory)
+        options = ((m, v) for c in clearing_here for m in matches(op, c) for v in condition_values(c.conditions, fixed))
+        return any(self.goes_over(m, values) for m, values in options)
 
     def goes_over(self, m: Match, switches: Settings) -> bool:
         """Write commands that go over the results in memory; tell whether they can."""

@@ -161,7 +161,7 @@ def chosen(ila: Ila, r: Request) -> tuple[Choice, ...]:
         SpecError: I116, no way does, with the one that came furthest.
     """
     small, failures = r.small, list[Failure]()
-    ways = _ways(ila, r.mapping, tuple(r.attributes.items()))
+    ways = _ways(ila, r.mapping.codes, tuple(r.attributes.items()))
     before = (s for way in tuple(ways) if not isinstance(s := schedule_of(ila, small, way), Failure))
     for chain in itertools.chain(before, _every(ila, small, failures)):
         switches = list(dict.fromkeys(x for s in chain for x in s.chosen_switches))
@@ -180,9 +180,14 @@ def _every(ila: Ila, r: Request, failures: list[Failure]) -> Iterator[tuple[Sche
 
 
 @lru_cache(maxsize=256)
-def _ways(ila: Ila, m: Operation_, attributes: Hashable) -> list[tuple[Choice, ...]]:
+def _ways(ila: Ila, numerics: Hashable, attributes: Hashable) -> list[tuple[Choice, ...]]:
     """Return the list in which ways are kept that were chosen: at other sizes and in other formats they are tried before all others."""
     return []
+
+
+def suggest(ila: Ila, m: Operation_, chain: Sequence[Schedule]) -> None:
+    """Let an operation without static attributes be done in the way of schedules where that gives its numerics, before others are tried."""
+    _ways(ila, m.codes, ()).append(tuple(map(Choice.of, chain)))
 
 
 def _is_alike(chain: Sequence[Schedule], way: Sequence[Choice]) -> bool:
@@ -197,7 +202,7 @@ def known_schedule(ila: Ila, r: Request) -> tuple[Schedule, ...] | Failure:
     Raises:
         SpecError: I116, no driver follows from the model.
     """
-    for way in _ways(ila, r.mapping, tuple(r.attributes.items())):
+    for way in _ways(ila, r.mapping.codes, tuple(r.attributes.items())):
         s = schedule_of(ila, r, way)
         if not isinstance(s, Failure) or not isinstance(schedule_of(ila, r.small, way), Failure):
             return s
@@ -240,7 +245,8 @@ def _continued(mains: Sequence[Schedule], r: Request, failures: list[Failure], p
     """Yield chains of two: a computation, and one that goes over its results; those found already are left out, those found added."""
     for before in mains:
         op = continuation(r.operation, before.match.left, before.tile)
-        for c in (c for c in computations(before.ila) if not before.tiled or (before.match, c) not in pairs):
+        neighbours = (c for c in computations(before.ila) if before.result.memory in (c.result.memory, *(a.memory for a in c.operands)))
+        for c in (c for c in neighbours if not before.tiled or (before.match, c) not in pairs):
             for s in _schedules_of(before.ila, op, c, r, before, failures):
                 if not s.match.left:
                     pairs |= {(before.match, c)} if not before.tiled else set()

@@ -25,6 +25,7 @@ from ...prove.verdict import Outcome
 from ...readings.kernels.evaluate import evaluate
 from ...rewrite.user_file import module_at
 from ...sched.driver.completion import completed
+from ...sched.driver.generation import suggest
 from ...sched.driver.matching import Match, Slot, matches
 from ...sched.driver.operation import CHAINED, continuation
 from ...sched.driver.schedule import Schedule, schedules
@@ -106,9 +107,11 @@ class NotLifted:
     reason: str
 
 
-def lift(target: Target, names: Collection[str] = ()) -> tuple[str, list[Lifted | NotLifted]]:
+def lift(
+    target: Target, names: Collection[str] = (), progress: Callable[[str], None] = lambda _: None
+) -> tuple[str, list[Lifted | NotLifted]]:
     """Return the text that declares the operations which a model computes, and what became of each of the library, or of those named."""
-    rows = [lifted(target, p) for p in PATTERNS if not names or p.name in names]
+    rows = [lifted(target, p, progress) for p in PATTERNS if not names or p.name in names]
     return HEAD.format(name=target.name) + "".join(r.text for r in rows if isinstance(r, Lifted)), rows
 
 
@@ -127,25 +130,32 @@ def target_file(text: str, accelerator: str, folder: Path) -> str:
     return text + TAIL.format(declared=declared + (f"\n    declared = replace(declared, chosen={values!r})" if values else ""))
 
 
-def lifted(target: Target, p: Pattern) -> Lifted | NotLifted:
+def lifted(target: Target, p: Pattern, progress: Callable[[str], None] = lambda _: None) -> Lifted | NotLifted:
     """Return an operation with numerics and certificate, or why there is none."""
-    reason = "no instruction computes with two operands so"
+    reasons = [(0.0, "no instruction computes with two operands so")]  # with how far each try came
+    texts: set[str] = set()
     for chain in _chains(target.ila(), p):
         names = tuple(s.computation.instruction for s in chain)
+        progress(f"{p.name}: {', then '.join(names)}")
         try:
             text = declaration(p, chain)
+            if text in texts:
+                continue
+            texts.add(text)
             m = _declared(target, p, text)
-            reason = _difference(p, m) or ""
-            proof = None if reason else prove_mapping(m, target.ila())
-        except FlexmatchError as error:
-            reason, proof = str(error.problem.sentence), None
-        if proof is None:
-            reason = f"{', then '.join(names)}: {reason}"
+            suggest(target.ila(), m, chain)
+            error = _difference(p, m)
+            proof = None if error else prove_mapping(m, target.ila())
+        except FlexmatchError as refusal:
+            reasons.append((2, f"{', then '.join(names)}: {refusal.problem.sentence}"))
             continue
-        if proof.verdict is Outcome.PROVED:
+        if proof is None:
+            reasons.append((1 / (1 + error), f"{', then '.join(names)}: it is off by {error:.3g} on small codes"))
+        elif proof.verdict is Outcome.PROVED:
             return Lifted(p.name, names, text, proof.strength)
-        reason = f"{', then '.join(names)} is not certified: {proof.evidence}"
-    return NotLifted(p.name, reason)
+        else:
+            reasons.append((3, f"{', then '.join(names)} is not certified: {proof.evidence}"))
+    return NotLifted(p.name, max(reasons, key=lambda x: x[0])[1])
 
 
 # -- what instructions compute
@@ -309,8 +319,8 @@ def _declared(target: Target, p: Pattern, text: str) -> Operation:
     return completed(bare).mappings[p.name]
 
 
-def _difference(p: Pattern, m: Operation) -> str:
-    """Return how numerics differ from the meaning on small codes; nothing where they do by no more than a step of the result."""
+def _difference(p: Pattern, m: Operation) -> float:
+    """Return by how much numerics differ from the meaning on small codes; 0 where they do by no more than a step of the result."""
     formats = m.formats_for(dict.fromkeys(m.format_choices, 1.0))
     random = np.random.default_rng(RANGE)
     for at in m.trials:
@@ -318,19 +328,24 @@ def _difference(p: Pattern, m: Operation) -> str:
         leaves = [Leaf(shapes[v.name], formats[v.name].codes, False, v.name) for v in m.operands]
         term = m.result_codes(leaves, formats, {})
         for _ in range(DRAWS):
-            codes = {leaf: random.integers(-RANGE, RANGE, shapes[leaf.name], endpoint=True) << _room(formats[leaf.name]) for leaf in leaves}
+            rooms = {leaf: _room(formats[leaf.name], half=m.axes.result in m.derived and p.is_product) for leaf in leaves}
+            codes = {leaf: random.integers(-RANGE, RANGE, shapes[leaf.name], endpoint=True) << rooms[leaf] for leaf in leaves}
             values = [codes[leaf] * 2.0 ** -_fraction(formats[leaf.name]) for leaf in leaves]
             result = evaluate(term, codes) * 2.0 ** -_fraction(formats[m.axes.result])
             error = np.abs(result - p.reference(*values)).max()
             if error > 2.0 ** -_fraction(formats[m.axes.result]):
-                return f"it is off by {error:.3g} on small codes"
-    return ""
+                return float(error)
+    return 0.0
 
 
 def _fraction(f: object) -> int:
     return int(getattr(f, "fraction", 0))
 
 
-def _room(f: object) -> int:
-    """Return by how many bits small codes are shifted up, so that products reach the result's last bit and saturate nothing."""
-    return max(int(getattr(f, "width", 8)) - 8, 0)
+def _room(f: object, *, half: bool) -> int:
+    """Return by how many bits small codes are shifted up, so that results reach their last bit and saturate nothing.
+
+    Products that nothing shifts down have the bits of both operands: each takes half of them.
+    """
+    width = int(getattr(f, "width", 8))
+    return max((width // 2 if half else width) - 8, 0)

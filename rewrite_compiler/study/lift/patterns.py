@@ -35,7 +35,7 @@ class Pattern:
         """What it computes as a nest of loops."""
         shapes = {name: tuple(SIZES[d] for d in dims) for name, dims in Axes.parse(self.axes).of.items()}
         x, w = (Leaf(shapes[name], (-8, 7), False, name) for name in "xw")
-        return operation_of(array(lambda t, n: self.element(x, w, t, n), shapes["y"]), [x, w], "y")
+        return operation_of(array(lambda t, n: self.element(x, w, t, n), shapes["y"]), [x, w], "y", Axes.parse(self.axes).of)
 
 
 SAME = "x.rank == 2, w.rank == 2, x.shape[0] == w.shape[0], x.shape[1] == w.shape[1]"
