@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 
 from ...errors import InputError
+from ..mapping.columns import equal_columns, lexical_keys
 from ..mapping.orders import MAX_LOOPS
 from ..mapping.space import CHUNK, Genomes, Index
 from .search import Search, Stop
@@ -50,10 +51,9 @@ def every_order(search: Search, factors: Index) -> Genomes:
     space = search.space
     bits = space.turning(factors)
     groups: list[Genomes] = []
-    for key in {tuple(column) for column in bits.T.tolist()}:
-        columns = np.flatnonzero((bits == np.array(key)[:, None]).all(axis=0))
-        choices = [space.classes_of(k, value).tolist() for k, value in enumerate(key)]
-        orders = np.array(list(itertools.product(*choices)), np.intp).reshape(-1, len(key)).T
+    for columns in equal_columns(lexical_keys(bits)):
+        choices = [space.classes_of(k, value).tolist() for k, value in enumerate(bits[:, columns[0]].tolist())]
+        orders = np.array(list(itertools.product(*choices)), np.intp).reshape(-1, len(bits)).T
         groups.append(Genomes(np.repeat(factors[:, columns], orders.shape[1], axis=1), np.tile(orders, len(columns))))
     if not groups:
         return Genomes(factors, np.zeros((len(space.ordered_rows), 0), np.intp))

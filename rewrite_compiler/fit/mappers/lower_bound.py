@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..mapping.columns import Column
+from ..mapping.columns import Column, distinct_values
 from ..mapping.space import Index, Space
 from ..mapping.sums import distinct_sums
 from ..models.model import Objective, Values
@@ -64,7 +64,7 @@ def split_bounds(space: Space, objective: Objective, tiles: OuterTiles | None = 
 
 def _splits(space: Space) -> Column | None:
     """Return by dimension the parts of every split over all units, one column a split."""
-    choices = [np.unique(table[:, space.spatial].prod(axis=1)) for table in space.tables]
+    choices = [distinct_values(table[:, space.spatial].prod(axis=1)) for table in space.tables]
     splits = np.ones((0, 1), np.int64)
     for values in choices:
         if splits.shape[1] * len(values) > MAX_SPLITS:

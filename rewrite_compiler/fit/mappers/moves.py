@@ -30,6 +30,9 @@ def descend(search: Search, point: Genomes, value: float, allowance: int) -> flo
     last = search.evaluated + allowance
     while search.remaining and search.evaluated < last and not search.is_close:
         nearby = neighbours(search.space, point)
+        nearby = nearby.selected(np.flatnonzero(search.bounds(nearby.factors) < value))
+        if not nearby.count:
+            return value
         if nearby.count > search.remaining:
             nearby = nearby.selected(search.rng.permutation(nearby.count)[: search.remaining])
         values = search.values(nearby)

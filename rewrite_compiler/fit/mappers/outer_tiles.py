@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..mapping.columns import Batch, Column
+from ..mapping.columns import Batch, Column, distinct_values, equal_columns, lexical_keys
 from ..mapping.engine import Engine
 from ..mapping.space import Index, Space
 from ..models.model import CostModel, Values
@@ -64,7 +64,7 @@ def outer_tiles(space: Space, model: CostModel) -> OuterTiles | None:
 def _counts(space: Space) -> Column | None:
     """Return how often each dimension is cut on the outside, one column a tile."""
     last = len(space.slots) - 1
-    choices = [np.unique(table[:, last]) for table in space.tables]
+    choices = [distinct_values(table[:, last]) for table in space.tables]
     if math.prod(len(c) for c in choices) > MAX_TILES:
         return None
     grid = np.meshgrid(*choices, indexing="ij")
@@ -82,20 +82,15 @@ def _largest(space: Space, counts: Column) -> Column:
     """Leave tiles out that fit as well with more of a summed dimension that no window shares: that is no worse in anything."""
     problem = space.problem
     shared = {d for axes in problem.spaces.values() for axis in axes if len(axis) > 1 for d in axis}
-    weights = np.cumprod([1, *(n + 1 for n in problem.dimensions.values())][:-1], dtype=object)
     for k, d in enumerate(problem.names):
         if d in problem.relevant(problem.output) or d in shared:
             continue
-        others = np.delete(counts, k, axis=0)
-        keys = (np.delete(weights, k)[:, None] * others.astype(object)).sum(axis=0) if len(others) else np.zeros(counts.shape[1])
-        least: dict[object, list[int]] = {}
-        keeps = np.zeros(counts.shape[1], np.bool_)
-        for column in np.argsort(counts[k], kind="stable").tolist():
-            smaller = least.setdefault(keys[column], [])
-            if not any(counts[k, column] % n == 0 for n in smaller):
-                smaller.append(int(counts[k, column]))
-                keeps[column] = True
-        counts = counts[:, keeps]
+        sizes, number = np.unique(counts[k], return_inverse=True)
+        _, group = np.unique(lexical_keys(np.delete(counts, k, axis=0)), return_inverse=True)
+        fits = np.zeros((int(group.max(initial=-1)) + 1, len(sizes)), np.bool_)
+        fits[group, number] = True
+        divides = (sizes[None, :] % sizes[:, None] == 0) & (sizes[None, :] > sizes[:, None])
+        counts = counts[:, ~(fits @ divides)[group, number]]
     return counts
 
 
@@ -104,8 +99,8 @@ def _ordered(space: Space, counts: Column) -> tuple[Index, Index] | None:
     k = len(space.ordered_rows) - 1
     bits = ((counts > 1).astype(np.int64) << np.arange(len(counts))[:, None]).sum(axis=0)
     columns, orders, total = [], [], 0
-    for value in np.unique(bits).tolist():
-        members, classes = np.flatnonzero(bits == value), space.classes_of(k, value)
+    for members in equal_columns(bits):
+        classes = space.classes_of(k, int(bits[members[0]]))
         total += len(members) * len(classes)
         if total > MAX_ROWS:
             return None
@@ -144,8 +139,9 @@ def _crossing(engine: Engine) -> tuple[Column, Column]:
 
 def _undominated(tiles: OuterTiles) -> Index:
     """Return tiles than which no other is as good in all and better in one."""
-    values = np.unique(np.stack([tiles.energy, tiles.elements, tiles.parts_of_sums, tiles.results]), axis=1, return_index=True)
-    table, first = values
+    table = np.stack([tiles.energy, tiles.elements, tiles.parts_of_sums, tiles.results])
+    first = np.lexsort(table[::-1])
+    table = table[:, first]
     keeps: list[int] = []
     for column in range(table.shape[1]):
         earlier = table[:, np.array(keeps, np.intp)]

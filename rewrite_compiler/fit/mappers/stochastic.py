@@ -12,6 +12,7 @@ from .search import Search, Stop
 POPULATION = 200
 RATE = 0.15  # of genes that a child draws anew
 ELITE = 0.25
+BROOD = 3  # children that are made for each that is priced: those of the least bounds
 SHARES = 8  # rounds begin with one part of so many of what is left of the budget
 MOST = 1024  # points that a round begins with
 SPLITS = 16  # over the units that most points of a round have
@@ -40,7 +41,8 @@ def generation(search: Search, population: Genomes, values: Values) -> tuple[Gen
     elite = ranked[: max(int(len(ranked) * ELITE), 2)]
     parents = population.selected(elite)
     count = min(len(ranked), search.remaining)
-    children = mutated(search.space, search.rng, crossed(search.rng, parents, count), RATE)
+    children = mutated(search.space, search.rng, crossed(search.rng, parents, BROOD * count), RATE)
+    children = children.selected(np.argsort(search.bounds(children.factors), kind="stable")[:count])
     union = parents.joined(children)
     union_values = np.concatenate([values[elite], search.values(children)])
     best = np.argsort(union_values, kind="stable")[: population.count]

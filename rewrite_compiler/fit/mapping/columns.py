@@ -13,6 +13,40 @@ from ..problems.problem import Problem
 
 Column = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+MAX_KEY = 1 << 62
+
+
+def distinct_values(column: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the distinct values of a column, the smallest first; np.unique alone would load masked arrays."""
+    ordered = np.sort(column, axis=None)
+    is_first = np.ones(len(ordered), np.bool_)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[is_first]
+
+
+def lexical_keys(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return a number for each column of a table: two are equal, or one less, as the columns are read from the first row on."""
+    keys, count = np.zeros(rows.shape[1], np.int64), 1
+    for row in rows:
+        least = int(row.min(initial=0))
+        digits, span = row - least, int(row.max(initial=0)) - least + 1
+        if count * span > MAX_KEY:
+            keys, count = _ranks(keys)
+            digits, span = _ranks(row)
+        keys, count = keys * span + digits, count * span
+    return keys
+
+
+def equal_columns(keys: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:
+    """Yield the places of each distinct key, the smallest key first."""
+    if len(keys):
+        order = np.argsort(keys, kind="stable")
+        yield from np.split(order, np.flatnonzero(np.diff(keys[order])) + 1)
+
+
+def _ranks(column: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    values, ranks = np.unique(column, return_inverse=True)
+    return np.asarray(ranks.reshape(-1), np.int64), len(values)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..problems.problem import Problem
+from .columns import lexical_keys
 from .engine import Reading
 
 Orders = NDArray[np.intp]
@@ -65,7 +66,7 @@ def _table(names: tuple[str, ...], spaces: Spaces, orders: Orders, reading: Read
 @lru_cache(maxsize=512)
 def _classes(names: tuple[str, ...], spaces: Spaces, turning: tuple[str, ...], reading: Reading) -> Orders:
     orders = _permutations(tuple(names.index(d) for d in turning))
-    _, first = np.unique(_table(names, spaces, orders, reading), axis=0, return_index=True)
+    _, first = np.unique(lexical_keys(_table(names, spaces, orders, reading).T), return_index=True)
     return _with_rest(names, orders[np.sort(first)])
 
 
@@ -81,8 +82,10 @@ def _cover(names: tuple[str, ...], spaces: Spaces, turning: tuple[str, ...], rea
             known_classes = _table(names, spaces, orders[turns].reshape(len(orders), count), reading)
             classes = _classes(names, spaces, subset, reading)
             table = _table(names, spaces, classes[:, :count], reading)
-            is_new = ~(table[:, None, :] == np.unique(known_classes, axis=0)[None, :, :]).all(axis=2).any(axis=1)
-            orders = np.concatenate([orders, classes[is_new]])
+            keys = lexical_keys(np.concatenate([known_classes, table]).T)
+            known_keys = set(keys[: len(orders)].tolist())
+            is_new = [key not in known_keys for key in keys[len(orders) :].tolist()]
+            orders = np.concatenate([orders, classes[np.array(is_new, np.bool_)]])
     return orders
 
 
@@ -91,7 +94,7 @@ def _representatives(names: tuple[str, ...], spaces: Spaces, turning: tuple[str,
     orders = _cover(names, spaces, turning, reading)
     turns = np.array([bits >> k & 1 for k in range(len(names))], np.bool_)[orders]
     reduced = orders[turns].reshape(len(orders), bits.bit_count())
-    _, first = np.unique(_table(names, spaces, reduced, reading), axis=0, return_index=True)
+    _, first = np.unique(lexical_keys(_table(names, spaces, reduced, reading).T), return_index=True)
     return np.asarray(np.sort(first), np.intp)
 
 

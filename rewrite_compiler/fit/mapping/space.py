@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...errors import InputError
 from ..problems.problem import Problem
 from .clusters import Clusters
-from .columns import Batch, Column
+from .columns import Batch, Column, equal_columns, lexical_keys
 from .constraints import Constraints
 from .engine import Reading
 from .orders import MAX_LOOPS, Orders, covering_orders, representatives
@@ -53,6 +53,20 @@ class Genomes:
     def joined(self, other: Genomes) -> Genomes:
         """Return these points and others."""
         return Genomes(np.concatenate([self.factors, other.factors], axis=1), np.concatenate([self.orders, other.orders], axis=1))
+
+
+@dataclass(frozen=True)
+class Splits:
+    """A dimension's factorisations, those of equal parts on the spatial slots together: their numbers, sizes and first places.
+
+    `after` gives by parts before it and group the number in `parts_after`, −1 where there are not as many sub-clusters.
+    """
+
+    rows: Index
+    counts: Column
+    starts: Column
+    after: Index
+    parts_after: Column
 
 
 @dataclass(frozen=True)
@@ -207,9 +221,8 @@ class Space:
         bits = self.turning(factors)
         orders = np.zeros((len(self.ordered_rows), factors.shape[1]), np.intp)
         for k in range(len(orders)):
-            for value in np.unique(bits[k]).tolist():
-                columns = np.flatnonzero(bits[k] == value)
-                orders[k, columns] = rng.choice(self.classes_of(k, value), len(columns))
+            for columns in equal_columns(bits[k]):
+                orders[k, columns] = rng.choice(self.classes_of(k, int(bits[k, columns[0]])), len(columns))
         return Genomes(factors, orders)
 
     def sample_of_splits(self, splits: Column, count: int, rng: np.random.Generator, outer: Column | None = None) -> Index:
@@ -222,72 +235,63 @@ class Space:
         factors = np.zeros(drawn.shape, np.intp)
         for d, table in enumerate(self.tables):
             parts, cuts = table[:, self.spatial].prod(axis=1), table[:, -1]
-            keys = drawn[d] if outer is None else np.stack([drawn[d], outer[d, columns_drawn]])
-            for key in np.unique(keys, axis=-1).T.reshape(-1, 1 if outer is None else 2).tolist():
-                columns = np.flatnonzero((keys.reshape(len(key), -1) == np.array(key)[:, None]).all(axis=0))
-                rows = np.flatnonzero(parts == key[0])
-                exact = rows[cuts[rows] == key[-1]]
+            keys = drawn[d : d + 1] if outer is None else np.stack([drawn[d], outer[d, columns_drawn]])
+            for columns in equal_columns(lexical_keys(keys)):
+                rows = np.flatnonzero(parts == keys[0, columns[0]])
+                exact = rows[cuts[rows] == keys[-1, columns[0]]]
                 factors[d, columns] = rng.choice(exact if outer is not None and len(exact) else rows, len(columns))
         return factors[:, self.keeps_rules(factors)]
 
     def _sample_tilings(self, count: int, rng: np.random.Generator) -> Index:
         """Draw dimension by dimension, each split over the sub-clusters by the number of tilings that it leaves."""
         factors = np.zeros((len(self.tables), count), np.intp)
-        parts_so_far = [tuple([1] * len(self.spatial))]  # parts so far that occur; columns hold their numbers
         states = np.zeros(count, np.intp)
-        for d, by_parts in enumerate(self._by_parts):
-            ways = self._ways[d + 1]
-            following: dict[tuple[int, ...], int] = {}
-            reached = np.zeros(count, np.intp)
-            for number, state in enumerate(parts_so_far):
-                columns = np.flatnonzero(states == number)
-                choices = [(self._after(state, parts), rows) for parts, rows in by_parts.items() if self._after(state, parts) in ways]
-                weights = np.array([len(rows) * ways[after] for after, rows in choices], np.float64)
-                picks = rng.choice(len(choices), len(columns), p=weights / weights.sum())
-                for pick in np.unique(picks).tolist():
-                    after, rows = choices[pick]
-                    drawn = columns[picks == pick]
-                    factors[d, drawn] = rng.choice(rows, len(drawn))
-                    reached[drawn] = following.setdefault(after, len(following))
-            parts_so_far, states = list(following), reached
+        for d, splits in enumerate(self._splits):
+            shares = np.where(splits.after < 0, 0.0, (splits.counts * self._ways[d + 1][splits.after]).astype(np.float64))
+            last = shares.shape[1] - 1 - (shares[:, ::-1] > 0).argmax(axis=1)  # what rounding may not exceed
+            shares = np.cumsum(shares / shares.sum(axis=1, keepdims=True).clip(min=1.0), axis=1)
+            groups = np.minimum((shares[states] <= rng.random(count)[:, None]).sum(axis=1), last[states])
+            factors[d] = splits.rows[splits.starts[groups] + (rng.random(count) * splits.counts[groups]).astype(np.intp)]
+            states = splits.after[states, groups]
         return factors[:, self.keeps_rules(factors)]
 
-    @staticmethod
-    def _after(state: tuple[int, ...], parts: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(a * b for a, b in zip(state, parts, strict=True))
-
     @cached_property
-    def _by_parts(self) -> tuple[dict[tuple[int, ...], Index], ...]:
-        """By dimension: the factorisations with the same parts on the spatial slots."""
-        groups: list[dict[tuple[int, ...], Index]] = []
+    def _splits(self) -> tuple[Splits, ...]:
+        """Of each dimension, its factorisations by their parts on the spatial slots, and what they make of the parts before it."""
+        before, splits = np.ones((1, len(self.spatial)), np.int64), []
         for table in self.tables:
-            keys: dict[tuple[int, ...], list[int]] = {}
-            for row, parts in enumerate(table[:, self.spatial].tolist()):
-                keys.setdefault(tuple(parts), []).append(row)
-            groups.append({parts: np.array(rows, np.intp) for parts, rows in keys.items()})
-        return tuple(groups)
+            splits.append(_splits_after(before, table[:, self.spatial], self.fanout))
+            before = splits[-1].parts_after
+        return tuple(splits)
 
     @cached_property
-    def _ways(self) -> tuple[dict[tuple[int, ...], int], ...]:
-        """By dimension: how many tilings of it and those after it keep rule 2 with the parts before it."""
-        reachable = [{tuple([1] * len(self.spatial))}]
-        for by_parts in self._by_parts:
-            products = {self._after(state, parts) for state in reachable[-1] for parts in by_parts}
-            reachable.append({state for state in products if all(np.array(state, np.int64) <= self.fanout)})
-        ways: list[dict[tuple[int, ...], int]] = [dict.fromkeys(reachable[-1], 1)]
-        for by_parts, states in zip(reversed(self._by_parts), reversed(reachable[:-1]), strict=True):
-            table = {}
-            for state in states:
-                total = sum(len(rows) * ways[0].get(self._after(state, parts), 0) for parts, rows in by_parts.items())
-                if total:
-                    table[state] = total
-            ways.insert(0, table)
+    def _ways(self) -> tuple[NDArray[np.object_], ...]:
+        """By dimension and parts before it: how many tilings of it and those after it keep rule 2, exact."""
+        ways = [np.ones(len(self._splits[-1].parts_after) if self._splits else 1, np.object_)]
+        for splits in reversed(self._splits):
+            left = np.append(ways[0], 0)[splits.after]  # the last entry is of what breaks the rule
+            ways.insert(0, (left * splits.counts.astype(np.object_)).sum(axis=1))
         return tuple(ways)
 
     @cached_property
     def legal_tilings(self) -> int:
         """Number of tilings within rule 2; constraints on all dimensions together are not in it."""
-        return self._ways[0].get(tuple([1] * len(self.spatial)), 0)
+        return int(self._ways[0][0])
+
+
+def _splits_after(before: Column, parts: Column, most: Column) -> Splits:
+    """Return the factorisations of a dimension, grouped, behind all parts that occur before it."""
+    rows = list(equal_columns(lexical_keys(parts.T)))
+    counts = np.array([len(group) for group in rows], np.int64)
+    groups = parts[[group[0] for group in rows]].reshape(len(rows), parts.shape[1])
+    products = before[:, None, :] * groups[None, :, :]
+    keeps = (products <= most).all(axis=2)
+    kept = products[keeps]
+    _, first, number = np.unique(lexical_keys(kept.T), return_index=True, return_inverse=True)
+    after = np.full(keeps.shape, -1, np.intp)
+    after[keeps] = number.reshape(-1)
+    ordered = np.concatenate([*rows, np.zeros(0, np.intp)])
+    return Splits(ordered, counts, np.cumsum(counts) - counts, after, kept[first])
 
 
 def factorisations(n: int, slots: int) -> Column:
