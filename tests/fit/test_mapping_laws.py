@@ -22,6 +22,7 @@ from rewrite_compiler.fit.mappers.run import best_mapping
 from rewrite_compiler.fit.mappers.search import Search, Stop
 from rewrite_compiler.fit.mapping.architectures import find_clusters
 from rewrite_compiler.fit.mapping.clusters import Cluster, Clusters, clusters_from
+from rewrite_compiler.fit.mapping.columns import distinct_values, equal_columns, lexical_keys
 from rewrite_compiler.fit.mapping.constraints import Constraints, constraints_from
 from rewrite_compiler.fit.mapping.engine import Reading
 from rewrite_compiler.fit.mapping.orders import covering_orders, order_classes, signatures
@@ -188,6 +189,23 @@ def test_samples_are_uniform_over_tilings() -> None:
     _, counts = np.unique(drawn, axis=1, return_counts=True)
     assert len(counts) == space.legal_tilings
     assert abs(counts - 40_000 / len(counts)).max() < 6 * math.sqrt(40_000 / len(counts))
+
+
+@given(
+    table=st.integers(1, 5).flatmap(
+        lambda rows: st.lists(
+            st.lists(st.integers(-3, 3) | st.integers(-(2**61), 2**61 - 1), min_size=rows, max_size=rows), min_size=1, max_size=9
+        )
+    )
+)
+def test_keys_order_columns_as_they_are_read(table: list[list[int]]) -> None:
+    """Of numbers that one word holds together, and of larger ones; columns of one key are found together, the smallest first."""
+    columns = np.array(table, np.int64).T
+    keys = lexical_keys(columns).tolist()
+    assert [[a < b for b in keys] for a in keys] == [[a < b for b in table] for a in table]
+    places = [sorted(k for k, column in enumerate(table) if column == value) for value in sorted(map(list, {*map(tuple, table)}))]
+    assert [group.tolist() for group in equal_columns(np.array(keys, np.int64))] == places
+    assert distinct_values(columns[0]).tolist() == sorted({*columns[0].tolist()})
 
 
 @pytest.mark.parametrize("model", sorted(MODELS))
