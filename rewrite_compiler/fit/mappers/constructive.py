@@ -26,9 +26,9 @@ def heuristic(search: Search) -> Stop:
         return Stop.LIMITED
     starts = _stationary(search, pool[:, ranked])
     values = search.values(starts)
-    for start in np.argsort(values, kind="stable")[:3].tolist():
-        if search.remaining > 0 and np.isfinite(values[start]):
-            descend(search, starts.selected(slice(start, start + 1)), float(values[start]), search.remaining)
+    best = np.argsort(values, kind="stable")[:3]
+    best = best[np.isfinite(values[best])]
+    descend(search, starts.selected(best), values[best], search.remaining)
     return Stop.LIMITED if search.remaining > 0 else Stop.BUDGET
 
 
@@ -73,7 +73,7 @@ def decoupled(search: Search) -> Stop:
         if len(outer_counts) == STARTS:
             break
     if search.best is not None and search.remaining > 0:
-        descend(search, search.best, search.best_value, search.remaining)
+        descend(search, search.best, np.array([search.best_value]), search.remaining)
     return Stop.LIMITED if search.remaining > 0 else Stop.BUDGET
 
 

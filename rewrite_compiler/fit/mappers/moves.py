@@ -4,43 +4,69 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..mapping.space import Genomes, Space
+from ..mapping.columns import lexical_keys
+from ..mapping.space import Genomes, Index, Space, joined_all
+from ..models.model import Values
 from .search import Search
 
 
 def neighbours(space: Space, point: Genomes) -> Genomes:
     """Return every point that differs in the factorisation of one dimension or, as counters see it, in one order."""
-    factors, orders = [], []
+    return other_tilings(space, point).joined(other_orders(space, point))
+
+
+def other_tilings(space: Space, point: Genomes) -> Genomes:
+    """Return every point that differs in the factorisation of one dimension."""
+    factors = []
     for d, table in enumerate(space.tables):
         columns = np.repeat(point.factors, len(table), axis=1)
         columns[d] = np.arange(len(table))
-        factors.append(columns)
-        orders.append(np.repeat(point.orders, len(table), axis=1))
+        factors.append(np.delete(columns, point.factors[d], axis=1))
+    tilings = np.concatenate(factors, axis=1)
+    return Genomes(tilings, np.repeat(point.orders, tilings.shape[1], axis=1))
+
+
+def other_orders(space: Space, point: Genomes) -> Genomes:
+    """Return every point that differs, as counters see it, in one order."""
+    orders = []
     for k, bits in enumerate(space.turning(point.factors)[:, 0].tolist()):
         classes = space.classes_of(k, bits)
         columns = np.repeat(point.orders, len(classes), axis=1)
         columns[k] = classes
         orders.append(columns)
-        factors.append(np.repeat(point.factors, len(classes), axis=1))
-    return Genomes(np.concatenate(factors, axis=1), np.concatenate(orders, axis=1))
+    columns = np.concatenate([point.orders[:, :0], *orders], axis=1)
+    return Genomes(np.repeat(point.factors, columns.shape[1], axis=1), columns)
 
 
-def descend(search: Search, point: Genomes, value: float, allowance: int) -> float:
-    """Go to the best neighbour until none is better; return the last point's value."""
+def descend(search: Search, points: Genomes, values: Values, allowance: int) -> None:
+    """Let points go to their best neighbours, all at once, until none has a better one; two that meet go on as one.
+
+    Of other tilings those are priced whose bound lies below the point.
+    """
     last = search.evaluated + allowance
-    while search.remaining and search.evaluated < last and not search.is_close:
-        nearby = neighbours(search.space, point)
-        nearby = nearby.selected(np.flatnonzero(search.bounds(nearby.factors) < value))
-        if not nearby.count:
-            return value
+    while points.count and search.remaining and search.evaluated < last and not search.is_close:
+        nearby, owners = _hopeful(search, points, values)
         if nearby.count > search.remaining:
-            nearby = nearby.selected(search.rng.permutation(nearby.count)[: search.remaining])
-        values = search.values(nearby)
-        best = int(np.argmin(values))
-        if not values[best] < value:
-            return value
-        point, value = nearby.selected(slice(best, best + 1)), float(values[best])
-    return value
+            some = search.rng.permutation(nearby.count)[: search.remaining]
+            nearby, owners = nearby.selected(some), owners[some]
+        nearby_values = search.values(nearby)
+        ranked = np.lexsort((nearby_values, owners))
+        first = ranked[np.unique(owners[ranked], return_index=True)[1]]  # of each point that has neighbours the best one
+        better = first[nearby_values[first] < values[owners[first]]]
+        keys = lexical_keys(np.concatenate([nearby.factors, nearby.orders])[:, better])
+        better = better[np.sort(np.unique(keys, return_index=True)[1])]
+        points, values = nearby.selected(better), nearby_values[better]
+
+
+def _hopeful(search: Search, points: Genomes, values: Values) -> tuple[Genomes, Index]:
+    """Return the neighbours of points whose bounds lie below these, and the number of the point that each is next to."""
+    each = [points.selected(slice(k, k + 1)) for k in range(points.count)]
+    tilings, orders = ([neighbours_of(search.space, p) for p in each] for neighbours_of in (other_tilings, other_orders))
+    next_to = np.repeat(np.arange(points.count), [g.count for g in tilings])
+    together = joined_all(tilings)
+    hopeful = np.flatnonzero(search.bounds(together.factors) < values[next_to])
+    nearby = joined_all([together.selected(hopeful), *orders])
+    return nearby, np.concatenate([next_to[hopeful], np.repeat(np.arange(points.count), [g.count for g in orders])])
 
 
 def crossed(rng: np.random.Generator, parents: Genomes, count: int) -> Genomes:

@@ -131,13 +131,14 @@ class Search:
             self.best_value, self.best = float(values[first]), genomes.selected(slice(first, first + 1))
 
     def bounds(self, factors: Index) -> Values:
-        """Return what no order of tilings goes below, infinite where the tiles do not fit; no evaluation."""
-        genomes = Genomes(factors, np.zeros((len(self.space.ordered_rows), factors.shape[1]), np.intp))
-        batch = self.space.batch(genomes)
-        fits = np.flatnonzero(self.model.fits(self.space.clusters, batch, self.bypasses))
+        """Return what no order of tilings goes below, infinite where they are not legal; no evaluation."""
         values = np.full(factors.shape[1], np.inf)
+        legal = np.flatnonzero(self.space.keeps_rules(factors))
+        batch = self.space.batch(Genomes(factors[:, legal], np.zeros((len(self.space.ordered_rows), len(legal)), np.intp)))
+        fits = np.flatnonzero(self.model.fits(self.space.clusters, batch, self.bypasses))
         if len(fits):
-            values[fits] = self.model.bound(self.space.clusters, batch.selected(fits), self.bypasses).values(self.objective)
+            bounds = self.model.bound(self.space.clusters, batch.selected(fits), self.bypasses)
+            values[legal[fits]] = bounds.values(self.objective)
         return values
 
     def schedule(self, genomes: Genomes, column: int = 0) -> Schedule:

@@ -17,6 +17,7 @@ SHARES = 8  # rounds begin with one part of so many of what is left of the budge
 MOST = 1024  # points that a round begins with
 SPLITS = 16  # over the units that most points of a round have
 DRAWS = 12  # tilings for each point of a round, of which those of the least bounds stay
+STARTS = 4  # points of a round that go downhill
 UNIFORM = 8  # one point of so many is drawn from the whole space
 
 
@@ -55,16 +56,16 @@ def _first(search: Search, count: int) -> tuple[Genomes, Values]:
 
 
 def anytime(search: Search) -> Stop:
-    """Draw, breed, and go downhill from the best points, one after the other, as long as there is budget and hope."""
+    """Draw, breed, and go downhill from the best points, as long as there is budget and hope."""
     while search.remaining > 0 and not search.is_close:
         population = _promising(search, min(max(search.remaining // SHARES, 64), MOST, search.remaining))
         values = search.values(population)
         for _ in range(2):
             if search.remaining > 0:
                 population, values = generation(search, population, values)
-        for start in np.argsort(values, kind="stable")[:4].tolist():
-            if search.remaining > 0 and np.isfinite(values[start]) and not search.is_close:
-                descend(search, population.selected(slice(start, start + 1)), float(values[start]), max(search.remaining // 4, 1))
+        best = np.argsort(values, kind="stable")[:STARTS]
+        best = best[np.isfinite(values[best])]
+        descend(search, population.selected(best), values[best], max(search.remaining // 2, 1))
     return Stop.BOUND if search.is_close else Stop.BUDGET
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -52,7 +52,13 @@ class Genomes:
 
     def joined(self, other: Genomes) -> Genomes:
         """Return these points and others."""
-        return Genomes(np.concatenate([self.factors, other.factors], axis=1), np.concatenate([self.orders, other.orders], axis=1))
+        return joined_all([self, other])
+
+
+def joined_all(groups: Sequence[Genomes]) -> Genomes:
+    """Return the points of all groups, one group behind the other."""
+    factors, orders = ([getattr(g, rows) for g in groups] for rows in ("factors", "orders"))
+    return Genomes(np.concatenate(factors, axis=1), np.concatenate(orders, axis=1))
 
 
 @dataclass(frozen=True)
