@@ -16,7 +16,7 @@ from rewrite_compiler.errors import InputError
 from rewrite_compiler.fit.mappers.exhaustive import every_order
 from rewrite_compiler.fit.mappers.feasibility import check_feasible
 from rewrite_compiler.fit.mappers.lower_bound import split_bounds
-from rewrite_compiler.fit.mappers.moves import neighbours
+from rewrite_compiler.fit.mappers.moves import descend, other_orders, other_tilings
 from rewrite_compiler.fit.mappers.outer_tiles import outer_tiles
 from rewrite_compiler.fit.mappers.run import best_mapping
 from rewrite_compiler.fit.mappers.search import Search, Stop
@@ -138,10 +138,26 @@ def test_orders_cover_the_classes_of_every_set_of_loops_that_turn(problem: Probl
 def test_neighbours_have_each_class_of_orders_once() -> None:
     space = Space(CONV, machine(10**6, 10**6))
     point = space.sample(1, np.random.default_rng(3))
-    expected = sum(map(len, space.tables)) + sum(
-        len(space.classes_of(k, bits)) for k, bits in enumerate(space.turning(point.factors)[:, 0].tolist())
-    )
-    assert neighbours(space, point).count == expected
+    tilings, orders = other_tilings(space, point), other_orders(space, point)
+    assert tilings.count == sum(len(table) - 1 for table in space.tables)
+    assert ((tilings.factors != point.factors).sum(axis=0) == 1).all()
+    assert orders.count == sum(len(space.classes_of(k, n)) for k, n in enumerate(space.turning(point.factors)[:, 0].tolist()))
+    assert ((orders.orders != point.orders).sum(axis=0) <= 1).all()
+
+
+def test_a_descent_ends_where_no_neighbour_is_better() -> None:
+    """Of several points at once; a neighbour whose bound rules it out is no better, either."""
+    space = Space(CONV, machine(64, 24))
+    search = Search(space, MODELS["timeloop"], Objective.EDP, 10**6, 0)
+    points = space.sample(64, np.random.default_rng(5))
+    values = search.values(points)
+    best = np.argsort(values)[:3]
+    assert np.isfinite(values[best]).all()
+    descend(search, points.selected(best), values[best], 10**6)
+    assert search.best is not None
+    everything = Search(space, MODELS["timeloop"], Objective.EDP, 10**6, 0)
+    for nearby in (other_tilings(space, search.best), other_orders(space, search.best)):
+        assert everything.values(nearby).min() >= search.best_value < values.min()
 
 
 def test_orders_of_more_loops_than_are_listed_are_drawn_and_never_called_all() -> None:

@@ -10,11 +10,6 @@ from ..models.model import Values
 from .search import Search
 
 
-def neighbours(space: Space, point: Genomes) -> Genomes:
-    """Return every point that differs in the factorisation of one dimension or, as counters see it, in one order."""
-    return other_tilings(space, point).joined(other_orders(space, point))
-
-
 def other_tilings(space: Space, point: Genomes) -> Genomes:
     """Return every point that differs in the factorisation of one dimension."""
     factors = []
