@@ -145,19 +145,20 @@ def test_neighbours_have_each_class_of_orders_once() -> None:
     assert ((orders.orders != point.orders).sum(axis=0) <= 1).all()
 
 
-def test_a_descent_ends_where_no_neighbour_is_better() -> None:
+@pytest.mark.parametrize("seed", range(6))
+def test_a_descent_ends_where_no_neighbour_is_better(seed: int) -> None:
     """Of several points at once; a neighbour whose bound rules it out is no better, either."""
-    space = Space(CONV, machine(64, 24))
-    search = Search(space, MODELS["timeloop"], Objective.EDP, 10**6, 0)
-    points = space.sample(64, np.random.default_rng(5))
+    space = Space(layer_problem("conv:k=8,c=4,p=6,q=6,r=3,s=3"), machine(200, 48))
+    search = Search(space, MODELS["timeloop"], Objective.EDP, 10**5, 0)
+    points = space.sample(512, np.random.default_rng(seed))
     values = search.values(points)
-    worst = np.flatnonzero(np.isfinite(values))[-3:]
+    legal = np.flatnonzero(np.isfinite(values))[:2]
     search.best, search.best_value = None, np.inf
-    descend(search, points.selected(worst), values[worst], 10**6)
+    descend(search, points.selected(legal), values[legal], 10**5)
     assert search.best is not None
-    everything = Search(space, MODELS["timeloop"], Objective.EDP, 10**6, 0)
+    everything = Search(space, MODELS["timeloop"], Objective.EDP, 10**5, 0)
     for nearby in (other_tilings(space, search.best), other_orders(space, search.best)):
-        assert everything.values(nearby).min() >= search.best_value < values[worst].min()
+        assert everything.values(nearby).min() >= search.best_value < values[legal].min()
 
 
 def test_orders_of_more_loops_than_are_listed_are_drawn_and_never_called_all() -> None:
