@@ -57,8 +57,7 @@ class Genomes:
 
 def joined_all(groups: Sequence[Genomes]) -> Genomes:
     """Return the points of all groups, one group behind the other."""
-    factors, orders = ([getattr(g, rows) for g in groups] for rows in ("factors", "orders"))
-    return Genomes(np.concatenate(factors, axis=1), np.concatenate(orders, axis=1))
+    return Genomes(np.concatenate([g.factors for g in groups], axis=1), np.concatenate([g.orders for g in groups], axis=1))
 
 
 @dataclass(frozen=True)
