@@ -42,8 +42,8 @@ def descend(search: Search, points: Genomes, values: Values, allowance: int) -> 
     while points.count and search.remaining and search.evaluated < last and not search.is_close:
         nearby, owners = _hopeful(search, points, values)
         if nearby.count > search.remaining:
-            some = search.rng.permutation(nearby.count)[: search.remaining]
-            nearby, owners = nearby.selected(some), owners[some]
+            drawn = search.rng.permutation(nearby.count)[: search.remaining]
+            nearby, owners = nearby.selected(drawn), owners[drawn]
         nearby_values = search.values(nearby)
         ranked = np.lexsort((nearby_values, owners))
         first = ranked[np.unique(owners[ranked], return_index=True)[1]]  # of each point that has neighbours the best one
@@ -75,7 +75,7 @@ def crossed(rng: np.random.Generator, parents: Genomes, count: int) -> Genomes:
 
 
 def mutated(space: Space, rng: np.random.Generator, points: Genomes, rate: float) -> Genomes:
-    """Return points with some factorisations and orders drawn anew: another tile, another parallel dimension, another order."""
+    """Return points with drawn factorisations and orders drawn anew: another tile, another parallel dimension, another order."""
     factors, orders = points.factors.copy(), points.orders.copy()
     for d, table in enumerate(space.tables):
         columns = np.flatnonzero(rng.random(points.count) < rate)

@@ -291,12 +291,12 @@ def _splits_after(before: Column, parts: Column, most: Column) -> Splits:
     groups = parts[[group[0] for group in rows]].reshape(len(rows), parts.shape[1])
     products = before[:, None, :] * groups[None, :, :]
     keeps = (products <= most).all(axis=2)
-    kept = products[keeps]
-    _, first, number = np.unique(lexical_keys(kept.T), return_index=True, return_inverse=True)
+    possible = products[keeps]
+    _, first, number = np.unique(lexical_keys(possible.T), return_index=True, return_inverse=True)
     after = np.full(keeps.shape, -1, np.intp)
     after[keeps] = number.reshape(-1)
     ordered = np.concatenate([*rows, np.zeros(0, np.intp)])
-    return Splits(ordered, counts, np.cumsum(counts) - counts, after, kept[first])
+    return Splits(ordered, counts, np.cumsum(counts) - counts, after, possible[first])
 
 
 def factorisations(n: int, slots: int) -> Column:
