@@ -56,6 +56,7 @@ def commands(target: Target, operation: str, **sizes: Any) -> list[tuple[str, in
         ("pool", "max_pool", "(28 instructions), random codes at 2 sizes"),
         ("dma", "dense", "every k from 4 on by induction in steps of 1"),
         ("dma", "dense_relu", "every k from 4 on by induction in steps of 1"),
+        ("stages", "dense_bias_relu", "every k from 4 on by induction in steps of 1"),
         ("fifo", "dense_relu", "symbolic at t=1, k=8, n=3 (15 instructions)"),
     ],
 )
@@ -108,6 +109,8 @@ def test_limits_are_what_regions_take() -> None:
         ("ring", "assign(m.s.head, (m.r.head + 1)", "assign(m.s.head, (m.r.head + 2)"),
         ("pool", "select(m.r.first, x,", "select(m.r.first, 0,"),
         ("dma", "f.first * LANES", "f.first * 2 * LANES"),
+        ("stages", "minimum(s, 127)", "minimum(s, 126)"),
+        ("stages", "maximum(s, 0)", "maximum(s, 1)"),
         ("fifo", "(m.r.taken + 1) % DEPTH", "(m.r.taken + 3) % DEPTH"),
     ],
 )
@@ -136,6 +139,21 @@ def test_a_tile_of_results_is_finished_before_the_next() -> None:
     tile = ["outer", "finish", "get"]
     assert [name for name in kinds if name in tile] == tile * 2
     assert kinds.count("put_b") == kinds.count("put_bias") == 1
+
+
+def test_stages_are_as_many_as_the_sizes_need() -> None:
+    """A command for each stage that goes over the sums; the clamp is left out where sums are too short to reach it."""
+    m, kinds = accelerator("stages").mappings["dense_bias_relu"], {}
+    formats = m.formats_for({"x": 1.0, "w": 1.0, "b": 1.0, "y": 60.0})
+    for k in (8, 60):
+        r = Request(m, {"x": (2, k), "w": (6, k), "b": (6,)}, formats, {})
+        program = program_of(accelerator("stages").ila(), r)
+        codes = {leaf.name: np.full(leaf.shape, 127) for leaf in r.leaves}
+        result = program.run(simulated_device(accelerator("stages").ila()), codes, {n: len(s) for n, s in r.shapes.items()})
+        assert np.array_equal(result, evaluate(r.term, {leaf: codes[leaf.name] for leaf in r.leaves}))
+        kinds[k] = [b.first.instruction for b in program.blocks]
+    assert kinds[8] == ["put_x", "put_w", "multiply", "put_bias", "add_bias", "relu", "half", "get"]
+    assert kinds[60] == [*kinds[8][:-1], "clamp", "get"]
 
 
 def test_a_weight_stationary_array_streams_all_rows_of_a_tile() -> None:

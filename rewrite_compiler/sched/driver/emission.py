@@ -11,6 +11,7 @@ from functools import lru_cache
 from ...ila import Ila
 from ...lang import intervals as iv
 from ...lang.binders import static_shape
+from ...readings.arrays.labelled_array import Data
 from ...target.timing import Region as Span
 from ..instructions.computation import Computation, clears, computations, shifts
 from ..instructions.control import Settings, reset_state
@@ -46,10 +47,33 @@ def emitted(chain: Sequence[Schedule], code_bits: int, signed: bool) -> Program:
         for e in emissions:
             e.run()
         emissions[-1].finish()
+    return _program(s, w, code_bits, signed)
+
+
+def _program(s: Schedule, w: Writer, code_bits: int, signed: bool) -> Program:
     lane_bits = {name: _lane_bits(s.ila, name) for name in {c.instruction for c in w.commands if c.lanes}}
-    commands = ended(s.ila, w) if w.outputs else w.commands
-    shape, images = s.match.operation.result.shape, _images(w) if w.outputs else None
+    commands = ended(s.ila, w) if s.ila.externals else w.commands
+    shape, images = s.match.operation.result.shape, _images(w) if s.ila.externals else None
     return Program(blocks_of(commands), shape, code_bits, signed, lane_bits, images, _command_bits(s.ila))
+
+
+def unfinished(s: Schedule, code_bits: int) -> tuple[Program, Data, Data]:
+    """Return the program that leaves results in memory, their addresses [elements, axes of the memory] after it, and which they are.
+
+    Raises:
+        NotEmitted: an operand cannot be moved.
+    """
+    w = Writer(s.ila, reset_state(s.ila))
+    for excess in (excess_of(s.ila, p, s.needs.get(p.memory, 0)) for p in s.places):
+        if excess:
+            raise NotEmitted(excess)
+    e = Emission(s, w, code_bits)
+    e.load_operands()
+    steps: dict[str, int] = {}
+    for steps in e.points():
+        e.step(steps, keeps=False)
+    p = e.schedule.result
+    return _program(s, w, code_bits, signed=True), *p.region.window(e.base_of(p, steps), steps)
 
 
 def _emit_tiles(emissions: Sequence[Emission]) -> None:

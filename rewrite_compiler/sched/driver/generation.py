@@ -28,6 +28,7 @@ from .matching import Match, matches
 from .operation import ZEROS, Operation, continuation, operation_of
 from .program import Program
 from .schedule import Failure, Schedule, schedules, tiled
+from .stages import Samples, staged
 from .start import started
 from .writer import NotEmitted
 
@@ -35,7 +36,9 @@ CODE = "I116"
 SMALL, LARGE = 16, 36  # elements along a dimension on which schedules are tried: all up to the first, never more than the second
 MOST_VALUES = 64  # of a switch that are tried
 MOST_TRIALS = 128  # settings of switches that are tried for one match
+MOST_MAINS = 4  # settings of the first computation of a chain that are tried
 DRAWS, MOST_DRAWS = 3, 12  # tries of one candidate; more than the least where results are few
+MOST_CORNERS = 8  # tries of codes at the ends of ranges
 ENOUGH = 48  # results over all tries, so that a switch that few results show is noticed
 
 
@@ -47,6 +50,7 @@ class Request:
     shapes: Mapping[str, tuple[int, ...]]
     formats: Mapping[str, Format]
     attributes: Mapping[str, Any]
+    is_deep: bool = False  # whether sums are as long as they will be, and the codes that are tried alone the ends of ranges
 
     @cached_property
     def leaves(self) -> list[Leaf]:
@@ -75,9 +79,19 @@ class Request:
     @cached_property
     def small(self) -> Request:
         """The same on operands of few elements."""
+        if self.is_deep:
+            return self
         sizes = {d: _small(n) for d, n in self.mapping.axes.sizes(self.shapes).items()}
         shapes = {name: tuple(sizes[d] for d in self.mapping.axes.of[name]) for name in self.shapes}
         return Request(self.mapping, shapes, self.formats, self.attributes)
+
+    @cached_property
+    def deep(self) -> Request:
+        """The same with sums of all elements and few results: what saturates at these sizes does so there."""
+        sizes = self.mapping.axes.sizes(self.shapes)
+        smaller = {d: n if d in self.operation.reduced else min(n, _small(n)) for d, n in sizes.items()}
+        shapes = {name: tuple(smaller[d] for d in self.mapping.axes.of[name]) for name in self.shapes}
+        return Request(self.mapping, shapes, self.formats, self.attributes, is_deep=True)
 
     @cached_property
     def samples(self) -> list[tuple[dict[str, Data], Data]]:
@@ -172,7 +186,22 @@ def chosen(ila: Ila, r: Request) -> tuple[Choice, ...]:
                 if not any(_is_alike(chain, way) for way in ways):
                     ways.append(tuple(Choice.of(s) for s in chain))
                 return choices
+    for candidate in _staged(ila, small):
+        if _agrees(small, candidate, failures):
+            ways.append(tuple(map(Choice.of, candidate)))
+            return ways[-1]
     raise _refusal(ila, r, small.operation, failures)
+
+
+def _staged(ila: Ila, r: Request) -> Iterator[tuple[Schedule, ...]]:
+    """Yield chains of any length, without and then with tiles of results."""
+    mains = _starting(ila, r, [])
+    samples = Samples(r.samples, {n: len(shape) for n, shape in r.shapes.items()}, r.code[0])
+    hopeless: set[Any] = set()
+    for main in itertools.chain(mains, _tiles(mains, [])):
+        settings = _switch_values(main.chosen_switches, r, deciding=False) if not main.tiled or main.match not in hopeless else iter(())
+        for values in itertools.islice(settings, MOST_MAINS):
+            yield from staged(main.with_switches(values), r.operation, samples, r.numbers, hopeless)
 
 
 def _every(ila: Ila, r: Request, failures: list[Failure]) -> Iterator[tuple[Schedule, ...]]:
@@ -338,28 +367,40 @@ def _agrees(r: Request, chain: tuple[Schedule, ...], failures: list[Failure]) ->
 
 
 def _draws(r: Request) -> Iterator[dict[str, Data]]:
+    """Yield random codes, small and large, then the ends of all operands' ranges, where results saturate."""
     random = np.random.default_rng(DRAWS)
+    if r.is_deep:
+        yield from _corners(r)
+        return
     results = math.prod(int(n) for n in r.term.shape if isinstance(n, int))
     for n in range(min(max(DRAWS, ENOUGH // max(results, 1)), MOST_DRAWS)):
         limits = {name: r.formats[name].codes for name in r.shapes}
         span = {name: ((low or 0) // 8 ** (n % DRAWS), (high or 0) // 8 ** (n % DRAWS)) for name, (low, high) in limits.items()}
         yield {name: random.integers(*span[name], s, endpoint=True) for name, s in r.shapes.items()}
+    yield from _corners(r)
+
+
+def _corners(r: Request) -> Iterator[dict[str, Data]]:
+    """Yield codes that are all at an end of the range of their operand."""
+    ends = itertools.product(*((low or 0, high or 0) for low, high in (r.formats[name].codes for name in r.shapes)))
+    for values in itertools.islice(ends, MOST_CORNERS):
+        yield {name: np.full(s, x, np.int64) for (name, s), x in zip(r.shapes.items(), values, strict=True)}
 
 
 def schedule_of(ila: Ila, r: Request, choices: Sequence[Choice]) -> tuple[Schedule, ...] | Failure:
     """Return the schedules of an operation at its sizes, done in a way that is chosen already."""
     chain: tuple[Schedule, ...] = ()
     for choice in choices:
-        candidates = _schedule_of(ila, r, choice, chain[-1] if chain else None)
+        candidates = _schedule_of(ila, r, choice, chain[-1] if chain else None, chain[0].tile if chain else None)
         if isinstance(candidates, Failure):
             return candidates
         chain = (*chain, candidates)
     return chain
 
 
-def _schedule_of(ila: Ila, r: Request, choice: Choice, before: Schedule | None) -> Schedule | Failure:
+def _schedule_of(ila: Ila, r: Request, choice: Choice, before: Schedule | None, tile: Mapping[str, int] | None) -> Schedule | Failure:
     furthest = Failure(-1, "no loops match")
-    op = r.operation if before is None else continuation(r.operation, before.match.left, before.tile)
+    op = r.operation if before is None else continuation(r.operation, before.match.left, tile)
     for m in matches(op, choice.computation):
         if not choice.is_of(m):
             continue
@@ -368,6 +409,18 @@ def _schedule_of(ila: Ila, r: Request, choice: Choice, before: Schedule | None) 
                 return choice.variant_of(s)
             furthest = max(furthest, s, key=lambda f: f.depth)
     return furthest
+
+
+def _agrees_deep(ila: Ila, r: Request, choice: Sequence[Choice]) -> bool:
+    """Tell whether a way gives the numerics of long sums at the ends of ranges; one that has no room for them cannot be told."""
+    s = schedule_of(ila, r, choice)
+    if isinstance(s, Failure):
+        return True
+    try:
+        emitted(s, *r.code)
+    except NotEmitted:
+        return True
+    return _agrees(r, s, [])
 
 
 @lru_cache(maxsize=256)
@@ -379,6 +432,8 @@ def _choice(ila: Ila, key: _Key) -> tuple[Choice, ...]:
 def _program(ila: Ila, key: _Key) -> Program:
     r = key.request
     choice = _choice(ila, _Key.of(r.small))
+    if len(choice) > 1 and r.deep.shapes != r.small.shapes and not _agrees_deep(ila, r.deep, choice):
+        choice = _choice(ila, _Key.of(r.deep))
     s = schedule_of(ila, r, choice)
     if isinstance(s, Failure):
         raise _refusal(ila, r, r.operation, [s])
@@ -396,14 +451,15 @@ class _Key:
     shapes: tuple[tuple[str, tuple[int, ...]], ...]
     formats: tuple[tuple[str, Format], ...]
     attributes: tuple[tuple[str, Any], ...]
+    is_deep: bool
 
     @classmethod
     def of(cls, r: Request) -> _Key:
-        return cls(r.mapping, tuple(r.shapes.items()), tuple(r.formats.items()), tuple(r.attributes.items()))
+        return cls(r.mapping, tuple(r.shapes.items()), tuple(r.formats.items()), tuple(r.attributes.items()), r.is_deep)
 
     @property
     def request(self) -> Request:
-        return Request(self.mapping, dict(self.shapes), dict(self.formats), dict(self.attributes))
+        return Request(self.mapping, dict(self.shapes), dict(self.formats), dict(self.attributes), self.is_deep)
 
 
 def program_of(ila: Ila, r: Request) -> Program:

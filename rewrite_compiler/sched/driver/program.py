@@ -144,17 +144,22 @@ class Program:
 
     def run(self, device: Any, operands: Mapping[str, Data], ranks: Mapping[str, int]) -> Data:
         """Run the program on a device; operands are codes, with a leading axis of samples where they depend on them."""
-        pools = _Pools(operands, ranks)
-        if self.images is None:
-            return self._result([x for b in self.blocks for x in self._sent(device, b, pools)])
-        for name, count in self.images.words.items():
+        returned = self.execute(device, operands, ranks)
+        if self.images is not None:
+            returned = [device.fetch(p.image, p.at, len(p.lanes)) for p in self.images.outputs]
+        return self._result(returned)
+
+    def execute(self, device: Any, operands: Mapping[str, Data], ranks: Mapping[str, int]) -> list[Data]:
+        """Run the commands on a device; return what they return."""
+        pools, images = _Pools(operands, ranks), self.images
+        for name, count in images.words.items() if images is not None else ():
             device.attach(name, count)
-        for p in self.images.inputs:
+        for p in images.inputs if images is not None else ():
             device.place(p.image, p.at, self._words(p, pools))
-        for b in self.blocks:
-            list(self._sent(device, b, pools))
-        device.wait()
-        return self._result([device.fetch(p.image, p.at, len(p.lanes)) for p in self.images.outputs])
+        returned = [x for b in self.blocks for x in self._sent(device, b, pools)]
+        if images is not None:
+            device.wait()
+        return returned
 
     def _sent(self, device: Any, b: Block, pools: _Pools) -> Iterator[Data]:
         """Send a block; yield the lanes [(samples,) lanes] that it returns."""

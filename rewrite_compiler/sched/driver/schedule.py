@@ -299,7 +299,8 @@ def excess_of(ila: Ila, p: Place, end: int = 0) -> str:
     steps = {n: room * size // region.addresses * region.widths[n] for n, size in enumerate(region.sizes) if size > 1}
     cut = max(steps, key=lambda n: steps[n], default=None)
     sizes = p.slot.reach.shape
-    remedy = f": cut axis {cut} of {name} to at most {steps[cut]} (of {sizes[cut]})" if cut is not None and steps[cut] > 0 else ""
+    dims = p.slot.reach.dims or tuple(f"axis {n}" for n in range(len(sizes)))
+    remedy = f": cut {dims[cut]} of {name} to at most {steps[cut]} (of {sizes[cut]})" if cut is not None and steps[cut] > 0 else ""
     return f"{name} takes {region.addresses} addresses of {p.memory}, which with all regions there would need {end} and has {depth}{remedy}"
 
 
