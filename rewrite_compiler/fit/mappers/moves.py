@@ -75,7 +75,7 @@ def crossed(rng: np.random.Generator, parents: Genomes, count: int) -> Genomes:
 
 
 def mutated(space: Space, rng: np.random.Generator, points: Genomes, rate: float) -> Genomes:
-    """Return points with drawn factorisations and orders drawn anew: another tile, another parallel dimension, another order."""
+    """Return points with some factorisations and orders drawn anew: another tile, another parallel dimension, another order."""
     factors, orders = points.factors.copy(), points.orders.copy()
     for d, table in enumerate(space.tables):
         columns = np.flatnonzero(rng.random(points.count) < rate)
