@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from hvx_layers import Program
 from record import Row, finish, options
 
 from rewrite_compiler.compile.matching.match import sizes_of
@@ -48,26 +49,14 @@ NEAR = 0.1  # share of the event model's cycles
 
 
 @dataclass
-class Recorder:
-    """A device that keeps what is issued, and computes nothing."""
+class Recorder(Program):
+    """A device that keeps what is issued and counts the commands of a bus."""
 
-    issued: list[tuple[str, Mapping[str, int]]] = field(default_factory=list)
-    words: int = 0  # bus commands
-    waits: int = 0
-
-    def attach(self, memory: str, words: int) -> None:
-        """Give it no memory."""
-
-    def place(self, memory: str, address: int, words: Any) -> None:
-        """Keep no data."""
-
-    def fetch(self, memory: str, address: int, count: int) -> Any:
-        """Return zeros."""
-        return np.zeros(count, np.int64)
+    words: int = 0
 
     def issue(self, instruction: str, **operands: int) -> None:
         """Keep an instruction."""
-        self.issued.append((instruction, operands))
+        super().issue(instruction, **operands)
         self.words += 1
 
     def store(self, instruction: str, **operands: Any) -> None:
@@ -78,10 +67,6 @@ class Recorder:
         """Count one read for each row, and return zeros."""
         self.words += len(operands["offset"])
         return np.zeros((len(operands["offset"]), 16), np.int64)
-
-    def wait(self) -> None:
-        """Count the interrupt."""
-        self.waits += 1
 
 
 def vta_cycles(target: Target, m: Operation, issued: Sequence[tuple[str, Mapping[str, int]]]) -> Parts:
