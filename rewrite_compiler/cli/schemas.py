@@ -296,6 +296,7 @@ layers[].differences[].level text | layers[].differences[].tensor text | layers[
 layers[].notes[] text | layers[].differences[].values.* count | layers[].differences[].because text
 layers[].objective~ text | layers[].value~ count | layers[].bound~? number | layers[].gap~? number
 layers[].evaluated~ count | layers[].legal~ count | layers[].stop~ text | layers[].front~[] object | layers[].points~[] object
+front~.points[].cycles count | front~.points[].energy_fj count | front~.points[].choices[] count | front~.is_complete flag
 """
 SPACE = "architecture text | layers[].name text | layers[].repeats count | layers[].tilings count | layers[].mappings count"
 VARIATION = """

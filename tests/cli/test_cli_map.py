@@ -57,8 +57,20 @@ def test_layers_of_a_model(tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     answer = flexmatch("map", find_application("digits_cnn").model, "--arch", "edge", "--budget", "500", "--json", path)
     assert answer.code == 0, answer.err
-    layers = json.loads(path.read_text("utf-8"))["layers"]
+    document = json.loads(path.read_text("utf-8"))
+    layers, front = document["layers"], document["front"]
     assert len(layers) > 1
+    own = [sum(x["repeats"] * x["cost"][key] for x in layers) for key in ("cycles", "energy_fj")]
+    for point in front["points"]:
+        choices = [x["front"][k] for x, k in zip(layers, point["choices"], strict=True)]
+        for key in ("cycles", "energy_fj"):
+            assert point[key] == sum(x["repeats"] * choice[key] for x, choice in zip(layers, choices, strict=True))
+    least = min(p["cycles"] * p["energy_fj"] for p in front["points"])
+    assert least <= own[0] * own[1]
+    heads = ("whole model", "each layer's own", "least cycles", "least edp", "least energy")
+    table = [line for line in answer.out.splitlines() if line.startswith(heads)]
+    assert [line.split("  ")[0] for line in table] == list(heads)
+    assert table[3].endswith(" 1")
     named = flexmatch("map", f"{find_application('digits_cnn').model}:{layers[0]['name']}", "--arch", "cloud", "--budget", "500")
     assert named.code == 0, named.err
 

@@ -52,7 +52,8 @@ def run(arguments: Sequence[str]) -> int:
     documents = _answers(args, layers, clusters, points)
     if args.why is not None:
         documents = [{**d, "why": _why(args.why, d, problem, clusters)} for d, (_, _, problem) in zip(documents, layers, strict=True)]
-    document = {"schema": SCHEMA, "layers": documents}
+    front = _model_front(documents)
+    document = {"schema": SCHEMA, "layers": documents, **({} if front is None else {"front": front})}
     emit_json(document, args.json)
     if args.front is not None:
         from ...report.graphics.mapping import front_page
@@ -61,8 +62,18 @@ def run(arguments: Sequence[str]) -> int:
     if args.form != "loops":
         print_unwrapped(args, _text(args.form, documents[0], layers[0][2], clusters))
     else:
-        print_lines(args, one_layer(documents[0], args.model) if len(documents) == 1 else every_layer(documents, args.model))
+        print_lines(args, one_layer(documents[0], args.model) if len(documents) == 1 else every_layer(documents, args.model, front))
     return 0
+
+
+def _model_front(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return the front of several layers together; None of one, and without energies."""
+    if len(documents) == 1 or not all(d.get("front") for d in documents):
+        return None
+    from ...fit.mappers.model_front import model_front
+
+    costs = ((d["repeats"], [(p["cycles"], p["energy_fj"]) for p in d["front"]]) for d in documents)
+    return model_front(list(costs)).document()
 
 
 def _why(text: str, document: Mapping[str, Any], problem: Problem, clusters: Clusters) -> dict[str, Any]:
@@ -346,7 +357,7 @@ def _differences(document: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def every_layer(documents: Sequence[Mapping[str, Any]], model: str) -> list[str]:
+def every_layer(documents: Sequence[Mapping[str, Any]], model: str, front: Mapping[str, Any] | None = None) -> list[str]:
     """Return the layers of a model as a table: `at most saved` is the share of the objective that the bound leaves open."""
     from ...report.tables import grid
 
@@ -359,7 +370,27 @@ def every_layer(documents: Sequence[Mapping[str, Any]], model: str) -> list[str]
         opinions = [f"{o['cycles']:,}" if "cycles" in o else "not priced" for o in d["opinions"]] if others else []
         units = f"{100 * cost['utilisation']:.0f}%"
         rows.append((d["name"], f"{d['repeats']}", f"{cost['cycles']:,}", *opinions, _joules(cost["energy_fj"]), units, gap))
-    return grid(heads, rows, heads[1:], 0)
+    return [*grid(heads, rows, heads[1:], 0), *([] if front is None else ["", *_front_lines(documents, front)])]
+
+
+def _front_lines(documents: Sequence[Mapping[str, Any]], front: Mapping[str, Any]) -> list[str]:
+    """Return the ends of a model's front and its least product beside the sum of the layers' own mappings."""
+    from ...report.tables import grid
+
+    points = front["points"]
+    own = {
+        "cycles": sum(d["repeats"] * d["cost"]["cycles"] for d in documents),
+        "energy_fj": sum(d["repeats"] * d["cost"]["energy_fj"] for d in documents),
+    }
+    least = min(points, key=lambda p: p["cycles"] * p["energy_fj"])
+    kinds = {"each layer's own": own, "least cycles": points[0], "least edp": least, "least energy": points[-1]}
+    product = least["cycles"] * least["energy_fj"]
+    rows = [
+        (name, f"{p['cycles']:,}", _joules(p["energy_fj"]), f"{p['cycles'] * p['energy_fj'] / product:.4g}") for name, p in kinds.items()
+    ]
+    heads = ("whole model", "cycles", "energy", "edp / least")
+    count = f"{len(points):,} sums of the layers' mappings that no other is below" + ("" if front["is_complete"] else ", thinned")
+    return [*grid(heads, rows, heads[1:], 0), count]
 
 
 def check_subject(subject: str) -> None:
