@@ -378,12 +378,12 @@ def _front_lines(documents: Sequence[Mapping[str, Any]], front: Mapping[str, Any
     from ...report.tables import grid
 
     points = front["points"]
-    own = {
+    totals = {
         "cycles": sum(d["repeats"] * d["cost"]["cycles"] for d in documents),
         "energy_fj": sum(d["repeats"] * d["cost"]["energy_fj"] for d in documents),
     }
     least = min(points, key=lambda p: p["cycles"] * p["energy_fj"])
-    kinds = {"each layer's own": own, "least cycles": points[0], "least edp": least, "least energy": points[-1]}
+    kinds = {"each layer's own": totals, "least cycles": points[0], "least edp": least, "least energy": points[-1]}
     product = least["cycles"] * least["energy_fj"]
     rows = [
         (name, f"{p['cycles']:,}", _joules(p["energy_fj"]), f"{p['cycles'] * p['energy_fj'] / product:.4g}") for name, p in kinds.items()
