@@ -330,6 +330,10 @@ LEVELS = {
     ),
     "chips": lambda a, b: (Cluster("DRAM", children=a), Cluster("L2", children=b, axis="X"), Cluster("L1")),
     "units below L1": lambda a, b: (Cluster("DRAM"), Cluster("L2", children=a, axis="Y"), Cluster("L1", children=b, axis="X")),
+    "narrow links inside": lambda a, b: (
+        Cluster("DRAM", children=a), Cluster("L2", None, b, "Y"), Cluster("row", None, 2, "X", 1, is_virtual=True), Cluster("L1"),
+    ),
+    "narrow links to units": lambda a, b: (Cluster("DRAM", children=a), Cluster("L2"), Cluster("L1", None, b, "X", width=1)),
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ memory reads back, and in how many of its instances an element lies; of everythi
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,15 +45,14 @@ def split_bounds(space: Space, objective: Objective, tiles: OuterTiles | None = 
     parts = _splits(space)
     if parts is None:
         return None
-    problem, clusters = space.problem, space.clusters
+    problem = space.problem
     elements = {t: _elements(problem, t) for t in problem.spaces}
     outer = float(sum(elements.values()) if tiles is None else tiles.elements.min())
     outer_counts = None if tiles is None else np.repeat(tiles.counts[:, [tiles.elements.argmin()]], parts.shape[1], axis=1)
     if objective is Objective.BYTES:
         return SplitBounds(parts, np.full(parts.shape[1], outer), outer_counts)
     steps = problem.points / parts.prod(axis=0)
-    width = min((c.width for c in clusters.levels[1:2] if c.width is not None), default=None)
-    cycles = steps if width is None else np.maximum(steps, outer / width)
+    cycles = np.maximum(steps, max((t / width for t, width in _link_traffic(space, elements, outer)), default=0.0))
     if objective is Objective.CYCLES:
         return SplitBounds(parts, cycles, outer_counts)
     energy = _energy(space, elements, parts)
@@ -60,6 +60,16 @@ def split_bounds(space: Space, objective: Objective, tiles: OuterTiles | None = 
         refetches, best = _refetches(space, elements, parts, tiles)
         energy, outer_counts = energy + refetches, tiles.counts[:, best]
     return SplitBounds(parts, energy if objective is Objective.ENERGY else energy * cycles, outer_counts)
+
+
+def _link_traffic(space: Space, elements: dict[str, int], outer: float) -> Iterator[tuple[float, int]]:
+    """Yield for each limited link the elements that cross it at one instance at least, and its width: every element once at some."""
+    bypasses = space.constraints.bypasses(space.problem, space.clusters)
+    for name, width in space.clusters.limited_links:
+        row = space.clusters.row(name)
+        instances = math.prod(c.children for c in space.clusters.levels[: space.clusters.names.index(name)])
+        once = sum(n for tensor, n in elements.items() if tensor not in bypasses[row]) / instances
+        yield outer if name == space.clusters.names[0] else once, width
 
 
 def _splits(space: Space) -> Column | None:

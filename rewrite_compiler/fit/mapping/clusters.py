@@ -64,6 +64,16 @@ class Clusters:
         """Tell of each row, innermost first, whether it is virtual."""
         return [level.is_virtual for level in reversed(self.levels)]
 
+    @cached_property
+    def limited_links(self) -> tuple[tuple[str, int], ...]:
+        """The memories whose link to what lies inside is limited, and its elements a cycle."""
+        links, source = [], self.levels[0].name
+        for level in self.levels[1:]:
+            if level.width is not None:
+                links.append((source, level.width))
+            source = source if level.is_virtual else level.name
+        return tuple(links)
+
     def missing_energy(self, problem: Problem) -> str | None:
         """Return the sentence that says which energy is missing for a problem, None when all are there."""
         if problem.unit not in self.operations:

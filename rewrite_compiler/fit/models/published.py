@@ -81,20 +81,10 @@ def _costs(clusters: Clusters, engine: Engine, counts: Callable[[str, int], Coun
             energy = energy + (c.reads + c.updates + c.fills) * (c.instances * clusters.energies.get(cluster.name, 0))
         traffic[cluster.name] = total
     cycles = batch.steps
-    for name, width in _links(clusters):
+    for name, width in clusters.limited_links:
         cycles = np.maximum(cycles, -(-traffic[name] // width))
     is_priced = clusters.missing_energy(problem) is None
     return Costs(cycles, energy if is_priced else None, traffic, batch.instances[-1], counters)
-
-
-def _links(clusters: Clusters) -> list[tuple[str, int]]:
-    """Return the memories whose link to what lies inside is limited, and the elements a cycle."""
-    links, source = [], clusters.levels[0].name
-    for level in clusters.levels[1:]:
-        if level.width is not None:
-            links.append((source, level.width))
-        source = source if level.is_virtual else level.name
-    return links
 
 
 def check_words(problem: Problem, clusters: Clusters) -> None:
