@@ -288,6 +288,7 @@ run object
 
 MAP = """
 layers[].name text | layers[].repeats count | layers[].problem object | layers[].architecture text | layers[].mapping[] object
+layers[].limits[].part text | layers[].limits[].cycles count
 layers[].loops[] text | layers[].cost.model text | layers[].cost.cycles count | layers[].cost.energy_fj? count
 layers[].cost.energy_source? text | layers[].cost.traffic.* count | layers[].cost.utilisation number | layers[].cost.counters.*.*.* count
 layers[].opinions[].model text | layers[].opinions[].cycles~ count | layers[].opinions[].energy_fj~? count

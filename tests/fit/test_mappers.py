@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from rewrite_compiler.errors import InputError
+from rewrite_compiler.fit.api import map as mapping_of
 from rewrite_compiler.fit.mappers.run import MAPPERS, best_mapping
 from rewrite_compiler.fit.mapping.architectures import find_clusters
 from rewrite_compiler.fit.mapping.schedule import violations
@@ -75,3 +77,20 @@ def test_gaps_of_layers_of_a_residual_network() -> None:
             gap = best_mapping(layer_problem(layer), EDGE, MODELS["timeloop"], budget=10_000, seed=seed).gap
             assert gap is not None
             assert gap < most, (layer, seed)
+
+
+@pytest.mark.parametrize("model", sorted(MODELS))
+@pytest.mark.parametrize("layer", ["gemm:m=8,n=1,k=512", "gemm:m=64,n=64,k=64", "conv:k=8,c=8,p=7,q=7,r=3,s=3"])
+def test_the_slowest_of_units_and_links_decides(layer: str, model: str) -> None:
+    """The first of the limits are the cycles; an architecture whose links are not limited has the steps of its units alone."""
+    narrow = replace(EDGE, levels=tuple(replace(c, width=2 if c.name == "L2" else c.width) for c in EDGE.levels))
+    for machine, parts in ((EDGE, {"units", "link below L2"}), (narrow, {"units", "link below L2", "link below DRAM"})):
+        answer = mapping_of(layer, machine, model=model, budget=200)
+        found = [(limit["cycles"], limit["part"]) for limit in answer["limits"]]
+        assert found == sorted(found, key=lambda limit: -limit[0])
+        assert found[0][0] == answer["cost"]["cycles"]
+        assert {part for _, part in found} == parts
+        units = round(answer["cost"]["utilisation"] * machine.units)
+        assert (layer_problem(layer).points // units, "units") in found
+    free = replace(EDGE, levels=tuple(replace(c, width=None) for c in EDGE.levels))
+    assert [limit["part"] for limit in mapping_of(layer, free, model=model, budget=200)["limits"]] == ["units"]

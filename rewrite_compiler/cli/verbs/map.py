@@ -325,6 +325,7 @@ def _cost_lines(document: Mapping[str, Any]) -> list[str]:
     lines = [f"{cost['model']:<10} {cost['cycles']:,} cycles, {_joules(cost['energy_fj'])}; {100 * cost['utilisation']:.1f}% of the units"]
     for o in document["opinions"]:
         lines.append(o["why_not"] if "why_not" in o else f"{o['model']:<10} {o['cycles']:,} cycles, {_joules(o['energy_fj'])}")
+    lines.append(f"limits     {', '.join('{part} {cycles:,}'.format(**limit) for limit in document['limits'])} cycles")
     if cost["energy_fj"] is not None:
         lines.append(f"energies   {cost['energy_source']}")
     if "evaluated" in document:

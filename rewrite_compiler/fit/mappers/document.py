@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from ..mapping.clusters import Clusters
-from ..mapping.schedule import Schedule
+from ..mapping.schedule import Schedule, counts_of
 from ..mapping.texts.loops import listing
 from ..models.model import Cost, CostModel, Objective
 from ..models.published import MODELS
@@ -31,11 +32,18 @@ def schedule_document(problem: Problem, clusters: Clusters, schedule: Schedule, 
     """Return a mapping with its cost, and beside it the opinions of the other models."""
     return {
         "problem": problem.document(), "architecture": clusters.name, "mapping": schedule.document(),
-        "loops": listing(schedule, problem, clusters), "cost": cost.document(),
+        "loops": listing(schedule, problem, clusters), "cost": cost.document(), "limits": limits(problem, clusters, schedule, cost),
         "opinions": opinions(problem, clusters, schedule, cost.model),
         "differences": [d.document() for d in differences(problem, clusters, schedule)] if _all_conform(problem, clusters) else [],
         "notes": notes(problem, schedule),
     }  # fmt: skip
+
+
+def limits(problem: Problem, clusters: Clusters, schedule: Schedule, cost: Cost) -> list[dict[str, Any]]:
+    """Return the cycles that units and limited links take, the slowest first: a faster one of the others saves no cycle."""
+    steps = math.prod(n for temporal, _ in counts_of(schedule, problem) for n in temporal.values())
+    links = [(f"link below {name}", -(-cost.traffic[name] // width)) for name, width in clusters.limited_links]
+    return [{"part": part, "cycles": n} for part, n in sorted([("units", steps), *links], key=lambda limit: -limit[1])]
 
 
 def _point(p: Point) -> dict[str, Any]:
