@@ -197,7 +197,10 @@ def test_a_parameter_of_the_architecture_is_varied(tmp_path: Path) -> None:
     alone = flexmatch("map", "gemm:m=512,n=64,k=1024", "--arch", "edge", "--budget", "1500", "--json", path, "-q")
     assert alone.code == 0
     (layer,) = json.loads(path.read_text("utf-8"))["layers"]
-    assert points[2]["layers"] == [layer]  # edge has a link of 32
+    (widest,) = points[2]["layers"]
+    assert {**widest, "limits": None} == {**layer, "limits": None}  # 32 a cycle is as good as no limit here
+    assert [limit["part"] for limit in widest["limits"]] == ["units", "link below DRAM", "link below L2"]
+    assert layer["limits"] == [limit for limit in widest["limits"] if limit["part"] != "link below DRAM"]
     rows = flexmatch(*command, "shape=1x256,2x2").out.splitlines()
     assert rows[0].split() == ["shape", "cycles", "energy", "edp", "/", "least", "units", "at", "most", "saved"]
     assert [row.split()[0] for row in rows[2:]] == ["1x256", "2x2"]
