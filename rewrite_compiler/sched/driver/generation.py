@@ -36,6 +36,7 @@ CODE = "I116"
 SMALL, LARGE = 16, 36  # elements along a dimension on which schedules are tried: all up to the first, never more than the second
 MOST_VALUES = 64  # of a switch that are tried
 MOST_TRIALS = 128  # settings of switches that are tried for one match
+MOST_CHAINS = 8  # chains among which that of fewest commands is tried first
 MOST_MAINS = 4  # settings of the first computation of a chain that are tried
 DRAWS, MOST_DRAWS = 3, 12  # tries of one candidate; more than the least where results are few
 MOST_CORNERS = 8  # tries of codes at the ends of ranges
@@ -186,26 +187,31 @@ def chosen(ila: Ila, r: Request) -> tuple[Choice, ...]:
                 if not any(_is_alike(chain, way) for way in ways):
                     ways.append(tuple(Choice.of(s) for s in chain))
                 return choices
-    for candidate in _staged(ila, small):
+    for candidate in _staged(ila, small, failures):
         if _agrees(small, candidate, failures):
             ways.append(tuple(map(Choice.of, candidate)))
             return ways[-1]
     raise _refusal(ila, r, small.operation, failures)
 
 
-def _staged(ila: Ila, r: Request) -> Iterator[tuple[Schedule, ...]]:
-    """Yield chains of any length, without and then with tiles of results."""
-    mains = _starting(ila, r, [])
-    samples = Samples(r.samples, {n: len(shape) for n, shape in r.shapes.items()}, r.code[0])
-    hopeless: set[Any] = set()
-    for main in itertools.chain(mains, _tiles(mains, [])):
-        settings = _switch_values(main.chosen_switches, r, deciding=False) if not main.tiled or main.match not in hopeless else iter(())
-        for values in itertools.islice(settings, MOST_MAINS):
-            yield from staged(main.with_switches(values), r.operation, samples, r.numbers, hopeless)
+def _staged(ila: Ila, r: Request, failures: list[Failure]) -> Iterator[tuple[Schedule, ...]]:
+    """Yield chains of two computations and more, without and then with tiles of results, those of fewest commands first."""
+    mains, hopeless = _starting(ila, r, failures), set[Any]()
+    samples = Samples(r.samples, {n: len(x) for n, x in r.shapes.items()}, r.code[0])
+
+    def chains(mains: Iterable[Schedule]) -> Iterator[tuple[Schedule, ...]]:
+        for main in mains:
+            for values in itertools.islice(_switch_values(main.chosen_switches, r, deciding=False), MOST_MAINS):
+                yield from staged(main.with_switches(values), r.operation, samples, r.numbers, hopeless)
+
+    for every in (chains(mains), chains(s for s in _tiles(mains, failures) if s.match not in hopeless)):
+        while batch := list(itertools.islice(every, MOST_CHAINS)):
+            yield from _by_commands(batch, r, failures)
 
 
-def _every(ila: Ila, r: Request, failures: list[Failure]) -> Iterator[tuple[Schedule, ...]]:
-    yield from _chains(_starting(ila, r, failures), r, failures)
+def _every(ila: Ila, r: Request, failures: list[Failure]) -> list[tuple[Schedule, ...]]:
+    """Return single computations that can be emitted, those of fewest commands first."""
+    return _by_commands([(s,) for s in _starting(ila, r, failures) if not s.match.left], r, failures)
 
 
 @lru_cache(maxsize=256)
@@ -267,21 +273,6 @@ def _schedules_of(
             failures.append(s)
 
 
-Pairs = set[tuple[Match, Computation]]
-
-
-def _continued(mains: Sequence[Schedule], r: Request, failures: list[Failure], pairs: Pairs) -> Iterator[tuple[Schedule, ...]]:
-    """Yield chains of two: a computation, and one that goes over its results; those found already are left out, those found added."""
-    for before in mains:
-        op = continuation(r.operation, before.match.left, before.tile)
-        neighbours = (c for c in computations(before.ila) if before.result.memory in (c.result.memory, *(a.memory for a in c.operands)))
-        for c in (c for c in neighbours if not before.tiled or (before.match, c) not in pairs):
-            for s in _schedules_of(before.ila, op, c, r, before, failures):
-                if not s.match.left:
-                    pairs |= {(before.match, c)} if not before.tiled else set()
-                    yield before, s
-
-
 def _tiles(mains: Sequence[Schedule], failures: list[Failure]) -> Iterator[Schedule]:
     """Yield computations whose results lie in memory for one step of some loops alone, so that another goes over them before the next."""
     for s in mains:
@@ -293,14 +284,6 @@ def _tiles(mains: Sequence[Schedule], failures: list[Failure]) -> Iterator[Sched
                     yield candidate
                 else:
                     failures.append(candidate)
-
-
-def _chains(mains: Sequence[Schedule], r: Request, failures: list[Failure]) -> Iterator[tuple[Schedule, ...]]:
-    """Yield single computations, then chains of two, then those that work tile by tile."""
-    yield from _by_commands([(s,) for s in mains if not s.match.left], r, failures)
-    pairs: Pairs = set()
-    yield from _by_commands(_continued(mains, r, failures, pairs), r, failures)
-    yield from _by_commands(_continued([*_tiles(mains, failures)], r, failures, pairs), r, failures)
 
 
 def _by_commands(chains: Iterable[tuple[Schedule, ...]], r: Request, failures: list[Failure]) -> list[tuple[Schedule, ...]]:

@@ -84,12 +84,14 @@ def staged(main: Schedule, op: Operation, samples: Samples, numbers: Sequence[in
     key = (*state.key, elements.tobytes())
     if key in hopeless:
         return
-    search, leads_on = _Search(main, op, samples, elements, numbers), False
+    search, leads_on = _Search(main, op, samples, elements, numbers), MOST_STAGES
     for after in search.reachable(state):
+        if len(after.stages) > leads_on:
+            return
         if not after.left and not ((after.numbers - expected) % (1 << samples.code_bits)).any():
-            leads_on = True
+            leads_on = len(after.stages)
             yield from _chain_of(main, after.stages)
-    if not leads_on:
+    if leads_on == MOST_STAGES:
         hopeless |= {key, main.match}
 
 
