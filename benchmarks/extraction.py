@@ -44,7 +44,7 @@ def used(graph: EGraph, roots: tuple[int, ...]) -> tuple[int, ...] | None:
 
 def at_once(graph: EGraph, roots: tuple[int, ...]) -> tuple[int, ...] | None:
     """Return the cost that elimination finds without splitting the problem, None where it gives no answer."""
-    options = candidates(graph, roots, cost_of(graph))
+    options = candidates(graph, cost_of(graph))
     choice = cheapest_by_elimination(options, roots, 0) if all(r in options for r in roots) else None
     return None if choice is None else total(graph, {c: o.node for c, o in choice.items()}, roots, LEVELS)
 

@@ -1,8 +1,9 @@
 """How many operations of the applications of 3LA's Table 2 are offloaded, beside the paper's figures and the closed forms?
 
-Closed forms (of the imported program): FlexASR and VTA take every convolution that is not grouped, over one or two axes, and every
-product with a weight; HLSCNN those convolutions over two axes. `mod 16` counts those whose three extents as a matrix product are
-multiples of 16, the condition of the artefact's VTA rule. The script ends with 1 where a count is not its closed form; with
+Closed forms (of the imported program): every accelerator takes every convolution that is not grouped, over one or two axes; FlexASR
+and VTA every product with a weight, too. Products of one operand may share an offload, weights beside each other: `fewest` counts
+them once. `mod 16` counts layers whose three extents as a matrix product are multiples of 16, the condition of the artefact's VTA
+rule. The script ends with 1 where a count is neither its closed form nor, products of one operand joined, below it; with
 `--json FILE` it goes on where it ended.
 """
 
@@ -51,24 +52,30 @@ APPLICATIONS = (
     ),
     Application("MobileNet-V2", ("mobilenetv2_cifar.dyn18", "mobilenetv2_cifar.ts13.nofold", "mobilenetv2_cifar.ts17"), (41, 40, 41)),
     Application("ResMLP", ("resmlp_cifar.dyn18", "resmlp_cifar.ts17"), (38, 0, 38)),
-    Application("Transformer", ("transformer.dyn18", "transformer_explicit.ts17"), (66, 0, 66), "separate projections are 96 products"),
+    Application(
+        "Transformer", ("transformer.dyn18", "transformer_explicit.ts17"), (66, 0, 66),
+        "separate projections are 96 products; those of queries, keys and values are one offload",
+    ),
     Application("ResNet-20", ("resnet20_b.dyn18", "resnet20_b.ts13.nofold", "resnet20_b.ts17"), (22, 21, 22)),
     Application("ResNet-50", ("tv_resnet50.ts17", "resnet50.tf2onnx"), (54, 53, 24), "the paper's VTA count is the one in blocks of 16"),
 )  # fmt: skip
 
 
 def products(p: Program) -> dict[str, int]:
-    """Return the closed forms of a program."""
-    counts = {"flexasr": 0, "hlscnn": 0, "vta": 0, "mod16": 0}
+    """Return the closed forms of a program, and its products whose operand another product has, too."""
+    counts = {"flexasr": 0, "hlscnn": 0, "vta": 0, "mod16": 0, "repeated": 0}
+    multiplied = set()
     for n in p.nodes:
         types = [p.types[v] for v in n.inputs]
         if n.op == "conv" and n.attribute("group") == 1:
             w, y = types[1].shape, p.types[n.outputs[0]].shape
-            counts["hlscnn"] += len(w) == 4
+            counts["hlscnn"] += 1
             extents = (math.prod(y) // y[1], math.prod(w[1:]), w[0])
         elif n.op == "dense" or (n.op == "matmul" and any(v in p.constants and len(p.types[v].shape) == 2 for v in n.inputs)):
             y, k = p.types[n.outputs[0]].shape, types[0].shape[-1]
             extents = (math.prod(y[:-1]), k, y[-1])
+            counts["repeated"] += n.inputs[0] in multiplied
+            multiplied.add(n.inputs[0])
         else:
             continue
         counts["flexasr"] += 1
@@ -90,8 +97,8 @@ def measure(application: Application, path: Path, target: str) -> Row:
     forms = products(p)
     return {
         "name": application.name, "model": path.stem, "target": target, "counts": counts, "closed_form": forms[target],
-        "mod_16": forms["mod16"], "paper": application.paper[list(TARGETS).index(target)], "status": chosen.extraction.status,
-        "gap": chosen.extraction.gap,
+        "fewest": forms[target] - (0 if target == "hlscnn" else forms["repeated"]), "mod_16": forms["mod16"],
+        "paper": application.paper[list(TARGETS).index(target)], "status": chosen.extraction.status, "gap": chosen.extraction.gap,
     }  # fmt: skip
 
 
@@ -101,7 +108,7 @@ def holds(row: Row) -> bool:
     offloads = sum(counts.get(op, 0) for op in ("linear", "dense", "conv2d"))
     if row["name"] == "LSTM-WLM" and row["target"] == "flexasr":
         return counts.get("lstm") == 1 and offloads == 1
-    return offloads == row["closed_form"]
+    return int(str(row["fewest"])) <= offloads <= int(str(row["closed_form"]))
 
 
 def main() -> None:

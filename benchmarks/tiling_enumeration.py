@@ -75,8 +75,8 @@ def main() -> None:
                 refused += 1
                 continue
             prices = [p for t in tilings if (p := price(m, t, attributes, resources)) is not None]
-            best = min(p.bytes if by == "bytes" else p.picoseconds for p in prices)
-            mine = result.price.bytes if by == "bytes" else result.price.picoseconds
+            best = min(p.moved_bytes if by == "bytes" else p.picoseconds for p in prices)
+            mine = result.price.moved_bytes if by == "bytes" else result.price.picoseconds
             equal, different = equal + (mine == best), different + (mine != best)
             split += result.tiling.calls > 1
         seconds = round(time.process_time() - started, 2)
