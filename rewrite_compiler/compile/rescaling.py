@@ -20,8 +20,6 @@ from ..ops import full, mul
 from ..ops.op import Apply, AttributeTerm, Tensor, Variable
 from ..ops.static import ELEMENTS, Condition, TermIsTrue
 from ..prove.certificates.shipped_certificates import Coverage
-from ..prove.rules.all_shapes import theorem_of
-from ..prove.rules.wrapped_words import has_integer_operands
 from ..prove.verdict import Theorem
 from ..rewrite.rule import Float, Rule, short_place
 from ..rewrite.text import rule_text
@@ -193,6 +191,9 @@ class _Law:
 @lru_cache(maxsize=1024)
 def _theorem(law: _Law) -> Theorem | None:
     """Return what is proved of a law on real numbers; None where that is nothing, or where it is about integers, too."""
+    from ..prove.rules.all_shapes import theorem_of
+    from ..prove.rules.wrapped_words import has_integer_operands
+
     theorem = None if has_integer_operands(law.rule) else theorem_of(law.rule)
     return theorem if isinstance(theorem, Theorem) else None
 

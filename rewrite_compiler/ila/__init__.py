@@ -1,8 +1,10 @@
 """Instruction-level abstractions: an accelerator as architectural state and instructions with decode and update."""
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
-from ..callable_module import make_callable
+from typing import TYPE_CHECKING, Any
+
+from ..callable_module import import_on_use
 from .bit_fields import Bits, Fields, bit_fields, joined, layout, pack
 from .byte_region import Region
 from .external_memory import External, ExternalWords
@@ -26,9 +28,12 @@ from .model import (
 )
 from .parameters import check_design, choice, demand, designed, one_of, within
 from .registry import ila
-from .simulation.packet_device import PacketDevice
-from .simulation.simulator import DeviceHang, Simulator
-from .simulation.stream_device import Stream
+
+if TYPE_CHECKING:
+    from .simulation.packet_device import PacketDevice
+    from .simulation.simulator import DeviceHang, Simulator
+    from .simulation.stream_device import Stream
+    from .verification.check import check
 
 __all__ = [
     "CONTROL",
@@ -49,7 +54,9 @@ __all__ = [
     "Region",
     "Registers",
     "Revisions",
+    "Simulator",
     "State",
+    "Stream",
     "Wait",
     "Word",
     "assemble",
@@ -69,18 +76,34 @@ __all__ = [
     "within",
 ]
 
-if TYPE_CHECKING:
-    from .verification.check import check
-else:
+# solver and simulators are imported when they are first used
+DEFINED_IN = {
+    "DeviceHang": "simulation.simulator",
+    "PacketDevice": "simulation.packet_device",
+    "Simulator": "simulation.simulator",
+    "Stream": "simulation.stream_device",
+    "check": "verification.check",
+}
 
-    def __getattr__(name: str) -> object:
-        """Return `check`, whose solver is imported when it is first used."""
-        if name != "check":
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from .verification.check import check  # the import binds the module here; it is called by its own name
-
-        return check
+import_on_use(__name__, DEFINED_IN, principal="ila")
 
 
-SIMULATORS.update(commands=Simulator, packets=PacketDevice, stream=Stream)
-make_callable(__name__, ila)
+def _command_simulator(model: Ila, **options: Any) -> Simulator:
+    from .simulation.simulator import Simulator
+
+    return Simulator(model, **options)
+
+
+def _packet_device(model: Ila, **options: Any) -> PacketDevice:
+    from .simulation.packet_device import PacketDevice
+
+    return PacketDevice(model, **options)
+
+
+def _stream_device(model: Ila, **options: Any) -> Stream:
+    from .simulation.stream_device import Stream
+
+    return Stream(model, **options)
+
+
+SIMULATORS.update(commands=_command_simulator, packets=_packet_device, stream=_stream_device)

@@ -11,6 +11,8 @@ from ..lang.expr import Expr, lift, wrap
 from ..lang.step import Step, require, update
 from .bit_fields import joined
 
+WORD = "data"  # the input of a device with external memory that is one word of its stream
+
 
 @dataclass(frozen=True, eq=False)
 class External:

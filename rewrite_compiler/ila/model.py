@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..errors import SpecError
+from ..errors import SpecError, UsageError, did_you_mean
 from ..lang import intervals as iv
 from ..lang.arithmetic import all_of, switch
 from ..lang.binders import Array, Comprehension, Leaf, array
@@ -440,3 +440,20 @@ def _caller() -> str:
     while frame is not None and frame.f_globals.get("__name__", "").startswith("rewrite_compiler.ila."):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+
+
+def instruction_of(ila: Ila, name: str) -> Instruction:
+    """Return the instruction of a name.
+
+    Raises:
+        UsageError: F203, the model has none of that name.
+    """
+    if name not in ila.instructions:
+        raise unknown_name_error(ila, "instruction", name, ila.instructions)
+    return ila.instructions[name]
+
+
+def unknown_name_error(ila: Ila, kind: str, name: str, names: Iterable[str]) -> UsageError:
+    """Return the error for a name that a model does not have."""
+    remedy = did_you_mean(name, names) or f"flexmatch show ila {ila.name} lists them"
+    return UsageError("F203", f'{ila.name} has no {kind} "{name}"', help=remedy)

@@ -400,3 +400,12 @@ def _parts_of(x: Ints) -> tuple[Ints | Expr, ...]:
     if isinstance(x, PermutedList):
         return x.base, x.perm
     return (x.base,) if isinstance(x, ListSlice) else (x.perm,) if isinstance(x, Inverse) else ()
+
+
+def free_attribute(value: object) -> Any:
+    """Return the key under which a match binds an attribute, None when it is a literal or computed."""
+    if isinstance(value, NamedList | Float):
+        return value.name
+    if isinstance(value, Expr) and value.op == "var" and value not in ELEMENTS:
+        return value
+    return None

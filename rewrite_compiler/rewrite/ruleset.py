@@ -13,7 +13,6 @@ from ..errors import InputError, SpecError
 from ..limits import Limits
 from .installed_rules import installed_rules, is_installed, rules_of
 from .rule import Rule
-from .text_file import rules_of_file
 from .user_file import module_at
 
 SHIPPED = "rewrite_compiler.rules"
@@ -56,6 +55,8 @@ def rules_at(path: Path, limits: Limits | None = None) -> tuple[Rule, ...]:
 
 
 def _rules_of_text(path: Path) -> tuple[Rule, ...]:
+    from .text_file import rules_of_file
+
     try:
         return rules_of_file(path)
     except RecursionError:  # a chain of operators or members is as deep as it is long

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from ..errors import SpecError
 from ..ila import Ila
+from ..ila.external_memory import WORD
 from ..ila.mmio import assemble, check_names, check_operand, rows_of
-from ..ila.model import Instruction
-from ..ila.simulation.simulator import Simulator, instruction_of
-from ..ila.simulation.stream_device import WORD, Stream
+from ..ila.model import Instruction, instruction_of
 from ..readings.arrays.labelled_array import Data, storage_dtype
+
+if TYPE_CHECKING:
+    from ..ila import Simulator, Stream
 
 
 class Device(Protocol):
@@ -54,6 +56,8 @@ class StreamedDevice(Protocol):
 
 def simulated_device(ila: Ila, *, reading: str = "arrays", strict: bool = True, samples: int = 0) -> SimulatedDevice | SimulatedStream:
     """Return a device at the reset state that is a simulator of the model."""
+    from ..ila import Simulator, Stream
+
     if ila.externals:
         return SimulatedStream(Stream(ila, reading=reading, strict=strict, samples=samples))
     return SimulatedDevice(Simulator(ila, reading=reading, strict=strict, samples=samples))

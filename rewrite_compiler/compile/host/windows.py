@@ -6,12 +6,14 @@ import itertools
 import math
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from ...ir.program import Data
-from ...kernels.windows import Digit, Windows
+
+if TYPE_CHECKING:
+    from ...kernels.windows import Windows
 
 PROBED_ELEMENTS = 1 << 10  # elements by which a guess is refused
 Parts = tuple[tuple[int, int], ...]  # extent and step of each digit of an axis, the fastest last
@@ -86,6 +88,8 @@ def _shapes(axes: list[Parts], size: int) -> Iterator[tuple[tuple[int, int], ...
 
 def _windows_over(places: Data, axes: list[Parts], shape: tuple[tuple[int, int], ...]) -> Windows | None:
     """Return windows over an array of this shape; where they begin is read from one element."""
+    from ...kernels.windows import Digit, Windows
+
     digits = []
     for parts in axes:
         axis_digits = []

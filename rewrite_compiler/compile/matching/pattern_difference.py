@@ -11,7 +11,7 @@ from ...ir.program import Node, Program, Value
 from ...lang.expr import Expr
 from ...ops.op import Apply, AttributeTerm, AttributeValue, Tensor
 from ...ops.static import Binding, Ints, list_of, value_of
-from ...prove.instances.instance_search import free_attribute
+from ...rewrite.rule import free_attribute
 
 # attributes with so many numbers for each spatial axis
 PER_AXIS = {"strides": 1, "dilations": 1, "kernel": 1, "pads": 2}

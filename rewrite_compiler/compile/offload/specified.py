@@ -18,7 +18,6 @@ from ...errors import FlexmatchError, SpecError
 from ...lang.binders import Array, Leaf
 from ...lang.formats import Fixed, Format, Int
 from ...prove.certificates.operations import judge_operation
-from ...prove.mappings.sampled_terms import evaluated_together
 from ...readings.arrays.labelled_array import Data
 from ...readings.kernels.format_conversion import values_of
 from ...readings.kernels.selection import machine_code_refusal
@@ -53,6 +52,8 @@ class Terms:
         if self.code is not None:
             with contextlib.suppress(SpecError):  # numpy arrays give the better error
                 return tuple(self.code(leaf_values, constants))
+        from ...prove.mappings.sampled_terms import evaluated_together
+
         wide = {leaf: x.astype(np.int64) for leaf, x in leaf_values.items()}
         moving = {leaf: x for leaf, x in wide.items() if x.ndim > leaf.rank}
         constant_values = {leaf: x for leaf, x in wide.items() if leaf not in moving}

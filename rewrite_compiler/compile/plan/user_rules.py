@@ -15,7 +15,6 @@ from ...errors import AnswerNo, UsageError
 from ...limits import Limits
 from ...prove.certificates.cache import court_cache
 from ...prove.certificates.json_record import proof_record
-from ...prove.certificates.judge import judge_rule
 from ...prove.certificates.operations import Progress, judge_operation
 from ...prove.certificates.shipped_certificates import Certificate, certificate_of_record, certificate_of_rule
 from ...prove.verdict import Proof
@@ -89,6 +88,8 @@ def rules_of(plan: Plan, limits: Limits | None = None) -> list[Rule]:
 
 def _judged(r: Rule, trusted: Sequence[str]) -> Proof:
     """Return the verdict on a rule of a file; refuse it unless it is proved or trusted."""
+    from ...prove.certificates.judge import judge_rule
+
     proof = judge_rule(r, court_cache())
     if proof.is_proved or r.name in trusted:
         return proof

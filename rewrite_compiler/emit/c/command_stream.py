@@ -9,8 +9,8 @@ import numpy as np
 
 from ...errors import InputError
 from ...ila import Ila, assemble
+from ...ila.external_memory import WORD
 from ...ila.mmio import rows_of
-from ...ila.simulation.stream_device import WORD
 from ...ila.traces.trace import Commands, block_of, columns_of
 from ...lang.binders import Leaf
 from ...readings.arrays.labelled_array import Data

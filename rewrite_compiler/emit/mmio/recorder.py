@@ -8,9 +8,9 @@ from enum import StrEnum
 import numpy as np
 
 from ...ila import Ila, assemble
+from ...ila.external_memory import WORD
 from ...ila.mmio import rows_of
 from ...ila.model import CONTROL, Instruction
-from ...ila.simulation.stream_device import WORD
 from ...ila.traces.trace import Attach, Commands, Fetch, Item, Place, Section, Wait, block_of, columns_of
 from ...lang.step import updates_of
 from ...readings.arrays.labelled_array import Data, storage_dtype

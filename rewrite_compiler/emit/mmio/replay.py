@@ -11,8 +11,9 @@ import numpy as np
 
 from ...errors import AnswerNo, SpecError
 from ...ila import Ila
+from ...ila.external_memory import WORD
 from ...ila.simulation.simulator import DeviceHang, Simulator
-from ...ila.simulation.stream_device import WORD, Stream
+from ...ila.simulation.stream_device import Stream
 from ...ila.traces.assembly import DecodedCommand, disassemble
 from ...ila.traces.trace import Attach, Commands, Fetch, Place, Section, Trace, Wait
 from ...readings.arrays.labelled_array import Data, storage_dtype

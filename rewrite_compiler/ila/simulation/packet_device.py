@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import SpecError, UsageError
+from ..external_memory import WORD
 from ..mmio import split_lanes
 from ..model import Ila, Packets
 from ..verification.packet_legality import Member, refusal_of
 from .packet_instruction import packet_instruction
 from .simulator import DeviceHang
-from .stream_device import WORD, Stream
+from .stream_device import Stream
 
 MOST_PACKETS = 1 << 24
 

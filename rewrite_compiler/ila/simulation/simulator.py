@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, MutableSequence, Sequence
+from collections.abc import Mapping, MutableSequence, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import AnswerNo, SpecError, UsageError, did_you_mean
+from ...errors import AnswerNo, SpecError, UsageError
 from ...lang.binders import Leaf, index_variable, static_shape
 from ...lang.expr import Expr, const, var
 from ...lang.step import Loop, Seq, Step, assign, seq, update, updates_of, when
@@ -26,7 +26,7 @@ from ...readings.oracle.emit_python import StepFunction
 from ...readings.state.dependence_test import is_parallel
 from ...readings.state.interpreter import Machine
 from ..mmio import Command, assemble, split_lanes
-from ..model import CONTROL, Ila, Instruction
+from ..model import CONTROL, Ila, Instruction, instruction_of, unknown_name_error
 from .batch_decoder import play
 from .initialisation_tracking import InitialisationMap
 
@@ -220,23 +220,6 @@ class Simulator:
         if instruction.name not in self._plans:
             self._plans[instruction.name] = _Executable(self, instruction)
         return self._plans[instruction.name]
-
-
-def instruction_of(ila: Ila, name: str) -> Instruction:
-    """Return the instruction of a name.
-
-    Raises:
-        UsageError: F203, the model has none of that name.
-    """
-    if name not in ila.instructions:
-        raise unknown_name_error(ila, "instruction", name, ila.instructions)
-    return ila.instructions[name]
-
-
-def unknown_name_error(ila: Ila, kind: str, name: str, names: Iterable[str]) -> UsageError:
-    """Return the error for a name that a model does not have."""
-    remedy = did_you_mean(name, names) or f"flexmatch show ila {ila.name} lists them"
-    return UsageError("F203", f'{ila.name} has no {kind} "{name}"', help=remedy)
 
 
 _SAMPLE = var("sample", (0, None))

@@ -16,7 +16,7 @@ from ...readings.arrays.batched_memory import Memory
 from ...readings.arrays.labelled_array import Data, storage_dtype
 from ...readings.state.access_bounds import AccessBounds
 from ...readings.state.footprint import Footprint
-from ..external_memory import External
+from ..external_memory import WORD, External
 from ..mmio import split_lanes
 from ..model import Ila
 from ..verification.queue_interleavings import (
@@ -35,7 +35,6 @@ from .read_sets import instruction_accesses
 from .simulator import DeviceHang, Simulator
 from .word_stream_loop import advance
 
-WORD = "data"
 IMAGE = "dram"
 PATIENCE = 1024  # words of a device, from which it pays to have machine code that decodes them
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...ila.verification.check import Check
 from ..verdict import Counterexample, Outcome, Proof, RoundingMeasurement
 from .cache import DATE
+
+if TYPE_CHECKING:
+    from ...ila.verification.check import Check
 
 TEXTS = ("name", "at", "verdict", "strength", "evidence", "grade", "code", "suggestion")
 

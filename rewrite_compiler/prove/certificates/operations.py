@@ -10,7 +10,6 @@ from ...target import Mapping, Target
 from ..verdict import PROVED, REFUTED, UNPROVED
 from .cache import Cache, court_cache, mapping_key
 from .json_record import proof_of
-from .judge import judge_cases, mapping_case
 from .shipped_certificates import Certificate, certificate_of_operation, certificate_of_record
 
 Progress = Callable[[str], None]
@@ -55,6 +54,8 @@ def judge_operation(target: Target, m: Mapping, progress: Progress = lambda _: N
 
 
 def _judge(target: Target, m: Mapping, cache: Cache, progress: Progress) -> Judgement:
+    from .judge import judge_cases, mapping_case
+
     case = mapping_case(target, target.name, m.variant)
     open_key = f"{case.key}.open"
     record = cache.get(case.key) or cache.get(open_key)

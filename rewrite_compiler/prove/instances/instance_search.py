@@ -25,7 +25,6 @@ from ...ops.static import (
     Condition,
     HasType,
     Ints,
-    NamedList,
     RealComparison,
     ShapeOf,
     TermIsTrue,
@@ -33,7 +32,7 @@ from ...ops.static import (
     list_of,
     value_of,
 )
-from ...rewrite.rule import Float, Rule, condition_atoms, condition_variables, name_of
+from ...rewrite.rule import Float, Rule, condition_atoms, condition_variables, free_attribute, name_of
 
 DRAWS = 10  # draws for each instance wanted
 CANDIDATES_PER_DRAW = 1_000
@@ -411,15 +410,6 @@ def _fails(c: Condition, binding: Binding) -> bool:
         return not holds(c, binding)
     except KeyError:  # a variable is not bound yet
         return False
-
-
-def free_attribute(value: object) -> Any:
-    """Return the key under which a match binds an attribute, None when it is a literal or computed."""
-    if isinstance(value, NamedList | Float):
-        return value.name
-    if isinstance(value, Expr) and value.op == "var" and value not in ELEMENTS:
-        return value
-    return None
 
 
 def attributes_of(t: Apply, binding: Binding) -> dict[str, AttributeValue]:

@@ -36,8 +36,7 @@ from ...ops.static import (
     TermIsTrue,
 )
 from ...rewrite.domain import OPERAND_RANKS
-from ...rewrite.rule import Float, Rule, Str, condition_atoms
-from ..instances.instance_search import free_attribute
+from ...rewrite.rule import Float, Rule, Str, condition_atoms, free_attribute
 from ..shapes_calculus.atom_keys import integer_atoms
 from ..shapes_calculus.element_text import element_text, place_text
 from ..shapes_calculus.operator_readers import read
