@@ -279,6 +279,17 @@ def test_the_language_loads_no_reading() -> None:
     listed(name for name in own if inner_package(name) not in {"lang", "errors"})
 
 
+@pytest.mark.parametrize("package", ["compile", "cosim.cosimulate", "target", "ila"])
+def test_what_only_some_runs_need_is_loaded_by_those(package: str) -> None:
+    """Neither solver, code generator, grammar nor prover is there before something is to be proved, compiled or parsed."""
+    script = f"import sys, {ENGINE}.{package}; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
+    loaded = set(run.stdout.split())
+    assert f"{ENGINE}.{package}" in loaded
+    assert not {name.partition(".")[0] for name in loaded} & {"z3", "llvmlite", "lark", "egglog", "onnxruntime", "highspy"}
+    assert not loaded & {f"{ENGINE}.prove.certificates.judge", f"{ENGINE}.kernels.run", f"{ENGINE}.ila.simulation.simulator"}
+
+
 def test_files_are_short() -> None:
     lines = [m.lines for m in modules() if m.lines]
     assert statistics.median(lines) <= FILE_LINES["median"]
