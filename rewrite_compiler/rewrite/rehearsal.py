@@ -24,17 +24,18 @@ GRACE = 1.0  # seconds in which a child that is over its time tells where it was
 SUCCESS, NO_MEMORY = 0, 3
 END_MARK = "\0"  # what a child says that came to the end of the file
 REMEDY = "move work out of module level"
+_is_child = False  # a file that imports another one does so within the limits of its own rehearsal
 
 
 def rehearse(path: Path, kind: str, body: Callable[[], object], limits: Limits) -> None:
     """Run the import of a file in a child process.
 
-    Any failure but these is left to the import itself. Where there is no fork nothing is rehearsed.
+    Any failure but these is left to the import itself. Where there is no fork nothing is rehearsed, nor inside of a rehearsal.
 
     Raises:
         BudgetError: R107, it does not end in time, needs too much memory, or is killed.
     """
-    if not hasattr(os, "fork"):
+    if _is_child or not hasattr(os, "fork"):
         return
     reader, writer = os.pipe()
     with warnings.catch_warnings():
@@ -55,6 +56,8 @@ def rehearse(path: Path, kind: str, body: Callable[[], object], limits: Limits) 
 
 def _run_child(body: Callable[[], object], limits: Limits, writer: int) -> None:
     """Run in the child: import quietly, report the line when time is over, and exit without the parent's clean-up."""
+    global _is_child
+    _is_child = True
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)

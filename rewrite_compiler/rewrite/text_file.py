@@ -173,7 +173,7 @@ class _Reader:
             raise SpecError("R101", sentence, place=place, help="share the rules among several files")
         if depth > MAX_DEPTH:
             sentence = f"terms must lie at most {MAX_DEPTH} deep in one another, with their names written out, not {depth}"
-            raise SpecError("R101", sentence, place=place)
+            raise SpecError("R101", sentence, place=place, help="write a law for each part: laws are applied one after the other")
         return count, depth
 
     def value(self, t: Any) -> Any:

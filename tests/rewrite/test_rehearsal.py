@@ -69,3 +69,24 @@ def test_a_file_that_is_edited_within_a_second_is_read_as_it_is(tmp_path: Path) 
         os.utime(path, (1_000_000_000, 1_000_000_000))
         assert module_at(path, "target", "R100").value == int(value)
     assert not (tmp_path / "__pycache__").exists()
+
+
+NESTED = """from pathlib import Path
+
+from rewrite_compiler.rewrite.user_file import module_at
+
+VALUE = module_at(Path(__file__).with_name("inner.py"), "target", "F201").VALUE
+"""
+
+
+@pytest.mark.parametrize("seconds", [1, 10])
+def test_a_file_that_imports_another_one_has_one_rehearsal(seconds: int, tmp_path: Path) -> None:
+    """Its own: what the other one takes counts in it, and a watchdog in a child of its child would wait for the first one's."""
+    (tmp_path / "outer.py").write_text(NESTED)
+    (tmp_path / "inner.py").write_text("import time\n\ntime.sleep(1.5)\nVALUE = 5\n")
+    if seconds > 1:
+        assert module_at(tmp_path / "outer.py", "target", "F201", replace(LIMITS, import_seconds=seconds)).VALUE == 5
+        return
+    with pytest.raises(BudgetError) as refused:
+        module_at(tmp_path / "outer.py", "target", "F201", LIMITS)
+    assert (refused.value.problem.sentence, refused.value.problem.place) == (SECONDS, f"{tmp_path / 'outer.py'}:5")

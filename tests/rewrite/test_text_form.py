@@ -122,12 +122,13 @@ DOUBLED = "\n".join(["rule a(a0: tensor) {", *(f"    let a{n + 1} = add(a{n}, a{
 CHAIN = "\n".join(["rule a(a0: tensor) {", *(f"    let a{n + 1} = relu(a{n})" for n in range(1000)), "    a1000 = a0", "}"])
 MANY = "rule a(x: tensor) {\n    relu(x) = x\n    where " + " + ".join(["1"] * 200) + " == 200\n}"
 NEGATIVE = "rule a(x: tensor) {\n    relu(x) = x\n    where " + "-" * 5000 + "1 == 1\n}"
+DEEP = "  help: write a law for each part: laws are applied one after the other"
 LARGE = {
     DOUBLED: "r.rules:15: error[R101]: the rules must have at most 32768 terms up to here, with their names written out, not 65518\n"
     "  help: share the rules among several files",
-    CHAIN: "r.rules:129: error[R101]: terms must lie at most 128 deep in one another, with their names written out, not 129",
-    MANY: "r.rules:3: error[R101]: terms must lie at most 128 deep in one another, with their names written out, not 201",
-    NEGATIVE: "r.rules:3: error[R101]: terms must lie at most 128 deep in one another, with their names written out, not 5002",
+    CHAIN: "r.rules:129: error[R101]: terms must lie at most 128 deep in one another, with their names written out, not 129\n" + DEEP,
+    MANY: "r.rules:3: error[R101]: terms must lie at most 128 deep in one another, with their names written out, not 201\n" + DEEP,
+    NEGATIVE: "r.rules:3: error[R101]: terms must lie at most 128 deep in one another, with their names written out, not 5002\n" + DEEP,
 }
 
 
