@@ -90,5 +90,5 @@ def _user_line(path: Path, error: BaseException) -> str:
     """Return the last line of the user's file in an exception's traceback, as `file:line`."""
     if isinstance(error, SyntaxError) and error.lineno and Path(error.filename or path).absolute() == path.absolute():
         return f"{path}:{error.lineno}"
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path.absolute()]
+    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if Path(frame.f_code.co_filename) == path.absolute()]
     return f"{path}:{lines[-1]}" if lines else str(path)

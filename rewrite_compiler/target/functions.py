@@ -66,8 +66,7 @@ def reporting_failures(
         place = place_of_function(f) or role.place
         line = user_line(place, error) if place else ""
         is_inside = line.rpartition(":")[2].isdigit()
-        is_closed = isinstance(error, GeneratorExit) and not is_inside  # of the engine, which takes no further limit
-        if is_closed or isinstance(error, KeyboardInterrupt) or type(error).__module__.partition(".")[0] == ENGINE:
+        if isinstance(error, KeyboardInterrupt) or type(error).__module__.partition(".")[0] == ENGINE:
             raise
         at = line if is_inside else place  # a call with wrong operands never entered the function
         is_call = isinstance(error, TypeError) and at == place and arguments is not None

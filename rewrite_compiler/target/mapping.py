@@ -370,10 +370,15 @@ class Mapping:
         arguments = accepted_arguments(self.capacities, {**sizes, **(attributes or {}), "p": self.parameters})
         role = self._role("limits", f"Limits (at {', '.join(f'{d}={n}' for d, n in sizes.items())})")
         with reporting_failures(role, self.capacities, arguments):
-            for limit in self.capacities(**arguments):
-                if not isinstance(limit, Limit):
-                    raise wrong_result(role, self.capacities, f"not {quoted(limit)} among them")
-                yield limit
+            limits = iter(self.capacities(**arguments))
+        while True:
+            with reporting_failures(role, self.capacities, arguments):
+                limit = next(limits, self)
+            if limit is self:
+                return
+            if not isinstance(limit, Limit):
+                raise wrong_result(role, self.capacities, f"not {quoted(limit)} among them")
+            yield limit
 
 
 def _tensor_counts(tensors: Any) -> Iterable[Any]:

@@ -7,7 +7,7 @@ seldom the largest one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,8 +21,11 @@ MAX_EXTREME_CODES = 100_000  # codes of a size at which extreme and the smallest
 MOST_SATURATED = 0.1  # of the results, which may be ± the largest code
 MOST_ZERO = 0.9
 FACTORS = tuple(2.0**-n for n in range(2, 14))  # of an operand's own largest value, or of the smallest of these
+STEP_APART = 4.0  # between factors of one operand's own, where no common one will do
 ENUMERATED = 1 << 16  # codes of a format that are sorted by value
-Numerics = Callable[[Mapping[str, Data]], tuple[Data, ...]]  # codes of the operands → codes of the results
+Codes = dict[str, Data]
+Results = tuple[Data, ...]
+Numerics = Callable[[Sequence[Codes]], Sequence[Results]]  # codes of the operands → codes of the results, for each draw
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,15 @@ class CodeDraws:
     numerics: Numerics
     seed: int
 
-    def draws(self) -> Iterator[tuple[str, dict[str, Data]]]:
-        """Yield codes with what they are: scaled ones, then, where codes are few, the smallest, extreme ones and halves."""
-        yield "", self.scaled()
+    def draws(self) -> Iterator[tuple[str, Codes, Results]]:
+        """Yield codes with what they are and what the numerics make of them: scaled ones, then, where codes are few, others."""
+        yield "", *self._scaled()
+        others = list(self._unscaled())
+        results = self.numerics([codes for _, codes in others]) if others else ()
+        yield from ((name, codes, expected) for (name, codes), expected in zip(others, results, strict=True))
+
+    def _unscaled(self) -> Iterator[tuple[str, Codes]]:
+        """Yield, where codes are few, the smallest, extreme ones and halves."""
         shapes = self.shapes
         if sum(math.prod(shape) for shape in shapes.values()) > MAX_EXTREME_CODES:
             return
@@ -57,31 +66,45 @@ class CodeDraws:
         """The shapes of the operands."""
         return {n: tuple(int(s) for s in leaf.shape) for n, leaf in self.leaves.items()}  # type: ignore[arg-type]
 
-    def scaled(self) -> dict[str, Data]:
+    def scaled(self) -> Codes:
         """Return random codes of the largest magnitude at which few results saturate and some are not 0; else the best of them."""
-        best: tuple[float, dict[str, Data]] | None = None
+        return self._scaled()[0]
+
+    def _scaled(self) -> tuple[Codes, Results]:
         least = min((float(self.formats[n].largest) for n in self.leaves if _is_float(self.formats[n])), default=math.inf)
         for factor in FACTORS:
-            for largest in (math.inf, least):
-                codes = self._random(factor, largest)
-                saturated, zero = self.shares(codes)
+            for largest in dict.fromkeys((math.inf, least)):
+                codes = self._random(dict.fromkeys(self.leaves, factor), largest)
+                (results,) = self.numerics([codes])
+                saturated, zero = self.shares(results)
                 if saturated < MOST_SATURATED and zero <= MOST_ZERO:
-                    return codes
-                if best is None or saturated + (zero > MOST_ZERO) < best[0]:
-                    best = saturated + (zero > MOST_ZERO), codes
-                if least == math.inf:
-                    break
-        assert best is not None
-        return best[1]
+                    return codes, results
+        return self._scaled_apart()
 
-    def _random(self, factor: float, largest: float) -> dict[str, Data]:
+    def _scaled_apart(self) -> tuple[Codes, Results]:
+        """Return codes for which each operand has a factor of its own: all grow in turn, for as long as few results saturate."""
+        factors, growing = {n: _least_factor(self.formats[n]) for n in self.leaves}, list(self.leaves)
+        codes = self._random(factors, math.inf)
+        (results,) = self.numerics([codes])
+        while growing:
+            for n in list(growing):
+                larger = {**factors, n: factors[n] * STEP_APART}
+                larger_codes = self._random(larger, math.inf)
+                (larger_results,) = self.numerics([larger_codes])
+                if larger[n] > FACTORS[0] or self.shares(larger_results)[0] >= max(MOST_SATURATED, self.shares(results)[0]):
+                    growing.remove(n)
+                else:
+                    factors, codes, results = larger, larger_codes, larger_results
+        return codes, results
+
+    def _random(self, factors: Mapping[str, float], largest: float) -> Codes:
         random = np.random.default_rng(self.seed)
-        return {n: _normal(self.formats[n], random.standard_normal(shape), factor, largest) for n, shape in self.shapes.items()}
+        return {n: _normal(self.formats[n], random.standard_normal(shape), factors[n], largest) for n, shape in self.shapes.items()}
 
-    def shares(self, codes: Mapping[str, Data]) -> tuple[float, float]:
-        """Return which share of the results is ± the largest value of its format, and which is 0."""
+    def shares(self, results: Results) -> tuple[float, float]:
+        """Return which share of results is ± the largest value of its format, and which is 0."""
         saturated = zero = count = 0
-        for name, result in zip(self.results, self.numerics(codes), strict=True):
+        for name, result in zip(self.results, results, strict=True):
             f = self.formats[name]
             values = values_of(f, np.asarray(result))
             saturated += int(np.count_nonzero(np.abs(values) >= float(f.largest)))
@@ -92,6 +115,12 @@ class CodeDraws:
 
 def _is_float(f: Format) -> bool:
     return isinstance(f, AdaptivFloat | IEEE)
+
+
+def _least_factor(f: Format) -> float:
+    """Return the smallest power of the step at which codes of a format deviate by one or more; that of floats is the smallest of all."""
+    low, high = _ends(f)
+    return FACTORS[0] * STEP_APART ** -(5 if _is_float(f) else int(math.log((high - low) * FACTORS[0] / 2, STEP_APART)))
 
 
 def _ends(f: Format) -> tuple[int, int]:

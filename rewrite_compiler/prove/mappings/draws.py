@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, replace
 from random import Random
@@ -37,10 +37,14 @@ class Invocation:
 def drawn_invocations(m: Mapping, target: Target, seed: int, products: int) -> Iterator[Invocation]:
     """Yield random invocations of so many products that a mapping admits; it ends only where hardly any size is admitted."""
     random, m = Random(f"{seed} {m.name}"), replace(m, units=_admitted_units(m))
-    ties, misses = _ties(m), 0
+    drawn, misses, known = _Drawn.of(m), 0, dict[Hashable, Any]()
     while misses < CANDIDATES:
-        sizes = _candidate(m, ties, random)
-        if sizes is None or product_count(m, sizes) > products or refusal_at(m, sizes):
+        candidate = drawn.candidate(random)
+        key = tuple(candidate.items())
+        if key not in known:  # few sizes are admitted by a small design, and are drawn again and again
+            known[key] = _admitted(m, candidate, drawn.results, products)
+        sizes = known[key]
+        if sizes is None:
             misses += 1
             continue
         misses = 0
@@ -64,22 +68,46 @@ def product_count(m: Mapping, sizes: MappingOf[str, Any]) -> int:
     return math.prod(padded[d] for d in result) * min((math.prod(padded[d] for d in dims) for dims in summed if dims), default=1)
 
 
-def _candidate(m: Mapping, ties: MappingOf[str, tuple[str, int]], random: Random) -> dict[str, Any] | None:
-    """Return sizes, None where the pattern has no meaning at them."""
-    sizes: dict[str, Any] = dict(random.choice(m.trials)) if m.trials else {}
-    for d in dict.fromkeys(d for v in m.operands for d in m.axes.of[v.name]):
-        unit = m.units.get(d, 1)
-        in_units, ragged = random.random() < 0.5, random.choice((0, 1, 2, unit - 2, unit - 1)) if unit > 3 else random.randrange(unit)
-        sizes[d] = max(1, random.choice(EXTENTS) * unit - ragged) if in_units else random.choice(EXTENTS)
-    for name, kind in m.statics:
-        if kind == "ints" and all(max(map(abs, t[name]), default=0) <= LARGEST_ENTRY for t in m.trials):
+@dataclass(frozen=True)
+class _Drawn:
+    """What is drawn of an operation: dimensions with their units, lists with their trials, sizes that follow from others."""
+
+    trials: Sequence[MappingOf[str, Any]]
+    units: MappingOf[str, int]
+    lists: tuple[str, ...]
+    ties: MappingOf[str, tuple[str, int]]
+    results: frozenset[str]
+
+    @classmethod
+    def of(cls, m: Mapping) -> _Drawn:
+        """Return what is drawn of an operation."""
+        units = {d: m.units.get(d, 1) for d in dict.fromkeys(d for v in m.operands for d in m.axes.of[v.name])}
+        ints = [name for name, kind in m.statics if kind == "ints"]
+        lists = tuple(name for name in ints if all(max(map(abs, t[name]), default=0) <= LARGEST_ENTRY for t in m.trials))
+        return cls(m.trials, units, lists, _ties(m), frozenset(result_dimensions(m)))
+
+    def candidate(self, random: Random) -> dict[str, Any]:
+        """Return random sizes of operands and attributes."""
+        sizes: dict[str, Any] = dict(random.choice(self.trials)) if self.trials else {}
+        for d, unit in self.units.items():
+            in_units, ragged = random.random() < 0.5, random.choice((0, 1, 2, unit - 2, unit - 1)) if unit > 3 else random.randrange(unit)
+            sizes[d] = max(1, random.choice(EXTENTS) * unit - ragged) if in_units else random.choice(EXTENTS)
+        for name in self.lists:
             sizes[name] = tuple(random.choice(ENTRIES) for _ in sizes[name])
-    for name, (base, factor) in ties.items():
-        sizes[name] = factor * sizes[base]
+        for name, (base, factor) in self.ties.items():
+            sizes[name] = factor * sizes[base]
+        return {name: x for name, x in sizes.items() if name not in self.results}
+
+
+def _admitted(m: Mapping, sizes: MappingOf[str, Any], results: Collection[str], products: int) -> dict[str, Any] | None:
+    """Return sizes with those of results; None where the mapping does not admit them or there are too many products."""
+    if product_count(m, {**sizes, **dict.fromkeys(results, 1)}) > products:  # already with results of one element
+        return None
     try:
-        return with_results(m, {name: x for name, x in sizes.items() if name not in result_dimensions(m)})
+        completed = with_results(m, sizes)
     except (ShapeError, ArithmeticError):
         return None
+    return None if product_count(m, completed) > products or refusal_at(m, completed) else completed
 
 
 def result_dimensions(m: Mapping) -> set[str]:

@@ -21,7 +21,7 @@ from ...fit import Refusal, tile
 from ...ila import DATA, Ila
 from ...ila.model import State
 from ...ila.simulation.initialisation_tracking import CODE as UNWRITTEN
-from ...lang.binders import Leaf, unbounded_sums
+from ...lang.binders import Array, Leaf, unbounded_sums
 from ...lang.expr import Expr
 from ...lang.formats import Format
 from ...ops.op import ShapeError
@@ -42,6 +42,7 @@ from ..instances.sides import binding_of
 from ..verdict import PROVED, REFUTED, UNPROVED, Counterexample, Outcome, Proof
 from .code_draws import CodeDraws
 from .induction import Steps, induction_failure
+from .sampled_terms import evaluated_together
 from .symbolic_device import symbolic_device
 
 SEED = 7
@@ -378,14 +379,14 @@ def code_difference(
         FlexmatchError: the device refuses the driver's commands.
     """
     unwritten: FlexmatchError | None = None
-    for n, (name, codes) in enumerate(code_draws(m, sizes, seed).draws()):
+    for n, (name, codes, expected) in enumerate(code_draws(m, sizes, seed).draws()):
         description = {"codes": f"{name}seed {seed}"}
         try:  # what is read unwritten, out of range or in an open order does not depend on the codes: it is looked for once
-            example = difference_on(m, ila, sizes, codes, description, strict=n == 0, stay=stay)
+            example = difference_on(m, ila, sizes, codes, description, expected, strict=n == 0, stay=stay)
         except FlexmatchError as refusal:
             if n or refusal.problem.code != UNWRITTEN:
                 raise
-            unwritten, example = refusal, difference_on(m, ila, sizes, codes, description, strict=False, stay=stay)
+            unwritten, example = refusal, difference_on(m, ila, sizes, codes, description, expected, strict=False, stay=stay)
         if example is not None:
             return example
     if unwritten is not None:  # codes that differ would say more
@@ -394,44 +395,57 @@ def code_difference(
 
 
 def difference_on(
-    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], codes: MappingOf[str, Data], description: MappingOf[str, str], *, strict: bool = True,
-    stay: Stay | None = None,
+    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], codes: MappingOf[str, Data], description: MappingOf[str, str],
+    expected: Sequence[Data] | None = None, *, strict: bool = True, stay: Stay | None = None,
 ) -> Counterexample | None:  # fmt: skip
-    """Compare driver and numerics on some codes; return the first difference.
+    """Compare the driver on some codes with what is expected, by default the numerics' results; return the first difference.
 
     The instructions run as machine code, whose bits are those of numpy.
 
     Raises:
         SpecError: driver and numerics return arrays of different shapes.
     """
-    formats = formats_at(m)
-    leaves = _leaves(m, sizes, formats)
     device = simulated_device(ila, reading="native", strict=strict)
     reversed_codes = {n: np.flip(x) for n, x in codes.items()}
     results = _tuple(run_call(m, device, sizes, dict(codes), stay, lambda _: reversed_codes))
-    for result, term in zip(results, _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes))), strict=True):
-        expected = evaluate(term, {leaves[n]: x for n, x in codes.items()})
-        if np.shape(result) != np.shape(expected):
-            sentence = f"the driver of {m.name} returns an array of shape {np.shape(result)}, its numerics one of {np.shape(expected)}"
+    for result, expected_result in zip(results, expected or _Numerics.of(m, sizes)([codes])[0], strict=True):
+        if np.shape(result) != np.shape(expected_result):
+            shapes = f"of shape {np.shape(result)}, its numerics one of {np.shape(expected_result)}"
+            sentence = f"the driver of {m.name} returns an array {shapes}"
             raise SpecError("I105", sentence, help="return the codes in the order of the axes of the result")
-        places = np.argwhere(np.asarray(result) != expected)
+        places = np.argwhere(np.asarray(result) != expected_result)
         if len(places):
             place = tuple(int(i) for i in places[0])
-            return Counterexample(dict(description), dict(sizes), place, str(result[place]), str(expected[place]))
+            return Counterexample(dict(description), dict(sizes), place, str(result[place]), str(expected_result[place]))
     return None
+
+
+@dataclass(frozen=True)
+class _Numerics:
+    """The numerics of a call on draws of codes."""
+
+    leaves: MappingOf[str, Leaf]
+    terms: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, m: Mapping, sizes: MappingOf[str, Any]) -> _Numerics:
+        formats = formats_at(m)
+        leaves = _leaves(m, sizes, formats)
+        return cls(leaves, _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes))))
+
+    def __call__(self, draws: Sequence[MappingOf[str, Data]]) -> list[tuple[Data, ...]]:
+        """Return the results of each draw; several draws are evaluated together."""
+        if len(draws) == 1:
+            contents = {self.leaves[n]: x for n, x in draws[0].items()}
+            return [tuple(evaluate(term, contents) for term in self.terms)]
+        stacked = {leaf: np.stack([codes[n] for codes in draws]) for n, leaf in self.leaves.items()}
+        return list(zip(*(evaluated_together(term, stacked) for term in self.terms), strict=True))
 
 
 def code_draws(m: Mapping, sizes: MappingOf[str, Any], seed: int) -> CodeDraws:
     """Return the draws of codes for a call."""
-    formats = formats_at(m)
-    leaves = _leaves(m, sizes, formats)
-    terms = _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes)))
-
-    def numerics(codes: MappingOf[str, Data]) -> tuple[Data, ...]:
-        contents = {leaves[n]: x for n, x in codes.items()}
-        return tuple(evaluate(term, contents) for term in terms)
-
-    return CodeDraws(leaves, formats, m.axes.results, numerics, seed)
+    numerics = _Numerics.of(m, sizes)
+    return CodeDraws(numerics.leaves, formats_at(m), m.axes.results, numerics, seed)
 
 
 def _example_of_model(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], model: MappingOf[str, Any]) -> Counterexample | None:
