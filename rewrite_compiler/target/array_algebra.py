@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 
@@ -43,8 +44,13 @@ def split_bytes(words: Data, count: int = 1) -> Data:
     return np.ascontiguousarray(words, np.int64)[..., None].view(np.uint8)[..., :count].reshape(*words.shape[:-1], -1)
 
 
-# ⌊x / 256⌋ of each element: a term has no floor division, but divides exactly
-_shifted_down = np.frompyfunc(lambda x: int(x) // BASE if isinstance(x, Integral) else (x - x % BASE) / BASE, 1, 1)
+def _shift_down(x: Any) -> Any:
+    """Return ⌊x / 256⌋: a term has no floor division, but divides exactly; without its lowest digit it may be a number."""
+    multiple = x - x % BASE
+    return int(multiple) // BASE if isinstance(multiple, Integral) else multiple / BASE
+
+
+_shifted_down = np.frompyfunc(_shift_down, 1, 1)
 
 
 def join_bytes(digits: Data) -> Data:

@@ -21,7 +21,8 @@ from ...ila.verification.lane_correspondence import (
     instruction_correspondence,
 )
 from ...lang.binders import Comprehension, Leaf, unbounded_sums
-from ...readings.smt.normal_form_evaluator import NotInteger, variables
+from ...readings.smt.normal_form_code import NotInteger
+from ...readings.smt.normal_form_evaluator import variables
 from ...readings.smt.polynomial_terms import Term, Terms
 from ...target import Blocks, Mapping, Stay, Target
 from .lane_lifting import Lifting, OperandLanes

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from ...errors import FlexmatchError
-from ...readings.smt.normal_form_evaluator import NotInteger
+from ...readings.smt.normal_form_code import NotInteger
 from ...readings.smt.polynomial_terms import Terms
 from ...target import Mapping, Stay, Target
 from .block_proof import BlockProofs

@@ -30,7 +30,8 @@ from ...readings.arrays.labelled_array import Data
 from ...readings.kernels.evaluate import evaluate
 from ...readings.smt.evaluator import SymbolicEvaluator, fresh_variables, interval_constraints
 from ...readings.smt.inverse_pairs import without_inverse_pairs
-from ...readings.smt.normal_form_evaluator import NormalFormEvaluator, NotInteger, Z3Translator, variables
+from ...readings.smt.normal_form_code import NotInteger
+from ...readings.smt.normal_form_evaluator import NormalFormEvaluator, Z3Translator, variables
 from ...readings.smt.polynomial_terms import Number, Terms
 from ...readings.smt.shared_abstraction import prove_equal_sharing
 from ...rewrite.rule import name_of
@@ -198,14 +199,16 @@ def _leaves(m: Mapping, sizes: MappingOf[str, int], formats: MappingOf[str, Form
 
 
 def symbolic_verdict(
-    m: Mapping, ila: Ila, sizes: MappingOf[str, int], seconds: float, stay: Stay | None = None
+    m: Mapping, ila: Ila, sizes: MappingOf[str, int], seconds: float, stay: Stay | None = None, run: Run | None = None
 ) -> tuple[Any, int]:  # fmt: skip
     """Prove all results equal on symbolic codes; return the verdict and the number of instructions executed.
 
-    The question is asked in normal form first, with part of the time; where that leaves it open, on plain z3 terms.
+    The question is asked in normal form first, with part of the time; where that leaves it open, on plain z3 terms. `run` are both
+    sides where they have been executed.
     """
     with contextlib.suppress(NotInteger):
-        verdict, executed = _ask_equal(m, sizes, _normal_form_sides(m, ila, sizes, stay), NORMAL_FORM_SHARE * seconds)
+        sides = _open_sides(run or execute(m, ila, sizes, Terms(), stay))
+        verdict, executed = _ask_equal(m, sizes, sides, NORMAL_FORM_SHARE * seconds)
         if verdict.outcome != "unknown":
             return verdict, executed
     return _ask_equal(m, sizes, _z3_sides(m, ila, sizes, stay), seconds)
@@ -223,9 +226,9 @@ def _ask_equal(m: Mapping, sizes: MappingOf[str, int], sides: Sides, seconds: fl
     return prove_equal_sharing(pairs, [*axioms, *premises], seconds, ranges), executed
 
 
-def _normal_form_sides(m: Mapping, ila: Ila, sizes: MappingOf[str, int], stay: Stay | None) -> Sides:
-    """Execute both sides on terms in normal form; pairs that are one term are proved and left out."""
-    run, solved = execute(m, ila, sizes, Terms(), stay), Z3Translator()
+def _open_sides(run: Run) -> Sides:
+    """Return both sides as z3 terms; pairs that are one term are proved and left out."""
+    solved = Z3Translator()
     open_pairs = [(solved.of(a), solved.of(b)) for a, b in run.pairs if not is_same_term(a, b)]
     return open_pairs, solved.axioms, run.executed
 

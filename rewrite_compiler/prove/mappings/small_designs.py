@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...errors import FlexmatchError
-from ...readings.smt.normal_form_evaluator import NotInteger
+from ...readings.smt.normal_form_code import NotInteger
 from ...readings.smt.polynomial_terms import Terms
 from ...rewrite.user_file import user_line
 from ...target import Mapping, Target
@@ -23,7 +23,7 @@ from .control_classes import Call, Classes, control_classes
 from .draws import MAX_PRODUCTS, drawn_invocations
 from .driver_code import LEAST, shared_functions
 from .limit_edges import LARGEST_DRAWN, capacity_edges, literal_edges
-from .mappings import SEED, code_difference, execute, is_same_term, prove_mapping, symbolic_verdict
+from .mappings import SEED, Run, code_difference, execute, is_same_term, prove_mapping, symbolic_verdict
 
 OPERATION_CALLS, VARIANT_CALLS = 100, 24  # calls of an operation, and of each further variant of it
 MODELS = "rewrite_compiler.ila_models"
@@ -149,10 +149,12 @@ def verdict_at(call: Call) -> tuple[dict[str, Any] | None, bool]:
     """Return what refutes an operation or leaves it open at a call, None when it is proved there; and whether both sides are one term."""
     m, invocation, place = call.mapping, call.invocation, f"at {call}"
     try:
+        run = None
         with contextlib.suppress(NotInteger):
-            if all(is_same_term(a, b) for a, b in execute(m, call.ila, invocation.sizes, Terms(), invocation.stay).pairs):
+            run = execute(m, call.ila, invocation.sizes, Terms(), invocation.stay)
+            if all(is_same_term(a, b) for a, b in run.pairs):
                 return None, True
-        return _by_codes(call, place), False
+        return _by_codes(call, place, run), False
     except FlexmatchError as error:
         return _unproved(f"{error.problem.sentence} {place}", error.problem.code), False
     except Exception as error:  # the driver and the numerics are code of the target
@@ -160,13 +162,13 @@ def verdict_at(call: Call) -> tuple[dict[str, Any] | None, bool]:
         return _unproved(sentence), False
 
 
-def _by_codes(call: Call, place: str) -> dict[str, Any] | None:
+def _by_codes(call: Call, place: str, run: Run | None) -> dict[str, Any] | None:
     """Return what refutes an operation whose sides are not one term, or leaves it open, nothing when the solver proves it."""
     m, ila, invocation = call.mapping, call.ila, call.invocation
     example = code_difference(m, ila, invocation.sizes, SEED, invocation.stay)
     if example is not None:
         return {"verdict": REFUTED, "evidence": f"driver and numerics differ {place}", "counterexample": example, "code": "I105"}
-    verdict, _ = symbolic_verdict(m, ila, invocation.sizes, SECONDS, invocation.stay)
+    verdict, _ = symbolic_verdict(m, ila, invocation.sizes, SECONDS, invocation.stay, run)
     if verdict.outcome == "proved":
         return None
     return _unproved(f"driver and numerics are not the same term {place}")

@@ -40,7 +40,8 @@ class BitvectorEvaluator(SymbolicEvaluator):
         width = width_of(e.interval)
         return z3.If(condition, *(resize(self.value(a), width) for a in e.args[1:]))
 
-    def _symbolic_load(self, data: Data, index: Sequence[Value]) -> Value:
+    def symbolic_load(self, data: Data, index: Sequence[Value]) -> Value:
+        """Return an element at an index that is no number."""
         elements = to_common_width(*data.reshape(-1))
         result: Any = None
         for place, element in zip(itertools.product(*(range(n) for n in data.shape)), elements, strict=True):

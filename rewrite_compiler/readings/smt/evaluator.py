@@ -81,12 +81,12 @@ class SymbolicEvaluator:
         return int(value)
 
     def _memoise(self, key: Any, free: frozenset[Expr], compute: Callable[[], Any]) -> Any:
-        memo = self._memo_for(free)
+        memo = self.memo_for(free)
         if key not in memo:
             memo[key] = compute()
         return memo[key]
 
-    def _memo_for(self, free: frozenset[Expr]) -> dict[Any, Any]:
+    def memo_for(self, free: frozenset[Expr]) -> dict[Any, Any]:
         """Return the memo of the innermost scope that binds one of these variables."""
         depth, levels = len(self.scopes) - 1, self.scopes
         while depth and levels[depth].isdisjoint(free):
@@ -99,8 +99,10 @@ class SymbolicEvaluator:
         self.memos.append({})
         results = []
         try:
+            values = self.variable_values
             for point in itertools.product(*ranges):
-                self.variable_values.update(zip(variables, point, strict=True))
+                for variable, n in zip(variables, point, strict=True):
+                    values[variable] = n
                 self.memos[-1] = {}
                 results.append(compute())
         finally:
@@ -124,7 +126,7 @@ class SymbolicEvaluator:
         if e.op == "load":
             return self._load(e)
         if e.op == "reduce":
-            return self._reduce(e)
+            return self.reduction(e)
         if e.op == "table":
             return self._table(e)
         if e.op == "call":
@@ -153,16 +155,22 @@ class SymbolicEvaluator:
         index = [self.value(i) for i in e.args]
         for i in index:
             if not isinstance(i, int):
-                return self._symbolic_load(data, index)
-        self._check_index(e, index, data)
+                return self.symbolic_load(data, index)
+        self.check_index(e, index, data)
         return data[tuple(index)]
 
-    def _check_index(self, e: Expr, index: Sequence[int], data: Data) -> None:
+    def check_index(self, e: Expr, index: Sequence[int], data: Data) -> None:
+        """Refuse an index outside of an array.
+
+        Raises:
+            SpecError: I103, a position lies outside of its axis.
+        """
         for axis, (i, n) in enumerate(zip(index, data.shape, strict=True)):
             if not 0 <= i < n:
                 raise SpecError("I103", f"index {i} of axis {axis} is outside of {e!r} ({n})")
 
-    def _symbolic_load(self, data: Data, index: Sequence[Value]) -> Value:
+    def symbolic_load(self, data: Data, index: Sequence[Value]) -> Value:
+        """Return an element at an index that is no number."""
         result: Value = None
         for place in itertools.product(*(range(n) for n in data.shape)):
             equalities = [p == i for p, i in zip(place, index, strict=True)]
@@ -170,7 +178,12 @@ class SymbolicEvaluator:
             result = element if result is None else z3.If(z3.And(*equalities), element, result)
         return result
 
-    def _reduce(self, e: Expr) -> Value:
+    def reduction(self, e: Expr) -> Value:
+        """Return the value of a reduction.
+
+        Raises:
+            SpecError: it is an extremum of no elements.
+        """
         monoid, variables = e.data
         ranges = [range(self.number(n)) for n in e.args[1:]]
         values = self._map_points(variables, ranges, partial(self.value, e.args[0]))
@@ -282,7 +295,7 @@ class SymbolicEvaluator:
 
         def evaluated_write() -> tuple[Leaf, tuple[int, ...], Value]:
             place = tuple([self.number(a) for a in u.address])
-            self._check_index(element, place, memory)
+            self.check_index(element, place, memory)
             return u.memory, place, number_of(self.value(u.value))
 
         return self._map_points(u.variables, [range(self.number(n)) for n in u.extents], evaluated_write)

@@ -14,15 +14,12 @@ import z3
 from ...errors import SpecError
 from ...lang import intervals as iv
 from ...lang.binders import Leaf, Table
-from ...lang.expr import Expr, fold_constant
+from ...lang.expr import Expr
 from ..arrays.labelled_array import Data
 from ..oracle.emit_python import table_entries
-from .evaluator import UNROLLED_SHIFTS, SymbolicEvaluator, Value, apply_uninterpreted
-from .polynomial_terms import Number, Term, Terms, interval_of
-
-
-class NotInteger(Exception):
-    """A term uses real numbers, which have no normal form here."""
+from .evaluator import SymbolicEvaluator, Value, apply_uninterpreted
+from .normal_form_code import code_of, integer_of
+from .polynomial_terms import Number, Term, Terms
 
 
 class NormalFormEvaluator(SymbolicEvaluator):
@@ -50,34 +47,17 @@ class NormalFormEvaluator(SymbolicEvaluator):
             return e.data
         if op == "var":
             return self.variable_values[e]
-        memo = self._memo_for(e.free)
+        memo = self.memo_for(e.free)
         result = memo.get(e)
         if result is None:
-            result = memo[e] = self._value(e)
+            result = memo[e] = code_of(e)(self)
         return result
 
-    def _value(self, e: Expr) -> Value:
-        op = e.op
-        if op == "load":
-            return self._load(e)
-        reading = READINGS.get(op)
-        if reading is not None and not e.real:
-            return reading(self.terms, e, *[_integer(self.value(a)) for a in e.args])
-        if op == "table":
-            return self._table(e)
-        if op == "reduce":
-            return self._reduce(e)
-        if op != "select":
-            raise NotInteger(op)
-        condition = self.value(e.args[0])
-        if not isinstance(condition, Term):
-            return self.value(e.args[1] if condition else e.args[2])
-        return self.terms.select(condition, *(_integer(self.value(a)) for a in e.args[1:]))
-
-    def _symbolic_load(self, data: Data, index: Sequence[Value]) -> Value:
+    def symbolic_load(self, data: Data, index: Sequence[Value]) -> Value:
+        """Return an element at an index that is no number."""
         result: Value = None
         for place in np.ndindex(*data.shape):
-            element = _integer(data[place])
+            element = integer_of(data[place])
             is_place: Number = 1
             for p, i in zip(place, index, strict=True):
                 is_place = self.terms.product(is_place, self.terms.compare("eq", p, i))
@@ -85,7 +65,7 @@ class NormalFormEvaluator(SymbolicEvaluator):
         return result
 
     def _combined(self, e: Expr, monoid: str, values: Sequence[Value]) -> Value:
-        numbers = [_integer(v) for v in values]
+        numbers = [integer_of(v) for v in values]
         if monoid == "sum":
             return self.terms.total(numbers)
         result = numbers[0]
@@ -93,16 +73,16 @@ class NormalFormEvaluator(SymbolicEvaluator):
             result = self.terms.extremum(monoid, result, v)
         return result
 
-    def _table(self, e: Expr) -> Value:
+    def table_entry(self, e: Expr, operands: Sequence[Any]) -> Value:
+        """Return the entry of a table, its name applied to operands where these are no numbers."""
         table: Table = e.data
-        operands = [_integer(self.value(a)) for a in e.args]
         for x in operands:
             if isinstance(x, Term):
                 return self.terms.apply("table", _TableFunction(table), operands, e.interval)
         flat = 0
         for x, n, d in zip(operands, table.shape, table.domains, strict=True):
             flat = flat * n + x - (d[0] or 0)
-        return _integer(table_entries(table)[flat])
+        return integer_of(table_entries(table)[flat])
 
 
 class _TableFunction:
@@ -119,101 +99,6 @@ class _TableFunction:
             return False
         a, b = self.table, other.table
         return a is b or (a.name == b.name and a.domains == b.domains and list(table_entries(a)) == list(table_entries(b)))
-
-
-def _integer(x: Value) -> Any:
-    if type(x) is Term or type(x) is int:
-        return x
-    if isinstance(x, bool | np.integer):
-        return int(x)
-    raise NotInteger(repr(x))
-
-
-Reading = Callable[..., Number]
-
-
-def _constant_result(e: Expr, a: Number, b: Number) -> int | None:
-    return None if isinstance(a, Term) or isinstance(b, Term) else fold_constant(e.op, a, b)
-
-
-def _negate(terms: Terms, e: Expr, a: Number) -> Number:
-    return terms.linear_combination([(-1, a)])
-
-
-def _complement(terms: Terms, e: Expr, a: Number) -> Number:
-    return terms.linear_combination([(1, 1), (-1, a)])
-
-
-def _shift(terms: Terms, e: Expr, a: Number, b: Number) -> Number:
-    constant = _constant_result(e, a, b)
-    if constant is not None:
-        return constant
-    if not isinstance(b, Term):
-        return terms.product(a, 1 << b) if e.op == "shl" else terms.quotient(a, 1 << b)
-    low, high = e.args[1].interval
-    if low is None or high is None or high - low > UNROLLED_SHIFTS:
-        raise SpecError("I102", f"a shift by a symbolic amount needs a bounded one, not {(low, high)}")
-    result: Number | None = None
-    for n in range(max(high, 0), max(low, 0) - 1, -1):
-        shifted = terms.product(a, 1 << n) if e.op == "shl" else terms.quotient(a, 1 << n)
-        result = shifted if result is None else terms.select(terms.compare("eq", b, n), shifted, result)
-    assert result is not None
-    return result
-
-
-_DIVIDED = {"div": iv.floor_div, "mod": iv.floor_mod, "tdiv": iv.trunc_div, "tmod": iv.trunc_mod}
-
-
-def _divide(terms: Terms, e: Expr, a: Number, b: Number) -> Number:
-    constant = _constant_result(e, a, b)
-    if constant is not None:
-        return constant
-    if not isinstance(b, Term) and b > 0 and e.op in ("div", "mod"):
-        return terms.quotient(a, b) if e.op == "div" else terms.modulo(a, b)
-    return terms.apply(e.op, None, (a, b), _DIVIDED[e.op](interval_of(a), interval_of(b)))
-
-
-def _bits(terms: Terms, e: Expr, a: Number, b: Number) -> Number:
-    constant = _constant_result(e, a, b)
-    if constant is not None:
-        return constant
-    if all(iv.inside(x.interval, iv.TRUTH) for x in e.args):
-        conjunction = terms.product(a, b)
-        disjunction = terms.linear_combination([(1, a), (1, b), (-1 if e.op == "bitor" else -2, conjunction)])
-        return conjunction if e.op == "bitand" else disjunction
-    word = iv.width_of(iv.hull(*(x.interval for x in e.args)))
-    if word is None:
-        raise SpecError("I102", f"{e.op} needs bounded operands in a proof")
-    return terms.apply(e.op, word, (a, b), e.interval)
-
-
-def _wrap(terms: Terms, e: Expr, a: Number) -> Number:
-    bits, signed = e.data
-    half = 1 << bits - 1 if signed else 0
-    if iv.inside(interval_of(a), iv.of_width(bits, signed)):
-        return a
-    return terms.linear_combination([(1, terms.modulo(terms.linear_combination([(1, a), (1, half)]), 1 << bits)), (-1, half)])
-
-
-def _clz(terms: Terms, e: Expr, a: Number) -> Number:
-    return terms.apply("clz", e.data, (a,), e.interval) if isinstance(a, Term) else e.data - a.bit_length()
-
-
-READINGS: dict[str, Reading] = {
-    "add": lambda t, e, a, b: a + b,
-    "sub": lambda t, e, a, b: a - b,
-    "mul": lambda t, e, a, b: t.product(a, b),
-    "neg": _negate,
-    "not": _complement,
-    **dict.fromkeys(("shl", "shr"), _shift),
-    **dict.fromkeys(("div", "mod", "tdiv", "tmod"), _divide),
-    **{op: lambda t, e, a, b: t.compare(e.op, a, b) for op in ("eq", "ne", "lt", "le")},
-    **{op: lambda t, e, a, b: t.extremum(e.op, a, b) for op in ("min", "max")},
-    **dict.fromkeys(("bitand", "bitor", "bitxor"), _bits),
-    "wrap": _wrap,
-    "extract": lambda t, e, a: t.modulo(t.quotient(a, 1 << e.data[0]), 1 << e.data[1]),
-    "clz": _clz,
-}
 
 
 def variables(terms: Terms, prefix: str, shape: Sequence[int], interval: iv.Interval) -> Data:

@@ -75,11 +75,12 @@ class SymbolicState(BitvectorEvaluator):
             return self._bind(e.data.variables, indices, lambda: self.value(e.data.body))
         return super()._load(e)
 
-    def _reduce(self, e: Expr) -> Value:
+    def reduction(self, e: Expr) -> Value:
+        """Return the value of a reduction."""
         monoid, variables = e.data
         extents = e.args[1:]
         if all(n.value is not None for n in extents) or (monoid != "sum" and any((n.interval[0] or 0) < 1 for n in extents)):
-            return super()._reduce(e)
+            return super().reduction(e)
         width, result = width_of(e.interval), None
         for point in itertools.product(*(self.rounds_of(n) for n in extents)):
             is_active: Any = True
