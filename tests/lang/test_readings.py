@@ -96,6 +96,16 @@ def test_a_sample_axis_changes_no_value(data: st.DataObject) -> None:
     assert [flat(row) for row in rows] == expected
 
 
+@pytest.mark.parametrize("number", [1 << 63, 1 << 64, (1 << 70) + 1])
+def test_a_choice_may_be_of_numbers_beyond_64_bits(number: int) -> None:
+    """The choice differs between elements, and its branches do not."""
+    x = Leaf((4,), (0, 1), False, "x")
+    term, contents = array(lambda i: select(x[i] > 0, const(number), const(-3)) >> 1, (4,)), {x: [0, 1, 1, 0]}
+    expected = [-2, number >> 1, number >> 1, -2]
+    assert walked(term, contents) == expected
+    assert flat(evaluate(term, {x: stored(x, contents[x])})) == expected
+
+
 @pytest.mark.parametrize("engine", ["integers", "words"])
 @settings(max_examples=max(40, EXAMPLES // 8), deadline=None, suppress_health_check=list(HealthCheck))
 @given(problem=problems(depth=2))

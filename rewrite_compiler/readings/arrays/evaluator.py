@@ -312,7 +312,7 @@ class Evaluator:
             return self.value(e.args[1] if np.asarray(condition.data).flat[0] else e.args[2])
         a, b = self.value(e.args[1]), self.value(e.args[2])
         axes = self.axes.union(condition.axes, a.axes, b.axes)
-        x, y = (self.cast(v.data, e) for v in (a, b))
+        x, y = (self.cast(v.data if e.real else np.asarray(v.data), e) for v in (a, b))  # numpy has no words for some numbers
         mask = np.asarray(self.axes.align(condition, axes), bool)
         return LabelledArray(
             np.where(mask, self.axes.align(LabelledArray(x, a.axes), axes), self.axes.align(LabelledArray(y, b.axes), axes)), axes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -161,12 +161,16 @@ class _Coder:
         if e.op == "var":
             return lambda ev: ev.variable_values[e]
         code, free = self.code(e), e.free
-        varies_less = free != user.free and any(a.args for a in e.args)
-        if self.uses[e] == 1 and not varies_less:
+        is_short = e.op not in ("reduce", "load") and not any(a.args for a in e.args)
+        if is_short or (self.uses[e] == 1 and free == user.free):
             return code
 
         def kept(ev: Any) -> Any:
-            memo = ev.memo_for(free)
+            scopes = ev.scopes
+            depth = len(scopes) - 1
+            while depth and scopes[depth].isdisjoint(free):
+                depth -= 1
+            memo = ev.memos[depth]
             value = memo.get(e)
             if value is None:
                 value = memo[e] = code(ev)
@@ -211,18 +215,29 @@ def _select(condition: Code, a: Code, b: Code) -> Code:
 
 
 def _binary(e: Expr, a: Code, b: Code) -> Code:
+    if e.args[1].op == "const" and type(e.args[1].data) is int:
+        return _with_number(e, a, e.args[1].data)
     reading, op = READINGS[e.op], e.op
-    compute = INTEGER[op]
-    if op in CHECKED:
-
-        def compute(x: int, y: int) -> int:
-            return fold_constant(op, x, y)
+    compute = partial(fold_constant, op) if op in CHECKED else INTEGER[op]
 
     def binary(ev: Any) -> Any:
         x, y = a(ev), b(ev)
         if type(x) is int and type(y) is int:
             return compute(x, y)
         return reading(ev.terms, e, integer_of(x), integer_of(y))
+
+    return binary
+
+
+def _with_number(e: Expr, a: Code, n: int) -> Code:
+    """Return the code of an operator whose right operand is a number."""
+    reading, op = READINGS[e.op], e.op
+    is_total = op not in CHECKED or 0 < n <= iv.LARGEST_SHIFT
+    compute = INTEGER[op] if is_total else partial(fold_constant, op)
+
+    def binary(ev: Any) -> Any:
+        x = a(ev)
+        return compute(x, n) if type(x) is int else reading(ev.terms, e, integer_of(x), n)
 
     return binary
 
@@ -247,11 +262,20 @@ def _load(e: Expr, operands: list[Code]) -> Code:
     def load(ev: Any) -> Any:
         data = ev.memories[array] if is_leaf else ev.array(array)
         index = tuple([i(ev) for i in operands])
-        for i, n in zip(index, data.shape, strict=True):
+        for i in index:
             if not isinstance(i, int):
                 return ev.symbolic_load(data, index)
-            if not 0 <= i < n:
-                ev.check_index(e, index, data)
+        ev.check_index(e, index, data)
         return data[index]
 
-    return load
+    def load_of_line(ev: Any) -> Any:
+        data = ev.memories[array] if is_leaf else ev.array(array)
+        i = index_code(ev)
+        if type(i) is int and 0 <= i < data.shape[0]:
+            return data[i,]
+        return load(ev)
+
+    if len(operands) != 1:
+        return load
+    (index_code,) = operands
+    return load_of_line

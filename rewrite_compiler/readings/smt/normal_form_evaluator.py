@@ -6,6 +6,7 @@ Integers only. Values differ from those of the z3 reading; loops, arrays, steps 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ class NormalFormEvaluator(SymbolicEvaluator):
         table: Table = e.data
         for x in operands:
             if isinstance(x, Term):
-                return self.terms.apply("table", _TableFunction(table), operands, e.interval)
+                return self.terms.apply("table", _function_of(table), operands, e.interval)
         flat = 0
         for x, n, d in zip(operands, table.shape, table.domains, strict=True):
             flat = flat * n + x - (d[0] or 0)
@@ -107,6 +108,11 @@ def variables(terms: Terms, prefix: str, shape: Sequence[int], interval: iv.Inte
     for place in np.ndindex(*shape):
         data[place] = terms.variable(prefix + "".join(f"_{i}" for i in place), interval)
     return data
+
+
+@lru_cache(maxsize=256)
+def _function_of(table: Table) -> _TableFunction:
+    return _TableFunction(table)
 
 
 # -- as z3 terms

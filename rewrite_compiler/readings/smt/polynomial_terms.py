@@ -63,7 +63,7 @@ class Terms:
         """Return the hash-consed term of an operator, without rewriting; the number where its interval has one value."""
         if interval[0] is not None and interval[0] == interval[1]:
             return interval[0]
-        key = (op, data, *(a.number for a in args))
+        key = (op, data, args[0].number) if len(args) == 1 else (op, data, *[a.number for a in args])
         term = self.interned.get(key)
         if term is None:
             term = self.interned[key] = Term(self, len(self.interned), op, data, args, interval)
@@ -223,7 +223,7 @@ class Terms:
 
     def apply(self, op: str, data: Any, values: Iterable[Number], interval: Interval) -> Number:
         """Return an operator that is uninterpreted but for its interval."""
-        return self.make(op, data, tuple(self.as_term(v) for v in values), interval)
+        return self.make(op, data, tuple([v if type(v) is Term else self.as_term(v) for v in values]), interval)
 
     def as_term(self, value: Number) -> Term:
         """Return a number as a constant term; a term unchanged."""
