@@ -37,13 +37,13 @@ class Invocation:
 def drawn_invocations(m: Mapping, target: Target, seed: int, products: int) -> Iterator[Invocation]:
     """Yield random invocations of so many products that a mapping admits; it ends only where hardly any size is admitted."""
     random, m = Random(f"{seed} {m.name}"), replace(m, units=_admitted_units(m))
-    drawn, misses, known = _Drawn.of(m), 0, dict[Hashable, Any]()
+    drawn, misses, completions = _Drawn.of(m), 0, dict[Hashable, Any]()
     while misses < CANDIDATES:
         candidate = drawn.candidate(random)
         key = tuple(candidate.items())
-        if key not in known:  # few sizes are admitted by a small design, and are drawn again and again
-            known[key] = _admitted(m, candidate, drawn.results, products)
-        sizes = known[key]
+        if key not in completions:  # few sizes are admitted by a small design, and are drawn again and again
+            completions[key] = _admitted(m, candidate, drawn.results, products)
+        sizes = completions[key]
         if sizes is None:
             misses += 1
             continue

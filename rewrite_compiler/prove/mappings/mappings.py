@@ -199,18 +199,29 @@ def _leaves(m: Mapping, sizes: MappingOf[str, int], formats: MappingOf[str, Form
 
 
 def symbolic_verdict(
-    m: Mapping, ila: Ila, sizes: MappingOf[str, int], seconds: float, stay: Stay | None = None, run: Run | None = None
+    m: Mapping, ila: Ila, sizes: MappingOf[str, int], seconds: float, stay: Stay | None = None
 ) -> tuple[Any, int]:  # fmt: skip
     """Prove all results equal on symbolic codes; return the verdict and the number of instructions executed.
 
-    The question is asked in normal form first, with part of the time; where that leaves it open, on plain z3 terms. `run` are both
-    sides where they have been executed.
+    The question is asked in normal form first, with part of the time; where that leaves it open, on plain z3 terms.
     """
     with contextlib.suppress(NotInteger):
-        sides = _open_sides(run or execute(m, ila, sizes, Terms(), stay))
-        verdict, executed = _ask_equal(m, sizes, sides, NORMAL_FORM_SHARE * seconds)
+        run = execute(m, ila, sizes, Terms(), stay)
+        verdict = normal_form_verdict(m, sizes, run, seconds)
         if verdict.outcome != "unknown":
-            return verdict, executed
+            return verdict, run.executed
+    return z3_verdict(m, ila, sizes, seconds, stay)
+
+
+def normal_form_verdict(m: Mapping, sizes: MappingOf[str, int], run: Run, seconds: float) -> Any:
+    """Return the verdict on both sides as they were executed, with part of the time; pairs that are one term are proved."""
+    solved = Z3Translator()
+    open_pairs = [(solved.of(a), solved.of(b)) for a, b in run.pairs if not is_same_term(a, b)]
+    return _ask_equal(m, sizes, (open_pairs, solved.axioms, run.executed), NORMAL_FORM_SHARE * seconds)[0]
+
+
+def z3_verdict(m: Mapping, ila: Ila, sizes: MappingOf[str, int], seconds: float, stay: Stay | None = None) -> tuple[Any, int]:
+    """Return the verdict on both sides executed on plain z3 terms, and the number of instructions executed."""
     return _ask_equal(m, sizes, _z3_sides(m, ila, sizes, stay), seconds)
 
 
@@ -224,13 +235,6 @@ def _ask_equal(m: Mapping, sizes: MappingOf[str, int], sides: Sides, seconds: fl
     left, right = [a for a, _ in pairs], [b for _, b in pairs]
     pairs = list(zip(without_inverse_pairs(left, ranges), right, strict=True))
     return prove_equal_sharing(pairs, [*axioms, *premises], seconds, ranges), executed
-
-
-def _open_sides(run: Run) -> Sides:
-    """Return both sides as z3 terms; pairs that are one term are proved and left out."""
-    solved = Z3Translator()
-    open_pairs = [(solved.of(a), solved.of(b)) for a, b in run.pairs if not is_same_term(a, b)]
-    return open_pairs, solved.axioms, run.executed
 
 
 def run_call(
@@ -374,15 +378,17 @@ def numeric_sizes(m: Mapping) -> Iterator[MappingOf[str, int]]:
 
 
 def code_difference(
-    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], seed: int = SEED, stay: Stay | None = None
+    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], seed: int = SEED, stay: Stay | None = None, draws: int | None = None
 ) -> Counterexample | None:  # fmt: skip
     """Compare driver and numerics on codes that do not saturate, the smallest, extreme ones and halves; return the first difference.
+
+    With a number of `draws` only the first ones are taken.
 
     Raises:
         FlexmatchError: the device refuses the driver's commands.
     """
     unwritten: FlexmatchError | None = None
-    for n, (name, codes, expected) in enumerate(code_draws(m, sizes, seed).draws()):
+    for n, (name, codes, expected) in enumerate(itertools.islice(code_draws(m, sizes, seed).draws(), draws)):
         description = {"codes": f"{name}seed {seed}"}
         try:  # what is read unwritten, out of range or in an open order does not depend on the codes: it is looked for once
             example = difference_on(m, ila, sizes, codes, description, expected, strict=n == 0, stay=stay)

@@ -23,7 +23,7 @@ from .control_classes import Call, Classes, control_classes
 from .draws import MAX_PRODUCTS, drawn_invocations
 from .driver_code import LEAST, shared_functions
 from .limit_edges import LARGEST_DRAWN, capacity_edges, literal_edges
-from .mappings import SEED, Run, code_difference, execute, is_same_term, prove_mapping, symbolic_verdict
+from .mappings import SEED, Run, code_difference, execute, is_same_term, normal_form_verdict, prove_mapping, z3_verdict
 
 OPERATION_CALLS, VARIANT_CALLS = 100, 24  # calls of an operation, and of each further variant of it
 MODELS = "rewrite_compiler.ila_models"
@@ -165,13 +165,14 @@ def verdict_at(call: Call) -> tuple[dict[str, Any] | None, bool]:
 def _by_codes(call: Call, place: str, run: Run | None) -> dict[str, Any] | None:
     """Return what refutes an operation whose sides are not one term, or leaves it open, nothing when the solver proves it."""
     m, ila, invocation = call.mapping, call.ila, call.invocation
-    example = code_difference(m, ila, invocation.sizes, SEED, invocation.stay)
+    outcome = "unknown" if run is None else normal_form_verdict(m, invocation.sizes, run, SECONDS).outcome
+    # a proof is for all codes; what the device refuses does not depend on them
+    example = code_difference(m, ila, invocation.sizes, SEED, invocation.stay, draws=1 if outcome == "proved" else None)
     if example is not None:
         return {"verdict": REFUTED, "evidence": f"driver and numerics differ {place}", "counterexample": example, "code": "I105"}
-    verdict, _ = symbolic_verdict(m, ila, invocation.sizes, SECONDS, invocation.stay, run)
-    if verdict.outcome == "proved":
-        return None
-    return _unproved(f"driver and numerics are not the same term {place}")
+    if outcome == "unknown":
+        outcome = z3_verdict(m, ila, invocation.sizes, SECONDS, invocation.stay)[0].outcome
+    return None if outcome == "proved" else _unproved(f"driver and numerics are not the same term {place}")
 
 
 def _unproved(evidence: str, code: str = "R103") -> dict[str, Any]:

@@ -244,7 +244,8 @@ def _with_number(e: Expr, a: Code, n: int) -> Code:
 
 def _unary(e: Expr, a: Code) -> Code:
     reading = READINGS[e.op]
-    low, high = iv.of_width(*e.data) if e.op == "wrap" else (0, -1)
+    low = -(1 << e.data[0] - 1) if e.op == "wrap" and e.data[1] else 0
+    high = low + (1 << e.data[0]) - 1 if e.op == "wrap" else -1
 
     def unary(ev: Any) -> Any:
         x = a(ev)
