@@ -34,6 +34,8 @@ from ...readings.smt.normal_form_code import NotInteger
 from ...readings.smt.normal_form_evaluator import NormalFormEvaluator, Z3Translator, variables
 from ...readings.smt.polynomial_terms import Number, Terms
 from ...readings.smt.shared_abstraction import prove_equal_sharing
+from ...readings.smt.solver import Outcome as SolverOutcome
+from ...readings.smt.solver import Verdict as SolverVerdict
 from ...rewrite.rule import name_of
 from ...rewrite.text import condition_text
 from ...rewrite.user_file import error_text, user_line
@@ -227,6 +229,8 @@ def z3_verdict(m: Mapping, ila: Ila, sizes: MappingOf[str, int], seconds: float,
 
 def _ask_equal(m: Mapping, sizes: MappingOf[str, int], sides: Sides, seconds: float) -> tuple[Any, int]:
     """Ask whether both sides are equal."""
+    if not sides[0]:
+        return SolverVerdict(SolverOutcome.PROVED), sides[2]
     formats = formats_at(m)
     shapes = shapes_at(m, sizes)
     premises = [c for n, shape in shapes.items() for c in interval_constraints(fresh_variables(n, shape), formats[n].codes)]

@@ -263,10 +263,13 @@ def _load(e: Expr, operands: list[Code]) -> Code:
     def load(ev: Any) -> Any:
         data = ev.memories[array] if is_leaf else ev.array(array)
         index = tuple([i(ev) for i in operands])
-        for i in index:
+        is_inside = True
+        for i, n in zip(index, data.shape, strict=True):
             if not isinstance(i, int):
                 return ev.symbolic_load(data, index)
-        ev.check_index(e, index, data)
+            is_inside = is_inside and 0 <= i < n
+        if not is_inside:
+            ev.check_index(e, index, data)
         return data[index]
 
     def load_of_line(ev: Any) -> Any:
