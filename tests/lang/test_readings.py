@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from typing import Any
 
 import numpy as np
 import pytest
+import z3
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from terms import Terms, contents_of
 from walker import Undefined, Walker
 
+from rewrite_compiler.errors import SpecError
 from rewrite_compiler.lang import Array, Expr, Leaf, array, clz, concat, const, select
 from rewrite_compiler.lang.binders import index_variable, scalar_array, static_shape
 from rewrite_compiler.lang.traversal import terms_of
@@ -22,6 +25,8 @@ from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.readings.oracle.emit_python import evaluate as oracle
 from rewrite_compiler.readings.smt.bitvector_evaluator import evaluator_for, prefers_bits
 from rewrite_compiler.readings.smt.evaluator import SymbolicEvaluator, prove_equal, truth
+from rewrite_compiler.readings.smt.normal_form_evaluator import NormalFormEvaluator, Z3Translator, variables
+from rewrite_compiler.readings.smt.polynomial_terms import Terms as NormalTerms
 
 EXAMPLES = int(os.environ.get("FLEXMATCH_EXAMPLES", "150"))
 RANDOM = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
@@ -94,6 +99,27 @@ def test_a_sample_axis_changes_no_value(data: st.DataObject) -> None:
     assert set(found.batch) <= {axis_of(sample)}
     rows = np.broadcast_to(found.data, (samples, *found.element_shape)) if not found.batch else found.data
     assert [flat(row) for row in rows] == expected
+
+
+@settings(max_examples=max(40, EXAMPLES // 4), deadline=None, suppress_health_check=list(HealthCheck))
+@given(problem=problems(depth=3), symbols=st.booleans())
+def test_normal_forms_are_the_meaning(problem: tuple[Array, list[Leaf], dict[Leaf, list[int]]], symbols: bool) -> None:
+    """On numbers, and on symbols that are replaced by the numbers afterwards."""
+    term, _, contents = problem
+    expected, terms, translated = walked(term, contents), NormalTerms(), Z3Translator()
+    if expected is None:
+        return
+    numbers = {leaf: np.array([*x, 0], object)[:-1].reshape(static_shape(leaf)) for leaf, x in contents.items()}
+    operands = {leaf: variables(terms, f"{leaf.name} ", static_shape(leaf), leaf.interval) for leaf in contents} if symbols else numbers
+    values: list[Any] = []
+    with contextlib.suppress(SpecError) if symbols else contextlib.nullcontext():  # control that depends on data
+        values = list(NormalFormEvaluator(operands, terms).array(term).flat)
+    pairs = [(v, x) for leaf, a in operands.items() for v, x in zip(a.flat, contents[leaf], strict=True) if not isinstance(v, int)]
+    substitution = [(z3.Int(str(v)), z3.IntVal(x)) for v, x in pairs]
+    for value, number in zip(values, expected[: len(values)], strict=True):
+        result = z3.simplify(z3.substitute(z3.IntVal(0) + translated.of(value), *substitution))
+        assert not z3.is_int_value(result) or result.as_long() == number
+        assert symbols or z3.is_int_value(result)
 
 
 @pytest.mark.parametrize("number", [1 << 63, 1 << 64, (1 << 70) + 1])

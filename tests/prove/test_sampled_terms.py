@@ -13,7 +13,8 @@ from rewrite_compiler.prove.mappings.mappings import code_difference
 from rewrite_compiler.prove.mappings.sampled_terms import evaluated_together
 from rewrite_compiler.readings.arrays.labelled_array import Data
 from rewrite_compiler.readings.kernels.evaluate import evaluate
-from rewrite_compiler.target import find_target
+from rewrite_compiler.readings.smt.polynomial_terms import Terms
+from rewrite_compiler.target import find_target, split_bytes
 
 
 def test_a_driver_may_send_commands_that_depend_on_codes() -> None:
@@ -26,6 +27,15 @@ def test_a_driver_may_send_commands_that_depend_on_codes() -> None:
         return m.drive(device, x=x, w=w, b=b, f=f)  # type: ignore[misc]
 
     assert code_difference(replace(m, drive=drive), target.ila(), {"t": 3, "k": 33, "n": 70}) is None
+
+
+def test_bytes_of_a_term_that_is_a_byte_are_itself_and_0() -> None:
+    terms = Terms()
+    x, wide = terms.variable("x", (0, 255)), terms.variable("wide", (0, 65535))
+    low, high, *rest = split_bytes(np.array([x, wide], object), 2)
+    assert low is x
+    assert (high, type(high)) == (0, int)
+    assert rest == [terms.modulo(wide, 256), terms.quotient(wide, 256)]
 
 
 def test_terms_of_all_samples_are_those_of_each() -> None:
