@@ -9,16 +9,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import PurePath
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from ...errors import InputError, SpecError, UsageError
 from ...fit import Refusal, Tiling
 from ...fit.host import SHIPPED, HostTable
-from ...fit.mapped_cost import MappedCost, MappedCosts
-from ...fit.mapping.clusters import Clusters
-from ...fit.mapping.device import device_clusters
 from ...ir.types import TensorType
 from ...ops.op import AttributeValue
 from ...target import Mapping, Resources, Target, body_of
+
+if TYPE_CHECKING:
+    from ...fit.mapped_cost import MappedCost, MappedCosts
+    from ...fit.mapping.clusters import Clusters
 
 # a function of each element costs less than a device call: computing a layer twice to save one would be no gain
 LEVELS = ("host_macs", "host_operators", "device_calls", "host_elementwise", "moved_elements")
@@ -49,8 +51,14 @@ class Objective:
     tilings: dict[Hashable, Tiling | Refusal] = field(default_factory=dict, compare=False, repr=False)  # memoised searches
     clusters: MappingOf[str, Clusters] = field(default_factory=dict)  # the architectures that mappers see, by target
     mapped_costs: dict[tuple[Hashable, ...], MappedCost | Refusal] = field(default_factory=dict, compare=False, repr=False)  # of operations
-    mapped: MappedCosts = field(default_factory=MappedCosts, compare=False, repr=False)  # of products on targets
     lock: Lock = field(default_factory=Lock, compare=False, repr=False)
+
+    @cached_property
+    def mapped(self) -> MappedCosts:
+        """The costs of products on targets at their best mappings."""
+        from ...fit.mapped_cost import MappedCosts
+
+        return MappedCosts()
 
     @cached_property
     def levels(self) -> tuple[str, ...]:
@@ -129,15 +137,21 @@ def objective_for(name: str, targets: Sequence[Target], host: HostTable = SHIPPE
     if {MAPPED, ENERGY} & {*OBJECTIVES[name]} and unknown:
         verb = "does" if len(unknown) == 1 else "do"
         raise UsageError("F203", f"Objective {name} needs memories and units, which {' and '.join(unknown)} {verb} not give")
+    objective = Objective(name, resources, host, unusable)
+    if not objective.price_level:
+        return objective
     clusters, refusals = _clusters_of(resources)
-    objective = Objective(name, resources, host, unusable, clusters=clusters)
+    objective = replace(objective, clusters=clusters)
     needs_clusters = objective.price_level == MAPPED or (objective.price_level == ENERGY and not objective.gives_energies)
     return replace(objective, unusable={**unusable, **refusals}) if needs_clusters else objective
 
 
 def _clusters_of(resources: MappingOf[str, Resources | None]) -> tuple[dict[str, Clusters], dict[str, str]]:
     """Return the architectures that mappers see, and why the others have none."""
-    clusters, refusals = dict[str, Clusters](), dict[str, str]()
+    from ...fit.mapping.device import device_clusters
+
+    clusters: dict[str, Clusters] = {}
+    refusals: dict[str, str] = {}
     for name, r in resources.items():
         if r is not None:
             try:

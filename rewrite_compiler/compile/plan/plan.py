@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...data.data_frame import data_frame
 from ...fit import Tiling
 from ...fit.cost import Price, accesses, cost_document
 from ...fit.host import table_from
 from ...fit.link_traffic import link_traffic
-from ...fit.mapped_cost import MappedCost
 from ...ir.program import Node, Program, Value, nodes_of_unknown_macs
 from ...lang.formats import Format
 from ...ops.op import Apply, subterms
@@ -20,6 +19,9 @@ from ...prove.certificates.shipped_certificates import weakest_coverage
 from ...target import Mapping, Target
 from .application_time import application_time
 from .resident_document import DeviceResidency, residency_document, resident_document
+
+if TYPE_CHECKING:
+    from ...fit.mapped_cost import MappedCost
 
 SCHEMA = "flexmatch.plan/1"
 CompileAgain = Callable[[tuple[str, ...], tuple[str, ...]], "Plan"]  # with other pins PLACE=NODE, and other scalings
