@@ -17,6 +17,7 @@ from rewrite_compiler.lang import (
     let,
     lift,
     loop,
+    minimum,
     require,
     select,
     seq,
@@ -32,6 +33,8 @@ from .memories import IMMEDIATES
 from .words import SPACES
 
 LEVELS = 8
+MOST_ROWS = 1 << 20
+OUTER = LEVELS - 3  # loops that run in order: rows of the inner ones can be worked on at once
 OPERAND_NAMES = ("dst", "src1", "src2")
 WRITTEN = {"OBUF": ("obuf", 32), "IBUF": ("ibuf", 8), "VMEM1": ("vmem1", 32), "VMEM2": ("vmem2", 32)}  # space → state, bits of a lane
 
@@ -64,15 +67,23 @@ class Body:
 
         innermost = (depth + LEVELS - 1) % LEVELS
         bases = array(lambda n: iterator(s.iterator_base, n, innermost), 3)
-        strides = array(lambda n, level: select(level < depth, iterator(s.iterator_stride, n, level), 0), (3, LEVELS))
-        counts = [select(level < depth, s.nest_count[level], 1) for level in range(LEVELS)]
+
+        # the innermost loop comes last, outer ones that the nest lacks have one iteration
+        def exists(k: int | Expr) -> Expr:
+            return lift(k) + depth >= LEVELS
+
+        def at(k: int | Expr) -> Expr:
+            return (lift(k) + depth) % LEVELS
+
+        strides = array(lambda n, k: select(exists(k), iterator(s.iterator_stride, n, at(k)), 0), (3, LEVELS))
+        counts = [select(exists(k), s.nest_count[at(k)], 1) for k in range(LEVELS)]
 
         def nest(base: Leaf) -> Step:
             equal = [
                 (level >= depth) | (iterator(s.iterator_base, lift(n), lift(level)) == base[n]) for n in range(3) for level in range(LEVELS)
             ]
             same = require(all_of(equal), "I102", "the iterators of one operand must have the same base at every loop", always=True)
-            return seq(same, let(strides, lambda stride: loop(counts, lambda *i: self._rows(base, stride, i)), "strides"))
+            return seq(same, let(strides, partial(self._nest, base, counts), "strides"))
 
         within = require(depth > 0, "I102", "a body must stand in a nest: SET_ITER, SET_INDEX and SET_INST come before", always=True)
         return seq(within, self._known(), let(bases, nest, "bases"))
@@ -88,15 +99,64 @@ class Body:
         known = all_of([self.f.dst_space <= SPACES["VMEM2"], self.f.src1_space <= SPACES["IMM"], self.f.src2_space <= SPACES["IMM"]])
         return seq(*steps, require(known, "I102", "a body must write a buffer and read buffers or scalars", always=True))
 
+    def _nest(self, base: Leaf, counts: Sequence[Expr], stride: Leaf) -> Step:
+        """Return the operation on all rows: at once where every result has a row of its own that no other result is made of."""
+        in_order = loop(counts, lambda *i: self._rows(base, stride, i))
+        return when(self._is_apart(base, counts, stride), self._at_once(base, counts, stride), in_order)
+
+    def _is_apart(self, base: Leaf, counts: Sequence[Expr], stride: Leaf) -> Expr:
+        """Whether the inner loops' results lie in rows of their own, and sources there or in other rows."""
+        last = [base[n] + sum((minimum(c - 1, MOST_ROWS) * stride[n, at] for at, c in enumerate(counts)), lift(0)) for n in range(3)]
+        conditions = [self.opcode != COMPARISON, base[0] >= 0, last[0] < self._depth()]
+        extent: Expr = lift(1)
+        for level in reversed(range(OUTER, LEVELS)):
+            is_single, step = counts[level] == 1, stride[0, level]
+            conditions.append(is_single | (step >= extent))
+            extent = select(is_single, extent, clamp((counts[level] - 1) * step + extent, 0, MOST_ROWS))
+        for n in (1, 2):
+            ascends = all_of((counts[level] == 1) | (stride[n, level] >= 0) for level in range(LEVELS))
+            is_same = all_of((counts[level] == 1) | (stride[n, level] == stride[0, level]) for level in range(LEVELS))
+            is_elsewhere = ascends & (base[n] >= 0) & (last[n] < self._depth()) & ((last[n] < base[0]) | (base[n] > last[0]))
+            conditions.append((self.spaces[n] != self.spaces[0]) | ((base[n] == base[0]) & is_same) | is_elsewhere)
+        return all_of(conditions)
+
+    def _depth(self) -> Expr:
+        """Return the rows of the destination's buffer."""
+        return switch(self.f.dst_space, *(self.m.s[name].shape[0] for name, _ in WRITTEN.values()))
+
+    def _at_once(self, base: Leaf, counts: Sequence[Expr], stride: Leaf) -> Step:
+        """Return the operation on the rows of the inner loops at once, for each iteration of the outer ones in order."""
+
+        def once(*outer: Expr) -> Step:
+            def results(name: str, bits: int) -> Step:
+                memory = self.m.s[name]
+
+                def result(*indices: Expr) -> tuple[tuple[Expr, Expr], Expr]:
+                    *inner, k = indices
+                    steps = (*outer, *inner)
+                    rows = [base[n] + sum((i * stride[n, at] for at, i in enumerate(steps)), lift(0)) for n in range(3)]
+                    row = rows[0] % memory.shape[0]
+                    a, b = (self._read(self.spaces[n], rows[n], k) for n in (1, 2))
+                    return (row, k), wrap(self._lane(a, b, memory[row, k], k), bits, True)
+
+                return update(memory, (*counts[OUTER:], self.c.lanes), result)
+
+            return cases(self.f.dst_space, {SPACES[space]: results(*target) for space, target in WRITTEN.items()})
+
+        return loop(counts[:OUTER], once)
+
     def _rows(self, base: Leaf, stride: Leaf, indices: Sequence[Expr]) -> Step:
         """Return the operation on one row of each operand, which are read first."""
         rows = [base[n] + sum((i * stride[n, level] for level, i in enumerate(indices)), lift(0)) for n in range(3)]
 
         def operands(row: Leaf) -> Step:
             lanes = array(lambda n, k: self._read(switch(n, *self.spaces), row[n], k), (3, self.c.lanes))
-            return let(
-                lanes, lambda x: let(array(partial(self._lane, x), self.c.lanes), lambda y: self._written(row, y), "results"), "lanes"
-            )
+
+            def made(x: Leaf) -> Step:
+                result = array(lambda k: self._lane(x[1, k], x[2, k], x[0, k], k), self.c.lanes)
+                return let(result, lambda y: self._written(row, y), "results")
+
+            return let(lanes, made, "lanes")
 
         return let(array(lambda n: switch(n, *rows), 3), operands, "rows")
 
@@ -114,9 +174,9 @@ class Body:
         buffers = [s[name][row % s[name].shape[0], k] for name in ("obuf", "ibuf", "vmem1", "vmem2")]
         return switch(space, *buffers, s.imm[row % IMMEDIATES])
 
-    def _lane(self, x: Leaf, k: Expr) -> Expr:
+    def _lane(self, a: Expr, b: Expr, old: Expr, k: Expr) -> Expr:
         width = switch(self.m.r.type, 32, 16, 8)
-        lane = Lane(x[1, k], x[2, k], x[0, k], self.m.s.flags[k], clamp(width - self.m.s.integer_bits[0], 0, 31))
+        lane = Lane(a, b, old, self.m.s.flags[k], clamp(width - self.m.s.integer_bits[0], 0, 31))
         result = lift(0)
         for opcode, table in reversed([*functions(self.c.calculus).items()]):
             value = lift(0)

@@ -1,6 +1,6 @@
 """GeneSys: which operations its systolic and SIMD arrays accelerate, in which formats, within which capacities, and by which words."""
 
-from . import products
+from . import elementwise, products, quantised, windows
 from .base import target
 
-__all__ = ["products", "target"]
+__all__ = ["elementwise", "products", "quantised", "target", "windows"]

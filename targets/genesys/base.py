@@ -53,16 +53,20 @@ def resources(ila: Ila, parameters: Mapping[str, str]) -> Resources:
         tuple(state_memory(ila, name, text) for name, text in axes.items()),
         (
             Unit("systolic", ("dense", "conv2d"), ("int8",), {"n": n, "k": n}),
-            Unit("simd", ("add", "sub", "mul", "max", "min", "relu"), ("int32",), {"n": n}),
+            Unit("simd", (*_SWEPT, "depthwise"), ("int32",), {"n": n}),
         ),
         (*(Link("host", name, PORT_BYTES) for name in axes), *(Link(name, "host", PORT_BYTES) for name in ("obuf", "vmem1", "vmem2"))),
         ("host: the memories behind the five ports; WBUF and BBUF share one, as do both vector memories",),
     )
 
 
-def _small(n: int, ibuf: int, wbuf: int, rows: int) -> Small:
-    depths = {"ibuf_depth": ibuf, "wbuf_depth": wbuf, "obuf_depth": rows, "bbuf_depth": 4, "vmem_depth": rows}
-    return Small({"array_n": str(n), **{name: str(size) for name, size in depths.items()}}, {"n": n, "k": n})
+# results of a call of the SIMD array that is drawn on a small design: some tiles of it
+_SWEPT = dict.fromkeys(("add", "relu", "clip", "sigmoid", "tanh", "requantise", "quantized_add", "max_pool", "average_pool"), 90)
+
+
+def _small(n: int, ibuf: int, wbuf: int, rows: int, vectors: int) -> Small:
+    depths = {"ibuf_depth": ibuf, "wbuf_depth": wbuf, "obuf_depth": rows, "bbuf_depth": 4, "vmem_depth": vectors}
+    return Small({"array_n": str(n), **{name: str(size) for name, size in depths.items()}}, {"n": n, "k": n}, _SWEPT | {"depthwise": 300})
 
 
 target = Target(
@@ -72,7 +76,7 @@ target = Target(
     "GeneSys, a systolic array of int8 products summed in 32 bits, and a SIMD array of 32-bit lanes.",
     (*sorted(Path(__file__).parent.glob("*.py")), *sorted(Path(model.__file__).parent.glob("*.py"))),
     describe=resources,
-    small=(_small(2, 16, 8, 8), _small(1, 8, 4, 4)),
+    small=(_small(2, 16, 8, 8, 16), _small(1, 8, 4, 4, 8)),
 )
 
 

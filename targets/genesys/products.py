@@ -13,7 +13,7 @@ from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.lang import Array, Expr, array, maximum, reduce_sum, select, signed
 from rewrite_compiler.rewrite import Ints
-from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice, join_bytes
+from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice, join_bytes, pad_axis
 
 from .base import Codes, bias_bytes, blocks, config, input_bytes, int8, sums, target, weight_bytes
 from .program import Layer, layer_words, tile_sizes
@@ -205,15 +205,8 @@ def conv2d_codes(
     x: Array, w: Array, b: Array | None = None, *, strides: tuple[int, ...], pads: tuple[int, ...], relu: bool = False
 ) -> Array:
     """As a dense layer, over the taps of a filter; taps outside of the image are zeros."""
-    samples, channels, rows, cols = (int(n) for n in x.shape)  # type: ignore[arg-type]
-    filters, _, *kernel = (int(n) for n in w.shape)  # type: ignore[arg-type]
-    size = rows + pads[0] + pads[2], cols + pads[1] + pads[3]
-
-    def bordered(k: Expr, c: Expr, i: Expr, j: Expr) -> Expr:
-        is_inside = (i >= pads[0]) & (i < pads[0] + rows) & (j >= pads[1]) & (j < pads[1] + cols)
-        return select(is_inside, x[k, c, i - pads[0], j - pads[1]], 0)
-
-    image = array(bordered, (samples, channels, *size)) if any(pads) else x
+    filters, channels, *kernel = (int(n) for n in w.shape)  # type: ignore[arg-type]
+    image = bordered_array(x, pads)
 
     def result(k: Expr, n: Expr, u: Expr, v: Expr) -> Expr:
         def product(c: Expr, r: Expr, s: Expr) -> Expr:
@@ -222,7 +215,27 @@ def conv2d_codes(
         products = reduce_sum(product, (channels, *kernel))
         return _finished(products if b is None else b[n] + products, relu)
 
-    return array(result, (samples, filters, *((n - k) // s + 1 for n, k, s in zip(size, kernel, strides, strict=True))))
+    size = (int(n) for n in image.shape[2:])  # type: ignore[arg-type]
+    return array(result, (x.shape[0], filters, *((n - k) // s + 1 for n, k, s in zip(size, kernel, strides, strict=True))))
+
+
+def bordered_array(x: Array, pads: Sequence[int], by: int = 0) -> Array:
+    """Return images [b, c, i, j] with a code around them."""
+    if not any(pads):
+        return x
+    samples, channels, rows, cols = (int(n) for n in x.shape)  # type: ignore[arg-type]
+
+    def code(k: Expr, c: Expr, i: Expr, j: Expr) -> Expr:
+        is_inside = (i >= pads[0]) & (i < pads[0] + rows) & (j >= pads[1]) & (j < pads[1] + cols)
+        return select(is_inside, x[k, c, i - pads[0], j - pads[1]], by)
+
+    return array(code, (samples, channels, rows + pads[0] + pads[2], cols + pads[1] + pads[3]))
+
+
+def bordered_codes(x: Codes, pads: Sequence[int], code: int) -> Codes:
+    """Return images [… i, j] with a code around them."""
+    margins = [(0, 0)] * (x.ndim - 2) + [(pads[0], pads[2]), (pads[1], pads[3])]
+    return np.pad(x, margins, constant_values=code)
 
 
 def conv2d_limits(
@@ -233,14 +246,15 @@ def conv2d_limits(
 
 
 def drive_conv2d(
-    device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = None, *, strides: tuple[int, ...], pads: tuple[int, ...], p: P, relu: bool
-) -> Codes:
-    """Emit one convolution: x [(samples,) b, c, i, j], w [n, c, r, s] → y [(samples,) b, n, u, v]."""
+    device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = None, *, strides: tuple[int, ...], pads: tuple[int, ...], p: P,
+    relu: bool, border: int = 0,
+) -> Codes:  # fmt: skip
+    """Emit one convolution: x [(samples,) b, c, i, j] with a code around it, w [n, c, r, s] → y [(samples,) b, n, u, v]."""
     batch, channels, rows, cols = x.shape[-4:]
     m = conv_layer((batch, channels, rows, cols), len(w), w.shape[2:], strides, pads, p, relu)
-    size = (rows + pads[0] + pads[2], cols + pads[1] + pads[3])
-    image = np.zeros((*x.shape[:-2], *(max(n, need) for n, need in zip(size, m.size, strict=True))), x.dtype)
-    image[..., pads[0] : pads[0] + rows, pads[1] : pads[1] + cols] = x
+    image = bordered_codes(x, pads, border)
+    # a stride may need more columns than there are, or fewer
+    image = pad_axis(pad_axis(image, -2, m.size[0]), -1, m.size[1])
     return run_layer(device, m, image[..., : m.size[0], : m.size[1]], w, b)
 
 

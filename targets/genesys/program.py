@@ -206,19 +206,19 @@ def nest(e: Emitter, levels: list[tuple[int, dict[str, int]]], name: str, body: 
     e.emit(name, **body)
 
 
-def store(e: Emitter, space: str, requests: list[tuple[int, int]], size: int) -> None:
+def store(e: Emitter, space: str, requests: list[tuple[int, int]], size: int, row: int = 0) -> None:
     """Append the transfer of consecutive rows to memory: (iterations, stride) of its loops, outermost first."""
-    _transfer(e, "st", space, requests, size)
+    _transfer(e, "st", space, requests, size, row)
 
 
-def load(e: Emitter, space: str, requests: list[tuple[int, int]], size: int) -> None:
+def load(e: Emitter, space: str, requests: list[tuple[int, int]], size: int, row: int = 0) -> None:
     """Append the transfer of memory to consecutive rows."""
-    _transfer(e, "ld", space, requests, size)
+    _transfer(e, "ld", space, requests, size, row)
 
 
-def _transfer(e: Emitter, side: str, space: str, requests: list[tuple[int, int]], size: int) -> None:
+def _transfer(e: Emitter, side: str, space: str, requests: list[tuple[int, int]], size: int, row: int) -> None:
     where = {"space": SPACES[space]}
-    e.halves(f"{side}_config_tile_addr", 0, **where)
+    e.halves(f"{side}_config_tile_addr", row, **where)
     for loop, (iterations, stride) in enumerate(requests):
         e.emit(f"{side}_config_tile_loop_iter", **where, loop=loop, immediate=iterations - 1)
         e.halves(f"{side}_config_tile_loop_stride", stride, **where, loop=loop)
