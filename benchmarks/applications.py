@@ -1,4 +1,4 @@
-"""Whole applications on FlexASR, HLSCNN, VTA and HVX: offloads found, accuracy beside that of the model on the host, seconds of each stage.
+"""Whole applications on accelerators: offloads found, accuracy beside that of the model on the host, seconds of each stage.
 
 With `--json FILE` it goes on where it ended; each row has the commit that it was measured at.
 """
@@ -18,7 +18,7 @@ from record import ROOT, Row, commit, finish, options, recorded
 
 SHARED = Path(os.environ.get("FLEXMATCH_SHARED", ROOT.parent / "shared"))
 MODELS = SHARED / "models"
-TITLES = {"flexasr": "FlexASR", "hlscnn": "HLSCNN", "vta": "VTA", "hvx": "HVX"}
+TITLES = {"flexasr": "FlexASR", "hlscnn": "HLSCNN", "vta": "VTA", "hvx": "HVX", "genesys": "GeneSys"}
 WIDE_WEIGHTS = "hlscnn:revision=ext16"  # the cure for what 8-bit weights lose
 FLEXMATCH = [sys.executable, "-m", "rewrite_compiler.cli.main"]
 
@@ -51,12 +51,14 @@ def cases() -> list[Case]:
     of_digits = (digits / "cnn.onnx", digits / "test.npz", digits / "calibration.npz")
     resnet = (trained / f"resnet20_ts17.{ending}" for ending in ("onnx", "cifar10_test_600.toml", "calibration.toml"))
     keywords = (trained / f"kws_dscnn_mlperf_int8qdq.{ending}" for ending in ("onnx", "kws_mfcc_500.toml"))
+    mobilenet = (trained / f"mbv2_cifar10_int8.{ending}" for ending in ("onnx", "cifar10_test_600.toml", "calibration.toml"))
     of_resnet, of_keywords = tuple(resnet), tuple(keywords)
     return [
         *(Case("digits CNN", name, *of_digits) for name in TITLES),
         *(Case("ResNet-20", name, *of_resnet) for name in TITLES),
         Case("ResNet-20", WIDE_WEIGHTS, *of_resnet),
         Case("keywords DS-CNN, int8", "vta", *of_keywords),
+        Case("MobileNet-V2, int8", "genesys", *mobilenet),
         Case("language model, LSTM", "flexasr", wlm.with_suffix(".onnx"), wlm.with_suffix(".toml"), wlm.with_suffix(".toml"), 100),
         *(Case("image codec", name, *of_codec, metric="psnr") for name in ("flexasr", "vta", WIDE_WEIGHTS)),
         *(Case("spectrogram", name, *spectrogram, metric="psnr") for name in ("flexasr", "vta")),

@@ -126,6 +126,38 @@ def test_function(name: str) -> None:
         assert np.array_equal(run_binary(name, a, b, reading), want), reading
 
 
+@pytest.mark.parametrize(
+    ("first", "step", "want"),
+    [
+        (1, 1, lambda a, b: np.concatenate([a[:1], a[0] + np.cumsum(b, axis=0)])[: len(a)]),  # each result is the next one's source
+        (0, 1, lambda a, b: np.concatenate([a[:-1] + b, a[-1:]])),  # each row is its own source: all are worked on at once
+        (0, 0, lambda a, b: np.concatenate([[a[-2] + b[-1]], a[1:]])),  # results overwrite one another: the last one stays
+    ],
+)
+def test_rows_that_depend_on_one_another_are_worked_on_in_order(first: int, step: int, want: Any) -> None:
+    a, b = np.random.default_rng(8).integers(-1000, 1000, (2, 6, 4))
+    b, e = b[:5], Emitter()
+    e.emit("sync_inst", unit=SIMD, phase=0)
+    for space, base, rows in (("VMEM1", 0, 6), ("VMEM2", 96, 5)):
+        e.halves("ld_config_base_addr", base, space=SPACES[space])
+        load(e, space, [], 4 * rows)
+    for index, (space, base, stride) in enumerate((("VMEM1", first, step), ("VMEM1", 0, 1), ("VMEM2", 0, 1))):
+        e.emit("base_zerofill", space=SPACES[space], index=index, immediate=base)
+        e.emit("stride_zerofill", space=SPACES[space], index=index, immediate=stride)
+    places = {"dst_space": 2, "src1_space": 2, "src2_space": 3, "dst_index": 0, "src1_index": 1, "src2_index": 2}
+    nest(e, [(5, places)], "add", places)
+    e.halves("st_config_base_addr", 176, space=SPACES["VMEM1"])
+    store(e, "VMEM1", [], 24)
+    e.emit("sync_inst", unit=SIMD, phase=1)
+    e.emit("block_end", last=1)
+    for reading in READINGS:
+        simd = np.concatenate([a.reshape(-1), b.reshape(-1), np.zeros(24, np.int64)]).astype(np.int32).view(np.uint8)
+        sim = small().simulator(reading=reading)
+        sim.give("dram_simd", simd)
+        sim.run(words(small(), e.words))
+        assert np.array_equal(simd.view(np.int32)[44:].reshape(6, 4), want(a, b)), reading
+
+
 def test_sigmoid_is_its_piecewise_line_and_mirrors_at_one_half() -> None:
     x = np.array([0, ONE // 2, ONE, 2 * ONE, 19 * ONE // 8, 4 * ONE, 5 * ONE, 9 * ONE])
     want = [0.5, 0.625, 0.75, 0.875, 19 / 256 + 0.84375, 0.96875, 1, 1]

@@ -46,6 +46,10 @@ def _hvx(function: str, old: str, new: str) -> Fault:
     return Fault("hvx.dense", "hvx.products", function, old, new)
 
 
+def _genesys_simd(function: str, old: str, new: str, of: str) -> Fault:
+    return Fault(of, "genesys.simd", function, old, new)
+
+
 FAULTS: dict[str, Fault] = {
     "weights of later bands are not loaded where channels come in passes": _conv(
         "Layer.loads_weights", "if len(self.passes) > 1:\n        return True", "if len(self.passes) > 1:\n        return not band.start"
@@ -180,7 +184,25 @@ FAULTS: dict[str, Fault] = {
     ),
     "activations of later images lie one row apart": _genesys("_simd_relu", "(N, rows * line)", "(N, line)", "genesys.conv2d_bias_relu"),
     "an image begins behind as many zeros as are on its right": Fault(
-        "genesys.conv2d", "genesys.products", "drive_conv2d", "pads[1] : pads[1] + cols", "pads[3] : pads[3] + cols"
+        "genesys.conv2d", "genesys.products", "bordered_codes", "(pads[1], pads[3])", "(pads[3], pads[1])"
+    ),
+    "bands of windows begin one row apart": _genesys_simd(
+        "_tile_words", "band.start * m.strides[0])", "band.start)", "genesys.max_pool"
+    ),
+    "later groups of blocks lie behind the groups of one image": _genesys_simd(
+        "_tile_words", "group.start * m.samples * math.prod(m.size)", "group.start * math.prod(m.size)", "genesys.max_pool"
+    ),
+    "numbers of later groups are those of the first": _genesys_simd(
+        "_tile_words", "row * group.start * m.numbers", "0 * group.start", "genesys.requantise_uint8_4"
+    ),
+    "rows of taps lie one block apart": _genesys_simd(
+        "Sweep.of_taps", "(self.kernel[1] * group, group", "(self.kernel[1], group", "genesys.depthwise"
+    ),
+    "the sum of codes overwrites its second operand": _genesys_simd(
+        "Sweep.result_row", "(self.operands - 1)", "0", "genesys.quantized_add_uint8_2"
+    ),
+    "biases lie behind four taps at most": Fault(
+        "genesys.depthwise_bias", "genesys.windows", "_depthwise_nests", "m.numbers - 1", "min(m.numbers - 1, 4)"
     ),
     "operands lie two vectors apart at most": Fault(
         "hvx.add_2", "hvx.elementwise", "_drive", "set_register(device, n, n * count * VECTOR)",
