@@ -8,6 +8,7 @@ import z3
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rewrite_compiler.readings.smt.polynomial_terms import Terms
 from rewrite_compiler.target import join_bytes, low_bits, pad_axis, split_bytes, tile, untile, widen
 
 WORDS = np.array([[0, 1, -1, 255], [-256, 2**31 - 1, -(2**31), 77]])
@@ -43,6 +44,13 @@ def test_terms_are_split_and_joined() -> None:
     solver.add(x >= -(1 << 15), x < 1 << 15, back[0] != x)
     assert solver.check() == z3.unsat
     assert back[1] == 5
+
+
+def test_the_bytes_above_a_code_are_the_number_zero() -> None:
+    code = Terms().variable("x", (0, 255))
+    first, *above = split_bytes(np.array([code], object), 4)
+    assert first is code
+    assert [(type(x), x) for x in above] == [(int, 0)] * 3
 
 
 @pytest.mark.parametrize("kind", [np.int16, object])
