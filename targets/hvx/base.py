@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,11 @@ def int8(largest: float) -> Fixed:
 def sums(x: Fixed, w: Fixed) -> Fixed:
     """Return the format of sums of products."""
     return Fixed(32, x.fraction + w.fraction)
+
+
+def window_counts(size: Sequence[int], kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int]) -> tuple[int, ...]:
+    """Return rows and columns of the results of windows over an image."""
+    return tuple((size[d] + pads[d] + pads[d + 2] - kernel[d]) // strides[d] + 1 for d in range(2))
 
 
 def set_register(device: StreamedDevice, register: int, value: int) -> None:

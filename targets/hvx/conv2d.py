@@ -15,19 +15,14 @@ from rewrite_compiler.lang import Array, Expr, array, reduce_sum, select
 from rewrite_compiler.rewrite import Ints
 from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice
 
-from .base import Codes, int8, memory_bytes, sums, target
+from .base import Codes, int8, memory_bytes, sums, target, window_counts
 from .products import WORD, Formats, Product, multiply, product_cost, requantised
-
-
-def _out(size: Sequence[int], kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int]) -> tuple[int, ...]:
-    """Return rows and columns of the result."""
-    return tuple((size[d] + pads[d] + pads[d + 2] - kernel[d]) // strides[d] + 1 for d in range(2))
 
 
 def _product(shape: Sequence[int], w: Sequence[int], strides: Sequence[int], pads: Sequence[int]) -> Product:
     """Return the product of images [b, c, i, j] and filters [n, c, r, s]."""
     batch, channels, rows, cols = shape
-    out = _out(shape[2:], w[2:], strides, pads)
+    out = window_counts(shape[2:], w[2:], strides, pads)
     inputs = batch * channels * (rows + pads[0] + pads[2]) * (cols + pads[1] + pads[3])
     return Product(inputs, batch * out[0] * out[1], w[2], channels * w[3], w[0])
 
@@ -37,7 +32,7 @@ def drive(
 ) -> Codes:
     """Emit one convolution: x [(samples,) b, c, i, j], w [n, c, r, s], b [n] → y [(samples,) b, n, u, v], all codes."""
     batch, channels, rows, cols = x.shape[-4:]
-    out = _out((rows, cols), w.shape[2:], strides, pads)
+    out = window_counts((rows, cols), w.shape[2:], strides, pads)
     height, width = rows + pads[0] + pads[2], cols + pads[1] + pads[3]
     image = np.zeros((*x.shape[:-4], batch, height, width, channels), x.dtype)
     image[..., pads[0] : pads[0] + rows, pads[1] : pads[1] + cols, :] = np.moveaxis(x, -3, -1)
@@ -70,7 +65,7 @@ def codes(
 
         return requantised(b[n] + reduce_sum(term, kernel), f, relu)
 
-    return array(element, (shape[0], w.shape[0], *_out(shape[2:], kernel[1:], strides, pads)))
+    return array(element, (shape[0], w.shape[0], *window_counts(shape[2:], kernel[1:], strides, pads)))
 
 
 def limits(

@@ -18,7 +18,7 @@ from rewrite_compiler.lang import Array, Expr, array, reduce_max, select
 from rewrite_compiler.rewrite import Ints
 from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice, join_bytes, pad_axis, split_bytes
 
-from .base import Codes, finish, int8, memory_bytes, set_register, target
+from .base import Codes, finish, int8, memory_bytes, set_register, target, window_counts
 
 ITEM, LARGEST = 0, 1  # vector registers
 X, Y = 0, 1  # scalar registers
@@ -27,15 +27,9 @@ WORD_BYTES = 4
 Shape = tuple[int, ...]
 
 
-def _out(size: Sequence[int], kernel: Shape, strides: Shape, pads: Shape) -> Shape:
-    """Return rows and columns of the result."""
-    padded = (size[0] + pads[0] + pads[2], size[1] + pads[1] + pads[3])
-    return tuple((n - k) // s + 1 for n, k, s in zip(padded, kernel, strides, strict=True))
-
-
 def _vectors(shape: Sequence[int], kernel: Shape, strides: Shape, pads: Shape) -> int:
     """Return the vectors of the results of images [b, c, i, j]."""
-    return -(-math.prod((*shape[:2], *_out(shape[2:], kernel, strides, pads))) // VECTOR)
+    return -(-math.prod((*shape[:2], *window_counts(shape[2:], kernel, strides, pads))) // VECTOR)
 
 
 def _instructions(taps: int, count: int) -> int:
@@ -46,7 +40,7 @@ def _instructions(taps: int, count: int) -> int:
 def drive(device: StreamedDevice, x: Codes, *, kernel: Shape, strides: Shape, pads: Shape) -> Codes:
     """Emit one pool of codes: x [(samples,) b, c, i, j] → [(samples,) b, c, u, v]."""
     shape, lead = x.shape[-4:], x.shape[:-4]
-    out, taps, count = _out(shape[2:], kernel, strides, pads), math.prod(kernel), _vectors(shape, kernel, strides, pads)
+    out, taps, count = window_counts(shape[2:], kernel, strides, pads), math.prod(kernel), _vectors(shape, kernel, strides, pads)
     size = shape[2] + pads[0] + pads[2], shape[3] + pads[1] + pads[3]
     image = np.full((*lead, *shape[:2], *size), LEAST, x.dtype)
     image[..., pads[0] : pads[0] + shape[2], pads[1] : pads[1] + shape[3]] = x
@@ -81,7 +75,7 @@ def codes(x: Array, *, kernel: Shape, strides: Shape, pads: Shape) -> Array:
     def element(k: Expr, c: Expr, u: Expr, v: Expr) -> Expr:
         return reduce_max(lambda r, s: image[k, c, u * strides[0] + r, v * strides[1] + s], kernel)
 
-    return array(element, (*shape[:2], *_out(shape[2:], kernel, strides, pads)))
+    return array(element, (*shape[:2], *window_counts(shape[2:], kernel, strides, pads)))
 
 
 def limits(b: int, c: int, i: int, j: int, kernel: Shape, strides: Shape, pads: Shape, p: Mapping[str, str]) -> Iterator[Limit]:
