@@ -24,6 +24,7 @@ from rewrite_compiler.lang import (
     loop,
     maximum,
     require,
+    select,
     seq,
     signed,
     update,
@@ -73,7 +74,7 @@ def _offset(counts: Leaf, strides: Leaf, direction: Expr, space: Expr, number: E
         ]
 
     start = [array(lambda: clamp(number, *MOST), ()), array(lambda: lift(0), ())]
-    return fold_arrays(LOOPS, start, inner, [MOST, 32])[1][()]
+    return select(number == 0, 0, fold_arrays(LOOPS, start, inner, [MOST, 32])[1][()])  # the first iteration has none
 
 
 class SimdTransfer:

@@ -16,7 +16,7 @@ from rewrite_compiler.rewrite import Ints
 from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice, join_bytes, pad_axis
 
 from .base import Codes, bias_bytes, blocks, config, input_bytes, int8, sums, target, weight_bytes
-from .program import Layer, layer_words, tile_sizes
+from .program import Layer, issue, layer_words, tile_sizes
 
 INPUTS = {"x": int8, "w": int8}
 MOST = (1 << 16) - 1  # of a request, and of the iterations of a loop
@@ -80,8 +80,7 @@ def run_layer(device: StreamedDevice, m: Layer, x: Codes, w: Codes, b: Codes | N
         device.attach(f"dram_{port}", size)
     device.place("dram_ibuf", 0, input_bytes(x, m))
     device.place("dram_param", 0, np.concatenate([bias_bytes(b, m), weight_bytes(w, m)]))
-    for name, fields in layer_words(m):
-        device.issue(name, **fields)
+    issue(device, layer_words(m))
     device.wait()
     lanes = device.fetch("dram_simd" if m.relu else "dram_obuf", 0, m.bytes["obuf"])
     words = join_bytes(lanes.reshape(*lanes.shape[:-1], -1, WORD_BYTES))

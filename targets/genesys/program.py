@@ -6,14 +6,17 @@ A layer lies in memory as the ports hold it: inputs and results N, H, W, C with 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rewrite_compiler.ila_models.genesys import Config
 from rewrite_compiler.ila_models.genesys.words import ACCESSES, BBUF, BUFFERS, IBUF, OBUF, SIMD, SPACES, SYSTOLIC, WBUF
+from rewrite_compiler.target import StreamedDevice
 
 Word = tuple[str, dict[str, int]]
 ROWS = 4  # of a block of weights
 WORD = 4  # bytes of a sum
+BITS = 32  # of an element of a vector memory
 OC, N, IC, KH, KW, OH, OW = range(7)  # loops of tiles; the same inside of a tile are 7 higher
 INSIDE = 7
 
@@ -93,6 +96,12 @@ class Emitter:
         """Set a stride that is not 0."""
         if value:
             self.halves("set_loop_stride", value, access=ACCESSES[access], buffer=buffer, loop=loop)
+
+
+def issue(device: StreamedDevice, words: Iterable[Word]) -> None:
+    """Send words."""
+    for name, fields in words:
+        device.issue(name, **fields)
 
 
 def layer_words(m: Layer) -> list[Word]:
@@ -222,7 +231,7 @@ def _transfer(e: Emitter, side: str, space: str, requests: list[tuple[int, int]]
     for loop, (iterations, stride) in enumerate(requests):
         e.emit(f"{side}_config_tile_loop_iter", **where, loop=loop, immediate=iterations - 1)
         e.halves(f"{side}_config_tile_loop_stride", stride, **where, loop=loop)
-    e.emit(f"{side}_start", **where, loop=31, immediate=size)
+    e.emit(f"{side}_start", **where, loop=BITS - 1, immediate=size)
     e.emit("nop")
 
 

@@ -18,12 +18,10 @@ from rewrite_compiler.ila_models.genesys.words import SIMD, SPACES
 from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice, join_bytes, pad_axis, split_bytes
 
 from .base import Codes, blocks
-from .program import Emitter, load, nest, store
+from .program import BITS, WORD, Emitter, Word, issue, load, nest, store
 
 FIRST, SECOND = "VMEM1", "VMEM2"
-WORD = 4  # bytes of an element
 MOST_ROWS = 16_383  # of a transfer, whose bytes a lane have 16 bits
-BITS = 32
 AT_ONCE = 3  # inner loops of a nest whose rows are worked on at once
 
 
@@ -184,8 +182,7 @@ def run(
     tiles = m.tiles
     for n, (group, image, band) in enumerate(tiles):
         nests = program(m, len(group), len(band))
-        for name, fields in _tile_words(m, group, image, band, nests, scalars, fraction):
-            device.issue(name, **fields)
+        issue(device, _tile_words(m, group, image, band, nests, scalars, fraction))
         device.issue("block_end", last=int(n == len(tiles) - 1))
     device.wait()
     found = device.fetch("dram_simd", m.places["out"], m.places["end"] - m.places["out"])
@@ -219,7 +216,7 @@ def _results(words: Codes, m: Sweep) -> Codes:
 
 def _tile_words(
     m: Sweep, group: range, image: int, band: range, nests: Sequence[Nest], scalars: Sequence[int], fraction: int
-) -> Iterator[tuple[str, dict[str, int]]]:
+) -> list[Word]:
     e, size, row = Emitter(), len(group), m.row_bytes
     rows = size * m.image_rows(len(band)) * m.size[1]
     first = row * (group.start * m.samples * math.prod(m.size) + size * m.size[1] * (image * m.size[0] + band.start * m.strides[0]))
@@ -240,7 +237,7 @@ def _tile_words(
     at = (SECOND, m.result_row(size, len(band))) if m.is_apart else (FIRST, 0)
     _move(e, "st", at[0], m.places["out"] + row * stored, at[1], size * len(band) * m.out[1])
     e.emit("sync_inst", unit=SIMD, phase=1)
-    yield from e.words
+    return e.words
 
 
 def _move(e: Emitter, side: str, space: str, address: int, row: int, rows: int) -> None:
