@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from quantised_models import residual_model
 
 from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import compile_model
@@ -118,7 +121,20 @@ def test_an_application_keeps_its_accuracy() -> None:
     plan = compile_model(app.model, ["genesys"])
     settings = Settings(samples=24, batch=24, threads=1, audit=1, tier="arrays")
     found = cosimulate(plan, app.data, calibrate=app.calibration, settings=settings).document
-    assert {row["operation"] for row in found["offloads"]} >= {"conv2d", "dense", "max_pool"}
+    assert {o.mapping.operation for o in plan.offloads} >= {"conv2d", "dense", "max_pool"}
     assert found["paired"]["difference"] > -0.05
     assert found["simulator"]["validated"] == len(found["offloads"])
     assert found["run"]["fallbacks"] == []
+
+
+def test_a_mobile_network_in_codes_is_on_the_device_but_for_its_ends(tmp_path: Path) -> None:
+    plan = compile_model(residual_model(tmp_path / "residual.onnx", np.uint8), ["genesys"])
+    kinds = Counter(o.mapping.variant for o in plan.offloads)
+    whole = ("conv2d_uint8", "depthwise_bias_uint8", "max_pool_uint8", "depthwise_uint8", "quantized_add_uint8_4")
+    assert kinds == {**dict.fromkeys(whole, 1), "requantise_uint8_4": 3}
+    images = np.random.default_rng(7).standard_normal((6, 3, 14, 14)).astype(np.float32)
+    np.savez(tmp_path / "data.npz", x=images, labels=np.zeros(6, np.int64))
+    report = cosimulate(plan, tmp_path / "data.npz", metric="top1", settings=Settings(threads=1, audit=2, tier="arrays"))
+    assert sum(o["differing_codes"] for o in report.document["offloads"]) == 0
+    assert report.document["simulator"]["validated"] == len(plan.offloads)
+    assert np.array_equal(report.accelerated["y"], report.reference["y"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from quantised_models import quantised_model, residual_model
 
 import flexmatch
 from rewrite_compiler.ir.evaluate import run_op
@@ -125,35 +125,6 @@ def test_a_pool_whose_row_does_not_fit_is_refused(vta: Target) -> None:
     assert str(m.exceeded_limit({"i": 601, "j": 587}, given)) == "accumulator elements of a band 2,054, must be at most 2,048"
 
 
-def quantised_model(path: Path, dtype: Any) -> Path:
-    """Write a model of QLinear operators: a padded convolution with scales by channel, and a classifier."""
-    import onnx
-    from onnx import numpy_helper
-
-    random = np.random.default_rng(4)
-    zero = int(np.iinfo(dtype).min) + 11
-    data = {
-        "s": np.float32(0.02), "z": np.asarray(zero, dtype), "w": random.integers(-127, 128, (20, 3, 3, 3)).astype(np.int8),
-        "ws": random.uniform(0.001, 0.01, 20).astype(np.float32), "wz": np.zeros(20, np.int8), "ys": np.float32(0.05),
-        "yz": np.asarray(zero - 9, dtype), "b": random.integers(-900, 900, 20).astype(np.int32), "shape": np.asarray([1, 320]),
-        "m": random.integers(-127, 128, (320, 6)).astype(np.int8), "ms": np.float32(0.002), "mz": np.asarray(0, np.int8),
-        "os": np.float32(0.04), "oz": np.asarray(zero + 50, dtype),
-    }  # fmt: skip
-    nodes = [
-        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
-        helper.make_node("QLinearConv", ["q", "s", "z", "w", "ws", "wz", "ys", "yz", "b"], ["c"], pads=[1, 1, 1, 1], strides=[2, 2]),
-        helper.make_node("Reshape", ["c", "shape"], ["r"]),
-        helper.make_node("QLinearMatMul", ["r", "ys", "yz", "m", "ms", "mz", "os", "oz"], ["p"]),
-        helper.make_node("DequantizeLinear", ["p", "os", "oz"], ["y"]),
-    ]
-    graph = helper.make_graph(
-        nodes, "quantised", [helper.make_tensor_value_info("x", 1, [1, 3, 8, 8])], [helper.make_tensor_value_info("y", 1, [1, 6])],
-        [numpy_helper.from_array(np.asarray(x), n) for n, x in data.items()],
-    )  # fmt: skip
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
-    return path
-
-
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 def test_a_quantised_model_gives_the_codes_of_the_host_on_the_device(tmp_path: Path, dtype: Any) -> None:
     name = np.dtype(dtype).name
@@ -182,36 +153,6 @@ def test_a_depthwise_network_with_sums_and_pools_is_on_the_device_but_for_its_en
     report = flexmatch.cosimulate(plan, tmp_path / "data.npz", metric="top1", threads=1)
     assert sum(o["differing_codes"] for o in report.document["offloads"]) == 0
     assert np.array_equal(report.accelerated["y"], report.reference["y"])
-
-
-def residual_model(path: Path, dtype: Any) -> Path:
-    """Write a block of a mobile network in codes: convolution, depthwise one, their sum, both pools."""
-    import onnx
-    from onnx import numpy_helper
-
-    random = np.random.default_rng(8)
-    zeros = {f"{n}z": np.asarray(int(np.iinfo(dtype).min) + k, dtype) for n, k in zip("scdamg", (100, 9, 30, 77, 77, 50), strict=True)}
-    scales = {f"{n}s": np.float32(s) for n, s in zip("scdamg", (0.02, 0.05, 0.0437, 0.0611, 0.0611, 0.021), strict=True)}
-    data = {
-        **zeros, **scales, "w": random.integers(-127, 128, (20, 3, 3, 3)).astype(np.int8), "wz": np.zeros(20, np.int8),
-        "ws": random.uniform(0.001, 0.01, 20).astype(np.float32), "f": random.integers(-127, 128, (20, 1, 3, 3)).astype(np.int8),
-        "b": random.integers(-900, 900, 20).astype(np.int32),
-    }  # fmt: skip
-    around = {"pads": [1, 1, 1, 1]}
-    nodes = [
-        helper.make_node("QuantizeLinear", ["x", "ss", "sz"], ["q"]),
-        helper.make_node("QLinearConv", ["q", "ss", "sz", "w", "ws", "wz", "cs", "cz"], ["c"], **around),
-        helper.make_node("QLinearConv", ["c", "cs", "cz", "f", "ws", "wz", "ds", "dz", "b"], ["d"], group=20, **around),
-        helper.make_node("QLinearAdd", ["c", "cs", "cz", "d", "ds", "dz", "as", "az"], ["a"], domain="com.microsoft"),
-        helper.make_node("MaxPool", ["a"], ["m"], kernel_shape=[3, 3], strides=[2, 2], **around),
-        helper.make_node("QLinearGlobalAveragePool", ["m", "ms", "mz", "gs", "gz"], ["g"], domain="com.microsoft"),
-        helper.make_node("DequantizeLinear", ["g", "gs", "gz"], ["y"]),
-    ]
-    ends = [helper.make_tensor_value_info(n, 1, s) for n, s in (("x", [1, 3, 14, 14]), ("y", [1, 20, 1, 1]))]
-    graph = helper.make_graph(nodes, "residual", ends[:1], ends[1:], [numpy_helper.from_array(np.asarray(a), n) for n, a in data.items()])
-    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
-    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
-    return path
 
 
 def test_float_operations_do_not_take_codes(tmp_path: Path) -> None:
