@@ -123,7 +123,7 @@ def test_an_application_keeps_its_accuracy() -> None:
     found = cosimulate(plan, app.data, calibrate=app.calibration, settings=settings).document
     assert {o.mapping.operation for o in plan.offloads} >= {"conv2d", "dense", "max_pool"}
     assert found["paired"]["difference"] > -0.05
-    assert found["simulator"]["validated"] == len(found["offloads"])
+    assert all(o["validated_samples"] >= 1 for o in found["offloads"])
     assert found["run"]["fallbacks"] == []
 
 
