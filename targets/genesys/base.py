@@ -66,7 +66,7 @@ _SWEPT = dict.fromkeys(("add", "relu", "clip", "sigmoid", "tanh", "requantise", 
 
 def _small(n: int, ibuf: int, wbuf: int, rows: int, vectors: int) -> Small:
     depths = {"ibuf_depth": ibuf, "wbuf_depth": wbuf, "obuf_depth": rows, "bbuf_depth": 4, "vmem_depth": vectors}
-    return Small({"array_n": str(n), **{name: str(size) for name, size in depths.items()}}, {"n": n, "k": n}, _SWEPT | {"depthwise": 36})
+    return Small({"array_n": str(n), **{name: str(size) for name, size in depths.items()}}, {"n": n, "k": n}, _SWEPT | {"depthwise": 24})
 
 
 target = Target(
