@@ -16,7 +16,7 @@ import numpy as np
 
 from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
-from rewrite_compiler.lang import Array, Expr, array, lift, maximum, minimum, select, signed
+from rewrite_compiler.lang import Array, Expr, Table, array, lift, maximum, minimum, select, signed
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
@@ -140,6 +140,9 @@ for _mapping in (conv2d_uint8, conv2d_bias_uint8):
 # -- the codes of sums
 
 
+AMOUNTS = ("factor", "half", "further")
+
+
 def _amounts(multiplier: tuple[int, ...], shift: tuple[int, ...]) -> tuple[int, Codes]:
     """Return the fraction of products, and factors, halves and further shifts of the channels [number, channel]."""
     fraction = min(min(shift) - 1, 31)
@@ -182,11 +185,16 @@ def _requantised_codes(
     fraction, numbers = _amounts(multiplier, shift)
 
     def element(*i: Expr) -> Expr:
-        factor, half, further = (_entry(row.tolist(), i[1]) for row in numbers)
+        factor, half, further = (_number(n, row.tolist(), i[1]) for n, row in zip(AMOUNTS, numbers, strict=True))
         code = signed(((x[i] * factor) >> fraction) + half, 32) >> further
         return minimum(maximum(code + zero, low), high)
 
     return array(element, x.shape)
+
+
+def _number(name: str, values: list[int], channel: Expr) -> Expr:
+    """Return the number of a channel from a table, the one number that there is without."""
+    return lift(values[0]) if len(set(values)) == 1 else Table(name, partial(_entry, values), (0, len(values) - 1))(channel)
 
 
 def _entry(values: list[int], place: Expr) -> Expr:
