@@ -66,7 +66,7 @@ _SWEPT = dict.fromkeys(("add", "relu", "clip", "sigmoid", "tanh", "requantise", 
 
 def _small(n: int, ibuf: int, wbuf: int, rows: int, vectors: int) -> Small:
     depths = {"ibuf_depth": ibuf, "wbuf_depth": wbuf, "obuf_depth": rows, "bbuf_depth": 4, "vmem_depth": vectors}
-    return Small({"array_n": str(n), **{name: str(size) for name, size in depths.items()}}, {"n": n, "k": n}, _SWEPT | {"depthwise": 24})
+    return Small({"array_n": str(n), **{name: str(size) for name, size in depths.items()}}, {"n": n, "k": n}, _SWEPT | {"depthwise": 72})
 
 
 target = Target(
@@ -76,7 +76,7 @@ target = Target(
     "GeneSys, a systolic array of int8 products summed in 32 bits, and a SIMD array of 32-bit lanes.",
     (*sorted(Path(__file__).parent.glob("*.py")), *sorted(Path(model.__file__).parent.glob("*.py"))),
     describe=resources,
-    small=(_small(2, 16, 8, 8, 16), _small(1, 8, 4, 4, 12)),
+    small=(_small(2, 16, 8, 8, 40), _small(1, 8, 4, 4, 12)),
 )
 
 
