@@ -95,7 +95,7 @@ def small_memories(name: str, resources: Resources | None) -> Clusters:
 def test_an_operation_without_a_mapping_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three operands of a product never fit: another target takes it, or the host, and the plan says why; the next run remembers."""
     monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
-    monkeypatch.setattr("rewrite_compiler.compile.matching.objective.device_clusters", small_memories)
+    monkeypatch.setattr("rewrite_compiler.fit.mapping.device.device_clusters", small_memories)
     sentence = "no mapper prices it for the objective edp: No mapping is legal on flexasr: at on_chip tiles take 3 of 2 elements"
     model, options = find_application("digits_mlp").model, Options(shapes=SHAPES, objective="edp")
     alone, both = (compile_model(model, names, options) for names in ("flexasr", ACCEL))
