@@ -215,7 +215,8 @@ def _best(p: Program, o: Offload, s: Scaling, samples: Mapping[Value, Data], mos
     """
     result = np.asarray(samples[o.node.outputs[0]], np.float64).reshape(len(samples[o.node.outputs[0]]), -1)
     largest = int(np.argmax(np.max(np.abs(result), axis=1)))
-    share = float(np.linalg.norm(result[largest]) / max(float(np.linalg.norm(result)), 1e-30))
+    squares = np.sum(np.square(result), axis=1)
+    share = float(np.sqrt(squares[largest] / max(float(np.sum(squares)), 1e-60)))
     estimates = _outward_errors(p, o, s, {v: x[largest : largest + 1] for v, x in samples.items()})
     if min(estimates.values()) * share > most:
         return None

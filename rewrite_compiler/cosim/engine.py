@@ -26,7 +26,7 @@ from ..ir.program import Data, Value
 from ..limits import DEFAULT
 from ..readings.arrays.labelled_array import Data as Array
 from ..target import Device, SimulatedDevice, SimulatedStream, body_of, simulated_device
-from .format_errors import OffloadNumerics
+from .format_errors import OffloadNumerics, squared_norm
 from .metrics.segmentation import Segment, segments
 from .prefetch import in_order, prefetch_limit
 from .schedule import constants_of, layout_free_offloads, run_segments
@@ -223,8 +223,8 @@ class _FloatComparison:
             if expected.dtype.kind in "iu":
                 statistics.codes += error.size
                 statistics.differing_codes += int(np.count_nonzero(error))
-            statistics.squared_error += float(np.vdot(error, error))
-            statistics.squared_reference += float(np.vdot(expected_float, expected_float))
+            statistics.squared_error += squared_norm(error)
+            statistics.squared_reference += squared_norm(expected_float)
             statistics.max_abs_error = max(statistics.max_abs_error, float(np.max(np.abs(error), initial=0)))
             statistics.compared += 1
             for name, x in moving.items():

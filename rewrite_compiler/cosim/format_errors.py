@@ -19,6 +19,11 @@ from ..readings.kernels.format_conversion import codes_of, values_of
 LEAST_EXPONENT, MOST_EXPONENT = -40, 40  # of the histogram; what lies outside is counted in its ends
 
 
+def squared_norm(x: Data) -> float:
+    """Return the sum of squares in float64, added in numpy's own order: that of BLAS depends on the processor and its threads."""
+    return float(np.sum(np.square(x, dtype=np.float64)))
+
+
 def _no_counts() -> list[int]:
     return [0] * (MOST_EXPONENT - LEAST_EXPONENT + 1)
 
@@ -47,9 +52,8 @@ class TensorNumerics:
         self.saturated += int(np.count_nonzero((size > largest) & (decoded != x)))
         self.underflowed += int(np.count_nonzero((decoded == 0) & (size > 0)))
         self.low, self.high = min(self.low, float(x.min())), max(self.high, float(x.max()))
-        error = decoded.astype(np.float64) - x
-        self.squared_error += float(np.vdot(error, error))
-        self.squared += float(np.vdot(size.astype(np.float64), size.astype(np.float64)))
+        self.squared_error += squared_norm(decoded.astype(np.float64) - x)
+        self.squared += squared_norm(x)
         exponents = np.clip(np.frexp(size[size > 0])[1] - 1, LEAST_EXPONENT, MOST_EXPONENT) - LEAST_EXPONENT
         self.counts = [int(n) for n in np.bincount(exponents, minlength=len(self.counts)) + np.array(self.counts)]
 
@@ -79,9 +83,8 @@ class OffloadNumerics:
 
     def add_cumulative_error(self, actual: Data, reference: Data) -> None:
         """Add the difference between a result and its value in the float32 run of the application."""
-        error = actual.astype(np.float64) - reference
-        self.squared_error += float(np.vdot(error, error))
-        self.squared += float(np.vdot(reference.astype(np.float64), reference.astype(np.float64)))
+        self.squared_error += squared_norm(actual.astype(np.float64) - reference)
+        self.squared += squared_norm(reference)
 
     @property
     def cumulative(self) -> float | None:

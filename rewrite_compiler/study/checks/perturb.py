@@ -97,7 +97,7 @@ def _sizes(p: Program, values: Sequence[Value]) -> dict[Value, float]:
             nodes.append(n)
     outputs = tuple(dict.fromkeys(v for v in values if v in fixed))
     constants = run(replace(p, nodes=tuple(nodes), outputs=outputs), {}, real=None)
-    return {v: float(np.linalg.norm(constants[v].astype(np.float64))) for v in outputs}
+    return {v: float(np.sqrt(np.sum(np.square(constants[v], dtype=np.float64)))) for v in outputs}
 
 
 def difference(
