@@ -15,7 +15,7 @@ from record import ROOT, Row, finish, options
 
 from rewrite_compiler.egraph.extraction.bucket_elimination import cheapest_by_elimination
 from rewrite_compiler.egraph.extraction.extract import extract
-from rewrite_compiler.egraph.extraction.prune import candidates
+from rewrite_compiler.egraph.extraction.prune import candidates, pruned
 from rewrite_compiler.egraph.graph.graph import EGraph
 from rewrite_compiler.errors import BudgetError
 
@@ -44,7 +44,7 @@ def used(graph: EGraph, roots: tuple[int, ...]) -> tuple[int, ...] | None:
 
 def at_once(graph: EGraph, roots: tuple[int, ...]) -> tuple[int, ...] | None:
     """Return the cost that elimination finds without splitting the problem, None where it gives no answer."""
-    options = candidates(graph, cost_of(graph))
+    options = pruned(candidates(graph, cost_of(graph)), roots)
     choice = cheapest_by_elimination(options, roots, 0) if all(r in options for r in roots) else None
     return None if choice is None else total(graph, {c: o.node for c, o in choice.items()}, roots, LEVELS)
 
