@@ -12,19 +12,7 @@ from typing import Any
 
 def make_callable(name: str, function: Callable[..., Any]) -> None:
     """Let the module `name` be called as `function`."""
-
-    class CallableModule(ModuleType):
-        """A module with a principal function."""
-
-        __doc__ = function.__doc__
-
-        def __call__(self, *arguments: Any, **options: Any) -> Any:
-            """Call the principal function."""
-            return function(*arguments, **options)
-
-    module = sys.modules[name]
-    module.__class__ = CallableModule
-    module.__dict__["__signature__"] = inspect.signature(function)  # what inspect, help and editors show
+    _install(name, {}, lambda: function)
 
 
 def import_on_use(package: str, modules: Mapping[str, str], principal: str = "") -> None:
@@ -32,32 +20,39 @@ def import_on_use(package: str, modules: Mapping[str, str], principal: str = "")
 
     `modules` says in which module of the package each name is defined: what only some uses need costs the others no start-up time.
     """
+    _install(package, modules, (lambda: getattr(sys.modules[package], principal)) if principal else None)
+
+
+def _install(name: str, modules: Mapping[str, str], principal: Callable[[], Callable[..., Any]] | None) -> None:
+    """Let a module import names when they are first used, and be called as its principal function, if it has one."""
 
     class LazyModule(ModuleType):
         """A module whose names are imported when they are first used."""
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, attribute: str) -> Any:
             """Return a name of the package, importing the module that defines it."""
-            if name not in modules:
-                raise AttributeError(f"module {package!r} has no attribute {name!r}")
-            value = getattr(import_module(f".{modules[name]}", package), name)
-            self.__dict__[name] = value
+            if attribute not in modules:
+                raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
+            value = getattr(import_module(f".{modules[attribute]}", name), attribute)
+            self.__dict__[attribute] = value
             return value
 
         def __dir__(self) -> list[str]:
             """Return the names, used or not."""
             return sorted({*super().__dir__(), *modules})
 
-    class CallableLazyModule(LazyModule):
-        """A lazy module with a principal function."""
+    class CallableModule(LazyModule):
+        """A module with a principal function."""
 
         @property
         def __signature__(self) -> inspect.Signature:
             """The signature of the principal function: what inspect, help and editors show."""
-            return inspect.signature(getattr(self, principal))
+            assert principal is not None
+            return inspect.signature(principal())
 
         def __call__(self, *arguments: Any, **options: Any) -> Any:
             """Call the principal function."""
-            return getattr(self, principal)(*arguments, **options)
+            assert principal is not None
+            return principal()(*arguments, **options)
 
-    sys.modules[package].__class__ = CallableLazyModule if principal else LazyModule
+    sys.modules[name].__class__ = CallableModule if principal else LazyModule
