@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,21 @@ from rewrite_compiler.compile import compile_model
 from rewrite_compiler.cosim import Settings, cosimulate
 from rewrite_compiler.cosim.format_errors import OffloadNumerics, TensorNumerics, first_diverging, tensor_document
 from rewrite_compiler.lang.formats import Fixed
+
+SUM_OF_SQUARES = """
+import numpy as np
+from rewrite_compiler.cosim.format_errors import squared_norm
+print(squared_norm(np.random.default_rng(5).normal(size=100_003)).hex())
+"""
+
+
+def test_sums_of_squares_have_the_same_bits_on_every_processor() -> None:
+    """BLAS chooses code by its variables as it does by the processor: `np.vdot` of this array gives several values."""
+    results = set()
+    for variables in ({"OPENBLAS_CORETYPE": core, "OPENBLAS_NUM_THREADS": threads} for core in ("Haswell", "Prescott") for threads in "12"):
+        command = [sys.executable, "-c", SUM_OF_SQUARES]
+        results.add(subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=True).stdout)
+    assert len(results) == 1
 
 
 def test_a_tensor_by_hand() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...compile.matching.match import match
 from ...compile.plan.user_rules import with_proved_domain
+from ...cosim.format_errors import squared_norm
 from ...frontend.file.read import read_model
 from ...frontend.load import load
 from ...frontend.perturb.perturb import PERTURBATIONS, perturbed
@@ -97,7 +98,7 @@ def _sizes(p: Program, values: Sequence[Value]) -> dict[Value, float]:
             nodes.append(n)
     outputs = tuple(dict.fromkeys(v for v in values if v in fixed))
     constants = run(replace(p, nodes=tuple(nodes), outputs=outputs), {}, real=None)
-    return {v: float(np.sqrt(np.sum(np.square(constants[v], dtype=np.float64)))) for v in outputs}
+    return {v: squared_norm(constants[v]) ** 0.5 for v in outputs}
 
 
 def difference(
