@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from covenant_layers import LAYERS, Layer
 from record import Row, finish, options
 
 from rewrite_compiler.ila.verification.packet_legality import assign_resources
@@ -25,18 +26,6 @@ LOWER_BOUND = 256  # products of a packet: two sums of four in 32 lanes, of a ve
 VECTOR_BOUND = 128  # of a packet with one accumulating sum of two vectors
 BLOCK = 128  # columns
 LATE = ("vrmpy", "vmpy")  # results that are usable two packets later
-# name, rows of inputs, inner size, columns, how many
-DENSE = (
-    ("BERT GEMM1", 384, 1024, 4096, 1), ("BERT GEMM2", 384, 4096, 1024, 1), ("BERT ATN1", 384, 1024, 64, 16),
-    ("BERT ATN2", 384, 64, 384, 16), ("BERT ATN3", 384, 384, 64, 16), ("BERT ATN4", 384, 1024, 1024, 1),
-    ("DLRM FC1", 1, 745, 367, 1), ("DLRM FC2", 1, 367, 512, 1), ("DLRM FC3", 1, 512, 256, 1), ("DLRM FC4", 1, 256, 1, 1),
-    ("Inception FC", 1, 2048, 1000, 1), ("ResNet-50 FC", 1, 512, 1000, 1),
-)  # fmt: skip
-# name, size of the result, kernel, stride, channels, filters
-CONVOLUTIONS = (
-    ("Inception CONV1", 149, 3, 2, 3, 32), ("MobileNet-V3 CONV1", 112, 3, 2, 3, 16), ("MobileNet-V3 CONV2", 112, 3, 1, 16, 64),
-    ("ResNet-50 CONV1", 112, 7, 2, 3, 64), ("ResNet-50 CONV2, 56 × 56", 56, 3, 1, 64, 64),
-)  # fmt: skip
 
 
 @dataclass
@@ -124,18 +113,24 @@ def columns(n: int) -> Iterator[tuple[int, int]]:
 
 def rows() -> Iterator[Row]:
     """Yield the layers; an odd row stands alone."""
-    for name, t, k, n, times in DENSE:
-        bands = [(size, count) for size, count in ((2, t // 2), (1, t % 2)) if count]
-        used = sum(
-            count * many * block("dense", {"x": (size, k), "w": (wide, k), "b": (wide,)})
-            for size, count in bands
-            for wide, many in columns(n)
-        )
-        yield row(name, times * t * k * n, times * used)
-    for name, out, kernel, stride, c, n in CONVOLUTIONS:
-        shapes = {"x": (1, c, kernel, kernel + stride), "w": (n, c, kernel, kernel), "b": (n,)}
-        used = -(-out * out // 2) * block("conv2d", shapes, strides=(stride, stride), pads=(0, 0, 0, 0))
-        yield row(name, out * out * kernel * kernel * c * n, used)
+    for layer in LAYERS:
+        yield row(layer.name, layer.macs, layer.times * (dense_packets(layer) if layer.is_dense else convolution_packets(layer)))
+
+
+def dense_packets(layer: Layer) -> int:
+    """Return the packets of a product."""
+    t, k, n = layer.size[0], layer.channels, layer.filters
+    bands = [(size, count) for size, count in ((2, t // 2), (1, t % 2)) if count]
+    return sum(
+        count * many * block("dense", {"x": (size, k), "w": (wide, k), "b": (wide,)}) for size, count in bands for wide, many in columns(n)
+    )
+
+
+def convolution_packets(layer: Layer) -> int:
+    """Return the packets of a convolution, two places of a row at a time."""
+    c, n, kernel, at = layer.channels, layer.filters, layer.kernel, layer.sizes
+    shapes = {"x": (1, c, kernel, kernel + layer.stride), "w": (n, c, kernel, kernel), "b": (n,)}
+    return -(-at["u"] * at["v"] // 2) * block("conv2d", shapes, strides=at["strides"], pads=(0, 0, 0, 0))
 
 
 def main() -> None:
