@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
-from ..mapping.columns import lexical_keys
+from ..mapping.columns import Column, lexical_keys
 from ..mapping.space import Genomes, Index, Space, joined_all
 from ..models.model import Values
 from .search import Search
@@ -33,12 +35,49 @@ def other_orders(space: Space, point: Genomes) -> Genomes:
     return Genomes(np.repeat(point.factors, columns.shape[1], axis=1), columns)
 
 
-def descend(search: Search, points: Genomes, values: Values, allowance: int) -> None:
-    """Let points go to their best neighbours, all at once, until none has a better one; two that meet go on as one.
+def exchanges(space: Space, point: Genomes) -> Genomes:
+    """Return every point in which two dimensions trade: one moves a factor from one place to another, the other one back.
+
+    Tiles, parts and steps may so keep their sizes where a move of one dimension alone breaks a capacity or leaves units idle.
+    """
+    moves = [_moves(table, row) for table, row in zip(space.tables, point.factors[:, 0].tolist(), strict=True)]
+    columns = [point.factors[:, :0]]
+    for d, e in itertools.combinations(range(len(moves)), 2):
+        (rows, source, target), (others, other_source, other_target) = moves[d], moves[e]
+        first, second = np.nonzero((source[:, None] == other_target) & (target[:, None] == other_source))
+        traded = np.repeat(point.factors, len(first), axis=1)
+        traded[d], traded[e] = rows[first], others[second]
+        columns.append(traded)
+    tilings = np.concatenate(columns, axis=1)
+    return Genomes(tilings, np.repeat(point.orders, tilings.shape[1], axis=1))
+
+
+def _moves(table: Column, row: int) -> tuple[Index, Index, Index]:
+    """Return the factorisations that move a factor between two places, and the places that lose and gain it."""
+    rows = np.flatnonzero((table != table[row]).sum(axis=1) == 2)  # noqa: PLR2004 -- a pair of places
+    source, target = (table[rows] < table[row]).argmax(axis=1), (table[rows] > table[row]).argmax(axis=1)
+    keeps = table[rows, target] % table[row, target] == 0
+    return rows[keeps], source[keeps], target[keeps]
+
+
+def refine(search: Search, point: Genomes, value: float) -> None:
+    """Let dimensions of a point trade, and go downhill from what is better, until neither helps."""
+    while point.count and search.remaining and not search.is_close:
+        traded = exchanges(search.space, point)
+        traded = traded.selected(np.flatnonzero(search.bounds(traded.factors) < value))
+        better, better_value = _least(traded, search.values(traded))
+        if better_value >= value:
+            return
+        point, value = descend(search, better, np.array([better_value]), search.remaining)
+
+
+def descend(search: Search, points: Genomes, values: Values, allowance: int) -> tuple[Genomes, float]:
+    """Let points go to their best neighbours, all at once, until none has a better one; two that meet go on as one; return the best.
 
     Of other tilings those are priced whose bound lies below the point.
     """
     last = search.evaluated + allowance
+    best, least = _least(points, values)
     while points.count and search.remaining and search.evaluated < last and not search.is_close:
         nearby, owners = _hopeful(search, points, values)
         if nearby.count > search.remaining:
@@ -51,6 +90,14 @@ def descend(search: Search, points: Genomes, values: Values, allowance: int) -> 
         keys = lexical_keys(np.concatenate([nearby.factors, nearby.orders])[:, better])
         better = better[np.sort(np.unique(keys, return_index=True)[1])]
         points, values = nearby.selected(better), nearby_values[better]
+        best, least = min((best, least), _least(points, values), key=lambda pair: pair[1])
+    return best, least
+
+
+def _least(points: Genomes, values: Values) -> tuple[Genomes, float]:
+    """Return the best point alone with its value, none where there are none."""
+    first = np.argsort(values, kind="stable")[:1]
+    return points.selected(first), float(values.min(initial=np.inf))
 
 
 def _hopeful(search: Search, points: Genomes, values: Values) -> tuple[Genomes, Index]:

@@ -6,18 +6,18 @@ import numpy as np
 
 from ..mapping.space import CHUNK, Genomes
 from ..models.model import Values
-from .moves import crossed, descend, mutated
+from .moves import crossed, descend, mutated, refine
 from .search import Search, Stop
 
 POPULATION = 200
 RATE = 0.15  # of genes that a child draws anew
 ELITE = 0.25
 BROOD = 3  # children that are made for each that is priced: those of the least bounds
-SHARES = 8  # rounds begin with one part of so many of what is left of the budget
+SHARES = 4  # rounds begin with one part of so many of what is left of the budget
 MOST = 1024  # points that a round begins with
 SPLITS = 16  # over the units that most points of a round have
 DRAWS = 12  # tilings for each point of a round, of which those of the least bounds stay
-STARTS = 4  # points of a round that go downhill
+STARTS = 8  # points of a round that go downhill
 UNIFORM = 8  # one point of so many is drawn from the whole space
 
 
@@ -60,12 +60,11 @@ def anytime(search: Search) -> Stop:
     while search.remaining > 0 and not search.is_close:
         population = _promising(search, min(max(search.remaining // SHARES, 64), MOST, search.remaining))
         values = search.values(population)
-        for _ in range(2):
-            if search.remaining > 0:
-                population, values = generation(search, population, values)
+        if search.remaining > 0:
+            population, values = generation(search, population, values)
         best = np.argsort(values, kind="stable")[:STARTS]
         best = best[np.isfinite(values[best])]
-        descend(search, population.selected(best), values[best], max(search.remaining // 2, 1))
+        refine(search, *descend(search, population.selected(best), values[best], max(search.remaining // 2, 1)))
     return Stop.BOUND if search.is_close else Stop.BUDGET
 
 
