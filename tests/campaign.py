@@ -86,8 +86,8 @@ KEPT = {
     "emit/test_emit_verilog.py::test_a_fault_planted": 4,
     "emit/test_emit_verilog.py::test_every_part_of_the_text_is_proved[flexasr]": 0,  # `flexmatch emit check`
     "emit/test_emit_verilog.py::test_every_part_of_the_text_is_proved[vta]": 0,  # docs/how-to/verilog.md does
-    "emit/test_emit_verilog.py::test_golden_traces_in_icarus[flexasr]": 0,  # 12 CPU-seconds: Icarus fills tables of 2^20 words
-    "emit/test_emit_verilog.py::test_golden_traces_in_icarus[hlscnn]": 0,  # 11 CPU-seconds
+    "emit/test_emit_verilog.py::test_a_golden_trace_of_flexasr": 0,  # 12 CPU-seconds: Icarus fills tables of 2^20 words
+    "emit/test_emit_verilog.py::test_golden_convolutions_in_icarus": 12,
     "emit/test_emit_verilog.py::test_triggers_of_flexasr": 0,  # 70 CPU-seconds of Icarus
     "fit/test_capacities.py": 4,
     "fit/test_mappers.py::test_every_mapper_comes_near_the_optimum_with_a_tenth_of_the_evaluations": 2,

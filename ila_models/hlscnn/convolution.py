@@ -20,17 +20,22 @@ def declare_convolution(m: Ila, device: Bus, p: Revision) -> None:
     m.waits.append(Wait("Convolution", ~running[()], "does not end: a stride in ConvKernelSize is 0"))
     m.waits.append(Wait("Convolution", m.r.conv_done, "was not started (accel_conv_trigger)"))
 
+    g = Geometry(m, p)
+
+    def convolution(run: Step) -> Step:
+        done = together(assign(m.s.conv_done, g.ends), assign(running, ~g.ends))
+        return seq(*limits(g), when(g.ends, when(g.has_work, run)), done)
+
     def accel_conv_trigger() -> Step:
         """Run the configured convolution to its end; the data of the command is ignored.
 
         An output takes its taps in the order channel block, kernel row, kernel column: each adds a sum of eight lanes,
         rounded once, and saturates once.
         """
-        g = Geometry(m, p)
-        run = when(g.has_work, when(g.is_apart, _at_once(g), _in_order(g)))
-        return seq(*limits(g), when(g.ends, run), together(assign(m.s.conv_done, g.ends), assign(running, ~g.ends)))
+        return convolution(when(g.is_apart, _at_once(g), _in_order(g)))
 
-    m.instruction("accel_conv_trigger", register(device, CONV_TRIGGER))(accel_conv_trigger)
+    trigger = m.instruction("accel_conv_trigger", register(device, CONV_TRIGGER))(accel_conv_trigger)
+    m.sequential(trigger, convolution(_in_order(g)))
 
 
 def _after_tap(g: Geometry, tap: Tap, weight: Lanes, activation: Lanes, base: Expr, ends: Operand) -> Expr:

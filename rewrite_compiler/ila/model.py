@@ -77,7 +77,10 @@ class Match:
 
 @dataclass(frozen=True, eq=False)
 class Instruction:
-    """An instruction: its decode condition, its state update, and the lanes that a read returns."""
+    """An instruction: its decode condition, its state update, and the lanes that a read returns.
+
+    `sequential` is the same update in the order in which the device does it, where `update` computes whole arrays at once.
+    """
 
     name: str
     doc: str
@@ -87,6 +90,7 @@ class Instruction:
     operands: Mapping[str, Operand]
     update: Step
     result: Array | None = None
+    sequential: Step | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -415,6 +419,11 @@ class Ila:
             )
         self.instructions[instruction.name] = instruction
         return instruction
+
+    def sequential(self, instruction: Instruction, step: Step) -> Instruction:
+        """Declare the update of an instruction in the order of the device: the same next state, word by word."""
+        self.instructions[instruction.name] = replace(instruction, sequential=step)
+        return self.instructions[instruction.name]
 
 
 def lanes_of(state: Leaf, *index: Expr | int, lanes: int = 16) -> Comprehension:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -275,3 +276,57 @@ def test_convolution_without_stride_does_not_end(reading: str) -> None:
     with pytest.raises(DeviceHang) as refusal:
         sim.wait_for_interrupt()
     assert refusal.value.problem.sentence == "no interrupt can come: Convolution does not end: a stride in ConvKernelSize is 0"
+
+
+# -- the convolution in the order of the device
+
+
+SMALL = {"soc_bytes": 1 << 12, "spad_bytes": 1 << 11}
+
+
+def in_device_order(revision: str) -> Ila:
+    """The model whose convolution goes tap by tap also where whole arrays would do."""
+    m = build(revision=revision, **SMALL)
+    trigger = m.instructions["accel_conv_trigger"]
+    assert trigger.sequential is not None
+    m.instructions[trigger.name] = replace(trigger, update=trigger.sequential)
+    return m
+
+
+def drawn_configuration(draw: np.random.Generator, revision: str) -> dict[str, int]:
+    rows, cols, kernel_rows, kernel_cols = (int(n) for n in draw.integers(1, 5, 4))
+    row_stride, col_stride = (int(n) for n in draw.integers(1, 4, 2))
+    out_rows, out_cols = max((rows - kernel_rows) // row_stride, 0) + 1, max((cols - kernel_cols) // col_stride, 0) + 1
+    spad1 = build(revision=revision, **SMALL).parameters["spad_bytes"] + 0x4000
+    return {
+        "rows": rows, "cols": cols, "kernel_rows": kernel_rows, "kernel_cols": kernel_cols, "row_stride": row_stride,
+        "col_stride": col_stride, "out_rows": out_rows, "out_cols": out_cols, "channels": int(draw.integers(1, 18)),
+        "filters": int(draw.integers(1, 11)), "act": spad1 + 2 * int(draw.integers(0, 300)) if revision == "uni16" else 16,
+        "weights": 0x4000, "outputs": spad1 + 16 * int(draw.integers(0, 60)), "bias": int(draw.integers(-9000, 9000)),
+        **{switch: int(draw.integers(2)) for switch in ("accumulate", "relu", "bias_on")},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("revision", ["orig", "ext8", "uni16"])
+def test_device_order_leaves_what_whole_arrays_leave(revision: str) -> None:
+    """Every bias, ReLU, stride and padding; in the unified design outputs and activations may overlap, too."""
+    draw, models = np.random.default_rng(6), (build(revision=revision, **SMALL), in_device_order(revision))
+    changed = 0
+    for _ in range(8):
+        values, contents = drawn_configuration(draw, revision), {}
+        left = []
+        for m in models:
+            sim = Simulator(m)
+            configured(sim, **{k: v for k, v in values.items() if k not in ("weights", "outputs", "bias", "accumulate", "relu", "bias_on")})
+            sim.issue("cfg_wr_conv_weight_base", base=values["weights"])
+            sim.issue("cfg_wr_conv_output_base", base=values["outputs"])
+            sim.issue("cfg_wr_conv_channels", **{k: values[k] for k in ("filters", "bias", "accumulate", "relu", "bias_on")})
+            for name in ("soc", "spad0", "spad1"):
+                data = sim.memories[m.states[name].leaf].data
+                contents.setdefault(name, draw.integers(0, 256, data.size, dtype=np.uint8))
+                data[:] = contents[name]
+            sim.issue("accel_conv_trigger")
+            left.append({name: sim.state(name).tolist() for name in ("soc", "spad0", "spad1", "conv_done", "conv_valid")})
+        assert left[0] == left[1], values
+        changed += left[0]["spad1"] != contents["spad1"].tolist()
+    assert changed > 5

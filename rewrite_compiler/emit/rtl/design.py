@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...ila import Ila, Instruction, Operand
 from ...lang import intervals as iv
@@ -125,6 +125,9 @@ class _Builder:
         try:
             self.design.arms[number] = self.several_clocks(i, is_even=part is not None)
         except NoVerilog as refusal:
+            if i.sequential is not None:
+                self.instruction(number, replace(i, update=i.sequential, sequential=None))
+                return
             self.without_clocks(number, i, part, reason, refusal.problem.sentence)
 
     def try_single_clock(self, i: Instruction) -> tuple[Part | None, str]:

@@ -86,10 +86,11 @@ def _comparison(function: Callable[..., z3.BoolRef]) -> Callable[..., Word]:
 
 
 def _divide(e: Expr, a: Word, b: Word) -> Word:
-    x, y = (resize(w, _common_width(e) + 1) for w in (a, b))
+    is_positive = (e.args[1].interval[0] or 0) > 0
+    x, y = (resize(w, _common_width(e) + (not is_positive)) for w in (a, b))  # the least number by -1 needs a bit more
     quotient, remainder = x / y, z3.SRem(x, y)  # z3 rounds toward zero
     if e.op in ("div", "mod"):
-        rounds_down = z3.And(remainder != 0, (remainder < 0) != (y < 0))
+        rounds_down = remainder < 0 if is_positive else z3.And(remainder != 0, (remainder < 0) != (y < 0))
         quotient, remainder = z3.If(rounds_down, quotient - 1, quotient), z3.If(rounds_down, remainder + y, remainder)
     return resize(quotient if e.op in ("div", "tdiv") else remainder, width_of(e.interval))
 

@@ -311,9 +311,13 @@ def _floor_division(p: _Printer, t: Tree, a: list[str], depth: int) -> str:
     if n > 0 and n & n - 1 == 0:
         k = n.bit_length() - 1
         return f"{a[0]} >>> {k}" if t.op == "div" else f"{p.at_least(t.args[0], a[0], k, depth)}[{k - 1}:0]"
-    if any(x.interval[0] is None or x.interval[0] < low for x, low in zip(t.args, (0, 1), strict=True)):
-        raise NoVerilog(f"{t.op} of a negative number has no Verilog form")
-    return f"{a[0]} {'/' if t.op == 'div' else '%'} {a[1]}"
+    dividend, divisor = (x.interval[0] for x in t.args)
+    if divisor is None or divisor < 1:
+        raise NoVerilog(f"{t.op} by what may be less than 1 has no Verilog form")
+    if dividend is not None and dividend >= 0:
+        return f"{a[0]} {'/' if t.op == 'div' else '%'} {a[1]}"
+    x, y = a  # Verilog rounds toward zero
+    return f"({x} % {y} < {literal(0)}) ? " + (f"{x} / {y} - {literal(1)} : {x} / {y}" if t.op == "div" else f"{x} % {y} + {y} : {x} % {y}")
 
 
 def _truncating_division(p: _Printer, t: Tree, a: list[str], depth: int) -> str:

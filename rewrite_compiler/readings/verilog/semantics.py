@@ -263,8 +263,8 @@ class Machine:
     def divide(self, op: str, a: z3.BitVecRef, b: z3.BitVecRef, signed: bool) -> z3.BitVecRef:
         """Return a quotient or remainder, rounded toward zero; unknown where the divisor is 0."""
         result = (a / b if signed else z3.UDiv(a, b)) if op == "/" else (z3.SRem(a, b) if signed else z3.URem(a, b))
-        zero = z3.simplify(b == 0)
-        return result if z3.is_false(zero) else z3.If(zero, self.fresh(a.size()), result)
+        nonzero = z3.simplify(b != 0)
+        return result if z3.is_true(nonzero) or self.is_always_true(nonzero) else z3.If(nonzero, result, self.fresh(a.size()))
 
     # -- self-determined expressions
 
