@@ -17,7 +17,7 @@ from rewrite_compiler.errors import InputError, UsageError
 from rewrite_compiler.fit.api import map as best_of
 from rewrite_compiler.fit.mapped_cost import MappedCost, MappedCosts
 from rewrite_compiler.fit.mapping.architectures import find_clusters
-from rewrite_compiler.fit.mapping.clusters import Clusters
+from rewrite_compiler.fit.mapping.clusters import Cluster, Clusters
 from rewrite_compiler.fit.mapping.device import access_energy, device_clusters
 from rewrite_compiler.ir.program import Builder
 from rewrite_compiler.ir.types import TensorType
@@ -179,3 +179,11 @@ def test_an_accelerator_is_an_architecture_of_map() -> None:
     assert answer.code == 0, answer.err
     assert "on_chip  holds 458,752 elements" in answer.out
     assert "100.0% of the units" in answer.out
+
+
+def test_times_and_products_are_rounded_up() -> None:
+    """A cycle at 3 Hz takes 333,333,333,333.3 ps."""
+    cost = MappedCost(Clusters("slow", (Cluster("DRAM"),), 3), (), 1, 1, 1)
+    assert cost.picoseconds == 333_333_333_334
+    assert cost.amount("nanoseconds") == 333_333_334
+    assert cost.amount("picojoule_microseconds") == 334

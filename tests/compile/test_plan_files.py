@@ -17,6 +17,7 @@ from small_models import SPELLINGS, node, written
 
 from rewrite_compiler.compile import Plan, calibrated, compile_model, is_plan, plan_files, read_plan, to_json
 from rewrite_compiler.compile.formats.calibrate import scale_warnings
+from rewrite_compiler.cosim import Settings, cosimulate
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.target import load_target
 
@@ -208,6 +209,8 @@ def test_a_tensor_beyond_every_scale_is_told(tmp_path: Path) -> None:
     made = calibrated(plan, {"x": np.full((1, 2, 8), 0.5, np.float32)}, "memory")
     sentence = "w of linear_0 must be at most 31, the largest value of its format, not 32"
     assert [(w.code, w.sentence) for w in scale_warnings(made)] == [("C103", sentence)]
+    report = cosimulate(made, {"x": np.full((2, 2, 8), 0.5, np.float32)}, settings=Settings(threads=1))
+    assert report.document["warnings"] == [f"C103: {sentence}"]
     assert not scale_warnings(plan)
     for scale in (31.5, 0.0):  # the last binade ends at 32; zeros have every scale
         assert not scale_warnings(calibrated(layer_of(tmp_path, scale), {"x": np.full((1, 2, 8), 0.5, np.float32)}, "memory"))

@@ -15,8 +15,9 @@ from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Plan, compile_model
 from rewrite_compiler.compile.offload.execute import PreparedOffload
 from rewrite_compiler.cosim import Report, Settings, cosimulate
-from rewrite_compiler.cosim.tier import chosen_engine
-from rewrite_compiler.cosim.validation.audit import EVERY, _unit, audited_samples
+from rewrite_compiler.cosim.tier import chosen_engine, chosen_tier
+from rewrite_compiler.cosim.validation.audit import EVERY, Audit, _SampledUnit, _unit, _work, audited_samples
+from rewrite_compiler.cosim.validation.drawn_operands import drawn_codes
 from rewrite_compiler.errors import AnswerNo, SpecError, UsageError
 from rewrite_compiler.lang import Array, array, select
 from rewrite_compiler.readings.arrays.labelled_array import Data
@@ -68,6 +69,13 @@ def test_the_engine_is_numerics_unless_the_oracle_is_asked_for() -> None:
     assert chosen_engine("simulator", "native") == "simulator"
 
 
+def test_machine_code_is_made_for_three_batches_where_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rewrite_compiler.cosim.tier.machine_code_refusal", lambda: "")
+    assert [chosen_tier("auto", n, 32) for n in (1, 95, 96, 97)] == ["arrays", "arrays", "native", "native"]
+    monkeypatch.setattr("rewrite_compiler.cosim.tier.machine_code_refusal", lambda: "there is no llvmlite")
+    assert [chosen_tier(tier, 96, 32) for tier in ("auto", "native")] == ["arrays", "native"]
+
+
 def test_what_is_not_proved_at_these_parameters_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = compile_model(CNN.model, ["hlscnn:revision=ext16"])
     assert {o["certified"] for o in ran(plan, samples=8).document["offloads"]} == {True}
@@ -96,6 +104,23 @@ def test_every_unit_of_a_dimension_is_drawn() -> None:
     random = np.random.default_rng(0)
     drawn = {(u.start, u.stop) for u in (_unit(slice(3, 20), 4, random) for _ in range(200))}
     assert drawn == {(3, 7), (7, 11), (11, 15), (15, 19), (19, 20)}
+
+
+def test_every_tile_of_an_offload_is_drawn() -> None:
+    o = compile_model(MLP.model, ["flexasr"]).offloads[0]
+    halves = {d: -(-n // 2) for d, n in o.tiling.sizes.items()}
+    driven = PreparedOffload(replace(o, tiling=replace(o.tiling, tile=halves)), {})
+    count = sum(1 for _ in driven.offload.tiling.slices())
+    audit = Audit(slice(0, 64), range(64), {}, "arrays")
+    assert {_SampledUnit(audit, driven, n).tiles_before for n in range(64)} == {*range(count)} > {0}
+
+
+def test_drawn_codes_have_both_ends_and_zero_with_their_neighbours() -> None:
+    for low, high in ((-(1 << 19), (1 << 19) - 1), (0, (1 << 20) - 1)):
+        drawn = drawn_codes(low, high, (2000,), np.random.default_rng(0))
+        assert {low, low + 1, max(low, -1), 0, 1, high - 1, high} <= set(drawn.tolist())
+        assert low <= drawn.min() <= drawn.max() <= high
+        assert len({int(x).bit_length() for x in np.abs(drawn)}) > high.bit_length()
 
 
 def test_nothing_audited_is_said() -> None:
@@ -147,17 +172,38 @@ def test_a_mutant_that_data_never_shows_is_refused_on_drawn_operands() -> None:
         ran(mutated(plan, codes=codes), samples=8)
 
 
-def test_a_model_that_refuses_drawn_operands_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def refuse_drawn_operands(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     run = PreparedOffload.run
 
     def refused(self: PreparedOffload, device: Any, operands: Any, *given: Any) -> Any:
         if device is not None and not given:  # an audited sample has an observer
-            raise SpecError("I103", "a sum is too large")
+            raise SpecError(code, "a sum is too large")
         return run(self, device, operands, *given)
 
     monkeypatch.setattr(PreparedOffload, "run", refused)
+
+
+def test_a_model_that_refuses_drawn_operands_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_drawn_operands(monkeypatch, "I103")
     notes = ran(compile_model(CNN.model, ["vta"]), samples=8).document["notes"]
     assert "vta.conv2d_bias_relu was not computed on drawn operands, which its model refuses: a sum is too large" in notes
+
+
+def test_commands_that_a_model_refuses_on_drawn_operands_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_drawn_operands(monkeypatch, "I101")
+    with pytest.raises(SpecError, match=r"error\[I101\]: a sum is too large"):
+        ran(compile_model(MLP.model, ["flexasr"]), samples=8)
+
+
+def test_the_work_of_a_part_is_its_share() -> None:
+    """What the oracle computes again is bounded by it: of a layer without products the elements count."""
+    o = compile_model(MLP.model, ["flexasr"]).offloads[0]
+    sizes = o.tiling.sizes
+    whole, (d, n) = {name: slice(0, size) for name, size in sizes.items()}, next((d, n) for d, n in sizes.items() if n > 1)
+    assert _work(o, whole) == o.macs > 0
+    assert _work(o, {**whole, d: slice(0, 1)}) == pytest.approx(o.macs / n)
+    without_products = replace(o, macs=0)
+    assert _work(without_products, whole) == np.prod(list(sizes.values()))
 
 
 def wrong_driver(plan: Plan) -> Plan:

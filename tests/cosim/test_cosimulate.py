@@ -16,6 +16,7 @@ from onnx import helper, numpy_helper
 
 from rewrite_compiler.compile import Plan, calibrated, compile_model
 from rewrite_compiler.cosim import Engine, Outcome, Settings, cosimulate
+from rewrite_compiler.cosim.cosimulate import _valid_settings
 from rewrite_compiler.cosim.metrics.segmentation import segments
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.lang.formats import AdaptivFloat
@@ -262,3 +263,12 @@ def test_by_hand_rounds_as_the_specification_does() -> None:
     f = AdaptivFloat(bias=3)
     words = np.array([0, 1, -1, 2**14, 33 * 2**9, -33 * 2**9, 2**19 - 1, 1 - 2**19, 2**7, 2**7 - 1, 17 * 2**3], np.float64)
     assert encoded(words, f).tolist() == [0, 0, 0, 1, 1.0625, -1.0, 1.9375, -1.9375, 0, 0, 2.0**-7 * 1.0625]
+
+
+@pytest.mark.parametrize(("name", "least"), [("samples", 0), ("audit", 0), ("batch", 1), ("threads", 1)])
+def test_counts_that_make_no_sense_are_refused(name: str, least: int) -> None:
+    """No sample means all, no audited batch none, and no thread one for each core."""
+    assert vars(_valid_settings(replace(Settings(threads=1), **{name: least})))[name] == least
+    with pytest.raises(FlexmatchError) as caught:
+        _valid_settings(replace(Settings(threads=1), **{name: least - 1}))
+    assert str(caught.value) == f"error[F203]: {name} must be positive, not {least - 1}"

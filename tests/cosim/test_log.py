@@ -24,6 +24,7 @@ from rewrite_compiler.compile import Plan, compile_model
 from rewrite_compiler.cosim import Settings, cosimulate
 from rewrite_compiler.cosim.journal import Journal
 from rewrite_compiler.cosim.journal_records import FinishedBatch
+from rewrite_compiler.cosim.metrics.scores import Scores
 from rewrite_compiler.disk_cache import user_key
 from rewrite_compiler.errors import FlexmatchError
 
@@ -162,6 +163,33 @@ def test_lines_that_no_run_wrote_are_refused(case: str, plan: Plan, tmp_path: Pa
         f"{log}: error[C106]: the log has lines that no run wrote, behind {at} samples\n  help: delete it, or name another file"
     )
     assert log.read_bytes() == spelt(*lines)
+
+
+@pytest.mark.parametrize(
+    "change", ["none", "a number that is spelt in another way", "a sample beyond the last", "more samples than the run has"]
+)
+def test_lines_of_a_log_are_those_that_a_run_of_its_samples_writes(change: str, tmp_path: Path) -> None:
+    """Without a run: four samples of six, then lines that are sealed with the user's key."""
+    scores = Scores(np.arange(4.0), np.ones(4))
+    batch, path, key = FinishedBatch(0, scores, scores, {}, {}, 7), tmp_path / "run.log", {"plan": "p", "samples": 6}
+    log = Journal(path, key, [])
+    log.append(batch)
+    log.close()
+    header, *lines = [json.loads(line[33:]) for line in path.read_bytes().splitlines()]
+    if change.startswith("a number"):
+        lines[0]["reference"][0] = 0
+    elif change.startswith("a sample"):
+        lines += replace(batch, first=4).lines()
+    elif change.startswith("more"):
+        lines += [{**lines[0], "sample": 4 + n} for n in range(8)]
+    path.write_bytes(spelt(header, *lines))
+    if change == "none":
+        found = Journal(path, key, [])
+        assert [b.first for b in found.batches] == [0]
+        found.close()
+    else:
+        behind = 0 if change.startswith("a number") else 4
+        assert refusal(path, key).startswith(f"{path}: error[C106]: the log has lines that no run wrote, behind {behind} samples")
 
 
 def with_checksums(*lines: Any) -> bytes:

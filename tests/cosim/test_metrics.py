@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rewrite_compiler.cosim.metrics.loss_bound import band_of
 from rewrite_compiler.cosim.metrics.metrics import METRICS, NORMAL_95, compare_paired, metric_of, truth_for
 from rewrite_compiler.cosim.metrics.paired_test import difference_of_proportions, exact_difference, mcnemar
 from rewrite_compiler.cosim.metrics.scores import Scores, concatenated_scores
 from rewrite_compiler.cosim.metrics.scoring import score_samples
+from rewrite_compiler.cosim.metrics.separation import roc_area, separation
 from rewrite_compiler.data import load_data
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.load import load
@@ -333,3 +335,20 @@ def test_the_recorded_accuracy_of_classifiers(shared_dir: Path, name: str, data_
     outputs = np.stack([next(iter(source.run({k: x[0] for k, x in one.inputs.items()}).values())) for one in data.batches(1)])
     metric = metric_of("", data.task)
     assert round(metric.value(metric.score(outputs, truth_for(metric, data, outputs))), 5) == recorded
+
+
+def test_a_score_that_is_no_number_is_worst_in_each_class() -> None:
+    """Of a sample with the label it is below all others, of one without it above."""
+    scores, labels = np.array([[0.2], [0.8], [np.nan], [0.4], [0.9]]), np.array([0, 1, 0, 0, 1])
+    worst = separation(scores, labels)
+    assert worst.details is not None
+    assert worst.details[:, 0].tolist() == [0.2, 0.8, math.inf, 0.4, 0.9]
+    assert roc_area(worst) == 4 / 6
+    assert roc_area(separation(scores, np.array([0, 1, 1, 0, 1]))) == 4 / 6
+
+
+def test_a_loss_of_the_bound_itself_is_within_it_whatever_rounding_does() -> None:
+    loss = 0.8 - 0.7
+    assert loss > 0.1
+    assert all(band_of(text).holds(loss, 0.8) for text in ("0.1", "10pt", "12.5%"))
+    assert not any(band_of(text).holds(loss + 1e-9, 0.8) for text in ("0.1", "10pt", "12.5%"))

@@ -12,7 +12,7 @@ from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Plan, calibrated, compile_model
 from rewrite_compiler.compile.offload.execute import PreparedOffload
 from rewrite_compiler.compile.offload.specified import NumericsOffload, format_refusal, is_certified
-from rewrite_compiler.compile.plan.plan import tensors_of
+from rewrite_compiler.compile.plan.plan import Offload, tensors_of
 from rewrite_compiler.cosim.engine import Engine
 from rewrite_compiler.cosim.plan_variants import Variants
 from rewrite_compiler.data import samples_for
@@ -136,3 +136,22 @@ def test_numerics_give_what_a_simulator_gives(app: str, accel: str) -> None:
         expected = PreparedOffload(o, constants).run(device, moving)[0]
         for found, x in zip(NumericsOffload(o, constants).results(moving), expected, strict=True):
             np.testing.assert_array_equal(found, x)
+
+
+def test_what_is_made_ready_is_of_one_operation_on_one_design() -> None:
+    o = planned("digits_mlp", "vta")[0].offloads[0]
+    constants = {"w": np.zeros((10, 64), np.float32)}
+    shared = Variants("oracle", BATCH)
+
+    def ready(variant: Offload, weights: dict[str, Any] = constants) -> int:
+        return id(shared._prepared(variant, weights))
+
+    f = o.formats["x"]
+    others = [
+        replace(o, node=replace(o.node, attributes=(("epsilon", 1.0),))),
+        replace(o, tiling=replace(o.tiling, tile={**o.tiling.tile, "n": 1})),
+        replace(o, formats={**o.formats, "x": replace(f, width=f.width - 1)}),
+        replace(o, target=o.target.configured({"behaviour": "hls"})),
+    ]
+    assert ready(replace(o, id="another")) == ready(o)
+    assert len({ready(o), *map(ready, others), ready(o, {"w": np.zeros((10, 64), np.float32)})}) == len(others) + 2

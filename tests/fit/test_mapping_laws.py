@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewrite_compiler.errors import InputError
+from rewrite_compiler.fit.mappers.cause import AGAIN, ANOTHER, effects
 from rewrite_compiler.fit.mappers.exhaustive import every_order
 from rewrite_compiler.fit.mappers.feasibility import check_feasible
 from rewrite_compiler.fit.mappers.lower_bound import split_bounds
@@ -29,7 +30,7 @@ from rewrite_compiler.fit.mapping.orders import covering_orders, order_classes, 
 from rewrite_compiler.fit.mapping.schedule import LevelMap, Schedule, counts_of, schedule_from, violations
 from rewrite_compiler.fit.mapping.space import Genomes, Space, factorisations
 from rewrite_compiler.fit.models.model import Objective
-from rewrite_compiler.fit.models.published import MODELS
+from rewrite_compiler.fit.models.published import MODELS, check_words
 from rewrite_compiler.fit.problems.layers import layer_problem
 from rewrite_compiler.fit.problems.problem import Problem, problem_from
 
@@ -442,3 +443,28 @@ def test_the_bound_of_a_space_lies_below_its_best_mapping(problem: Problem, obje
     floor = split_bounds(Space(problem, machine(), constraints), objective)
     assert floor is not None
     assert 0 < floor.least <= best.cost.value(objective)
+
+
+def test_a_limited_link_begins_at_the_memory_outside_whatever_virtual_levels_lie_between() -> None:
+    levels = (
+        Cluster("DRAM"), Cluster("L2", None, 2, "Y"), Cluster("row", None, 2, "X", width=3, is_virtual=True), Cluster("L1", None, width=5),
+        Cluster("register", width=7),
+    )  # fmt: skip
+    assert Clusters("three links", levels, 1).limited_links == (("L2", 3), ("L2", 5), ("L1", 7))
+
+
+def test_every_loop_outside_of_one_that_changes_a_tile_brings_it_again() -> None:
+    one = dict.fromkeys(CONV.names, 1)
+    clusters = Clusters("two", (Cluster("DRAM"), Cluster("L2")), 1)
+    schedule = Schedule(tuple(LevelMap(name, ("q", "p", "k", "r", "s", "c"), one, one) for name in clusters.names))
+    rows = effects(CONV, clusters, schedule, "L2", "w")
+    assert [(r.dimension, r.effect) for r in rows] == [("c", ANOTHER), ("r", ANOTHER), ("k", ANOTHER), ("p", AGAIN), ("q", AGAIN)]
+
+
+@pytest.mark.parametrize(("access", "operation"), [(1 << 63, 0), (0, 1 << 63), ((1 << 63) // (18 * 192), (1 << 63) // 192 // 2)])
+def test_energies_beyond_words_are_refused(access: int, operation: int) -> None:
+    """Accesses, operations and their sum: 192 steps of three tensors on two levels make 18 accesses each at most."""
+    clusters = Clusters("dear", (Cluster("DRAM"), Cluster("L1")), 1, {"DRAM": 1, "L1": access}, {"mac2": operation}, "this test")
+    check_words(GEMM, replace(clusters, energies={"DRAM": 1}, operations={"mac2": 1}))
+    with pytest.raises(InputError, match=r"The energy of 192 steps may exceed 2\^63 femtojoules"):
+        check_words(GEMM, clusters)
