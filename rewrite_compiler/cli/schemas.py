@@ -123,6 +123,16 @@ replay~.rules?[] text | replay~.e_nodes count | replay~.compared count | replay~
 outside~[] text
 counterfactuals~[].option text | counterfactuals~[].becomes[] text | counterfactuals~[].calls count
 counterfactuals~[].macs count | counterfactuals~[].macs_before count
+layers~[].name text | layers~[].repeats count | layers~[].architecture text | layers~[].model text | layers~[].objective text
+layers~[].cycles count | layers~[].energy_fj? count | layers~[].utilisation number
+layers~[].limits[].part text | layers~[].limits[].cycles count
+layers~[].energy[].at text | layers~[].energy[].tensor text | layers~[].energy[].energy_fj count
+layers~[].residence~[].level text | layers~[].residence~[].tensor text | layers~[].residence~[].tile count
+layers~[].residence~[].capacity? count
+layers~[].residence~[].arrivals count | layers~[].residence~[].instances count | layers~[].residence~[].uses? number
+layers~[].widths~[].link text | layers~[].widths~[].width count | layers~[].widths~[].enough count
+layers~[].changes~[].parameters.* count | layers~[].changes~[].cycles count | layers~[].changes~[].energy_fj? count
+layers~[].changes~[].saved number | layers~[].why~ object
 nodes~[].number count | nodes~[].node text | nodes~[].op text | nodes~[].place text | nodes~[].offloads[] text | nodes~[].why text
 """
 LIST = """
@@ -288,6 +298,7 @@ run object
 
 MAP = """
 layers[].name text | layers[].repeats count | layers[].problem object | layers[].architecture text | layers[].mapping[] object
+layers[].clusters object
 layers[].limits[].part text | layers[].limits[].cycles count
 layers[].loops[] text | layers[].cost.model text | layers[].cost.cycles count | layers[].cost.energy_fj? count
 layers[].cost.energy_source? text | layers[].cost.traffic.* count | layers[].cost.utilisation number | layers[].cost.counters.*.*.* count

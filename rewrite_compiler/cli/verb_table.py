@@ -21,7 +21,7 @@ VERBS = {
     "learn": Verb("learn", "MODEL --accel NAME: laws that models need and the rules lack, proved, as rule code"),
     "lift": Verb("lift", "TARGET: the operations that its model computes, certified and written as a target file"),
     "check": Verb("check", "NAME or FILE: everything that is wrong with a target, model, rule file; accuracy of operations"),
-    "explain": Verb("explain", "MODEL NODE: why a node is offloaded or not; CODE: what an error means"),
+    "explain": Verb("explain", "MODEL NODE: why a node is offloaded or not; MAP.json: what decides a layer; CODE: what an error means"),
     "show": Verb("show", "PLAN: offloads, reasons, accuracy, as text or one HTML page; config; target NAME: resources"),
     "emit": Verb("emit", "trace PLAN, check TRACE: commands of an inference; c PLAN, device|verilog TARGET: C, Verilog; asm FILE: words"),
     "diff": Verb("diff", "OLD NEW MODEL: what differs between two targets: offloads, cycles, bytes, accuracy"),

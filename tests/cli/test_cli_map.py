@@ -198,7 +198,12 @@ def test_a_parameter_of_the_architecture_is_varied(tmp_path: Path) -> None:
     assert alone.code == 0
     (layer,) = json.loads(path.read_text("utf-8"))["layers"]
     (widest,) = points[2]["layers"]
-    assert {**widest, "limits": None} == {**layer, "limits": None}  # 32 a cycle is as good as no limit here
+    different = {"limits": None, "clusters": None}
+    assert {**widest, **different} == {**layer, **different}  # 32 a cycle is as good as no limit here
+    assert [[level.get("width") for level in x["clusters"]["levels"]] for x in (widest, layer)] == [
+        [None, 32, 32, None],
+        [None, None, 32, None],
+    ]
     assert [limit["part"] for limit in widest["limits"]] == ["units", "link below DRAM", "link below L2"]
     assert layer["limits"] == [limit for limit in widest["limits"] if limit["part"] != "link below DRAM"]
     rows = flexmatch(*command, "shape=1x256,2x2").out.splitlines()

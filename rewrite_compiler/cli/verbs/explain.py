@@ -1,4 +1,4 @@
-"""flexmatch explain: the page of an error code, or why a node of a model is offloaded or not."""
+"""flexmatch explain: the page of an error code, why a node of a model is offloaded or not, or what decides how a mapped layer runs."""
 
 from __future__ import annotations
 
@@ -28,24 +28,39 @@ if TYPE_CHECKING:
 
 Explanation = tuple[dict[str, Any], list[str]]  # the document, and lines for people
 SCHEMA = "flexmatch.explain/1"
-MODELS = ("a model or plan",)
+MODELS, MAPPINGS, CODE = ("a model or plan",), ("a document of mappings",), "an error code"
+SUBJECTS = {**dict.fromkeys(STEERING, MODELS), "why": MAPPINGS}
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run `flexmatch explain` and return its exit code."""
-    verb_parser = parser("explain", "Explain an error code, the nodes of a model, or one of them.")
-    verb_parser.add_argument("what", metavar="CODE|MODEL|PLAN")
+    verb_parser = parser("explain", "Explain an error code, nodes of a model, or what map wrote of a layer.")
+    verb_parser.add_argument("what", metavar="CODE|MODEL|PLAN|MAP.json")
     verb_parser.add_argument(
-        "node", nargs="?", metavar="NODE", help="its name, number from 0, operator or tensor, an offload, or a glob such as '*conv*'"
+        "node", nargs="?", metavar="NODE", help="its name, number from 0, operator or tensor, an offload, a glob such as '*conv*'; a layer"
     )
+    verb_parser.add_argument("--why", metavar="LEVEL,TENSOR", help="say which loops bring a tensor to a memory, and which bring it again")
     add_steering_options(verb_parser)
     args = parse_arguments(verb_parser, arguments)
-    is_code = args.node is None and not Path(args.what).exists()
-    check_options_apply(args, dict.fromkeys(STEERING, MODELS), "an error code" if is_code else MODELS[0])
-    document, text = _code(args.what) if is_code else _model(args)
+    document, text = _explanation(args)
     emit_json(document, args.json)
     print_lines(args, text)
     return 0
+
+
+def _explanation(args: argparse.Namespace) -> Explanation:
+    """Explain what the first argument is: an error code, what `map` wrote, or a model."""
+    if args.node is None and not Path(args.what).exists():
+        check_options_apply(args, SUBJECTS, CODE)
+        return _code(args.what)
+    from .explain_map import mapping_explanation, mappings_in
+
+    mappings = mappings_in(Path(args.what))
+    check_options_apply(args, SUBJECTS, MODELS[0] if mappings is None else MAPPINGS[0])
+    if mappings is None:
+        return _model(args)
+    document, text = mapping_explanation(mappings, args.what, args.node, args.why)
+    return {"schema": SCHEMA, **document}, text
 
 
 def _model(args: argparse.Namespace) -> Explanation:

@@ -31,7 +31,7 @@ def mapping_document(problem: Problem, clusters: Clusters, result: SearchResult)
 def schedule_document(problem: Problem, clusters: Clusters, schedule: Schedule, cost: Cost) -> dict[str, Any]:
     """Return a mapping with its cost, and beside it the opinions of the other models."""
     return {
-        "problem": problem.document(), "architecture": clusters.name, "mapping": schedule.document(),
+        "problem": problem.document(), "architecture": clusters.name, "clusters": clusters.document(), "mapping": schedule.document(),
         "loops": listing(schedule, problem, clusters), "cost": cost.document(), "limits": limits(problem, clusters, schedule, cost),
         "opinions": opinions(problem, clusters, schedule, cost.model),
         "differences": [d.document() for d in differences(problem, clusters, schedule)] if _all_conform(problem, clusters) else [],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ...errors import UsageError, did_you_mean
@@ -70,11 +71,26 @@ def _sized(base: Clusters, level: Cluster, size: str, text: str) -> Clusters:
         raise UsageError(
             "F203", f'{level.name}.{size} is a number of {subject} from 1 on, not "{text}"', help=f"as in {level.name}.{size}=32"
         )
-    number = int(text)
-    if size == "capacity":
-        changed = replace(level, capacity=number)
-    elif size == "width":
-        changed = replace(level, width=number)
-    else:
-        changed = replace(level, children=number)
-    return replace(base, levels=tuple(changed if c is level else c for c in base.levels))
+    return resized(base, {(level.name, size): int(text)})
+
+
+def resized(base: Clusters, sizes: Mapping[tuple[str, str], int]) -> Clusters:
+    """Return an architecture with other sizes, by level and kind."""
+    levels = [
+        replace(
+            c,
+            capacity=sizes.get((c.name, "capacity"), c.capacity),
+            children=sizes.get((c.name, "children"), c.children),
+            width=sizes.get((c.name, "width"), c.width),
+        )
+        for c in base.levels
+    ]
+    return replace(base, levels=tuple(levels))
+
+
+def sizes_in(clusters: Clusters) -> Iterator[tuple[str, str, int]]:
+    """Yield every size that is limited, with its level and kind."""
+    for level in clusters.levels:
+        numbers = {"capacity": level.capacity, "children": level.children, "width": level.width}
+        limited_sizes = ((size, numbers[size]) for size in _sizes_of(clusters, level))
+        yield from ((level.name, size, n) for size, n in limited_sizes if n is not None)
