@@ -33,11 +33,12 @@ FormatChoices = MappingOf[str, FormatFor] | Callable[[MappingOf[str, str]], Mapp
 
 @dataclass(frozen=True)
 class Limit:
-    """A capacity of the device: its name, how much of it a tile needs, how much there is."""
+    """A capacity of the device: its name, how much of it a tile needs, how much there is; `reason` says it in a sentence."""
 
     what: str
     needs: int
     most: int
+    reason: str = ""
 
     def __post_init__(self) -> None:
         if type(self.needs) is int and type(self.most) is int:
@@ -54,7 +55,7 @@ class Limit:
         return self.needs <= self.most
 
     def __str__(self) -> str:
-        return f"{self.what} {self.needs:,}, must be at most {self.most:,}"
+        return self.reason or f"{self.what} {self.needs:,}, must be at most {self.most:,}"
 
 
 @dataclass(frozen=True)

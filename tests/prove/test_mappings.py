@@ -222,7 +222,7 @@ def test_a_driver_that_raises_is_not_proved() -> None:
 def test_sizes_that_the_guard_refuses_are_not_tried() -> None:
     pool = TARGET.mappings["max_pool"]
     proof = prove_mapping(replace(pool, trials=({"u": 1, "w": 3, "n": 16},)), model())
-    assert proof.evidence == "the trial u=1, w=3, n=16 is none of its sizes: the guard fails: 65536 % x.shape[1] == 0"
+    assert proof.evidence == "the trial u=1, w=3, n=16 is not admitted: the guard fails: 65536 % x.shape[1] == 0"
     alone = replace(pool, trials=(), drive=lambda *_, **__: None)
     sizes, reason = first_sizes(alone)
     assert (reason, sizes is not None and sizes["w"] > 1) == ("", True)

@@ -394,7 +394,7 @@ def test_refusals_say_what_is_missing(tmp_path: Path) -> None:
         return refusal(lambda: program_of(target.ila(), request(target, "dense", t=1, k=8, n=3)))
 
     unread = refused('    m.instruction("load_y"', '    (lambda *_: lambda f: f)("load_y"')
-    assert "No driver of toy.dense follows from toy at t=1, n=3, k=8: no instruction returns y from y" in unread
+    assert "No driver of toy.dense follows from toy at t=1, n=3, k=8: no instruction returns the result y from the memory y" in unread
     other = refused("assign(y, wrap(code, 8, False)", "assign(y, wrap(code + 1, 8, False)")
     assert "gives other codes than the numerics" in other
 

@@ -127,7 +127,7 @@ def first_sizes(m: Mapping) -> tuple[MappingOf[str, Any] | None, str]:
     for at in m.trials:
         refused = refusal_at(m, at)
         if refused:
-            return None, f"the trial {sizes_text(at)} is none of its sizes: {refused}"
+            return None, f"the trial {sizes_text(at)} is not admitted: {refused}"
     if m.trials:
         return m.trials[0], ""
     if m.statics:

@@ -101,10 +101,10 @@ def _limits(ila: Ila, r: Request) -> Iterator[Limit]:
     try:
         s = known_schedule(ila, r)
     except SpecError as refusal:
-        yield Limit(f"ways to compute it, because {refusal.problem.sentence}", 1, 0)
+        yield Limit("drivers", 1, 0, refusal.problem.sentence.replace("No driver", "no driver", 1))
         return
     if isinstance(s, Failure):
-        yield Limit(f"fields that cannot hold it, because {s.reason}:", 1, 0)
+        yield Limit("fields", 1, 0, f"no field holds it: {s.reason}")
         return
     yield from capacity_limits(ila, s)
 

@@ -94,7 +94,7 @@ def _emit_tiles(emissions: Sequence[Emission]) -> None:
 
 def _by_bus(movers: Sequence[Mover]) -> str:
     """Return which instructions reach which memories by the bus, as text."""
-    return f"by the bus: {', '.join(dict.fromkeys(f'{m.instruction} {m.memory}' for m in movers)) or 'none'}"
+    return f"over the bus: {', '.join(dict.fromkeys(f'{m.instruction} {m.memory}' for m in movers)) or 'no instruction'}"
 
 
 def _command_bits(ila: Ila) -> int:
@@ -322,7 +322,8 @@ class Emission:
         """
         memory = self.schedule.result.memory
         if not read_by_bus(self.writer, memory, self.pending) and not self.stored(memory):
-            raise NotEmitted(f"no instruction returns {self.schedule.result.slot.reach.name} from {memory} ({_by_bus(readers(self.ila))})")
+            result = self.schedule.result.slot.reach.name
+            raise NotEmitted(f"no instruction returns the result {result} from the memory {memory} ({_by_bus(readers(self.ila))})")
         self.pending = []
 
     def stored(self, memory: str) -> bool:
