@@ -50,8 +50,12 @@ target = Target(
     describe=resources,
     # its drivers know no capacity but that of memory: what is computed are vectors, one after the other
     small=(
-        Small({}, {"b": VECTOR, "d": VECTOR, "k": 4, "n": 32}, {"add": 34_000, "relu": 34_000, "dense": 500, "conv2d": 40, "max_pool": 60}),
-        Small({}, {"k": VECTOR}, {"add": 1, "relu": 1, "dense": 200, "conv2d": 20, "max_pool": 30}),
+        Small(
+            {},
+            {"b": VECTOR, "d": VECTOR, "k": 4, "n": 32},
+            {"add": 34_000, "relu": 34_000, "dense": 500, "conv2d": 40, "max_pool": 60, "average_pool": 60},
+        ),
+        Small({}, {"k": VECTOR}, {"add": 1, "relu": 1, "dense": 200, "conv2d": 20, "max_pool": 30, "average_pool": 30}),
     ),
 )
 

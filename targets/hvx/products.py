@@ -123,6 +123,13 @@ def _shifts(f: Formats) -> tuple[int, int]:
     return places - narrowing, narrowing
 
 
+def set_constants(device: StreamedDevice, f: Formats, results: int) -> None:
+    """Set the registers that sums are narrowed by, and the place of the first result."""
+    before, narrowing = _shifts(f)
+    for register, value in {SHIFT: narrowing, ZERO: 0, BEFORE: before % (1 << 32), Y: results}.items():
+        set_register(device, register, value)
+
+
 def multiply(
     device: StreamedDevice, m: Product, starts: Sequence[Sequence[int]], x: Codes, w: Codes, b: Codes, f: Formats, relu: bool
 ) -> Codes:
@@ -134,17 +141,16 @@ def multiply(
     device.place("dram", m.places["x"], split_bytes(x))
     device.place("dram", m.places["w"], _weight_bytes(m, w))
     device.place("dram", m.places["b"], _bias_bytes(m, b))
-    before, narrowing = _shifts(f)
-    constants = {**dict(enumerate(DISTANCES)), SHIFT: narrowing, ZERO: 0, BEFORE: before % (1 << 32)}
-    for register, value in {**constants, Y: m.places["y"]}.items():
+    for register, value in enumerate(DISTANCES):
         set_register(device, register, value)
+    set_constants(device, f, m.places["y"])
     for n, count in enumerate(m.blocks):
         set_register(device, BIAS, m.places["b"] + n * VECTORS * VECTOR)
         for band in m.bands:
             set_register(device, W, m.places["w"] + n * VECTORS * m.words * VECTOR)
             _sum(device, m, [starts[row] for row in band], count)
             for row in range(len(band)):
-                _narrow(device, row, count, relu)
+                narrow(device, row, count, relu)
     finish(device)
     codes = join_bytes(device.fetch("dram", m.places["y"], m.places["end"] - m.places["y"])[..., None])
     return _columns(m, codes)
@@ -196,7 +202,7 @@ def _spread(device: StreamedDevice, base: int, source: int, count: int, level: i
         yield from _spread(device, base, pair + 1, count - half, level + 1)
 
 
-def _narrow(device: StreamedDevice, row: int, vectors: int, relu: bool) -> None:
+def narrow(device: StreamedDevice, row: int, vectors: int, relu: bool) -> None:
     """Requantise the sums of a row and store their codes: the vectors of a lane lie side by side."""
     registers = [SUMS + row * VECTORS + vector for vector in range(vectors)]
     even, odd, codes = NARROWED

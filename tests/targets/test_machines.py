@@ -22,6 +22,7 @@ DENSE = {"t": 3, "k": 21, "n": 37}
 CONV = {"b": 2, "n": 19, "c": 5, "i": 6, "j": 7, "r": 3, "s": 2, "strides": (2, 1), "pads": (1, 0, 0, 2), "u": 3, "v": 8}
 BORDER_ONLY = {**CONV, "i": 1, "j": 1, "r": 1, "s": 1, "strides": (1, 3), "pads": (0, 4, 4, 1), "u": 5, "v": 2}  # a column of zeros alone
 POOL = {"b": 2, "c": 5, "i": 6, "j": 9, "kernel": (3, 2), "strides": (1, 2), "pads": (1, 0, 0, 1), "u": 5, "v": 5}
+MEANS = {**{name: n for name, n in POOL.items() if name != "pads"}, "u": 4, "v": 4}
 F = {name: Fixed(8, 4) for name in "xwzy"}
 
 
@@ -55,7 +56,7 @@ CASES = [
     (SMALL, "conv2d_bias", BORDER_ONLY),
     ("hvx", "add_2", {"a": 3, "b": 50}), ("hvx", "add_4", {"a": 2, "b": 3, "c": 5, "d": 9}),
     ("hvx", "dense", DENSE), ("hvx", "dense_relu", {"t": 3, "k": 130, "n": 130}),
-    ("hvx", "conv2d", CONV), ("hvx", "conv2d_relu", BORDER_ONLY), ("hvx", "max_pool", POOL),
+    ("hvx", "conv2d", CONV), ("hvx", "conv2d_relu", BORDER_ONLY), ("hvx", "max_pool", POOL), ("hvx", "average_pool", MEANS),
     ("hvx", "relu_2", {"a": 3, "b": 50}), ("hvx", "relu_4", {"a": 2, "b": 3, "c": 5, "d": 9}),
 ]  # fmt: skip
 
