@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.errors import SpecError
-from rewrite_compiler.ila import Ila
+from rewrite_compiler.ila import CONTROL, DATA, Bits, Ila, lanes_of, mmio
 from rewrite_compiler.ila.mmio import assemble
+from rewrite_compiler.ila.simulation import read_sets
 from rewrite_compiler.ila.simulation.simulator import READINGS, Simulator
-from rewrite_compiler.ila_models import flexasr, hlscnn, vta
+from rewrite_compiler.ila_models import flexasr, hlscnn, hvx, vta
+from rewrite_compiler.lang import assign, seq, update
 
 FLEXASR, HLSCNN = flexasr.build(), hlscnn.build()
 
@@ -192,8 +194,6 @@ def test_a_fill_from_memory_that_was_never_written() -> None:
 
 def test_a_second_run_analyses_nothing_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many configurations as a large application has, one after the other, twice; what is decided by bounds takes no analysis."""
-    from rewrite_compiler.ila.simulation import read_sets
-
     m, calls = vta.build(), Counter[str]()
     for name in ("access_bounds", "_compute_needs", "footprint"):
         monkeypatch.setattr(read_sets, name, _counting(getattr(read_sets, name), name, calls))
@@ -201,6 +201,38 @@ def test_a_second_run_analyses_nothing_anew(monkeypatch: pytest.MonkeyPatch) -> 
     for _ in range(2):
         m.simulator(dram=bytearray(1 << 16), strict=True).run(stream)
         assert calls == {"access_bounds": 600, "_compute_needs": 1}
+
+
+def test_what_decides_an_address_is_followed_through_registers() -> None:
+    """`pointer` is moved by `step` before its row is written: the address alone does not name `step`."""
+    m = Ila("pointer")
+    bus = mmio(m)
+    rows = m.memory("rows", (8, 4), 8, binding=DATA)
+    for name in ("pointer", "step", "ticks"):
+        m.register(name, 3, binding=CONTROL)
+        m.instruction(f"set_{name}", bus.write(0x10 * len(name)), {"x": Bits(0, 2)})(lambda x, name=name: assign(m.s[name], x[()]))
+    row = update(rows, 4, lambda k: ((m.r.pointer, k), 1))
+    moved, ticked = assign(m.s.pointer, (m.r.pointer + m.r.step) % 8), assign(m.s.ticks, (m.r.ticks + 1) % 8)
+    m.instruction("move", bus.write(0x200))(lambda **_: seq(moved, row, ticked))
+    m.instruction("store", bus.write(0x210))(lambda **_: seq(row, ticked))
+    m.instruction("load", bus.read_range(0x300, 8))(lambda index: lanes_of(rows, index[()]))
+    deciding = [{leaf.name for leaf in read_sets._deciding(m, m.instructions[name])} for name in ("move", "store")]
+    assert deciding == [{"pointer", "step"}, {"pointer"}]  # not how often they ran
+    sim = Simulator(m, strict=True)
+    for pointer in (5, 2):
+        sim.issue("set_pointer", x=pointer)
+        sim.issue("store")
+        sim.issue("load", index=pointer)
+    assert refused(sim, "load", index=3) == "load reads vector 3 of rows, which nothing has written"
+
+
+def test_a_load_from_another_address_is_not_analysed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Registers that address memory outside of the device decide nothing of its own memories."""
+    m, calls = hvx.build(), Counter[str]()
+    monkeypatch.setattr(read_sets, "access_bounds", _counting(read_sets.access_bounds, "access_bounds", calls))
+    sim = m.simulator(dram=bytearray(1 << 13), strict=True)
+    sim.run([assemble(m.instructions["vmem_load_step"], vd=3, rt=1, step=1)["data"]] * 40)
+    assert calls["access_bounds"] == 1
 
 
 def _counting(analysis: Callable[..., Any], name: str, calls: Counter[str]) -> Callable[..., Any]:

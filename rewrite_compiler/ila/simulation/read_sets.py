@@ -1,7 +1,7 @@
 """Read and write sets of instructions: what must be initialised before an instruction, and which elements it accesses.
 
-Both depend on the configuration alone (the instruction, the control state that it reads, its operands) and are cached by it. The
-cache holds more configurations than a large application has (MobileNet-V2 on VTA: 908), since a stream returns to the first
+Both depend on the configuration alone (the instruction, the control state that decides its accesses, its operands) and are cached
+by it. The cache holds more configurations than a large application has (MobileNet-V2 on VTA: 908), since a stream returns to the first
 one only after all others.
 """
 
@@ -19,9 +19,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ...errors import SpecError
-from ...lang.binders import Comprehension, Leaf, index_variable, static_shape
+from ...lang.binders import Array, Comprehension, Leaf, index_variable, static_shape
 from ...lang.expr import Expr
-from ...lang.step import Let, Step, Update, children, reads_of, terms_in
+from ...lang.step import Let, Loop, Require, Step, Update, When, children, reads_of, terms_in
 from ...lang.traversal import loads_of
 from ...readings.arrays.labelled_array import Data, Store, axis_of
 from ...readings.state.access_bounds import AccessBounds, access_bounds
@@ -59,7 +59,8 @@ def instruction_needs(
     """
     if (written_by(instruction) | _read_by(instruction)).isdisjoint(vector_sizes):
         return None
-    configuration = _configuration(ila, memories, instruction, operands)
+    control = _control_of(ila, instruction) if ila.queues else _deciding(ila, instruction)  # of queues all accesses are asked anyway
+    configuration = _configuration(control, memories, instruction, operands)
     if is_initialised(instruction_bounds(ila, memories, instruction, operands, configuration)):
         return NOTHING
     needs = lambda: _compute_needs(ila, memories, instruction, operands, count, vector_sizes)  # noqa: E731
@@ -70,7 +71,7 @@ def instruction_bounds(
     ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], configuration: bytes = b""
 ) -> AccessBounds:
     """Return bounds of the elements that an instruction accesses in its memories, control state left out."""
-    configuration = configuration or _configuration(ila, memories, instruction, operands)
+    configuration = configuration or _configuration(_control_of(ila, instruction), memories, instruction, operands)
 
     def bounds() -> AccessBounds:
         contents: dict[Leaf, Data] = {leaf: memories[leaf].data for leaf in _control_of(ila, instruction)}
@@ -95,7 +96,7 @@ def instruction_accesses(
             machine.bind(o.leaf, Store(np.asarray(operands[name]).reshape(static_shape(o.leaf))))
         accesses = footprint(machine, instruction.update, memories)
         return _bounds_of(accesses), lambda: accesses
-    configuration = _configuration(ila, machine.memories, instruction, operands)
+    configuration = _configuration(_control_of(ila, instruction), machine.memories, instruction, operands)
     control = (*_control_of(ila, instruction), *(leaf for e in ila.externals.values() for leaf in (e.base, e.size)))
     state = {leaf: machine.memories[leaf].data.copy() for leaf in control}
 
@@ -134,8 +135,10 @@ def _distinct_numbers(values: Data) -> Data:
     return (np.flatnonzero(present) + low).astype(np.int32)
 
 
-def _configuration(ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any]) -> bytes:
-    parts = [memories[leaf].data.tobytes() for leaf in _control_of(ila, instruction)]
+def _configuration(
+    control: tuple[Leaf, ...], memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any]
+) -> bytes:  # fmt: skip
+    parts = [memories[leaf].data.tobytes() for leaf in control]
     parts += [np.asarray(operands[name], np.int64).tobytes() for name in _scalars(instruction)]
     return blake2b(instruction.name.encode() + b"".join(parts), digest_size=16).digest()
 
@@ -147,6 +150,8 @@ def _cached(ila: Ila, configuration: bytes, compute: Callable[[], Answer]) -> An
             cache.move_to_end(configuration)
             return cache[configuration]  # type: ignore[no-any-return]
     answer = compute()
+    if answer is None:  # the model refuses a configuration of which only a part is known here
+        return answer
     with _lock:
         cache[configuration] = answer
         if len(cache) > MAX_CACHED:
@@ -182,6 +187,38 @@ def _scalars(instruction: Instruction) -> Mapping[str, Leaf]:
 @lru_cache(maxsize=1024)
 def _control_of(ila: Ila, instruction: Instruction) -> tuple[Leaf, ...]:
     return tuple(s.leaf for s in ila.states.values() if s.binding == CONTROL and s.leaf in _read_by(instruction))
+
+
+@lru_cache(maxsize=1024)
+def _deciding(ila: Ila, instruction: Instruction) -> tuple[Leaf, ...]:
+    """Return the control state that decides which elements of the tracked memories an instruction accesses."""
+    tracked = frozenset(vector_sizes_of(ila))
+    found: frozenset[Leaf] | None = None
+    result = instruction.result
+    reads = frozenset[Leaf]() if result is None else result.reads
+    while reads != found:
+        found, reads = reads, reads | _deciding_reads(instruction.update, tracked, reads)
+    return tuple(leaf for leaf in _control_of(ila, instruction) if leaf in reads)
+
+
+def _deciding_reads(step: Step, tracked: frozenset[Leaf], deciding: frozenset[Leaf]) -> frozenset[Leaf]:
+    """Return what a step reads that decides accesses of tracked memories: loops, conditions, names, and these of updates.
+
+    They are addresses of tracked memories, whatever is read along with them, and what is written to a deciding memory.
+    """
+    terms: list[Expr | Array] = []
+    if isinstance(step, Update):
+        decides = step.memory in deciding
+        terms += step.extents
+        terms += (e for e in step.address if decides or step.memory in tracked or not e.reads.isdisjoint(tracked))
+        terms += [step.value] if decides or not step.value.reads.isdisjoint(tracked) else []
+    elif isinstance(step, When) or (isinstance(step, Require) and not step.condition.reads.isdisjoint(tracked)):
+        terms.append(step.condition)
+    elif isinstance(step, Loop):
+        terms.append(step.extent)
+    elif isinstance(step, Let):
+        terms.append(step.array)
+    return frozenset[Leaf]().union(*(t.reads for t in terms), *(_deciding_reads(part, tracked, deciding) for part in children(step)))
 
 
 @lru_cache(maxsize=1024)

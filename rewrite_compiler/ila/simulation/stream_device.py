@@ -18,7 +18,7 @@ from ...readings.state.access_bounds import AccessBounds
 from ...readings.state.footprint import Footprint
 from ..external_memory import WORD, External
 from ..mmio import split_lanes
-from ..model import Ila
+from ..model import Ila, Instruction
 from ..verification.queue_interleavings import (
     Issue,
     RaceDetector,
@@ -32,7 +32,7 @@ from ..verification.queue_interleavings import (
 )
 from .initialisation_tracking import CODE
 from .read_sets import instruction_accesses
-from .simulator import DeviceHang, Simulator
+from .simulator import CACHED_DECODES, DeviceHang, Simulator
 from .word_stream_loop import advance
 
 IMAGE = "dram"
@@ -65,6 +65,7 @@ class Stream(Simulator):
         self.tracked_memories = frozenset(leaf for leaf in self.written_memories if leaf.shape)
         self.held_tokens: tuple[str, ...] = ()  # tokens that earlier runs left
         self.written_in_order = frozenset[Leaf]()  # what the words wrote that ran in their order, before one had to wait
+        self._decoded: dict[Any, tuple[Instruction, dict[str, list[int]]] | None] = {}
         self.stop_word = 0  # the word that machine code ended at
         if dram is not None:
             self.give(IMAGE, dram, base)
@@ -218,14 +219,24 @@ class Stream(Simulator):
 
     def _issue(self, number: int, word: Any) -> Issue | None:
         try:
-            lanes = split_lanes(self.ila, {WORD: operator.index(word)})
+            value = operator.index(word)
         except TypeError:
             raise UsageError("F203", f"instruction {number} must be an integer, not {type(word).__name__}") from None
+        if value not in self._decoded:
+            if len(self._decoded) >= CACHED_DECODES:
+                self._decoded.clear()
+            self._decoded[value] = self._decode_word(number, value)
+        decoded = self._decoded[value]
+        return None if decoded is None else Issue(number, *decoded)
+
+    def _decode_word(self, number: int, word: int) -> tuple[Instruction, dict[str, list[int]]] | None:
+        try:
+            lanes = split_lanes(self.ila, {WORD: word})
         except SpecError as refusal:
             raise refusal.at(f"instruction {number}") from None
         instruction = self._decoder.find(lanes)
         if instruction is not None:
-            return Issue(number, instruction, self._executable(instruction).operands(lanes))
+            return instruction, self._executable(instruction).operands(lanes)
         if self.strict:
             raise SpecError("I101", f"no instruction of {self.ila.name} decodes {word:#x}", place=f"instruction {number}")
         return None
