@@ -18,7 +18,7 @@ from .arithmetic import (
     trunc_div,
     trunc_mod,
 )
-from .binders import Array, Leaf, Table, array, fold, fold_arrays, leaf, reduce, reduce_max, reduce_sum
+from .binders import Array, Leaf, Table, array, fold, fold_arrays, leaf, number_at, reduce, reduce_max, reduce_sum
 from .expr import Expr, Operand, as_real, call, clamp, clz, const, eq, extract, floor, lift, round_even, sat, select, wrap
 from .formats import BFLOAT16, FLOAT16, FLOAT32, IEEE, AdaptivFloat, Fixed, Format, Int, adaptivfloat_bias
 from .printer import show
@@ -66,6 +66,7 @@ __all__ = [
     "loop",
     "maximum",
     "minimum",
+    "number_at",
     "reduce",
     "reduce_max",
     "reduce_sum",

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 
 from ..errors import SpecError
 from . import intervals as iv
-from .expr import Expr, Operand, binary, lift, node, var
+from .expr import Expr, Operand, binary, lift, node, select, var
 from .intervals import Interval
 from .out_of_range import OutOfRange
 
@@ -171,6 +171,7 @@ class Table:
         """
         self.name = name
         self.domains = domains
+        self.numbers: tuple[int, ...] = ()  # the entries, where the table is a list of numbers
         self.shape = tuple(_size(name, d) for d in domains)
         if math.prod(self.shape) > 1 << TABLE_BITS:
             raise SpecError("I102", f"table {name} has {math.prod(self.shape)} entries, more than 2^{TABLE_BITS}")
@@ -191,6 +192,25 @@ class Table:
             if not iv.inside(term.interval, domain):
                 raise SpecError("I103", f"table {self.name} is defined on {domain}, not on {term.interval}")
         return node("table", terms, self, self.body.interval, self.body.real)
+
+
+def number_at(name: str, numbers: Sequence[int], place: Expr) -> Expr:
+    """Return the number of a list that belongs to a place: the one that there is, or an entry of the table of this name."""
+    return lift(int(numbers[0])) if len(set(numbers)) == 1 else _table_of(name, tuple(map(int, numbers)))(place)
+
+
+@lru_cache(maxsize=1024)
+def _table_of(name: str, numbers: tuple[int, ...]) -> Table:
+    table = Table(name, partial(_by_halves, numbers), (0, len(numbers) - 1))
+    table.numbers = numbers
+    return table
+
+
+def _by_halves(numbers: tuple[int, ...], place: Expr) -> Expr:
+    if len(set(numbers)) == 1:
+        return lift(numbers[0])
+    middle = len(numbers) // 2
+    return select(place < middle, _by_halves(numbers[:middle], place), _by_halves(numbers[middle:], place - middle))
 
 
 def entries_of(table: Table) -> Comprehension:

@@ -7,12 +7,11 @@ that hold them; requantisation is the one place that rounds, and its meaning say
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 from ..lang.arithmetic import maximum, minimum, rounded, shift_right
-from ..lang.binders import Array, Table, array
-from ..lang.expr import Expr, as_real, lift, select
+from ..lang.binders import Array, array, number_at
+from ..lang.expr import Expr, as_real, lift
 from ..lang.intervals import of_width
 from .conv import WINDOW, conv
 from .linear import dense
@@ -88,7 +87,8 @@ def requantize(x: Array, *, multiplier: Shape, shift: Shape, axis: int, zero: in
     """The codes of sums: x · multiplier / 2^shift rounded to nearest, ties to even, plus the zero point, limited to low … high."""
 
     def element(*i: Expr) -> Expr:
-        m, n = (_chosen(values, i, axis) for values in (multiplier, shift))
+        place = i[axis] if i else lift(0)
+        m, n = (number_at("by_place", values, place) for values in (multiplier, shift))
         return clamped(shift_right(x[i] * m, n, "half_even") + zero, low, high)
 
     return array(element, x.shape)
@@ -119,21 +119,6 @@ def quantized_add(x: Array, z: Array, *, multiplier: Shape, shift: Shape, zeros:
         return clamped(shift_right(total, most, "half_even") + zero, low, high)
 
     return array(element, x.shape)
-
-
-def _chosen(values: Shape, i: tuple[Expr, ...], axis: int) -> Expr:
-    """Return the number that belongs to a place."""
-    if len(set(values)) == 1:
-        return lift(int(values[0]))
-    return Table("by_place", partial(entry, values), (0, len(values) - 1))(i[axis])
-
-
-def entry(values: Shape, index: Expr) -> Expr:
-    """Return one number of a list, by halves."""
-    if len(values) == 1:
-        return lift(int(values[0]))
-    middle = len(values) // 2
-    return select(index < middle, entry(values[:middle], index), entry(values[middle:], index - middle))
 
 
 def multiplier_of(scale: float) -> tuple[int, int]:

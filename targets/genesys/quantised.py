@@ -16,7 +16,7 @@ import numpy as np
 
 from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
-from rewrite_compiler.lang import Array, Expr, Table, array, lift, maximum, minimum, select, signed
+from rewrite_compiler.lang import Array, Expr, array, maximum, minimum, number_at, signed
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
@@ -185,24 +185,11 @@ def _requantised_codes(
     fraction, numbers = _amounts(multiplier, shift)
 
     def element(*i: Expr) -> Expr:
-        factor, half, further = (_number(n, row.tolist(), i[1]) for n, row in zip(AMOUNTS, numbers, strict=True))
+        factor, half, further = (number_at(n, row.tolist(), i[1]) for n, row in zip(AMOUNTS, numbers, strict=True))
         code = signed(((x[i] * factor) >> fraction) + half, 32) >> further
         return minimum(maximum(code + zero, low), high)
 
     return array(element, x.shape)
-
-
-def _number(name: str, values: list[int], channel: Expr) -> Expr:
-    """Return the number of a channel from a table, the one number that there is without."""
-    return lift(values[0]) if len(set(values)) == 1 else Table(name, partial(_entry, values), (0, len(values) - 1))(channel)
-
-
-def _entry(values: list[int], place: Expr) -> Expr:
-    """Return the number of a channel, by halves."""
-    if len(set(values)) == 1:
-        return lift(values[0])
-    middle = len(values) // 2
-    return select(place < middle, _entry(values[:middle], place), _entry(values[middle:], place - middle))
 
 
 def _requantise_limits(multiplier: tuple[int, ...], shift: tuple[int, ...], p: P, rank: int, **sizes: Any) -> Iterator[Limit]:

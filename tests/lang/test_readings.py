@@ -16,8 +16,8 @@ from terms import Terms, contents_of
 from walker import Undefined, Walker
 
 from rewrite_compiler.errors import SpecError
-from rewrite_compiler.lang import Array, Expr, Leaf, array, clz, concat, const, select
-from rewrite_compiler.lang.binders import index_variable, scalar_array, static_shape
+from rewrite_compiler.lang import Array, Expr, Leaf, Table, array, clz, concat, const, number_at, select
+from rewrite_compiler.lang.binders import entries_of, index_variable, scalar_array, static_shape
 from rewrite_compiler.lang.traversal import terms_of
 from rewrite_compiler.readings.arrays.evaluator import Evaluator
 from rewrite_compiler.readings.arrays.labelled_array import Axes, Store, axis_of, storage_dtype
@@ -130,6 +130,21 @@ def test_a_choice_may_be_of_numbers_beyond_64_bits(number: int) -> None:
     expected = [-2, number >> 1, number >> 1, -2]
     assert walked(term, contents) == expected
     assert flat(evaluate(term, {x: stored(x, contents[x])})) == expected
+
+
+@pytest.mark.parametrize("numbers", [(3, -5, 3, 200, 7), (0, 1 << 40), (1 << 63, -(1 << 64), 5), (9, 9)])
+def test_a_number_of_a_list_is_its_entry_in_every_reading(numbers: tuple[int, ...]) -> None:
+    """The list stands for the entries where they are read, its term where it is proved."""
+    x = Leaf((6,), (0, len(numbers) - 1), False, "x")
+    term, contents = array(lambda i: number_at("listed", numbers, x[i]), (6,)), {x: [n % len(numbers) for n in (4, 0, 3, 1, 2, 4)]}
+    expected = [numbers[n] for n in contents[x]]
+    assert walked(term, contents) == oracle(term, {x: contents[x]}, 6) == expected
+    assert flat(evaluate(term, {x: stored(x, contents[x])})) == expected
+    assert term.interval == (min(numbers), max(numbers))
+    e = number_at("listed", numbers, index_variable("n", len(numbers)))
+    if len(set(numbers)) > 1:
+        assert e.data is number_at("listed", [*numbers], x[0]).data
+        assert flat(Evaluator({}).store_of(entries_of(Table("again", e.data.function, *e.data.domains))).data) == [*numbers]
 
 
 @pytest.mark.parametrize("engine", ["integers", "words"])

@@ -448,7 +448,7 @@ def table_data(table: Table) -> Data:
     """Return all entries of a table, flat, in the narrowest type."""
     entries = _tables.get(table)
     if entries is None:
-        data = np.asarray(Evaluator({}).store_of(entries_of(table)).data).reshape(-1)
+        data = np.asarray(table.numbers or Evaluator({}).store_of(entries_of(table)).data).reshape(-1)
         if not table.body.real:
             kind = storage_dtype((int(data.min()), int(data.max())))
             data = data.astype(kind)

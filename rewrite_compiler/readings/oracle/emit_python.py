@@ -101,6 +101,8 @@ class LazyTable(dict[int, Any]):
 def table_entries(table: Table) -> Sequence[Any] | LazyTable:
     """Return the entries of a table, row-major over its domains; those of a large one are computed on demand."""
     size = math.prod(table.shape)
+    if table.numbers:
+        return table.numbers
     return LazyTable(table) if size > EAGER_ENTRIES else tuple(evaluate(entries_of(table), {}, size))
 
 
