@@ -201,16 +201,17 @@ def number_at(name: str, numbers: Sequence[int], place: Expr) -> Expr:
 
 @lru_cache(maxsize=1024)
 def _table_of(name: str, numbers: tuple[int, ...]) -> Table:
-    table = Table(name, partial(_by_halves, numbers), (0, len(numbers) - 1))
+    table = Table(name, partial(_by_halves, numbers, 0), (0, len(numbers) - 1))
     table.numbers = numbers
     return table
 
 
-def _by_halves(numbers: tuple[int, ...], place: Expr) -> Expr:
+def _by_halves(numbers: tuple[int, ...], first: int, place: Expr) -> Expr:
     if len(set(numbers)) == 1:
         return lift(numbers[0])
     middle = len(numbers) // 2
-    return select(place < middle, _by_halves(numbers[:middle], place), _by_halves(numbers[middle:], place - middle))
+    low, high = _by_halves(numbers[:middle], first, place), _by_halves(numbers[middle:], first + middle, place)
+    return select(place < first + middle, low, high)
 
 
 def entries_of(table: Table) -> Comprehension:

@@ -45,7 +45,7 @@ target = Target(
     "hvx",
     build,
     PARAMETERS,
-    "HVX, vectors of 128 bytes of a VLIW processor: sums, extremes and products of int8.",
+    "HVX, vectors of 128 bytes of a VLIW processor: sums, extremes, means and products of int8.",
     (*sorted(Path(__file__).parent.glob("*.py")), *sorted(Path(model.__file__).parent.glob("*.py"))),
     describe=resources,
     # its drivers know no capacity but that of memory: what is computed are vectors, one after the other

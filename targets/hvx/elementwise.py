@@ -15,7 +15,7 @@ from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice, join
 
 from .base import Codes, finish, int8, memory_bytes, set_register, target
 
-RANKS = {2: "a b", 4: "a b c d"}
+RANKS = {1: "a", 2: "a b", 3: "a b c", 4: "a b c d"}
 ZEROS, RESULT = 9, 8  # vector registers
 OPERATIONS = {"add": "vadd_b_b_b_sat", "relu": "vmax_b_b_b"}
 WORD_BYTES = 4

@@ -156,7 +156,7 @@ def drive_mean(device: StreamedDevice, x: Codes, *, kernel: Shape, strides: Shap
     device.place("dram", 0, split_bytes(np.ascontiguousarray(items)))
     least, larger, places = _weights(taps)
     each = [least + (n < larger) if n < taps else 0 for n in range(groups * WORD)]
-    set_constants(device, f | {"w": Fixed(8, places)}, end)
+    set_constants(device, {**f, "w": Fixed(8, places)}, end)
     set_register(device, ITEMS, 0)
     for _ in range(count):
         for group in range(groups):
@@ -183,7 +183,7 @@ def mean_codes(x: Array, *, kernel: Shape, strides: Shape, f: Formats) -> Array:
         def item(r: Expr, s: Expr) -> Expr:
             return x[k, c, u * strides[0] + r, v * strides[1] + s] * (least + (r * kernel[1] + s < larger))
 
-        return requantised(reduce_sum(item, kernel), f | {"w": Fixed(8, places)}, False)
+        return requantised(reduce_sum(item, kernel), {**f, "w": Fixed(8, places)}, False)
 
     return array(element, (*shape[:2], *window_counts(shape[2:], kernel, strides, PADS)))
 

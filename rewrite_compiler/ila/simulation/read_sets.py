@@ -193,11 +193,10 @@ def _control_of(ila: Ila, instruction: Instruction) -> tuple[Leaf, ...]:
 def _deciding(ila: Ila, instruction: Instruction) -> tuple[Leaf, ...]:
     """Return the control state that decides which elements of the tracked memories an instruction accesses."""
     tracked = frozenset(vector_sizes_of(ila))
-    found: frozenset[Leaf] | None = None
-    result = instruction.result
+    result, count = instruction.result, -1
     reads = frozenset[Leaf]() if result is None else result.reads
-    while reads != found:
-        found, reads = reads, reads | _deciding_reads(instruction.update, tracked, reads)
+    while len(reads) != count:
+        count, reads = len(reads), reads | _deciding_reads(instruction.update, tracked, reads)
     return tuple(leaf for leaf in _control_of(ila, instruction) if leaf in reads)
 
 
