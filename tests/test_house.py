@@ -88,6 +88,8 @@ ALLOWED = {
     ("rewrite_compiler/lang/formats.py", "getattr"): "the names are the dataclass's own fields",
     ("rewrite_compiler/readings/oracle/emit_python.py", "compile"): "text printed by the lowering; every identifier is numbered",
     ("rewrite_compiler/readings/oracle/emit_python.py", "exec"): "text printed by the lowering; every identifier is numbered",
+    ("rewrite_compiler/readings/smt/normal_form_code.py", "exec"): "text of terms in normal form; every identifier is numbered",
+    ("rewrite_compiler/readings/smt/normal_form_code.py", "compile"): "the same text",
     ("rewrite_compiler/readings/oracle/emit_python.py", "getattr"): "functions of math from a literal tuple",
     ("rewrite_compiler/cosim/metrics/custom_metric.py", "import_module"): "the module that the user gave to --metric",
     ("rewrite_compiler/ila/registry.py", "import_module"): "modules found in the package's own ila_models folder",

@@ -5,14 +5,18 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+import numpy as np
 import pytest
 import z3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rewrite_compiler.lang import Table, array
+from rewrite_compiler.errors import SpecError
+from rewrite_compiler.lang import Table, array, maximum, select, wrap
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.binders import Leaf
+from rewrite_compiler.lang.expr import const
+from rewrite_compiler.lang.step import together, update
 from rewrite_compiler.readings.smt.normal_form_evaluator import NormalFormEvaluator, Z3Translator, variables
 from rewrite_compiler.readings.smt.polynomial_terms import Number, Term, Terms, interval_of
 
@@ -123,3 +127,77 @@ def test_tables_of_one_name_are_one_function_only_with_the_same_entries() -> Non
     assert first is not other
     solved = Z3Translator()
     assert not solved.of(first).eq(solved.of(other))
+
+
+def test_large_tables_of_one_name_are_compared_by_all_entries() -> None:
+    """Entries of large tables are computed when they are first read; two without any computed entry seemed to be one function."""
+    terms, leaf = Terms(), Leaf((1,), (0, (1 << 13) - 1), False, "c")
+    reading = NormalFormEvaluator({leaf: variables(terms, "c", (1,), (0, (1 << 13) - 1))}, terms)
+    tables = [Table("large", lambda c, n=n: c % n, (0, (1 << 13) - 1)) for n in (8190, 8191, 8191)]  # type: ignore[misc]
+    first, other, again = (reading.array(array(lambda i, t=t: t(leaf[i]), 1))[0] for t in tables)  # type: ignore[misc]
+    assert first is not other
+    assert other is again
+
+
+def test_divisions_by_terms_stay_beside_those_by_numbers() -> None:
+    """A remainder by a term has no number to rewrite with: a sum of both kinds was an error."""
+    terms, leaf = Terms(), Leaf((2,), (1, 9), False, "c")
+    reading = NormalFormEvaluator({leaf: variables(terms, "c", (2,), (1, 9))}, terms)
+    digits = array(lambda i: (leaf[0] % leaf[1] + leaf[0] // leaf[1] * leaf[1] + leaf[1] // 4 * 4 + leaf[1] % 4) % 8 // 2, 1)
+    (found,) = reading.array(digits)
+    solved = z3.substitute(Z3Translator().of(found), (z3.Int("c_0"), z3.IntVal(7)), (z3.Int("c_1"), z3.IntVal(5)))
+    assert z3.simplify(solved).as_long() == (7 + 5) % 8 // 2
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_deep_terms_are_more_than_python_nests(sign: int) -> None:
+    terms, leaf = Terms(), Leaf((2,), (0, 3), False, "c")
+    reading = NormalFormEvaluator({leaf: variables(terms, "c", (2,), (0, 3))}, terms)
+    deep: Any = leaf[0]
+    for n in range(70):
+        deep = maximum(sign * (deep - n), leaf[1])
+    (found,) = reading.array(array(lambda i: deep, 1))
+    assert isinstance(found, Term | int)
+
+
+def test_a_shared_operand_of_an_untaken_branch_is_not_computed() -> None:
+    """Loads beyond the end stand in branches that are not taken, and twice, so that they are kept."""
+    leaf = Leaf((2,), (0, 3), False, "c")
+    reading = NormalFormEvaluator({leaf: np.array([1, 2], object)}, Terms())
+    beyond = array(lambda i: select(i < 2, leaf[i] * leaf[i], const(0)) + select(i < 2, leaf[i], const(0)), 4)
+    assert list(reading.array(beyond)) == [2, 6, 0, 0]
+    for outside, place in (((lambda i: leaf[i] + leaf[i] * 2), 2), ((lambda i: leaf[i + select(leaf[i] > 1, const(-2), const(0))]), -1)):
+        with pytest.raises(SpecError, match=f"index {place} of axis 0 is outside"):
+            reading.array(array(outside, 3))
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_operators_of_words_have_their_values(symbolic: bool) -> None:
+    """On numbers, and on symbols that are replaced by the numbers afterwards; words of 4 bits, of numbers on both sides of them."""
+    terms, numbers = Terms(), range(-20, 21)
+    leaf = Leaf((len(numbers),), (-20, 20), False, "c")
+    elements = variables(terms, "c", leaf.shape, leaf.interval) if symbolic else np.array([*numbers], object)  # type: ignore[arg-type]
+    reading, solved = NormalFormEvaluator({leaf: elements}, terms), Z3Translator()
+    operators: list[tuple[Any, Any]] = [
+        (lambda x: wrap(x, 4), lambda n: (n + 8) % 16 - 8), (lambda x: wrap(x, 4, signed=False), lambda n: n % 16),
+        (lambda x: x >> 1, lambda n: n >> 1), (lambda x: x << 3, lambda n: n << 3), (lambda x: -x, lambda n: -n),
+        (lambda x: maximum(x, 3), lambda n: max(n, 3)), (lambda x: select(x <= 3, x, x * x), lambda n: n if n <= 3 else n * n),
+    ]  # fmt: skip
+    for term, plain_value in operators:
+        found = reading.array(array(lambda i: term(leaf[i]), len(numbers)))  # noqa: B023
+        places = [z3.substitute(z3.IntVal(0) + solved.of(x), (z3.Int(f"c_{i}"), z3.IntVal(numbers[i]))) for i, x in enumerate(found)]
+        assert [z3.simplify(x).as_long() for x in places] == [plain_value(n) for n in numbers]
+
+
+def test_updates_read_the_state_before_them() -> None:
+    terms, leaf, other = Terms(), Leaf((3,), (0, 9), False, "c"), Leaf((3,), (0, 9), False, "d")
+    memories = {leaf: np.array([1, 2, 3], object), other: variables(terms, "d", (3,), (0, 9))}
+    reading, before = NormalFormEvaluator(memories, terms), list(memories[other])
+    both = together(update(leaf, 3, lambda i: (2 - i, other[i])), update(other, 3, lambda i: (i, leaf[i])))
+    reading.run(both)
+    assert list(memories[leaf]) == before[::-1]
+    assert list(memories[other]) == [1, 2, 3]
+    with pytest.raises(SpecError, match="index 3 of axis 0 is outside"):
+        reading.run(update(leaf, 2, lambda i: (i + select(leaf[0] < 0, const(0), const(2)) * i, other[i])))
+    with pytest.raises(SpecError, match="depends on data where control is needed"):
+        reading.run(update(other, 2, lambda i: (leaf[i] % 3, other[i])))

@@ -30,6 +30,16 @@ def test_few_results_saturate(name: str) -> None:
     assert zero < 1
 
 
+def test_the_draw_of_one_number_is_not_near_0() -> None:
+    """The first trial of attention has one number in each operand; their random deviations were so small that all codes were 0."""
+    m = find_target("flexasr").mappings["attention"]
+    draws = code_draws(m, m.trials[0], SEED)
+    codes = draws.scaled()
+    assert all(np.prod(shape) == 1 for shape in draws.shapes.values())
+    assert all(np.any(x) for x in codes.values())
+    assert draws.shares(*draws.numerics([codes]))[1] == 0
+
+
 def test_random_codes_would_saturate() -> None:
     draws = draws_of("flexasr/linear")
     random = np.random.default_rng(1)

@@ -99,7 +99,8 @@ class CodeDraws:
 
     def _random(self, factors: Mapping[str, float], largest: float) -> Codes:
         random = np.random.default_rng(self.seed)
-        return {n: _normal(self.formats[n], random.standard_normal(shape), factors[n], largest) for n, shape in self.shapes.items()}
+        normal = {n: _deviations(random.standard_normal(shape)) for n, shape in self.shapes.items()}
+        return {n: _normal(self.formats[n], normal[n], factors[n], largest) for n in self.shapes}
 
     def shares(self, results: Results) -> tuple[float, float]:
         """Return which share of results is ± the largest value of its format, and which is 0."""
@@ -125,6 +126,12 @@ def _least_factor(f: Format) -> float:
 
 def _ends(f: Format) -> tuple[int, int]:
     return int(f.codes[0] or 0), int(f.codes[1] or 0)
+
+
+def _deviations(normal: Data) -> Data:
+    """Return random numbers, scaled such that the largest deviates by 1 or more: one or two of them may all be near 0."""
+    largest = float(np.max(np.abs(normal), initial=0.0))
+    return normal if largest >= 1.0 or not largest else normal / largest
 
 
 def _normal(f: Format, normal: Data, factor: float, largest: float) -> Data:

@@ -179,14 +179,17 @@ class SymbolicEvaluator:
         return result
 
     def reduction(self, e: Expr) -> Value:
-        """Return the value of a reduction.
+        """Return the value of a reduction."""
+        ranges = [range(self.number(n)) for n in e.args[1:]]
+        return self.reduced(e, self._map_points(e.data[1], ranges, partial(self.value, e.args[0])))
+
+    def reduced(self, e: Expr, values: Sequence[Value]) -> Value:
+        """Return what a reduction makes of the values of its body.
 
         Raises:
             SpecError: it is an extremum of no elements.
         """
-        monoid, variables = e.data
-        ranges = [range(self.number(n)) for n in e.args[1:]]
-        values = self._map_points(variables, ranges, partial(self.value, e.args[0]))
+        monoid, _ = e.data
         if not values:
             if monoid == "sum":
                 return Fraction(0) if e.real else 0

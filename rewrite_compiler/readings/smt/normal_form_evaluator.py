@@ -5,8 +5,8 @@ Integers only. Values differ from those of the z3 reading; loops, arrays, steps 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,12 @@ import z3
 
 from ...errors import SpecError
 from ...lang import intervals as iv
-from ...lang.binders import Leaf, Table
+from ...lang.binders import Array, Comprehension, Leaf
 from ...lang.expr import Expr
+from ...lang.step import Update
 from ..arrays.labelled_array import Data
-from ..oracle.emit_python import table_entries
 from .evaluator import SymbolicEvaluator, Value, apply_uninterpreted
-from .normal_form_code import code_of, integer_of
+from .normal_form_code import TableFunction, array_code, code_of, integer_of, updates_code
 from .polynomial_terms import Number, Term, Terms
 
 
@@ -54,6 +54,22 @@ class NormalFormEvaluator(SymbolicEvaluator):
             result = memo[e] = code_of(e)(self)
         return result
 
+    def array_within(self, a: Array, variables: Sequence[Expr], values: Sequence[int]) -> Data:
+        """Return the elements of an array where some variables have values."""
+        return self._bind(variables, values, partial(self.array, a))  # type: ignore[no-any-return]
+
+    def _array(self, a: Array) -> Data:
+        return array_code(a)(self) if isinstance(a, Comprehension) else super()._array(a)
+
+    def _update(self, updates: Iterable[Update]) -> None:
+        self._clear_memo()
+        updates = tuple(updates)
+        for u, writes in zip(updates, updates_code(updates)(self), strict=True):
+            memory = self.memories[u.memory]
+            for place, value in writes:
+                memory[place] = value
+        self._clear_memo()
+
     def symbolic_load(self, data: Data, index: Sequence[Value]) -> Value:
         """Return an element at an index that is no number."""
         result: Value = None
@@ -74,33 +90,6 @@ class NormalFormEvaluator(SymbolicEvaluator):
             result = self.terms.extremum(monoid, result, v)
         return result
 
-    def table_entry(self, e: Expr, operands: Sequence[Any]) -> Value:
-        """Return the entry of a table, its name applied to operands where these are no numbers."""
-        table: Table = e.data
-        for x in operands:
-            if isinstance(x, Term):
-                return self.terms.apply("table", _function_of(table), operands, e.interval)
-        flat = 0
-        for x, n, d in zip(operands, table.shape, table.domains, strict=True):
-            flat = flat * n + x - (d[0] or 0)
-        return integer_of(table_entries(table)[flat])
-
-
-class _TableFunction:
-    """A table as an uninterpreted function: two are equal where their names, domains and entries are."""
-
-    def __init__(self, table: Table) -> None:
-        self.table = table
-
-    def __hash__(self) -> int:
-        return hash(self.table.name)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _TableFunction):
-            return False
-        a, b = self.table, other.table
-        return a is b or (a.name == b.name and a.domains == b.domains and list(table_entries(a)) == list(table_entries(b)))
-
 
 def variables(terms: Terms, prefix: str, shape: Sequence[int], interval: iv.Interval) -> Data:
     """Return an object array of variables, named as those of the z3 reading."""
@@ -108,11 +97,6 @@ def variables(terms: Terms, prefix: str, shape: Sequence[int], interval: iv.Inte
     for place in np.ndindex(*shape):
         data[place] = terms.variable(prefix + "".join(f"_{i}" for i in place), interval)
     return data
-
-
-@lru_cache(maxsize=256)
-def _function_of(table: Table) -> _TableFunction:
-    return _TableFunction(table)
 
 
 # -- as z3 terms
@@ -124,7 +108,7 @@ class Z3Translator:
     def __init__(self) -> None:
         self.translated: dict[int, z3.ArithRef] = {}
         self.axioms: list[z3.BoolRef] = []
-        self.names: dict[_TableFunction, str] = {}
+        self.names: dict[TableFunction, str] = {}
 
     def of(self, root: Number) -> Any:
         """Return the z3 term of a normal form; a number unchanged."""
@@ -150,7 +134,7 @@ class Z3Translator:
             return x
         return _AS_Z3[t.op](t, *args)
 
-    def _namesakes(self, table: _TableFunction) -> int:
+    def _namesakes(self, table: TableFunction) -> int:
         return sum(n.table.name == table.table.name for n in self.names if n != table)
 
 
@@ -173,8 +157,8 @@ def _z3_divide(t: Term, a: z3.ArithRef, *args: z3.ArithRef) -> z3.ArithRef:
     quotient, remainder = a / b, a % b  # z3: the remainder is in 0 … |b|−1
     floor = z3.If(z3.And(b < 0, remainder != 0), quotient - 1, quotient)
     toward_zero = z3.If(z3.And(a < 0, remainder != 0), z3.If(b > 0, quotient + 1, quotient - 1), quotient)
-    rounded = floor if t.op in ("div", "mod") else toward_zero
-    return rounded if t.op in ("div", "tdiv") else a - b * rounded
+    rounded = floor if t.op in ("fdiv", "fmod") else toward_zero
+    return rounded if t.op in ("fdiv", "tdiv") else a - b * rounded
 
 
 def _z3_product(t: Term, *args: z3.ArithRef) -> z3.ArithRef:
@@ -201,7 +185,7 @@ _AS_Z3: dict[str, Callable[..., z3.ArithRef]] = {
     "const": lambda t: z3.IntVal(t.data),
     "sum": _z3_sum,
     "mul": _z3_product,
-    **dict.fromkeys(("div", "mod", "tdiv", "tmod"), _z3_divide),
+    **dict.fromkeys(("div", "mod", "fdiv", "fmod", "tdiv", "tmod"), _z3_divide),
     **dict.fromkeys(("bitand", "bitor", "bitxor"), _z3_bits),
     **dict.fromkeys(("eq", "ne", "lt", "le"), _z3_truth),
     "min": lambda t, a, b: z3.If(a <= b, a, b),

@@ -13,6 +13,7 @@ from ...lang import intervals as iv
 from ...lang.intervals import Interval
 
 DISTRIBUTED = 4  # terms of a sum, up to which a product with it becomes a sum
+_FLATTENED = ("sum", "mul")  # operators that a product looks into
 Number = Union[int, "Term"]
 
 
@@ -103,10 +104,14 @@ class Terms:
             if c == 1:
                 return t
         ordered = sorted(factors.items(), key=_first_number)
+        data = constant, tuple([c for _, c in ordered])
+        interned_term = self.interned.get(("sum", data, *[t.number for t, _ in ordered]))
+        if interned_term is not None:
+            return interned_term
         interval: Interval = (constant, constant)
         for t, c in ordered:
             interval = iv.add(interval, _scale(t.interval, c))
-        return self.make("sum", (constant, tuple(c for _, c in ordered)), tuple(t for t, _ in ordered), interval)
+        return self.make("sum", data, tuple([t for t, _ in ordered]), interval)
 
     def _merge_digits(self, factors: dict[Term, int]) -> tuple[tuple[Term, Term], int, Number] | None:
         """Return two digits of one number, their factor and the number: x mod m + m · ⌊x / m⌋ = x, also below a larger modulus."""
@@ -141,6 +146,11 @@ class Terms:
             return self.linear_combination([(int(b), a)])
         if any(x.op == "sum" for x in (a, b)) and all(x.op != "sum" or len(x.args) <= DISTRIBUTED for x in (a, b)):
             return self.linear_combination((c * e, self.product(s, t)) for c, s in _summands(a) for e, t in _summands(b))
+        if a.op not in _FLATTENED and b.op not in _FLATTENED:  # its interval is known where the product is
+            first, second = (a.number, b.number) if a.number <= b.number else (b.number, a.number)
+            interned_term = self.interned.get(("mul", None, first, second))
+            if interned_term is not None:
+                return interned_term
         factors = [f for x in (a, b) for f in (x.args if x.op == "mul" else (x,))]
         factors.sort(key=_number)
         if self.unbounded and all(_is_element(f) for f in factors):
