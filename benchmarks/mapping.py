@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -34,6 +35,7 @@ LAYERS = {
 }  # fmt: skip
 # equation and the groups of indices of the product of matrices that it becomes: rows, columns, summed
 CONTRACTIONS = {"intensli2": ("dbea,ec->abcd", 16), "ccsd7": ("adec,ebd->abc", 16), "ccsd-t4": ("dfgb,geac->abcdef", 16)}
+UNBALANCED = "gemm:m=4,n=2,k=2048"
 SHAPES = {"edge": [(1, 256), (2, 128), (4, 64), (8, 32), (16, 16)], "cloud": [(2**k, 2048 >> k) for k in range(6)]}
 TIMELOOP = MODELS["timeloop"]
 
@@ -94,37 +96,58 @@ def contractions() -> None:
             values = [r.cost.value(Objective.EDP) for r in (native, gemm)]
             print(f"{name:<10} {label:<22} M {m:,} N {n:,} K {k:,}: native {units[0]:,} units, EDP {values[0]:.3g}; "
                   f"GEMM {units[1]:,} units, EDP {values[1]:.3g} ({values[0] / values[1]:.2f} times less)")  # fmt: skip
+    for layer, units_at_work, value in printed_axes():
+        print(f"intensli2  the printed axes: {layer} {units_at_work:,} units, EDP {value:.3g}")
+
+
+def printed_axes() -> list[tuple[str, int, float]]:
+    """Return name, units and product of both of intensli2's mappings that the paper prints: the dimension on either axis is its own."""
+    cloud, equation = find_clusters("cloud"), CONTRACTIONS["intensli2"][0]
+    ways = {f"einsum:{equation}:16": {"L2": ("a",), "row": ("e",)}, "gemm:m=4096,n=16,k=16": {"L2": ("k",), "row": ("m",)}}
+    rows = []
+    for layer, parallel in ways.items():
+        result = best_mapping(layer_problem(layer), cloud, TIMELOOP, budget=4_000, constraints=Constraints(parallel=parallel))
+        rows.append((layer, int(result.cost.utilisation * cloud.units), float(result.cost.value(Objective.EDP))))
+    return rows
 
 
 def aspect() -> None:
     """Energy-delay product over the shape of the array, relative to the best shape; one dimension an axis."""
-    constraints = Constraints(is_one_an_axis=True)
     for name, shapes in SHAPES.items():
-        base = find_clusters(name)
         print(name, *(f"{y}x{x}" for y, x in shapes))
-        for layer, text in {**LAYERS, "unbalanced": "gemm:m=4,n=2,k=2048"}.items():
-            values = []
-            for y, x in shapes:
-                result = best_mapping(
-                    layer_problem(text), base.with_shape({"Y": y, "X": x}), TIMELOOP, budget=6_000, constraints=constraints
-                )
-                values.append(result.cost.value(Objective.EDP))
+        for layer, text in {**LAYERS, "unbalanced": UNBALANCED}.items():
+            values = [value for value, _ in by_shape(name, text, shapes)]
             print(f"  {layer:<11}", *(f"{v / min(values):7.2f}" for v in values))
+
+
+def by_shape(name: str, layer: str, shapes: Sequence[tuple[int, int]], budget: int = 6_000) -> list[tuple[float, float]]:
+    """Return energy-delay product and share of the units at work on every shape of an architecture's array."""
+    base, constraints, rows = find_clusters(name), Constraints(is_one_an_axis=True), []
+    for y, x in shapes:
+        clusters = base.with_shape({"Y": y, "X": x})
+        cost = best_mapping(layer_problem(layer), clusters, TIMELOOP, budget=budget, constraints=constraints).cost
+        rows.append((float(cost.value(Objective.EDP)), float(cost.utilisation)))
+    return rows
 
 
 def chiplets() -> None:
     """Energy-delay product of 16 chiplets over the bandwidth that fills each, relative to the widest."""
-    edge = find_clusters("edge")
     rates = (1, 2, 4, 6, 8, 12, 16)
     print("GB/s a chiplet", *rates)
     for layer, text in LAYERS.items():
-        values = []
-        for rate in rates:
-            dram, l2, *inner = edge.levels
-            package = (replace(dram, children=16), replace(l2, width=16 * rate), *inner)
-            result = best_mapping(layer_problem(text), replace(edge, levels=package), TIMELOOP, budget=6_000)
-            values.append(result.cost.value(Objective.EDP))
+        values = by_rate(text, rates)
         print(f"  {layer:<11}", *(f"{v / values[-1]:7.2f}" for v in values))
+
+
+def by_rate(layer: str, rates: Sequence[int], budget: int = 6_000) -> list[float]:
+    """Return the energy-delay product of 16 chiplets at every bandwidth that fills each of them."""
+    edge, values = find_clusters("edge"), []
+    for rate in rates:
+        dram, l2, *inner = edge.levels
+        package = (replace(dram, children=16), replace(l2, width=16 * rate), *inner)
+        cost = best_mapping(layer_problem(layer), replace(edge, levels=package), TIMELOOP, budget=budget).cost
+        values.append(float(cost.value(Objective.EDP)))
+    return values
 
 
 TABLES = {"speed": speed, "resnet18": resnet18, "contractions": contractions, "aspect": aspect, "chiplets": chiplets}
