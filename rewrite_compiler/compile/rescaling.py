@@ -172,9 +172,11 @@ class _Pattern:
 
 
 def _reason(o: Offload, s: Scaling, k: int) -> Reason | None:
-    """Return the law as a step towards an offload; None where there is no theorem that holds for its operands."""
+    """Return the law as a step towards an offload; None where there is no theorem that holds for its operands, or these are integers."""
+    from ..prove.rules.wrapped_words import has_integer_operands
+
     rule = law_of(o, s, k)
-    theorem = _theorem(_Law(rule_text(rule), rule))
+    theorem = None if has_integer_operands(o.mapping.rule) else _theorem(_Law(rule_text(rule), rule))
     if theorem is None or (theorem.ranks is not None and any(len(shape) > theorem.ranks for shape in o.shapes)):
         return None
     return Reason(rule.name, short_place(rule.place), "F", Coverage.ALL_SHAPES)
@@ -190,11 +192,10 @@ class _Law:
 
 @lru_cache(maxsize=1024)
 def _theorem(law: _Law) -> Theorem | None:
-    """Return what is proved of a law on real numbers; None where that is nothing, or where it is about integers, too."""
+    """Return what is proved of a law on real numbers; None where that is nothing."""
     from ..prove.rules.all_shapes import theorem_of
-    from ..prove.rules.wrapped_words import has_integer_operands
 
-    theorem = None if has_integer_operands(law.rule) else theorem_of(law.rule)
+    theorem = theorem_of(law.rule)
     return theorem if isinstance(theorem, Theorem) else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from rewrite_compiler.apps import find_application
-from rewrite_compiler.compile import Options, Plan, compile_model, plan_of_document, rescaling, to_json
+from rewrite_compiler.compile import Options, Plan, compile_model, operating, plan_of_document, rescaling, to_json
 from rewrite_compiler.compile.operating import relative_errors
 from rewrite_compiler.compile.rescaling import Scaling, law_of, scalings
 from rewrite_compiler.cosim import cosimulate
 from rewrite_compiler.errors import UsageError
+from rewrite_compiler.ops.static import HasType
 from rewrite_compiler.prove.rules.rules import prove_rule
+from rewrite_compiler.prove.verdict import Theorem
 from rewrite_compiler.target import find_target
 
 FEATURES = 32
@@ -78,6 +81,26 @@ def test_a_law_that_does_not_hold_is_not_proved(norm: Path) -> None:
         assert rescaling._reason(o, wrong, -3) is None
 
 
+def test_a_law_is_used_up_to_the_ranks_it_is_proved_for_and_of_no_integers(norm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (o,) = compile_model(norm, "flexasr").offloads
+    scaling, rank = Scaling({"x": 1}, {"epsilon": 2}, 0), max(map(len, o.shapes))
+    for ranks, is_used in ((None, True), (rank, True), (rank - 1, False)):
+        monkeypatch.setattr(rescaling, "_theorem", lambda _, ranks=ranks: Theorem("this test", ranks))
+        assert bool(rescaling._reason(o, scaling, -3)) is is_used
+    monkeypatch.undo()
+    integers = tuple(HasType(v, ("int32",)) for v in o.mapping.operands)
+    of_integers = replace(o, mapping=replace(o.mapping, rule=replace(o.mapping.rule, where=(*o.mapping.rule.where, *integers))))
+    assert rescaling._reason(of_integers, scaling, -3) is None
+
+
+def test_a_scaling_without_effect_is_taken_back(norm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Formats of a plan are calibrated by a method that may clip what a scaling gains: here the error stays."""
+    monkeypatch.setattr(operating, "_errors", lambda plan, _: {o.id: 0.5 for o in plan.offloads})
+    plan = planned(norm, 3.0)
+    assert (len(plan.offloads), plan.settings["scaled"]) == (1, [])
+    assert plan.notes == ("more than 25% off on calibration samples: layer_norm_0 50%",)
+
+
 def test_an_unproved_law_is_not_used(norm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rescaling, "_reason", lambda *_: None)
     assert planned(norm, 3.0).offloads == ()
@@ -92,7 +115,11 @@ def test_scalings_follow_from_the_pattern() -> None:
         "attention": ["q+1 e-1 → -1"], "linear_sigmoid": ["x+1 w-1 → 0"], "max_pool": ["x+1 → 1"], "lstm": ["x+1 w-1 → 0"],
         "linear_relu": ["w+1 b+1 → 1", "x+1 b+1 → 1", "x+1 w-1 → 0"],
     }  # fmt: skip
-    assert scalings(find_target("vta").mappings["dense_int8"]) == []  # a model's own codes have their scales
+    assert [f"{s} → {s.result}" for s in scalings(mappings["layer_norm"])] == [
+        "x+1 → 0", "g+1 b+1 → 1", "x+1 g+1 b+1 → 1", "x+1 g-1 b-1 → -1",
+    ]  # fmt: skip
+    for name in ("dense_int8", "max_pool_int8"):
+        assert scalings(find_target("vta").mappings[name]) == []  # a model's own codes have their scales
 
 
 def test_a_result_is_scaled_back(norm: Path) -> None:

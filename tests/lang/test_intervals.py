@@ -154,3 +154,36 @@ def test_open_operands_are_accepted(op: str) -> None:
     for a, b in itertools.product([(None, None), (0, None), (None, 5), (3, 9)], repeat=2):
         low, high = OPEN[op](a, b)
         assert low is None or high is None or low <= high
+
+
+@pytest.mark.parametrize("op", BINARY)
+def test_every_small_value_is_inside_of_open_intervals(op: str) -> None:
+    spans = [(a, b) for a in (None, -3, 0, 2) for b in (None, -1, 0, 3) if a is None or b is None or a <= b]
+    for a, b in itertools.product(spans, spans):
+        if None not in (*a, *b) or (op in SHIFTS and (b[0] is None or b[0] < 0)):
+            continue
+        found = ARITHMETIC[op](a, b)
+        for x, y in itertools.product((-7, -3, -1, 0, 2, 3, 6), (-4, -1, 0, 1, 3, 5)):
+            value = value_or_none(op, x, y) if holds(a, x) and holds(b, y) else None
+            assert value is None or holds(found, value), (a, b, x, y)
+
+
+@pytest.mark.parametrize(
+    ("interval", "word"),
+    [
+        ((0, 0), (1, False)),
+        ((0, 255), (8, False)),
+        ((-128, 127), (8, True)),
+        ((-129, 0), (9, True)),
+        ((-1, 0), (1, True)),
+        ((-1, 128), (9, True)),
+    ],
+)
+def test_the_narrowest_word_of_an_interval(interval: Interval, word: tuple[int, bool]) -> None:
+    assert iv.width_of(interval) == word
+
+
+def test_a_remainder_has_the_sign_of_what_is_divided() -> None:
+    assert iv.trunc_mod((-5, 0), (3, 3)) == (-2, 0)
+    assert iv.trunc_mod((0, 5), (3, 3)) == (0, 2)
+    assert iv.trunc_mod((-5, 5), (-3, 2)) == (-2, 2)

@@ -269,3 +269,44 @@ def test_a_pass_keeps_what_the_code_stores(case: Case) -> None:
 )
 def test_trap_analysis_knows_what_has_a_value_at_any_time(tree: Tree, expected: bool) -> None:
     assert cannot_trap(tree, sizes_of(Routine(MEMORIES, {}, []))) is expected
+
+
+BACK = operator("sub", number(9), name("n", (0, 20)), (-11, 9))
+AGAIN = operator("add", name("s", HALF), number(1), HALF)
+LONG = operator("mul", load("w", ROW, HALF), load("w", ROW, HALF), iv.mul(HALF, HALF))
+# what a pass must leave as it is
+UNCHANGED: dict[str, tuple[Callable[[Routine], Routine], Sequence[Statement], dict[str, Leaf]]] = {
+    "a scalar that is made of itself is no copy": (
+        propagate_copies, [Mutable("s", number(3), HALF, False), Assign("s", AGAIN), Store("y", number(0), name("s", HALF))], MEMORIES,
+    ),
+    "a scalar that is read before it is assigned is no copy": (
+        propagate_copies, [Mutable("s", number(3), HALF, False), Store("y", number(0), name("s", HALF)), Assign("s", number(1))], MEMORIES,
+    ),
+    "a scalar that is assigned again begins anew in every iteration": (
+        hoist_invariants, [For("i", number(8), [
+            Mutable("s", number(0), HALF, False), Assign("s", number(1)), Store("y", ROW, name("s", HALF)),
+            Assign("s", load("x", ROW)), Store("y", ROW, name("s", HALF)),
+        ])], MEMORIES,
+    ),
+    "an index that falls has its first value last": (
+        hoist_bounds_checks, [Bind("m", load("r", number(0), (0, 20))), For("n", number(8), [Store("y", BACK, number(0))])], REGISTER,
+    ),
+    "a memory whose elements say where it is written has no mirror": (
+        decoded, [Store("codes", load("codes", number(0), (0, 15)), number(9)), *DECODED], CODES,
+    ),
+    "partial sums beyond words are not split off": (
+        split_wide_sums, [
+            Mutable("s", number(0), SUM, False), For("i", number(8), [Assign("s", operator("add", name("s", SUM), LONG, SUM))]),
+            Store("y", number(0), name("s", SUM)),
+        ], WORDS,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNCHANGED.values(), ids=UNCHANGED)
+def test_a_pass_leaves_code_that_it_would_change_in_meaning(
+    case: tuple[Callable[[Routine], Routine], Sequence[Statement], dict[str, Leaf]],
+) -> None:
+    transform, body, memories = case
+    routine = Routine(memories, {"doubled": DOUBLED} if "codes" in memories else {}, list(body))
+    assert listing(transform(routine)) == listing(routine)
