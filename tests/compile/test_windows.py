@@ -118,3 +118,11 @@ def test_other_indices_are_refused(index: object) -> None:
     term = array(lambda n: reduce_sum(lambda k: x[index(k)] + n, 3), (4,))  # type: ignore[operator]
     with pytest.raises(NotLowered, match="not read by one variable"):
         ImplicitIm2col([term], x, WINDOWS, 0)
+
+
+def test_a_variable_over_two_axes_has_the_same_digits_on_both() -> None:
+    x = Leaf((6, 6), (-9, 9), False, "x")
+    digits = (Digit(2, 0, 3), Digit(3, 0, 1)), (Digit(3, 1, 2), Digit(2, 1, 1))
+    term = array(lambda n: reduce_sum(lambda k: x[k, k] + n, 6), (4,))
+    with pytest.raises(NotLowered, match="whose axes one variable runs over in two ways"):
+        ImplicitIm2col([term], x, Windows((6, 6), (0, 0), digits), 0)

@@ -27,7 +27,7 @@ from rewrite_compiler.fit.mapping.columns import distinct_values, equal_columns,
 from rewrite_compiler.fit.mapping.constraints import Constraints, constraints_from
 from rewrite_compiler.fit.mapping.engine import Reading
 from rewrite_compiler.fit.mapping.orders import covering_orders, order_classes, signatures
-from rewrite_compiler.fit.mapping.schedule import LevelMap, Schedule, counts_of, schedule_from, violations
+from rewrite_compiler.fit.mapping.schedule import LevelMap, Schedule, batch_of, counts_of, schedule_from, violations
 from rewrite_compiler.fit.mapping.space import Genomes, Space, factorisations
 from rewrite_compiler.fit.models.model import Objective
 from rewrite_compiler.fit.models.published import MODELS, check_words
@@ -468,3 +468,43 @@ def test_energies_beyond_words_are_refused(access: int, operation: int) -> None:
     check_words(GEMM, replace(clusters, energies={"DRAM": 1}, operations={"mac2": 1}))
     with pytest.raises(InputError, match=r"The energy of 192 steps may exceed 2\^63 femtojoules"):
         check_words(GEMM, clusters)
+
+
+def test_every_constraint_is_one_that_can_be_relaxed() -> None:
+    """Dropped one after the other, no two at once, they leave none."""
+    constraints = Constraints(
+        {("L1", "k"): 2}, {"DRAM": ("n", "m")}, {"row": ("m",)}, {"L2": ("b",)},
+        is_one_an_axis=True, least_utilisation=0.25, most_utilisation=0.5,
+    )  # fmt: skip
+    names = []
+    while constraints.atoms():
+        assert all(len(lacking.atoms()) == len(constraints.atoms()) - 1 for _, lacking in constraints.atoms())
+        name, constraints = constraints.atoms()[0]
+        names.append(name)
+    assert names == [
+        "tile k = 2 at L1", "order [n, m] at DRAM", "parallel [m] at row", "bypass [b] at L2", "one dimension an axis",
+        "utilisation of 0.25 or more", "utilisation of 0.5 or less",
+    ]  # fmt: skip
+    assert constraints == Constraints()
+
+
+def test_tiles_that_fit_alone_must_fit_together() -> None:
+    constraints = constraints_from({"tiles": {"L1": {"m": 2, "n": 2, "k": 2}}}, GEMM, machine())
+    check_feasible(Space(GEMM, machine(64, 12), constraints), MODELS["timeloop"])
+    with pytest.raises(InputError, match="at L1 tiles take 12 of 11 elements"):
+        check_feasible(Space(GEMM, machine(64, 11), constraints), MODELS["timeloop"])
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_models_price_no_more_parts_than_there_are_sub_clusters(model: str) -> None:
+    """Along Y two rows share what L2 holds."""
+    clusters = machine(1000, 1000)
+    shares = [{**GEMM.dimensions, "m": 8 // parts} for parts in (1, 2, 4)]
+    schedules = [
+        Schedule((
+            LevelMap("DRAM", (), GEMM.dimensions, GEMM.dimensions), LevelMap("L2", (), GEMM.dimensions, share),
+            LevelMap("row", (), share, share), LevelMap("L1", (), share, share),
+        )) for share in shares
+    ]  # fmt: skip
+    fits = MODELS[model].fits(clusters, batch_of(GEMM, clusters, schedules), (frozenset(), frozenset(), frozenset("aby"), frozenset()))
+    assert fits.tolist() == [True, True, False]

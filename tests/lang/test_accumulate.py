@@ -306,3 +306,13 @@ def test_digits_are_found_only_where_all_values_follow(seed: int) -> None:
     assert delinearisation.mixed_radix_of(values) == [4, 3]
     values[rng.integers(2), rng.integers(3, 12)] += 1
     assert delinearisation.mixed_radix_of(values) != [4, 3]
+
+
+def test_a_table_is_separable_where_it_is_a_sum_along_its_axes() -> None:
+    rows, columns = np.array([5, 7, 4]), np.array([0, 3, 3, 9])
+    table = rows[:, None] + columns
+    first, steps = delinearisation.separable_parts(table) or (None, [])
+    assert first == 5
+    assert [s.tolist() for s in steps] == [[0, 2, -1], [0, 3, 3, 9]]
+    table[2, 3] += 1
+    assert delinearisation.separable_parts(table) is None

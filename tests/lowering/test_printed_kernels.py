@@ -14,6 +14,7 @@ import pytest
 
 from rewrite_compiler.ila_models.flexasr.numerics import DECODE, TANH
 from rewrite_compiler.kernels import Constants, Lowered
+from rewrite_compiler.kernels.layout import Layout
 from rewrite_compiler.lang import Array, Expr, Leaf, Table, array, fold, fold_arrays, reduce_sum, sat, select, shift_right, wrap
 from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.arithmetic import ROUNDINGS
@@ -228,3 +229,17 @@ def test_what_is_computed_of_constants_is_kept_by_who_asks() -> None:
     assert all(constants.values[leaf] is y for leaf, y in kept.items())
     other = (255 - shared).astype(shared.dtype)
     assert np.array_equal(made({x: codes, w: other})[0], evaluated_together(term, {x: codes.astype(np.int64)}, {w: other.astype(np.int64)}))
+
+
+def test_an_array_lies_as_vectors_read_it_only_where_these_end_with_it() -> None:
+    """Pairs of an odd number of elements have a zero behind the last one, and lanes of a few a whole vector."""
+    for n, is_laid_out in ((3, False), (4, True)):
+        x = np.arange(1, n + 1, dtype=np.int16)
+        packed = Layout(Leaf((n,), iv.of_width(16, True), False, "x"), "int16", pair=0).pack(x)
+        assert (packed is x) is is_laid_out
+        assert packed[: n + n % 2].tolist() == [*range(1, n + 1), *[0] * (n % 2)]
+    for n, is_laid_out in ((24, False), (32, True)):
+        x = np.arange(n, dtype=np.int16)
+        packed = Layout(Leaf((n,), iv.of_width(16, True), False, "x"), "int16", lane=0).pack(x)
+        assert (packed is x) is is_laid_out
+        assert packed[:n].tolist() == x.tolist()

@@ -236,6 +236,24 @@ def test_what_does_not_fit_is_refused() -> None:
     )
 
 
+def test_a_memory_is_full_to_the_last_bit() -> None:
+    """Three operands of 18 bytes leave 16 of 448 bits, and of 19 lack 8."""
+    placed = place(bind(parse(ADD), {"N": 24}, dict.fromkeys("abc", "i8")), graph(), ["PE1", "PE2"])
+    check_schedule(tile(placed, {"n": 18}, "MEM2"), graph(depth=2))
+    assert "take 456 bits of MEM2, which holds 448" in refusal(lambda: check_schedule(tile(placed, {"n": 19}, "MEM2"), graph(depth=2)))
+
+
+def test_elements_between_those_that_a_tile_computes_stay() -> None:
+    """Tiles of one n and two m write every third element: what other tiles wrote between is loaded before."""
+    c = parse(
+        "codelet f(inp a[3][4]:i8, out y[12]:i8) {\n  loop n(0, 3, 1) {\n    loop m(0, 4, 1) {\n"
+        "      compute COPY(a[n][m]) -> y[n + 3*m];\n    }\n  }\n}\n"
+    )
+    a = np.arange(1, 13).reshape(3, 4)
+    for tiles in ({"n": 1, "m": 2}, {"n": 3, "m": 2}, {"n": 2, "m": 3}):
+        assert evaluate(tile(c, tiles, "M"), {"a": a})["y"].tolist() == a.T.reshape(-1).tolist()
+
+
 @pytest.mark.parametrize(
     ("source", "sentence"),
     [
