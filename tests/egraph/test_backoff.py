@@ -30,6 +30,15 @@ def test_a_rule_is_held_back_for_longer_each_time() -> None:
     assert added.rounds_held() == {"mine": HOLD_ROUNDS + 2}
 
 
+def test_a_rule_is_held_back_for_twice_as_many_rounds_each_time() -> None:
+    added = Backoff({"added7": "mine"})
+    for times in range(4):
+        added.record_growth("added7", (MOST_E_NODES << times) + 1)
+        rounds = [added.runnable_rulesets() for _ in range((HOLD_ROUNDS << times) + 1)]
+        assert rounds == [*[[]] * (HOLD_ROUNDS << times), ["added7"]]
+    assert added.growth_by_rule() == {"mine": MOST_E_NODES * 15 + 4}
+
+
 def test_the_shipped_rules_come_to_their_end_beside_rules_that_explode() -> None:
     limits = replace(TRIAL, e_nodes=10_000)
     found = saturate(small_program(), [*SHIPPED, zero_bias_at_once, bias_as_sum, associate_freely], [], limits)

@@ -12,6 +12,8 @@ import pytest
 
 from rewrite_compiler.compile.matching.match import extract_match, saturate_program
 from rewrite_compiler.compile.matching.match import match as matched
+from rewrite_compiler.egraph.graph.graph import EGraph, ENode
+from rewrite_compiler.egraph.regions.join import Representatives, _Joiner, layouts_of
 from rewrite_compiler.egraph.regions.recurrent_skeleton import _Steps
 from rewrite_compiler.egraph.regions.regions import FormKey, UseDefFacts, form_of, region_of, regions_of
 from rewrite_compiler.egraph.saturation.saturate import saturate_regions
@@ -187,3 +189,20 @@ def test_nodes_read_the_last_of_a_chain_of_aliases() -> None:
     steps.add(Node("add", (0, 4), (1,)), frozenset())
     steps.aliases = {3: 2, 2: 0}
     assert [n.inputs for n in steps.renamed()] == [(0,), (0, 4)]
+
+
+def test_a_layout_that_is_there_is_one_of_its_own_shape() -> None:
+    """A value that a reshape makes of rows has these as rows; one that is made of another shape has none yet."""
+    p = encoder(1)
+    joiner = _Joiner(p, Representatives(p, (), (), ()), EGraph({}, {}))
+    (rows,) = layouts_of(TensorType((2, 6, 8)))
+
+    def made_of(*shape: int) -> tuple[int, int]:
+        operand = joiner.new(TensorType(shape), False, [])
+        node = ENode(rows.op, (operand,), (rows.inverse,), 0, frozenset())
+        return operand, joiner.layout(joiner.new(TensorType((2, 6, 8)), False, [node]), rows, "float32")
+
+    for shape, is_there in (((12, 8), True), ((48, 2), False), ((8, 12), False)):
+        operand, layout = made_of(*shape)
+        assert joiner.types[layout] == TensorType((12, 8))
+        assert (layout == operand) is is_there

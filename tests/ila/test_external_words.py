@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,10 @@ import pytest
 
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila import ExternalWords, Ila, assemble, layout
-from rewrite_compiler.lang import seq, update
+from rewrite_compiler.ila.byte_region import Region
+from rewrite_compiler.lang import leaf, seq, update
+from rewrite_compiler.lang.binders import scalar_array
+from rewrite_compiler.readings.oracle.emit_python import evaluate
 
 WORDS = 8
 READINGS = ("oracle", "arrays", "native")
@@ -70,3 +74,18 @@ def test_words_that_are_not_there_are_named_by_their_elements() -> None:
     with pytest.raises(SpecError) as refusal:
         m.simulator(dram=bytearray(12), base=4).run(issued(m, ("load", {"first": 5, "count": 4})))
     assert refusal.value.problem.sentence == "elements 10…17 of 4…15, 12 in all"
+
+
+@pytest.mark.parametrize(("first", "last", "holds"), [(4, 15, 1), (3, 15, 0), (4, 16, 0), (0, 3, 0), (15, 15, 1), (16, 16, 0), (3, 3, 0)])
+def test_elements_exist_from_the_base_on(first: int, last: int, holds: int) -> None:
+    memory = Ila("small").external("dram", 8)
+    assert evaluate(scalar_array(memory.holds(first, last)), {memory.base: [4], memory.size: [12]}, 1) == [holds]
+
+
+def test_regions_are_apart_where_each_ends_before_the_other_begins() -> None:
+    memory = leaf("bytes", (64,), (0, 255))
+    regions = [Region(memory, base, (length,), size) for base, length, size in ((0, 6, 2), (10, 4, 1), (12, 1, 4), (16, 8, 1), (14, 0, 1))]
+    for a, b in itertools.product(regions, repeat=2):
+        begins, ends = (int(x.base) for x in (a, b)), (int(x.base) + int(x.bytes.value or 0) for x in (a, b))  # type: ignore[arg-type]
+        (a_first, b_first), (a_end, b_end) = begins, ends
+        assert a.is_apart(b).value == (a_end <= b_first or b_end <= a_first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -266,3 +267,15 @@ def test_a_decoder_whose_code_is_damaged_is_made_again(kept: Path) -> None:
         native_jit.compile_text.cache_clear()
         assert decoder_of(small()) is not None
         assert entry.read_bytes() == whole
+
+
+@pytest.mark.parametrize("reading", ["native", "arrays"])
+def test_repeated_reads_see_what_the_commands_before_them_wrote(reading: str) -> None:
+    """A read that counts, forty times."""
+    model = small()
+    total = model.states["total"].leaf
+    model.instructions["load_total"] = replace(model.instructions["load_total"], update=assign(total, wrap(total[()] + 3, 32, False)))
+    stream = [assemble(model.instructions["load_total"])] * 40
+    found = Simulator(model, reading=reading).play(columns_of(model, stream))
+    assert [bytes(x) for x in found] == one_by_one(Simulator(model, reading="oracle"), stream, found.shape[1])
+    assert len({bytes(x) for x in found}) == 40

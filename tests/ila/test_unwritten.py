@@ -13,9 +13,12 @@ from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila import CONTROL, DATA, Bits, Ila, lanes_of, mmio
 from rewrite_compiler.ila.mmio import assemble
 from rewrite_compiler.ila.simulation import read_sets
+from rewrite_compiler.ila.simulation.initialisation_tracking import InitialisationMap
 from rewrite_compiler.ila.simulation.simulator import READINGS, Simulator
 from rewrite_compiler.ila_models import flexasr, hlscnn, hvx, vta
 from rewrite_compiler.lang import assign, seq, update
+from rewrite_compiler.lang.binders import Leaf
+from rewrite_compiler.readings.state.upward_exposed_reads import DeferredWrites, ExposedReads
 
 FLEXASR, HLSCNN = flexasr.build(), hlscnn.build()
 
@@ -241,3 +244,23 @@ def _counting(analysis: Callable[..., Any], name: str, calls: Counter[str]) -> C
         return analysis(*arguments)
 
     return counted
+
+
+def test_what_is_made_of_a_spoilt_vector_is_spoilt() -> None:
+    """Copies of a vector that nothing wrote, and copies of these, are refused when they are read; a copy of a written one mends."""
+    m = vta.build(behaviour="hls")
+    first, second, third = (m.states[name].leaf for name in ("inp", "acc", "out"))
+    found, gemm, none = InitialisationMap(m), m.instructions["gemm"], np.zeros((0, 2), np.int64)
+    row = np.array([[0, 1]])
+
+    def copy(source: Leaf, sink: Leaf) -> None:
+        found.observe(gemm, {}, ExposedReads({}, {}, {}, [DeferredWrites(sink, row, {source: row})]))
+
+    copy(first, second)
+    copy(second, third)
+    for memory, source in ((second, "inp"), (third, "acc")):
+        with pytest.raises(SpecError, match=f"gemm reads vector 0, 0 of {memory.name}, which gemm made of vector 0, 0 of {source}, which"):
+            found.observe(gemm, {}, ExposedReads({memory: row}, {}, {}))
+    found.observe(gemm, {}, ExposedReads({}, {}, {second: row}))
+    copy(second, third)
+    found.observe(gemm, {}, ExposedReads({third: row, second: none}, {}, {}))

@@ -24,7 +24,7 @@ from rewrite_compiler.lang import (
     trunc_div,
     trunc_mod,
 )
-from rewrite_compiler.readings.arrays import evaluator, fold_hoisting, labelled_array
+from rewrite_compiler.readings.arrays import buffer_pool, evaluator, fold_hoisting, labelled_array
 from rewrite_compiler.readings.arrays.evaluator import Evaluator
 from rewrite_compiler.readings.arrays.labelled_array import Axes, LabelledArray, Store, axis_of
 from rewrite_compiler.readings.kernels.evaluate import evaluate
@@ -244,3 +244,16 @@ def test_a_reduction_that_is_too_large_is_computed_piece_by_piece(monoid: str, m
     term = array(lambda i: reduce(monoid, lambda j, k: x[i, k] + y[j, k] * (i - 1), (3, 5)), 3)
     data = {v: np.random.default_rng(n).integers(-128, 128, (3, 5)).astype(np.int8) for n, v in enumerate((x, y))}
     assert (evaluate(term, data) == oracle_of(term, data, (3,))).all()
+
+
+def test_an_array_of_the_pool_is_handed_out_again_when_nobody_holds_it() -> None:
+    """A view of it holds it, too."""
+    size = buffer_pool.MIN_BYTES + 8  # of this test alone
+    first, second = (buffer_pool.pooled_array((size,), np.uint8) for _ in range(2))
+    assert not np.shares_memory(first, second)
+    place, view = first.ctypes.data, first[8:]
+    del first
+    third = buffer_pool.pooled_array((size,), np.uint8)
+    assert not np.shares_memory(third, view)
+    del view
+    assert buffer_pool.pooled_array((size // 8,), np.int64).ctypes.data == place

@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from known_wrong.drivers import Fault, planted
 
+from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila.verification.lane_correspondence import LanesDiffer, instruction_correspondence
 from rewrite_compiler.lang import Expr, reduce_sum, signed, update
+from rewrite_compiler.prove.mappings import call_validation
 from rewrite_compiler.prove.mappings.block_proof import BlockProofs
+from rewrite_compiler.prove.mappings.call_validation import CallCourt, Method
+from rewrite_compiler.prove.mappings.stream_correspondence import Event, StreamCorrespondence
 from rewrite_compiler.target import Stay, find_target
 from rewrite_compiler.targets.vta.base import blocks
 from rewrite_compiler.targets.vta.conv2d import _trial
@@ -118,3 +123,38 @@ def test_lanes_must_be_used_as_lanes(weight: Any, lanes: int, sentence: str) -> 
     with pytest.raises(LanesDiffer) as refusal:
         instruction_correspondence(wide, narrow, "gemm")
     assert str(refusal.value).startswith(sentence)
+
+
+@pytest.mark.parametrize("side", ["wide", "narrow"])
+def test_parts_of_external_memory_do_not_share_a_word(side: str) -> None:
+    def parts(second: int, count: int = 4) -> list[Event]:
+        return [Event("place", "dram", start=n, words=np.zeros(words, object)) for n, words in ((0, 4), (second, count))]
+
+    for second, count, is_apart in ((4, 4, True), (3, 4, False), (2, 0, True), (0, 1, False)):
+        both = {"wide": parts(8), "narrow": parts(8), side: parts(second, count)}
+        streams = StreamCorrespondence(**both)
+        if is_apart:
+            streams._check_disjoint((0, 1))
+        else:
+            with pytest.raises(LanesDiffer, match="parts of external memory overlap"):
+                streams._check_disjoint((0, 1))
+
+
+@pytest.mark.parametrize("differs", ["", "on the first seed", "on the second seed", "refused"])
+def test_a_sample_of_a_call_is_drawn_twice_and_refutes_what_the_device_refuses(differs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = list[int]()
+
+    def difference(m: Any, ila: Any, sizes: Any, seed: int, stay: Any) -> str | None:
+        seeds.append(seed)
+        if differs == "refused":
+            raise SpecError("I104", "nothing has written it")
+        return "y[0]" if differs == ("on the first seed", "on the second seed")[len(seeds) - 1] else None
+
+    monkeypatch.setattr(call_validation, "code_difference", difference)
+    target = find_target("vta")
+    method, reason = CallCourt(target)._sample(target.mappings["dense"], {}, None)
+    if not differs:
+        assert (method, reason, len({*seeds})) == (Method.SAMPLE, "", 2)
+    else:
+        said = "the device refuses the stream: nothing has written it" if differs == "refused" else "driver and numerics differ: y[0]"
+        assert (method, reason) == (Method.NONE, said)

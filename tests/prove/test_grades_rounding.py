@@ -84,3 +84,21 @@ rule turned(x: tensor, y: tensor) grade E {
     assert found is not None
     assert found[1] is not None
     assert {found[1].left, found[1].right} == {"0.0", "-0.0"}
+
+
+@pytest.mark.parametrize(
+    ("law", "same_order"),
+    [
+        ("add(x, full(shape=[], value=0.0)) = x", True),
+        ("div(x, full(shape=[], value=3.0)) = mul(x, full(shape=[], value=0.33333334))", False),
+    ],
+)
+def test_a_grade_is_kept_on_every_instance(law: str, same_order: bool) -> None:
+    """An instance of one element may show nothing; one of many that comes behind it shows a zero whose sign goes, or another rounding."""
+    (rule,) = rules_of_text(f"rule law(x: tensor) grade E {{ {law} }}", "rules")
+    instances = drawn_instances(rule, range(3), 6, 60)
+    silent = next(i for i in instances if grade_violation(rule, [i], same_order) is None)
+    found = grade_violation(rule, [silent, max(instances, key=lambda i: i.size)], same_order)
+    assert found is not None
+    assert found[0].startswith("it is not of grade E: the sides ")
+    assert found[1] is not None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from prove.test_mappings import LINEAR, WRONG, model, tampered
 
-from rewrite_compiler.prove.mappings.induction import Steps, induction_failure
+from rewrite_compiler.prove.mappings.induction import Steps, _step_failures, induction_failure
+from rewrite_compiler.prove.mappings.limit_edges import literal_edges
 from rewrite_compiler.prove.mappings.mappings import first_sizes, inductions, prove_mapping
 from rewrite_compiler.readings.arrays.labelled_array import Data
 from rewrite_compiler.readings.smt.normal_form_evaluator import variables
@@ -84,3 +86,36 @@ def test_a_driver_that_is_wrong_from_the_second_vector_on_is_refuted_by_the_step
     proof = prove_mapping(wrong, model())
     assert (proof.verdict, proof.code, proof.evidence) == ("refuted", "I105", "driver and numerics differ at t=1, k=17, n=64")
     assert prove_mapping(replace(LINEAR, trials=wrong.trials), model()).strength.endswith("; every k from 16 on by induction in steps of 1")
+
+
+@pytest.mark.parametrize(
+    ("predecessors", "previous", "functions", "failure"),
+    [
+        (["a1"], ["a1"], {"a2": "f", "a1": "f"}, ""),
+        ([], ["a1"], {"a2": "f", "a1": "f"}, "the accumulator is made of 0 earlier ones"),
+        (["a1", "b1"], ["a1", "b1"], {"a2": "f", "a1": "f", "b1": "f"}, "the accumulator is made of 2 earlier ones"),
+        (["a1"], ["b1"], {"a2": "f", "a1": "f"}, "the accumulator depends on the length"),
+        (["a1"], ["a1"], {"a2": "f", "a1": "g"}, "two steps are not the same function of the accumulator"),
+    ],
+)
+def test_an_accumulator_advances_by_one_function_from_the_one_before(
+    predecessors: list[Any], previous: list[Any], functions: dict[str, str], failure: str
+) -> None:
+    """Accumulators are names here, and functions of steps as well."""
+
+    class Named(Steps):
+        def __init__(self) -> None:
+            pass
+
+        def function(self, value: Any, last: int) -> tuple[str, list[Any]]:
+            return functions[value], predecessors if last == 4 else ["a0"]
+
+    assert list(_step_failures(["a2"], previous, Named(), 4, 1)) == ([failure] if failure else [])  # type: ignore[list-item]
+
+
+def test_sizes_beside_a_number_of_a_driver_are_on_both_sides_of_it() -> None:
+    """VTA's driver of pools has a 4 and an 8; both sides of a number show whether a comparison is strict."""
+    sizes = [dict(x) for x in literal_edges(find_target("vta").mappings["max_pool_int8"], 4)]
+    for d in ("b", "c"):
+        assert {8, 9} <= {x[d] for x in sizes}
+        assert {4, 5}.isdisjoint(x[d] for x in sizes)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.prove.rules.rules import prove_rule
-from rewrite_compiler.prove.rules.wrapped_words import has_integer_operands, operand_types
+from rewrite_compiler.prove.rules.wrapped_words import bitvector_answer, has_integer_operands, operand_types
+from rewrite_compiler.prove.verdict import Counterexample
 from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.text_file import rules_of_file, rules_of_text
 
@@ -119,3 +120,11 @@ def test_a_counterexample_divides_by_no_computed_zero(law: str) -> None:
     assert example is not None
     x, y = (np.array(json.loads(str(example.operands[name]).removesuffix(" (int8)"))) for name in "xy")
     assert np.all(x != y)
+
+
+@pytest.mark.parametrize("types", ['"uint8", "int8"', '"int8", "uint8"', '"uint8", "uint16", "int32"'])
+def test_a_law_holds_in_each_of_its_types(types: str) -> None:
+    (law,) = laws(f"rule law(x: tensor) grade E {{ relu(x) = x where type(x, {types}) }}")
+    answer = bitvector_answer(law)
+    assert isinstance(answer, Counterexample)
+    assert "(int" in str(answer.operands["x"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from rewrite_compiler.ops.static import holds
 from rewrite_compiler.prove.instances.element_terms import BINARY, Node, call, constant, leaf, node
 from rewrite_compiler.prove.instances.instance_search import drawn_instances
 from rewrite_compiler.prove.rules.rules import prove_rule
-from rewrite_compiler.prove.rules.scalar_laws import is_partial, scalar_answer
+from rewrite_compiler.prove.rules.scalar_laws import is_partial, is_pointwise, scalar_answer
 from rewrite_compiler.prove.verdict import Stop, Theorem
 from rewrite_compiler.readings.smt.scalars.real_numbers import Comparison, difference
 from rewrite_compiler.readings.smt.scalars.scalar_term import Undecided
@@ -117,3 +118,23 @@ def test_what_divides_is_not_left_to_the_calculus() -> None:
     assert prove_rule(r).verdict == "refuted"
     whole = law("(x: tensor) grade A { div(x, full(shape=[], value=4.0)) = mul(x, full(shape=[], value=0.25)) }")
     assert isinstance(scalar_answer(whole), Theorem)
+
+
+def test_every_pair_of_a_rule_is_asked() -> None:
+    right, wrong = law("(x: tensor) grade F { neg(neg(x)) = x }"), law("(x: tensor) grade F { abs(neg(x)) = x }")
+    assert isinstance(scalar_answer(replace(right, pairs=right.pairs * 2)), Theorem)
+    for pairs in ((*right.pairs, *wrong.pairs), (*wrong.pairs, *right.pairs)):
+        assert isinstance(scalar_answer(replace(right, pairs=pairs)), Stop)
+
+
+def test_sides_of_other_operands_have_no_shape_in_common() -> None:
+    """Where y has more axes than x, x + y − y has them, too."""
+    assert not is_pointwise(law("(x: tensor, y: tensor) grade F { sub(add(x, y), y) = x }"))
+    assert is_pointwise(law("(x: tensor, y: tensor) grade F { sub(add(x, y), y) = sub(sub(x, y), neg(y)) }"))
+
+
+def test_both_bounds_of_a_clip_count() -> None:
+    low, high = (f"full(shape=[], value={v})" for v in "lh")
+    for sides, is_law in ((f"min(max(x, {low}), {high})", True), (f"min(x, {high})", False), (f"max(x, {low})", False)):
+        answer = scalar_answer(law(f"(x: tensor, l: float, h: float) grade F {{ clip(x, low=l, high=h) = {sides} where l <= h }}"))
+        assert isinstance(answer, Theorem if is_law else Stop)
