@@ -18,7 +18,7 @@ import numpy as np
 from rewrite_compiler import Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.vta.config import Config
-from rewrite_compiler.lang import Array, Expr, array, lift, maximum, minimum, select
+from rewrite_compiler.lang import Array, Expr, array, maximum, minimum, number_at
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
@@ -210,21 +210,13 @@ def codes(
     def element(*i: Expr) -> Expr:
         place = i[1]
         numbers = dict(zip(NUMBERS, _numbers(pairs).reshape(len(NUMBERS), -1).tolist(), strict=True))
-        upper, lower, half, down, more, top, bottom = (_entry(numbers[name], place) for name in NUMBERS)
+        upper, lower, half, down, more, top, bottom = (number_at(name, numbers[name], place) for name in NUMBERS)
         upper_part, lower_part = minimum(maximum(x[i] >> PART, bottom), top), x[i] % (1 << PART)
         carried = (upper_part * lower + (lower_part * upper + ((lower_part * lower) >> PART))) >> PART
         code = ((upper_part * upper + carried + half) >> down >> more) + zero
         return minimum(maximum(code, low), high)
 
     return array(element, x.shape)
-
-
-def _entry(values: Sequence[int], place: Expr) -> Expr:
-    """Return the number of a channel, by halves."""
-    if len(set(values)) == 1:
-        return lift(values[0])
-    middle = len(values) // 2
-    return select(place < middle, _entry(values[:middle], place), _entry(values[middle:], place - middle))
 
 
 def limits(multiplier: tuple[int, ...], shift: tuple[int, ...], p: Mapping[str, str]) -> Iterator[Limit]:
