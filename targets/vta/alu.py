@@ -177,8 +177,7 @@ def _bounds(f: Mapping[str, Fixed], attributes: Mapping[str, Any]) -> tuple[int,
     """Return the codes nearest to the bounds of a clip; an open one bounds nothing."""
 
     def code(bound: float) -> int:
-        scaled = bound * 2.0 ** f["x"].fraction
-        return min(max(round(scaled), INT8[0]), INT8[1]) if math.isfinite(scaled) else INT8[int(bound > 0)]
+        return round(min(max(bound * 2.0 ** f["x"].fraction, INT8[0]), INT8[1]))
 
     return code(attributes["low"]), code(attributes["high"])
 

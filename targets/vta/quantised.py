@@ -129,7 +129,7 @@ def _declare(dtype: str) -> None:
         mapping.residency(dense_rooms)
         mapping.driver(partial(drive_dense_sums, offset=OFFSET[dtype]))
         mapping.numerics(dense_sums)
-    layers = [{**sizes, "x_zero": zero} for sizes, zero in zip(TRIALS, (3, 100, OFFSET[dtype], 77, 5), strict=True)]
+    layers = [{**sizes, "x_zero": zero} for sizes, zero in zip(TRIALS, (3, 100, OFFSET[dtype], 77, 5, 9), strict=True)]
     for layer, axes in ((function(conv2d), IMAGES), (function(conv2d_bias), BIASED_IMAGES)):
         layer.__name__ = f"{layer.__name__}_{dtype}"
         derived = formats(dtype, bias="b:" in axes)
