@@ -126,10 +126,12 @@ counterfactuals~[].macs count | counterfactuals~[].macs_before count
 layers~[].name text | layers~[].repeats count | layers~[].architecture text | layers~[].model text | layers~[].objective text
 layers~[].cycles count | layers~[].energy_fj? count | layers~[].utilisation number
 layers~[].limits[].part text | layers~[].limits[].cycles count
+layers~[].nest[].level text | layers~[].nest[].loops[].dimension text | layers~[].nest[].loops[].steps count
+layers~[].nest[].parallel[].dimension text | layers~[].nest[].parallel[].parts count
 layers~[].energy[].at text | layers~[].energy[].tensor text | layers~[].energy[].energy_fj count
-layers~[].residence~[].level text | layers~[].residence~[].tensor text | layers~[].residence~[].tile count
-layers~[].residence~[].capacity? count
-layers~[].residence~[].arrivals count | layers~[].residence~[].instances count | layers~[].residence~[].uses? number
+layers~[].residence[].level text | layers~[].residence[].tensor text | layers~[].residence[].tile count
+layers~[].residence[].capacity? count
+layers~[].residence[].arrivals count | layers~[].residence[].instances count | layers~[].residence[].uses? number
 layers~[].widths~[].link text | layers~[].widths~[].width count | layers~[].widths~[].enough count
 layers~[].changes~[].parameters.* count | layers~[].changes~[].cycles count | layers~[].changes~[].energy_fj? count
 layers~[].changes~[].saved number | layers~[].why~ object

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -105,6 +107,39 @@ def test_the_loops_that_bring_a_tensor(written: Path) -> None:
     assert row["why"]["fills"] == layer["cost"]["counters"]["L1"]["a"]["fills"]
 
 
+def test_a_page_draws_tiles_loops_and_reuse(written: Path, tmp_path: Path) -> None:
+    """Tiles are as wide as their share of what a memory holds; loops are the mapping's; names are text."""
+    document, path, page = json.loads(written.read_text("utf-8")), tmp_path / "named.json", tmp_path / "page.html"
+    layer = document["layers"][0]
+    layer["name"] = "<i>column"
+    for levels in (layer["clusters"]["levels"], layer["mapping"]):
+        key = "name" if "name" in levels[1] else "cluster"
+        levels[1][key] = "L2  & <b>"
+    layer["clusters"]["energies"]["L2  & <b>"] = layer["clusters"]["energies"].pop("L2")
+    path.write_text(json.dumps(document))
+    answer = flexmatch("explain", path, "--html", page, "--json", "-")
+    assert (answer.code, answer.err) == (0, "")
+    (row,) = json.loads(answer.out)["layers"]
+    text = page.read_text("utf-8")
+    assert "<h2>&lt;i&gt;column</h2>" in text
+    assert "<i>" not in text
+    assert "<b>" not in text
+    tiles = {
+        title: float(width)
+        for width, title in re.findall(r'<rect x="[^"]*" y="[^"]*" width="([^"]*)" [^>]*><title>([^<]*elements at a time)</title>', text)
+    }
+    for resident in row["residence"]:
+        if resident["capacity"]:
+            words = f"{resident['tensor']}: {resident['tile']:,} of {resident['capacity']:,} elements at a time"
+            assert tiles[words] == pytest.approx(max(420 * resident["tile"] / resident["capacity"], 0.5), rel=1e-3)
+    loops = [f"for {loop['dimension']} in {loop['steps']:,} steps" for level in row["nest"] for loop in level["loops"]]
+    assert re.findall(r"for \w+ in [0-9,]+ steps", text) == loops
+    assert (
+        math.prod([loop["steps"] for x in row["nest"] for loop in x["loops"]] + [p["parts"] for x in row["nest"] for p in x["parallel"]])
+        == 768 * 768
+    )
+
+
 def test_layers_of_a_model_are_told_apart(tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     model = find_application("digits_cnn").model
@@ -156,4 +191,5 @@ def test_options_of_other_subjects_are_refused(written: Path, tmp_path: Path) ->
     refused(flexmatch("explain", written, "--accel", "vta"), 2, said)
     said = "error[F203]: --why is for a document of mappings, not for an error code\n  help: leave it out: it would change nothing here"
     refused(flexmatch("explain", "F203", "--why", "L1,a"), 2, said)
+    refused(flexmatch("explain", "F203", "--html", tmp_path / "a.html"), 2, said.replace("--why", "--html"))
     refused(flexmatch("explain", written, "--why", "L1"), 2, 'error[F203]: --why is LEVEL,TENSOR, not "L1"\n  help: as in L1,a')

@@ -76,7 +76,7 @@ WRONG: dict[str, tuple[tuple[str, ...], str]] = {
         ("list", "rulez"),
         'error[F203]: there is nothing called "rulez" to list\n  help: did you mean "rules"?',
     ),
-    "nothing to explain": (("explain",), "error[F203]: CODE|MODEL|PLAN is missing\n  help: flexmatch explain --help lists the options"),
+    "nothing to explain": (("explain",), "error[F203]: CODE|MODEL|PLAN|MAP is missing\n  help: flexmatch explain --help lists the options"),
     "no file to explain": (
         ("explain", "plan.json"),
         "plan.json: error[F101]: there is no such file\n  help: give a plan or a model, or an error code",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError, did_you_mean
 from ..error_codes import CODES
+from ..files import page_file, write_atomically
 from ..options import (
     STEERING,
     accelerators,
@@ -29,17 +30,18 @@ if TYPE_CHECKING:
 Explanation = tuple[dict[str, Any], list[str]]  # the document, and lines for people
 SCHEMA = "flexmatch.explain/1"
 MODELS, MAPPINGS, CODE = ("a model or plan",), ("a document of mappings",), "an error code"
-SUBJECTS = {**dict.fromkeys(STEERING, MODELS), "why": MAPPINGS}
+SUBJECTS = {**dict.fromkeys(STEERING, MODELS), "why": MAPPINGS, "html": MAPPINGS}
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run `flexmatch explain` and return its exit code."""
     verb_parser = parser("explain", "Explain an error code, nodes of a model, or what map wrote of a layer.")
-    verb_parser.add_argument("what", metavar="CODE|MODEL|PLAN|MAP.json")
+    verb_parser.add_argument("what", metavar="CODE|MODEL|PLAN|MAP")
     verb_parser.add_argument(
         "node", nargs="?", metavar="NODE", help="its name, number from 0, operator or tensor, an offload, a glob such as '*conv*'; a layer"
     )
     verb_parser.add_argument("--why", metavar="LEVEL,TENSOR", help="say which loops bring a tensor to a memory, and which bring it again")
+    verb_parser.add_output("--html", metavar="FILE", help="draw tiles, loops and reuse of mapped layers as one page, too")
     add_steering_options(verb_parser)
     args = parse_arguments(verb_parser, arguments)
     document, text = _explanation(args)
@@ -60,6 +62,10 @@ def _explanation(args: argparse.Namespace) -> Explanation:
     if mappings is None:
         return _model(args)
     document, text = mapping_explanation(mappings, args.what, args.node, args.why)
+    if args.html is not None:
+        from ...report.graphics.reuse import reuse_page
+
+        write_atomically(page_file(args.html, reuse_page(document["layers"])))
     return {"schema": SCHEMA, **document}, text
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import InputError
 from ..mapping.clusters import Clusters, clusters_from
-from ..mapping.schedule import Schedule, schedule_from, violations
+from ..mapping.schedule import Schedule, counts_of, schedule_from, violations
 from ..mapping.variation import resized, sizes_in
 from ..models.model import Cost, CostModel, Objective
 from ..models.published import model_named
@@ -73,23 +73,24 @@ def _layer(layer: Mapping[str, Any]) -> MappedLayer:
 
 
 def summary(layer: MappedLayer) -> dict[str, Any]:
-    """Return what a mapping costs, what decides its time, and where its energy goes, most of it first."""
+    """Return what a mapping costs, what decides its time, where its energy goes, most of it first, its loops, and where tensors live."""
     cost = layer.cost
     return {
         "name": layer.name, "repeats": layer.repeats, "architecture": layer.clusters.name, "model": cost.model,
         "objective": layer.objective.value, "cycles": cost.cycles, "energy_fj": cost.energy_fj,
         "utilisation": round(float(cost.utilisation), 6), "limits": limits(layer.problem, layer.clusters, layer.schedule, cost),
         "energy": sorted(_energies(layer, cost), key=lambda row: -row["energy_fj"]),
+        "nest": list(_nest(layer)), "residence": list(_residence(layer)),
     }  # fmt: skip
 
 
 def explanation(layer: MappedLayer, place: tuple[str, str] | None = None) -> dict[str, Any]:
-    """Return the summary of a mapping with where each tensor lives, and what other sizes would save; with a place, what brings it there.
+    """Return the summary of a mapping with what other sizes would save; with a place, what brings a tensor there.
 
     UsageError F203 says that there is no such place.
     """
     why = {} if place is None else {"why": cause_document(layer.problem, layer.clusters, layer.schedule, layer.cost.document(), place)}
-    return {**summary(layer), "residence": list(_residence(layer)), "widths": list(_widths(layer)), "changes": list(_changes(layer)), **why}
+    return {**summary(layer), "widths": list(_widths(layer)), "changes": list(_changes(layer)), **why}
 
 
 def _energies(layer: MappedLayer, cost: Cost) -> Iterator[dict[str, Any]]:
@@ -100,6 +101,15 @@ def _energies(layer: MappedLayer, cost: Cost) -> Iterator[dict[str, Any]]:
     for (level, tensor), c in cost.counters.items():
         accesses = (c["reads"] + c["updates"] + c["fills"]) * c["instances"]
         yield {"at": level, "tensor": tensor, "energy_fj": accesses * layer.clusters.energies[level]}
+
+
+def _nest(layer: MappedLayer) -> Iterator[dict[str, Any]]:
+    """Yield the loops of each level, outermost first: its temporal ones with their steps, and what its sub-clusters share."""
+    for m, (temporal, spatial) in zip(layer.schedule.levels, counts_of(layer.schedule, layer.problem), strict=True):
+        yield {
+            "level": m.cluster, "loops": [{"dimension": d, "steps": temporal[d]} for d in m.order if temporal[d] > 1],
+            "parallel": [{"dimension": d, "parts": n} for d, n in spatial.items() if n > 1],
+        }  # fmt: skip
 
 
 def _residence(layer: MappedLayer) -> Iterator[dict[str, Any]]:
