@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -187,3 +189,16 @@ def test_times_and_products_are_rounded_up() -> None:
     assert cost.picoseconds == 333_333_333_334
     assert cost.amount("nanoseconds") == 333_333_334
     assert cost.amount("picojoule_microseconds") == 334
+
+
+def test_a_cost_is_of_one_operation_on_operands_of_some_types_with_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[Any]()
+    monkeypatch.setattr("rewrite_compiler.compile.matching.objective.body_of", lambda *question: question)
+    vta = find_target("vta")
+    objective = objective_for("edp", [vta])
+    vars(objective)["mapped"] = SimpleNamespace(of=lambda body, clusters, name: asked.append(body) or len(asked))
+    dense, other = vta.mappings["dense"], vta.mappings["conv2d"]
+    one, two = ([TensorType((n, 16))] for n in (1, 2))
+    questions = [(dense, one, {"strides": (1, 1)}), (dense, one, {"strides": (2, 2)}), (dense, two, {"strides": (1, 1)}), (other, one, {})]
+    assert [objective.mapped_cost(*q) for q in questions * 2] == [1, 2, 3, 4] * 2
+    assert asked == questions

@@ -17,6 +17,7 @@ from small_models import SPELLINGS, node, written
 
 from rewrite_compiler.compile import Plan, calibrated, compile_model, is_plan, plan_files, read_plan, to_json
 from rewrite_compiler.compile.formats.calibrate import scale_warnings
+from rewrite_compiler.compile.plan.schema_check import FIGURE, PAIR, SECONDS, SIZE, misfit
 from rewrite_compiler.cosim import Settings, cosimulate
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.target import load_target
@@ -272,3 +273,14 @@ def test_inputs_that_cannot_calibrate_are_refused(tmp_path: Path) -> None:
             calibrated(plan, {"x": np.full((1, 2, 8), bad, np.float32)}, "bad.npz")
         assert (caught.value.problem.code, caught.value.problem.help) == ("C102", "check the calibration samples")
         assert caught.value.problem.sentence == "a tensor of the float run is not finite"
+
+
+@pytest.mark.parametrize("form", [int, FIGURE, SIZE, SECONDS, (int, None), [int], PAIR], ids=str)
+def test_whole_numbers_of_documents_are_words(form: Any) -> None:
+    """Of 64 bits, as their readers compute with them."""
+    for number, is_word in (((1 << 63) - 1, True), (1 << 63, False), (1 << 200, False)):
+        said = misfit([number] if form == [int] else [number, 0] if form is PAIR else number, form)
+        assert (said == "") is is_word
+        assert is_word or "within 64 bits" in said or form is PAIR
+    assert misfit(-(1 << 63), int) == ""
+    assert misfit(-(1 << 63) - 1, int) == "plan must be within 64 bits"

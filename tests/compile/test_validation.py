@@ -12,11 +12,13 @@ import pytest
 from command import flexmatch, perceptron, refused
 from known_wrong.drivers import Fault, planted
 
+from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import compile_model
+from rewrite_compiler.compile.plan import validation
 from rewrite_compiler.compile.plan.validation import problems_of, validated_calls, validation_document
-from rewrite_compiler.prove.certificates.cache import court_cache
-from rewrite_compiler.prove.mappings.call_validation import CallCourt, Method
-from rewrite_compiler.target import find_target
+from rewrite_compiler.prove.certificates.cache import Cache, court_cache
+from rewrite_compiler.prove.mappings.call_validation import CallCourt, CallVerdict, Method
+from rewrite_compiler.target import Stay, find_target
 from rewrite_compiler.targets.vta.conv2d import _trial
 
 UNSTRIDED = Fault("vta.conv2d", "vta.conv2d", "_load", "x_stride=m.channels * m.taps", "x_stride=count * m.taps")
@@ -94,3 +96,19 @@ def test_a_model_is_no_plan(model: Path) -> None:
         flexmatch("check", model, "--symbolic"), 2,
         f"error[F203]: --symbolic is for plans, and {model} is none\n  help: write one with flexmatch compile MODEL --accel NAME",
     )  # fmt: skip
+
+
+def test_calls_of_one_size_are_judged_once_for_each_place_of_their_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = compile_model(find_application("digits_mlp").model, ["flexasr"])
+    o, judged = plan.offloads[0], list[Stay | None]()
+    at = {"a": Stay({"x": 0}), "b": Stay({"x": 64}), "c": None, "d": Stay({"x": 0}), "e": Stay({"x": 0}, frozenset("x"))}
+
+    def cached(court: Any, m: Any, sizes: Any, stay: Stay | None, cache: Any) -> CallVerdict:
+        judged.append(stay)
+        return CallVerdict(Method.TERM)
+
+    monkeypatch.setattr(validation, "_cached", cached)
+    monkeypatch.setattr(validation, "_calls", lambda plan, o: iter([({"n": 8}, at[o.id])]))
+    found = validation.validated_calls(replace(plan, offloads=tuple(replace(o, id=name) for name in at)), Cache(None))
+    assert [c.offloads for c in found] == [("a", "d"), ("b",), ("c",), ("e",)]
+    assert judged == [at["a"], at["b"], None, at["e"]]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 
+from rewrite_compiler.apps import find_application
+from rewrite_compiler.compile import compile_model, verify
 from rewrite_compiler.compile.verify import beyond_rounding, differences
+from rewrite_compiler.frontend.graph.emit import to_onnx
 
 X = np.linspace(0.5, 1.5, 65, dtype=np.float32)
 
@@ -51,3 +55,31 @@ def test_the_lowest_value_stands_for_minus_infinity() -> None:
     lowest = np.array([np.finfo(np.float32).min, 2], np.float32)
     assert differences({"y": lowest}, [np.array([-np.inf, 2], np.float32)])["y"] == 0
     assert differences({"y": lowest}, [np.array([-np.inf, np.inf], np.float32)])["y"] == np.inf
+
+
+def test_what_is_no_number_is_infinitely_far_and_no_distance_is_within_rounding() -> None:
+    one = np.ones(2, np.float32)
+    assert differences({"y": one}, [np.array([1, np.nan], np.float32)])["y"] == math.inf
+    assert beyond_rounding({"y": math.nan}, {"y": one}, lambda values: {"y": one}, {"x": X}) == ["y"]
+
+
+def test_a_plan_is_held_against_its_model_at_decision_boundaries_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random inputs hardly meet the bound of a comparison; the inputs at boundaries are compared after them."""
+    app = find_application("digits_mlp")
+    plan = compile_model(app.model, ["flexasr"])
+    (name,) = (plan.program.names[v] for v in plan.program.inputs)
+    edge = {name: np.zeros(plan.program.types[plan.program.inputs[0]].shape, np.float32)}
+    compared = list[Any]()
+
+    def compare(plan: Any, compiled: Any, run: Any, values: Any, expected: Any, model: Any, limits: Any) -> dict[str, float]:
+        compared.append(values)
+        assert all(np.array_equal(x, y) for x, y in zip(run(values).values(), expected.values(), strict=True))
+        return {"logits": 0.25}
+
+    monkeypatch.setattr(verify, "_checked_deviations", compare)
+    monkeypatch.setattr(verify, "edge_inputs", lambda plan, random: [edge])
+    found = verify.check_plan(plan, to_onnx(plan.source), app.model)
+    assert (found.relative_difference, found.against) == (0.25, "model")
+    assert len(compared) >= 2
+    assert compared[-1] is edge
+    assert np.ptp(compared[0][name]) > 0
