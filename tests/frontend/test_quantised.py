@@ -12,6 +12,8 @@ from onnx_models import imported, model, refusal, session, single
 
 from rewrite_compiler.frontend.graph.emit import to_onnx
 from rewrite_compiler.frontend.load import LoadedModel
+from rewrite_compiler.frontend.normalise.dynamic_zero import less_zero_point
+from rewrite_compiler.frontend.site.context import Unsupported
 from rewrite_compiler.hostrun import Session
 from rewrite_compiler.ir.evaluate import run
 from rewrite_compiler.ir.types import TensorType
@@ -308,3 +310,12 @@ def test_an_interpolation_of_codes_is_the_hosts() -> None:
     loaded = imported(proto)
     assert [o.op_type for o in loaded.program.opaque.values()] == ["Resize"]
     gives_the_codes_of_the_host(proto, loaded)
+
+
+@pytest.mark.parametrize("total", [1 << 31, -(1 << 31), 1 << 40])
+def test_sums_of_weights_beyond_int32_leave_a_product_to_the_host(total: int) -> None:
+    site: Any = None
+    with pytest.raises(Unsupported, match="sums of its weights do not fit int32"):
+        less_zero_point(site, 0, 1, np.array([[3, total]], np.int64))
+    with pytest.raises(AttributeError):  # it goes on
+        less_zero_point(site, 0, 1, np.array([[3, (1 << 31) - 1]], np.int64))

@@ -280,6 +280,8 @@ def test_what_cannot_be_bound_evaluated_or_tiled_is_refused() -> None:
     assert "The input a must have the shape (3,), not (2,)" in refusal(lambda: evaluate(bound, {"a": np.zeros(2), "b": np.zeros(3)}))
     beyond = parse(text(bound).replace("b[n]", "b[n + 1]"))
     assert "elements 3…3 of b leave axis 0, which has 3" in refusal(lambda: evaluate(beyond, {"a": np.zeros(3), "b": np.zeros(3)}))
+    before = parse(text(bound).replace("b[n]", "b[n - 1]"))
+    assert "elements -1…-1 of b leave axis 0, which has 3" in refusal(lambda: evaluate(before, {"a": np.zeros(3), "b": np.zeros(3)}))
     unknown = parse(text(bound).replace("ADD", "AND"))
     assert 'The capability AND has no meaning\n  help: did you mean "ADD"?' in refusal(
         lambda: evaluate(unknown, {"a": np.zeros(3), "b": np.zeros(3)})
@@ -308,3 +310,13 @@ def test_a_constant_and_a_product() -> None:
     x, w = np.array([1, -2, 3, 4]), np.arange(12).reshape(3, 4)
     assert evaluate(c, {"x": x, "w": w})["y"].tolist() == (w @ x - 3).tolist()
     assert set(CAPABILITIES) >= {"ADD", "GEMM", "RELU"}
+
+
+def test_locals_of_a_loop_lie_beside_those_around_it_and_end_with_it() -> None:
+    """Eight bytes around the loops, then eight in each: the second loop's take the place of the first one's."""
+    c = parse(
+        "codelet f(inp a[16]:i8@MEM1, out y[16]:i8@MEM1) {\n  transfer a[0:8] -> around@M;\n"
+        "  loop n(0, 8, 8) {\n    transfer a[n:8] -> p@M;\n    transfer p[0:8] -> y[n:8];\n  }\n"
+        "  loop m(0, 8, 8) {\n    transfer a[m:8] -> q@M;\n    transfer q[0:4] -> r@N;\n  }\n}\n"
+    )
+    assert usage(c) == {"M": 2 * 64, "MEM1": 2 * 128, "N": 32}

@@ -77,9 +77,8 @@ def _einsum_macs(site: Site, _: Shape) -> int:
 
 
 def _recurrent_macs(site: Site, _: Shape) -> int:
-    """Count a recurrent layer: both matrices of each direction at every step."""
-    steps, batch = site.shape(0)[:2] if not site.get("layout", 0) else site.shape(0)[1::-1]
-    return steps * batch * (_size(site.shape(1)) + _size(site.shape(2)))
+    """Count a recurrent layer: both matrices of each direction at every step of every sample, in whichever order these are."""
+    return _size(site.shape(0)[:2]) * (_size(site.shape(1)) + _size(site.shape(2)))
 
 
 def _attention_macs(keys: int, past: int, site: Site, y: Shape) -> int:
