@@ -1,0 +1,71 @@
+"""Moves of a C program: what only the first inference sends, what both do, and the elements that cells gather."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from rewrite_compiler.emit.c.cells import cells_of, gather_of
+from rewrite_compiler.emit.c.command_stream import Fill, Move, Pause
+from rewrite_compiler.emit.c.resident_weights import aligned_moves, stays_of
+from rewrite_compiler.emit.rtl.rom import filled_entries
+from rewrite_compiler.lang.binders import Leaf
+from rewrite_compiler.readings.verilog.reader import Expression, Statement
+from rewrite_compiler.target import Stay
+
+
+def test_only_constants_of_the_program_are_there_and_results_go_back() -> None:
+    stay = Stay({"w": 0, "x": 64}, frozenset("wx"), frozenset("y"))
+    residency = SimpleNamespace(stays={"a": (stay, Stay({"v": 8}))}, lasting={"a": (frozenset("wu"), frozenset("v"))})
+    plan: Any = SimpleNamespace(residency={"device": residency})
+
+    def found(constants: str, name: str = "a", target: str = "device") -> list[list[str]]:
+        o: Any = SimpleNamespace(id=name, target=SimpleNamespace(name=target))
+        pairs = stays_of(plan, o, frozenset(constants))
+        assert all(not s.kept for pair in pairs for s in pair)
+        assert all(first.at == later.at for first, later in pairs)
+        return [["".join(sorted(s.present)) for s in pair] for pair in pairs]
+
+    assert found("wuv") == [["w", "uw"], ["", "v"]]
+    assert found("w") == [["w", "w"], ["", ""]]
+    assert found("v") == [["", ""], ["", "v"]]
+    assert found("w", "b") == found("w", "a", "another") == []
+
+
+def test_moves_of_both_inferences_are_one_where_they_are_equal() -> None:
+    def aligned(first: list[Move], later: list[Move]) -> list[tuple[tuple[Move, ...], tuple[Move, ...]]]:
+        recorders: Any = SimpleNamespace(moves=first), SimpleNamespace(moves=later)
+        return [(g.first, g.later) for g in aligned_moves(*recorders)]
+
+    x, y, wait = Fill("dram", 0, None, 8), Fill("dram", 8, None, 8), Pause((1, 2))
+    assert aligned([x, y, wait], [y, wait]) == [((x,), ()), ((y, wait), (y, wait))]
+    others = (Pause((1,)), Pause((1, 3)), Fill("dram", 0, None, 9), Fill("sram", 0, None, 8), Fill("dram", 1, None, 8))
+    for a in (x, wait):
+        for b in others:
+            assert aligned([a, y], [b, y]) == [((a,), (b,)), ((y,), (y,))]
+
+
+def test_cells_that_share_an_element_gather_it_once() -> None:
+    x, y = (cells_of(Leaf((2,), (0, 7), False, name)) for name in "xy")
+    cells = np.array([x[0] + x[0] * x[1], (x[1] + y[0]) * (y[0] + x[1]), x[1] - x[1] * 2, 5], object)
+    found = gather_of(cells)
+    assert found.forms[1:3] == ("(v[0] + (v[0] * v[1]))", "((v[0] + v[1]) * (v[1] + v[0]))")
+    assert [leaf.name for leaf in found.sources] == ["x", "y"]
+    assert found.indices.tolist()[:2] == [[0, 1], [1, 0]]
+    assert found.source_numbers.tolist()[:2] == [[0, 0], [0, 1]]
+    assert (found.form_numbers.tolist()[3], found.indices[3, 0]) == (0, 5)
+
+
+def test_a_memory_is_filled_where_every_word_is_set_once() -> None:
+    def number(n: int) -> Expression:
+        return Expression("number", value=n, width=32, signed=True)
+
+    def set_word(n: int, value: int) -> Statement:
+        return Statement("set", 1, terms=(Expression("at", (number(n),), name="rom"), number(value)))
+
+    words = [set_word(n, 7 * n) for n in range(3)]
+    assert filled_entries(words, {"rom": 3})["rom"].tolist() == [0, 7, 14]
+    for statements in (words[:2], [*words, words[1]], [*words, set_word(3, 1)][1:], []):
+        assert filled_entries(statements, {"rom": 3}) == {}
