@@ -6,12 +6,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from rewrite_compiler.emit.c.cells import cells_of, gather_of
 from rewrite_compiler.emit.c.command_stream import Fill, Move, Pause
 from rewrite_compiler.emit.c.resident_weights import aligned_moves, stays_of
+from rewrite_compiler.emit.rtl.command_fifos import _ready
 from rewrite_compiler.emit.rtl.rom import filled_entries
-from rewrite_compiler.lang.binders import Leaf
+from rewrite_compiler.lang.binders import Leaf, scalar_array
+from rewrite_compiler.readings.oracle.emit_python import evaluate
 from rewrite_compiler.readings.verilog.reader import Expression, Statement
 from rewrite_compiler.target import Stay
 
@@ -69,3 +72,19 @@ def test_a_memory_is_filled_where_every_word_is_set_once() -> None:
     assert filled_entries(words, {"rom": 3})["rom"].tolist() == [0, 7, 14]
     for statements in (words[:2], [*words, words[1]], [*words, set_word(3, 1)][1:], []):
         assert filled_entries(statements, {"rom": 3}) == {}
+
+
+@pytest.mark.parametrize(
+    ("take", "give", "taken", "given", "is_ready"),
+    [
+        (0, 0, 0, 65535, 1), (1, 0, 0, 0, 0), (1, 0, 1, 65535, 1), (0, 1, 0, 65534, 1), (0, 1, 0, 65535, 0), (1, 1, 1, 0, 1),
+        (1, 1, 0, 0, 0), (1, 1, 1, 65535, 0),
+    ],
+)  # fmt: skip
+def test_a_command_is_accepted_where_its_tokens_are_there_and_fit(take: int, give: int, taken: int, given: int, is_ready: int) -> None:
+    """A counter of sixteen bits that is full takes no further token."""
+    flags = [Leaf((), (0, 1), False, name) for name in ("take", "give")]
+    counters = [Leaf((), (0, 65535), False, name) for name in ("taken", "given")]
+    ready = _ready([(flag[()], counter, change) for flag, counter, change in zip(flags, counters, (-1, 1), strict=True)])
+    contents: Any = {leaf: [n] for leaf, n in zip((*flags, *counters), (take, give, taken, given), strict=True)}
+    assert evaluate(scalar_array(ready), contents, 1) == [is_ready]
