@@ -11,8 +11,10 @@ import pytest
 from rewrite_compiler.emit.c.cells import cells_of, gather_of
 from rewrite_compiler.emit.c.command_stream import Fill, Move, Pause
 from rewrite_compiler.emit.c.resident_weights import aligned_moves, stays_of
+from rewrite_compiler.emit.mmio.trace import Cost, cycles_of, merged_trace, part_of
 from rewrite_compiler.emit.rtl.command_fifos import _ready
 from rewrite_compiler.emit.rtl.rom import filled_entries
+from rewrite_compiler.ila.traces.trace import Header, Section, Trace, Wait
 from rewrite_compiler.lang.binders import Leaf, scalar_array
 from rewrite_compiler.readings.oracle.emit_python import evaluate
 from rewrite_compiler.readings.verilog.reader import Expression, Statement
@@ -88,3 +90,28 @@ def test_a_command_is_accepted_where_its_tokens_are_there_and_fit(take: int, giv
     ready = _ready([(flag[()], counter, change) for flag, counter, change in zip(flags, counters, (-1, 1), strict=True)])
     contents: Any = {leaf: [n] for leaf, n in zip((*flags, *counters), (take, give, taken, given), strict=True)}
     assert evaluate(scalar_array(ready), contents, 1) == [is_ready]
+
+
+def test_the_parts_of_a_trace_are_the_trace() -> None:
+    sections = [
+        Section(n, "a", n // 2, phase, phase in ("constants", "run")) for n, phase in enumerate(("constants", "inputs", "run", "results"))
+    ]
+    trace = Trace(Header("device", {}, "0" * 64, {"inputs": "zeros"}), tuple(item for s in sections for item in (s, Wait())))
+    constant, inference = (part_of(trace, constant=x) for x in (True, False))
+    assert [s.part for s in constant.items if isinstance(s, Section)] == [0, 2]
+    assert [part.header.about["part"] for part in (constant, inference)] == ["constant", "inference"]
+    assert merged_trace([inference, constant]) == merged_trace([constant, inference]) == trace
+    assert merged_trace([constant]) == constant
+
+
+def test_phases_without_a_price_have_no_cycles() -> None:
+    """Transfers share their cycles by bytes; the run takes those of the computation."""
+    rows = [
+        Cost("a", "inputs", False, 1, 30),
+        Cost("a", "results", False, 1, 10),
+        Cost("a", "run", False, 1, 99),
+        Cost("b", "run", False, 1, 0),
+    ]
+    price = SimpleNamespace(cost=SimpleNamespace(compute_cycles=7, transfer_cycles=100))
+    plan: Any = SimpleNamespace(offloads=[SimpleNamespace(id="a", price=price), SimpleNamespace(id="b", price=None)])
+    assert cycles_of(rows, plan) == [75, 25, 7, None]
