@@ -8,6 +8,7 @@ from typing import Any
 from .errors import UsageError
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+MOST_DIGITS = 18  # of a limit: it is a word of 64 bits
 
 
 def compact_repr(record: Any) -> str:
@@ -63,7 +64,9 @@ class Limits:
             key, _, value = pair.partition("=")
             if key not in limit_names:
                 raise UsageError("F203", f'there is no limit called "{key}"', help=f"known limits: {', '.join(sorted(limit_names))}")
-            if not value.isdigit() or int(value) == 0:
+            if len(value) > MOST_DIGITS:
+                raise UsageError("F203", f"limit {key} must have at most {MOST_DIGITS} digits, not {len(value)}")
+            if not (value.isascii() and value.isdigit()) or int(value) == 0:
                 raise UsageError("F203", f'limit {key} must be a positive integer, not "{value}"')
             changes[key] = int(value)
         return replace(self, **changes)

@@ -10,6 +10,7 @@ import time
 import tracemalloc
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,17 @@ from onnx import helper
 from rewrite_compiler.compile.document import read_plan
 from rewrite_compiler.cosim.journal import Journal
 from rewrite_compiler.data import load_data
-from rewrite_compiler.errors import FlexmatchError
+from rewrite_compiler.errors import FlexmatchError, InputError, UsageError
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.intake import (
     MAX_JSON_NESTING,
     MAX_JSON_VALUES,
     MAX_KEY_PARTS,
+    ExcessiveText,
     FileBound,
     MalformedText,
     RepeatedKey,
+    open_bounded,
     parse_json,
     parse_toml,
     read_bytes,
@@ -270,7 +273,7 @@ def test_dots_elsewhere_are_no_key(text: str) -> None:
     assert parse_toml(text.encode()) is not None
 
 
-@pytest.mark.parametrize("number", ["9" * 30, "-9223372036854775809", "0x" + "f" * 20_000])
+@pytest.mark.parametrize("number", ["9" * 30, "9223372036854775808", "-9223372036854775809", "0x" + "f" * 20_000])
 def test_a_toml_number_must_be_one_of_toml(number: str) -> None:
     with pytest.raises(MalformedText, match="it has a whole number of more than 64 bits"):
         parse_toml(f"a = [{{ b = {number} }}]".encode())
@@ -347,3 +350,43 @@ def _little_memory() -> None:
     import resource
 
     resource.setrlimit(resource.RLIMIT_DATA, (400 << 20, 400 << 20))
+
+
+@pytest.mark.parametrize("change", ["none", "other bytes", "more bytes", "fewer bytes"])
+def test_a_file_that_changes_while_it_is_read_is_refused(change: str, tmp_path: Path) -> None:
+    """By its size or its time: other bytes of as many may have been read in part."""
+    path, bound = tmp_path / "data", FileBound("A document", 100)
+    path.write_bytes(b"before")
+    os.utime(path, ns=(1, 1))
+    with contextlib.ExitStack() as stack:
+        if change != "none":
+            stack.enter_context(pytest.raises(InputError, match="the file changed while it was read"))
+        with open_bounded(path, bound) as file:
+            assert file.read() == b"before"
+            if change != "none":
+                path.write_bytes({"other bytes": b"after.", "more bytes": b"before and after", "fewer bytes": b"be"}[change])
+
+
+@pytest.mark.parametrize("text", [b"[1,2,3]", b"[[],[]]", b"[{},{}]", b'{"a":1,"b":2,"c":3}', b'{"a":{"b":{}}}'])
+def test_values_of_a_json_text_are_counted_before_it_is_parsed(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists, objects and what stands between commas."""
+    count = sum(text.count(c) for c in (b",", b"[", b"{"))
+    monkeypatch.setattr("rewrite_compiler.intake.MAX_JSON_VALUES", count)
+    parse_json(text)
+    monkeypatch.setattr("rewrite_compiler.intake.MAX_JSON_VALUES", count - 1)
+    with pytest.raises(ExcessiveText, match=f"it has more than {count - 1} values"):
+        parse_json(text)
+
+
+@pytest.mark.parametrize("value", ["0", "00", "-1", "", "1.5", "²", "many"])
+def test_a_limit_is_a_positive_integer(value: str) -> None:
+    assert DEFAULT.with_overrides(["nodes=1", "rank=007"]) == replace(DEFAULT, nodes=1, rank=7)
+    with pytest.raises(UsageError) as caught:
+        DEFAULT.with_overrides([f"nodes={value}"])
+    assert str(caught.value) == f'error[F203]: limit nodes must be a positive integer, not "{value}"'
+
+
+def test_a_limit_has_as_many_digits_as_a_word() -> None:
+    assert DEFAULT.with_overrides(["nodes=" + "9" * 18]).nodes == 10**18 - 1
+    with pytest.raises(UsageError, match="limit nodes must have at most 18 digits, not 5000"):
+        DEFAULT.with_overrides(["nodes=" + "9" * 5000])

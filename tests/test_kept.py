@@ -178,3 +178,13 @@ def test_an_entry_that_another_run_takes_away_meanwhile_costs_nothing(folder: Pa
         store.put(str(n), bytes(100))
         os.utime(folder / str(n), ns=(n, n))
     assert sorted(p.name for p in folder.iterdir()) == ["2", "3", "gone"]
+
+
+def test_an_entry_larger_than_its_folder_may_be_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = DiskCache(private_cache_folder("some"))
+    cache.put("key", bytes(100))
+    size = (folder / "key").stat().st_size
+    for bound, found in ((size, bytes(100)), (size - 1, None)):
+        monkeypatch.setattr(kept, "MAX_FOLDER_BYTES", bound)
+        assert cache.get("key") == found
+    assert not cache.damaged

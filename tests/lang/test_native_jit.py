@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from rewrite_compiler.lang import Fixed
+from rewrite_compiler.lang import Fixed, Leaf
 from rewrite_compiler.lang.arithmetic import ROUNDINGS
 from rewrite_compiler.readings.kernels import selection
 from rewrite_compiler.readings.kernels.format_conversion import codes_of
 from rewrite_compiler.readings.native import jit
+from rewrite_compiler.readings.native.code_cache import cached_step
+from rewrite_compiler.readings.native.printer import NativeFunction
 
 
 def test_compiled_objects_are_kept_and_rebuilt_when_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,3 +59,16 @@ def test_codes_of_floats(rounding: str) -> None:
     whole = codes_of(f, values)
     assert [int(codes_of(f, values[n : n + 1])[0]) for n in range(0, len(values), 997)] == whole[::997].tolist()
     assert (whole[-3], whole[-2]) == (f.codes[1], f.codes[0])
+
+
+@pytest.mark.parametrize("has_tables", [False, True])
+def test_a_step_with_tables_is_made_anew(has_tables: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What is kept is its code, which reads tables of this process."""
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
+    monkeypatch.setattr(NativeFunction, "from_cache", lambda memories, code, raises: ("kept", memories, code, [r.sentence for r in raises]))
+    x, y = (Leaf((4,), (0, 255), False, name) for name in "xy")
+    diagnostic = SimpleNamespace(code="I102", sentence="it is too large", values=())
+    function: Any = SimpleNamespace(tables=[1] if has_tables else [], memories=[y], raises=[diagnostic], code=("aGk=", 3))
+    made = [cached_step("digest", (x, y), lambda: function) for _ in range(2)]
+    assert made == [function, function if has_tables else ("kept", [y], ("aGk=", 3), ["it is too large"])]
+    assert cached_step("another", (x, y), lambda: function) is function

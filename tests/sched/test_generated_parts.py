@@ -5,13 +5,17 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rewrite_compiler.ila.model import Queue
+from rewrite_compiler.lang.binders import Leaf
+from rewrite_compiler.sched.driver import schedule, start
 from rewrite_compiler.sched.driver.completion import capacity_limits
 from rewrite_compiler.sched.driver.program import Issued
 from rewrite_compiler.sched.driver.synchronisation import synchronised
 from rewrite_compiler.sched.driver.writer import NotEmitted
+from rewrite_compiler.sched.selection import Nest, Operand, Selection, _Unifier, side_effect
 from rewrite_compiler.target.timing import Region
 
 LOAD = Queue("load", frozenset({"load"}), {"pop_next": "computed"}, {"push_next": "loaded"})
@@ -58,3 +62,85 @@ def test_a_chain_needs_what_its_largest_stage_needs() -> None:
     assert {x.what: (x.needs, x.most) for x in capacity_limits(device, chain)} == {
         "addresses of acc": (9, 64), "addresses of inp": (4, 16),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "is_linear"), [(lambda i, j: 5 + 2 * i + 3 * j, True), (lambda i, j: 5 + i * j, False), (lambda i, j: i * i, False)]
+)
+def test_fields_are_linear_functions_of_the_loops_of_a_host(value: Any, is_linear: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first command, one step of each loop, and the last command say so."""
+
+    def selection(ila: Any, match: Any, places: Any, inside: Any, steps: Any, switches: Any) -> Selection:
+        return Selection({"first": value(steps.get("i", 0), steps.get("j", 0)), "fixed": 9}, (), ())
+
+    monkeypatch.setattr(schedule, "_selection", selection)
+    monkeypatch.setattr(schedule, "free_names", lambda ila, name: {"first"})
+    monkeypatch.setattr(schedule, "_ordered", lambda match, places, outside: outside)
+    match: Any = SimpleNamespace(computation=SimpleNamespace(instruction="gemm", summary=SimpleNamespace(symbols=None)))
+    found = schedule.unified(DEVICE, match, (match,), {}, (("i", 4), ("j", 3)), {})
+    if is_linear:
+        assert isinstance(found, schedule.Schedule)
+        assert [found.at({"i": i, "j": j}) for i, j in ((0, 0), (3, 2))] == [{"first": 5}, {"first": 17}]
+    else:
+        assert found == schedule.Failure(0, "fields are no linear functions of the host's loops")
+
+
+def moving(*loops: str, size: int = 1, dictated: bool = True) -> Any:
+    """Return a place whose window some loops move."""
+    slot = SimpleNamespace(reach=SimpleNamespace(moves_with=lambda v: v in loops))
+    base, region = None if dictated else 0, SimpleNamespace(addresses=size)
+    return SimpleNamespace(base=base, memory="inp", region=region, slot=slot, moves_from_outside=lambda v: v in loops)
+
+
+def test_a_tile_of_results_is_done_before_the_next_whatever_is_loaded_again() -> None:
+    match: Any = SimpleNamespace(computation=SimpleNamespace(carries=lambda memory: False))
+    loops = (("m", 4), ("k", 6), ("n", 5))
+
+    def ordered(result: Any, *operands: Any) -> str:
+        return "".join(v for v, _ in schedule._ordered(match, (result, *operands), loops))
+
+    result = moving("m", "n")
+    assert ordered(result, moving("m", size=100)) == "mnk"
+    assert ordered(result, moving("n", size=100)) == "nmk"
+    assert ordered(result, moving("k", size=100))[-1] == "k"
+    assert ordered(moving(), moving("k", size=100), moving("k", "n")) == "knm"
+    assert ordered(moving(), moving("n", dictated=False, size=100), moving("m", size=2))[0] == "m"
+
+
+@pytest.mark.parametrize("difference", ["none", "who dictates it", "the base", "the elements"])
+def test_a_command_starts_accumulators_where_another_goes_on(difference: str) -> None:
+    slot = SimpleNamespace(access=SimpleNamespace(address=("row", "lane")))
+
+    def place(is_dictated: bool = False, base: int = 8, elements: tuple[int, ...] = (0, 1, 2)) -> Any:
+        def window(origin: tuple[int, ...], control: Any) -> tuple[Any, Any]:
+            return np.arange(3)[:, None] + np.array(origin), np.array(elements)
+
+        region = SimpleNamespace(window=window)
+        return SimpleNamespace(addressing=SimpleNamespace(is_dictated=is_dictated), base=base, slot=slot, region=region)
+
+    others = {"none": place(), "who dictates it": place(True), "the base": place(base=9), "the elements": place(elements=(0, 2, 1))}
+    assert start._is_same_window(place(), others[difference]) is (difference == "none")
+
+
+def test_settings_that_a_diagnostic_refuses_are_none() -> None:
+    count, row = Leaf((), (0, 15), False, "count"), Leaf((16,), (0, 255), False, "row")
+    symbols: Any = SimpleNamespace(control=[count, row], atoms={})
+    domain = (count[()] < 5, row[count[()]] < 9)  # the second one depends on a memory
+    summary: Any = SimpleNamespace(symbols=symbols, transitions=list, domain=domain, instruction=SimpleNamespace(name="gemm"))
+    assert side_effect(summary, (), {"count": 4}) == side_effect(summary, (), {}) == ""
+    assert side_effect(summary, (), {"count": 5}) == "a diagnostic of gemm refuses these settings"
+
+
+def test_operands_that_share_a_field_of_a_table_move_alike() -> None:
+    """The table counts rows of three; a second operand that reads the same field would get these rows, too."""
+    field = Leaf((), (0, 255), False, "field")[()]
+    access: Any = SimpleNamespace(memory="inp", address=[{("at",): 1}])
+    for strides, is_alike in (((3,), True), ((4,), False)):
+        unifier: Any = object.__new__(_Unifier)
+        unifier.nest = Nest((("k", 4),), Operand("acc", 0, (3,)), ())
+        unifier.accesses = [(access, Operand("acc", 0, (3,))), (access, Operand("inp", 0, strides))]
+        unifier.loops, unifier.table_loop, unifier.table_atoms, unifier.furthest = [("t", {})], "t", {"at"}, (-1, "")
+        unifier.symbols = SimpleNamespace(atoms={"at": field}, control=[], variables={})
+        unifier.summary, unifier.fixed, unifier.__dict__["room"] = SimpleNamespace(fields={}), {}, 8
+        assert unifier.attempt({}) is None
+        assert ("share a field of the table and move in other ways" in unifier.furthest[1]) is not is_alike
