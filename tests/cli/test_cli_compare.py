@@ -31,7 +31,7 @@ def test_applications_by_accelerators() -> None:
     interval = json.loads(Path("report.json").read_text("utf-8"))["paired"]["interval"]
     assert f" ({interval_text(interval)})" in rows[0]["accuracy"]
     page = Path("page.html").read_text("utf-8")
-    assert f"({interval_text(interval)})" in page  # on the dashboard
+    assert f"<small>{interval_text(interval)}</small>" in page  # on the dashboard
     assert "1 application on 2 accelerators" in page
     assert page.count("<script") == 1
 
@@ -46,7 +46,10 @@ def test_parameters_are_named_where_they_vary() -> None:
 
 @pytest.mark.usefixtures("reports")
 def test_a_report_without_its_plan() -> None:
-    said = "report.json: error[C100]: no plan here is of this report's model and accelerators\n  help: give its plan, too"
+    said = (
+        "report.json: error[C100]: no plan here is of this report's model and accelerators\n"
+        "  help: give its plan, too: show compare PLAN.json report.json"
+    )
     refused(flexmatch("show", "compare", "report.json", "app.vta.json"), 3, said)
 
 

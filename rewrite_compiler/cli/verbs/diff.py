@@ -80,7 +80,8 @@ def lines(document: Mapping[str, Any]) -> list[str]:
     links = document["links"]
     names = dict.fromkeys((*links["old"], *links["new"]))
     by_link = [_sum({side: {f"  {n}": links[side].get(n, 0)} for side in links}, f"  {n}") for n in names]
-    sums = [*(_sum(document["totals"], key) for key in TOTALS), *by_link]
+    used = [key for key in TOTALS if any(document["totals"][side][key] for side in ("old", "new"))]
+    sums = [*(_sum(document["totals"], key) for key in used), *by_link]
     totals = grid(("in all", "old", "new", "change"), sums, ("old", "new", "change"))
     return [*table(rows), *totals]
 

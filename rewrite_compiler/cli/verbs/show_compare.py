@@ -75,7 +75,12 @@ def paired(documents: Sequence[tuple[str, Document]]) -> list[tuple[str, Documen
     plans = [(place, d, _subject(place, d)) for place, d in documents_by_schema[PLAN]]
     for subject, (place, _) in cosims.items():
         if subject not in {s for *_, s in plans}:
-            raise InputError("C100", "no plan here is of this report's model and accelerators", place=place, help="give its plan, too")
+            raise InputError(
+                "C100",
+                "no plan here is of this report's model and accelerators",
+                place=place,
+                help=f"give its plan, too: show compare PLAN.json {place}",
+            )
     return [(place, d, cosims[s][1] if s in cosims else None) for place, d, s in plans]
 
 

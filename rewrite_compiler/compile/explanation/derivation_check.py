@@ -53,7 +53,8 @@ class DerivationCheck:
         if self.rules is None:
             return "not replayed: its source nodes alone do not lead to it"
         verdict = (
-            f"{self.e_nodes} e-nodes computed, {self.compared} of them a class's second or later, apart by at most {self.difference:.1e}"
+            f"all {self.e_nodes} e-nodes computed on random operands, and the {self.compared} that are another form of a value "
+            f"differ from it by at most {self.difference:.1e}"
         )
         return f"replayed by {', '.join(self.rules) or 'the mapping alone'}; {verdict}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from pathlib import PurePosixPath
 from typing import Any
@@ -64,7 +64,7 @@ def comparison_page(entries: Sequence[Entry]) -> str:
     )
     title = f"{count_text(len(applications), 'application')} on {count_text(len(accelerators), 'accelerator')}"
     summary = note(
-        "Each cell: accuracy and the 95% interval of its difference from the host, offloaded share of work, speed against one host core."
+        "Each cell: accuracy with the 95% interval of its difference from the host, offloaded share of work, speed against one host core."
     )
     rows = [
         (text(a), *(_cell(e for e in entries if (e.application, e.accelerators) == (a, t)) for t in accelerators)) for a in applications
@@ -77,13 +77,20 @@ def comparison_page(entries: Sequence[Entry]) -> str:
 
 def _cell(entries: Iterable[Entry]) -> Cell:
     """Return the figures of the entries at one place of the dashboard."""
-    parts = [" · ".join(map(_marked, (replace(a, figure=_with_interval(a)), *others))) for a, *others in (e.figures for e in entries)]
-    return "", "<br>".join(parts) or escape(EMPTY)
+    return "", "".join(map(_stacked, entries)) or escape(EMPTY)
+
+
+def _stacked(e: Entry) -> str:
+    """Return the three figures of an entry, one a line."""
+    accuracy, offloaded, speed = map(_marked, e.figures)
+    interval = e.figures[0].note
+    labelled = (f"{offloaded} <small>offloaded</small>", f"{speed} <small>speed</small>")
+    return f"<p>{'<br>'.join(filter(None, (accuracy, interval and f'<small>{escape(interval)}</small>', *labelled)))}</p>"
 
 
 def _marked(t: Tile) -> str:
     mark = f"<span class='mark {CSS_CLASSES[t.mark]}' role='img' aria-label='{t.label}: {MARK_LABELS[t.mark]}'>{t.mark}</span>"
-    return f"{mark} {escape(t.figure)}"
+    return f"<b class='figure'>{mark} {escape(t.figure)}</b>"
 
 
 def _explained(t: Tile) -> Cell:
