@@ -264,7 +264,8 @@ def _starting(ila: Ila, r: Request, failures: list[Failure]) -> list[Schedule]:
 def _schedules_of(
     ila: Ila, op: Operation, c: Computation, r: Request, before: Schedule | None, failures: list[Failure]
 ) -> Iterator[Schedule]:  # fmt: skip
-    for m, conditions in itertools.product(matches(op, c), _switch_values(c.conditional, r, deciding=True)):
+    values = [x for x in _switch_values(c.conditional, r, deciding=True) if c.is_possible(x)]
+    for m, conditions in itertools.product(matches(op, c), values):
         for s in schedules(ila, m, conditions, before):
             if isinstance(s, Schedule):
                 yield s

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Union
 
 import numpy as np
@@ -22,6 +22,7 @@ from .operation import CHAINED
 
 Steps = tuple[tuple[str, int], ...]
 MOST_ORDERS = 24  # layouts tried of one match
+KEPT_SELECTIONS = 1 << 14
 COPIED = "(copied)"
 Starter = Union["Schedule", str, None]
 
@@ -374,10 +375,16 @@ def _selection(
     slots = {id(p.slot.access): o for p, o in zip(places, operands, strict=True)}
     reads = [operands[0] if is_same(r.access, c.result) else slots[id(r.access)] for r in reads_of(c.transition)]
     nest = _coalesced(Nest(tuple(inside.items()), operands[0], tuple(reads)))
+    return _selected(ila, c, nest, tuple(sorted(switches.items())))
+
+
+@lru_cache(maxsize=KEPT_SELECTIONS)
+def _selected(ila: Ila, c: Computation, nest: Nest, switches: tuple[tuple[str, int], ...]) -> Selection | NoSelection:
+    """Return the fields with which a computation does a nest: layouts, tiles and steps of many schedules have the same one."""
     fixed = {k: v for k, v in reset_state(ila).items() if k not in setters(ila)}
     for e in ila.externals.values():
         fixed |= {e.base.name: 0, e.size.name: 1 << 40}
-    return select(c.summary, c.transition, c.outer_loops, nest, {**fixed, **switches}, ordered=False, parts=c.parts)
+    return select(c.summary, c.transition, c.outer_loops, nest, {**fixed, **dict(switches)}, ordered=False, parts=c.parts)
 
 
 def _coalesced(nest: Nest) -> Nest:

@@ -45,6 +45,10 @@ class Computation:
         deciding = frozenset[Leaf]().union(*(c.reads for c in self.conditions))
         return tuple(x for x in self.switches if x in deciding)
 
+    def is_possible(self, control: Mapping[str, int]) -> bool:
+        """Tell whether no condition is false under values of control."""
+        return 0 not in (number_or_none(c, control) for c in self.conditions)
+
     def carries(self, memory: str) -> bool:
         """Tell whether a name is that of the operand of the command that carries data, not that of a memory."""
         operand = self.summary.instruction.operands.get(memory)
@@ -235,7 +239,12 @@ class _Needs:
 
     def number(self, e: Expr) -> int | None:
         """Return a term that control alone decides as a number."""
-        try:
-            return number(e, {}, self.control)
-        except NoCopy:
-            return None
+        return number_or_none(e, self.control)
+
+
+def number_or_none(e: Expr, control: Mapping[str, int]) -> int | None:
+    """Return a term that values of control alone decide as a number; None where they do not."""
+    try:
+        return number(e, {}, control)
+    except NoCopy:
+        return None
