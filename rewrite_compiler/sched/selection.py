@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import mul
 from typing import Any
 
 from ..ila.polynomial import Poly, Symbols
@@ -91,7 +92,8 @@ class _Unifier:
         self.loops = [(v, p) for v, p in loops if v not in self.lanes]
         self.table_atoms = {name for name, e in self.symbols.atoms.items() if e.free and self._is_used(name)}
         self.table_loop = next((v for v, _ in self.loops if any(self._reads(name, v) for name in self.table_atoms)), None)
-        self.furthest = (-1, "the instruction has no loops")
+        self.furthest: tuple[float, str] = (-1, "the instruction has no loops")
+        self.refusals: dict[tuple[str, int], str] = {}  # of a loop of the instruction as one of the nest
 
     @cached_property
     def room(self) -> int:
@@ -128,10 +130,20 @@ class _Unifier:
         variable, used = variables[len(assignment)], assignment.values()
         free = positions[len(assignment) : len(assignment) + 1] if self.ordered else [n for n in positions if n not in used]
         for n in free:
-            if self._moves_alike(variable, n):
-                yield from self._maps(variables, {**assignment, variable: n}, positions)
-            else:
+            if not self._moves_alike(variable, n):
                 self.note(len(assignment), f"loop {variable} moves other operands than {self.nest.loops[n][0]}")
+            elif refusal := self._refusal(variable, n):
+                self.note(len(variables) - 0.5, refusal)  # nearly as far as a whole map comes
+            else:
+                yield from self._maps(variables, {**assignment, variable: n}, positions)
+
+    def _refusal(self, variable: str, n: int) -> str:
+        """Return why fields cannot make a loop of the instruction one of the nest, whatever the others are; nothing where they can."""
+        if (variable, n) not in self.refusals:
+            system = self.system()
+            settings = system.solve(list(self._equations({variable: n}, (variable,))))
+            self.refusals[variable, n] = system.reason if settings is None else ""
+        return self.refusals[variable, n]
 
     def _moves_alike(self, variable: str, n: int) -> bool:
         """Tell whether a loop of the instruction moves no operand that one of the nest leaves, and all that it moves."""
@@ -143,7 +155,7 @@ class _Unifier:
         """Return how many iterations a map leaves to the table."""
         return math.prod(extent for n, (_, extent) in enumerate(self.nest.loops) if n not in assignment.values())
 
-    def note(self, depth: int, reason: str) -> None:
+    def note(self, depth: float, reason: str) -> None:
         """Keep the reason of the candidate that came furthest."""
         if depth > self.furthest[0]:
             self.furthest = (depth, reason)
@@ -154,29 +166,25 @@ class _Unifier:
         if self.table_loop and self.words(assignment) > self.room:
             self.note(len(assignment), f"a table of {self.words(assignment)} words is longer than the {self.room} that there is room for")
             return None
-        words = list(itertools.product(*(range(self.nest.loops[n][1]) for n in rest)))
-        equations: list[Equation] = []
-        for variable, extent in self.loops:
-            number = self.nest.loops[assignment[variable]][1] if variable in assignment else 1
-            equations.append((f"extent of {variable}", extent, len(words) if variable == self.table_loop else number))
-        table_values: dict[str, list[int]] = {}
+        equations = list(self._equations(assignment, [v for v, _ in self.loops]))
+        strides_of_atom: dict[str, tuple[int, ...]] = {}  # base and strides of what a field of the table holds
         for access, operand in self.accesses:
-            equations += self._strides(access, operand, assignment)
-            values = [(operand.base or 0) + sum(i * operand.strides[n] for i, n in zip(word, rest, strict=True)) for word in words]
+            base, strides = operand.base or 0, [operand.strides[n] for n in rest]
+            ends = [stride * (self.nest.loops[n][1] - 1) for n, stride in zip(rest, strides, strict=True)]
+            low, high = base + sum(min(x, 0) for x in ends), base + sum(max(x, 0) for x in ends)
             atom = next((m[0] for m in access.address[0] if len(m) == 1 and m[0] in self.table_atoms), None)
             if atom is None:
-                if len(set(values)) > 1:
+                if any(ends):
                     self.note(len(assignment), f"{access.memory} has no table for the loops that are left over")
                     return None
-                equations += [(f"base of {access.memory}", self.base(access), values[0])] if operand.base is not None else []
-            elif not all(iv.inside((x, x), self.symbols.atoms[atom].interval) for x in values):
-                self.note(len(assignment), f"a field of the table cannot hold element {max(values)} of {access.memory}")
+                equations += [(f"base of {access.memory}", self.base(access), base)] if operand.base is not None else []
+            elif not iv.inside((low, high), self.symbols.atoms[atom].interval):
+                self.note(len(assignment), f"a field of the table cannot hold element {high} of {access.memory}")
                 return None
-            elif table_values.setdefault(atom, values) != values:
+            elif strides_of_atom.setdefault(atom, (base, *strides)) != (base, *strides):
                 self.note(len(assignment), f"two operands of {access.memory} share a field of the table and move in other ways")
                 return None
-        registers = {leaf.name: leaf.interval for leaf in self.symbols.control if not leaf.shape}
-        system = _Equations(self.symbols, {**registers, **self.summary.fields}, self.fixed)
+        system = self.system()
         settings = system.solve(equations)
         if settings is None:
             self.note(len(assignment), system.reason)
@@ -186,14 +194,29 @@ class _Unifier:
             self.note(len(assignment), effect)
             return None
         names = tuple((self.nest.loops[n][0], v) for v, n in assignment.items())
-        table = tuple({atom: values[k] for atom, values in table_values.items()} for k in range(len(words))) if self.table_loop else ()
-        return Selection(settings, table, names)
+        return Selection(settings, tuple(self._table(rest, strides_of_atom)) if self.table_loop else (), names)
 
-    def _strides(self, access: Access, operand: Operand, assignment: Mapping[str, int]) -> Iterator[Equation]:
-        for variable, _ in self.loops:
-            if variable in assignment:
-                number = operand.strides[assignment[variable]]
-                yield f"stride of {variable} in {access.memory}", self._factor(access, variable), number
+    def _table(self, rest: Sequence[int], strides_of_atom: Mapping[str, Sequence[int]]) -> Iterator[dict[str, int]]:
+        """Yield the words of the table: what each field holds in each iteration of the loops that are left over."""
+        for word in itertools.product(*(range(self.nest.loops[n][1]) for n in rest)):
+            yield {atom: base + sum(map(mul, word, strides)) for atom, (base, *strides) in strides_of_atom.items()}
+
+    def system(self) -> _Equations:
+        """Return the system over all fields and registers, without equations yet."""
+        registers = {leaf.name: leaf.interval for leaf in self.symbols.control if not leaf.shape}
+        return _Equations(self.symbols, {**registers, **self.summary.fields}, self.fixed)
+
+    def _equations(self, assignment: Mapping[str, int], variables: Sequence[str]) -> Iterator[Equation]:
+        """Yield the equations of extents and strides of these loops of the instruction under a map."""
+        extents = dict(self.loops)
+        for variable in variables:
+            number = self.nest.loops[assignment[variable]][1] if variable in assignment else 1
+            yield f"extent of {variable}", extents[variable], self.words(assignment) if variable == self.table_loop else number
+        for access, operand in self.accesses:
+            for variable in variables:
+                if variable in assignment:
+                    number = operand.strides[assignment[variable]]
+                    yield f"stride of {variable} in {access.memory}", self._factor(access, variable), number
 
     def _factor(self, access: Access, variable: str) -> Poly:
         return {tuple(n for n in m if n != variable): c for m, c in access.address[0].items() if variable in m}

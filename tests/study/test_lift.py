@@ -52,7 +52,17 @@ def test_numerics_are_those_that_were_written_by_hand(name: str, operation: str,
     assert np.array_equal(*results)
 
 
-@pytest.mark.parametrize(("operation", "hand"), [("dense", "dense"), ("add", "add_2"), ("mul", "mul_2")])
+SIZES = {"t": 3, "k": 48, "b": 2, "c": 32, "i": 7, "j": 6, "n": 21, "r": 3, "s": 2, "u": 3, "v": 5}
+ATTRIBUTES = {"strides": (2, 1), "pads": (0, 0, 0, 0)}
+
+
+@pytest.mark.parametrize(
+    ("operation", "hand"),
+    [
+        ("dense", "dense"), ("dense_bias_relu", "dense_bias_relu"), ("add", "add_2"), ("mul", "mul_2"), ("conv2d", "conv2d"),
+        ("conv2d_bias_relu", "conv2d_bias_relu"),
+    ],
+)  # fmt: skip
 def test_operations_of_a_shipped_accelerator_are_those_that_were_written_by_hand(operation: str, hand: str, tmp_path: Path) -> None:
     """VTA: DRAM, queues, micro-ops and stores of one byte; codes of all sizes that the hand-written ones take."""
     vta = find_target("vta")
@@ -61,17 +71,18 @@ def test_operations_of_a_shipped_accelerator_are_those_that_were_written_by_hand
     path = tmp_path / "vta_lifted.py"
     path.write_text(target_file(HEAD.format(name="vta") + row.text, "vta", tmp_path))
     m, other = load_target(str(path)).mappings[operation], vta.mappings[hand]
-    at, random = {"t": 3, "k": 48, "n": 21, "i": 3, "j": 21}, np.random.default_rng(1)
+    random = np.random.default_rng(1)
     formats = m.formats_for(dict.fromkeys(m.format_choices, 3.0))
     limits = other.formats_for(dict.fromkeys(other.format_choices, 3.0))  # within which the hand-written one is used
-    shapes = [[at[d] for d in m.axes.of[v.name]] for v in m.operands]
+    shapes = [[SIZES[d] for d in m.axes.of[v.name]] for v in m.operands]
     codes = [random.integers(*limits[v.name].codes, s, endpoint=True) for v, s in zip(other.operands, shapes, strict=True)]
     results = []
     for mapping in (m, other):
         leaves = [Leaf(c.shape, formats[v.name].codes, False, w.name) for c, v, w in zip(codes, m.operands, mapping.operands, strict=True)]
         names = [*(v.name for v in mapping.operands), mapping.axes.result]
         f = dict(zip(names, formats.values(), strict=True))
-        results.append(evaluate(mapping.result_codes(leaves, f, {}), dict(zip(leaves, codes, strict=True))))
+        attributes = {name: ATTRIBUTES[name] for name, _ in mapping.statics}
+        results.append(evaluate(mapping.result_codes(leaves, f, attributes), dict(zip(leaves, codes, strict=True))))
     assert np.array_equal(*results)
 
 

@@ -23,6 +23,7 @@ from ...target.device import simulated_device
 from ...target.mapping import Mapping as Operation_
 from ..instructions.computation import Computation, Start, computations
 from ..instructions.control import Settings
+from ..instructions.copies import is_possible
 from .emission import emitted
 from .matching import Match, matches
 from .operation import ZEROS, Operation, continuation, operation_of
@@ -264,7 +265,7 @@ def _starting(ila: Ila, r: Request, failures: list[Failure]) -> list[Schedule]:
 def _schedules_of(
     ila: Ila, op: Operation, c: Computation, r: Request, before: Schedule | None, failures: list[Failure]
 ) -> Iterator[Schedule]:  # fmt: skip
-    values = [x for x in _switch_values(c.conditional, r, deciding=True) if c.is_possible(x)]
+    values = [x for x in _switch_values(c.conditional, r, deciding=True) if is_possible(c.conditions, x)]
     for m, conditions in itertools.product(matches(op, c), values):
         for s in schedules(ila, m, conditions, before):
             if isinstance(s, Schedule):

@@ -16,7 +16,7 @@ from ...lang.binders import Leaf
 from ...lang.expr import Expr, select, var
 from ...lang.traversal import inner_terms
 from ..selection import reads_of
-from .copies import NoCopy, addressed, number
+from .copies import NoCopy, addressed, number, number_or_none
 from .image import copiers
 from .movement import writers
 
@@ -44,10 +44,6 @@ class Computation:
         """The switches that decide whether the instruction computes this at all."""
         deciding = frozenset[Leaf]().union(*(c.reads for c in self.conditions))
         return tuple(x for x in self.switches if x in deciding)
-
-    def is_possible(self, control: Mapping[str, int]) -> bool:
-        """Tell whether no condition is false under values of control."""
-        return 0 not in (number_or_none(c, control) for c in self.conditions)
 
     def carries(self, memory: str) -> bool:
         """Tell whether a name is that of the operand of the command that carries data, not that of a memory."""
@@ -240,11 +236,3 @@ class _Needs:
     def number(self, e: Expr) -> int | None:
         """Return a term that control alone decides as a number."""
         return number_or_none(e, self.control)
-
-
-def number_or_none(e: Expr, control: Mapping[str, int]) -> int | None:
-    """Return a term that values of control alone decide as a number; None where they do not."""
-    try:
-        return number(e, {}, control)
-    except NoCopy:
-        return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -139,3 +139,16 @@ def number(e: Expr, numbers: Mapping[Expr, int], control: Mapping[str, int]) -> 
         low = -(1 << e.data[0] - 1) if e.data[1] else 0
         return int((int(operands[0]) - low) % (1 << e.data[0]) + low)
     raise NoCopy
+
+
+def number_or_none(e: Expr, control: Mapping[str, int]) -> int | None:
+    """Return a term that values of control alone decide as a number; None where they do not."""
+    try:
+        return number(e, {}, control)
+    except NoCopy:
+        return None
+
+
+def is_possible(conditions: Iterable[Expr], control: Mapping[str, int]) -> bool:
+    """Tell whether no condition is false under values of control."""
+    return 0 not in (number_or_none(c, control) for c in conditions)

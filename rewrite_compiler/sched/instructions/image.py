@@ -14,7 +14,7 @@ from ...lang import intervals as iv
 from ...lang.expr import Expr
 from ..selection import Nest, Operand, Selection, reads_of, select
 from .control import Settings, reset_state, setters
-from .copies import NoCopy, Part, parts_of
+from .copies import NoCopy, Part, is_possible, parts_of
 
 Address = tuple[int, ...]
 ATTACHED = 1 << 40  # elements of an image while settings are looked for
@@ -92,10 +92,12 @@ def attachment(ila: Ila, image: str) -> Settings:
 
 
 def condition_values(conditions: Sequence[Expr], fixed: Mapping[str, int]) -> Iterator[Settings]:
-    """Yield values of the fields of one bit that conditions read."""
+    """Yield values of the fields of one bit that conditions read, under which none of them is false."""
     leaves = {x.name: x for c in conditions for x in c.reads if x.name not in fixed and x.interval == (0, 1)}
     for values in itertools.product((1, 0), repeat=len(leaves)):
-        yield dict(zip(leaves, values, strict=True))
+        settings = dict(zip(leaves, values, strict=True))
+        if is_possible(conditions, settings):
+            yield settings
 
 
 @lru_cache(maxsize=16)

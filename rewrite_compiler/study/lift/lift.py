@@ -12,16 +12,20 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ...errors import FlexmatchError
+from ...errors import FlexmatchError, SpecError
 from ...ila import Ila
+from ...ir.evaluate import run
+from ...ir.types import TensorType
 from ...lang.binders import Leaf
 from ...lang.expr import Expr
 from ...lang.traversal import terms_of
 from ...prove import prove_mapping
 from ...prove.verdict import Outcome
+from ...readings.arrays.labelled_array import Data
 from ...readings.kernels.evaluate import evaluate
 from ...rewrite.user_file import module_at
 from ...sched.driver.completion import completed
@@ -33,7 +37,7 @@ from ...sched.instructions.computation import Computation, computations
 from ...sched.instructions.image import attachment, condition_values
 from ...sched.selection import reads_of
 from ...target import Mapping as Operation
-from ...target import Target, find_target
+from ...target import Target, body_of, find_target
 from .patterns import PATTERNS, Pattern
 from .source import Source
 
@@ -47,6 +51,7 @@ from runpy import run_path
 from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.lang import Fixed, array, fold, lift, maximum, minimum, reduce_max, reduce_sum, select, wrap
+from rewrite_compiler.rewrite import Ints
 from rewrite_compiler.target import Target, find_target
 
 
@@ -60,19 +65,19 @@ def accelerate(target):
 '''
 BODY = '''
     @target.accelerates(axes="{axes}", {formats}, trials={trials}{whole})
-    def {name}(x: Tensor, w: Tensor):
+    def {name}({parameters}):
         """{doc}"""
-        return o.{name}(x, w), Where({guard})
+        return {meaning}, Where({guard})
 
     @{name}.numerics
-    def {name}_codes(x, w, f):
+    def {name}_codes({arguments}):
         """What {instructions} leaves in memory, with every rounding, clamp and wrap in its place."""
         shift = f["x"].fraction + f["w"].fraction - f["y"].fraction
 
-        def code(t, n):
+        def code({index}):
             return {code}
 
-        return array(code, (x.shape[0], {columns}))
+        return array(code, ({shape}))
 '''
 TAIL = '''
 
@@ -85,7 +90,6 @@ def bare():
 target = bare()
 accelerate(target)
 '''
-SMALL = ({"t": 1, "n": 3}, {"t": 2, "n": 11})
 RANGE, DRAWS = 6, 4
 
 
@@ -191,7 +195,7 @@ def declaration(p: Pattern, chain: tuple[Schedule, ...]) -> str:
         SpecError: I116, a term has no text.
     """
     main = chain[0]
-    lanes = main.match.lane_extent(_reduced(main.match)) if p.is_reduced else 1
+    lanes = main.match.lane_extent(p.blocked) if p.blocked else 1
     scales = [name for s in chain for name in _scales(s.computation)]
     code = _element(p, main, "", scales)
     for s in chain[1:]:
@@ -202,26 +206,24 @@ def declaration(p: Pattern, chain: tuple[Schedule, ...]) -> str:
     names = {s.slot.reach.name: _bits(main, s.slot) for s in main.operands}
     if main.match.initial is not None:
         names[main.match.initial.name] = main.ila.states[main.result.memory].bits
-    trials = [{**at, "k": lanes * k} if p.is_reduced else at for k, at in zip((1, 3), SMALL, strict=True)]
+    trials = [{**at, p.blocked: lanes * int(str(at[p.blocked]))} if p.blocked else dict(at) for at in (p.small, p.large)]
     instructions = ", then ".join(s.computation.instruction for s in chain)
     return BODY.format(
-        axes=p.axes, formats=_formats(p, names, state.bits, bool(scales)), trials=trials, whole=', whole="k"' if p.is_reduced else "",
+        axes=p.axes, formats=_formats(p, names, state.bits, bool(scales)), trials=trials, whole=f', whole="{p.whole}"' if p.whole else "",
         name=p.name, doc=f"What {instructions} computes.", guard=p.guard.format(lanes=lanes), instructions=instructions, code=code,
-        columns="w.shape[0]" if p.is_reduced else "x.shape[1]",
+        parameters=", ".join([*(f"{n}: Tensor" for n in p.operands), *(f"{n}: Ints" for n in p.attributes)]), meaning=p.meaning,
+        arguments=", ".join([*p.operands, "f", *p.attributes]), index=", ".join(p.dims["y"]),
+        shape=", ".join(p.extents[d] for d in p.dims["y"]),
     )  # fmt: skip
 
 
-def _reduced(m: Match) -> str:
-    return next(iter(m.operation.reduced), "")
-
-
 def _formats(p: Pattern, bits: Mapping[str, int], result_bits: int, has_shift: bool) -> str:
-    if has_shift and p.is_product:
-        return f'formats={{"x": fixed({bits["x"]}), "w": fixed({bits["w"]}), "y": fixed({result_bits})}}'
-    if p.is_product:
-        sums = f'derived={{"y": lambda x, w: Fixed({result_bits}, x.fraction + w.fraction)}}'
-        return f'formats={{"x": fixed({bits["x"]}), "w": fixed({bits["w"]})}}, {sums}'
-    return f'formats={{"x": fixed({bits["x"]})}}, derived={{"w": lambda x: x, "y": lambda x: x}}'
+    if not p.is_product:
+        return f'formats={{"x": fixed({bits["x"]})}}, derived={{"w": lambda x: x, "y": lambda x: x}}'
+    searched = [f'"{n}": fixed({bits[n]})' for n in "xw"] + [f'"y": fixed({result_bits})'] * has_shift
+    sums = {**{n: bits[n] for n in p.operands if n not in ("x", "w")}, **({} if has_shift else {"y": result_bits})}
+    derived = ", ".join(f'"{n}": lambda x, w: Fixed({width}, x.fraction + w.fraction)' for n, width in sums.items())
+    return f"formats={{{', '.join(searched)}}}" + (f", derived={{{derived}}}" if derived else "")
 
 
 def _scales(c: Computation) -> list[str]:
@@ -246,35 +248,52 @@ def _element(p: Pattern, s: Schedule, before: str, scales: list[str]) -> str:
     registers |= {x.name: "0" for x in c.switches if x.name not in registers}
     if m.starts is not None:
         registers[m.starts[0]] = str(m.starts[2])
-    fold_variable = "v"
-    reduced, symbols = _reduced(m), c.summary.symbols
+    symbols = c.summary.symbols
     summed = {v for r in c.transition.reads for v, _ in r.variables}
     variables = [symbols.variables[v] for v, _ in c.loops if v not in c.lanes and v in summed]
-    is_inside = bool(variables) or reduced not in m.outer
-    total = "0" if is_inside and c.accumulates and m.initial is None else "total"  # what the accumulator holds
+    outer = [v for v in (*dict(s.outside), *m.outer) if v in m.operation.reduced and v in m.outer]
+    steps = list(dict.fromkeys(outer))  # the loops of the sum, outermost first
+    if variables and len(m.operation.reduced) > 1:
+        raise SpecError("I116", f"A sum over {len(m.operation.reduced)} loops inside of {c.instruction} has no text")
+    is_inside = bool(variables) or not steps
+    is_sum = bool(m.operation.reduced)
+    start = _initial_text(p, m) if is_sum and m.initial is not None else "0"
+    total = start if is_inside and is_sum else "total"  # what the accumulator holds
 
     def index(source: Source, loop: str) -> str:
-        if loop != reduced:
-            return {a.terms[0][0]: name for a, name in zip(m.operation.result.axes, "tn", strict=True)}[loop]
+        if loop not in m.operation.reduced:
+            return next(d for a, d in zip(m.operation.result.axes, p.dims["y"], strict=True) if a.terms[0][0] == loop)
         lanes = [v for v, name in m.lanes.items() if name == loop]
-        outer = source.of(variables[0]) if variables else fold_variable if not is_inside else "0"
+        text = source.of(variables[0]) if variables else f"{loop}0" if loop in steps else "0"
         for v in lanes:
-            outer = f"({outer} * {c.lanes[v]} + {source.of(symbols.variables[v])})"
-        return outer
+            text = f"({text} * {c.lanes[v]} + {source.of(symbols.variables[v])})"
+        return text
 
     texts: dict[Expr, Callable[[Source], str]] = {}
     for r in reads_of(c.transition):
         slot = next((x.slot for x in s.operands if x.slot.access is r.access), None)
-        texts[r.load] = _operand_text(s, slot, before, total, index)
+        texts[r.load] = _operand_text(p, s, slot, before, total, index)
     if variables:
         extent = next(n for v, n in _extents(c) if v is variables[0])
-        texts[extent] = lambda _: f"(x.shape[1] // {m.lane_extent(reduced)})"
+        texts[extent] = lambda _: _steps(p, m, p.blocked)
     text = Source(texts, registers).of(c.transition.value)
-    if not c.accumulates or m.initial is not None or is_inside:
+    if not c.accumulates or is_inside or not is_sum:
         return text
     state = s.ila.states[s.result.memory]
-    steps = f"x.shape[1] // {m.lane_extent(reduced)}"
-    return f"fold({steps}, 0, lambda {fold_variable}, {total}: {text}, {state.leaf.interval})"
+    counts = ", ".join(_steps(p, m, v) for v in steps)
+    return f"fold(({counts},), {start}, lambda {', '.join(f'{v}0' for v in steps)}, {total}: {text}, {state.leaf.interval})"
+
+
+def _steps(p: Pattern, m: Match, loop: str) -> str:
+    """Return the text of how many steps a loop of a sum takes."""
+    lanes = m.lane_extent(loop)
+    return p.extents[loop] if lanes == 1 else f"({p.extents[loop]} // {lanes})"
+
+
+def _initial_text(p: Pattern, m: Match) -> str:
+    """Return the text of what an accumulator starts from: an operand at indices of the result."""
+    assert m.initial is not None
+    return f"{m.initial.name}[{', '.join(p.dims[m.initial.name])}]"
 
 
 def _extents(c: Computation) -> Iterator[tuple[Expr, Expr]]:
@@ -288,9 +307,11 @@ def _extents(c: Computation) -> Iterator[tuple[Expr, Expr]]:
 
 
 def _operand_text(
-    s: Schedule, slot: Slot | None, before: str, total: str, index: Callable[[Source, str], str]
+    p: Pattern, s: Schedule, slot: Slot | None, before: str, total: str, index: Callable[[Source, str], str]
 ) -> Callable[[Source], str]:  # fmt: skip
-    reach = s.match.initial if slot is None else slot.reach
+    """Return the text of what a computation reads: an operand at the place of an iteration, or its accumulator."""
+    initial = None if s.match.operation.reduced else s.match.initial  # a sum reads what it starts from once, at its beginning
+    reach = initial if slot is None else slot.reach
     if reach is None:
         return lambda _: total
     if reach.name == CHAINED:
@@ -300,7 +321,9 @@ def _operand_text(
     bits = s.ila.states[memory].bits if memory in s.ila.states else 8
 
     def text(source: Source) -> str:
-        code = f"{reach.name}[{', '.join(index(source, a.terms[0][0]) for a in reach.axes)}]"
+        loops = {v: index(source, v) for v in reach.moving}
+        places = [p.places[d].format(**loops) if d in p.places else loops[d] for d in p.dims[reach.name]]
+        code = f"{reach.name}[{', '.join(places)}]"
         return code if is_signed else f"wrap({code}, {bits}, False)"
 
     return text
@@ -326,16 +349,23 @@ def _difference(p: Pattern, m: Operation) -> float:
     for at in m.trials:
         shapes = m.shapes_of([[at[d] for d in m.axes.of[v.name]] for v in m.operands])
         leaves = [Leaf(shapes[v.name], formats[v.name].codes, False, v.name) for v in m.operands]
-        term = m.result_codes(leaves, formats, {})
+        attributes = {name: at[name] for name, _ in m.statics}
+        term = m.result_codes(leaves, formats, attributes)
         for _ in range(DRAWS):
             rooms = {leaf: _room(formats[leaf.name], half=m.axes.result in m.derived and p.is_product) for leaf in leaves}
             codes = {leaf: random.integers(-RANGE, RANGE, shapes[leaf.name], endpoint=True) << rooms[leaf] for leaf in leaves}
-            values = [codes[leaf] * 2.0 ** -_fraction(formats[leaf.name]) for leaf in leaves]
+            values = {leaf.name: codes[leaf] * 2.0 ** -_fraction(formats[leaf.name]) for leaf in leaves}
             result = evaluate(term, codes) * 2.0 ** -_fraction(formats[m.axes.result])
-            error = np.abs(result - p.reference(*values)).max()
+            error = np.abs(result - _meaning(m, values, attributes)).max()
             if error > 2.0 ** -_fraction(formats[m.axes.result]):
                 return float(error)
     return 0.0
+
+
+def _meaning(m: Operation, values: Mapping[str, Data], attributes: Mapping[str, Any]) -> Data:
+    """Return what an operation means on real operands."""
+    body = body_of(m, [TensorType(values[v.name].shape, "float64") for v in m.operands], attributes)
+    return run(body, {v: values[o.name] for v, o in zip(body.inputs, m.operands, strict=True)})[body.outputs[0]]
 
 
 def _fraction(f: object) -> int:
