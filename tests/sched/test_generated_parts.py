@@ -10,7 +10,7 @@ import pytest
 
 from rewrite_compiler.ila.model import Queue
 from rewrite_compiler.lang.binders import Leaf
-from rewrite_compiler.sched.driver import schedule, start
+from rewrite_compiler.sched.driver import pushing, schedule, start
 from rewrite_compiler.sched.driver.completion import capacity_limits
 from rewrite_compiler.sched.driver.program import Issued
 from rewrite_compiler.sched.driver.synchronisation import synchronised
@@ -144,3 +144,22 @@ def test_operands_that_share_a_field_of_a_table_move_alike() -> None:
         unifier.summary, unifier.fixed, unifier.__dict__["room"] = SimpleNamespace(fields={}), {}, 8
         assert unifier.attempt({}) is None
         assert ("share a field of the table and move in other ways" in unifier.furthest[1]) is not is_alike
+
+
+@pytest.mark.parametrize(
+    ("dictated", "shifted", "base", "pushes"),
+    [(True, True, 0, True), (True, False, 1, True), (True, False, 0, False), (False, True, 1, False), (True, True, None, False)],
+)
+def test_an_instruction_pushes_where_others_move_on_or_a_pointer_does(
+    dictated: bool, shifted: bool, base: int | None, pushes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def after(ila: Any, instruction: Any, fields: Any, registers: Any) -> Any:
+        if base is None:
+            raise pushing.NoCopy("the pointer depends on data")
+        return {"head": base}
+
+    monkeypatch.setattr(pushing, "after", after)
+    addressing = SimpleNamespace(is_dictated=dictated, base=lambda registers: (registers["head"],))
+    mover: Any = SimpleNamespace(addressing=addressing, shifted={(1,): (0,)} if shifted else {}, instruction="push")
+    writer: Any = SimpleNamespace(ila=DEVICE, registers={"head": 0})
+    assert pushing.is_pusher(writer, mover) is pushes
