@@ -17,6 +17,8 @@ from rewrite_compiler.compile.plan.suspect_laws import gap_of
 from rewrite_compiler.compile.verify import PlanDiffers, check_plan
 from rewrite_compiler.egraph.saturation.saturate import saturate
 from rewrite_compiler.errors import AnswerNo
+from rewrite_compiler.ir.program import Builder
+from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.rewrite.text_file import rules_of_text
 
 N6 = """rule n6(x: tensor, v: float) grade E {
@@ -117,3 +119,14 @@ def test_terms_of_the_program_that_are_made_equal_are_a_gap_too(model: Path) -> 
     known = module._values_of_program(p, {"x": np.full((4, 16), -1, np.float32)})
     assert gap_of(saturate(p, [], []).graph, known) is None
     assert gap_of(saturate(p, [wrong], []).graph, known) is not None
+
+
+def test_both_bounds_of_a_clip_and_numbers_of_limits_are_bounds() -> None:
+    """A constant of several numbers, or of integers, is none; nor is what another operator adds."""
+    b = Builder("bounds")
+    x = b.input("x", TensorType((2, 3)))
+    (x,) = b.apply("clip", (x,), {"low": -0.75, "high": 5.0})
+    for op, constant in (("min", np.full((1,), 2.5)), ("max", np.full((2, 3), -1.5)), ("min", np.arange(3.0)), ("add", np.full((1,), 9.0))):
+        (x,) = b.apply(op, (x, b.constant(constant.astype(np.float32))))
+    p = b.finish([x])
+    assert list(bounds_of(p)) == [-0.75, 5.0, 2.5, -1.5]
