@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.ila.model import Queue
+from rewrite_compiler.lang import Expr, wrap
 from rewrite_compiler.lang.binders import Leaf
+from rewrite_compiler.lang.expr import lift, node
 from rewrite_compiler.sched.driver import pushing, schedule, start
 from rewrite_compiler.sched.driver.completion import capacity_limits
 from rewrite_compiler.sched.driver.program import Issued
 from rewrite_compiler.sched.driver.synchronisation import synchronised
 from rewrite_compiler.sched.driver.writer import NotEmitted
+from rewrite_compiler.sched.instructions.copies import parts_of
 from rewrite_compiler.sched.selection import Nest, Operand, Selection, _Unifier, side_effect
 from rewrite_compiler.target.timing import Region
 
@@ -163,3 +166,27 @@ def test_an_instruction_pushes_where_others_move_on_or_a_pointer_does(
     mover: Any = SimpleNamespace(addressing=addressing, shifted={(1,): (0,)} if shifted else {}, instruction="push")
     writer: Any = SimpleNamespace(ila=DEVICE, registers={"head": 0})
     assert pushing.is_pusher(writer, mover) is pushes
+
+
+BYTES = Leaf((4,), (0, 255), False, "bytes")
+LOW, HIGH = BYTES[0], BYTES[1]
+
+
+@pytest.mark.parametrize(
+    ("term", "parts"),
+    [
+        (LOW + (HIGH << 8), [(0, 0, 8, 0), (1, 0, 8, 8)]), (LOW | HIGH << 9, [(0, 0, 8, 0), (1, 0, 8, 9)]), (LOW + (HIGH << 7), None),
+        (LOW + LOW, None), (LOW[4:8] + (HIGH[0:4] << 4), [(0, 4, 4, 0), (1, 0, 4, 4)]), (LOW >> 3, [(0, 3, 5, 0)]),
+        (LOW % 8, [(0, 0, 3, 0)]), (LOW % 7, None), (LOW // 4, [(0, 2, 6, 0)]), (LOW * 4, [(0, 0, 8, 2)]), (LOW * 3, None), (LOW - HIGH, None), (lift(0), []),
+        (lift(1), None), (node("min", (LOW, lift(255)), None, (0, 255), False), [(0, 0, 8, 0)]),
+        (node("min", (LOW, lift(254)), None, (0, 254), False), None), (node("max", (LOW, lift(0)), None, (0, 255), False), [(0, 0, 8, 0)]),
+        (node("max", (LOW, lift(1)), None, (1, 255), False), None), (wrap(LOW + (HIGH << 8), 12, False), [(0, 0, 8, 0), (1, 0, 4, 8)]),
+    ],
+)  # fmt: skip
+def test_a_copy_is_bits_of_words_that_do_not_meet(term: Expr, parts: list[tuple[int, int, int, int]] | None) -> None:
+    """Index of the word, its first bit, how many, and the bit where they go."""
+    if parts is None:
+        with pytest.raises(pushing.NoCopy):
+            parts_of(term, {}, {})
+    else:
+        assert [(p.index[0], p.low, p.width, p.at) for p in parts_of(term, {}, {})] == parts
