@@ -28,7 +28,7 @@ from rewrite_compiler.fit.mapping.constraints import Constraints, constraints_fr
 from rewrite_compiler.fit.mapping.engine import Reading
 from rewrite_compiler.fit.mapping.orders import covering_orders, order_classes, signatures
 from rewrite_compiler.fit.mapping.schedule import LevelMap, Schedule, batch_of, counts_of, schedule_from, violations
-from rewrite_compiler.fit.mapping.space import Genomes, Space, factorisations
+from rewrite_compiler.fit.mapping.space import Genomes, Space, factorisations, prime_factors
 from rewrite_compiler.fit.models.model import Objective
 from rewrite_compiler.fit.models.published import MODELS, check_words
 from rewrite_compiler.fit.problems.layers import layer_problem
@@ -508,3 +508,40 @@ def test_models_price_no_more_parts_than_there_are_sub_clusters(model: str) -> N
     ]  # fmt: skip
     fits = MODELS[model].fits(clusters, batch_of(GEMM, clusters, schedules), (frozenset(), frozenset(), frozenset("aby"), frozenset()))
     assert fits.tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    "constraints",
+    [Constraints(), Constraints(least_utilisation=0.5), Constraints(most_utilisation=0.5), Constraints(is_one_an_axis=True),
+     Constraints(least_utilisation=0.5, most_utilisation=0.5, is_one_an_axis=True)],
+)  # fmt: skip
+def test_tilings_keep_the_constraints_on_all_dimensions_together(constraints: Constraints) -> None:
+    """On four rows of four units: shares of the units at work, and one dimension along each axis."""
+    space = Space(GEMM, machine(rows=4, columns=4), constraints)
+    sizes = [range(len(t)) for t in space.tables]
+    factors = np.array(list(itertools.product(*sizes)), np.intp).T
+    keeps = space.keeps_rules(factors)
+    for column, keep in zip(factors.T.tolist(), keeps.tolist(), strict=True):
+        split = [[int(table[row, k]) for table, row in zip(space.tables, column, strict=True)] for k in space.spatial]
+        units = math.prod(map(math.prod, split))
+        expected = all(math.prod(parts) <= 4 for parts in split)
+        expected &= constraints.least_utilisation <= units / 16 <= constraints.most_utilisation
+        expected &= not constraints.is_one_an_axis or all(sum(n > 1 for n in parts) <= 1 for parts in split)
+        assert keep == expected
+    assert 0 < keeps.sum() < len(keeps)
+
+
+def test_a_dimension_has_primes_that_divisors_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rewrite_compiler.fit.mapping.space.MAX_DIVISOR", 10)
+    assert [prime_factors(n) for n in (1, 2, 97, 720, 8 * 97)] == [[], [(2, 1)], [(97, 1)], [(2, 4), (3, 2), (5, 1)], [(2, 3), (97, 1)]]
+    for n in (101, 11 * 13, 4 * 101):
+        with pytest.raises(InputError, match="must be found by divisors up to 10"):
+            prime_factors(n)
+
+
+def test_orders_are_all_that_are_told_apart_where_loops_are_few_or_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = tuple(GEMM.names)
+    cases = (({}, 3, True), ({}, 2, False), ({"DRAM": order}, 2, False), ({"DRAM": order, "L2": order}, 2, True), ({"L2": order}, 3, True))
+    for orders, most, has_every in cases:
+        monkeypatch.setattr("rewrite_compiler.fit.mapping.space.MAX_LOOPS", most)
+        assert Space(GEMM, machine(), Constraints(orders=orders)).has_every_order is has_every

@@ -177,7 +177,8 @@ LOW, HIGH = BYTES[0], BYTES[1]
     [
         (LOW + (HIGH << 8), [(0, 0, 8, 0), (1, 0, 8, 8)]), (LOW | HIGH << 9, [(0, 0, 8, 0), (1, 0, 8, 9)]), (LOW + (HIGH << 7), None),
         (LOW + LOW, None), (LOW[4:8] + (HIGH[0:4] << 4), [(0, 4, 4, 0), (1, 0, 4, 4)]), (LOW >> 3, [(0, 3, 5, 0)]),
-        (LOW % 8, [(0, 0, 3, 0)]), (LOW % 7, None), (LOW // 4, [(0, 2, 6, 0)]), (LOW * 4, [(0, 0, 8, 2)]), (LOW * 3, None), (LOW - HIGH, None), (lift(0), []),
+        (LOW % 8, [(0, 0, 3, 0)]), (LOW % 7, None), (LOW // 4, [(0, 2, 6, 0)]), (LOW * 4, [(0, 0, 8, 2)]),
+        (LOW * 3, None), (LOW - HIGH, None), (lift(0), []),
         (lift(1), None), (node("min", (LOW, lift(255)), None, (0, 255), False), [(0, 0, 8, 0)]),
         (node("min", (LOW, lift(254)), None, (0, 254), False), None), (node("max", (LOW, lift(0)), None, (0, 255), False), [(0, 0, 8, 0)]),
         (node("max", (LOW, lift(1)), None, (1, 255), False), None), (wrap(LOW + (HIGH << 8), 12, False), [(0, 0, 8, 0), (1, 0, 4, 8)]),
