@@ -75,11 +75,11 @@ def has_room(members: tuple[str, ...]) -> bool:
     return assign_resources([rules.takes[name] for name in members]) is not None
 
 
-def packets(issued: Iterable[Issued]) -> list[list[Issued]]:
+def packets(program: Iterable[Issued]) -> list[list[Issued]]:
     """Return the packets of a straight-line program whose loads read what no store of it writes."""
     members: list[list[Issued]] = []
     readable, free = dict[tuple[str, int], int](), dict[tuple[str, int], int]()  # register → first packet that may read, or write it
-    for name, operands in issued:
+    for name, operands in program:
         reads, writes = accessed(name, operands)
         at = max([0, *(readable.get(r, 0) for r in reads), *(free.get(w, 0) for w in writes)])
         while at < len(members) and not has_room(tuple(sorted([name, *(member for member, _ in members[at])]))):
@@ -92,12 +92,17 @@ def packets(issued: Iterable[Issued]) -> list[list[Issued]]:
     return members
 
 
-def block(variant: str, shapes: Mapping[str, tuple[int, ...]], **attributes: Any) -> int:
-    """Return the packets of a driver's code on operands of some shapes."""
+def issued(variant: str, shapes: Mapping[str, tuple[int, ...]], **attributes: Any) -> list[Issued]:
+    """Return what a driver issues on operands of some shapes, without the trap at its end."""
     program = Program()
     codes = {name: np.zeros(shape, np.int32 if name == "b" else np.int8) for name, shape in shapes.items()}
     find_target("hvx").mappings[variant].drive(program, **codes, f=FORMATS, **attributes)  # type: ignore[misc]
-    return len(packets(program.issued[:-1]))  # without the trap
+    return program.issued[:-1]
+
+
+def block(variant: str, shapes: Mapping[str, tuple[int, ...]], **attributes: Any) -> int:
+    """Return the packets of a driver's code on operands of some shapes."""
+    return len(packets(issued(variant, shapes, **attributes)))
 
 
 def row(name: str, macs: int, used: int) -> Row:
@@ -106,15 +111,20 @@ def row(name: str, macs: int, used: int) -> Row:
             **{f"times_macs_{n}": round(used * n / macs, 3) for n in (LOWER_BOUND, VECTOR_BOUND)}}  # fmt: skip
 
 
-def columns(n: int) -> Iterator[tuple[int, int]]:
+def columns(n: int, most: int = BLOCK) -> Iterator[tuple[int, int]]:
     """Yield the sizes of blocks of columns, and how many there are of each."""
-    yield from ((size, count) for size, count in ((BLOCK, n // BLOCK), (n % BLOCK, 1)) if size and count)
+    yield from ((size, count) for size, count in ((most, n // most), (n % most, 1)) if size and count)
 
 
 def rows() -> Iterator[Row]:
     """Yield the layers; an odd row stands alone."""
     for layer in LAYERS:
-        yield row(layer.name, layer.macs, layer.times * (dense_packets(layer) if layer.is_dense else convolution_packets(layer)))
+        yield row(layer.name, layer.macs, layer_packets(layer))
+
+
+def layer_packets(layer: Layer) -> int:
+    """Return the packets of a layer, as often as the network has it."""
+    return layer.times * (dense_packets(layer) if layer.is_dense else convolution_packets(layer))
 
 
 def dense_packets(layer: Layer) -> int:
