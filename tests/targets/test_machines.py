@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from hvx_vectors import kept_program
+from onnx import TensorProto, helper, numpy_helper
 
 from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import compile_model
+from rewrite_compiler.compile.compile import Options
+from rewrite_compiler.compile.formats.calibrate import calibrated
 from rewrite_compiler.cosim import Settings, cosimulate
+from rewrite_compiler.cosim.resident_run import inferences
 from rewrite_compiler.lang import Fixed
 from rewrite_compiler.lang.binders import Leaf
 from rewrite_compiler.readings.kernels.evaluate import evaluate
@@ -120,3 +127,41 @@ def test_a_network_stays_as_accurate_on_hvx() -> None:
     assert document["paired"]["same_predictions"] >= 0.97
     assert all(o["validated_samples"] for o in document["offloads"])
     assert document["simulator"]["audited"] >= len(plan.offloads)
+
+
+def layers(path: Path, nodes: Sequence[onnx.NodeProto], inputs: dict[str, list[int]], y: list[int], **constants: np.ndarray) -> Path:
+    """Write a model of floats, whose result is y."""
+    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
+    result = [helper.make_tensor_value_info("y", TensorProto.FLOAT, y)]
+    known = [numpy_helper.from_array(np.ascontiguousarray(x, np.float32), name) for name, x in constants.items()]
+    graph = helper.make_graph(nodes, "layers", tensors, result, known)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_a_published_program_follows_from_its_onnx_layers_on_hvx(tmp_path: Path) -> None:
+    """`add_relu`: formats from samples whose sums fit, so that a code is a number; the published sums saturate."""
+    nodes = [helper.make_node("Add", ["a", "b"], ["s"]), helper.make_node("Relu", ["s"], ["y"])]
+    model = layers(tmp_path / "add_relu.onnx", nodes, {"a": [4, 128], "b": [4, 128]}, [4, 128])
+    before, after = (x.view(np.int8) for x in kept_program("add_relu"))
+    a, b, published = (x.reshape(1, 4, 128).astype(np.float32) for x in (before[:512], before[1024:1536], after[2048:2560]))
+    plan = compile_model(model, "hvx", Options(objective="cycles"))
+    assert plan.counts == {"hvx": {"add": 1, "relu": 1}}
+    plan = calibrated(plan, {"a": np.clip(a, -63, 64), "b": np.clip(b, -63, 63)}, "samples whose sums fit")
+    (found,) = inferences(plan, {"a": a, "b": b})
+    assert np.array_equal(found.outputs["y"], published)
+    assert np.any(a + b > 127)
+
+
+@pytest.mark.shared
+def test_a_published_program_follows_from_its_onnx_layers_on_genesys(tmp_path: Path, shared_dir: Path) -> None:
+    """`conv_relu`, on the target's own tiles: its 9,216 sums are exact."""
+    z = np.load(shared_dir / "golden/genesys/recorded/conv_relu/arrays.npz")
+    image, published = (z[name].reshape(1, 12, 12, 64).transpose(0, 3, 1, 2).astype(np.float32) for name in ("data_nhwc", "out_nhwc"))
+    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["s"]), helper.make_node("Relu", ["s"], ["y"])]
+    filters = z["weight_hwio"].reshape(1, 1, 64, 64).transpose(3, 2, 0, 1)
+    model = layers(tmp_path / "conv_relu.onnx", nodes, {"x": [1, 64, 12, 12]}, [1, 64, 12, 12], w=filters, b=z["bias"])
+    plan = calibrated(compile_model(model, "genesys"), {"x": image[None]}, "the published image")
+    assert [o.mapping.name for o in plan.offloads] == ["genesys.conv2d_bias_relu"]
+    (found,) = inferences(plan, {"x": image[None]})
+    assert np.array_equal(found.outputs["y"][0], published)
