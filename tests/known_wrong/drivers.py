@@ -220,15 +220,22 @@ FAULTS: dict[str, Fault] = {
     "the third block of columns has the weights of the second": _hvx(
         "multiply", "n * VECTORS * m.words", "min(n, 1) * VECTORS * m.words"
     ),
-    "sums of the second vector are rounded down": _hvx("_narrow", '_rnd_sat", vd=odd', '_sat", vd=odd'),
-    "codes of the fourth vector are those of the third": _hvx("_narrow", "vectors - 1)", "vectors - 1, 2)"),
+    "sums of the second vector are rounded down": _hvx("narrow", '_rnd_sat", vd=odd', '_sat", vd=odd'),
+    "codes of the fourth vector are those of the third": _hvx("narrow", "vectors - 1)", "vectors - 1, 2)"),
     "words of the second half of a vector are not spread": _hvx("_spread", "if count > half:", "if count > half and level:"),
     "columns of an image step as its rows do": Fault("hvx.conv2d", "hvx.conv2d", "drive", "v * strides[1]", "v * strides[0]"),
     "every image of a batch is the first": Fault("hvx.conv2d", "hvx.conv2d", "drive", "k * height + u", "0 * height + u"),
     "an image stands behind as many zeros as follow it": Fault(
         "hvx.conv2d_relu", "hvx.conv2d", "drive", "pads[1] : pads[1] + cols", "pads[3] : pads[3] + cols"
     ),
-    "zeros stand around an image of a pool": Fault("hvx.max_pool", "hvx.pooling", "drive", "size), LEAST", "size), 0"),
+    "every tap of a mean weighs the same": Fault("hvx.average_pool", "hvx.pooling", "drive_mean", "least + (n < larger)", "least"),
+    "from the ninth tap on nothing is added to a mean": Fault(
+        "hvx.average_pool", "hvx.pooling", "drive_mean", "in range(groups):", "in range(min(groups, 2)):"
+    ),
+    "windows of the third vector are those of the second": Fault(
+        "hvx.average_pool", "hvx.pooling", "drive_mean", "rt=ITEMS, step=1", "rt=ITEMS, step=int(vector != 1)"
+    ),
+    "zeros stand around an image of a pool": Fault("hvx.max_pool", "hvx.pooling", "_planes", "LEAST, x.dtype", "0, x.dtype"),
     "taps from the seventh on are left out": Fault(
         "hvx.max_pool", "hvx.pooling", "drive", "for n in range(taps):", "for n in range(min(taps, 6)):"
     ),

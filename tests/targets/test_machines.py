@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from hvx_vectors import kept_program
 from onnx import TensorProto, helper, numpy_helper
@@ -165,3 +166,25 @@ def test_a_published_program_follows_from_its_onnx_layers_on_genesys(tmp_path: P
     assert [o.mapping.name for o in plan.offloads] == ["genesys.conv2d_bias_relu"]
     (found,) = inferences(plan, {"x": image[None]})
     assert np.array_equal(found.outputs["y"][0], published)
+
+
+def test_a_residual_block_runs_on_hvx(tmp_path: Path) -> None:
+    """As ResNet-20 has it: convolutions, a sum with what went around them, ReLU, a mean of each channel, a classifier."""
+    draw, around = np.random.default_rng(3), {"pads": [1, 1, 1, 1]}
+    filters = {name: draw.normal(0, 0.2, (4, 4, 3, 3)) for name in ("v", "w")}
+    vectors = {"c": draw.normal(0, 0.1, 4), "d": draw.normal(0, 0.1, 4), "m": draw.normal(0, 0.5, (6, 4)), "n": draw.normal(0, 0.1, 6)}
+    nodes = [
+        helper.make_node("Conv", ["x", "v", "c"], ["p"], **around), helper.make_node("Relu", ["p"], ["q"]),
+        helper.make_node("Conv", ["q", "w", "d"], ["r"], **around), helper.make_node("Add", ["r", "x"], ["s"]),
+        helper.make_node("Relu", ["s"], ["t"]), helper.make_node("AveragePool", ["t"], ["a"], kernel_shape=[5, 5]),
+        helper.make_node("Flatten", ["a"], ["f"]), helper.make_node("Gemm", ["f", "m", "n"], ["y"], transB=1),
+    ]  # fmt: skip
+    model = layers(tmp_path / "residual.onnx", nodes, {"x": [1, 4, 5, 5]}, [1, 6], **filters, **vectors)
+    plan = compile_model(model, "hvx", Options(objective="cycles"))
+    assert set(plan.counts["hvx"]) == {"conv2d", "add", "relu", "average_pool", "dense"}
+    samples = {"x": draw.normal(0, 1, (8, 1, 4, 5, 5)).astype(np.float32)}
+    plan = calibrated(plan, samples, "drawn")
+    y = np.stack([found.outputs["y"][0] for found in inferences(plan, {"x": samples["x"][:2]})])
+    session = onnxruntime.InferenceSession(model)
+    expected = np.stack([session.run(None, {"x": x})[0] for x in samples["x"][:2]])
+    assert np.linalg.norm(y - expected) / np.linalg.norm(expected) < 0.04
