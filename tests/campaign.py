@@ -216,6 +216,7 @@ KEPT = {
     "targets/test_hlscnn_target.py::test_mapping_gives_its_numerics": 4,
     "targets/test_hlscnn_target.py::test_stream_gives_the_numerics": 3,
     "targets/test_machines.py::test_a_network_stays_as_accurate_on_hvx": 0,  # 8 CPU-seconds
+    "targets/test_machines.py::test_a_residual_block_runs_on_hvx": 0,  # 4 CPU-seconds
     "targets/test_machines.py::test_driver_gives_the_numerics": 3,
     "targets/test_vta_alu.py::test_operations_are_proved": 3,
     "targets/test_vta_conv2d.py::test_stream_gives_the_numerics": 3,
