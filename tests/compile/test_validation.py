@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,22 @@ def test_calls_are_one_term_or_blocks_and_a_cached_verdict_is_used(model: Path, 
 
     monkeypatch.setattr(CallCourt, "verdict", forbidden)
     assert validation_document(validated_calls(plan, cache)) == validation_document(calls)
+
+
+@pytest.mark.parametrize(
+    ("pops", "reason"),
+    [
+        (0, r"instruction \d+ \(store\) gives a token of s2g that nothing takes"),
+        (2, "operand pop_next of finish must be in 0…1, not 2"),
+    ],
+)
+def test_an_edit_of_the_order_is_found(model: Path, pops: int, reason: str) -> None:
+    """Both sides stay one term in the one order in which a proof runs the instructions."""
+    plan = compile_model(model, ["vta"])
+    with planted(Fault("vta.dense", "vta.results", "store_bytes", '"finish", pop_next=1', f'"finish", pop_next={pops}')):
+        problems = problems_of(validated_calls(plan, Cache(None)), "plan")
+    assert len(problems) == 3
+    assert all(re.search(f"the device refuses the stream: {reason}", p.sentence) for p in problems)
 
 
 def test_the_command_enters_verdicts_in_the_plan(model: Path) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...errors import Problem
+from ...errors import FlexmatchError, Problem
 from ...prove.certificates.cache import Cache, call_key
 from ...prove.mappings.call_validation import CallCourt, CallVerdict, Method
-from ...prove.mappings.mappings import sizes_text, with_results
+from ...prove.mappings.mappings import SEED, code_difference, sizes_text, with_results
 from ...target import Mapping, Stay
 from .plan import Offload, Plan
 
@@ -73,11 +73,27 @@ def _cached(court: CallCourt, m: Mapping, sizes: MappingOf[str, Any], stay: Stay
     key = call_key(court.target, m.variant, hashlib.sha256(text.encode()).hexdigest()) if court.target.sources else ""
     record = cache.get(key) if key else None
     if record is None:
-        verdict = court.verdict(m, sizes, stay)
+        verdict = _in_every_order(court, m, sizes, stay)
         record = {"name": m.name, "verdict": verdict.method, "reason": verdict.reason, "unproved_control": list(verdict.unproved_control)}
         if key:
             cache.put(key, record)
     return CallVerdict(Method(record["verdict"]), str(record["reason"]), tuple(record["unproved_control"]))
+
+
+def _in_every_order(court: CallCourt, m: Mapping, sizes: MappingOf[str, Any], stay: Stay | None) -> CallVerdict:
+    """Judge one call; beside a proof, which runs its instructions in one order, a strict draw says what the device refuses of the stream.
+
+    That is what is read unwritten, tokens that nothing takes, fields too wide, and results that depend on the order of the queues: none of
+    them depends on the codes.
+    """
+    verdict = court.verdict(m, sizes, stay)
+    if not verdict.is_symbolic:
+        return verdict
+    try:
+        example = code_difference(m, court.target.ila(), sizes, SEED, stay, draws=1)
+    except FlexmatchError as error:
+        return replace(verdict, method=Method.NONE, reason=f"the device refuses the stream: {error.problem.sentence}")
+    return verdict if example is None else replace(verdict, method=Method.NONE, reason=f"driver and numerics differ: {example}")
 
 
 def problems_of(calls: tuple[ValidatedCall, ...], place: str) -> list[Problem]:
