@@ -18,6 +18,7 @@ from rewrite_compiler.compile.matching.objective import objective_for
 from rewrite_compiler.errors import InputError, UsageError
 from rewrite_compiler.fit.api import map as best_of
 from rewrite_compiler.fit.mapped_cost import MappedCost, MappedCosts
+from rewrite_compiler.fit.mappers.search import CLOSE
 from rewrite_compiler.fit.mapping.architectures import find_clusters
 from rewrite_compiler.fit.mapping.clusters import Cluster, Clusters
 from rewrite_compiler.fit.mapping.device import access_energy, device_clusters
@@ -115,7 +116,7 @@ LEVEL_OF = {"cycles": "nanoseconds", "energy": "femtojoules", "bytes": "moved_by
 
 
 def test_every_objective_has_its_own_best_mapping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A product's cost by each objective is what map finds, no other objective's mapping is below it, and two differ."""
+    """A product's cost by each objective is what map finds, no other's is further below it than searches leave open, and two differ."""
     monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
     builder = Builder("product")
     operands = (builder.input("x", TensorType((96, 80))), builder.constant(np.zeros((64, 80), np.float32)))
@@ -125,7 +126,7 @@ def test_every_objective_has_its_own_best_mapping(tmp_path: Path, monkeypatch: p
     for goal, cost in costs.items():
         found = best_of(cost.products[0].problem, machine, objective=goal, budget=1_000)["cost"]
         assert (cost.cycles, cost.energy_fj, cost.elements) == (found["cycles"], found["energy_fj"], found["traffic"]["host"])
-        assert cost.amount(LEVEL_OF[goal]) == min(other.amount(LEVEL_OF[goal]) for other in costs.values())
+        assert cost.amount(LEVEL_OF[goal]) * (1 - CLOSE) <= min(other.amount(LEVEL_OF[goal]) for other in costs.values())
     assert [costs["cycles"].amount(level) for level in ("nanoseconds", "femtojoules", "moved_bytes")] == [
         costs["cycles"].cycles,
         costs["cycles"].energy_fj,

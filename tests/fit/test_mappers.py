@@ -13,6 +13,7 @@ from rewrite_compiler.errors import InputError
 from rewrite_compiler.fit.api import map as mapping_of
 from rewrite_compiler.fit.mappers.moves import exchanges
 from rewrite_compiler.fit.mappers.run import MAPPERS, best_mapping
+from rewrite_compiler.fit.mappers.search import Stop
 from rewrite_compiler.fit.mapping.architectures import find_clusters
 from rewrite_compiler.fit.mapping.schedule import violations
 from rewrite_compiler.fit.mapping.space import Space
@@ -80,6 +81,24 @@ def test_gaps_of_layers_of_a_residual_network() -> None:
             gap = best_mapping(layer_problem(layer), EDGE, MODELS["timeloop"], budget=4_000, seed=seed).gap
             assert gap is not None
             assert gap < most, (layer, seed)
+
+
+def test_a_search_ends_when_rounds_find_nothing_better_unless_all_is_to_be_seen() -> None:
+    layer, budget = layer_problem("gemm:m=256,n=768,k=768"), 24_000
+    result = best_mapping(layer, EDGE, MODELS["timeloop"], budget=budget)
+    assert (result.stop, result.evaluated < budget / 2) == (Stop.LIMITED, True)
+    whole = best_mapping(layer, EDGE, MODELS["timeloop"], budget=budget, points=10)
+    assert (whole.stop, whole.evaluated) == (Stop.BUDGET, budget)
+    assert result.cost.value(Objective.EDP) <= 1.001 * whole.cost.value(Objective.EDP)
+
+
+def test_a_search_finds_the_few_tilings_that_fit_small_memories() -> None:
+    """No tiling that is drawn fits: the search begins with the smallest one, which is not the best."""
+    tiny = replace(EDGE, levels=tuple(replace(c, capacity=c.capacity and 6) for c in EDGE.levels))
+    layer = layer_problem("conv:k=64,c=64,p=56,q=56,r=3,s=3")
+    result = best_mapping(layer, tiny, MODELS["timeloop"], budget=3_000)
+    assert not violations(layer, tiny, result.best, spans=True)
+    assert result.cost.utilisation > Fraction(1, 256)
 
 
 @pytest.mark.parametrize("layer", ["gemm:m=8,n=4,k=6", "conv:k=4,c=2,p=2,q=2"])

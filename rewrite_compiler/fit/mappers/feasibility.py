@@ -8,7 +8,7 @@ import numpy as np
 
 from ...errors import InputError
 from ..mapping.constraints import Constraints
-from ..mapping.space import Genomes, Space
+from ..mapping.space import Genomes, Index, Space
 from ..models.model import CostModel
 from ..problems.problem import Projection
 
@@ -25,7 +25,7 @@ def obstacle(space: Space, model: CostModel) -> str | None:
     oversize = _oversize(space)
     if oversize is not None:
         return oversize
-    smallest = np.array([_smallest(space, d) for d in range(len(space.tables))], np.intp).reshape(-1, 1)
+    smallest = smallest_tiling(space)
     if space.keeps_rules(smallest).all() and _fits(space, model, smallest):
         return None
     drawn = space.sample(PROBE, np.random.default_rng(0)).factors
@@ -59,6 +59,11 @@ def _span(axes: tuple[Projection, ...], extent: dict[str, int]) -> int:
     for axis in axes:
         total *= sum(c * (extent[d] - 1) for d, c in axis.items()) + 1
     return total
+
+
+def smallest_tiling(space: Space) -> Index:
+    """Return the tiling whose inner loops are smallest: if no tiling is smaller in a memory, it fits where any does."""
+    return np.array([_smallest(space, d) for d in range(len(space.tables))], np.intp).reshape(-1, 1)
 
 
 def _smallest(space: Space, d: int) -> int:

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..mapping.space import CHUNK, Genomes
 from ..models.model import Values
+from .feasibility import smallest_tiling
 from .moves import crossed, descend, mutated, refine
 from .search import Search, Stop
 
@@ -18,6 +19,7 @@ MOST = 1024  # points that a round begins with
 SPLITS = 16  # over the units that most points of a round have
 DRAWS = 12  # tilings for each point of a round, of which those of the least bounds stay
 STARTS = 8  # points of a round that go downhill
+BARREN = 3  # rounds in a row without a better mapping, after which a search ends
 UNIFORM = 8  # one point of so many is drawn from the whole space
 
 
@@ -56,15 +58,26 @@ def _first(search: Search, count: int) -> tuple[Genomes, Values]:
 
 
 def anytime(search: Search) -> Stop:
-    """Draw, breed, and go downhill from the best points, as long as there is budget and hope."""
+    """Draw, breed, and go downhill from the best points, as long as there is budget and hope.
+
+    A search that shows all it prices, without a tolerance, uses its budget up.
+    """
+    barren = 0
     while search.remaining > 0 and not search.is_close:
+        if barren == BARREN and search.tolerance:
+            return Stop.LIMITED
+        before = search.best_value
         population = _promising(search, min(max(search.remaining // SHARES, 64), MOST, search.remaining))
         values = search.values(population)
         if search.remaining > 0:
             population, values = generation(search, population, values)
+        if search.best is None:  # memories are so small that few tilings fit: begin with the smallest
+            population = search.space.with_orders(smallest_tiling(search.space), search.rng)
+            values = search.values(population)
         best = np.argsort(values, kind="stable")[:STARTS]
         best = best[np.isfinite(values[best])]
         refine(search, *descend(search, population.selected(best), values[best], max(search.remaining // 2, 1)))
+        barren = 0 if search.best_value < before or search.best is None else barren + 1
     return Stop.BOUND if search.is_close else Stop.BUDGET
 
 

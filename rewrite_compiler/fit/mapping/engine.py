@@ -156,9 +156,12 @@ class Engine:
         """Return the elements of a tensor that one instance of a level holds."""
         if not self.spans:
             return self._footprint(tensor, lambda d: [(1, self.batch.extent[level, d])])
-        total = np.ones(self.batch.rows, np.int64)
-        for coefficients in self._coefficients[tensor]:
-            total = total * (coefficients @ (self.batch.extent[level] - 1) + 1)
+        extent, total = self.batch.extent[level], np.ones(self.batch.rows, np.int64)
+        for axis in self.batch.problem.spaces[tensor]:
+            span: Column | int = 1 - sum(axis.values())
+            for d, coefficient in axis.items():
+                span = span + coefficient * extent[self._index[d]]
+            total = total * span
         return total
 
     def partition(self, tensor: str, level: int) -> Column:
