@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import shutil
@@ -16,10 +17,13 @@ import pytest
 from small_models import SPELLINGS, node, written
 
 from rewrite_compiler.compile import Plan, calibrated, compile_model, is_plan, plan_files, read_plan, to_json
+from rewrite_compiler.compile.document import _device_layout, format_from
 from rewrite_compiler.compile.formats.calibrate import scale_warnings
 from rewrite_compiler.compile.plan.schema_check import FIGURE, PAIR, SECONDS, SIZE, misfit
 from rewrite_compiler.cosim import Settings, cosimulate
-from rewrite_compiler.errors import FlexmatchError
+from rewrite_compiler.errors import FlexmatchError, InputError
+from rewrite_compiler.lang.formats import BFLOAT16, FLOAT16, AdaptivFloat, Fixed, Int
+from rewrite_compiler.target import Mapping as Operation
 from rewrite_compiler.target import load_target
 
 AGAIN = "compile the model again"
@@ -284,3 +288,54 @@ def test_whole_numbers_of_documents_are_words(form: Any) -> None:
         assert is_word or "within 64 bits" in said or form is PAIR
     assert misfit(-(1 << 63), int) == ""
     assert misfit(-(1 << 63) - 1, int) == "plan must be within 64 bits"
+
+
+@pytest.mark.parametrize(
+    "change", [{"fraction": 2049}, {"fraction": -2049}, {"width": 65}, {"width": -65}, {"width": 8.0}, {"signed": 1}, {"bias": 0}]
+)
+def test_a_format_beyond_every_use_is_none(change: dict[str, Any]) -> None:
+    """In either direction, before numbers of so many bits are made."""
+    document = {"format": "fixed", "width": 8, "fraction": -2048, "rounding": "floor", "signed": True}
+    assert format_from(document) == Fixed(8, -2048, "floor")
+    with pytest.raises(InputError, match="there is no number format fixed with"):
+        format_from({**document, **change})
+
+
+def test_what_a_device_has_of_a_format_is_all_but_scale_and_rounding() -> None:
+    formats = [
+        Int(8),
+        Int(8, False),
+        Int(9),
+        Fixed(8),
+        Fixed(8, 0, "floor", False),
+        AdaptivFloat(8, 3),
+        AdaptivFloat(8, 4),
+        FLOAT16,
+        BFLOAT16,
+    ]
+    assert len({_device_layout(f) for f in formats}) == len(formats)
+    for a, b in ((Fixed(8, 3), Fixed(8, 5, "floor")), (AdaptivFloat(8, 3, 1), AdaptivFloat(8, 3, 2, rounding="truncate"))):
+        assert _device_layout(a) == _device_layout(b)
+
+
+def test_a_plan_lies_beside_the_model_that_it_names(tmp_path: Path) -> None:
+    model, plan = tmp_path / "app.onnx", tmp_path / "app.json"
+    model.write_bytes(b"some model")
+    assert not is_plan(model)
+    digest = hashlib.sha256(b"some model").hexdigest()
+    for text, is_beside in (
+        (json.dumps({"onnx_sha256": digest}), True),
+        (json.dumps({"onnx_sha256": digest[::-1]}), False),
+        ("{}", False),
+        ("[", False),
+    ):
+        plan.write_text(text)
+        assert is_plan(model) is is_beside
+
+
+def test_formats_that_follow_from_others_are_those(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Operation, "has_derived_formats", lambda self, formats: False)
+    code, found, _ = refused(copy)
+    assert code == "F220"
+    assert found.startswith("linear_0 must have the formats of ")
+    assert found.endswith(" that follow from the others")

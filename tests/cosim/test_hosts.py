@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rewrite_compiler.apps import find_application
@@ -41,6 +42,8 @@ def test_a_report_on_the_exact_host_compares_it_with_onnxruntime(tmp_path: Path)
     assert logged.document["run"]["resumed_samples"] == SAMPLES
 
 
+@example([(math.nan, math.nan)])
+@example([(math.nan, 1.0), (math.inf, math.inf), (math.nan, math.nan)])
 @given(st.lists(st.tuples(*[st.floats(width=32, allow_subnormal=False)] * 2), min_size=1, max_size=6))
 def test_values_that_are_no_numbers_are_equal(pairs: list[tuple[float, float]]) -> None:
     x, y = ({"y": np.array([p[k] for p in pairs], np.float32)[None]} for k in (0, 1))
