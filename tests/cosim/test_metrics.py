@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rewrite_compiler.cosim.metrics.loss_bound import band_of
-from rewrite_compiler.cosim.metrics.metrics import METRICS, NORMAL_95, compare_paired, metric_of, truth_for
+from rewrite_compiler.cosim.metrics.metrics import METRICS, NORMAL_95, TruthSource, compare_paired, metric_of, truth_for
 from rewrite_compiler.cosim.metrics.paired_test import difference_of_proportions, exact_difference, mcnemar
 from rewrite_compiler.cosim.metrics.scores import Scores, concatenated_scores
 from rewrite_compiler.cosim.metrics.scoring import score_samples
@@ -352,3 +354,32 @@ def test_a_loss_of_the_bound_itself_is_within_it_whatever_rounding_does() -> Non
     assert loss > 0.1
     assert all(band_of(text).holds(loss, 0.8) for text in ("0.1", "10pt", "12.5%"))
     assert not any(band_of(text).holds(loss + 1e-9, 0.8) for text in ("0.1", "10pt", "12.5%"))
+
+
+def test_zeros_agree_and_what_is_beyond_all_numbers_is_infinite() -> None:
+    relative, perplexity = METRICS["max-relative-error"], METRICS["perplexity"]
+    zeros, one = np.zeros((1, 3)), np.array([[0.0, 1.0, 0.0]])
+    assert relative.value(relative.score(zeros, zeros)) == 0
+    assert relative.value(relative.score(one, zeros)) == math.inf
+    assert relative.value(relative.score(zeros, one)) == 1
+    assert [perplexity.finish(mean, 0.0) for mean in (0.0, 709.0, 1e6, math.inf)] == [1.0, math.inf, math.inf, math.inf]
+    assert perplexity.finish(708.0, 0.0) == math.exp(708)
+
+
+@pytest.mark.parametrize(
+    ("metric", "labels", "targets", "truth"),
+    [
+        ("mse", None, None, "reference"), ("mse", "labels", None, "reference"), ("mse", "labels", "targets", "targets"),
+        ("top1", "labels", "targets", "labels"), ("perplexity", "labels", "targets", "targets"), ("top1", None, "targets", ""),
+        ("perplexity", "labels", None, ""), ("own", "labels", "targets", "labels"), ("own", None, "targets", "targets"),
+        ("own", None, None, "reference"),
+    ],
+)  # fmt: skip
+def test_a_metric_has_the_truth_that_it_asks_for(metric: str, labels: str | None, targets: str | None, truth: str) -> None:
+    """One's own takes labels, else targets; an error takes targets, else what the host computes."""
+    chosen = replace(METRICS["mse"], truth_source=TruthSource.ANY) if metric == "own" else METRICS[metric]
+    data: Any = SimpleNamespace(labels=labels, targets=targets, place="data.npz")
+    if truth:
+        assert truth_for(chosen, data, "reference") == truth  # type: ignore[arg-type]
+    else:
+        assert "which the data does not have" in refusal(lambda: truth_for(chosen, data, "reference"))  # type: ignore[arg-type]

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from test_saturate import EXPLOSIVE, linear_program
 
+from rewrite_compiler.egraph.graph.graph import EGraph
+from rewrite_compiler.egraph.graph.outcome import Saturation, StopReason
 from rewrite_compiler.egraph.saturation.saturate import saturate_regions
 from rewrite_compiler.limits import DEFAULT
 from rewrite_compiler.rewrite.ruleset import shipped_rules
@@ -65,3 +67,20 @@ def test_what_a_limit_ended_is_not_kept(folder: Path, asked: list[dict[str, Any]
     assert [(s.reason, s.is_cached) for s in found] == [("rounds", False)] * 2
     assert len(asked) == 2
     assert not [*folder.iterdir()]
+
+
+@pytest.mark.parametrize("layers", ["saturated", "rounds"])
+@pytest.mark.parametrize("steps", ["saturated", "seconds"])
+def test_two_saturations_are_as_complete_as_the_less_complete_one(layers: str, steps: str) -> None:
+    """Of steps written as layers, and of the layers; counts add up, and both must have been kept."""
+
+    def ended(reason: str, rounds: int, is_cached: bool) -> Saturation:
+        graph = EGraph({}, {})
+        return Saturation(graph, rounds, StopReason(reason), reason, (), {"rule": rounds, reason: 1}, {}, seconds=0.5, is_cached=is_cached)
+
+    for cached in ((True, True), (True, False), (False, True)):
+        found = MODULE._combined(ended(layers, 3, cached[0]), ended(steps, 5, cached[1]))
+        expected = layers if layers != "saturated" else steps
+        assert (found.reason, found.detail, found.rounds, found.seconds) == (expected, expected, 5, 1.0)
+        assert (found.matches["rule"], found.matches[layers], found.matches[steps]) == (8, 1 + (layers == steps), 1 + (layers == steps))
+        assert found.is_cached is all(cached)

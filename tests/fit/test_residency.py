@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from rewrite_compiler.fit.residency import (
     CONSTANT,
@@ -85,3 +89,44 @@ def test_what_does_not_fit_gets_no_addresses() -> None:
     assert assign_addresses(q, gaps) is None
     assert (solve_residency(q).saved_bytes, solve_residency(q).gaps) == (0, ())  # either one needs the other's place while it runs
     assert solve_residency(ResidencyProblem(calls, {"weight": 5})).saved_bytes == 18
+
+
+def gaps(*calls: Call, elsewhere: frozenset[int] = frozenset()) -> tuple[list[tuple[int, int]], list[int]]:
+    """Return the calls between which tensors may stay, and those whose results may go unread."""
+    found, unread = gaps_of(ResidencyProblem(calls, {"large": 100}, elsewhere))
+    return [(g.start[0], g.end[0]) for g in found], [u.result[0] for u in unread]
+
+
+def made(value: int = 7, **others: Any) -> Call:
+    return Call((replace(Piece("y", "large", 4, OUT, 9, value, (2,)), **others),))
+
+
+def taken(value: int = 7, **others: Any) -> Call:
+    return Call((replace(Piece("x", "large", 4, IN, 9, value, (2,)), **others),))
+
+
+def test_a_tensor_stays_in_one_memory_form_and_size_with_no_opaque_call_between() -> None:
+    opaque = Call((), is_opaque=True)
+    assert gaps(made(), taken()) == ([(0, 1)], [0])
+    assert gaps(made(), taken(), taken()) == ([(0, 1), (1, 2)], [0])
+    for others in ({"memory": "small"}, {"form": (4,)}, {"size": 5}, {"value": 8}):
+        assert gaps(made(), taken(**others)) == ([], [])
+    assert gaps(made(), opaque, taken()) == ([], [])
+    assert gaps(opaque, made(), taken(), opaque) == ([(1, 2)], [1])
+    assert gaps(made(), made()) == ([], [])
+    assert gaps(taken(), taken()) == ([(0, 1)], [])
+    assert gaps(made(), taken(), elsewhere=frozenset({7})) == ([(0, 1)], [])
+    assert gaps(made(), taken(), taken(form=(4,))) == ([(0, 1)], [])
+
+
+def test_constants_stay_where_no_call_is_opaque() -> None:
+    weights = Call((Piece("w", "large", 4, CONSTANT, 9),))
+    assert gaps(weights, made()) == ([(0, 0)], [])
+    assert gaps(weights, made(), Call((), is_opaque=True)) == ([], [])
+
+
+def test_results_go_unread_only_where_all_their_gaps_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = made(), taken(), taken(), made(8), taken(8)
+    for most, unread in ((3, [0, 3]), (2, [0]), (1, [])):
+        monkeypatch.setattr("rewrite_compiler.fit.residency.MAX_GAPS", most)
+        assert gaps(*calls) == ([(0, 1), (1, 2), (3, 4)][:most], unread)
