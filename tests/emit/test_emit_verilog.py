@@ -27,7 +27,7 @@ from rewrite_compiler.emit.rtl.emit import SHOWN, verilog_device
 from rewrite_compiler.emit.rtl.readback_check import PartVerdict, _filling, check_verilog
 from rewrite_compiler.emit.rtl.rom import filled_entries
 from rewrite_compiler.errors import InputError
-from rewrite_compiler.ila import Ila, ila
+from rewrite_compiler.ila import Ila, assemble, ila
 from rewrite_compiler.ila.traces.trace import Commands
 from rewrite_compiler.readings.smt.solver import Verdict
 from rewrite_compiler.readings.verilog.reader import Expression, Statement, read_verilog
@@ -253,6 +253,32 @@ def test_triggers_of_flexasr_in_icarus(tmp_path: Path) -> None:
             assert result == (simulator.command(command) or 0), (trace, command)
             triggers |= {str(names[number])} if str(names[number]).endswith("_start") else set()
     assert triggers == {"gb_control_start", "gb_layer_reduce_start", "gb_layer_norm_start", "gb_attention_start"}
+
+
+@pytest.mark.parametrize("trace", ["linear_16x64_T1_bias", "lstm_32x64_T2_with_state"])
+def test_processing_elements_started_alone_in_icarus(trace: str, tmp_path: Path) -> None:
+    """Configured as recorded, with other inputs: registers and buffers of all elements are afterwards those of the simulator."""
+    icarus.needed()
+    m, draw = ila("flexasr"), np.random.default_rng(3)
+    recorded = [c for c in commands_of("flexasr", traces("flexasr")[trace]) if c["wr"]]
+    stores = [
+        assemble(m.instructions[f"pe{n}_core_store_input_buffer"], index=k, vector=int.from_bytes(draw.bytes(16), "little"))
+        for n in range(4)
+        for k in range(8)
+    ]
+    commands = [*recorded, *stores, *(assemble(m.instructions[f"pe{n}_start"]) for n in range(4))]
+    simulator, states = m.simulator(), ("act_regs", "act_buffer", "input_buffer")
+    for command in commands[:-4]:
+        simulator.command(command)
+    before = simulator.state("act_regs").copy()
+    for command in commands[-4:]:
+        simulator.command(command)
+    assert (simulator.state("act_regs") != before).any(axis=(1, 2)).all()
+    _, state = icarus.run(icarus.compiled(verilog_device(m).files, tmp_path), m, commands)
+    for name in states:
+        flat = simulator.state(name).reshape(-1)
+        want = {at: int(flat[at]) % (1 << m.states[name].bits) for at in np.flatnonzero(flat).tolist()}
+        assert {at: word for (n, at), word in state.items() if n == name} == want
 
 
 # -- proved from the text
