@@ -76,10 +76,15 @@ def test_layers_of_a_model(tmp_path: Path) -> None:
 
 
 def test_a_front_of_many_points(tmp_path: Path) -> None:
-    page = tmp_path / "front.html"
-    answer = flexmatch("map", "conv:k=16,c=16,p=14,q=14,r=3,s=3", "--arch", "edge", "--budget", "4000", "--front", page, "-q")
+    page, path = tmp_path / "front.html", tmp_path / "front.json"
+    command = ("map", "conv:k=16,c=16,p=14,q=14,r=3,s=3", "--arch", "edge")
+    answer = flexmatch(*command, "--budget", "4000", "--front", page, "--json", path, "-q")
     assert answer.code == 0, answer.err
     assert page.read_text("utf-8").count("<circle") >= 1000
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")), indent=8))
+    assert path.stat().st_size > 256 * 1024  # what map writes is read back, however many mappings it has
+    again = flexmatch(*command, "--mapping", path)
+    assert again.code == 0, again.err
 
 
 def test_a_front_shows_every_layer_of_a_model(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError, UsageError
-from ...intake import MAX_TOML_BYTES, FileBound, MalformedText, parse_json, read_bytes
+from ...intake import MAX_DOCUMENT_BYTES, FileBound, MalformedText, parse_json, read_bytes
 from ..files import page_file, write_atomically
 from ..options import check_options_apply, emit_json, one_of, parse_arguments, parser, whole_number
 from ..output import print_lines, print_unwrapped
@@ -31,7 +31,7 @@ SUBJECTS = {
     "over": (SEARCH, OVER),
 }  # fmt: skip
 FORMS = ("loops", "union", "timeloop", "maestro", "codelet")
-BOUND = FileBound("a JSON file of a problem, a mapping or constraints", MAX_TOML_BYTES)
+BOUND = FileBound("a mapping, problem or constraints", MAX_DOCUMENT_BYTES, "leave out what is not read, such as front and points")
 
 
 def run(arguments: Sequence[str]) -> int:
