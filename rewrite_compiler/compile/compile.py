@@ -70,7 +70,7 @@ class Options:
 
 def compile_model(
     model: Model | LibraryModel, accel: str | Target | Sequence[str | Target], options: Options = Options(), *,
-    example_inputs: object = None, calibrate: Samples | None = None, calibration_method: str = "", progress: Progress = lambda _: None,
+    example_inputs: object = None, calibrate: Samples | None = None, calibration_method: str = "", progress: Progress | None = None,
 ) -> Plan:  # fmt: skip
     """Return the plan of a model for one or several accelerators.
 
@@ -90,7 +90,7 @@ def compile_model(
     """
     targets = chosen_targets(accel, options.limits)
     model = as_onnx(model, example_inputs)
-    plan = _uncalibrated_plan(model, targets, options, calibrate, progress)
+    plan = _uncalibrated_plan(model, targets, options, calibrate, progress or (lambda _: None))
     return plan if calibrate is None else calibrated_within_range(plan, calibrate, method=calibration_method, limits=options.limits)
 
 

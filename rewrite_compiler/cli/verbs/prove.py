@@ -122,8 +122,6 @@ def lines(document: Mapping[str, Any], *, verbose: bool) -> list[str]:
     output = []
     for kind in ("rules", "mappings"):
         proofs = document[kind]
-        if not proofs and any(document[other] for other in ("rules", "mappings", "ilas")):
-            continue
         proved = sum(p["verdict"] == "proved" for p in proofs)
         output.append(f"{kind:<10}{proved} of {len(proofs)} proved")
         width = max((len(p["name"]) for p in proofs), default=0)

@@ -52,9 +52,10 @@ class DerivationCheck:
     def __str__(self) -> str:
         if self.rules is None:
             return "not replayed: its source nodes alone do not lead to it"
+        difference = f"{self.difference:.1e}" if self.difference else "0"
         verdict = (
-            f"all {self.e_nodes} e-nodes computed on random operands, and the {self.compared} that are another form of a value "
-            f"differ from it by at most {self.difference:.1e}"
+            f"{self.e_nodes} e-nodes computed on random operands, {self.compared} of them other forms of a value, "
+            f"off by at most {difference}"
         )
         return f"replayed by {', '.join(self.rules) or 'the mapping alone'}; {verdict}"
 

@@ -91,16 +91,16 @@ def check(
     seed: int = SEED,
     shapes: dict[str, tuple[int, ...]] | None = None,
     limits: Limits = DEFAULT,
-    progress: Progress = lambda _: None,
+    progress: Progress | None = None,
 ) -> CheckResult:
     """Check a target by name, or a Python or ONNX file; each operation on `groups` times ten random inputs."""
-    name, _, _ = subject.partition(":")
+    report, (name, _, _) = progress or (lambda _: None), subject.partition(":")
     path = Path(name)
     if path.suffix == ".py":
-        return _file(subject, path, groups, seed, progress)
+        return _file(subject, path, groups, seed, report)
     if "/" in name or path.exists():
         return CheckResult(name, Kind.MODEL, tuple(model_problems(path, shapes, limits)))
-    return check_target(find_target(subject), groups=groups, seed=seed, progress=progress)
+    return check_target(find_target(subject), groups=groups, seed=seed, progress=report)
 
 
 def _file(subject: str, path: Path, groups: int, seed: int, progress: Progress) -> CheckResult:
