@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ from test_acceptance import LINEAR, ROOT, Visitor, here, workshop
 import flexmatch as public
 
 __all__ = ["here", "workshop"]  # fixtures
+WATCH_SECONDS = 120.0  # after which a command that was not interrupted ends
 FALSE = '''from flexmatch import Law, Tensor, ops as o, rule
 
 
@@ -88,12 +90,15 @@ def ended_by_interrupt(*arguments: str, change: Callable[[], object], runs: str)
     command, said = [*FLEXMATCH, *arguments, "--watch"], ""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as watching:
         assert watching.stdout is not None
+        limit = threading.Timer(WATCH_SECONDS, watching.kill)
+        limit.start()
         for line in watching.stdout:
             said += line
             if line.startswith("watching"):
                 change()
             if line.startswith(runs) and "changed " in said:
                 watching.send_signal(signal.SIGINT)
+    limit.cancel()
     return said
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -11,9 +12,13 @@ import pytest
 from vectors import arrays, traces
 
 from rewrite_compiler.errors import FlexmatchError, SpecError
-from rewrite_compiler.ila import Ila
+from rewrite_compiler.ila import Ila, Instruction
 from rewrite_compiler.ila.simulation.simulator import DeviceHang, Simulator
 from rewrite_compiler.ila_models.hlscnn import build
+from rewrite_compiler.lang import Step
+from rewrite_compiler.lang.step import NOTHING, assign
+from rewrite_compiler.prove import prove_mapping
+from rewrite_compiler.target import find_target
 
 TRACES = traces("hlscnn")
 RESULTS = arrays("hlscnn", "results.npz")
@@ -330,3 +335,22 @@ def test_device_order_leaves_what_whole_arrays_leave(revision: str) -> None:
         assert left[0] == left[1], values
         changed += left[0]["spad1"] != contents["spad1"].tolist()
     assert changed > 5
+
+
+def test_the_driver_is_proved_in_the_order_of_the_device() -> None:
+    """The court says of both forms of the convolution that they are what the numerics say: all codes of a size, every depth."""
+    target = find_target("hlscnn")
+
+    def verdict(update: Callable[[Ila, Instruction], Step]) -> tuple[str, str]:
+        m = target.ila()
+        trigger = m.instructions["accel_conv_trigger"]
+        m.instructions[trigger.name] = replace(trigger, update=update(m, trigger))
+        proof = prove_mapping(target.mappings["conv2d"], m)
+        return proof.verdict, proof.strength
+
+    in_order = verdict(lambda _, trigger: trigger.sequential or NOTHING)
+    assert in_order == verdict(lambda _, trigger: trigger.update)
+    assert in_order[0] == "proved"
+    assert "symbolic" in in_order[1]
+    assert "every c from 24 on by induction" in in_order[1]
+    assert verdict(lambda m, _: assign(m.s.conv_done, 1))[0] == "refuted"
