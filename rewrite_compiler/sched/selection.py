@@ -97,11 +97,11 @@ class _Unifier:
 
     @cached_property
     def room(self) -> int:
-        """The words of the memory that the table lies in."""
+        """The words of the memory that the table lies in; none where an atom is no field of a word."""
         e = self.symbols.atoms[next(iter(self.table_atoms))]
-        while e.op != "load":
+        while e.op != "load" and e.args:
             e = e.args[0]
-        return next((n for n in e.data.shape if isinstance(n, int)), 0)
+        return next((n for n in e.data.shape if isinstance(n, int)), 0) if e.op == "load" else 0
 
     def _is_used(self, name: str) -> bool:
         return any(name in monomial for access, _ in self.accesses for p in access.address for monomial in p)
@@ -163,6 +163,9 @@ class _Unifier:
     def attempt(self, assignment: dict[str, int]) -> Selection | None:
         """Return the selection of one map of loops; None where its equations have no solution."""
         rest = [n for n in range(len(self.nest.loops)) if n not in assignment.values()]
+        if self.table_loop and not self.room:
+            self.note(len(assignment), f"an address of {self.summary.instruction.name} is neither a sum of fields and loops nor a table")
+            return None
         if self.table_loop and self.words(assignment) > self.room:
             self.note(len(assignment), f"a table of {self.words(assignment)} words is longer than the {self.room} that there is room for")
             return None

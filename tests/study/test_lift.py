@@ -94,3 +94,9 @@ def test_what_a_model_does_not_compute_is_listed_with_the_reason() -> None:
     assert "it is off by" in reasons["sub"]
     assert "it is off by" in reasons["min_"]
     assert text.count("@target.accelerates") == 3
+
+
+def test_instructions_whose_meaning_is_not_read_are_named() -> None:
+    row = lifted(find_target("genesys"), BY_NAME["mul"])
+    assert isinstance(row, NotLifted)
+    assert row.reason.startswith("no instruction computes with two operands so; what block_end computes is not read, because an address")

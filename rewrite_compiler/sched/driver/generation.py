@@ -177,17 +177,16 @@ def chosen(ila: Ila, r: Request) -> tuple[Choice, ...]:
         SpecError: I116, no way does, with the one that came furthest.
     """
     small, failures = r.small, list[Failure]()
-    ways = _ways(ila, r.mapping.codes, tuple(r.attributes.items()))
-    before = (s for way in tuple(ways) if not isinstance(s := schedule_of(ila, small, way), Failure))
-    for chain in itertools.chain(before, _every(ila, small, failures)):
+    ways, of_any = _ways(ila, r.mapping.codes, tuple(r.attributes.items())), _ways(ila, r.mapping.codes, None)
+    for chain in _known_and_single(ila, small, [*ways, *(way for way in of_any if way not in ways)], failures):
         switches = list(dict.fromkeys(x for s in chain for x in s.chosen_switches))
         for values in _switch_values(switches, r, deciding=False):
             candidate = tuple(s.with_switches(values) for s in chain)
             if _agrees(small, candidate, failures):
-                choices = tuple(Choice.of(s) for s in candidate)
-                if not any(_is_alike(chain, way) for way in ways):
-                    ways.append(tuple(Choice.of(s) for s in chain))
-                return choices
+                for known_ways in (ways, of_any):
+                    if not any(_is_alike(chain, way) for way in known_ways):
+                        known_ways.append(tuple(Choice.of(s) for s in chain))
+                return tuple(Choice.of(s) for s in candidate)
     for candidate in _staged(ila, small, failures):
         if _agrees(small, candidate, failures):
             ways.append(tuple(map(Choice.of, candidate)))
@@ -210,6 +209,17 @@ def _staged(ila: Ila, r: Request, failures: list[Failure]) -> Iterator[tuple[Sch
             yield from _by_commands(batch, r, failures)
 
 
+def _known_and_single(
+    ila: Ila, r: Request, known: Sequence[tuple[Choice, ...]], failures: list[Failure]
+) -> Iterator[tuple[Schedule, ...]]:  # fmt: skip
+    """Yield known ways as schedules, then, where none of them did, every single computation."""
+    for way in known:
+        s = schedule_of(ila, r, way)
+        if not isinstance(s, Failure):
+            yield s
+    yield from _every(ila, r, failures)
+
+
 def _every(ila: Ila, r: Request, failures: list[Failure]) -> list[tuple[Schedule, ...]]:
     """Return single computations that can be emitted, those of fewest commands first."""
     return _by_commands([(s,) for s in _starting(ila, r, failures) if not s.match.left], r, failures)
@@ -217,13 +227,16 @@ def _every(ila: Ila, r: Request, failures: list[Failure]) -> list[tuple[Schedule
 
 @lru_cache(maxsize=256)
 def _ways(ila: Ila, numerics: Hashable, attributes: Hashable) -> list[tuple[Choice, ...]]:
-    """Return the list in which ways are kept that were chosen: at other sizes and in other formats they are tried before all others."""
+    """Return the list in which ways are kept that were chosen: at other sizes and in other formats they are tried before all others.
+
+    Under static attributes those that were chosen for them; under None all of them, which other attributes try next.
+    """
     return []
 
 
 def suggest(ila: Ila, m: Operation_, chain: Sequence[Schedule]) -> None:
-    """Let an operation without static attributes be done in the way of schedules where that gives its numerics, before others are tried."""
-    _ways(ila, m.codes, ()).append(tuple(map(Choice.of, chain)))
+    """Let an operation be done in the way of schedules where that gives its numerics, before others are tried."""
+    _ways(ila, m.codes, None).append(tuple(map(Choice.of, chain)))
 
 
 def _is_alike(chain: Sequence[Schedule], way: Sequence[Choice]) -> bool:

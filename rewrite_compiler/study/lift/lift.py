@@ -18,6 +18,7 @@ import numpy as np
 
 from ...errors import FlexmatchError, SpecError
 from ...ila import Ila
+from ...ila.summary import Opaque, summarise
 from ...ir.evaluate import run
 from ...ir.types import TensorType
 from ...lang.binders import Leaf
@@ -91,6 +92,7 @@ target = bare()
 accelerate(target)
 '''
 RANGE, DRAWS = 6, 4
+SHOWN = 3  # instructions that a reason names
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ def target_file(text: str, accelerator: str, folder: Path) -> str:
 
 def lifted(target: Target, p: Pattern, progress: Callable[[str], None] = lambda _: None) -> Lifted | NotLifted:
     """Return an operation with numerics and certificate, or why there is none."""
-    reasons = [(0.0, "no instruction computes with two operands so")]  # with how far each try came
+    reasons = [(0.0, f"no instruction computes with two operands so{_unread(target.ila())}")]  # with how far each try came
     texts: set[str] = set()
     for chain in _chains(target.ila(), p):
         names = tuple(s.computation.instruction for s in chain)
@@ -165,11 +167,21 @@ def lifted(target: Target, p: Pattern, progress: Callable[[str], None] = lambda 
 # -- what instructions compute
 
 
+def _unread(ila: Ila) -> str:
+    """Return which instructions may compute more than what is read from the model, and why that is so of the first; nothing where none."""
+    opaque = {name: s for name in ila.instructions if isinstance(s := summarise(ila, name), Opaque)}
+    names = ", ".join([*opaque][:SHOWN]) + (f" and {len(opaque) - SHOWN} others" if len(opaque) > SHOWN else "")
+    return f"; what {names} computes is not read, because {next(iter(opaque.values())).reason}" if opaque else ""
+
+
 def _chains(ila: Ila, p: Pattern) -> Iterator[tuple[Schedule, ...]]:
     """Yield computations of a pattern, and chains of two, those of most lanes first."""
-    mains = [s for c in computations(ila) for m in matches(p.operation, c) if not m.left for s in _scheduled(ila, m, None)]
-    mains.sort(key=lambda s: -_lanes(s.match))
-    yield from ((s,) for s in mains)
+    first = [m for c in computations(ila) for m in matches(p.operation, c) if not m.left]
+    mains = []
+    for m in sorted(first, key=lambda m: -_lanes(m)):
+        for s in _scheduled(ila, m, None):
+            mains.append(s)
+            yield (s,)
     for before in mains:
         op = continuation(p.operation, (), before.tile)
         options = (m for c in computations(ila) if len(c.operands) + c.accumulates == 1 for m in matches(op, c) if not m.left)
@@ -258,7 +270,7 @@ def _element(p: Pattern, s: Schedule, before: str, scales: list[str]) -> str:
     is_inside = bool(variables) or not steps
     is_sum = bool(m.operation.reduced)
     start = _initial_text(p, m) if is_sum and m.initial is not None else "0"
-    total = start if is_inside and is_sum else "total"  # what the accumulator holds
+    total = start if is_inside else "total"  # what the accumulator holds
 
     def index(source: Source, loop: str) -> str:
         if loop not in m.operation.reduced:
