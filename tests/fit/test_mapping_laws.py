@@ -412,8 +412,11 @@ def test_a_layer_larger_than_its_memory_has_a_bound_with_what_comes_again() -> N
 
 
 def test_what_a_model_or_an_architecture_does_not_price_is_refused_by_name() -> None:
+    n, k, rows, _ = DEPTHWISE.spaces["x"]
+    rows_dilated = replace(DEPTHWISE, spaces={**DEPTHWISE.spaces, "x": (n, k, rows, {"q": 1, "s": 1})})
     for problem, model, sentence in (
         (DEPTHWISE, "maestro", "maestro does not price depthwise convolution with dilation; timeloop does"),
+        (rows_dilated, "maestro", "maestro does not price depthwise convolution with dilation; timeloop does"),
         (MTTKRP, "timeloop", "energy: mac3 has no energy in small (mttkrp)"),
     ):
         with pytest.raises(InputError) as caught:

@@ -87,6 +87,7 @@ def test_directives_without_levels_go_to_those_with_sub_clusters() -> None:
     with pytest.raises(InputError, match="must move by the 8 elements of its 4 windows"):
         schedule_of_text("TemporalMap(6+Sz(R),4) Y;", layer_problem("conv:k=2,c=2,p=8,q=8,r=3,s=3,stride=2"), edge)
     image = layer_problem("conv:k=2,c=2,p=8,q=8,r=3,s=3,stride=2")
+    assert schedule_of_text("TemporalMap(1+Sz(R),2) Y;", layer_problem("conv:k=2,c=2,p=8,q=8,r=3,s=3"), edge) is not None
     strided = schedule_of_text("TemporalMap(6+Sz(R),8) Y; SpatialMap(1,1) X';", image, edge)
     assert dict(strided.levels[1].temporal) == {"n": 1, "k": 2, "p": 4, "q": 8, "c": 2, "r": 3, "s": 3}
 

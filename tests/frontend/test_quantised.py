@@ -14,6 +14,7 @@ from rewrite_compiler.frontend.graph.emit import to_onnx
 from rewrite_compiler.frontend.load import LoadedModel
 from rewrite_compiler.frontend.normalise.dynamic_zero import less_zero_point
 from rewrite_compiler.frontend.site.context import Unsupported
+from rewrite_compiler.frontend.site.equal_weights import WeightIndex
 from rewrite_compiler.hostrun import Session
 from rewrite_compiler.ir.evaluate import run
 from rewrite_compiler.ir.types import TensorType
@@ -319,3 +320,14 @@ def test_sums_of_weights_beyond_int32_leave_a_product_to_the_host(total: int) ->
         less_zero_point(site, 0, 1, np.array([[3, total]], np.int64))
     with pytest.raises(AttributeError):  # it goes on
         less_zero_point(site, 0, 1, np.array([[3, (1 << 31) - 1]], np.int64))
+
+
+def test_equal_weights_are_found_unless_they_are_one_number_everywhere() -> None:
+    """The sample may repeat its first number elsewhere."""
+    index, v, w = WeightIndex(), 1, 2
+    weights, zeros = np.array([0, 1, 0, 2], np.int8), np.zeros(4, np.int8)
+    index.add(v, weights, "int8")
+    index.add(w, zeros, "int8")
+    assert index.find(weights.copy(), "int8", {v: weights, w: zeros}) == v
+    assert index.find(zeros, "int8", {v: weights, w: zeros}) is None
+    assert index.find(weights.copy(), "uint8", {v: weights, w: zeros}) is None
