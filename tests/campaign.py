@@ -146,6 +146,7 @@ KEPT = {
     "prove/test_branch_coverage.py::test_every_way_of_a_driver_is_taken_by_a_trial_or_marked[genesys]": 0,
     "prove/test_branch_coverage.py::test_every_way_of_a_driver_is_taken_by_a_trial_or_marked[hlscnn]": 0,
     "prove/test_branch_coverage.py::test_every_way_of_a_driver_is_taken_by_a_trial_or_marked[hvx]": 0,  # 50 CPU-seconds
+    "prove/test_branch_coverage.py::test_every_way_of_a_driver_is_taken_by_a_trial_or_marked[vta]": 0,  # 60 CPU-seconds
     "prove/test_certificates.py::test_all_of_them_are_what_a_run_without_a_cache_says": 0,  # a share of them is judged
     "prove/test_code_draws.py::test_few_results_saturate": 2,
     "prove/test_driver_classes.py::test_a_fault_is_refuted_or_refused": 40,  # 8 CPU-minutes

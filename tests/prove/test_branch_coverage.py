@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,14 +12,16 @@ from rewrite_compiler.prove.mappings.branch_coverage import MARK, driver_coverag
 from rewrite_compiler.target import find_target, target_names
 
 TARGETS = Path(__file__).parents[2] / "targets"
-OPEN = {"vta"}  # ways of its requantisation and sums of codes are not shown yet
+OPEN = {"vta": r"conv2d\.py:\d+: never reached from line \d+"}  # zeros of the host in `layer`: drivers pad before, only limits come there
 
 
-@pytest.mark.parametrize("name", sorted({*target_names()} - OPEN))
+@pytest.mark.parametrize("name", target_names())
 def test_every_way_of_a_driver_is_taken_by_a_trial_or_marked(name: str) -> None:
     coverage = driver_coverage(find_target(name))
     assert len(coverage.ways) > 10
-    assert not list(coverage.open_ways())
+    open_ways = list(coverage.open_ways())
+    assert len(open_ways) == (name in OPEN)
+    assert all(re.fullmatch(OPEN[name], way) for way in open_ways)
 
 
 @pytest.mark.parametrize(
