@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,12 +14,11 @@ import numpy as np
 
 from ...ila import Ila
 from ...lang.binders import Leaf
-from ...readings.arrays.labelled_array import Data
 from ..instructions.computation import Computation, is_same
 from ..instructions.control import Addressing, Settings, free_names, reset_state, setters
 from ..selection import Nest, NoSelection, Operand, Selection, reads_of, select, words_of
 from .matching import NONE, Match, Region, Slot, orders
-from .operation import CHAINED
+from .operation import CHAINED, Reach
 
 Steps = tuple[tuple[str, int], ...]
 MOST_ORDERS = 24  # layouts tried of one match
@@ -314,14 +314,26 @@ def _is_beside(match: Match, before: Schedule) -> bool:
 def _is_continued(ila: Ila, match: Match, places: Sequence[Place], before: Schedule) -> bool:
     """Tell whether what the schedule before leaves lies where this one reads it."""
     place = next(p for p in places if is_chained(match, p.slot))
-    return np.array_equal(_held(ila, before.result), _held(ila, place))
+    return _contents_of(ila, before.result) == _contents_of(ila, place)
 
 
-def _held(ila: Ila, p: Place) -> Data:
-    """Return the address of each element that lies in a region [elements, 1 + axes of the memory], in the order of elements."""
-    addresses, elements = p.region.window(p.first(ila), {})
+def _contents_of(ila: Ila, p: Place) -> bytes:
+    """Return a digest of which element lies at which address of a region."""
+    r = p.region
+    accesses = [s.access for s in (r.match.result, *r.match.operands)]
+    number = next(n for n, access in enumerate(accesses) if access is r.slot.access)
+    return _contents(r.match, number, r.slot.reach, r.order, tuple(r.loops.items()), p.first(ila))
+
+
+@lru_cache(maxsize=KEPT_SELECTIONS)
+def _contents(match: Match, number: int, reach: Reach, order: tuple[int, ...], loops: Steps, first: tuple[int, ...]) -> bytes:
+    """Return the digest of the region of the result or of an operand, by its number, of a match."""
+    slot = Slot((match.result, *match.operands)[number].access, reach)
+    addresses, elements = Region(match, slot, order, dict(loops)).window(first, {})
     rows = np.column_stack([elements, addresses])[elements != NONE]
-    return np.unique(rows, axis=0)
+    sorted_rows = rows[np.lexsort(rows.T[::-1])]
+    is_new = np.any(np.diff(sorted_rows, axis=0, prepend=-2), axis=1)
+    return hashlib.sha256(np.ascontiguousarray(sorted_rows[is_new]).tobytes()).digest()
 
 
 def unified(
