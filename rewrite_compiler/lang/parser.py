@@ -157,9 +157,9 @@ class TermReader:
     def sized_operator(self, name: str, args: Sequence[Any], names: Names) -> Expr:
         """Return wrap(x, i8), wrap(x, u8) or clz(x, 8)."""
         size = str(args[1].children[0])
-        if name == "clz" and size.isdigit():
+        if name == "clz" and size.isascii() and size.isdigit():
             return clz(self.expr(args[0], names), int(size))
-        if name == "clz" or size[:1] not in ("i", "u") or not size[1:].isdigit():
+        if name == "clz" or size[:1] not in ("i", "u") or not (size.isascii() and size[1:].isdigit()):
             raise self.refusal(f"{size} is no width for {name}")
         return wrap(self.expr(args[0], names), int(size[1:]), size[0] == "i")
 

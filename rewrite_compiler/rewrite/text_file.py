@@ -255,7 +255,7 @@ def _constant_int(x: Any) -> int:
 
 def _number(_: _Reader, t: Node) -> int | float:
     text = str(t.children[0])
-    return int(text) if text.isdigit() else float(text)
+    return int(text) if text.isascii() and text.isdigit() else float(text)
 
 
 def _listed(reader: _Reader, t: Node) -> Ints:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from known_wrong.devices import target_of
-from known_wrong.drivers import FAULTS, planted
+from known_wrong.drivers import FAULTS, Fault, planted
 
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila import Ila
@@ -96,3 +96,16 @@ def test_draws_are_the_same_each_time_and_are_taken() -> None:
     )
     assert first == again
     assert any("from the call before" in x for x in first)
+
+
+@pytest.mark.parametrize(
+    ("pops", "reason"), [(0, "gives a token of s2g that nothing takes"), (2, "operand pop_next of finish must be in 0…1, not 2")]
+)
+def test_what_depends_on_the_order_of_queues_is_found_beside_one_term(pops: int, reason: str) -> None:
+    """Both sides stay one term in the order in which the instructions are executed on terms."""
+    call = calls("vta.dense")[0]
+    assert verdict_at(call) == (None, True)
+    with planted(Fault("vta.dense", "vta.results", "store_bytes", '"finish", pop_next=1', f'"finish", pop_next={pops}')):
+        failed, _ = verdict_at(call)
+    assert failed is not None
+    assert (failed["verdict"], reason in failed["evidence"]) == ("unproved", True)

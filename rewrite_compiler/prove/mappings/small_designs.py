@@ -153,7 +153,7 @@ def verdict_at(call: Call) -> tuple[dict[str, Any] | None, bool]:
         with contextlib.suppress(NotInteger):
             run = execute(m, call.ila, invocation.sizes, Terms(), invocation.stay)
             if all(is_same_term(a, b) for a, b in run.pairs):
-                return None, True
+                return _difference(call, place, draws=1), True
         return _by_codes(call, place, run), False
     except FlexmatchError as error:
         return _unproved(f"{error.problem.sentence} {place}", error.problem.code), False
@@ -166,13 +166,24 @@ def _by_codes(call: Call, place: str, run: Run | None) -> dict[str, Any] | None:
     """Return what refutes an operation whose sides are not one term, or leaves it open, nothing when the solver proves it."""
     m, ila, invocation = call.mapping, call.ila, call.invocation
     outcome = "unknown" if run is None else normal_form_verdict(m, invocation.sizes, run, SECONDS).outcome
-    # a proof is for all codes; what the device refuses does not depend on them
-    example = code_difference(m, ila, invocation.sizes, SEED, invocation.stay, draws=1 if outcome == "proved" else None)
-    if example is not None:
-        return {"verdict": REFUTED, "evidence": f"driver and numerics differ {place}", "counterexample": example, "code": "I105"}
+    different = _difference(call, place, draws=1 if outcome == "proved" else None)
+    if different is not None:
+        return different
     if outcome == "unknown":
         outcome = z3_verdict(m, ila, invocation.sizes, SECONDS, invocation.stay)[0].outcome
     return None if outcome == "proved" else _unproved(f"driver and numerics are not the same term {place}")
+
+
+def _difference(call: Call, place: str, draws: int | None) -> dict[str, Any] | None:
+    """Return the refutation by codes at a call, nothing where they are equal.
+
+    Beside a proof, which is for all codes and runs instructions in one order, one strict draw: what the device refuses, such as results
+    that depend on the order of its queues, does not depend on the codes.
+    """
+    example = code_difference(call.mapping, call.ila, call.invocation.sizes, SEED, call.invocation.stay, draws=draws)
+    if example is None:
+        return None
+    return {"verdict": REFUTED, "evidence": f"driver and numerics differ {place}", "counterexample": example, "code": "I105"}
 
 
 def _unproved(evidence: str, code: str = "R103") -> dict[str, Any]:
