@@ -16,10 +16,10 @@ from rewrite_compiler.ila import Ila
 from rewrite_compiler.prove.certificates.cache import Cache
 from rewrite_compiler.prove.certificates.judge import judge_cases, model_case
 from rewrite_compiler.prove.mappings.control_classes import Call, control_facts
-from rewrite_compiler.prove.mappings.draws import Invocation
+from rewrite_compiler.prove.mappings.draws import Invocation, _Drawn
 from rewrite_compiler.prove.mappings.limit_edges import LARGEST_DRAWN, capacity_edges, literal_edges
 from rewrite_compiler.prove.mappings.small_designs import drawn_design_calls, edge_failure, operation_classes, prove_operation, verdict_at
-from rewrite_compiler.target import Small, Stay, Target, find_target
+from rewrite_compiler.target import Small, Stay, Target, find_target, target_names
 
 
 @cache
@@ -109,3 +109,11 @@ def test_what_depends_on_the_order_of_queues_is_found_beside_one_term(pops: int,
         failed, _ = verdict_at(call)
     assert failed is not None
     assert (failed["verdict"], reason in failed["evidence"]) == ("unproved", True)
+
+
+@pytest.mark.parametrize("name", target_names())
+def test_strides_and_pads_are_drawn_anew(name: str) -> None:
+    """Beside one trial with an entry that is too large, pads of all calls would be those of the trials."""
+    for m in find_target(name).mappings.values():
+        lists = {n for n, _ in m.statics} & {"strides", "pads", "kernel"}
+        assert lists <= set(_Drawn.of(m).lists), m.name

@@ -15,7 +15,7 @@ from .mappings import refusal_at, with_results
 
 EXTENTS = (1, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 12, 17)
 ENTRIES = (0, 1, 1, 2, 2, 3, 4)  # of lists: strides, pads, windows
-LARGEST_ENTRY = 15  # of a list of the trials that is drawn anew: zero points and multipliers are those of a trial
+LARGEST_ENTRY = 16  # of a list of the trials that is drawn anew, one more than four bits hold; zero points are those of a trial
 MAX_PRODUCTS = 1_500  # of one call, where a design has no other bound
 CANDIDATES = 20_000
 
