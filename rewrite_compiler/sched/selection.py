@@ -138,11 +138,14 @@ class _Unifier:
                 yield from self._maps(variables, {**assignment, variable: n}, positions)
 
     def _refusal(self, variable: str, n: int) -> str:
-        """Return why fields cannot make a loop of the instruction one of the nest, whatever the others are; nothing where they can."""
+        """Return why fields cannot make a loop of the instruction one of the nest, whatever the others are; nothing where they may.
+
+        Only equations of one unknown are asked: others of a whole map may decide what more than one depends on.
+        """
         if (variable, n) not in self.refusals:
             system = self.system()
-            settings = system.solve(list(self._equations({variable: n}, (variable,))))
-            self.refusals[variable, n] = system.reason if settings is None else ""
+            solution = system.solve([e for e in self._equations({variable: n}, (variable,)) if system.has_one_unknown(e)])
+            self.refusals[variable, n] = system.reason if solution is None else ""
         return self.refusals[variable, n]
 
     def _moves_alike(self, variable: str, n: int) -> bool:
@@ -284,6 +287,10 @@ class _Equations:
     def solve(self, equations: Sequence[Equation]) -> Settings | None:
         """Return values that fulfil all equations, within the intervals of their fields; what no equation needs is 0."""
         return self._solve(list(equations), dict(self.fixed))
+
+    def has_one_unknown(self, equation: Equation) -> bool:
+        """Tell whether an equation depends on one field or register that is not fixed, or on none."""
+        return len(self._unknowns(equation[1], dict(self.fixed))) <= 1
 
     def _solve(self, equations: list[Equation], settings: Settings) -> Settings | None:
         if not equations:

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rewrite_compiler.ila import Ila, ila
+from rewrite_compiler.ila import Ila, ila, layout
 from rewrite_compiler.ila.summary import Summary, Transition, summarise
-from rewrite_compiler.lang import Leaf
+from rewrite_compiler.lang import Leaf, update
 from rewrite_compiler.lang.binders import static_shape
 from rewrite_compiler.lang.step import reads_of, updates_of
 from rewrite_compiler.readings.arrays.labelled_array import Data, storage_dtype
@@ -190,3 +190,20 @@ def test_a_wrong_selection_is_noticed(nest: Nest, seed: int) -> None:
     assert isinstance(selection, Selection)
     wrong = Selection({**selection.settings, "reset": 1}, selection.table, selection.pairs)
     assert not np.array_equal(executed(m, "gemm", wrong, s, data)["acc"], executed(m, "gemm", selection, s, data)["acc"])
+
+
+def test_a_stride_that_another_loop_decides_is_solved() -> None:
+    """Rows of the source are columns times a pitch apart: with the columns of the nest the pitch is known, and without them it is not."""
+    m = Ila("rows", "Rows with a pitch.")
+    m.input("data", 8, 8)
+    a, b = (m.memory(name, (DEPTH,), 8) for name in "ab")
+
+    def move(f: Any) -> Any:
+        return update(b, (f.rows, f.cols), lambda i, j: (i * 8 + j, a[i * (f.cols * f.pitch) + j]))
+
+    m.encoded("move", layout(0, opcode=4, rows=4, cols=4, pitch=4), {"opcode": 1}, move, doc="Move rows.")
+    s, loops, t = parts(m, "move", "a")
+    nest = Nest((("r", 3), ("c", 4)), Operand("b", 0, (8, 1)), (Operand("a", 0, (8, 1)),))
+    selection = select(s, t, loops, nest, {}, ordered=False)
+    assert isinstance(selection, Selection), selection
+    assert {k: selection.settings[k] for k in ("rows", "cols", "pitch")} == {"rows": 3, "cols": 4, "pitch": 2}
