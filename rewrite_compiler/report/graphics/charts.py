@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 WIDTH = 720  # of a chart that fits beside nothing; a narrower page scrolls it, so that its letters stay as large as text
@@ -11,6 +11,13 @@ LEFT, LINE = 230, 22  # room for labels, height of a row of bars
 MIN_ERROR = 1e-4  # smallest relative error that is drawn
 BIN = 10  # width of a binade
 MAX_LABEL = 30  # characters of a label
+PAGE_STYLE = "body{font:16px sans-serif;margin:2em}svg{max-width:100%}"
+
+
+def drawings_page(title: str, style: str, sections: Iterable[str]) -> str:
+    """Return a page of drawings by themselves: its title, and sections one below the other."""
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{PAGE_STYLE}{style}</style>'
+    return f'<!doctype html><html lang="en"><head>{head}</head><body><h1>{escape(title)}</h1>{"".join(sections)}</body></html>\n'
 
 
 def chart(title: str, width: int, height: int, body: str) -> str:

@@ -6,18 +6,15 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from .charts import chart, svg_text
+from .charts import chart, drawings_page, svg_text
 
 SIZE, MARGIN = 640, 60
-STYLE = "body{font:16px sans-serif;margin:2em}svg{max-width:100%}.p{fill:#89a}.f{fill:#c30}.t{font-size:12px}"
+STYLE = ".p{fill:#89a}.f{fill:#c30}.t{font-size:12px}"
 
 
 def front_page(documents: Sequence[Mapping[str, Any]]) -> str:
     """Return the page of the mappings of every layer of a model."""
-    title = f"Mappings on {documents[0]['architecture']}"
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
-    body = "".join(map(_layer, documents))
-    return f'<!doctype html><html lang="en"><head>{head}</head><body><h1>{escape(title)}</h1>{body}</body></html>\n'
+    return drawings_page(f"Mappings on {documents[0]['architecture']}", STYLE, map(_layer, documents))
 
 
 def _layer(document: Mapping[str, Any]) -> str:

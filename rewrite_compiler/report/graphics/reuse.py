@@ -7,14 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from .charts import box, chart, svg_text
+from .charts import box, chart, drawings_page, svg_text
 
 WIDTH, LEFT, BAR = 1040, 130, 420  # of a drawing, of the names, of a full memory
 LOOPS = LEFT + BAR + 40  # where the loops of a level begin
 LINK, TOP, ROW = 70, 30, 17  # heights of a link between two bands, of a band's tiles, of a loop
 COLOURS = ("#4a7ebb", "#d0803c", "#5b9b57", "#9467bd", "#8c6d5a")  # of the tensors in turn
 STYLE = (
-    "body{font:16px sans-serif;margin:2em}svg{max-width:100%}.t{font:12px sans-serif}.l{font:12px monospace;white-space:pre}"
+    ".t{font:12px sans-serif}.l{font:12px monospace;white-space:pre}"
     ".m{fill:none;stroke:#666}.o{fill:none;stroke:#666;stroke-dasharray:4}"
     + "".join(f".c{k}{{fill:{colour}}}" for k, colour in enumerate(COLOURS))
 )
@@ -22,10 +22,7 @@ STYLE = (
 
 def reuse_page(layers: Sequence[Mapping[str, Any]]) -> str:
     """Return the page of the layers that `explain` tells of."""
-    title = f"Mappings on {layers[0]['architecture']}"
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
-    body = "".join(map(_layer, layers))
-    return f'<!doctype html><html lang="en"><head>{head}</head><body><h1>{escape(title)}</h1>{body}</body></html>\n'
+    return drawings_page(f"Mappings on {layers[0]['architecture']}", STYLE, map(_layer, layers))
 
 
 def _layer(layer: Mapping[str, Any]) -> str:
