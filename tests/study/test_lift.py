@@ -100,3 +100,9 @@ def test_instructions_whose_meaning_is_not_read_are_named() -> None:
     row = lifted(find_target("genesys"), BY_NAME["mul"])
     assert isinstance(row, NotLifted)
     assert row.reason.startswith("no instruction computes with two operands so; what block_end computes is not read, because an address")
+
+
+def test_the_reason_counts_the_operands() -> None:
+    row = lifted(accelerator("vector"), BY_NAME["dense_bias"])
+    assert isinstance(row, NotLifted)
+    assert row.reason == "no instruction computes with 3 operands so"

@@ -229,7 +229,8 @@ def _every(ila: Ila, r: Request, failures: list[Failure]) -> list[tuple[Schedule
 def _ways(ila: Ila, numerics: Hashable, attributes: Hashable) -> list[tuple[Choice, ...]]:
     """Return the list in which ways are kept that were chosen: at other sizes and in other formats they are tried before all others.
 
-    Under static attributes those that were chosen for them; under None all of them, which other attributes try next.
+    Under static attributes those that were chosen for them; under None, which other attributes try next, those that were suggested, and
+    the single computations among all that were chosen.
     """
     return []
 

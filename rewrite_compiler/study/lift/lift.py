@@ -138,7 +138,8 @@ def target_file(text: str, accelerator: str, folder: Path) -> str:
 
 def lifted(target: Target, p: Pattern, progress: Callable[[str], None] = lambda _: None) -> Lifted | NotLifted:
     """Return an operation with numerics and certificate, or why there is none."""
-    reasons = [(0.0, f"no instruction computes with two operands so{_unread(target.ila())}")]  # with how far each try came
+    count = "two" if len(p.operands) == 2 else len(p.operands)
+    reasons = [(0.0, f"no instruction computes with {count} operands so{_unread(target.ila())}")]  # with how far each try came
     texts: set[str] = set()
     for chain in _chains(target.ila(), p):
         names = tuple(s.computation.instruction for s in chain)
@@ -218,7 +219,7 @@ def declaration(p: Pattern, chain: tuple[Schedule, ...]) -> str:
     names = {s.slot.reach.name: _bits(main, s.slot) for s in main.operands}
     if main.match.initial is not None:
         names[main.match.initial.name] = main.ila.states[main.result.memory].bits
-    trials = [{**at, p.blocked: lanes * int(str(at[p.blocked]))} if p.blocked else dict(at) for at in (p.small, p.large)]
+    trials = [{**at, p.blocked: lanes * at[p.blocked]} if p.blocked else dict(at) for at in (p.small, p.large)]
     instructions = ", then ".join(s.computation.instruction for s in chain)
     return BODY.format(
         axes=p.axes, formats=_formats(p, names, state.bits, bool(scales)), trials=trials, whole=f', whole="{p.whole}"' if p.whole else "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ...lang.arithmetic import maximum, minimum
 from ...lang.binders import Array, Leaf, array, reduce_sum
@@ -33,8 +34,8 @@ class Pattern:
     element: Element
     sizes: Mapping[str, int]
     extents: Mapping[str, str]
-    small: Mapping[str, object]
-    large: Mapping[str, object]
+    small: Mapping[str, Any]
+    large: Mapping[str, Any]
     is_product: bool = False
     blocked: str = ""  # the dimension of sums that lanes divide
     attributes: tuple[str, ...] = ()
