@@ -8,6 +8,7 @@ import io
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,6 +30,15 @@ def run_cell(source: str, names: dict[str, Any]) -> tuple[str, Any]:
     return out.getvalue(), value
 
 
+def pretty(value: Any) -> str:
+    """Return the text of a value as IPython prints it."""
+    if not hasattr(value, "_repr_pretty_"):
+        return repr(value)
+    parts: list[str] = []
+    value._repr_pretty_(SimpleNamespace(text=parts.append), False)
+    return "".join(parts)
+
+
 def test_there_are_three() -> None:
     assert [p.stem for p in NOTEBOOKS] == ["first-accelerator", "first-model", "first-rule"]
 
@@ -47,3 +57,4 @@ def test_a_notebook_shows_what_it_computes(path: Path, tmp_path: Path, monkeypat
         assert printed == shown.get("stream", "")
         if value is not None:
             assert value._repr_html_().replace(f"{tmp_path}/", "").partition("</table>")[0] == shown["text/html"].partition("</table>")[0]
+            assert pretty(value).replace(f"{tmp_path}/", "").split() == shown["text/plain"].split()

@@ -6,6 +6,7 @@ import inspect
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -165,3 +166,11 @@ def test_the_public_package_has_every_name_of_the_engine_and_no_other() -> None:
     assert all(getattr(flexmatch, name) is getattr(rewrite_compiler, name) for name in flexmatch.__all__)
     with pytest.raises(AttributeError, match="module 'flexmatch' has no attribute 'nothing'"):
         _ = flexmatch.nothing
+
+
+def test_prove_takes_a_file_and_names(tmp_path: Path) -> None:
+    (tmp_path / "mine.rules").write_text('rule same(x: tensor) grade E {\n    "A double negation."\n    neg(neg(x))\n        = x\n}\n')
+    verdicts = flexmatch.prove(tmp_path / "mine.rules")
+    assert [(p.name, p.is_proved) for p in verdicts.rules] == [("same", True)]
+    assert (verdicts.mappings, verdicts.ilas) == ((), ())
+    assert 'no accelerator called "flexasm"' in refusal(lambda: flexmatch.prove(targets="flexasm"))

@@ -46,8 +46,7 @@ NOTEBOOKS: dict[str, list[str]] = {
     "first-rule": [
         "# Your first rule\n\nA rule is an identity between two programs, and is used only when it is proved.",
         f">from pathlib import Path\n\nPath('mine.py').write_text(r'''{RULE}''')\nprint(Path('mine.py').read_text())",
-        ">import flexmatch\nfrom rewrite_compiler.rewrite.ruleset import rules_at\n\n"
-        "good, bad = flexmatch.prove(rules_at(Path('mine.py'))).rules\ngood",
+        ">import flexmatch\n\ngood, bad = flexmatch.prove('mine.py').rules\ngood",
         "The second one is false, and the counter-example shows where:",
         ">bad",
         ">print(bad.verdict, '|', bad.counterexample)",
@@ -56,8 +55,7 @@ NOTEBOOKS: dict[str, list[str]] = {
         "# Your first accelerator\n\nThe accelerator of the [tutorial](../tutorial/first-accelerator.md), in one file.",
         f">from pathlib import Path\n\nPath('toy.py').write_text(r'''{TOY[1]}''')\nprint(Path('toy.py').read_text()[:400], '…')",
         "The specification is checked, and the driver is compared with the numerics:",
-        ">import flexmatch\nfrom rewrite_compiler.target import load_target\n\ntoy = load_target('./toy.py')\n"
-        "verdicts = flexmatch.prove([], [toy])\nverdicts.mappings[0]",
+        ">import flexmatch\n\nverdicts = flexmatch.prove(targets='./toy.py')\nverdicts.mappings[0]",
         ">print(verdicts.ilas[0].decodes_disjoint, [str(m.verdict) for m in verdicts.mappings])",
         "A whole classifier on it:",
         ">from rewrite_compiler.apps import find_application\n\n"

@@ -132,7 +132,7 @@ def test_the_users_folder_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_processes_give_the_same_verdicts(tmp_path: Path) -> None:
     rules = [double_negation, relu_is_odd]
     here = to_json(prove(rules, instances=5))
-    there = to_json(prove(rules, instances=5, jobs=2, kept=Cache(tmp_path)))
+    there = to_json(prove(rules, instances=5, jobs=2, cache=Cache(tmp_path)))
     assert len(list(tmp_path.iterdir())) == 2
     for document in (here, there):
         for r in document["rules"]:

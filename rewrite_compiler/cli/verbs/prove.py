@@ -55,13 +55,12 @@ def run(arguments: Sequence[str]) -> int:
     cache = Cache(None) if args.no_cache else court_cache(recheck=args.recheck)
     verdicts = prove(
         [] if args.no_rules else [r for r in rules_by_name.values() if not only_names or r.name in only_names],
-        [*targets.values()],
-        _progress if is_live(args) else lambda _: None,
+        names,
+        only={*only_names} & mappings if only_names else None,
         instances=args.instances or None,
         jobs=args.jobs,
-        kept=cache,
-        specs={t.name: n for n, t in targets.items()},
-        only={*only_names} & mappings if only_names else None,
+        cache=cache,
+        progress=_progress if is_live(args) else None,
     )
     document = to_json(verdicts)
     emit_json(document, args.json)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ...rewrite.rule import Rule, short_place
-from ...target import Target
+from ...rewrite.ruleset import rules_at
+from ...target import Target, find_target
 from ..verdict import Proof
 from . import json_record as record
 from .cache import Cache
@@ -33,29 +35,36 @@ class Verdicts:
 
 
 def prove(
-    rules: Iterable[Rule],
-    targets: Sequence[Target] = (),
-    progress: Progress = lambda _: None,
+    rules: Iterable[Rule] | str | Path = (),
+    targets: str | Target | Sequence[str | Target] = (),
     *,
+    only: Collection[str] | None = None,
     instances: int | None = None,
     jobs: int = 1,
-    kept: Cache | None = None,
-    specs: Mapping[str, str] | None = None,
-    only: Collection[str] | None = None,
+    cache: Cache | None = None,
+    progress: Progress | None = None,
 ) -> Verdicts:
     """Judge rules, the mappings of targets, and the models they are built on.
 
-    Rules are tried at so many drawn `instances` beside their proof. With
-    `jobs` above 1 so many processes judge; they find a target by its name, or by its text in `specs`. Verdicts are taken
-    from a cache only when one is given. With `only`, mappings of these names are judged and no models.
+    Rules are objects or the path of a rule file; a target is a name, `name:key=value,…`, the path of a Python file, or a Target. With
+    `only`, mappings of these names are judged and no models. Each rule is tried at so many drawn `instances` beside its proof. With
+    `jobs` above 1 so many processes judge; they find a Target object by its name. Verdicts come from a cache only if one is given.
+    `progress` is called with the name of what is judged.
+
+    Raises:
+        InputError: a rule file that cannot be read, or without a rule (R101).
+        UsageError: there is no such target (F201), or it has no such parameter (F203).
     """
-    names = {t.name: (specs or {}).get(t.name, t.name) for t in targets}
+    rules = rules_at(Path(rules)) if isinstance(rules, (str, Path)) else rules
+    sequence = [targets] if isinstance(targets, (str, Target)) else targets
+    pairs = [(t, t.name) if isinstance(t, Target) else (find_target(t), t) for t in sequence]
     groups = [
-        [c for t in targets for c in target_cases(t, names[t.name]) if only is None or c.name in only],  # first: they take longest
+        [c for t, text in pairs for c in target_cases(t, text) if only is None or c.name in only],  # first: they take longest
         [rule_case(r, instances) for r in rules],
-        [model_case(t, names[t.name]) for t in targets if only is None],
+        [model_case(t, text) for t, text in pairs if only is None],
     ]
-    verdicts = iter(judge_cases([c for group in groups for c in group], kept or Cache(None), progress, jobs))
+    cases = [c for group in groups for c in group]
+    verdicts = iter(judge_cases(cases, cache or Cache(None), progress or (lambda _: None), jobs))
     mappings, of_rules, models = ([next(verdicts) for _ in group] for group in groups)
     return Verdicts(proofs(of_rules), proofs(mappings), tuple(map(record.model_of, models)))
 
