@@ -193,7 +193,7 @@ def parsed(text: str) -> Strict:
 KNOWN = {
     "html", "head", "header", "main", "nav", "a", "pre", "h3", "meta", "title", "style", "body", "h1", "h2",
     "section", "details", "summary", "small", "table", "caption", "thead", "tbody", "tr", "th", "td",
-    "dl", "dt", "dd", "span", "div", "p", "i", "input", "button", "code", "script", "svg", "g", "path", "rect", "text",
+    "dl", "dt", "dd", "span", "div", "p", "i", "input", "button", "code", "script", "svg", "g", "path", "rect", "text", "defs", "marker",
 }  # fmt: skip
 HOSTILE = [
     "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</table></html>", "' onload='x", "&lt;b&gt;", "<!--", "`${x}`",

@@ -10,7 +10,9 @@ WIDTH = 720  # of a chart that fits beside nothing; a narrower page scrolls it, 
 LEFT, LINE = 230, 22  # room for labels, height of a row of bars
 MIN_ERROR = 1e-4  # smallest relative error that is drawn
 BIN = 10  # width of a binade
-MAX_LABEL = 30  # characters of a label
+MAX_LABEL, MIN_LABEL = 30, 8  # characters of a label; where fewer fit, there is none
+LETTER = 7.5  # width of a small letter
+TICKS = 6  # most numbers on an axis
 PAGE_STYLE = "body{font:16px sans-serif;margin:2em}svg{max-width:100%}"
 
 
@@ -45,9 +47,22 @@ def line(points: Sequence[tuple[float, float]], kind: str) -> str:
     return f'<path class="{kind}" d="M{"L".join(f"{x:.4g} {y:.4g}" for x, y in points)}"></path>' if len(points) > 1 else ""
 
 
-def short_label(name: str) -> str:
-    """Return a label cut to SHOWN characters."""
-    return name if len(name) <= MAX_LABEL else f"{name[: MAX_LABEL - 1]}…"
+def short_label(name: str, most: int = MAX_LABEL) -> str:
+    """Return a label cut to so many characters."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
+def ticks(end: float) -> list[float]:
+    """Return the places of an axis from 0 to `end` that have a number: steps of 1, 2 or 5 times a power of ten, at most TICKS.
+
+    >>> ticks(36_391)
+    [0.0, 10000.0, 20000.0, 30000.0]
+    """
+    if not end > 0:
+        return [0.0]
+    decade = 10.0 ** math.floor(math.log10(end / TICKS))
+    step = next(decade * factor for factor in (1, 2, 5, 10, 20) if end / (decade * factor) < TICKS)
+    return [n * step for n in range(int(end / step) + 1)]
 
 
 def stacked_bars(title: str, rows: Sequence[tuple[str, Sequence[tuple[str, float, str]]]]) -> str:
@@ -80,6 +95,8 @@ def error_profile(title: str, rows: Sequence[tuple[str, float | None, float | No
         return top + plot_height - (math.log10(clipped) - decades[0]) / (decades[-1] - decades[0]) * plot_height
 
     step = (WIDTH - margin) / max(1, len(rows))
+    characters = int(step / LETTER)
+    foot = top + plot_height + (LINE if characters >= MIN_LABEL else 6)
     body = [
         line([(margin, height(10.0**d)), (WIDTH, height(10.0**d))], "grid") + svg_text(0, height(10.0**d) + 4, _power(d), "s")
         for d in decades
@@ -88,8 +105,10 @@ def error_profile(title: str, rows: Sequence[tuple[str, float | None, float | No
         if error is not None:
             tooltip = f"{name}: {100 * error:.3g}%" + ("" if cumulative is None else f", all up to here {100 * cumulative:.3g}%")
             body.append(box(margin + n * step + 0.1 * step, height(error), 0.8 * step, top + plot_height - height(error), "p0", tooltip))
+        if characters >= MIN_LABEL:
+            body.append(svg_text(margin + (n + 0.1) * step, foot - 6, short_label(name, characters), "s"))
     middle = [(margin + (n + 0.5) * step, height(cumulative)) for n, (_, _, cumulative) in enumerate(rows) if cumulative is not None]
-    return chart(title, WIDTH, top + plot_height + 6, "".join([*body, line(middle, "whole")]))
+    return chart(title, WIDTH, foot, "".join([*body, line(middle, "whole")]))
 
 
 def _power(decade: int) -> str:
@@ -159,18 +178,25 @@ def interval_chart(title: str, rows: Sequence[tuple[str, float | None, tuple[flo
 
 
 def gantt_chart(title: str, end: float, spans: Mapping[str, Sequence[tuple[float, float]]], unit: str) -> str:
-    """Return a Gantt chart: a lane for each name with the intervals (start, end) in which it is busy, from 0 to `end`."""
-    room = WIDTH - LEFT - 10
-    scale = room / (end or 1)
+    """Return a Gantt chart: a lane for each name with the intervals (start, end) in which it is busy, from 0 to `end`.
+
+    Beside a name stands the share of the time in which it is busy; below is an axis in `unit`.
+    """
+    share = 44  # room for a share in percent
+    room = WIDTH - LEFT - share - 10
+    left, scale, bottom = LEFT + share, room / (end or 1), len(spans) * LINE
     body = []
+    for place in ticks(end):
+        x = left + place * scale
+        body.append(line([(x, 0), (x, bottom + 2)], "grid") + svg_text(x - 3, bottom + 15, f"{place:,.10g}", "s"))
     for n, (name, intervals) in enumerate(spans.items()):
-        y = n * LINE
-        body.append(svg_text(0, y + 15, short_label(name)) + line([(LEFT, y + LINE - 1), (WIDTH, y + LINE - 1)], "grid"))
+        y, busy = n * LINE, sum(b - a for a, b in intervals) / (end or 1)
+        body.append(svg_text(0, y + 15, short_label(name)) + svg_text(LEFT, y + 15, f"{100 * busy:.0f}%", "s"))
+        body.append(line([(0, y + LINE - 1), (WIDTH, y + LINE - 1)], "grid"))
         path = "".join(
-            f"M{LEFT + a * scale:.4g} {y + 3}h{max(0.7, (b - a) * scale):.3g}v{LINE - 6}h-{max(0.7, (b - a) * scale):.3g}z"
+            f"M{left + a * scale:.4g} {y + 3}h{max(0.7, (b - a) * scale):.3g}v{LINE - 6}h-{max(0.7, (b - a) * scale):.3g}z"
             for a, b in intervals
         )
-        body.append(f'<path class="p{n % 2}" d="{path}"></path>')
-    foot = len(spans) * LINE + 14
-    body.append(svg_text(LEFT, foot, f"0 {unit}", "s") + svg_text(WIDTH - 110, foot, f"{end:,.0f} {unit}", "s"))
-    return chart(title, WIDTH, foot + 4, "".join(body))
+        body.append(f'<path class="p0" d="{path}"></path>')
+    body.append(svg_text(0, bottom + 15, unit, "s"))
+    return chart(title, WIDTH, bottom + 20, "".join(body))

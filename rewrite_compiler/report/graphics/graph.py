@@ -11,12 +11,17 @@ from typing import Any
 from ...compile import Plan
 from ...errors import printable
 from ...ir.program import Program
+from ...ir.types import TensorType
 from .markup import definitions
 
 WIDTH, HEIGHT, GAP_X, GAP_Y = 172, 40, 18, 34
 MAX_NAME = 22  # characters of a name inside a box; the whole name is in the panel
 SWEEPS = 4
 BECAUSE = "because"
+ARROW = (
+    '<defs><marker id="arrow" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+    '<path class="tip" d="M0 0L8 4L0 8z"></path></marker></defs>'
+)
 
 
 class Place(StrEnum):
@@ -35,7 +40,7 @@ OFFLOAD, HOST, ABSORBED = Place
 
 @dataclass(frozen=True)
 class Box:
-    """One source node: name, operator, where it went, rows of detail (label, text), and the type of its last result.
+    """One source node: name, operator, where it went, rows of detail (label, text), and type and extents of its last result.
 
     Nodes of one offload have the same rows, and offloads derived alike the same chain of rules.
     """
@@ -47,6 +52,7 @@ class Box:
     rows: tuple[tuple[str, str], ...]
     result_type: str = ""
     chain: tuple[tuple[str, str], ...] = ()
+    extents: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,13 +67,15 @@ def graph_of(plan: Plan, document: Mapping[str, Any], cosim: Mapping[str, Any] |
     """Return the graph of a plan's source model; details come from the documents of plan and co-simulation."""
     errors = {} if cosim is None else {o["id"]: o["relative_error"] for o in cosim["offloads"]}
     places = _places(document, errors)
-    shapes = _shapes(plan.source)
+    types = _result_types(plan.source)
     boxes = []
     for number, source in enumerate(plan.source.sources):
         place, target, rows = places[source.name]
         chain = tuple(row for row in rows if row[0] == BECAUSE)
         detail_rows = tuple(row for row in rows if row[0] != BECAUSE)
-        boxes.append(Box(source.name, source.op_type, place, target, detail_rows, shapes.get(number, ""), chain))
+        result = types.get(number)
+        result_type, extents = ("", "") if result is None else (str(result), "×".join(map(str, result.shape)) or "scalar")
+        boxes.append(Box(source.name, source.op_type, place, target, detail_rows, result_type, chain, extents))
     return Graph(tuple(boxes), tuple(sorted(_edges(plan.source))))
 
 
@@ -98,9 +106,9 @@ def _offload_rows(o: Mapping[str, Any], error: float | None) -> Iterable[tuple[s
         yield BECAUSE, f"{r['rule']} ({r['at']}), grade {r['grade']}"
 
 
-def _shapes(p: Program) -> dict[int, str]:
+def _result_types(p: Program) -> dict[int, TensorType]:
     """Return the type of the last result of each source node."""
-    return {origin: str(p.types[n.outputs[0]]) for n in p.nodes for origin in n.origins}
+    return {origin: p.types[n.outputs[0]] for n in p.nodes for origin in n.origins}
 
 
 def _edges(p: Program) -> set[tuple[int, int]]:
@@ -172,7 +180,9 @@ def svg(graph: Graph, targets: Sequence[str], noun: str = "nodes") -> str:
     edges = "".join(_edge(at[a], at[b]) for a, b in graph.edges if a in at and b in at)
     boxes = "".join(_box(n, box, at[n], targets) for n, box in enumerate(graph.boxes) if n in at)
     title = f"<title>The model: {len(graph.boxes)} {noun}</title>"
-    return f'<svg id="graph" viewBox="{-width // 2} -10 {width} {height}" role="group">{title}<g id="view">{edges}{boxes}</g></svg>'
+    labels = "".join(_extents(graph.boxes[n], at[n]) for n in sorted({a for a, _ in graph.edges} & at.keys()))
+    view = f'<g id="view">{edges}{labels}{boxes}</g>'
+    return f'<svg id="graph" viewBox="{-width // 2} -10 {width} {height}" role="group">{title}{ARROW}{view}</svg>'
 
 
 def _positions(layers: Sequence[Sequence[int]]) -> dict[int, tuple[int, int]]:
@@ -184,9 +194,15 @@ def _positions(layers: Sequence[Sequence[int]]) -> dict[int, tuple[int, int]]:
     return positions
 
 
+def _extents(box: Box, at: tuple[int, int]) -> str:
+    """Return the extents of what a box gives, beside the edges that leave it."""
+    x, y = at[0] + WIDTH // 2 + 6, at[1] + HEIGHT + 14
+    return f"<text class='s' x='{x}' y='{y}'>{escape(_short(box.extents))}</text>" if box.extents else ""
+
+
 def _edge(a: tuple[int, int], b: tuple[int, int]) -> str:
     x, y, u, v = a[0] + WIDTH // 2, a[1] + HEIGHT, b[0] + WIDTH // 2, b[1]
-    return f'<path d="M{x} {y}C{x} {y + GAP_Y} {u} {v - GAP_Y} {u} {v}"></path>'
+    return f'<path d="M{x} {y}C{x} {y + GAP_Y} {u} {v - GAP_Y} {u} {v}" marker-end="url(#arrow)"></path>'
 
 
 def _box(n: int, box: Box, at: tuple[int, int], targets: Sequence[str]) -> str:

@@ -55,3 +55,8 @@ def note(words: str) -> str:
 def lines(texts: Iterable[str]) -> str:
     """Return preformatted lines."""
     return f"<pre>{escape(chr(10).join(texts))}</pre>"
+
+
+def legend(keys: Iterable[tuple[str, str]]) -> str:
+    """Return a legend: a coloured square of each class beside what the colour means."""
+    return " ".join(f'<span><span class="k {kind}"></span> {escape(words)}</span>' for kind, words in keys)

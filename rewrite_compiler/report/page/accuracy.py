@@ -15,7 +15,7 @@ from ...lang.formats import Format
 from ...readings.kernels.format_conversion import codes_of, values_of
 from ...study.diagnosis.change_text import change_text
 from ..graphics.charts import error_profile, histogram
-from ..graphics.markup import Cell, figure, folded, note, section, table, text
+from ..graphics.markup import Cell, figure, folded, legend, note, section, table, text
 from ..terminal import change, count_text, number
 
 MAX_PLOTTED = 24  # offloads whose values are drawn, those with the largest errors
@@ -49,11 +49,10 @@ def _network_errors(offloads: Sequence[Mapping[str, Any]]) -> str:
     """Return the errors in the order of the network as a drawing."""
     if not offloads:
         return ""
-    caption = "error along the network: bars are each offload's own, the line is what all offloads up to there did together"
+    caption = "relative error of the offloads in the order of the network, on a scale of powers of ten"
     drawing = error_profile(caption, [(o["id"], o["relative_error"], o.get("cumulative_error")) for o in offloads])
-    return (
-        f"<h3>Along the network</h3>{note(f'{caption[0].upper()}{caption[1:]}, both relative and on a scale of powers of ten.')}{drawing}"
-    )
+    keys = legend([("p0", "the offload alone"), ("p1", "all offloads up to here")])
+    return f"<h3>Along the network</h3>{note(f'{caption[0].upper()}{caption[1:]}.')}<p>{keys}</p>{drawing}"
 
 
 def value_histograms(cosim: Mapping[str, Any], plan: Mapping[str, Any]) -> str:

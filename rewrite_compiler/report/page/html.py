@@ -139,10 +139,13 @@ def _map(graph: Graph, targets: Sequence[str], noun: str, keys: Sequence[tuple[s
 def _offloads(plan: Mapping[str, Any], cosim: Mapping[str, Any] | None) -> str:
     part_of = partial(upper_share if uncounted_operators(plan) else share, whole=plan_macs(plan))
     errors = {} if cosim is None else {o["id"]: o for o in cosim["offloads"]}
-    rows = [(*_offload(o, part_of), *_error(errors.get(o["id"]))) for o in plan["offloads"]]
-    heads = ("offload", "operation", "stands for", "shape", "MACs", "share", "calls", "cycles", "bytes", "rules", "error", "saturated")
-    columns = heads if cosim is not None else heads[:-2]
-    offload_table = table(count_text(len(rows), "offload"), columns, [row[: len(columns)] for row in rows])
+    rows = [
+        (*_offload(o, part_of), *([] if cosim is None else _error(errors.get(o["id"]))), text(_chain(o["because"])))
+        for o in plan["offloads"]
+    ]
+    heads = ("offload", "operation", "stands for", "shape", "MACs", "share", "calls", "cycles", "bytes")
+    columns = (*heads, *(() if cosim is None else ("error", "saturated")), "rules")
+    offload_table = table(count_text(len(rows), "offload"), columns, rows)
     return section("Offloads", offload_table if rows else note("Nothing is offloaded."), "offloads")
 
 
@@ -153,7 +156,7 @@ def _offload(o: Mapping[str, Any], part_of: Callable[[float], str]) -> tuple[Cel
         ("", f'<button type="button" class="go">{escape(o["id"])}</button>'),
         text(f"{o['target']}.{o['operation']}"), text(", ".join(o["nodes"])),
         text(", ".join(f"{d}={n}" for d, n in o["shape"].items())), figure(f"{o['macs']:,}"), figure(part_of(o["macs"])),
-        figure(f"{o['device_calls']:,}"), *cost_cells, text(_chain(o["because"])),
+        figure(f"{o['device_calls']:,}"), *cost_cells,
     )  # fmt: skip
 
 
