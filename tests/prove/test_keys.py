@@ -19,13 +19,15 @@ import rewrite_compiler
 from rewrite_compiler import Law, Rule, Tensor, rule
 from rewrite_compiler import ops as o
 from rewrite_compiler.cli.main import main
+from rewrite_compiler.compile.plan import validation
 from rewrite_compiler.prove.certificates import cache, content, sources
 from rewrite_compiler.prove.certificates import shipped_certificates as shipped
 from rewrite_compiler.prove.certificates.cache import DATE, Cache, court_cache, rule_key
 from rewrite_compiler.prove.certificates.judge import judge_cases, judge_rule, rule_case
 from rewrite_compiler.prove.certificates.shipped_certificates import certificate_of_operation
 from rewrite_compiler.prove.certificates.sources import OUTSIDE_COURT, shipped_courts
-from rewrite_compiler.prove.mappings.mappings import code_difference
+from rewrite_compiler.prove.mappings.call_validation import CallCourt
+from rewrite_compiler.prove.mappings.mappings import code_difference, numeric_sizes
 from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.rewrite.ruleset import every_rule
 from rewrite_compiler.target import find_target, target_names
@@ -114,6 +116,50 @@ def test_a_maximum_that_is_a_minimum_leaves_nothing_certified(tmp_path: Path) ->
     assert false != text
     arithmetic.write_text(false, "utf-8")
     assert counted(copy)[0] == 0
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the library, in which the court looks for its sources."""
+    shutil.copytree(PACKAGE, tmp_path / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(sources, "ENGINE", tmp_path / PACKAGE.name)
+    yield tmp_path / PACKAGE.name
+    forget_sources()
+
+
+def forget_sources() -> None:
+    """Let the sources of what judges calls be read again."""
+    for asked in (sources.call_court, sources._hash):
+        asked.cache_clear()
+
+
+def test_an_edit_of_what_judges_calls_changes_their_keys_and_one_of_who_asks_does_not(installed: Path) -> None:
+    def key() -> str:
+        forget_sources()
+        return cache.call_key(find_target("vta"), "dense", "t=1, k=16, n=16")
+
+    first = key()
+    changed = {}
+    for name in ("compile/plan/validation.py", "prove/mappings/call_validation.py", "compile/plan/plan.py"):
+        file = installed / name
+        text = file.read_text("utf-8")
+        file.write_text(f"{text}\n# edited\n", "utf-8")
+        changed[name] = key() != first
+        file.write_text(text, "utf-8")
+    assert [name for name, differs in changed.items() if not differs] == ["compile/plan/plan.py"]
+    assert key() == first
+
+
+def test_the_key_of_a_call_holds_every_file_that_judging_it_runs() -> None:
+    target = find_target("hvx")
+    m = target.mappings["add_2"]
+    paths = executed_paths(lambda: validation._in_every_order(CallCourt(target), m, next(iter(numeric_sizes(m))), None))
+    content_folders = [PACKAGE / folder for folder in content.CONTENT]
+    library = {f for f in paths if f.is_relative_to(PACKAGE) and not any(f.is_relative_to(c) for c in content_folders)}
+    library = {f for f in library if f.name != "__init__.py"}  # which hold names only
+    files = {name for f in library if Path(name := f.relative_to(PACKAGE).as_posix()).parts[0] not in OUTSIDE_COURT}
+    assert len(files) > 30
+    assert files <= {*sources.call_court().files}
 
 
 def test_another_solver_leaves_nothing_certified(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,8 @@ from typing import Any
 ENGINE = Path(__file__).parents[2]
 SHIPPED = Path(__file__).with_name("certificates.json")
 SOLVERS = ("z3-solver", "egglog")
-CALL_ROOTS = ("prove/mappings/call_validation.py",)  # of what judges single calls; it is in no certificate that ships
+CALL_ROOTS = ("prove/mappings/call_validation.py", "compile/plan/validation.py")  # of what judges single calls; in no shipped certificate
+CALLER = frozenset({"compile/plan/plan.py"})  # says which calls there are, and a call is in its key
 GRAMMAR = "rewrite/grammar.lark"
 ROOTS = {"rule": ("prove/rules/rules.py", "rewrite/text_file.py"), "target": ("prove/certificates/judge.py", "rewrite/text_file.py")}
 # beside the court: words, files, limits; and what rules are compiled to, which is in their statement
@@ -60,7 +61,7 @@ def court_of(kind: str, recorded: Court | None = None) -> Court:
 @cache
 def call_court() -> Court:
     """Return what judges single calls of operations."""
-    files = import_closure(CALL_ROOTS)
+    files = import_closure(CALL_ROOTS, CALLER)
     return Court(_hash(files), files, solver_versions())
 
 
