@@ -19,6 +19,7 @@ from rewrite_compiler.lang.expr import const
 from rewrite_compiler.lang.step import together, update
 from rewrite_compiler.readings.smt.normal_form_evaluator import NormalFormEvaluator, Z3Translator, variables
 from rewrite_compiler.readings.smt.polynomial_terms import Number, Term, Terms, interval_of
+from rewrite_compiler.readings.smt.renamed_pairs import distinct_pairs
 
 NAMES = {"x": (-128, 127), "y": (0, 255), "z": (-(1 << 31), (1 << 31) - 1)}
 Tree = tuple[Any, ...]
@@ -201,3 +202,30 @@ def test_updates_read_the_state_before_them() -> None:
         reading.run(update(leaf, 2, lambda i: (i + select(leaf[0] < 0, const(0), const(2)) * i, other[i])))
     with pytest.raises(SpecError, match="depends on data where control is needed"):
         reading.run(update(other, 2, lambda i: (leaf[i] % 3, other[i])))
+
+
+def lanes(terms: Terms, count: int) -> list[tuple[Number, Number]]:
+    """Return two forms of one function of each of some variables, and of a number that all have in common."""
+    shared = terms.variable("scale", (0, 255))
+    elements = [terms.variable(f"x_{n}", (-128, 127)) for n in range(count)]
+    squares = [terms.product(x, x) for x in elements]
+    return [(terms.extremum("max", s, terms.product(x, shared)), terms.total((s, shared))) for s, x in zip(squares, elements, strict=True)]
+
+
+def test_of_equations_that_differ_in_names_one_is_asked() -> None:
+    terms = Terms()
+    pairs = lanes(terms, 8)
+    assert distinct_pairs(pairs) == pairs[:1]
+    assert distinct_pairs(lanes(terms, 1) + lanes(Terms(), 3)) == lanes(terms, 1)
+
+
+def test_equations_that_differ_in_more_than_names_are_all_asked() -> None:
+    terms = Terms()
+    x, y = (terms.variable(name, (-128, 127)) for name in "xy")
+    byte = terms.variable("byte", (0, 255))
+    pairs: list[tuple[Number, Number]] = [
+        (x, y), (x, x), (x, byte), (x, 3), (3, x), (4, x), (terms.extremum("max", x, y), x), (terms.extremum("min", x, y), x),
+        (terms.extremum("max", x, y), y), (terms.total((x, y)), x), (terms.linear_combination([(1, x), (2, y)]), x),
+    ]  # fmt: skip
+    assert distinct_pairs(pairs) == pairs
+    assert distinct_pairs([*pairs, (y, x), (byte, x), (y, byte)]) == [*pairs, (byte, x)]

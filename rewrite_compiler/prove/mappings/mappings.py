@@ -33,6 +33,7 @@ from ...readings.smt.inverse_pairs import without_inverse_pairs
 from ...readings.smt.normal_form_code import NotInteger
 from ...readings.smt.normal_form_evaluator import NormalFormEvaluator, Z3Translator, variables
 from ...readings.smt.polynomial_terms import Number, Terms
+from ...readings.smt.renamed_pairs import distinct_pairs
 from ...readings.smt.shared_abstraction import prove_equal_sharing
 from ...readings.smt.solver import Outcome as SolverOutcome
 from ...readings.smt.solver import Verdict as SolverVerdict
@@ -216,9 +217,12 @@ def symbolic_verdict(
 
 
 def normal_form_verdict(m: Mapping, sizes: MappingOf[str, int], run: Run, seconds: float) -> Any:
-    """Return the verdict on both sides as they were executed, with part of the time; pairs that are one term are proved."""
+    """Return the verdict on both sides as they were executed, with part of the time; pairs that are one term are proved.
+
+    Of pairs that are one up to the names of variables one is asked.
+    """
     solved = Z3Translator()
-    open_pairs = [(solved.of(a), solved.of(b)) for a, b in run.pairs if not is_same_term(a, b)]
+    open_pairs = [(solved.of(a), solved.of(b)) for a, b in distinct_pairs(p for p in run.pairs if not is_same_term(*p))]
     return _ask_equal(m, sizes, (open_pairs, solved.axioms, run.executed), NORMAL_FORM_SHARE * seconds)[0]
 
 
