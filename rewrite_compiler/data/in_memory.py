@@ -15,6 +15,7 @@ from ..ir.types import TensorType
 from .onnx_test_sets import NamedArrays
 
 PLACE = Path("the given samples")
+TRUTHS = ("labels", "targets")  # arrays and columns with what a sample's result should be
 FORMS = "give a file, a dict of arrays by input name, one array, (inputs, labels), or batches of these"
 
 
@@ -43,7 +44,7 @@ def _is_array(value: object) -> bool:
 def _by_name(samples: object, inputs: Mapping[str, TensorType]) -> dict[str, Data]:
     """Return the arrays of a mapping, an array, a table or a pair by the names they would have in an .npz."""
     if isinstance(samples, (tuple, list)) and len(samples) == 2 and not isinstance(samples[0], (int, float)):
-        return {**_by_name(samples[0], inputs), "labels": _array(samples[1], "labels")}
+        return {**_by_name(samples[0], inputs), TRUTHS[0]: _array(samples[1], TRUTHS[0])}
     if isinstance(samples, Mapping):
         return {str(name): _array(value, str(name)) for name, value in samples.items()}
     if hasattr(samples, "columns") and hasattr(samples, "to_numpy"):  # a table: of pandas, polars, …
@@ -76,12 +77,18 @@ def _array(value: object, name: str) -> Data:
 
 
 def _of_table(table: Any, inputs: Mapping[str, TensorType]) -> dict[str, Data]:
-    """Return the columns of a table by input where they are named so, else all of them, in order, as the one input's features."""
-    names = [str(c) for c in table.columns]
-    if all(name in names for name in inputs):
-        return {name: _array(table[name].to_numpy(), name).astype(t.dtype) for name, t in inputs.items()}
+    """Return the columns of a table by input where they are named so, else all of them, in order, as the one input's features.
+
+    Columns that are called like the truths of a data file, and like no input, are these.
+    """
+    columns = {str(c): c for c in table.columns}
+    truths = [name for name in TRUTHS if name in columns and name not in inputs]
+    arrays = {name: _array(table[columns[name]].to_numpy(), name) for name in truths}
+    if all(name in columns for name in inputs):
+        return arrays | {name: _array(table[columns[name]].to_numpy(), name).astype(t.dtype) for name, t in inputs.items()}
     name = _single_input(inputs)
-    return {name: _array(table.to_numpy(), name).astype(inputs[name].dtype)}
+    features = table[[c for label, c in columns.items() if label not in truths]] if truths else table
+    return {**arrays, name: _array(features.to_numpy(), name).astype(inputs[name].dtype)}
 
 
 def _of_batches(batches: Any, inputs: Mapping[str, TensorType]) -> dict[str, Data]:

@@ -30,13 +30,15 @@ class Series:
 class Table:
     """What tables of pandas and polars have in common; numbers are float64 there unless somebody says otherwise."""
 
-    def __init__(self, x: Any, columns: tuple[str, ...]) -> None:
+    def __init__(self, x: Any, columns: tuple[Any, ...]) -> None:
         self.x, self.columns = x, columns
 
     def to_numpy(self) -> Any:
         return self.x
 
-    def __getitem__(self, name: str) -> Series:
+    def __getitem__(self, name: Any) -> Any:
+        if isinstance(name, list):
+            return Table(self.x[:, [self.columns.index(n) for n in name]], tuple(name))
         return Series(self.x[:, self.columns.index(name)])
 
 
@@ -47,6 +49,16 @@ def test_a_table_gives_the_features_of_one_input_or_one_column_each() -> None:
     assert np.array_equal(whole["x"], x)
     columns = samples_in_memory((Table(x, ("size", "b", "age")), [0, 1]), TWO).arrays
     assert (columns["age"].tolist(), columns["size"].tolist(), columns["labels"].tolist()) == ([2, 5], [0, 3], [0, 1])
+
+
+def test_a_column_of_labels_is_no_feature() -> None:
+    x = np.array([[0.0, 1, 7, 2], [3, 4, 8, 5]])
+    whole = samples_in_memory(Table(x, (0, 1, "labels", 2)), FEATURES).arrays  # pandas numbers columns that have no name
+    assert (whole["x"].tolist(), whole["labels"].tolist()) == ([[0, 1, 2], [3, 4, 5]], [7, 8])
+    columns = samples_in_memory(Table(x, ("size", "targets", "labels", "age")), TWO).arrays
+    assert {name: a.tolist() for name, a in columns.items()} == {"size": [0, 3], "age": [2, 5], "labels": [7, 8], "targets": [1, 4]}
+    as_input = samples_in_memory(Table(x[:, 2:3], ("labels",)), {"labels": TensorType((1, 1))}).arrays
+    assert as_input["labels"].tolist() == [7, 8]
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=6), st.booleans())
