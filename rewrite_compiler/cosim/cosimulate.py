@@ -38,7 +38,7 @@ from .metrics.scores import Scores, concatenated_scores
 from .metrics.scoring import score_samples, scored_output
 from .prefetch import in_order, prefetch_limit
 from .remote import RemoteEngine
-from .tier import AUTO, ENGINES, NUMERICS, SIMULATOR, TIERS, chosen_engine, chosen_tier
+from .tier import AUTO, ENGINES, NUMERICS, SIMULATOR, TIERS, chosen_engine, chosen_tier, command_bytes_of
 from .validation.audit import EVERY
 
 SCHEMA = "flexmatch.cosim/1"
@@ -134,7 +134,8 @@ def cosimulate(
     plan, dataset = with_formats(plan, dataset, calibrate, s.calibration_method, replace(DEFAULT, host_seconds=s.host_seconds))
     if s.samples:
         dataset = dataset.evenly(s.samples)
-    s = replace(s, tier=chosen_tier(s.tier, dataset.count, s.batch), engine=chosen_engine(s.engine, s.tier))
+    s = replace(s, tier=chosen_tier(s.tier, dataset.count, s.batch, command_bytes_of(plan.offloads)))
+    s = replace(s, engine=chosen_engine(s.engine, s.tier))
     return _Run(plan, dataset, selected_metric, s).report(progress)
 
 

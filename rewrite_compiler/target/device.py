@@ -18,6 +18,8 @@ from ..readings.arrays.labelled_array import Data, storage_dtype
 if TYPE_CHECKING:
     from ..ila import Simulator, Stream
 
+CACHED_WORDS = 1 << 16  # of a device
+
 
 class Device(Protocol):
     """An accelerator as its driver sees it: instructions by name, single or as blocks of like ones."""
@@ -69,6 +71,7 @@ class SimulatedStream:
 
     sim: Stream
     pending: list[int] = field(default_factory=list)
+    words: dict[tuple[Any, ...], int] = field(default_factory=dict)  # of instructions with their operands
 
     def attach(self, memory: str, words: int) -> None:
         """Give it a new external memory."""
@@ -85,7 +88,13 @@ class SimulatedStream:
 
     def issue(self, instruction: str, **operands: int) -> None:
         """Append one instruction to the stream."""
-        self.pending.append(assemble(instruction_of(self.sim.ila, instruction), **operands)[WORD])
+        key = (instruction, *operands.items())
+        word = self.words.get(key)
+        if word is None:
+            word = assemble(instruction_of(self.sim.ila, instruction), **operands)[WORD]
+            if len(self.words) < CACHED_WORDS:
+                self.words[key] = word
+        self.pending.append(word)
 
     def wait(self) -> None:
         """Run the stream as the queues order it, and take the interrupt."""

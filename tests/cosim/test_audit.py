@@ -15,7 +15,7 @@ from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Plan, compile_model
 from rewrite_compiler.compile.offload.execute import PreparedOffload
 from rewrite_compiler.cosim import Report, Settings, cosimulate
-from rewrite_compiler.cosim.tier import chosen_engine, chosen_tier
+from rewrite_compiler.cosim.tier import LEAST_COMMAND_BYTES, chosen_engine, chosen_tier, command_bytes_of
 from rewrite_compiler.cosim.validation.audit import EVERY, Audit, _SampledUnit, _unit, _work, audited_samples
 from rewrite_compiler.cosim.validation.drawn_operands import drawn_codes
 from rewrite_compiler.errors import AnswerNo, SpecError, UsageError
@@ -72,8 +72,14 @@ def test_the_engine_is_numerics_unless_the_oracle_is_asked_for() -> None:
 def test_machine_code_is_made_for_three_batches_where_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rewrite_compiler.cosim.tier.machine_code_refusal", lambda: "")
     assert [chosen_tier("auto", n, 32) for n in (1, 95, 96, 97)] == ["arrays", "arrays", "native", "native"]
+    assert [chosen_tier("auto", 1, 32, n) for n in (LEAST_COMMAND_BYTES - 1, LEAST_COMMAND_BYTES)] == ["arrays", "native"]
     monkeypatch.setattr("rewrite_compiler.cosim.tier.machine_code_refusal", lambda: "there is no llvmlite")
-    assert [chosen_tier(tier, 96, 32) for tier in ("auto", "native")] == ["arrays", "native"]
+    assert [chosen_tier(tier, 96, 32, 1 << 30) for tier in ("auto", "native")] == ["arrays", "native"]
+
+
+def test_commands_of_a_plan_are_counted_where_they_are_many() -> None:
+    bytes_of = {name: command_bytes_of(compile_model(CNN.model, [name]).offloads) for name in ("hvx", "flexasr")}
+    assert bytes_of["hvx"] > 40 * bytes_of["flexasr"]
 
 
 def test_what_is_not_proved_at_these_parameters_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,7 +156,7 @@ def add_simulation_options(verb_parser: Parser) -> None:
     audit_help = "compute the first sample again by commands on the simulator, and a random one of every N batches (default 8; 0: none)"
     verb_parser.add_setting("--audit", type=whole_number(0), default=8, metavar="N", help=audit_help)
     tiers = one_of("auto", "native", "arrays", "oracle")
-    tier_help = "how simulators compute (default auto: native from three batches on, else arrays); the answers are the same"
+    tier_help = "how simulators compute (default auto: native from three batches or many commands on, else arrays); answers are the same"
     verb_parser.add_setting("--tier", type=tiers, default="auto", metavar="auto|native|arrays|oracle", help=tier_help)
     engines = one_of("auto", "numerics", "simulator")
     engine_help = (

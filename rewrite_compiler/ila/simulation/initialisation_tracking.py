@@ -21,7 +21,7 @@ from ...readings.state.access_bounds import AccessBounds
 from ...readings.state.upward_exposed_reads import ExposedReads, Runs
 from ..model import Ila, Instruction
 from ..verification.queue_interleavings import written_by
-from .read_sets import Row, addressed_row, instruction_needs, row_indices, vector_sizes_of
+from .read_sets import Row, addressed_row, bounds_of_operands, instruction_needs, is_access_static, row_indices, touches, vector_sizes_of
 
 CODE = "I104"
 NEVER, WRITTEN, SPOILT = range(3)
@@ -35,6 +35,7 @@ class InitialisationMap:
     ila: Ila
     marks: dict[Leaf, Data] = field(default_factory=dict)
     reasons: dict[Leaf, list[tuple[Data, str]]] = field(default_factory=dict)
+    settled_words: set[int] = field(default_factory=set)  # commands that read and write nothing but vectors that are written
 
     @cached_property
     def vector_sizes(self) -> Mapping[Leaf, int]:
@@ -56,6 +57,22 @@ class InitialisationMap:
         if addressed_row(instruction):
             return None
         return instruction_needs(self.ila, memories, instruction, operands, count, self.vector_sizes, self._is_initialised)
+
+    def is_settled(self, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any]) -> bool:
+        """Tell whether a command leaves all marks as they are now and, as long as no vector is spoilt, whenever it is executed again."""
+        row = addressed_row(instruction)
+        if row is not None:
+            return row[0] not in self.vector_sizes or bool((self._marks_of(row[0])[row_indices(row[1], operands)] == WRITTEN).all())
+        if not touches(instruction, self.vector_sizes):
+            return True
+        if self._is_initialised(bounds_of_operands(self.ila, memories, instruction, operands)):
+            return True
+        needs = self.needs(memories, instruction, operands) if is_access_static(self.ila, instruction) else None
+        if needs is None:
+            return False
+        parts = [needs.reads, needs.in_place, needs.writes, *(x for p in needs.deferred for x in (p.reads, {p.memory: p.writes}))]
+        runs = ((self._marks_of(m).reshape(-1), run) for part in parts for m, x in part.items() for run in x.tolist())
+        return all((marks[first:behind] == WRITTEN).all() for marks, (first, behind) in runs)
 
     def _is_initialised(self, bounds: AccessBounds) -> bool:
         """Tell whether all vectors within bounds are written: nothing changes then, whatever is read and written there."""
@@ -124,6 +141,7 @@ class InitialisationMap:
 
     def _spoil(self, instruction: Instruction, memory: Leaf, rows: Data, source: Leaf, source_rows: Data) -> None:
         if rows.size:
+            self.settled_words.clear()
             self._marks_of(memory).reshape(-1)[rows] = SPOILT
             place = self._place(source, int(source_rows[0]))
             entries = self.reasons.setdefault(memory, [])

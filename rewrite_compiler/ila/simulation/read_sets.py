@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from threading import Lock
@@ -57,7 +57,7 @@ def instruction_needs(
     With a `count`, operands have a leading axis of commands. None when the instruction touches no tracked memory, or when its accesses
     are unknown because the model itself refuses the configuration. Nothing is listed where all that may be touched `is_initialised`.
     """
-    if (written_by(instruction) | _read_by(instruction)).isdisjoint(vector_sizes):
+    if not touches(instruction, vector_sizes):
         return None
     control = _control_of(ila, instruction) if ila.queues else _deciding(ila, instruction)  # of queues all accesses are asked anyway
     configuration = _configuration(control, memories, instruction, operands)
@@ -67,21 +67,49 @@ def instruction_needs(
     return _cached(ila, configuration + b"needs of %d" % count, needs)
 
 
+def touches(instruction: Instruction, memories: Collection[Leaf]) -> bool:
+    """Tell whether an instruction reads or writes one of these memories."""
+    return not (written_by(instruction) | _read_by(instruction)).isdisjoint(memories)
+
+
+def is_access_static(ila: Ila, instruction: Instruction) -> bool:
+    """Tell whether operands alone decide what an instruction accesses in the tracked memories."""
+    return not _deciding(ila, instruction)
+
+
+def bounds_of_operands(
+    ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any]
+) -> AccessBounds:  # fmt: skip
+    """Return bounds of the elements that an instruction accesses in its memories, whatever control state holds."""
+    return _bounds(ila, memories, instruction, operands, (), _configuration((), memories, instruction, operands))
+
+
 def instruction_bounds(
     ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], configuration: bytes = b""
 ) -> AccessBounds:
     """Return bounds of the elements that an instruction accesses in its memories, control state left out."""
-    configuration = configuration or _configuration(_control_of(ila, instruction), memories, instruction, operands)
+    control = _control_of(ila, instruction)
+    return _bounds(
+        ila, memories, instruction, operands, control, configuration or _configuration(control, memories, instruction, operands)
+    )  # fmt: skip
+
+
+def _bounds(
+    ila: Ila, memories: Mapping[Leaf, Store], instruction: Instruction, operands: Mapping[str, Any], control: tuple[Leaf, ...],
+    configuration: bytes,
+) -> AccessBounds:  # fmt: skip
+    """Return bounds of accesses, by the contents of `control`."""
 
     def bounds() -> AccessBounds:
-        contents: dict[Leaf, Data] = {leaf: memories[leaf].data for leaf in _control_of(ila, instruction)}
+        contents: dict[Leaf, Data] = {leaf: memories[leaf].data for leaf in control}
         contents |= {leaf: np.asarray(operands[name]) for name, leaf in _scalars(instruction).items()}
         touched = written_by(instruction) | _read_by(instruction)
         shapes = {s.leaf: memories[s.leaf].element_shape for s in ila.states.values() if s.leaf in touched and s.leaf.rank}
         return access_bounds(instruction.update, instruction.result, shapes, contents)
 
     sizes = [memories[e.leaf].element_shape for e in ila.externals.values()]
-    return _cached(ila, configuration + f"bounds {sizes}".encode(), bounds)
+    kind = f"bounds {sizes} by {len(control)}"
+    return _cached(ila, configuration + kind.encode(), bounds)
 
 
 def instruction_accesses(

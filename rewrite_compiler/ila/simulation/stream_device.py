@@ -143,10 +143,11 @@ class Stream(Simulator):
         is_rows = isinstance(instructions, np.ndarray) and instructions.ndim == 2 and instructions.dtype == np.uint8
         words: Any = instructions if is_rows else list(instructions)
         self.written_in_order = frozenset()
-        start = self._in_order(words) if self.reading == "native" and not self.strict and not self.samples else 0
+        deferred: list[FlexmatchError] = []
+        is_in_order = self.reading == "native" and not self.by_arrays and not (self.strict and self.ila.queues)
+        start = self._in_order(words, deferred) if is_in_order else 0
         issue_order = self._scheduled(map(word_of, words[start:]), start)
         races = self._races() if self.strict and self.ila.queues else None
-        deferred: list[FlexmatchError] = []
         for turn in issue_order.turns:
             self._execute_turn(turn, races, deferred)
         if deferred:
@@ -156,29 +157,51 @@ class Stream(Simulator):
         if issue_order.blocked_queues and not is_finished and self.ila.interrupt not in self.written_in_order:
             raise _hang(issue_order)
 
-    def _in_order(self, words: Sequence[Any]) -> int:
+    def _in_order(self, words: Sequence[Any], deferred: list[FlexmatchError]) -> int:
         """Run words in stream order up to the first that must wait for a token; return its number.
 
-        Those that move data run in machine code.
+        Those that move data run in machine code; in strict simulation only where marks of initialisation stay as they are.
         """
         column = word_column(words, math.prod(static_shape(self.ila.inputs[WORD])))
         if column is None:  # one is no such word: nothing runs
             return 0
-        tokens, position = Counter(self.held_tokens), 0
+        if self.strict:  # a word without an instruction is refused before anything runs
+            for n, word in enumerate(map(word_of, words)):
+                if word not in self._decoded:
+                    self._issue(n, word)
+        tokens, position, end = Counter(self.held_tokens), 0, 0
         while position < len(words):
-            position = self._run_compiled(column, position, tokens) if self.executed + len(words) >= PATIENCE else position
+            end = self._end_of_settled(words, position) if position >= end else end
+            if position < end and self.executed + len(words) >= PATIENCE:
+                position = self._run_compiled(column[:end], position, tokens)
             issue = self._issue(position, word_of(words[position])) if position < len(words) else None
             if issue is not None:
                 takes, gives = tokens_of(self.ila.queues, issue)
                 if any(not tokens[t] for t in takes):
                     break
                 tokens.subtract(takes)
-                self._execute_turn(Turn(issue, "", {}), None, [])
+                self._execute_turn(Turn(issue, "", {}), None, deferred)
                 tokens.update(gives)
                 self.written_in_order |= written_by(issue.instruction)
             position += position < len(words)
         self.held_tokens = tuple(tokens.elements())
         return position
+
+    def _end_of_settled(self, words: Sequence[Any], position: int) -> int:
+        """Return the first word from a position on at whose execution marks of initialisation may change; there are none to change
+        in a simulation that is not strict.
+        """
+        if self.initialisation is None:
+            return len(words)
+        words_to_skip = self.initialisation.settled_words
+        for n in range(position, len(words)):
+            word = word_of(words[n])
+            if word not in words_to_skip:
+                issue = self._issue(n, word)
+                if issue is None or not self.initialisation.is_settled(self.memories, issue.instruction, issue.operands):
+                    return n
+                words_to_skip.add(word)
+        return len(words)
 
     def _run_compiled(self, column: Data, position: int, tokens: Counter[str]) -> int:
         try:

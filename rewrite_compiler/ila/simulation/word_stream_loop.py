@@ -64,7 +64,7 @@ class _BoundLoop:
 
 def advance(sim: WordDevice, words: Data, position: int, tokens: Counter[str]) -> int:
     """Run the loop from a position on; return the first word that it does not execute. The token counts are updated in place."""
-    word_loop = word_loop_of(sim.ila, ALL if sim.singles >= SINGLES else CACHED) or word_loop_of(sim.ila)
+    word_loop = word_loop_of(sim.ila, ALL if sim.singles >= SINGLES else CACHED, sim.strict) or word_loop_of(sim.ila, MOVING, sim.strict)
     if word_loop is None:
         return position
     if word_loop not in sim.calls:
@@ -90,11 +90,11 @@ def advance(sim: WordDevice, words: Data, position: int, tokens: Counter[str]) -
 
 
 @lru_cache(maxsize=16)
-def word_loop_of(ila: Ila, kind: str = MOVING) -> WordLoop | None:
+def word_loop_of(ila: Ila, kind: str = MOVING, strict: bool = False) -> WordLoop | None:
     """Return a compiled loop of a model; None without machine code for it, or without an instruction of the kind.
 
     The kind `ALL` has all instructions that need nothing but their word and the state; a third kind is the same loop, where it is
-    cached on disk.
+    cached on disk. With `strict` it has the diagnostics of strict simulation.
     """
     try:
         from ...readings.native.code_cache import cached_step, load_step
@@ -117,10 +117,10 @@ def word_loop_of(ila: Ila, kind: str = MOVING) -> WordLoop | None:
         counters = {name: (leaf, Leaf((), leaf.interval, False, f"held_{name}")) for name, leaf in tokens.items()}
         step = _loop(ila, instructions, column, (count, executed, row, active), counters)
         local = frozenset((row, active, *(inner for _, inner in counters.values())))
-        return NativeFunction(step, noalias=frozenset(disjoint_leaves), local=local, level=LEVELS[kind])
+        return NativeFunction(step, noalias=frozenset(disjoint_leaves), local=local, level=LEVELS[kind], strict=strict)
 
     leaves = (*disjoint_leaves, *(s.leaf for s in ila.states.values()))
-    digest = _digest(ila, "" if kind == MOVING else ALL, instructions, leaves)
+    digest = _digest(ila, ("strict " if strict else "") + ("" if kind == MOVING else ALL), instructions, leaves)
     try:
         if kind == CACHED:
             function = None if digest is None else load_step(digest, leaves)
