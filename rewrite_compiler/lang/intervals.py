@@ -68,8 +68,10 @@ def mul(a: Interval, b: Interval) -> Interval:
     """Return the interval of a · b."""
     if a == (0, 0) or b == (0, 0):
         return 0, 0
-    if is_bounded(a) and is_bounded(b):
-        return _corners(a, b, lambda x, y: x * y)
+    (low, high), (least, most) = a, b
+    if low is not None and high is not None and least is not None and most is not None:
+        corners = low * least, low * most, high * least, high * most
+        return min(corners), max(corners)
     if _low(a) >= 0 and _low(b) >= 0:
         return _low(a) * _low(b), None
     return EVERYTHING

@@ -220,9 +220,9 @@ def _register(kind: Kind, rank: int, dims: str) -> None:
     name = kind.meaning.__name__
     inputs = dict.fromkeys(("x", "z")[: kind.operands], int8)
     axes = "; ".join(f"{n}: {dims}" for n in (*inputs, "y"))
-    bounds = {"low": -0.25, "high": 3.0} if name == "clip" else {}
+    bounds = ({"low": -0.25, "high": 3.0}, {"low": -math.inf, "high": 3.0}) if name == "clip" else ({},)
     sizes = ((*(1,) * (rank - 1), 17), (3, 2, 5, 7)[:rank])
-    trials = tuple({**dict(zip(dims.split(), s, strict=True)), **bounds} for s in sizes)
+    trials = tuple({**dict(zip(dims.split(), s, strict=True)), **b} for b in bounds for s in sizes)
     mapping: Operation = target.accelerates(
         axes=axes, formats=inputs, derived={"y": kind.y}, operation=name.removesuffix("_relu"), whole=dims,
         shared=("x z",) if kind.is_shared else (), trials=trials,

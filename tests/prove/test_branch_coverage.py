@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -12,17 +11,13 @@ from rewrite_compiler.prove.mappings.branch_coverage import MARK, driver_coverag
 from rewrite_compiler.target import find_target, target_names
 
 TARGETS = Path(__file__).parents[2] / "targets"
-# bounds of a clip that are infinite, and functions of operands with more bits of fraction than theirs: trials have neither
-OPEN = {"genesys": [r"elementwise\.py:\d+: never reached from line \d+"] * 2}
 
 
 @pytest.mark.parametrize("name", target_names())
 def test_every_way_of_a_driver_is_taken_by_a_trial_or_marked(name: str) -> None:
     coverage = driver_coverage(find_target(name))
     assert len(coverage.ways) > 10
-    open_ways, expected = list(coverage.open_ways()), OPEN.get(name, [])
-    assert len(open_ways) == len(expected)
-    assert all(re.fullmatch(*pair) for pair in zip(expected, open_ways, strict=True))
+    assert not list(coverage.open_ways())
 
 
 @pytest.mark.parametrize(

@@ -77,8 +77,8 @@ class CodeDraws:
                 codes = self._random(dict.fromkeys(self.leaves, factor), largest)
                 (results,) = self.numerics([codes])
                 saturated, zero = self.shares(results)
-                if saturated < MOST_SATURATED and zero <= MOST_ZERO:
-                    return codes, results
+                if saturated < MOST_SATURATED and (zero <= MOST_ZERO or (factor == FACTORS[0] and math.isinf(least))):
+                    return codes, results  # of numbers with steps of one size, smaller ones than these give no fewer zeros
         return self._scaled_apart()
 
     def _scaled_apart(self) -> tuple[Codes, Results]:

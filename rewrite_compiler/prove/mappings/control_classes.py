@@ -72,19 +72,26 @@ class _IdleDevice:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of an operation on one design of its accelerator."""
+    """A call of an operation on one design of its accelerator; its formats are of data so many times as large as usual."""
 
     design: Target
     mapping: Mapping
     invocation: Invocation
+    magnitude: float = 1.0
 
     @property
     def ila(self) -> Ila:
         """The model of the design."""
         return self.design.ila()
 
+    @property
+    def is_far(self) -> bool:
+        """Tell whether its formats are of data that are far from the usual ones."""
+        return self.magnitude != 1.0
+
     def __str__(self) -> str:
-        return f"{self.invocation} on the design {', '.join(f'{k}={v}' for k, v in self.design.chosen.items())}"
+        formats = "" if not self.is_far else f" in formats of {self.magnitude:g} times the usual data"
+        return f"{self.invocation} on the design {', '.join(f'{k}={v}' for k, v in self.design.chosen.items())}{formats}"
 
 
 @dataclass(frozen=True)
@@ -111,6 +118,8 @@ def control_classes(calls: Iterable[Call], max_calls: int) -> Classes:
     covered, representatives, quiet_calls = set[Fact](), list[Call](), 0
     for call in calls:
         call_facts = control_facts(call)
+        if call.is_far and call_facts <= covered:
+            continue
         quiet_calls = quiet_calls + 1 if call_facts <= covered else 0
         if quiet_calls == QUIET_CALLS:
             break
@@ -166,9 +175,14 @@ def _place(code: CodeType, offset: int) -> str:
 
 
 def control_facts(call: Call) -> frozenset[Fact]:
-    """Return the control facts of a call: branches taken, loop counts and pairs of them, small sizes, fields set."""
+    """Return the control facts of a call: branches taken, loop counts and pairs of them, small sizes, fields set.
+
+    Of one in far formats only branches count: the sizes are those of a call in usual ones.
+    """
     m, invocation = call.mapping, call.invocation
     tracer, device = _traced(call)
+    if call.is_far:
+        return frozenset[Fact](tracer.transitions | tracer.entered)
     turns = [(loop, min(n, MANY)) for loop, n in tracer.turns]
     loops = sorted({t for t in turns if t[0][0].co_name not in ("<genexpr>", "<listcomp>")}, key=repr)
     lists, results = {name for name, kind in m.statics if kind == "ints"}, result_dimensions(m)

@@ -6,11 +6,13 @@ import math
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Any
 
+from ...lang.formats import Format
 from ...ops.op import ShapeError
-from ...target import Mapping, Stay, Target
+from ...target import FormatFor, Mapping, Stay, Target
 from .mappings import refusal_at, with_results
 
 EXTENTS = (1, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 12, 17)
@@ -49,6 +51,19 @@ def drawn_invocations(m: Mapping, target: Target, seed: int, products: int) -> I
             continue
         misses = 0
         yield Invocation(sizes, _stay(m, target, sizes, random))
+
+
+def with_magnitudes(m: Mapping, factor: float) -> Mapping:
+    """Return an operation whose formats are chosen for data, and so results, that are larger by a factor: other operands as they are."""
+    larger = {m.operands[0].name, *m.axes.results}
+    for group in m.shared:
+        larger |= set(group) if not larger.isdisjoint(group) else set()
+    choices = {n: partial(_format_of_larger, choose, factor) if n in larger else choose for n, choose in m.format_choices.items()}
+    return replace(m, formats=choices)
+
+
+def _format_of_larger(choose: FormatFor, factor: float, largest: float) -> Format:
+    return choose(factor * largest)
 
 
 def _admitted_units(m: Mapping) -> dict[str, int]:

@@ -7,6 +7,7 @@ are executed on terms, and must be one term.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as MappingOf
@@ -20,13 +21,15 @@ from ...rewrite.user_file import user_line
 from ...target import Mapping, Target
 from ..verdict import REFUTED, UNPROVED, Proof
 from .control_classes import Call, Classes, control_classes
-from .draws import MAX_PRODUCTS, drawn_invocations
+from .draws import MAX_PRODUCTS, drawn_invocations, with_magnitudes
 from .driver_code import LEAST, shared_functions
 from .limit_edges import LARGEST_DRAWN, capacity_edges, literal_edges
 from .mappings import SEED, Run, code_difference, execute, is_same_term, normal_form_verdict, prove_mapping, z3_verdict
 
 OPERATION_CALLS, VARIANT_CALLS = 100, 24  # calls of an operation, and of each further variant of it
 MODELS = "rewrite_compiler.ila_models"
+FAR_MAGNITUDES = 2.0**-12, 2.0**12  # of data for which formats are chosen, times the usual ones
+USUAL_CALLS = 12  # for each one in formats of such data
 SECONDS = 10.0  # of the solver, where driver and numerics are not one term
 
 
@@ -129,11 +132,16 @@ def operation_classes(target: Target, m: Mapping) -> Classes:
 
 
 def drawn_design_calls(target: Target, m: Mapping, seed: int = SEED) -> Iterator[Call]:
-    """Yield random calls of an operation on the small designs of its target, round robin."""
+    """Yield random calls of an operation on the small designs of its target, round robin; some again in formats of far magnitudes."""
 
     def on(design: Target, products: MappingOf[str, int]) -> Iterator[Call]:
         small, most = replace(design.mappings[m.variant], drive=m.drive, codes=m.codes), products.get(m.operation, MAX_PRODUCTS)
-        return (Call(design, small, invocation) for invocation in drawn_invocations(small, design, seed, most))
+        factors = itertools.cycle(FAR_MAGNITUDES)
+        for n, invocation in enumerate(drawn_invocations(small, design, seed, most), start=1):
+            yield Call(design, small, invocation)
+            if n % USUAL_CALLS == 0 and m.format_choices:
+                factor = next(factors)
+                yield Call(design, with_magnitudes(small, factor), invocation, factor)
 
     streams = [on(design, products) for design, products in target.miniatures()]
     while streams:

@@ -48,7 +48,7 @@ Views = tuple[Data, Data]  # the factors of rows and of columns
 
 def evaluate_fold_in_floats(ev: Evaluation, f: Fold) -> Store | None:
     """Evaluate a blocked fold in floats that hold every integer exactly; None when no float type does or it is no blocked fold."""
-    return evaluate_blocked_fold(ev, f, _in_floats)
+    return evaluate_blocked_fold(ev, f, _in_floats, MIN_ELEMENTS)
 
 
 def _in_floats(

@@ -159,8 +159,11 @@ def fold_nest_of(f: Fold) -> tuple[list[Fold], Expr] | None:
         folds.append(inner)
 
 
-def evaluate_blocked_fold(ev: Evaluation, f: Fold, compute: Compute) -> Store | None:
-    """Evaluate a blocked fold by `compute`: its accumulator after the last step; None when it is not one."""
+def evaluate_blocked_fold(ev: Evaluation, f: Fold, compute: Compute, least: int = 1) -> Store | None:
+    """Evaluate a blocked fold by `compute`: its accumulator after the last step; None when it is not one, or of fewer elements.
+
+    They are counted over all steps: of those that have fewer than `least` no operand is looked for.
+    """
     nest = fold_nest_of(f)
     if nest is None:
         return None
@@ -173,7 +176,8 @@ def evaluate_blocked_fold(ev: Evaluation, f: Fold, compute: Compute) -> Store | 
         if any(not x.extent.free.isdisjoint(variables) for x in folds):
             return None
         loops = [(x.variable, ev.number(x.extent)) for x in folds]
-        if math.prod(n for _, n in loops) == 0:
+        steps = math.prod(n for _, n in loops)
+        if steps * ev.element_count(f.free, f.reads) < max(least, 1):
             return None
         first = ev.value(start.body)
         with ev.inner_scope(axes=loops):

@@ -141,16 +141,13 @@ class Terms:
     def product(self, a: Number, b: Number) -> Number:
         """Return a product: a number is distributed over a sum, factors are a sorted multiset."""
         if not isinstance(a, Term):
-            return self.linear_combination([(int(a), b)])
+            return self._multiple(int(a), b)
         if not isinstance(b, Term):
-            return self.linear_combination([(int(b), a)])
+            return self._multiple(int(b), a)
+        if a.op not in _FLATTENED and b.op not in _FLATTENED:
+            return self._product_of_two(a, b) if a.number <= b.number else self._product_of_two(b, a)
         if any(x.op == "sum" for x in (a, b)) and all(x.op != "sum" or len(x.args) <= DISTRIBUTED for x in (a, b)):
             return self.linear_combination((c * e, self.product(s, t)) for c, s in _summands(a) for e, t in _summands(b))
-        if a.op not in _FLATTENED and b.op not in _FLATTENED:  # its interval is known where the product is
-            first, second = (a.number, b.number) if a.number <= b.number else (b.number, a.number)
-            interned_term = self.interned.get(("mul", None, first, second))
-            if interned_term is not None:
-                return interned_term
         factors = [f for x in (a, b) for f in (x.args if x.op == "mul" else (x,))]
         factors.sort(key=_number)
         if self.unbounded and all(_is_element(f) for f in factors):
@@ -159,6 +156,20 @@ class Terms:
         for f in factors[1:]:
             interval = iv.mul(interval, f.interval)
         return self.make("mul", None, tuple(factors), interval)
+
+    def _multiple(self, n: int, a: Number) -> Number:
+        """Return n times a value."""
+        if n == 1 and isinstance(a, Term):
+            return a
+        return self.linear_combination([(n, a)]) if n else 0
+
+    def _product_of_two(self, a: Term, b: Term) -> Number:
+        """Return the product of two terms that are neither sums nor products, in order; its interval is known where it is made."""
+        term = self.interned.get(("mul", None, a.number, b.number))
+        if term is not None:
+            return term
+        is_unbounded = self.unbounded and _is_element(a) and _is_element(b)
+        return self.make("mul", None, (a, b), iv.EVERYTHING if is_unbounded else iv.mul(a.interval, b.interval))
 
     def modulo(self, a: Number, m: int) -> Number:
         """Return a mod m for a positive number m: coefficients are reduced modulo m, inner moduli that m divides are dropped."""
