@@ -12,7 +12,7 @@ import itertools
 import os
 import sys
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -234,7 +234,6 @@ class Tracer:
         self.entered: set[CodeType] = set()
         self.turns: set[tuple[tuple[CodeType, int], int]] = set()
         self.calls: Counter[CodeType] = Counter()
-        self.last: dict[FrameType, int] = {}
         self.counts: dict[FrameType, Counter[int]] = {}
 
     def call(self, frame: FrameType, event: str, _: Any) -> Any:
@@ -247,20 +246,27 @@ class Tracer:
             return None
         self.calls[code] += 1
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
-        return self.step
+        return self._steps(frame, code)
 
-    def step(self, frame: FrameType, event: str, _: Any) -> Any:
-        """Record the target of a branch, and the trip count of a loop when it ends."""
-        if event == "return":
-            self.last.pop(frame, None)
-        if event != "opcode":
-            return self.step
-        code = frame.f_code
-        origin, offset = self.last.get(frame, -1), _prefixed(code).get(frame.f_lasti, frame.f_lasti)
-        self.last[frame] = offset
-        targets = branches(code).get(origin)
-        if targets is None or origin == offset:
-            return self.step
+    def _steps(self, frame: FrameType, code: CodeType) -> Callable[..., Any]:
+        """Return the trace function of a frame, until it ends or waits: it records targets of branches, and trip counts of ended loops."""
+        owners, targets_of, origin = _prefixed(code), branches(code), -1
+
+        def step(_frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal origin
+            if event != "opcode":
+                return step
+            offset = frame.f_lasti
+            offset = owners.get(offset, offset)
+            targets = targets_of.get(origin)
+            if targets is not None and origin != offset:
+                self._record(frame, code, targets, origin, offset)
+            origin = offset
+            return step
+
+        return step
+
+    def _record(self, frame: FrameType, code: CodeType, targets: JumpTargets, origin: int, offset: int) -> None:
         self.transitions.add((code, origin, offset))
         if targets.is_loop:
             counts = self.counts.setdefault(frame, Counter())
@@ -268,7 +274,6 @@ class Tracer:
                 counts[origin] += 1
             else:
                 self.turns.add(((code, origin), counts.pop(origin, 0)))
-        return self.step
 
 
 @lru_cache(maxsize=1024)
