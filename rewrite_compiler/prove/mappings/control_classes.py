@@ -229,7 +229,8 @@ class Tracer:
     """A trace function that follows the frames of one folder's files, instruction by instruction."""
 
     def __init__(self, folder: Path, calls_per_function: int) -> None:
-        self.folder, self.calls_per_function = folder, calls_per_function
+        self.is_inside = lru_cache(maxsize=None)(lambda name: Path(name).parent == folder)  # asked of every function that is called
+        self.calls_per_function = calls_per_function
         self.transitions: set[Branch] = set()
         self.entered: set[CodeType] = set()
         self.turns: set[tuple[tuple[CodeType, int], int]] = set()
@@ -239,7 +240,7 @@ class Tracer:
     def call(self, frame: FrameType, event: str, _: Any) -> Any:
         """Trace a frame that begins or resumes."""
         code = frame.f_code
-        if not _is_inside(code, self.folder):
+        if not self.is_inside(code.co_filename):
             return None
         self.entered.add(code)
         if not branches(code) or self.calls[code] == self.calls_per_function:
@@ -274,11 +275,6 @@ class Tracer:
                 counts[origin] += 1
             else:
                 self.turns.add(((code, origin), counts.pop(origin, 0)))
-
-
-@lru_cache(maxsize=1024)
-def _is_inside(code: CodeType, folder: Path) -> bool:
-    return Path(code.co_filename).parent == folder
 
 
 @dataclass(frozen=True)
