@@ -195,6 +195,10 @@ FAULTS: dict[str, Fault] = {
     "numbers of later groups are those of the first": _genesys_simd(
         "_tile_words", "row * group.start * m.numbers", "0 * group.start", "genesys.requantise_uint8_4"
     ),
+    "operands of more fraction than that of functions are not shifted": Fault(
+        "genesys.tanh_2", "genesys.elementwise", "_drive", "done.scalars, done",
+        '(0, *done.scalars[1:]) if done.steps[0][0] == "rshift" else done.scalars, done',
+    ),
     "rows of taps lie one block apart": _genesys_simd(
         "Sweep.of_taps", "(self.kernel[1] * group, group", "(self.kernel[1], group", "genesys.depthwise"
     ),

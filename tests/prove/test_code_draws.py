@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from rewrite_compiler.lang import AdaptivFloat, Fixed
-from rewrite_compiler.prove.mappings.code_draws import MAX_EXTREME_CODES, MOST_SATURATED, CodeDraws
+from rewrite_compiler.lang.binders import Leaf
+from rewrite_compiler.lang.formats import Format
+from rewrite_compiler.prove.mappings.code_draws import MAX_EXTREME_CODES, MOST_SATURATED, CodeDraws, Codes, Results
 from rewrite_compiler.prove.mappings.mappings import SEED, code_draws, first_sizes
 from rewrite_compiler.readings.kernels.format_conversion import values_of
 from rewrite_compiler.target import find_target, target_names
@@ -45,6 +49,21 @@ def test_random_codes_would_saturate() -> None:
     random = np.random.default_rng(1)
     saturated, _ = draws.shares(*draws.numerics([{n: random.integers(0, 256, shape) for n, shape in draws.shapes.items()}]))
     assert saturated > 0.5
+
+
+@pytest.mark.parametrize(("form", "is_searched"), [(Fixed(8, 7), False), (AdaptivFloat(bias=3), True)])
+def test_where_the_largest_codes_give_zeros_only_numbers_of_equal_steps_are_searched_no_further(form: Format, is_searched: bool) -> None:
+    """Smaller ones give no fewer; those of floats may, as a gate that is closed by a large one opens."""
+    asked = []
+
+    def numerics(draws: Sequence[Codes]) -> list[Results]:
+        asked.extend(draws)
+        return [(np.zeros(4, np.int64),) for _ in draws]
+
+    draws = CodeDraws({"x": Leaf((4,), form.codes, False, "x")}, {"x": form, "y": Fixed(8, 0)}, ("y",), numerics, SEED)
+    codes = draws.scaled()
+    assert (len(asked) > 1) == is_searched
+    assert np.any(codes["x"])
 
 
 @pytest.mark.parametrize(("form", "largest"), [(Fixed(8, 7), 2.0**-7), (AdaptivFloat(bias=3), None)])
