@@ -22,7 +22,8 @@ from typing import Any
 
 from record import Row, finish, options
 
-from rewrite_compiler.prove.certificates.judge import Case, model_case, rare_collection, rule_case, target_cases
+from rewrite_compiler.garbage import RARE, rare_collection
+from rewrite_compiler.prove.certificates.judge import Case, model_case, rule_case, target_cases
 from rewrite_compiler.rewrite.ruleset import every_rule
 from rewrite_compiler.target import find_target, target_names
 
@@ -41,7 +42,7 @@ def cases() -> Iterator[Case]:
 def row(case: Case) -> Row:
     """Return the verdict on a case with its processor time."""
     started = time.process_time()
-    with rare_collection():
+    with rare_collection(RARE):
         found: dict[str, Any] = case.judge()
     seconds = round(time.process_time() - started, 2)
     if case.message["kind"] == "model":

@@ -23,6 +23,7 @@ from ..fit.cost import price_with_overlap
 from ..fit.host import SHIPPED, HostTable, host_document, picoseconds_of
 from ..frontend.exporters import LibraryModel, as_onnx
 from ..frontend.load import LoadedModel, Model, load
+from ..garbage import rare_collection
 from ..ir.program import Node, Program, total_macs
 from ..limits import DEFAULT, Limits, compact_repr
 from ..ops.op import Apply, subterms
@@ -68,6 +69,7 @@ class Options:
         return compact_repr(self)
 
 
+@rare_collection()
 def compile_model(
     model: Model | LibraryModel, accel: str | Target | Sequence[str | Target], options: Options = Options(), *,
     example_inputs: object = None, calibrate: Samples | None = None, calibration_method: str = "", progress: Progress | None = None,

@@ -265,7 +265,8 @@ def _error(p: Program, o: Offload, s: Scaling, k: int, samples: Mapping[Value, D
         formats = o.mapping.formats_for({n: float(np.max(np.abs(x), initial=0)) for n, x in values.items()})
         variant = replace(o, formats=formats, node=_scaled_node(o.node, s, k))
         constants = {n: values[n] for n in operands if tensors[n] in p.constants}
-        results = NumericsOffload(variant, constants, is_native=False).results({n: values[n] for n in operands if n not in constants})
+        is_native = formats == o.formats  # what is compiled for one scale serves all of them
+        results = NumericsOffload(variant, constants, is_native=is_native).results({n: values[n] for n in operands if n not in constants})
     except (FlexmatchError, ValueError, OverflowError, ArithmeticError):
         return float("inf")
     return float(np.sqrt(np.sum((results[0] - expected) ** 2) / max(float(np.sum(expected**2)), 1e-30)))

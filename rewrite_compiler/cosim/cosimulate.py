@@ -24,6 +24,7 @@ from ..compile.plan.plan import Offload
 from ..data import CALIBRATION_SAMPLES, Dataset, Samples, samples_for
 from ..data.data_frame import data_frame
 from ..errors import FlexmatchError, UsageError
+from ..garbage import rare_collection
 from ..ir.program import Data
 from ..limits import DEFAULT, Limits, compact_repr
 from .cluster import connect
@@ -108,6 +109,7 @@ class Report:
         return data_frame({name: values.tolist() for name, values in columns.items()})
 
 
+@rare_collection()
 def cosimulate(
     plan: Plan, data: Samples, *, calibrate: Samples | None = None, settings: Settings | None = None,
     metric: str = "", samples: int = 0, tier: str = "", threads: int = 0, batch: int = 0, audit: int = -1,

@@ -35,6 +35,7 @@ from .validation.audit import EVERY, Audit, audited_samples
 
 SHOWN_INSTRUCTIONS = 4
 COMPARED_SAMPLES = 8  # the first samples of a run, in which offloads are compared with their float meaning
+COMPARED_BYTES = 1 << 23  # of tensors of an offload whose float meaning is evaluated at once
 Progress = Callable[[int, int], None]
 Take = Callable[[slice], Mapping[str, Data]]  # inputs of some samples
 Figures = TypeVar("Figures", Statistics, OffloadNumerics)  # what can be added up
@@ -212,25 +213,30 @@ class _FloatComparison:
         if not self.start:
             for name, x in constants.items():
                 numerics.add_operand(name, x, o.formats[name])
-        for n in range(self.count):
-            operands = {
-                v: (moving[name][n] if name in moving else constants[name])
-                for v, name in zip(body.inputs, [x.name for x in o.mapping.operands], strict=True)
-            }
-            expected = evaluate(body, operands)[body.outputs[0]]
-            expected_float = expected.astype(np.float64)
-            error = results[0][n].astype(np.float64) - expected_float
-            if expected.dtype.kind in "iu":
-                statistics.codes += error.size
-                statistics.differing_codes += int(np.count_nonzero(error))
-            statistics.squared_error += squared_norm(error)
-            statistics.squared_reference += squared_norm(expected_float)
-            statistics.max_abs_error = max(statistics.max_abs_error, float(np.max(np.abs(error), initial=0)))
-            statistics.compared += 1
-            for name, x in moving.items():
-                numerics.add_operand(name, x[n], o.formats[name])
-            numerics.add_result(result, expected_float, results[0][n], o.formats[result])
-            numerics.add_cumulative_error(results[0][n], self.float_values[o.node.outputs[0]][n])
+        operands = {
+            v: moving[name] if name in moving else constants[name]
+            for v, name in zip(body.inputs, [x.name for x in o.mapping.operands], strict=True)
+        }
+        moving_inputs = [v for v, x in zip(body.inputs, o.mapping.operands, strict=True) if x.name in moving]
+        together = max(1, COMPARED_BYTES // max(1, sum(t.nbytes for t in body.types)))
+        for first in range(0, self.count, together):
+            part = slice(first, min(first + together, self.count))
+            sampled = {v: x[part] if v in moving_inputs else x for v, x in operands.items()}
+            every_expected = evaluate(body, sampled, moving=moving_inputs)[body.outputs[0]]
+            for n, expected in zip(range(part.start, part.stop), every_expected, strict=True):
+                expected_float = expected.astype(np.float64)
+                error = results[0][n].astype(np.float64) - expected_float
+                if expected.dtype.kind in "iu":
+                    statistics.codes += error.size
+                    statistics.differing_codes += int(np.count_nonzero(error))
+                statistics.squared_error += squared_norm(error)
+                statistics.squared_reference += squared_norm(expected_float)
+                statistics.max_abs_error = max(statistics.max_abs_error, float(np.max(np.abs(error), initial=0)))
+                statistics.compared += 1
+                for name, x in moving.items():
+                    numerics.add_operand(name, x[n], o.formats[name])
+                numerics.add_result(result, expected_float, results[0][n], o.formats[result])
+                numerics.add_cumulative_error(results[0][n], self.float_values[o.node.outputs[0]][n])
 
 
 def without_numerics(o: Offload) -> str:

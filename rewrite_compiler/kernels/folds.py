@@ -13,7 +13,7 @@ from ..lang.expr import Expr
 from .emission import Emission
 from .instructions import add_pairs
 from .layout import Layout
-from .vectors import WORD, NotLowered, Value, align_lanes, map_positions, resize, splat, width_of
+from .vectors import WORD, NotLowered, Value, align_lanes, map_positions, resize, splat, uniform, width_of
 
 MAX_UNROLLED = 8  # steps of the innermost loop of a sum up to which there is no loop
 Values = list[Value]
@@ -33,10 +33,10 @@ def emit_reduction(p: Emission, e: Expr, bits: int) -> Values:
     kind = ir.IntType(lane_bits)
     start: Value = ir.Constant(kind, first)
     if p.varies(body):
-        start = ir.Constant(ir.VectorType(kind, p.schedule.lanes), [first & (1 << lane_bits) - 1] * p.schedule.lanes)
+        start = uniform(p.schedule.lanes, lane_bits, first)
     pairs = _pairs(p, body, variables, extents) if monoid == "sum" and lane_bits <= 32 else None
     if pairs is not None:
-        start = ir.Constant(ir.VectorType(ir.IntType(32), p.schedule.lanes), [0] * p.schedule.lanes)
+        start = uniform(p.schedule.lanes, 32, 0)
     p.depth += 1
     totals = _nested(p, _Reduction(body, monoid, lane_bits, pairs), list(zip(variables, extents, strict=True)), [start] * p.positions(body))
     p.depth -= 1
@@ -78,7 +78,7 @@ class _Reduction:
             factors = [loads[load] for load in self.body.args]
         else:
             with p.paired_loads(loads):
-                factors = [p.evaluate(self.body, 16), [ir.Constant(kind, [1] * kind.count)]]
+                factors = [p.evaluate(self.body, 16), [uniform(kind.count, 16, 1)]]
         return map_positions(lambda t, x, y: add_pairs(p.b, p.features, t, x, y), totals, *factors)
 
 

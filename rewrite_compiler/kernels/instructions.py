@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from ..readings.native.operators import declare_function
-from .vectors import INDEX, Value, concatenate, extract_lanes
+from .vectors import INDEX, Value, concatenate, extract_lanes, uniform
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def _called(b: ir.IRBuilder, d: DotProduct, addend: Value | None, operands: Sequ
     if not d.adds:
         products = b.call(declare_function(module, d.name, ir.FunctionType(sums, [pairs, pairs])), operands)
         return products if addend is None else b.add(addend, products)
-    addend = ir.Constant(sums, [0] * d.lanes) if addend is None else addend
+    addend = uniform(d.lanes, 32, 0) if addend is None else addend
     words = [b.bitcast(x, sums) for x in operands]
     return b.call(declare_function(module, d.name, ir.FunctionType(sums, [sums, sums, sums])), [addend, *words])
 

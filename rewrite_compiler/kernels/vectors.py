@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -46,11 +47,27 @@ def bits_of(x: Value) -> int:
     return int(x.type.element.width if is_vector(x) else x.type.width)
 
 
+class _Uniform(ir.Constant):  # type: ignore[misc]
+    """A vector of equal numbers, written as one: kernels have thousands of them."""
+
+    def __init__(self, lanes: int, element: ir.Constant) -> None:
+        super().__init__(ir.VectorType(element.type, lanes), ir.Undefined)
+        self.element = element
+
+    def _get_reference(self) -> str:
+        return f"splat ({self.element})"
+
+
+@lru_cache(maxsize=4096)
+def uniform(lanes: int, bits: int, n: int) -> ir.Constant:
+    """Return a vector of equal numbers modulo 2^bits."""
+    return _Uniform(lanes, ir.Constant(ir.IntType(bits), n & (1 << bits) - 1))
+
+
 def constant_like(x: Value, n: int) -> ir.Constant:
     """Return a constant of the type of another value."""
     bits = bits_of(x)
-    n &= (1 << bits) - 1
-    return ir.Constant(x.type, [n] * x.type.count if is_vector(x) else n)
+    return uniform(x.type.count, bits, n) if is_vector(x) else ir.Constant(x.type, n & (1 << bits) - 1)
 
 
 def constant_of(bits: int, n: int) -> ir.Constant:
@@ -63,9 +80,9 @@ def splat(b: ir.IRBuilder, x: Value, lanes: int) -> Value:
     """Broadcast a scalar to all lanes of a vector."""
     if is_vector(x):
         return x
-    kind = ir.VectorType(x.type, lanes)
     if isinstance(x, ir.Constant):
-        return ir.Constant(kind, [x.constant] * lanes)
+        return uniform(lanes, x.type.width, x.constant)
+    kind = ir.VectorType(x.type, lanes)
     first_lane = b.insert_element(ir.Constant(kind, ir.Undefined), x, INDEX(0))
     return b.shuffle_vector(first_lane, ir.Constant(kind, ir.Undefined), ir.Constant(ir.VectorType(INDEX, lanes), [0] * lanes))
 

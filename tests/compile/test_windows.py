@@ -11,7 +11,7 @@ from rewrite_compiler.ir.program import Data, Value
 from rewrite_compiler.kernels import Lowered, NotLowered
 from rewrite_compiler.kernels.windows import Digit, ImplicitIm2col, Windows
 from rewrite_compiler.lang import Array, Expr, Leaf, Table, array, reduce_max, reduce_sum, select
-from rewrite_compiler.prove.mappings.sampled_terms import evaluated_together
+from rewrite_compiler.readings.kernels.evaluate import evaluate_together
 
 RNG = np.random.default_rng(0)
 # channels, height, width, kernel, stride, pads before and after, whether channels are the last axis of the root
@@ -95,7 +95,7 @@ def test_products_of_windows_give_the_bits_of_copies(
     made = Lowered(unfolded.results, [unfolded.source], samples)
     assert not made.notes
     (y,) = made(unfolded.operands_of({w: matrix}, root))
-    wide = evaluated_together(term, {x: copies.astype(np.int64)}, {w: matrix.astype(np.int64)})
+    wide = evaluate_together(term, {x: copies.astype(np.int64)}, {w: matrix.astype(np.int64)})
     assert np.array_equal(y.reshape(wide.shape), wide)
 
 
@@ -109,7 +109,7 @@ def test_maxima_and_other_operands_follow_the_digits() -> None:
     root, other = RNG.integers(-9, 10, (3, 6)).astype(np.int8), RNG.integers(-9, 10, (3, 6)).astype(np.int8)
     (found,) = Lowered(unfolded.results, [unfolded.source, unfolded.reshaped_operands[y]], 3)(unfolded.operands_of({y: other}, root))
     copies = np.concatenate([np.full((3, 1), 2), root[:, :5]], axis=1)
-    assert np.array_equal(found, evaluated_together(term, {x: copies.astype(np.int64), y: other.astype(np.int64)}, {}))
+    assert np.array_equal(found, evaluate_together(term, {x: copies.astype(np.int64), y: other.astype(np.int64)}, {}))
 
 
 @pytest.mark.parametrize("index", [lambda k: k + 1, lambda k: 2 * k, lambda k: 5 - k])

@@ -198,3 +198,18 @@ def test_integers_have_ranges() -> None:
 def test_results_have_the_type_of_the_first_operand() -> None:
     assert result_types(OPS["transpose"], [TensorType((2, 3), "int8")], {"perm": (1, 0)}) == (TensorType((3, 2), "int8"),)
     assert result_types(OPS["full"], [], {"shape": (2,), "value": 0.0}) == (TensorType((2,)),)
+
+
+def test_samples_at_once_give_what_each_gives_and_constants_stay_without_samples() -> None:
+    b = Builder("p")
+    x, w = b.input("x", TensorType((4, 5))), b.constant(np.arange(10, dtype=np.float32).reshape(2, 5) - 3, "w")
+    (rectified,) = b.apply("relu", b.apply("dense", (x, w)))
+    (doubled,) = b.apply("add", (w, w))
+    p = b.finish([rectified, doubled])
+    samples = np.random.default_rng(0).standard_normal((3, 4, 5)).astype(np.float32)
+    together = run(p, {x: samples}, moving=[x])
+    assert together[doubled].shape == (2, 5)
+    for n, sample in enumerate(samples):
+        alone = run(p, {x: sample})
+        np.testing.assert_allclose(together[rectified][n], alone[rectified], rtol=1e-14)
+        assert alone[rectified].any()

@@ -20,8 +20,8 @@ from rewrite_compiler.lang import intervals as iv
 from rewrite_compiler.lang.arithmetic import ROUNDINGS
 from rewrite_compiler.lang.binders import scalar_array
 from rewrite_compiler.prove.mappings.mappings import numeric_sizes
-from rewrite_compiler.prove.mappings.sampled_terms import evaluated_together
 from rewrite_compiler.readings.arrays.labelled_array import Data, storage_dtype
+from rewrite_compiler.readings.kernels.evaluate import evaluate_together
 from rewrite_compiler.readings.native.jit import host
 from rewrite_compiler.target import Mapping as Operation
 from rewrite_compiler.target import Target
@@ -48,7 +48,7 @@ def checked(term: Array, moving: Mapping[Leaf, Data], shared: Mapping[Leaf, Data
     """Compare with the plain reading, twice: what is shared is packed once."""
     made = Lowered([term], moving, len(next(iter(moving.values()))), features)
     wide = [{leaf: x.astype(np.int64) for leaf, x in part.items()} for part in (moving, shared)]
-    expected = evaluated_together(term, *wide)
+    expected = evaluate_together(term, *wide)
     for _ in range(2):
         (found,) = made({**moving, **shared})
         assert np.array_equal(found, expected)
@@ -228,7 +228,7 @@ def test_what_is_computed_of_constants_is_kept_by_who_asks() -> None:
     assert np.array_equal(made({x: codes, w: shared}, constants)[0], first)
     assert all(constants.values[leaf] is y for leaf, y in kept.items())
     other = (255 - shared).astype(shared.dtype)
-    assert np.array_equal(made({x: codes, w: other})[0], evaluated_together(term, {x: codes.astype(np.int64)}, {w: other.astype(np.int64)}))
+    assert np.array_equal(made({x: codes, w: other})[0], evaluate_together(term, {x: codes.astype(np.int64)}, {w: other.astype(np.int64)}))
 
 
 def test_an_array_lies_as_vectors_read_it_only_where_these_end_with_it() -> None:

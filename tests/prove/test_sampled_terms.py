@@ -10,9 +10,8 @@ import numpy as np
 from rewrite_compiler.lang import array, reduce_sum
 from rewrite_compiler.lang.binders import Leaf
 from rewrite_compiler.prove.mappings.mappings import code_difference
-from rewrite_compiler.prove.mappings.sampled_terms import evaluated_together
 from rewrite_compiler.readings.arrays.labelled_array import Data
-from rewrite_compiler.readings.kernels.evaluate import evaluate
+from rewrite_compiler.readings.kernels.evaluate import evaluate, evaluate_together
 from rewrite_compiler.readings.smt.polynomial_terms import Terms
 from rewrite_compiler.target import find_target, split_bytes
 
@@ -43,7 +42,7 @@ def test_terms_of_all_samples_are_those_of_each() -> None:
     product = array(lambda i, j: reduce_sum(lambda k: x[i, k] * w[j, k], 3), (4, 4))
     random = np.random.default_rng(0)
     given = {leaf: random.integers(-8, 8, (5, 4, 3)) for leaf in (x, w)}
-    found = evaluated_together(product, given)
+    found = evaluate_together(product, given)
     assert all(np.array_equal(found[n], evaluate(product, {leaf: a[n] for leaf, a in given.items()})) for n in range(5))
     constant = array(lambda i: i * 2, (3,))
-    assert evaluated_together(constant, given).tolist() == [[0, 2, 4]] * 5
+    assert evaluate_together(constant, given).tolist() == [[0, 2, 4]] * 5

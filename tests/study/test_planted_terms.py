@@ -19,8 +19,8 @@ from rewrite_compiler.cosim.metrics.metrics import metric_of
 from rewrite_compiler.data import Dataset, samples_for
 from rewrite_compiler.lang import Array, Expr, Leaf, Table, array, fold, maximum, reduce_sum, sat, select, signed, switch
 from rewrite_compiler.lang.traversal import terms_of
-from rewrite_compiler.prove.mappings.sampled_terms import evaluated_together
 from rewrite_compiler.readings.arrays.evaluator import table_data
+from rewrite_compiler.readings.kernels.evaluate import evaluate_together
 from rewrite_compiler.report.terminal import attribution_texts
 from rewrite_compiler.study.diagnosis.attribution import attribute
 from rewrite_compiler.study.diagnosis.repair import repair
@@ -125,7 +125,7 @@ def test_terms_inside_of_folds_and_tables_are_rewritten_with_their_ranges() -> N
     table = Table("half", lambda c: c >> 1, (-128, 127))
 
     def elements(a: Array) -> list[int]:
-        return [int(y) for y in evaluated_together(a, {x: codes[None]})[0]]
+        return [int(y) for y in evaluate_together(a, {x: codes[None]})[0]]
 
     a, places = with_places(lambda: array(lambda i: fold(4, 0, lambda k, acc: sat(acc + table(x[i]), 8), 8), 6))
     assert elements(a) == [-128, -128, -8, 0, 8, 127]
@@ -159,7 +159,7 @@ def test_a_select_that_a_constant_decides_keeps_its_place_and_its_other_branch()
     (swap,) = [e for e in edits_of(terms) if e.key == OTHER_BRANCH]
     assert swap.place.text == "select(is_relu, total, maximum(total, 0))"
     codes = np.array([[-7, 3, 0, 0], [5, -9, 0, 0]])
-    sound, swapped = (evaluated_together(a, {x: codes}).tolist() for a in (results, terms.rewriter(swap, inlines=False).array(results)))
+    sound, swapped = (evaluate_together(a, {x: codes}).tolist() for a in (results, terms.rewriter(swap, inlines=False).array(results)))
     assert sound == [-7 - 4, 5 + 5000 - 4]
     assert swapped == [0 - 7000 + 3, 5 + 5000 + 0]
 

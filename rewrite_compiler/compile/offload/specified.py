@@ -52,12 +52,12 @@ class Terms:
         if self.code is not None:
             with contextlib.suppress(SpecError):  # numpy arrays give the better error
                 return tuple(self.code(leaf_values, constants))
-        from ...prove.mappings.sampled_terms import evaluated_together
+        from ...readings.kernels.evaluate import evaluate_together
 
         wide = {leaf: x.astype(np.int64) for leaf, x in leaf_values.items()}
         moving = {leaf: x for leaf, x in wide.items() if x.ndim > leaf.rank}
         constant_values = {leaf: x for leaf, x in wide.items() if leaf not in moving}
-        return tuple(evaluated_together(term, moving, constant_values) for term in self.results)
+        return tuple(evaluate_together(term, moving, constant_values) for term in self.results)
 
 
 @lru_cache(maxsize=KEPT_TERMS)

@@ -7,7 +7,6 @@ verdict that the solver left open is not cached: it may depend on the time it ha
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import queue
@@ -20,6 +19,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from ...errors import Problem, SpecError
+from ...garbage import RARE, rare_collection
 from ...ila.verification.check import check
 from ...rewrite.rule import Rule
 from ...rewrite.text import rule_text
@@ -34,7 +34,6 @@ from .cache import Cache, mapping_key, model_key, rule_key
 from .shipped_certificates import certificate_of_rule
 
 JSON = dict[str, Any]
-GC_THRESHOLDS = 200_000, 20, 50  # as gc.set_threshold takes them
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ def judge_cases(cases: Sequence[Case], cache: Cache, progress: Callable[[str], N
     missing = [n for n, cached in verdicts.items() if cached is None]
     with contextlib.ExitStack() as stack:
         jobs = min(jobs, len(missing))
-        stack.enter_context(rare_collection())
+        stack.enter_context(rare_collection(RARE))
         answers = _judged_in_process(cases, missing) if jobs < 2 else stack.enter_context(_Workers(jobs)).answers(cases, missing)
         for n, verdict in answers:
             progress(cases[n].name)
@@ -156,17 +155,6 @@ def _cached_verdict(case: Case, cache: Cache) -> JSON | None:
         return cached
     cache.hits -= 1
     return None
-
-
-@contextlib.contextmanager
-def rare_collection() -> Iterator[None]:
-    """Collect garbage rarely while the body runs: a proof makes millions of objects that live as long as it does."""
-    thresholds = gc.get_threshold()
-    gc.set_threshold(*GC_THRESHOLDS)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*thresholds)
 
 
 def _judged_in_process(cases: Sequence[Case], missing: Sequence[int]) -> Iterator[tuple[int, JSON]]:

@@ -10,12 +10,13 @@ import sys
 from dataclasses import asdict
 
 from ...errors import FlexmatchError
-from .judge import judge_message, rare_collection
+from ...garbage import RARE, rare_collection
+from .judge import judge_message
 
 
 def main() -> int:
     """Judge the cases on standard input, one a line, until its end."""
-    with rare_collection():
+    with rare_collection(RARE):
         for line in sys.stdin:
             try:
                 reply = judge_message(json.loads(line))

@@ -27,7 +27,7 @@ from ...lang.formats import Format
 from ...ops.op import ShapeError
 from ...ops.static import Binding, HasType, holds
 from ...readings.arrays.labelled_array import Data
-from ...readings.kernels.evaluate import evaluate
+from ...readings.kernels.evaluate import evaluate, evaluate_together
 from ...readings.smt.evaluator import SymbolicEvaluator, fresh_variables, interval_constraints
 from ...readings.smt.inverse_pairs import without_inverse_pairs
 from ...readings.smt.normal_form_code import NotInteger
@@ -46,7 +46,6 @@ from ..instances.sides import binding_of
 from ..verdict import PROVED, REFUTED, UNPROVED, Counterexample, Outcome, Proof
 from .code_draws import CodeDraws
 from .induction import Steps, induction_failure
-from .sampled_terms import evaluated_together
 from .symbolic_device import symbolic_device
 
 SEED = 7
@@ -456,7 +455,7 @@ class _Numerics:
             contents = {self.leaves[n]: x for n, x in draws[0].items()}
             return [tuple(evaluate(term, contents) for term in self.terms)]
         stacked = {leaf: np.stack([codes[n] for codes in draws]) for n, leaf in self.leaves.items()}
-        return list(zip(*(evaluated_together(term, stacked) for term in self.terms), strict=True))
+        return list(zip(*(evaluate_together(term, stacked) for term in self.terms), strict=True))
 
 
 def code_draws(m: Mapping, sizes: MappingOf[str, Any], seed: int) -> CodeDraws:

@@ -18,7 +18,7 @@ from ...lang import intervals as iv
 from ...lang.binders import Accumulator, Array, Comprehension, Extent, Fold, FoldResult, Leaf, array
 from ...lang.expr import Expr, binary, lift, select
 from ...lang.traversal import terms_of
-from ...prove.mappings.sampled_terms import evaluated_together
+from ...readings.kernels.evaluate import evaluate_together
 from .edits import SourceTerms, clamp_of
 from .rewriting import Rewriter
 from .source_places import SourcePlace
@@ -138,7 +138,7 @@ class _Probes:
         shape = [int(lift(self.extents[v]).value or 0) for v in variables]
         first = _first(shape, max(1, MOST_ELEMENTS // samples))
         probe = Comprehension(tuple(first), term.interval, False, tuple(variables), term)
-        values = evaluated_together(probe, operands, constants)
+        values = evaluate_together(probe, operands, constants)
         return np.asarray(values).reshape(-1), first == shape
 
 
