@@ -307,16 +307,25 @@ def serve(app: str, accel: str) -> None:
 
 def answer_for(sound: Any, trials: Any, accel: str, least: float) -> dict[str, Any]:
     """Return the loss, and from a least one on the culprit, of an application on the accelerator as its files are now."""
-    from rewrite_compiler.compile import calibrated
+    from rewrite_compiler.compile import calibrated_within_range
+    from rewrite_compiler.compile.rescaling import rescaled
     from rewrite_compiler.study.diagnosis.attribution import attribute
+    from rewrite_compiler.study.diagnosis.trials import with_float
     from rewrite_compiler.target import find_target, load_target
 
     for name in [n for n in sys.modules if n.startswith(("rewrite_compiler.targets.", "rewrite_compiler.ila_models."))]:
         del sys.modules[name]
     target = load_target(accel) if accel.endswith(".py") else find_target(accel)
     offloads = tuple(replace(o, target=target, mapping=target.mappings[o.mapping.variant]) for o in sound.offloads)
-    calibration = CALIBRATION[0]
-    plan = calibrated(replace(sound, offloads=offloads, calibration=None), calibration.inputs, "calibration", calibration.sha256)
+    flawed = replace(sound, offloads=offloads, calibration=None)
+
+    def on_host(pins: tuple[str, ...], scaled: tuple[str, ...]) -> Any:
+        """Return the flawed plan without the offloads that pins send to the host."""
+        names = {name for place, _, name in (pin.partition("=") for pin in pins) if place == "host"}
+        bare = with_float(flawed, {o.id for o in offloads if names & {*o.nodes}})
+        return rescaled(replace(bare, settings={**bare.settings, "on": pins}), scaled, {target.name: None})
+
+    plan = calibrated_within_range(replace(flawed, compile_again=on_host), CALIBRATION[0], source="calibration")
     loss, start = trials.run(plan).loss, time.process_time()
     if loss < least:
         return {"loss": loss}

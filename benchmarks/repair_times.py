@@ -10,13 +10,12 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from typing import Any
 
-from planted_flaws import is_right, spoilt
 from record import Row, finish, options, peak_bytes, recorded
 from table4 import AS_DESIGNED, EXT8, EXT16, MOBILENET, NEAREST_8, RESNET, SHARED, Application, Design, planned, to_nearest
 
@@ -26,7 +25,7 @@ from rewrite_compiler.cosim.metrics.metrics import metric_of
 from rewrite_compiler.data import Dataset, samples_for
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.study.diagnosis.repair import repair
-from rewrite_compiler.study.diagnosis.trials import Trials
+from rewrite_compiler.study.diagnosis.trials import Trials, with_formats_of
 
 SAMPLES, THREADS, BAND = 128, 2, "2pt"
 LEAST_LOSS = 0.1
@@ -68,6 +67,19 @@ def good(app: Application, design: Design) -> Plan:
     """Return the plan without a flaw."""
     plan = planned(app, design)
     return to_nearest(plan) if design.nearest else plan
+
+
+def spoilt(plan: Plan, offload: str, tensor: str, field: str, value: Any) -> Plan:
+    """Return the plan with a flaw."""
+    o = next(o for o in plan.offloads if o.id == offload)
+    f = replace(o.formats[tensor], **{field: value})
+    return with_formats_of(plan, {offload: o.mapping.with_format(o.formats, tensor, f)})
+
+
+def is_right(plan: Plan, culprit: Mapping[str, Any], offload: str, tensor: str, field: str) -> bool:
+    """Tell whether a culprit is a flaw that was planted, or a tensor that shares its format with it."""
+    shared = next((g for o in plan.offloads if o.id == offload for g in o.mapping.shared if tensor in g), (tensor,))
+    return culprit.get("offload") == offload and culprit.get("field") == field and culprit.get("tensor") in shared
 
 
 def data_of(app: Application, plan: Plan) -> Dataset:

@@ -97,7 +97,7 @@ CODES = {
     "C103": ("A tensor is beyond every scale of its format", "scale it in the model, or keep the layer on the host"),
     "C104": (
         "An audit found that an offload, its driver, its numerics or the oracle give different results",
-        "correct the driver or the numerics, which flexmatch prove compares",
+        "correct driver, numerics or model: flexmatch prove compares all three",
     ),
     "C105": ("The accuracy is outside of the requested band", "look at the offloads with the largest errors in the report"),
     "C106": ("A resume file belongs to another plan", "delete it, or give the plan it was made with"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -296,29 +296,51 @@ def rescaled(plan: Plan, texts: Iterable[str], resources: Mapping[str, Resources
         return plan
     work = _Insertion(plan.program)
     offloads = tuple(work.offload(*changes[o.id]) if o.id in changes else o for o in plan.offloads)
-    nodes = {o.node.outputs[0]: o.node for o in plan.offloads}
-    new = {nodes[o.node.outputs[0]].outputs: n for o, n in zip(plan.offloads, offloads, strict=True) if o.id in changes}
-    program = work.program({outputs: o.node for outputs, o in new.items()})
+    program = _exchanged(work, plan, offloads)
     settings = {**plan.settings, "scaled": list(texts)}
     return replace(plan, program=program, offloads=offloads, settings=settings, residency=residencies(program, offloads, resources))
 
 
 def _read(plan: Plan, text: str) -> tuple[Offload, Scaling, int, Reason]:
     """Return the offload, scaling, exponent and law of a setting."""
+    setting = _setting(plan, text)
+    reason = None if setting is None else _reason(*setting)
+    if setting is None or reason is None:
+        remedy = "leave it out: compiling with samples chooses what is scaled"
+        raise UsageError("F203", f'no law is proved for the scaling "{text}" of an offload', help=remedy)
+    return *setting, reason
+
+
+def _setting(plan: Plan, text: str) -> tuple[Offload, Scaling, int] | None:
+    """Return the offload, scaling and exponent of a setting; None where the plan has none such."""
     key, _, rest = text.partition(":")
     o = next((o for o in plan.offloads if o.id == key), None)
     exponents = {n: int(k) for n, k in re.findall(r"(\w+)([+-]\d{1,2})(?!\S)", rest)}
     k = min((abs(e) for e in exponents.values()), default=0)
-    answer = None
-    if o is not None and 0 < k <= max(EXPONENTS):
-        scaling = next((s for s in scalings(o.mapping) if exponents in _multiples(s, k)), None)
-        signed = None if scaling is None else (k if {n: d * k for n, d in scaling.operands.items()} == exponents else -k)
-        reason = None if scaling is None or signed is None else _reason(o, scaling, signed)
-        answer = None if scaling is None or signed is None or reason is None else (o, scaling, signed, reason)
-    if answer is None:
-        remedy = "leave it out: compiling with samples chooses what is scaled"
-        raise UsageError("F203", f'no law is proved for the scaling "{text}" of an offload', help=remedy)
-    return answer
+    if o is None or not 0 < k <= max(EXPONENTS):
+        return None
+    scaling = next((s for s in scalings(o.mapping) if exponents in _multiples(s, k)), None)
+    return None if scaling is None else (o, scaling, k if {n: d * k for n, d in scaling.operands.items()} == exponents else -k)
+
+
+def unscaled(plan: Plan, ids: Collection[str]) -> Plan:
+    """Return the plan with some offloads on operands that are not scaled: the inverse powers of two are inserted, too.
+
+    It is for trials: its settings, laws and formats are those of the plan.
+    """
+    settings = [setting for text in plan.settings["scaled"] if (setting := _setting(plan, text)) is not None]
+    changes = {o.id: (o, s, -k) for o, s, k in settings if o.id in ids}
+    if not changes:
+        return plan
+    work = _Insertion(plan.program)
+    offloads = tuple(work.offload(*changes[o.id]) if o.id in changes else o for o in plan.offloads)
+    return replace(plan, program=_exchanged(work, plan, offloads), offloads=offloads)
+
+
+def _exchanged(work: _Insertion, plan: Plan, offloads: Sequence[Offload]) -> Program:
+    """Return the program of a plan with the nodes of its offloads exchanged for those of others, in order."""
+    pairs = zip(plan.offloads, offloads, strict=True)
+    return work.program({old.node.outputs: new.node for old, new in pairs if old is not new})
 
 
 def _multiples(s: Scaling, k: int) -> list[dict[str, int]]:
@@ -335,7 +357,7 @@ class _Insertion:
         self.before: dict[tuple[Value, ...], list[Node]] = {}  # by the results of the offload that they belong to
         self.behind: dict[tuple[Value, ...], list[Node]] = {}
 
-    def offload(self, o: Offload, s: Scaling, k: int, reason: Reason) -> Offload:
+    def offload(self, o: Offload, s: Scaling, k: int, *reasons: Reason) -> Offload:
         """Return an offload on scaled operands."""
         key, node = o.node.outputs, _scaled_node(o.node, s, k)
         names = [v.name for v in o.mapping.operands]
@@ -346,7 +368,7 @@ class _Insertion:
             self.b.apply("mul", (scaled_result, factor))
             self.behind[key] = [replace(self.b.nodes.pop(), outputs=key)]
             node = replace(node, outputs=(scaled_result,))
-        return replace(o, node=replace(node, inputs=inputs), because=(*o.because, reason))
+        return replace(o, node=replace(node, inputs=inputs), because=(*o.because, *reasons))
 
     def _times(self, v: Value, exponent: int, key: tuple[Value, ...]) -> Value:
         """Return a value times a power of two; constants are multiplied here."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from command import flexmatch
 from onnx import TensorProto, helper, numpy_helper
 
 from rewrite_compiler.compile import Options, Plan, compile_model, to_json
@@ -87,6 +88,22 @@ def test_what_is_trusted_by_name_is_used_and_said(model: Path, tmp_path: Path) -
     assert (covers(plan), plan.notes) == ({"used on trust"}, ("operation toy.dense is refuted and used on trust (R108)",))
     with pytest.raises(UsageError, match=r'there is no rule or operation called "toy\.gemm"'):
         compile_model(model, accelerator, Options(trusted=("toy.gemm",)))
+
+
+def test_a_loss_of_simulators_is_not_attributed_to_numerics_that_are_not_what_they_return(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("data.npz", x=np.ones((40, 1, 16), np.float32))
+    accelerator = toy(tmp_path, *FAULTS["a shift off by one"])
+    arguments = ["cosim", model, "--accel", accelerator, "--data", "data.npz", "--trust-unproved", "toy.dense", "--attribute"]
+    answer = flexmatch(*arguments, "--engine", "simulator")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("error[F203]: --attribute changes numerics: those of toy.dense are not proved to be what ")
+    answer = flexmatch(*arguments)
+    assert answer.code == 1
+    assert "error[C104]: " in answer.err
+    assert "  help: correct driver, numerics or model: flexmatch prove compares all three" in answer.err
 
 
 def test_what_is_not_used_is_not_judged(model: Path, tmp_path: Path) -> None:

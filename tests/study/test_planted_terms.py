@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +14,11 @@ from house import ROOT
 
 from rewrite_compiler.apps import find_application
 from rewrite_compiler.cli.verbs.repair import lines as repair_lines
-from rewrite_compiler.compile import Plan, calibrated, compile_model
+from rewrite_compiler.compile import Offload, Plan, calibrated, calibrated_within_range, compile_model
 from rewrite_compiler.cosim.metrics.loss_bound import band_of
 from rewrite_compiler.cosim.metrics.metrics import metric_of
 from rewrite_compiler.data import Dataset, samples_for
-from rewrite_compiler.lang import Array, Expr, Leaf, Table, array, fold, maximum, reduce_sum, sat, select, signed, switch
+from rewrite_compiler.lang import Array, Expr, Leaf, Table, array, clamp, fold, maximum, reduce_sum, sat, select, signed, switch
 from rewrite_compiler.lang.traversal import terms_of
 from rewrite_compiler.readings.arrays.evaluator import table_data
 from rewrite_compiler.readings.kernels.evaluate import evaluate_together
@@ -31,6 +32,7 @@ from rewrite_compiler.study.numerics.rewriting import Rewriter
 from rewrite_compiler.study.numerics.source_places import with_places
 from rewrite_compiler.study.numerics.watch import watch
 from rewrite_compiler.target import load_target
+from rewrite_compiler.targets.flexasr import linear
 
 MLP = find_application("digits_mlp")
 PAGE = (ROOT / "docs/tutorial/first-accelerator.md").read_text("utf-8")
@@ -101,6 +103,34 @@ def test_two_shifts_in_series_mend_one_another_and_both_are_named(sound: Plan, t
     answer = attribution_texts(document)[-1]
     assert answer.startswith("culprit: either of shift at toy.py:")
     assert all(place in answer for place in places)
+
+
+def narrow_core_word(codes: Callable[[Expr], tuple[Expr, Expr]], count: int, shift: int, bias: Expr) -> Expr:
+    """FlexASR's core with sums that wrap at 22 bits instead of 32."""
+    total = reduce_sum(lambda k: linear.decoded(codes(k)[0]) * linear.decoded(codes(k)[1]), count)
+    return clamp((signed(total, 22) >> shift) + bias, 1 - (1 << 19), (1 << 19) - 1)
+
+
+def test_a_narrow_accumulator_is_named_behind_operands_that_are_scaled_because_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operands times powers of two keep the sums in their word and lose digits: no edit mends that unless the operands are as they are."""
+    plan = compile_model(MLP.model, "flexasr")
+    monkeypatch.setattr(linear, "core_word", narrow_core_word)
+
+    def narrow(o: Offload) -> Offload:
+        numerics = functools.wraps(o.mapping.codes)(lambda *x, **given: o.mapping.codes(*x, **given))  # its terms are not in a cache
+        return replace(o, mapping=replace(o.mapping, codes=numerics))
+
+    flawed = calibrated_within_range(replace(plan, offloads=tuple(map(narrow, plan.offloads))), MLP.calibration)
+    assert len(flawed.settings["scaled"]) == 3
+    trials = Trials(flawed, samples_for(plan.source, MLP.data).evenly(48), metric_of("cosine"))
+    assert trials.run(flawed).loss > 0.02
+    document = attribute(flawed, trials)
+    culprit = document["culprit"]
+    assert culprit is not None
+    assert (culprit["term"], culprit["field"], culprit["before"]) == ("signed(total, 22)", "width", "22 bits that wrap")
+    assert 22 < int(culprit["after"].split()[0]) <= 27
+    assert len(culprit["unscaled"]) == 3
+    assert attribution_texts(document)[-1].endswith("on operands that are not scaled")
 
 
 def test_two_flaws_are_no_single_culprit(sound: Plan, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...errors import AnswerNo
+from ...errors import AnswerNo, UsageError
 from ..files import page_file, write_atomically
 from ..options import (
     Parser,
@@ -40,6 +40,7 @@ def run(arguments: Sequence[str]) -> int:
 
     Raises:
         AnswerNo: the metric loses more than --within allows (C105).
+        UsageError: the loss of simulators cannot be attributed to numerics (F203).
     """
     verb_parser = parser("cosim", "Run a plan, or a model compiled now, over data: host parts in float32, offloads bit-exactly.")
     verb_parser.add_argument("plan", metavar="PLAN|MODEL")
@@ -68,6 +69,8 @@ def run(arguments: Sequence[str]) -> int:
     band = None if args.within is None else band_of(args.within)
     run_settings = replace(settings(args), **log_of(args), keep_outputs=False, calibration_method=args.calibration_method)
     plan = plan_of(args, Path(args.plan))
+    if args.attribute:
+        check_numerics_are_what_runs(plan, args)
     report = cosimulate(plan, args.data, calibrate=args.calibrate, settings=run_settings, progress=progress(args))
     if args.attribute:
         report = replace(report, document={**report.document, "attribution": attribution_of(args, report, plan)})
@@ -87,6 +90,24 @@ def write_page(path: str | None, report: Report) -> None:
 
         assert report.plan is not None
         write_atomically(page_file(path, report_page(report.plan, report.document)))
+
+
+def check_numerics_are_what_runs(plan: Plan, args: argparse.Namespace) -> None:
+    """Refuse an attribution of what simulators return where the numerics, which it changes, are not proved to be the same.
+
+    Raises:
+        UsageError: F203.
+    """
+    from ...compile.offload.specified import is_certified
+    from ...cosim.tier import SIMULATOR, chosen_engine
+
+    if chosen_engine(args.engine, args.tier) != SIMULATOR:
+        return
+    specified = {o.mapping.name: o for o in plan.offloads if o.mapping.codes is not None}
+    others = [name for name, o in specified.items() if not is_certified(o.target, o.mapping.variant)]
+    if others:
+        sentence = f"--attribute changes numerics: those of {', '.join(others)} are not proved to be what a simulator returns"
+        raise UsageError("F203", sentence, help="run without --engine simulator, or correct what flexmatch prove refutes")
 
 
 def attribution_of(args: argparse.Namespace, report: Report, plan: Plan) -> Mapping[str, Any]:

@@ -114,7 +114,7 @@ class Audit:
             f"{name}{index} of {o.id} ({o.mapping.name} at {sizes}) must be {float(expected[place]):g}, as {sources[1]} give, not "
             f"{float(actual[place]):g}, as {sources[0]} returned, for {'drawn operands' if n is None else f'sample {self.part.start + n}'}"
         )
-        remedy = "correct the driver or the numerics, which flexmatch prove compares, or run with --engine simulator"
+        remedy = "correct driver, numerics or model: flexmatch prove compares all three"
         raise AnswerNo("C104", sentence, place=o.mapping.rule.place, help=remedy)
 
     def _device(self, target: str, n: int) -> SimulatedDevice | SimulatedStream:

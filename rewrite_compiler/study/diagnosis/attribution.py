@@ -18,8 +18,9 @@ from typing import Any
 from ...compile import Offload, Plan
 from ...errors import UsageError
 from ..numerics.edits import Rank
+from ..numerics.rewriting import WIDE
 from .candidates import Change, FloatRun, float_run
-from .term_candidates import TermChange, term_changes, watched_terms, with_least_width
+from .term_candidates import LEAST_GAIN, TermChange, bases_of, least_width, term_changes, watched_terms, with_width
 from .trials import Trial, Trials, with_float, with_formats_of
 
 MAX_RESTORED = 5  # offloads whose restoring is tried
@@ -76,8 +77,8 @@ def attribute_with_plans(plan: Plan, trials: Trials, table: FloatRun | None = No
     table = table or float_run(plan, trials.data)
     suspects = ranked[:MAX_SUSPECTS]
     fields = _judge_fields(plan, trials, suspects, alone_trials, table)
-    plans = {c: c.applied(plan) for c in _promising_terms(plan, suspects, alone_trials, table)}
-    terms = list(zip(plans, trials.run_all(list(plans.values())), strict=True))
+    term_plans = _judge_terms(plan, trials, suspects, alone_trials, table)
+    terms: list[Judged] = [(c, trials.run(p)) for c, p in term_plans.items()]
     changes = _ordered(device_trial, [*fields, *terms])
     rows = [*ranked, *(key for key in order if key not in restored_trials)]
     culprits = _culprits(trials, device_trial, changes)
@@ -92,7 +93,7 @@ def attribute_with_plans(plan: Plan, trials: Trials, table: FloatRun | None = No
         "explanation": _explanation(device_trial, len(culprits)),
         "runs": trials.runs,
     }  # fmt: skip
-    return Attribution(document, tuple((c, plans[c]) for c, _ in changes if isinstance(c, TermChange)))
+    return Attribution(document, tuple((c, term_plans[c]) for c, _ in changes if isinstance(c, TermChange)))
 
 
 AnyChange = Change | TermChange
@@ -110,10 +111,36 @@ def _judge_fields(plan: Plan, trials: Trials, suspects: list[str], alone_trials:
     return list(zip(changes, trials.run_all([with_formats_of(plan, {c.offload: c.formats}) for c in changes]), strict=True))
 
 
-def _promising_terms(plan: Plan, suspects: list[str], alone_trials: dict[str, Trial], table: FloatRun) -> list[TermChange]:
-    """Return the edits of terms that promise most, widths as small as they may be."""
-    promising = term_changes(plan, suspects, {key: t.error for key, t in alone_trials.items()}, table)[:MAX_JUDGED]
-    return [with_least_width(plan, c, table) for c in promising]
+def _judge_terms(
+    plan: Plan, trials: Trials, suspects: list[str], alone_trials: dict[str, Trial], table: FloatRun
+) -> dict[TermChange, Plan]:
+    """Judge the edits of terms that promise most by the whole application, widths as small as they may be; return the plans with them."""
+    alone_errors = {key: t.error for key, t in alone_trials.items()}
+    promising = term_changes(bases_of(plan, table, trials.data), suspects, alone_errors)[:MAX_JUDGED]
+    widths = [least_width(c) for c in promising]
+    plans = [with_width(c, bits).applied(plan) for c, bits in zip(promising, widths, strict=True)]
+    first_trials = trials.run_all(plans)
+    judged: dict[TermChange, Plan] = {}
+    for change, bits, p, trial in zip(promising, widths, plans, first_trials, strict=True):
+        if bits is not None and _falls_short(trials.run(plan), trial):
+            bits, p = _wide_enough(plan, trials, change, bits)
+        judged[with_width(change, bits)] = p
+    return judged
+
+
+def _falls_short(device_trial: Trial, trial: Trial) -> bool:
+    """Tell whether a change leaves so much of a loss that it explains nothing."""
+    return device_trial.loss - trial.loss < SHARE * device_trial.loss
+
+
+def _wide_enough(plan: Plan, trials: Trials, change: TermChange, bits: int) -> tuple[int, Plan]:
+    """Return the bits of a changed width that all samples need, at least those that the first ones say suffice, and the plan with them."""
+    wide_error = trials.run(change.applied(plan)).error
+    while True:
+        variant = with_width(change, bits).applied(plan)
+        if bits >= WIDE or trials.run(variant).error <= (1 + LEAST_GAIN) * wide_error:
+            return bits, variant
+        bits += 1
 
 
 def _ordered(device_trial: Trial, changes: list[Judged]) -> list[Judged]:
@@ -191,7 +218,7 @@ def _explains(trials: Trials, device_trial: Trial, trial: Trial) -> bool:
     A few samples that turn are no evidence: either the paired interval of what it takes back excludes zero, or it takes back
     SHARE of the error of all outputs, too.
     """
-    if device_trial.loss - trial.loss < SHARE * device_trial.loss:
+    if _falls_short(device_trial, trial):
         return False
     interval = trials.compare(trial, device_trial).interval
     is_certain = interval is not None and not interval[0] <= 0.0 <= interval[1]

@@ -12,7 +12,8 @@ def change_text(change: Mapping[str, Any]) -> str:
     if "term" in change:
         offloads = change.get("offloads", [change["offload"]])
         where = change["offload"] if len(offloads) == 1 else f"{change['offload']} and {len(offloads) - 1} more"
-        return f"{change['field']} at {change['place']}, {change['term']}, of {where}: {values}"
+        unscaled = " on operands that are not scaled" if change.get("unscaled") else ""
+        return f"{change['field']} at {change['place']}, {change['term']}, of {where}: {values}{unscaled}"
     return f"{change['field']} of {change.get('tensor')} of {change['offload']}: {values}"
 
 

@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from ...compile import Offload, Plan
+from ...compile import Offload, Plan, calibrated
 from ...compile.offload.execute import operand_codes
 from ...compile.offload.specified import NumericsOffload
 from ...compile.plan.plan import tensors_of
+from ...compile.rescaling import unscaled
+from ...data import CALIBRATION_SAMPLES, Dataset
 from ...errors import FlexmatchError
 from ...ir.program import Data
 from ...lang.binders import Leaf
 from ..numerics.edits import WIDTHS, SourceTerms, TermEdit, bits_before, edited, edits_of, of_bits, source_terms
 from ..numerics.rewriting import WIDE
 from ..numerics.watch import Watched, watch
-from .candidates import FloatRun
+from .candidates import FloatRun, float_run
+from .trials import with_formats_of
 
 MOST_PRODUCTS = 1 << 22  # of an offload on the samples on which its edits are compared; fewer samples where it has more
 LEAST_GAIN = 0.02  # of the isolated error that an edit must take away
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """A plan whose terms are edited, the float run on which they are compared, and which offloads compute on operands as they are.
+
+    Scaled operands hide a term that is wrong, and what they lose stays when it is mended: an edit is tried without them, too.
+    """
+
+    plan: Plan
+    table: FloatRun
+    unscaled: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -32,15 +47,33 @@ class TermChange:
     offloads: tuple[str, ...]
     edit: TermEdit
     error: float
+    basis: Basis = field(repr=False)
     gain: float = 0.0  # the share of the isolated error that it takes away, summed over the offloads
+
+    @property
+    def unscaled(self) -> frozenset[str]:
+        """The offloads of the edit that compute on operands as they are, where the plan scales them."""
+        return self.basis.unscaled & {*self.offloads}
 
     def document(self) -> dict[str, Any]:
         """Return the change as JSON."""
-        return {**self.edit.document(self.offloads[0]), "offloads": list(self.offloads)}
+        return {**self.edit.document(self.offloads[0]), "offloads": list(self.offloads), "unscaled": sorted(self.unscaled)}
 
     def applied(self, plan: Plan) -> Plan:
         """Return the plan with the edited numerics; what a simulator of the device gives stays as it is."""
-        return replace(plan, offloads=tuple(edited(o, self.edit) if o.id in self.offloads else o for o in plan.offloads))
+        formats = {o.id: o.formats for o in self.basis.plan.offloads if o.id in self.unscaled}
+        base = with_formats_of(unscaled(plan, self.unscaled), formats)
+        return replace(base, offloads=tuple(edited(o, self.edit) if o.id in self.offloads else o for o in base.offloads))
+
+
+def bases_of(plan: Plan, table: FloatRun, data: Dataset) -> list[Basis]:
+    """Return the plan as it is, and with no offload on scaled operands where it has some, calibrated on the first samples."""
+    scaled = frozenset(text.partition(":")[0] for text in plan.settings["scaled"])
+    if not scaled:
+        return [Basis(plan, table)]
+    first = data.take(np.arange(min(CALIBRATION_SAMPLES, data.count)))
+    bare = calibrated(unscaled(plan, scaled), first.inputs, "samples of the attribution", first.sha256)
+    return [Basis(plan, table), Basis(bare, float_run(bare, data), scaled)]
 
 
 def leaves_of(o: Offload) -> dict[str, Leaf]:
@@ -72,39 +105,53 @@ def watched_terms(o: Offload, table: FloatRun) -> list[Watched]:
     return watch(numerics_of(o, leaves), moving, constants)
 
 
-def term_changes(plan: Plan, suspects: Sequence[str], alone_errors: Mapping[str, float], table: FloatRun) -> list[TermChange]:
+def term_changes(bases: Sequence[Basis], suspects: Sequence[str], alone_errors: Mapping[str, float]) -> list[TermChange]:
     """Return the edits of terms that lessen the isolated error of a suspect, the most promising first.
 
     An edit belongs to the specification, so it is made in all offloads whose numerics have its term. The error that an
-    offload causes alone says how much a share of its isolated error is worth.
+    offload causes alone says how much a share of its isolated error is worth, of the first basis.
     """
-    lists = {o.id: edits_of(numerics_of(o)) for o in plan.offloads if o.mapping.codes is not None}
-    gains: dict[TermEdit, list[tuple[float, str, float]]] = {}
-    for o in (o for o in plan.offloads if o.id in suspects and o.id in lists):
-        current_error = _error(o, table)
-        for edit in lists[o.id]:
-            error = _error(edited(o, edit, inlines=True), table)
-            if error < (1 - LEAST_GAIN) * current_error:
-                gains.setdefault(edit, []).append(((1 - error / current_error) * alone_errors[o.id], o.id, error))
-    changes = []
-    for edit, rows in gains.items():
-        worst = max(rows)[1]
-        others = tuple(key for key, edits in lists.items() if key != worst and edit in edits)
-        changes.append(TermChange((worst, *others), edit, max(error for _, _, error in rows), sum(gain for gain, _, _ in rows)))
+    now = bases[0]
+    errors = {o.id: _error(o, now.table) for o in now.plan.offloads if o.id in suspects and o.mapping.codes is not None}
+    changes = [c for basis in bases for c in _changes_in(basis, errors, alone_errors)]
     return sorted(changes, key=lambda c: (-c.gain, c.edit.rank))
 
 
-def with_least_width(plan: Plan, change: TermChange, table: FloatRun) -> TermChange:
-    """Return a change of a width with the fewest bits that are as good as WIDE ones on the samples; any other as it is."""
+def _changes_in(basis: Basis, current_errors: Mapping[str, float], alone_errors: Mapping[str, float]) -> Iterator[TermChange]:
+    """Yield the edits on one basis that leave less than the current isolated error of a suspect."""
+    lists = {o.id: edits_of(numerics_of(o)) for o in basis.plan.offloads if o.mapping.codes is not None}
+    gains: dict[TermEdit, list[tuple[float, str, float]]] = {}
+    for o in (o for o in basis.plan.offloads if o.id in current_errors):
+        if basis.unscaled and o.id not in basis.unscaled:
+            continue
+        least = min(current_errors[o.id], _error(o, basis.table))  # other operands alone are no merit of an edit
+        for edit in lists[o.id]:
+            error = _error(edited(o, edit, inlines=True), basis.table)
+            if error < (1 - LEAST_GAIN) * least:
+                gains.setdefault(edit, []).append(((1 - error / current_errors[o.id]) * alone_errors[o.id], o.id, error))
+    for edit, rows in gains.items():
+        worst = max(rows)[1]
+        others = tuple(key for key, edits in lists.items() if key != worst and edit in edits)
+        yield TermChange((worst, *others), edit, max(error for _, _, error in rows), basis, sum(gain for gain, _, _ in rows))
+
+
+def least_width(change: TermChange) -> int | None:
+    """Return the fewest bits of a changed width that are as good as WIDE ones on the samples of the float run; None of other changes."""
     if change.edit.key not in WIDTHS:
-        return change
-    offloads = [o for o in plan.offloads if o.id in change.offloads]
-    errors = [_error(edited(o, change.edit), table) for o in offloads]
+        return None
+    basis = change.basis
+    offloads = [o for o in basis.plan.offloads if o.id in change.offloads]
+    errors = [_error(edited(o, change.edit), basis.table) for o in offloads]
     for bits in range(max(bits_before(numerics_of(o), change.edit) for o in offloads) + 1, WIDE):
         narrow = of_bits(change.edit, bits)
-        if all(_error(edited(o, narrow), table) <= (1 + LEAST_GAIN) * error for o, error in zip(offloads, errors, strict=True)):
-            return replace(change, edit=narrow)
-    return change
+        if all(_error(edited(o, narrow), basis.table) <= (1 + LEAST_GAIN) * e for o, e in zip(offloads, errors, strict=True)):
+            return bits
+    return WIDE
+
+
+def with_width(change: TermChange, bits: int | None) -> TermChange:
+    """Return a change of a width to so many bits; any other as it is."""
+    return change if bits is None else replace(change, edit=of_bits(change.edit, bits))
 
 
 def _error(o: Offload, table: FloatRun) -> float:
