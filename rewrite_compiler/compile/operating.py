@@ -7,6 +7,7 @@ is further off than zeros would be even so is not used.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, replace
@@ -14,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ..data import Samples, samples_for
+from ..data import CALIBRATION_SAMPLES, Samples, samples_for
 from ..fit.host import table_from
-from ..ir.program import Data, Program, Value
+from ..ir.program import Data, Value
 from ..limits import DEFAULT, Limits
-from .formats.calibrate import MOST_BYTES, SEARCH_SAMPLES, calibrated, float_program, isolated_error
+from .formats.calibrate import MOST_BYTES, PRODUCTS_ON_ARRAYS, SEARCH_SAMPLES, calibrated, float_program, isolated_error
 from .formats.unlowered import FloatRun
 from .host.lazy_codes import elements_of
 from .matching.objective import objective_for
@@ -46,8 +47,15 @@ def relative_errors(plan: Plan, inputs: MappingOf[str, Data], seconds: int = DEF
 
 
 def _errors(plan: Plan, samples: MappingOf[Value, Data]) -> dict[str, float]:
-    measurable = [o for o in plan.offloads if o.mapping.codes is not None and _has_a_scale(plan.program, o, samples)]
-    return {o.id: isolated_error(plan.program, o, samples, None) ** 0.5 for o in measurable}
+    measured = ((o, _measured_on(o, samples)) for o in plan.offloads if o.mapping.codes is not None)
+    return {o.id: isolated_error(plan.program, o, part, None) ** 0.5 for o, part in measured if _has_a_scale(o, part)}
+
+
+def _measured_on(o: Offload, samples: MappingOf[Value, Data]) -> dict[Value, Data]:
+    """Return the samples of an offload's tensors on which it is measured: all of small ones, a few of large ones."""
+    work = max(o.macs, *(math.prod(shape) for shape in o.shapes))
+    count = max(SEARCH_SAMPLES, PRODUCTS_ON_ARRAYS // max(1, work))
+    return {v: samples[v][:count] for v in tensors_of(o).values() if v in samples}
 
 
 def first_values(plan: Plan, inputs: MappingOf[str, Data], seconds: int = DEFAULT.host_seconds) -> dict[Value, Data]:
@@ -57,13 +65,13 @@ def first_values(plan: Plan, inputs: MappingOf[str, Data], seconds: int = DEFAUL
     if not moving:
         return {}
     size = sum(p.types[v].nbytes for v in moving)
-    count = max(1, min(SEARCH_SAMPLES, MOST_BYTES // max(1, size)))
+    count = max(1, min(CALIBRATION_SAMPLES, MOST_BYTES // max(1, size)))
     values = {v: inputs[p.names[v]][:count] for v in p.inputs}
     run = FloatRun(plan.source, p, moving, len(plan.program.types), values, seconds)
     return {**values, **{v: elements_of(x) for v, x in run.run(values).items()}}
 
 
-def _has_a_scale(p: Program, o: Offload, samples: MappingOf[Value, Data]) -> bool:
+def _has_a_scale(o: Offload, samples: MappingOf[Value, Data]) -> bool:
     """Tell whether a relative error is defined: the result depends on samples and is not all zeros."""
     return any(v in samples for v in o.node.inputs) and bool(np.any(samples[o.node.outputs[0]]))
 
@@ -142,7 +150,7 @@ class _Completion:
 
 def _rescalings(plan: Plan, samples: MappingOf[Value, Data], errors: MappingOf[str, float]) -> list[_Rescaling]:
     """Return the scalings that bring offloads that are far off within FAR."""
-    choices = [(o, choice(plan.program, o, samples, FAR)) for o in plan.offloads if errors.get(o.id, 0.0) > FAR]
+    choices = [(o, choice(plan.program, o, _measured_on(o, samples), FAR)) for o in plan.offloads if errors.get(o.id, 0.0) > FAR]
     return [_Rescaling(o, c, errors[o.id]) for o, c in choices if c is not None]
 
 

@@ -203,9 +203,13 @@ def _theorem(law: _Law) -> Theorem | None:
 
 
 def choice(p: Program, o: Offload, samples: Mapping[Value, Data], most: float) -> Choice | None:
-    """Return the proved scaling with which an offload's numerics are within a relative error on samples, the least error first."""
+    """Return the proved scaling with which an offload's numerics are within a relative error on samples.
+
+    Of those with nearly the least error the one of fewest operands goes first, then the least error.
+    """
     choices = [c for s in scalings(o.mapping) if (c := _best(p, o, s, samples, most)) is not None and c.error <= most]
-    ranked = sorted(choices, key=lambda c: (c.error, len(c.scaling.operands)))
+    nearly_least = NEARLY_LEAST * min((c.error for c in choices), default=0.0)
+    ranked = sorted(choices, key=lambda c: (c.error, 0) if c.error > nearly_least else (0.0, len(c.scaling.operands)))
     return next((c for c in ranked if _reason(o, c.scaling, c.exponent) is not None), None)
 
 

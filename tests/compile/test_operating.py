@@ -71,6 +71,14 @@ def test_what_is_out_of_range_is_rescaled_by_a_proved_law(norm: Path, deviation:
     assert to_json(again)["offloads"] == to_json(plan)["offloads"]
 
 
+def test_samples_after_the_first_few_count_too(norm: Path) -> None:
+    mixed = {"x": np.concatenate([samples(0.5)["x"], samples(8.0)["x"]])}
+    plan = compile_model(norm, "flexasr", calibrate=mixed)
+    assert [text.partition(":")[0] for text in plan.settings["scaled"]] == ["layer_norm_0"]
+    (measured,) = cosimulate(plan, mixed).document["offloads"]
+    assert measured["relative_error"] < 0.1
+
+
 def test_a_law_that_does_not_hold_is_not_proved(norm: Path) -> None:
     (o,) = compile_model(norm, "flexasr").offloads
     epsilon_too = law_of(o, Scaling({"x": 1}, {"epsilon": 2}, 0), -3)
