@@ -1,7 +1,7 @@
 """Targets: accelerators with the operations they offer; the public namespace for target files."""
 
 from ..readings.kernels.format_conversion import values_of
-from .array_algebra import join_bytes, low_bits, pad_axis, split_bytes, tile, untile, widen
+from .array_algebra import join_bytes, low_bits, pad_axis, row_sums, split_bytes, tile, untile, widen
 from .cost import Cost, Levels, levels_times
 from .device import Device, SimulatedDevice, SimulatedStream, StreamedDevice, simulated_device
 from .discovery import find_target, load_target, target_names
@@ -43,6 +43,7 @@ __all__ = [
     "low_bits",
     "pad_axis",
     "resource_document",
+    "row_sums",
     "simulated_device",
     "split_bytes",
     "state_memory",

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..readings.arrays.labelled_array import Data
 from ..readings.kernels.layout_conversion import copy_layout
+from ..readings.smt.polynomial_terms import Term
 
 BASE = 256  # values of a byte
 MACHINE_WORDS = {1: "<i1", 2: "<i2", 4: "<i4", 8: "<i8"}  # signed words by their bytes
@@ -75,6 +76,17 @@ def low_bits(x: Data, bits: int) -> Data:
 def widen(x: Data) -> Data:
     """Return elements in which sums and differences of codes do not wrap: integers of 64 bits; a proof's as they are."""
     return x if _is_symbolic(x) else x.astype(np.int64)
+
+
+def row_sums(x: Data) -> Data:
+    """Return the sum of each row of integers [… n]; rows of a proof's terms are summed at once."""
+    if not _is_symbolic(x):
+        return np.asarray(x.sum(axis=-1))
+    sums = np.empty(x.shape[:-1], object)
+    for place in np.ndindex(*sums.shape):
+        table = next((t.terms for t in x[place] if isinstance(t, Term)), None)
+        sums[place] = sum(x[place]) if table is None else table.total(x[place])
+    return sums
 
 
 # -- layouts

@@ -20,7 +20,7 @@ from rewrite_compiler.lang import Array, Expr, array, maximum, minimum, number_a
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice, low_bits, widen
+from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice, low_bits, row_sums, widen
 
 from .base import Codes, blocks, config, target
 from .elementwise import RANKS, P, function, run_flat, sweep
@@ -58,7 +58,7 @@ def formats(*, bias: bool) -> dict[str, partial[Integers]]:
 
 def _starts(w: Codes, b: Codes | None, zero: int) -> Codes:
     """Return the numbers at which sums start: the biases, and what zero point and offset leave out."""
-    missing = (OFFSET - zero) * w.reshape(len(w), -1).sum(axis=1)
+    missing = (OFFSET - zero) * row_sums(w.reshape(len(w), -1))
     return missing if b is None else np.asarray(widen(b) + missing)
 
 

@@ -69,7 +69,7 @@ def drive(
     p: Mapping[str, str], offset: int, stay: Stay = USUAL,
 ) -> Codes:  # fmt: skip
     """Emit one layer of codes: x [(samples,) b, c, i, j], w [c, 1, r, s], b [c] → sums [(samples,) b, c, u, v]."""
-    image, pads = with_zero_points(widen(x) - offset, pads, x_zero - offset)
+    image, pads = with_zero_points(widen(x) - offset, pads, x_zero - offset, p)
     image, pads = device_pads(image, pads, p)
     begin = initial_sums(widen(w), b, offset, x_zero)
     m = replace(_layer(image.shape[-4:], w.shape[2:], strides, pads, p), has_bias=begin is not None, weights_at=stay.base("w"))

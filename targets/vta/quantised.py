@@ -17,10 +17,10 @@ from rewrite_compiler.lang import Array, array
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import USUAL, Room, Stay, StreamedDevice, widen
+from rewrite_compiler.target import USUAL, Room, Stay, StreamedDevice, pad_axis, row_sums, widen
 
 from .alu import function
-from .base import Codes, target
+from .base import Codes, config, elements, target
 from .conv2d import AXES as IMAGES
 from .conv2d import BIASED as BIASED_IMAGES
 from .conv2d import TRIALS, WHOLE, conv2d_codes, conv2d_limits, conv2d_rooms, drive_conv2d, with_border_codes
@@ -43,7 +43,7 @@ def initial_sums(w: Codes, b: Codes | None, offset: int, zero: int) -> Codes | N
     """Return the numbers at which the accumulators start, None for zeros."""
     if b is None and offset == zero:
         return None
-    missing = (offset - zero) * w.reshape(len(w), -1).sum(axis=1)
+    missing = (offset - zero) * row_sums(w.reshape(len(w), -1))
     return np.asarray(missing if b is None else missing + widen(b))
 
 
@@ -71,9 +71,11 @@ def conv2d_sums(x: Array, w: Array, b: Array | None = None, *, x_zero: int, stri
     return conv2d_codes(without_zero_point(x, x_zero), w, b, strides=strides, pads=pads)
 
 
-def with_zero_points(x: Codes, pads: tuple[int, ...], zero: int) -> tuple[Codes, tuple[int, ...]]:
-    """Return images with zero points around them, where these are no zeros, and the zeros that are left to add."""
-    return (x, pads) if not zero else (with_border_codes(x, pads, zero), (0, 0, 0, 0))
+def with_zero_points(x: Codes, pads: tuple[int, ...], zero: int, p: Mapping[str, str]) -> tuple[Codes, tuple[int, ...]]:
+    """Return images with zero points around all channels of their blocks, where these are no zeros, and the zeros that are left to add."""
+    block = config(p).block
+    channels = pad_axis(x, -3, elements(x.shape[-3], block) * block)
+    return (x, pads) if not zero else (with_border_codes(channels, pads, zero), (0, 0, 0, 0))
 
 
 def drive_conv2d_sums(
@@ -82,7 +84,7 @@ def drive_conv2d_sums(
 ) -> Codes:  # fmt: skip
     """Emit one layer of codes; zero points around the image are the host's where the device's zeros are none."""
     weights = widen(w)
-    image, pads = with_zero_points(widen(x) - offset, pads, x_zero - offset)
+    image, pads = with_zero_points(widen(x) - offset, pads, x_zero - offset, p)
     return drive_conv2d(device, image, weights, initial_sums(weights, b, offset, x_zero), strides=strides, pads=pads, p=p, stay=stay)
 
 

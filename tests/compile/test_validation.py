@@ -17,8 +17,8 @@ from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import compile_model
 from rewrite_compiler.compile.plan import validation
 from rewrite_compiler.compile.plan.validation import problems_of, validated_calls, validation_document
+from rewrite_compiler.prove.calls.call_validation import CallCourt, CallVerdict, Method
 from rewrite_compiler.prove.certificates.cache import Cache, court_cache
-from rewrite_compiler.prove.mappings.call_validation import CallCourt, CallVerdict, Method
 from rewrite_compiler.target import Stay, find_target
 from rewrite_compiler.targets.vta.conv2d import _trial
 

@@ -12,13 +12,14 @@ from known_wrong.drivers import Fault, planted
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila.verification.lane_correspondence import LanesDiffer, instruction_correspondence
 from rewrite_compiler.lang import Expr, reduce_sum, signed, update
-from rewrite_compiler.prove.mappings import call_validation
-from rewrite_compiler.prove.mappings.block_proof import BlockProofs
-from rewrite_compiler.prove.mappings.call_validation import CallCourt, Method
-from rewrite_compiler.prove.mappings.stream_correspondence import Event, StreamCorrespondence
+from rewrite_compiler.prove.calls import call_validation
+from rewrite_compiler.prove.calls.block_proof import BlockProofs
+from rewrite_compiler.prove.calls.call_validation import CallCourt, Method
+from rewrite_compiler.prove.calls.stream_correspondence import Event, StreamCorrespondence
 from rewrite_compiler.target import Stay, find_target
 from rewrite_compiler.targets.vta.base import blocks
 from rewrite_compiler.targets.vta.conv2d import _trial
+from rewrite_compiler.targets.vta.depthwise import _trial as depthwise_trial
 
 VTA = find_target("vta")
 NARROW = VTA.variant(blocks(VTA.values).parameters)
@@ -83,9 +84,66 @@ def test_weights_that_stay_are_proved_where_they_lie() -> None:
         assert BlockProofs(VTA).failure(m, LAYER, stay) != ""
 
 
-def test_zero_points_are_left_to_samples() -> None:
-    m = VTA.mappings["depthwise_uint8"]
-    assert BlockProofs(VTA).failure(m, dict(m.trials[1])) != ""
+CODES_LAYER = {**_trial(20, 33, 3, 3, 1, 1), "x_zero": 120}
+FILTERS = {**depthwise_trial(40, 3, 3, 1, 1, 100), "u": 3, "v": 3}
+FACTORS = {"multiplier": (8_388_608, 16_777_215, 12_345_679), "shift": (25, 54, 32), "zero": 3, "low": 0, "high": 255}
+SUMS = {"multiplier": (11_671_530, 8_730_912), "shift": (24, 24), "zeros": (118, 111), "zero": 116, "low": 0, "high": 255}
+RAGGED = {"a": 2, "b": 3, "c": 5, "d": 7}
+
+
+@pytest.mark.parametrize(
+    ("operation", "sizes"),
+    [
+        ("conv2d_bias_uint8", CODES_LAYER), ("conv2d_uint8", {**CODES_LAYER, "x_zero": 127}), ("conv2d_int8", {**CODES_LAYER, "x_zero": 0}),
+        ("conv2d_bias_int8", {**_trial(19, 16, 3, 1, 1, 0), "x_zero": -1}), ("dense_bias_uint8", {"t": 2, "k": 40, "n": 20, "x_zero": 4}),
+        ("depthwise_bias_uint8", FILTERS), ("depthwise_int8", FILTERS), ("requantise_uint8_4", {**RAGGED, **FACTORS}),
+        ("requantise_int8_2", {"a": 3, "b": 20, **FACTORS, "multiplier": (11_184_811,), "shift": (33,), "high": 100}),
+        ("quantized_add_uint8_4", {**RAGGED, **SUMS}), ("relu_4", RAGGED),
+    ],
+)  # fmt: skip
+def test_calls_of_a_quantised_model_are_proved(operation: str, sizes: dict[str, Any]) -> None:
+    assert failure(operation, sizes) == ""
+
+
+CALLS = {  # operation and sizes by module
+    "quantised": ("conv2d_bias_uint8", CODES_LAYER), "conv2d": ("conv2d_bias_uint8", CODES_LAYER),
+    "depthwise": ("depthwise_uint8", FILTERS), "requantise": ("requantise_uint8_4", {**RAGGED, **FACTORS}),
+    "sums": ("quantized_add_uint8_4", {**RAGGED, **SUMS}),
+}  # fmt: skip
+WORDS = "split_bytes(words.reshape(*x.shape[:lead], -1), planes(m.design))"
+WRONG_CODES = {  # module, function, old, new
+    "one bias": ("quantised", "initial_sums", "widen(b)", "widen(b) + (np.arange(len(w)) == 17)"),
+    "a bias in another lane": ("quantised", "initial_sums", "widen(b)", "np.roll(widen(b), 1)"),
+    "what the zero point leaves out": ("quantised", "initial_sums", "(offset - zero)", "(zero - offset)"),
+    "a weight is not summed": ("quantised", "initial_sums", "-1))", "-1)[:, 1:])"),
+    "sums of the weights of another filter": ("quantised", "initial_sums", "w.reshape(", "w[::-1].reshape("),
+    "the code around images": ("quantised", "with_zero_points", "pads, zero)", "pads, zero + 1)"),
+    "the code around some channels": ("quantised", "with_zero_points", "x.shape[-3], block) * block", "x.shape[-3] // 2, 1)"),
+    "codes enter as they are": ("quantised", "drive_conv2d_sums", "widen(x) - offset", "widen(x)"),
+    "biases of the first block": ("conv2d", "_start_at_bias", "dram_base=first + n", "dram_base=first"),
+    "a micro-op": ("conv2d", "Layer.uops", "(k * height + i)", "(k * height + i - (n == 1 and i == 2 and j == 2))"),
+    "filters turned round": ("depthwise", "_diagonals", "tile(w, {0: block})", "tile(w[::-1], {0: block})"),
+    "weights beside the diagonal": ("depthwise", "_diagonals", "lane, lane]", "lane, lane[::-1]]"),
+    "weights in whole rows": ("depthwise", "_diagonals", "lane, lane] = tile(w, {0: block})", ":] = tile(w, {0: block})[..., None]"),
+    "one number of a channel": (
+        "requantise", "drive", "np.repeat(_numbers(pairs), lanes)",
+        "np.repeat(_numbers(pairs), lanes) + (np.arange(7 * lanes * len(pairs)) == 21 * (lanes == 16))",
+    ),
+    "numbers of the channel before": ("requantise", "drive", "_numbers(pairs), lanes", "np.roll(_numbers(pairs), 1), lanes"),
+    "a shift": ("requantise", "steps", 'Step("alu_shr", SUM, DOWN)', 'Step("alu_shr", SUM, MORE)'),
+    "channels of results": ("requantise", "drive", "return in_order if", "in_order = in_order[:, ::-1]; return in_order if"),
+    "elements of results": ("requantise", "drive", "return in_order if", "in_order = in_order[..., ::-1]; return in_order if"),
+    "one byte of a sum": ("requantise", "drive", WORDS, f"{WORDS} * (np.arange(words.size * planes(m.design)) != 8 * lanes)"),
+    "factors exchanged": ("sums", "steps", 'Step("alu_mul", X, X_HIGH)', 'Step("alu_mul", X, Z_HIGH)'),
+    "an operand's elements": ("sums", "drive", "((x, z))", "((x, z[:, ::-1]))"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG_CODES)
+def test_a_fault_in_a_call_of_a_quantised_model_is_no_proof(name: str) -> None:
+    module, function, old, new = WRONG_CODES[name]
+    with planted(Fault("", f"vta.{module}", function, old, new)):
+        assert failure(*CALLS[module]) != ""
 
 
 def _design(target: Any, weight: Any, lanes: int) -> Any:

@@ -20,13 +20,13 @@ from rewrite_compiler import Law, Rule, Tensor, rule
 from rewrite_compiler import ops as o
 from rewrite_compiler.cli.main import main
 from rewrite_compiler.compile.plan import validation
+from rewrite_compiler.prove.calls.call_validation import CallCourt
 from rewrite_compiler.prove.certificates import cache, content, sources
 from rewrite_compiler.prove.certificates import shipped_certificates as shipped
 from rewrite_compiler.prove.certificates.cache import DATE, Cache, court_cache, rule_key
 from rewrite_compiler.prove.certificates.judge import judge_cases, judge_rule, rule_case
 from rewrite_compiler.prove.certificates.shipped_certificates import certificate_of_operation
 from rewrite_compiler.prove.certificates.sources import OUTSIDE_COURT, shipped_courts
-from rewrite_compiler.prove.mappings.call_validation import CallCourt
 from rewrite_compiler.prove.mappings.mappings import code_difference, numeric_sizes
 from rewrite_compiler.prove.rules.rules import prove_rule
 from rewrite_compiler.rewrite.ruleset import every_rule
@@ -140,7 +140,7 @@ def test_an_edit_of_what_judges_calls_changes_their_keys_and_one_of_who_asks_doe
 
     first = key()
     changed = {}
-    for name in ("compile/plan/validation.py", "prove/mappings/call_validation.py", "compile/plan/plan.py"):
+    for name in ("compile/plan/validation.py", "prove/calls/call_validation.py", "compile/plan/plan.py"):
         file = installed / name
         text = file.read_text("utf-8")
         file.write_text(f"{text}\n# edited\n", "utf-8")

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import FlexmatchError, Problem
+from ...prove.calls.call_validation import CallCourt, CallVerdict, Method
 from ...prove.certificates.cache import Cache, call_key
-from ...prove.mappings.call_validation import CallCourt, CallVerdict, Method
 from ...prove.mappings.mappings import SEED, code_difference, sizes_text, with_results
 from ...target import Mapping, Stay
 from .plan import Offload, Plan

@@ -19,7 +19,7 @@ from typing import Any
 ENGINE = Path(__file__).parents[2]
 SHIPPED = Path(__file__).with_name("certificates.json")
 SOLVERS = ("z3-solver", "egglog")
-CALL_ROOTS = ("prove/mappings/call_validation.py", "compile/plan/validation.py")  # of what judges single calls; in no shipped certificate
+CALL_ROOTS = ("prove/calls/call_validation.py", "compile/plan/validation.py")  # of what judges single calls; in no shipped certificate
 CALLER = frozenset({"compile/plan/plan.py"})  # says which calls there are, and a call is in its key
 GRAMMAR = "rewrite/grammar.lark"
 ROOTS = {"rule": ("prove/rules/rules.py", "rewrite/text_file.py"), "target": ("prove/certificates/judge.py", "rewrite/text_file.py")}

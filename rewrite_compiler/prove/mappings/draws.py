@@ -99,7 +99,7 @@ class _Drawn:
         units = {d: m.units.get(d, 1) for d in dict.fromkeys(d for v in m.operands for d in m.axes.of[v.name])}
         ints = [name for name, kind in m.statics if kind == "ints"]
         lists = tuple(name for name in ints if all(max(map(abs, t[name]), default=0) <= LARGEST_ENTRY for t in m.trials))
-        return cls(m.trials, units, lists, _ties(m), frozenset(result_dimensions(m)))
+        return cls(m.trials, units, lists, ties(m), frozenset(result_dimensions(m)))
 
     def candidate(self, random: Random) -> dict[str, Any]:
         """Return random sizes of operands and attributes."""
@@ -130,19 +130,19 @@ def result_dimensions(m: Mapping) -> set[str]:
     return {d for name in m.axes.results for d in m.axes.of[name]} - {d for v in m.operands for d in m.axes.of[v.name]}
 
 
-def _ties(m: Mapping) -> dict[str, tuple[str, int]]:
+def ties(m: Mapping) -> dict[str, tuple[str, int]]:
     """Return the sizes that are a fixed multiple of another one in all trials: groups are channels, gates four times units."""
-    ties: dict[str, tuple[str, int]] = {}
+    tied: dict[str, tuple[str, int]] = {}
     names = [n for n in (m.trials[0] if m.trials else ()) if n not in result_dimensions(m) and all(isinstance(t[n], int) for t in m.trials)]
     for a in names:
         for b in names:
-            is_free = b not in ties and all(x != b for x, _ in ties.values())
+            is_free = b not in tied and all(x != b for x, _ in tied.values())
             ratios = {(t[b] // t[a], t[b] % t[a]) for t in m.trials if t[a]}
-            if a != b and is_free and a not in ties and len({t[a] for t in m.trials}) > 1 and len(ratios) == 1:
+            if a != b and is_free and a not in tied and len({t[a] for t in m.trials}) > 1 and len(ratios) == 1:
                 ((factor, remainder),) = ratios
                 if not remainder and factor:
-                    ties[b] = a, factor
-    return ties
+                    tied[b] = a, factor
+    return tied
 
 
 def _stay(m: Mapping, target: Target, sizes: MappingOf[str, Any], random: Random) -> Stay | None:

@@ -265,8 +265,11 @@ class Run:
     executed: int
 
 
-def execute(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], terms: Terms, stay: Stay | None = None) -> Run:
-    """Execute driver and numerics on terms in normal form.
+def execute(
+    m: Mapping, ila: Ila, sizes: MappingOf[str, Any], terms: Terms, stay: Stay | None = None,
+    device_of: Callable[[Any], Any] = lambda device: device,
+) -> Run:  # fmt: skip
+    """Execute driver and numerics on terms in normal form; the driver is given what `device_of` makes of the symbolic device.
 
     Raises:
         NotInteger: one computes with real numbers.
@@ -284,7 +287,7 @@ def execute(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], terms: Terms, stay
         return terms.variable(f"unwritten {state.name}", state.leaf.interval) if state.binding == DATA else state.reset
 
     device = symbolic_device(ila, lambda memories: NormalFormEvaluator(memories, terms), unwritten)
-    results = run_call(m, device, sizes, operands, stay, symbolic)
+    results = run_call(m, device_of(device), sizes, operands, stay, symbolic)
     meaning = NormalFormEvaluator({leaves[n]: x for n, x in operands.items()}, terms)
     expected = [meaning.array(a) for a in _tuple(m.result_codes(list(leaves.values()), formats, attributes_at(m, sizes)))]
     return Run(operands, list(zip(_flat(_tuple(results)), _flat(expected), strict=True)), device.executed)

@@ -116,6 +116,8 @@ class Terms:
     def _merge_digits(self, factors: dict[Term, int]) -> tuple[tuple[Term, Term], int, Number] | None:
         """Return two digits of one number, their factor and the number: x mod m + m · ⌊x / m⌋ = x, also below a larger modulus."""
         for low, c in factors.items():
+            if low.op == "div" and -c == low.data * factors.get(low.args[0], 0):  # x − m · ⌊x / m⌋
+                return (low, low.args[0]), factors[low.args[0]], self.modulo(low.args[0], low.data)
             if low.op != "mod":
                 continue
             (x,), m = low.args, low.data

@@ -12,13 +12,14 @@ from ...errors import FlexmatchError
 from ...readings.smt.normal_form_code import NotInteger
 from ...readings.smt.polynomial_terms import Terms
 from ...target import Mapping, Stay, Target
+from ..mappings.control_classes import Call, control_branches
+from ..mappings.draws import Invocation, product_count
+from ..mappings.mappings import SEED, code_difference, execute, is_same_term
+from ..mappings.small_designs import operation_classes
 from .block_proof import BlockProofs
-from .control_classes import Call, control_branches
-from .draws import Invocation, product_count
-from .mappings import SEED, code_difference, execute, is_same_term
-from .small_designs import operation_classes
 
 DIRECT_PRODUCTS = 20_000  # products of a call that is executed number by number
+FEW_PRODUCTS = 2_000  # up to which that is tried before elements in place of numbers
 SAMPLES = 2  # seeds of codes, where nothing stronger holds
 
 
@@ -62,17 +63,16 @@ class CallCourt:
 
     def verdict(self, m: Mapping, sizes: MappingOf[str, Any], stay: Stay | None = None) -> CallVerdict:
         """Judge one call."""
-        control = self.unproved_control(m, sizes, stay)
-        reason = ""
-        if product_count(m, sizes) <= DIRECT_PRODUCTS:
-            reason = self._term_failure(m, sizes, stay)
-            if not reason:
-                return CallVerdict(Method.TERM, "", control)
-        block_reason = self.blocks.failure(m, sizes, stay)
-        if not block_reason:
-            return CallVerdict(Method.BLOCKS, "", control)
+        control, products, reasons = self.unproved_control(m, sizes, stay), product_count(m, sizes), list[str]()
+        ways: list[tuple[Method, Callable[..., str]]] = [(Method.BLOCKS, self.blocks.failure)]
+        if products <= DIRECT_PRODUCTS:
+            ways.insert(int(products > FEW_PRODUCTS), (Method.TERM, self._term_failure))
+        for method, failure in ways:
+            reasons.append(failure(m, sizes, stay))
+            if not reasons[-1]:
+                return CallVerdict(method, "", control)
         method, evidence = self._sample(m, sizes, stay)
-        return CallVerdict(method, evidence or "; ".join(filter(None, (reason, block_reason))), control)
+        return CallVerdict(method, evidence or "; ".join(reasons), control)
 
     def _term_failure(self, m: Mapping, sizes: MappingOf[str, Any], stay: Stay | None) -> str:
         try:

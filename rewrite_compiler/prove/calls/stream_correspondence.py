@@ -20,10 +20,9 @@ from ...lang.expr import ARITHMETIC, Expr
 from ...lang.intervals import Interval
 from ...readings.arrays.labelled_array import Data
 from ...readings.smt.normal_form_evaluator import variables
-from ...readings.smt.polynomial_terms import Terms
-from .lane_lifting import Label, Lifting, PartLayout, lane_assignments
+from ...readings.smt.polynomial_terms import Term, Terms
+from .lane_lifting import FETCHED, FetchedWords, Label, Lifting, PartLayout, Placement, lane_assignments
 
-FETCHED = "fetched"  # marks the words of a part that the host reads
 BYTE = (0, 255)
 
 
@@ -55,7 +54,7 @@ class Recorder:
 
     def fetch(self, memory: str, address: int, count: int) -> Data:
         """Return variables for the words of a part."""
-        words = variables(self.terms, f"{FETCHED}_{len(self.events)}", (count,), BYTE)
+        words = variables(self.terms, f"{FETCHED} {len(self.events)}", (count,), BYTE)
         self.events.append(Event("fetch", memory, start=address, words=words))
         return words
 
@@ -79,6 +78,8 @@ class StreamCorrespondence:
     labels_of: dict[Lane, Label] = field(default_factory=dict)  # of the lanes of operands and results: the lanes of elements
     contracted_labels: set[Label] = field(default_factory=set)
     multiplies: bool = False
+    placements: Sequence[Placement] = ()
+    diagonals: dict[Label, tuple[Label, str]] = field(default_factory=dict)  # contracted lanes of an operand that lies on their diagonal
 
     def compare(self, instructions: Mapping[str, LaneCorrespondence]) -> None:
         """Compare instructions and fields, and find how elements lie in each part.
@@ -132,16 +133,34 @@ class StreamCorrespondence:
         if any(spans[0].of(n)[1] in (0, None) for n in access.extents.values()):
             return  # over nothing
         wide, narrow = spans[0].of(access.wide), spans[1].of_narrow(access)
-        n, layout = next((k for k in parts if _is_in(wide, self.wide[k]) and _is_in(narrow, self.narrow[k])), None), access.layout
-        if n is None or wide[0] is None or narrow[0] is None or wide[1] is None or narrow[1] is None:
+        layout = access.layout
+        if wide[0] is None or narrow[0] is None or wide[1] is None or narrow[1] is None:
+            raise LanesDiffer(f"{a.name} has no bounds: {wide}, and {narrow} with a lane an element")
+        run = self._adjacent_parts(wide, narrow, parts)
+        if not run:
             raise LanesDiffer(f"{a.name} reaches beyond what the host places or fetches: {wide}, and {narrow} with a lane an element")
-        first, narrow_first = wide[0] - self.wide[n].start, narrow[0] - self.narrow[n].start
+        first, narrow_first = wide[0] - self.wide[run[0]].start, narrow[0] - self.narrow[run[0]].start
         lanes = sum(stride * (extent - 1) for _, extent, stride in layout.lanes)
         same_place = divmod(first, layout.wide) == divmod(narrow_first, layout.narrow)
         same_count = (wide[1] - wide[0] - lanes) * layout.narrow == (narrow[1] - narrow[0]) * layout.wide
         if not same_place or not same_count:
-            raise LanesDiffer(f"{a.name} begins {first} words into part {n}, and {narrow_first} words with a lane an element")
-        self.layouts.setdefault(n, set()).add((layout.wide, layout.narrow, layout.lanes))
+            raise LanesDiffer(f"{a.name} begins {first} words into part {run[0]}, and {narrow_first} words with a lane an element")
+        for n in run:
+            counts = divmod(len(self.wide[n].words), layout.wide), divmod(len(self.narrow[n].words), layout.narrow)
+            if len(run) > 1 and (counts[0] != counts[1] or counts[0][1]):
+                raise LanesDiffer(f"part {n} of external memory does not end with an element")
+            self.layouts.setdefault(n, set()).add((layout.wide, layout.narrow, layout.lanes))
+
+    def _adjacent_parts(self, wide: Interval, narrow: Interval, parts: Sequence[int]) -> list[int]:
+        """Return the parts that an access lies in, each of which begins where the one before ends; none where it leaves them."""
+        ordered = sorted(parts, key=lambda n: self.wide[n].start)
+        for at, first in enumerate(ordered):
+            run = [first]
+            while not _is_in(wide, self.wide, run) and at + len(run) < len(ordered):
+                run.append(ordered[at + len(run)])
+            if all(_is_in(span, events, run) and _are_adjacent(events, run) for span, events in ((wide, self.wide), (narrow, self.narrow))):
+                return run
+        return []
 
     # -- lanes
 
@@ -166,12 +185,59 @@ class StreamCorrespondence:
         """Compare what the host places, element by element and lane by lane; learn along which lanes operands lie.
 
         Raises:
-            LanesDiffer: a word is not the same up to lanes.
+            LanesDiffer: a word is not the same up to lanes, or an operand lies otherwise than elements are multiplied.
         """
         for n, layout in self.parts.items():
             if self.wide[n].kind == "place":
                 lifting.part(n, layout, self.wide[n].words, self.narrow[n].words)
-        self.labels_of |= lifting.labels_of
+        self.placements = lifting.placements
+        if len(set(self._kinds_of_numbers())) > 1:
+            raise LanesDiffer("numbers are multiplied with numbers, lane by lane")
+        for p in self.placements:
+            self._enter_diagonals(p)
+        for p in self.placements:
+            self._enter_labels(p)
+        for p in self.placements:
+            summed = {self.labels_of.get((p.operand, axis)) for axis, labels in p.assignment.items() if not labels}
+            if not summed <= self.summed_labels:
+                raise LanesDiffer(f"part {p.part} holds sums of {p.operand} over lanes that the stream does not sum over")
+
+    def _kinds_of_numbers(self) -> Iterator[frozenset[Label]]:
+        """Yield the kinds of elements that are multiplied and placed as numbers other than 0."""
+        for n, layout in self.parts.items():
+            kind = frozenset(layout.extents)
+            words = self.narrow[n].words if kind & self.contracted_labels and self.narrow[n].kind == "place" else ()
+            if any(not isinstance(word, Term) and word != 0 for word in words):
+                yield kind
+
+    @property
+    def summed_labels(self) -> set[Label]:
+        """The lanes over which products are summed: without those of which an operand holds the diagonal alone."""
+        return self.contracted_labels - self.diagonals.keys()
+
+    @property
+    def multiplied_operands(self) -> set[str]:
+        """The operands that lie along lanes over which products are summed, or along a diagonal of theirs."""
+        return {p.operand for p in self.placements if p.used_labels & self.contracted_labels}
+
+    def _enter_diagonals(self, p: Placement) -> None:
+        if not p.labels & self.contracted_labels <= p.used_labels:
+            raise LanesDiffer(f"{p.operand} is the same in all lanes that are summed")
+        for labels in p.assignment.values():
+            if len(labels) == 2:
+                summed, lone = ([label for label in labels if (label in self.contracted_labels) == side] for side in (True, False))
+                if len(summed) != 1 or not p.is_pure or self.diagonals.setdefault(summed[0], (lone[0], p.operand)) != (lone[0], p.operand):
+                    raise LanesDiffer(f"{p.operand} lies on a diagonal of lanes of which not one alone is summed")
+
+    def _enter_labels(self, p: Placement) -> None:
+        for axis, labels in p.assignment.items():
+            for label in labels:
+                if self.labels_of.setdefault((p.operand, axis), self._merged(label)) != self._merged(label):
+                    raise LanesDiffer(f"axis {axis} of {p.operand} lies along different lanes in two parts")
+
+    def _merged(self, label: Label) -> Label:
+        """Return the lanes that those of a diagonal are."""
+        return self.diagonals[label][0] if label in self.diagonals else label
 
     def compare_results(self, name: str, lanes: Mapping[int, int], wide: Data, narrow: Data) -> None:
         """Compare the results as functions of what is fetched, lane by lane; learn along which lanes they lie.
@@ -179,13 +245,18 @@ class StreamCorrespondence:
         Raises:
             LanesDiffer: a result is not the same up to lanes.
         """
-        fetched = {n: layout for n, layout in self.parts.items() if self.wide[n].kind == "fetch"}
-        labels = {label: extent for layout in fetched.values() for label, extent, _ in layout.lanes}
+        layouts = self.fetched_layouts
+        labels = {label: extent for layout in layouts.values() for label, extent in layout.extents.items()}
         for assignment in lane_assignments(lanes, labels):
-            if Lifting({}, fetched).results(assignment, lanes, wide, narrow):
-                self.labels_of |= {(name, axis): label for axis, label in assignment.items()}
+            if FetchedWords(layouts).are_same(assignment, lanes, wide, narrow):
+                self.labels_of |= {(name, axis): self._merged(label) for axis, label in assignment.items()}
                 return
         raise LanesDiffer(f"the results {name} are not fetched alike")
+
+    @property
+    def fetched_layouts(self) -> dict[int, PartLayout]:
+        """How elements lie in the parts that are fetched."""
+        return {n: layout for n, layout in self.parts.items() if self.wide[n].kind == "fetch"}
 
 
 def _join(labels: dict[Lane, Label], lanes: set[Lane]) -> None:
@@ -195,8 +266,15 @@ def _join(labels: dict[Lane, Label], lanes: set[Lane]) -> None:
         labels[lane] = joined
 
 
-def _is_in(span: Interval, e: Event) -> bool:
-    return iv.inside(span, (e.start, e.start + len(e.words) - 1))
+def _is_in(span: Interval, events: Sequence[Event], run: Sequence[int]) -> bool:
+    """Tell whether a span begins in the first of some parts and ends in the last."""
+    first, last = events[run[0]], events[run[-1]]
+    begins = iv.inside((span[0], span[0]), (first.start, first.start + len(first.words) - 1))
+    return begins and iv.inside(span, (first.start, last.start + len(last.words) - 1))
+
+
+def _are_adjacent(events: Sequence[Event], run: Sequence[int]) -> bool:
+    return all(events[a].start + len(events[a].words) == events[b].start for a, b in itertools.pairwise(run))
 
 
 @dataclass(frozen=True)

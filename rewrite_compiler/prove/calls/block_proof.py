@@ -13,34 +13,20 @@ from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ...errors import FlexmatchError
-from ...ila.verification.lane_correspondence import (
-    LaneCorrespondence,
-    LanesDiffer,
-    array_correspondence,
-    instruction_correspondence,
-)
+from ...ila.verification.lane_correspondence import LaneCorrespondence, LanesDiffer, array_correspondence
 from ...lang.binders import Comprehension, Leaf, unbounded_sums
 from ...readings.smt.normal_form_code import NotInteger
-from ...readings.smt.normal_form_evaluator import variables
-from ...readings.smt.polynomial_terms import Term, Terms
-from ...target import Blocks, Mapping, Stay, Target
+from ...readings.smt.polynomial_terms import Term
+from ...target import Mapping, Stay, Target
+from ..mappings.mappings import PREVIOUS_CALL_MARK, attributes_at, execute, formats_at, is_same_term, refusal_at, shapes_at, sizes_text
+from .block_call import BlockCall, Instructions, recorded, recorded_streams
 from .lane_lifting import Lifting, OperandLanes
-from .mappings import (
-    PREVIOUS_CALL_MARK,
-    attributes_at,
-    execute,
-    formats_at,
-    is_same_term,
-    refusal_at,
-    run_call,
-    shapes_at,
-    sizes_text,
-    with_results,
-)
-from .stream_correspondence import Recorder, StreamCorrespondence
-
-Instructions = dict[str, LaneCorrespondence]
+from .pointwise_proof import number_axes, pointwise_failure
+from .stream_correspondence import StreamCorrespondence
+from .unit_element import ONES, ElementTerms, UnitDevice
 
 
 @dataclass
@@ -55,9 +41,11 @@ class BlockProofs:
         blocks = self.target.blocks(self.target.values) if self.target.blocks is not None else None
         if blocks is None:
             return "its elements have no lanes"
+        narrow = self.target.variant(blocks.parameters)
+        call = BlockCall(self.target, narrow, m, narrow.mappings[m.variant], sizes, blocks, stay)
         try:
-            narrow = self.target.variant(blocks.parameters)
-            return _failure(_Call(self.target, narrow, m, narrow.mappings[m.variant], sizes, blocks, stay), self.instructions)
+            numbers = number_axes(call)
+            return _failure(call, self.instructions) if numbers is None else pointwise_failure(call, numbers, self.instructions)
         except LanesDiffer as difference:
             return str(difference)
         except NotInteger:
@@ -66,76 +54,38 @@ class BlockProofs:
             return error.problem.sentence
 
 
-@dataclass(frozen=True)
-class _Call:
-    """A call on a wide and on a narrow design."""
-
-    wide: Target
-    narrow: Target
-    mapping: Mapping
-    narrow_mapping: Mapping
-    sizes: MappingOf[str, Any]
-    blocks: Blocks
-    stay: Stay | None
-
-    @property
-    def narrow_sizes(self) -> dict[str, Any]:
-        """Sizes in elements."""
-        m, lanes = self.mapping, self.blocks.lanes
-        operand_sizes = {
-            d: n for d, n in self.sizes.items() if d in {e for v in m.operands for e in m.axes.of[v.name]} or d in dict(m.statics)
-        }
-        return with_results(m, {d: -(-n // lanes[d]) if d in lanes else n for d, n in operand_sizes.items()})
-
-    def lanes_of(self, tensor: str) -> dict[int, int]:
-        """Return the axes of a tensor that elements have lanes along, and how many."""
-        lanes = ((axis, self.blocks.lanes.get(d, 1)) for axis, d in enumerate(self.mapping.axes.of[tensor]))
-        return {axis: n for axis, n in lanes if n > 1}
-
-
-def _failure(call: _Call, instructions: Instructions) -> str:
+def _failure(call: BlockCall, instructions: Instructions) -> str:
     sizes = call.narrow_sizes
     refused = refusal_at(call.narrow_mapping, sizes)
     if refused:
         return f"the design with one lane an element does not admit {sizes_text(sizes)}: {refused}"
-    streams = _stream_correspondence(call, sizes, instructions)
+    streams, lifting = _stream_correspondence(call, sizes, instructions)
     numerics = _numerics_correspondence(call, sizes)
     _check_labels(call, streams, numerics)
-    return _narrow_failure(call, sizes, numerics)
+    return _narrow_failure(call, sizes, streams, lifting)
 
 
-def _stream_correspondence(call: _Call, sizes: MappingOf[str, Any], instructions: Instructions) -> StreamCorrespondence:
+def _stream_correspondence(
+    call: BlockCall, sizes: MappingOf[str, Any], instructions: Instructions
+) -> tuple[StreamCorrespondence, Lifting]:  # fmt: skip
     """Compare both streams, what lies in external memory, and the results.
 
     Raises:
         LanesDiffer: they are not the same up to lanes.
     """
-    wide, narrow = _recorded(call, call.mapping, call.sizes), _recorded(call, call.narrow_mapping, sizes)
-    streams = StreamCorrespondence(wide[0].events, narrow[0].events)
-    for name in dict.fromkeys(e.name for e in wide[0].events if e.kind == "issue"):
-        if name not in instructions:
-            instructions[name] = instruction_correspondence(call.wide.ila(), call.narrow.ila(), name)
-    streams.compare(instructions)
-    shapes = shapes_at(call.mapping, call.sizes)
-    operands = {n + mark: OperandLanes(call.lanes_of(n), shape) for n, shape in shapes.items() for mark in ("", PREVIOUS_CALL_MARK)}
-    streams.compare_contents(Lifting(operands))
-    for name, result, narrow_result in zip(call.mapping.axes.results, wide[1], narrow[1], strict=True):
+    wide, narrow = recorded(call, call.mapping, call.sizes), recorded(call, call.narrow_mapping, sizes)
+    streams = recorded_streams(call, wide, narrow, instructions)
+    operands = {n: OperandLanes(call.lanes_of(n.removesuffix(PREVIOUS_CALL_MARK)), x, narrow.operands[n]) for n, x in wide.operands.items()}
+    lifting = Lifting(operands, wide.device.terms)
+    streams.compare_contents(lifting)
+    for name, result, narrow_result in zip(call.mapping.axes.results, wide.results, narrow.results, strict=True):
+        if np.shape(result) != tuple(call.sizes[d] for d in call.mapping.axes.of[name]):
+            raise LanesDiffer(f"the driver returns {name} of the shape {np.shape(result)}")
         streams.compare_results(name, call.lanes_of(name), result, narrow_result)
-    return streams
+    return streams, lifting
 
 
-def _recorded(call: _Call, m: Mapping, sizes: MappingOf[str, Any]) -> tuple[Recorder, tuple[Any, ...]]:
-    terms = Terms(unbounded=True)
-    recorder, formats = Recorder(terms), formats_at(m)
-
-    def symbolic(mark: str) -> dict[str, Any]:
-        return {n: variables(terms, n + mark, shape, formats[n].codes) for n, shape in shapes_at(m, sizes).items()}
-
-    results = run_call(m, recorder, sizes, symbolic(""), call.stay, symbolic)
-    return recorder, results if isinstance(results, tuple) else (results,)
-
-
-def _numerics_correspondence(call: _Call, sizes: MappingOf[str, Any]) -> LaneCorrespondence:
+def _numerics_correspondence(call: BlockCall, sizes: MappingOf[str, Any]) -> LaneCorrespondence:
     """Compare the numerics of the call with those in elements.
 
     Raises:
@@ -156,7 +106,7 @@ def _numerics_correspondence(call: _Call, sizes: MappingOf[str, Any]) -> LaneCor
     return array_correspondence(wide, narrow, pairs, lanes, (m.axes.result, frozenset(call.lanes_of(m.axes.result))))
 
 
-def _check_labels(call: _Call, streams: StreamCorrespondence, numerics: LaneCorrespondence) -> None:
+def _check_labels(call: BlockCall, streams: StreamCorrespondence, numerics: LaneCorrespondence) -> None:
     """Check that the lanes of tensors lie in those of elements as the numerics combine them, each kind of lane in one of its own.
 
     Raises:
@@ -175,7 +125,7 @@ def _check_labels(call: _Call, streams: StreamCorrespondence, numerics: LaneCorr
     if {frozenset(c) for c in classes} != kinds:
         raise LanesDiffer("two dimensions that the numerics keep apart lie along one axis of elements")
     contracted = {label_of[v] for v in numerics.contracted}
-    if contracted != streams.contracted_labels:
+    if contracted != streams.summed_labels:
         raise LanesDiffer("the stream sums products over other lanes than the numerics")
     if contracted and (numerics.multiplies or streams.multiplies):
         raise LanesDiffer("products of lanes and products of elements both occur")
@@ -193,22 +143,52 @@ def _classes(groups: Any) -> list[set[Any]]:
     return classes
 
 
-def _narrow_failure(call: _Call, sizes: MappingOf[str, Any], numerics: LaneCorrespondence) -> str:
+def _narrow_failure(call: BlockCall, sizes: MappingOf[str, Any], streams: StreamCorrespondence, lifting: Lifting) -> str:
     """Return why driver and numerics are not one term of products of two operands on the narrow design, nothing when they are."""
+    units, summed_parts = _with_ones(streams, lifting)
+    terms = ElementTerms(units)
     with unbounded_sums(1):
-        run = execute(call.narrow_mapping, call.narrow.ila(), sizes, Terms(unbounded=True), call.stay)
+        run = execute(
+            call.narrow_mapping, call.narrow.ila(), sizes, terms, call.stay, lambda device: UnitDevice(device, terms, summed_parts)
+        )
     if any(not is_same_term(a, b) for a, b in run.pairs):
         return f"driver and numerics are not one term at {sizes_text(sizes)} on the design with one lane an element"
-    if not numerics.contracted:
+    multiplied = streams.multiplied_operands
+    if not multiplied:
         return ""
-    operand_of = {t.number: name for name, x in run.operands.items() for t in x.flat if isinstance(t, Term)}
-    contracting = {lane[0] for v in numerics.contracted for lane in numerics.uses[v]}
+    operand_of = {t.number: name for name, x in run.operands.items() for t in x.flat if isinstance(t, Term)} | {terms.ones.number: ONES}
+    diagonal = {operand for _, operand in streams.diagonals.values()}
+    products = _allowed_products(multiplied, units, diagonal, multiplied - lifting.unpadded)
     for t in _terms([a for a, _ in run.pairs]):
-        names = [operand_of.get(a.number) for a in t.args]
-        is_product = len(names) == 2 == len(set(names)) and set(names) <= contracting
-        if (t.op == "mul" and not is_product) or (t.op != "mul" and not contracting.isdisjoint(names)):
+        names = [operand_of.get(a.number, "") for a in t.args]
+        is_product = t.op == "mul" and len(names) == 2 and frozenset(names) in products
+        if (t.op == "mul" and not is_product) or (t.op != "mul" and not multiplied.isdisjoint(names)):
             return f"{t!r} is no product of one element of each of two operands"
     return ""
+
+
+def _with_ones(streams: StreamCorrespondence, lifting: Lifting) -> tuple[set[str], frozenset[int]]:
+    """Return the operands whose product with ones occurs, and the parts that hold such products in place of elements.
+
+    Ones stand for numbers, or for what an element is more than a variable. Where no part has either there is no such product.
+    """
+    multiplied, contracted = streams.multiplied_operands, streams.contracted_labels
+    placements = [p for p in streams.placements if p.operand in multiplied]
+    summed_parts = frozenset(p.part for p in placements if not p.used_labels & contracted)
+    impure = {p.operand for p in placements if not p.is_pure and p.part not in summed_parts}
+    if not summed_parts and not impure:
+        return set(), frozenset()
+    return multiplied - impure - lifting.unpadded, summed_parts
+
+
+def _allowed_products(multiplied: set[str], units: set[str], diagonal: set[str], padded: set[str]) -> set[frozenset[str]]:
+    """Return the pairs of operands whose products are those of elements.
+
+    One of both is 0 in the lanes beyond its end; and where an operand lies on a diagonal of lanes it is one of both.
+    """
+    pairs = {frozenset((a, b)) for a in multiplied for b in multiplied if a != b and not padded.isdisjoint((a, b))}
+    pairs |= {frozenset((ONES, a)) for a in units & padded}
+    return {pair for pair in pairs if not diagonal or pair & diagonal}
 
 
 def _terms(roots: list[Any]) -> Iterator[Term]:
