@@ -13,7 +13,9 @@ import numpy as np
 
 from rewrite_compiler import Tensor, Where
 from rewrite_compiler import ops as o
-from rewrite_compiler.lang import Array, Expr, Fixed, array, lift, maximum, minimum, select
+from rewrite_compiler.lang import Array, Expr, Fixed, array, lift, maximum, minimum, select, signed
+from rewrite_compiler.lang import Int as Integers
+from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Float
 from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice, pad_axis
 from rewrite_compiler.target import Mapping as Operation
@@ -150,6 +152,7 @@ class Kind:
     element: Callable[..., Expr]
     steps: int = 1
     is_shared: bool = False
+    is_integer: bool = False  # whether it works on a model's own int32
 
     @property
     def operands(self) -> int:
@@ -203,6 +206,14 @@ def _declare(rank: int) -> None:
         """The hyperbolic tangent as each element limited to −1 … 1, which the compiler's tests give."""
         return o.tanh(x), Where(x.rank == rank)
 
+    def add_int32(x: Tensor, z: Tensor) -> tuple[Tensor, Where]:
+        """The sum of two int32 tensors of one shape, which wraps."""
+        return o.add(x, z), Where(x.rank == rank, x.shape == z.shape, HasType(x, ("int32",)), HasType(z, ("int32",)))
+
+    def relu_int32(x: Tensor) -> tuple[Tensor, Where]:
+        """The larger of each int32 and zero."""
+        return o.relu(x), Where(x.rank == rank, HasType(x, ("int32",)))
+
     added, fixed = ("add", FIRST, Operand(SECOND)), lambda x: Fixed(32, FRACTION)
     for kind in (
         Kind(function(add), _wide, _one("add", Operand(SECOND)), lambda x, z, f, g: x + z, is_shared=True),
@@ -212,6 +223,8 @@ def _declare(rank: int) -> None:
         Kind(function(clip), _same, _clip, _clipped, 2),
         Kind(function(sigmoid), fixed, _function("sigmoid"), _sigmoid, 2),
         Kind(function(tanh), fixed, _function("tanh"), _tanh, 2),
+        Kind(function(add_int32), _same, _one("add", Operand(SECOND)), lambda x, z, f, g: signed(x + z, 32), is_integer=True),
+        Kind(function(relu_int32), _same, _one("relu", scalar(0), 0), lambda x, f, g: maximum(x, 0), is_integer=True),
     ):  # fmt: skip
         _register(kind, rank, dims)
 
@@ -223,8 +236,10 @@ def _register(kind: Kind, rank: int, dims: str) -> None:
     bounds = ({"low": -0.25, "high": 3.0}, {"low": -math.inf, "high": 3.0}) if name == "clip" else ({},)
     sizes = ((*(1,) * (rank - 1), 17), (3, 2, 5, 7)[:rank])
     trials = tuple({**dict(zip(dims.split(), s, strict=True)), **b} for b in bounds for s in sizes)
+    integers = dict.fromkeys((*inputs, "y"), partial(Integers, 32))
+    formats, derived = ({}, integers) if kind.is_integer else (inputs, {"y": kind.y})
     mapping: Operation = target.accelerates(
-        axes=axes, formats=inputs, derived={"y": kind.y}, operation=name.removesuffix("_relu"), whole=dims,
+        axes=axes, formats=formats, derived=derived, operation=name.removesuffix("_relu").removesuffix("_int32"), whole=dims,
         shared=("x z",) if kind.is_shared else (), trials=trials,
     )(function(kind.meaning, f"{name}_{rank}"))  # fmt: skip
     of: dict[str, Any] = {"rank": rank, "operands": len(inputs)}
