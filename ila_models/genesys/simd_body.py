@@ -127,21 +127,27 @@ class Body:
     def _at_once(self, base: Leaf, counts: Sequence[Expr], stride: Leaf) -> Step:
         """Return the operation on the rows of the inner loops at once, for each iteration of the outer ones in order."""
 
+        shape = (*counts[OUTER:], self.c.lanes)
+
         def once(*outer: Expr) -> Step:
-            def results(name: str, bits: int) -> Step:
-                memory = self.m.s[name]
+            def row(n: int | Expr, inner: Sequence[Expr]) -> Expr:
+                return base[n] + sum((i * stride[n, at] for at, i in enumerate((*outer, *inner))), lift(0))
 
-                def result(*indices: Expr) -> tuple[tuple[Expr, Expr], Expr]:
-                    *inner, k = indices
-                    steps = (*outer, *inner)
-                    rows = [base[n] + sum((i * stride[n, at] for at, i in enumerate(steps)), lift(0)) for n in range(3)]
-                    row = rows[0] % memory.shape[0]
-                    a, b = (self._read(self.spaces[n], rows[n], k) for n in (1, 2))
-                    return (row, k), wrap(self._lane(a, b, memory[row, k], k), bits, True)
+            def operand(n: Expr, *at: Expr) -> Expr:
+                return self._read(switch(n, *self.spaces), row(n, at[:-1]), at[-1])
 
-                return update(memory, (*counts[OUTER:], self.c.lanes), result)
+            def made(x: Leaf) -> Step:
+                results = array(lambda *at: self._lane(x[(1, *at)], x[(2, *at)], x[(0, *at)], at[-1]), shape)
+                return let(results, written, "results")
 
-            return cases(self.f.dst_space, {SPACES[space]: results(*target) for space, target in WRITTEN.items()})
+            def written(y: Leaf) -> Step:
+                def target(name: str, bits: int) -> Step:
+                    memory = self.m.s[name]
+                    return update(memory, shape, lambda *at: ((row(0, at[:-1]) % memory.shape[0], at[-1]), wrap(y[at], bits, True)))
+
+                return cases(self.f.dst_space, {SPACES[space]: target(*state) for space, state in WRITTEN.items()})
+
+            return let(array(operand, (3, *shape)), made, "lanes")
 
         return loop(counts[:OUTER], once)
 
