@@ -14,14 +14,14 @@ from ..lang.expr import Expr, const
 from ..lang.substitution import substitute
 from ..readings.arrays.labelled_array import Data, storage_dtype
 from ..readings.kernels.evaluate import evaluate
-from ..readings.native.jit import compile_text, host
+from ..readings.native.jit import LIGHT, compile_text, host
 from ..readings.native.printer import table_entries
 from .layout import Layout
 from .printer import Printer
 from .schedule import Schedule, schedules
 from .vectors import NotLowered
 
-LEVEL = 3
+LEVEL = LIGHT  # its vectors and unrolled loops are printed: the passes of higher levels, half of the time, gain nothing
 PackedOperands = dict[Leaf, dict[Layout, Data]]  # packed operands by leaf and layout
 SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
