@@ -216,6 +216,15 @@ def test_movement_of_integers_is_known(op: str, rest: list[Any], attributes: dic
     assert not loaded.program.opaque
 
 
+@pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Max", "Min", "Relu", "Neg", "Abs"])
+def test_integers_of_32_bits_are_computed_with(op: str) -> None:
+    """Sums and products wrap, as those of onnxruntime do."""
+    operands: list[Any] = [("int32", (2, 4))] * (1 if op in ("Relu", "Neg", "Abs") else 2)
+    largest = np.asarray([[2**31 - 1, -(2**31), 7, -7], [1 << 20, 3, -1, 0]], np.int32)
+    loaded = agrees(single(op, operands), values={f"x{n}": np.roll(largest, n) for n in range(len(operands))}, tolerance=1e-12)
+    assert not loaded.program.opaque
+
+
 def test_every_lowering_is_tested() -> None:
     alone = {"Log", "Sqrt", "Reciprocal", "ReduceLogSum"}
     elsewhere = {"LSTM", "GRU", "RNN", "Constant", "ConstantOfShape", "CastLike", "Split", "Mod"}
@@ -234,8 +243,8 @@ def test_whether_padding_counts_is_kept_where_there_is_padding(pads: list[int], 
 
 # operator, operands, attributes, results → why the host runs it
 OPAQUE: dict[str, tuple[str, list[Any], dict[str, Any], int, str]] = {
-    "integers": ("Add", [("int32", (2,)), ("int32", (2,))], {}, 1, "it works on int32"),
-    "integer relu": ("Relu", [("int32", (2,))], {}, 1, "it works on int32"),
+    "integers": ("Add", [("int64", (2,)), ("int64", (2,))], {}, 1, "it works on int64"),
+    "integer quotient": ("Div", [("int32", (2,)), np.asarray([3, 5], np.int32)], {}, 1, "it works on int32"),
     "clip to no number": ("Clip", [(2, 3), number(float("nan"))], {}, 1, "its bounds are nan and inf"),
     "cast": ("Cast", [(2, 3)], {"to": 7}, 1, "it casts float32 to int64"),
     "remainder": ("Mod", [("int64", (2,)), ints(3)], {}, 1, "no core operators express it"),

@@ -130,10 +130,13 @@ def test_a_network_stays_as_accurate_on_hvx() -> None:
     assert document["simulator"]["audited"] >= len(plan.offloads)
 
 
-def layers(path: Path, nodes: Sequence[onnx.NodeProto], inputs: dict[str, list[int]], y: list[int], **constants: np.ndarray) -> Path:
-    """Write a model of floats, whose result is y."""
-    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
-    result = [helper.make_tensor_value_info("y", TensorProto.FLOAT, y)]
+def layers(
+    path: Path, nodes: Sequence[onnx.NodeProto], inputs: dict[str, list[int]], y: list[int], *, kind: int = TensorProto.FLOAT,
+    **constants: np.ndarray,
+) -> Path:  # fmt: skip
+    """Write a model of floats, or of numbers of another type, whose result is y."""
+    tensors = [helper.make_tensor_value_info(name, kind, shape) for name, shape in inputs.items()]
+    result = [helper.make_tensor_value_info("y", kind, y)]
     known = [numpy_helper.from_array(np.ascontiguousarray(x, np.float32), name) for name, x in constants.items()]
     graph = helper.make_graph(nodes, "layers", tensors, result, known)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
@@ -166,6 +169,22 @@ def test_a_published_program_follows_from_its_onnx_layers_on_genesys(tmp_path: P
     assert [o.mapping.name for o in plan.offloads] == ["genesys.conv2d_bias_relu"]
     (found,) = inferences(plan, {"x": image[None]})
     assert np.array_equal(found.outputs["y"][0], published)
+
+
+@pytest.mark.shared
+def test_published_sums_follow_from_their_onnx_layer_on_genesys(tmp_path: Path, shared_dir: Path) -> None:
+    """`add`: 2,048 sums of int32, and a sum that wraps."""
+    z = np.load(shared_dir / "golden/genesys/recorded/add/arrays.npz")
+    nodes = [helper.make_node("Add", ["a", "b"], ["y"], name="sum")]
+    model = layers(tmp_path / "add.onnx", nodes, {"a": [1, 2048], "b": [1, 2048]}, [1, 2048], kind=TensorProto.INT32)
+    a, b, published = (z[name].reshape(1, 1, 2048) for name in ("op1", "op2", "out"))
+    plan = calibrated(compile_model(model, "genesys", Options(on=("genesys=sum",))), {"a": a, "b": b}, "the published operands")
+    assert [o.mapping.name for o in plan.offloads] == ["genesys.add_int32_2"]
+    (found,) = inferences(plan, {"a": a, "b": b})
+    assert np.array_equal(found.outputs["y"], published)
+    a[0, 0, 0], b[0, 0, 0] = 2**31 - 1, 1
+    (found,) = inferences(plan, {"a": a, "b": b})
+    assert found.outputs["y"].reshape(-1)[0] == -(2**31)
 
 
 def test_a_residual_block_runs_on_hvx(tmp_path: Path) -> None:

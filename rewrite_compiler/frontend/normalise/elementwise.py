@@ -29,11 +29,22 @@ _UNARY = {
 }
 _BINARY = {"Add": "add", "Sub": "sub", "Mul": "mul"}
 _VARIADIC = {"Sum": "add", "Max": "max", "Min": "min"}
+_INTEGER = ("relu", "neg", "abs", "add", "sub", "mul", "max", "min")  # operators that int32 has, too
+
+
+def _require_numbers(site: Site, op: str) -> None:
+    """Check that the operands are floats or, where the operator has them, all int32.
+
+    Raises:
+        Unsupported: they are of another type, so the host runs the node.
+    """
+    if op not in _INTEGER or any(site.type(v).dtype != "int32" for v in site.values()):
+        site.require_float()
 
 
 def _unary(op: str) -> Callable[[Site], list[Value]]:
     def lower(site: Site) -> list[Value]:
-        site.require_float()
+        _require_numbers(site, op)
         return [site.apply(op, site.value(0))]
 
     return lower
@@ -48,7 +59,7 @@ def binary(site: Site, op: str, x: Value, y: Value) -> Value:
 
 def _binary(op: str) -> Callable[[Site], list[Value]]:
     def lower(site: Site) -> list[Value]:
-        site.require_float()
+        _require_numbers(site, op)
         return [binary(site, op, site.value(0), site.value(1))]
 
     return lower
@@ -102,7 +113,7 @@ def _mod(site: Site) -> list[Value]:
 
 def _variadic(op: str) -> Callable[[Site], list[Value]]:
     def lower(site: Site) -> list[Value]:
-        site.require_float()
+        _require_numbers(site, op)
         result, *rest = site.values()
         for v in rest:
             result = binary(site, op, result, v)
