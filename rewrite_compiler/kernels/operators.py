@@ -28,9 +28,11 @@ def emit_operator(p: Emission, e: Expr, bits: int) -> Values:
     """
     if e.op == "select":
         return _selected(p, e, bits)
+    if e.op in CONDITIONS:
+        return [resize(p.b, x, bits, signed=False) for x in emit_condition(p, e)]
     lane_bits = WORD.width if p.in_index else bits
     if not p.in_index and iv.inside(e.interval, iv.of_width(bits, True)):
-        lane_bits = min(bits, width_of(e.interval))
+        lane_bits = min(bits, max(width_of(e.interval), _exact_part(e)))
     if e.op in RING or _is_low_part(e, lane_bits):
         values = RING[e.op](p, e, lane_bits) if e.op in RING else _low_part(p, e, lane_bits)
     elif e.op in EXACT:
@@ -84,6 +86,11 @@ def _low_part(p: Emission, e: Expr, bits: int) -> Values:
     if e.op == "mod":
         return [p.b.and_(x, constant_like(x, n - 1)) for x in xs]
     return map_positions(lambda x, n: p.b.shl(*align_lanes(p.b, x, n)), xs, p.constant_argument(e.args[1], bits))
+
+
+def _exact_part(e: Expr) -> int:
+    """Return the lanes in which the operand of a low part is exact where it must be: no conversion is cheaper than narrow lanes."""
+    return width_of(e.args[0].interval) if e.op in ("mod", "extract", "wrap") and e.args[0].op in EXACT else 0
 
 
 def _power(e: Expr) -> int | None:
@@ -160,10 +167,6 @@ def _extreme(p: Emission, e: Expr) -> Values:
         return p.b.select(p.b.icmp_signed(sign, x, y), x, y)
 
     return map_positions(extreme, *_operands(p, e, _needed(p, e)))
-
-
-def _truth(p: Emission, e: Expr) -> Values:
-    return [resize(p.b, x, WORD.width if p.in_index else 16, signed=False) for x in emit_condition(p, e)]
 
 
 def _bitwise(p: Emission, e: Expr) -> Values:
@@ -263,9 +266,9 @@ def _place(p: Emission, at: Value, x: Value, extent: int, low: Value) -> Value:
 
 
 RING: dict[str, Callable[[Emission, Expr, int], Values]] = {name: _ring(name) for name in ("add", "sub", "mul", "neg")}
+CONDITIONS = frozenset({*COMPARISONS, "not"})
 EXACT: dict[str, Callable[[Emission, Expr], Values]] = {
     **dict.fromkeys(("min", "max"), _extreme),
-    **dict.fromkeys((*COMPARISONS, "not"), _truth),
     **dict.fromkeys(("bitand", "bitor", "bitxor"), _bitwise),
     **dict.fromkeys(("shl", "shr"), _shifted),
     **dict.fromkeys(("div", "mod", "tdiv", "tmod"), _divided),
