@@ -40,6 +40,7 @@ from .matching.pins import HOST, Pins, pins_of, require_pins, unmet_pin
 from .matching.recurrences import unroll_recurrences
 from .operating import calibrated_within_range
 from .plan.accounting import account
+from .plan.application_time import picoseconds_of_sources
 from .plan.lowered_counts import are_lowered
 from .plan.plan import Offload, Plan, Reason
 from .plan.residency import residencies
@@ -263,9 +264,10 @@ def _plan(
     )  # fmt: skip
     accounting = account(model.program, match_result.program, ids, reasons)
     rule_reasons = _Reasons(match_result, rules, mappings, certified)
+    host_times = picoseconds_of_sources(model.program, accounting.offloads, objective.host)
     offloads = tuple(
-        _offload(key, node, nodes, by_name[node.op], targets, match_result, rule_reasons, objective)
-        for (key, node), nodes in zip(ids.items(), accounting.offloads, strict=True)
+        _offload(key, node, nodes, by_name[node.op], targets, match_result, rule_reasons, objective, host_time)
+        for (key, node), nodes, host_time in zip(ids.items(), accounting.offloads, host_times, strict=True)
     )
     return Plan(
         model={"path": str(model.path), "sha256": model.sha256, "ops": len(model.program.sources), "opset": model.file_opset},
@@ -299,7 +301,7 @@ def _ids(devices: Sequence[Node], mappings: MappingOf[str, Mapping]) -> dict[str
 
 def _offload(
     key: str, node: Node, nodes: tuple[str, ...], m: Mapping, targets: Sequence[Target], match_result: MatchResult, rule_reasons: _Reasons,
-    objective: Objective,
+    objective: Objective, host_time: int,
 ) -> Offload:  # fmt: skip
     types = [match_result.program.types[v] for v in node.inputs]
     shapes = tuple(t.shape for t in types)
@@ -322,7 +324,7 @@ def _offload(
         tiling,
         {} if m.format_choices else m.formats_for({}),  # a quantised model has its own
         offload_price,
-        picoseconds_of(body, None, objective.host),
+        min(picoseconds_of(body, None, objective.host), host_time) if nodes else picoseconds_of(body, None, objective.host),
         mapped_cost,
     )
 

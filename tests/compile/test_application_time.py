@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Options, compile_model, to_json
@@ -26,6 +30,21 @@ def test_both_ways_are_the_totals(accel: str) -> None:
     constant = totals(replace(plan.program, nodes=tuple(fixed)), lambda _: None).nanoseconds
     assert times["nanoseconds"] == pytest.approx(mixed.nanoseconds - constant, abs=len(plan.program.nodes) + 1)
     assert times["nanoseconds"] > sum(o.price.picoseconds for o in plan.offloads if o.price) // 1000
+
+
+def test_what_the_host_takes_for_the_same_nodes_has_no_operation_that_only_the_device_needs(tmp_path: Path) -> None:
+    """FlexASR's layer has a bias and a tanh: of a product with a tanh behind it the host does not add zeros."""
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["h"], name="product"), helper.make_node("Tanh", ["h"], ["y"], name="tanh")], "g",
+        *([helper.make_tensor_value_info(n, TensorProto.FLOAT, (1, 16))] for n in "xy"),
+        [numpy_helper.from_array(np.eye(16, dtype=np.float32), "w")],
+    )  # fmt: skip
+    path = tmp_path / "layer.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    plan = compile_model(path, "flexasr")
+    assert [o.nodes for o in plan.offloads] == [("product", "tanh")]
+    document = to_json(plan)
+    assert sum(o["cost"]["host_nanoseconds"] for o in document["offloads"]) == document["application"]["host_nanoseconds"]
 
 
 def test_it_is_not_known_where_a_target_gives_no_cost() -> None:

@@ -183,6 +183,15 @@ def test_each_kind_of_fault_is_told_with_its_line(kind: str, folder: Path) -> No
         )
 
 
+def test_a_target_that_cannot_be_loaded_is_told_whatever_options_are_given(folder: Path) -> None:
+    source, line = with_first_line("dense", "return None")
+    Path("toy.py").write_text(source, "utf-8")
+    for options in ([], ["--groups", "1"]):
+        answer = flexmatch("check", "./toy.py", *options)
+        assert answer.code == 1
+        assert re.search(rf"toy\.py:({line - 2}|{line - 1}|{line})\b", answer.out + answer.err)
+
+
 def test_a_plan_whose_offload_is_refused_now_runs_on_the_host(folder: Path) -> None:
     Path("toy.py").write_text(text(), "utf-8")
     assert flexmatch("compile", "dense.onnx", "--accel", "./toy.py", "--calibrate", "data.npz", "--trust-unproved", "toy.dense").code == 0

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...errors import FlexmatchError, UsageError
 from ..findings import Finding, add_finding_options, write_findings
 from ..options import check_options_apply, emit_json, parse_arguments, parser, shapes_of, whole_number
 from ..output import is_live, print_lines
@@ -46,7 +47,9 @@ def run(arguments: Sequence[str]) -> int:
     verb_parser.add_argument("--recheck", action="store_true", help="with --symbolic: judge again what was judged before")
     add_finding_options(verb_parser)
     args = parse_arguments(verb_parser, arguments)
-    check_options_apply(args, SUBJECTS, PLAN if args.symbolic else _subject(args))
+    subject = PLAN if args.symbolic else _subject(args)
+    if subject is not None:
+        check_options_apply(args, SUBJECTS, subject)
     if args.symbolic:
         return check_symbolic(args)
     from ...limits import DEFAULT
@@ -67,16 +70,21 @@ def run(arguments: Sequence[str]) -> int:
     return 0 if result.is_good else 1
 
 
-def _subject(args: argparse.Namespace) -> str:
-    """Return what is checked in words; a file is looked into only where an option depends on it."""
+def _subject(args: argparse.Namespace) -> str | None:
+    """Return what is checked in words, where an option depends on it; None where none does, or the file cannot be loaded."""
     if not {*args.given} & {*SUBJECTS}:
-        return ""
+        return None
     from ...compile import is_plan
     from ...study.checks.check import kind_of
 
     if Path(args.subject).is_file() and is_plan(Path(args.subject)):
         return "a plan without --symbolic"
-    return WORDS[kind_of(args.subject).value]
+    try:
+        return WORDS[kind_of(args.subject).value]
+    except UsageError:
+        raise
+    except FlexmatchError:
+        return None  # the check says why
 
 
 def _progress(name: str) -> None:

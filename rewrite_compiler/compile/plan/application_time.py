@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from ...fit.cost import Price
 from ...fit.host import HostTable, picoseconds_of
@@ -24,6 +25,19 @@ def application_time(source: Program, program: Program, prices: Mapping[Value, P
         "host_nanoseconds": _nanoseconds(picoseconds_of(source, _moving_nodes(source), table)),
         "nanoseconds": _nanoseconds(devices + picoseconds_of(program, host_nodes, table)),
     }
+
+
+def picoseconds_of_sources(source: Program, covered: Sequence[Sequence[str]], table: HostTable) -> list[int]:
+    """Return the host's time of the model's own nodes that each offload covers; nodes that several offloads cover count in equal parts.
+
+    An offload's body may have operations that no node of the model has, such as the sum with a bias of zeros.
+    """
+    costs: Counter[str] = Counter()
+    for n in _moving_nodes(source):
+        for s in n.origins:
+            costs[source.sources[s].name] += picoseconds_of(source, [n], table) // len(n.origins)
+    times_covered = Counter(name for names in covered for name in names)
+    return [sum(costs[name] // times_covered[name] for name in names) for names in covered]
 
 
 def _moving_nodes(p: Program) -> Iterator[Node]:

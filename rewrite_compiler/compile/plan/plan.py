@@ -57,7 +57,7 @@ class Offload:
     tiling: Tiling
     formats: MappingOf[str, Format] = field(default_factory=dict)  # operand or result name of the mapping → format
     price: Price | None = None  # None when the target states no costs
-    host_picoseconds: int = 0  # time of the same computation on the host
+    host_picoseconds: int = 0  # time of the same nodes on the host
     mapped: MappedCost | None = None  # at the best mappings, where the objective asks mappers
 
     def __repr__(self) -> str:

@@ -69,16 +69,16 @@ class CheckResult:
 
 
 def kind_of(subject: str) -> Kind:
-    """Return what a subject is: a file of Python by what it defines, rules where it cannot be loaded; UsageError where it is missing."""
+    """Return what a subject is: a file of Python by what it defines.
+
+    Raises:
+        UsageError: (F101) there is no such file.
+        FlexmatchError: the file cannot be loaded.
+    """
     name = subject.partition(":")[0]
     if Path(name).suffix != ".py":
         return Kind.MODEL if "/" in name or Path(name).exists() else Kind.TARGET
-    try:
-        module = module_at(Path(name), "target", "F101")
-    except UsageError:
-        raise
-    except FlexmatchError:
-        return Kind.RULES
+    module = module_at(Path(name), "target", "F101")
     if any(isinstance(v, Target) for v in vars(module).values()):
         return Kind.TARGET
     return Kind.RULES if any(rules_in(module)) else Kind.ILA
