@@ -81,22 +81,30 @@ def test_fixed_point_of_whole_words_stays_as_codes(f: Format, expected: bool) ->
 
 
 def program(*nodes: tuple[str, Mapping[str, float]]) -> Program:
-    """Return a chain of nodes; sums take another input each."""
+    """Return a chain of nodes; sums take another input each, products a number."""
     b = Builder("part")
     value = b.input("x0", TensorType(SHAPE[1:]))
     for n, (op, attributes) in enumerate(nodes, 1):
         others = [b.input(f"x{n}", TensorType(SHAPE[1:]))] if op == "add" else []
-        (value,) = b.apply(op, [value, *others], attributes)
+        others += [b.constant(np.array([attributes["factor"]], np.float32))] if op == "mul" else []
+        (value,) = b.apply(op, [value, *others], {} if op == "mul" else attributes)
     return b.finish([value])
 
 
 ADD, RELU, CLIP = ("add", {}), ("relu", {}), ("clip", {"low": 0.0, "high": 6.0})
 
 
+def times(factor: float) -> tuple[str, dict[str, float]]:
+    return "mul", {"factor": factor}
+
+
 @pytest.mark.parametrize(
     "p",
-    [program(ADD), program(ADD, RELU), program(ADD, CLIP, ADD), program(CLIP), program(RELU, ADD, ADD)],
-    ids=["+", "+r", "+c+", "c", "r++"],
+    [
+        program(ADD), program(ADD, RELU), program(ADD, CLIP, ADD), program(CLIP), program(RELU, ADD, ADD),
+        program(times(0.25)), program(times(0.1), ADD, times(-3.7), RELU),
+    ],
+    ids=["+", "+r", "+c+", "c", "r++", "*", "*+*r"],
 )  # fmt: skip
 @pytest.mark.parametrize("kinds", ["".join(k) for k in itertools.product("cfe", repeat=3)])
 def test_sums_and_limits_are_one_pass_with_the_bits_of_numpy(p: Program, kinds: str) -> None:

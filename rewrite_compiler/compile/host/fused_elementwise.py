@@ -1,4 +1,4 @@
-"""Fused elementwise host parts: sums and clamps of floats, or of quantised codes, in one pass."""
+"""Fused elementwise host parts: sums, products with numbers, and clamps of floats, or of quantised codes, in one pass."""
 
 from __future__ import annotations
 
@@ -31,16 +31,22 @@ def clamps_of(node: Node) -> tuple[Clamp, ...]:
     return ("max", float(np.float32(attributes["low"]))), ("min", float(np.float32(attributes["high"])))
 
 
-def _is_known(node: Node) -> bool:
+def factor_of(p: Program, node: Node) -> float | None:
+    """Return the number that a node multiplies its first operand by; None where it does something else."""
+    factor = p.constants.get(node.inputs[1]) if node.op == "mul" else None
+    return None if factor is None or factor.shape != (1,) or factor.dtype != SINGLE else float(factor[0])
+
+
+def _is_known(p: Program, node: Node) -> bool:
     """Tell whether a node can be fused bit-exactly: not clamps at NaN, or at a zero where the sign of the result is unspecified."""
     if node.op not in LIMITING:
-        return node.op == "add"
+        return node.op == "add" or factor_of(p, node) is not None
     return not any(math.isnan(n) or (n == 0 and (kind == "min" or math.copysign(1, n) < 0)) for kind, n in clamps_of(node))
 
 
 @dataclass
 class Elementwise:
-    """A host part of sums and clamps with one result."""
+    """A host part of sums, products with numbers, and clamps, with one result."""
 
     program: Program
     conversions: dict[tuple[Kind, ...], Conversion | None] = field(default_factory=dict)
@@ -77,10 +83,13 @@ class Elementwise:
         places = {v: n for n, v in enumerate(self.program.inputs)}
         code: list[Op] = [Op("array", (), (n, 0), REAL) for n in places.values()]
         for node in self.program.nodes:
-            operands_at = [places[v] for v in node.inputs]
-            if node.op == "add":
-                code += [Op("add", (operands_at[0], operands_at[1]), None, REAL, REAL), Op("single", (len(code),), None, REAL, REAL)]
-            for limit in () if node.op == "add" else clamps_of(node):
+            operands_at = [places[v] for v in node.inputs if v in places]
+            if (factor := factor_of(self.program, node)) is not None:
+                code.append(Op("const", (), factor, REAL, REAL))
+                operands_at.append(len(code) - 1)
+            if node.op not in LIMITING:
+                code += [Op(node.op, (operands_at[0], operands_at[1]), None, REAL, REAL), Op("single", (len(code),), None, REAL, REAL)]
+            for limit in clamps_of(node) if node.op in LIMITING else ():
                 append_operators(code, clamp_conversion(*limit).code, 0, lambda _, at=operands_at[0]: at)  # type: ignore[misc]
                 operands_at = [len(code) - 1]
             places[node.outputs[0]] = len(code) - 1
@@ -88,6 +97,6 @@ class Elementwise:
 
 
 def elementwise(p: Program) -> Elementwise | None:
-    """Return a host part as a fused pass; None where it has operators other than sums and clamps."""
-    are_known = bool(p.nodes) and len(p.outputs) == 1 and all(map(_is_known, p.nodes))
+    """Return a host part as a fused pass; None where it has other operators than these."""
+    are_known = bool(p.nodes) and len(p.outputs) == 1 and all(_is_known(p, n) for n in p.nodes)
     return Elementwise(p) if are_known and p.outputs[0] in p.nodes[-1].outputs else None

@@ -1,4 +1,4 @@
-"""Host fast path: sums, clamps, slices, padding and depthwise convolutions by numpy and machine code, in any memory layout.
+"""Host fast path: sums, products with numbers, clamps, slices, padding and depthwise convolutions, in any memory layout.
 
 The results have the bits of the host engine. Between two offloads a residual sum then needs no copy into the model's memory
 layout and back.
@@ -16,7 +16,7 @@ from ...limits import DEFAULT
 from ...readings.arrays.buffer_pool import pooled_array_with_strides
 from ...readings.kernels.selection import has_machine_code
 from .depthwise import DepthwiseConvolution, fuse_depthwise
-from .fused_elementwise import elementwise
+from .fused_elementwise import elementwise, factor_of
 from .host_program import HostProgram
 from .lazy_codes import Operand, elements_of
 
@@ -48,6 +48,7 @@ def _clip(x: Data, out: Data | None = None, *, low: float, high: float) -> Data:
 # operator → function on values with a sample axis; elementwise ones can overwrite their first operand (`out`)
 ELEMENTWISE_OPERATORS: dict[str, Callable[..., Data]] = {
     "add": lambda a, b, out=None: np.add(a, b, out=_place(a, out)),
+    "mul": lambda x, number, out=None: np.multiply(x, number, out=_place(x, out)),
     "relu": lambda x, out=None: np.maximum(x, np.float32(0), out=_place(x, out)),
     "clip": _clip,
 }
@@ -55,14 +56,15 @@ FAST_OPERATORS: dict[str, Callable[..., Data]] = {**ELEMENTWISE_OPERATORS, "slic
 
 
 def has_fast_path(p: Program) -> bool:
-    """Tell whether a host part has only operators of PLAIN, on float32 of one shape without constants, or depthwise convolutions."""
+    """Tell whether a host part has only fast operators, on float32 of one shape and without constants but factors, or depthwise ones."""
 
     def is_supported(node: Node | DepthwiseConvolution) -> bool:
         if isinstance(node, DepthwiseConvolution):
             return True
         types = [p.types[v] for v in (*node.inputs, *node.outputs)]
-        is_one_shape = len({p.types[v].shape for v in node.inputs}) == 1
-        is_fixed = any(v in p.constants for v in node.inputs)
+        moving = node.inputs if factor_of(p, node) is None else node.inputs[:1]
+        is_one_shape = len({p.types[v].shape for v in moving}) == 1
+        is_fixed = any(v in p.constants for v in moving) or (node.op == "mul" and len(moving) > 1)
         return node.op in FAST_OPERATORS and is_one_shape and not is_fixed and all(t.dtype == "float32" for t in types)
 
     return bool(p.nodes) and all(map(is_supported, fuse_depthwise(p)))
@@ -104,7 +106,7 @@ class FastHostProgram(HostProgram):
         return self._plain(values) if self.is_used else super().run(values)
 
     def _plain(self, values: Mapping[Value, Data]) -> dict[Value, Operand]:
-        environment: dict[Value, Operand] = dict(values)
+        environment: dict[Value, Operand] = {**self.program.constants, **values}
         for node in self.nodes:
             operands = [elements_of(environment[v]) for v in node.inputs]
             if isinstance(node, DepthwiseConvolution):
