@@ -3,9 +3,9 @@
 Host nodes are drawn over the architectures of the gallery or the models of a folder. Where the reason is a capacity, it is lifted;
 where it is conditions, the operation is matched without them; where it is the objective, the operator gets a price on the host, and
 where conditions are met and the objective still keeps it there, both; where it is that weights must be known, products of computed
-tensors are allowed. Reasons that name no change (an operator that no operation has, one that only moves data, a pattern of another
-form, other shapes) are counted apart. Reasons that were not true are shown, and with fewer true ones than --share the script ends
-with 1.
+tensors are allowed; where the lowerings are named, they are used. Reasons that name no change (an operator that no operation has,
+one that only moves data, a pattern of another form, other shapes) are counted apart. Reasons that were not true are shown, and with
+fewer true ones than --share the script ends with 1.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ from rewrite_compiler.frontend.load import load
 from rewrite_compiler.ir.program import Node, Program
 from rewrite_compiler.limits import DEFAULT
 from rewrite_compiler.ops.op import LAYOUT
+from rewrite_compiler.rewrite.ruleset import LOWERING, rules_at
 from rewrite_compiler.target import Limit, Mapping, Target, find_target
 
 # a search that a busy machine cuts short is no answer
 UNHURRIED = replace(DEFAULT, saturation_seconds=3600, extraction_seconds=3600, alternatives_seconds=3600, solver_seconds=600)
 PRICE = 10**9  # on the first level of the objective, beyond all multiply-accumulates of a small model
-WITH_LOWERINGS = Options(rules=(Path("lowering"),))
+WITH_LOWERINGS = Options(rules=(Path(LOWERING),))
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,8 @@ def compiled(path: Path, target: Target) -> Compiled:
     program, space = load(path).program, search_space([target], Options())
     result = match(program, space.rules, space.mappings, UNHURRIED, space.objective)
     further = [m for m in target.mappings.values() if m.runtime_weights]
-    return Compiled(
-        path.stem, program, target, space, result, HostReasons(result.program, space.mappings, result.fitted, unselected=further)
-    )
+    reasons = HostReasons(result.program, space.mappings, result.fitted, unselected=further, lowerings=rules_at(Path(LOWERING)))
+    return Compiled(path.stem, program, target, space, result, reasons)
 
 
 def without_limit(m: Mapping, limit: Limit) -> Mapping:
@@ -138,6 +138,8 @@ def is_true(c: Compiled, node: Node) -> tuple[str, bool | None, str]:
     reason = c.reasons(node)
     if reason.startswith("both factors"):
         return "weights", c.takes(node, search_space([c.target], WITH_LOWERINGS)), reason
+    if f"--rules {LOWERING}" in reason:
+        return "lowering", c.takes(node, search_space([c.target], WITH_LOWERINGS)), reason
     obstacle = next(iter(c.reasons.obstacles(node)), None)
     if obstacle is None:
         return "no operation", None, reason

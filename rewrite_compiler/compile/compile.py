@@ -30,7 +30,7 @@ from ..ops.op import Apply, subterms
 from ..prove.certificates.operations import Progress
 from ..prove.certificates.shipped_certificates import Certificate, coverage_of
 from ..rewrite.rule import Rule, short_place
-from ..rewrite.ruleset import LOWERING, shipped_rules
+from ..rewrite.ruleset import LOWERING, rules_at, shipped_rules
 from ..target import Mapping, Target, body_of, find_target
 from .explanation.egraph_statistics import back_off_notes, egraph_document, rule_seconds
 from .explanation.host_reasons import HostReasons
@@ -258,9 +258,10 @@ def _plan(
     by_name = {m.name: m for m in mappings}
     devices = [n for n in match_result.program.nodes if n.op in by_name]
     ids, lowered = _ids(devices, by_name), are_lowered(model.program, devices, by_name)
+    unselected = [] if _uses_lowerings(options) else [m for t in targets for m in t.mappings.values() if m.runtime_weights]
     reasons = HostReasons(
-        match_result.program, mappings, match_result.fitted, objective.unusable, as_written=options.exact,
-        unselected=[] if _uses_lowerings(options) else [m for t in targets for m in t.mappings.values() if m.runtime_weights],
+        match_result.program, mappings, match_result.fitted, objective.unusable, as_written=options.exact, unselected=unselected,
+        lowerings=() if _uses_lowerings(options) else rules_at(Path(LOWERING)),
     )  # fmt: skip
     accounting = account(model.program, match_result.program, ids, reasons)
     rule_reasons = _Reasons(match_result, rules, mappings, certified)

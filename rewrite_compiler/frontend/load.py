@@ -24,7 +24,7 @@ from .graph.structure import check_count, check_structure, drop_trailing_absent,
 from .importer.declared_types import declared_type
 from .importer.importer import Importer
 from .importer.qdq import integer_form
-from .importer.shape_binding import ShapeBinding, bind_shapes, check_declared, is_contradicted, rebatched_program
+from .importer.shape_binding import ShapeBinding, bind_shapes, bound_declarations, check_declared, is_contradicted, rebatched_program
 from .site.context import Absorption, Context
 
 if TYPE_CHECKING:
@@ -117,8 +117,11 @@ def import_model(
     binding = _define_inputs(context, model.graph, scope, shapes, place)
     importer = Importer(context, {function_key(f): f for f in model.functions}, place)
     importer.define_initializers(model.graph, scope, payloads)
-    declared = {i.name: i for i in (*model.graph.value_info, *model.graph.output)}
+    declared = bound_declarations((*model.graph.value_info, *model.graph.output), binding.symbols)
     importer.lower([(n, model.graph.node[n]) for n in order], NodeContext(scope, imports, declared=declared))
+    refusal = importer.regions.refusal([o.name for o in model.graph.output], scope, place)
+    if refusal is not None:
+        raise refusal
     outputs = _outputs(context, scope, model.graph, place)
     _note_declarations(context, scope, model.graph)
     program = _finished_program(context, outputs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -40,7 +41,43 @@ def test_an_attribute_that_a_pattern_fixes_is_told_with_its_value(model: Path) -
     said = "hlscnn.conv2d_bias_relu (targets/hlscnn.py:"
     reason = reasons_of(model, "hlscnn")["Conv"]
     assert said in reason
-    assert reason.endswith("): group of conv must be 1, not 4")  # once, for all mappings of which it is true
+    sentence = "): group of conv must be 1, not 4"  # once, for all mappings of which it is true
+    assert reason.endswith(f"{sentence}; with --rules lowering hlscnn.conv2d may take it")
+
+
+@pytest.mark.parametrize(
+    ("accel", "inputs", "layer", "constants"),
+    [
+        ("hlscnn", (2, 8), node("MatMul", "x w", "y"), {"w": weight(8, 4)}),
+        ("hlscnn", (1, 8, 5, 5), node("Conv", "x w", "y", group=4), {"w": weight(8, 2, 3, 3)}),
+        ("vta", (1, 6, 5, 5), node("Conv", "x w", "y", group=6), {"w": weight(6, 1, 3, 3)}),
+    ],
+)
+def test_the_lowerings_that_are_named_offload_the_node(
+    accel: str, inputs: tuple[int, ...], layer: Any, constants: dict[str, Any], model: Path
+) -> None:
+    written(model, [layer], inputs, ["y"], **constants)
+    (reason,) = reasons_of(model, accel).values()
+    operation = {"hlscnn": "hlscnn.conv2d", "vta": "vta.conv2d"}[accel]
+    assert f"; with --rules lowering {operation} may take it" in reason
+    with_them = compile_model(model, [accel], Options(rules=(Path("lowering"),)))
+    assert not with_them.host
+    assert {o.mapping.name for o in with_them.offloads} == {operation}
+
+
+@pytest.mark.parametrize(
+    ("accel", "inputs", "layer", "constants"),
+    [
+        ("hlscnn", (2, 8), node("Relu", "x", "y"), {}),  # no law makes it another operator
+        ("hlscnn", (1, 8, 5, 5), node("Conv", "x w", "y", dilations=[2, 2]), {"w": weight(8, 8, 2, 2)}),  # no groups
+    ],
+)
+def test_lowerings_whose_conditions_fail_are_not_named(
+    accel: str, inputs: tuple[int, ...], layer: Any, constants: dict[str, Any], model: Path
+) -> None:
+    written(model, [layer], inputs, ["y"], **constants)
+    (reason,) = reasons_of(model, accel).values()
+    assert "--rules" not in reason
 
 
 def test_a_guard_that_fails_is_told_as_it_is_written_and_the_nearest_mapping_first(model: Path) -> None:
@@ -99,7 +136,8 @@ def test_the_nearest_mapping_is_the_one_whose_pattern_met_most(model: Path) -> N
     written(model, layers, (1, 4, 6, 6), ["y"], w=weight(8, 2, 3, 3), b=weight(8))
     reason = reasons_of(model, "hlscnn")["Relu"]
     assert reason.startswith("hlscnn.conv2d_bias_relu (targets/hlscnn.py:")
-    assert reason.endswith("): group of conv must be 1, not 2")
+    assert "): group of conv must be 1, not 2" in reason
+    assert "--rules" not in reason  # it is the convolution that may be taken
 
 
 def test_operators_without_a_meaning_are_called_unsupported(tmp_path: Path) -> None:

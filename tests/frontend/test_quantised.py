@@ -331,3 +331,22 @@ def test_equal_weights_are_found_unless_they_are_one_number_everywhere() -> None
     assert index.find(weights.copy(), "int8", {v: weights, w: zeros}) == v
     assert index.find(zeros, "int8", {v: weights, w: zeros}) is None
     assert index.find(weights.copy(), "uint8", {v: weights, w: zeros}) is None
+
+
+@pytest.mark.parametrize(("dtype", "pooled"), [(U, "uint8"), (np.uint16, "float32"), (np.int16, "float32")])
+def test_pools_of_codes_are_those_that_onnx_has(dtype: Any, pooled: str) -> None:
+    """The host has no MaxPool of 16 bits: its real numbers are pooled."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["r"]),
+        helper.make_node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("QuantizeLinear", ["p", "scale", "zero"], ["c"]),
+        helper.make_node("DequantizeLinear", ["c", "scale", "zero"], ["y"]),
+    ]
+    proto = model(nodes, {"x": TensorType((1, 2, 4, 4))}, ["y"], {"scale": f(0.01), "zero": np.asarray(7, dtype)})
+    loaded = imported(proto)
+    (pool,) = [n for n in loaded.program.nodes if n.op == "max_pool"]
+    assert loaded.program.types[pool.inputs[0]].dtype == pooled
+    x = np.random.default_rng(8).standard_normal((1, 2, 4, 4), F)
+    (expected,), (found,) = session(proto).run(None, {"x": x}), Session(to_onnx(loaded.program)).run({"x": x}).values()
+    np.testing.assert_array_equal(found, expected)

@@ -13,14 +13,15 @@ from ...fit import Refusal
 from ...ir.program import OPAQUE, Node, Program
 from ...ops.op import ELEMENTWISE, LAYOUT, Apply, Shape, Tensor, Variable, subterms
 from ...ops.static import Condition, HasType, IsConstant, ListsEqual, RealComparison, ShapeOf, TermIsTrue, holds, list_of
-from ...rewrite.rule import short_place
+from ...rewrite.rule import Rule, short_place
 from ...rewrite.ruleset import LOWERING
 from ...rewrite.text import condition_text
 from ...target import Limit, Mapping
 from ..matching.match import Fits
 from ..matching.pattern_difference import PartialMatch, first_difference
 
-PRODUCTS = ("dense", "matmul")
+FACTORS = ("dense", "matmul")  # products whose factors may both be computed
+PRODUCTS = (*FACTORS, "conv")
 
 
 class Distance(IntEnum):
@@ -65,12 +66,17 @@ class HostReasons:
 
     def __init__(
         self, program: Program, mappings: Sequence[Mapping], fitted: Fits, unusable: MappingOf[str, str] | None = None,
-        *, as_written: bool = False, unselected: Sequence[Mapping] = (),
+        *, as_written: bool = False, unselected: Sequence[Mapping] = (), lowerings: Sequence[Rule] = (),
     ) -> None:  # fmt: skip
-        """Create the explanation; `unselected` are mappings that this compilation does not use and that write weights at run time."""
+        """Create the explanation.
+
+        `unselected` are mappings that this compilation does not use and that write weights at run time, `lowerings` rules that it does
+        not use.
+        """
         self.program, self.mappings, self.fitted, self.as_written = program, mappings, fitted, as_written
         self.unusable = "".join(f"; {name} is not used: {sentence}" for name, sentence in (unusable or {}).items())
         self.unselected = ", ".join(m.name for m in unselected)
+        self.lowerings = lowerings
         self.producer, self.users = program.producer(), program.users()
         self.offered: dict[str, list[Mapping]] = {}
         for m in mappings:
@@ -91,9 +97,25 @@ class HostReasons:
         reasons = self.obstacles(node)
         if not reasons:
             offered = ", ".join(sorted({f"{m.target}.{m.operation}" for m in self.mappings})) or "nothing"
-            return f"no mapping for {node.op}; offered: {offered}{self.unusable}"
+            return f"no mapping for {node.op}{self.remedy(node)}; offered: {offered}{self.unusable}"
         names = dict.fromkeys(r.place for r in reasons if r.sentence == reasons[0].sentence)
-        return f"{', '.join(names)}: {reasons[0].sentence}{self.unusable}"
+        remedy = self.remedy(node) if reasons[0].distance == Distance.FORM else ""
+        return f"{', '.join(names)}: {reasons[0].sentence}{remedy}{self.unusable}"
+
+    def remedy(self, node: Node) -> str:
+        """Return which operations may take a node once the lowerings are used, as the end of a sentence; empty where none applies."""
+        operators = {x.op.name for r in self.lowerings if self.applies(r, node) for x in subterms(r.right) if isinstance(x, Apply)}
+        names = dict.fromkeys(f"{m.target}.{m.operation}" for m in self.mappings if root_of(m) in operators & set(PRODUCTS))
+        return f"; with --rules {LOWERING} {' or '.join(names)} may take it" if names else ""
+
+    def applies(self, rule: Rule, node: Node) -> bool:
+        """Tell whether a rule's left side and conditions hold at a node."""
+        if not isinstance(rule.left, Apply) or rule.left.op.name != node.op:
+            return False
+        partial_match = PartialMatch(self.program, self.users)
+        if first_difference(partial_match, rule.left, node, self.producer):
+            return False
+        return all(self.is_decidable(c, partial_match) and holds(c, partial_match.binding()) for c in rule.where)
 
     def near_mappings(self, node: Node) -> list[Mapping]:
         """Return the mappings whose pattern has the operator of a node, other than as a function of each element on top."""
@@ -107,7 +129,7 @@ class HostReasons:
 
     def product_sentence(self, node: Node, candidates: Sequence[Mapping]) -> str:
         """Return the sentence for a product of two computed tensors where all near operations need constant weights, else an empty text."""
-        if node.op not in PRODUCTS or any(self.program.is_constant(v) for v in node.inputs[:2]):
+        if node.op not in FACTORS or any(self.program.is_constant(v) for v in node.inputs[:2]):
             return ""
         if any(self.obstacle(m, node).distance != Distance.FORM for m in candidates if not _needs_weights(m)):
             return ""

@@ -13,10 +13,11 @@ from ..classical.operators import DOMAIN
 from ..classical.types import classical_types
 from ..file.tensors import CODES, DTYPES, dtype_name
 from ..graph.opset_upgrade import schema_of
-from ..site.context import Context
+from ..site.context import Context, UnknownShape
 from ..site.site import Site
 
 Declared = tuple[str, list[int | str | None]]  # element type; extents: a number, a symbol, or unknown
+BY_DATA = {"Compress", "NonMaxSuppression", "NonZero", "StringSplit", "Unique"}  # operators whose results have as many elements as data say
 SMALL = 1024  # known operands up to this many elements take part in inference
 
 
@@ -57,17 +58,18 @@ def result_types(site: Site, node: Any, reads: Mapping[str, int], declared: Mapp
     `reason` says why the node is opaque.
 
     Raises:
-        InputError: a result's shape is not known, or the node does not fit its operands.
+        UnknownShape: a result's shape is not known, or it is no tensor.
+        InputError: the node does not fit its operands.
     """
     rule = BY_RULE.get(site.domain)
     types = rule(site) if rule is not None else _by_schema(site, node, reads)
     if site.op == "Loop" and site.domain == "" and types:
         types = [t or s for t, s in zip(types, _loop_states(site, node), strict=False)]
     names = [o for o in node.output if o]
-    types_or_none = [t or _declared(site, declared.get(name)) for name, t in zip(names, types or [None] * len(names), strict=False)]
+    types_or_none = [t or literal_type(declared.get(name)) for name, t in zip(names, types or [None] * len(names), strict=False)]
     for name, t in zip(names, [*types_or_none, *[None] * len(names)], strict=False):
         if t is None:
-            raise InputError(
+            raise UnknownShape(
                 "F160",
                 f'the shape of "{name}", which {site.label} gives, is not known{_because(site, reason)}',
                 place=site.place,
@@ -78,18 +80,21 @@ def result_types(site: Site, node: Any, reads: Mapping[str, int], declared: Mapp
 
 def _because(site: Site, reason: str) -> str:
     """Return what else is said of a result without a shape: what depends on data."""
+    if site.domain == "" and site.op in BY_DATA:
+        return ": it depends on data"
     return f": {reason}" if "data" in reason or "run time" in reason else ""
 
 
 def _loop_states(site: Site, node: Any) -> list[TensorType | None]:
     """Return the types of a Loop's results: a state that its body declares as it comes in keeps its type in every step."""
     graph, operands = site.attributes["body"], site.inputs[2:]
-    declared = [_declared(site, info) for info in graph.output[1:]]
+    declared = [literal_type(info) for info in graph.output[1:]]
     states = [t if v is not None and t == site.type(v) else None for t, v in zip(declared, operands, strict=False)]
     return [t for t, name in zip([*states, *[None] * len(declared)], node.output, strict=False) if name]
 
 
-def _declared(site: Site, info: Any) -> TensorType | None:
+def literal_type(info: Any) -> TensorType | None:
+    """Return the type that a declaration states; None where there is none, or an extent is open."""
     declared = declared_type(info, "a declared value") if info is not None else None
     if declared is None or not all(isinstance(n, int) for n in declared[1]):
         return None
@@ -104,32 +109,40 @@ def _by_schema(site: Site, node: Any, reads: Mapping[str, int]) -> list[TensorTy
         return None
     context = site.context
     types = {name: type_proto(context.builder.types[v]) for name, v in reads.items()}
-    imports = [_opset(domain, version) for domain, version in context.imports.items()]
     try:
-        outputs = shape_inference.infer_node_outputs(schema, node, types, _small_constants(context, reads), opset_imports=imports)
+        outputs = shape_inference.infer_node_outputs(
+            schema, node, types, small_constants(context, reads), opset_imports=opset_imports(context)
+        )
     except Exception as error:  # the inference raises InferenceError, RuntimeError and ValidationError
         reason = str(error).splitlines()[0].removeprefix("[ShapeInferenceError] ")
         raise InputError("F131", f"{site.op} does not fit its operands: {reason}", place=site.place) from None
-    return [_tensor_type(outputs.get(o), o) for o in node.output if o]
+    return [tensor_type(outputs.get(o), o) for o in node.output if o]
 
 
-def _opset(domain: str, version: int) -> Any:
+def opset_imports(context: Context) -> list[Any]:
+    """Return the operator sets of an import as ONNX's messages."""
     from onnx import helper
 
-    return helper.make_opsetid(domain, version)
+    return [helper.make_opsetid(domain, version) for domain, version in context.imports.items()]
 
 
-def _small_constants(context: Context, reads: Mapping[str, int]) -> dict[str, Any]:
+def small_constants(context: Context, reads: Mapping[str, int]) -> dict[str, Any]:
+    """Return the known operands that take part in inference, by name, as ONNX's tensors."""
     from onnx import numpy_helper
 
     constants = {name: context.data(v) for name, v in reads.items()}
     return {name: numpy_helper.from_array(x) for name, x in constants.items() if x is not None and x.size <= SMALL}
 
 
-def _tensor_type(proto: Any, name: str) -> TensorType | None:
+def tensor_type(proto: Any, name: str) -> TensorType | None:
+    """Return the type that inference gives a value; None where it is not all known.
+
+    Raises:
+        UnknownShape: the value is no tensor.
+    """
     kind = proto.WhichOneof("value") if proto is not None else None
     if kind is not None and kind != "tensor_type":
-        raise InputError("F133", f'"{name}" must be a tensor, not {kind.removesuffix("_type")}')
+        raise UnknownShape("F133", f'"{name}" must be a tensor, not {kind.removesuffix("_type")}')
     if kind is None or not proto.tensor_type.HasField("shape"):
         return None
     extents = [int(d.dim_value) for d in proto.tensor_type.shape.dim if d.HasField("dim_value")]

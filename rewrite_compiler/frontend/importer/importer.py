@@ -14,7 +14,7 @@ from ...ops.op import ShapeError
 from ..classical import operators as classical
 from ..classical.types import check_lengths
 from ..file.weight_payloads import NO_PAYLOADS, Payloads
-from ..graph.attributes import attribute_values, tensors_in
+from ..graph.attributes import attribute_values
 from ..graph.functions import Inliner, imports_of_function, key_of_call, with_attributes
 from ..graph.header import own_domain
 from ..graph.opaque import canonical_node, key_of, read_names
@@ -24,12 +24,13 @@ from ..graph.signature import check_types, signature_of
 from ..normalise import BY_DOMAIN
 from ..normalise.quantised import record_codes
 from ..site.constant_folding import fold
-from ..site.context import Absorption, Context, Unsupported, checkpoint, roll_back
+from ..site.context import Absorption, Context, UnknownShape, Unsupported, checkpoint, embed_tensors, roll_back
 from ..site.site import Site
 from .declared_types import result_types
 from .mac_counts import macs_of
 from .sequences import is_sequence_operator, lower_sequence
 from .unroll_loops import UNROLLED, check_scan
+from .unsized_regions import UnsizedRegions
 
 # source operators that never leave an operation, with the reason
 _WITHOUT_OPERATION = {
@@ -52,6 +53,7 @@ class Importer:
         self.functions = functions
         self.file = file
         self.upgrader = Upgrader(context.opset)
+        self.regions = UnsizedRegions(context)
 
     def lower(self, nodes: Sequence[tuple[int, Any]], body: NodeContext) -> None:
         """Lower the nodes of a graph or function, with their source indices, in an order of definitions before uses.
@@ -85,6 +87,20 @@ class Importer:
         return f'{self.file}:node "{node.name or f"{node.op_type}_{number}"}"'
 
     def _lower_node(self, node: Any, body: NodeContext, version: int, origin: int, place: str) -> None:
+        if self.regions.reads_one(node):
+            self.regions.lower(node, body, origin, self.functions)
+            return
+        start, opaque = checkpoint(self.context), dict(self.context.builder.opaque)
+        try:
+            self._lower_sized_node(node, body, version, origin, place)
+        except UnknownShape as refusal:
+            if body.depth:
+                raise
+            roll_back(self.context, start)
+            self.context.builder.opaque = opaque
+            self.regions.lower(node, body, origin, self.functions, refusal)
+
+    def _lower_sized_node(self, node: Any, body: NodeContext, version: int, origin: int, place: str) -> None:
         site = self._site(node, body, version, origin, place)
         node_count = len(self.context.builder.nodes)
         try:
@@ -247,15 +263,6 @@ class Importer:
         products = any(n.operator is not None and n.operator.macs is not None for n in nodes)
         return not opaque_ops or (products and all(op.op_type in _SELECTION for op in opaque_ops))
 
-    def _embed(self, node: Any) -> None:
-        """Check the tensors inside an opaque node, and copy external data into it."""
-        for t in tensors_in(node):
-            data, _ = self.context.tensor(t, f'tensor "{t.name}" of {node.op_type}')
-            if t.external_data:
-                t.ClearField("external_data")
-                t.ClearField("data_location")
-                t.raw_data = data.tobytes()
-
     def _opaque(self, site: Site, node: Any, body: NodeContext, reason: str) -> Sequence[Value | None]:
         if site.op in BY_VERSION and site.domain == "" and site.version < self.context.opset:
             raise InputError("F111", f"{site.op} of operator set {site.version} has no conversion to {self.context.opset}")
@@ -263,10 +270,10 @@ class Importer:
         operands = {name: self._find(name, body.scope, site.place) for name in names}
         types = result_types(site, node, operands, body.declared, reason)
         payload = canonical_node(node)
-        self._embed(payload)
+        embed_tensors(self.context, payload)
         op = OpaqueOp(site.op, site.domain, payload.SerializeToString(deterministic=True), reason, site.version, macs_of(site, node, types))
         key = key_of(op, len(self.context.builder.nodes))
-        results = iter(self.context.opaque(op, key, list(operands.values()), types, site.origin, site.name))
+        results = iter(self.context.opaque(op, key, list(operands.values()), types, (site.origin,), site.name))
         values = [next(results) if o else None for o in node.output]
         for name, v in zip(site.outputs, values, strict=True):
             if v is not None:

@@ -21,7 +21,7 @@ MacCounter = Callable[[Site, Shape], int]  # of a node and the shape of its firs
 def macs_of(site: Site, node: Any, results: Sequence[TensorType]) -> int | None:
     """Return the multiply-accumulates of a node, None where no formula is known."""
     if subgraphs(node):
-        return 0 if _multiplies_nothing(node) else None
+        return 0 if multiplies_nothing(node) else None
     counted = MAC_COUNTERS.get((site.domain, site.op))
     if counted is None:
         return 0 if _is_mac_free(site.domain, site.op) else None
@@ -31,11 +31,11 @@ def macs_of(site: Site, node: Any, results: Sequence[TensorType]) -> int | None:
         return None
 
 
-def _multiplies_nothing(node: Any) -> bool:
+def multiplies_nothing(node: Any) -> bool:
     """Tell whether a node inside a subgraph needs no multiply-accumulates, at any depth."""
     domain, inner = "" if node.domain == "ai.onnx" else str(node.domain), [n for graph in subgraphs(node) for n in graph.node]
     return (
-        all(map(_multiplies_nothing, inner)) if inner else (domain, node.op_type) not in MAC_COUNTERS and _is_mac_free(domain, node.op_type)
+        all(map(multiplies_nothing, inner)) if inner else (domain, node.op_type) not in MAC_COUNTERS and _is_mac_free(domain, node.op_type)
     )
 
 

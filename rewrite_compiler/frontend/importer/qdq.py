@@ -169,8 +169,8 @@ class _Pass:
         if node.op not in MOVEMENT:
             return None
         source = self.codes(node.inputs[0])
-        if source is None or source.scale.size != 1:
-            return None
+        if source is None or source.scale.size != 1 or (node.op == "max_pool" and not self.are_bytes(source.codes)):
+            return None  # ONNX has pools of codes of 8 bits only
         return replace(source, codes=self.apply(node.op, [source.codes], node.origins, **dict(node.attributes)))
 
     # -- sums

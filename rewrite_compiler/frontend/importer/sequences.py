@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import InputError
 from ...ir.program import Value
 from ...ops.op import ShapeError
-from ..site.context import Unsupported
+from ..site.context import UnknownShape, Unsupported
 from ..site.site import Site
 
 TensorSequence = tuple[Value, ...]
@@ -111,7 +111,8 @@ def lower_sequence(site: Site, sequence: TensorSequence | None) -> Value | Tenso
     """Return the tensor or the sequence that a node gives; `sequence` is its first operand, None where that is a tensor.
 
     Raises:
-        InputError: which tensors they are depends on data, or the first operand must be a sequence and is a tensor.
+        UnknownShape: which tensors they are depends on data.
+        InputError: the first operand must be a sequence and is a tensor.
     """
     lowering = {**_MAKING, **_READING}[site.op]
     if (site.op in _READING) != (sequence is not None):
@@ -120,7 +121,7 @@ def lower_sequence(site: Site, sequence: TensorSequence | None) -> Value | Tenso
     try:
         return lowering(site, sequence or ())
     except Unsupported as reason:
-        raise InputError(
+        raise UnknownShape(
             "F133", f"the tensors of a sequence must be known when the model is compiled: {reason}",
             place=site.place, help="write the model without sequences, or with constant lengths and positions",
         ) from None  # fmt: skip

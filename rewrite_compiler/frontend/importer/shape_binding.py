@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...errors import InputError, UsageError
@@ -19,12 +19,14 @@ Shapes = Mapping[str, tuple[int, ...]]
 class ShapeBinding:
     """Literal types of the inputs, and the inputs whose dimension 0 was set to 1.
 
-    `samples` are the number of samples that the model fixes in dimension 0 of all inputs and another that --shape asks for.
+    `samples` are the number of samples that the model fixes in dimension 0 of all inputs and another that --shape asks for;
+    `symbols` are the extents of the dimensions that inputs declare by name.
     """
 
     types: tuple[TensorType, ...]
     batch_inputs: tuple[str, ...]
     samples: tuple[int, int] | None = None
+    symbols: Mapping[str, int] = field(default_factory=dict)
 
 
 def bind_shapes(inputs: Sequence[Any], shapes: Shapes, file: str) -> ShapeBinding:
@@ -45,7 +47,23 @@ def bind_shapes(inputs: Sequence[Any], shapes: Shapes, file: str) -> ShapeBindin
     batch = _open_batch_inputs(bound_types)
     for name in batch:
         bound_types[name][1][0] = 1
-    return ShapeBinding(tuple(_literal_type(name, *bound_types[name], file) for name in names), batch, samples)
+    types = tuple(_literal_type(name, *bound_types[name], file) for name in names)
+    shapes = {name: t.shape for name, t in zip(names, types, strict=True)}
+    return ShapeBinding(types, batch, samples, _symbols(inputs, shapes, file))
+
+
+def bound_declarations(infos: Iterable[Any], symbols: Mapping[str, int]) -> dict[str, Any]:
+    """Return declarations of tensors by name, with the extents of named dimensions filled in where inputs fix them."""
+    bound = {}
+    for info in infos:
+        bound[info.name] = info
+        if any(d.dim_param in symbols for d in info.type.tensor_type.shape.dim):
+            bound[info.name] = copy = type(info)()
+            copy.CopyFrom(info)
+            for d in copy.type.tensor_type.shape.dim:
+                if d.dim_param in symbols:
+                    d.dim_value = symbols[d.dim_param]
+    return bound
 
 
 def _check_names(names: Sequence[str], shapes: Shapes, file: str) -> None:

@@ -74,5 +74,5 @@ def widened(site: Site, codes: Value) -> Value:
     payload = canonical_node(helper.make_node("Cast", ["codes"], ["wide"], to=TensorProto.INT32))
     op = OpaqueOp("Cast", "", payload.SerializeToString(deterministic=True), "it casts codes to int32", site.context.opset, 0)
     key = key_of(op, len(site.context.builder.nodes))
-    (wide,) = site.context.opaque(op, key, [codes], [TensorType(site.type(codes).shape, "int32")], site.origin, f"{site.name}_zero")
+    (wide,) = site.context.opaque(op, key, [codes], [TensorType(site.type(codes).shape, "int32")], (site.origin,), f"{site.name}_zero")
     return wide

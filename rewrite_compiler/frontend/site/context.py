@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +16,7 @@ from ...limits import Limits
 from ...ops import OPS
 from ...ops.op import AttributeValue, ShapeError
 from ..file.tensors import to_array, to_dense
+from ..graph.attributes import tensors_in
 from .equal_weights import WeightIndex
 
 
@@ -48,6 +49,10 @@ class QuantizedTensor:
 
 class Unsupported(Exception):
     """A source operator has no expression in core operators here; the message is the reason why the host runs it."""
+
+
+class UnknownShape(InputError):
+    """The shape of a node's result is not known, or the result is no tensor."""
 
 
 @dataclass
@@ -166,19 +171,31 @@ class Context:
             self.builder.names[v] = self.unique(f"{name}/{op}")
         return values
 
-    def opaque(self, op: OpaqueOp, key: str, inputs: Sequence[Value], types: Sequence[TensorType], origin: int, name: str) -> list[Value]:
+    def opaque(
+        self, op: OpaqueOp, key: str, inputs: Sequence[Value], types: Sequence[TensorType], origins: Iterable[int], name: str
+    ) -> list[Value]:  # fmt: skip
         """Add an opaque operation, which the host runs."""
         for t in types:
             self.check(t, name)
         outputs = [self.builder.value(t) for t in types]
         self.builder.opaque[key] = op
-        self.builder.node(Node("opaque", tuple(inputs), tuple(outputs), (("key", key),), frozenset((origin,))))
+        self.builder.node(Node("opaque", tuple(inputs), tuple(outputs), (("key", key),), frozenset(origins)))
         return outputs
 
     def data(self, v: Value) -> Data | None:
         """Return the elements of a value that is constant at compile time, else None."""
         elements = self.builder.constants.get(v)
         return self.rearranged.get(v) if elements is None else elements
+
+
+def embed_tensors(c: Context, node: Any) -> None:
+    """Check the tensors inside an opaque node, and copy external data into it."""
+    for t in tensors_in(node):
+        data, _ = c.tensor(t, f'tensor "{t.name}" of {node.op_type}')
+        if t.external_data:
+            t.ClearField("external_data")
+            t.ClearField("data_location")
+            t.raw_data = data.tobytes()
 
 
 @dataclass
