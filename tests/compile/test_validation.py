@@ -19,6 +19,7 @@ from rewrite_compiler.compile.plan import validation
 from rewrite_compiler.compile.plan.validation import problems_of, validated_calls, validation_document
 from rewrite_compiler.prove.calls.call_validation import CallCourt, CallVerdict, Method
 from rewrite_compiler.prove.certificates.cache import Cache, court_cache
+from rewrite_compiler.prove.mappings.mappings import with_results
 from rewrite_compiler.target import Stay, find_target
 from rewrite_compiler.targets.vta.conv2d import _trial
 
@@ -92,6 +93,25 @@ def test_an_edit_of_the_order_is_found(model: Path, pops: int, reason: str) -> N
         problems = problems_of(validated_calls(plan, Cache(None)), "plan")
     assert len(problems) == 3
     assert all(re.search(f"the device refuses the stream: {reason}", p.sentence) for p in problems)
+
+
+ORDERS = {  # of calls of a quantised model: module, function, what is edited
+    "requantise_uint8_2": ("requantise", "_run", "push_next=int(is_last)", "push_next=0"),
+    "quantized_add_uint8_2": ("sums", "_run", "push_next=int(k == len(m.program) - 1)", "push_next=1"),
+    "dense_bias_uint8": ("results", "store_bytes", "pop_prev=1, push_prev=1,", "pop_prev=0, push_prev=1,"),
+    "depthwise_bias_uint8": ("conv2d", "_pass", "pop_prev=waits", "pop_prev=0"),
+}
+
+
+@pytest.mark.parametrize("operation", ORDERS)
+def test_an_edit_of_the_order_of_a_call_of_codes_is_found(operation: str) -> None:
+    vta = find_target("vta")
+    m, court, (module, function, old, new) = vta.mappings[operation], CallCourt(vta), ORDERS[operation]
+    sizes = with_results(m, dict(m.trials[0]))
+    court.covered[m.variant] = None
+    assert validation._in_every_order(court, m, sizes, None).is_symbolic
+    with planted(Fault("", f"vta.{module}", function, old, new)):
+        assert validation._in_every_order(court, m, sizes, None).method == Method.NONE
 
 
 def test_the_command_enters_verdicts_in_the_plan(model: Path) -> None:

@@ -15,7 +15,9 @@ from rewrite_compiler.lang import Expr, reduce_sum, signed, update
 from rewrite_compiler.prove.calls import call_validation
 from rewrite_compiler.prove.calls.block_proof import BlockProofs
 from rewrite_compiler.prove.calls.call_validation import CallCourt, Method
+from rewrite_compiler.prove.calls.lane_lifting import Lifting, PartLayout
 from rewrite_compiler.prove.calls.stream_correspondence import Event, StreamCorrespondence
+from rewrite_compiler.readings.smt.polynomial_terms import Terms
 from rewrite_compiler.target import Stay, find_target
 from rewrite_compiler.targets.vta.base import blocks
 from rewrite_compiler.targets.vta.conv2d import _trial
@@ -121,6 +123,10 @@ WRONG_CODES = {  # module, function, old, new
     "the code around some channels": ("quantised", "with_zero_points", "x.shape[-3], block) * block", "x.shape[-3] // 2, 1)"),
     "codes enter as they are": ("quantised", "drive_conv2d_sums", "widen(x) - offset", "widen(x)"),
     "biases of the first block": ("conv2d", "_start_at_bias", "dram_base=first + n", "dram_base=first"),
+    "weights beyond the last channel": (
+        "conv2d", "drive_conv2d", "tile(w, {0",
+        "tile(np.pad(w, ((0, 0), (0, -w.shape[1] % c.block), (0, 0), (0, 0)), constant_values=1), {0",
+    ),
     "a micro-op": ("conv2d", "Layer.uops", "(k * height + i)", "(k * height + i - (n == 1 and i == 2 and j == 2))"),
     "filters turned round": ("depthwise", "_diagonals", "tile(w, {0: block})", "tile(w[::-1], {0: block})"),
     "weights beside the diagonal": ("depthwise", "_diagonals", "lane, lane]", "lane, lane[::-1]]"),
@@ -144,6 +150,21 @@ def test_a_fault_in_a_call_of_a_quantised_model_is_no_proof(name: str) -> None:
     module, function, old, new = WRONG_CODES[name]
     with planted(Fault("", f"vta.{module}", function, old, new)):
         assert failure(*CALLS[module]) != ""
+
+
+def test_numbers_are_not_multiplied_with_numbers() -> None:
+    """In the narrow design 1 · 1 is 1, and in the wide one the number of lanes."""
+    rows, columns = frozenset({("wgt", 1)}), frozenset({("inp", 2), ("wgt", 2)})
+    layouts = {0: PartLayout(16, 1, ((columns, 16, 1),)), 1: PartLayout(256, 1, ((rows, 16, 16), (columns, 16, 1)))}
+
+    def streams(weight: int) -> StreamCorrespondence:
+        wide, narrow = ([Event("place", "dram", words=np.full(n, word)) for n, word in zip(words, (1, weight), strict=True)]
+                        for words in ((16, 256), (1, 1)))  # fmt: skip
+        return StreamCorrespondence(wide, narrow, parts=layouts, contracted_labels={columns})
+
+    streams(0).compare_contents(Lifting({}, Terms()))
+    with pytest.raises(LanesDiffer, match="numbers are multiplied with numbers"):
+        streams(1).compare_contents(Lifting({}, Terms()))
 
 
 def _design(target: Any, weight: Any, lanes: int) -> Any:
