@@ -20,7 +20,6 @@ import lang_readings
 import numpy as np
 import onnx
 import onnxruntime
-import solver
 from onnx import TensorProto, helper, numpy_helper
 from record import Row, in_groups, spread
 
@@ -55,7 +54,6 @@ TARGETS: dict[str, tuple[str, float]] = {
     **{f"{name}: numpy": (RATE, 5.0) for name in (FOLDED, WRAPPING)},
     "product, 32 bits wrapping: oracle": ("target_microseconds", 0.5),
     "fold of blocks, 16 bits saturating: oracle": ("target_microseconds", 0.5),
-    "solver: 4, 4, 4 of 16 bits": (SECONDS, 1.0),
     **{f"gb_core_{verb}_large, decoded and applied": (EACH, 2.0) for verb in ("store", "load")},
     **{f"the decoder of {name}'s {kind}: {way}": (SECONDS, n) for name in ("flexasr", "hlscnn")
        for kind in ("memories", "registers") for way, n in (("first compilation", 0.15), ("from the cache", 0.005))},
@@ -344,15 +342,13 @@ def streams(runs: int) -> list[Row]:
 
 
 def other_readings(runs: int) -> list[Row]:
-    """Return what the oracle takes for a product and a fold, and the solver for the mapping of a product of 4 × 4 × 4, 16 bits."""
+    """Return what the oracle takes for a product and a fold."""
     rows: list[Row] = []
     for case in lang_readings.readings():
         if case.name.endswith(": oracle"):
             cpu = spread(times(case.run, runs))
             each = round(cpu["median"] / case.count * 1e6, 3)
             rows.append({"name": case.name, "runs": runs, "macs": case.count, "cpu_seconds": cpu, "microseconds_each": each})
-    cpu = spread([solver.proved((4, 4, 4), 16, "integers")[2] for _ in range(runs)])
-    rows.append({"name": "solver: 4, 4, 4 of 16 bits", "runs": runs, "cpu_seconds": cpu})
     return rows
 
 
