@@ -24,6 +24,9 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("QLinearAveragePool", [X, GIVEN, ZERO, SCALE, ZERO], {"kernel_shape": [3, 2], "strides": [2, 2], "pads": [1, 0, 1, 0]}),
     ("QLinearLeakyRelu", [X, SCALE, ZERO, SCALE, ZERO], {"alpha": 0.1}),
     ("QLinearSigmoid", [X, SCALE, ZERO, SCALE, ZERO], {}),
+    ("QuantizeLinear", [(2, 3), GIVEN, np.asarray(3, np.int16)], {}),
+    ("QuantizeLinear", [(2, 3), GIVEN], {}),
+    ("DequantizeLinear", [("int16", (2, 3)), GIVEN], {}),
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 from onnx_models import imported, model, refusal, session, single
 
 from rewrite_compiler.frontend.graph.emit import to_onnx
@@ -350,3 +350,23 @@ def test_pools_of_codes_are_those_that_onnx_has(dtype: Any, pooled: str) -> None
     x = np.random.default_rng(8).standard_normal((1, 2, 4, 4), F)
     (expected,), (found,) = session(proto).run(None, {"x": x}), Session(to_onnx(loaded.program)).run({"x": x}).values()
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("kind", [TensorProto.INT4, TensorProto.UINT4])
+def test_weights_of_four_bits_in_the_form_of_older_operator_sets(kind: int) -> None:
+    """The quantiser of onnxruntime writes them so, below operator set 21."""
+    rows = np.random.default_rng(9).integers(0, 8, (6, 5))
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "scales", "zeros"], ["v"], axis=1, **MS),
+        helper.make_node("MatMul", ["x", "v"], ["y"]),
+    ]
+    initializers = [helper.make_tensor("w", kind, rows.shape, rows.reshape(-1)), helper.make_tensor("zeros", kind, [5], [1] * 5)]
+    proto = model(
+        nodes, {"x": TensorType((3, 6))}, ["y"], {"scales": np.linspace(0.1, 0.2, 5, dtype=F)}, opset=17, domains={"com.microsoft": 1}
+    )
+    proto.graph.initializer.extend(initializers)
+    loaded = imported(proto)
+    assert not loaded.program.opaque
+    x = np.random.default_rng(10).standard_normal((3, 6), F)
+    (expected,), (found,) = session(proto).run(None, {"x": x}), Session(to_onnx(loaded.program)).run({"x": x}).values()
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)

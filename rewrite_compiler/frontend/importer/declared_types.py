@@ -162,6 +162,15 @@ def _broadcast(a: int, b: int) -> Callable[[Site], TensorType]:
     return rule
 
 
+def _scaled(place: int, default: str) -> Callable[[Site], TensorType]:
+    """Return the rule of a result with the shape of the first operand and the element type of another, if that is there."""
+
+    def rule(site: Site) -> TensorType:
+        return TensorType(site.shape(0), site.type(site.value(place)).dtype if site.has(place) else default)
+
+    return rule
+
+
 def _global_pool(site: Site) -> TensorType:
     shape = site.shape(0)
     ones = (1,) * (len(shape) - 2)
@@ -191,6 +200,8 @@ def _concatenation(site: Site) -> TensorType:
 
 # operators of com.microsoft, which onnx cannot infer → the type of their first result
 CONTRIB: dict[str, Callable[[Site], TensorType]] = {
+    "QuantizeLinear": _scaled(2, "uint8"),
+    "DequantizeLinear": _scaled(1, "float32"),
     "QLinearAdd": _broadcast(0, 3),
     "QLinearMul": _broadcast(0, 3),
     "QLinearConcat": _concatenation,

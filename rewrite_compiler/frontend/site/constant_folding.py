@@ -306,10 +306,13 @@ FOLDS: dict[str, Fold] = {
     "DequantizeLinear": _dequantize,
 }
 
+# what onnxruntime's quantiser writes for codes of 4 and 16 bits in operator sets that have none
+CONTRIB_CODES = ("com.microsoft", "DequantizeLinear")
+
 
 def fold(site: Site) -> list[Data] | None:
     """Return the results of a node whose operands are all constant, or None when it is not folded."""
-    folding = FOLDS.get(site.op) if site.domain == "" else None
+    folding = FOLDS.get(site.op) if site.domain == "" or (site.domain, site.op) == CONTRIB_CODES else None
     if folding is None or not site.inputs or site.inputs[0] is None:
         return None
     operands = [site.context.data(v) for v in site.inputs if v is not None]
