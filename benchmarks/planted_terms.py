@@ -1,8 +1,9 @@
 """Planted flaws: one line of a target's numerics, or one field of one number format, is spoilt; does attribution name it first?
 
 Every flaw runs in a process of its own, a flaw of numerics on a copy of the package. The plan is compiled there without asking
-the court, which would refuse most flaws, and its formats are calibrated; a flaw counts when it costs LEAST_LOSS of the metric
-more than the sound design loses. A culprit is right when it is at one of the flaw's lines, or at its field; any other is false.
+the court, which would refuse most flaws, and calibration samples complete it as they do for a user: an offload out of its range is
+rescaled or on the host. A flaw counts when it costs LEAST_LOSS of the metric more than the sound design loses. A culprit is right
+when it is at one of the flaw's lines, or at its field; any other is false.
 Where attribution says that either of several changes explains the loss, one of them must be right.
 With `--json FILE` it goes on where it ended.
 """

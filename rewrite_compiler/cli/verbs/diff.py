@@ -89,7 +89,7 @@ def lines(document: Mapping[str, Any]) -> list[str]:
 def _named(target: Mapping[str, Any]) -> str:
     parameters = ", ".join(f"{key}={value}" for key, value in target["parameters"].items())
     file = target["given"].partition(":")[0] if target["given"].partition(":")[0] != target["name"] else ""
-    return " · ".join(filter(None, (f"{target['name']}  {parameters}".strip(), file, f"files {target['sha256'][:12]}")))
+    return " · ".join(filter(None, (f"{target['name']}  {parameters}".strip(), file, f"sha256 {target['sha256'][:12]}")))
 
 
 def _specification(document: Mapping[str, Any]) -> list[tuple[str, str]]:
