@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,20 @@ def test_shared_programs(path: Path) -> None:
 
 def test_the_model_has_no_problem() -> None:
     assert check(build()).problems == ()
+
+
+IMMEDIATE = re.compile(r"#+([su])(\d+)")
+IMMEDIATE_FIELDS = ("imm", "offset", "step", "low", "count", "u3", "number")  # their names, or what they begin with
+
+
+def test_immediates_are_as_wide_as_the_syntax_says() -> None:
+    """No vector and no program has the largest ones."""
+    widths = {i: m for i in build().instructions.values() if (m := IMMEDIATE.search(i.doc))}
+    assert len(widths) > 20
+    for i, m in widths.items():
+        fields = [o for name, o in i.operands.items() if name.split("_")[0] in IMMEDIATE_FIELDS]
+        assert sum(o.bits.width for o in fields) == int(m[2]), i.name
+        assert (min(o.leaf.interval[0] or 0 for o in fields) < 0) == (m[1] == "s"), i.name
 
 
 # -- packets

@@ -1,0 +1,157 @@
+"""Is a wrong specification noticed? Single changes of GeneSys's and HVX's models: fields, strides, depths, lanes, operators.
+
+    python benchmarks/specification_mutants.py --sample 40 --json benchmarks/results/specification_mutants.json
+
+A mutant is a copy of a model's package with one number or operator changed, drawn by seed. It is *refused* where it cannot be built,
+or noticed by the first test of the model, or of the target's drivers, that fails with it: these tests have the check of the model,
+the published vectors, and drivers beside their numerics. One that all tests pass is *missed*, and ends the script with 1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import random
+import re
+import resource
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from record import ROOT, Row, finish, options
+
+TESTS = {
+    "genesys": (("tests/ila_models/test_genesys.py",), ("tests/targets/test_machines.py", "tests/targets/test_genesys_target.py")),
+    "hvx": (("tests/ila_models/test_hvx.py",), ("tests/targets/test_machines.py",)),
+}
+FIELD = re.compile(r"Bits\((\d+), (\d+)")
+SIZE = re.compile(r"(?<=[ (=,\[])(\d+)(?=[,)\] \n:])")
+OPERATORS = {" + ": " - ", " - ": " + ", " * ": " + ", " % ": " + ", " // ": " * ", " >> ": " << ", " << ": " >> ", " == ": " != "}
+REFUSED, MISSED, ENDLESS = "not built", "missed", "ended by the limit of time"
+SECONDS = 90  # of processor time of a mutant, which may not end
+
+
+def changes(text: str) -> Iterator[tuple[str, int, str]]:
+    """Yield the kind of each single change of a module's code, its line, and the text with it."""
+    for m in FIELD.finditer(text):
+        for old, new in ((m[0], f"Bits({int(m[1]) + 1}, {m[2]}"), (m[0], f"Bits({m[1]}, {int(m[2]) - 1}")):
+            yield "field", *_changed(text, m.start(), old, new)
+    code = [(at, line) for at, line in _lines(text) if not line.lstrip().startswith(('"""', "#", "from ", "import "))]
+    for at, line in code:
+        body = line.split("  #")[0]
+        for m in SIZE.finditer(body):
+            if "Bits(" not in body:
+                yield "number", *_changed(text, at + m.start(), m[0], str(int(m[0]) + 1))
+        for old, new in OPERATORS.items():
+            for m in re.finditer(re.escape(old), body):
+                yield "operator", *_changed(text, at + m.start(), old, new)
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    at, is_text = 0, False
+    for line in text.splitlines(keepends=True):
+        marks = line.count('"""')
+        if not is_text and not marks:
+            yield at, line
+        is_text ^= marks % 2 == 1
+        at += len(line)
+
+
+def _changed(text: str, at: int, old: str, new: str) -> tuple[int, str]:
+    assert text.startswith(old, at)
+    return text.count("\n", 0, at) + 1, text[:at] + new + text[at + len(old) :]
+
+
+def outcome(accelerator: str, file: str, text: str) -> str:
+    """Return what notices a mutant, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(ROOT / "ila_models" / accelerator, Path(folder) / accelerator)
+        (Path(folder) / accelerator / file).write_text(text, "utf-8")
+        read, write = os.pipe()
+        pid = os.fork()
+        if not pid:
+            os.close(read)
+            resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+            try:
+                found = _outcome(accelerator, folder)
+            except BaseException as e:
+                found = f"{REFUSED}: {type(e).__name__}"
+            os.write(write, found.encode())
+            os._exit(0)
+        os.close(write)
+        with os.fdopen(read, "rb") as answer:
+            found = answer.read().decode()
+        os.waitpid(pid, 0)
+        return found or ENDLESS
+
+
+def _outcome(accelerator: str, folder: str) -> str:
+    import pytest
+
+    import rewrite_compiler.ila_models as models
+
+    os.environ["FLEXMATCH_CACHE"] = str(Path(folder) / "cache")
+    models.__path__ = [folder, *models.__path__]
+    __import__(f"rewrite_compiler.ila_models.{accelerator}")
+    package = sys.modules[f"rewrite_compiler.ila_models.{accelerator}"]
+    assert str(package.__file__).startswith(folder), package.__file__
+    package.build()
+    failed: list[str] = []
+
+    class Watch:
+        def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+            if report.failed:
+                failed.append(report.nodeid.rpartition("::")[2])
+
+        def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+            if report.failed:
+                failed.append(f"collecting {report.nodeid}")
+
+    selected = f"{accelerator} and not native and not arrays"
+    for files in TESTS[accelerator]:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            chosen = [str(ROOT / file) for file in files]
+            code = pytest.main(
+                ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-k", selected, *chosen],
+                plugins=[Watch()],
+            )
+        if failed or code:
+            return failed[0] if failed else f"pytest ends with {int(code)}"
+    return MISSED
+
+
+def main() -> int:
+    """Judge the mutants; return 1 when one is missed."""
+    import rewrite_compiler.cosim  # once, for all forks
+    import rewrite_compiler.prove.mappings.mappings  # noqa: F401
+
+    parser = options(__doc__ or "", runs=1)
+    parser.add_argument("--sample", type=int, default=40, metavar="N", help="mutants of each model (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=30, metavar="N")
+    parser.add_argument("accelerators", nargs="*", default=list(TESTS))
+    args = parser.parse_args()
+    rows: list[Row] = []
+    for accelerator in args.accelerators:
+        every = [
+            (kind, file.name, line, text)
+            for file in sorted((ROOT / "ila_models" / accelerator).glob("*.py"))
+            for kind, line, text in changes(file.read_text("utf-8"))
+        ]
+        counts: Counter[tuple[str, str]] = Counter()
+        for kind, file, line, text in random.Random(args.seed).sample(every, min(args.sample, len(every))):
+            found = outcome(accelerator, file, text)
+            counts[kind, "missed" if found == MISSED else "not built" if found.startswith(REFUSED) else "noticed"] += 1
+            print(f"{accelerator}/{file}:{line} {kind}: {found}", flush=True)
+        rows += [
+            {"model": accelerator, "kind": kind, "outcome": o, "mutants": n, "of": len(every)} for (kind, o), n in sorted(counts.items())
+        ]
+    finish("specification_mutants", rows, args.json)
+    return any(row["outcome"] == MISSED for row in rows)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
