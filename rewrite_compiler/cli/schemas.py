@@ -294,7 +294,7 @@ model.path text | model.sha256 text | metric text | lower_is_better flag | sampl
 over[].name text | over[].values[] text | reference.value? number
 points[].at.* text | points[].value? number | points[].difference? number | points[].interval?[]? number
 points[].better? count | points[].worse? count | points[].worst_offload_error number
-points[].counts.*.* count | points[].device_calls.*.* count
+points[].counts.*.* count | points[].device_calls.*.* count | points[].out_of_range[] text
 run object
 """
 

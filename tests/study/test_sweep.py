@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
+from house import ROOT
 
-from rewrite_compiler.cli.verbs.sweep import FIGURES
+from rewrite_compiler.apps import find_application
+from rewrite_compiler.cli.verbs.sweep import FIGURES, lines
+from rewrite_compiler.cosim import Settings
 from rewrite_compiler.errors import UsageError
 from rewrite_compiler.report.graphics.blocks import html_page, markdown
 from rewrite_compiler.report.graphics.sweep import sweep_blocks
-from rewrite_compiler.study.designs.sweep import Axis, axes_of, points
-from rewrite_compiler.target import find_target
+from rewrite_compiler.study.designs.sweep import Axis, axes_of, points, sweep
+from rewrite_compiler.target import find_target, load_target
 
 TARGETS = [find_target("flexasr"), find_target("hlscnn")]
 
@@ -38,6 +42,24 @@ def test_a_parameter_of_an_accelerator_that_is_left_out_is_not_varied() -> None:
         {"accel": "hlscnn", "hlscnn.revision": "ext8", "calibration-method": "max"},
         {"accel": "hlscnn", "hlscnn.revision": "ext16", "calibration-method": "max"},
     ]
+
+
+def test_a_point_counts_what_samples_leave_on_the_device(tmp_path: Path) -> None:
+    """An accumulator that is so narrow that zeros would be nearer is not used: the metric there is that of the host."""
+    page = (ROOT / "docs/tutorial/first-accelerator.md").read_text("utf-8")
+    text = re.findall(r"```python file=toy.py\n(.*?)```", page, re.DOTALL)[0]
+    narrow = "wrap(acc + reduce_sum(lambda j: x(v, j) * w(v, j), LANES), 12)"
+    text = text.replace("sat(acc + reduce_sum(lambda j: x(v, j) * w(v, j), LANES), 20)", narrow)
+    (tmp_path / "toy.py").write_text(
+        text.replace("sources=", 'parameters={"id": ("1",)}, sources=').replace("def build()", "def build(id)")
+    )
+    app = find_application("digits_mlp")
+    toy = load_target(str(tmp_path / "toy.py"))
+    settings = Settings(samples=32)
+    document = sweep(app.model, [toy], app.data, axes_of([], [toy]), calibrate=app.calibration, settings=settings)
+    (point,) = document["points"]
+    assert (point["counts"], point["difference"], len(point["out_of_range"])) == ({"toy": {}}, 0, 3)
+    assert lines(document)[-1].split("   ")[-1].strip() == "0, 3 out of range"
 
 
 def test_points_are_drawn_with_their_intervals() -> None:

@@ -75,7 +75,8 @@ def _point(p: Mapping[str, Any]) -> tuple[str, ...]:
     calls = sum(n for counts in p["device_calls"].values() for n in counts.values())
     interval = "–" if p["interval"] is None else interval_text(p["interval"])
     difference = number(p["difference"]) if p["difference"] is None else difference_text(p["difference"], p["interval"])
-    return (*map(str, p["at"].values()), number(p["value"]), difference, interval, f"{calls:,}")
+    on_host = f", {len(p['out_of_range'])} out of range" if p["out_of_range"] else ""
+    return (*map(str, p["at"].values()), number(p["value"]), difference, interval, f"{calls:,}{on_host}")
 
 
 def _progress(args: Any) -> Callable[[int, int], None] | None:

@@ -134,9 +134,13 @@ def _row(point: Mapping[str, str], job: _Job, targets: Sequence[Target] = ()) ->
         if target_names == [""] or t.name in target_names
     ]
     s = replace(job.settings, calibration_method=point.get(METHOD, job.settings.calibration_method), keep_outputs=False)
-    plan = compile_model(job.model, point_targets, job.options)
-    report = cosimulate(plan, job.data, calibrate=job.calibrate, settings=s).document
-    return {"point": point, "report": report, "counts": plan.counts, "device_calls": plan.device_calls}
+    compiled = compile_model(job.model, point_targets, job.options)
+    report = cosimulate(compiled, job.data, calibrate=job.calibrate, settings=s)
+    plan = report.plan or compiled  # samples may leave fewer offloads
+    out_of_range = [pin.partition("=")[2] for pin in plan.settings["on"] if pin not in compiled.settings["on"]]
+    return {
+        "point": point, "report": report.document, "counts": plan.counts, "device_calls": plan.device_calls, "out_of_range": out_of_range,
+    }  # fmt: skip
 
 
 def _document(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,4 +150,5 @@ def _document(row: Mapping[str, Any]) -> dict[str, Any]:
         "at": dict(row["point"]), "value": report["accelerated"]["value"], "difference": report["paired"]["difference"],
         "interval": report["paired"]["interval"], "better": report["paired"]["better"], "worse": report["paired"]["worse"],
         "worst_offload_error": worst, "counts": row["counts"], "device_calls": row["device_calls"],
+        "out_of_range": row["out_of_range"],
     }  # fmt: skip
