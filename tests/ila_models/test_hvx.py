@@ -124,6 +124,23 @@ def test_immediates_are_as_wide_as_the_syntax_says() -> None:
         assert (min(o.leaf.interval[0] or 0 for o in fields) < 0) == (m[1] == "s"), i.name
 
 
+def test_fields_of_registers_name_every_register() -> None:
+    """Of scalar registers of instructions with three sources the first eight."""
+    most = {"v": (31, 15), "q": (3,), "r": (31, 15, 7)}  # by the first letter: single ones, pairs, the first eight
+    for i in build().instructions.values():
+        for name, o in i.operands.items():
+            is_register = name[0] in most and len(name) <= len("vdd")
+            assert not is_register or o.leaf.interval[1] in most[name[0]], f"{i.name} {name}"
+
+
+def test_words_of_hardware_loops() -> None:
+    """As the manufacturer prints them: loop 1 has bit 21."""
+    found = {name: words(name) for name in ("loop0_imm", "loop1_imm", "loop0", "loop1")}
+    assert {name: word & 0xFFFF0000 for name, word in found.items()} == {
+        "loop0_imm": 0x69000000, "loop1_imm": 0x69200000, "loop0": 0x60000000, "loop1": 0x60200000,
+    }  # fmt: skip
+
+
 # -- packets
 
 
