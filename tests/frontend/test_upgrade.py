@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 from onnx_models import agrees, imported, model, single
 
 from rewrite_compiler.errors import InputError
@@ -135,3 +135,27 @@ def test_what_is_not_converted_is_the_node_itself() -> None:
     node = helper.make_node("Relu", ["x"], ["y"])
     assert Upgrader(21).replacements([node], 21, ["here"]) == [(node,)]
     assert Upgrader(21).replacements([node], 14, ["here"]) == [(node,)]
+
+
+def test_what_a_branch_captures_keeps_its_type() -> None:
+    """A node is converted by itself, with operands of one made-up type: what the converter infers from it is of no worth."""
+    branches = {
+        branch: helper.make_graph(
+            [
+                helper.make_node("Concat", order, [f"{branch}_shape"], axis=0),
+                helper.make_node("Expand", ["x", f"{branch}_shape"], [branch]),
+            ],
+            branch,
+            [],
+            [helper.make_tensor_value_info(branch, TensorProto.FLOAT, None)],
+        )
+        for branch, order in (("then_branch", ["rows", "columns"]), ("else_branch", ["columns", "rows"]))
+    }
+    nodes = [
+        helper.make_node("Identity", ["n"], ["rows"], name="rows"),
+        helper.make_node("If", ["c"], ["wide"], name="choice", **branches),
+        helper.make_node("ReduceSum", ["wide"], ["y"], name="sum", keepdims=0),
+    ]
+    inputs = {"x": TensorType((1, 1)), "n": TensorType((1,), "int64"), "c": TensorType((), "bool")}
+    proto = model(nodes, inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, [])], {"columns": np.asarray([3])}, opset=17)
+    agrees(proto, values={"n": np.asarray([4]), "c": np.asarray(True)})

@@ -108,8 +108,17 @@ def _converted(nodes: Sequence[Any], version: int, target: int) -> list[tuple[An
         graph.output.extend(helper.make_tensor_value_info(f"{n}.{r}", 1, None) for r in results)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)], ir_version=10)
     upgraded = version_converter.convert_version(model, target)
+    _drop_declared_types(upgraded.graph)  # inferred from operands that are float here, whatever they are in the model
     constants = [helper.make_node("Constant", [], [t.name], value=t) for t in upgraded.graph.initializer]
     return _components([*constants, *upgraded.graph.node], len(nodes))
+
+
+def _drop_declared_types(graph: Any) -> None:
+    """Delete what a graph and the graphs inside it declare of their inner values, in place."""
+    del graph.value_info[:]
+    for node in graph.node:
+        for inner in subgraphs(node):
+            _drop_declared_types(inner)
 
 
 def _components(nodes: Sequence[Any], count: int) -> list[tuple[Any, ...]]:
