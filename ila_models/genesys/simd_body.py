@@ -127,29 +127,29 @@ class Body:
     def _at_once(self, base: Leaf, counts: Sequence[Expr], stride: Leaf) -> Step:
         """Return the operation on the rows of the inner loops at once, for each iteration of the outer ones in order."""
 
-        shape = (*counts[OUTER:], self.c.lanes)
+        shape: tuple[int | Expr, ...] = (*counts[OUTER:], self.c.lanes)
 
-        def once(*outer: Expr) -> Step:
+        def iteration(*outer: Expr) -> Step:
             def row(n: int | Expr, inner: Sequence[Expr]) -> Expr:
                 return base[n] + sum((i * stride[n, at] for at, i in enumerate((*outer, *inner))), lift(0))
 
             def operand(n: Expr, *at: Expr) -> Expr:
                 return self._read(switch(n, *self.spaces), row(n, at[:-1]), at[-1])
 
-            def made(x: Leaf) -> Step:
+            def compute(x: Leaf) -> Step:
                 results = array(lambda *at: self._lane(x[(1, *at)], x[(2, *at)], x[(0, *at)], at[-1]), shape)
-                return let(results, written, "results")
+                return let(results, write, "results")
 
-            def written(y: Leaf) -> Step:
+            def write(y: Leaf) -> Step:
                 def target(name: str, bits: int) -> Step:
                     memory = self.m.s[name]
                     return update(memory, shape, lambda *at: ((row(0, at[:-1]) % memory.shape[0], at[-1]), wrap(y[at], bits, True)))
 
                 return cases(self.f.dst_space, {SPACES[space]: target(*state) for space, state in WRITTEN.items()})
 
-            return let(array(operand, (3, *shape)), made, "lanes")
+            return let(array(operand, (3, *shape)), compute, "lanes")
 
-        return loop(counts[:OUTER], once)
+        return loop(counts[:OUTER], iteration)
 
     def _rows(self, base: Leaf, stride: Leaf, indices: Sequence[Expr]) -> Step:
         """Return the operation on one row of each operand, which are read first."""
@@ -158,11 +158,11 @@ class Body:
         def operands(row: Leaf) -> Step:
             lanes = array(lambda n, k: self._read(switch(n, *self.spaces), row[n], k), (3, self.c.lanes))
 
-            def made(x: Leaf) -> Step:
+            def compute(x: Leaf) -> Step:
                 result = array(lambda k: self._lane(x[1, k], x[2, k], x[0, k], k), self.c.lanes)
                 return let(result, lambda y: self._written(row, y), "results")
 
-            return let(lanes, made, "lanes")
+            return let(lanes, compute, "lanes")
 
         return let(array(lambda n: switch(n, *rows), 3), operands, "rows")
 

@@ -190,9 +190,17 @@ def test_a_driver_that_never_starts_the_device_is_not_proved() -> None:
 
 def test_what_only_the_solver_sees_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rewrite_compiler.prove.mappings.mappings.code_difference", lambda *_: None)
+    monkeypatch.setattr("rewrite_compiler.prove.mappings.mappings._example_of_model", lambda *_: None)
     proof = prove_mapping(tampered(WRONG["one timestep too few"]), model(), seconds=2)
     assert (proof.verdict, proof.code) == ("unproved", "R103")
     assert proof.evidence == "z3 separates driver and numerics at t=1, k=16, n=64, but no codes were found that do"
+
+
+def test_codes_of_the_solver_refute_when_both_sides_differ_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rewrite_compiler.prove.mappings.mappings.code_difference", lambda *_: None)
+    proof = prove_mapping(tampered(WRONG["one timestep too few"]), model(), seconds=2)
+    assert (proof.verdict, proof.code) == ("refuted", "I105")
+    assert "codes of the solver" in str(proof.counterexample)
 
 
 def test_a_solver_without_an_answer_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
