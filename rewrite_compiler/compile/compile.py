@@ -30,7 +30,7 @@ from ..ops.op import Apply, subterms
 from ..prove.certificates.operations import Progress
 from ..prove.certificates.shipped_certificates import Certificate, coverage_of
 from ..rewrite.rule import Rule, short_place
-from ..rewrite.ruleset import LOWERING, rules_at, shipped_rules
+from ..rewrite.ruleset import LOWERING, lowering_rules, shipped_rules
 from ..target import Mapping, Target, body_of, find_target
 from .explanation.egraph_statistics import back_off_notes, egraph_document, rule_seconds
 from .explanation.host_reasons import HostReasons
@@ -261,7 +261,7 @@ def _plan(
     unselected = [] if _uses_lowerings(options) else [m for t in targets for m in t.mappings.values() if m.runtime_weights]
     reasons = HostReasons(
         match_result.program, mappings, match_result.fitted, objective.unusable, as_written=options.exact, unselected=unselected,
-        lowerings=() if _uses_lowerings(options) else rules_at(Path(LOWERING)),
+        lowerings=() if _uses_lowerings(options) else lowering_rules(),
     )  # fmt: skip
     accounting = account(model.program, match_result.program, ids, reasons)
     rule_reasons = _Reasons(match_result, rules, mappings, certified)

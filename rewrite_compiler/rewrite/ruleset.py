@@ -27,7 +27,12 @@ def rules_in(module: ModuleType) -> Iterator[Rule]:
 
 def shipped_rules() -> tuple[Rule, ...]:
     """Return the shipped rules that are always used."""
-    return tuple(r for r in every_rule() if "lowering" not in r.marks)
+    return tuple(r for r in every_rule() if LOWERING not in r.marks)
+
+
+def lowering_rules() -> tuple[Rule, ...]:
+    """Return the shipped rules that are used only when asked for."""
+    return tuple(r for r in every_rule() if LOWERING in r.marks)
 
 
 def every_rule() -> tuple[Rule, ...]:
@@ -45,7 +50,7 @@ def rules_at(path: Path, limits: Limits | None = None) -> tuple[Rule, ...]:
         SpecError: R104, two rules have one name.
     """
     if str(path) == LOWERING and not path.exists():
-        return tuple(r for r in every_rule() if LOWERING in r.marks)
+        return lowering_rules()
     if is_installed(path):
         return installed_rules(str(path))
     rules = _rules_of_text(path) if path.suffix == TEXT_FORM else _rules_of_code(path, limits)

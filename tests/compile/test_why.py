@@ -176,3 +176,10 @@ def test_products_of_two_results_say_that_weights_must_be_known(tmp_path: Path, 
         )
     onnx.save(one, tmp_path / "known.onnx")
     assert compile_model(tmp_path / "known.onnx", [accel]).counts == {accel: {operation: 2}}
+
+
+def test_a_folder_that_is_called_like_the_lowerings_is_no_rule_file(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (model.parent / "lowering").mkdir()
+    monkeypatch.chdir(model.parent)
+    written(model, [node("MatMul", "x w", "y")], (2, 8), ["y"], w=weight(8, 4))
+    assert "with --rules lowering hlscnn.conv2d may take it" in reasons_of(model, "hlscnn")["MatMul"]

@@ -35,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
     if args.watch:
         return watch("prove", arguments, [*args.files, *python_files(args)])
     from ...prove.certificates.cache import Cache, court_cache
-    from ...prove.certificates.document import prove, to_json
+    from ...prove.certificates.document import judge_library, to_json
     from ...rewrite.ruleset import every_rule, rules_at, unique_rules
     from ...target import find_target, target_names
 
@@ -53,13 +53,13 @@ def run(arguments: Sequence[str]) -> int:
     for name in (n for n in names if n.partition(":")[0] not in target_names()):
         targets[name].ila()  # a model of the user's own that cannot be built is refused before anything is judged
     cache = Cache(None) if args.no_cache else court_cache(recheck=args.recheck)
-    verdicts = prove(
+    verdicts = judge_library(
         [] if args.no_rules else [r for r in rules_by_name.values() if not only_names or r.name in only_names],
-        names,
+        [*targets.items()],
+        cache,
         only={*only_names} & mappings if only_names else None,
         instances=args.instances or None,
         jobs=args.jobs,
-        cache=cache,
         progress=_progress if is_live(args) else None,
     )
     document = to_json(verdicts)

@@ -90,14 +90,13 @@ class Importer:
         if self.regions.reads_one(node):
             self.regions.lower(node, body, origin, self.functions)
             return
-        start, opaque = checkpoint(self.context), dict(self.context.builder.opaque)
+        start = checkpoint(self.context)
         try:
             self._lower_sized_node(node, body, version, origin, place)
         except UnknownShape as refusal:
             if body.depth:
                 raise
             roll_back(self.context, start)
-            self.context.builder.opaque = opaque
             self.regions.lower(node, body, origin, self.functions, refusal)
 
     def _lower_sized_node(self, node: Any, body: NodeContext, version: int, origin: int, place: str) -> None:
@@ -244,7 +243,7 @@ class Importer:
         function = _definition(site, node)
         if function is None:
             return None
-        start, opaque = checkpoint(self.context), dict(self.context.builder.opaque)
+        start = checkpoint(self.context)
         try:
             values = self._call(site, node, function, body)
         except (FlexmatchError, Unsupported):
@@ -253,7 +252,6 @@ class Importer:
             self._name_results(site, values, start.values)
             return values
         roll_back(self.context, start)
-        self.context.builder.opaque = opaque
         return None
 
     def _is_understood(self, start: int) -> bool:

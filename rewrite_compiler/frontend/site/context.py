@@ -207,11 +207,13 @@ class Checkpoint:
     folded_bytes: int
     derived: int
     reserved_names: int
+    opaque: int
 
 
 def checkpoint(c: Context) -> Checkpoint:
     """Return a checkpoint of the state of an import."""
-    return Checkpoint(len(c.builder.types), len(c.builder.nodes), c.folded_bytes, len(c.derived), len(c.reserved_names))
+    b = c.builder
+    return Checkpoint(len(b.types), len(b.nodes), c.folded_bytes, len(c.derived), len(c.reserved_names), len(b.opaque))
 
 
 def roll_back(c: Context, m: Checkpoint) -> None:
@@ -222,10 +224,9 @@ def roll_back(c: Context, m: Checkpoint) -> None:
         c.rearranged.pop(v, None)
     del b.types[m.values :], b.names[m.values :], b.nodes[m.nodes :]
     c.folded_bytes = m.folded_bytes
-    while len(c.derived) > m.derived:
-        c.derived.popitem()
-    while len(c.reserved_names) > m.reserved_names:
-        c.reserved_names.popitem()
+    for entries, count in ((c.derived, m.derived), (c.reserved_names, m.reserved_names), (b.opaque, m.opaque)):
+        while len(entries) > count:
+            entries.popitem()
 
 
 def _possible_moves(data: Data) -> list[tuple[str, Data, dict[str, AttributeValue]]]:

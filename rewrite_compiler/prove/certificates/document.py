@@ -57,14 +57,21 @@ def prove(
     """
     rules = rules_at(Path(rules)) if isinstance(rules, (str, Path)) else rules
     sequence = [targets] if isinstance(targets, (str, Target)) else targets
-    pairs = [(t, t.name) if isinstance(t, Target) else (find_target(t), t) for t in sequence]
+    pairs = [(t.name, t) if isinstance(t, Target) else (t, find_target(t)) for t in sequence]
+    return judge_library(rules, pairs, cache or Cache(None), only=only, instances=instances, jobs=jobs, progress=progress)
+
+
+def judge_library(
+    rules: Iterable[Rule], targets: Sequence[tuple[str, Target]], cache: Cache, *, only: Collection[str] | None = None,
+    instances: int | None = None, jobs: int = 1, progress: Progress | None = None,
+) -> Verdicts:  # fmt: skip
+    """Judge rules and targets that are loaded, each with the text by which a process finds it; as `prove` does."""
     groups = [
-        [c for t, text in pairs for c in target_cases(t, text) if only is None or c.name in only],  # first: they take longest
+        [c for text, t in targets for c in target_cases(t, text) if only is None or c.name in only],  # first: they take longest
         [rule_case(r, instances) for r in rules],
-        [model_case(t, text) for t, text in pairs if only is None],
+        [model_case(t, text) for text, t in targets if only is None],
     ]
-    cases = [c for group in groups for c in group]
-    verdicts = iter(judge_cases(cases, cache or Cache(None), progress or (lambda _: None), jobs))
+    verdicts = iter(judge_cases([c for group in groups for c in group], cache, progress or (lambda _: None), jobs))
     mappings, of_rules, models = ([next(verdicts) for _ in group] for group in groups)
     return Verdicts(proofs(of_rules), proofs(mappings), tuple(map(record.model_of, models)))
 

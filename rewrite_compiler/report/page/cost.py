@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..graphics.charts import stacked_bars
-from ..graphics.markup import figure, folded, note, table, text
+from ..graphics.markup import figure, folded, legend, note, table, text
 from ..terminal import count_text, share
 
 MAX_BARS = 30  # offloads with a bar of their own
@@ -39,8 +39,9 @@ def _bars(offloads: Sequence[Mapping[str, Any]]) -> str:
                    ("p1", o["cost"]["transfer_cycles"], f"{o['cost']['transfer_cycles']:,} cycles on the links")])
         for o in top_offloads
     ]  # fmt: skip
-    key = "<p><span class='k p0'></span> compute <span class='k p1'></span> transfers, in cycles; the offloads that take most first."
-    return f"{key}{remaining_note}</p>{stacked_bars('cycles of the offloads that take most, compute and transfers', rows)}"
+    keys = legend([("p0", "compute"), ("p1", "transfers")])
+    about = f"<p>{keys}, in cycles; the offloads that take most first.{remaining_note}</p>"
+    return f"{about}{stacked_bars('cycles of the offloads that take most, compute and transfers', rows)}"
 
 
 def _lanes(offloads: Sequence[Mapping[str, Any]]) -> str:
