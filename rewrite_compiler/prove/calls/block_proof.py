@@ -8,7 +8,6 @@ and there driver and numerics are one term, whose products are of one element of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +22,7 @@ from ...readings.smt.polynomial_terms import Term
 from ...target import Mapping, Stay, Target
 from ..mappings.mappings import PREVIOUS_CALL_MARK, attributes_at, execute, formats_at, is_same_term, refusal_at, shapes_at, sizes_text
 from .block_call import BlockCall, Instructions, recorded, recorded_streams
-from .lane_lifting import Lifting, OperandLanes
+from .lane_lifting import Lifting, OperandLanes, terms_below
 from .pointwise_proof import number_axes, pointwise_failure
 from .stream_correspondence import StreamCorrespondence
 from .unit_element import ONES, ElementTerms, UnitDevice
@@ -159,7 +158,7 @@ def _narrow_failure(call: BlockCall, sizes: MappingOf[str, Any], streams: Stream
     operand_of = {t.number: name for name, x in run.operands.items() for t in x.flat if isinstance(t, Term)} | {terms.ones.number: ONES}
     diagonal = {operand for _, operand in streams.diagonals.values()}
     products = _allowed_products(multiplied, units, diagonal, multiplied - lifting.unpadded)
-    for t in _terms([a for a, _ in run.pairs]):
+    for t in terms_below(a for a, _ in run.pairs):
         names = [operand_of.get(a.number, "") for a in t.args]
         is_product = t.op == "mul" and len(names) == 2 and frozenset(names) in products
         if (t.op == "mul" and not is_product) or (t.op != "mul" and not multiplied.isdisjoint(names)):
@@ -189,14 +188,3 @@ def _allowed_products(multiplied: set[str], units: set[str], diagonal: set[str],
     pairs = {frozenset((a, b)) for a in multiplied for b in multiplied if a != b and not padded.isdisjoint((a, b))}
     pairs |= {frozenset((ONES, a)) for a in units & padded}
     return {pair for pair in pairs if not diagonal or pair & diagonal}
-
-
-def _terms(roots: list[Any]) -> Iterator[Term]:
-    """Yield every term below some values once."""
-    work, visited = [t for t in roots if isinstance(t, Term)], set[int]()
-    while work:
-        t = work.pop()
-        if t.number not in visited:
-            visited.add(t.number)
-            yield t
-            work.extend(t.args)

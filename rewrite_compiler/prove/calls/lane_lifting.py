@@ -245,14 +245,18 @@ def substituted(terms: Terms, word: Any, variable: Callable[[Term], Number], res
 
 def placed_variables(words: Iterable[Any]) -> Iterator[Term]:
     """Yield the variables of words, each once."""
+    return (t for t in terms_below(words) if t.op == "var")
+
+
+def terms_below(words: Iterable[Any]) -> Iterator[Term]:
+    """Yield every term that words are made of, each once."""
     work, visited = [t for t in words if isinstance(t, Term)], set[int]()
     while work:
         t = work.pop()
         if t.number not in visited:
             visited.add(t.number)
+            yield t
             work += t.args
-            if t.op == "var":
-                yield t
 
 
 def _is_pure(words: Data) -> bool:
