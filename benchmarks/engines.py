@@ -1,12 +1,13 @@
 """Numerics beside onnxruntime float32, in turns on the same batches in one process: steady state and totals.
 
 A row is an application on a design. "first" is the first batch, in which code is made or found; its code is that of an empty
-cache. The totals are whole processes, from reading the plan on: 64 samples from an empty cache, and 600 samples with a cache that
-a run filled. One thread, processor seconds.
+cache. The totals are whole processes: 64 samples from the model and an empty cache (compile, calibrate, validate, simulate), and 600
+samples with a cache that a run filled, from the model and from its plan; of ImageNet all samples. One thread, processor seconds.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import subprocess
@@ -23,14 +24,16 @@ from pathlib import Path
 import numpy as np
 from cosim_speed import BATCH, CASES, FIRST, SHARED, Case
 from record import Row, finish, options, peak_bytes, recorded, spread
-from table4 import planned
+from table4 import IMAGENET, VTA, planned
 
+from rewrite_compiler.compile.document import plan_files, read_plan
 from rewrite_compiler.cosim.cosimulate import Settings, cosimulate, dataset_for, with_formats
 from rewrite_compiler.cosim.engine import Engine
 from rewrite_compiler.cosim.metrics.float_reference import Reference
 from rewrite_compiler.readings.native.jit import counts
 
 NATIVE = {c.name: c for c in CASES if c.tier == "native"}
+WHOLE = {**NATIVE, IMAGENET.name: Case(IMAGENET.name, IMAGENET, VTA[0], "native", 0.0)}
 FEW, MANY = 64, 600
 
 
@@ -59,33 +62,46 @@ def measured(name: str, rounds: int) -> Row:
     }  # fmt: skip
 
 
-def whole(name: str, samples: int) -> tuple[float, int, int]:
-    """Return the processor seconds of this process for a whole run, its peak of memory, and how many modules LLVM compiled."""
-    case: Case = NATIVE[name]
-    plan = planned(case.app, case.design)
-    data = dataset_for(plan, SHARED / case.app.data)
-    plan, data = with_formats(plan, data, SHARED / case.app.calibration if case.app.calibration else None)
-    data = data.take(np.arange(samples) % data.count)
+def whole(name: str, samples: int, plan_file: Path) -> tuple[float, int, int]:
+    """Return the processor seconds of this process for a whole run, its peak of memory, and how many modules LLVM compiled.
+
+    The plan is read where its file is there, else compiled, calibrated and written.
+    """
+    case: Case = WHOLE[name]
+    if plan_file.is_file():
+        plan = read_plan(plan_file)
+        data = dataset_for(plan, SHARED / case.app.data)
+    else:
+        plan = planned(case.app, case.design)
+        data = dataset_for(plan, SHARED / case.app.data)
+        plan, data = with_formats(plan, data, SHARED / case.app.calibration if case.app.calibration else None)
+        plan_file.write_text(json.dumps(plan_files(plan).document), "utf-8")
+    data = data.take(np.arange(samples or data.count) % data.count)
     cosimulate(plan, data, settings=Settings(threads=1, keep_outputs=False, tier="native"))
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime, peak_bytes() >> 20, counts.compiled
 
 
 def totals(name: str, runs: int) -> Row:
-    """Return whole processes: few samples from an empty cache, then many with what is kept."""
+    """Return whole processes: few samples from the model and an empty cache, then many from the model and from the plan, cache filled."""
     del runs
     row: Row = {"name": f"{name}: whole runs"}
+    few, many = (0, 0) if name == IMAGENET.name else (FEW, MANY)
     with tempfile.TemporaryDirectory() as folder:
-        for samples, note in ((FEW, "empty_cache"), (MANY, "filled_cache")):
-            code = f"import engines; print(*engines.whole({name!r}, {samples}))"
+        plan_file = Path(folder) / "plan.json"
+        for samples, note in ((few, "empty_cache"), (many, "model"), (many, "plan")):
+            if note == "model":
+                plan_file.unlink()
+            code = f"import engines; print(*engines.whole({name!r}, {samples}, engines.Path({str(plan_file)!r})))"
             run = subprocess.run(
                 [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parent,
                 env={**os.environ, "FLEXMATCH_CACHE": folder},
             )  # fmt: skip
             seconds, peak, compiled = run.stdout.split()[-3:]
-            row[f"{samples}_samples_{note}_cpu_seconds"] = round(float(seconds), 2)
-            row[f"{samples}_samples_{note}_peak_mebibytes"] = int(peak)
-            row[f"{samples}_samples_{note}_modules_compiled"] = int(compiled)
+            count = samples or "all"
+            row[f"{count}_samples_{note}_cpu_seconds"] = round(float(seconds), 2)
+            row[f"{count}_samples_{note}_peak_mebibytes"] = int(peak)
+            row[f"{count}_samples_{note}_modules_compiled"] = int(compiled)
     return row
 
 
@@ -111,7 +127,7 @@ def main() -> None:
     rows = recorded(args.json)
     recorded_names = {row["name"] for row in rows}
     for make in (measured, totals):
-        for name in NATIVE:
+        for name in NATIVE if make is measured else WHOLE:
             shown = name if make is measured else f"{name}: whole runs"
             if args.only not in shown or shown in recorded_names:
                 continue

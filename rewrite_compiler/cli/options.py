@@ -240,6 +240,15 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return read
 
 
+def add_sample_options(verb_parser: Parser) -> None:
+    """Add the options of runs on samples: how many, how many at once, and on how many threads."""
+    count = whole_number(1)
+    batch_help = "samples at once (default: as many as the largest tensor allows, up to 32)"
+    verb_parser.add_setting("--samples", type=count, default=0, metavar="N", help="use N evenly spaced samples")
+    verb_parser.add_setting("--batch", type=count, default=0, metavar="N", help=batch_help)
+    verb_parser.add_setting("--threads", type=count, default=0, metavar="N", help="batches simulated side by side (default: one a core)")
+
+
 def add_steering_options(verb_parser: Parser) -> None:
     """Add the options that steer compilation: accelerators, objective, rules, pins, shapes, limits."""
     verb_parser.add_setting(

@@ -27,6 +27,7 @@ from ..errors import FlexmatchError, UsageError
 from ..garbage import rare_collection
 from ..ir.program import Data
 from ..limits import DEFAULT, Limits, compact_repr
+from .batch_size import batch_size
 from .cluster import connect
 from .engine import COMPARED_SAMPLES, Engine, Outcome, Progress, merged_by_offload
 from .format_errors import OffloadNumerics, first_diverging, tensor_document
@@ -43,7 +44,6 @@ from .tier import AUTO, ENGINES, NUMERICS, SIMULATOR, TIERS, chosen_engine, chos
 from .validation.audit import EVERY
 
 SCHEMA = "flexmatch.cosim/1"
-BATCH = 32
 DIVERGED = 0.1  # relative error against the float32 run, from which on an offload diverges
 BATCHES_AHEAD = 4  # a thread's, whose reference outputs are kept
 Expected = Generator[Future[dict[str, Data]], None, None]  # the reference's outputs of each batch
@@ -59,7 +59,7 @@ class Settings:
 
     metric: str = ""
     samples: int = 0  # 0: all
-    batch: int = BATCH
+    batch: int = 0  # samples computed at once; 0: by the size of the largest tensor
     threads: int = 0  # 0: one for each core
     tier: str = AUTO  # native where there are enough samples and machine code can be made, else arrays
     audit: int = EVERY  # batches, of which a random sample is computed again by commands on a simulator, and the first of all; 0: none
@@ -136,6 +136,7 @@ def cosimulate(
     plan, dataset = with_formats(plan, dataset, calibrate, s.calibration_method, replace(DEFAULT, host_seconds=s.host_seconds))
     if s.samples:
         dataset = dataset.evenly(s.samples)
+    s = replace(s, batch=s.batch or batch_size(plan.source))
     s = replace(s, tier=chosen_tier(s.tier, dataset.count, s.batch, command_bytes_of(plan.offloads)))
     s = replace(s, engine=chosen_engine(s.engine, s.tier))
     return _Run(plan, dataset, selected_metric, s).report(progress)
@@ -150,7 +151,7 @@ def _valid_settings(s: Settings) -> Settings:
     if s.engine not in ENGINES:
         raise UsageError("F203", f'engine must be one of {", ".join(ENGINES)}, not "{s.engine}"')
     for name in ("samples", "batch", "threads", "audit"):
-        if vars(s)[name] < (name in ("batch", "threads")):
+        if vars(s)[name] < (name == "threads"):
             raise UsageError("F203", f"{name} must be positive, not {vars(s)[name]}")
     return replace(s, batch=1) if s.tier == "oracle" else s
 

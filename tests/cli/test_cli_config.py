@@ -31,7 +31,7 @@ def shown(*flags: str) -> dict[str, tuple[Any, str]]:
 
 
 def test_flag_over_environment_over_file_over_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert shown()["batch"] == (32, "default")
+    assert shown()["batch"] == (0, "default")
     Path("pyproject.toml").write_text("[tool.flexmatch]\nbatch = 4\nthreads = 1\n", "utf-8")
     assert shown()["batch"] == (4, "pyproject.toml")
     Path("flexmatch.toml").write_text("batch = 8\n", "utf-8")
@@ -128,7 +128,7 @@ def test_files_that_are_no_text_or_no_table() -> None:
     said = "pyproject.toml: error[F103]: tool.flexmatch must be a table of options\n  help: write [tool.flexmatch]"
     refused(flexmatch("show", "config"), 3, said)
     Path("pyproject.toml").write_text("[project]\nname = 'x'\n", "utf-8")
-    assert shown()["batch"] == (32, "default")
+    assert shown()["batch"] == (0, "default")
 
 
 def test_a_wrong_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -265,7 +265,7 @@ def test_by_hand_rounds_as_the_specification_does() -> None:
     assert encoded(words, f).tolist() == [0, 0, 0, 1, 1.0625, -1.0, 1.9375, -1.9375, 0, 0, 2.0**-7 * 1.0625]
 
 
-@pytest.mark.parametrize(("name", "least"), [("samples", 0), ("audit", 0), ("batch", 1), ("threads", 1)])
+@pytest.mark.parametrize(("name", "least"), [("samples", 0), ("audit", 0), ("batch", 0), ("threads", 1)])
 def test_counts_that_make_no_sense_are_refused(name: str, least: int) -> None:
     """No sample means all, no audited batch none, and no thread one for each core."""
     assert vars(_valid_settings(replace(Settings(threads=1), **{name: least})))[name] == least

@@ -15,6 +15,7 @@ from ..files import page_file, write_atomically
 from ..options import (
     Parser,
     add_page_option,
+    add_sample_options,
     add_steering_options,
     emit_json,
     one_of,
@@ -164,16 +165,13 @@ def add_method_option(verb_parser: Parser) -> None:
 
 def add_simulation_options(verb_parser: Parser) -> None:
     """Add the options of a co-simulation."""
-    count = whole_number(1)
     verb_parser.add_setting(
         "--metric",
         default="",
         metavar="NAME",
         help="top1, top5, f1, perplexity, mse, psnr, cosine, max-relative-error or MODULE:FUNCTION (default: by the data)",
     )
-    verb_parser.add_setting("--samples", type=count, default=0, metavar="N", help="use N evenly spaced samples")
-    verb_parser.add_setting("--batch", type=count, default=32, metavar="N", help="samples simulated together (default 32)")
-    verb_parser.add_setting("--threads", type=count, default=0, metavar="N", help="batches simulated side by side (default: one a core)")
+    add_sample_options(verb_parser)
     audit_help = "compute the first sample again by commands on the simulator, and a random one of every N batches (default 8; 0: none)"
     verb_parser.add_setting("--audit", type=whole_number(0), default=8, metavar="N", help=audit_help)
     tiers = one_of("auto", "native", "arrays", "oracle")

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...errors import AnswerNo
 from ..files import write_atomically
-from ..options import add_steering_options, compile_options, emit_json, one_of, parse_arguments, parser, plan_of, whole_number
+from ..options import add_sample_options, add_steering_options, compile_options, emit_json, one_of, parse_arguments, parser, plan_of
 from ..output import document_bytes, print_lines
 from .compile import check_plan_paths, plan_paths
 from .cosim import add_calibration_options
@@ -30,11 +30,8 @@ def run(arguments: Sequence[str]) -> int:
     verb_parser.add_argument("--data", required=True, metavar="FILE", help="samples; one half is searched on, the other judges")
     verb_parser.add_argument("--within", required=True, metavar="LOSS", help="what the metric may lose: 1pt, 5%%, 0.02")
     add_calibration_options(verb_parser)
-    count = whole_number(1)
     verb_parser.add_setting("--metric", default="", metavar="NAME", help="as for cosim")
-    verb_parser.add_setting("--samples", type=count, default=0, metavar="N", help="use N evenly spaced samples")
-    verb_parser.add_setting("--batch", type=count, default=32, metavar="N", help="samples simulated together (default 32)")
-    verb_parser.add_setting("--threads", type=count, default=0, metavar="N", help="batches simulated side by side (default: one a core)")
+    add_sample_options(verb_parser)
     tiers = one_of("auto", "native", "arrays", "oracle")
     verb_parser.add_setting(
         "--tier", type=tiers, default="auto", metavar="auto|native|arrays|oracle", help="as for cosim; the answers are the same"

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...compile import Options, Plan, calibrated_within_range, compile_model
+from ...cosim.batch_size import batch_size
 from ...cosim.metrics.loss_bound import Band
 from ...cosim.metrics.metrics import Metric, PairedComparison
 from ...data import CALIBRATION_SAMPLES, Dataset
@@ -93,7 +94,7 @@ def repair(
     band: Band,
     *,
     options: Options = NO_OPTIONS,
-    batch: int = 32,
+    batch: int = 0,
     threads: int = 1,
     tier: str = "auto",
 ) -> Repair:
@@ -105,6 +106,7 @@ def repair(
     if data.count < MIN_SAMPLES:
         raise UsageError("F203", f"Repair needs at least {MIN_SAMPLES} samples, not {data.count}", place=data.place)
     halves = [data.take(np.arange(k, data.count, 2)) for k in (0, 1)]
+    batch = batch or batch_size(plan.source)
     shared = variants_of(halves[0].count, batch, tier)
     search, verify = (Trials(plan, half, metric, batch=batch, threads=threads, shared=shared) for half in halves)
     baseline = JudgedProposal(Proposal(ProposalKind.NONE, "as it is", plan), search.run(plan), verify.run(plan))

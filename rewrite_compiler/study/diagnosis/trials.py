@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...compile import Offload, Plan, float_program
-from ...cosim.cosimulate import BATCH
+from ...cosim.batch_size import batch_size
 from ...cosim.metrics.float_reference import Reference
 from ...cosim.metrics.metrics import Metric, PairedComparison, compare_paired
 from ...cosim.metrics.scores import Scores
@@ -35,11 +35,12 @@ class Trials:
     """The samples and the float reference that variants are tried on; a variant is run once."""
 
     def __init__(
-        self, plan: Plan, data: Dataset, metric: Metric, *, batch: int = BATCH, threads: int = 1, tier: str = "auto",
+        self, plan: Plan, data: Dataset, metric: Metric, *, batch: int = 0, threads: int = 1, tier: str = "auto",
         shared: Variants | None = None,
     ) -> None:  # fmt: skip
         """Run the reference; `shared` is what trials on other samples have made already."""
         self.data, self.metric, self.threads = data, metric, threads
+        batch = batch or batch_size(plan.source)
         self.shared = shared or variants_of(data.count, batch, tier)
         self.inputs = data.inputs
         self.output = scored_output(plan.source)

@@ -1,0 +1,17 @@
+"""How many samples are computed at once."""
+
+from __future__ import annotations
+
+from ..ir.program import Program
+
+MOST_SAMPLES = 32  # from here on the time a sample is the same
+MOST_BYTES = 1 << 26  # of the largest tensor of a batch: more is slower, and takes memory in proportion
+
+
+def batch_size(p: Program) -> int:
+    """Return the largest power of two, up to MOST_SAMPLES, of samples whose largest tensor takes MOST_BYTES at most; at least one."""
+    largest = max((t.nbytes for v, t in enumerate(p.types) if not p.is_constant(v)), default=0)
+    samples = MOST_SAMPLES
+    while samples > 1 and samples * largest > MOST_BYTES:
+        samples //= 2
+    return samples
