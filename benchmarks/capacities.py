@@ -25,7 +25,6 @@ from record import ROOT, Row, finish, options
 
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.fit import Refusal, tile
-from rewrite_compiler.fit.cost import distinct_tiles
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.target import Mapping as Operation
 from rewrite_compiler.target import find_target, simulated_device
@@ -114,7 +113,7 @@ class Campaign:
                 self.wrong.append(f"{dict(sizes)}: refused by a limit that holds: {tiling.limit}")
             return
         self.split += tiling.calls > 1
-        for tile_sizes, _ in distinct_tiles(tiling):
+        for tile_sizes, _ in tiling.regions():
             key = (*sorted(tile_sizes.items()), *sorted(attributes.items()))
             if key not in self.seen:
                 self.seen[key] = self.drive(tile_sizes, attributes)

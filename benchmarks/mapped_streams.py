@@ -18,7 +18,7 @@ from record import Row, finish, options
 
 from rewrite_compiler.compile.matching.match import sizes_of
 from rewrite_compiler.fit import Tiling, tile
-from rewrite_compiler.fit.cost import distinct_tiles, price
+from rewrite_compiler.fit.cost import price
 from rewrite_compiler.fit.mappers.run import best_mapping
 from rewrite_compiler.fit.mapping.device import device_clusters
 from rewrite_compiler.fit.models.model import Objective
@@ -154,7 +154,7 @@ def row(target: Target, name: str, operation: str, shapes: Sequence[tuple[int, .
     own = price(m, fit, window, resources)
     assert own is not None
     parts: Parts = {}
-    for sizes, calls in distinct_tiles(fit):
+    for sizes, calls in fit.regions():
         for what, n in stream_cycles(target, m, sizes, window).items():
             parts[what] = parts.get(what, 0) + calls * n
     problem = problem_of(operation, shapes, **(window | ({"dilations": (1, 1), "group": 1} if stride else {})))

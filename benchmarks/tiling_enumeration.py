@@ -12,8 +12,8 @@ from typing import Any
 from record import Row, finish, options
 
 from rewrite_compiler.fit import Refusal, Tiling
+from rewrite_compiler.fit.cheapest_calls import cheapest_tiling
 from rewrite_compiler.fit.cost import price
-from rewrite_compiler.fit.search import cheapest_tiling
 from rewrite_compiler.target import Mapping as Operation
 from rewrite_compiler.target import find_target
 

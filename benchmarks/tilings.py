@@ -18,8 +18,8 @@ from typing import Any
 from record import ROOT, Row, finish, options
 
 from rewrite_compiler.fit import Refusal, Tiling, tile
+from rewrite_compiler.fit.cheapest_calls import TilingResult, cheapest_tiling
 from rewrite_compiler.fit.cost import price
-from rewrite_compiler.fit.search import TilingResult, cheapest_tiling
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.target import Mapping, Resources, find_target
 

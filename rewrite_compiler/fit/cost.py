@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -12,8 +11,8 @@ from typing import Any
 from ..target import Cost, Resources
 from ..target import Mapping as Operation
 from .host import SHIPPED, HostTable
+from .mapping.calls import Tiling
 from .overlap import Overlap, overlap
-from .tiling import Tiling
 
 FLOAT_BYTES = 4
 STAYED = "stayed"
@@ -99,7 +98,7 @@ def price(
     if resources is None or m.price is None:
         return None
     total: Cost | None = None
-    for sizes, calls in distinct_tiles(tiling):
+    for sizes, calls in tiling.regions():
         key = tuple(sizes.values())
         tile_cost = None if tile_costs is None else tile_costs.get(key)
         if tile_cost is None:
@@ -126,7 +125,7 @@ def price_with_overlap(
 def accesses(m: Operation, tiling: Tiling, attributes: Mapping[str, Any]) -> dict[str, dict[str, dict[str, int]]] | None:
     """Return the bytes that all calls read and write by memory and tensor, None when the target gives no accesses."""
     totals: dict[str, dict[str, dict[str, int]]] = {}
-    for sizes, calls in distinct_tiles(tiling):
+    for sizes, calls in tiling.regions():
         tile_accesses = m.accesses(sizes, attributes)
         if tile_accesses is None:
             return None
@@ -157,23 +156,6 @@ def femtojoules(m: Operation, tiling: Tiling, attributes: Mapping[str, Any], res
     unit = next((u for u in resources.units if m.operation in u.operations), resources.units[0])
     assert unit.energy is not None
     return round((total + macs * unit.energy.joules) * FEMTO)
-
-
-def call_sizes(tiling: Tiling) -> Iterator[dict[str, int]]:
-    """Yield the tile sizes of every call, in order."""
-    for slices in tiling.slices():
-        yield {d: part.stop - part.start for d, part in slices.items()}
-
-
-def distinct_tiles(tiling: Tiling) -> Iterator[tuple[dict[str, int], int]]:
-    """Yield each distinct tile's sizes with the number of calls that compute one."""
-    kinds = []
-    for d, n in tiling.sizes.items():
-        size = tiling.tile[d]
-        full_tiles, remainder = divmod(n, size) if size else (1, 0)
-        kinds.append([(d, s, count) for s, count in ((size, full_tiles), (remainder, 1)) if count and (s or not n)])
-    for tile_sizes in itertools.product(*kinds):
-        yield {d: s for d, s, _ in tile_sizes}, math.prod(count for *_, count in tile_sizes)
 
 
 def partial_sum_elements(m: Operation, tiling: Tiling) -> int:

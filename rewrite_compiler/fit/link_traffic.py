@@ -13,8 +13,8 @@ from typing import Any
 from ..target import Cost, Resources
 from ..target import Mapping as Operation
 from ..target.resources import HOST
+from .mapping.calls import Tiling
 from .overlap import memories_of
-from .tiling import Tiling
 
 DEVICE = "device"
 

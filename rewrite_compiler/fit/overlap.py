@@ -16,7 +16,7 @@ from ..target import Cost, Resources
 from ..target import Mapping as Operation
 from ..target.resources import HOST
 from ..target.timing import Command, Region, Timeline, timeline
-from .tiling import Tiling
+from .mapping.calls import Tiling
 
 COMMANDS = "commands"
 LINKS = "links"

@@ -17,9 +17,9 @@ from rewrite_compiler.compile import Options, Plan, compile_model
 from rewrite_compiler.compile.matching.objective import OBJECTIVES, Objective
 from rewrite_compiler.compile.plan.plan import Offload
 from rewrite_compiler.errors import UsageError
-from rewrite_compiler.fit.cost import Price, distinct_tiles
+from rewrite_compiler.fit.cost import Price
 from rewrite_compiler.fit.host import host_bytes, host_picoseconds, picoseconds_of
-from rewrite_compiler.fit.tiling import Tiling
+from rewrite_compiler.fit.mapping.calls import Tiling
 from rewrite_compiler.target import Clock, Cost, Energy, Target, Unit, body_of, find_target, state_memory
 
 SHAPES = {"image": (1, 1, 8, 8)}
@@ -160,7 +160,7 @@ def test_the_command_line_takes_an_objective_and_the_plan_keeps_it(tmp_path: Pat
 
 def test_tiles_are_counted_by_their_sizes() -> None:
     tiling = Tiling({"t": 10, "k": 7, "n": 4}, {"t": 4, "k": 7, "n": 3})
-    found = {tuple(sizes.values()): calls for sizes, calls in distinct_tiles(tiling)}
+    found = {tuple(sizes.values()): calls for sizes, calls in tiling.regions()}
     assert found == {(4, 7, 3): 2, (4, 7, 1): 2, (2, 7, 3): 1, (2, 7, 1): 1}
     slices = [tuple(s.stop - s.start for s in part.values()) for part in tiling.slices()]
     assert {shape: slices.count(shape) for shape in slices} == found

@@ -10,7 +10,6 @@ import pytest
 
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.fit import Refusal, tile
-from rewrite_compiler.fit.cost import distinct_tiles
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.target import Mapping, Target, find_target, simulated_device
 
@@ -53,7 +52,7 @@ def test_no_stream_of_a_layer_leaves_a_memory(variant: str) -> None:
             assert found.limit == m.exceeded_limit(m.unit_sizes(layer))
             continue
         split += found.calls > 1
-        for one, _ in distinct_tiles(found):
+        for one, _ in found.regions():
             assert m.exceeded_limit(one) is None
             drive(m, ila, one)
     assert split > LAYERS // 8

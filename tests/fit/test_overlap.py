@@ -13,8 +13,8 @@ from house import ROOT
 
 from rewrite_compiler.compile import Options, compile_model, to_json
 from rewrite_compiler.fit.cost import price_with_overlap
+from rewrite_compiler.fit.mapping.calls import Tiling
 from rewrite_compiler.fit.overlap import call_commands, overlap
-from rewrite_compiler.fit.tiling import Tiling
 from rewrite_compiler.report.page.html import page
 from rewrite_compiler.study.designs.advise import advice_document, advise
 from rewrite_compiler.target import Resources, Target, load_target

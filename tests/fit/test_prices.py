@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from rewrite_compiler.fit import overlap as overlaps
-from rewrite_compiler.fit.cost import Bound, Price, distinct_tiles, partial_sum_elements
+from rewrite_compiler.fit.cost import Bound, Price, partial_sum_elements
+from rewrite_compiler.fit.mapping.calls import Tiling
 from rewrite_compiler.fit.overlap import Overlap
-from rewrite_compiler.fit.tiling import Tiling
 from rewrite_compiler.target import Cost
 
 
@@ -39,8 +39,8 @@ def test_the_host_adds_all_parts_of_a_sum_but_one(tile: tuple[int, int, int], ad
     tiling = Tiling(dict(zip("mnk", (3, 4, 10), strict=True)), dict(zip("mnk", tile, strict=True)))
     assert partial_sum_elements(operation, tiling) == added
     assert price(1, 1, added_elements=added).host_bytes == 12 * added
-    assert sum(calls for _, calls in distinct_tiles(tiling)) == tiling.calls == len([*tiling.slices()])
-    assert sum(calls * sizes["m"] * sizes["n"] * sizes["k"] for sizes, calls in distinct_tiles(tiling)) == 120
+    assert sum(calls for _, calls in tiling.regions()) == tiling.calls == len([*tiling.slices()])
+    assert sum(calls * sizes["m"] * sizes["n"] * sizes["k"] for sizes, calls in tiling.regions()) == 120
 
 
 @pytest.mark.parametrize("calls", [1, 48, 49, 60, 100])

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from rewrite_compiler.fit import Refusal, Tiling, tile
+from rewrite_compiler.fit.cheapest_calls import TilingResult, cheapest_tiling
 from rewrite_compiler.fit.cost import price
-from rewrite_compiler.fit.search import TilingResult, cheapest_tiling
-from rewrite_compiler.fit.tiling import Tiling as Tiles
+from rewrite_compiler.fit.mapping.calls import Tiling as Tiles
 from rewrite_compiler.target import Mapping as Operation
 from rewrite_compiler.target import Resources, find_target
 

@@ -7,7 +7,6 @@ from functools import cache
 import pytest
 
 from rewrite_compiler.fit import Refusal, tile
-from rewrite_compiler.fit.cost import distinct_tiles
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.prove.mappings.mappings import code_difference
 from rewrite_compiler.target import Target, find_target
@@ -53,6 +52,6 @@ def test_an_operation_is_refused_or_right(design: str, variant: str) -> None:
         if isinstance(found, Refusal):
             assert str(found.limit)
             continue
-        for one in {tuple(t.items()): t for t, _ in distinct_tiles(found)}.values():
+        for one in {tuple(t.items()): t for t, _ in found.regions()}.values():
             assert m.exceeded_limit(one, attributes) is None
             assert code_difference(m, ila, {**one, **attributes}) is None, one

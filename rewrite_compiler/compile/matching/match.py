@@ -21,9 +21,9 @@ from ...egraph.saturation.rule_text import mapping_text
 from ...egraph.saturation.saturate import DeviceRule, Unsaturated, saturate_regions
 from ...errors import SpecError
 from ...fit import Refusal, Tiling, tile
+from ...fit.cheapest_calls import cheapest_tiling
 from ...fit.cost import Price, femtojoules, price
 from ...fit.host import host_bytes, host_picoseconds
-from ...fit.search import cheapest_tiling
 from ...ir.program import Program, Value, total_macs
 from ...ir.types import TensorType
 from ...limits import Limits

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from ...fit.cost import call_sizes
 from ...fit.residency import CONSTANT, IN, OUT, SCRATCH, Call, Gap, Piece, Residency, ResidencyProblem, solve_residency
 from ...ir.program import Node, Program, Value
 from ...target import Resources, Room, Stay
@@ -57,7 +56,7 @@ class _Device:
         """Add the calls of an offload."""
         tensors = tensors_of(o)
         attributes = dict(o.node.attributes)
-        for n, sizes in enumerate(call_sizes(o.tiling)):
+        for n, sizes in enumerate(o.tiling.call_sizes()):
             rooms = o.mapping.rooms(sizes, attributes)
             cost = o.mapping.cost(sizes, attributes, self.resources)
             self.owner.append((o, n))
