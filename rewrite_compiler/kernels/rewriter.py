@@ -10,6 +10,7 @@ from ..lang.binders import Accumulator, Array, Comprehension, Fold, FoldResult, 
 from ..lang.expr import Expr, binary, node, select
 from ..lang.traversal import loads_of, terms_of
 from .identities import (  # fmt: skip
+    SUM_BITS,
     block_wide_sum,
     roll_sum,
     round_half_away,
@@ -22,6 +23,7 @@ from .vectors import NotLowered
 
 MIN_ENTRIES, MAX_NODES = 1 << 12, 400  # from so many entries on, a table of so few terms is computed where it is used
 CHEAP = frozenset({"const", "var", "load"})
+RING = frozenset({"add", "sub", "mul", "neg"})  # whose results modulo 2^n are those of operands modulo 2^n
 
 
 class Storage(Protocol):
@@ -49,12 +51,13 @@ class Rewriter:
 
     def __init__(self, stages: Storage, substitutions: Mapping[Expr, Expr] | None = None, depth: int = 0) -> None:
         self.stages, self.depth = stages, depth  # the number of loops around
-        self.memo: dict[tuple[Expr, bool], Expr] = {}
+        self.is_modular = False  # whether a wrap to SUM_BITS at most takes what is rewritten, through operations of a ring alone
+        self.memo: dict[tuple[Expr, bool, bool], Expr] = {}
         self.substitutions = dict(substitutions or {})
 
     def term(self, e: Expr) -> Expr:
         """Return a term whose loads are of leaves, of accumulators, and of folds of scalars."""
-        key = e, self.depth > 0
+        key = e, self.depth > 0, self.is_modular
         rewritten = self.memo.get(key)
         if rewritten is None:
             rewritten = self.substitutions[e] if e in self.substitutions else self._rewritten(e)
@@ -71,13 +74,22 @@ class Rewriter:
             return self._load(e)
         if e.op == "add" and (rolled_sum := roll_sum(e)) is not e:
             return self.term(rolled_sum)
-        if e.op == "reduce":
-            monoid, variables = e.data
-            self.depth += 1
-            body = self.term(e.args[0])
-            self.depth -= 1
-            total = reduction(monoid, variables, tuple(map(self.term, e.args[1:])), body)
-            return self._split_sum(total)
+        is_modular = self.is_modular
+        self.is_modular = (is_modular and e.op in RING) or (e.op == "wrap" and e.data[1] and e.data[0] <= SUM_BITS)
+        rewritten = self._sum(e, is_modular) if e.op == "reduce" else self._operation(e)
+        self.is_modular = is_modular
+        return rewritten
+
+    def _sum(self, e: Expr, is_modular: bool) -> Expr:
+        """Return a reduction; one that needs more than SUM_BITS is split, unless what takes it wraps: 32 bits then are enough."""
+        monoid, variables = e.data
+        self.depth += 1
+        body = self.term(e.args[0])
+        self.depth -= 1
+        total = reduction(monoid, variables, tuple(map(self.term, e.args[1:])), body)
+        return total if is_modular and body.op == "mul" else self._split_sum(total)
+
+    def _operation(self, e: Expr) -> Expr:
         if (rounded := round_half_away(e)) is not e:
             return self.term(rounded)
         args = [self.term(a) for a in e.args]

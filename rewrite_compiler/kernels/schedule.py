@@ -60,7 +60,7 @@ def _registers(value: Comprehension) -> int:
     is_fold = any(e.op == "load" and isinstance(e.data, FoldResult) for e in terms_of(value.body))
     if is_fold or any(x.op == "reduce" for e in sums for x in terms_of(e.args[0])):  # a sum of sums, too
         return FOLD_REGISTERS
-    return SUM_REGISTERS if len(sums) == 1 else OTHER_REGISTERS
+    return SUM_REGISTERS if 0 < len(sums) <= 2 else OTHER_REGISTERS  # sums are computed one after the other
 
 
 def _has_loop(body: Expr) -> bool:

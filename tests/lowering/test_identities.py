@@ -187,6 +187,30 @@ def test_instructions_add_what_needs_more_than_32_bits() -> None:
         assert any("vpdpwssd" in getattr(k, "text", "") for k in made.kernels.values())
 
 
+@pytest.mark.parametrize("features", KNOWN, ids=lambda f: "+".join(sorted(f)) or "plain")
+@pytest.mark.parametrize("width", [20, 32, 33])
+def test_wide_sums_that_wrap_are_computed_in_32_bits(width: int, features: frozenset[str]) -> None:
+    """Modulo 2^32 a sum is that of its terms modulo 2^32; with 33 bits it is not, and the sum is split."""
+    size = 300
+    x, w, b = (Leaf((*lead, size), iv.of_width(16, True), False, n) for n, lead in (("x", ()), ("w", (5,)), ("b", ())))
+
+    def total(n: Expr) -> Expr:
+        return reduce_sum(lambda k: x[k] * w[n, k], size)
+
+    terms = {
+        "sum": array(lambda n: wrap(total(n), width) >> 3, (5,)),
+        "ring": array(lambda n: wrap(b[n] * 7 - total(n), width) >> 3, (5,)),
+        "no ring": array(lambda n: wrap(total(n) >> 2, width), (5,)),
+        "unsigned": array(lambda n: wrap(total(n), width, False) >> 3, (5,)),
+    }
+    for name, term in terms.items():
+        for moving in (full_range(x, 17), np.full((17, size), x.interval[0])):
+            shared = {w: full_range(w)} | ({b: full_range(b)} if name == "ring" else {})
+            lowered = checked(term, {x: moving.astype(np.int16)}, shared, features)
+            (kernel,) = [k for leaf, k in lowered.kernels.items() if leaf in lowered.stages.results]
+            assert (len(_reductions(kernel.value.body)) == 1) == (name in ("sum", "ring") and width <= 32)
+
+
 def all_terms(a: Comprehension) -> list[Expr]:
     """Return the terms of an array and of the folds in it."""
     terms = list(terms_of(a.body))
