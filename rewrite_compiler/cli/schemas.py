@@ -309,6 +309,7 @@ layers[].opinions[].edp~? count | layers[].opinions[].why_not~ text
 layers[].differences[].level text | layers[].differences[].tensor text | layers[].differences[].counter text
 layers[].notes[] text | layers[].differences[].values.* count | layers[].differences[].because text
 layers[].objective~ text | layers[].value~ count | layers[].bound~? number | layers[].gap~? number
+layers[].leaves_rests flag | layers[].remainders~ flag
 layers[].evaluated~ count | layers[].legal~ count | layers[].stop~ text | layers[].front~[] object | layers[].points~[] object
 front~.points[].cycles count | front~.points[].energy_fj count | front~.points[].choices[] count | front~.is_complete flag
 """

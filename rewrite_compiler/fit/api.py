@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import InputError
 from .mappers.document import mapping_document, schedule_document
-from .mappers.run import BUDGET, DEFAULT, best_mapping
+from .mappers.run import BUDGET, DEFAULT, best_mapping, best_with_rests
 from .mapping.architectures import find_clusters
 from .mapping.clusters import Clusters, clusters_from
 from .mapping.constraints import constraints_from
@@ -40,9 +40,11 @@ def clusters(subject: str | Mapping[str, Any]) -> Clusters:
 def map(  # noqa: A001 -- flexmatch.map is the public name
     work: Problem | str | Mapping[str, Any], on: Clusters | str | Mapping[str, Any], *, model: str = "timeloop", objective: str = "edp",
     mapper: str = DEFAULT, budget: int = BUDGET, seed: int = 0, constraints: Mapping[str, Any] | None = None,
-    mapping: Sequence[Any] | None = None, points: int = 0,
+    mapping: Sequence[Any] | None = None, points: int = 0, remainders: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the best mapping of a problem on an architecture with its cost, or the cost of a given mapping, as flexmatch.map/1 has it.
+
+    With `remainders` the last tile along a dimension may be smaller than the others.
 
     Raises:
         InputError: the mapping is not legal (F230), an option has an unknown value (F231), no mapping satisfies the constraints (F232),
@@ -55,11 +57,16 @@ def map(  # noqa: A001 -- flexmatch.map is the public name
     chosen_model = model_named(model)
     if mapping is not None:
         schedule = schedule_from(mapping, subject, machine)
-        broken = violations(subject, machine, schedule, spans=True)
+        broken = violations(subject, machine, schedule, spans=True, rests=remainders)
         refusal = chosen_model.conforms(subject, machine)
         if broken or refusal:
             raise InputError("F230", broken[0].sentence) if broken else InputError("F233", str(refusal))
         return schedule_document(subject, machine, schedule, chosen_model.cost(subject, machine, schedule))
     limits = None if constraints is None else constraints_from(constraints, subject, machine)
+    if remainders:
+        if points:
+            raise InputError("F231", "A scatter of mappings is of tiles without rests: ask for points or for remainders")
+        answer = best_with_rests(subject, machine, chosen_model, Objective(objective), mapper, budget, seed, limits)
+        return mapping_document(subject, machine, answer)
     result = best_mapping(subject, machine, chosen_model, Objective(objective), mapper, budget, seed, limits, points)
     return mapping_document(subject, machine, result)

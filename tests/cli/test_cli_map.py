@@ -337,3 +337,19 @@ TWICE = {
 def test_sizes_are_given_once(layer: str) -> None:
     answer = flexmatch("map", layer, "--arch", "edge")
     assert (answer.code, answer.err.splitlines()[0]) == (3, f"error[F231]: {TWICE[layer]}")
+
+
+def test_tiles_may_leave_rests(tmp_path: Path) -> None:
+    layer = ("map", "gemm:m=13,n=11,k=17", "--arch", "edge", "--budget", "600", "--remainders")
+    plain = flexmatch(*layer)
+    assert plain.code == 0, plain.err
+    assert "Tiles leave rests: reads, fills and updates are of all instances together" in plain.out
+    assert "bound      none: what no mapping goes below is known of tiles without rests" in plain.out
+    form = flexmatch(*layer, "--as", "union")
+    (tmp_path / "rests.txt").write_text(form.out, encoding="utf-8")
+    back = flexmatch("map", "gemm:m=13,n=11,k=17", "--arch", "edge", "--mapping", str(tmp_path / "rests.txt"), "--remainders")
+    cycles = next(line for line in plain.out.splitlines() if line.startswith("timeloop"))
+    assert cycles in back.out.splitlines()
+    for option in (("--as", "timeloop"), ("--why", "L2,a"), ("--front", str(tmp_path / "front.html"))):
+        refused = flexmatch(*layer, *option)
+        assert (refused.code, f"{option[0]} is of tiles without rests" in refused.err) == (2, True), refused.err

@@ -28,9 +28,10 @@ SUBJECTS = {
     **dict.fromkeys(("mapper", "budget", "seed"), (SEARCH, OVER, ALGORITHMS)), "constraints": (SEARCH, OVER, ALGORITHMS, "--space-only"),
     **dict.fromkeys(("free_layout", "algorithms"), (ALGORITHMS,)), "front": (SEARCH,),
     "objective": (SEARCH, OVER, ALGORITHMS, "--mapping"), **dict.fromkeys(("form", "mapping", "why"), (SEARCH, "--mapping")),
-    "over": (SEARCH, OVER),
+    "over": (SEARCH, OVER), "remainders": (SEARCH, "--mapping"),
 }  # fmt: skip
 FORMS = ("loops", "union", "timeloop", "maestro", "codelet")
+REST_FORMS = ("loops", "union")  # that can say that a tile leaves a rest
 BOUND = FileBound("a mapping, problem or constraints", MAX_DOCUMENT_BYTES, "leave out what is not read, such as front and points")
 
 
@@ -143,9 +144,24 @@ def _check_forms(args: argparse.Namespace, layers: Sequence[tuple[str, int, Prob
         raise UsageError(
             "F203", f"{option} is for one layer, and {args.subject} has {len(layers)}", help=f"name one: {args.subject}:{layers[0][0]}"
         )
+    if args.remainders:
+        _check_rests(args)
     missing = next(filter(None, (clusters.missing_energy(problem) for _, _, problem in layers)), None)
     if args.front is not None and missing is not None:
         raise InputError("F233", f"--front shows cycles against {missing}", help="give the architecture energies, or leave --front out")
+
+
+def _check_rests(args: argparse.Namespace) -> None:
+    """Check that what is asked for is said of tiles that leave rests.
+
+    Raises:
+        UsageError: a form, a page or a cause is not (F203).
+    """
+    options = {"front": args.front is not None, "form": args.form not in REST_FORMS, "why": args.why is not None}
+    option = next((name for name, is_given in options.items() if is_given), None)
+    if option is not None:
+        text = f"{args.given.get(option, option)} is of tiles without rests"
+        raise UsageError("F203", text, help=f"leave it, or --remainders, out; rests have --as {' or '.join(REST_FORMS)}")
 
 
 def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -180,6 +196,7 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
         "--algorithms", action="store_true", help="compare the layer as it is with the products of matrices that it becomes"
     )
     verb_parser.add_argument("--free-layout", action="store_true", help="let transposes and windows around a product cost nothing")
+    verb_parser.add_argument("--remainders", action="store_true", help="let the last tile along a dimension be smaller")
     verb_parser.add_argument("--space-only", action="store_true", help="count the mappings, and leave")
     verb_parser.add_argument(
         "--as", dest="form", type=one_of(*FORMS), default="loops", metavar="FORM", help=f"{', '.join(FORMS)} (default: loops)"
@@ -236,11 +253,11 @@ def _answer(args: argparse.Namespace, problem: Problem, clusters: Clusters, poin
     if args.mapping is not None:
         with _placed(args.mapping):
             levels = _mapping(args.mapping, problem, clusters)
-            return mapping_of(problem, clusters, model=model, objective=args.objective, mapping=levels)
+            return mapping_of(problem, clusters, model=model, objective=args.objective, mapping=levels, remainders=args.remainders)
     constraints = None if args.constraints is None else _constraints(args.constraints, problem, clusters)
     return mapping_of(
         problem, clusters, model=model, objective=args.objective, mapper=args.mapper, budget=args.budget, seed=args.seed,
-        constraints=constraints, points=points,
+        constraints=constraints, points=points, remainders=args.remainders,
     )  # fmt: skip
 
 
@@ -313,6 +330,8 @@ def one_layer(document: Mapping[str, Any], model: str) -> list[str]:
     lines = [*document["loops"], "", *grid(heads, rows, heads[2:], 0), "", *_cost_lines(document)]
     if model == "all":
         lines += ["", *document["notes"], *_differences(document)]
+    elif document["leaves_rests"]:
+        lines += ["", *document["notes"]]
     if "why" in document:
         from ...fit.mappers.cause import cause_lines
 
@@ -336,6 +355,8 @@ def _cost_lines(document: Mapping[str, Any]) -> list[str]:
 
 def _bound_text(document: Mapping[str, Any]) -> str:
     """Return what a better mapping could save at most, as the lower bound says; that it can be had is not known."""
+    if document.get("remainders"):
+        return "none: what no mapping goes below is known of tiles without rests"
     if document["gap"] is None:
         return "none: there are too many splits over the units to look at"
     return f"no mapping saves more than {100 * document['gap']:.1f}% of this {document['objective']}" if document["gap"] else OPTIMAL

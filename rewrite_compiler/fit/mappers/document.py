@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from ..mapping.clusters import Clusters
-from ..mapping.schedule import Schedule, counts_of
+from ..mapping.remainders import Remainders, leaves_rests
+from ..mapping.schedule import Schedule
 from ..mapping.texts.loops import listing
 from ..models.model import Cost, CostModel, Objective
 from ..models.published import MODELS
@@ -22,6 +22,7 @@ def mapping_document(problem: Problem, clusters: Clusters, result: SearchResult)
     return {
         **schedule_document(problem, clusters, result.best, result.cost),
         "objective": result.objective.value, "value": value, "bound": result.bound, "gap": result.gap,
+        **({"remainders": True} if result.may_leave_rests else {}),
         "evaluated": result.evaluated, "legal": result.legal, "stop": result.stop.value,
         "front": [{"cycles": p.cycles, "energy_fj": p.energy_fj} for p in result.front],
         **({"points": [_point(p) for p in result.points]} if result.points else {}),
@@ -30,18 +31,20 @@ def mapping_document(problem: Problem, clusters: Clusters, result: SearchResult)
 
 def schedule_document(problem: Problem, clusters: Clusters, schedule: Schedule, cost: Cost) -> dict[str, Any]:
     """Return a mapping with its cost, and beside it the opinions of the other models."""
+    has_rests = leaves_rests(problem, schedule)
+    is_compared = _all_conform(problem, clusters) and not has_rests
     return {
         "problem": problem.document(), "architecture": clusters.name, "clusters": clusters.document(), "mapping": schedule.document(),
         "loops": listing(schedule, problem, clusters), "cost": cost.document(), "limits": limits(problem, clusters, schedule, cost),
         "opinions": opinions(problem, clusters, schedule, cost.model),
-        "differences": [d.document() for d in differences(problem, clusters, schedule)] if _all_conform(problem, clusters) else [],
-        "notes": notes(problem, schedule),
+        "differences": [d.document() for d in differences(problem, clusters, schedule)] if is_compared else [],
+        "notes": notes(problem, schedule), "leaves_rests": has_rests,
     }  # fmt: skip
 
 
 def limits(problem: Problem, clusters: Clusters, schedule: Schedule, cost: Cost) -> list[dict[str, Any]]:
     """Return the cycles that units and limited links take, the slowest first: a faster one of the others saves no cycle."""
-    steps = math.prod(n for temporal, _ in counts_of(schedule, problem) for n in temporal.values())
+    steps = Remainders(problem, clusters, schedule, ()).steps
     links = [(f"link below {name}", -(-cost.traffic[name] // width)) for name, width in clusters.limited_links]
     return [{"part": part, "cycles": n} for part, n in sorted([("units", steps), *links], key=lambda limit: -limit[1])]
 
@@ -66,7 +69,7 @@ def opinions(problem: Problem, clusters: Clusters, schedule: Schedule, name: str
 
 
 def _opinion(problem: Problem, clusters: Clusters, schedule: Schedule, model: CostModel) -> Mapping[str, Any]:
-    refusal = model.conforms(problem, clusters)
+    refusal = model.conforms(problem, clusters) or (model.refusal_of_rests if leaves_rests(problem, schedule) else None)
     if refusal is not None:
         return {"model": model.name, "why_not": refusal}
     cost = model.cost(problem, clusters, schedule)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..mapping.clusters import Clusters
+from ..mapping.remainders import leaves_rests
 from ..mapping.schedule import Schedule, batch_of, bypasses_of, counts_of
 from ..models.published import MODELS
 from ..problems.problem import Problem
@@ -70,6 +71,8 @@ def loops_outside(clusters: Clusters, schedule: Schedule, tile_row: int) -> list
 
 def notes(problem: Problem, schedule: Schedule) -> list[str]:
     """Return where the program of a model itself prints other counters: Timeloop's of inputs under windows."""
+    if leaves_rests(problem, schedule):
+        return ["Tiles leave rests: reads, fills and updates are of all instances together; Timeloop v2.0 itself takes no such mapping"]
     loops = {d: sum(n > 1 for pair in counts_of(schedule, problem) for n in (pair[0][d], pair[1][d])) for d in problem.names}
     sentences = []
     for tensor, axes in problem.spaces.items():

@@ -53,6 +53,7 @@ class SearchResult:
     stop: Stop
     front: tuple[Point, ...] = ()
     points: tuple[Point, ...] = ()  # of those that were priced, as many as were asked for
+    may_leave_rests: bool = False
 
     @property
     def gap(self) -> float | None:

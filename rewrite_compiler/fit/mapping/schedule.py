@@ -11,10 +11,10 @@ import numpy as np
 
 from ...errors import InputError
 from ..problems.documents import check_keys, checked_list, checked_object, positive_integer
-from ..problems.problem import Problem, check_dimension
+from ..problems.problem import Problem, Projection, check_dimension
 from .clusters import Clusters
 from .columns import Batch
-from .engine import Engine
+from .sums import distinct_sums
 
 Sizes = Mapping[str, int]
 
@@ -100,28 +100,34 @@ def _level(entry: Any, problem: Problem) -> LevelMap:
     return LevelMap(str(name), order, sizes["temporal"], sizes["spatial"], frozenset(bypass))
 
 
-def counts_of(schedule: Schedule, problem: Problem) -> list[tuple[dict[str, int], dict[str, int]]]:
-    """Return the loop counts of every level, outermost first: temporal and spatial."""
+def counts_of(schedule: Schedule, problem: Problem, rests: bool = False) -> list[tuple[dict[str, int], dict[str, int]]]:
+    """Return the loop counts of every level, outermost first: temporal and spatial; with `rests` the last, smaller tile counts."""
     size = dict(problem.dimensions)
     counts = []
     for m in schedule.levels:
-        temporal = {d: size[d] // m.temporal.get(d, size[d]) for d in size}
         shares = {d: m.temporal.get(d, size[d]) for d in size}
+        temporal = {d: _count(size[d], shares[d], rests) for d in size}
         size = {d: m.spatial.get(d, shares[d]) for d in size}
-        counts.append((temporal, {d: shares[d] // size[d] for d in size}))
+        counts.append((temporal, {d: _count(shares[d], size[d], rests) for d in size}))
     return counts
 
 
-def violations(problem: Problem, clusters: Clusters, schedule: Schedule, spans: bool = False) -> tuple[Violation, ...]:
+def _count(size: int, tile: int, rests: bool) -> int:
+    return -(-size // tile) if rests else size // tile
+
+
+def violations(
+    problem: Problem, clusters: Clusters, schedule: Schedule, spans: bool = False, rests: bool = False
+) -> tuple[Violation, ...]:  # fmt: skip
     """Return what is illegal about a mapping; nothing when it visits every point once with its tiles inside the memories.
 
     1: a tile is larger than what it is cut from. 2: more parts than sub-clusters. 3: tiles exceed a memory; with `spans`, an axis
-    of a tile takes all positions from its first to its last. 4: points are left out.
+    of a tile takes all positions from its first to its last. 4: points are left out; with `rests` the last tile may be smaller.
     """
-    broken = [*_nesting(problem, schedule), *_fanout(problem, clusters, schedule)]
+    broken = [*_nesting(problem, schedule), *_fanout(problem, clusters, schedule, rests)]
     if broken:
         return tuple(broken)
-    return (*_uncovered(problem, schedule), *_capacities(problem, clusters, schedule, spans))
+    return (*_uncovered(problem, schedule, rests), *_capacities(problem, clusters, schedule, spans))
 
 
 def _nesting(problem: Problem, schedule: Schedule) -> list[Violation]:
@@ -139,9 +145,9 @@ def _nesting(problem: Problem, schedule: Schedule) -> list[Violation]:
     return broken
 
 
-def _fanout(problem: Problem, clusters: Clusters, schedule: Schedule) -> list[Violation]:
+def _fanout(problem: Problem, clusters: Clusters, schedule: Schedule, rests: bool) -> list[Violation]:
     broken = []
-    for m, (_, spatial), c in zip(schedule.levels, counts_of(schedule, problem), clusters.levels, strict=True):
+    for m, (_, spatial), c in zip(schedule.levels, counts_of(schedule, problem, rests), clusters.levels, strict=True):
         parts = {d: n for d, n in spatial.items() if n > 1}
         if math.prod(parts.values()) > c.children:
             counts = " × ".join(f"{n:,}" for n in parts.values())
@@ -151,11 +157,14 @@ def _fanout(problem: Problem, clusters: Clusters, schedule: Schedule) -> list[Vi
     return broken
 
 
-def _uncovered(problem: Problem, schedule: Schedule) -> list[Violation]:
+def _uncovered(problem: Problem, schedule: Schedule, rests: bool) -> list[Violation]:
     broken = []
     counts = counts_of(schedule, problem)
+    innermost = schedule.levels[-1] if schedule.levels else LevelMap("", (), {}, {})
     for d, n in problem.dimensions.items():
         covered = math.prod(temporal[d] * spatial[d] for temporal, spatial in counts)
+        if rests and innermost.spatial.get(d, innermost.temporal.get(d)) == 1:
+            continue
         if covered != n:
             stands = "stands in no loop" if covered == 1 else "is cut into tiles that leave a rest"
             sentence = f"Dimension {d} of the problem {stands}: the mapping covers {covered:,} of its {n:,} steps (rule 4)"
@@ -165,20 +174,28 @@ def _uncovered(problem: Problem, schedule: Schedule) -> list[Violation]:
 
 def _capacities(problem: Problem, clusters: Clusters, schedule: Schedule, spans: bool) -> list[Violation]:
     broken = []
-    batch = batch_of(problem, clusters, [schedule])
-    engine = Engine(batch, bypasses=bypasses_of(clusters, schedule, problem), spans=spans)
+    bypasses = bypasses_of(clusters, schedule, problem)
+    size = dict(problem.dimensions)
     for m, c in zip(schedule.levels, clusters.levels, strict=True):
-        row = clusters.row(m.cluster)
+        extent, size = size, {d: m.spatial.get(d, m.temporal.get(d, n)) for d, n in size.items()}
         if c.is_virtual or c.capacity is None:
             continue
-        need = sum(int(engine.tile(t, row)[0]) for t in problem.spaces if engine.holds(t, row))
+        tensors = [t for t in problem.spaces if t not in bypasses[clusters.row(m.cluster)]]
+        need = sum(_tile(problem.spaces[t], extent, spans) for t in tensors)
         if need > c.capacity:
-            cut = [d for k, d in enumerate(problem.names) if int(batch.extent[row, k, 0]) > 1]
+            cut = [d for d, n in extent.items() if n > 1]
             words = " or ".join(filter(None, [", ".join(cut[:-1]), cut[-1] if cut else ""]))
             remedy = f": cut {words} there" if cut else ""
             sentence = f"Tiles at {m.cluster} take {need:,} elements, the memory holds {c.capacity:,}{remedy} (rule 3)"
             broken.append(Violation(3, m.cluster, sentence, need))
     return broken
+
+
+def _tile(axes: Sequence[Projection], extent: Sizes, spans: bool) -> int:
+    """Return the elements of a tile: all positions between the first and the last of each axis, or those that occur."""
+    if spans:
+        return math.prod(1 + sum(c * (extent[d] - 1) for d, c in axis.items()) for axis in axes)
+    return math.prod(distinct_sums((c, extent[d]) for d, c in axis.items()) for axis in axes)
 
 
 def bypasses_of(clusters: Clusters, schedule: Schedule | None, problem: Problem) -> tuple[frozenset[str], ...]:

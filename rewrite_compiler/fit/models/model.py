@@ -107,6 +107,10 @@ class CostModel(Protocol):
     def conforms(self, problem: Problem, clusters: Clusters) -> str | None:
         """Return the sentence that says why the model does not price a problem, None when it does."""
 
+    @property
+    def refusal_of_rests(self) -> str | None:
+        """The sentence that says why the model does not price tiles that leave rests, None when it does."""
+
     def engine(self, batch: Batch, bypasses: Bypasses) -> Engine:
         """Return the counters of a batch as this model reads them."""
 

@@ -12,6 +12,7 @@ from ...errors import InputError
 from ..mapping.clusters import Clusters
 from ..mapping.columns import Batch, Column, Mask
 from ..mapping.engine import Counts, Engine, Halo, Reading
+from ..mapping.remainders import Remainders, leaves_rests
 from ..mapping.schedule import Schedule, batch_of, bypasses_of
 from ..problems.problem import MAX_POINTS, Problem
 from .model import Bypasses, Cost, CostModel, Costs, Key
@@ -28,6 +29,11 @@ class MovementModel:
     def conforms(self, problem: Problem, clusters: Clusters) -> str | None:
         """Return the sentence that says why the model does not price a problem, None when it does."""
         return self.refusal(problem)
+
+    @property
+    def refusal_of_rests(self) -> str | None:
+        """The sentence that says why the model does not price tiles that leave rests, None when it does."""
+        return None if self.reading is Reading.LOOPS else f"{self.name} does not price tiles that leave rests; timeloop does"
 
     def engine(self, batch: Batch, bypasses: Bypasses) -> Engine:
         """Return the counters of a batch as this model reads them."""
@@ -55,13 +61,42 @@ class MovementModel:
         return _costs(clusters, engine, engine.least)
 
     def cost(self, problem: Problem, clusters: Clusters, schedule: Schedule) -> Cost:
-        """Return the cost of one mapping."""
+        """Return the cost of one mapping.
+
+        Raises:
+            InputError: it leaves rests, and the model is not read by loops (F233).
+        """
+        if leaves_rests(problem, schedule):
+            if (refusal := self.refusal_of_rests) is not None:
+                raise InputError("F233", refusal)
+            return _cost_with_rests(problem, clusters, schedule, self.name)
         costs = self.evaluate(clusters, batch_of(problem, clusters, [schedule]), bypasses_of(clusters, schedule, problem))
         counters = {key: {name: int(c[0]) for name, c in counts.columns().items()} for key, counts in costs.counters.items()}
         energy = None if costs.energy is None else int(costs.energy[0])
         traffic = {name: int(c[0]) for name, c in costs.traffic.items()}
         share = Fraction(int(costs.units[0]), clusters.units)
         return Cost(int(costs.cycles[0]), energy, traffic, counters, share, self.name, clusters.source)
+
+
+def _cost_with_rests(problem: Problem, clusters: Clusters, schedule: Schedule, name: str) -> Cost:
+    """Return the cost of a mapping whose tiles leave rests, with counters of all instances of a memory that are those of one on average.
+
+    The units take the steps of the first one; the busiest instance of a memory decides how long its link takes.
+    """
+    remainders = Remainders(problem, clusters, schedule, bypasses_of(clusters, schedule, problem))
+    counters: dict[Key, Mapping[str, int]] = {}
+    traffic: dict[str, int] = {}
+    energy = problem.points * clusters.operations.get(problem.unit, 0)
+    for c in clusters.levels:
+        totals = {t: remainders.totals(t, clusters.row(c.name)) for t in problem.spaces if remainders.holds(t, clusters.row(c.name))}
+        if not c.is_virtual:
+            counters.update({(c.name, t): n.counters() for t, n in totals.items()})
+            traffic[c.name] = sum(n.busiest for n in totals.values())
+            energy += clusters.energies.get(c.name, 0) * sum(n.reads + n.updates + n.fills for n in totals.values())
+    cycles = max([remainders.steps, *(-(-traffic[memory] // width) for memory, width in clusters.limited_links)])
+    is_priced = clusters.missing_energy(problem) is None
+    share = Fraction(problem.points, remainders.steps * clusters.units)
+    return Cost(cycles, energy if is_priced else None, traffic, counters, share, name, clusters.source)
 
 
 def _costs(clusters: Clusters, engine: Engine, counts: Callable[[str, int], Counts]) -> Costs:

@@ -18,7 +18,7 @@ def listing(schedule: Schedule, problem: Problem, clusters: Clusters) -> list[st
     """Return the mapping as nested loops, one line each."""
     lines: list[str] = []
     depth = 0
-    for m, (temporal, spatial), c in zip(schedule.levels, counts_of(schedule, problem), clusters.levels, strict=True):
+    for m, (temporal, spatial), c in zip(schedule.levels, counts_of(schedule, problem, rests=True), clusters.levels, strict=True):
         holds = "virtual" if c.is_virtual else f"holds {c.capacity:,} elements" if c.capacity else "holds all"
         lines.append(f"{'  ' * depth}{m.cluster}  {holds}{', passes on ' + ', '.join(sorted(m.bypass)) if m.bypass else ''}")
         depth += 1
