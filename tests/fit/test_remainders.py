@@ -17,6 +17,7 @@ from rewrite_compiler.fit.mapping.clusters import Cluster, Clusters
 from rewrite_compiler.fit.mapping.engine import Engine
 from rewrite_compiler.fit.mapping.remainders import Remainders, leaves_rests
 from rewrite_compiler.fit.mapping.schedule import LevelMap, Schedule, batch_of, bypasses_of, violations
+from rewrite_compiler.fit.mapping.sums import Runs, common, joined, run_size, runs_of, shifted, without
 from rewrite_compiler.fit.models.published import MODELS
 from rewrite_compiler.fit.problems.problem import Problem
 
@@ -262,7 +263,29 @@ def test_tiles_that_may_leave_rests_cost_no_more(layer: str, objective: str) -> 
 def test_what_is_not_said_of_rests_is_refused() -> None:
     for options in ({"model": "maestro"}, {"points": 5}):
         with pytest.raises(InputError, match=r"does not price tiles that leave rests|is of tiles without rests"):
-            mapping_of("gemm:m=7,n=1,k=1", "edge", remainders=True, **options)  # type: ignore[arg-type]
+            mapping_of("gemm:m=7,n=1,k=1", "edge", remainders=True, **options)
     with pytest.raises(InputError) as caught:
         mapping_of("gemm:m=7,n=1,k=1", "edge", remainders=True, constraints={"tiles": {"L1": {"m": 5}}})
     assert caught.value.problem.code == "F232"
+
+
+@given(st.lists(st.tuples(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 4)), min_size=1, max_size=3), st.integers(1, 7)),
+                min_size=2, max_size=3), st.integers(0, 9))  # fmt: skip
+def test_runs_are_sets(axes: list[tuple[list[tuple[int, int]], int]], distance: int) -> None:
+    sets = [(joined([((start, start + n),) for start, n in runs]), c) for runs, c in axes]
+
+    def members(runs: Runs) -> set[int]:
+        return {k for start, stop in runs for k in range(start, stop)}
+
+    total, (first, _), (other, _) = runs_of(sets), *sets[:2]
+    assert members(total) == {sum(p) for p in itertools.product(*({c * k for k in members(runs)} for runs, c in sets))}
+    for runs in (total, first, common(first, other), without(first, other), joined([first, other])):
+        assert all(a < b for a, b in runs)
+        assert all(a[1] < b[0] for a, b in itertools.pairwise(runs))
+        assert run_size(runs) == len(members(runs))
+    assert members(common(first, other)) == members(first) & members(other)
+    assert members(without(first, other)) == members(first) - members(other)
+    assert members(joined([first, other])) == members(first) | members(other)
+    assert members(shifted(first, distance)) == {k + distance for k in members(first)}
+    with pytest.raises(InputError, match="An axis with gaps must have at most 1,048,576 runs of positions"):
+        runs_of([(((0, 1),), 1), (((0, 1 << 21),), 2)])

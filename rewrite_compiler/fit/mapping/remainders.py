@@ -14,9 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from ...errors import InputError
 from ..problems.problem import Problem
 from .clusters import Clusters
 from .schedule import Schedule
+from .sums import MAX_RUNS, Runs, common, joined, run_size, runs_of, shifted, without
 
 Interval = tuple[int, int]  # offset and steps; 0 steps are no part
 Row = tuple[Interval, ...]  # what each sub-cluster has of a dimension
@@ -148,12 +150,18 @@ class Remainders:
     def _distinct(self, tensor: str, level: int, parts: tuple[int, ...]) -> int:
         """Return the distinct elements that an instance sees in the whole run."""
         outer = dict(zip((k for k, x in enumerate(self.loops) if x.is_spatial and x.row > level), parts, strict=True))
-        index = {d: k for k, d in enumerate(self.problem.names)}
-        positions = []
-        for d, n in enumerate(self.problem.dimensions.values()):
-            chain = [(x, outer.get(k)) for k, x in enumerate(self.loops) if x.dimension == d and x.row > level]
-            positions.append(_seen(tuple((x.size, part) for x, part in chain), n))
-        return math.prod(_sums([(positions[index[d]], c) for d, c in axis.items()]).bit_count() for axis in self.problem.spaces[tensor])
+        sizes, total = self.problem.dimensions, 1
+        for axis in self.problem.spaces[tensor]:
+            chains = {d: self._chain(self.problem.names.index(d), level, outer) for d in axis}
+            if len(axis) == 1:
+                total *= math.prod(_count_seen(chains[d], sizes[d]) for d in axis)
+            else:
+                total *= run_size(runs_of([(_seen(chains[d], sizes[d]), c) for d, c in axis.items()]))
+        return total
+
+    def _chain(self, dimension: int, level: int, outer: Mapping[int, int]) -> tuple[tuple[int, int | None], ...]:
+        """Return the tiles of the loops of a dimension outside of a level, with the part that is taken of a spatial one."""
+        return tuple((x.size, outer.get(k)) for k, x in enumerate(self.loops) if x.dimension == dimension and x.row > level)
 
 
 def _temporal_steps(loops: list[Loop], size: int) -> int:
@@ -167,29 +175,31 @@ def _temporal_steps(loops: list[Loop], size: int) -> int:
     return full * _temporal_steps(inner, loop.size) + (_temporal_steps(inner, rest) if rest else 0)
 
 
-def _seen(chain: tuple[tuple[int, int | None], ...], size: int) -> int:
-    """Return the positions of a dimension that an instance sees, a bit each: its own part of spatial loops, all steps of temporal ones."""
-    if not chain:
-        return (1 << size) - 1
+def _seen(chain: tuple[tuple[int, int | None], ...], steps: int) -> Runs:
+    """Return the positions of a dimension that an instance sees: its own part of spatial loops, all steps of temporal ones."""
+    if not chain or not steps:
+        return ((0, steps),) if steps else ()
     (tile, part), inner = chain[0], chain[1:]
-    numbers = range(-(-size // tile)) if part is None else [part]
-    positions = 0
-    for k in numbers:
-        if k * tile < size:
-            positions |= _seen(inner, min(tile, size - k * tile)) << k * tile
-    return positions
+    if part is not None:
+        return shifted(_seen(inner, max(min(tile, steps - part * tile), 0)), part * tile)
+    full, rest = divmod(steps, tile)
+    inner_runs = _seen(inner, tile)
+    if inner_runs == ((0, tile),):
+        return joined([((0, full * tile),), shifted(_seen(inner, rest), full * tile)])
+    if full * len(inner_runs) > MAX_RUNS:
+        raise InputError("F230", f"An axis with gaps must have at most {MAX_RUNS:,} runs of positions, not {full * len(inner_runs):,}")
+    return joined([*(shifted(inner_runs, k * tile) for k in range(full)), shifted(_seen(inner, rest), full * tile)])
 
 
-def _sums(sets: list[tuple[int, int]]) -> int:
-    """Return the sums of one position of each set times its coefficient, a bit each."""
-    sums = 1
-    for positions, coefficient in sets:
-        shifted = 0
-        for k in range(positions.bit_length()):
-            if positions >> k & 1:
-                shifted |= sums << k * coefficient
-        sums = shifted
-    return sums
+def _count_seen(chain: tuple[tuple[int, int | None], ...], steps: int) -> int:
+    """Return how many positions an instance sees."""
+    if not chain or not steps:
+        return steps
+    (tile, part), inner = chain[0], chain[1:]
+    if part is not None:
+        return _count_seen(inner, max(min(tile, steps - part * tile), 0))
+    full, rest = divmod(steps, tile)
+    return full * _count_seen(inner, tile) + _count_seen(inner, rest)
 
 
 def _classes(loops: tuple[Loop, ...], outer: list[int], sizes: list[int]) -> Iterator[tuple[tuple[int, ...], int]]:
@@ -215,15 +225,18 @@ def _largest(chain: list[tuple[Loop, bool]], k: int, size: int) -> int:
     return chain[k - 1][0].size if k else size
 
 
-def _sizes(chain: list[tuple[Loop, bool]], parts: tuple[int, ...], size: int) -> Iterator[int]:
-    """Yield what an instance has at every temporal step of a dimension, 0 where it has no part."""
+def _sizes(chain: list[tuple[Loop, bool]], parts: tuple[int, ...], steps: int) -> Iterator[int]:
+    """Yield what an instance has of a dimension in whole tiles and in rests of temporal loops, 0 where it has no part."""
     if not chain:
-        yield size
+        yield steps
         return
     (loop, is_outer), inner = chain[0], chain[1:]
-    numbers = [parts[0]] if is_outer else range(-(-size // loop.size)) if size else [0]
-    for k in numbers:
-        yield from _sizes(inner, parts[1:] if is_outer else parts, max(min(loop.size, size - k * loop.size), 0))
+    if is_outer:
+        yield from _sizes(inner, parts[1:], max(min(loop.size, steps - parts[0] * loop.size), 0))
+        return
+    full, rest = divmod(steps, loop.size)
+    for tile in [*([loop.size] if full else []), *([rest] if rest or not full else [])]:
+        yield from _sizes(inner, parts, tile)
 
 
 @dataclass
@@ -325,26 +338,23 @@ class _Walk:
 
     def _elements(self, rows: tuple[Row, ...], coefficients: tuple[int, ...]) -> Amounts:
         """Return the elements along an axis that any child has, and those that children have, added."""
-        union = total = 0
-        for intervals in itertools.product(*rows):
-            if all(n for _, n in intervals):
-                positions = _axis_set(intervals, coefficients)
-                union, total = union | positions, total + positions.bit_count()
-        return union.bit_count(), total
+        sets = [_axis_set(x, coefficients) for x in itertools.product(*rows) if all(n for _, n in x)]
+        return run_size(joined(sets)), sum(map(run_size, sets))
 
     def _kept(self, before: tuple[Row, ...], after: tuple[Row, ...], coefficients: tuple[int, ...]) -> Amounts:
         """Return the elements along an axis that every child that needs them has, and those that children have, added."""
         key = before, after
         if key in self.kept:
             return self.kept[key]
-        union, lacking, copies = 0, 0, 0
-        olds, news = itertools.product(*before), itertools.product(*after)
-        for old, new in zip(olds, news, strict=True):
+        every, kept_sets, lacking = list[Runs](), list[Runs](), list[Runs]()
+        for old, new in zip(itertools.product(*before), itertools.product(*after), strict=True):
             if all(n for _, n in new):
                 needs = _axis_set(new, coefficients)
-                had = 0 if self.whole and old != new else _axis_set(old, coefficients)
-                union, lacking, copies = union | needs, lacking | (needs & ~had), copies + (needs & had).bit_count()
-        self.kept[key] = (union & ~lacking).bit_count(), copies
+                had = () if self.whole and old != new else common(needs, _axis_set(old, coefficients))
+                every.append(needs)
+                kept_sets.append(had)
+                lacking.append(without(needs, had))
+        self.kept[key] = run_size(without(joined(every), joined(lacking))), sum(map(run_size, kept_sets))
         return self.kept[key]
 
 
@@ -375,10 +385,9 @@ def _shifted(state: State, d: int, distance: int) -> State:
     return (*state[:d], tuple((offset + distance, n) for offset, n in state[d]), *state[d + 1 :])
 
 
-def _axis_set(intervals: tuple[Interval, ...], coefficients: tuple[int, ...]) -> int:
-    """Return the positions along an axis, a bit each."""
-    start = sum(offset * c for (offset, _), c in zip(intervals, coefficients, strict=True))
-    return _sums([((1 << n) - 1, c) for (_, n), c in zip(intervals, coefficients, strict=True)]) << start
+def _axis_set(intervals: tuple[Interval, ...], coefficients: tuple[int, ...]) -> Runs:
+    """Return the positions along an axis."""
+    return runs_of([(((offset, offset + n),), c) for (offset, n), c in zip(intervals, coefficients, strict=True)])
 
 
 def _plus(*amounts: Amounts) -> Amounts:

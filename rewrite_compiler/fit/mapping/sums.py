@@ -1,4 +1,7 @@
-"""Sets of sums Σ step·i along an axis, as columns: how many there are, and how many are new when the set moves."""
+"""Sets of sums Σ step·i along an axis, as columns: how many there are, and how many are new when the set moves.
+
+Of one set the positions themselves are runs, each from a first position up to one that is out: sorted, and no two of them touch.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,10 @@ from ...errors import InputError
 from .columns import Column, Mask
 
 MAX_STEP = 1 << 62
+MAX_RUNS = 1 << 20  # of a set with gaps
 MAX_POSITIONS = 1 << 26  # along an axis whose elements have to be counted one by one
 Digit = tuple[Column, Column]  # step and count of each row
+Runs = tuple[tuple[int, int], ...]
 
 
 def distinct(digits: Sequence[Digit], rows: int) -> Column:
@@ -178,3 +183,68 @@ def _arrivals_of(outer: Sequence[int], tile: Sequence[int], shift: int) -> int:
     before = members >> shift  # the set is its own mirror image: both directions bring as many
     fresh = members & ~before
     return sums_of(zip(outer[::2], outer[1::2], strict=True), fresh).bit_count() if fresh else 0
+
+
+def joined(sets: Iterable[Runs]) -> Runs:
+    """Return the positions that are in any of some sets."""
+    merged: list[tuple[int, int]] = []
+    for start, stop in sorted(run for runs in sets for run in runs):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(stop, merged[-1][1])
+        else:
+            merged.append((start, stop))
+    return tuple(merged)
+
+
+def common(a: Runs, b: Runs) -> Runs:
+    """Return the positions that are in both sets."""
+    shared, i, k = list[tuple[int, int]](), 0, 0
+    while i < len(a) and k < len(b):
+        start, stop = max(a[i][0], b[k][0]), min(a[i][1], b[k][1])
+        if start < stop:
+            shared.append((start, stop))
+        i, k = (i + 1, k) if a[i][1] <= b[k][1] else (i, k + 1)
+    return tuple(shared)
+
+
+def without(a: Runs, b: Runs) -> Runs:
+    """Return the positions of a set that are not in another one."""
+    if not a:
+        return ()
+    edges = [a[0][0], *(edge for run in b for edge in run), a[-1][1]]
+    gaps = [(start, stop) for start, stop in zip(edges[::2], edges[1::2], strict=True) if start < stop]
+    return common(a, tuple(gaps))
+
+
+def run_size(runs: Runs) -> int:
+    """Return the number of positions."""
+    return sum(stop - start for start, stop in runs)
+
+
+def shifted(runs: Runs, distance: int) -> Runs:
+    """Return a set moved along."""
+    return tuple((start + distance, stop + distance) for start, stop in runs)
+
+
+def runs_of(sets: Sequence[tuple[Runs, int]]) -> Runs:
+    """Return the sums of a position of each set times its coefficient; of one set alone its positions, for coefficients leave gaps.
+
+    Raises:
+        InputError: there are gaps and too many positions to count (F230).
+    """
+    if len(sets) == 1:
+        return sets[0][0]
+    total: Runs = ((0, 1),)
+    for runs, coefficient in sorted(sets, key=lambda s: s[1]):
+        total = joined(_swept(run, start * coefficient, stop - start, coefficient) for start, stop in runs for run in total)
+    return total
+
+
+def _swept(run: tuple[int, int], start: int, count: int, step: int) -> Runs:
+    """Return a run at so many places, a step apart."""
+    first, stop = run[0] + start, run[1] + start
+    if count == 1 or step <= stop - first:
+        return ((first, stop + step * (count - 1)),)
+    if count > MAX_RUNS:
+        raise InputError("F230", f"An axis with gaps must have at most {MAX_RUNS:,} runs of positions, not {count:,}")
+    return tuple((first + step * k, stop + step * k) for k in range(count))
