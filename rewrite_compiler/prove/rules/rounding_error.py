@@ -17,6 +17,7 @@ import numpy as np
 
 from ...ir.program import Data
 from ...readings.arrays.elementwise import FUNCTIONS
+from ...readings.rounding.error_rules import CALL_ROUNDINGS, ERROR_RULES, EXACT, rounding
 from ...rewrite.rule import Rule
 from ..instances.element_meaning import NoSymbolicMeaning
 from ..instances.element_terms import Node
@@ -238,14 +239,20 @@ class _Values:
         bound = self.errors.get(x)
         if bound is None:
             operand_errors = [self.error(a) for a in x.args]
-            rule = ERRORS.get(x.data if x.op == "call" else x.op)
-            propagated = np.full((), np.inf) if rule is None else rule([self.real(a) for a in x.args], operand_errors, self.real(x))
-            type_info = np.finfo(self.kind)
-            size = sum(np.abs(self.real(a)) for a in x.args) if x.op == "sum" else np.abs(self.real(x))
-            operations = len(x.args) if x.op == "sum" else 4 if x.op == "call" else 1
-            rounding = operations * (float(type_info.eps) * (size + propagated) + float(type_info.smallest_subnormal))
-            bound = self.errors[x] = np.asarray(propagated if x.op in EXACT else propagated + rounding)
+            bound = self.errors[x] = np.asarray(self._propagated(x, operand_errors) if x.args else np.zeros(()))
         return bound
+
+    def _propagated(self, x: Node, operand_errors: Sequence[Data]) -> Any:
+        rule = ERROR_RULES.get(x.data if x.op == "call" else x.op)
+        if rule is None:
+            return np.full((), np.inf)
+        propagated = rule(ARRAYS, [self.real(a) for a in x.args], operand_errors, self.real(x))
+        if x.op in EXACT:
+            return propagated
+        type_info = np.finfo(self.kind)
+        size = sum(np.abs(self.real(a)) for a in x.args) if x.op == "sum" else np.abs(self.real(x))
+        operations = len(x.args) if x.op == "sum" else CALL_ROUNDINGS if x.op == "call" else 1
+        return propagated + rounding(size, propagated, float(type_info.eps), float(type_info.smallest_subnormal), operations)
 
     def real(self, x: Node) -> Data:
         """Return the values of a node in double precision."""
@@ -259,39 +266,35 @@ def _total(*parts: Data) -> Data:
     return total
 
 
-def _quotient(values: Sequence[Data], errors: Sequence[Data], quotient: Data) -> Any:
-    room = np.abs(values[1]) - errors[1]
-    return np.where(room > 0, (errors[0] + np.abs(quotient) * errors[1]) / np.where(room > 0, room, 1), np.inf)
+class _Arrays:
+    """The operations of error rules on arrays of samples."""
+
+    infinity = np.inf
+
+    def absolute(self, x: Any) -> Any:
+        """Return |x|."""
+        return np.abs(x)
+
+    def maximum(self, x: Any, y: Any) -> Any:
+        """Return the larger one."""
+        return np.maximum(x, y)
+
+    def minimum(self, x: Any, y: Any) -> Any:
+        """Return the smaller one."""
+        return np.minimum(x, y)
+
+    def where(self, truth: Any, x: Any, y: Any) -> Any:
+        """Return x where it holds, else y."""
+        return np.where(truth, x, y)
+
+    def call(self, function: str, *operands: Any) -> Any:
+        """Return a real function by its name."""
+        return FUNCTIONS[function](*operands)
 
 
-def _choice(values: Sequence[Data], errors: Sequence[Data], _: Data) -> Any:
-    """A condition on rounded values may choose the other branch."""
-    branch_gap = np.abs(values[1] - values[2])
-    return np.maximum(errors[1], errors[2]) + np.where(errors[0] > 0, branch_gap, 0.0)
-
-
-ErrorRule = Callable[[Sequence[Data], Sequence[Data], Data], Any]
-EXACT = frozenset({"leaf", "const", "neg", "max", "min", "select", "real", "lt", "le", "eq", "ne", "not"})
+ARRAYS = _Arrays()
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "rdiv": np.divide, "neg": np.negative, "sum": _total, "min": np.minimum,
     "max": np.maximum, "lt": np.less, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal,
     "select": lambda c, x, y: np.where(c != 0, x, y), "not": lambda x: 1 - x, "real": lambda x: x,
 }  # fmt: skip
-ERRORS: dict[str, ErrorRule] = {
-    "leaf": lambda v, e, x: np.zeros(()),
-    "const": lambda v, e, x: np.zeros(()),
-    "add": lambda v, e, x: e[0] + e[1],
-    "sub": lambda v, e, x: e[0] + e[1],
-    "sum": lambda v, e, x: sum(e[1:], e[0]),
-    "mul": lambda v, e, x: np.abs(v[0]) * e[1] + np.abs(v[1]) * e[0] + e[0] * e[1],
-    "rdiv": _quotient,
-    "select": _choice,
-    **dict.fromkeys(("neg", "real", "not"), lambda v, e, x: e[0]),
-    **dict.fromkeys(("max", "min"), lambda v, e, x: np.maximum(e[0], e[1])),
-    **dict.fromkeys(("lt", "le", "eq", "ne"), lambda v, e, x: e[0] + e[1]),
-    "exp": lambda v, e, x: np.abs(x) * np.expm1(np.minimum(e[0], 700.0)),
-    "sqrt": lambda v, e, x: e[0] / np.maximum(x, np.sqrt(np.maximum(e[0], np.finfo(np.float64).tiny))),
-    "log": lambda v, e, x: np.where(v[0] > e[0], e[0] / np.maximum(v[0] - e[0], np.finfo(np.float64).tiny), np.inf),
-    **dict.fromkeys(("tanh", "sin", "cos"), lambda v, e, x: e[0]),
-    "erf": lambda v, e, x: 1.2 * e[0],
-}
