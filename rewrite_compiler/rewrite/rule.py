@@ -43,6 +43,7 @@ from ..ops.static import (
     as_condition,
 )
 from .domain import EVERYWHERE, Domain
+from .float_condition import OperandBound, check_bounds, grade_text, graded
 from .user_file import user_line
 
 PHASES = ("ir", "fold", "late", "map")  # fold: to its end after every round of ir, for chains that grow by one step each time
@@ -99,11 +100,17 @@ class Rule:
     marks: frozenset[str] = frozenset()
     variables: Mapping[str, object] = field(default_factory=dict)
     domain: Domain = EVERYWHERE  # what its proof used beside the guard
+    bounds: tuple[OperandBound, ...] = ()  # float32 data on which it is of its grade, all where there are none
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """All that a match has to satisfy: the guard and the domain."""
         return (*self.where, *self.domain.conditions(self.pairs, self.where))
+
+    @property
+    def full_grade(self) -> str:
+        """The grade with its condition: `E`, or `E if abs(x) < 2^126`."""
+        return grade_text(self.grade, self.bounds)
 
     @property
     def left(self) -> Tensor:
@@ -143,11 +150,18 @@ def rule(
     grade: str = "A",
     marks: Sequence[str] = (),
 ) -> Any:
-    """Turn a function of pattern variables into a Rule (two of them with `both_ways`); a family of rules names each."""
+    """Turn a function of pattern variables into a Rule (two of them with `both_ways`); a family of rules names each.
+
+    A grade E or Z may have a condition on float32 operands, `E if abs(x) < 2^126`.
+    """
 
     def decorate(f: Callable[..., Law]) -> Rule | tuple[Rule, Rule]:
         place = place_of(f)
-        for setting, value, allowed in (("phase", phase, PHASES), ("grade", grade, tuple(GRADES)), *(("mark", m, MARKS) for m in marks)):
+        try:
+            letter, bounds = graded(grade)
+        except SpecError as error:
+            raise error.at(place) from None
+        for setting, value, allowed in (("phase", phase, PHASES), ("grade", letter, tuple(GRADES)), *(("mark", m, MARKS) for m in marks)):
             if value not in allowed:
                 raise SpecError(
                     "R101", f'{setting} must be one of {", ".join(allowed)}, not "{value}"', place=place, help="change it at @rule"
@@ -155,7 +169,7 @@ def rule(
         variables = make_variables(f, place)
         pairs, where = _parts(_law_of(f, variables, place), place)
         rule_name = (name or f.__name__).rstrip("_").replace("_", "-")
-        forward = Rule(rule_name, inspect.getdoc(f) or "", place, pairs, where, phase, grade, frozenset(marks), variables)
+        forward = Rule(rule_name, inspect.getdoc(f) or "", place, pairs, where, phase, letter, frozenset(marks), variables, bounds=bounds)
         check_rule(forward)
         if not both_ways:
             return forward
@@ -221,7 +235,7 @@ def _parts(result: Any, place: str) -> tuple[tuple[tuple[Tensor, Tensor], ...], 
 
 
 def check_rule(r: Rule) -> None:
-    """Check the name of a rule, that its left side binds all variables, and that its guard can be satisfied.
+    """Check the name of a rule, that its left side binds all variables, and that guard and condition of its grade can be satisfied.
 
     Raises:
         SpecError: one of these does not hold.
@@ -232,6 +246,10 @@ def check_rule(r: Rule) -> None:
         raise SpecError("R101", sentence, place=r.place, help=f'call it "{lower}"')
     check_bound(r)
     check_numbers(r)
+    try:
+        check_bounds(r.grade, r.bounds, [name for name, v in r.variables.items() if isinstance(v, Variable)])
+    except SpecError as error:
+        raise error.at(r.place) from None
     compared = [c for c in r.where if isinstance(c, RealComparison)]
     if order_of(compared).is_contradictory:
         names = " and ".join(dict.fromkeys(v.name for c in compared for v in c.variables))

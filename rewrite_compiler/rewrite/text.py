@@ -49,7 +49,7 @@ def rule_text(r: Rule) -> str:
     parameters = ", ".join(f"{name}: {_kind(v)}" for name, v in r.variables.items())
     marks = f" marks {', '.join(sorted(r.marks))}" if r.marks else ""
     phase = f" phase {r.phase}" if r.phase != "ir" else ""
-    lines = [f"rule {r.name}({parameters}) grade {r.grade}{marks}{phase} {{"]
+    lines = [f"rule {r.name}({parameters}) grade {r.full_grade}{marks}{phase} {{"]
     if r.doc:
         lines.append(f"    {json.dumps(' '.join(r.doc.split()), ensure_ascii=False)}")
     lines += [f"    {tensor_text(left)}\n        = {tensor_text(right)}" for left, right in r.pairs]

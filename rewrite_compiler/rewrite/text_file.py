@@ -18,6 +18,7 @@ from ..lang.arithmetic import maximum, minimum
 from ..lang.expr import Expr, lift, select, var
 from ..ops.op import OPS, Apply, Tensor, Variable
 from ..ops.static import HasType, Ints, Inverse, IsConstant, NamedList, as_condition, as_ints
+from .float_condition import OperandBound, graded
 from .rule import GRADES, MARKS, PHASES, Float, Rule, Str, check_rule
 from .text import tensor_text
 
@@ -147,8 +148,8 @@ class _Reader:
         pairs = tuple(self._equation(p) for p in parts if p.data == "equation")
         where = tuple(as_condition(self.value(c)) for p in parts if p.data == "where" for c in p.children if self._bounded(c))
         doc = next((json.loads(str(c)) for c in t.children if isinstance(c, Token) and c.type == "TEXT"), "")
-        grade, phase, marks = _settings(parts)
-        result = Rule(str(t.children[0]), doc, place, pairs, where, phase, grade, marks, variables)
+        grade, bounds, phase, marks = _settings(parts)
+        result = Rule(str(t.children[0]), doc, place, pairs, where, phase, grade, marks, variables, bounds=bounds)
         check_rule(result)
         return result
 
@@ -227,9 +228,10 @@ class _Reader:
         return SpecError("R101", f'there is no {kind} called "{name}"', place=f"{self.file}:{t.meta.line}", help=did_you_mean(name, names))
 
 
-def _settings(parts: Sequence[Node]) -> tuple[str, str, frozenset[str]]:
+def _settings(parts: Sequence[Node]) -> tuple[str, tuple[OperandBound, ...], str, frozenset[str]]:
     settings = {str(p.data): [str(c) for c in p.children] for p in parts if p.data in ("grade", "phase", "marks")}
-    grade, phase, marks = settings.get("grade", ["A"])[0], settings.get("phase", ["ir"])[0], frozenset(settings.get("marks", ()))
+    grade, bounds = graded(" ".join(" ".join(settings.get("grade", ["A"])).split()))
+    phase, marks = settings.get("phase", ["ir"])[0], frozenset(settings.get("marks", ()))
     for setting, value, allowed in (
         ("grade", grade, tuple(GRADES)),
         ("phase", phase, PHASES),
@@ -237,7 +239,7 @@ def _settings(parts: Sequence[Node]) -> tuple[str, str, frozenset[str]]:
     ):
         if value not in allowed:
             raise SpecError("R101", f'{setting} must be one of {", ".join(allowed)}, not "{value}"')
-    return grade, phase, marks
+    return grade, bounds, phase, marks
 
 
 def _attribute(x: Any) -> Any:

@@ -63,7 +63,7 @@ def _is_confirmed(rule: Rule, cached: JSON) -> bool:
 
     A shipped rule has its certificate. Grade and measured figures are taken as they are cached.
     """
-    if cached["name"] != rule.name or cached["grade"] != rule.grade:
+    if cached["name"] != rule.name or cached["grade"] != rule.full_grade:
         return False
     if cached["verdict"] != PROVED:
         return True

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...ir.program import Data
 from ...ops.op import Tensor
+from ...rewrite.float_condition import OperandBound, within
 from ..verdict import Counterexample
 from .instance_search import Instance
 from .sides import array_text, number_text, operands_from, same_values, side_values
@@ -76,10 +77,10 @@ def counterexample(pairs: Pairs, instance: Instance, operands: Mapping[str, Data
 
 
 def float32_difference(
-    pairs: Pairs, instance: Instance, draw: Callable[[Any], Data], agree: Callable[[Data, Data], Data]
+    pairs: Pairs, instance: Instance, draw: Callable[[Any], Data], agree: Callable[[Data, Data], Data], bounds: Sequence[OperandBound] = ()
 ) -> Counterexample | None:
-    """Return float32 data on which the sides do not agree, None where they do on this draw; `agree` compares arrays elementwise."""
-    operands = operands_from(instance, draw)
+    """Return float32 data within `bounds` on which the sides do not agree, None where they do on this draw; `agree` is elementwise."""
+    operands = within(operands_from(instance, draw), bounds)
     for left, right in side_values(pairs, instance, operands, np.float32):
         places = np.argwhere(~agree(left, right))
         if len(places):

@@ -7,10 +7,11 @@ question for z3, with operands as symbols and functions that are not interpreted
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...rewrite.float_condition import OperandBound
 from ..instances.element_terms import Node, constant, node
 from ..verdict import Counterexample, Stop
 
@@ -20,6 +21,7 @@ NODES = 60  # of both elements together
 QUESTIONS = 12  # of one rule
 WORK = 10_000_000  # of z3 for one question, in its own units of work
 KINDS = ("float16", "float32")
+CONDITIONAL_KINDS = ("float32",)  # the type that the condition of a grade is about
 
 
 @dataclass
@@ -27,6 +29,7 @@ class UndecidedPairs:
     """Pairs of elements that exact laws leave undecided, one for each form that they have."""
 
     up_to_zeros: bool  # grade Z: added zeros and their signs do not count, nor data on which a side overflows
+    bounds: tuple[OperandBound, ...] = ()  # float32 data that the grade is about
     pairs: dict[str, tuple[Node, Node]] = field(default_factory=dict)
     stop: Stop | None = None
 
@@ -49,7 +52,7 @@ class UndecidedPairs:
         if len(places) > NODES:
             self.stop = Stop(ENGINE, f"an element is made of more than {NODES} operations")
             return
-        self.pairs.setdefault(_skeleton(places, a, b), (a, b))
+        self.pairs.setdefault(_skeleton(places, a, b, {bound.name for bound in self.bounds}), (a, b))
         if len(self.pairs) > QUESTIONS:
             self.stop = Stop(ENGINE, f"elements differ in more than {QUESTIONS} forms")
 
@@ -64,16 +67,17 @@ class UndecidedPairs:
         """
         if self.stop is not None:
             return self.stop
-        answers = (_z3_answer(a, b, kind, self.up_to_zeros, guard) for a, b in self.pairs.values() for kind in KINDS)
+        kinds = CONDITIONAL_KINDS if self.bounds else KINDS
+        answers = (_z3_answer(a, b, kind, self, guard) for a, b in self.pairs.values() for kind in kinds)
         return next((x for x in answers if x is not None), None)
 
 
-def _z3_answer(a: Node, b: Node, kind: str, up_to_zeros: bool, guard: Sequence[Comparison]) -> Stop | tuple[str, Counterexample] | None:
+def _z3_answer(a: Node, b: Node, kind: str, claim: UndecidedPairs, guard: Sequence[Comparison]) -> Stop | tuple[str, Counterexample] | None:
     from ...readings.smt.scalars.floating_point import difference
     from ...readings.smt.scalars.scalar_term import Undecided
 
     try:
-        result = difference(a, b, kind, WORK, up_to_zeros=up_to_zeros, guard=guard)
+        result = difference(a, b, kind, WORK, up_to_zeros=claim.up_to_zeros, guard=guard, bounds=claim.bounds)
     except Undecided as why:
         return Stop(ENGINE, str(why))
     if result is None:
@@ -142,7 +146,11 @@ def _topological_places(*roots: Node) -> dict[Node, int]:
     return places
 
 
-def _skeleton(places: Mapping[Node, int], a: Node, b: Node) -> str:
-    """Return two elements as a text that is the same whatever their operands are called."""
-    rows = [(x.op, "" if x.op == "leaf" else str(x.data), *(places[y] for y in x.args)) for x in places]
+def _skeleton(places: Mapping[Node, int], a: Node, b: Node, named: Set[str]) -> str:
+    """Return two elements as a text that is the same whatever their operands are called, but those that are `named`."""
+
+    def label(x: Node) -> str:
+        return str(x.data) if x.op != "leaf" else x.data[0] if x.data[0] in named else ""
+
+    rows = [(x.op, label(x), *(places[y] for y in x.args)) for x in places]
     return f"{rows} {places[a]} {places[b]}"

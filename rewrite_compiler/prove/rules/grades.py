@@ -36,9 +36,9 @@ def grade_violation(rule: Rule, instances: Sequence[Instance], same_order: bool)
     agree = _bits if rule.grade == "E" and not _sums(rule) else _numbers
     step = max(1, len(instances) // EXACT_INSTANCES)
     for instance in instances[::step]:
-        example = float32_difference(rule.pairs, instance, lambda shape: random.choice(values, shape), agree)
+        example = float32_difference(rule.pairs, instance, lambda shape: random.choice(values, shape), agree, rule.bounds)
         if example is not None:
-            return f"it is not of grade {rule.grade}: the sides differ in float32", example
+            return f"it is not of grade {rule.full_grade}: the sides differ in float32", example
     if same_order:
         return None
     if _sums(rule):
@@ -49,9 +49,9 @@ def grade_violation(rule: Rule, instances: Sequence[Instance], same_order: bool)
 def _on_rounding_data(rule: Rule, instances: Sequence[Instance], agree: Callable[[Data, Data], Data]) -> tuple[str, Counterexample] | None:
     random = np.random.default_rng(1)
     for instance in instances[:: max(1, len(instances) // ROUNDED_INSTANCES)]:
-        example = float32_difference(rule.pairs, instance, random.standard_normal, agree)
+        example = float32_difference(rule.pairs, instance, random.standard_normal, agree, rule.bounds)
         if example is not None:
-            return f"it is not of grade {rule.grade}: the sides round differently in float32", example
+            return f"it is not of grade {rule.full_grade}: the sides round differently in float32", example
     return None
 
 

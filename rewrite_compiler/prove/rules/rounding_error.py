@@ -18,6 +18,7 @@ import numpy as np
 from ...ir.program import Data
 from ...readings.arrays.elementwise import FUNCTIONS
 from ...readings.rounding.error_rules import CALL_ROUNDINGS, ERROR_RULES, EXACT, rounding
+from ...rewrite.float_condition import within
 from ...rewrite.rule import Rule
 from ..instances.element_meaning import NoSymbolicMeaning
 from ..instances.element_terms import Node
@@ -51,7 +52,7 @@ class Excess:
 def measure_rounding(rule: Rule, instances: Sequence[Instance]) -> tuple[list[RoundingMeasurement], Excess | None]:
     """Measure the float types, and int8 where the rule is marked to hold on integers; return the figures and the first excess."""
     sampled_instances = instances[:: max(1, len(instances) // INSTANCES)]
-    kinds = [*FLOATS, *([np.int8] if rule.marks & INTEGER_MARKS else [])]
+    kinds = [*(FLOATS[:1] if rule.bounds else FLOATS), *([np.int8] if rule.marks & INTEGER_MARKS else [])]
     figures = []
     for kind in kinds:
         summary, excess = _measure_type(rule, sampled_instances, kind)
@@ -71,7 +72,7 @@ def _measure_type(rule: Rule, instances: Sequence[Instance], kind: Any) -> tuple
             pairs = symbolic_elements(rule.pairs, instance, real=kind is not np.int8)
         except NoSymbolicMeaning:
             continue
-        operands = {name: _draw(random, (count, *shape), kind) for name, shape in instance.operands.items()}
+        operands = within({name: _draw(random, (count, *shape), kind) for name, shape in instance.operands.items()}, rule.bounds)
         samples += count
         for at, distance in _distances(rule, pairs, operands, kind):
             ulp, share = max(ulp, distance.ulp), max(share, distance.share)
@@ -81,7 +82,8 @@ def _measure_type(rule: Rule, instances: Sequence[Instance], kind: Any) -> tuple
             continue
         wide = {name: _wide_draw(random, (-(-WIDE // len(instances)), *shape), kind) for name, shape in instance.operands.items()}
         far_draws = _far_draws(instance, -(-WIDE // len(instances)), kind) if rule.grade == "A" else ()
-        for where, operands in (("over many exponents", wide), *far_draws):
+        for where, drawn in (("over many exponents", wide), *far_draws):
+            operands = within(drawn, rule.bounds)
             for at, distance in _distances(rule, pairs, operands, kind, where):
                 if distance.worst is not None:
                     return None, _excess(rule, instance, operands, at, distance, kind)
@@ -201,7 +203,9 @@ def _excess(rule: Rule, instance: Instance, operands: Mapping[str, Data], at: in
     left, right = (repr(float(np.broadcast_to(x, n + 1)[n] if x.ndim == 0 else x[n])) for x in (distance.left, distance.right))
     name = np.dtype(kind).name
     marks = " and ".join(sorted(rule.marks & INTEGER_MARKS))
-    claim = f"it is marked {marks}, but its sides differ" if kind is np.int8 else f"it is not of grade {rule.grade}: {distance.sentence}"
+    claim = (
+        f"it is marked {marks}, but its sides differ" if kind is np.int8 else f"it is not of grade {rule.full_grade}: {distance.sentence}"
+    )
     example = Counterexample(operand_texts, instance.attributes, (at,), left, right)
     return Excess(name, f"{claim} in {name}", example)
 

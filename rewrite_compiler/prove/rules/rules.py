@@ -95,7 +95,7 @@ def prove_rule(rule: Rule, count: int | None = None) -> Proof:
     except _Failed as failed:
         proof = failed.proof
     except SpecError as e:
-        proof = Proof(rule.name, rule.place, UNPROVED, "", e.problem.sentence, rule.grade, code="R103")
+        proof = Proof(rule.name, rule.place, UNPROVED, "", e.problem.sentence, rule.full_grade, code="R103")
     if proof.verdict != REFUTED:
         proof = _after_wide_draws(rule, proof)
     return replace(proof, seconds=time.perf_counter() - start)
@@ -110,7 +110,7 @@ def _after_wide_draws(rule: Rule, proof: Proof) -> Proof:
         return proof
     example, sentence = refutation
     code = "R105" if example.place is None else "R102"
-    return Proof(rule.name, rule.place, REFUTED, proof.strength, sentence, rule.grade, example, code)
+    return Proof(rule.name, rule.place, REFUTED, proof.strength, sentence, rule.full_grade, example, code)
 
 
 def with_suggestion(proof: Proof, rule: Rule) -> Proof:
@@ -154,7 +154,7 @@ def _judge(rule: Rule, count: int | None) -> Proof:
         raise fail(REFUTED, "R102", excess.sentence, excess.example)
     _check_bits(rule, evidence.undecided, fail)
     strength, sentence = str(theorem), evidence.sentence(theorem.engine)
-    return Proof(rule.name, rule.place, PROVED, strength, sentence, rule.grade, ranks=theorem.ranks, measured=tuple(figures))
+    return Proof(rule.name, rule.place, PROVED, strength, sentence, rule.full_grade, ranks=theorem.ranks, measured=tuple(figures))
 
 
 def _refute(rule: Rule, instances: Instances, stop: Stop, fail: Any) -> None:
@@ -183,7 +183,7 @@ def _judge_on_integers(rule: Rule, instances: Instances, fail: Any) -> Proof:
     if isinstance(answer, Stop):
         answer, sentence = _on_any_ring(rule, instances, answer, fail)
     _check_marks(rule, instances, _Evidence(), fail)
-    return Proof(rule.name, rule.place, PROVED, str(answer), sentence, rule.grade, ranks=answer.ranks)
+    return Proof(rule.name, rule.place, PROVED, str(answer), sentence, rule.full_grade, ranks=answer.ranks)
 
 
 def _on_any_ring(rule: Rule, instances: Instances, stop: Stop, fail: Any) -> tuple[Theorem, str]:
@@ -208,14 +208,14 @@ def has_real_operands(rule: Rule) -> bool:
 
 
 def _failure(rule: Rule, verdict: Outcome, code: str, sentence: str, example: Counterexample | None = None) -> _Failed:
-    return _Failed(Proof(rule.name, rule.place, verdict, "", sentence, rule.grade, example, code))
+    return _Failed(Proof(rule.name, rule.place, verdict, "", sentence, rule.full_grade, example, code))
 
 
 def _compare_sides(rule: Rule, instances: Instances, fail: Any) -> _Evidence:
     """Compare both sides at all instances: first their shapes, then their elements."""
     for instance in (*instances.nonempty, *instances.empty):
         _check_types(rule, instance, fail)
-    evidence = _Evidence(undecided=UndecidedPairs(rule.grade == "Z"))
+    evidence = _Evidence(undecided=UndecidedPairs(rule.grade == "Z", rule.bounds))
     for instance in instances.nonempty:
         _check_meaning(rule, instance, evidence, fail)
     attributes = sorted({name for i in instances.nonempty[:1] for name in _float_attributes(i)})
@@ -300,15 +300,15 @@ def _check_bits(rule: Rule, undecided: UndecidedPairs, fail: Any) -> None:
         undecided = _symbolic_pairs(rule)
     answer = undecided.decision(order_of(rule.where).comparisons)
     if isinstance(answer, Stop):
-        raise fail(UNPROVED, "R103", f"{OPEN_GRADE} {rule.grade}: {answer}")
+        raise fail(UNPROVED, "R103", f"{OPEN_GRADE} {rule.full_grade}: {answer}")
     if answer is not None:
         kind, example = answer
-        raise fail(REFUTED, "R102", f"it is not of grade {rule.grade}: the sides differ in {kind}", example)
+        raise fail(REFUTED, "R102", f"it is not of grade {rule.full_grade}: the sides differ in {kind}", example)
 
 
 def _symbolic_pairs(rule: Rule) -> UndecidedPairs:
     """Return what exact laws leave undecided of a rule that is pointwise, with float attributes as symbols."""
-    undecided = UndecidedPairs(rule.grade == "Z")
+    undecided = UndecidedPairs(rule.grade == "Z", rule.bounds)
     pairs = [(scalar_term(left), scalar_term(right)) for left, right in rule.pairs]
     undecided.add(pair for pair in pairs if not nodes.same_operations(*pair, drop_zeros=undecided.up_to_zeros))
     return undecided

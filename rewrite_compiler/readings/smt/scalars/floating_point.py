@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import z3
@@ -22,11 +22,12 @@ Difference = tuple[dict[str, str], str, str]  # operands by name, and what the t
 
 
 def difference(
-    a: Scalar, b: Scalar, kind: str, work: int, *, up_to_zeros: bool = False, guard: Sequence[Comparison] = ()
+    a: Scalar, b: Scalar, kind: str, work: int, *, up_to_zeros: bool = False, guard: Sequence[Comparison] = (), bounds: Sequence[Bound] = ()
 ) -> Difference | None:
     """Return operands of type `kind` at which two terms differ in their bits; None where none do.
 
-    With `up_to_zeros` both zeros are equal, and operands and results are finite. `guard` compares float attributes, which are finite.
+    With `up_to_zeros` both zeros are equal, and operands and results are finite. `guard` compares float attributes, which are finite;
+    elements of operands are within their `bounds`.
 
     Raises:
         Undecided: z3 exceeds `work` steps, an operator is not interpreted, or only uninterpreted functions tell the terms apart.
@@ -38,7 +39,7 @@ def difference(
         raise Undecided(f"it does not read {unknown.args[0]}") from None
     solver = z3.Solver()
     solver.set("rlimit", work)
-    solver.add(*(terms.assumption(c) for c in guard))
+    solver.add(*(terms.assumption(c) for c in guard), *(terms.within(b) for b in bounds))
     solver.add(*(z3.Not(z3.Or(z3.fpIsNaN(x), z3.fpIsInf(x))) for (_, place), x in terms.leaves.items() if place == ATTRIBUTE))
     if up_to_zeros:
         for x in (*terms.leaves.values(), left, right):
@@ -62,6 +63,26 @@ def _decimal(model: z3.ModelRef, x: z3.FPRef, kind: str) -> str:
     bits = model.eval(z3.fpToIEEEBV(x), model_completion=True).as_long()
     _, word_type, float_type = KINDS[kind]
     return repr(float(np.array(bits, word_type).view(float_type)))
+
+
+class Bound(Protocol):
+    """A bound of the elements of an operand, or of their magnitudes; `sign` is one of <, <=, > and >=."""
+
+    @property
+    def name(self) -> str:
+        """The operand."""
+
+    @property
+    def is_magnitude(self) -> bool:
+        """Whether magnitudes are bounded."""
+
+    @property
+    def sign(self) -> str:
+        """How they compare with the limit."""
+
+    @property
+    def limit(self) -> float:
+        """A number of the type."""
 
 
 class _Terms(Translation):
@@ -94,6 +115,12 @@ class _Terms(Translation):
         left, kind, right = comparison
         return COMPARISONS[kind](self._side(left), self._side(right))
 
+    def within(self, bound: Bound) -> Any:
+        """Return that all elements of an operand are within a bound."""
+        elements = [x for (name, place), x in self.leaves.items() if name == bound.name and place != ATTRIBUTE]
+        limit = self._number(Fraction(bound.limit))
+        return z3.And(*(SIGNS[bound.sign](z3.fpAbs(x) if bound.is_magnitude else x, limit) for x in elements))
+
     def _side(self, side: str | float) -> z3.FPRef:
         if isinstance(side, str):
             return self.leaves.setdefault((side, ATTRIBUTE), z3.FP(side, self.kind))
@@ -111,6 +138,7 @@ def _extremum(a: z3.FPRef, b: z3.FPRef, *, largest: bool) -> z3.FPRef:
     return z3.If(z3.fpIsNaN(a), a, z3.If(z3.fpIsNaN(b), b, extremum))
 
 
+SIGNS: dict[str, Callable[..., Any]] = {"<": z3.fpLT, "<=": z3.fpLEQ, ">": z3.fpGT, ">=": z3.fpGEQ}
 COMPARISONS: dict[str, Callable[..., Any]] = {"eq": z3.fpEQ, "ne": z3.fpNEQ, "lt": z3.fpLT, "le": z3.fpLEQ}
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "add": lambda a, b: z3.fpAdd(NEAREST, a, b),
