@@ -131,14 +131,13 @@ class Terms:
 
     def _number_of_digits(self, high: Term, low: Term) -> Number | None:
         """Return the number whose digits are `high` and, below it, `low`; None where they are not of one."""
-        m = low.data
-        if high.op == "div" and high.data == m and self.modulo(high.args[0], m) is low:
-            return high.args[0]
-        if high.op == "mod" and high.args[0].op == "div" and high.args[0].data == m:
-            x = high.args[0].args[0]
-            if self.modulo(x, m) is low:
-                return self.modulo(x, m * high.data)
-        return None
+        m, shifted = low.data, high.args[0] if high.op == "mod" else high
+        if shifted.op != "div" or shifted.data % m:
+            return None
+        x = self.quotient(shifted.args[0], shifted.data // m)  # ⌊y / (a · m)⌋ is ⌊x / m⌋ of x = ⌊y / a⌋
+        if self.modulo(x, m) is not low:
+            return None
+        return self.modulo(x, m * high.data) if high.op == "mod" else x
 
     def product(self, a: Number, b: Number) -> Number:
         """Return a product: a number is distributed over a sum, factors are a sorted multiset."""
@@ -174,7 +173,7 @@ class Terms:
         return self.make("mul", None, (a, b), iv.EVERYTHING if is_unbounded else iv.mul(a.interval, b.interval))
 
     def modulo(self, a: Number, m: int) -> Number:
-        """Return a mod m for a positive number m: coefficients are reduced modulo m, inner moduli that m divides are dropped."""
+        """Return a mod m for a positive number m: coefficients are reduced modulo m, inner moduli that do not matter are dropped."""
         if not isinstance(a, Term):
             return a % m
         if iv.inside(a.interval, (0, m - 1)):
@@ -187,7 +186,7 @@ class Terms:
 
     def _sum_modulo(self, a: Term, m: int) -> Number:
         constant, numbers = a.data
-        parts = [(_nearest(c, m), t.args[0] if t.op == "mod" and t.data % m == 0 else t) for c, t in zip(numbers, a.args, strict=True)]
+        parts = [(_nearest(c, m), t.args[0] if _is_needless(t, c, m) else t) for c, t in zip(numbers, a.args, strict=True)]
         total = self.linear_combination([(1, constant % m), *parts])
         if isinstance(total, Term) and total.op == "sum" and total is not a and not _is_reduced(total, m):
             return self._sum_modulo(total, m)
@@ -302,7 +301,12 @@ def _summands(a: Term) -> Iterator[tuple[int, Number]]:
 def _is_reduced(a: Term, m: int) -> bool:
     constant, numbers = a.data
     is_low = 0 <= constant < m and all(c == _nearest(c, m) for c in numbers)
-    return is_low and not any(t.op == "mod" and t.data % m == 0 for t in a.args)
+    return is_low and not any(_is_needless(t, c, m) for c, t in zip(numbers, a.args, strict=True))
+
+
+def _is_needless(t: Term, c: int, m: int) -> bool:
+    """Tell whether a summand c · (x mod n) is c · x modulo m."""
+    return t.op == "mod" and c * t.data % m == 0
 
 
 def _is_at_most(x: Interval, y: Interval) -> bool:
