@@ -53,11 +53,15 @@ def drawn_invocations(m: Mapping, target: Target, seed: int, products: int) -> I
         yield Invocation(sizes, _stay(m, target, sizes, random))
 
 
-def with_magnitudes(m: Mapping, factor: float) -> Mapping:
-    """Return an operation whose formats are chosen for data, and so results, that are larger by a factor: other operands as they are."""
-    larger = {m.operands[0].name, *m.axes.results}
+def with_magnitudes(m: Mapping, factor: float, *, of_data: bool = True) -> Mapping:
+    """Return an operation whose formats are chosen for data, and so results, that are larger by a factor: other operands as they are.
+
+    Without `of_data` the other operands are the larger ones.
+    """
+    data = {m.operands[0].name, *m.axes.results}
     for group in m.shared:
-        larger |= set(group) if not larger.isdisjoint(group) else set()
+        data |= set(group) if not data.isdisjoint(group) else set()
+    larger = data if of_data else set(m.format_choices) - data
     choices = {n: partial(_format_of_larger, choose, factor) if n in larger else choose for n, choose in m.format_choices.items()}
     return replace(m, formats=choices)
 

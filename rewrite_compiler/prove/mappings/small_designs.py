@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...errors import FlexmatchError
+from ...lang.formats import Fixed
 from ...readings.smt.normal_form_code import NotInteger
 from ...readings.smt.polynomial_terms import Terms
 from ...rewrite.user_file import user_line
@@ -110,7 +111,7 @@ def _on_small_designs(proof: Proof, target: Target, m: Mapping) -> Proof:
         return replace(proof, strength="", **refused)
     control = operation_classes(target, m)
     solved = 0
-    for call in control.calls:
+    for call in (*control.calls, *_far_format_calls(control.calls)):
         failed, is_one_term = verdict_at(call)
         if failed is not None:
             return replace(proof, strength="", **failed)
@@ -123,6 +124,19 @@ def _on_small_designs(proof: Proof, target: Target, m: Mapping) -> Proof:
         proof, strength=f"{proof.strength}; {len(control.calls)} calls of all control classes on small designs{by_solver}",
         evidence=f"{proof.evidence}; {open_control}" if open_control else proof.evidence,
     )  # fmt: skip
+
+
+def _far_format_calls(calls: Iterable[Call]) -> Iterator[Call]:
+    """Yield the smallest call again with operands other than the data in fixed-point formats of far magnitudes: no branch shows these.
+
+    Sums are shifted by other numbers of places then, which a driver may only compute.
+    """
+    call = next((c for c in calls if not c.is_far), None)
+    if call is not None and all(isinstance(choose(1.0), Fixed) for choose in call.mapping.format_choices.values()):
+        for factor in FAR_MAGNITUDES:
+            far = with_magnitudes(call.mapping, factor, of_data=False)
+            if far.format_choices != call.mapping.format_choices:
+                yield Call(call.design, far, call.invocation, factor)
 
 
 def operation_classes(target: Target, m: Mapping) -> Classes:
