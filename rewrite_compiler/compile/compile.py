@@ -348,7 +348,7 @@ class _Reasons:
     def _reason(self, birth: int) -> Reason:
         if birth not in self.reasons:
             step = self.births[birth]
-            at, grade = (short_place(step.rule.place), "E") if isinstance(step, Mapping) else (short_place(step.place), step.grade)
+            at, grade = (short_place(step.rule.place), "E") if isinstance(step, Mapping) else (short_place(step.place), step.full_grade)
             certificate = self.certified.of_operation(step) if isinstance(step, Mapping) else self.certified.of_rule(step)
             measured = (None, None) if certificate is None else (certificate.ulp, certificate.share_of_rounding)
             self.reasons[birth] = Reason(step.name, at, grade, coverage_of(certificate), *measured)

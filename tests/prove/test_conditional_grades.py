@@ -1,4 +1,4 @@
-"""Grades with a condition on float32 operands: proved within their bounds, refuted where these are too wide, refused where they say nothing."""
+"""Grades with a condition on float32 operands: proved within bounds, refuted where these are too wide, refused where they say nothing."""
 
 from __future__ import annotations
 

@@ -9,16 +9,16 @@ from known_wrong.drivers import Fault, planted
 
 from rewrite_compiler.lang.formats import Fixed
 from rewrite_compiler.prove.mappings.draws import with_magnitudes
-from rewrite_compiler.prove.mappings.mappings import Terms, execute, is_same_term, with_results
+from rewrite_compiler.prove.mappings.mappings import execute, is_same_term, with_results
 from rewrite_compiler.prove.mappings.small_designs import _far_format_calls, drawn_design_calls, verdict_at
 from rewrite_compiler.prove.verdict import REFUTED
-from rewrite_compiler.readings.smt.polynomial_terms import Terms as Polynomials
+from rewrite_compiler.readings.smt.polynomial_terms import Terms
 from rewrite_compiler.target import find_target
 
 UNSHIFTED = Fault("hvx.dense", "hvx.products", "set_constants", "BEFORE: before % (1 << 32)", "BEFORE: 0")
 
 
-@pytest.mark.parametrize("places", (-12, -8, -1, 7, 15, 16, 18, 30, 50))
+@pytest.mark.parametrize("places", [-12, -8, -1, 7, 15, 16, 18, 30, 50])
 def test_sums_of_hvx_are_one_term_wherever_the_binary_points_lie(places: int) -> None:
     hvx = find_target("hvx")
     m = hvx.mappings["dense"]
@@ -46,7 +46,7 @@ def test_formats_of_data_or_of_the_other_operands_are_moved() -> None:
 
 
 def test_digits_of_a_quotient_are_recombined_and_only_those() -> None:
-    terms = Polynomials()
+    terms = Terms()
     x = terms.variable("x", (-(1 << 20), 1 << 20))
     shifted = terms.quotient(x, 8)
     digits = terms.total((terms.modulo(shifted, 256), terms.product(256, terms.quotient(shifted, 256))))

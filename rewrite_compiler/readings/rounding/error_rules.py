@@ -95,8 +95,8 @@ def _power(m: Arithmetic, v: Sequence[Any], e: Sequence[Any], x: Any) -> Any:
     by_slope = m.where(e[0] > 0, m.where(exponent < 1, m.where(room > 0, slope * e[0], m.infinity), slope * e[0]), 0)
     is_positive = v[0] > e[0]
     logarithm = m.call("log", m.where(is_positive, v[0], 1))
-    moved = (m.absolute(exponent) + e[1]) * e[0] / m.where(is_positive, room, 1) + m.absolute(logarithm) * e[1]
-    by_logarithm = m.where(is_positive, m.absolute(x) * _growth(m, moved), m.infinity)
+    growth = (m.absolute(exponent) + e[1]) * e[0] / m.where(is_positive, room, 1) + m.absolute(logarithm) * e[1]
+    by_logarithm = m.where(is_positive, m.absolute(x) * _growth(m, growth), m.infinity)
     return m.where(e[1] > 0, by_logarithm, by_slope)
 
 

@@ -61,7 +61,7 @@ class ErrorTerms:
         """Round each operation by a relative error of `unit`, and an absolute one of `least`."""
         self.arithmetic = TermArithmetic()
         self.unit, self.least = const(unit), const(least)
-        self.arrays: dict[Array, Array | None] = dict(errors)
+        self.arrays: dict[Array, Array | None] = {**errors}
         self.magnitudes: dict[Array, Array] = {}
         self.folds: dict[Fold, tuple[Fold, tuple[int | None, ...]]] = {}
         self.terms: dict[Expr, Expr] = {}
@@ -91,8 +91,8 @@ class ErrorTerms:
     def _fold_with_errors(self, f: Fold) -> tuple[Fold, tuple[int | None, ...]]:
         variable = var(f.variable.data[0], f.variable.interval)
         fresh = [Accumulator(a.shape, a.interval, a.real, a.name, variable) for a in f.accumulators]
-        moved = {f.variable: variable}
-        bodies = [_replaced(b, moved, dict(zip(f.accumulators, fresh, strict=True))) for b in f.bodies]
+        renaming = {f.variable: variable}
+        bodies = [_replaced(b, renaming, dict(zip(f.accumulators, fresh, strict=True))) for b in f.bodies]
         is_exact = [self.array(first) is None and not first.real for first in f.initial]
         while True:
             bounds = [None if exact else Accumulator(a.shape, (None, None), True, f"error of {a.name}", variable)
@@ -135,17 +135,18 @@ class ErrorTerms:
         rule = ERROR_RULES.get(name)
         if rule is None:
             return self._of_any(e, errors)
-        propagated = rule(self.arithmetic, [as_real(a) for a in e.args], errors, as_real(e))
+        propagated: Expr = rule(self.arithmetic, [as_real(a) for a in e.args], errors, as_real(e))
         if not e.real or _is_exact(e):
             return propagated
-        return propagated + rounding(self.magnitude(e), propagated, self.unit, self.least, CALL_ROUNDINGS if e.op == "call" else 1)
+        added: Expr = rounding(self.magnitude(e), propagated, self.unit, self.least, CALL_ROUNDINGS if e.op == "call" else 1)
+        return propagated + added
 
     def _of_load(self, e: Expr) -> Expr:
         errors = self.array(e.data)
-        own = NONE if errors is None else errors[e.args]
+        bound = NONE if errors is None else errors[e.args]
         for i in map(self.error, e.args):  # an index that is off reads any element
-            own = own if i is NONE else self.arithmetic.where(i > 0, self.arithmetic.infinity, own)
-        return own
+            bound = bound if i is NONE else self.arithmetic.where(i > 0, self.arithmetic.infinity, bound)
+        return bound
 
     def _of_rounded(self, e: Expr, error: Expr) -> Expr:
         """Return how far an integer is off when the real number that is rounded to it is."""
