@@ -10,8 +10,10 @@ from io import StringIO
 from ..errors import printable
 
 WIDTH, MIN_WIDTH = 100, 40
+GAP = 3  # between columns
 # what stands for a character that the terminal's encoding lacks
 ASCII = {"·": "-", "…": "...", "–": "-", "−": "-", "×": "x", "≤": "<=", "→": "->", "∘": "o", "Σ": "sum ", "²": "^2", "─": "-", "±": "+/-"}
+NARROW = frozenset(map(chr, range(32, 127))) | ASCII.keys() | {"µ", "%"}  # one column wide each
 
 
 def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], figures: Collection[str] = (), indent: int = 2) -> list[str]:
@@ -22,6 +24,11 @@ def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], figures: Collectio
     cells = [[printable_text(cell) for cell in row] for row in rows]
     if not cells:
         return []
+    names = [printable_text(head) for head in heads]
+    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+    is_plain = all(x == x.strip() and NARROW.issuperset(x) for line in (names, *cells) for x in line)
+    if is_plain and sum(widths) + GAP * (len(widths) - 1) <= columns() - indent:
+        return _short_grid(names, cells, widths, [head in figures for head in heads], indent)
     from rich.box import SIMPLE_HEAD  # here, because most commands show no table
     from rich.console import Console
     from rich.table import Table
@@ -38,6 +45,19 @@ def grid(heads: Sequence[str], rows: Iterable[Sequence[str]], figures: Collectio
         file=output, width=width, color_system=None, force_terminal=False, force_jupyter=False, legacy_windows=False, _environ={}
     ).print(table)
     return [" " * indent + encodable_text(line.rstrip()) for line in output.getvalue().splitlines()]
+
+
+def _short_grid(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int], is_right: Sequence[bool], indent: int
+) -> list[str]:  # fmt: skip
+    """Return a table whose cells fit as they are, as rich would: it takes long to load."""
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (cell.rjust(n) if right else cell.ljust(n) for cell, n, right in zip(cells, widths, is_right, strict=True))
+        return (" " * GAP).join(padded)
+
+    rule = "─" * (sum(widths) + GAP * (len(widths) - 1))
+    return [" " * indent + encodable_text(text.rstrip()) for text in (line(heads), rule, *map(line, rows))]
 
 
 def columns() -> int:

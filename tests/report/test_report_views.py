@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import copy
 import io
+import random
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rewrite_compiler.emit.mmio.listing import Row
 from rewrite_compiler.prove.certificates.shipped_certificates import Certificate
+from rewrite_compiler.report import tables
 from rewrite_compiler.report.graphics.graph import ABSORBED, HOST, OFFLOAD, Box, Graph, layers_of
 from rewrite_compiler.report.page.html import Extras, page
 from rewrite_compiler.report.page.timeline import Timeline
@@ -338,3 +342,18 @@ def test_layers_follow_the_edges_and_leave_nothing_out() -> None:
     assert layers[-1] == [6]
     around = Graph((box,) * 3, ((0, 1), (1, 2), (2, 1)))
     assert sorted(n for layer in layers_of(around) for n in layer) == [0, 1, 2]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 4), st.booleans(), st.sampled_from((0, 2)), st.randoms(use_true_random=False))
+def test_short_tables_are_laid_out_as_rich_does(count: int, is_narrow: bool, indent: int, r: random.Random) -> None:
+    """Tables that fit as they are need no library; cells with spaces at their ends, or that do not fit, go to it."""
+    texts = ["", "a", " b", "c ", "×–·…", "1,234", "x" * 30, "long words " * 3 + "end", "ü"]
+    heads = [f"{k} {r.choice(texts).strip()}" for k in range(count)]
+    rows = [[r.choice(texts) for _ in heads] for _ in range(r.randint(1, 4))]
+    figures = [head for head in heads if r.random() < 0.5]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "60" if is_narrow else "100")
+        lines = grid(heads, rows, figures, indent)
+        patch.setattr(tables, "NARROW", frozenset())
+        assert lines == grid(heads, rows, figures, indent)

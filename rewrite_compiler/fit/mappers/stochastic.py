@@ -19,7 +19,7 @@ MOST = 1024  # points that a round begins with
 SPLITS = 16  # over the units that most points of a round have
 DRAWS = 12  # tilings for each point of a round, of which those of the least bounds stay
 STARTS = 8  # points of a round that go downhill
-BARREN = 3  # rounds in a row without a better mapping, after which a search ends
+BARREN = 2  # rounds in a row without a better mapping, after which a search ends
 UNIFORM = 8  # one point of so many is drawn from the whole space
 
 
