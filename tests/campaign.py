@@ -206,6 +206,8 @@ KEPT = {
     "study/test_planted_terms.py::test_the_line_of_a_planted_flaw_is_named_first": 3,  # `benchmarks/planted_terms.py` has all
     "study/test_style_sets.py::test_a_spelling_changes_no_offload": 10,
     "target/test_user_functions.py::test_a_function_that_is_wrong_is_told_with_its_line": 45,  # each kind's test has one
+    "target/test_user_functions.py::test_a_record_with_an_odd_field_is_no_bug": 150,  # 2 CPU-seconds each
+    "target/test_user_functions.py::test_an_object_that_fails_when_it_is_asked_is_told_with_its_line": 70,  # 2 CPU-seconds each
     "targets/test_costs.py::test_vta_moves_the_bytes_that_its_cost_counts": 4,
     "targets/test_flexasr_operations.py::test_batches_and_readings_change_nothing": 3,
     "targets/test_flexasr_operations.py::test_error_against_the_meaning": 4,

@@ -9,14 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from ..errors import BUDGET, FlexmatchError, Problem, UsageError, did_you_mean, printable
+from ..errors import BUDGET, REFUSED, FlexmatchError, Problem, UsageError, did_you_mean, printable
 from ..intake import forget_opened_files
+from ..user_code import error_text, user_failure
 from .error_codes import CODES
 from .output import print_error, print_text
 from .signals import INTERRUPTED, handle_signals
 from .verb_table import VERBS, overview
 
 INTERNAL = 5
+USER_REMEDY = "correct the line, or return a plain object of the kind that is expected there"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,12 +44,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if debug:
             raise
         return _refused(Problem("X101", "there is not enough memory for this command"), BUDGET, words)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if debug:
             raise
-        if isinstance(error, OSError) and isinstance(error.filename, str | bytes):  # what a file system answers is no bug of ours
-            return _refused(system_problem(error), UsageError.exit_code, words)
-        return _refused(Problem("X100", f"internal error: {type(error).__name__}: {error}"), INTERNAL, words)
+        return _unexpected(error, words)
+
+
+def _unexpected(error: BaseException, words: Sequence[str]) -> int:
+    """Say whose an exception is that is no refusal: a file of the user's, the file system's, or a bug."""
+    place = user_failure(error)
+    if place:  # an object of that file was asked for something, and its class failed
+        return _refused(
+            Problem("I102", f"an object of this file must not end with {error_text(error)}", place, USER_REMEDY), REFUSED, words
+        )
+    if isinstance(error, OSError) and isinstance(error.filename, str | bytes):  # what a file system answers is no bug of ours
+        return _refused(system_problem(error), UsageError.exit_code, words)
+    return _refused(Problem("X100", f"internal error: {type(error).__name__}: {error}"), INTERNAL, words)
 
 
 def _refused(problem: Problem, code: int, words: Sequence[str]) -> int:
@@ -73,6 +85,8 @@ def _dispatch(words: list[str]) -> int:
     try:
         return _run(words)
     except SystemExit as end:
+        if user_failure(end):
+            raise
         return int(end.code or 0)
 
 

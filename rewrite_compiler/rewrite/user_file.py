@@ -13,6 +13,7 @@ from types import CodeType, ModuleType
 from ..errors import FlexmatchError, InputError, UsageError
 from ..limits import DEFAULT, Limits
 from ..readings.oracle.counterexample import with_example
+from ..user_code import PREFIX, error_text
 from .rehearsal import rehearse
 
 
@@ -37,7 +38,7 @@ def module_at(path: Path, kind: str, code: str, limits: Limits | None = None) ->
         raise UsageError(code, f"there is no {kind} file {path}", help=f"give the path of a Python file that defines a {kind.capitalize()}")
     if path.suffix != ".py":
         raise UsageError(code, f"{path} is not a Python file", help=f"a {kind} file ends in .py")
-    loader = _TextLoader(f"flexmatch_{kind}_{path.stem}", str(path.absolute()))
+    loader = _TextLoader(f"{PREFIX}{kind}_{path.stem}", str(path.absolute()))
     spec = ModuleSpec(loader.name, loader, origin=loader.path)
     spec.has_location = True
     _check_text(path, kind)
@@ -70,15 +71,6 @@ def _check_text(path: Path, kind: str) -> None:
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise InputError("R100", f"the {kind} file must be text, not hold a null byte", place=f"{path}:{line}", help=remedy)
-
-
-def error_text(error: BaseException) -> str:
-    """Return the kind and the message of an exception, its kind alone where it has no message or cannot say it."""
-    try:
-        message = str(error)
-    except Exception:  # of a class of the user
-        message = ""
-    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def user_line(place: str, error: BaseException) -> str:

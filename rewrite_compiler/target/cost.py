@@ -8,6 +8,7 @@ from operator import index
 from typing import SupportsIndex
 
 from ..errors import SpecError
+from ..user_code import name_text, quoted
 
 Levels = Mapping[str, Mapping[str, tuple[int, int]]]  # memory → tensor → bytes read, bytes written, over all its instances
 
@@ -55,10 +56,14 @@ def counted(cost: Cost) -> Cost:
     Raises:
         SpecError: I102, one is none.
     """
-    bytes_moved = {name: whole_number(f"Bytes of {name} that are moved", n) for name, n in cost.moved.items()}
-    compute, transfer = cost.compute_cycles, cost.transfer_cycles
-    compute, transfer = whole_number(f"Compute cycles of {cost.unit}", compute), whole_number(f"Transfer cycles of {cost.unit}", transfer)
-    return Cost(cost.unit, compute, transfer, bytes_moved, cost.estimated)
+    if not isinstance(cost.moved, Mapping):
+        raise SpecError("I102", f"Bytes that {cost.unit} moves must be a dictionary by name of tensor, not {quoted(cost.moved)}")
+    moved = {name_text("Name of a tensor that is moved", name): n for name, n in cost.moved.items()}
+    bytes_moved = {name: whole_number(f"Bytes of {name} that are moved", n) for name, n in moved.items()}
+    unit = name_text("Unit of a cost", cost.unit)
+    compute = whole_number(f"Compute cycles of {unit}", cost.compute_cycles)
+    transfer = whole_number(f"Transfer cycles of {unit}", cost.transfer_cycles)
+    return Cost(unit, compute, transfer, bytes_moved, bool(cost.estimated))
 
 
 def whole_number(subject: str, n: object) -> int:
@@ -70,7 +75,7 @@ def whole_number(subject: str, n: object) -> int:
     if type(n) is int and n >= 0:
         return n
     if isinstance(n, bool) or not isinstance(n, SupportsIndex) or index(n) < 0:
-        raise SpecError("I102", f"{subject} must be a whole number that is not negative, not {n!r}")
+        raise SpecError("I102", f"{subject} must be a whole number that is not negative, not {quoted(n)}")
     return index(n)
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from ..errors import FlexmatchError, SpecError
 from ..readings.oracle.counterexample import with_example
-from ..rewrite.user_file import error_text, user_line
+from ..rewrite.user_file import user_line
+from ..user_code import ENGINE, error_text, is_a, package_of, quoted
 
 CODE = "I102"
-ENGINE = __name__.partition(".")[0]
 
 
 @dataclass(frozen=True)
@@ -27,16 +27,18 @@ class Role:
 
 
 def call_user(role: Role, kind: type | tuple[type, ...], f: Callable[..., Any], /, *operands: Any, **arguments: Any) -> Any:
-    """Return the result of a target's function.
+    """Return the result of a target's function, a dictionary or tuple as Python's own.
 
     Raises:
         SpecError: I102 with file and line, where the function fails or returns another kind of value.
     """
     with reporting_failures(role, f, arguments, places=True):
         result = f(*operands, **arguments)
-    if not isinstance(result, kind):
+    if not is_a(result, kind):
         raise wrong_result(role, f, f"not {quoted(result)}")
-    return result
+    if is_a(result, tuple):
+        return tuple(tuple.__iter__(result))
+    return dict(dict.items(result)) if is_a(result, dict) else result
 
 
 def wrong_result(role: Role, f: Callable[..., Any] | None, actual: str, *, line: str = "", help: str = "") -> SpecError:
@@ -66,7 +68,7 @@ def reporting_failures(
         place = place_of_function(f) or role.place
         line = user_line(place, error) if place else ""
         is_inside = line.rpartition(":")[2].isdigit()
-        if isinstance(error, KeyboardInterrupt) or type(error).__module__.partition(".")[0] == ENGINE:
+        if isinstance(error, KeyboardInterrupt) or package_of(type(error)) == ENGINE:
             raise
         at = line if is_inside else place  # a call with wrong operands never entered the function
         is_call = isinstance(error, TypeError) and at == place and arguments is not None
@@ -81,12 +83,3 @@ def place_of_function(f: Callable[..., Any] | None) -> str:
         f = f.func
     code = None if f is None else getattr(inspect.unwrap(f), "__code__", None)
     return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
-
-
-def quoted(value: Any) -> str:
-    """Return a value as messages quote it: short ones by their text, others by their type."""
-    try:
-        text = repr(value)
-    except Exception:  # of a class of the user, or of a number that is too long to print
-        text = ""
-    return text if 0 < len(text) <= 40 and "\n" not in text else f"a {type(value).__name__}"

@@ -22,11 +22,13 @@ from ..ops.op import INT, INTS, Apply, Tensor, Variable
 from ..ops.static import NamedList
 from ..readings.arrays.labelled_array import storage_dtype
 from ..rewrite.rule import Float, Rule, Where, make_variables, name_of, place_of
+from ..user_code import ENGINE, is_a, name_text, package_of, quoted
 from .cost import Cost, Levels, counted
-from .functions import Role, call_user, quoted, reporting_failures, wrong_result
+from .functions import Role, call_user, reporting_failures, wrong_result
 from .resources import Resources
 from .stay import Room, Stay
 
+SOLVER = "z3"  # the package of terms beside the engine's
 FormatFor = Callable[[float], Format]  # the format for a tensor whose largest magnitude is given
 FormatChoices = MappingOf[str, FormatFor] | Callable[[MappingOf[str, str]], MappingOf[str, FormatFor]]  # fixed, or by parameters
 
@@ -41,11 +43,13 @@ class Limit:
     reason: str = ""
 
     def __post_init__(self) -> None:
-        if type(self.needs) is int and type(self.most) is int:
+        if type(self.needs) is type(self.most) is int and type(self.what) is type(self.reason) is str:
             return
+        for label, text in (("what", self.what), ("reason", self.reason)):
+            object.__setattr__(self, label, name_text("Name and reason of a capacity", text))
         for label, n in (("Need", self.needs), ("Most", self.most)):
             if isinstance(n, bool) or not hasattr(type(n), "__index__"):
-                raise SpecError("I102", f"{label} of the capacity {self.what} must be a whole number, not {n!r}")
+                raise SpecError("I102", f"{label} of the capacity {self.what} must be a whole number, not {quoted(n)}")
         object.__setattr__(self, "needs", int(self.needs))
         object.__setattr__(self, "most", int(self.most))
 
@@ -174,11 +178,12 @@ class Mapping:
             return None
         arguments = accepted_arguments(self.access_counts, {**sizes, **attributes, "p": self.parameters})
         role = self._role("levels", "(bytes read, bytes written) by memory and tensor")
-        levels: Levels = call_user(role, dict, self.access_counts, **arguments)
-        odd = next((counts for tensors in levels.values() for counts in _tensor_counts(tensors) if not _are_counts(counts)), self)
-        if odd is not self:
-            raise wrong_result(role, self.access_counts, f"not {quoted(odd)}")
-        return {m: {x: (int(reads), int(writes)) for x, (reads, writes) in tensors.items()} for m, tensors in levels.items()}
+        levels: dict[str, dict[str, Any]] = call_user(role, dict, self.access_counts, **arguments)
+        with reporting_failures(role, self.access_counts, places=True):
+            odd = next(_odd_levels(levels), self)
+            if odd is not self:
+                raise wrong_result(role, self.access_counts, f"not {quoted(odd)}")
+            return {m: {x: (int(reads), int(writes)) for x, (reads, writes) in dict.items(tensors)} for m, tensors in levels.items()}
 
     def rooms(self, sizes: MappingOf[str, int], attributes: MappingOf[str, Any]) -> tuple[Room, ...] | None:
         """Return the rooms of one tile's tensors in the device's memories; None where the mapping declares none.
@@ -194,7 +199,7 @@ class Mapping:
         )
         with reporting_failures(role, self.room_lists, arguments, places=True):
             rooms = tuple(self.room_lists(**arguments))
-        odd = next((r for r in rooms if not isinstance(r, Room)), self)
+        odd = next((r for r in rooms if not is_a(r, Room)), self)
         if odd is not self:
             raise wrong_result(role, self.room_lists, f"not {quoted(odd)} among them")
         stray = next((r.tensor for r in rooms if r.tensor and r.tensor not in self.axes.of), None)
@@ -218,7 +223,11 @@ class Mapping:
         role = self._role("costs", "a Cost")
         cost: Cost = call_user(role, Cost, self.price, **arguments)
         with reporting_failures(role, self.price, places=True):
-            return counted(cost)
+            cost = counted(cost)
+        units = [u.name for u in resources.units]
+        if cost.unit not in units:
+            raise wrong_result(replace(role, expected=f"a Cost of {' or '.join(units)}"), self.price, f"not of {quoted(cost.unit)}")
+        return cost
 
     def formats_for(self, largest: MappingOf[str, float]) -> dict[str, Format]:
         """Return the format of every tensor from largest magnitudes by name."""
@@ -286,12 +295,12 @@ class Mapping:
         )
         with reporting_failures(role, self.drive, arguments):
             results = self.drive(device, **arguments)
-        arrays = results if isinstance(results, tuple) else (results,)
+        arrays = tuple(map(_plain_array, tuple.__iter__(results) if is_a(results, tuple) else (results,)))
         odd = next((r for r in arrays if not _are_codes(r)), self)
         if odd is not self:
             raise wrong_result(role, self.drive, f"not {_quoted_codes(odd)}")
         self._check_count(role, self.drive, len(arrays))
-        return results
+        return arrays if is_a(results, tuple) else arrays[0]
 
     def check_shapes(self, results: Sequence[Any], sizes: MappingOf[str, int]) -> None:
         """Refuse results of the driver [(samples,) …] that are not those of a tile of given sizes; an axis of 1 spreads.
@@ -326,8 +335,8 @@ class Mapping:
             *operands,
             **accepted_arguments(self.codes, {**attributes, "f": formats, "p": self.parameters}),
         )
-        arrays = results if isinstance(results, tuple) else (results,)
-        odd = next((r for r in arrays if not isinstance(r, Array)), self)
+        arrays = results if is_a(results, tuple) else (results,)
+        odd = next((r for r in arrays if not is_a(r, Array)), self)
         if odd is not self:
             raise wrong_result(role, self.codes, f"not {quoted(odd)} in a tuple")
         self._check_count(role, self.codes, len(arrays))
@@ -374,21 +383,26 @@ class Mapping:
             limits = iter(self.capacities(**arguments))
         while True:
             with reporting_failures(role, self.capacities, arguments):
-                limit = next(limits, self)
+                limit: Any = next(limits, self)
             if limit is self:
                 return
-            if not isinstance(limit, Limit):
+            if not is_a(limit, Limit):
                 raise wrong_result(role, self.capacities, f"not {quoted(limit)} among them")
             yield limit
 
 
-def _tensor_counts(tensors: Any) -> Iterable[Any]:
-    """Return the counts of each tensor in a memory's entry of levels; the entry itself where it is no dictionary."""
-    return tensors.values() if isinstance(tensors, dict) else (tensors,)
+def _odd_levels(levels: MappingOf[Any, Any]) -> Iterator[Any]:
+    """Yield what is none of levels: a name of a memory or tensor that is no text, an entry that is no dictionary, no pair of counts."""
+    for memory, tensors in levels.items():
+        if not is_a(memory, str) or not is_a(tensors, dict):
+            yield tensors if is_a(memory, str) else memory
+            continue
+        yield from (tensor for tensor in dict.keys(tensors) if not is_a(tensor, str))
+        yield from (counts for counts in dict.values(tensors) if not _are_counts(counts))
 
 
 def _are_counts(counts: Any) -> bool:
-    return isinstance(counts, tuple) and len(counts) == 2 and all(isinstance(n, (int, np.integer)) and n >= 0 for n in counts)
+    return is_a(counts, tuple) and tuple.__len__(counts) == 2 and all(is_a(n, (int, np.integer)) and n >= 0 for n in tuple.__iter__(counts))
 
 
 def _differ(a: Any, b: Any) -> bool:
@@ -396,13 +410,28 @@ def _differ(a: Any, b: Any) -> bool:
     return isinstance(a, int) and isinstance(b, int) and a != b
 
 
+def _plain_array(x: Any) -> Any:
+    """Return an array of a class of its own as numpy's; anything else unchanged."""
+    return np.asarray(x) if is_a(x, np.ndarray) else x
+
+
 def _are_codes(x: Any) -> bool:
     """Tell whether an object is an array of codes: of integers or, where a device works with terms, of these."""
-    return hasattr(x, "shape") and (not isinstance(x, np.ndarray | np.generic) or x.dtype.kind in "biuO")
+    if not is_a(x, (np.ndarray, np.generic)):
+        return package_of(type(x)) == ENGINE and hasattr(x, "shape")
+    return x.dtype.kind in "biu" or (x.dtype.kind == "O" and all(map(_is_code, {type(code) for code in np.asarray(x).flat})))
+
+
+def _is_code(kind: type) -> bool:
+    """Tell whether objects of a class are codes or terms."""
+    return issubclass(kind, (int, np.integer)) or package_of(kind) in (ENGINE, SOLVER)
 
 
 def _quoted_codes(x: Any) -> str:
-    return f"an array of {x.dtype}" if isinstance(x, np.ndarray) else quoted(x)
+    if not is_a(x, np.ndarray):
+        return quoted(x)
+    others = (code for code in x.flat if not _is_code(type(code))) if x.dtype.kind == "O" else ()
+    return next((f"an array with {quoted(code)}" for code in others), f"an array of {x.dtype}")
 
 
 def _spreads(actual: Sequence[int], shape: Sequence[int]) -> bool:
@@ -506,10 +535,10 @@ def make_mapping(target: str, f: Callable[..., Any], **declared: Unpack[MappingD
 
 def _meaning(returned: Any, place: str) -> tuple[tuple[Tensor, ...], Where]:
     """Return the results that a mapping's function gives (one, or all of one operator) and its guard."""
-    parts = list(returned) if isinstance(returned, tuple) else [returned]
-    where = parts.pop() if isinstance(parts[-1], Where) else Where()
-    results = parts[0] if len(parts) == 1 and isinstance(parts[0], tuple) else tuple(parts)
-    if not results or any(not isinstance(m, Tensor) for m in results):
+    parts = list(tuple.__iter__(returned)) if is_a(returned, tuple) else [returned]
+    where = parts.pop() if parts and is_a(parts[-1], Where) else Where()
+    results = tuple(tuple.__iter__(parts[0])) if len(parts) == 1 and is_a(parts[0], tuple) else tuple(parts)
+    if not results or any(not is_a(m, Tensor) for m in results):
         raise SpecError("R101", "a mapping returns its meaning and, last, Where(…)", place=place)
     first = results[0]
     if len(results) > 1 and not (isinstance(first, Apply) and len(results) == first.op.outputs):

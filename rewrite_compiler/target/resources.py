@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from ..errors import SpecError
 from ..ila import Ila
+from ..user_code import entries_of, is_a, name_text, quoted
 
 JOULES = {"fJ": 1e-15, "pJ": 1e-12, "nJ": 1e-9, "µJ": 1e-6}
 AXES = ("instance", "bank", "depth", "lane")
@@ -27,6 +28,10 @@ class Energy:
     source: str
 
     def __post_init__(self) -> None:
+        name_text("Unit of an energy", self.unit)
+        name_text("Source of an energy", self.source)
+        if not is_a(self.value, (int, float)):
+            raise SpecError("I102", f"An energy must be a number, not {quoted(self.value)}")
         if self.unit not in JOULES:
             raise SpecError("I102", f'Unit of an energy must be one of {", ".join(JOULES)}, not "{self.unit}"')
         if not self.source or not self.value > 0 or math.isinf(self.value):
@@ -47,7 +52,7 @@ class Clock:
 
     def __post_init__(self) -> None:
         _positive("Hertz of a clock", self.hertz)
-        if not self.source:
+        if not name_text("Source of a clock", self.source):
             raise SpecError("I102", f"A clock of {self.hertz:,} Hz must name its source")
 
 
@@ -68,6 +73,9 @@ class Memory:
     buffering: int = 1
 
     def __post_init__(self) -> None:
+        name_text("Name of a memory", self.name)
+        for label, energy in (("Read", self.read_energy), ("Write", self.write_energy)):
+            _check_energy(f"{label} energy of memory {self.name}", energy)
         sizes = (("Width", self.width_bits), ("Depth", self.depth), ("Banks", self.banks), ("Instances", self.instances))
         for label, n in (*sizes, ("Buffering", self.buffering)):
             _positive(f"{label} of memory {self.name}", n)
@@ -111,6 +119,13 @@ class Unit:
     packs: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        name_text("Name of a unit", self.name)
+        for label in ("operations", "types"):
+            object.__setattr__(self, label, entries_of(f"The {label} of unit {self.name}", getattr(self, label), str, noun="texts"))
+        _check_energy(f"Energy of unit {self.name}", self.energy)
+        for label, extents in (("Step", self.step), ("Words", self.packs)):
+            if not isinstance(extents, Mapping):
+                raise SpecError("I102", f"{label} of unit {self.name} must be numbers by dimension, not {quoted(extents)}")
         sizes = [(f"{label} along {d}", n) for label, extents in (("Step", self.step), ("Word", self.packs)) for d, n in extents.items()]
         for subject, n in (*sizes, ("Instances", self.instances)):
             _positive(f"{subject} of unit {self.name}", n)
@@ -134,11 +149,13 @@ class Link:
     latency_cycles: int = 0
 
     def __post_init__(self) -> None:
+        name_text("Source of a link", self.source)
+        name_text("Sink of a link", self.sink)
         name = f"the link from {self.source} to {self.sink}"
         _positive(f"Width of {name}", self.width_bytes)
         _positive(f"Cycles of {name}", self.cycles)
         if type(self.latency_cycles) is not int or self.latency_cycles < 0:
-            raise SpecError("I102", f"Latency of {name} must be zero or a positive integer, not {self.latency_cycles}")
+            raise SpecError("I102", f"Latency of {name} must be zero or a positive integer, not {quoted(self.latency_cycles)}")
 
     @property
     def bytes_per_cycle(self) -> float:
@@ -161,6 +178,10 @@ class Resources:
     notes: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
+        if not is_a(self.clock, Clock):
+            raise SpecError("I102", f"The clock of resources must be a Clock, not {quoted(self.clock)}")
+        for label, kind in (("memories", Memory), ("units", Unit), ("links", Link), ("notes", str)):
+            object.__setattr__(self, label, entries_of(f"The {label} of resources", getattr(self, label), kind))
         names = [*(m.name for m in self.memories), *(u.name for u in self.units)]
         for name in names:
             if names.count(name) > 1:
@@ -271,4 +292,9 @@ def _energy(e: Energy | None) -> dict[str, object] | None:
 
 def _positive(label: str, n: int) -> None:
     if type(n) is not int or n < 1:
-        raise SpecError("I102", f"{label} must be a positive integer, not {n}")
+        raise SpecError("I102", f"{label} must be a positive integer, not {quoted(n)}")
+
+
+def _check_energy(label: str, energy: object) -> None:
+    if energy is not None and not is_a(energy, Energy):
+        raise SpecError("I102", f"{label} must be an Energy, not {quoted(energy)}")

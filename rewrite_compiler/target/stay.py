@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ..readings.arrays.labelled_array import Data
+from ..user_code import entries_of, name_text
 from .cost import whole_number
 
 
@@ -26,8 +27,11 @@ class Room:
     scratch: str = ""
 
     def __post_init__(self) -> None:
+        for label in ("memory", "tensor", "scratch"):
+            object.__setattr__(self, label, name_text(f"The {label} of a room", getattr(self, label)))
+        form = entries_of(f"Form of the room in {self.memory}", self.form, object, noun="numbers")
         object.__setattr__(self, "size", whole_number(f"Size of the room in {self.memory}", self.size))
-        object.__setattr__(self, "form", tuple(whole_number(f"Form of the room in {self.memory}", n) for n in self.form))
+        object.__setattr__(self, "form", tuple(whole_number(f"Form of the room in {self.memory}", n) for n in form))
 
 
 @dataclass(frozen=True)

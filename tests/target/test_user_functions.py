@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -112,6 +114,156 @@ KINDS = {
     "no numerics": ("codes", "return ()", "must return as many arrays as it has results (y), not 0 of them"),
     "limits that cannot be told": ("capacities", "return 1 // 0", "not end with ZeroDivisionError"),
 }
+# classes whose objects fail when they are asked anything, put before the functions of the target
+HOSTILE = """
+
+def failing(*_, **__):
+    raise RuntimeError("hostile")
+
+
+ATTRIBUTES = ("shape", "dtype", "ndim", "size", "__array_interface__")
+METHODS = (
+    "__getattr__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __hash__ __bool__ __len__ __iter__ __next__ __contains__ __getitem__"
+    " __repr__ __str__ __format__ __array__ __array_ufunc__ __array_function__ __int__ __index__ __float__ __add__ __radd__ __mul__"
+    " __rmul__ __sub__ __rsub__ __call__ __reduce__ __reduce_ex__ __copy__ __deepcopy__ __sizeof__ __dir__ keys items values get astype"
+)
+
+
+def hostile(kind, methods=METHODS):
+    attributes = {name: property(failing) for name in ATTRIBUTES if methods is METHODS}
+    return type("Hostile", (kind,), {**dict.fromkeys(methods.split(), failing), **attributes})
+
+
+def made(kind, *contents):
+    return hostile(kind)(*contents)
+
+
+class NoClass:
+    __class__ = property(failing)
+
+
+class Shaped:
+    def __init__(self, shape):
+        self.shape = shape
+
+
+class BadMeta(type):
+    __name__ = property(failing)
+    __repr__ = failing
+
+
+class OfBadMeta(metaclass=BadMeta): ...
+
+
+class Homeless(Exception):
+    __module__ = None
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise SystemExit("no text")
+
+    __repr__ = __str__
+
+
+class Codes(np.ndarray):
+    dtype = shape = property(failing)
+    __array_ufunc__ = __array_function__ = astype = __getitem__ = failing
+
+
+def again():
+    return again()
+
+
+def half():
+    yield None
+    raise RuntimeError("half")
+"""
+ASKED = {  # what a hostile function returns or does
+    "no attribute": "return hostile(object, '__getattr__')()",
+    "no access": "return hostile(object, '__getattribute__')()",
+    "nothing": "return made(object)",
+    "no class": "return NoClass()",
+    "nothing in a tuple": "return (made(object),)",
+    "no access in a tuple": "return (hostile(object, '__getattribute__')(),)",
+    "no class in a list": "return [NoClass()]",
+    "nothing by name": "return {'x': made(object)}",
+    "nothing by names": "return {'x': {'x': (made(object), made(int, 1))}}",
+    "a tuple by names": "return {'x': {'x': made(tuple, (1, 1))}}",
+    "dictionaries": "return made(dict, {'x': made(dict, {'x': (1, 1)})})",
+    "a tuple": "return made(tuple, (None,))",
+    "a list": "return made(list, (None,))",
+    "a number": "return made(int, 3)",
+    "a text": "return made(str, 'x')",
+    "no shape": "return Shaped(None)",
+    "a shape of texts": "return Shaped('ab')",
+    "a shape of nothing": "return Shaped(made(object))",
+    "a shape": "return Shaped((1, 4))",
+    "a class": "return OfBadMeta",
+    "of a class without a name": "return OfBadMeta()",
+    "codes": "return np.zeros((1, 4), np.int64).view(Codes) + 0.5",
+    "codes of nothing": "a = np.empty((1, 4), object); a.fill(made(object)); return a",
+    "codes of None": "return np.full((1, 4), None, object)",
+    "complex codes": "return np.zeros((1, 4), complex)",
+    "texts": "return np.array([['a'] * 4])",
+    "dates": "return np.zeros((1, 4), 'M8[s]')",
+    "records": "return np.zeros((1, 4), [('a', 'i4')])",
+    "an exception without a module": "raise Homeless('x')",
+    "an exception that exits": "raise Mute",
+    "exceptions": "raise ExceptionGroup('g', [ValueError('x')])",
+    "memory": "return np.zeros(10**15, np.int64)",
+    "no end": "return again()",
+    "half a generator": "return half()",
+    "not implemented": "return NotImplemented",
+    "control characters": "raise ValueError('\\x1b[31m \\ud800')",
+}
+ODD = (
+    "None",
+    "'nowhere'",
+    "2.5",
+    "-1",
+    "[1]",
+    "(1,)",
+    "made(object)",
+    "10**40",
+    "made(int, 3)",
+    "float('nan')",
+    "{}",
+    "{'k': None}",
+    "{3: 1}",
+)
+# function and record → the record with its fields, the fields that are made odd, what the function returns
+RECORDS = {
+    "costs": ("Cost", "unit='core', compute_cycles=1, transfer_cycles=1, moved={'x': 1}", "*", "RECORD"),
+    "residency": ("Room", "memory='x', size=8, tensor='x', form=(1, 8), scratch=''", "*", "(RECORD,)"),
+    "capacities": ("Limit", "what='x', needs=1, most=2, reason=''", "*", "(RECORD,)"),
+    "levels": ("dict", "x={'x': (1, 1)}", "*", "RECORD"),
+    "describe": ("Resources", "clock=CLOCK, memories=(), units=(UNIT,), links=(), notes=()", "*", "RECORD"),
+    "describe clock": ("Clock", "hertz=10**8, source='it'", "*", "Resources(RECORD, (), (UNIT,), ())"),
+    "describe memory": (
+        "Memory", "name='x', width_bits=8, depth=512", "* banks instances read_energy buffering", "Resources(CLOCK, (RECORD,), (UNIT,), ())"
+    ),
+    "describe unit": (
+        "Unit", "name='core', operations=('dense',), types=('int8',), step={'k': 8}", "* instances energy packs",
+        "Resources(CLOCK, (), (RECORD,), ())",
+    ),
+    "describe link": (
+        "Link", "source='host', sink='x', width_bytes=8", "* cycles latency_cycles",
+        "Resources(CLOCK, (Memory('x', 8, 512),), (UNIT,), (RECORD,))",
+    ),
+}  # fmt: skip
+PLAIN = {"CLOCK": "Clock(10**8, 'the tutorial')", "UNIT": "Unit('core', ('dense',), ('int8',), {'k': 8})"}
+
+
+def odd_records() -> Iterator[tuple[str, str]]:
+    """Yield functions, each with a body that returns a record of which one field is odd."""
+    for function, (record, fields, odd, result) in RECORDS.items():
+        names = odd.replace("*", " ".join(re.findall(r"(\w+)=", fields))).split()
+        for name, value in itertools.product(names, ODD):
+            text = result.replace("RECORD", f"{record}(**{{**dict({fields}), {name!r}: {value}}})")
+            yield function.partition(" ")[0], "return " + re.sub("|".join(PLAIN), lambda found: PLAIN[found[0]], text)
+
+
 ACCOUNTS = {"costs": "cost", "residency": "rooms", "levels": "accesses"}  # function → the method that calls it
 COMMANDS = (
     ("prove", "--accel", "./toy.py", "--no-rules", "--jobs", "1"),
@@ -269,3 +421,27 @@ def test_limits_that_nobody_asks_for_any_more_are_no_failure() -> None:
     limits = m.limits_at(sizes)
     next(limits)
     limits.close()
+
+
+def hostile_answers(function: str, body: str) -> tuple[list[str], list[str]]:
+    """Return what every command says that refuses a target with a hostile function, and what those say that do not."""
+    source, _ = with_first_line(function, body)
+    said = answers(source.replace("\nLANES,", f"{HOSTILE}\n\nLANES,", 1))
+    assert all("X100" not in words and "Traceback" not in words for _, words in said), said
+    return [words for code, words in said if code != 0], [words for code, words in said if code == 0]
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_an_object_that_fails_when_it_is_asked_is_told_with_its_line(function: str, asked: str, folder: Path) -> None:
+    refusals, _ = hostile_answers(function, ASKED[asked])
+    assert refusals
+    assert any(re.search(r"toy\.py:\d+\b", words) for words in refusals), refusals
+    assert any(re.search(rf"{FUNCTIONS[function][1]}.* must return ", words) for words in refusals), refusals
+
+
+@pytest.mark.parametrize(("function", "body"), odd_records())
+def test_a_record_with_an_odd_field_is_no_bug(function: str, body: str, folder: Path) -> None:
+    """Some are what they may be (a name of two letters, a number); the others are refused with their line."""
+    refusals, _ = hostile_answers(function, body)
+    assert all(re.search(r"toy\.py:\d+\b", words) for words in refusals if "I102" in words), refusals

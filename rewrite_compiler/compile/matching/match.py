@@ -244,9 +244,10 @@ class Costs:
         operands, result = {k: rooms[t] for t, k in names.items() if t in rooms}, rooms.get(m.axes.result)
         if not operands and result is None:
             return None
-        moved_bytes = {**{k: node_price.cost.moved[t] for t, k in names.items() if k in operands}}
+        crossing = node_price.cost.moved  # a tensor that it does not name does not cross
+        moved_bytes = {k: crossing.get(t, 0) for t, k in names.items() if k in operands}
         if result is not None:
-            moved_bytes[RESULT] = node_price.cost.moved[m.axes.result]
+            moved_bytes[RESULT] = crossing.get(m.axes.result, 0)
         resident_sets = (frozenset(x) for count in range(len(moved_bytes) + 1) for x in combinations(moved_bytes, count))
         return Placement(
             operands, result, fit.calls, {h: self.amount(node_price.without_bytes(sum(moved_bytes[k] for k in h))) for h in resident_sets}

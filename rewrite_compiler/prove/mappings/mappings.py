@@ -39,8 +39,9 @@ from ...readings.smt.solver import Outcome as SolverOutcome
 from ...readings.smt.solver import Verdict as SolverVerdict
 from ...rewrite.rule import name_of
 from ...rewrite.text import condition_text
-from ...rewrite.user_file import error_text, user_line
+from ...rewrite.user_file import user_line
 from ...target import Mapping, Stay, simulated_device
+from ...user_code import error_text
 from ..instances.instance_search import Instance
 from ..instances.sides import binding_of
 from ..verdict import PROVED, REFUTED, UNPROVED, Counterexample, Outcome, Proof

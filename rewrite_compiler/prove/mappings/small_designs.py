@@ -20,6 +20,7 @@ from ...readings.smt.normal_form_code import NotInteger
 from ...readings.smt.polynomial_terms import Terms
 from ...rewrite.user_file import user_line
 from ...target import Mapping, Target
+from ...user_code import error_text
 from ..verdict import REFUTED, UNPROVED, Proof
 from .control_classes import Call, Classes, control_classes
 from .draws import MAX_PRODUCTS, drawn_invocations, with_magnitudes
@@ -180,7 +181,7 @@ def verdict_at(call: Call) -> tuple[dict[str, Any] | None, bool]:
     except FlexmatchError as error:
         return _unproved(f"{error.problem.sentence} {place}", error.problem.code), False
     except Exception as error:  # the driver and the numerics are code of the target
-        sentence = f"its driver or numerics end with {type(error).__name__}: {error} at {user_line(m.rule.place, error)}, {place}"
+        sentence = f"its driver or numerics end with {error_text(error)} at {user_line(m.rule.place, error)}, {place}"
         return _unproved(sentence), False
 
 
