@@ -48,11 +48,11 @@ def resources(ila: Ila, parameters: Mapping[str, str]) -> Resources:
         ),
         (Unit("conv", ("conv2d", "matmul"), ("fixed16", f"fixed{weights}"), {"c": LANES}, packs={"n": shared}),),
         (
-            Link("host", "soc", VECTOR),
+            Link("host", "soc", VECTOR, port="AXI"),
             Link("soc", "spad0", VECTOR),
             Link("soc", "spad1", VECTOR),
             Link("soc", "conv", VECTOR),
-            Link("spad1", "host", VECTOR),
+            Link("spad1", "host", VECTOR, port="AXI"),
         ),
         ("assumed: one 128-bit word a cycle on every link",),
     )

@@ -174,7 +174,7 @@ resources?.units[].name text | resources?.units[].operations[] text | resources?
 resources?.units[].packs.* count
 resources?.units[].instances count | resources?.units[].per_cycle count | resources?.units[].energy any
 resources?.links[].source text | resources?.links[].sink text | resources?.links[].width_bytes count
-resources?.links[].cycles count | resources?.links[].latency_cycles count
+resources?.links[].cycles count | resources?.links[].latency_cycles count | resources?.links[].port text
 """
 )
 ACG = """

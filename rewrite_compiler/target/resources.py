@@ -140,17 +140,22 @@ class Unit:
 
 @dataclass(frozen=True)
 class Link:
-    """A connection from `source` to `sink`: `width_bytes` every `cycles`, after `latency_cycles`."""
+    """A connection from `source` to `sink`: `width_bytes` every `cycles`, after `latency_cycles`.
+
+    Links of one `port` are the same wires: they take turns, and are as wide as each other.
+    """
 
     source: str
     sink: str
     width_bytes: int
     cycles: int = 1
     latency_cycles: int = 0
+    port: str = ""
 
     def __post_init__(self) -> None:
         name_text("Source of a link", self.source)
         name_text("Sink of a link", self.sink)
+        name_text("Port of a link", self.port)
         name = f"the link from {self.source} to {self.sink}"
         _positive(f"Width of {name}", self.width_bytes)
         _positive(f"Cycles of {name}", self.cycles)
@@ -190,6 +195,10 @@ class Resources:
             for end in (link.source, link.sink):
                 if end not in (*names, HOST):
                     raise SpecError("I102", f'A link must join memories, units or {HOST}, not "{end}"')
+        widths: dict[str, float] = {}
+        for link in (x for x in self.links if x.port):
+            if widths.setdefault(link.port, link.bytes_per_cycle) != link.bytes_per_cycle:
+                raise SpecError("I102", f'Links of the port "{link.port}" must be as wide as each other, as that to {link.sink} is not')
 
     def memory(self, name: str) -> Memory:
         """Return a memory by its name.
@@ -278,7 +287,7 @@ def resource_document(r: Resources) -> dict[str, object]:
         "links": [
             {
                 "source": x.source, "sink": x.sink, "width_bytes": x.width_bytes, "cycles": x.cycles,
-                "latency_cycles": x.latency_cycles,
+                "latency_cycles": x.latency_cycles, "port": x.port,
             }
             for x in r.links
         ],

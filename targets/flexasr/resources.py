@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.target import Clock, Link, Resources, Unit, state_memory
@@ -16,6 +17,7 @@ def resources(ila: Ila, parameters: Mapping[str, str]) -> Resources:
     """Return the architecture graph: the global buffer, four processing elements of a 16 × 16 core, one AXI port."""
     elements = int(ila.states["weight"].leaf.shape[0])  # type: ignore[arg-type]
     lanes = int(ila.states["large"].leaf.shape[1])  # type: ignore[arg-type]
+    axi = partial(Link, width_bytes=lanes, cycles=TRANSFER_CYCLES, port="AXI")
     return Resources(
         Clock(500_000_000, "assumed: the specification gives cycles, no frequency"),
         (
@@ -31,9 +33,9 @@ def resources(ila: Ila, parameters: Mapping[str, str]) -> Resources:
             Unit("global", ("layer_norm", "max_pool", "mean_pool", "attention"), CODES, {"n": lanes}),
         ),
         (
-            *(Link("host", name, lanes, TRANSFER_CYCLES) for name in ("large", "small", "weight", "input_buffer", "act_buffer")),
-            Link("large", "host", lanes, TRANSFER_CYCLES),
-            Link("act_buffer", "host", lanes, TRANSFER_CYCLES),
+            *(axi("host", name) for name in ("large", "small", "weight", "input_buffer", "act_buffer")),
+            axi("large", "host"),
+            axi("act_buffer", "host"),
             Link("large", "core", lanes),
             Link("core", "large", lanes),
         ),

@@ -36,7 +36,7 @@ def resources(ila: Ila, parameters: Mapping[str, str]) -> Resources:
         Clock(1_000_000_000, "assumed: one packet a cycle, and no frequency is published with the instruction set"),
         (state_memory(ila, "v", "depth lane"), state_memory(ila, "q", "depth lane")),
         (Unit("vector", ("add", "max", "dense", "conv2d", "pool"), ("int8",), {"n": VECTOR}),),
-        (Link("host", "v", VECTOR), Link("v", "host", VECTOR)),
+        (Link("host", "v", VECTOR, port="L2"), Link("v", "host", VECTOR, port="L2")),
         ("host: the level-2 memory; one vector a packet is loaded or stored",),
     )
 

@@ -22,6 +22,6 @@ def resources(ila: Ila, parameters: Mapping[str, str]) -> Resources:
             Unit("gemm", ("dense", "matmul", "conv2d"), ("int8",), {"t": batch, "n": block, "k": inner}, packs={"k": UOPS * inner}),
             Unit("alu", ("min", "max", "add", "mul", "shift"), ("int32",), {"t": batch, "n": block}),
         ),
-        (*(Link("host", name, PORT_BYTES) for name in sorts), Link("acc", "host", PORT_BYTES)),
+        (*(Link("host", name, PORT_BYTES, port="DRAM") for name in sorts), Link("acc", "host", PORT_BYTES, port="DRAM")),
         ("host: the DRAM that both share; loads, stores and micro-ops take one port, one after the other",),
     )

@@ -440,7 +440,7 @@ def test_an_object_that_fails_when_it_is_asked_is_told_with_its_line(function: s
     assert any(re.search(rf"{FUNCTIONS[function][1]}.* must return ", words) for words in refusals), refusals
 
 
-@pytest.mark.parametrize(("function", "body"), odd_records())
+@pytest.mark.parametrize(("function", "body"), list(odd_records()))
 def test_a_record_with_an_odd_field_is_no_bug(function: str, body: str, folder: Path) -> None:
     """Some are what they may be (a name of two letters, a number); the others are refused with their line."""
     refusals, _ = hostile_answers(function, body)

@@ -27,7 +27,8 @@ def resource_rows(r: Resources) -> Iterator[tuple[str, str]]:
     for x in r.links:
         latency = f", latency {x.latency_cycles}" if x.latency_cycles else ""
         cycles = "a cycle" if x.cycles == 1 else f"every {x.cycles} cycles"
-        yield f"link {x.source} → {x.sink}", f"{x.width_bytes} bytes {cycles}{latency}"
+        port = f", port {x.port}" if x.port else ""
+        yield f"link {x.source} → {x.sink}", f"{x.width_bytes} bytes {cycles}{latency}{port}"
     for note in r.notes:
         yield "note", note
 

@@ -1,6 +1,6 @@
 """advise: the single change of a target that saves most on whole applications.
 
-A change is another value of one parameter, one capacity doubled, one link twice as wide, a memory that holds two tiles, a
+A change is another value of one parameter, one capacity doubled, one link or port twice as wide, a memory that holds two tiles, a
 clock twice as fast, or one elementwise operator fused behind an operation. Each model is saturated once; every change extracts
 from its e-graph again.
 """
@@ -29,7 +29,7 @@ from ...ir.program import Node, Program
 from ...ops.op import ELEMENTWISE
 from ...rewrite.rule import Rule
 from ...rewrite.ruleset import shipped_rules
-from ...target import Clock, Limit, Mapping, Memory, Resources, Target
+from ...target import Clock, Limit, Link, Mapping, Memory, Resources, Target
 from ...target.mapping import accepted_arguments
 from .totals import Run, Totals, totals
 
@@ -47,7 +47,7 @@ class ChangeKind(StrEnum):
     FUSION = "fusion"
     """An elementwise operator of the host, fused behind an operation."""
     LINK = "link"
-    """A link, twice as wide."""
+    """A link, or all links of a port, twice as wide."""
     BUFFER = "buffer"
     """A memory that holds two tiles, so that one is filled while the other is computed on."""
     CLOCK = "clock"
@@ -183,7 +183,7 @@ def changes(target: Target, binding: Iterable[str]) -> Iterator[Change]:
     resources = target.resources()
     if resources is not None:
         yield _faster(target, resources)
-        yield from (_wider(target, resources, n) for n in range(len(resources.links)))
+        yield from (_wider(target, resources, links) for links in _wires(resources))
         yield from (_buffered(target, resources, m) for m in resources.memories if m.buffering == 1)
         if sum(m.buffering == 1 for m in resources.memories) > 1:
             yield _buffered(target, resources, *resources.memories)
@@ -247,13 +247,21 @@ def _faster(target: Target, resources: Resources) -> Change:
     return Change(ChangeKind.CLOCK, "hertz", f"{resources.clock.hertz:,}", f"{clock.hertz:,}", faster_target)
 
 
-def _wider(target: Target, resources: Resources, number: int) -> Change:
-    """Return the target with one link twice as wide."""
-    link = resources.links[number]
-    wide_link = replace(link, width_bytes=2 * link.width_bytes)
-    wide_resources = replace(resources, links=tuple(wide_link if n == number else x for n, x in enumerate(resources.links)))
-    old_width, new_width = (f"{x.width_bytes} bytes" for x in (link, wide_link))
-    return Change(ChangeKind.LINK, f"{link.source} → {link.sink}", old_width, new_width, _described(target, wide_resources))
+def _wires(resources: Resources) -> list[list[Link]]:
+    """Return the links that can be widened alone, those of a port together."""
+    ports: dict[object, list[Link]] = {}
+    for n, link in enumerate(resources.links):
+        ports.setdefault(link.port or n, []).append(link)
+    return list(ports.values())
+
+
+def _wider(target: Target, resources: Resources, links: Sequence[Link]) -> Change:
+    """Return the target with a link, or all links of a port, twice as wide."""
+    first = links[0]
+    wide_links = tuple(replace(x, width_bytes=2 * x.width_bytes) if x in links else x for x in resources.links)
+    name = f"port {first.port}" if first.port else f"{first.source} → {first.sink}"
+    old_width, new_width = (f"{factor * first.width_bytes} bytes" for factor in (1, 2))
+    return Change(ChangeKind.LINK, name, old_width, new_width, _described(target, replace(resources, links=wide_links)))
 
 
 def _buffered(target: Target, resources: Resources, *chosen: Memory) -> Change:
