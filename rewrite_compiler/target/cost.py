@@ -58,8 +58,8 @@ def counted(cost: Cost) -> Cost:
     """
     if not isinstance(cost.moved, Mapping):
         raise SpecError("I102", f"Bytes that {cost.unit} moves must be a dictionary by name of tensor, not {quoted(cost.moved)}")
-    moved = {name_text("Name of a tensor that is moved", name): n for name, n in cost.moved.items()}
-    bytes_moved = {name: whole_number(f"Bytes of {name} that are moved", n) for name, n in moved.items()}
+    tensors = {name_text("Name of a tensor that is moved", name): n for name, n in cost.moved.items()}
+    bytes_moved = {name: whole_number(f"Bytes of {name} that are moved", n) for name, n in tensors.items()}
     unit = name_text("Unit of a cost", cost.unit)
     compute = whole_number(f"Compute cycles of {unit}", cost.compute_cycles)
     transfer = whole_number(f"Transfer cycles of {unit}", cost.transfer_cycles)

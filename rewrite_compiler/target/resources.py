@@ -120,8 +120,8 @@ class Unit:
 
     def __post_init__(self) -> None:
         name_text("Name of a unit", self.name)
-        for label in ("operations", "types"):
-            object.__setattr__(self, label, entries_of(f"The {label} of unit {self.name}", getattr(self, label), str, noun="texts"))
+        for label, names in (("operations", self.operations), ("types", self.types)):
+            object.__setattr__(self, label, entries_of(f"The {label} of unit {self.name}", names, str, noun="texts"))
         _check_energy(f"Energy of unit {self.name}", self.energy)
         for label, extents in (("Step", self.step), ("Words", self.packs)):
             if not isinstance(extents, Mapping):
@@ -185,8 +185,9 @@ class Resources:
     def __post_init__(self) -> None:
         if not is_a(self.clock, Clock):
             raise SpecError("I102", f"The clock of resources must be a Clock, not {quoted(self.clock)}")
-        for label, kind in (("memories", Memory), ("units", Unit), ("links", Link), ("notes", str)):
-            object.__setattr__(self, label, entries_of(f"The {label} of resources", getattr(self, label), kind))
+        parts = (("memories", self.memories, Memory), ("units", self.units, Unit), ("links", self.links, Link), ("notes", self.notes, str))
+        for label, values, kind in parts:
+            object.__setattr__(self, label, entries_of(f"The {label} of resources", values, kind))
         names = [*(m.name for m in self.memories), *(u.name for u in self.units)]
         for name in names:
             if names.count(name) > 1:

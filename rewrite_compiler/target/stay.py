@@ -27,8 +27,8 @@ class Room:
     scratch: str = ""
 
     def __post_init__(self) -> None:
-        for label in ("memory", "tensor", "scratch"):
-            object.__setattr__(self, label, name_text(f"The {label} of a room", getattr(self, label)))
+        for label, name in (("memory", self.memory), ("tensor", self.tensor), ("scratch", self.scratch)):
+            object.__setattr__(self, label, name_text(f"The {label} of a room", name))
         form = entries_of(f"Form of the room in {self.memory}", self.form, object, noun="numbers")
         object.__setattr__(self, "size", whole_number(f"Size of the room in {self.memory}", self.size))
         object.__setattr__(self, "form", tuple(whole_number(f"Form of the room in {self.memory}", n) for n in form))

@@ -76,7 +76,9 @@ def listing() -> dict[str, Any]:
             for t in targets
             for name, m in t.mappings.items()
         ],
-        "rules": [{"name": r.name, "about": _first(r.doc), "at": at(r.place), "grade": r.full_grade, "phase": r.phase} for r in every_rule()],
+        "rules": [
+            {"name": r.name, "about": _first(r.doc), "at": at(r.place), "grade": r.full_grade, "phase": r.phase} for r in every_rule()
+        ],
         "formats": [{"name": f.__name__, "about": _first(f.__doc__ or "")} for f in (AdaptivFloat, Fixed, Int, IEEE)],
         "apps": [{"name": a.name, "about": a.about} for a in (*APPS, *GALLERY)],
     }
