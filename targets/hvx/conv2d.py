@@ -11,11 +11,11 @@ import numpy as np
 from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.hvx.state import VECTOR
-from rewrite_compiler.lang import Array, Expr, array, reduce_sum, select
+from rewrite_compiler.lang import Array, Expr, reduce_sum
 from rewrite_compiler.rewrite import Ints
 from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice
 
-from .base import Codes, int8, memory_bytes, sums, target, window_counts
+from .base import Codes, bordered, int8, memory_bytes, sums, target, window_counts, windows
 from .products import WORD, Formats, Product, multiply, product_cost, requantised
 
 
@@ -50,14 +50,7 @@ def codes(
     x: Array, w: Array, b: Array, *, strides: tuple[int, ...], pads: tuple[int, ...], f: Formats, relu: bool
 ) -> Array:  # fmt: skip
     """Sums over the taps of a filter from its bias on, requantised; around an image there are zeros."""
-    shape, kernel = [int(n) for n in x.shape], [int(n) for n in w.shape[1:]]  # type: ignore[arg-type]
-    top, left, bottom, right = pads
-
-    def bordered(k: Expr, c: Expr, i: Expr, j: Expr) -> Expr:
-        is_inside = (i >= top) & (i < top + shape[2]) & (j >= left) & (j < left + shape[3])
-        return select(is_inside, x[k, c, i - top, j - left], 0)
-
-    image = array(bordered, (*shape[:2], top + shape[2] + bottom, left + shape[3] + right)) if any(pads) else x
+    kernel, image = [int(n) for n in w.shape[1:]], bordered(x, pads, 0)  # type: ignore[arg-type]
 
     def element(k: Expr, n: Expr, u: Expr, v: Expr) -> Expr:
         def term(c: Expr, r: Expr, s: Expr) -> Expr:
@@ -65,7 +58,7 @@ def codes(
 
         return requantised(b[n] + reduce_sum(term, kernel), f, relu)
 
-    return array(element, (shape[0], w.shape[0], *window_counts(shape[2:], kernel[1:], strides, pads)))
+    return windows(image, kernel[1:], strides, element, int(w.shape[0]))  # type: ignore[arg-type]
 
 
 def limits(

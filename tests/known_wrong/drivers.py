@@ -232,14 +232,25 @@ FAULTS: dict[str, Fault] = {
     "an image stands behind as many zeros as follow it": Fault(
         "hvx.conv2d_relu", "hvx.conv2d", "drive", "pads[1] : pads[1] + cols", "pads[3] : pads[3] + cols"
     ),
-    "every tap of a mean weighs the same": Fault("hvx.average_pool", "hvx.pooling", "drive_mean", "least + (n < larger)", "least"),
+    "every tap of a mean weighs the same": Fault("hvx.average_pool", "hvx.weighted", "drive_mean", "least + (n < larger)", "least"),
     "from the ninth tap on nothing is added to a mean": Fault(
-        "hvx.average_pool", "hvx.pooling", "drive_mean", "in range(groups):", "in range(min(groups, 2)):"
+        "hvx.average_pool", "hvx.weighted", "_weigh", "in range(m.groups):", "in range(min(m.groups, 2)):"
     ),
     "windows of the third vector are those of the second": Fault(
-        "hvx.average_pool", "hvx.pooling", "drive_mean", "rt=ITEMS, step=1", "rt=ITEMS, step=int(vector != 1)"
+        "hvx.average_pool", "hvx.weighted", "_weigh", "rt=ITEMS, step=1", "rt=ITEMS, step=int(vector != 1)"
     ),
-    "zeros stand around an image of a pool": Fault("hvx.max_pool", "hvx.pooling", "_planes", "LEAST, x.dtype", "0, x.dtype"),
+    "zeros stand around an image of a pool": Fault("hvx.max_pool", "hvx.pooling", "drive", "pads, LEAST", "pads, 0"),
+    "channels from the third on have the filter of the second": Fault(
+        "hvx.depthwise", "hvx.weighted", "_weigh", "weights + row", "weights + min(row, 1)"
+    ),
+    "channels start at the bias of the first": Fault("hvx.depthwise", "hvx.weighted", "_weigh", "biases + row", "biases + 0"),
+    "both bounds of a clip are the lower one": Fault("hvx.clip_2", "hvx.elementwise", "_drive", "else CONSTANTS + n", "else CONSTANTS"),
+    "all channels have the factor of the first": Fault(
+        "hvx.requantise_uint8_2", "hvx.requantise", "_drive", "multiplier[channel % len(multiplier)]", "multiplier[0]"
+    ),
+    "codes of the fourth vector of sums are those of the third": Fault(
+        "hvx.requantise_int8_4", "hvx.requantise", "_narrow", "vu=vector + 1,", "vu=vector + (vector == 0),"
+    ),
     "taps from the seventh on are left out": Fault(
         "hvx.max_pool", "hvx.pooling", "drive", "for n in range(taps):", "for n in range(min(taps, 6)):"
     ),

@@ -96,6 +96,10 @@ def test_digits_that_are_put_together_again_are_the_word() -> None:
     parts = [terms.modulo(terms.quotient(total, 256**n), 256) for n in range(4)]
     whole = terms.linear_combination((256**n, p) for n, p in enumerate(parts))
     assert terms.modulo(whole + (1 << 31), 1 << 32) - (1 << 31) is total
+    shifted = terms.quotient(total, 16)  # whose digits are quotients of the same number by more
+    parts = [terms.modulo(terms.quotient(shifted, 256**n), 256) for n in range(2)]
+    assert terms.linear_combination((256**n, p) for n, p in enumerate(parts)) is terms.modulo(shifted, 1 << 16)
+    assert terms.linear_combination([(1, parts[0]), (256, terms.quotient(total, 1 << 13))]) is not terms.quotient(total, 32)
 
 
 def test_sums_that_wrap_at_every_step_are_sums_that_wrap_once() -> None:
@@ -181,6 +185,7 @@ def test_operators_of_words_have_their_values(symbolic: bool) -> None:
     reading, solved = NormalFormEvaluator({leaf: elements}, terms), Z3Translator()
     operators: list[tuple[Any, Any]] = [
         (lambda x: wrap(x, 4), lambda n: (n + 8) % 16 - 8), (lambda x: wrap(x, 4, signed=False), lambda n: n % 16),
+        (lambda x: x & 7, lambda n: n & 7), (lambda x: x & 0, lambda n: 0), (lambda x: x & 5, lambda n: n & 5),
         (lambda x: x >> 1, lambda n: n >> 1), (lambda x: x << 3, lambda n: n << 3), (lambda x: -x, lambda n: -n),
         (lambda x: maximum(x, 3), lambda n: max(n, 3)), (lambda x: select(x <= 3, x, x * x), lambda n: n if n <= 3 else n * n),
     ]  # fmt: skip

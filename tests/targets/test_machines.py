@@ -31,6 +31,8 @@ CONV = {"b": 2, "n": 19, "c": 5, "i": 6, "j": 7, "r": 3, "s": 2, "strides": (2, 
 BORDER_ONLY = {**CONV, "i": 1, "j": 1, "r": 1, "s": 1, "strides": (1, 3), "pads": (0, 4, 4, 1), "u": 5, "v": 2}  # a column of zeros alone
 POOL = {"b": 2, "c": 5, "i": 6, "j": 9, "kernel": (3, 2), "strides": (1, 2), "pads": (1, 0, 0, 1), "u": 5, "v": 5}
 MEANS = {**{name: n for name, n in POOL.items() if name != "pads"}, "u": 4, "v": 4}
+DEPTHWISE = {"b": 2, "c": 3, "o": 1, "i": 13, "j": 9, "r": 3, "s": 2, "strides": (1, 2), "pads": (1, 0, 0, 1), "u": 12, "v": 5, "group": 3}
+ATTRIBUTES = ("kernel", "strides", "pads", "low", "high")
 F = {name: Fixed(8, 4) for name in "xwzy"}
 
 
@@ -44,7 +46,7 @@ def operands(mapping: Mapping, sizes: dict[str, Any], seed: int) -> dict[str, np
     shapes = {name: [sizes[d] for d in dims] for name, dims in mapping.axes.of.items() if name not in mapping.axes.results}
     codes = {}
     for name, shape in shapes.items():
-        bits = 32 if name == "b" and mapping.operation in ("dense", "conv2d") else 8
+        bits = 32 if name == "b" and mapping.operation in ("dense", "conv2d", "depthwise") else 8
         drawn = draw.integers(-(1 << bits - 1), 1 << bits - 1, shape)
         codes[name] = drawn.astype(np.int32 if bits == 32 else np.int8)
     return codes
@@ -65,6 +67,7 @@ CASES = [
     ("hvx", "add_2", {"a": 3, "b": 50}), ("hvx", "add_4", {"a": 2, "b": 3, "c": 5, "d": 9}),
     ("hvx", "dense", DENSE), ("hvx", "dense_relu", {"t": 3, "k": 130, "n": 130}),
     ("hvx", "conv2d", CONV), ("hvx", "conv2d_relu", BORDER_ONLY), ("hvx", "max_pool", POOL), ("hvx", "average_pool", MEANS),
+    ("hvx", "depthwise", DEPTHWISE), ("hvx", "clip_2", {"a": 3, "b": 50, "low": -0.25, "high": 3.0}),
     ("hvx", "relu_2", {"a": 3, "b": 50}), ("hvx", "relu_4", {"a": 2, "b": 3, "c": 5, "d": 9}),
 ]  # fmt: skip
 
@@ -74,11 +77,27 @@ def test_driver_gives_the_numerics(accel: str, name: str, sizes: dict[str, Any])
     """In strict simulation, where nothing may be read that was not written."""
     t = target(accel)
     mapping = t.mappings[name]
-    attributes = {k: sizes[k] for k in ("kernel", "strides", "pads") if k in sizes}
+    attributes = {k: sizes[k] for k in ATTRIBUTES if k in sizes}
     codes = operands(mapping, sizes, 4)
     device = simulated_device(t.ila(), reading="oracle", strict=True)
     y = mapping.run_driver(device, codes, F, attributes)
     assert np.array_equal(y, numerics(mapping, codes, attributes))
+
+
+def test_codes_of_int32_sums_are_rounded_once_on_hvx() -> None:
+    """Of all sizes of sums, factors and shifts: nearest, ties up, as integers without bounds say, for both types of code."""
+    draw = np.random.default_rng(3)
+    x = draw.integers(-(2**31), 2**31, (40, 5)).astype(np.int32)
+    x[:20] >>= draw.integers(0, 31, (20, 5)).astype(np.int32)
+    x[:5, :] = np.array([-(2**31), 2**31 - 1, 0, 1, -1])[:, None]
+    for name, zero, low, high in (("uint8", 7, 3, 255), ("int8", -9, -128, 120)):
+        factors, shifts = (tuple(draw.integers(*ends, 5).tolist()) for ends in ((1 << 23, 1 << 24), (25, 55)))
+        attributes = {"multiplier": factors, "shift": shifts, "zero": zero, "low": low, "high": high}
+        mapping = target("hvx").mappings[f"requantise_{name}_2"]
+        y = mapping.run_driver(simulated_device(target("hvx").ila(), strict=True), {"x": x}, {}, attributes)
+        exact = [[(s * m + 2 ** (n - 1)) // 2**n + zero for s, m, n in zip(row, factors, shifts, strict=True)] for row in x.tolist()]
+        assert y.dtype == np.dtype(name)
+        assert y.tolist() == np.clip(np.array(exact, object), low, high).tolist()
 
 
 def test_samples_run_together() -> None:

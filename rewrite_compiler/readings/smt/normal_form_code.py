@@ -104,6 +104,9 @@ def _bits(terms: Terms, e: Expr, a: Number, b: Number) -> Number:
         conjunction = terms.product(a, b)
         disjunction = terms.linear_combination([(1, a), (1, b), (-1 if e.op == "bitor" else -2, conjunction)])
         return conjunction if e.op == "bitand" else disjunction
+    for mask, x in ((a, b), (b, a)) if e.op == "bitand" else ():
+        if not isinstance(mask, Term) and mask >= 0 and mask & (mask + 1) == 0:  # as many low bits
+            return terms.modulo(x, mask + 1)
     word = iv.width_of(iv.hull(*(x.interval for x in e.args)))
     if word is None:
         raise SpecError("I102", f"{e.op} needs bounded operands in a proof")

@@ -1,0 +1,230 @@
+"""HVX's windows whose taps are weighed: means of images, and depthwise convolutions.
+
+Four taps of a window lie side by side: they are summed as products with a vector that has their weights in all lanes. A row of
+windows shares weights and a bias. The weights of a mean have seven bits and together are a power of two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rewrite_compiler import IsConstant, Tensor, Where
+from rewrite_compiler import ops as o
+from rewrite_compiler.ila_models.hvx.state import VECTOR
+from rewrite_compiler.lang import Array, Expr, Fixed, reduce_sum
+from rewrite_compiler.rewrite import Int, Ints
+from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice, join_bytes, pad_axis, split_bytes
+
+from .base import Codes, bordered, finish, int8, memory_bytes, set_register, sums, target, window_counts, windows
+from .pooling import POOL, UNEVEN, Shape, images, planes, trial
+from .products import LANES, SUMS, VECTORS, WEIGHTS, WORD, Formats, narrow, requantised, set_constants
+
+MOST_WEIGHT = 127
+PADS = (0, 0, 0, 0)  # of means
+ITEMS, AT, SPREAD = 1, 2, 12  # two scalar registers and a vector register
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """Rows of windows, the windows of a row, and their taps."""
+
+    rows: int
+    windows: int
+    taps: int
+
+    @property
+    def count(self) -> int:
+        """Vectors of the results of a row."""
+        return -(-self.windows // VECTOR)
+
+    @property
+    def groups(self) -> int:
+        """Words of four taps."""
+        return -(-self.taps // WORD)
+
+    @property
+    def places(self) -> tuple[int, int, int, int]:
+        """The first byte of the weights, the biases and the results, and the end; items lie at 0."""
+        sizes = self.rows * self.count * self.groups * VECTORS, self.rows * self.groups, self.rows, self.rows * self.count
+        weights, biases, results, end = (sum(sizes[: n + 1]) * VECTOR for n in range(len(sizes)))
+        return weights, biases, results, end
+
+    @property
+    def instructions(self) -> int:
+        """A bound on the instructions of the program."""
+        return 8 + self.rows * self.count * (2 + VECTORS + self.groups * (1 + 2 * VECTORS) + VECTORS + 5)
+
+    def limits(self, p: Mapping[str, str]) -> Iterator[Limit]:
+        """What the work and its code take of memory."""
+        yield Limit("bytes of memory", self.places[-1] + WORD * self.instructions, memory_bytes(p))
+
+    def cost(self, resources: Resources) -> Cost:
+        """A packet holds one load beside a sum of products."""
+        weights, biases, results, end = self.places
+        moved = {"x": weights, "w": self.count * (biases - weights), "y": end - results, "commands": WORD * self.instructions}
+        cycles = self.rows * self.count * (2 * VECTORS + 4 + self.groups * (1 + VECTORS))
+        return Cost("vector", cycles, resources.link("host", "v").cycles_for(sum(moved.values())), moved)
+
+
+def _weigh(device: StreamedDevice, m: Weighing, x: Codes, w: Codes, b: Codes, f: Formats) -> Codes:
+    """Emit the work: x [(samples,) tap, row, window], w [row, tap], b [row] → codes [(samples,) row, window]."""
+    lead, (weights, biases, results, end) = x.shape[:-3], m.places
+    whole = pad_axis(pad_axis(x, -3, m.groups * WORD), -1, m.count * VECTOR)
+    # neighbouring windows lie in the vectors of one lane, as results are narrowed
+    words = whole.reshape(*lead, m.groups, WORD, m.rows, m.count, LANES, VECTORS)
+    items = np.moveaxis(words, (-4, -3, -6, -1, -2, -5), (-6, -5, -4, -3, -2, -1)).reshape(*lead, -1)
+    device.attach("dram", end)
+    device.place("dram", 0, split_bytes(np.ascontiguousarray(items)))
+    device.place("dram", weights, split_bytes(_spread(pad_axis(w, -1, m.groups * WORD), WORD)))
+    device.place("dram", biases, split_bytes(_spread(b, 1), WORD))
+    set_constants(device, f, results)
+    set_register(device, ITEMS, 0)
+    for row in range(m.rows):
+        for _ in range(m.count):
+            set_register(device, AT, biases + row * VECTOR)
+            for vector in range(VECTORS):
+                device.issue("vmem_load", vd=SUMS + vector, rt=AT)
+            set_register(device, AT, weights + row * m.groups * VECTOR)
+            for _ in range(m.groups):
+                device.issue("vmem_load_step", vd=SPREAD, rt=AT, step=1)
+                for vector in range(VECTORS):
+                    device.issue("vmem_load_step", vd=WEIGHTS + vector, rt=ITEMS, step=1)
+                    device.issue("vrmpy_w_b_b_acc", vx=SUMS + vector, vu=WEIGHTS + vector, vv=SPREAD)
+            narrow(device, 0, VECTORS, False)
+    finish(device)
+    y = join_bytes(device.fetch("dram", results, end - results)[..., None])
+    return y.reshape(*y.shape[:-1], m.rows, m.count * VECTOR)[..., : m.windows]
+
+
+def _spread(numbers: Codes, count: int) -> Codes:
+    """Return so many neighbouring numbers at a time in all lanes, flat."""
+    return np.repeat(numbers.reshape(-1, 1, count), LANES, axis=1).reshape(-1)
+
+
+# -- means: all windows are one row
+
+
+def _weights(taps: int) -> tuple[int, int, int]:
+    """Return the least weight of a tap, how many taps have one more, and the places of their sum, which is a power of two."""
+    places = (MOST_WEIGHT * taps).bit_length() - 1
+    return *divmod(1 << places, taps), places
+
+
+def _means(shape: Sequence[int], kernel: Shape, strides: Shape) -> Weighing:
+    return Weighing(1, math.prod((*shape[:2], *window_counts(shape[2:], kernel, strides, PADS))), math.prod(kernel))
+
+
+def drive_mean(device: StreamedDevice, x: Codes, *, kernel: Shape, strides: Shape, f: Formats) -> Codes:
+    """Emit one pool by means: x [(samples,) b, c, i, j] → [(samples,) b, c, u, v], all codes."""
+    shape, m = x.shape[-4:], _means(x.shape[-4:], kernel, strides)
+    least, larger, places = _weights(m.taps)
+    w = np.array([[least + (n < larger) for n in range(m.taps)]], np.int8)
+    rows = planes(x, kernel, strides, PADS, 0).reshape(*x.shape[:-4], m.taps, 1, -1)
+    y = _weigh(device, m, rows, w, np.zeros(1, np.int32), {**f, "w": Fixed(8, places)})
+    return images(y[..., 0, :], shape, window_counts(shape[2:], kernel, strides, PADS))
+
+
+def mean_codes(x: Array, *, kernel: Shape, strides: Shape, f: Formats) -> Array:
+    """The weighted sum of each window, requantised."""
+    least, larger, places = _weights(math.prod(kernel))
+
+    def element(k: Expr, c: Expr, u: Expr, v: Expr) -> Expr:
+        def item(r: Expr, s: Expr) -> Expr:
+            return x[k, c, u * strides[0] + r, v * strides[1] + s] * (least + (r * kernel[1] + s < larger))
+
+        return requantised(reduce_sum(item, kernel), {**f, "w": Fixed(8, places)}, False)
+
+    return windows(x, kernel, strides, element)
+
+
+def mean_limits(b: int, c: int, i: int, j: int, kernel: Shape, strides: Shape, p: Mapping[str, str]) -> Iterator[Limit]:
+    """What one pool by means and its code take of memory."""
+    yield from _means((b, c, i, j), kernel, strides).limits(p)
+
+
+def mean_cost(b: int, c: int, i: int, j: int, kernel: Shape, strides: Shape, resources: Resources) -> Cost:
+    """Packets and bytes of one pool by means."""
+    return _means((b, c, i, j), kernel, strides).cost(resources)
+
+
+UNPADDED = {**trial(5, 7, 3, 2, 0), "b": 2, "j": 9, "kernel": (3, 2), "strides": (2, 1), "u": 3, "v": 8}
+MEANS = [{name: n for name, n in at.items() if name != "pads"} for at in (trial(16, 4, 2, 2, 0), trial(2, 8, 8, 1, 0), UNPADDED)]
+
+
+@target.accelerates(**{**POOL, "derived": {}, "formats": {"x": int8, "y": int8}, "trials": MEANS})
+def average_pool(x: Tensor, kernel: Ints, strides: Ints) -> tuple[Tensor, Where]:
+    """The mean of each window without elements around the image."""
+    y = o.average_pool(x, kernel=kernel, strides=strides, pads=PADS, dilations=(1, 1), ceil=0, count_include_pad=0)
+    return y, Where(x.rank == 4)
+
+
+average_pool.limits(mean_limits)
+average_pool.driver(drive_mean, moves=True)
+average_pool.numerics(mean_codes)
+average_pool.costs(mean_cost)
+
+
+# -- depthwise convolutions: a row is a channel
+
+
+def _layer(shape: Sequence[int], kernel: Shape, strides: Shape, pads: Shape) -> Weighing:
+    return Weighing(shape[1], math.prod((shape[0], *window_counts(shape[2:], kernel, strides, pads))), math.prod(kernel))
+
+
+def drive_depthwise(device: StreamedDevice, x: Codes, w: Codes, b: Codes, *, strides: Shape, pads: Shape, f: Formats) -> Codes:
+    """Emit one layer: x [(samples,) b, c, i, j], w [c, 1, r, s], b [c] → y [(samples,) b, c, u, v], all codes."""
+    shape, kernel = x.shape[-4:], w.shape[2:]
+    m = _layer(shape, kernel, strides, pads)
+    rows = np.swapaxes(planes(x, kernel, strides, pads, 0), -4, -3).reshape(*x.shape[:-4], m.taps, m.rows, -1)
+    y = _weigh(device, m, rows, w.reshape(m.rows, -1), b, f)
+    return np.swapaxes(y.reshape(*y.shape[:-1], shape[0], *window_counts(shape[2:], kernel, strides, pads)), -4, -3)
+
+
+def depthwise_codes(x: Array, w: Array, b: Array, *, strides: Shape, pads: Shape, f: Formats) -> Array:
+    """Sums over the taps of a channel's filter from its bias on, requantised; around an image there are zeros."""
+    kernel, image = [int(n) for n in w.shape[2:]], bordered(x, pads, 0)  # type: ignore[arg-type]
+
+    def element(k: Expr, c: Expr, u: Expr, v: Expr) -> Expr:
+        total = reduce_sum(lambda r, s: image[k, c, u * strides[0] + r, v * strides[1] + s] * w[c, 0, r, s], kernel)
+        return requantised(b[c] + total, f, False)
+
+    return windows(image, kernel, strides, element)
+
+
+def depthwise_limits(b: int, c: int, i: int, j: int, r: int, s: int, strides: Shape, pads: Shape, p: Mapping[str, str]) -> Iterator[Limit]:
+    """What one layer and its code take of memory."""
+    yield from _layer((b, c, i, j), (r, s), strides, pads).limits(p)
+
+
+def depthwise_cost(b: int, c: int, i: int, j: int, r: int, s: int, strides: Shape, pads: Shape, resources: Resources) -> Cost:
+    """Packets and bytes of one layer."""
+    return _layer((b, c, i, j), (r, s), strides, pads).cost(resources)
+
+
+def _layer_trial(at: Mapping[str, Any]) -> dict[str, Any]:
+    kernel = dict(zip("rs", at["kernel"], strict=True))
+    return {name: n for name, n in at.items() if name != "kernel"} | kernel | {"o": 1, "group": at["c"]}
+
+
+LAYERS = [_layer_trial(at) for at in (trial(16, 4, 2, 2, 0), trial(3, 13, 3, 1, 1), UNEVEN)]
+
+
+@target.accelerates(
+    axes="x: b c i j; w: c o r s; b: c; y: b c u v", formats={"x": int8, "w": int8, "y": int8}, derived={"b": sums},
+    whole="b c o i j r s u v", operation="depthwise", trials=LAYERS,
+)  # fmt: skip
+def depthwise(x: Tensor, w: Tensor, b: Tensor, strides: Ints, pads: Ints, group: Int) -> tuple[Tensor, Where]:
+    """A 2-D convolution, each channel with a filter of its own, whose sums start at its bias."""
+    y = o.bias_add(o.conv(x, w, strides, pads, (1, 1), group=group), b, 1)
+    return y, Where(x.rank == 4, x.shape[1] == group, w.shape[0] == group, group > 1, IsConstant(w), IsConstant(b))
+
+
+depthwise.limits(depthwise_limits)
+depthwise.driver(drive_depthwise, moves=True)
+depthwise.numerics(depthwise_codes)
+depthwise.costs(depthwise_cost)
