@@ -26,7 +26,7 @@ def split_groups(x: Tensor, w: Tensor, strides: Ints, pads: Ints, dilations: Int
         o.slice_(x, axis=1, start=channels, stop=x.shape[1]), o.slice_(w, axis=0, start=filters, stop=w.shape[0]),
         strides, pads, dilations, group - first,
     )  # fmt: skip
-    return y, o.concat(low, high, axis=1), Where(IsConstant(w), group > 1, group <= 4 * w.shape[1])
+    return y, o.concat(low, high, axis=1), Where(IsConstant(w), group > 1, group <= 8 * w.shape[1])
 
 
 def merged(axes: int) -> Rule:

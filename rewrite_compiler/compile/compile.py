@@ -214,7 +214,7 @@ def _match_pinned(
         return match_result
     free = match(p, rules, mappings, options.limits, objective)
     ids = _ids([n for n in free.program.nodes if n.op in by_name], by_name)
-    reasons = HostReasons(free.program, mappings, free.fitted, objective.unusable)
+    reasons = HostReasons(free.program, mappings, free.fitted, objective, names_pins=False, rules=rules)
     host_reasons = {h.node: h.why_not for h in account(p, free.program, ids, reasons).host}
     requested = [(p.sources[s].name, place) for s, place in pins.place.items()]
     name, place = next(((n, at) for n, at in requested if n in host_reasons and at != HOST), requested[0])
@@ -260,7 +260,7 @@ def _plan(
     ids, lowered = _ids(devices, by_name), are_lowered(model.program, devices, by_name)
     unselected = [] if _uses_lowerings(options) else [m for t in targets for m in t.mappings.values() if m.runtime_weights]
     reasons = HostReasons(
-        match_result.program, mappings, match_result.fitted, objective.unusable, as_written=options.exact, unselected=unselected,
+        match_result.program, mappings, match_result.fitted, objective, as_written=options.exact, unselected=unselected, rules=rules,
         lowerings=() if _uses_lowerings(options) else lowering_rules(),
     )  # fmt: skip
     accounting = account(model.program, match_result.program, ids, reasons)

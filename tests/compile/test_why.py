@@ -12,6 +12,9 @@ import pytest
 from small_models import ATTENTION, node, weight, written
 
 from rewrite_compiler.compile.compile import Options, compile_model
+from rewrite_compiler.errors import AnswerNo
+
+PINNED = ', and even then only --on vta="{}" puts it on vta: the objective prefers the host'
 
 
 def test_each_layer_over_capacity_is_told_its_own_figure(model: Path) -> None:
@@ -85,7 +88,8 @@ def test_a_guard_that_fails_is_told_as_it_is_written_and_the_nearest_mapping_fir
     assert "max_pool (flexasr/pooling.py:42): 65536 % x.shape[1] == 0 fails with x (2, 3, 5)" in reasons_of(model, "flexasr")["ReduceMax"]
     written(model, [node("Relu", "x", "y")], (2, 3, 5, 7), ["y"])
     reason = reasons_of(model, "vta")["Relu"]
-    assert re.fullmatch(r"vta\.relu_4 \(vta/alu\.py:\d+\): the chosen program is no dearer with relu on the host", reason)
+    said = r"vta\.relu_4 \(vta/alu\.py:\d+\): the chosen program is no dearer with relu on the host; --on vta=\"Relu_y\" puts it on vta"
+    assert re.fullmatch(said, reason)
 
 
 @pytest.mark.parametrize("shape", [(8, 12), (2, 3, 8, 12)])
@@ -93,12 +97,13 @@ def test_shapes_that_must_be_one_are_told_of_the_mapping_of_as_many_axes(model: 
     """The mapping of another rank is further from taking the node: two of its guards fail."""
     written(model, [node("Mul", "x c", "y")], shape, ["y"], c=np.float32(0.25))
     said = rf"vta\.mul_{len(shape)} \(vta/alu\.py:\d+\): its operands x and z must have one shape, not {re.escape(str(shape))} and \(\)"
-    assert re.fullmatch(said, reasons_of(model, "vta")["Mul"])
+    assert re.fullmatch(said + PINNED.format("Mul_y"), reasons_of(model, "vta")["Mul"])
 
 
 def test_the_number_of_axes_that_a_mapping_takes_is_told(model: Path) -> None:
     written(model, [node("Add", "x x", "y")], (2, 3, 4), ["y"])
-    assert re.search(r"\): its operand x must have [24] axes, not 3$", reasons_of(model, "vta")["Add"])
+    said = r"vta\.add_[24] \(vta/alu\.py:\d+\): its operand x must have [24] axes, not 3"
+    assert re.fullmatch(said + PINNED.format("Add_y"), reasons_of(model, "vta")["Add"])
 
 
 def test_what_stands_where_a_pattern_has_another_operator_is_told(model: Path) -> None:
@@ -183,3 +188,45 @@ def test_a_folder_that_is_called_like_the_lowerings_is_no_rule_file(model: Path,
     monkeypatch.chdir(model.parent)
     written(model, [node("MatMul", "x w", "y")], (2, 8), ["y"], w=weight(8, 4))
     assert "with --rules lowering hlscnn.conv2d may take it" in reasons_of(model, "hlscnn")["MatMul"]
+
+
+def test_a_law_that_would_bring_a_node_to_a_mapping_is_named_with_what_it_asks_for(model: Path) -> None:
+    """A sum of two images is none of HLSCNN's operations; that of an image and a constant vector is a bias of its convolution."""
+    layers = [node("Relu", "x", "r"), node("Add", "r z", "s"), node("Conv", "s w", "y")]
+    written(model, layers, (1, 4, 6, 6), ["y"], w=weight(8, 4, 3, 3), z=weight(1, 4, 6, 6))
+    reason = reasons_of(model, "hlscnn")["Add"]
+    assert re.match(r"hlscnn\.conv2d_bias \(targets/hlscnn\.py:\d+\): as bias_add by add-as-bias-3 \(rules/linear\.py:\d+\), ", reason)
+    assert "its operand b must be a vector along axis -3, and the operand x of bias_add must be a result of conv, not of relu" in reason
+    written(model, [node("Conv", "x w", "c"), node("Add", "c v", "y")], (1, 4, 6, 6), ["y"], w=weight(8, 4, 3, 3), v=weight(8, 1, 1))
+    assert not reasons_of(model, "hlscnn")
+
+
+def test_a_law_that_would_fold_a_node_into_the_weights_before_it_is_named(model: Path) -> None:
+    layers = [node("Softmax", "x", "r"), node("Mul", "r v", "y")]
+    written(model, layers, (3, 8), ["y"], v=weight(8))
+    said = r"into dense by scale-rows-of-weight \(rules/linear\.py:\d+\): as scale by multiply-as-scale-1 \(rules/linear\.py:\d+\), "
+    reason = reasons_of(model, "flexasr")["Mul"]
+    assert re.match(said, reason) or "into layer_norm by scale-layer-norm" in reason
+    assert "the operand x of scale must be a result of" in reason
+    assert reason.endswith(", not of softmax")
+
+
+def test_what_else_would_be_in_the_way_is_told_with_the_first_difference(model: Path) -> None:
+    """Swish reads the bias twice, so that a product before it would not take the sigmoid along; one group of so many is too large."""
+    layers = [node("Conv", "x w b", "h", group=8), node("Sigmoid", "h", "s"), node("Mul", "h s", "y")]
+    written(model, layers, (1, 8, 6, 6), ["y"], w=weight(8, 1, 3, 3), b=weight(8))
+    reason = reasons_of(model, "flexasr")["Sigmoid"]
+    assert "the operand x of bias_add must be a result of dense, not of conv" in reason
+    assert reason.endswith(', and no other node may read the result of bias_add, as "Mul_y" does')
+    written(model, layers[:1], (1, 1024, 3, 3), ["h"], w=weight(1024, 128, 3, 3), b=weight(1024))
+    assert re.search(r": group of conv must be 1, not 8, and then bytes of memory [\d,]+, must be", reasons_of(model, "hvx")["Conv"])
+
+
+def test_a_pin_that_is_named_is_kept_where_the_objective_prefers_the_host(model: Path) -> None:
+    written(model, [node("Relu", "x", "y")], (2, 3, 5, 7), ["y"])
+    (pin,) = re.findall(r'--on (vta)="(\w+)"', reasons_of(model, "vta")["Relu"])
+    assert compile_model(model, ["vta"], Options(on=("=".join(pin),))).counts == {"vta": {"alu": 1}}
+    written(model, [node("Relu", "x", "y")], (2, 3, 5), ["y"])
+    with pytest.raises(AnswerNo, match="must have 2 axes, not 3") as refused:
+        compile_model(model, ["vta"], Options(on=("vta=Relu_y",)))
+    assert "--on" not in refused.value.problem.sentence  # it is what was asked for

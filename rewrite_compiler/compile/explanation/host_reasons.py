@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as MappingOf
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import cached_property
 
 from ...fit import Refusal
-from ...ir.program import OPAQUE, Node, Program
-from ...ops.op import ELEMENTWISE, LAYOUT, Apply, Shape, Tensor, Variable, subterms
+from ...ir.program import OPAQUE, Node, Program, Value
+from ...ops.op import COMPUTE, ELEMENTWISE, LAYOUT, Apply, Shape, Tensor, Variable, subterms
 from ...ops.static import Condition, HasType, IsConstant, ListsEqual, RealComparison, ShapeOf, TermIsTrue, holds, list_of
 from ...rewrite.rule import Rule, short_place
 from ...rewrite.ruleset import LOWERING
 from ...rewrite.text import condition_text
 from ...target import Limit, Mapping
-from ..matching.match import Fits
+from ..matching.match import Fits, fit_case
+from ..matching.objective import OFFLOADS, Objective
 from ..matching.pattern_difference import PartialMatch, first_difference
+from ..matching.requirements import AttributeOf, Capacity, Difference, Guarded, OneMatrix, Pinned, Requirement, SoleReader
+from .law_routes import LawRoutes, Step, fold_of, variables_of
 
 FACTORS = ("dense", "matmul")  # products whose factors may both be computed
 PRODUCTS = (*FACTORS, "conv")
@@ -42,41 +46,58 @@ class Distance(IntEnum):
 
 @dataclass(frozen=True)
 class Obstacle:
-    """Why a mapping does not take a node: its distance, a sentence, the number of values its pattern bound, and of failed guards.
+    """Why a mapping, or a law that folds, does not take a node: where that is written, a distance, sentences, and how near it was.
 
-    `limit` is the exceeded capacity and `conditions` the failed ones that the sentence is about, if it is about any.
+    `requirements` are what the sentences name, each a change after which it would no longer be in the way.
     """
 
-    mapping: Mapping
+    place: str
     distance: Distance
-    sentence: str
+    sentences: tuple[str, ...] = ()
     bound_values: int = 0
     failed_guards: int = 0
-    limit: Limit | None = None
-    conditions: tuple[Condition, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
+    law: str = ""  # that brings the node to the mapping
+    remedy: str = ""
 
     @property
-    def place(self) -> str:
-        """The mapping's name with the place where it is written."""
-        return f"{self.mapping.name} ({short_place(self.mapping.rule.place)})"
+    def sentence(self) -> str:
+        """All that is in the way, as one sentence."""
+        return f"{self.law}{', and '.join(dict.fromkeys(self.sentences))}{self.remedy}"
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """The key by which the nearest obstacle comes first."""
+        return self.distance, -self.bound_values, self.failed_guards
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a node stays on the host: a sentence, the requirements that it names, and whether it names the lowerings as a way."""
+
+    sentence: str
+    requirements: tuple[Requirement, ...] = ()
+    lowers: bool = False
 
 
 class HostReasons:
     """Explains the host nodes of one extracted program."""
 
     def __init__(
-        self, program: Program, mappings: Sequence[Mapping], fitted: Fits, unusable: MappingOf[str, str] | None = None,
-        *, as_written: bool = False, unselected: Sequence[Mapping] = (), lowerings: Sequence[Rule] = (),
+        self, program: Program, mappings: Sequence[Mapping], fitted: Fits, objective: Objective = OFFLOADS,
+        *, as_written: bool = False, names_pins: bool = True, unselected: Sequence[Mapping] = (), rules: Sequence[Rule] = (),
+        lowerings: Sequence[Rule] = (),
     ) -> None:  # fmt: skip
         """Create the explanation.
 
-        `unselected` are mappings that this compilation does not use and that write weights at run time, `lowerings` rules that it does
-        not use.
+        `names_pins` says whether a reason may end with the pin that decides against the objective. `unselected` are mappings that
+        this compilation does not use and that write weights at run time, `rules` those that it uses, `lowerings` those it does not.
         """
         self.program, self.mappings, self.fitted, self.as_written = program, mappings, fitted, as_written
-        self.unusable = "".join(f"; {name} is not used: {sentence}" for name, sentence in (unusable or {}).items())
+        self.objective, self.names_pins = objective, names_pins
+        self.unusable = "".join(f"; {name} is not used: {sentence}" for name, sentence in objective.unusable.items())
         self.unselected = ", ".join(m.name for m in unselected)
-        self.lowerings = lowerings
+        self.laws, self.lowerings = LawRoutes(rules), lowerings
         self.producer, self.users = program.producer(), program.users()
         self.offered: dict[str, list[Mapping]] = {}
         for m in mappings:
@@ -86,66 +107,162 @@ class HostReasons:
 
     def __call__(self, node: Node) -> str:
         """Return one sentence on why a node stays on the host."""
+        return self.reason(node).sentence
+
+    def reason(self, node: Node) -> Reason:
+        """Return why a node stays on the host, with what would take it off."""
         if node.op == OPAQUE:
             opaque = self.program.opaque_of(node)
-            return f"unsupported operator: {opaque.label} ({opaque.reason})"
+            return Reason(f"unsupported operator: {opaque.label} ({opaque.reason})")
         if node.operator is not None and node.operator.kind == LAYOUT:
-            return "only moves data"
-        moving = self.product_sentence(node, self.near_mappings(node))
-        if moving:
-            return f"{moving}{self.unusable}"
-        reasons = self.obstacles(node)
+            return Reason("only moves data")
+        moving = self.product_reason(node, self.near_mappings(node))
+        if moving is not None:
+            return replace(moving, sentence=f"{moving.sentence}{self.unusable}")
+        reasons, remedy = self.obstacles(node), self.remedy(node)
         if not reasons:
             offered = ", ".join(sorted({f"{m.target}.{m.operation}" for m in self.mappings})) or "nothing"
-            return f"no mapping for {node.op}{self.remedy(node)}; offered: {offered}{self.unusable}"
-        names = dict.fromkeys(r.place for r in reasons if r.sentence == reasons[0].sentence)
-        remedy = self.remedy(node) if reasons[0].distance == Distance.FORM else ""
-        return f"{', '.join(names)}: {reasons[0].sentence}{remedy}{self.unusable}"
+            return Reason(f"no mapping for {node.op}{remedy}; offered: {offered}{self.unusable}", lowers=bool(remedy))
+        nearest = reasons[0]
+        names = dict.fromkeys(r.place for r in reasons if r.sentence == nearest.sentence)
+        remedy = remedy if nearest.distance == Distance.FORM else ""
+        sentence = f"{', '.join(names)}: {nearest.sentence}{remedy}{self.unusable}"
+        return Reason(sentence, nearest.requirements, bool(remedy))
 
     def remedy(self, node: Node) -> str:
         """Return which operations may take a node once the lowerings are used, as the end of a sentence; empty where none applies."""
         operators = {x.op.name for r in self.lowerings if self.applies(r, node) for x in subterms(r.right) if isinstance(x, Apply)}
         names = dict.fromkeys(f"{m.target}.{m.operation}" for m in self.mappings if root_of(m) in operators & set(PRODUCTS))
+        if not names and self.is_product_of_results(node):
+            names = dict.fromkeys(filter(None, [self.unselected]))
         return f"; with --rules {LOWERING} {' or '.join(names)} may take it" if names else ""
 
+    def is_product_of_results(self, node: Node) -> bool:
+        """Tell whether a node is a product of two computed tensors."""
+        return node.op in FACTORS and not any(self.program.is_constant(v) for v in node.inputs[:2])
+
     def applies(self, rule: Rule, node: Node) -> bool:
-        """Tell whether a rule's left side and conditions hold at a node."""
+        """Tell whether a rule's left side and conditions hold at a node, those on ranks aside where laws bring it to another rank."""
         if not isinstance(rule.left, Apply) or rule.left.op.name != node.op:
             return False
         partial_match = PartialMatch(self.program, self.users)
         if first_difference(partial_match, rule.left, node, self.producer):
             return False
-        return all(self.is_decidable(c, partial_match) and holds(c, partial_match.binding()) for c in rule.where)
+        conditions = [c for c in rule.where if node.op not in self.laws.flattened or not _is_on_rank(c)]
+        return all(self.is_decidable(c, partial_match) and holds(c, partial_match.binding()) for c in conditions)
 
     def near_mappings(self, node: Node) -> list[Mapping]:
         """Return the mappings whose pattern has the operator of a node, other than as a function of each element on top."""
         return [m for m in self.offered.get(node.op, ()) if root_of(m) == node.op or node.op not in _elementwise(m)]
 
     def obstacles(self, node: Node) -> list[Obstacle]:
-        """Return why each near mapping does not take a node, the nearest first."""
-        return sorted(
-            (self.obstacle(m, node) for m in self.near_mappings(node)), key=lambda r: (r.distance, -r.bound_values, r.failed_guards)
-        )
+        """Return why each near mapping does not take a node, the nearest first; where none is near, why none does by way of a law."""
+        near = [self.obstacle(m, node) for m in self.near_mappings(node)]
+        return sorted(near or self.obstacles_of_laws(node), key=lambda r: r.rank)
 
-    def product_sentence(self, node: Node, candidates: Sequence[Mapping]) -> str:
-        """Return the sentence for a product of two computed tensors where all near operations need constant weights, else an empty text."""
-        if node.op not in FACTORS or any(self.program.is_constant(v) for v in node.inputs[:2]):
-            return ""
+    def obstacles_of_laws(self, node: Node) -> Iterator[Obstacle]:
+        """Yield why the laws do not bring a node to a pattern: not to that of another operator, not into the weights before it."""
+        yield from self.folding(node, self.producer)
+        for step in self.laws.steps.get(node.op, ()):
+            partial_match = PartialMatch(self.program, self.users)
+            assert isinstance(step.rule.left, Apply)
+            difference = first_difference(partial_match, step.rule.left, node, self.producer)
+            near = [m for m in self.offered.get(step.right.op.name, ()) if step.right.op.name in {root_of(m)} | _cores(m)]
+            guards = self.failing(step.rule, node, partial_match)
+            if difference is not None:
+                failed = 0 if guards is None else guards.failed_guards
+                yield from (_through(step, replace(self.formed(m, difference), failed_guards=failed)) for m in near)
+                continue
+            other = step.node(node, partial_match)
+            obstacles = [self.formal(m, other) for m in near] + [*self.folding(other, self.producer)] if other is not None else []
+            bare = [Obstacle(_place(m), Distance.COST, (), len(partial_match.values)) for m in near if other is None]
+            yield from (_through(step, o, guards) for o in (*obstacles, *bare) if o.sentences or guards is not None)
+
+    def formal(self, m: Mapping, node: Node) -> Obstacle:
+        """Return the difference in form between a mapping and a node that a law made, or that there is none."""
+        partial_match = PartialMatch(self.program, self.users, self.absorbing)
+        difference = first_difference(partial_match, anchor_of(m.rule, node), node, self.producer)
+        if difference is None or difference.requirement is None:
+            return Obstacle(_place(m), Distance.COST)
+        obstacle = self.formed(m, difference, len(partial_match.values))
+        return replace(obstacle, failed_guards=int(not self.is_along_channels("conv" in _cores(m), node)))
+
+    def is_along_channels(self, of_image: bool, node: Node) -> bool:
+        """Tell whether the axis of a node, if it has one, is that of the channels: the second of an image, the last of rows."""
+        rank = len(self.program.types[node.outputs[0]].shape)
+        return dict(node.attributes).get("axis") in (None, 1 if of_image and rank == 4 else rank - 1)
+
+    def formed(self, m: Mapping, difference: Difference, bound_values: int = 0) -> Obstacle:
+        """Return a difference as the obstacle of a mapping."""
+        return Obstacle(_place(m), Distance.FORM, (difference.sentence,), bound_values, requirements=_known(difference.requirement))
+
+    def folding(self, node: Node, producer: MappingOf[Value, Node]) -> Iterator[Obstacle]:
+        """Yield why the laws do not fold a function of each element into the weights of an operator before it that is offered."""
+        for r in self.laws.folds.get(node.op, ()):
+            if not any(root_of(m) == fold_of(r) or fold_of(r) in _cores(m) for m in self.mappings):
+                continue
+            partial_match = PartialMatch(self.program, self.users, self.absorbing)
+            assert isinstance(r.left, Apply)
+            difference = first_difference(partial_match, r.left, node, producer)
+            place = f"into {fold_of(r)} by {r.name} ({short_place(r.place)})"
+            bound = len(partial_match.values)
+            obstacle = self.failing(r, node, partial_match) or Obstacle(place, Distance.COST)
+            if difference is not None and difference.requirement is not None:
+                obstacle = _both(obstacle, Obstacle(place, Distance.FORM, (difference.sentence,), requirements=(difference.requirement,)))
+            if obstacle.sentences:
+                off_axis = int(not self.is_along_channels(fold_of(r) == "conv", node))
+                yield replace(obstacle, place=place, bound_values=bound, failed_guards=obstacle.failed_guards + off_axis)
+
+    def failing(self, r: Rule, node: Node, partial_match: PartialMatch) -> Obstacle | None:
+        """Return the obstacle of the conditions of a matched rule that fail; None where all hold."""
+        conditions = [c for c in r.where if self.is_decidable(c, partial_match) and not holds(c, partial_match.binding())]
+        if not conditions:
+            return None
+        sentences = dict.fromkeys(self.guard_sentence(c, partial_match) for c in conditions)
+        requirement = Guarded(node, r, variables_of(r, partial_match.values))
+        return Obstacle("", Distance.GUARD, tuple(sentences), len(partial_match.values), len(conditions), requirements=(requirement,))
+
+    def product_reason(self, node: Node, candidates: Sequence[Mapping]) -> Reason | None:
+        """Return the reason for a product of two computed tensors where all near operations need constant weights, else None."""
+        if not self.is_product_of_results(node):
+            return None
         if any(self.obstacle(m, node).distance != Distance.FORM for m in candidates if not _needs_weights(m)):
-            return ""
+            return None
         names = ", ".join(dict.fromkeys(f"{m.target}.{m.operation}" for m in self.mappings if _needs_weights(m)))
+        if not names:
+            return None
         matrices = math.prod(self.program.types[node.inputs[1]].shape[:-2])
         sentence = f"both factors are computed at run time, and {names} takes one matrix of weights that is known at compile time"
         remedy = f"; with --rules {LOWERING} {self.unselected} may take it, its weights written at run time" if self.unselected else ""
-        return names and sentence + (f", not {matrices}" if matrices > 1 else "") + remedy
+        requirement = OneMatrix(node, node.inputs[1])
+        return Reason(sentence + (f", not {matrices}" if matrices > 1 else "") + remedy, (requirement,), bool(remedy))
 
     def obstacle(self, m: Mapping, node: Node) -> Obstacle:
         """Return why one mapping does not take the node, with the number of values that its pattern bound."""
-        partial_match = PartialMatch(self.program, self.users, {m.name: root_of(m) for m in self.mappings})
+        partial_match = PartialMatch(self.program, self.users, self.absorbing)
         obstacle = self.first_obstacle(m, node, partial_match)
         if obstacle.distance >= Distance.GUARD:
             obstacle = self.widened_obstacle(m, node) or obstacle
-        return replace(obstacle, bound_values=len(partial_match.values))
+        return self.with_objective(m, node, replace(obstacle, bound_values=len(partial_match.values)))
+
+    @cached_property
+    def absorbing(self) -> dict[str, frozenset[str]]:
+        """The operators whose results each mapping has inside or gives, by its name: what follows them may become part of it."""
+        return {m.name: frozenset({root_of(m)} | _cores(m)) for m in self.mappings}
+
+    def with_objective(self, m: Mapping, node: Node, obstacle: Obstacle) -> Obstacle:
+        """Return an obstacle with what the objective says of an operation that only computes a function of each element."""
+        if (
+            obstacle.distance == Distance.FORM
+            or self.as_written
+            or not self.names_pins
+            or not (prefers_host(m, self.objective) or not obstacle.distance)
+        ):
+            return obstacle
+        name = next((f'"{self.program.sources[s].name}"' for s in sorted(node.origins) if s < len(self.program.sources)), "NODE")
+        pin = f"--on {m.target}={name} puts it on {m.target}"
+        pinning = f"; {pin}" if obstacle.distance == Distance.COST else f", and even then only {pin}: the objective prefers the host"
+        return replace(obstacle, remedy=pinning, requirements=(*obstacle.requirements, Pinned(m.target)))
 
     def widened_obstacle(self, m: Mapping, node: Node) -> Obstacle | None:
         """Return the capacity that a node exceeds once a law has given its operands axes of size 1, None where that was not tried."""
@@ -153,30 +270,64 @@ class HostReasons:
         for (name, types, _), fit in self.fitted.items():
             widened = [t.shape for t in types[: len(shapes)]]
             if name == m.name and isinstance(fit, Refusal) and widened != shapes and _without_units(widened) == _without_units(shapes):
-                exceeded = fit.limit if isinstance(fit.limit, Limit) else None
-                return Obstacle(m, Distance.CAPACITY, f"with axes of size 1 added, {fit.limit}", limit=exceeded)
+                return Obstacle(_place(m), Distance.CAPACITY, (f"with axes of size 1 added, {fit.limit}",), requirements=_capacity(m, fit))
         return None
 
     def first_obstacle(self, m: Mapping, node: Node, partial_match: PartialMatch) -> Obstacle:
         """Return why one mapping does not take the node, and record the bindings of its partial match."""
-        anchor = next(x for x in subterms(m.rule.left) if isinstance(x, Apply) and x.op.name == node.op)
+        anchor = anchor_of(m.rule, node)
         difference = first_difference(partial_match, anchor, node, self.producer)
         if difference:
-            return Obstacle(m, Distance.FORM, difference)
+            return self.with_readers(self.formed(m, difference), anchor, node, self.then_refused(m, difference, partial_match))
         reader_sentence = self.reader_difference(m.rule.left, anchor, node)
         if reader_sentence and not self.as_written:
-            return Obstacle(m, Distance.FORM, reader_sentence)
-        failing = [c for c in m.rule.where if self.is_decidable(c, partial_match) and not holds(c, partial_match.binding())]
-        if failing:
-            sentences = dict.fromkeys(self.guard_sentence(c, partial_match) for c in failing)
-            return Obstacle(m, Distance.GUARD, ", and ".join(sentences), failed_guards=len(failing), conditions=tuple(failing))
+            return Obstacle(_place(m), Distance.FORM, (reader_sentence,))
+        failing = self.failing(m.rule, node, partial_match)
+        if failing is not None:
+            return replace(failing, place=_place(m))
         refusal = self.refusal(m, partial_match)
         if refusal is not None:
-            exceeded = refusal.limit if isinstance(refusal.limit, Limit) else None
-            return Obstacle(m, Distance.CAPACITY, str(refusal.limit), limit=exceeded)
+            return Obstacle(_place(m), Distance.CAPACITY, (str(refusal.limit),), requirements=_capacity(m, refusal))
         if reader_sentence:
-            return Obstacle(m, Distance.COST, f"as written, {reader_sentence}")
-        return Obstacle(m, Distance.COST, f"the chosen program is no dearer with {node.op} on the host")
+            return Obstacle(_place(m), Distance.COST, (f"as written, {reader_sentence}",))
+        return Obstacle(_place(m), Distance.COST, (f"the chosen program is no dearer with {node.op} on the host",))
+
+    def with_readers(self, obstacle: Obstacle, anchor: Apply, node: Node, refused: Refusal | None) -> Obstacle:
+        """Return a difference in form with what else would be in the way: other readers of what is inside the pattern, a capacity."""
+        m = next(m for m in self.mappings if _place(m) == obstacle.place)
+        inside = next((x for x in anchor.operands if isinstance(x, Apply)), None)
+        maker = self.producer.get(node.inputs[0]) if inside is not None and inside is anchor.operands[0] else None
+        while inside is not None and maker is not None and maker.op == inside.op.name:
+            others = [n for n in self.users.get(maker.outputs[0], ()) if n is not node]
+            if others:
+                reader = next((f'"{self.program.sources[s].name}"' for n in others for s in sorted(n.origins)), others[0].op)
+                sentence = f"no other node may read the result of {maker.op}, as {reader} does"
+                read = SoleReader(node, maker.outputs[0])
+                obstacle = replace(obstacle, sentences=(*obstacle.sentences, sentence), requirements=(*obstacle.requirements, read))
+            node, anchor = maker, inside
+            inside = next((x for x in anchor.operands[:1] if isinstance(x, Apply)), None)
+            maker = self.producer.get(node.inputs[0]) if node.inputs else None
+        if refused is None:
+            return obstacle
+        return replace(
+            obstacle,
+            sentences=(*obstacle.sentences, f"then {refused.limit}"),
+            requirements=(*obstacle.requirements, *_capacity(m, refused)),
+        )
+
+    def then_refused(self, m: Mapping, difference: Difference, partial_match: PartialMatch) -> Refusal | None:
+        """Return the refusal of a convolution once it is in one group, as a mapping asks; None where it fits then, or asks another."""
+        r = difference.requirement
+        if not isinstance(r, AttributeOf) or (r.node.op, r.name, r.value) != ("conv", "group", 1):
+            return None
+        image, weights = (self.program.types[v] for v in r.node.inputs)
+        filters = replace(weights, shape=(weights.shape[0], image.shape[1], *weights.shape[2:]))
+        types = {"w": filters, "b": replace(weights, shape=weights.shape[:1]), "x": image}
+        attributes = {name: partial_match.attributes.get(name) for name, _ in m.statics}
+        if len(image.shape) != 4 or any(v.name not in types for v in m.operands) or None in attributes.values():
+            return None
+        fit = fit_case(m, [types[v.name] for v in m.operands], attributes, {}, self.objective)  # type: ignore[arg-type]
+        return fit if isinstance(fit, Refusal) else None
 
     def reader_difference(self, pattern: Tensor, anchor: Apply, node: Node) -> str:
         """Return a sentence on a reader of a node that is not the operator above it in the pattern, empty where the readers fit."""
@@ -215,11 +366,20 @@ class HostReasons:
         if rank:
             axes = len(partial_match.binding().shape(_variables(condition)[0]))
             return f"its operand {rank[1]} must have {rank[2]} axes, not {axes}"
+        number = re.fullmatch(r"(\w+)\.size == 1", condition_text(condition))
+        if number:
+            return f"its operand {number[1]} must be one number"
+        vector = re.fullmatch(r"(\w+)\.size == \w+\.shape\[-(\d)\]", condition_text(condition))
+        if vector:
+            return f"its operand {vector[1]} must be a vector along axis -{vector[2]}"
         shapes = [
             f"{x.name} {self.program.types[partial_match.values[id(x)]].shape}"
             for x in _variables(condition)
             if id(x) in partial_match.values
         ]
+        attributes = {str(getattr(key, "name", key)): value for key, value in partial_match.attributes.items()}
+        words = dict.fromkeys(re.findall(r"[a-z_]+", condition_text(condition)))
+        shapes += [f"{name} {attributes[name]}" for name in words if name in attributes]
         return f"{condition_text(condition)} fails{' with ' if shapes else ''}{', '.join(dict.fromkeys(shapes))}"
 
     def refusal(self, m: Mapping, partial_match: PartialMatch) -> Refusal | None:
@@ -258,6 +418,52 @@ def root_of(m: Mapping) -> str:
     """Return the operator at the root of a mapping's pattern."""
     left = m.rule.left
     return left.op.name if isinstance(left, Apply) else ""
+
+
+def anchor_of(r: Rule, node: Node) -> Apply:
+    """Return the place in a rule's left side that has the operator of a node."""
+    return next(x for x in subterms(r.left) if isinstance(x, Apply) and x.op.name == node.op)
+
+
+def prefers_host(m: Mapping, objective: Objective) -> bool:
+    """Tell whether an objective that counts leaves what a mapping computes on the host, whatever its size: functions of each element."""
+    operators = [x.op.kind for x in subterms(m.rule.left) if isinstance(x, Apply) and x.op.kind != LAYOUT]
+    if objective.is_priced or any(kind != ELEMENTWISE for kind in operators):
+        return False
+    return objective.by_levels((0, 0, 0, len(operators), len(operators))) <= objective.by_levels((0, 0, 1, 0, 0))
+
+
+def _place(m: Mapping) -> str:
+    return f"{m.name} ({short_place(m.rule.place)})"
+
+
+def _known(requirement: Requirement | None) -> tuple[Requirement, ...]:
+    return () if requirement is None else (requirement,)
+
+
+def _capacity(m: Mapping, refusal: Refusal) -> tuple[Requirement, ...]:
+    return (Capacity(m, refusal.limit),) if isinstance(refusal.limit, Limit) else ()
+
+
+def _both(own: Obstacle, other: Obstacle) -> Obstacle:
+    """Return two obstacles to one mapping as one, at the place of the other."""
+    return Obstacle(
+        other.place, max(own.distance, other.distance), (*own.sentences, *other.sentences), max(own.bound_values, other.bound_values),
+        own.failed_guards + other.failed_guards, (*own.requirements, *other.requirements),
+    )  # fmt: skip
+
+
+def _through(step: Step, obstacle: Obstacle, own: Obstacle | None = None) -> Obstacle:
+    """Return the obstacle to what a law makes of a node, after those conditions of the law that fail."""
+    return replace(obstacle if own is None else _both(own, obstacle), law=f"{step}, ")
+
+
+def _cores(m: Mapping) -> set[str]:
+    return {x.op.name for x in subterms(m.rule.left) if isinstance(x, Apply) and x.op.kind == COMPUTE}
+
+
+def _is_on_rank(c: Condition) -> bool:
+    return isinstance(c, TermIsTrue) and re.fullmatch(r"\w+\.rank == \d+", condition_text(c)) is not None
 
 
 def _needs_weights(m: Mapping) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping as MappingOf
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from ...lang.expr import Expr
 from ...ops.op import Apply, AttributeTerm, AttributeValue, Tensor
 from ...ops.static import Binding, Ints, list_of, value_of
 from ...rewrite.rule import free_attribute
+from .requirements import AttributeOf, Difference, ResultOf, SoleReader
 
 # attributes with so many numbers for each spatial axis
 PER_AXIS = {"strides": 1, "dilations": 1, "kernel": 1, "pads": 2}
@@ -23,7 +25,7 @@ class PartialMatch:
 
     program: Program
     users: MappingOf[Value, Sequence[Node]] = field(default_factory=dict)
-    roots: MappingOf[str, str] = field(default_factory=dict)  # device operation → operator at the root of its pattern
+    absorbing: MappingOf[str, AbstractSet[str]] = field(default_factory=dict)  # device operation → operators that it computes, for fusing
     values: dict[int, Value] = field(default_factory=dict)
     attributes: dict[Any, Any] = field(default_factory=dict)
 
@@ -35,25 +37,31 @@ class PartialMatch:
         )
 
 
-def first_difference(partial_match: PartialMatch, pattern: Apply, node: Node, producer: MappingOf[Value, Node]) -> str:
-    """Match a pattern top-down at a node, extending the partial match; return a sentence on the first difference, empty if none."""
+def first_difference(partial_match: PartialMatch, pattern: Apply, node: Node, producer: MappingOf[Value, Node]) -> Difference | None:
+    """Match a pattern top-down at a node, extending the partial match; return the first difference, None without any."""
+    partial_match.values.update((id(x), v) for x, v in zip(pattern.operands, node.inputs, strict=False))
     for x, v in zip(pattern.operands, node.inputs, strict=False):
-        partial_match.values[id(x)] = v
         if not isinstance(x, Apply):
             continue
         maker = producer.get(v)
         if maker is None or maker.op != x.op.name:
             conflict = _reader_conflict(partial_match, x, v, node, maker)
-            maker_text = _origin_text(partial_match.program, v, maker)
-            return conflict or f"the operand {name_of(pattern, x)} of {node.op} must be a result of {x.op.name}, not {maker_text}"
+            sentence = f"the operand {name_of(pattern, x)} of {node.op} must be a result of {x.op.name}, not "
+            return conflict or Difference(sentence + _origin_text(partial_match.program, v, maker), ResultOf(node, v, x))
         inner_difference = first_difference(partial_match, x, maker, producer)
         if inner_difference:
             return inner_difference
     wrong = [(name, term) for name, term in pattern.attributes.items() if not _agrees(partial_match, term, dict(node.attributes).get(name))]
     if not wrong:
-        return ""
+        return None
     name, term = wrong[0]
-    actual, expected = dict(node.attributes)[name], _value(term, partial_match)
+    expected = value_of_attribute(term, partial_match)
+    return Difference(_attribute_sentence(node, name, expected), AttributeOf(node, name, expected))
+
+
+def _attribute_sentence(node: Node, name: str, expected: AttributeValue | None) -> str:
+    """Return the sentence on an attribute whose value is not the one that a pattern has."""
+    actual = dict(node.attributes)[name]
     if name in PER_AXIS and isinstance(actual, tuple) and isinstance(expected, tuple) and len(actual) != len(expected):
         if len(set(expected)) == 1 and set(actual) != set(expected):
             return f"{name} of {node.op} must be {expected[0]} along every axis, not {actual}"
@@ -72,16 +80,17 @@ def _counted(axes: int) -> str:
     return f"{axes} {'axis' if axes == 1 else 'axes'}"
 
 
-def _reader_conflict(partial_match: PartialMatch, operand: Apply, v: Value, node: Node, maker: Node | None) -> str:
-    """Return a sentence on the other reader of an operand that a device operation computes, which prevents fusing it; else empty."""
-    if maker is None or partial_match.roots.get(maker.op) != operand.op.name:
-        return ""
+def _reader_conflict(partial_match: PartialMatch, operand: Apply, v: Value, node: Node, maker: Node | None) -> Difference | None:
+    """Return the difference that another reader makes to an operand of a device operation: it prevents fusing; else None."""
+    if maker is None or operand.op.name not in partial_match.absorbing.get(maker.op, ()):
+        return None
     p = partial_match.program
     other_readers = sorted({p.sources[s].name for n in partial_match.users.get(v, ()) if n is not node for s in n.origins if p.sources})
     if not other_readers and v not in p.outputs:
-        return f"the chosen program is no dearer with {node.op} on the host"
+        return Difference(f"the chosen program is no dearer with {node.op} on the host")
     reader = f'another node, "{other_readers[0]}",' if other_readers else "the caller"
-    return f"{reader} reads the result of {maker.op}, too, so that {node.op} cannot become part of it"
+    sentence = f"{reader} reads the result of {maker.op}, too, so that {node.op} cannot become part of it"
+    return Difference(sentence, SoleReader(node, v))
 
 
 def _origin_text(p: Program, v: Value, maker: Node | None) -> str:
@@ -95,11 +104,11 @@ def _agrees(partial_match: PartialMatch, term: AttributeTerm, value: AttributeVa
     key = free_attribute(term)
     if key is not None:
         return bool(partial_match.attributes.setdefault(key, value) == value)
-    expected = _value(term, partial_match)
+    expected = value_of_attribute(term, partial_match)
     return expected is None or expected == value
 
 
-def _value(term: AttributeTerm, partial_match: PartialMatch) -> AttributeValue | None:
+def value_of_attribute(term: AttributeTerm, partial_match: PartialMatch) -> AttributeValue | None:
     """Return the value that a pattern requires of an attribute, None where a variable of it is unbound."""
     key = free_attribute(term)
     if key is not None:
