@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import rewrite_compiler
 
 if TYPE_CHECKING:
+    from rewrite_compiler import FlexmatchError as FlexmatchError
     from rewrite_compiler import IsConstant as IsConstant
     from rewrite_compiler import Law as Law
     from rewrite_compiler import Rule as Rule

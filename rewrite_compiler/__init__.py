@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .compile.compile import compile_model as compile
     from .cosim.cosimulate import cosimulate
     from .emit.words import assemble, disassemble
+    from .errors import FlexmatchError
     from .fit.api import map
     from .fit.traffic import traffic
     from .ila.registry import ila
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 # name → the module that defines it
 _NAMES = {
+    "FlexmatchError": "errors",
     "IsConstant": "ops.static",
     "Law": "rewrite.rule",
     "Rule": "rewrite.rule",
@@ -42,8 +44,8 @@ _PACKAGES = ("compile", "ila", "lang", "ops", "prove", "target")
 _SHOWN = ("compile", "cosimulate", "prove")
 
 __all__ = [
-    "IsConstant", "Law", "Rule", "Tensor", "Where", "assemble", "check", "compile", "cosimulate", "disassemble", "ila", "lang",
-    "map", "ops", "prove", "rule", "target", "traffic",
+    "FlexmatchError", "IsConstant", "Law", "Rule", "Tensor", "Where", "assemble", "check", "compile", "cosimulate", "disassemble",
+    "ila", "lang", "map", "ops", "prove", "rule", "target", "traffic",
 ]  # fmt: skip
 
 

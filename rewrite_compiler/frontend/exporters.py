@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import io
+import logging
 import re
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import onnx
 
 from ..errors import InputError, UsageError
 
@@ -37,6 +42,8 @@ class Estimator(Protocol):
         """Return its settings."""
 
 
+KERAS_INPUTS = "give example_inputs=…, an array or what else the model is called with"
+OTHER_BACKEND = "build the model with another backend of Keras, KERAS_BACKEND=jax or torch, or without these layers"
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 LibraryModel: TypeAlias = TorchModule | KerasModel | Estimator
@@ -123,11 +130,77 @@ def _evaluating(model: Any) -> Iterator[None]:
             part.training = mode
 
 
-def _from_keras(model: Any, _: object) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
+def _from_keras(model: Any, example_inputs: object) -> bytes:
+    """Export a model for any number of samples, with other lengths as in the example inputs, where there are any."""
+    inputs = getattr(model, "inputs", None)
+    if example_inputs is None and not inputs and not model.built:
+        raise UsageError("F107", "a keras.Model that was never called is exported with example inputs", help=KERAS_INPUTS)
+    with tempfile.TemporaryDirectory() as folder, _without_remarks():
         path = Path(folder) / "model.onnx"
-        model.export(str(path), format="onnx", verbose=False)
-        return path.read_bytes()
+        signature = None if example_inputs is None and not inputs else [_keras_signature(model, example_inputs)]
+        model.export(str(path), format="onnx", verbose=False, input_signature=signature)
+        return _mended_export(path.read_bytes(), len(inputs) if inputs else None)
+
+
+def _keras_signature(model: Any, example_inputs: object) -> Any:
+    """Return the specifications of what a model is called with: its own inputs, else those of the example."""
+    import keras
+
+    def specification(x: Any, example: Any) -> Any:
+        return keras.InputSpec(shape=(None, *example.shape[1:]), dtype=str(x.dtype), name=getattr(x, "name", None))
+
+    examples = None if example_inputs is None else keras.tree.map_structure(np.asarray, example_inputs)
+    if examples is not None:
+        model(keras.tree.map_structure(keras.ops.convert_to_tensor, examples))
+    if not (inputs := getattr(model, "inputs", None)):
+        return keras.tree.map_structure(lambda x: specification(x, x), examples)
+    shaped = inputs if examples is None else keras.tree.flatten(examples)
+    specifications = [specification(x, example) for x, example in zip(inputs, shaped, strict=True)]
+    return specifications if len(inputs) > 1 else specifications[0]
+
+
+@contextmanager
+def _without_remarks() -> Iterator[None]:
+    """Leave out, for the body, what exporters of Keras say about themselves and other libraries."""
+    log = logging.getLogger("tf2onnx")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
+    finally:
+        log.setLevel(level)
+
+
+def _mended_export(data: bytes, count: int | None) -> bytes:
+    """Return a model with one name for the number of samples of its `count` inputs (None: not known) and without operators that ONNX lacks.
+
+    Raises:
+        InputError: F107, values of the model became inputs of the file, so that they are lost.
+    """
+    model = onnx.load_from_string(data)
+    inputs = model.graph.input
+    if count is not None and len(inputs) > count:
+        names = ", ".join(f'"{i.name}"' for i in [*inputs][count:])
+        raise InputError("F107", f"keras.Model.export leaves values of the model out and makes inputs of them: {names}", help=OTHER_BACKEND)
+    for i in inputs:
+        leading = i.type.tensor_type.shape.dim[:1]
+        if leading and not leading[0].HasField("dim_value"):
+            leading[0].dim_param = "samples"
+    nodes = [part for node in model.graph.node for part in (_complement(node) if node.op_type == "Erfc" else (node,))]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return bytes(model.SerializeToString())
+
+
+def _complement(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes that give 1 - Erf(x) for a node Erfc(x)."""
+    (x,), (result,) = node.input, node.output
+    one = onnx.helper.make_node("Constant", [], [f"{result}.one"], value_float=1.0)
+    unit = onnx.helper.make_node("CastLike", [f"{result}.one", x], [f"{result}.unit"])
+    error = onnx.helper.make_node("Erf", [x], [f"{result}.erf"])
+    yield from (one, unit, error, onnx.helper.make_node("Sub", [f"{result}.unit", f"{result}.erf"], [result], name=node.name))
 
 
 def _from_sklearn(model: Any, example_inputs: object) -> bytes:

@@ -34,6 +34,7 @@ MORE = {
     ("gru_loop", "flexasr"): {"linear": 27},
     ("gru_loop", "vta"): {"dense": 27},
     ("convlstm", "hlscnn"): {"conv2d": 20},
+    ("residual_keras", "flexasr"): {"linear": 4, "mean_pool": 1},  # two of them convolutions
     ("autoencoder_dynamic", "vta"): {"conv2d": 5, "dense": 2},
 }
 

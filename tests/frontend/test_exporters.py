@@ -6,6 +6,7 @@ they are installed.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 
 import flexmatch
@@ -134,12 +137,80 @@ def test_an_exporter_that_is_not_there(monkeypatch: pytest.MonkeyPatch, model: A
     assert refusal(lambda: as_onnx(model, 1)) == said
 
 
-def test_a_keras_model_exports_itself() -> None:
-    def export(_: Any, path: str, *, format: str, verbose: bool) -> None:
-        assert (format, verbose) == ("onnx", False)
-        Path(path).write_bytes(DATA)
+def as_written(inputs: dict[str, list[Any]], nodes: list[Any]) -> bytes:
+    """Return the ONNX bytes of a model whose last node gives its output."""
+    declared = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, shape) for n, shape in inputs.items()]
+    output = onnx.helper.make_tensor_value_info(nodes[-1].output[0], onnx.TensorProto.FLOAT, None)
+    graph = onnx.helper.make_graph(nodes, "model", declared, [output])
+    return bytes(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 15)], ir_version=8).SerializeToString())
 
-    assert as_onnx(library_class("Model", "keras.src.models.model", export=export)) == DATA
+
+@pytest.fixture
+def keras(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Put a stand-in in Keras's place, and return what makes a model of it that exports these bytes."""
+    module = ModuleType("keras")
+    module.__dict__.update(
+        InputSpec=lambda shape, dtype, name: (shape, dtype, name),
+        tree=SimpleNamespace(map_structure=lambda f, x: [f(v) for v in x] if isinstance(x, list) else f(x), flatten=list),
+        ops=SimpleNamespace(convert_to_tensor=lambda x: x),
+    )
+    monkeypatch.setitem(sys.modules, "keras", module)
+
+    def model(data: bytes, **members: Any) -> Any:
+        def export(self: Any, path: str, *, format: str, verbose: bool, input_signature: Any) -> None:
+            assert (format, verbose) == ("onnx", False)
+            self.signatures.append(input_signature)
+            Path(path).write_bytes(data)
+
+        call = {"__call__": lambda self, x: self.signatures.append(("called", x))}
+        return library_class("Model", "keras.src.models.model", export=export, signatures=[], **{**call, **members})
+
+    return model
+
+
+def spec(name: str | None, *shape: int | None) -> Any:
+    return SimpleNamespace(shape=shape, dtype="float32", name=name)
+
+
+def test_a_keras_model_is_exported_for_any_number_of_samples(keras: Callable[..., Any]) -> None:
+    """Also one that was never called; its inputs get one name for the number of samples, which tf2onnx names apart."""
+    data = as_written({"a": ["unk__1", 8], "b": ["unk__2", 8]}, [onnx.helper.make_node("Add", ["a", "b"], ["y"])])
+    model = keras(data, inputs=[spec("a", None, 8), spec("b", None, 8)], built=True)
+    graph = onnx.load_from_string(as_onnx(model)).graph
+    assert model.signatures == [[[((None, 8), "float32", "a"), ((None, 8), "float32", "b")]]]
+    assert [i.type.tensor_type.shape.dim[0].dim_param for i in graph.input] == ["samples", "samples"]
+    assert repr(flexmatch.compile(model, "vta")) == "Plan(the model in memory: no offload; nodes on the host: 1)"
+
+
+def test_example_inputs_fix_the_other_lengths_of_a_keras_model(keras: Callable[..., Any]) -> None:
+    data = as_written({"x": ["unk__1", 9, 8]}, [onnx.helper.make_node("Relu", ["x"], ["y"])])
+    examples = np.zeros((2, 9, 8), np.float32)
+    model = keras(data, inputs=[spec("x", None, None, 8)], built=True)
+    as_onnx(model, [examples])
+    assert model.signatures[1] == [((None, 9, 8), "float32", "x")]
+    unbuilt = keras(data, built=False)
+    as_onnx(unbuilt, examples)
+    assert unbuilt.signatures[1] == [((None, 9, 8), "float32", None)]
+    assert refusal(lambda: as_onnx(keras(data, built=False))) == (
+        "error[F107]: a keras.Model that was never called is exported with example inputs\n"
+        "  help: give example_inputs=…, an array or what else the model is called with"
+    )
+
+
+def test_a_gelu_of_keras_has_an_operator_of_onnx(keras: Callable[..., Any]) -> None:
+    data = as_written({"x": ["unk__1", 8]}, [onnx.helper.make_node("Erfc", ["x"], ["y"])])
+    mended = as_onnx(keras(data, inputs=[spec("x", None, 8)], built=True))
+    x = np.linspace(-3, 3, 8, dtype=np.float32).reshape(1, 8)
+    (y,) = onnxruntime.InferenceSession(mended).run(None, {"x": x})
+    assert np.allclose(y, [[math.erfc(v) for v in x[0]]], atol=1e-6)
+
+
+def test_values_that_an_export_of_keras_loses_are_named(keras: Callable[..., Any]) -> None:
+    data = as_written({"x": ["unk__1", 8], "mean": [1, 8]}, [onnx.helper.make_node("Sub", ["x", "mean"], ["y"])])
+    assert refusal(lambda: as_onnx(keras(data, inputs=[spec("x", None, 8)], built=True))) == (
+        'error[F107]: keras.Model.export leaves values of the model out and makes inputs of them: "mean"\n'
+        "  help: build the model with another backend of Keras, KERAS_BACKEND=jax or torch, or without these layers"
+    )
 
 
 def test_an_estimator_is_exported_for_single_samples(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,3 +258,11 @@ def test_a_real_estimator() -> None:
     x = np.random.default_rng(0).normal(size=(50, 16))
     plan = flexmatch.compile(LogisticRegression().fit(x, x[:, 0] > 0), "flexasr")
     assert [o.mapping.name for o in plan.offloads] == ["flexasr.linear"]
+
+
+def test_a_real_keras_model() -> None:
+    keras = pytest.importorskip("keras")
+    pytest.importorskip("tf2onnx")
+    net = keras.Sequential([keras.Input((16,)), keras.layers.Dense(16, activation="relu"), keras.layers.Dense(4, activation="softmax")])
+    plan = flexmatch.compile(net, "flexasr")
+    assert [o.mapping.name for o in plan.offloads] == ["flexasr.linear_relu", "flexasr.linear"]
