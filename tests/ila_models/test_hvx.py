@@ -125,12 +125,12 @@ def test_immediates_are_as_wide_as_the_syntax_says() -> None:
 
 
 def test_fields_of_registers_name_every_register() -> None:
-    """Of scalar registers of instructions with three sources the first eight."""
-    most = {"v": (31, 15), "q": (3,), "r": (31, 15, 7)}  # by the first letter: single ones, pairs, the first eight
+    """Pairs, which have names of three letters, by their even ones; of scalar sources beside two vectors the first eight."""
     for i in build().instructions.values():
         for name, o in i.operands.items():
-            is_register = name[0] in most and len(name) <= len("vdd")
-            assert not is_register or o.leaf.interval[1] in most[name[0]], f"{i.name} {name}"
+            if name[0] in "vqr" and len(name) <= len("vdd"):
+                single = 3 if name[0] == "q" else 7 if name == "rt" and "vv" in i.operands else 31
+                assert o.leaf.interval[1] == (15 if len(name) == len("vdd") else single), f"{i.name} {name}"
 
 
 def test_words_of_hardware_loops() -> None:
@@ -139,6 +139,10 @@ def test_words_of_hardware_loops() -> None:
     assert {name: word & 0xFFFF0000 for name, word in found.items()} == {
         "loop0_imm": 0x69000000, "loop1_imm": 0x69200000, "loop0": 0x60000000, "loop1": 0x60200000,
     }  # fmt: skip
+    for name, width in {**dict.fromkeys(found, 7), "jump": 22}.items():  # bits of a target, in words from the packet on
+        targets = [o for field, o in build().instructions[name].operands.items() if field.startswith("target")]
+        assert sum(o.bits.width for o in targets) == width, name
+        assert min(o.leaf.interval[0] or 0 for o in targets) < 0, name
 
 
 # -- packets
@@ -245,6 +249,15 @@ def test_nested_hardware_loops(reading: str) -> None:
     sim = device(reading)
     assert sim.run_program(ends, 0x100) == 1 + 3 + 12 + 1
     assert (sim.state("r")[2], sim.state("r")[3]) == (12, 1)
+
+
+def test_a_constant_extender_may_end_a_hardware_loop() -> None:
+    """It is the first word of the packet, whose bits 15:14 are 10 then."""
+    extended = words("transfer_extended", rd=2, low=5, imm_low=3, imm_high=1)
+    extender, transfer = extended >> 32 & ~(3 << 14) | 2 << 14, extended & 0xFFFFFFFF | LAST
+    sim = device()
+    assert sim.run_program([*program(([words("loop0_imm", target_low=1, count_low=3)], 0)), extender, transfer]) == 4
+    assert sim.state("r")[2] == (1 << 14 | 3) << 6 | 5
 
 
 def test_a_jump_a_trap_and_a_program_without_end() -> None:
