@@ -170,6 +170,8 @@ class Costs:
         self.graph, self.devices, self.objective, self.work = graph, devices, objective, work or {}
         self.fitted: dict[Case, Tiling | Refusal] = {}
         self.cache: dict[tuple[int, int], tuple[int, ...] | None] = {}  # by class and id of an e-node
+        self.priced: dict[Case, tuple[Tiling, Price]] = {}
+        self.placed: dict[tuple[Case, tuple[bool, ...]], Placement | None] = {}  # by operation, and which operands are constant
         self.forbidden: AbstractSet[int] = frozenset()  # ids of e-nodes that are never chosen, and never tiled
 
     def __call__(self, c: int, node: ENode) -> tuple[int, ...] | None:
@@ -209,12 +211,19 @@ class Costs:
         return self.energy(node) if self.objective.price_level == ENERGY else self.amount(self.tiling_and_price(node)[1])
 
     def tiling_and_price(self, node: ENode) -> tuple[Tiling, Price]:
-        """Return the tiling and the price of a device operation that fits."""
-        m, fit = self.devices[node.op], self.fit(node)
-        assert isinstance(fit, Tiling)
-        node_price = price(m, fit, self.attributes(node), self.objective.resources[m.target], self.objective.host)
-        assert node_price is not None
-        return fit, node_price
+        """Return the tiling and the price of a device operation that fits, cached by its operands' types."""
+        m, case = self.devices[node.op], self.case(node)
+        if case not in self.priced:
+            fit = self.fit(node)
+            assert isinstance(fit, Tiling)
+            node_price = price(m, fit, self.attributes(node), self.objective.resources[m.target], self.objective.host)
+            assert node_price is not None
+            self.priced[case] = fit, node_price
+        return self.priced[case]
+
+    def case(self, node: ENode) -> Case:
+        """Return the key of a device operation on operands of its types."""
+        return case_of(self.devices[node.op], self.types(node), self.attributes(node))
 
     def energy(self, node: ENode) -> int:
         """Return the femtojoules of a device operation: of its accesses and of its multiply-accumulates."""
@@ -235,9 +244,18 @@ class Costs:
         return {id(n): placement for n in fitting_ones if (placement := self.placement_of(n)) is not None}
 
     def placement_of(self, node: ENode) -> Placement | None:
-        """Return the placement of a device operation; None when it states no rooms or costs, or its tiling divides all of them."""
+        """Return the placement of a device operation; None when it states no rooms or costs, or its tiling divides all of them.
+
+        Those of equal operations with the same constant operands are one.
+        """
         if self.objective.is_mapped(self.devices[node.op]):
             return None
+        key = self.case(node), tuple(self.graph.classes[child].fixed for child in node.children)
+        if key not in self.placed:
+            self.placed[key] = self._placement(node)
+        return self.placed[key]
+
+    def _placement(self, node: ENode) -> Placement | None:
         m, (fit, node_price) = self.devices[node.op], self.tiling_and_price(node)
         rooms = self.rooms(m, fit, self.attributes(node))
         names = {v.name: k for k, v in enumerate(m.operands) if not self.graph.classes[node.children[k]].fixed}
@@ -315,7 +333,13 @@ class Undivided(Costs):
     """A lower bound of costs: device operations in one call of any size, since tiling never saves anything."""
 
     def fit(self, node: ENode) -> Tiling | Refusal:
-        """Return the tiling into one call if the smallest tile fits."""
+        """Return the tiling into one call if the smallest tile fits, cached by its operands' types."""
+        case = self.case(node)
+        if case not in self.fitted:
+            self.fitted[case] = self._undivided(node)
+        return self.fitted[case]
+
+    def _undivided(self, node: ENode) -> Tiling | Refusal:
         m, attributes = self.devices[node.op], self.attributes(node)
         sizes = sizes_of(m, self.types(node), attributes)
         try:
