@@ -27,7 +27,7 @@ from record import Row, commit, finish, options
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila import Ila, Instruction
 from rewrite_compiler.ila.simulation.simulator import Simulator
-from rewrite_compiler.ila_models import flexasr, hlscnn, vta
+from rewrite_compiler.ila_models import flexasr, genesys, hlscnn, hvx, vta
 from rewrite_compiler.lang import Expr, Leaf, lift
 from rewrite_compiler.lang.binders import Table, static_shape
 from rewrite_compiler.lang.printer import show as shown
@@ -53,6 +53,8 @@ MODELS = {
     **{f"hlscnn {r}": lambda r=r: hlscnn.build(r, **SMALL_MEMORIES) for r in hlscnn.REVISIONS},
     "vta": vta.build,
     "vta hls": lambda: vta.build(behaviour="hls"),
+    "genesys": genesys.build,
+    "hvx": hvx.build,
 }
 
 

@@ -12,11 +12,13 @@ from command import perceptron
 from house import ROOT
 
 from rewrite_compiler.compile import Options, compile_model, to_json
+from rewrite_compiler.errors import SpecError
 from rewrite_compiler.fit.cost import price_with_overlap
 from rewrite_compiler.fit.mapping.calls import Tiling
 from rewrite_compiler.fit.overlap import call_commands, overlap
 from rewrite_compiler.report.page.html import page
 from rewrite_compiler.study.designs.advise import advice_document, advise
+from rewrite_compiler.study.designs.diff import plan_totals
 from rewrite_compiler.target import Resources, Target, load_target
 from rewrite_compiler.target.timing import timeline
 
@@ -28,7 +30,7 @@ from rewrite_compiler.target import Clock, Cost, Link, Resources, Unit, state_me
 
 def describe(ila, parameters):
     memories = [state_memory(ila, name, "depth lane", buffering=BUFFERING) for name in "xwy"]
-    links = (Link("host", "x", 8), Link("host", "w", 8), Link("y", "host", 8))
+    links = tuple(Link(*ends, WIDTH, port="bus") for ends in (("host", "x"), ("host", "w"), ("y", "host")))
     return Resources(Clock(100_000_000, "assumed"), tuple(memories), (Unit("dot", ("dense",), ("fixed8",), {"k": 8}),), links)
 
 
@@ -38,7 +40,7 @@ target = __import__("dataclasses").replace(target, describe=describe)
 @dense.costs
 def cost(t, k, n, resources):
     moved = {"x": t * k, "w": n * k, "y": 8 * n}
-    return Cost("dot", WORK * t * n * k // 8, sum(-(-b // 8) for b in moved.values()), moved)
+    return Cost("dot", WORK * t * n * k // 8, sum(map(resources.link("host", "x").cycles_for, moved.values())), moved)
 
 
 @dense.levels
@@ -47,12 +49,11 @@ def levels(t, k, n):
 """
 
 
-def machine(folder: Path, buffering: int, work: int = 1) -> Target:
+def machine(folder: Path, buffering: int, work: int = 1, width: int = 8) -> Target:
     """Return the tutorial's machine with memories, links and costs."""
-    file = folder / f"toy_{buffering}_{work}.py"
-    file.write_text(
-        f"{TOY}\nBUFFERING, WORK = {buffering}, {work}\n{COSTS}".replace("trials=trials", "trials=trials, units={'n': 1}"), "utf-8"
-    )
+    constants = f"BUFFERING, WORK, WIDTH = {buffering}, {work}, {width}"
+    file = folder / f"toy_{buffering}_{work}_{width}.py"
+    file.write_text(f"{TOY}\n{constants}\n{COSTS}".replace("trials=trials", "trials=trials, units={'n': 1}"), "utf-8")
     return load_target(str(file))
 
 
@@ -132,6 +133,24 @@ def test_advice_says_what_a_double_buffer_saves_and_the_plan_holds_it(tmp_path: 
     assert [lane["resource"] for lane in first["cost"]["lanes"]] == ["links", "dot"]
     assert "what each unit and link works and waits for" in page(to_json(plans["double"]), None)
     assert "what each unit and link works and waits for" not in page(to_json(plans["single"]), None)
+
+
+def test_what_a_wider_port_saves_is_what_the_target_with_it_saves(tmp_path: Path) -> None:
+    model = tmp_path / "app.onnx"
+    onnx.save(perceptron((64, 64, 64)), model)
+    options = Options(shapes={"x": (6, 64)})
+    document = advice_document(advise([model], machine(tmp_path, 1), options))
+    (link,) = [c for c in document["changes"] if c["kind"] == "link"]
+    assert (link["name"], link["from"], link["to"]) == ("port bus", "8 bytes", "16 bytes")
+    narrow, wide = (plan_totals(compile_model(model, [machine(tmp_path, 1, 1, width)], options)) for width in (8, 16))
+    assert link["totals"] == wide.document()
+    assert link["saved_nanoseconds"] == narrow.nanoseconds - wide.nanoseconds > 0
+
+
+def test_links_of_a_port_are_as_wide_as_each_other(tmp_path: Path) -> None:
+    graph = resources_of(machine(tmp_path, 1))
+    with pytest.raises(SpecError, match='Links of the port "bus" must be as wide as each other, as that to w is not'):
+        replace(graph, links=tuple(replace(x, width_bytes=16 if x.sink == "w" else 8) for x in graph.links))
 
 
 def test_a_memory_holds_at_least_one_tile(tmp_path: Path) -> None:

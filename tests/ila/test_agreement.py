@@ -20,6 +20,8 @@ INSTRUCTIONS = [
     ("vta", "gemm"),
     ("vta", "store"),
     ("vta hls", "gemm"),
+    ("genesys", "sa_loop_cfg"),
+    ("hvx", "vmpyo_w_w_h_shl1_rnd_sat"),
 ]
 
 

@@ -41,6 +41,12 @@ def compiled(accel: str) -> Any:
     return compile_model(CNN, [accel], Options(shapes=SHAPES, objective="bytes"))
 
 
+@pytest.mark.parametrize("accel", ["hlscnn", "vta:log_wgt_buffer=12"])
+def test_the_design_as_it_is_costs_what_its_plan_costs(accel: str) -> None:
+    """With the lowerings that an objective uses which weighs host and device: HLSCNN computes the dense layer as a convolution."""
+    assert advised(accel, "bytes")["base"]["totals"] == plan_totals(compiled(accel)).document()
+
+
 def test_changes_are_ranked_by_the_objective_then_time_then_bytes() -> None:
     changes = advised("vta:log_wgt_buffer=12", "bytes")["changes"]
     assert [c["rank"] for c in changes] == list(range(1, len(changes) + 1))

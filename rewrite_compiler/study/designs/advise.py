@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from ...compile import Options, chosen_targets
+from ...compile.compile import SearchSpace, search_space
 from ...compile.matching.match import MatchResult, case_of, extract_match, saturate_program
-from ...compile.matching.objective import OBJECTIVES, Objective, comparable_mappings, objective_for
-from ...compile.plan.user_rules import with_proved_domain
+from ...compile.matching.objective import OBJECTIVES, Objective, objective_for
 from ...egraph.graph.outcome import Saturation
 from ...errors import UsageError
 from ...fit import Tiling
@@ -27,8 +27,6 @@ from ...frontend.load import load
 from ...ila import Ila
 from ...ir.program import Node, Program
 from ...ops.op import ELEMENTWISE
-from ...rewrite.rule import Rule
-from ...rewrite.ruleset import shipped_rules
 from ...target import Clock, Limit, Link, Mapping, Memory, Resources, Target
 from ...target.mapping import accepted_arguments
 from .totals import Run, Totals, totals
@@ -102,8 +100,8 @@ def advise(models: Sequence[str | Path], accel: str | Target, options: Options =
     if not models:
         raise UsageError("F203", "Models must be at least one, not none")
     (target,) = chosen_targets([accel])
-    rules = [with_proved_domain(r) for r in shipped_rules() if r.name not in options.without]
-    studies = [_study(Path(m), target, rules, options) for m in models]
+    space = search_space([target], options)
+    studies = [_study(Path(m), space, options) for m in models]
     binding: dict[str, None] = {}
     extractions = [_Extraction.of(study, _recording_target(target, binding)) for study in studies]
     base = _outcome(None, extractions)
@@ -125,15 +123,13 @@ class _Study:
 
     program: Program
     saturation: Saturation
-    rules: Sequence[Rule]
-    names: frozenset[str]  # of the mappings it was made with
+    space: SearchSpace
     options: Options
 
 
-def _study(path: Path, target: Target, rules: Sequence[Rule], options: Options) -> _Study:
-    program = load(path, options.shapes, options.limits).program
-    mappings = comparable_mappings(list(target.mappings.values()), objective_for(options.objective, [target]))[0]
-    return _Study(program, saturate_program(program, rules, mappings, options.limits), rules, frozenset(m.name for m in mappings), options)
+def _study(path: Path, space: SearchSpace, options: Options) -> _Study:
+    program, (rules, mappings) = load(path, options.shapes, options.limits).program, (space.rules, space.mappings)
+    return _Study(program, saturate_program(program, rules, mappings, options.limits), space, options)
 
 
 @dataclass(frozen=True)
@@ -147,12 +143,13 @@ class _Extraction:
     @classmethod
     def of(cls, study: _Study, target: Target) -> _Extraction:
         """Extract with the capacities and costs of a target that has the patterns of the e-graph."""
-        objective = objective_for(study.options.objective, [target])
-        mappings = {m.name: m for m in target.mappings.values() if m.name in study.names}
-        limits = study.options.limits
-        return cls(
-            extract_match(study.program, study.saturation, study.rules, list(mappings.values()), limits, objective), objective, mappings
-        )
+        options, space = study.options, study.space
+        base = objective_for(options.objective, [target], options.host)
+        objective = replace(base, runtime_weights=space.objective.runtime_weights)
+        names = {m.name for m in space.mappings}
+        mappings = {m.name: m for m in target.mappings.values() if m.name in names}
+        matched = extract_match(study.program, study.saturation, space.rules, list(mappings.values()), options.limits, objective)
+        return cls(matched, objective, mappings)
 
     def run_of(self, node: Node) -> Run | None:
         """Return which offload a node is."""
