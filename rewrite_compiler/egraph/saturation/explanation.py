@@ -64,6 +64,13 @@ class Explainer:
         return list(ordered_births)
 
 
+def operand_classes(graph: EGraph, pattern: Tensor) -> Iterator[Mapping[str, ClassId]]:
+    """Yield the classes of a pattern's tensor variables at each match in a graph, whatever its guard says."""
+    for c in graph.classes:
+        for state in _Matches(graph, {}).terms(pattern, c, _State({}, {})):
+            yield {name: bound for name, bound in state.classes.items() if isinstance(name, str)}
+
+
 class _Matches:
     def __init__(self, graph: EGraph, users: Mapping[ClassId, Sequence[tuple[ClassId, ENode]]]) -> None:
         self.graph, self.users = graph, users
