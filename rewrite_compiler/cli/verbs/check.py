@@ -16,12 +16,13 @@ from .check_symbolic import check_symbolic
 
 INACCURATE = 0.25  # mean relative error from which on a magnitude is outside of an operation's range
 KINDS = ("drawn", "held", "rounded")
-PLAN = "a plan with --symbolic"
+PLAN, SYMBOLIC = "a plan", "a plan with --symbolic"
 WORDS = {"target": "an accelerator", "rules": "a rule file", "ila": "an accelerator model", "model": "a model"}
 # options that not every subject uses
 SUBJECTS = {
-    "groups": [WORDS["target"]], "seed": [WORDS["target"]], "shape": [WORDS["model"]], "limits": [WORDS["model"], PLAN],
-    "accel": [PLAN], "rules": [PLAN], "recheck": [PLAN], "junit": [*WORDS.values()], "sarif": [*WORDS.values()],
+    "groups": [WORDS["target"]], "seed": [WORDS["target"]], "shape": [WORDS["model"]], "limits": [WORDS["model"], PLAN, SYMBOLIC],
+    "accel": [PLAN, SYMBOLIC], "rules": [PLAN, SYMBOLIC], "data": [PLAN, SYMBOLIC], "recheck": [SYMBOLIC],
+    "junit": [*WORDS.values(), PLAN], "sarif": [*WORDS.values(), PLAN],
 }  # fmt: skip
 
 
@@ -31,7 +32,7 @@ def run(arguments: Sequence[str]) -> int:
     Raises:
         UsageError: an option is not for the subject (F203), or a file cannot be written (F100).
     """
-    verb_parser = parser("check", "Find everything that is wrong; of an accelerator's operations, how far they are from what they mean.")
+    verb_parser = parser("check", "Find everything that is wrong; how far off operations are, and what a plan may lose by rounding.")
     verb_parser.add_argument("subject", metavar="NAME|FILE", help="an accelerator (NAME:key=value,… too), a .py or .onnx file, or a plan")
     verb_parser.add_argument(
         "--groups", type=whole_number(1), default=0, metavar="N", help="groups of ten random inputs an operation (default 10)"
@@ -41,13 +42,14 @@ def run(arguments: Sequence[str]) -> int:
     verb_parser.add_argument("--limits", action="append", default=[], metavar="KEY=VALUE", help="change a limit on models")
     verb_parser.add_argument("--symbolic", action="store_true", help="of a plan: judge every call of its offloads, for all codes")
     verb_parser.add_argument(
-        "--accel", action="append", default=[], metavar="NAME", help="with --symbolic: an accelerator of the plan that is a file of yours"
+        "--accel", action="append", default=[], metavar="NAME", help="of a plan: an accelerator that is a file of yours"
     )
-    verb_parser.add_argument("--rules", action="append", default=[], type=Path, metavar="FILE.py", help="with --symbolic: the plan's rules")
+    verb_parser.add_argument("--rules", action="append", default=[], type=Path, metavar="FILE.py", help="of a plan: its rules")
+    verb_parser.add_argument("--data", metavar="FILE", help="of a plan: samples on which rounding is bounded (default: one random input)")
     verb_parser.add_argument("--recheck", action="store_true", help="with --symbolic: judge again what was judged before")
     add_finding_options(verb_parser)
     args = parse_arguments(verb_parser, arguments)
-    subject = PLAN if args.symbolic else _subject(args)
+    subject = SYMBOLIC if args.symbolic else _subject(args)
     if subject is not None:
         check_options_apply(args, SUBJECTS, subject)
     if args.symbolic:
@@ -55,16 +57,18 @@ def run(arguments: Sequence[str]) -> int:
     from ...limits import DEFAULT
     from ...study.checks.accuracy import GROUPS, SEED
     from ...study.checks.check import check, check_document
+    from ...study.checks.plan_arithmetic import arithmetic_lines
 
     result = check(
         args.subject, groups=args.groups or GROUPS, seed=SEED if args.seed < 0 else args.seed, shapes=shapes_of(args),
-        limits=DEFAULT.with_overrides(args.limits), progress=_progress if is_live(args) else lambda _: None,
+        limits=DEFAULT.with_overrides(args.limits), progress=_progress if is_live(args) else lambda _: None, data=args.data,
+        accel=args.accel, rules=args.rules,
     )  # fmt: skip
     document = check_document(result)
     emit_json(document, args.json)
     failures = [Finding(p.code, p.place or args.subject, p.sentence, p.code) for p in result.problems]
     write_findings(args, "check", failures or [Finding(args.subject, args.subject)])
-    print_lines(args, lines(document, verbose=args.verbose))
+    print_lines(args, [*(arithmetic_lines(result.arithmetic) if result.arithmetic else ()), *lines(document, verbose=args.verbose)])
     for p in result.problems:
         print(p, file=sys.stderr)
     return 0 if result.is_good else 1
@@ -78,7 +82,7 @@ def _subject(args: argparse.Namespace) -> str | None:
     from ...study.checks.check import kind_of
 
     if Path(args.subject).is_file() and is_plan(Path(args.subject)):
-        return "a plan without --symbolic"
+        return PLAN
     try:
         return WORDS[kind_of(args.subject).value]
     except UsageError:

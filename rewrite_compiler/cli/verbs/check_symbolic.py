@@ -28,6 +28,7 @@ def check_symbolic(args: argparse.Namespace) -> int:
     from ...compile.plan.validation import problems_of, validated_calls, validation_document
     from ...limits import DEFAULT
     from ...prove.certificates.cache import court_cache
+    from ...study.checks.plan_arithmetic import arithmetic_document, arithmetic_lines, plan_arithmetic
 
     path = Path(args.subject)
     if not path.is_file() or not is_plan(path):
@@ -35,6 +36,7 @@ def check_symbolic(args: argparse.Namespace) -> int:
             "F203", f"--symbolic is for plans, and {args.subject} is none", help="write one with flexmatch compile MODEL --accel NAME"
         )
     plan = read_plan(path, args.accel, DEFAULT.with_overrides(args.limits), rules=args.rules)
+    arithmetic = plan_arithmetic(plan, args.data, DEFAULT.with_overrides(args.limits))
     calls = validated_calls(plan, court_cache(recheck=args.recheck), _progress if is_live(args) else lambda _: None)
     rows = validation_document(calls)
     place, document = plan_json(path)
@@ -43,9 +45,10 @@ def check_symbolic(args: argparse.Namespace) -> int:
     result = {
         "schema": SCHEMA, "subject": args.subject, "kind": "plan", "parameters": {}, "good": not problems,
         "problems": [vars(p) for p in problems], "ila": None, "golden": None, "mappings": [], "rules": [], "seed": None, "validated": rows,
+        **arithmetic_document(arithmetic),
     }  # fmt: skip
     emit_json(result, args.json)
-    print_lines(args, lines(rows, verbose=args.verbose))
+    print_lines(args, [*arithmetic_lines(arithmetic), *lines(rows, verbose=args.verbose)])
     for p in problems:
         print(p, file=sys.stderr)
     return 1 if problems else 0

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from ...errors import FlexmatchError
+from ...frontend.graph.emit import to_onnx
+from ...hostrun import Session
 from ...ir.evaluate import run_op
 from ...ir.program import OPAQUE, Data, Node, Program, Value
 from ...ir.types import interval_of
@@ -45,12 +48,14 @@ class Bounded:
 class RoundingRatio:
     """The largest ratio of a plan's error bound to its model's over all elements of the outputs on some data, or why there is none.
 
-    One unit in the last place counts for both. `output` names where it is largest.
+    One unit in the last place counts for both. `output` names where it is largest; `given` are operators without a meaning here that
+    read inputs and constants only: both programs have their results from the host.
     """
 
     ratio: float | None
     output: str = ""
     unknown: str = ""
+    given: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if self.ratio is None:
@@ -73,8 +78,9 @@ def rounding_ratio(plan: Plan, inputs: Mapping[str, Data]) -> RoundingRatio:
 def ratio_of_programs(source: Program, rewritten: Program, inputs: Mapping[str, Data]) -> RoundingRatio:
     """Return how much more a rewritten program may lose by rounding than its source, to first order, on inputs by name."""
     unit, least = UNIT * FIRST_ORDER, LEAST * FIRST_ORDER
+    given: dict[str, None] = {}
     try:
-        of_source, of_rewritten = (bounds_of(p, {v: inputs[p.names[v]] for v in p.inputs}, unit, least) for p in (source, rewritten))
+        of_source, of_rewritten = (bounds_of(p, {v: inputs[p.names[v]] for v in p.inputs}, unit, least, given) for p in (source, rewritten))
     except NoBound as why:
         return RoundingRatio(None, "", str(why))
     worst, output = 1.0, ""
@@ -84,7 +90,7 @@ def ratio_of_programs(source: Program, rewritten: Program, inputs: Mapping[str, 
             return RoundingRatio(None, source.names[v], f"the model's own rounding is not bounded at {source.names[v]}")
         if ratio > worst:
             worst, output = ratio, source.names[v]
-    return RoundingRatio(worst, output)
+    return RoundingRatio(worst, output, given=tuple(given))
 
 
 def _largest_ratio(of_source: Bounded, of_rewritten: Bounded, unit: float, least: float) -> float:
@@ -101,24 +107,47 @@ def _largest_ratio(of_source: Bounded, of_rewritten: Bounded, unit: float, least
         return float(np.max(np.where(above <= below, 1.0, above / below)))
 
 
-def bounds_of(p: Program, inputs: Mapping[Value, Data], unit: Fraction = UNIT, least: Fraction = LEAST) -> dict[Value, Bounded]:
+def bounds_of(
+    p: Program, inputs: Mapping[Value, Data], unit: Fraction = UNIT, least: Fraction = LEAST, given: dict[str, None] | None = None
+) -> dict[Value, Bounded]:
     """Return the outputs of a program with bounds of how far rounding every operation moves them; inputs and constants are exact.
 
+    An operator without a meaning here is run by the host where all it reads is exact, and entered in `given`.
+
     Raises:
-        NoBound: an operator has no meaning here.
+        NoBound: such an operator reads what is rounded.
     """
     values = {v: Bounded(_wide(x)) for v, x in (*p.constants.items(), *inputs.items())}
     last_use = {v: n for n, node in enumerate(p.nodes) for v in node.inputs}
     for n, node in enumerate(p.nodes):
-        if node.op not in OPS:
-            label = p.opaque_of(node).label if node.op == OPAQUE else node.op
-            raise NoBound(f"operator {label}")
-        with np.errstate(all="ignore"):
-            values.update(zip(node.outputs, _results(node, [values[v] for v in node.inputs], unit, least), strict=True))
+        operands = [values[v] for v in node.inputs]
+        if node.op in OPS:
+            with np.errstate(all="ignore"):
+                results = _results(node, operands, unit, least)
+        else:
+            results = _given(p, node, operands, {} if given is None else given)
+        values.update(zip(node.outputs, results, strict=True))
         for v in node.inputs:
             if last_use[v] == n and v not in p.outputs:
                 values.pop(v, None)
     return {v: values[v] for v in p.outputs}
+
+
+def _given(p: Program, node: Node, operands: list[Bounded], given: dict[str, None]) -> list[Bounded]:
+    """Return the results of an operator without a meaning here on exact operands, as the host computes them."""
+    label = p.opaque_of(node).label if node.op == OPAQUE else node.op
+    if node.op != OPAQUE or any(x.error is not None for x in operands):
+        raise NoBound(f"operator {label}")
+    inputs = tuple(v for v in dict.fromkeys(node.inputs) if v not in p.constants)
+    constants = {v: p.constants[v] for v in node.inputs if v in p.constants}
+    alone = replace(p, inputs=inputs, outputs=node.outputs, nodes=(node,), constants=constants)
+    exact = {v: x.value for v, x in zip(node.inputs, operands, strict=True)}
+    try:
+        results = Session(to_onnx(alone), name=label).run({p.names[v]: exact[v].astype(p.types[v].dtype, copy=False) for v in inputs})
+    except FlexmatchError:
+        raise NoBound(f"operator {label}") from None
+    given[label] = None
+    return [Bounded(_wide(np.asarray(y))) for y in results.values()]
 
 
 def _wide(x: Data) -> Data:

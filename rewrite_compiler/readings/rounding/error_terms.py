@@ -22,6 +22,7 @@ from .error_rules import CALL_ROUNDINGS, ERROR_RULES, EXACT, rounding
 
 WHOLE = 1 << 24  # integers up to it are float32 numbers
 NONE = as_real(lift(0))
+MASKED = -(1 << 1000)  # exponents below are −∞ in float32
 
 
 class TermArithmetic:
@@ -136,6 +137,8 @@ class ErrorTerms:
         if rule is None:
             return self._of_any(e, errors)
         propagated: Expr = rule(self.arithmetic, [as_real(a) for a in e.args], errors, as_real(e))
+        if name == "exp":  # of what a mask makes −∞ nothing is off
+            propagated = self.arithmetic.where(as_real(e.args[0]) < MASKED, 0, propagated)
         if not e.real or _is_exact(e):
             return propagated
         added: Expr = rounding(self.magnitude(e), propagated, self.unit, self.least, CALL_ROUNDINGS if e.op == "call" else 1)

@@ -1,8 +1,8 @@
-"""check: every problem of a target, a rule file, an accelerator model or a model, in one go."""
+"""check: every problem of a target, a rule file, an accelerator model or a model, in one go; what a plan's arithmetic may lose."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
@@ -10,6 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from ...compile.document import is_plan, read_plan
+from ...data import Samples
 from ...errors import FlexmatchError, Problem, UsageError
 from ...ila import Ila
 from ...ila.verification.check import Check
@@ -30,6 +32,7 @@ from .capacity import contradictions, is_admitted, sizes_text
 from .function_calls import function_problems
 from .golden import ReplayResult, replay
 from .model_problems import model_problems
+from .plan_arithmetic import PlanArithmetic, arithmetic_document, plan_arithmetic
 
 Progress = Callable[[str], None]
 SCHEMA = "flexmatch.check/1"
@@ -46,6 +49,8 @@ class Kind(StrEnum):
     """A Python file of accelerator models without a target."""
     MODEL = "model"
     """An ONNX model."""
+    PLAN = "plan"
+    """A plan that compile wrote: what its arithmetic may lose, and the conditions of its laws' grades."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,7 @@ class CheckResult:
     rules: tuple[str, ...] = ()
     parameters: dict[str, str] = field(default_factory=dict)
     seed: int | None = None
+    arithmetic: PlanArithmetic | None = None
 
     @property
     def is_good(self) -> bool:
@@ -92,12 +98,22 @@ def check(
     shapes: dict[str, tuple[int, ...]] | None = None,
     limits: Limits = DEFAULT,
     progress: Progress | None = None,
+    data: Samples | None = None,
+    accel: Sequence[Target | str] = (),
+    rules: Sequence[Path] = (),
 ) -> CheckResult:
-    """Check a target by name, or a Python or ONNX file; each operation on `groups` times ten random inputs."""
+    """Check a target by name, a Python or ONNX file, or a plan; each operation on `groups` times ten random inputs.
+
+    Of a plan `arithmetic` has what rounding may cost it beside its model on samples of `data`, else on one random input; `accel` and
+    `rules` are accelerators and rule files of yours that it was made with.
+    """
     report, (name, _, _) = progress or (lambda _: None), subject.partition(":")
     path = Path(name)
     if path.suffix == ".py":
         return _file(subject, path, groups, seed, report)
+    if path.is_file() and is_plan(path):
+        plan = read_plan(path, accel, limits, rules=rules)
+        return CheckResult(name, Kind.PLAN, (), arithmetic=plan_arithmetic(plan, data, limits))
     if "/" in name or path.exists():
         return CheckResult(name, Kind.MODEL, tuple(model_problems(path, shapes, limits)))
     return check_target(find_target(subject), groups=groups, seed=seed, progress=report)
@@ -243,6 +259,7 @@ def check_document(result: CheckResult) -> dict[str, Any]:
         "mappings": [_accuracy(a) for a in result.accuracies],
         "rules": list(result.rules),
         "seed": result.seed,
+        **({} if result.arithmetic is None else arithmetic_document(result.arithmetic)),
     }
 
 
