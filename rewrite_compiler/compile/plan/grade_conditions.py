@@ -130,13 +130,11 @@ def _class_values(p: Program, graph: EGraph, sample: Mapping[str, Data]) -> dict
 
 def _class_ranges(p: Program, graph: EGraph) -> dict[ClassId, Range]:
     """Return between which numbers each class lies: within the range of each of its e-nodes."""
-    ranges: dict[ClassId, Range] = {c: _type_range(e.type) for c, e in graph.classes.items() if any(n.op == "Input" for n in e.nodes)}
+    ranges = {c: _type_range(graph.classes[c].type) for c in graph.values.values()}
     for v, c in graph.values.items():
         data = p.constants.get(v)
         if data is not None and data.dtype.kind in "fiu" and data.size:
             ranges[c] = float(np.min(data)), float(np.max(data))
-        elif v in p.inputs or c not in ranges:
-            ranges.setdefault(c, _type_range(p.types[v]))
     for c, n, op in _in_order(graph, ranges):
         low, high = _node_range(graph, n, op, ranges)
         known = ranges.get(c, EVERYTHING)
