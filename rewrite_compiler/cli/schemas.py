@@ -195,10 +195,10 @@ problems[].code text | problems[].sentence text | problems[].place text | proble
 ila? object | golden? object | mappings[] object | rules[] any | seed any
 validated~[].call text | validated~[].offloads[] text | validated~[].by text | validated~[].why_not_more text
 validated~[].unproved_control[] text
-rounding~.ratio any | rounding~.output text | rounding~.unknown text | rounding~.given[] text | rounding~.samples count
+rounding~.ratio any | rounding~.output text | rounding~.unknown text | rounding~.host_operators[] text | rounding~.samples count
 rounding~.random flag
 conditions~[].rule text | conditions~[].at text | conditions~[].grade text | conditions~[].bound text | conditions~[].places count
-conditions~[].shown text
+conditions~[].evidence text
 """
 ILA = """
 name text | parameters.* text | inputs[].name text | inputs[].lanes count | inputs[].most any

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from rewrite_compiler import check
 from rewrite_compiler.compile import Plan, compile_model
 from rewrite_compiler.compile.compile import Options
-from rewrite_compiler.compile.plan.grade_conditions import Shown, grade_conditions
+from rewrite_compiler.compile.plan.grade_conditions import Evidence, grade_conditions
 from rewrite_compiler.compile.plan.rounding import Bounded, NoBound, RoundingRatio, bounds_of, ratio_of_programs
 from rewrite_compiler.frontend.load import load
 from rewrite_compiler.ir.evaluate import run
@@ -198,7 +198,7 @@ def test_masks_of_minus_infinity_have_a_bound() -> None:
 
 def test_an_operator_without_a_meaning_is_named_or_given(tmp_path: Path) -> None:
     given, unknown = (load(model(tmp_path / "m.onnx", *before)).program for before in (("Ceil",), ("Sigmoid", "Ceil")))
-    assert ratio_of_programs(given, given, random_values(given)) == RoundingRatio(1.0, given=("Ceil",))
+    assert ratio_of_programs(given, given, random_values(given)) == RoundingRatio(1.0, host_operators=("Ceil",))
     assert str(ratio_of_programs(unknown, unknown, random_values(unknown))) == "not known: operator Ceil"
     with pytest.raises(NoBound):
         bounds_of(unknown, {unknown.inputs[0]: np.ones((2, 8), np.float32)})
@@ -233,14 +233,14 @@ def test_conditions_of_grades_are_shown_on_the_plan(tmp_path: Path) -> None:
         compile_model(model(tmp_path / "m.onnx", *before), ["vta"], Options(rules=(rules,))) for before in (("Sigmoid",), ())
     )
 
-    def shown(plan: Plan, *magnitudes: float) -> Shown:
+    def shown(plan: Plan, *magnitudes: float) -> Evidence:
         samples = [{"a": np.float32(m) * np.linspace(-1, 1, 16, dtype=np.float32).reshape(2, 8)} for m in magnitudes]
         (condition,) = grade_conditions(plan, samples)
         assert (condition.rule, condition.grade, condition.places) == ("half-of-twice", "E if abs(x) < 2^126", 1)
-        return condition.shown
+        return condition.evidence
 
     assert [shown(by_sigmoid), shown(bare), shown(bare, 1.0), shown(bare, 1.0, 1e38)] == [
-        Shown.BY_RANGES, Shown.NOT_SHOWN, Shown.ON_DATA, Shown.VIOLATED
+        Evidence.BY_RANGES, Evidence.NOT_SHOWN, Evidence.ON_DATA, Evidence.VIOLATED
     ]  # fmt: skip
 
 
@@ -256,4 +256,4 @@ def test_check_says_it_of_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     result = check("p.json", rules=[Path("laws.rules")])
     assert result.arithmetic is not None
     assert result.arithmetic.rounding.ratio == 1.0
-    assert [c.shown for c in result.arithmetic.conditions] == [Shown.ON_DATA]
+    assert [c.evidence for c in result.arithmetic.conditions] == [Evidence.ON_DATA]

@@ -30,7 +30,7 @@ from .plan import Plan
 from .user_rules import rules_of
 
 
-class Shown(StrEnum):
+class Evidence(StrEnum):
     """How a condition is shown to hold in a plan."""
 
     BY_RANGES = "by ranges"
@@ -52,13 +52,13 @@ class GradeCondition:
     grade: str
     bound: str
     places: int
-    shown: Shown
+    evidence: Evidence
     range: Range  # of the operand at all these places, as far as it is known
 
     def __str__(self) -> str:
         values = "" if self.range == EVERYTHING else f" ({self.range[0]:.3g} … {self.range[1]:.3g})"
         count = f"{self.places} place{'s' * (self.places != 1)}"
-        return f"{self.rule}: grade {self.grade}; {self.bound} at {count}: {self.shown}{values}"
+        return f"{self.rule}: grade {self.grade}; {self.bound} at {count}: {self.evidence}{values}"
 
 
 def grade_conditions(plan: Plan, samples: Sequence[Mapping[str, Data]], limits: Limits = DEFAULT) -> tuple[GradeCondition, ...]:
@@ -84,25 +84,25 @@ def _condition(
     values: Sequence[Mapping[ClassId, Data]],
 ) -> GradeCondition:  # fmt: skip
     verdicts = [_shown(b, graph.classes[c].type, ranges.get(c, EVERYTHING), [v[c] for v in values if c in v]) for c in places]
-    weakest = max((shown for shown, _ in verdicts), key=[*Shown].index, default=Shown.NOT_SHOWN)
-    if Shown.VIOLATED in {shown for shown, _ in verdicts}:
-        weakest = Shown.VIOLATED
-    known = [span for _, span in verdicts]
-    span = (min(low for low, _ in known), max(high for _, high in known)) if known else EVERYTHING
+    weakest = max((evidence for evidence, _ in verdicts), key=[*Evidence].index, default=Evidence.NOT_SHOWN)
+    if Evidence.VIOLATED in {evidence for evidence, _ in verdicts}:
+        weakest = Evidence.VIOLATED
+    spans = [span for _, span in verdicts]
+    span = (min(low for low, _ in spans), max(high for _, high in spans)) if spans else EVERYTHING
     return GradeCondition(r.name, short_place(r.place), r.full_grade, str(b), len(set(places)), weakest, span)
 
 
-def _shown(b: OperandBound, t: TensorType | None, span: Range, data: Sequence[Data]) -> tuple[Shown, Range]:
+def _shown(b: OperandBound, t: TensorType | None, span: Range, data: Sequence[Data]) -> tuple[Evidence, Range]:
     """Return how a bound is shown at one class, and between which numbers its elements are."""
     if t is None or t.dtype != "float32":  # a condition is about float32
-        return Shown.NOT_SHOWN, EVERYTHING
+        return Evidence.NOT_SHOWN, EVERYTHING
     ends = (0.0, max(map(abs, span))) if b.is_magnitude and span[0] <= 0 <= span[1] else span
     if all(b.holds(x) for x in ends):
-        return Shown.BY_RANGES, span
+        return Evidence.BY_RANGES, span
     if not data:
-        return Shown.NOT_SHOWN, span
-    seen = min(float(np.min(x, initial=np.inf)) for x in data), max(float(np.max(x, initial=-np.inf)) for x in data)
-    return Shown.ON_DATA if all(bool(np.all(b.holds(x))) for x in data) else Shown.VIOLATED, seen
+        return Evidence.NOT_SHOWN, span
+    measured_span = min(float(np.min(x, initial=np.inf)) for x in data), max(float(np.max(x, initial=-np.inf)) for x in data)
+    return Evidence.ON_DATA if all(bool(np.all(b.holds(x))) for x in data) else Evidence.VIOLATED, measured_span
 
 
 def _class_values(p: Program, graph: EGraph, sample: Mapping[str, Data]) -> dict[ClassId, Data]:
@@ -114,14 +114,14 @@ def _class_values(p: Program, graph: EGraph, sample: Mapping[str, Data]) -> dict
             results = run(p, exact, keep=[v for n in p.nodes for v in n.outputs])
     except FlexmatchError:  # the reference evaluator does not know an operator
         results = {}
-    known = {**p.constants, **exact, **results}
+    program_values = {**p.constants, **exact, **results}
 
     def computed(op: Op, n: ENode, operands: Sequence[Data]) -> Data:
         attributes = {a.name: v for a, v in zip(op.attributes, n.attributes, strict=True)}
         with np.errstate(all="ignore"):
             return run_op(op, operands, attributes, np.float64)[0]
 
-    values = {c: known[v] for v, c in graph.values.items() if v in known}
+    values = {c: program_values[v] for v, c in graph.values.items() if v in program_values}
     for c, n, op in _in_order(graph, values):
         if c not in values:
             values[c] = computed(op, n, [values[d] for d in n.children])
@@ -137,8 +137,8 @@ def _class_ranges(p: Program, graph: EGraph) -> dict[ClassId, Range]:
             ranges[c] = float(np.min(data)), float(np.max(data))
     for c, n, op in _in_order(graph, ranges):
         low, high = _node_range(graph, n, op, ranges)
-        known = ranges.get(c, EVERYTHING)
-        ranges[c] = max(low, known[0]), min(high, known[1])
+        widest = ranges.get(c, EVERYTHING)
+        ranges[c] = max(low, widest[0]), min(high, widest[1])
     return ranges
 
 
@@ -159,8 +159,8 @@ def _in_order(graph: EGraph, known: Mapping[ClassId, object]) -> Iterator[tuple[
     pending = [(c, n, op) for c, e in graph.classes.items() for n in e.nodes if (op := operator_named(n.op)) and op.outputs == 1 and e.type]
     while ready := [entry for entry in pending if all(d in known for d in entry[1].children)]:
         yield from ready
-        done = {id(n) for _, n, _ in ready}
-        pending = [entry for entry in pending if id(entry[1]) not in done]
+        evaluated = {id(n) for _, n, _ in ready}
+        pending = [entry for entry in pending if id(entry[1]) not in evaluated]
 
 
 def _type_range(t: TensorType | None) -> Range:

@@ -48,14 +48,14 @@ class Bounded:
 class RoundingRatio:
     """The largest ratio of a plan's error bound to its model's over all elements of the outputs on some data, or why there is none.
 
-    One unit in the last place counts for both. `output` names where it is largest; `given` are operators without a meaning here that
-    read inputs and constants only: both programs have their results from the host.
+    One unit in the last place counts for both. `output` names where it is largest; `host_operators` have no meaning here and read inputs
+    and constants only: both programs have their results from the host.
     """
 
     ratio: float | None
     output: str = ""
     unknown: str = ""
-    given: tuple[str, ...] = ()
+    host_operators: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if self.ratio is None:
@@ -78,9 +78,11 @@ def rounding_ratio(plan: Plan, inputs: Mapping[str, Data]) -> RoundingRatio:
 def ratio_of_programs(source: Program, rewritten: Program, inputs: Mapping[str, Data]) -> RoundingRatio:
     """Return how much more a rewritten program may lose by rounding than its source, to first order, on inputs by name."""
     unit, least = UNIT * FIRST_ORDER, LEAST * FIRST_ORDER
-    given: dict[str, None] = {}
+    host_operators: dict[str, None] = {}
     try:
-        of_source, of_rewritten = (bounds_of(p, {v: inputs[p.names[v]] for v in p.inputs}, unit, least, given) for p in (source, rewritten))
+        of_source, of_rewritten = (
+            bounds_of(p, {v: inputs[p.names[v]] for v in p.inputs}, unit, least, host_operators) for p in (source, rewritten)
+        )
     except NoBound as why:
         return RoundingRatio(None, "", str(why))
     worst, output = 1.0, ""
@@ -90,7 +92,7 @@ def ratio_of_programs(source: Program, rewritten: Program, inputs: Mapping[str, 
             return RoundingRatio(None, source.names[v], f"the model's own rounding is not bounded at {source.names[v]}")
         if ratio > worst:
             worst, output = ratio, source.names[v]
-    return RoundingRatio(worst, output, given=tuple(given))
+    return RoundingRatio(worst, output, host_operators=tuple(host_operators))
 
 
 def _largest_ratio(of_source: Bounded, of_rewritten: Bounded, unit: float, least: float) -> float:
@@ -108,11 +110,11 @@ def _largest_ratio(of_source: Bounded, of_rewritten: Bounded, unit: float, least
 
 
 def bounds_of(
-    p: Program, inputs: Mapping[Value, Data], unit: Fraction = UNIT, least: Fraction = LEAST, given: dict[str, None] | None = None
+    p: Program, inputs: Mapping[Value, Data], unit: Fraction = UNIT, least: Fraction = LEAST, host_operators: dict[str, None] | None = None
 ) -> dict[Value, Bounded]:
     """Return the outputs of a program with bounds of how far rounding every operation moves them; inputs and constants are exact.
 
-    An operator without a meaning here is run by the host where all it reads is exact, and entered in `given`.
+    An operator without a meaning here is run by the host where all it reads is exact, and entered in `host_operators`.
 
     Raises:
         NoBound: such an operator reads what is rounded.
@@ -125,7 +127,7 @@ def bounds_of(
             with np.errstate(all="ignore"):
                 results = _results(node, operands, unit, least)
         else:
-            results = _given(p, node, operands, {} if given is None else given)
+            results = _given(p, node, operands, {} if host_operators is None else host_operators)
         values.update(zip(node.outputs, results, strict=True))
         for v in node.inputs:
             if last_use[v] == n and v not in p.outputs:
@@ -133,20 +135,20 @@ def bounds_of(
     return {v: values[v] for v in p.outputs}
 
 
-def _given(p: Program, node: Node, operands: list[Bounded], given: dict[str, None]) -> list[Bounded]:
+def _given(p: Program, node: Node, operands: list[Bounded], host_operators: dict[str, None]) -> list[Bounded]:
     """Return the results of an operator without a meaning here on exact operands, as the host computes them."""
     label = p.opaque_of(node).label if node.op == OPAQUE else node.op
     if node.op != OPAQUE or any(x.error is not None for x in operands):
         raise NoBound(f"operator {label}")
     inputs = tuple(v for v in dict.fromkeys(node.inputs) if v not in p.constants)
     constants = {v: p.constants[v] for v in node.inputs if v in p.constants}
-    alone = replace(p, inputs=inputs, outputs=node.outputs, nodes=(node,), constants=constants)
+    subprogram = replace(p, inputs=inputs, outputs=node.outputs, nodes=(node,), constants=constants)
     exact = {v: x.value for v, x in zip(node.inputs, operands, strict=True)}
     try:
-        results = Session(to_onnx(alone), name=label).run({p.names[v]: exact[v].astype(p.types[v].dtype, copy=False) for v in inputs})
+        results = Session(to_onnx(subprogram), name=label).run({p.names[v]: exact[v].astype(p.types[v].dtype, copy=False) for v in inputs})
     except FlexmatchError:
         raise NoBound(f"operator {label}") from None
-    given[label] = None
+    host_operators[label] = None
     return [Bounded(_wide(np.asarray(y))) for y in results.values()]
 
 

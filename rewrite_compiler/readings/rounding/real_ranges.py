@@ -151,5 +151,5 @@ SHARES: dict[str, Any] = {"softmax": (0.0, 1.0), "log_softmax": (-math.inf, 0.0)
 def ranges_of(name: str, results: Sequence[Array], leaves: Mapping[Leaf, Range]) -> list[Range]:
     """Return the ranges of an operator's results, given as terms over leaves of known ranges."""
     ranges = Ranges(leaves)
-    known: Range = SHARES.get(name, EVERYTHING)
-    return [_within(ranges.array(y), _rounded(known)) for y in results]
+    share: Range = SHARES.get(name, EVERYTHING)
+    return [_within(ranges.array(y), _rounded(share)) for y in results]

@@ -55,10 +55,11 @@ def arithmetic_document(a: PlanArithmetic) -> dict[str, Any]:
     ratio = None if r.ratio is None else "unbounded" if np.isinf(r.ratio) else r.ratio
     return {
         "rounding": {
-            "ratio": ratio, "output": r.output, "unknown": r.unknown, "given": list(r.given), "samples": a.samples, "random": a.is_random,
+            "ratio": ratio, "output": r.output, "unknown": r.unknown, "host_operators": list(r.host_operators),
+            "samples": a.samples, "random": a.is_random,
         },
         "conditions": [
-            {"rule": c.rule, "at": c.at, "grade": c.grade, "bound": c.bound, "places": c.places, "shown": c.shown.value}
+            {"rule": c.rule, "at": c.at, "grade": c.grade, "bound": c.bound, "places": c.places, "evidence": c.evidence.value}
             for c in a.conditions
         ],
     }  # fmt: skip
@@ -67,9 +68,9 @@ def arithmetic_document(a: PlanArithmetic) -> dict[str, Any]:
 def arithmetic_lines(a: PlanArithmetic) -> list[str]:
     """Return it as lines for people."""
     samples = "one random input" if a.is_random else f"{a.samples} sample{'s' * (a.samples != 1)}"
-    given = f"; as given: {', '.join(a.rounding.given)}" if a.rounding.given else ""
+    host_text = f"; as given: {', '.join(a.rounding.host_operators)}" if a.rounding.host_operators else ""
     return [
-        f"rounding  {a.rounding} the model's error bound on {samples}{given}"
+        f"rounding  {a.rounding} the model's error bound on {samples}{host_text}"
         if a.rounding.ratio is not None
         else f"rounding  {a.rounding}",
         "          of the laws that were applied, in float32; number formats are not in it",
