@@ -137,7 +137,9 @@ def test_true_errors_are_within_the_bound_of_any_program(steps: list[tuple[str, 
             (mean,) = p.apply("reduce_mean", [x], {"axes": (1,)})
             values += p.apply("sub", [y, mean])
         else:
-            attributes = {"softmax": {"axis": 1}, "transpose": {"perm": (1, 0)}, "clip": {"low": -0.3, "high": 0.3}}.get(name, {})
+            attributes: dict[str, Any] = {"softmax": {"axis": 1}, "transpose": {"perm": (1, 0)}, "clip": {"low": -0.3, "high": 0.3}}.get(
+                name, {}
+            )
             values += p.apply(name, [x, y] if name in (*BINARY, "matmul") else [x], attributes)
     check_bounds(p.finish(values[-1:]), seed, magnitude)
 

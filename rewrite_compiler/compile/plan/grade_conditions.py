@@ -143,7 +143,7 @@ def _class_ranges(p: Program, graph: EGraph) -> dict[ClassId, Range]:
 
 
 def _node_range(graph: EGraph, n: ENode, op: Op, ranges: Mapping[ClassId, Range]) -> Range:
-    leaves = []
+    leaves: list[Leaf] = []
     for d in n.children:
         t = graph.classes[d].type
         if t is None:

@@ -62,7 +62,7 @@ class ErrorTerms:
         """Round each operation by a relative error of `unit`, and an absolute one of `least`."""
         self.arithmetic = TermArithmetic()
         self.unit, self.least = const(unit), const(least)
-        self.arrays: dict[Array, Array | None] = {**errors}
+        self.arrays: dict[Array, Array | None] = dict[Array, Array | None](errors.items())
         self.magnitudes: dict[Array, Array] = {}
         self.folds: dict[Fold, tuple[Fold, tuple[int | None, ...]]] = {}
         self.terms: dict[Expr, Expr] = {}
