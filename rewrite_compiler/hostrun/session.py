@@ -82,12 +82,14 @@ class Session:
     """A model loaded on the host, with settings under which equal inputs give equal bits, and codes the same on every processor."""
 
     def __init__(
-        self, model: bytes | Path, *, threads: int = 1, name: str = "the model", is_part: bool = False, is_exact: bool = True
-    ) -> None:
+        self, model: bytes | Path, *, threads: int = 1, name: str = "the model", is_part: bool = False, is_exact: bool = True,
+        is_optimised: bool = True,
+    ) -> None:  # fmt: skip
         """Load a model from bytes or from a file.
 
         `threads` is the number of threads inside one operator; operators run one after the other. A part of a model uses the
-        memory that all parts share, which otherwise each would keep. What is not exact has onnxruntime's own settings for codes.
+        memory that all parts share, which otherwise each would keep. What is not exact has onnxruntime's own settings for codes,
+        what is not optimised runs as it is written.
 
         Raises:
             UsageError: the number of threads is not positive.
@@ -96,7 +98,7 @@ class Session:
         """
         if threads < 1:
             raise UsageError("F203", f"Number of threads must be positive, not {threads}")
-        self.name = name
+        self.name, self.refusal = name, ""
         source, settings = _exact_model(model) if is_exact else (_loadable(model), {})
         with translated_errors("F162", f"{name} cannot be run on the host"):
             import onnxruntime
@@ -107,6 +109,8 @@ class Session:
             options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
             options.use_deterministic_compute = True
             options.log_severity_level = FATAL
+            if not is_optimised:
+                options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
             for key, value in settings.items():
                 options.add_session_config_entry(key, value)
             if is_part and _has_shared_memory():
@@ -160,8 +164,10 @@ def _exact_model(model: bytes | Path) -> tuple[bytes | str, dict[str, str]]:
     return with_unsigned_codes(data), EXACT | ({WEIGHTS_BESIDE: os.fspath(model.parent)} if isinstance(model, Path) else {})
 
 
-def reference(path: str | Path, *, threads: int = 1, is_exact: bool = True) -> Session:
-    """Load a source model from its file, external weights included.
+def reference(path: str | Path, *, threads: int = 1, is_exact: bool = True, is_optimised: bool = True) -> Session:
+    """Load a source model from its file, external weights included; one that only onnxruntime's optimiser refuses, without it.
+
+    What the optimiser refused is the `refusal` of the session.
 
     Raises:
         UsageError: there is no such file, or it is not a regular one.
@@ -170,7 +176,15 @@ def reference(path: str | Path, *, threads: int = 1, is_exact: bool = True) -> S
     file = Path(path)
     if not file.is_file():
         raise UsageError("F101", "there is no such file" if not file.exists() else "a model must be a regular file", place=str(file))
-    return Session(file, threads=threads, name=file.name, is_exact=is_exact)
+    try:
+        return Session(file, threads=threads, name=file.name, is_exact=is_exact, is_optimised=is_optimised)
+    except InputError as refused:
+        try:
+            session = Session(file, threads=threads, name=file.name, is_exact=is_exact, is_optimised=False)
+        except InputError:
+            raise refused from None
+        session.refusal = refused.problem.sentence
+        return session
 
 
 @lru_cache

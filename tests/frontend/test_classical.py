@@ -156,6 +156,8 @@ def tree(part: str, leaves: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+INNER = {"nodes_modes": ["BRANCH_LEQ", "BRANCH_LEQ", "LEAF"], "nodes_truenodeids": [1, 2, 0]}
+TWO_INNER = {**INNER, "target_treeids": [0], "target_nodeids": [2], "target_ids": [0], "target_weights": [1.0]}
 HOST: dict[str, tuple[int, dict[str, Any]]] = {
     "TreeEnsembleClassifier": (2, tree("class", {"classlabels_int64s": [4, 2]})),
     "TreeEnsembleRegressor": (1, tree("target", {"n_targets": 2})),
@@ -221,6 +223,12 @@ LENGTHS: list[tuple[str, dict[str, Any], str, str]] = [
     ("TreeEnsembleRegressor", {**HOST["TreeEnsembleRegressor"][1], "nodes_featureids": [9, 0, 0]},
      '"nodes_featureids" of TreeEnsembleRegressor must have features 0…4, not 9',
      "the operand has 5 features: train and export with the same columns"),
+    ("TreeEnsembleRegressor", {**tree("target", TWO_INNER), "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 2, 0]},
+     '"nodes_truenodeids" of TreeEnsembleRegressor must lead from node 1 of tree 0 on to a leaf, not back to node 0',
+     "a sample that comes there never reaches a leaf: export the trees again"),
+    ("TreeEnsembleClassifier", {**tree("class", {"classlabels_int64s": [4, 2]}), **INNER, "nodes_falsenodeids": [2, 1, 0]},
+     '"nodes_falsenodeids" of TreeEnsembleClassifier must lead from node 1 of tree 0 on to a leaf, not back to node 1',
+     "a sample that comes there never reaches a leaf: export the trees again"),
     ("LabelEncoder", {"keys_floats": [1.0, 2.0], "values_int64s": [1]}, '"values_int64s" of LabelEncoder must have 2 elements, not 1',
      "give it one value a key of keys_floats"),
 ]  # fmt: skip
@@ -230,6 +238,16 @@ LENGTHS: list[tuple[str, dict[str, Any], str, str]] = [
 def test_an_attribute_that_does_not_fit_is_named(op: str, attributes: dict[str, Any], sentence: str, remedy: str) -> None:
     results = 2 if op.endswith("Classifier") else 1
     assert refusal(classical(op, results, **attributes)) == f'app.onnx:node "only": error[F130]: attribute {sentence}\n  help: {remedy}'
+
+
+def test_two_ways_may_lead_to_one_node() -> None:
+    """LightGBM's sets of values do: tests of equality share the node for what is in the set."""
+    nodes = {
+        "nodes_treeids": [0] * 4, "nodes_nodeids": [0, 1, 2, 3], "nodes_featureids": [1, 1, 0, 0], "nodes_values": [0.5, 1.5, 0.0, 0.0],
+        "nodes_modes": ["BRANCH_EQ", "BRANCH_EQ", "LEAF", "LEAF"], "nodes_truenodeids": [2, 2, 0, 0], "nodes_falsenodeids": [1, 3, 0, 0],
+    }  # fmt: skip
+    leaves = {"target_treeids": [0, 0], "target_nodeids": [2, 3], "target_ids": [0, 0], "target_weights": [1.0, 2.0]}
+    compared(classical("TreeEnsembleRegressor", n_targets=1, **nodes, **leaves))
 
 
 # -- models as people export them

@@ -225,6 +225,16 @@ def test_integers_of_32_bits_are_computed_with(op: str) -> None:
     assert not loaded.program.opaque
 
 
+@pytest.mark.parametrize("bounds", [(-5, 6), (7, 3), (None, 1 << 19), (-(2**31), None)])
+def test_integers_of_32_bits_are_limited(bounds: tuple[int | None, int | None]) -> None:
+    """The upper bound decides where it is below the lower one, as in onnxruntime."""
+    operands = [("int32", (2, 4)), *(None if b is None else np.asarray(b, np.int32) for b in bounds)]
+    largest = np.asarray([[2**31 - 1, -(2**31), 7, -7], [1 << 20, 3, -1, 0]], np.int32)
+    loaded = agrees(single("Clip", operands), values={"x0": largest}, tolerance=1e-12)
+    assert not loaded.program.opaque
+    assert {n.op for n in loaded.program.nodes} <= {"max", "min"}
+
+
 def test_every_lowering_is_tested() -> None:
     alone = {"Log", "Sqrt", "Reciprocal", "ReduceLogSum"}
     elsewhere = {"LSTM", "GRU", "RNN", "Constant", "ConstantOfShape", "CastLike", "Split", "Mod"}

@@ -10,6 +10,7 @@ from ...ir.types import TensorType
 from ..site.context import Unsupported
 from ..site.site import Site
 from .operators import DOMAIN, labels_of
+from .trees import check_trees
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def check_lengths(site: Site) -> None:
     """Check the lengths of a classical operator's attributes against its operand and its other attributes.
 
     Raises:
-        InputError: an attribute has another length, or a tree reads a feature that the operand does not have.
+        InputError: an attribute has another length, a tree reads a feature that the operand does not have, or leads back to a node.
     """
     if site.domain != DOMAIN or not site.has(0):
         return
@@ -159,6 +160,7 @@ def check_lengths(site: Site) -> None:
             sentence = f'attribute "{length.attribute}" of {site.op} must have {counts} elements, not {count}'
             raise InputError("F130", sentence, help=f"give it {length.why}")
     _check_features(site)
+    check_trees(site)
 
 
 def _check_features(site: Site) -> None:

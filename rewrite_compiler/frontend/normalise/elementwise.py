@@ -29,7 +29,7 @@ _UNARY = {
 }
 _BINARY = {"Add": "add", "Sub": "sub", "Mul": "mul"}
 _VARIADIC = {"Sum": "add", "Max": "max", "Min": "min"}
-_INTEGER = ("relu", "neg", "abs", "add", "sub", "mul", "max", "min")  # operators that int32 has, too
+_INTEGER = ("relu", "neg", "abs", "add", "sub", "mul", "max", "min", "clip")  # operators that int32 has, too
 
 
 def _require_numbers(site: Site, op: str) -> None:
@@ -129,9 +129,10 @@ def _mean(site: Site) -> list[Value]:
 
 
 def _clip(site: Site) -> list[Value]:
-    site.require_float()
+    _require_numbers(site, "clip")
     bounds = [site.data(n) for n in (1, 2)]
-    if any(site.has(n) and bounds[n - 1] is None for n in (1, 2)):
+    is_integer = not site.type(site.value(0)).is_float
+    if is_integer or any(site.has(n) and bounds[n - 1] is None for n in (1, 2)):
         return [_clip_between(site)]
     low = site.scalar(1, "bounds", site.get("min", float("-inf")))
     high = site.scalar(2, "bounds", site.get("max", float("inf")))
