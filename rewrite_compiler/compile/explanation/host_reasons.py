@@ -243,14 +243,14 @@ class HostReasons:
         obstacle = self.first_obstacle(m, node, partial_match)
         if obstacle.distance >= Distance.GUARD:
             obstacle = self.widened_obstacle(m, node) or obstacle
-        return self.with_objective(m, node, replace(obstacle, bound_values=len(partial_match.values)))
+        return self.with_objective(m, replace(obstacle, bound_values=len(partial_match.values)))
 
     @cached_property
     def absorbing(self) -> dict[str, frozenset[str]]:
         """The operators whose results each mapping has inside or gives, by its name: what follows them may become part of it."""
         return {m.name: frozenset({root_of(m)} | _cores(m)) for m in self.mappings}
 
-    def with_objective(self, m: Mapping, node: Node, obstacle: Obstacle) -> Obstacle:
+    def with_objective(self, m: Mapping, obstacle: Obstacle) -> Obstacle:
         """Return an obstacle with what the objective says of an operation that only computes a function of each element."""
         if (
             obstacle.distance == Distance.FORM
@@ -259,8 +259,7 @@ class HostReasons:
             or not (prefers_host(m, self.objective) or not obstacle.distance)
         ):
             return obstacle
-        name = next((f'"{self.program.sources[s].name}"' for s in sorted(node.origins) if s < len(self.program.sources)), "NODE")
-        pin = f"--on {m.target}={name} puts it on {m.target}"
+        pin = f"--on {m.target}=NODE puts it on {m.target}"
         pinning = f"; {pin}" if obstacle.distance == Distance.COST else f", and even then only {pin}: the objective prefers the host"
         return replace(obstacle, remedy=pinning, requirements=(*obstacle.requirements, Pinned(m.target)))
 

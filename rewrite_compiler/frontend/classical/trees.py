@@ -21,10 +21,10 @@ def check_trees(site: Site) -> None:
     leading = edges
     while leading:  # without edges to nodes that have none themselves, until nothing but cycles and what leads to them is left
         sources = {source for source, _, _ in leading}
-        kept = [edge for edge in leading if edge[2] in sources]
-        if len(kept) == len(leading):
+        inner = [edge for edge in leading if edge[2] in sources]
+        if len(inner) == len(leading):
             break
-        leading = kept
+        leading = inner
     if not leading:
         return
     source, attribute, child = _closing({edge[0]: edge for edge in leading}, leading[0][0])
@@ -50,9 +50,9 @@ def _edges(site: Site) -> Iterator[Edge]:
 
 def _closing(ways: Mapping[Hashable, Edge], start: Hashable) -> Edge:
     """Return the edge by which a walk along one way from each node first comes back to a node on it."""
-    seen = {start}
+    visited = {start}
     edge = ways[start]
-    while edge[2] not in seen:
-        seen.add(edge[2])
+    while edge[2] not in visited:
+        visited.add(edge[2])
         edge = ways[edge[2]]
     return edge
