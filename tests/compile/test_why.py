@@ -218,8 +218,9 @@ def test_what_else_would_be_in_the_way_is_told_with_the_first_difference(model: 
     reason = reasons_of(model, "flexasr")["Sigmoid"]
     assert "the operand x of bias_add must be a result of dense, not of conv" in reason
     assert reason.endswith(', and no other node may read the result of bias_add, as "Mul_y" does')
-    written(model, layers[:1], (1, 1024, 3, 3), ["h"], w=weight(1024, 128, 3, 3), b=weight(1024))
-    assert re.search(r": group of conv must be 1, not 8, and then bytes of memory [\d,]+, must be", reasons_of(model, "hvx")["Conv"])
+    written(model, [node("Conv", "x w", "h", group=2)], (1, 4, 4, 1100), ["h"], w=weight(8, 2, 3, 3))
+    said = ": group of conv must be 1, not 2, and then rows or columns 1,100, must be at most 1,023"
+    assert said in reasons_of(model, "hlscnn")["Conv"]
 
 
 def test_a_pin_that_is_named_is_kept_where_the_objective_prefers_the_host(model: Path) -> None:
