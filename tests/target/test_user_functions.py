@@ -190,7 +190,7 @@ ASKED = {  # what a hostile function returns or does
     "nothing by name": "return {'x': made(object)}",
     "nothing by names": "return {'x': {'x': (made(object), made(int, 1))}}",
     "a tuple by names": "return {'x': {'x': made(tuple, (1, 1))}}",
-    "dictionaries": "return made(dict, {'x': made(dict, {'x': (1, 1)})})",
+    "dictionaries": "return made(dict, {'x': made(dict, {'x': (1, None)})})",
     "a tuple": "return made(tuple, (None,))",
     "a list": "return made(list, (None,))",
     "a number": "return made(int, 3)",
