@@ -31,16 +31,16 @@ ITEMS, AT, SPREAD = 1, 2, 12  # two scalar registers and a vector register
 
 @dataclass(frozen=True)
 class Weighing:
-    """Rows of windows, the windows of a row, and their taps."""
+    """Rows of windows, the windows of a row, each with one result, and their taps."""
 
     rows: int
-    windows: int
+    results: int
     taps: int
 
     @property
     def count(self) -> int:
         """Vectors of the results of a row."""
-        return -(-self.windows // VECTOR)
+        return -(-self.results // VECTOR)
 
     @property
     def groups(self) -> int:
@@ -98,7 +98,7 @@ def _weigh(device: StreamedDevice, m: Weighing, x: Codes, w: Codes, b: Codes, f:
             narrow(device, 0, VECTORS, False)
     finish(device)
     y = join_bytes(device.fetch("dram", results, end - results)[..., None])
-    return y.reshape(*y.shape[:-1], m.rows, m.count * VECTOR)[..., : m.windows]
+    return y.reshape(*y.shape[:-1], m.rows, m.count * VECTOR)[..., : m.results]
 
 
 def _spread(numbers: Codes, count: int) -> Codes:
@@ -123,7 +123,7 @@ def drive_mean(device: StreamedDevice, x: Codes, *, kernel: Shape, strides: Shap
     """Emit one pool by means: x [(samples,) b, c, i, j] → [(samples,) b, c, u, v], all codes."""
     shape, m = x.shape[-4:], _means(x.shape[-4:], kernel, strides)
     least, larger, places = _weights(m.taps)
-    w = np.array([[least + (n < larger) for n in range(m.taps)]], np.int8)
+    w = np.array([[least + (n < larger) for n in range(m.taps)]], "int8")
     rows = planes(x, kernel, strides, PADS, 0).reshape(*x.shape[:-4], m.taps, 1, -1)
     y = _weigh(device, m, rows, w, np.zeros(1, np.int32), {**f, "w": Fixed(8, places)})
     return images(y[..., 0, :], shape, window_counts(shape[2:], kernel, strides, PADS))

@@ -18,6 +18,7 @@ from rewrite_compiler.prove.certificates.judge import judge_cases, model_case
 from rewrite_compiler.prove.mappings.control_classes import Call, control_facts
 from rewrite_compiler.prove.mappings.draws import Invocation, _Drawn
 from rewrite_compiler.prove.mappings.limit_edges import LARGEST_DRAWN, capacity_edges, literal_edges
+from rewrite_compiler.prove.mappings.mappings import numeric_sizes
 from rewrite_compiler.prove.mappings.small_designs import drawn_design_calls, edge_failure, operation_classes, prove_operation, verdict_at
 from rewrite_compiler.target import Small, Stay, Target, find_target, target_names
 
@@ -32,10 +33,12 @@ def calls(of: str) -> tuple[Call, ...]:
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_refuted_or_refused(name: str) -> None:
     target, _, variant = FAULTS[name].of.partition(".")
-    tried, m = calls(FAULTS[name].of), find_target(target).mappings[variant]
+    owner = find_target(target)
+    m = owner.mappings[variant]
+    tried = (*calls(FAULTS[name].of), *(Call(owner, m, Invocation(sizes)) for sizes in numeric_sizes(m)))
     with planted(FAULTS[name]):
         failed = next((found for found, _ in map(verdict_at, tried) if found is not None), None)
-        failed = failed or edge_failure(find_target(target), m, [*capacity_edges(m), *literal_edges(m, LARGEST_DRAWN)])
+        failed = failed or edge_failure(owner, m, [*capacity_edges(m), *literal_edges(m, LARGEST_DRAWN)])
     assert failed is not None
     assert failed["verdict"] in ("refuted", "unproved")
 
