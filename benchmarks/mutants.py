@@ -1,10 +1,12 @@
 """Which wrong copies of the shipped rules does the court let pass? Every single change of a list of kinds, survivors by name.
 
     python benchmarks/mutants.py --log mutants.jsonl --json benchmarks/results/mutants.json
+    python benchmarks/mutants.py --draw benchmarks/results/mutants.json
 
 A mutant differs from its rule in one guard that is left out or one operator, operand or attribute of the right side. It is judged
 on 4 drawn instances, then on 30, then at every shape, so that a survivor is one of the whole court. What is in the log is not
-judged again.
+judged again. The second command draws those that a record says are proved, in other instances and more of them than the court
+did: a proof of a false law would show there. It ends with 1 where one is refuted.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ from record import Row, finish, options
 
 from rewrite_compiler.ops.op import FLOAT, INT, INTS, OPS, Apply, Tensor
 from rewrite_compiler.ops.static import IsConstant, ListLiteral
+from rewrite_compiler.prove.rules.refuter import witness
 from rewrite_compiler.prove.rules.rules import prove_rule
-from rewrite_compiler.prove.verdict import REFUTED, Proof
+from rewrite_compiler.prove.verdict import PROVED, REFUTED, Proof
 from rewrite_compiler.rewrite.rule import Rule
 from rewrite_compiler.rewrite.ruleset import shipped_rules
 
 COUNTS = (4, 30, None)
+SEEDS, SHARE = (101, 202), 2.0  # of draws of what is proved: others than the court's, and twice its work
 # operators that take the same operands and attributes
 OTHERS = {
     "add": ("sub", "mul"), "sub": ("add",), "mul": ("add", "div"), "max": ("min",), "relu": ("neg", "abs"), "neg": ("relu",),
@@ -120,11 +124,28 @@ def summary_of(rows: Sequence[Row], total: int) -> Row:
     }  # fmt: skip
 
 
+def drawn(record: Path) -> int:
+    """Draw every mutant that a record says is proved; return how many of them have a witness, which is printed."""
+    proved = {(r["rule"], r["change"]) for r in json.loads(record.read_text("utf-8"))["rows"] if r.get("verdict") == PROVED}
+    laws = [(change, m) for change, m in mutants() if (m.name, change) in proved]
+    found = 0
+    for change, m in laws:
+        example = next((w for seed in SEEDS if (w := witness(m, seed=seed, share=SHARE)) is not None), None)
+        if example is not None:
+            found += 1
+            print(m.name, change, example, flush=True)
+    print(f"{len(laws)} of {len(proved)} proved mutants drawn, {found} refuted")
+    return found + len(proved) - len(laws)
+
+
 def main() -> None:
     """Judge all mutants in an order drawn by seed, so that those that are through are a sample of all."""
     parser = options(__doc__ or "", 1)
     parser.add_argument("--log", type=Path, help="one line a mutant; what is there is not judged again")
+    parser.add_argument("--draw", type=Path, metavar="RECORD", help="draw what this record says is proved, and judge nothing")
     args = parser.parse_args()
+    if args.draw:
+        raise SystemExit(drawn(args.draw) > 0)
     whole = list(mutants())
     order = random.Random(0).sample(whole, len(whole))
     logged = map(json.loads, args.log.read_text().splitlines()) if args.log and args.log.exists() else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import wraps
 from typing import Any
 
 from rewrite_compiler.errors import FlexmatchError, Problem
@@ -24,6 +25,7 @@ def look_at_help() -> None:
     """Let every refusal of this process that is raised with an idle help line fail where it is made."""
     make = FlexmatchError.__init__
 
+    @wraps(make)
     def looked_at(self: FlexmatchError, *arguments: Any, **options: Any) -> None:
         make(self, *arguments, **options)
         assert not adds_nothing(self.problem), f"the help line says what the sentence says: {self.problem}"
