@@ -28,7 +28,7 @@ from rewrite_compiler.study.checks.accuracy import accuracy, accuracy_sizes, ope
 from rewrite_compiler.study.checks.capacity import is_admitted
 from rewrite_compiler.study.checks.check import check
 from rewrite_compiler.study.checks.golden import golden_folder, replay
-from rewrite_compiler.target import find_target, load_target
+from rewrite_compiler.target import find_target, load_target, target_names
 from rewrite_compiler.target.mapping import accepted_arguments
 
 TOY = re.search(r"```python file=toy.py\n(.*?)```", (ROOT / "docs/tutorial/first-accelerator.md").read_text(), re.DOTALL)
@@ -131,6 +131,12 @@ def test_sizes_that_limits_refuse_are_none_to_measure() -> None:
     for design, is_held in (("vta", True), ("vta:log_batch=2,log_block=5,log_inp_buffer=10,log_wgt_buffer=12,log_acc_buffer=12", False)):
         m = find_target(design).mappings["requantise_int8_2"]
         assert is_admitted(m, accuracy_sizes(m)) is is_held
+
+
+@pytest.mark.parametrize("folder", [f for name in target_names() if (f := golden_folder(find_target(name)))], ids=lambda f: f.name)
+def test_vectors_of_shipped_targets_can_be_replayed(folder: Path) -> None:
+    records, arrays = golden._records(folder), golden._arrays(folder)
+    assert {str(r["name"]): fault for r in records if (fault := golden._fault(r, arrays))} == {}
 
 
 def test_a_good_target_has_figures_and_no_problems(toy: Callable[..., str]) -> None:
