@@ -65,7 +65,7 @@ def both_files_of_a_plan_are_named(here: Visitor) -> None:
 
 def an_option_without_effect_is_refused(here: Visitor) -> None:
     Path("laws.py").write_text(TRUE)
-    for command in ("check laws.py --groups 2", "check app.flexasr.json --accel flexasr", "emit verilog vta --data test.npz"):
+    for command in ("check laws.py --groups 2", "check app.flexasr.json --groups 2", "emit verilog vta --data test.npz"):
         words = command.split()
         answer = flexmatch(*words)
         assert (answer.code, answer.out) == (2, "")

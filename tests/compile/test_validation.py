@@ -116,12 +116,14 @@ def test_an_edit_of_the_order_of_a_call_of_codes_is_found(operation: str) -> Non
 
 def test_the_command_enters_verdicts_in_the_plan(model: Path) -> None:
     assert flexmatch("compile", model, "--accel", "vta", "-o", "p").code == 0
-    first = flexmatch("check", "p.json", "--symbolic", "--json", "found.json")
+    first = flexmatch("check", "p.json", "--symbolic", "--json", "found.json", "--junit", "found.xml")
     assert first.code == 0, first
-    assert first.out.startswith("calls     3 distinct: 1 by one term, 2 by one term of elements (block lemma)\ncontrol   3 of 3 ")
+    assert first.out.startswith("rounding  ≤ 1.0× the model's error bound on one random input\n")
+    assert "\ncalls     3 distinct: 1 by one term, 2 by one term of elements (block lemma)\ncontrol   3 of 3 " in first.out
     plan, found = (json.loads(Path(name).read_text()) for name in ("p.json", "found.json"))
     assert plan["validated"] == found["validated"]
     assert (found["kind"], found["good"]) == ("plan", True)
+    assert 'failures="0"' in Path("found.xml").read_text()
     again = flexmatch("check", "p.json", "--symbolic")
     assert again.out == first.out
     assert json.loads(Path("p.json").read_text()) == plan

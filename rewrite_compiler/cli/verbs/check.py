@@ -20,9 +20,8 @@ PLAN, SYMBOLIC = "a plan", "a plan with --symbolic"
 WORDS = {"target": "an accelerator", "rules": "a rule file", "ila": "an accelerator model", "model": "a model"}
 # options that not every subject uses
 SUBJECTS = {
-    "groups": [WORDS["target"]], "seed": [WORDS["target"]], "shape": [WORDS["model"]], "limits": [WORDS["model"], PLAN, SYMBOLIC],
-    "accel": [PLAN, SYMBOLIC], "rules": [PLAN, SYMBOLIC], "data": [PLAN, SYMBOLIC], "recheck": [SYMBOLIC],
-    "junit": [*WORDS.values(), PLAN], "sarif": [*WORDS.values(), PLAN],
+    "groups": [WORDS["target"]], "seed": [WORDS["target"]], "shape": [WORDS["model"]], "limits": [WORDS["model"], PLAN],
+    "accel": [PLAN], "rules": [PLAN], "data": [PLAN], "recheck": [SYMBOLIC],
 }  # fmt: skip
 
 
@@ -51,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     args = parse_arguments(verb_parser, arguments)
     subject = SYMBOLIC if args.symbolic else _subject(args)
     if subject is not None:
-        check_options_apply(args, SUBJECTS, subject)
+        check_options_apply(args, _subjects(args.symbolic), subject)
     if args.symbolic:
         return check_symbolic(args)
     from ...limits import DEFAULT
@@ -72,6 +71,11 @@ def run(arguments: Sequence[str]) -> int:
     for p in result.problems:
         print(p, file=sys.stderr)
     return 0 if result.is_good else 1
+
+
+def _subjects(is_symbolic: bool) -> dict[str, list[str]]:
+    """Return which options are for which subjects; what is for plans is for those with --symbolic, too."""
+    return {name: [SYMBOLIC if is_symbolic and s == PLAN else s for s in subjects] for name, subjects in SUBJECTS.items()}
 
 
 def _subject(args: argparse.Namespace) -> str | None:

@@ -195,7 +195,7 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
     verb_parser.add_argument(
         "--algorithms", action="store_true", help="compare the layer as it is with the products of matrices that it becomes"
     )
-    verb_parser.add_argument("--free-layout", action="store_true", help="let transposes and windows around a product cost nothing")
+    verb_parser.add_argument("--free-layout", action="store_true", help="let what moves layouts cost nothing")
     verb_parser.add_argument("--remainders", action="store_true", help="let the last tile along a dimension be smaller")
     verb_parser.add_argument("--space-only", action="store_true", help="count the mappings, and leave")
     verb_parser.add_argument(
