@@ -31,12 +31,15 @@ class PlanArithmetic:
 
 
 def plan_arithmetic(plan: Plan, data: Samples | None = None, limits: Limits = DEFAULT) -> PlanArithmetic:
-    """Return what a plan's arithmetic may lose beside its model's on the first samples of data, else on one random input."""
+    """Return what a plan's arithmetic may lose beside its model's on the first samples of data, else on one random input.
+
+    A random input shows no condition of a grade.
+    """
     samples = list(_samples(plan, data, limits))
     ratios = [rounding_ratio(plan, sample) for sample in samples]
     worst = max(ratios, key=lambda r: float("inf") if r.ratio is None else r.ratio)
     unknown = next((r for r in ratios if r.ratio is None), worst)
-    return PlanArithmetic(unknown, grade_conditions(plan, samples, limits), len(samples), data is None)
+    return PlanArithmetic(unknown, grade_conditions(plan, () if data is None else samples, limits), len(samples), data is None)
 
 
 def _samples(plan: Plan, data: Samples | None, limits: Limits) -> Iterator[Mapping[str, Data]]:
