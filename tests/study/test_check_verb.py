@@ -133,6 +133,13 @@ def test_sizes_that_limits_refuse_are_none_to_measure() -> None:
         assert is_admitted(m, accuracy_sizes(m)) is is_held
 
 
+@pytest.mark.parametrize(("memory", "lies_apart"), [("inp", True), ("dram_before", False), ("dram_after", False)])
+def test_a_program_without_an_address_has_memories_of_its_own(memory: str, lies_apart: bool) -> None:
+    record = {"name": "p", "instructions_hex": ["0x1"]}
+    fault = golden._fault(record, {f"p.{memory}": np.zeros(1)})
+    assert ("phys_base" in fault) is not lies_apart
+
+
 @pytest.mark.parametrize("folder", [f for name in target_names() if (f := golden_folder(find_target(name)))], ids=lambda f: f.name)
 def test_vectors_of_shipped_targets_can_be_replayed(folder: Path) -> None:
     records, arrays = golden._records(folder), golden._arrays(folder)
@@ -246,6 +253,7 @@ TRACE = {"name": "t", "trace": [["W", "0x0", "0x1", 0]]}
         ([{"name": "t", "trace": [["W", "0x0", "0x1"]]}], "must have a trace of"),
         ([{"name": "s", "instructions_hex": ["0x1"], "phys_base": 0}], 'has no array "s.dram_before"'),
         ([{"name": "s", "instructions_hex": "0x1", "phys_base": 0}], "must have instructions_hex"),
+        ([{"name": "d", "instructions_hex": ["0x1"]}], "and phys_base, a whole number"),
         (lzma.compress(b"[]")[:-8], "this one is cut off"),
         (b"no xz", "must be a whole .xz file"),
     ],
