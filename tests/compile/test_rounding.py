@@ -23,8 +23,10 @@ from rewrite_compiler.frontend.load import load
 from rewrite_compiler.ir.evaluate import run
 from rewrite_compiler.ir.program import Builder, Program
 from rewrite_compiler.ir.types import TensorType
+from rewrite_compiler.lang import Leaf, array, call
 from rewrite_compiler.ops import OPS
 from rewrite_compiler.readings.rounding import error_terms
+from rewrite_compiler.readings.rounding.real_ranges import EVERYTHING, ranges_of
 
 WINDOW = {"strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1)}
 POOL = {"kernel": (2, 2), **WINDOW, "pads": (0, 0, 1, 1)}
@@ -259,3 +261,10 @@ def test_check_says_it_of_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert result.arithmetic is not None
     assert result.arithmetic.rounding.ratio == 1.0
     assert [c.evidence for c in result.arithmetic.conditions] == [Evidence.NOT_SHOWN]  # a random input is no data
+
+
+def test_a_range_without_a_number_is_no_bound() -> None:
+    """The logarithm of what is not positive is −∞ or no number, and so is its difference with itself."""
+    x = Leaf((3,), (None, None), True, "x")
+    term = array(lambda i: call("log", x[i]) - call("log", x[i] * 2), (3,))
+    assert ranges_of("sub", [term], {x: (-2.0, 0.0)}) == [EVERYTHING]

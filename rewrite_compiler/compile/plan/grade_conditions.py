@@ -1,7 +1,7 @@
 """Conditions that a plan's laws have their grade under: shown by ranges of operators and constants, on data, or not at all.
 
 A law with a condition such as `abs(x) < 2^126` gives the model's bits where it holds. Each operand that it matched in the e-graph is
-bounded by what operators give whatever their inputs are (a sigmoid is within 0 … 1), else by its values on data.
+bounded by what operators give whatever numbers their inputs are (a sigmoid is within 0 … 1), else by its values on data.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Evidence(StrEnum):
     """How a condition is shown to hold in a plan."""
 
     BY_RANGES = "by ranges"
-    """Whatever the inputs are."""
+    """Whatever numbers the inputs are."""
     ON_DATA = "on data"
     """On the samples that were run, and nothing is known of others."""
     VIOLATED = "does not hold"

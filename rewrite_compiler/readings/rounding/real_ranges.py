@@ -78,7 +78,7 @@ def _hull(ranges: Sequence[Range]) -> Range:
 
 def _rounded(a: Range, operations: float = 1) -> Range:
     share = min(operations, 1e5) * ROUNDING
-    low, high = (0.0 if math.isnan(x) else x for x in a)
+    low, high = (end if math.isnan(x) else x for x, end in zip(a, EVERYTHING, strict=True))
     return low - abs(low) * share if math.isfinite(low) else low, high + abs(high) * share if math.isfinite(high) else high
 
 
