@@ -12,6 +12,7 @@ import pytest
 from onnx import helper
 from onnx_models import imported, info, model, refusal
 
+from rewrite_compiler.frontend.classical.trees import Edge, between_cycles
 from rewrite_compiler.frontend.classical.types import TYPES
 from rewrite_compiler.frontend.graph.emit import to_model, to_onnx
 from rewrite_compiler.frontend.load import LoadedModel, load
@@ -281,3 +282,13 @@ def test_outputs_keep_their_declarations() -> None:
     node = helper.make_node("Normalizer", ["x"], ["y"], name="only", domain=ML, norm="L1")
     proto = model([node], {"x": TensorType((4, 3))}, [info("y", TensorType((4, 2)))], domains={ML: 3})
     assert refusal(proto).startswith('app.onnx: error[F134]: output "y" is declared as float32[4, 2] and the model computes float32[4, 3]')
+
+
+@pytest.mark.parametrize("last", [None, 7])
+def test_a_tree_of_many_levels_is_looked_at_once(last: int | None) -> None:
+    """A chain of nodes: to look at all that are left for each leaf would take minutes."""
+    count = 60_000
+    edges: list[Edge] = [((0, n), "nodes_truenodeids", (0, n + 1)) for n in range(count)]
+    if last is not None:
+        edges.append(((0, count), "nodes_falsenodeids", (0, last)))
+    assert len(between_cycles(edges)) == (0 if last is None else count + 1)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from ...errors import InputError
 from ..site.site import Site
@@ -17,14 +18,7 @@ def check_trees(site: Site) -> None:
     Raises:
         InputError: a tree does.
     """
-    edges = list(_edges(site))
-    leading = edges
-    while leading:  # without edges to nodes that have none themselves, until nothing but cycles and what leads to them is left
-        sources = {source for source, _, _ in leading}
-        inner = [edge for edge in leading if edge[2] in sources]
-        if len(inner) == len(leading):
-            break
-        leading = inner
+    leading = between_cycles(list(_edges(site)))
     if not leading:
         return
     source, attribute, child = _closing({edge[0]: edge for edge in leading}, leading[0][0])
@@ -32,6 +26,21 @@ def check_trees(site: Site) -> None:
     number, back = (x[1] if isinstance(x, tuple) else x for x in (source, child))
     sentence = f'attribute "{attribute}" of {site.op} must lead from node {number}{tree} on to a leaf, not back to node {back}'
     raise InputError("F130", sentence, help="a sample that comes there never reaches a leaf: export the trees again")
+
+
+def between_cycles(edges: Sequence[Edge]) -> list[Edge]:
+    """Return the edges between nodes that do not all lead to leaves: those of cycles, and of what leads to them."""
+    open_ways = Counter(source for source, _, _ in edges)
+    parents: dict[Hashable, list[Hashable]] = {}
+    for source, _, child in edges:
+        parents.setdefault(child, []).append(source)
+    pending = [node for node in parents if node not in open_ways]  # nodes all of whose ways lead to leaves
+    while pending:
+        for parent in parents.get(pending.pop(), ()):
+            open_ways[parent] -= 1
+            if not open_ways[parent]:
+                pending.append(parent)
+    return [edge for edge in edges if open_ways[edge[0]] and open_ways[edge[2]]]
 
 
 def _edges(site: Site) -> Iterator[Edge]:
