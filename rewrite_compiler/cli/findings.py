@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from ..errors import Problem
 from .files import write_atomically
 from .options import Parser
 
@@ -45,6 +46,12 @@ def write_findings(args: argparse.Namespace, verb: str, findings: Sequence[Findi
     if args.sarif is not None:
         files[args.sarif] = (json.dumps(sarif(findings), indent=1, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
     write_atomically(files)
+
+
+def write_problems(args: argparse.Namespace, problems: Iterable[Problem]) -> None:
+    """Write the problems of what `check` was asked of as findings; without any, one that is good."""
+    failures = [Finding(p.code, p.place or args.subject, p.sentence, p.code) for p in problems]
+    write_findings(args, "check", failures or [Finding(args.subject, args.subject)])
 
 
 def junit(verb: str, findings: Sequence[Finding]) -> bytes:

@@ -18,7 +18,7 @@ from ..frontend.graph.emit import to_onnx
 from ..frontend.graph.structure import drop_trailing_absent
 from ..hostrun import Session, coded_operators, reference, saturates
 from ..ir.evaluate import random_tensor
-from ..ir.program import Data
+from ..ir.program import Data, Program
 from ..ir.types import TensorType
 from ..limits import DEFAULT, Limits
 from .formats.edge_data import edge_inputs
@@ -59,6 +59,11 @@ class PlanCheck:
     defaults: str = ""
 
 
+def random_inputs(p: Program, random: np.random.Generator) -> dict[str, Data]:
+    """Return random inputs of a program by name."""
+    return {p.names[v]: random_tensor(p.types[v], random) for v in p.inputs}
+
+
 def check_plan(plan: Plan, onnx: bytes, model: Path, limits: Limits = DEFAULT) -> PlanCheck:
     """Run plan and model on the same inputs and compare their outputs; `onnx` is the written plan.
 
@@ -80,7 +85,7 @@ def check_plan(plan: Plan, onnx: bytes, model: Path, limits: Limits = DEFAULT) -
 def _optimiser_deviation(plan: Plan, model: Path, limits: Limits) -> str:
     """Return a sentence on how onnxruntime's optimiser changes what a model computes on random inputs, empty where it does not."""
     random, p = np.random.default_rng(SEED), plan.program
-    values = {p.names[v]: random_tensor(p.types[v], random) for v in p.inputs}
+    values = random_inputs(p, random)
     try:
         optimised, as_written = (_runner(plan, reference(model, is_optimised=o), limits.host_seconds) for o in (True, False))
         expected = as_written(values)
@@ -99,7 +104,7 @@ def _check(plan: Plan, onnx: bytes, model: Path, limits: Limits, *, is_optimised
     """Compare the outputs of plan and model, the model optimised by onnxruntime or as it is written."""
     random = np.random.default_rng(SEED)
     p = plan.program
-    values = {p.names[v]: random_tensor(p.types[v], random) for v in p.inputs}
+    values = random_inputs(p, random)
     try:
         run, against, refusal = _source(plan, model, limits.host_seconds, is_optimised)
         expected = run(values)
@@ -109,7 +114,7 @@ def _check(plan: Plan, onnx: bytes, model: Path, limits: Limits, *, is_optimised
         return PlanCheck(None, 0, f"not compared with the model: {error.problem.sentence}")
     compiled = Session(onnx, name="the plan")
     deviations = _checked_deviations(plan, compiled, run, values, expected, model, limits)
-    extra_inputs = [{p.names[v]: random_tensor(p.types[v], random) for v in p.inputs}] if isinstance(run, _InBatch) else []
+    extra_inputs = [random_inputs(p, random)] if isinstance(run, _InBatch) else []
     for edge in (*extra_inputs, *edge_inputs(plan, random)):
         _checked_deviations(plan, compiled, run, edge, run(edge), model, limits)
     by_default = _by_default(plan, model, run, values, expected, limits) if against == MODEL else ""

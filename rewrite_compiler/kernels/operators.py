@@ -265,6 +265,7 @@ def _place(p: Emission, at: Value, x: Value, extent: int, low: Value) -> Value:
     return p.b.add(p.b.mul(at, n), p.b.sub(x, first))
 
 
+# results modulo 2^bits of operands modulo 2^bits
 RING: dict[str, Callable[[Emission, Expr, int], Values]] = {name: _ring(name) for name in ("add", "sub", "mul", "neg")}
 CONDITIONS = frozenset({*COMPARISONS, "not"})
 EXACT: dict[str, Callable[[Emission, Expr], Values]] = {

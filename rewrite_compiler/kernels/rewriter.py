@@ -19,11 +19,11 @@ from .identities import (  # fmt: skip
     split_wide_sum,
     unsaturated_fold,
 )
+from .operators import RING
 from .vectors import NotLowered
 
 MIN_ENTRIES, MAX_NODES = 1 << 12, 400  # from so many entries on, a table of so few terms is computed where it is used
 CHEAP = frozenset({"const", "var", "load"})
-RING = frozenset({"add", "sub", "mul", "neg"})  # whose results modulo 2^n are those of operands modulo 2^n
 
 
 class Storage(Protocol):

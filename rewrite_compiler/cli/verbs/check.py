@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import FlexmatchError, UsageError
-from ..findings import Finding, add_finding_options, write_findings
+from ..findings import add_finding_options, write_problems
 from ..options import check_options_apply, emit_json, parse_arguments, parser, shapes_of, whole_number
 from ..output import is_live, print_lines
 from .check_symbolic import check_symbolic
@@ -65,8 +65,7 @@ def run(arguments: Sequence[str]) -> int:
     )  # fmt: skip
     document = check_document(result)
     emit_json(document, args.json)
-    failures = [Finding(p.code, p.place or args.subject, p.sentence, p.code) for p in result.problems]
-    write_findings(args, "check", failures or [Finding(args.subject, args.subject)])
+    write_problems(args, result.problems)
     print_lines(args, [*(arithmetic_lines(result.arithmetic) if result.arithmetic else ()), *lines(document, verbose=args.verbose)])
     for p in result.problems:
         print(p, file=sys.stderr)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import UsageError
 from ..files import write_atomically
-from ..findings import Finding, write_findings
+from ..findings import write_problems
 from ..options import emit_json
 from ..output import document_bytes, is_live, print_lines
 
@@ -49,8 +49,7 @@ def check_symbolic(args: argparse.Namespace) -> int:
         **arithmetic_document(arithmetic),
     }  # fmt: skip
     emit_json(result, args.json)
-    failures = [Finding(p.code, p.place or args.subject, p.sentence, p.code) for p in problems]
-    write_findings(args, "check", failures or [Finding(args.subject, args.subject)])
+    write_problems(args, problems)
     print_lines(args, [*arithmetic_lines(arithmetic), *lines(rows, verbose=args.verbose)])
     for p in problems:
         print(p, file=sys.stderr)

@@ -277,7 +277,9 @@ class HostReasons:
         anchor = anchor_of(m.rule, node)
         difference = first_difference(partial_match, anchor, node, self.producer)
         if difference:
-            return self.with_readers(self.formed(m, difference), anchor, node, self.then_refused(m, difference, partial_match))
+            obstacle = self.with_readers(self.formed(m, difference), anchor, node)
+            refused = self.then_refused(m, difference, partial_match)
+            return obstacle if refused is None else _then(obstacle, f"then {refused.limit}", _capacity(m, refused))
         reader_sentence = self.reader_difference(m.rule.left, anchor, node)
         if reader_sentence and not self.as_written:
             return Obstacle(_place(m), Distance.FORM, (reader_sentence,))
@@ -291,9 +293,8 @@ class HostReasons:
             return Obstacle(_place(m), Distance.COST, (f"as written, {reader_sentence}",))
         return Obstacle(_place(m), Distance.COST, (f"the chosen program is no dearer with {node.op} on the host",))
 
-    def with_readers(self, obstacle: Obstacle, anchor: Apply, node: Node, refused: Refusal | None) -> Obstacle:
-        """Return a difference in form with what else would be in the way: other readers of what is inside the pattern, a capacity."""
-        m = next(m for m in self.mappings if _place(m) == obstacle.place)
+    def with_readers(self, obstacle: Obstacle, anchor: Apply, node: Node) -> Obstacle:
+        """Return a difference in form with other readers of what is inside the pattern, which would be in the way, too."""
         inside = next((x for x in anchor.operands if isinstance(x, Apply)), None)
         maker = self.producer.get(node.inputs[0]) if inside is not None and inside is anchor.operands[0] else None
         while inside is not None and maker is not None and maker.op == inside.op.name:
@@ -301,18 +302,11 @@ class HostReasons:
             if others:
                 reader = next((f'"{self.program.sources[s].name}"' for n in others for s in sorted(n.origins)), others[0].op)
                 sentence = f"no other node may read the result of {maker.op}, as {reader} does"
-                read = SoleReader(node, maker.outputs[0])
-                obstacle = replace(obstacle, sentences=(*obstacle.sentences, sentence), requirements=(*obstacle.requirements, read))
+                obstacle = _then(obstacle, sentence, (SoleReader(node, maker.outputs[0]),))
             node, anchor = maker, inside
             inside = next((x for x in anchor.operands[:1] if isinstance(x, Apply)), None)
             maker = self.producer.get(node.inputs[0]) if node.inputs else None
-        if refused is None:
-            return obstacle
-        return replace(
-            obstacle,
-            sentences=(*obstacle.sentences, f"then {refused.limit}"),
-            requirements=(*obstacle.requirements, *_capacity(m, refused)),
-        )
+        return obstacle
 
     def then_refused(self, m: Mapping, difference: Difference, partial_match: PartialMatch) -> Refusal | None:
         """Return the refusal of a convolution once it is in one group, as a mapping asks; None where it fits then, or asks another."""
@@ -442,6 +436,11 @@ def _known(requirement: Requirement | None) -> tuple[Requirement, ...]:
 
 def _capacity(m: Mapping, refusal: Refusal) -> tuple[Requirement, ...]:
     return (Capacity(m, refusal.limit),) if isinstance(refusal.limit, Limit) else ()
+
+
+def _then(obstacle: Obstacle, sentence: str, requirements: tuple[Requirement, ...]) -> Obstacle:
+    """Return an obstacle with one more sentence and what it names."""
+    return replace(obstacle, sentences=(*obstacle.sentences, sentence), requirements=(*obstacle.requirements, *requirements))
 
 
 def _both(own: Obstacle, other: Obstacle) -> Obstacle:

@@ -17,7 +17,7 @@ from functools import cached_property
 from ...errors import InputError
 from ..problems.problem import Problem
 from .clusters import Clusters
-from .schedule import Schedule
+from .schedule import Schedule, tile_elements
 from .sums import MAX_RUNS, Runs, common, joined, run_size, runs_of, shifted, without
 
 Interval = tuple[int, int]  # offset and steps; 0 steps are no part
@@ -144,8 +144,7 @@ class Remainders:
         for loop in self.loops:
             if loop.row > level:
                 sizes[loop.dimension] = loop.size
-        index = {d: k for k, d in enumerate(self.problem.names)}
-        return math.prod(1 + sum(c * (sizes[index[d]] - 1) for d, c in axis.items()) for axis in self.problem.spaces[tensor])
+        return tile_elements(self.problem.spaces[tensor], dict(zip(self.problem.names, sizes, strict=True)), spans=True)
 
     def _distinct(self, tensor: str, level: int, parts: tuple[int, ...]) -> int:
         """Return the distinct elements that an instance sees in the whole run."""

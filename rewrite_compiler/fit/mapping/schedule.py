@@ -181,7 +181,7 @@ def _capacities(problem: Problem, clusters: Clusters, schedule: Schedule, spans:
         if c.is_virtual or c.capacity is None:
             continue
         tensors = [t for t in problem.spaces if t not in bypasses[clusters.row(m.cluster)]]
-        need = sum(_tile(problem.spaces[t], extent, spans) for t in tensors)
+        need = sum(tile_elements(problem.spaces[t], extent, spans) for t in tensors)
         if need > c.capacity:
             cut = [d for d, n in extent.items() if n > 1]
             words = " or ".join(filter(None, [", ".join(cut[:-1]), cut[-1] if cut else ""]))
@@ -191,7 +191,7 @@ def _capacities(problem: Problem, clusters: Clusters, schedule: Schedule, spans:
     return broken
 
 
-def _tile(axes: Sequence[Projection], extent: Sizes, spans: bool) -> int:
+def tile_elements(axes: Sequence[Projection], extent: Sizes, spans: bool) -> int:
     """Return the elements of a tile: all positions between the first and the last of each axis, or those that occur."""
     if spans:
         return math.prod(1 + sum(c * (extent[d] - 1) for d, c in axis.items()) for axis in axes)

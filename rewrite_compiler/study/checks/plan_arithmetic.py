@@ -11,9 +11,8 @@ import numpy as np
 from ...compile.plan.grade_conditions import GradeCondition, grade_conditions
 from ...compile.plan.plan import Plan
 from ...compile.plan.rounding import RoundingRatio, rounding_ratio
-from ...compile.verify import SEED
+from ...compile.verify import SEED, random_inputs
 from ...data import Samples, samples_for
-from ...ir.evaluate import random_tensor
 from ...ir.program import Data
 from ...limits import DEFAULT, Limits
 
@@ -44,11 +43,10 @@ def plan_arithmetic(plan: Plan, data: Samples | None = None, limits: Limits = DE
 
 def _samples(plan: Plan, data: Samples | None, limits: Limits) -> Iterator[Mapping[str, Data]]:
     if data is None:
-        random = np.random.default_rng(SEED)
-        yield {plan.source.names[v]: random_tensor(plan.source.types[v], random) for v in plan.source.inputs}
+        yield random_inputs(plan.source, np.random.default_rng(SEED))
         return
     inputs = samples_for(plan.source, data, limits).rows(slice(0, MOST_SAMPLES)).inputs
-    for n in range(min(MOST_SAMPLES, *map(len, inputs.values()))):
+    for n in range(min((MOST_SAMPLES, *map(len, inputs.values())))):
         yield {name: x[n] for name, x in inputs.items()}
 
 
