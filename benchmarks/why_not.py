@@ -40,7 +40,7 @@ from rewrite_compiler.frontend.load import load
 from rewrite_compiler.ir.program import Node, Program
 from rewrite_compiler.limits import DEFAULT
 from rewrite_compiler.ops.op import LAYOUT, OPS, Apply
-from rewrite_compiler.rewrite.ruleset import LOWERING, rules_at
+from rewrite_compiler.rewrite.ruleset import LOWERING, lowering_rules
 from rewrite_compiler.target import Limit, Mapping, Target, body_of, find_target, target_names
 from rewrite_compiler.target.meaning import inlined
 
@@ -110,7 +110,7 @@ def compiled(path: Path, target: Target) -> Compiled:
     program, space = load(path).program, search_space([target], Options())
     result = match(program, space.rules, space.mappings, UNHURRIED, space.objective)
     unselected = [m for m in target.mappings.values() if m.runtime_weights]
-    lowerings = rules_at(Path(LOWERING))
+    lowerings = lowering_rules()
     reasons = HostReasons(
         result.program, space.mappings, result.fitted, space.objective, unselected=unselected, rules=space.rules, lowerings=lowerings
     )
