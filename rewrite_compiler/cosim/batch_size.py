@@ -1,10 +1,11 @@
-"""How many samples are computed at once."""
+"""How many samples are computed at once, and how often one of them is audited."""
 
 from __future__ import annotations
 
 from ..ir.program import Program
 
 MOST_SAMPLES = 32
+EVERY = 8  # largest batches: of their samples a random one is computed again, unless a rate is given
 MOST_BYTES = 1 << 26  # of the largest tensor of a batch: memory is in proportion, and more was slower on images of 224 by 224
 
 
@@ -15,3 +16,8 @@ def batch_size(p: Program) -> int:
     while samples > 1 and samples * largest > MOST_BYTES:
         samples //= 2
     return samples
+
+
+def default_rate(batch: int) -> int:
+    """Return how many batches of a size have EVERY times MOST_SAMPLES samples: small batches do not mean more audits."""
+    return max(EVERY * MOST_SAMPLES // batch, 1)

@@ -27,7 +27,7 @@ from ..errors import FlexmatchError, UsageError
 from ..garbage import rare_collection
 from ..ir.program import Data
 from ..limits import DEFAULT, Limits, compact_repr
-from .batch_size import batch_size
+from .batch_size import batch_size, default_rate
 from .cluster import connect
 from .engine import COMPARED_SAMPLES, Engine, Outcome, Progress, merged_by_offload
 from .format_errors import OffloadNumerics, first_diverging, tensor_document
@@ -41,7 +41,6 @@ from .metrics.scoring import score_samples, scored_output
 from .prefetch import in_order, prefetch_limit
 from .remote import RemoteEngine
 from .tier import AUTO, ENGINES, NUMERICS, SIMULATOR, TIERS, chosen_engine, chosen_tier, command_bytes_of
-from .validation.audit import EVERY
 
 SCHEMA = "flexmatch.cosim/1"
 DIVERGED = 0.1  # relative error against the float32 run, from which on an offload diverges
@@ -62,7 +61,7 @@ class Settings:
     batch: int = 0  # samples computed at once; 0: by the size of the largest tensor
     threads: int = 0  # 0: one for each core
     tier: str = AUTO  # native where there are enough samples and machine code can be made, else arrays
-    audit: int = EVERY  # batches, of which a random sample is computed again by commands on a simulator, and the first of all; 0: none
+    audit: int | None = None  # batches, of which a random sample runs as commands on a simulator (0: none); None: of 256 samples
     host: str = "onnxruntime"  # or "exact": slower, the same bits on every machine
     log: Path | None = None
     keep_outputs: bool = True
@@ -74,6 +73,11 @@ class Settings:
     def __repr__(self) -> str:
         """Name the settings that differ from their defaults."""
         return compact_repr(self)
+
+    @property
+    def audit_rate(self) -> int:
+        """Of how many batches a random sample is audited; 0: none is."""
+        return default_rate(self.batch) if self.audit is None else self.audit
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ class Report:
 @rare_collection()
 def cosimulate(
     plan: Plan, data: Samples, *, calibrate: Samples | None = None, settings: Settings | None = None,
-    metric: str = "", samples: int = 0, tier: str = "", threads: int = 0, batch: int = 0, audit: int = -1,
+    metric: str = "", samples: int = 0, tier: str = "", threads: int = 0, batch: int = 0, audit: int | None = None,
     progress: Progress | None = None,
 ) -> Report:  # fmt: skip
     """Run the whole application on the host and with its offloads on simulators, and compare.
@@ -129,7 +133,7 @@ def cosimulate(
     """
     overrides = {"metric": metric, "samples": samples, "tier": tier, "threads": threads, "batch": batch}
     s = replace(settings or Settings(), **{name: value for name, value in overrides.items() if value})  # type: ignore[arg-type]
-    s = _valid_settings(replace(s, threads=s.threads or os.cpu_count() or 1, audit=s.audit if audit < 0 else audit))
+    s = _valid_settings(replace(s, threads=s.threads or os.cpu_count() or 1, audit=s.audit if audit is None else audit))
     plan = plan_for_data(plan, data)
     dataset = dataset_for(plan, data)
     selected_metric = metric_of(s.metric, dataset.task)
@@ -151,7 +155,7 @@ def _valid_settings(s: Settings) -> Settings:
     if s.engine not in ENGINES:
         raise UsageError("F203", f'engine must be one of {", ".join(ENGINES)}, not "{s.engine}"')
     for name in ("samples", "batch", "threads", "audit"):
-        if vars(s)[name] < (name == "threads"):
+        if (vars(s)[name] or 0) < (name == "threads"):
             raise UsageError("F203", f"{name} must be positive, not {vars(s)[name]}")
     return replace(s, batch=1) if s.tier == "oracle" else s
 
@@ -225,7 +229,7 @@ class _Run:
         return {
             "flexmatch": version("flexmatch"), "plan": plan_digest(self.plan),
             "data": self.data.sha256, "samples": self.data.count, "metric": self.metric.name, "batch": self.s.batch, "tier": self.s.tier,
-            "audit": self.s.audit, "host": self.s.host, "metric's file": self.metric.sha256, "engine": self.s.engine,
+            "audit": self.s.audit_rate, "host": self.s.host, "metric's file": self.metric.sha256, "engine": self.s.engine,
         }  # fmt: skip
 
     def _run_batches(self, first_sample: int) -> Iterator[FinishedBatch]:
@@ -280,7 +284,7 @@ class _Run:
         """Yield the engine, local or on a cluster, an engine on another host to compare with, and the number of parallel batches."""
         s = self.s
         local_engine = Engine(
-            self.plan, reading=s.tier, threads=s.threads, audit=s.audit, host=s.host, host_seconds=s.host_seconds, engine=s.engine,
+            self.plan, reading=s.tier, threads=s.threads, audit=s.audit_rate, host=s.host, host_seconds=s.host_seconds, engine=s.engine,
         )  # fmt: skip
         comparison_engine = (
             replace(local_engine, host=COMPARED_HOST[s.host], audit=0, compared=0, steps=[], prepared={})
@@ -421,7 +425,7 @@ def _computed_by(o: Offload, s: Settings) -> dict[str, Any]:
 
 
 def _unvalidated(s: Settings) -> list[str]:
-    return [] if s.audit else ["no sample was computed again on the simulator: --audit 0"]
+    return [] if s.audit_rate else ["no sample was computed again on the simulator: --audit 0"]
 
 
 def _offload(plan: Plan, n: int, statistics: Mapping[str, Statistics], numerics: Mapping[str, OffloadNumerics]) -> dict[str, Any]:

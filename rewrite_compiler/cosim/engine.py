@@ -26,12 +26,13 @@ from ..ir.program import Data, Value
 from ..limits import DEFAULT
 from ..readings.arrays.labelled_array import Data as Array
 from ..target import Device, SimulatedDevice, SimulatedStream, body_of, simulated_device
+from .batch_size import EVERY
 from .format_errors import OffloadNumerics, squared_norm
 from .metrics.segmentation import Segment, segments
 from .prefetch import in_order, prefetch_limit
 from .schedule import constants_of, layout_free_offloads, run_segments
 from .tier import NUMERICS
-from .validation.audit import EVERY, Audit, audited_samples
+from .validation.audit import Audit, audited_samples
 
 SHOWN_INSTRUCTIONS = 4
 COMPARED_SAMPLES = 8  # the first samples of a run, in which offloads are compared with their float meaning

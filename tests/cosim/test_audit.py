@@ -14,11 +14,14 @@ import pytest
 from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Plan, compile_model
 from rewrite_compiler.compile.offload.execute import PreparedOffload
+from rewrite_compiler.compile.offload.specified import NumericsOffload, terms_of, unfolded_terms
 from rewrite_compiler.cosim import Report, Settings, cosimulate
+from rewrite_compiler.cosim.batch_size import EVERY, default_rate
 from rewrite_compiler.cosim.tier import LEAST_COMMAND_BYTES, chosen_engine, chosen_tier, command_bytes_of
-from rewrite_compiler.cosim.validation.audit import EVERY, Audit, _SampledUnit, _unit, _work, audited_samples
+from rewrite_compiler.cosim.validation.audit import Audit, _SampledUnit, _unit, _work, audited_samples
 from rewrite_compiler.cosim.validation.drawn_operands import drawn_codes
 from rewrite_compiler.errors import AnswerNo, SpecError, UsageError
+from rewrite_compiler.kernels.kernel import Kernel
 from rewrite_compiler.lang import Array, array, select
 from rewrite_compiler.readings.arrays.labelled_array import Data
 from rewrite_compiler.report.terminal import cosim_lines
@@ -61,6 +64,31 @@ def test_machine_code_gives_the_bits_of_plain_arrays(accelerator: str, monkeypat
     assert native.document["offloads"] == arrays.document["offloads"]
     assert native.document["simulator"] == {**arrays.document["simulator"], "tier": "native"}
     assert [n for n in native.document["notes"] if "without machine code" in n] == []
+
+
+@pytest.mark.parametrize("accelerator", ALL)
+def test_the_last_batch_runs_the_machine_code_of_the_others(accelerator: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its samples are repeated up to the size of the others; results and counts are of its own alone."""
+    printed: list[Kernel] = []
+    original = Kernel.__init__
+    monkeypatch.setattr(Kernel, "__init__", lambda self, *given: (printed.append(self), original(self, *given))[1])
+    terms_of.cache_clear()
+    unfolded_terms.cache_clear()
+    plan = compile_model(CNN.model, [accelerator])
+    uneven = ran(plan, samples=27, batch=10, tier="native", audit=0)
+    count = len(printed)
+    assert count
+    terms_of.cache_clear()
+    unfolded_terms.cache_clear()
+    ran(plan, samples=20, batch=10, tier="native", audit=0)
+    assert len(printed) == 2 * count
+    alone = ran(plan, samples=27, batch=27, tier="native", audit=0)
+    assert all((uneven.accelerated[k] == x).all() for k, x in alone.accelerated.items())
+    assert uneven.document["offloads"] == alone.document["offloads"]
+
+
+def test_small_batches_do_not_mean_more_audits() -> None:
+    assert [default_rate(batch) for batch in (1, 8, 32, 48, 1000)] == [256, 32, EVERY, 5, 1]
 
 
 def test_the_engine_is_numerics_unless_the_oracle_is_asked_for() -> None:
@@ -182,7 +210,7 @@ def refuse_drawn_operands(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     run = PreparedOffload.run
 
     def refused(self: PreparedOffload, device: Any, operands: Any, *given: Any) -> Any:
-        if device is not None and not given:  # an audited sample has an observer
+        if device is not None and len(next(iter(operands.values()))) == 2:  # an audited sample and a drawn one
             raise SpecError(code, "a sum is too large")
         return run(self, device, operands, *given)
 
@@ -257,11 +285,9 @@ def refused_part(call: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("engine", ["numerics", "simulator"])
 def test_a_wrong_code_of_last_samples_is_refused_by_the_rate(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rewrite_compiler.compile.offload.specified import NumericsOffload
-
     plan = compile_model(CNN.model, ["hlscnn"])
-    for kind in (PreparedOffload, NumericsOffload):
-        monkeypatch.setattr(kind, "call", refused_part(kind.call))
+    kind = NumericsOffload if engine == "numerics" else PreparedOffload
+    monkeypatch.setattr(kind, "call", refused_part(kind.call))
     with pytest.raises(AnswerNo, match="for sample ") as refused:
         ran(plan, engine, samples=24, batch=2, audit=1)
     assert int(refused.value.problem.sentence.rsplit(" ", 1)[1]) % 2

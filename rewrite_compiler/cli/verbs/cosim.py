@@ -172,8 +172,8 @@ def add_simulation_options(verb_parser: Parser) -> None:
         help="top1, top5, f1, perplexity, mse, psnr, cosine, max-relative-error or MODULE:FUNCTION (default: by the data)",
     )
     add_sample_options(verb_parser)
-    audit_help = "compute the first sample again by commands on the simulator, and a random one of every N batches (default 8; 0: none)"
-    verb_parser.add_setting("--audit", type=whole_number(0), default=8, metavar="N", help=audit_help)
+    audit_help = "compute the first sample again by commands on simulators, and one of N batches (default: of 256 samples; 0: none)"
+    verb_parser.add_setting("--audit", type=whole_number(0), default=None, metavar="N", help=audit_help)
     tiers = one_of("auto", "native", "arrays", "oracle")
     tier_help = "how simulators compute (default auto: native from three batches or many commands on, else arrays); answers are the same"
     verb_parser.add_setting("--tier", type=tiers, default="auto", metavar="auto|native|arrays|oracle", help=tier_help)

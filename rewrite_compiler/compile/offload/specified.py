@@ -112,6 +112,7 @@ class NumericsOffload(PreparedOffload):
     is_native: bool = True
     notes: dict[str, None] = field(default_factory=dict)
     constant_cache: dict[object, Constants] = field(default_factory=dict)  # of each tile, of operands that do not move
+    samples: int = 0  # of the largest batch so far, which machine code was printed for
 
     @cached_property
     def by_driver(self) -> PreparedOffload:
@@ -158,8 +159,18 @@ class NumericsOffload(PreparedOffload):
     def call(
         self, device: Device | StreamedDevice, codes: Mapping[str, Data], slices: Mapping[str, slice], stay: Stay | None = None
     ) -> dict[str, Data]:  # fmt: skip
-        """Return the result codes of one tile."""
+        """Return the result codes of one tile; the last samples of a run are repeated up to the size of the batches before."""
         del device, stay
+        dims = self.offload.mapping.axes.of
+        moving = {n: x for n, x in codes.items() if x.ndim > len(dims[n])}
+        samples = max(x.shape[0] for x in moving.values())
+        if not self.is_native or not self.samples // 2 < samples < self.samples:
+            self.samples = max(self.samples, samples)
+            return self._results_of_tile(codes, slices)
+        repeated = {n: repeat_last(x, self.samples) for n, x in moving.items()}
+        return {n: y[:samples] for n, y in self._results_of_tile({**codes, **repeated}, slices).items()}
+
+    def _results_of_tile(self, codes: Mapping[str, Any], slices: Mapping[str, slice]) -> dict[str, Data]:
         unfolded = self._unfolded(codes, slices)
         if unfolded is not None:
             return unfolded
@@ -199,6 +210,13 @@ class NumericsOffload(PreparedOffload):
         from ...kernels import Constants
 
         return self.constant_cache.setdefault((id(code), *((d, s.start, s.stop) for d, s in slices.items())), Constants())
+
+
+def repeat_last(codes: Any, count: int) -> Any:
+    """Return codes of so many samples, the last of which is repeated."""
+    if isinstance(codes, WindowedCodes):
+        return WindowedCodes(repeat_last(codes.root, count), codes.move, codes.windows, codes.zero)
+    return codes[np.minimum(np.arange(count), len(codes) - 1)]
 
 
 def plain_results(prepared: PreparedOffload, codes: Mapping[str, Data], slices: Mapping[str, slice]) -> dict[str, Data]:
