@@ -1,8 +1,8 @@
 """The audit: offloads of some samples computed again by commands on the simulator, by the oracle and by plain numerics.
 
 Control is the same for all samples, so one sample exercises every command, address and bound of a batch. The first sample of a
-run is audited, and a random one of every few hundred, whatever the batches are; of each of their offloads also a random unit of a
-random tile by the oracle. With the first sample, each offload is computed on drawn operands, too.
+run is audited, and a random one of every few batches; of each of their offloads also a random unit of a random tile by the oracle.
+With the first sample, each offload is computed on drawn operands, too.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Audit:
     samples: Sequence[int]
     ilas: Mapping[str, Ila]
     reading: str
-    devices: dict[tuple[str, int, int], SimulatedDevice | SimulatedStream] = field(default_factory=dict)
+    devices: dict[tuple[str, int], SimulatedDevice | SimulatedStream] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)  # what could not be computed again, and why
 
     @property
@@ -67,40 +67,37 @@ class Audit:
         o = prepared.offload
         driven = prepared.by_driver if isinstance(prepared, NumericsOffload) else prepared
         for n in self.samples:
-            operands, drawn = {name: elements_of(x)[n : n + 1] for name, x in moving.items()}, {}
-            if isinstance(prepared, NumericsOffload) and not n and not self.part.start:
-                drawn = self._drawn(o, moving)
-            unit, expected, commands, is_drawn = self._driven(driven, n, operands, drawn)
+            device = self._device(o.target.name, n)
+            executed_before = device.sim.executed
+            operands = {name: elements_of(x)[n : n + 1] for name, x in moving.items()}
+            unit = _SampledUnit(self, driven, n)
+            expected, _ = driven.run(device, operands, unit.take)
+            commands = f"the {device.sim.executed - executed_before:,} commands of its driver"
             for name, y, z in zip(o.mapping.axes.results, results, expected, strict=True):
                 self._compare(o, name, elements_of(y)[n], z[0], ("it", commands), n)
             unit.check(statistics)
             statistics.validated += 1
-            if is_drawn:
-                drawn_results, _ = prepared.run(cast(Device, None), drawn)
-                for name, y, z in zip(o.mapping.axes.results, drawn_results, expected, strict=True):
-                    self._compare(o, name, y[0], z[1], ("it", commands), None)
+        if isinstance(prepared, NumericsOffload) and 0 in self.samples and not self.part.start:
+            self._check_drawn(prepared, moving)
 
-    def _drawn(self, o: Offload, moving: Mapping[str, Operand]) -> dict[str, Operand]:
-        """Return operands with a drawn sample in place of the first."""
+    def _check_drawn(self, prepared: NumericsOffload, moving: Mapping[str, Operand]) -> None:
+        """Compare numerics and driver on drawn operands, in place of those of the first sample."""
+        o = prepared.offload
         random = np.random.default_rng([SEED, zlib.crc32(o.id.encode())])
-        return {name: with_drawn_sample(x, 0, o.formats[name], random) for name, x in moving.items()}
-
-    def _driven(
-        self, driven: PreparedOffload, n: int, operands: Mapping[str, Data], drawn: Mapping[str, Operand]
-    ) -> tuple[_SampledUnit, Sequence[Data], str, bool]:
-        """Run the driver on a sample, and on a drawn one beside it where the model takes it; tell also what ran, and whether both did."""
-        o, unit = driven.offload, _SampledUnit(self, driven, n)
-        both = {name: np.concatenate([x, elements_of(drawn[name])[:1]]) for name, x in operands.items()} if drawn else operands
-        device = self._device(o.target.name, n, 2 if drawn else 1)
+        drawn = {name: with_drawn_sample(x, 0, o.formats[name], random) for name, x in moving.items()}
+        device = self._device(o.target.name, 0)
         executed_before = device.sim.executed
         try:
-            expected, _ = driven.run(device, both, unit.take)
+            expected, _ = prepared.by_driver.run(device, {name: elements_of(x)[:1] for name, x in drawn.items()})
         except SpecError as refusal:
-            if not drawn or refusal.problem.code not in DATA_DIAGNOSTICS:  # others are of commands, which are the same for all operands
+            if refusal.problem.code not in DATA_DIAGNOSTICS:  # of commands, which are the same for all operands
                 raise
             self.notes[f"{o.mapping.name} was not computed on drawn operands, which its model refuses: {refusal.problem.sentence}"] = None
-            return self._driven(driven, n, operands, {})
-        return unit, expected, f"the {device.sim.executed - executed_before:,} commands of its driver", bool(drawn)
+            return
+        results, _ = prepared.run(cast(Device, None), drawn)
+        commands = f"the {device.sim.executed - executed_before:,} commands of its driver"
+        for name, y, z in zip(o.mapping.axes.results, results, expected, strict=True):
+            self._compare(o, name, y[0], z[0], ("it", commands), None)
 
     def _compare(
         self, o: Offload, name: str, actual: Data, expected: Data, sources: tuple[str, str], n: int | None, offset: Sequence[int] = ()
@@ -119,10 +116,10 @@ class Audit:
         remedy = "correct driver, numerics or model: flexmatch prove compares all three"
         raise AnswerNo("C104", sentence, place=o.mapping.rule.place, help=remedy)
 
-    def _device(self, target: str, n: int, samples: int) -> SimulatedDevice | SimulatedStream:
-        key = target, n, samples
+    def _device(self, target: str, n: int) -> SimulatedDevice | SimulatedStream:
+        key = target, n
         if key not in self.devices:
-            self.devices[key] = simulated_device(self.ilas[target], reading=self.reading, samples=samples)
+            self.devices[key] = simulated_device(self.ilas[target], reading=self.reading, samples=1)
         return self.devices[key]
 
 
