@@ -108,6 +108,11 @@ def plan_of_document(
     if plan.model["sha256"] != document["model"]["sha256"]:
         raise InputError("F106", f"{model} is not the model the plan was made of: its sha256 differs", place=place, help="compile again")
     changed_targets = [t.name for t, old in zip(plan.targets, document["targets"], strict=False) if t.sha256 != old["sha256"]]
+    if changed_targets and not targets:
+        raise UsageError(
+            "F220", f"{changed_targets[0]} is not the accelerator the plan was made for: its sha256 differs", place=place,
+            help="name the one that it is to run on with --accel, or compile again",
+        )  # fmt: skip
     return _with_formats(
         replace(plan, notes=(*plan.notes, *(f"target {n} changed since the plan" for n in changed_targets))), document, place
     )

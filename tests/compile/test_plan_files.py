@@ -111,7 +111,15 @@ def test_a_missing_model_is_named(copy: Path) -> None:
 
 def test_a_changed_target_is_noted(copy: Path) -> None:
     change(copy, lambda d: d["targets"][0].update(sha256="0" * 64))
-    assert "target flexasr changed since the plan" in read_plan(copy).notes
+    assert "target flexasr changed since the plan" in read_plan(copy, ["flexasr:sigmoid=3.4"]).notes
+
+
+def test_a_target_of_the_same_name_does_not_stand_in_for_another(copy: Path) -> None:
+    """A plan of a user's copy of FlexASR, say, which the command must name."""
+    change(copy, lambda d: d["targets"][0].update(sha256="0" * 64))
+    code, sentence, help_ = refused(copy)
+    assert (code, help_) == ("F220", "name the one that it is to run on with --accel, or compile again")
+    assert sentence == "flexasr is not the accelerator the plan was made for: its sha256 differs"
 
 
 def test_a_plan_never_loads_a_file(copy: Path, tmp_path: Path) -> None:
