@@ -29,7 +29,7 @@ from ..ir.program import Data
 from ..limits import DEFAULT, Limits, compact_repr
 from .batch_size import batch_size, default_rate
 from .cluster import connect
-from .engine import COMPARED_SAMPLES, Engine, Outcome, Progress, merged_by_offload
+from .engine import Engine, Outcome, Progress, compared_samples, merged_by_offload
 from .format_errors import OffloadNumerics, first_diverging, tensor_document
 from .journal import Journal
 from .journal_records import FinishedBatch
@@ -412,7 +412,7 @@ class _Run:
                 "audited": sum(x.audited for x in statistics.values()),
                 "instructions": sum(b.instructions for b in self.batches),
             },
-            "compared_samples": min(COMPARED_SAMPLES, data.count),
+            "compared_samples": min(compared_samples(self.plan), data.count),
             "warnings": [f"{w.code}: {w.sentence}" for w in (*data.warnings, *scale_warnings(self.plan))],
             "notes": [*plan.notes, *batching_notes, *compared, *_unvalidated(self.s)],
         }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,7 +36,8 @@ from .tier import NUMERICS
 from .validation.audit import Audit, audited_samples
 
 SHOWN_INSTRUCTIONS = 4
-COMPARED_SAMPLES = 8  # the first samples of a run, in which offloads are compared with their float meaning
+LEAST_COMPARED, MOST_COMPARED = 8, 64  # the first samples of a run, in which offloads are compared with their float meaning
+COMPARED_WORK = 1 << 25  # multiply-accumulates of these samples, of which the least number may have more
 COMPARED_BYTES = 1 << 23  # of tensors of an offload whose float meaning is evaluated at once
 Progress = Callable[[int, int], None]
 Take = Callable[[slice], Mapping[str, Data]]  # inputs of some samples
@@ -53,6 +55,12 @@ class Outcome:
     numerics: dict[str, OffloadNumerics] = field(default_factory=dict)
 
 
+def compared_samples(plan: Plan) -> int:
+    """Return the number of samples in which the offloads of a plan are compared with their float meaning: more of small ones."""
+    work = sum(max(o.macs, *(math.prod(shape) for shape in o.shapes)) for o in plan.offloads)
+    return max(LEAST_COMPARED, min(MOST_COMPARED, COMPARED_WORK // max(1, work)))
+
+
 @dataclass
 class Engine:
     """A plan prepared for co-simulation: its host programs, offloads and device models."""
@@ -63,7 +71,7 @@ class Engine:
     audit: int = EVERY  # batches, of which a sample is computed again; 0: none
     steps: list[tuple[Segment, HostProgram | None]] = field(default_factory=list)
     prepared: dict[str, PreparedOffload] = field(default_factory=dict)
-    compared: int = COMPARED_SAMPLES
+    compared: int = -1  # the first samples, in which offloads are compared with their float meaning; below 0: by their work
     built_models: Mapping[str, Ila] = field(default_factory=dict)  # models of targets that are built already, by the target's hash
     host: str = "onnxruntime"  # or "exact"
     host_seconds: int = DEFAULT.host_seconds  # of a sample's host part
@@ -80,6 +88,8 @@ class Engine:
                 "the plan is not calibrated: its offloads have no formats",
                 help="give --calibrate FILE, or --data with more than 32 samples",
             )
+        if self.compared < 0:
+            self.compared = compared_samples(self.plan)
         self.ilas = {t.name: self.built_models[t.sha256] if t.sha256 in self.built_models else t.ila() for t in self.plan.targets}
         for s in segments(self.plan):
             self.steps.append((s, None if s.host is None else host_program(self.host, s.host, self.host_seconds)))

@@ -311,7 +311,7 @@ def cosim_lines(document: Mapping[str, Any], next_command: str = "", *, verbose:
         ("simulator", speed),
         ("audited", _audit_text(document)),
         ("slow", _fallback_text(run)),
-        *_labelled("worst", worst_texts(document["offloads"])),
+        *_labelled("worst", worst_texts(document)),
         ("far off", inaccurate_text(document["offloads"])),
         ("diverges", diverging_text(document)),
         *_labelled("loss from", attribution_texts(document.get("attribution"))),
@@ -391,10 +391,12 @@ def change(paired: Mapping[str, Any]) -> str:
     return f"  ({difference_text(paired['difference'], paired['interval'])}{interval})"
 
 
-def worst_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the offloads with the largest relative errors."""
-    by_error = sorted((o for o in offloads if o["relative_error"] is not None), key=lambda o: -o["relative_error"])
-    return [f"{o['id']}: relative error {100 * o['relative_error']:.1f}%{_saturation_text(o)}" for o in by_error[:MAX_WORST]]
+def worst_texts(document: Mapping[str, Any]) -> list[str]:
+    """Return the offloads with the largest relative errors, and on how many of the samples they are measured where not on all."""
+    count = document["compared_samples"]
+    by_error = sorted((o for o in document["offloads"] if o["relative_error"] is not None), key=lambda o: -o["relative_error"])
+    texts = [f"{o['id']}: relative error {100 * o['relative_error']:.1f}%{_saturation_text(o)}" for o in by_error[:MAX_WORST]]
+    return [*texts, f"measured on the first {count_text(count, 'sample')}"] if texts and count < document["samples"] else texts
 
 
 def _saturation_text(o: Mapping[str, Any]) -> str:
