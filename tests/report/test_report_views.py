@@ -149,6 +149,7 @@ def test_a_co_simulation_in_the_terminal() -> None:
         "worst      linear_1: relative error 5.2% · 0.1% of outputs saturated",
         "           linear_3: relative error 3.0%",
         "           linear_0: relative error 1.1%",
+        "           measured on the first 8 samples",
     ]
     bare = copy.deepcopy(COSIM)
     bare["reference"]["value"] = None
