@@ -30,7 +30,7 @@ from ..limits import DEFAULT, Limits, compact_repr
 from .batch_size import batch_size, default_rate
 from .cluster import connect
 from .engine import Engine, Outcome, Progress, compared_samples, merged_by_offload
-from .format_errors import OffloadNumerics, first_diverging, tensor_document
+from .format_errors import OffloadNumerics, first_diverging, relative_error, tensor_document
 from .journal import Journal
 from .journal_records import FinishedBatch
 from .metrics.float_reference import CachedReference
@@ -431,7 +431,7 @@ def _unvalidated(s: Settings) -> list[str]:
 def _offload(plan: Plan, n: int, statistics: Mapping[str, Statistics], numerics: Mapping[str, OffloadNumerics]) -> dict[str, Any]:
     o = plan.offloads[n]
     s, offload_numerics = statistics[o.id], numerics.get(o.id, OffloadNumerics())
-    relative = (s.squared_error / s.squared_reference) ** 0.5 if s.squared_reference else None
+    relative = relative_error(s.squared_errors, s.squared_references)
     return {
         "id": o.id, "relative_error": relative, "cumulative_error": offload_numerics.cumulative,
         "max_abs_error": s.max_abs_error if s.compared else None,

@@ -240,8 +240,8 @@ class _FloatComparison:
                 if expected.dtype.kind in "iu":
                     statistics.codes += error.size
                     statistics.differing_codes += int(np.count_nonzero(error))
-                statistics.squared_error += squared_norm(error)
-                statistics.squared_reference += squared_norm(expected_float)
+                statistics.squared_errors.append(squared_norm(error))
+                statistics.squared_references.append(squared_norm(expected_float))
                 statistics.max_abs_error = max(statistics.max_abs_error, float(np.max(np.abs(error), initial=0)))
                 statistics.compared += 1
                 for name, x in moving.items():

@@ -6,6 +6,7 @@ the value that the float32 run of the application has at this place.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -24,6 +25,12 @@ def squared_norm(x: Data) -> float:
     return float(np.sum(np.square(x, dtype=np.float64)))
 
 
+def relative_error(squared_errors: Iterable[float], squares: Iterable[float]) -> float | None:
+    """Return the root of the relative squared error, the same whatever the order of the samples, or None without a reference."""
+    whole = math.fsum(squares)
+    return (math.fsum(squared_errors) / whole) ** 0.5 if whole else None
+
+
 def _no_counts() -> list[int]:
     return [0] * (MOST_EXPONENT - LEAST_EXPONENT + 1)
 
@@ -38,8 +45,8 @@ class TensorNumerics:
     underflowed: int = 0
     low: float = np.inf
     high: float = -np.inf
-    squared_error: float = 0.0
-    squared: float = 0.0
+    squared_errors: list[float] = field(default_factory=list)  # of each array that was counted
+    squares: list[float] = field(default_factory=list)
     counts: list[int] = field(default_factory=_no_counts)
 
     def add_values(self, x: Data, decoded: Data, largest: float) -> None:
@@ -52,14 +59,14 @@ class TensorNumerics:
         self.saturated += int(np.count_nonzero((size > largest) & (decoded != x)))
         self.underflowed += int(np.count_nonzero((decoded == 0) & (size > 0)))
         self.low, self.high = min(self.low, float(x.min())), max(self.high, float(x.max()))
-        self.squared_error += squared_norm(decoded.astype(np.float64) - x)
-        self.squared += squared_norm(x)
+        self.squared_errors.append(squared_norm(decoded.astype(np.float64) - x))
+        self.squares.append(squared_norm(x))
         exponents = np.clip(np.frexp(size[size > 0])[1] - 1, LEAST_EXPONENT, MOST_EXPONENT) - LEAST_EXPONENT
         self.counts = [int(n) for n in np.bincount(exponents, minlength=len(self.counts)) + np.array(self.counts)]
 
     def merge(self, other: TensorNumerics) -> None:
         """Add the statistics of other samples."""
-        for name in ("values", "zeros", "saturated", "underflowed", "squared_error", "squared"):
+        for name in ("values", "zeros", "saturated", "underflowed", "squared_errors", "squares"):
             vars(self)[name] += vars(other)[name]
         self.low, self.high = min(self.low, other.low), max(self.high, other.high)
         self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
@@ -70,8 +77,8 @@ class OffloadNumerics:
     """The statistics of an offload's tensors by name, and the cumulative error of its first result."""
 
     tensors: dict[str, TensorNumerics] = field(default_factory=dict)
-    squared_error: float = 0.0
-    squared: float = 0.0
+    squared_errors: list[float] = field(default_factory=list)  # of each sample
+    squares: list[float] = field(default_factory=list)
 
     def add_operand(self, name: str, x: Data, f: Format) -> None:
         """Count an operand as its format rounds it."""
@@ -83,18 +90,18 @@ class OffloadNumerics:
 
     def add_cumulative_error(self, actual: Data, reference: Data) -> None:
         """Add the difference between a result and its value in the float32 run of the application."""
-        self.squared_error += squared_norm(actual.astype(np.float64) - reference)
-        self.squared += squared_norm(reference)
+        self.squared_errors.append(squared_norm(actual.astype(np.float64) - reference))
+        self.squares.append(squared_norm(reference))
 
     @property
     def cumulative(self) -> float | None:
         """The relative error of the first result against the float32 run."""
-        return (self.squared_error / self.squared) ** 0.5 if self.squared else None
+        return relative_error(self.squared_errors, self.squares)
 
     def merge(self, other: OffloadNumerics) -> None:
         """Add the statistics of other samples."""
-        self.squared_error += other.squared_error
-        self.squared += other.squared
+        self.squared_errors += other.squared_errors
+        self.squares += other.squares
         for name, t in other.tensors.items():
             self.tensors.setdefault(name, TensorNumerics()).merge(t)
 
@@ -106,7 +113,7 @@ class OffloadNumerics:
     def from_record(cls, record: dict[str, Any]) -> OffloadNumerics:
         """Return the statistics of a JSON object."""
         tensors = {name: TensorNumerics(**t) for name, t in record["tensors"].items()}
-        return cls(tensors, record["squared_error"], record["squared"])
+        return cls(tensors, record["squared_errors"], record["squares"])
 
 
 def tensor_document(name: str, f: Format, t: TensorNumerics) -> dict[str, Any]:
@@ -116,7 +123,7 @@ def tensor_document(name: str, f: Format, t: TensorNumerics) -> dict[str, Any]:
     return {
         "tensor": name, "format": f.name, "values": t.values, "zeros": t.zeros, "saturated": t.saturated, "underflowed": t.underflowed,
         "range": [t.low, t.high], "largest": float(f.largest),
-        "relative_error": (t.squared_error / t.squared) ** 0.5 if t.squared else None,
+        "relative_error": relative_error(t.squared_errors, t.squares),
         "histogram": {"first_exponent": first + LEAST_EXPONENT if nonempty_bins else None, "counts": t.counts[first : last + 1]},
     }  # fmt: skip
 

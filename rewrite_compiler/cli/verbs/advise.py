@@ -11,6 +11,7 @@ from ..options import accelerators, add_steering_options, compile_options, emit_
 from ..output import print_lines
 
 SHOWN = 10
+LEAST_TENTHS = 1.0  # µs that are shown with one digit behind the point
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -67,6 +68,6 @@ def _row(change: Mapping[str, Any]) -> tuple[str, ...]:
         str(change["from"]),
         str(change["to"]),
         _gain(change) or "time only",
-        f"{time:+,.1f}",
+        f"{time:+,.1f}" if abs(time) >= LEAST_TENTHS or not time else f"{time:+.2g}",  # little is not +0.0
         f"{saved_bytes:+,}",
     )

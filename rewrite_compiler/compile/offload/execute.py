@@ -30,8 +30,8 @@ class Statistics:
     saturated: int = 0
     range_in: tuple[float, float] = (np.inf, -np.inf)
     range_out: tuple[float, float] = (np.inf, -np.inf)
-    squared_error: float = 0.0
-    squared_reference: float = 0.0
+    squared_errors: list[float] = field(default_factory=list)  # of the compared samples
+    squared_references: list[float] = field(default_factory=list)
     max_abs_error: float = 0.0
     compared: int = 0
     codes: int = 0  # of a quantised model that were compared; those that differ below
@@ -47,8 +47,8 @@ class Statistics:
         self.saturated += other.saturated
         self.range_in = hull_of([self.range_in, other.range_in])
         self.range_out = hull_of([self.range_out, other.range_out])
-        self.squared_error += other.squared_error
-        self.squared_reference += other.squared_reference
+        self.squared_errors += other.squared_errors
+        self.squared_references += other.squared_references
         self.max_abs_error = max(self.max_abs_error, other.max_abs_error)
         self.compared += other.compared
         self.codes += other.codes

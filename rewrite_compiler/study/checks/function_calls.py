@@ -15,6 +15,7 @@ from ...ila import Ila
 from ...lang.binders import Leaf
 from ...lang.formats import Format
 from ...target import Mapping, Target, simulated_device
+from ...target.functions import place_of_function
 from ...target.resources import Resources
 from .accuracy import accuracy_sizes
 
@@ -31,7 +32,7 @@ def function_problems(m: Mapping, target: Target, ila: Ila | None) -> dict[Probl
     resources = None if ila is None else _resources(target)
     refusals = _refusals([("residency", partial(m.rooms, sizes, attributes)), ("levels", partial(m.accesses, sizes, attributes))])
     refusals |= {} if resources is None else _refusals([("costs", partial(m.cost, sizes, attributes, resources))])
-    limits = _refusals([("limits", partial(m.exceeded_limit, sizes, attributes))])
+    limits = _refusals([("limits", partial(m.exceeded_limit, sizes, attributes))], place_of_function(m.capacities))
     if limits or m.exceeded_limit(sizes, attributes) is not None:  # sizes that the limits refuse are a problem of the limits
         return refusals | limits
     return refusals | _refusals(_computing(m, ila, sizes, attributes))
@@ -72,12 +73,12 @@ def _run_driver(m: Mapping, ila: Ila, *arguments: Any) -> None:
             raise
 
 
-def _refusals(calls: Iterable[Call]) -> dict[Problem, str]:
-    """Call functions of a target, each once; return their refusals."""
+def _refusals(calls: Iterable[Call], place: str = "") -> dict[Problem, str]:
+    """Call functions of a target, each once; return their refusals, those without a place at the one given."""
     refusals: dict[Problem, str] = {}
     for part, f in calls:
         try:
             f()
         except FlexmatchError as error:
-            refusals.setdefault(error.problem, part)
+            refusals.setdefault(error.at(place).problem, part)
     return refusals
