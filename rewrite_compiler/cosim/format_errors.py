@@ -27,8 +27,8 @@ def squared_norm(x: Data) -> float:
 
 def relative_error(squared_errors: Iterable[float], squares: Iterable[float]) -> float | None:
     """Return the root of the relative squared error, the same whatever the order of the samples, or None without a reference."""
-    whole = math.fsum(squares)
-    return (math.fsum(squared_errors) / whole) ** 0.5 if whole else None
+    total = math.fsum(squares)
+    return (math.fsum(squared_errors) / total) ** 0.5 if total else None
 
 
 def _no_counts() -> list[int]:
