@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import math
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 
 from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Options, Plan, compile_model
-from rewrite_compiler.compile.matching.dominance import dominated_by_host, without_dominated
+from rewrite_compiler.compile.matching.dominance import DEPTH, Memo, _Trees, dominated_by_host, without_dominated
 from rewrite_compiler.compile.matching.placement import RESULT, Key, Placement, PlacementGraph
 from rewrite_compiler.egraph.extraction.extract import extract
 from rewrite_compiler.egraph.extraction.prune import CostOf
@@ -178,6 +179,32 @@ def test_nothing_hopeless_is_in_a_cheapest_program() -> None:
         found = joint(instance, lambda c, n, i=instance, never=never: None if id(n) in never else (i.costs[id(n)],))[0]  # type: ignore[misc]
         assert found == joint(instance, plain(instance))[0], seed
     assert left_out > INSTANCES // 12
+
+
+def cheapest_tree(instance: Instance, c: int, free: frozenset[int], depth: int) -> float:
+    """The cost of the cheapest tree of a class, by trying all."""
+    if not depth:
+        return math.inf
+    return min(
+        instance.costs[id(n)] + sum(cheapest_tree(instance, d, free, depth - 1) for d in {*n.children} - free)
+        for n in instance.classes[c]
+    )  # fmt: skip
+
+
+def test_a_tree_that_is_sought_below_a_limit_is_the_cheapest_of_all() -> None:
+    """With what earlier searches of the same operands remember, whichever limits they had."""
+    below = 0
+    for seed in range(INSTANCES):
+        instance, draw = Instance(seed), random.Random(seed)
+        trees = _Trees(instance.graph, plain(instance))
+        memos: dict[frozenset[int], Memo] = {}
+        for _ in range(12):
+            c, depth, limit = draw.choice(list(instance.classes)), draw.randint(1, DEPTH), draw.randint(1, 60)
+            free = frozenset(draw.choice(instance.classes[c]).children) if draw.random() < 0.7 else frozenset()
+            found, least = trees.cheapest(c, free, depth, limit, memos.setdefault(free, {})), cheapest_tree(instance, c, free, depth)
+            assert found == least if least < limit else found >= limit, seed
+            below += 0 < least < limit
+    assert below > INSTANCES
 
 
 def test_bounds_of_a_target_are_what_its_tilings_cost_or_less() -> None:

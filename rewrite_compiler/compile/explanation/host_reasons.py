@@ -319,7 +319,8 @@ class HostReasons:
         attributes = {name: partial_match.attributes.get(name) for name, _ in m.statics}
         if len(image.shape) != 4 or any(v.name not in types for v in m.operands) or None in attributes.values():
             return None
-        fit = fit_case(m, [types[v.name] for v in m.operands], attributes, {}, self.objective)  # type: ignore[arg-type]
+        objective = self.objective if self.objective.is_mapped(m) else OFFLOADS  # what fits at all does not depend on prices
+        fit = fit_case(m, [types[v.name] for v in m.operands], attributes, {}, objective)  # type: ignore[arg-type]
         return fit if isinstance(fit, Refusal) else None
 
     def reader_difference(self, pattern: Tensor, anchor: Apply, node: Node) -> str:

@@ -17,7 +17,7 @@ from ...target import Mapping as Operation
 from .placement import RESULT, Key, Placement
 
 DEPTH = 6  # levels of operators of the rival tree
-Memo = dict[tuple[ClassId, int], float]
+Memo = dict[tuple[ClassId, int], tuple[float, float]]  # by class and depth: the least cost, and the limit up to which it was sought
 
 
 class Bounds(Protocol):
@@ -70,7 +70,8 @@ def _dominated(
                 if placement is None
                 else (min(placement.cost_by_residents.values()), _largest_move(placement, loads, stores))
             )
-            if least - moves * move_cost > trees.cheapest(c, frozenset(n.children), DEPTH, {}):
+            limit = least - moves * move_cost
+            if limit > trees.cheapest(c, frozenset(n.children), DEPTH, limit, {}):
                 dominated.add(id(n))
     return dominated
 
@@ -109,17 +110,22 @@ class _Trees:
             self.costed_nodes[c] = sorted(moving, key=lambda entry: entry[0])
         return self.costed_nodes[c]
 
-    def cheapest(self, c: ClassId, free_classes: AbstractSet[ClassId], depth: int, memo: Memo) -> float:
-        """Return the cost of the cheapest tree of at most `depth` levels of operators, infinite if there is none."""
+    def cheapest(self, c: ClassId, free_classes: AbstractSet[ClassId], depth: int, limit: float, memo: Memo) -> float:
+        """Return the cost of the cheapest tree of at most `depth` levels of operators, `limit` or more if none is below it."""
         if not depth:
             return math.inf
-        if (c, depth) not in memo:
-            least = math.inf
-            for node_cost, children in self.costs_of(c):
-                if node_cost >= least:
+        least, known_limit = memo.get((c, depth), (0, 0))
+        if least < known_limit or limit <= known_limit:
+            return least
+        least = limit
+        for node_cost, children in self.costs_of(c):
+            total: float = node_cost
+            if total >= least:
+                break
+            for d in children - free_classes:
+                total += self.cheapest(d, free_classes, depth - 1, least - total, memo)
+                if total >= least:
                     break
-                least = min(
-                    least, node_cost + sum(self.cheapest(d, free_classes, depth - 1, memo) for d in children if d not in free_classes)
-                )
-            memo[c, depth] = least
-        return memo[c, depth]
+            least = min(least, total)
+        memo[c, depth] = least, limit
+        return least
