@@ -27,6 +27,7 @@ from rewrite_compiler.ops.op import COMPUTE, ELEMENTWISE, OPS, Apply, AttributeV
 from rewrite_compiler.ops.static import HasType, IsConstant, holds
 
 TRIED = Source("tried", "")
+REACH = 8  # nodes between a node and what it may depend on, more than any pattern or law is deep
 INNER = 16  # terms of a sum in products that are put before a node
 Factory = Callable[[Builder], Value]  # adds a tensor to a program
 RANDOM = np.random.default_rng(1)
@@ -95,6 +96,27 @@ class Rebuilt:
             self.b.node(replace(n, inputs=tuple(inputs), outputs=outputs, origins=frozenset(origins)))
             return outputs
         return self.b.apply(n.op, inputs, {**dict(n.attributes), **self.edit.attributes.get(id(n), {})}, origins=origins)
+
+
+def around(p: Program, node: Node, reach: int = REACH) -> Program:
+    """Return the part of a program whose nodes are at most so many edges away from a node; what they read of others is an input."""
+    producer, users = p.producer(), p.users()
+    kept, edge = {id(node)}, [node]
+    for _ in range(reach):
+        makers = [producer[v] for n in edge for v in n.inputs if v in producer]
+        readers = [r for n in edge for v in n.outputs for r in users.get(v, ())]
+        edge = [n for n in {id(n): n for n in (*makers, *readers)}.values() if id(n) not in kept]
+        kept |= {id(n) for n in edge}
+    nodes = tuple(n for n in p.nodes if id(n) in kept)
+    read, made = dict.fromkeys(v for n in nodes for v in n.inputs), {v for n in nodes for v in n.outputs}
+    seen = {*p.outputs} | {v for n in p.nodes if id(n) not in kept for v in n.inputs}
+    return replace(
+        p,
+        nodes=nodes,
+        inputs=tuple(v for v in read if v not in made and v not in p.constants),
+        outputs=tuple(v for n in nodes for v in n.outputs if v in seen or v not in users),
+        constants={v: data for v, data in p.constants.items() if v in read},
+    )
 
 
 def ancestors(p: Program, node: Node) -> list[Node]:

@@ -1,7 +1,7 @@
 """Are the reasons why nodes stay on the host true? What a reason names is changed, and the node must then be offloaded.
 
 Host nodes are drawn over the architectures of the gallery, or the models of a folder, and accelerators: one of each reason in each
-plan. The plan's program, its offloads written out, is changed at the node as the reason says (an operand becomes a result of the
+plan. The plan's program around the node, its offloads written out, is changed as the reason says (an operand becomes a result of the
 operator that is named, or a constant; an attribute, a shape, the kind of numbers or the readers change), capacities are lifted on
 the device, and where the objective is named the node is pinned; then all is matched anew, and an offload must compute the node.
 Where `--rules lowering` is named, the node must be offloaded with it. A reason that names no change says that none would do: there
@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from changed_programs import Edit, Rebuilt, cores_of, edits, variants
+from changed_programs import Edit, Rebuilt, around, cores_of, edits, variants
 from record import Row, finish, options
 from styles import models
 
@@ -85,7 +85,7 @@ class Compiled:
 
     def takes(self, node: Node, edit: Edit, space: SearchSpace, pinned: str = "") -> bool:
         """Tell whether an accelerator takes a node in another search space once the program is changed at it."""
-        rebuilt = Rebuilt(self.written_out, node, edit)
+        rebuilt = Rebuilt(around(self.written_out, node), node, edit)
         p = rebuilt.program()
         if p is None:
             return False
@@ -137,7 +137,7 @@ def is_met(c: Compiled, node: Node, reason: Reason) -> bool:
     lifted = {id(r.mapping): without_limit(r.mapping, r.limit) for r in reason.requirements if isinstance(r, Capacity)}
     space = replace(c.space, mappings=[lifted.get(id(m), m) for m in c.space.mappings])
     pinned = next((r.target for r in reason.requirements if isinstance(r, Pinned)), "")
-    ways = (edit for edit, _ in zip(edits(c.written_out, node, reason.requirements), range(MOST_EDITS), strict=False))
+    ways = (edit for edit, _ in zip(edits(around(c.written_out, node), node, reason.requirements), range(MOST_EDITS), strict=False))
     return any(c.takes(node, edit, space, pinned) for edit in ways)
 
 

@@ -12,11 +12,14 @@ import pytest
 
 from rewrite_compiler.compile.explanation.host_reasons import Reason
 from rewrite_compiler.compile.matching.requirements import AttributeOf, Pinned, ResultOf
+from rewrite_compiler.ir.program import Builder
+from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.ops.op import Apply
 from rewrite_compiler.target import find_target
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
+import changed_programs  # noqa: E402
 import why_not  # noqa: E402
 
 TEXT = """<ir_version: 10, opset_import: ["": 21]>
@@ -66,3 +69,18 @@ def test_an_operator_that_no_operation_has_is_tried_in_many_forms() -> None:
     assert why_not.is_never_taken("hlscnn", "sigmoid", ())
     assert not why_not.is_never_taken("hlscnn", "relu", ())
     assert not why_not.is_never_taken("hlscnn", "add", ())
+
+
+def test_the_program_around_a_node_has_its_neighbours_readers_and_constants() -> None:
+    b = Builder("chain")
+    chain = [b.input("x", TensorType((2,), "float32"))]
+    for k in range(20):
+        chain += b.apply("add", [chain[-1], b.constant(np.full(2, k, np.float32))])
+    side = b.apply("add", [chain[9], chain[1]])[0]
+    p = b.finish([chain[-1], side])
+    part = changed_programs.around(p, p.nodes[9], 2)
+    assert [n.outputs[0] for n in part.nodes] == [*chain[8:13], side]
+    assert {*part.inputs} == {chain[7], chain[1]}
+    assert {*part.outputs} == {chain[12], side}
+    assert sorted(float(data[0]) for data in part.constants.values()) == [7, 8, 9, 10, 11]
+    assert {n.outputs[0] for n in changed_programs.around(p, p.nodes[9], 30).nodes} == {n.outputs[0] for n in p.nodes}
