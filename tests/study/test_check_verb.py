@@ -198,6 +198,14 @@ def test_what_is_wrong_with_a_target_is_found(what: str, toy: Callable[..., str]
     assert f"{problems[0].code} {problems[0].sentence}".startswith(said), problems
 
 
+def test_a_limit_with_an_odd_field_is_told_with_its_line(toy: Callable[..., str]) -> None:
+    path = toy(before='Limit("weight vectors"', after="Limit(None")
+    (problem,) = check(path, groups=1).problems
+    line = Path(path).read_text().split("@dense.limits")[0].count("\n") + 1
+    assert (problem.code, problem.sentence) == ("I102", "Name and reason of a capacity must be a text, not None")
+    assert problem.place.endswith(f"{Path(path).name}:{line}")
+
+
 def test_independent_problems_are_found_together(toy: Callable[..., str]) -> None:
     path = toy(before="shift=shift_of(f))|return assign(y, wrap", after="shift=shift_of(f) + 1)|return assign(y, wrap")
     text = Path(path).read_text() + "\nmax8 = target.accelerates(axes='x: n; y: n', formats=dict.fromkeys('xy', fixed8))\n"
