@@ -124,7 +124,11 @@ def test_an_output_of_one_class_a_sample_is_the_prediction() -> None:
     ("name", "outputs", "truth", "sentence"),
     [
         ("pixel-accuracy", LOGITS, MAPS[:, :3], "labels must be one class for each place of the output [samples, 1, 4, 5, 6], "
-         "without its axis of classes, not [samples, 3, 6]"),
+         "without its axis of classes, not [samples, 3, 6]\n"
+         "  help: where axis 2 has the classes, 4 of them, give labels of shape [samples, 5, 6]"),
+        ("pixel-accuracy", MAPS, MAPS[:, :3], "labels must be one class for each place of the output [samples, 5, 6], "
+         "without its axis of classes, not [samples, 3, 6]\n"
+         "  help: where each number of the output is a class, give labels of shape [samples, 5, 6]"),
         ("pixel-accuracy", LOGITS, MAPS + 3, "labels must be below the 4 classes of the model, or 255 for none, not 4"),
         ("top1", SHARES, MAPS, "labels of this metric must be one class a sample, [samples], not [samples, 5, 6]\n"
          "  help: --metric pixel-accuracy and mean-iou score a class for each place, multilabel-f1 and auc several for each sample"),

@@ -75,9 +75,24 @@ def _class_axis(outputs: Data, labels: Data) -> int | None:
     if axis is None or labels.ndim < 2:
         shapes = [", ".join(map(str, ("samples", *x.shape[1:]))) for x in (outputs, labels)]
         raise InputError(
-            "C100", f"labels must be one class for each place of the output [{shapes[0]}], without its axis of classes, not [{shapes[1]}]"
+            "C100",
+            f"labels must be one class for each place of the output [{shapes[0]}], without its axis of classes, not [{shapes[1]}]",
+            help=_fitting_labels(outputs),
         )
     return axis
+
+
+def _fitting_labels(outputs: Data) -> str:
+    """Return which labels would fit an output: of its own shape where it gives classes, else without the first axis that counts."""
+    axis = next((a for a in range(1, outputs.ndim) if outputs.shape[a] > 1), None)
+    if outputs.dtype.kind in "iu" or axis is None:
+        shape, condition = outputs.shape[1:], "where each number of the output is a class"
+    else:
+        shape, condition = (
+            outputs.shape[1:axis] + outputs.shape[axis + 1 :],
+            f"where axis {axis} has the classes, {outputs.shape[axis]} of them",
+        )
+    return f"{condition}, give labels of shape [{', '.join(map(str, ('samples', *_without_unit_axes(shape))))}]"
 
 
 def _without_unit_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
