@@ -9,6 +9,7 @@ import pytest
 from known_wrong import gallery
 
 from rewrite_compiler.prove.instances.covering_sets import WIDE
+from rewrite_compiler.prove.instances.thresholds import near, thresholds_of
 from rewrite_compiler.prove.rules import refuter
 from rewrite_compiler.prove.rules.refuter import witness
 from rewrite_compiler.prove.rules.rules import prove_rule
@@ -83,3 +84,22 @@ def test_terms_are_compared_beyond_the_extents_that_are_judged_first() -> None:
     found = [i for r in every_rule()[::12] for i in refuter.larger_instances(r)]
     assert found
     assert max(n for i in found for shape in i.operands.values() for n in shape) > WIDE
+
+
+@pytest.mark.parametrize(
+    ("law", "thresholds"),
+    [
+        ("neg(x) = neg(x) where x.rank == 4", ()),
+        ("neg(x) = neg(slice(x, axis=0, start=x.shape[0] // 11, stop=x.shape[0], step=1)) where x.rank == 1", (11,)),
+        ("transpose(x, perm=[0, 2, 3, 1]) = x where x.shape[1] <= 7, x.size < 500", (7,)),
+        ("reshape(x, shape=[x.shape[0] * 9, -1]) = x where x.shape[2:4] == [1, 6 + x.shape[1]]", (6, 9)),
+    ],
+)
+def test_thresholds_are_numbers_that_terms_compute_with(law: str, thresholds: tuple[int, ...]) -> None:
+    sides, _, guard = law.partition(" where ")
+    (rule,) = rules_of_text(f"rule r(x: tensor) grade F {{ {sides} {f'where {guard}' if guard else ''} }}", "r.rules")
+    assert thresholds_of(rule) == thresholds
+
+
+def test_neighbours_and_doubles_are_near_a_threshold() -> None:
+    assert near((4, 11)) == (3, 4, 5, 8, 10, 11, 12, 22)

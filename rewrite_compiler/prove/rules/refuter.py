@@ -21,13 +21,16 @@ from ...ir.program import Data
 from ...ops.op import Apply, Shape, ShapeError, subterms
 from ...ops.recurrent import GATES
 from ...ops.static import holds
-from ...rewrite.rule import Rule
+from ...rewrite.rule import Rule, free_attribute
 from ..instances.instance_search import FLOATS, Instance, Search, State, TooManyCandidates, candidates_for, in_random_order, numbers_of
 from ..instances.sides import Side, array_text, number_text, right_shape
+from ..instances.thresholds import near, thresholds_of
 from ..verdict import Counterexample
 from .wrapped_words import has_integer_operands, operand_types
 
-EXTENT, RANK, STEP, KERNEL, PAD = 12, 6, 5, 7, 5  # the largest that are drawn
+EXTENT, RANK, STEP, KERNEL, PAD = 12, 6, 5, 7, 5  # the largest that are drawn of rules without thresholds
+LONGEST_STEP = 20  # near a threshold
+SCALARS, LISTS = frozenset({"axis", "group", "start", "stop", "step"}), frozenset({"strides", "dilations", "kernel", "pads"})
 CANDIDATES_PER_DRAW, GUARD_CHECKS_PER_DRAW = 400, 600  # candidates of one draw that are typed, and that are held against the guard
 INSTANCES, WORK = 60, 300_000  # of one rule: instances, and about how many microseconds
 DRAW, CANDIDATE, GUARD_CHECK = (
@@ -63,9 +66,28 @@ class _WideSearch(Search):
         self.least_rank = least_rank
         self.ranks = 4 if share < 0.3 and not least_rank else RANK
         self.pool = tuple(sorted({1, self.top, *(source.randint(1, self.top) for _ in range(3)), source.randint(2, self.top)}))
+        self.thresholds = near(thresholds_of(rule))
+        self.pin: tuple[str, int, int] | None = None  # an attribute, a place in its list, and the value there
+        if self.thresholds:
+            self._go_near_thresholds(rule)
         self.extents = self.pool
         neighbours = (m for n in (*numbers_of(rule), *self.numbers, 0.0, 1.0) for m in (n, n - 1, n + 1))
         self.reals = tuple(dict.fromkeys((*neighbours, *RANDOM)))
+
+    def _go_near_thresholds(self, rule: Rule) -> None:
+        """Draw extents near a threshold; every other time, pin a part of an attribute there, with operands on which it has a meaning."""
+        self.pool += tuple(self.source.choice(self.thresholds) for _ in range(3))
+        names = _free_attributes(rule)
+        if not names or self.source.random() < 0.5:
+            return
+        name, value = self.source.choice(names), self.source.choice(self.thresholds)
+        self.pin = name, self.source.randrange(RANK), value
+        if name == "axis":
+            self.least_rank, self.ranks = max(self.least_rank, min(value + 1, RANK)), RANK
+        elif name == "group":
+            self.pool = (1, 1, 2, 3, value, 2 * value)
+        else:  # windows of two elements, and room for a few of their steps
+            self.pool = (1, 2, 2, 3, *(n for n in (value + 1, 2 * value + 2) if n <= ELEMENTS // 4))
 
     def operand_shapes(self, state: State) -> Sequence[Shape]:
         """Return a few random shapes of every rank, and those related to the operands that are bound."""
@@ -83,15 +105,24 @@ class _WideSearch(Search):
 
     def attribute_values(self, t: Apply, name: str, shapes: tuple[Shape, ...]) -> Sequence[Any]:
         """Return some values of an attribute."""
+        values = self._values_of(t, name, shapes)
+        if self.pin is None or self.pin[0] != name:
+            return values
+        _, place, pinned = self.pin
+        if name in SCALARS:
+            return [pinned] if pinned in values or name == "step" else values
+        return list(dict.fromkeys((*v[: place % len(v)], pinned, *v[place % len(v) + 1 :]) if v else v for v in values))
+
+    def _values_of(self, t: Apply, name: str, shapes: tuple[Shape, ...]) -> Sequence[Any]:
         x = shapes[0] if shapes else ()
         spatial = max(len(x) - 2, 0)
         if name in ("strides", "dilations", "kernel"):
-            return self.value_lists(spatial, [1], range(1, (KERNEL if name == "kernel" else STEP) + 1))
+            return self.value_lists(spatial, [1], self.steps(KERNEL if name == "kernel" else STEP))
         if name == "pads":
             count = 2 * (len(x) if t.op.name == "pad" else spatial)
-            return self.value_lists(count, [0] * (3 * count if count > 4 else 1), range(PAD + 1))
+            return self.value_lists(count, [0] * (3 * count if count > 4 else 1), [0, *self.steps(PAD)])
         if name == "step":
-            return range(1, STEP + 1)
+            return self.steps(STEP)
         if name == "shape":
             return [
                 self.factors(math.prod(x)) if t.op.name == "reshape" else self.shape(self.source.randint(0, self.ranks))
@@ -109,6 +140,10 @@ class _WideSearch(Search):
         if name in ZERO_POINTS:
             return range(STEP + 1)
         return candidates_for(t.op, name, shapes, range(1, EXTENT + 1), RANK)
+
+    def steps(self, most: int) -> Sequence[int]:
+        """Return steps from 1 on, and those near a threshold."""
+        return [*range(1, most + 1), *(n for n in self.thresholds if most < n <= LONGEST_STEP)]
 
     def value_lists(self, count: int, plain: Sequence[int], values: Sequence[int]) -> list[tuple[int, ...]]:
         """Return lists of values: plain ones, equal ones, and any."""
@@ -130,6 +165,13 @@ class _WideSearch(Search):
         if name == "epsilon":
             return [*FLOATS[name], 1e-5]
         return [*self.reals, *(n for n in FLOATS[name] if math.isinf(n)), self.source.gauss(0, 3)]
+
+
+def _free_attributes(rule: Rule) -> list[str]:
+    """Return which integer attributes of operators a left side leaves open, and lists of them."""
+    patterns = (x for left, _ in rule.pairs for x in subterms(left) if isinstance(x, Apply))
+    names = (name for x in patterns for name, value in x.attributes.items() if free_attribute(value) is not None)
+    return [name for name in dict.fromkeys(names) if name in SCALARS or name in LISTS]
 
 
 def witness(rule: Rule, seed: int = 0, share: float = 1.0, least_rank: int = 0) -> tuple[Counterexample, str] | None:

@@ -25,6 +25,7 @@ from ..instances.covering_sets import Instances, first_instances, instances_of, 
 from ..instances.element_meaning import NoSymbolicMeaning
 from ..instances.instance_search import Instance
 from ..instances.sides import Side, leaves_of, right_shape, symbolic_elements
+from ..instances.thresholds import thresholds_of
 from ..verdict import PROVED, REFUTED, UNPROVED, Counterexample, Outcome, Proof, Stop, Theorem
 from .all_shapes import theorem_of
 from .floating_point import UndecidedPairs
@@ -37,6 +38,7 @@ from .wrapped_words import bitvector_answer, has_integer_operands, is_polynomial
 
 PROVED_DRAWS_SHARE = 0.2  # of the work of the wide draws, where a theorem says that they show nothing
 HIGH_RANK_DRAWS_SHARE = 0.07  # of that work, where it says nothing
+THRESHOLD_DRAWS_FACTOR = 5  # of both, where a rule computes with numbers near which its sides may part
 NO_MEANING = {IndexError: "it reads an axis that does not exist", ZeroDivisionError: "it divides by an extent of 0"}
 NO_INSTANCE = "no operands satisfy its left side and guard, of those with ranks to 6 and extents to 3 that were tried"
 UNREAD_INFINITY = "no engine reads the infinite number of full: leave the bound out"
@@ -103,9 +105,10 @@ def prove_rule(rule: Rule, count: int | None = None) -> Proof:
 
 def _after_wide_draws(rule: Rule, proof: Proof) -> Proof:
     """Return what was judged, or a refutation where instances beyond those show a difference."""
-    refutation = witness(rule, share=PROVED_DRAWS_SHARE if proof.is_proved else 1.0)
+    factor = THRESHOLD_DRAWS_FACTOR if thresholds_of(rule) else 1
+    refutation = witness(rule, share=factor * PROVED_DRAWS_SHARE if proof.is_proved else 1.0)
     if refutation is None and proof.is_proved and proof.ranks is not None:  # beyond the ranks of the theorem
-        refutation = witness(rule, share=HIGH_RANK_DRAWS_SHARE, least_rank=proof.ranks + 1)
+        refutation = witness(rule, share=factor * HIGH_RANK_DRAWS_SHARE, least_rank=proof.ranks + 1)
     if refutation is None:
         return proof
     example, sentence = refutation
