@@ -6,12 +6,14 @@
 The first keeps the certificates that still count (their statements and the hash of the court say which), takes what this
 machine's court has judged with the sources as they are, judges the rest, and writes nothing unless all is proved. The second
 believes neither file nor cache: it judges every rule, operation and model, and ends with 1 and the names where the file that
-ships has another byte.
+ships has another byte. Processor seconds are those of all processes: of rules, of operations as targets ship, of operations at
+other parameters of theirs, and of models.
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
 import sys
 from collections.abc import Iterator
 
@@ -44,15 +46,34 @@ def statements() -> Iterator[tuple[str, Case, Certificate | None]]:
             yield statement_of_operation(target, operation), case, certificate_of_operation(target, operation)
 
 
+def part_of(case: Case) -> str:
+    """Return which part of the library a case belongs to, for its processor time."""
+    if case.message["kind"] != "mapping":
+        return f"{case.message['kind']}s"
+    return "operations at other parameters" if case.message["target"] in DESIGNS else "operations"
+
+
+def processor_seconds() -> float:
+    """Return the processor time of this process and of those that have ended."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in usages)
+
+
 def certificates(cache: Cache, jobs: int, *, anew: bool) -> dict[str, Certificate]:
     """Return the certificates of the library by their statements; `anew`: those that ship are judged, too."""
     library = [(statement, case, None if anew else shipped) for statement, case, shipped in statements()]
-    lacking = [(statement, case) for statement, case, shipped in library if shipped is None]
-    records = judge_cases([case for _, case in lacking], cache, lambda name: print(name, flush=True), jobs)
+    lacking: dict[str, list[tuple[str, Case]]] = {}
+    for statement, case, shipped in library:
+        if shipped is None:
+            lacking.setdefault(part_of(case), []).append((statement, case))
     judged = {}
-    for (statement, case), record in zip(lacking, records, strict=True):
-        kind = "operation" if case.message["kind"] == "mapping" else case.message["kind"]
-        judged[statement] = certificate_of_record(kind, case.name, record)
+    for part, cases in lacking.items():
+        before = processor_seconds()
+        records = judge_cases([case for _, case in cases], cache, lambda name: print(name, flush=True), jobs)
+        for (statement, case), record in zip(cases, records, strict=True):
+            kind = "operation" if case.message["kind"] == "mapping" else case.message["kind"]
+            judged[statement] = certificate_of_record(kind, case.name, record)
+        print(f"{len(cases)} {part}: {processor_seconds() - before:.0f} processor seconds", flush=True)
     return {statement: shipped or judged[statement] for statement, _, shipped in library}
 
 
