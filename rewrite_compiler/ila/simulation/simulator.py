@@ -2,7 +2,7 @@
 
 Readings: `oracle` runs generated Python, `arrays` numpy over whole index grids, `native` machine code; all give the same
 bits. Instructions that touch only control state run as generated Python in every reading. `native` compiles whole instructions
-and falls back to numpy for blocks, for several samples, and for values that words of 64 bits cannot hold.
+and falls back to numpy for long blocks, for several samples, and for values that words of 64 bits cannot hold.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Mapping, MutableSequence, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -30,13 +30,11 @@ from ..model import CONTROL, Ila, Instruction, instruction_of, unknown_name_erro
 from .batch_decoder import play
 from .initialisation_tracking import InitialisationMap
 
-if TYPE_CHECKING:
-    from ...readings.native.printer import Call
-
 READINGS = ("arrays", "oracle", "native")
 CACHED_DECODES = 1 << 16
 # an instruction is compiled fast, and again to this level when it has run for as long as that may take
 LEVEL, LIGHT_SECONDS = 2, 0.5
+SHORT_BLOCK = 256  # commands that machine code runs one by one; numpy is quicker on more
 
 
 class DeviceHang(AnswerNo):
@@ -282,8 +280,6 @@ class _Executable:
         self.reads_update = instruction.result is not None and not instruction.result[(0,) * instruction.result.rank].reads.isdisjoint(
             self.written_memories
         )
-        self.call: Call | None = None  # of machine code, on the memories of its last run and these operands
-        self.words: dict[Leaf, Data] = {}
 
     # -- operands of a raw command
 
@@ -299,9 +295,10 @@ class _Executable:
     def run_one(self, operands: Mapping[str, Any]) -> Data | None:
         if self.sim.reading == "oracle" or self.is_control:
             self._oracle(operands)
-        elif not self.sim.by_arrays:
-            self._native(operands)
         else:
+            is_done, results = self._by_machine_code(1, {name: np.asarray(x)[None] for name, x in operands.items()})
+            if is_done:
+                return None if results is None else results[0]
             self._arrays(operands)
         if self.instruction.result is None:
             return None
@@ -323,31 +320,37 @@ class _Executable:
         function([memories[m] for m in function.memories])
         self._forget()
 
-    def _native(self, operands: Mapping[str, Any]) -> None:
-        """Run machine code; numpy where words of 64 bits cannot hold a value, which is noted."""
+    def _by_machine_code(self, count: int, operands: Mapping[str, Data]) -> tuple[bool, Data | None]:
+        """Run commands one by one, operands [count(, lanes)]; tell whether they have machine code, and return results [count, lanes].
+
+        What words of 64 bits cannot hold has none, which is noted.
+        """
+        if self.sim.by_arrays:
+            return False, None
         from ...readings.native.jit import LIGHT
         from ...readings.native.printer import native_function
 
-        function = native_function(self.instruction.update, self.sim.strict, LIGHT)
+        step, returned = _step_with_result(self.instruction)
+        function = native_function(step, self.sim.strict, LIGHT)
         if not isinstance(function, str) and function.seconds > LIGHT_SECONDS:
-            function = native_function(self.instruction.update, self.sim.strict, LEVEL)
+            function = native_function(step, self.sim.strict, LEVEL)
         if isinstance(function, str):
             self.sim.not_native[self.instruction.name] = function
-            self._arrays(operands)
-            return
-        if self.call is None or self.call.function is not function:
-            self.words = {leaf: np.zeros(math.prod(n), storage_dtype(leaf.interval)) for leaf, n in self.shapes.items()}
-            self.call = function.bind([self.words.get(m) for m in function.memories])
-        for memory, number in function.numbers.items():
-            if memory in self.words:
-                value = operands[self.leaves[memory]]
-                self.words[memory][:] = value if memory.rank < 2 else np.ravel(value)
-            elif self.call.arrays[number] is not (data := self.sim.memories[memory].data):
-                self.call.put({memory: data})
+            return False, None
+        rows = {leaf: _words(leaf, operands[name], count) for leaf, name in self.leaves.items() if leaf in function.numbers}
+        if returned is not None:
+            rows[returned] = np.zeros((count, math.prod(static_shape(returned))), storage_dtype(returned.interval))
+        memories = (rows[m][0] if m in rows else self.sim.memories[m].data for m in function.memories)
+        call = function.bind([*memories])
+        moving = [(function.numbers[leaf], x.ctypes.data, x.strides[0]) for leaf, x in rows.items()]
         started = time.thread_time()
-        self.call()
+        for n in range(count):
+            for number, address, stride in moving:
+                call.places[number] = address + n * stride
+            call()
         function.seconds += time.thread_time() - started
         self._forget()
+        return True, None if returned is None else rows[returned].reshape(count, *static_shape(returned))
 
     def _forget(self) -> None:
         self.sim.machine.invalidate(self.written_memories)
@@ -359,6 +362,10 @@ class _Executable:
     def run_block(self, count: int, operands: Mapping[str, Data], sampled: frozenset[str]) -> Data | None:
         if self.sim.reading == "oracle":
             return self._one_by_one(count, operands)
+        if not sampled and not self.is_control and count <= SHORT_BLOCK:
+            is_done, results = self._by_machine_code(count, operands)
+            if is_done:
+                return None if results is None else results[:, None]
         if count == 1 and not sampled and self.instruction.result is None:
             self.run_one({k: np.asarray(v)[0] for k, v in operands.items()})
             return None
@@ -420,6 +427,21 @@ class _Executable:
         if sample not in store.batch:
             return np.array(data)[:, None]
         return np.swapaxes(np.array(data), 0, 1)
+
+
+@lru_cache(maxsize=1024)
+def _step_with_result(instruction: Instruction) -> tuple[Step, Leaf | None]:
+    """Return what one command does, and where it leaves what a read returns."""
+    result = instruction.result
+    if result is None:
+        return instruction.update, None
+    leaf = Leaf(static_shape(result), result.interval, False, "returned")
+    return seq(instruction.update, update(leaf, leaf.shape, lambda *i: (i, result[i]))), leaf
+
+
+def _words(leaf: Leaf, operand: Any, count: int) -> Data:
+    """Return the words [count, elements] of an operand of some commands."""
+    return np.ascontiguousarray(np.asarray(operand).reshape(count, -1).astype(storage_dtype(leaf.interval)))
 
 
 def _extraction(leaf: Leaf, term: Any) -> Step:

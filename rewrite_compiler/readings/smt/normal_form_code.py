@@ -27,6 +27,7 @@ from .polynomial_terms import Number, Term, Terms, interval_of
 
 INDENT = "    "
 LONGEST_TEXT = 600  # of a term, before it becomes a function: Python nests parentheses 200 times at most
+LISTED_ENTRIES = 1 << 12  # of a table that code reads without a call
 _BOUND = re.compile(r"\bk\d+(?= :?= )|(?<=for )x\d+(?= in )")  # names that a line assigns, which other functions read
 _BY_NUMBER: dict[str, tuple[str, Callable[[int], bool]]] = {  # operator with a number → Python's, and for which numbers
     **{op: (op, lambda n: n > 0) for op in ("div", "mod")},
@@ -253,6 +254,9 @@ class _Source:
             return f"entry(terms, {function}, {interval}, ({self._list(e.args, scopes)}))"
         x = self._name("t")
         otherwise = f"entry(terms, {function}, {interval}, ({x},))"
+        if not e.real and e.data.shape[0] <= LISTED_ENTRIES:
+            entries = tuple(map(integer_of, table_entries(e.data)))
+            otherwise = f"{self._object(entries)}[{x} - {e.data.domains[0][0] or 0}]"
         application = f"terms.make('table', {function}, ({x},), {interval})"
         return f"({application} if type({x} := {self.text(e.args[0], scopes)}) is Term else {otherwise})"
 
