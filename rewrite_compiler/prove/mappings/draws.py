@@ -39,12 +39,12 @@ class Invocation:
 def drawn_invocations(m: Mapping, target: Target, seed: int, products: int) -> Iterator[Invocation]:
     """Yield random invocations of so many products that a mapping admits; it ends only where hardly any size is admitted."""
     random, m = Random(f"{seed} {m.name}"), replace(m, units=_admitted_units(m))
-    drawn, misses, completions = _Drawn.of(m), 0, dict[Hashable, Any]()
+    drawn, misses, completions, counted = _Drawn.of(m), 0, dict[Hashable, Any](), _Products.of(m)
     while misses < CANDIDATES:
         candidate = drawn.candidate(random)
         key = tuple(candidate.items())
         if key not in completions:  # few sizes are admitted by a small design, and are drawn again and again
-            completions[key] = _admitted(m, candidate, drawn.results, products)
+            completions[key] = _admitted(m, candidate, drawn.results, counted, products)
         sizes = completions[key]
         if sizes is None:
             misses += 1
@@ -80,11 +80,31 @@ def _admitted_units(m: Mapping) -> dict[str, int]:
 
 def product_count(m: Mapping, sizes: MappingOf[str, Any]) -> int:
     """Return about how many products a call computes: results times the shortest reduction of an operand, sizes padded to units."""
-    padded = {d: -(-n // m.units.get(d, 1)) * m.units.get(d, 1) for d, n in sizes.items() if isinstance(n, int)}
-    result = m.axes.of[m.axes.result]
-    extents = {d for dims in m.axes.of.values() for d in dims}
-    summed = [[d for d in dims if d in extents - set(result)] for dims in m.axes.of.values()]
-    return math.prod(padded[d] for d in result) * min((math.prod(padded[d] for d in dims) for dims in summed if dims), default=1)
+    return _Products.of(m).count(sizes)
+
+
+@dataclass(frozen=True)
+class _Products:
+    """What products of a call are counted by: dimensions of its result, of each operand those that are summed, and units."""
+
+    result: tuple[str, ...]
+    summed: tuple[tuple[str, ...], ...]
+    units: MappingOf[str, int]
+
+    @classmethod
+    def of(cls, m: Mapping) -> _Products:
+        """Return what products of an operation are counted by."""
+        result = m.axes.of[m.axes.result]
+        summed = (tuple(d for d in dims if d not in result) for dims in m.axes.of.values())
+        return cls(tuple(result), tuple(dims for dims in summed if dims), m.units)
+
+    def count(self, sizes: MappingOf[str, Any]) -> int:
+        """Return about how many products a call of these sizes computes."""
+
+        def padded(dims: tuple[str, ...]) -> int:
+            return math.prod(-(-sizes[d] // u) * u for d, u in ((d, self.units.get(d, 1)) for d in dims))
+
+        return padded(self.result) * min(map(padded, self.summed), default=1)
 
 
 @dataclass(frozen=True)
@@ -118,15 +138,17 @@ class _Drawn:
         return {name: x for name, x in sizes.items() if name not in self.results}
 
 
-def _admitted(m: Mapping, sizes: MappingOf[str, Any], results: Collection[str], products: int) -> dict[str, Any] | None:
+def _admitted(
+    m: Mapping, sizes: MappingOf[str, Any], results: Collection[str], counted: _Products, products: int
+) -> dict[str, Any] | None:  # fmt: skip
     """Return sizes with those of results; None where the mapping does not admit them or there are too many products."""
-    if product_count(m, {**sizes, **dict.fromkeys(results, 1)}) > products:  # already with results of one element
+    if counted.count({**sizes, **dict.fromkeys(results, 1)}) > products:  # already with results of one element
         return None
     try:
         completed = with_results(m, sizes)
     except (ShapeError, ArithmeticError):
         return None
-    return None if product_count(m, completed) > products or refusal_at(m, completed) else completed
+    return None if counted.count(completed) > products or refusal_at(m, completed) else completed
 
 
 def result_dimensions(m: Mapping) -> set[str]:

@@ -119,7 +119,7 @@ def _wrap(terms: Terms, e: Expr, a: Number) -> Number:
     half = 1 << bits - 1 if signed else 0
     if iv.inside(interval_of(a), iv.of_width(bits, signed)):
         return a
-    return terms.linear_combination([(1, terms.modulo(terms.linear_combination([(1, a), (1, half)]), 1 << bits)), (-1, half)])
+    return terms.plus(terms.modulo(terms.plus(a, half), 1 << bits), -half)
 
 
 def _clz(terms: Terms, e: Expr, a: Number) -> Number:

@@ -26,10 +26,10 @@ class Term:
         self.terms, self.number, self.op, self.data, self.args, self.interval = terms, number, op, data, args, interval
 
     def __add__(self, other: Number) -> Number:
-        return self.terms.total((self, other))
+        return self.terms.total((self, other)) if isinstance(other, Term) else self.terms.plus(self, int(other))
 
     def __sub__(self, other: Number) -> Number:
-        return self.terms.linear_combination([(1, self), (-1, other)])
+        return self.terms.linear_combination([(1, self), (-1, other)]) if isinstance(other, Term) else self.terms.plus(self, -int(other))
 
     def __rsub__(self, other: Number) -> Number:
         return self.terms.linear_combination([(-1, self), (1, other)])
@@ -91,6 +91,20 @@ class Terms:
                 factors[t.number] = factors.get(t.number, 0) + factor * c
                 terms[t.number] = t
         return self._sum(constant, {terms[n]: c for n, c in factors.items() if c})
+
+    def plus(self, value: Number, n: int) -> Number:
+        """Return the sum of a value and a number: terms and their factors stay as they are."""
+        if not isinstance(value, Term):
+            return value + n
+        if not n:
+            return value
+        constant, factors, args = (*value.data, value.args) if value.op == "sum" else (0, (1,), (value,))
+        if constant == -n and factors == (1,):
+            (t,) = args
+            return t
+        data = constant + n, factors
+        interned_term = self.interned.get(("sum", data, *[t.number for t in args]))
+        return self.make("sum", data, args, iv.add(value.interval, (n, n))) if interned_term is None else interned_term
 
     def _sum(self, constant: int, factors: dict[Term, int]) -> Number:
         merge = self._merge_digits(factors)
@@ -187,7 +201,8 @@ class Terms:
     def _sum_modulo(self, a: Term, m: int) -> Number:
         constant, numbers = a.data
         parts = [(_nearest(c, m), t.args[0] if _is_needless(t, c, m) else t) for c, t in zip(numbers, a.args, strict=True)]
-        total = self.linear_combination([(1, constant % m), *parts])
+        is_reduced = all(c == n and t is x for (c, t), n, x in zip(parts, numbers, a.args, strict=True))
+        total = self.plus(a, constant % m - constant) if is_reduced else self.linear_combination([(1, constant % m), *parts])
         if isinstance(total, Term) and total.op == "sum" and total is not a and not _is_reduced(total, m):
             return self._sum_modulo(total, m)
         if not isinstance(total, Term) or iv.inside(total.interval, (0, m - 1)) or total.op != "sum":
