@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from functools import cache
 from typing import Any
 
@@ -31,7 +30,7 @@ def thresholds_of(rule: Rule) -> tuple[int, ...]:
             if all(e.kind != "length" for e in elements):
                 integers.update(int(a.data) for a in x.args if a.op == "const" and not a.real)
         elif isinstance(x, Ints | Condition):
-            work += [getattr(x, f.name) for f in fields(x)]  # type: ignore[arg-type]
+            work += vars(x).values()
         elif isinstance(x, tuple):
             work += x
     return tuple(sorted(n for n in integers if LEAST <= n <= MOST))

@@ -98,10 +98,9 @@ class Terms:
             return value + n
         if not n:
             return value
-        constant, factors, args = (*value.data, value.args) if value.op == "sum" else (0, (1,), (value,))
+        (constant, factors), args = (value.data, value.args) if value.op == "sum" else ((0, (1,)), (value,))
         if constant == -n and factors == (1,):
-            (t,) = args
-            return t
+            return args[0]
         data = constant + n, factors
         interned_term = self.interned.get(("sum", data, *[t.number for t in args]))
         return self.make("sum", data, args, iv.add(value.interval, (n, n))) if interned_term is None else interned_term
