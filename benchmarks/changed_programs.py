@@ -101,21 +101,21 @@ class Rebuilt:
 def around(p: Program, node: Node, reach: int = REACH) -> Program:
     """Return the part of a program whose nodes are at most so many edges away from a node; what they read of others is an input."""
     producer, users = p.producer(), p.users()
-    kept, edge = {id(node)}, [node]
+    inside, edge = {id(node)}, [node]
     for _ in range(reach):
         makers = [producer[v] for n in edge for v in n.inputs if v in producer]
         readers = [r for n in edge for v in n.outputs for r in users.get(v, ())]
-        edge = [n for n in {id(n): n for n in (*makers, *readers)}.values() if id(n) not in kept]
-        kept |= {id(n) for n in edge}
-    nodes = tuple(n for n in p.nodes if id(n) in kept)
-    read, made = dict.fromkeys(v for n in nodes for v in n.inputs), {v for n in nodes for v in n.outputs}
-    seen = {*p.outputs} | {v for n in p.nodes if id(n) not in kept for v in n.inputs}
+        edge = [n for n in {id(n): n for n in (*makers, *readers)}.values() if id(n) not in inside]
+        inside |= {id(n) for n in edge}
+    nodes = tuple(n for n in p.nodes if id(n) in inside)
+    operands, results = dict.fromkeys(v for n in nodes for v in n.inputs), {v for n in nodes for v in n.outputs}
+    live = {*p.outputs} | {v for n in p.nodes if id(n) not in inside for v in n.inputs}
     return replace(
         p,
         nodes=nodes,
-        inputs=tuple(v for v in read if v not in made and v not in p.constants),
-        outputs=tuple(v for n in nodes for v in n.outputs if v in seen or v not in users),
-        constants={v: data for v, data in p.constants.items() if v in read},
+        inputs=tuple(v for v in operands if v not in results and v not in p.constants),
+        outputs=tuple(v for n in nodes for v in n.outputs if v in live or v not in users),
+        constants={v: data for v, data in p.constants.items() if v in operands},
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from vectors import replay, traces
 
 from rewrite_compiler.ila import Ila, mmio
-from rewrite_compiler.ila.simulation.simulator import Simulator
+from rewrite_compiler.ila.simulation.simulator import SHORT_BLOCK, Simulator
 from rewrite_compiler.ila_models.flexasr import build
 from rewrite_compiler.lang import assign, select
 
@@ -37,6 +37,21 @@ def test_blocks_of_commands(flexasr: Ila) -> None:
         sim.block("gb_core_store_large", 7, operands)
     assert (left.state("large") == right.state("large")).all()
     assert left.state("large").any()
+
+
+@pytest.mark.parametrize("count", [1, SHORT_BLOCK, SHORT_BLOCK + 1])
+def test_blocks_return_the_same_on_both_sides_of_the_longest_short_one(count: int, flexasr: Ila) -> None:
+    """Short blocks are machine code, command by command, long ones numpy; rows that are written twice hold the last."""
+    random = np.random.default_rng(7)
+    places, rows = random.integers(0, 200, count), random.integers(0, 256, (count, 16))
+    native, arrays, oracle = (Simulator(flexasr, reading=r) for r in ("native", "arrays", "oracle"))
+    returned = []
+    for sim in (native, arrays, oracle):
+        sim.block("gb_core_store_large", count, {"index": places, "vector": rows})
+        returned.append(np.asarray(sim.block("gb_core_load_large", count, {"index": places})).reshape(count, 16))
+    assert all((x == returned[2]).all() for x in returned)
+    assert (native.state("large") == oracle.state("large")).all()
+    assert returned[0].any()
 
 
 def test_what_words_cannot_hold_is_run_by_numpy_and_named() -> None:
