@@ -1,16 +1,16 @@
 """Mappings: evaluations a second, gaps on ResNet-18, and the figures of Union: contractions, aspect ratios, chiplets.
 
-python benchmarks/mapping.py [speed|resnet18|contractions|aspect|chiplets …] prints tables; times are processor seconds.
+Times are processor seconds; the last three groups are the same on every machine.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from record import Row, in_groups, spread
 
 from rewrite_compiler.fit.mappers.run import best_mapping
 from rewrite_compiler.fit.mapping.architectures import find_clusters
@@ -40,42 +40,43 @@ SHAPES = {"edge": [(1, 256), (2, 128), (4, 64), (8, 32), (16, 16)], "cloud": [(2
 TIMELOOP = MODELS["timeloop"]
 
 
-def speed() -> None:
-    """Evaluations of random tilings with random orders, all counters, in the chunks that mappers use."""
-    flat = Clusters("flat", (Cluster("DRAM"), Cluster("L2", children=256, axis="X"), Cluster("L1")), 10**9)
-    print("evaluations a processor second, all counters of 3 memories")
+def speed(runs: int) -> list[Row]:
+    """Evaluations a second of random tilings with random orders, all counters of 3 memories, in the chunks that mappers use."""
+    flat, rows = Clusters("flat", (Cluster("DRAM"), Cluster("L2", children=256, axis="X"), Cluster("L1")), 10**9), list[Row]()
     for name, layer in (("product", "gemm:m=4096,n=16,k=16"), ("convolution", "conv:k=64,c=64,p=56,q=56,r=3,s=3")):
         space = Space(layer_problem(layer), flat)
         batches = [space.batch(space.sample(CHUNK, np.random.default_rng(k))) for k in range(8)]
         bypasses = Constraints().bypasses(space.problem, flat)
         rates = []
-        for _ in range(5):
+        for _ in range(runs):
             start = time.process_time()
             for batch in batches:
                 TIMELOOP.evaluate(flat, replace(batch), bypasses)
-            rates.append(sum(b.rows for b in batches) / (time.process_time() - start))
-        print(f"  {name:<12} {sorted(rates)[2]:>12,.0f}   (least {min(rates):,.0f}, most {max(rates):,.0f})")
+            rates.append(round(sum(b.rows for b in batches) / (time.process_time() - start)))
+        rows.append({"layer": name, "mappings_a_second": spread(rates), "least": min(rates), "most": max(rates)})
+    return rows
 
 
-def resnet18() -> None:
-    """The 11 distinct layers on `edge`, 8 seeds: processor time, energy-delay products, the largest gap to the bound, and each layer's."""
-    edge = find_clusters("edge")
+def resnet18(runs: int) -> list[Row]:
+    """The 11 distinct layers on `edge` with as many seeds: processor time, energy-delay products, the largest gap of each layer."""
+    edge, rows = find_clusters("edge"), list[Row]()
     for budget in (2_000, 4_000, 20_000):
         gaps, seconds, products = [], [], []
-        for seed in range(8):
+        for seed in range(runs):
             start = time.process_time()
             results = [best_mapping(layer_problem(layer), edge, TIMELOOP, budget=budget, seed=seed) for layer in RESNET18]
-            seconds.append(time.process_time() - start)
+            seconds.append(round(time.process_time() - start, 3))
             gaps.append([r.gap or 0.0 for r in results])
-            products.append(sum(r.cost.value(Objective.EDP) for r in results))
-        worst = " ".join(f"{100 * max(column):.1f}%" for column in zip(*gaps, strict=True))
-        print(
-            f"budget {budget:>6,}: {min(seconds):.2f}-{max(seconds):.2f} s, EDP {min(products):.4g}-{max(products):.4g}, "
-            f"{100 * max(map(max, gaps)):.1f}%: {worst}"
-        )
+            products.append(float(sum(r.cost.value(Objective.EDP) for r in results)))
+        worst = [round(100 * max(column), 2) for column in zip(*gaps, strict=True)]
+        rows.append({
+            "budget": budget, "seeds": runs, "seconds": [min(seconds), max(seconds)], "edp": [min(products), max(products)],
+            "largest_gap_percent": max(worst), "by_layer": worst,
+        })  # fmt: skip
+    return rows
 
 
-def groups(equation: str) -> tuple[str, str, str]:
+def groups_of(equation: str) -> tuple[str, str, str]:
     """Return free indices of either operand and the summed ones."""
     operands, result = equation.split("->")
     left, right = operands.split(",")
@@ -83,21 +84,26 @@ def groups(equation: str) -> tuple[str, str, str]:
     return "".join(d for d in left if d not in summed), "".join(d for d in right if d not in summed), summed
 
 
-def contractions() -> None:
+def contractions(_: int) -> list[Row]:
     """Native contraction against transpose-transpose-GEMM-transpose on `cloud`, with and without one dimension an axis."""
-    cloud = find_clusters("cloud")
+    cloud, rows = find_clusters("cloud"), list[Row]()
     for name, (equation, size) in CONTRACTIONS.items():
-        rows, columns, summed = groups(equation)
-        m, n, k = (size ** len(group) for group in (rows, columns, summed))
+        m, n, k = (size ** len(group) for group in groups_of(equation))
         for label, constraints in (("one dimension an axis", Constraints(is_one_an_axis=True)), ("any", Constraints())):
             native = best_mapping(layer_problem(f"einsum:{equation}:{size}"), cloud, TIMELOOP, constraints=constraints)
             gemm = best_mapping(layer_problem(f"gemm:m={m},n={n},k={k}"), cloud, TIMELOOP, constraints=constraints)
             units = [int(r.cost.utilisation * cloud.units) for r in (native, gemm)]
-            values = [r.cost.value(Objective.EDP) for r in (native, gemm)]
-            print(f"{name:<10} {label:<22} M {m:,} N {n:,} K {k:,}: native {units[0]:,} units, EDP {values[0]:.3g}; "
-                  f"GEMM {units[1]:,} units, EDP {values[1]:.3g} ({values[0] / values[1]:.2f} times less)")  # fmt: skip
-    for layer, units_at_work, value in printed_axes():
-        print(f"intensli2  the printed axes: {layer} {units_at_work:,} units, EDP {value:.3g}")
+            values = [float(r.cost.value(Objective.EDP)) for r in (native, gemm)]
+            rows.append({
+                "contraction": name, "axes": label, "product": {"m": m, "n": n, "k": k},
+                "native_units": units[0], "product_units": units[1], "native_edp": values[0], "product_edp": values[1],
+                "ratio": round(values[0] / values[1], 3),
+            })  # fmt: skip
+    printed: list[Row] = [
+        {"contraction": "intensli2", "axes": "as printed", "layer": layer, "units": units_at_work, "edp": value}
+        for layer, units_at_work, value in printed_axes()
+    ]
+    return rows + printed
 
 
 def printed_axes() -> list[tuple[str, int, float]]:
@@ -111,13 +117,15 @@ def printed_axes() -> list[tuple[str, int, float]]:
     return rows
 
 
-def aspect() -> None:
+def aspect(_: int) -> list[Row]:
     """Energy-delay product over the shape of the array, relative to the best shape; one dimension an axis."""
+    rows: list[Row] = []
     for name, shapes in SHAPES.items():
-        print(name, *(f"{y}x{x}" for y, x in shapes))
         for layer, text in {**LAYERS, "unbalanced": UNBALANCED}.items():
             values = [value for value, _ in by_shape(name, text, shapes)]
-            print(f"  {layer:<11}", *(f"{v / min(values):7.2f}" for v in values))
+            relative = {f"{y}x{x}": round(v / min(values), 3) for (y, x), v in zip(shapes, values, strict=True)}
+            rows.append({"architecture": name, "layer": layer, "relative_edp": relative})
+    return rows
 
 
 def by_shape(name: str, layer: str, shapes: Sequence[tuple[int, int]], budget: int = 6_000) -> list[tuple[float, float]]:
@@ -130,13 +138,13 @@ def by_shape(name: str, layer: str, shapes: Sequence[tuple[int, int]], budget: i
     return rows
 
 
-def chiplets() -> None:
-    """Energy-delay product of 16 chiplets over the bandwidth that fills each, relative to the widest."""
-    rates = (1, 2, 4, 6, 8, 12, 16)
-    print("GB/s a chiplet", *rates)
+def chiplets(_: int) -> list[Row]:
+    """Energy-delay product of 16 chiplets over the bandwidth in GB/s that fills each, relative to the widest."""
+    rates, rows = (1, 2, 4, 6, 8, 12, 16), list[Row]()
     for layer, text in LAYERS.items():
         values = by_rate(text, rates)
-        print(f"  {layer:<11}", *(f"{v / values[-1]:7.2f}" for v in values))
+        rows.append({"layer": layer, "relative_edp": {str(rate): round(v / values[-1], 3) for rate, v in zip(rates, values, strict=True)}})
+    return rows
 
 
 def by_rate(layer: str, rates: Sequence[int], budget: int = 6_000) -> list[float]:
@@ -150,15 +158,21 @@ def by_rate(layer: str, rates: Sequence[int], budget: int = 6_000) -> list[float
     return values
 
 
-TABLES = {"speed": speed, "resnet18": resnet18, "contractions": contractions, "aspect": aspect, "chiplets": chiplets}
+GROUPS = {f.__name__: f for f in (speed, resnet18, contractions, aspect, chiplets)}
 
 
-def main() -> None:
-    """Print the tables that are asked for, or all."""
-    for name in sys.argv[1:] or TABLES:
-        print(f"\n{name}: {TABLES[name].__doc__}")
-        TABLES[name]()
+def shown(row: Row) -> str:
+    """Return a row as a line."""
+
+    def text(value: object) -> str:
+        if isinstance(value, dict):
+            return " ".join(f"{key} {text(x)}" for key, x in value.items())
+        if isinstance(value, list):
+            return " ".join(map(text, value))
+        return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+    return "  " + "; ".join(f"{key.replace('_', ' ')} {text(value)}" for key, value in row.items() if key != "group")
 
 
 if __name__ == "__main__":
-    main()
+    in_groups("mapping", __doc__ or "", 8, GROUPS, shown)

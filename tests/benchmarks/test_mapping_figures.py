@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
+import json
 import math
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -22,15 +24,32 @@ BUDGET = 1_500
 
 
 @pytest.fixture(scope="module")
-def figures() -> ModuleType:
-    """The benchmark, whose name is no package."""
-    spec = importlib.util.spec_from_file_location("mapping_benchmark", ROOT / "benchmarks" / "mapping.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+def figures() -> Iterator[ModuleType]:
+    """The benchmark, whose folder is no package."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        import mapping
+
+        yield mapping
+        sys.modules.pop("mapping")
+
+
+def test_the_command_line_of_the_benchmark(
+    figures: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It helps, refuses a group that it does not have, and writes the rows of the one that is asked for."""
+    arguments = ("mapping", figures.__doc__, 8, {"printed": lambda _: [{"units": n} for _, n, _ in figures.printed_axes()]}, figures.shown)
+    for given, code, said in ((["--help"], 0, "measure this group"), (["--only", "spede"], 2, "'spede' (choose from")):
+        monkeypatch.setattr("sys.argv", ["mapping.py", *given])
+        with pytest.raises(SystemExit) as stop:
+            figures.in_groups("mapping", figures.__doc__, 8, figures.GROUPS, figures.shown)
+        assert stop.value.code == code
+        assert said in "".join(capsys.readouterr())
+    path = tmp_path / "record.json"
+    monkeypatch.setattr("sys.argv", ["mapping.py", "--only", "printed", "--json", str(path)])
+    figures.in_groups(*arguments)
+    assert [row["units"] for row in json.loads(path.read_text("utf-8"))["rows"]] == [256, 1_024]
+    assert "  units 1,024\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("name", "units", "l2", "rate"), [("edge", 256, 100, 32), ("cloud", 2_048, 800, 256)])
