@@ -1,4 +1,7 @@
-"""What operators cost on the host: processor nanoseconds a call, a multiply-accumulate and an element in onnxruntime, one thread."""
+"""What operators cost on the host: processor nanoseconds a call, a multiply-accumulate and an element in onnxruntime, one thread.
+
+Beside them the table that ships, whose figures were measured once in this way and do not follow the machine.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,14 @@ from typing import Any
 import numpy as np
 from record import Row, finish, options, spread
 
+from rewrite_compiler.fit.host import SHIPPED
 from rewrite_compiler.frontend.graph.emit import to_onnx
 from rewrite_compiler.hostrun import Session
 from rewrite_compiler.ir.program import Builder, total_macs
 from rewrite_compiler.ir.types import TensorType
 
 SEED, BATCH = 11, 0.02  # seconds of one measurement
+DEPTHWISE = "depthwise conv"
 Shapes = tuple[tuple[int, ...], ...]
 
 
@@ -62,6 +67,13 @@ def session_of(case: Case) -> tuple[Callable[[], object], int, int]:
     return (lambda: session.run({name: data[0]})), total_macs(program), max(program.types[v].size for v in (x, *program.outputs))
 
 
+def shipped_picoseconds(label: str, per: str) -> int:
+    """Return what the table that ships says of an operator."""
+    if per == "call":
+        return SHIPPED.call
+    return SHIPPED.mac["grouped" if label == DEPTHWISE else label] if per == "mac" else SHIPPED.element[label]
+
+
 def measured(run: Callable[[], object], runs: int) -> list[float]:
     """Return processor nanoseconds of one run, measured several times over a batch of runs; the first batch is not counted."""
     started = time.process_time()
@@ -84,12 +96,13 @@ def main() -> None:
         run, macs, elements = session_of(case)
         units = {"call": case.chain, "mac": macs, "element": elements}[case.per]
         times = spread([t / units for t in measured(run, args.runs)])
-        label = "depthwise conv" if (case.attributes or {}).get("group", 1) > 1 else case.op
+        label = DEPTHWISE if (case.attributes or {}).get("group", 1) > 1 else case.op
+        shipped = shipped_picoseconds(label, case.per) / 1000
         rows.append({
-            "operator": label, "per": case.per, "units": units, "seed": SEED, "threads": 1,
+            "operator": label, "per": case.per, "units": units, "seed": SEED, "threads": 1, "shipped_nanoseconds": shipped,
             **{f"processor_nanoseconds_{key}": round(value, 4) for key, value in times.items()},
         })  # fmt: skip
-        print(f"{label:>15}  {times['median']:10.4f} ns a {case.per}  ({times['low']:.4f} … {times['high']:.4f})")
+        print(f"{label:>15}  {times['median']:10.4f} ns a {case.per}  ({times['low']:.4f} … {times['high']:.4f})  shipped {shipped:.4f}")
     finish("host_costs", rows, args.json)
 
 

@@ -1,7 +1,8 @@
 """The cost of operators on the host: a table of one machine, so that plans do not depend on where they are made.
 
-Figures are medians of `benchmarks/results/host_costs.json`, in picoseconds of one processor core running onnxruntime; this
-machine's own table can be measured instead. Operators that are not in a table cost what the one named beside them does.
+Figures are picoseconds of one processor core running onnxruntime, measured once; `benchmarks/results/host_costs.json` has them
+beside those of another day, and this machine's own table can be measured instead. Operators that are not in a table cost what the
+one named beside them does.
 """
 
 from __future__ import annotations
