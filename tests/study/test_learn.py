@@ -11,10 +11,12 @@ import pytest
 from command import flexmatch
 from onnx import TensorProto, helper
 
-from rewrite_compiler.ops import add, bias_add, dense, relu, reshape
+from rewrite_compiler.egraph.saturation.rule_text import compile_rule
+from rewrite_compiler.ops import add, bias_add, dense, expand, relu, reshape
 from rewrite_compiler.ops.op import Variable
+from rewrite_compiler.ops.static import NamedList, as_condition
 from rewrite_compiler.rewrite.text_file import rules_of_text
-from rewrite_compiler.study.laws.learn import shared_operators
+from rewrite_compiler.study.laws.learn import Fragment, _laws, shared_operators
 
 
 def model(path: Path) -> Path:
@@ -39,6 +41,15 @@ def test_a_law_that_is_missing_is_found_again(tmp_path: Path, monkeypatch: pytes
     Path("learned.rules").write_text(law["text"])
     assert flexmatch("prove", "learned.rules").code == 0
     assert rule.name.startswith("learned-")
+
+
+def test_every_suggested_law_can_be_matched() -> None:
+    """Conditions on the product of a list that is no shape are none that matching has."""
+    x, y, shape = Variable("x"), Variable("y"), NamedList("shape")
+    guard = (as_condition(x.rank == 4), as_condition(y.rank == 0))
+    laws, _ = _laws(Fragment(add(x, expand(y, shape)), {"x": x, "y": y, "shape": shape}, guard, 0))
+    assert laws
+    assert [compile_rule(law, 0).rule for law in laws] == laws
 
 
 def test_how_near_a_fragment_is() -> None:

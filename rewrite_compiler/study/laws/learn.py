@@ -23,6 +23,7 @@ from ...compile.matching.match import MatchResult, match
 from ...compile.matching.objective import LEVELS
 from ...egraph.graph.graph import EGraph, ENode
 from ...egraph.graph.term_rows import operator_named
+from ...egraph.saturation.rule_text import compile_rule
 from ...errors import FlexmatchError, UsageError
 from ...frontend.load import load
 from ...ir.program import Data, Program
@@ -322,9 +323,7 @@ def _changes_nothing(right: Tensor, sample: Sequence[Instance]) -> bool:
 def _guarded(identity: Rule, right: Tensor, counterexamples: Sequence[Instance], sample: Sequence[Instance]) -> Rule | None:
     """Return the law with one more condition where some instances need it, None where none of the vocabulary helps."""
     law = replace(identity, name=_name(identity.left, right), pairs=((identity.left, right),), doc="found in a model")
-    try:
-        check_bound(law)
-    except FlexmatchError:
+    if not _can_match(law):
         return None
     if not counterexamples:
         return law
@@ -332,8 +331,19 @@ def _guarded(identity: Rule, right: Tensor, counterexamples: Sequence[Instance],
     for c in conditions(law):
         instance_count = sum(holds(c, binding_of(i)) for i in sample if i not in counterexamples)
         if instance_count > best[0] and not any(holds(c, binding_of(i)) for i in counterexamples):
-            best = (instance_count, replace(law, where=(*law.where, c)))
+            guarded = replace(law, where=(*law.where, c))
+            best = (instance_count, guarded) if _can_match(guarded) else best
     return best[1] if best[0] else None
+
+
+def _can_match(law: Rule) -> bool:
+    """Tell whether a law can be matched in the e-graph: all on its right side is bound, and its guard is one that matching has."""
+    try:
+        check_bound(law)
+        compile_rule(law, 0)
+    except FlexmatchError:
+        return False
+    return True
 
 
 def _name(left: Tensor, right: Tensor) -> str:
