@@ -116,6 +116,6 @@ def test_both_loops_leave_what_the_oracle_leaves(data: st.DataObject) -> None:
     words = data.draw(programs(m))
     expected = left(m, "oracle", words)
     assert left(m, "arrays", words) == expected
-    for singles in (1 << 30, 0):
-        with patch.object(streams, "PATIENCE", 1), patch.object(loops, "SINGLES", singles):
+    for singles, most in ((1 << 30, 64), (0, 64), (0, 0)):  # with the last, the loop has what words that ran one by one were of
+        with patch.object(streams, "PATIENCE", 1), patch.object(loops, "SINGLES", singles), patch.object(loops, "MOST", most):
             assert left(m, "native", words) == expected

@@ -107,6 +107,23 @@ def test_a_word_is_settled_by_the_vectors_that_it_names_alone(model: Ila) -> Non
     assert not marks.is_settled(device.memories, *add)
 
 
+def test_machine_code_has_the_instructions_that_streams_hold(model: Ila) -> None:
+    """Of a model with many: those of the first stream, and of words that ran one by one since then."""
+    memory = np.zeros(BYTES, np.uint8)
+    device = Stream(model, dram=memory, reading="native")
+
+    def run(name: str, **operands: int) -> int:
+        before = device.singles
+        device.run([assemble(model.instructions[i], **at)["data"] for i, at in [(name, operands), ("vsplat_r", {"vd": 9, "rt": 0})]])
+        return device.singles - before
+
+    at = {"vd": 1, "vu": 2, "vv": 3}
+    assert run("vadd_b_b_b", **at) == 0
+    assert device.loop_names == {"vadd_b_b_b", "vsplat_r"}
+    assert [run("vxor", **at), run("vxor", **at)] == [1, 0]
+    assert device.loop_names == {"vadd_b_b_b", "vsplat_r", "vxor"}
+
+
 def test_diagnostics_of_strict_simulation_are_those_of_its_machine_code() -> None:
     """A counter that may not pass three, by a strict diagnostic, beside memory that moves."""
     m = Ila("counter")

@@ -47,6 +47,9 @@ class CommandDevice(Protocol):
 
 
 class WordDevice(CommandDevice, Protocol):
-    """A simulator of instruction streams, which knows the index of the word at which machine code stopped."""
+    """A simulator of instruction streams: where machine code stopped, and the instructions that it has."""
 
     stop_word: int
+    loop_names: frozenset[str] | None
+    single_names: frozenset[str]
+    singles_of_loop: int

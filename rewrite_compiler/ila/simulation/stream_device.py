@@ -67,6 +67,9 @@ class Stream(Simulator):
         self.written_in_order = frozenset[Leaf]()  # what the words wrote that ran in their order, before one had to wait
         self._decoded: dict[Any, tuple[Instruction, dict[str, list[int]]] | None] = {}
         self.stop_word = 0  # the word that machine code ended at
+        self.loop_names: frozenset[str] | None = None  # instructions that machine code has, where it has not all
+        self.single_names = frozenset[str]()  # instructions of words that it ended at since then
+        self.singles_of_loop = 0  # how many words had run one by one by then
         if dram is not None:
             self.give(IMAGE, dram, base)
         for name, contents in (drams or {}).items():

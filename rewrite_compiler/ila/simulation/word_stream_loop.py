@@ -2,7 +2,8 @@
 
 The loop takes the words in stream order, as the queues of a device do while no token is missing. It ends at the first word that
 it does not decode, or whose token is missing. The first loop has the instructions that access external memory; long streams
-use one with all instructions, which is cached on disk.
+use one with all instructions, which is cached on disk. Of a model with many instructions it has those that streams hold, as the
+code of all would be too long to be optimised.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ...lang.expr import Expr, lift
 from ...lang.step import Let, Step, assign, loop, reads_of, seq, updates_of, when
 from ...lang.structural_hash import StructuralHash, Undigested
 from ...readings.arrays.labelled_array import Data, storage_dtype
+from ..external_memory import WORD
 from ..model import Ila, Instruction, Operand
 from .decode_loop import Inputs, decision_tree, share_subterms, substitute_inputs
 from .device_protocol import WordDevice
@@ -34,6 +36,7 @@ TOKENS = 1 << 30
 MOVING, ALL, CACHED = "moving", "all", "kept"
 LEVELS = {MOVING: 1, ALL: 2}  # of optimisation: what computes is worth it
 SINGLES = 1 << 13  # words, one by one, that take as long as the loop of all instructions to be compiled
+MOST = 64  # instructions of a model whose loop has all of them; those that streams hold take about a fourth of that time
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +67,9 @@ class _BoundLoop:
 
 def advance(sim: WordDevice, words: Data, position: int, tokens: Counter[str]) -> int:
     """Run the loop from a position on; return the first word that it does not execute. The token counts are updated in place."""
-    word_loop = word_loop_of(sim.ila, ALL if sim.singles >= SINGLES else CACHED, sim.strict) or word_loop_of(sim.ila, MOVING, sim.strict)
+    names = _names(sim, words)
+    kind = ALL if sim.singles >= (SINGLES if names is None else SINGLES // 4) else CACHED
+    word_loop = word_loop_of(sim.ila, kind, sim.strict, names) or word_loop_of(sim.ila, MOVING, sim.strict)
     if word_loop is None:
         return position
     if word_loop not in sim.calls:
@@ -85,23 +90,50 @@ def advance(sim: WordDevice, words: Data, position: int, tokens: Counter[str]) -
             tokens[name] = int(numbers[leaf])
         sim.executed += executed
         sim.stop_word = position + executed
-    sim.singles += sim.stop_word < len(words)
+    if sim.stop_word < len(words):
+        sim.singles += 1
+        sim.single_names |= {_instruction(sim, words[sim.stop_word])}
     return sim.stop_word
 
 
-@lru_cache(maxsize=16)
-def word_loop_of(ila: Ila, kind: str = MOVING, strict: bool = False) -> WordLoop | None:
+def _names(sim: WordDevice, words: Data) -> frozenset[str] | None:
+    """Return the instructions that a device's loop has; None for all of them.
+
+    They are those of its first stream, and whenever so many words ran one by one that another loop pays, those of these words.
+    """
+    if len(sim.ila.instructions) <= MOST:
+        return None
+    if sim.loop_names is None:
+        row = np.dtype((np.void, words.shape[1]))
+        sim.loop_names = frozenset(_instruction(sim, word) for word in np.unique(np.ascontiguousarray(words).view(row)))
+    if sim.single_names and sim.singles >= sim.singles_of_loop + SINGLES // 4:
+        sim.loop_names, sim.single_names, sim.singles_of_loop = sim.loop_names | sim.single_names, frozenset(), sim.singles
+    return sim.loop_names
+
+
+def _instruction(sim: WordDevice, word: Data) -> str:
+    """Return the name of the instruction that decodes a word; nothing without one."""
+    instruction = sim.decode({WORD: int.from_bytes(word.tobytes(), "little")})
+    return "" if instruction is None else instruction.name
+
+
+@lru_cache(maxsize=64)
+def word_loop_of(ila: Ila, kind: str = MOVING, strict: bool = False, names: frozenset[str] | None = None) -> WordLoop | None:
     """Return a compiled loop of a model; None without machine code for it, or without an instruction of the kind.
 
-    The kind `ALL` has all instructions that need nothing but their word and the state; a third kind is the same loop, where it is
-    cached on disk. With `strict` it has the diagnostics of strict simulation.
+    The kind `ALL` has all instructions, or those of the `names`, that need nothing but their word and the state; a third kind is
+    the same loop, where it is cached on disk. With `strict` it has the diagnostics of strict simulation.
     """
     try:
         from ...readings.native.code_cache import cached_step, load_step
         from ...readings.native.printer import NativeFunction
     except ImportError:
         return None
-    instructions = [i for i in ila.instructions.values() if (_moves_data if kind == MOVING else _is_plain)(ila, i)]
+    instructions = [
+        i
+        for i in ila.instructions.values()
+        if (_moves_data if kind == MOVING else _is_plain)(ila, i) and (names is None or i.name in names)
+    ]
     (name, leaf), *other_inputs = ila.inputs.items()
     if not instructions or other_inputs or leaf.rank != 1:
         return None
