@@ -1,12 +1,14 @@
-"""Packets of HVX for the 17 layers of Covenant's table, beside the least that two sums of products a packet allow.
+"""The 17 layers of Covenant's table on HVX: their outputs beside integer numpy, and packets beside the least that MACs allow.
 
-The code of one block of rows and columns is what the driver issues. It is put into packets by a list scheduler: every
-instruction goes into the first packet in which its operands are there and which has room by the model's slots and pipes. A
-layer has as many of these blocks as it needs; no packet is shared by two of them.
+The code of one block of rows and columns is what the driver issues. It is simulated for each of the layer's blocks, one after
+the other, and put into packets by a list scheduler: every instruction goes into the first packet in which its operands are
+there and which has room by the model's slots and pipes. No packet is shared by two blocks.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -14,8 +16,10 @@ from typing import Any
 
 import numpy as np
 from covenant_layers import LAYERS, Layer
+from genesys_layers import expected
 from record import Row, finish, options
 
+from rewrite_compiler.ila import Stream, assemble
 from rewrite_compiler.ila.verification.packet_legality import assign_resources
 from rewrite_compiler.lang import Fixed
 from rewrite_compiler.target import find_target
@@ -26,6 +30,7 @@ LOWER_BOUND = 256  # products of a packet: two sums of four in 32 lanes, of a ve
 VECTOR_BOUND = 128  # of a packet with one accumulating sum of two vectors
 BLOCK = 128  # columns
 LATE = ("vrmpy", "vmpy")  # results that are usable two packets later
+Codes = np.ndarray[Any, Any]
 
 
 @dataclass
@@ -50,6 +55,47 @@ class Program:
 
     def wait(self) -> None:
         """Wait for nothing."""
+
+
+@dataclass
+class Repeated(Program):
+    """A simulator that runs what is issued once for each sample: their code is the same, and what is placed may differ."""
+
+    samples: int = 1
+    placed: list[tuple[int, Codes]] = field(default_factory=list)
+
+    def attach(self, memory: str, words: int) -> None:
+        """Give it a new memory, and no code."""
+        self.placed.clear()
+        self.issued.clear()
+        _simulator().give(memory, np.zeros(words, np.uint8))
+
+    def place(self, memory: str, address: int, words: Codes) -> None:
+        """Write what does not depend on samples, and keep what does."""
+        if words.ndim > 1:
+            self.placed.append((address, words))
+        else:
+            _simulator().place(memory, address, words)
+
+    def fetch(self, memory: str, address: int, count: int) -> Codes:
+        """Run the code on each sample; return what it leaves [samples, count]."""
+        sim, found = _simulator(), np.empty((self.samples, count), np.uint8)
+        words = [assemble(sim.ila.instructions[name], **operands)["data"] for name, operands in self.issued]
+        size = int(sim.ila.inputs["data"].shape[0])
+        code = np.frombuffer(b"".join(word.to_bytes(size, "little") for word in words), np.uint8).reshape(-1, size)
+        for n in range(self.samples):
+            for at, contents in self.placed:
+                sim.place(memory, at, contents[n])
+            sim.run(code)
+            sim.wait_for_interrupt()
+            found[n] = sim.fetch(memory, address, count)[0]
+        return found
+
+
+@cache
+def _simulator() -> Stream:
+    """Return the simulator, which compiles machine code once for all layers."""
+    return find_target("hvx").ila().simulator(reading="native")
 
 
 def accessed(name: str, operands: Mapping[str, int]) -> tuple[set[tuple[str, int]], set[tuple[str, int]]]:
@@ -105,21 +151,61 @@ def block(variant: str, shapes: Mapping[str, tuple[int, ...]], **attributes: Any
     return len(packets(issued(variant, shapes, **attributes)))
 
 
-def row(name: str, macs: int, used: int) -> Row:
+def simulate(layer: Layer) -> tuple[float, bool]:
+    """Return the seconds of a layer on the simulator, and whether its outputs are those of integer numpy."""
+    random, c, n = np.random.default_rng(2), layer.channels, layer.filters
+    x = random.integers(-128, 128, (1, c, *layer.size), np.int8)
+    w = random.integers(-128, 128, (n, c, layer.kernel, layer.kernel), np.int8)
+    places = round(math.log2(math.sqrt(c) * layer.kernel * 128))  # so that few results saturate
+    b = random.integers(-1 << places, 1 << places, n, np.int32)
+    f = {"x": Fixed(8, 0), "w": Fixed(8, 0), "y": Fixed(8, -places)}
+    started = time.process_time()
+    y = (simulated_product if layer.is_dense else simulated_convolution)(layer, x, w, b, f)
+    seconds = time.process_time() - started
+    sums = expected(layer, x, w) + b[:, None, None]
+    codes = np.clip((sums + (1 << places - 1)) >> places, -128, 127)
+    return seconds, bool(np.array_equal(y, codes))
+
+
+def simulated_product(layer: Layer, x: Codes, w: Codes, b: Codes, f: Mapping[str, Fixed]) -> Codes:
+    """Return the codes [b, n, u, v] of a product, two rows and a block of columns at a time; an odd row stands alone."""
+    rows, blocks = x[0, :, :, 0].T, list[Codes]()
+    bands = rows.reshape(-1, 1 + (len(rows) % 2 == 0), rows.shape[1])
+    for at in range(0, len(w), BLOCK):
+        part = slice(at, at + BLOCK)
+        y = driven("dense", bands, w[part, :, 0, 0], b[part], f)
+        blocks.append(y.reshape(len(rows), -1))
+    return np.concatenate(blocks, 1).T[None, :, :, None]
+
+
+def simulated_convolution(layer: Layer, x: Codes, w: Codes, b: Codes, f: Mapping[str, Fixed]) -> Codes:
+    """Return the codes [b, n, u, v] of a convolution, a row of results at a time."""
+    image = np.pad(x, ((0, 0), (0, 0), (layer.pad,) * 2, (layer.pad,) * 2))
+    at = layer.sizes
+    bands = np.stack([image[:, :, u * layer.stride : u * layer.stride + layer.kernel] for u in range(at["u"])])
+    y = driven("conv2d", bands, w, b, f, strides=at["strides"], pads=(0, 0, 0, 0))
+    return np.concatenate(list(y), 2)
+
+
+def driven(name: str, x: Codes, w: Codes, b: Codes, f: Mapping[str, Fixed], **attributes: Any) -> Codes:
+    """Return what the code of a driver leaves for each sample of x."""
+    drive = find_target("hvx").mappings[name].drive
+    assert drive is not None
+    return np.asarray(drive(Repeated(samples=len(x)), x=x, w=w, b=b, f=f, **attributes))
+
+
+def row(layer: Layer) -> Row:
     """Return a row of the table."""
-    return {"layer": name, "macs": macs, "packets": used, "macs_a_packet": round(macs / used, 1),
-            **{f"times_macs_{n}": round(used * n / macs, 3) for n in (LOWER_BOUND, VECTOR_BOUND)}}  # fmt: skip
+    macs, used = layer.macs, layer_packets(layer)
+    seconds, is_equal = simulate(layer)
+    return {"layer": layer.name, "macs": macs, "packets": used, "macs_a_packet": round(macs / used, 1),
+            **{f"times_macs_{n}": round(used * n / macs, 3) for n in (LOWER_BOUND, VECTOR_BOUND)},
+            "cpu_seconds": round(seconds, 2), "is_equal": is_equal}  # fmt: skip
 
 
 def columns(n: int, most: int = BLOCK) -> Iterator[tuple[int, int]]:
     """Yield the sizes of blocks of columns, and how many there are of each."""
     yield from ((size, count) for size, count in ((most, n // most), (n % most, 1)) if size and count)
-
-
-def rows() -> Iterator[Row]:
-    """Yield the layers; an odd row stands alone."""
-    for layer in LAYERS:
-        yield row(layer.name, layer.macs, layer_packets(layer))
 
 
 def layer_packets(layer: Layer) -> int:
@@ -146,12 +232,15 @@ def convolution_packets(layer: Layer) -> int:
 def main() -> None:
     """Run the command line."""
     args = options(__doc__ or "", runs=1).parse_args()
-    print(f"{'layer':26}{'MACs':>15}{'packets':>12}{'MACs a packet':>15}{'× MACs/256':>12}{'× MACs/128':>12}")
+    print(f"{'layer':26}{'MACs':>15}{'packets':>12}{'MACs a packet':>15}{'× MACs/256':>12}{'× MACs/128':>12}{'simulated':>11}")
     found = []
-    for r in rows():
+    for layer in LAYERS:
+        r = row(layer)
         found.append(r)
         figures = f"{r['macs']:>15,}{r['packets']:>12,}{r['macs_a_packet']:>15}{r['times_macs_256']:>12}{r['times_macs_128']:>12}"
-        print(f"{r['layer']:26}{figures}", flush=True)
+        print(f"{r['layer']:26}{figures}{r['cpu_seconds']:>9} s", flush=True)
+        if not r["is_equal"]:
+            raise SystemExit(f"{layer.name}: the outputs are not those of integer numpy")
     finish("hvx_layers", found, args.json)
 
 

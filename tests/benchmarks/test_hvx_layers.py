@@ -82,3 +82,21 @@ def test_every_step_gains_on_hvx() -> None:
     gains = [float(x) for x in made.stdout.split()]
     assert min(gains) > 1
     assert gains[7] < gains[3]
+
+
+def test_layers_are_simulated_to_the_results_of_integer_numpy() -> None:
+    """A product of an odd row, one of two rows at a time, a convolution with a border; a wrong bias is noticed."""
+    code = """
+import numpy as np
+import hvx_layers as h
+from covenant_layers import Layer, dense
+
+layers = dense("odd", 1, 37, 5), dense("even", 6, 130, 140), Layer("border", 3, 33, (9, 9), 3, 2, 1)
+for layer in layers:
+    assert h.simulate(layer)[1], layer.name
+product = h.simulated_product
+h.simulated_product = lambda layer, x, w, b, f: product(layer, x, w, b + 4096, f)
+assert not h.simulate(layers[1])[1]
+"""
+    made = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "benchmarks", capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr

@@ -141,8 +141,8 @@ def word_loop_of(ila: Ila, kind: str = MOVING, strict: bool = False, names: froz
     count, executed, row, active = (
         Leaf((), (0, n), False, x) for x, n in (("count", PIECE), ("done", PIECE), ("row", PIECE), ("going", 1))
     )
-    names = dict.fromkeys(t for q in ila.queues for t in (*q.takes.values(), *q.gives.values()))
-    tokens = {t: Leaf((), (0, TOKENS), False, f"token_{t}") for t in names}
+    token_names = dict.fromkeys(t for q in ila.queues for t in (*q.takes.values(), *q.gives.values()))
+    tokens = {t: Leaf((), (0, TOKENS), False, f"token_{t}") for t in token_names}
     disjoint_leaves = (column, count, executed, *tokens.values())
 
     def make() -> NativeFunction:
