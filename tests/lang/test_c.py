@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
-import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from printed_c import Library, needs_gcc
 from test_steps import ACC, AT_ONCE, IN_ORDER, A, B, C, Contents, Problem, by_oracle, problems, walked
 
 from rewrite_compiler.errors import SpecError
@@ -37,48 +35,10 @@ from rewrite_compiler.lang import (
 from rewrite_compiler.lang.binders import fold, static_shape
 from rewrite_compiler.lowering.lower import lower_array, lower_step
 from rewrite_compiler.readings.arrays.labelled_array import Data, storage_dtype
-from rewrite_compiler.readings.c.printer import NoC, PrintedFunction, Style, Tables, print_c
-from rewrite_compiler.readings.c.runtime import PRELUDE, RUNTIME, SCRATCH
+from rewrite_compiler.readings.c.printer import NoC, Style, Tables, print_c
 from rewrite_compiler.readings.kernels.format_conversion import codes_of, values_of
 
-GCC = shutil.which("gcc")
-needs_gcc = pytest.mark.skipif(GCC is None, reason="gcc is not installed: printed C is neither compiled nor run")
 REAL = (None, None)
-
-
-class Library:
-    """Printed functions, compiled together; each is called with its memories."""
-
-    def __init__(self, functions: Sequence[PrintedFunction], tables: Tables, folder: Path) -> None:
-        scratch = SCRATCH if any(f.allocates for f in (*functions, *tables.fills)) else ""
-        text = [
-            PRELUDE,
-            RUNTIME,
-            scratch,
-            *tables.texts,
-            tables.fill_text,
-            *(f.text for f in functions),
-            "void start(void);",
-            "void start(void) { fm_fill_tables(); }",
-        ]
-        text += [_entry(f) for f in functions]
-        (folder / "t.c").write_text("\n".join(text))
-        flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-missing-prototypes", "-shared", "-fPIC"]
-        run = subprocess.run([str(GCC), *flags, "t.c", "-o", "t.so", "-lm"], cwd=folder, capture_output=True, text=True, check=False)
-        assert run.returncode == 0, run.stderr[:2000]
-        self.library, self.functions = ctypes.CDLL(str(folder / "t.so")), {f.name: f for f in functions}
-        self.library.start()
-
-    def run(self, name: str, memories: dict[Leaf, Data]) -> int:
-        """Run a function in place on its memories; return what it answers."""
-        places = (ctypes.c_void_p * len(memories))(*(memories[m].ctypes.data for m in self.functions[name].memories))
-        return int(getattr(self.library, f"call_{name}")(places))
-
-
-def _entry(f: PrintedFunction) -> str:
-    arguments = ", ".join(["&s", *(f"places[{n}]" for n in range(len(f.memories)))])
-    body = f"fm_scratch s = {{0}}; (void)places; return {f.name}({arguments});"
-    return f"int call_{f.name}(void **places);\nint call_{f.name}(void **places) {{ {body} }}"
 
 
 def stored(contents: Contents) -> dict[Leaf, Data]:
