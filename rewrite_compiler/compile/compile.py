@@ -82,7 +82,7 @@ def compile_model(
     An accelerator is a name, `name:key=value,…`, the path of a Python file, or a Target. `calibrate` are samples, or the file of
     samples, that fix the number formats; without it the plan has none yet. Operations that the plan uses and that have no
     certificate are judged first, and `progress` is called with their names. With samples, offloads that are far off at their
-    magnitudes compute on scaled operands where a proved law mends that, and those further off than zeros stay on the host.
+    magnitudes compute on scaled operands where a proved law mends that, and those no nearer than zeros stay on the host.
 
     Raises:
         UsageError: (F201, F202, F203) a target, mapping, rule, objective, pin or calibration method does not exist.

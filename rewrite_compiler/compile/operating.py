@@ -2,7 +2,7 @@
 
 An operation whose numerics saturate, or lose all digits, at such magnitudes returns numbers all the same. So an offload that is
 far off on the first calibration samples computes on scaled operands where a proved law allows that and it helps; one whose result
-is further off than zeros would be even so is not used.
+is no nearer than zeros would be even so is not used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .plan.plan import Offload, Plan, tensors_of
 from .rescaling import Choice, choice, rescaled, rescaling_text, scaled_text
 
 FAR = 0.25  # relative error of results from which on an offload is named
-USELESS = 1.0  # from which on it is not used: zeros would be nearer
+USELESS = 0.99  # from which on it is not used: zeros, which are 1.0 off, would do as well
 MOST_NAMED = 3  # offloads of a note
 
 
@@ -119,7 +119,7 @@ class _Completion:
         return self.formatted(self.plan.compile_again(on, scaled))
 
     def within_range(self) -> Plan:
-        """Return the plan without offloads that are further off than zeros, those that are far off rescaled, and notes on all of them.
+        """Return the plan without offloads that are no nearer than zeros, those that are far off rescaled, and notes on all of them.
 
         It is compiled repeatedly, until no offload is left that is useless or that scaling mends; what the user pins stays. Formats
         are calibrated anew with scalings, by a method that may clip what they gain: one without effect is taken back.
@@ -139,7 +139,7 @@ class _Completion:
                 examined_ids |= errors.keys()
                 trials += choices
                 continue
-            useless = [o for o in plan.offloads if errors.get(o.id, 0.0) > USELESS and not _is_wanted(o, on)]
+            useless = [o for o in plan.offloads if errors.get(o.id, 0.0) >= USELESS and not _is_wanted(o, on)]
             if not useless:
                 rescaling_notes = (_rescaling_note(t, errors.get(t.offload.id, 0.0)) for t in trials)
                 return replace(plan, model=self.plan.model, notes=(*plan.notes, *refusals, *rescaling_notes, *_far_note(errors)))

@@ -159,6 +159,17 @@ def test_what_zeros_would_be_nearer_to_is_on_the_host_with_the_reason(norm: Path
     assert (again.offloads, again.settings["on"]) == ((), ["host=norm"])
 
 
+def test_samples_far_beyond_every_format_leave_a_layer_on_the_host() -> None:
+    """All is saturated there, so that the result is 100 % off, as zeros would be."""
+    app = find_application("digits_mlp")
+    data = {name: 1e30 * values for name, values in np.load(app.calibration).items() if values.dtype == np.float32}
+    plan = compile_model(app.model, "flexasr", calibrate={name: values[:16] for name, values in data.items()})
+    assert plan.offloads == ()
+    assert len(plan.notes) == 3
+    said = re.compile(r"flexasr\.linear\w* is not used for .*: its result would be 100% off on calibration samples; .*")
+    assert all(map(said.fullmatch, plan.notes)), plan.notes
+
+
 @pytest.mark.parametrize("deviation", [0.5, 1.0])
 def test_what_is_in_range_is_used_without_a_word(norm: Path, deviation: float) -> None:
     plan = planned(norm, deviation)
