@@ -14,10 +14,10 @@ from shared import SHARED
 from vectors import GOLDEN
 
 from rewrite_compiler.errors import SpecError
-from rewrite_compiler.targets.genesys.design import Design
-from rewrite_compiler.targets.genesys.performance import layer_costs, network_costs
-from rewrite_compiler.targets.genesys.systolic import SystolicLayer, fits, published_tile, systolic_costs
-from rewrite_compiler.targets.genesys.tiler import search_tile
+from rewrite_compiler.targets._genesys_performance.design import Design
+from rewrite_compiler.targets._genesys_performance.performance import layer_costs, network_costs
+from rewrite_compiler.targets._genesys_performance.systolic import SystolicLayer, fits, published_tile, systolic_costs
+from rewrite_compiler.targets._genesys_performance.tiler import search_tile
 
 DATA = json.loads((GOLDEN / "genesys" / "performance.json").read_text("utf-8"))
 TABLES = sorted((SHARED / "golden/verigood/genesys").glob("resnet*_[0-9][0-9].json")) if SHARED else []
