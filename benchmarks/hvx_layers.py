@@ -1,8 +1,9 @@
 """The 17 layers of Covenant's table on HVX: their outputs beside integer numpy, and packets beside the least that MACs allow.
 
 The code of one block of rows and columns is what the driver issues. It is simulated for each of the layer's blocks, one after
-the other, and put into packets by a list scheduler: every instruction goes into the first packet in which its operands are
-there and which has room by the model's slots and pipes. No packet is shared by two blocks.
+the other: products give int32 sums, convolutions the codes of sums. Code that gives codes is put into packets by a list scheduler:
+every instruction goes into the first packet in which its operands are there and which has room by the model's slots and pipes.
+No packet is shared by two blocks.
 """
 
 from __future__ import annotations
@@ -163,17 +164,16 @@ def simulate(layer: Layer) -> tuple[float, bool]:
     y = (simulated_product if layer.is_dense else simulated_convolution)(layer, x, w, b, f)
     seconds = time.process_time() - started
     sums = expected(layer, x, w) + b[:, None, None]
-    codes = np.clip((sums + (1 << places - 1)) >> places, -128, 127)
-    return seconds, bool(np.array_equal(y, codes))
+    return seconds, bool(np.array_equal(y, sums if layer.is_dense else np.clip((sums + (1 << places - 1)) >> places, -128, 127)))
 
 
-def simulated_product(layer: Layer, x: Codes, w: Codes, b: Codes, f: Mapping[str, Fixed]) -> Codes:
-    """Return the codes [b, n, u, v] of a product, two rows and a block of columns at a time; an odd row stands alone."""
+def simulated_product(layer: Layer, x: Codes, w: Codes, b: Codes, _: Mapping[str, Fixed]) -> Codes:
+    """Return the sums [b, n, u, v] of a product, two rows and a block of columns at a time; an odd row stands alone."""
     rows, blocks = x[0, :, :, 0].T, list[Codes]()
     bands = rows.reshape(-1, 1 + (len(rows) % 2 == 0), rows.shape[1])
     for at in range(0, len(w), BLOCK):
         part = slice(at, at + BLOCK)
-        y = driven("dense", bands, w[part, :, 0, 0], b[part], f)
+        y = driven("dense_bias_int8", bands, w[part, :, 0, 0], b[part], x_zero=0)
         blocks.append(y.reshape(len(rows), -1))
     return np.concatenate(blocks, 1).T[None, :, :, None]
 
@@ -183,15 +183,15 @@ def simulated_convolution(layer: Layer, x: Codes, w: Codes, b: Codes, f: Mapping
     image = np.pad(x, ((0, 0), (0, 0), (layer.pad,) * 2, (layer.pad,) * 2))
     at = layer.sizes
     bands = np.stack([image[:, :, u * layer.stride : u * layer.stride + layer.kernel] for u in range(at["u"])])
-    y = driven("conv2d", bands, w, b, f, strides=at["strides"], pads=(0, 0, 0, 0))
+    y = driven("conv2d", bands, w, b, f=f, strides=at["strides"], pads=(0, 0, 0, 0))
     return np.concatenate(list(y), 2)
 
 
-def driven(name: str, x: Codes, w: Codes, b: Codes, f: Mapping[str, Fixed], **attributes: Any) -> Codes:
+def driven(name: str, x: Codes, w: Codes, b: Codes, **attributes: Any) -> Codes:
     """Return what the code of a driver leaves for each sample of x."""
     drive = find_target("hvx").mappings[name].drive
     assert drive is not None
-    return np.asarray(drive(Repeated(samples=len(x)), x=x, w=w, b=b, f=f, **attributes))
+    return np.asarray(drive(Repeated(samples=len(x)), x=x, w=w, b=b, **attributes))
 
 
 def row(layer: Layer) -> Row:

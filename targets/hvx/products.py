@@ -31,18 +31,23 @@ DISTANCES = (64, 32, 16, 8, 4)  # of the exchanges that spread a word; scalar re
 SHIFT, ZERO, X, W, BIAS, Y, BEFORE = 5, 6, 8, 10, 11, 12, 13  # scalar registers; those of an instruction of three sources are below 8
 MOST_NARROWING = 15  # places that narrowing shifts words by; others are shifted before
 LEAST, MOST = -8, 46  # places: shifted further to the left every sum but 0 saturates, further to the right every one is 0
+SIGNED, UNSIGNED = "vrmpy_w_b_b_acc", "vrmpy_w_ub_b_acc"  # products that are added, by the type of the inputs
 CODE_BYTES = 1 << 16  # of a dense layer's code: longer ones are divided, which costs nothing, as blocks share no sums
 
 
 @dataclass(frozen=True)
 class Product:
-    """The bytes of the inputs, the rows that are read from them, the segments of a row and their bytes, and the columns."""
+    """The bytes of the inputs, the rows that are read from them, the segments of a row and their bytes, the columns.
+
+    Results are codes, or with `sums` words as they are.
+    """
 
     inputs: int
     rows: int
     segments: int
     length: int
     columns: int
+    sums: bool = False
 
     @property
     def segment_words(self) -> int:
@@ -73,7 +78,8 @@ class Product:
     def places(self) -> dict[str, int]:
         """The first byte of each tensor, and the end; behind the inputs a vector of them may reach."""
         inputs = -(-self.inputs // VECTOR) + 1
-        sizes = {"x": inputs, "w": self.words * self.vectors, "b": self.vectors, "y": self.rows * len(self.blocks)}
+        results = self.rows * (self.vectors if self.sums else len(self.blocks))
+        sizes = {"x": inputs, "w": self.words * self.vectors, "b": self.vectors, "y": results}
         ends = np.cumsum([0, *sizes.values()]) * VECTOR
         return dict(zip([*sizes, "end"], ends.tolist(), strict=True))
 
@@ -131,9 +137,10 @@ def set_constants(device: StreamedDevice, f: Formats, results: int) -> None:
 
 
 def multiply(
-    device: StreamedDevice, m: Product, starts: Sequence[Sequence[int]], x: Codes, w: Codes, b: Codes, f: Formats, relu: bool
-) -> Codes:
-    """Emit one product: x [(samples,) byte], w [n, segment, byte], b [n] → [(samples,) row, n], all codes.
+    device: StreamedDevice, m: Product, starts: Sequence[Sequence[int]], x: Codes, w: Codes, b: Codes, f: Formats, relu: bool = False,
+    instruction: str = SIGNED,
+) -> Codes:  # fmt: skip
+    """Emit one product: x [(samples,) byte], w [n, segment, byte], b [n] → [(samples,) row, n], codes or sums.
 
     `starts` has the first byte of each segment of each row.
     """
@@ -143,17 +150,20 @@ def multiply(
     device.place("dram", m.places["b"], _bias_bytes(m, b))
     for register, value in enumerate(DISTANCES):
         set_register(device, register, value)
-    set_constants(device, f, m.places["y"])
+    if m.sums:
+        set_register(device, Y, m.places["y"])
+    else:
+        set_constants(device, f, m.places["y"])
     for n, count in enumerate(m.blocks):
         set_register(device, BIAS, m.places["b"] + n * VECTORS * VECTOR)
         for band in m.bands:
             set_register(device, W, m.places["w"] + n * VECTORS * m.words * VECTOR)
-            _sum(device, m, [starts[row] for row in band], count)
+            _sum(device, m, [starts[row] for row in band], count, instruction)
             for row in range(len(band)):
-                narrow(device, row, count, relu)
+                (_keep if m.sums else partial(narrow, relu=relu))(device, row, count)
     finish(device)
-    codes = join_bytes(device.fetch("dram", m.places["y"], m.places["end"] - m.places["y"])[..., None])
-    return _columns(m, codes)
+    found = device.fetch("dram", m.places["y"], m.places["end"] - m.places["y"])
+    return (_sums if m.sums else _columns)(m, join_bytes(found.reshape(*found.shape[:-1], -1, WORD if m.sums else 1)))
 
 
 def _columns(m: Product, codes: Codes) -> Codes:
@@ -163,7 +173,16 @@ def _columns(m: Product, codes: Codes) -> Codes:
     return np.concatenate(parts, -1)[..., : m.columns]
 
 
-def _sum(device: StreamedDevice, m: Product, band: Sequence[Sequence[int]], vectors: int) -> None:
+def _sums(m: Product, words: Codes) -> Codes:
+    """Return sums [(samples,) block, row, vector, lane], which are stored flat, as [(samples,) row, column]."""
+    lead, size, parts = words.shape[:-1], m.rows * VECTORS * LANES, list[Codes]()
+    for n, count in enumerate(m.blocks):
+        part = words[..., n * size :][..., : m.rows * count * LANES].reshape(*lead, m.rows, count, LANES)
+        parts.append(np.swapaxes(part, -1, -2).reshape(*lead, m.rows, -1))
+    return np.concatenate(parts, -1)[..., : m.columns]
+
+
+def _sum(device: StreamedDevice, m: Product, band: Sequence[Sequence[int]], vectors: int, instruction: str) -> None:
     """Sum the products of a band of rows and a block of columns, from the bias on."""
     for row in range(len(band)):
         for vector in range(vectors):
@@ -172,10 +191,10 @@ def _sum(device: StreamedDevice, m: Product, band: Sequence[Sequence[int]], vect
         for row, starts in enumerate(band):
             set_register(device, X + row, m.places["x"] + starts[segment])
         for first in range(0, m.segment_words, LANES):
-            _sum_vector(device, len(band), vectors, min(LANES, m.segment_words - first))
+            _sum_vector(device, len(band), vectors, min(LANES, m.segment_words - first), instruction)
 
 
-def _sum_vector(device: StreamedDevice, rows: int, vectors: int, words: int) -> None:
+def _sum_vector(device: StreamedDevice, rows: int, vectors: int, words: int, instruction: str) -> None:
     """Add the products of the next vector of each row, of which some words count."""
     for row in range(rows):
         device.issue("vmemu_load_step", vd=SPREAD[row], rt=X + row, step=1)
@@ -183,7 +202,7 @@ def _sum_vector(device: StreamedDevice, rows: int, vectors: int, words: int) -> 
         for vector in range(vectors):
             device.issue("vmem_load_step", vd=WEIGHTS + vector, rt=W, step=1)
             for row, word in enumerate(spread):
-                device.issue("vrmpy_w_b_b_acc", vx=SUMS + row * VECTORS + vector, vu=word, vv=WEIGHTS + vector)
+                device.issue(instruction, vx=SUMS + row * VECTORS + vector, vu=word, vv=WEIGHTS + vector)
 
 
 def _spread(device: StreamedDevice, base: int, source: int, count: int, level: int = 0) -> Iterator[int]:
@@ -200,6 +219,12 @@ def _spread(device: StreamedDevice, base: int, source: int, count: int, level: i
     yield from _spread(device, base, pair, min(count, half), level + 1)
     if count > half:
         yield from _spread(device, base, pair + 1, count - half, level + 1)
+
+
+def _keep(device: StreamedDevice, row: int, vectors: int) -> None:
+    """Store the sums of a row."""
+    for vector in range(vectors):
+        device.issue("vmem_store_step", vs=SUMS + row * VECTORS + vector, rt=Y, step=1)
 
 
 def narrow(device: StreamedDevice, row: int, vectors: int, relu: bool) -> None:
@@ -233,7 +258,7 @@ def product_cost(m: Product, resources: Resources) -> Cost:
     moved = {
         "x": len(m.blocks) * m.rows * m.loads * VECTOR,
         "w": len(m.bands) * m.words * m.vectors * VECTOR,
-        "y": m.rows * len(m.blocks) * VECTOR,
+        "y": m.places["end"] - m.places["y"],
         "commands": WORD * m.instructions,
     }
     return Cost("vector", m.cycles, resources.link("host", "v").cycles_for(sum(moved.values())), moved)
@@ -242,10 +267,15 @@ def product_cost(m: Product, resources: Resources) -> Cost:
 # -- dense layers: a row has one segment
 
 
+def dense_product(t: int, k: int, n: int) -> Product:
+    """Return the product of a dense layer."""
+    return Product(t * k, t, 1, k, n)
+
+
 def drive_dense(device: StreamedDevice, x: Codes, w: Codes, b: Codes, *, f: Formats, relu: bool) -> Codes:
     """Emit one product: x [(samples,) t, k], w [n, k], b [n] → y [(samples,) t, n], all codes."""
     rows, inner = x.shape[-2:]
-    m = Product(rows * inner, rows, 1, inner, len(w))
+    m = dense_product(rows, inner, len(w))
     return multiply(device, m, [[row * inner] for row in range(rows)], x.reshape(*x.shape[:-2], -1), w[:, None], b, f, relu)
 
 
@@ -260,14 +290,18 @@ def dense_codes(x: Array, w: Array, b: Array, *, f: Formats, relu: bool) -> Arra
 
 def dense_limits(t: int, k: int, n: int, p: Mapping[str, str]) -> Iterator[Limit]:
     """What one product takes of memory, and its code."""
-    m = Product(t * k, t, 1, k, n)
+    yield from product_limits(dense_product(t, k, n), p)
+
+
+def product_limits(m: Product, p: Mapping[str, str]) -> Iterator[Limit]:
+    """What a product takes of memory, and its code."""
     yield Limit("bytes of code", WORD * m.instructions, CODE_BYTES)
     yield Limit("bytes of memory", m.places["end"], memory_bytes(p))
 
 
 def dense_cost(t: int, k: int, n: int, resources: Resources) -> Cost:
     """Packets and bytes of one product."""
-    return product_cost(Product(t * k, t, 1, k, n), resources)
+    return product_cost(dense_product(t, k, n), resources)
 
 
 DENSE: dict[str, Any] = {

@@ -248,6 +248,10 @@ FAULTS: dict[str, Fault] = {
     "all channels have the factor of the first": Fault(
         "hvx.requantise_uint8_2", "hvx.requantise", "_drive", "multiplier[channel % len(multiplier)]", "multiplier[0]"
     ),
+    "sums start as if zero were the zero point": Fault("hvx.dense_uint8", "hvx.quantised", "_drive", "-x_zero * row", "0 * row"),
+    "sums of the fourth vector are stored as those of the third": Fault(
+        "hvx.dense_bias_int8", "hvx.products", "_keep", "VECTORS + vector", "VECTORS + min(vector, 2)"
+    ),
     "codes of the fourth vector of sums are those of the third": Fault(
         "hvx.requantise_int8_4", "hvx.requantise", "_narrow", "vu=vector + 1,", "vu=vector + (vector == 0),"
     ),

@@ -100,6 +100,20 @@ def test_codes_of_int32_sums_are_rounded_once_on_hvx() -> None:
         assert y.tolist() == np.clip(np.array(exact, object), low, high).tolist()
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_sums_of_codes_are_those_of_integers_on_hvx(dtype: str, bias: bool) -> None:
+    """Blocks of four vectors and fewer, an odd row, words in part, sums that wrap at 32 bits."""
+    draw, ends = np.random.default_rng(3), np.iinfo(dtype)
+    mapping = target("hvx").mappings[f"dense{'_bias' * bias}_{dtype}"]
+    for (t, k, n), zero in zip(((1, 5, 3), (3, 130, 170)), (int(ends.min), int(ends.max)), strict=True):
+        codes = {"x": draw.integers(ends.min, ends.max, (t, k), dtype, endpoint=True), "w": draw.integers(-128, 128, (n, k), "int8")}
+        codes |= {"b": draw.integers(-(2**31), 2**31, n).astype(np.int32)} if bias else {}
+        exact = (codes["x"].astype(np.int64) - zero) @ codes["w"].T.astype(np.int64) + codes.get("b", 0)
+        y = mapping.run_driver(simulated_device(target("hvx").ila(), strict=True), codes, {}, {"x_zero": zero})
+        assert np.array_equal(y, exact.astype(np.int32))
+
+
 def test_samples_run_together() -> None:
     t = target(SMALL)
     mapping, codes = t.mappings["dense_bias_relu"], operands(t.mappings["dense_bias_relu"], DENSE, 9)
