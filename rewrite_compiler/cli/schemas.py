@@ -43,7 +43,8 @@ offloads[].mapping~.products[].gap? number | offloads[].mapping~.products[].leve
 offloads[].runtime_weights~[] text | offloads[].nodes[] text | offloads[].shape.* count | offloads[].macs count
 offloads[].because[].rule text | offloads[].because[].at text | offloads[].because[].grade text
 offloads[].because[].covers text | offloads[].because[].ulp? number
-offloads[].because[].share_of_rounding? number | offloads[].certificate text | offloads[].device_calls count
+offloads[].because[].share_of_rounding? number | offloads[].because[].error_bound_ratio? number
+offloads[].certificate text | offloads[].device_calls count
 offloads[].tiles.* count | offloads[].formats.* object
 offloads[].resident?.inputs[] text | offloads[].resident?.outputs[] text | offloads[].resident?.constants.* count
 offloads[].resident?.saved_bytes count | offloads[].resident?.why_not.* text
@@ -107,7 +108,7 @@ run.reference_kept flag | run.fallbacks[].offload text | run.fallbacks[].why[] t
 PROOF = ("name text", "at text", "verdict text", "strength text", "evidence text", "counterexample? text", "grade text", "ranks? count",
          "seconds number", "suggestion? text", "left_out? text", "measured[].dtype text", "measured[].samples count",
          "measured[].ulp number",
-         "measured[].share_of_rounding number", "kept? text")  # fmt: skip
+         "measured[].share_of_rounding number", "measured[].error_bound_ratio? number", "kept? text")  # fmt: skip
 PROVE = (
     "\n".join(f"{kind}[].{row}" for kind in ("rules", "mappings") for row in PROOF)
     + """

@@ -350,8 +350,9 @@ class _Reasons:
             step = self.births[birth]
             at, grade = (short_place(step.rule.place), "E") if isinstance(step, Mapping) else (short_place(step.place), step.full_grade)
             certificate = self.certified.of_operation(step) if isinstance(step, Mapping) else self.certified.of_rule(step)
-            measured = (None, None) if certificate is None else (certificate.ulp, certificate.share_of_rounding)
-            self.reasons[birth] = Reason(step.name, at, grade, coverage_of(certificate), *measured)
+            c = certificate
+            measured = () if c is None else (c.ulp, c.share_of_rounding, c.error_bound_ratio)
+            self.reasons[birth] = Reason(step.name, at, grade, coverage_of(c), *measured)
         return self.reasons[birth]
 
 

@@ -51,6 +51,45 @@ def test_samples_of_every_type_are_counted() -> None:
     assert prove_rule(reassociate).measured == tuple(figures)
 
 
+@rule(grade="F")
+def sum_less_a_part(x: Tensor, y: Tensor) -> Law:
+    """(x + y) - y = x"""
+    return o.sub(o.add(x, y), y), x, Where(x.rank == 0, y.rank == 0)
+
+
+@rule(grade="F")
+def sum_less_a_number(x: Tensor) -> Law:
+    """(x + 10^30) - 10^30 = x"""
+    return o.sub(o.add(x, o.full((), 1e30)), o.full((), 1e30)), x, Where(x.rank == 0)
+
+
+def test_how_far_apart_error_bounds_are_is_measured_of_grades_that_promise_no_bits() -> None:
+    order, _ = measure_rounding(reassociate, instances_of(reassociate).nonempty)
+    assert [f.ratio is not None and 1 < f.ratio < 8 for f in order[:2]] == [True, True]
+    assert order[2].ratio is None  # of int8
+    assert [f.ratio for f in prove_rule(relu_of_transpose).measured] == [None, None, None]
+    assert [f.ratio for f in prove_rule(replace(relu_of_transpose, grade="A")).measured] == [1.0, 1.0, None]
+    assert prove_rule(replace(sum_less_a_part, grade="A")).verdict == "refuted"
+    (single, half) = prove_rule(sum_less_a_part).measured
+    assert single.ratio is not None
+    assert half.ratio is not None
+    assert single.ratio > 2**24 > half.ratio  # half precision has fewer exponents
+    assert "error bounds within" in str(single)
+
+
+def test_a_constant_that_loses_everything_is_no_law_of_numbers_either() -> None:
+    claimed = prove_rule(sum_less_a_number)
+    assert claimed.verdict == "refuted"
+    assert claimed.evidence == (
+        "it is not of grade F: on numbers around 1 one side may lose 16,777,216 times more by rounding, in 100% of samples in float32"
+    )
+    near = replace(
+        sum_less_a_number,
+        pairs=((o.sub(o.add(sum_less_a_number.variables["x"], o.full((), 8.0)), o.full((), 8.0)), sum_less_a_number.variables["x"]),),
+    )
+    assert prove_rule(near).verdict == "proved"
+
+
 def test_exact_rules_show_no_difference() -> None:
     assert {(f.dtype, f.ulp, f.share) for f in prove_rule(relu_of_transpose).measured} == {
         ("float32", 0.0, 0.0), ("float16", 0.0, 0.0), ("int8", 0.0, 0.0)

@@ -172,6 +172,12 @@ def _node(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {**base, "place": "absorbed", "by": next((a["by"] for a in plan["absorbed"] if name == a["node"]), "")}
 
 
+def _grade_text(reason: Mapping[str, Any]) -> str:
+    """Return the grade of a rule, with the ratio of the sides' error bounds where it promises no more: A(2.5)."""
+    ratio = reason["error_bound_ratio"]
+    return reason["grade"] if ratio is None else f"{reason['grade']}({ratio:.3g})"
+
+
 def _node_lines(document: Mapping[str, Any]) -> list[str]:
     name = document["node"]
     if document["place"] == "host":
@@ -179,7 +185,7 @@ def _node_lines(document: Mapping[str, Any]) -> list[str]:
     if document["place"] == "absorbed":
         return [f"{name} left no operation of its own: {document['by']}"]
     o = document["offload"]
-    chain = [f"  {r['rule']:<32} {r['at']:<28} grade {r['grade']}, {r['covers']}" for r in o["because"]]
+    chain = [f"  {r['rule']:<32} {r['at']:<28} grade {_grade_text(r)}, {r['covers']}" for r in o["because"]]
     shape = ", ".join(f"{d}={n}" for d, n in o["shape"].items())
     headline = f"{name} stands for {', '.join(o['nodes'])}" if name == o["id"] else f"{name} is part of {o['id']}"
     calls = f"{o['device_calls']} device call{'s' if o['device_calls'] > 1 else ''}"

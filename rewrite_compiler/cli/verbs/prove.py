@@ -159,7 +159,14 @@ def _details(p: Mapping[str, Any], *, verbose: bool) -> list[str]:
 
 
 def _figures(p: Mapping[str, Any]) -> str:
-    """Return the measured differences of a rule that its grade does not make 0."""
+    """Return the measured differences of a rule that its grade does not make 0, and how far apart the error bounds of its sides are."""
     return " · ".join(
-        f"{m['dtype']} {m['ulp']:g} ulp ({m['share_of_rounding']:.2g} of what rounding can do)" for m in p["measured"] if m["ulp"]
+        f"{m['dtype']} {m['ulp']:g} ulp ({m['share_of_rounding']:.2g} of what rounding can do{_ratio_text(m)})"
+        for m in p["measured"]
+        if m["ulp"] or m["error_bound_ratio"] is not None
     )
+
+
+def _ratio_text(figures: Mapping[str, Any]) -> str:
+    ratio = figures["error_bound_ratio"]
+    return "" if ratio is None else f", error bounds within {ratio:.3g}×"

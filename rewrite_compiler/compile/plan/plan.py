@@ -31,7 +31,8 @@ CompileAgain = Callable[[tuple[str, ...], tuple[str, ...]], "Plan"]  # with othe
 class Reason:
     """A rule that led to an offload: its name, its place in a file, its grade, and the scope of its certificate.
 
-    `ulp` and `share_of_rounding` are the largest differences of its sides measured in float32, None for operations.
+    `ulp` and `share_of_rounding` are the largest differences of its sides measured in float32, `error_bound_ratio` is how many times
+    larger the rounding error bound of one side may be, of grades A and F; None for operations.
     """
 
     rule: str
@@ -40,6 +41,7 @@ class Reason:
     covers: str
     ulp: float | None = None
     share_of_rounding: float | None = None
+    error_bound_ratio: float | None = None
 
 
 @dataclass(frozen=True)

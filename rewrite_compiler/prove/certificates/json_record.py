@@ -62,7 +62,16 @@ def proof_record(p: Proof) -> dict[str, Any]:
 
 def figure_record(m: RoundingMeasurement) -> dict[str, Any]:
     """Return the rounding measured in one element type as a JSON value."""
-    return {"dtype": m.dtype, "samples": m.samples, "ulp": m.ulp, "share_of_rounding": m.share}
+    return {"dtype": m.dtype, "samples": m.samples, "ulp": m.ulp, "share_of_rounding": m.share, "error_bound_ratio": m.ratio}
+
+
+def figure_of(record: dict[str, Any]) -> RoundingMeasurement:
+    """Return the rounding measured in one element type, of a JSON value."""
+    ratio = record["error_bound_ratio"]
+    return RoundingMeasurement(
+        str(record["dtype"]), int(record["samples"]), float(record["ulp"]), float(record["share_of_rounding"]),
+        None if ratio is None else float(ratio),
+    )  # fmt: skip
 
 
 def proof_of(record: dict[str, Any]) -> Proof:
@@ -82,9 +91,7 @@ def proof_of(record: dict[str, Any]) -> Proof:
     if c is not None:
         place = None if c["place"] is None else tuple(c["place"])
         example = Counterexample(c["operands"], c["attributes"], place, c["left"], c["right"])
-    figures = tuple(
-        RoundingMeasurement(str(m["dtype"]), int(m["samples"]), float(m["ulp"]), float(m["share_of_rounding"])) for m in record["measured"]
-    )
+    figures = tuple(map(figure_of, record["measured"]))
     ranks = None if record["ranks"] is None else int(record["ranks"])
     seconds, day, left_out = float(record["seconds"]), str(record.get(DATE, "")), str(record.get("left_out", ""))
     return Proof(name, at, Outcome(verdict), strength, evidence, grade, example, code, seconds, suggestion, ranks, figures, day, left_out)

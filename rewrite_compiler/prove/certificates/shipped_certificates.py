@@ -43,7 +43,8 @@ class Certificate:
     """What the court said of a rule, an operation or a model: its verdict, what that covers, and by what evidence.
 
     `ulp` is the largest difference of a rule's sides that was seen in float32, in units in the last place, `share_of_rounding` the
-    largest one as a share of what rounding can do; None: not measured.
+    largest one as a share of what rounding can do, `error_bound_ratio` how far apart the sides' error bounds are (of grades A and F);
+    None: not measured.
     """
 
     kind: str
@@ -53,6 +54,7 @@ class Certificate:
     evidence: str
     ulp: float | None = None
     share_of_rounding: float | None = None
+    error_bound_ratio: float | None = None
     ranks: int | None = None  # the largest rank of an operand that a rule is proved for, None: every rank
 
 
@@ -77,10 +79,9 @@ def certificate_of_record(kind: str, name: str, record: Mapping[str, Any]) -> Ce
         verdict = REFUTED if record["problems"] else PROVED
         evidence = "no command is decoded by two of them" if record["decodes_disjoint"] else "a command is decoded by two of them"
         return Certificate(kind, name, verdict, f"{record['instructions']} instructions", evidence)
-    figures = next((m for m in record["measured"] if m["dtype"] == "float32"), {"ulp": None, "share_of_rounding": None})
-    return Certificate(
-        kind, name, record["verdict"], record["strength"], record["evidence"], figures["ulp"], figures["share_of_rounding"], record["ranks"]
-    )
+    figures = next((m for m in record["measured"] if m["dtype"] == "float32"), {})
+    rounding = (figures.get(field) for field in ("ulp", "share_of_rounding", "error_bound_ratio"))
+    return Certificate(kind, name, record["verdict"], record["strength"], record["evidence"], *rounding, record["ranks"])
 
 
 def coverage_of(c: Certificate | None) -> str:

@@ -1,7 +1,7 @@
 """The search for instances of a rule: shapes and attributes for which its left sides are typed and its guard holds.
 
 It backtracks over every shape of the operands and every value of the attributes within the bounds, operands first; what
-it leaves out is decided by `choose`, by pins, and by operands that are finished.
+it leaves out is decided by `choose`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -71,9 +71,11 @@ class Instance:
 
     def binding(self) -> Binding:
         """Return the instance as the match that guards and attributes are evaluated under."""
-        return Binding(
-            lambda t: self.shapes[id(t)], self.values, lambda t: self.dtypes.get(getattr(t, "name", ""), "float32"), lambda t: True
-        )
+        return _binding(self.shapes, self.values, self.dtypes)
+
+
+def _binding(shapes: Mapping[int, Shape], values: Mapping[Any, Any], dtypes: Mapping[str, str]) -> Binding:
+    return Binding(lambda t: shapes[id(t)], values, lambda t: dtypes.get(getattr(t, "name", ""), "float32"), lambda t: True)
 
 
 PendingCondition = tuple[
@@ -169,8 +171,7 @@ class State(NamedTuple):
 class Search:
     """A backtracking search that binds the variables of the left sides one after the other; `choose` says which candidates are followed.
 
-    Operands may have fixed shapes and components of attributes pinned values; nothing is yielded for operands that are
-    finished. One budget counts typed applications, one the candidates held against the guard.
+    One budget counts typed applications, one the candidates held against the guard.
     """
 
     def __init__(self, rule: Rule, extents: range, rank: int, choose: Choose, budget: int) -> None:
@@ -180,11 +181,6 @@ class Search:
         self.choose = choose
         self.typing_budget = budget
         self.guard_budget: float = math.inf  # candidates that are still held against the guard
-        self.fixed_shapes: Mapping[str, Shape] = {}
-        self.pins: Mapping[Component, Any] = {}
-        self.finished_operands: set[Operands] = set()
-        self.domains: dict[Component, set[Any]] = {}  # values of components that were candidates
-        self.noted_candidates: set[tuple[int, int]] = set()
         self.whole_attributes: set[str] = set()  # attributes of one component
         self.conditions, self.names, self.dtypes = _rule_index(rule)
         self.windows = largest_window(rule)
@@ -200,7 +196,8 @@ class Search:
         for state in self.typed_terms([left for left, _ in self.rule.pairs], State({}, {}, {}), lambda _: None):
             instance = self.instance_of(state)
             try:
-                is_instance = all(holds(c, instance.binding()) for c in self.rule.where)
+                binding = instance.binding()
+                is_instance = all(holds(c, binding) for c in self.rule.where)
             except KeyError:  # all that the left side has is typed
                 raise SpecError("R101", "the guard uses a result that the left side does not have") from None
             if is_instance:
@@ -212,12 +209,20 @@ class Search:
 
     def is_excluded(self, state: State, name: str = "") -> bool:
         """Tell whether a condition on a variable just bound, or on a term just typed, already fails."""
-        conditions = self.ready_conditions(name, state.values.keys() | state.operands.keys())
-        return bool(conditions) and self.any_fails(conditions, self.instance_of(state).binding())
+        conditions = self.ready_conditions(name, state)
+        return bool(conditions) and self.any_fails(conditions, self.binding_of(state))
 
-    def ready_conditions(self, name: str, bound_keys: Set[Any]) -> Sequence[Condition]:
-        """Return the conditions on a variable, or on typed terms, of which everything is bound."""
-        return [c for c, needed in self.conditions.get(name, ()) if needed <= bound_keys]
+    def binding_of(self, state: State) -> Binding:
+        """Return a state as the match that guards and attributes are evaluated under."""
+        return _binding(state.shapes, state.values, self.dtypes)
+
+    def ready_conditions(self, name: str, state: State, key: Any = None) -> Sequence[Condition]:
+        """Return the conditions on a variable, or on typed terms, of which everything is bound; `key`: that of an attribute to be bound."""
+        conditions = self.conditions.get(name)
+        if not conditions:
+            return ()
+        bound_keys = {key, *state.values, *state.operands}
+        return [c for c, needed in conditions if needed <= bound_keys]
 
     def any_fails(self, conditions: Sequence[Condition], binding: Binding) -> bool:
         """Tell whether one of some conditions fails.
@@ -248,9 +253,9 @@ class Search:
         if id(t) in state.shapes:
             yield state
         elif isinstance(t, Variable):
-            for shape in self.choose(self.allowed_shapes(t.name, self.operand_shapes(state) if candidates is None else candidates)):
+            for shape in self.choose(self.operand_shapes(state) if candidates is None else candidates):
                 successor = State({**state.shapes, id(t): shape}, state.values, {**state.operands, t.name: shape})
-                if not self.is_finished(successor) and not self.is_excluded(successor, t.name):
+                if not self.is_excluded(successor, t.name):
                     yield successor
         elif isinstance(t, Apply):
             narrow = OPERANDS.get(t.op.name)
@@ -266,19 +271,6 @@ class Search:
         """Return the values tried for a free attribute of an application to operands of these shapes."""
         return candidates_for(t.op, name, shapes, self.extents, self.rank, self.windows, self.numbers)
 
-    def allowed_shapes(self, name: str, candidates: Sequence[Shape]) -> Sequence[Shape]:
-        """Return the shapes that an operand may have."""
-        fixed_shape = self.fixed_shapes.get(name)
-        return candidates if fixed_shape is None else [fixed_shape] if fixed_shape in candidates else []
-
-    def is_finished(self, state: State) -> bool:
-        """Tell whether all operands are bound to shapes that need no more instances."""
-        return (
-            bool(self.finished_operands)
-            and len(state.operands) == len(self.names)
-            and operands_key(state.operands) in self.finished_operands
-        )
-
     def with_attributes(self, t: Apply, state: State) -> Iterator[State]:
         """Yield the states in which the attributes of an application are bound."""
         states: Iterator[State] = iter([state])
@@ -291,30 +283,18 @@ class Search:
     def with_attribute(self, states: Iterator[State], t: Apply, name: str, key: Any) -> Iterator[State]:
         """Yield the states in which one attribute is bound."""
         attribute = attribute_name(key)
+        if name in WHOLE_LISTS:
+            self.whole_attributes.add(attribute)
         for state in states:
             shapes = tuple(state.shapes[id(x)] for x in t.operands)
             candidates = self.attribute_values(t, name, shapes)
-            self.note(key, name in WHOLE_LISTS, candidates)
-            if self.is_finished(state):
-                continue
-            conditions = self.ready_conditions(attribute, {key} | state.values.keys() | state.operands.keys())
+            conditions = self.ready_conditions(attribute, state, key)
             values = {**state.values, key: None}
-            binding = Instance(state.shapes, values, state.operands, self.dtypes).binding()
-            for value in self.choose([c for c in candidates if self.agrees_with_pins(key, c)] if self.pins else candidates):
+            binding = _binding(state.shapes, values, self.dtypes)
+            for value in self.choose(candidates):
                 values[key] = value
                 if not (conditions and self.any_fails(conditions, binding)):
                     yield state.with_value(key, value)
-
-    def note(self, key: Any, is_whole: bool, candidates: Sequence[Any]) -> None:
-        """Collect the values that the components of an attribute can have; lists of candidates are cached, so their ids are unique."""
-        if (id(key), id(candidates)) in self.noted_candidates:
-            return
-        self.noted_candidates.add((id(key), id(candidates)))
-        if is_whole:
-            self.whole_attributes.add(attribute_name(key))
-        for value in candidates:
-            for component, part in self.parts(key, value):
-                self.domains.setdefault(component, set()).add(part)
 
     def parts(self, key: Any, value: Any) -> list[tuple[Component, Any]]:
         """Return the components of a value of an attribute."""
@@ -322,10 +302,6 @@ class Search:
         if isinstance(value, tuple) and name not in self.whole_attributes:
             return [((name, n), part) for n, part in enumerate(value)]
         return [((name, 0), value)]
-
-    def agrees_with_pins(self, key: Any, value: Any) -> bool:
-        """Tell whether a value agrees with the pins."""
-        return all(self.pins.get(component, part) == part for component, part in self.parts(key, value))
 
     def typed_application(self, t: Apply, state: State) -> Iterator[State]:
         """Yield the state in which an application is typed, if its shape rule admits it.
@@ -336,10 +312,8 @@ class Search:
         self.typing_budget -= 1
         if self.typing_budget < 0:
             raise TooManyCandidates
-        if self.is_finished(state):
-            return
         try:
-            attributes = attributes_of(t, self.instance_of(state).binding())
+            attributes = attributes_of(t, self.binding_of(state))
         except (ShapeError, IndexError):
             return
         shapes = _typed(t.op, tuple([state.shapes[id(x)] for x in t.operands]), tuple(attributes.items()))
@@ -368,11 +342,12 @@ def in_random_order(source: random.Random) -> Choose:
     """Return a choice of candidates in a random order, drawn lazily (Fisher-Yates)."""
 
     def choose(candidates: Sequence[Any]) -> Iterator[Any]:
-        remaining = list(candidates)
-        while remaining:
-            place = int(source.random() * len(remaining))
-            remaining[place], remaining[-1] = remaining[-1], remaining[place]
-            yield remaining.pop()
+        swaps: dict[int, int] = {}  # the candidate that has come to a place
+        for last in range(len(candidates) - 1, -1, -1):
+            place = int(source.random() * (last + 1))
+            drawn = swaps.get(place, place)
+            swaps[place] = swaps.get(last, last)
+            yield candidates[drawn]
 
     return choose
 

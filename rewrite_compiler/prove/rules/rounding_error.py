@@ -10,7 +10,8 @@ not; figures are of the usual samples.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,8 @@ WIDE = 4_000  # samples over many exponents, over all instances
 REACH = 0.25  # the share of a type's exponents over which they are
 FAR_REACH = 0.75  # and over which those of one operand alone are: the square of half of them is no number
 CLOSEST = 5  # close numbers share at least this part of the bits of a type
-RATIO = 1024.0  # of the sides' error bounds, beyond which one of them is no way to compute the other
+RATIO_LIMITS = {"A": 2.0**10, "F": 2.0**24}  # of the sides' error bounds, by grade: beyond it one is no way to compute the other
+USUAL = "on numbers around 1"
 CANCELLATION_SHARE = 0.05  # the share of samples in which operands cancel by chance, so that bounds are further apart all the same
 FLOATS: tuple[Any, ...] = (np.float32, np.float16)
 INTEGER_MARKS = frozenset({"any_dtype", "ring"})
@@ -52,42 +54,55 @@ class Excess:
 def measure_rounding(rule: Rule, instances: Sequence[Instance]) -> tuple[list[RoundingMeasurement], Excess | None]:
     """Measure the float types, and int8 where the rule is marked to hold on integers; return the figures and the first excess."""
     sampled_instances = instances[:: max(1, len(instances) // INSTANCES)]
-    kinds = [*(FLOATS[:1] if rule.bounds else FLOATS), *([np.int8] if rule.marks & INTEGER_MARKS else [])]
+    real_cases = list(_cases(rule, sampled_instances, real=True))
+    cases = dict.fromkeys(FLOATS[:1] if rule.bounds else FLOATS, real_cases)
+    if rule.marks & INTEGER_MARKS:
+        cases[np.int8] = list(_cases(rule, sampled_instances, real=False))
     figures = []
-    for kind in kinds:
-        summary, excess = _measure_type(rule, sampled_instances, kind)
+    for kind, cases_of_kind in cases.items():
+        summary, excess = _measure_type(rule, cases_of_kind, -(-SAMPLES // len(sampled_instances)), kind)
         figures += [summary] if summary else []
         if excess is not None:
             return figures, excess
     return figures, None
 
 
-def _measure_type(rule: Rule, instances: Sequence[Instance], kind: Any) -> tuple[RoundingMeasurement | None, Excess | None]:
-    random = np.random.default_rng(0)
-    count = -(-SAMPLES // len(instances))
-    ulp = share = 0.0
-    samples = 0
+Case = tuple[Instance, list[tuple[Node, Node]]]  # an instance, and the elements of both sides there
+
+
+def _cases(rule: Rule, instances: Sequence[Instance], *, real: bool) -> Iterator[Case]:
     for instance in instances:
-        try:
-            pairs = symbolic_elements(rule.pairs, instance, real=kind is not np.int8)
-        except NoSymbolicMeaning:
-            continue
-        operands = within({name: _draw(random, (count, *shape), kind) for name, shape in instance.operands.items()}, rule.bounds)
-        samples += count
+        with suppress(NoSymbolicMeaning):
+            yield instance, symbolic_elements(rule.pairs, instance, real=real)
+
+
+def _measure_type(rule: Rule, cases: Sequence[Case], count: int, kind: Any) -> tuple[RoundingMeasurement | None, Excess | None]:
+    """Measure both sides on `count` samples of each case."""
+    if not cases:
+        return None, None
+    name, samples = np.dtype(kind).name, count * len(cases)
+    ratio = 1.0 if rule.grade in RATIO_LIMITS and kind is not np.int8 else None
+    if all(a is b for _, pairs in cases for a, b in pairs):
+        return RoundingMeasurement(name, samples, 0.0, 0.0, ratio), None
+    random, wide_count = np.random.default_rng(0), -(-WIDE // len(cases))
+    ulp = share = 0.0
+    for instance, pairs in cases:
+        operands = within({n: _draw(random, (count, *shape), kind) for n, shape in instance.operands.items()}, rule.bounds)
         for at, distance in _distances(rule, pairs, operands, kind):
             ulp, share = max(ulp, distance.ulp), max(share, distance.share)
             if distance.worst is not None:
                 return None, _excess(rule, instance, operands, at, distance, kind)
         if kind is np.int8:
             continue
-        wide = {name: _wide_draw(random, (-(-WIDE // len(instances)), *shape), kind) for name, shape in instance.operands.items()}
-        far_draws = _far_draws(instance, -(-WIDE // len(instances)), kind) if rule.grade == "A" else ()
-        for where, drawn in (("over many exponents", wide), *far_draws):
-            operands = within(drawn, rule.bounds)
-            for at, distance in _distances(rule, pairs, operands, kind, where):
-                if distance.worst is not None:
-                    return None, _excess(rule, instance, operands, at, distance, kind)
-    return (RoundingMeasurement(np.dtype(kind).name, samples, ulp, share) if samples else None), None
+        wide = {n: _wide_draw(random, (wide_count, *shape), kind) for n, shape in instance.operands.items()}
+        draws = [("over many exponents", wide), *(() if ratio is None else _far_draws(instance, wide_count, kind))]
+        names = [where for where, _ in draws]
+        operands = within({n: np.concatenate([drawn[n] for _, drawn in draws]) for n in wide}, rule.bounds)
+        for at, distance in _distances(rule, pairs, operands, kind, names):
+            ratio = ratio and max(ratio, distance.ratio)
+            if distance.worst is not None:
+                return None, _excess(rule, instance, operands, at, distance, kind)
+    return RoundingMeasurement(name, samples, ulp, share, ratio), None
 
 
 @dataclass(frozen=True)
@@ -98,6 +113,7 @@ class _Distance:
     share: float
     worst: int | None  # the sample that exceeds the grade
     sentence: str = "the sides differ"
+    ratio: float = 1.0  # of the sides' error bounds
 
 
 def _draw(random: np.random.Generator, shape: tuple[int, ...], kind: Any) -> Data:
@@ -136,6 +152,7 @@ def _far_draws(instance: Instance, count: int, kind: Any) -> Iterator[tuple[str,
         exponents = random.uniform(-reach, reach, (count, *(1 for _ in shape[1:])))
         far = {**usual, name: usual[name] * np.exp2(exponents)}
         yield f"over nearly all exponents of {name}", {n: x.astype(kind) for n, x in far.items()}
+    yield USUAL, {n: x.astype(kind) for n, x in usual.items()}
     centre, bits = random.standard_normal(count), -np.log2(float(type_info.eps))
 
     def close(shape: tuple[int, ...]) -> Data:
@@ -146,15 +163,15 @@ def _far_draws(instance: Instance, count: int, kind: Any) -> Iterator[tuple[str,
 
 
 def _distances(
-    rule: Rule, pairs: Iterable[tuple[Node, Node]], operands: Mapping[str, Data], kind: Any, where: str = ""
+    rule: Rule, pairs: Iterable[tuple[Node, Node]], operands: Mapping[str, Data], kind: Any, draws: Sequence[str] = ()
 ) -> Iterable[tuple[int, _Distance]]:
-    """Yield the distances of elements that are not the same; `where` tells samples that are unusual, on which bounds are compared."""
+    """Yield the distances of elements that are not the same; on draws of unusual samples, one after the other, bounds are compared."""
     with np.errstate(all="ignore"):
         values = _Values(operands, kind)
         for n, (a, b) in enumerate(pairs):
             if a is not b:
-                if where and rule.grade == "A":
-                    yield n, _lost_precision(values, a, b, kind, where)
+                if draws and rule.grade in RATIO_LIMITS:
+                    yield from ((n, distance) for distance in _lost_precisions(values, a, b, kind, rule.grade, draws))
                 else:
                     yield n, _distance(rule.grade, values, a, b, kind)
 
@@ -175,21 +192,42 @@ def _distance(grade: str, values: _Values, a: Node, b: Node, kind: Any) -> _Dist
     return _Distance(left, right, float(steps.max()), float(share.max()), _first_index(wrong[grade]) if grade in wrong else None)
 
 
-def _lost_precision(values: _Values, a: Node, b: Node, kind: Any, where: str) -> _Distance:
-    """Return the sample on which one side has no number, or a far larger error bound, where that is no rare cancellation."""
-    left, right = np.broadcast_arrays(values.values_of(a), values.values_of(b))
+def _lost_precisions(values: _Values, a: Node, b: Node, kind: Any, grade: str, draws: Sequence[str]) -> Iterator[_Distance]:
+    """Yield of each draw how far apart the sides' error bounds are, and a sample where that is more than the grade allows."""
+    if not values.samples:  # of a law on numbers alone
+        return
+    left, right = values.values_of(a), values.values_of(b)
     type_info = np.finfo(kind)
     size = np.maximum(np.abs(left), np.abs(right)).astype(np.float64)
     step = float(type_info.eps) * np.maximum(np.where(np.isfinite(size), size, 1), float(type_info.tiny))
     bounds = values.error(a) + step, values.error(b) + step
-    ratio = np.maximum(*bounds) / np.minimum(*bounds)
-    wrong = (np.isfinite(left) != np.isfinite(right)) | (np.isfinite(left) & np.isfinite(right) & (ratio > RATIO))
-    wrong = wrong & (np.arange(len(wrong)) >= len(wrong) // 2) if wrong.ndim else np.zeros(1, bool)
-    share = 2 * np.mean(wrong)
-    if share <= CANCELLATION_SHARE:
-        return _Distance(left, right, 0.0, 0.0, None)
+    is_bounded = np.isfinite(bounds[0]) | np.isfinite(bounds[1])
+    ratio = np.where(is_bounded, np.maximum(*bounds) / np.minimum(*bounds), 1.0)  # of two infinite bounds none is the larger one
+    left, right, ratio = (np.broadcast_to(x, values.samples) for x in (left, right, ratio))
+    count = values.samples // len(draws)
+    for n, where in enumerate(draws):
+        half = slice(n * count + count // 2, (n + 1) * count)  # of these samples none is an edge
+        distance = _lost_precision(left[half], right[half], ratio[half], grade, where)
+        yield distance if distance.worst is None else replace(distance, left=left, right=right, worst=half.start + distance.worst)
+
+
+def _lost_precision(left: Data, right: Data, ratio: Data, grade: str, where: str) -> _Distance:
+    """Return the ratio that samples keep to, and the worst one that does not, where these are no rare cancellations.
+
+    Of grade A a sample on which one side alone overflows does not; of grade F usual samples only count, on which constants are far out.
+    """
+    is_finite = np.isfinite(left) & np.isfinite(right)
+    ratios = ratio[is_finite]
+    spread = float(np.quantile(ratios, 1 - CANCELLATION_SHARE, method="lower")) if ratios.size else 1.0
+    wrong = is_finite & (ratio > RATIO_LIMITS[grade])
+    if grade == "A":
+        wrong |= np.isfinite(left) != np.isfinite(right)
+    share = np.mean(wrong)
+    if share <= CANCELLATION_SHARE or (grade == "F" and where != USUAL):
+        return _Distance(left, right, 0.0, 0.0, None, ratio=spread)
     gap = np.where(wrong, np.nan_to_num(np.abs(left.astype(np.float64) - right), nan=np.inf), -1.0)
-    sentence = f"{where} one side overflows, or may lose {RATIO:,.0f} times more by rounding, in {share:.0%} of samples"
+    loss = f"may lose {RATIO_LIMITS[grade]:,.0f} times more by rounding"
+    sentence = f"{where} one side {'overflows, or ' if grade == 'A' else ''}{loss}, in {share:.0%} of samples"
     return _Distance(left, right, 0.0, 0.0, int(np.argmax(gap)), sentence)
 
 
@@ -215,6 +253,7 @@ class _Values:
 
     def __init__(self, operands: Mapping[str, Data], kind: Any) -> None:
         self.kind = kind
+        self.samples = len(next(iter(operands.values()), ()))
         self.elements = {name: x.reshape(len(x), -1) for name, x in operands.items()}
         self.values: dict[Node, Data] = {}
         self.errors: dict[Node, Data] = {}

@@ -35,20 +35,35 @@ def key_of(number: int) -> Any:
     return _keys[number]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, eq=False)  # a proof makes millions: nothing assigns to one, and to be frozen would double what making it costs
 class Poly:
     """A polynomial with integer coefficients, its monomials in order."""
 
     terms: tuple[tuple[Monomial, int], ...]
 
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Poly) and self.terms == other.terms)
+
+    def __hash__(self) -> int:
+        return hash(self.terms)
+
     def __add__(self, other: Poly | int) -> Poly:
+        terms = as_poly(other).terms
+        if not terms:
+            return self
         coefficients = dict(self.terms)
-        for m, c in as_poly(other).terms:
+        for m, c in terms:
             coefficients[m] = coefficients.get(m, 0) + c
         return _poly_of(coefficients)
 
     def __sub__(self, other: Poly | int) -> Poly:
-        return self + as_poly(other).times(-1)
+        terms = as_poly(other).terms
+        if not terms:
+            return self
+        coefficients = dict(self.terms)
+        for m, c in terms:
+            coefficients[m] = coefficients.get(m, 0) - c
+        return _poly_of(coefficients)
 
     def __mul__(self, other: Poly | int) -> Poly:
         coefficients: dict[Monomial, int] = {}
@@ -89,7 +104,9 @@ class Poly:
 
 
 def _poly_of(coefficients: Mapping[Monomial, int]) -> Poly:
-    return Poly(tuple(sorted((m, c) for m, c in coefficients.items() if c)))
+    terms = [term for term in coefficients.items() if term[1]]
+    terms.sort()
+    return Poly(tuple(terms))
 
 
 ZERO = Poly(())

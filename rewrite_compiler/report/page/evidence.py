@@ -88,5 +88,8 @@ def certificates_section(certificates: Sequence[Certificate]) -> str:
 
 
 def _ulp(c: Certificate) -> Cell:
-    """Return what was seen of rounding: units in the last place."""
-    return text("–") if c.ulp is None else figure(f"{c.ulp:,.0f} ulp ({c.share_of_rounding:.2g} of what rounding can do)" if c.ulp else "0")
+    """Return what was seen of rounding: units in the last place, and how far apart the error bounds of the sides are."""
+    if c.ulp is None:
+        return text("–")
+    ratio = "" if c.error_bound_ratio is None else f" · error bounds within {c.error_bound_ratio:.3g}×"
+    return figure((f"{c.ulp:,.0f} ulp ({c.share_of_rounding:.2g} of what rounding can do)" if c.ulp else "0") + ratio)
