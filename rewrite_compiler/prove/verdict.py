@@ -26,18 +26,23 @@ PROVED, REFUTED, UNPROVED = Outcome
 
 @dataclass(frozen=True)
 class Counterexample:
-    """Operands and attributes for which the sides differ, the place of the difference and both values there."""
+    """Operands and attributes for which the sides differ, the place of the difference and both values there.
+
+    `sides` names them: of a rule left and right, of an operation its driver and its numerics.
+    """
 
     operands: Mapping[str, Any]
     attributes: Mapping[str, Any]
     place: tuple[int, ...] | None
     left: str
     right: str
+    sides: tuple[str, str] = ("left", "right")
 
     def __str__(self) -> str:
         inputs = ", ".join(f"{name} = {value}" for name, value in {**self.operands, **self.attributes}.items())
         place_text = f" at {list(self.place)}" if self.place else ""
-        return f"left {self.left}, right {self.right}{place_text}, with {inputs}"
+        left, right = self.sides
+        return f"{left} {self.left}, {right} {self.right}{place_text}, with {inputs}"
 
 
 @dataclass(frozen=True)

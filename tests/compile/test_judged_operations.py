@@ -66,7 +66,9 @@ def test_a_refuted_operation_is_refused_with_codes(fault: str, model: Path, tmp_
         compile_model(model, accelerator)
     problem = refusal.value.problem
     assert problem.code == "I105"
-    assert re.fullmatch(r"operation toy\.dense is false: driver and numerics differ at .*; left -?\d+, right -?\d+ at .*", problem.sentence)
+    assert re.fullmatch(
+        r"operation toy\.dense is false: driver and numerics differ at .*; driver -?\d+, numerics -?\d+ at .*", problem.sentence
+    )
     assert problem.place.startswith(accelerator)
     assert "--without toy.dense" in (problem.help or "")
 

@@ -50,7 +50,7 @@ def test_an_edited_instruction_is_found() -> None:
     with planted(UNSTRIDED):
         verdict = court.verdict(vta.mappings["conv2d"], IN_PASSES)
     assert verdict.method == Method.NONE
-    assert verdict.reason.startswith("driver and numerics differ: left ")
+    assert verdict.reason.startswith("driver and numerics differ: driver ")
 
 
 def test_control_that_no_certificate_shows_is_named() -> None:

@@ -148,7 +148,7 @@ def test_a_wrong_driver_is_refuted_with_codes(name: str) -> None:
     assert proof.problem is not None
     assert re.fullmatch(
         r"rule flexasr\.linear is false: driver and numerics differ at t=\d+, k=\d+, n=\d+; "
-        r"left \d+, right \d+ at \[\d+, \d+\], with codes = seed 7, t = \d+, k = \d+, n = \d+",
+        r"driver \d+, numerics \d+ at \[\d+, \d+\], with codes = seed 7, t = \d+, k = \d+, n = \d+",
         proof.problem.sentence,
     )
     assert proof.problem.place == LINEAR.rule.place

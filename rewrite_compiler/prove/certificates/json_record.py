@@ -44,7 +44,14 @@ def proof_record(p: Proof) -> dict[str, Any]:
     if c is not None:
         operands, attributes = ({k: str(v) for k, v in x.items()} for x in (c.operands, c.attributes))
         place = None if c.place is None else list(c.place)
-        counterexample = {"operands": operands, "attributes": attributes, "place": place, "left": c.left, "right": c.right}
+        counterexample = {
+            "operands": operands,
+            "attributes": attributes,
+            "place": place,
+            "left": c.left,
+            "right": c.right,
+            "sides": c.sides,
+        }
     texts = {
         "suggestion": p.suggestion,
         "name": p.name,
@@ -90,7 +97,7 @@ def proof_of(record: dict[str, Any]) -> Proof:
     example = None
     if c is not None:
         place = None if c["place"] is None else tuple(c["place"])
-        example = Counterexample(c["operands"], c["attributes"], place, c["left"], c["right"])
+        example = Counterexample(c["operands"], c["attributes"], place, c["left"], c["right"], tuple(c["sides"]))
     figures = tuple(map(figure_of, record["measured"]))
     ranks = None if record["ranks"] is None else int(record["ranks"])
     seconds, day, left_out = float(record["seconds"]), str(record.get(DATE, "")), str(record.get("left_out", ""))

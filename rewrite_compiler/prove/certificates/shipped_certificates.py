@@ -79,9 +79,9 @@ def certificate_of_record(kind: str, name: str, record: Mapping[str, Any]) -> Ce
         verdict = REFUTED if record["problems"] else PROVED
         evidence = "no command is decoded by two of them" if record["decodes_disjoint"] else "a command is decoded by two of them"
         return Certificate(kind, name, verdict, f"{record['instructions']} instructions", evidence)
-    figures = next((m for m in record["measured"] if m["dtype"] == "float32"), {})
-    rounding = (figures.get(field) for field in ("ulp", "share_of_rounding", "error_bound_ratio"))
-    return Certificate(kind, name, record["verdict"], record["strength"], record["evidence"], *rounding, record["ranks"])
+    figures: Mapping[str, Any] = next((m for m in record["measured"] if m["dtype"] == "float32"), {})
+    rounding = {name: figures.get(name) for name in ("ulp", "share_of_rounding", "error_bound_ratio")}
+    return Certificate(kind, name, record["verdict"], record["strength"], record["evidence"], **rounding, ranks=record["ranks"])
 
 
 def coverage_of(c: Certificate | None) -> str:

@@ -54,6 +54,7 @@ UNITS = (1, 2, 3, 4)  # sizes tried, in units, where a mapping lists no trials
 MAX_SHOWN_CODES = 64  # codes that a counter-example shows
 PREVIOUS_CALL_MARK = " before"  # marks the operands of the call before
 SCALES = (0.5, 3.0, 40.0)  # largest magnitudes for which formats are chosen
+DRIVER_AND_NUMERICS = ("driver", "numerics")  # the sides of a counter-example
 NORMAL_FORM_SHARE = 0.1  # of the time: the question in normal form, before it is asked as both sides compute it
 Sides = tuple[list[tuple[Any, Any]], list[Any], int]  # results of driver and numerics, axioms, instructions executed
 
@@ -436,7 +437,9 @@ def difference_on(
         places = np.argwhere(np.asarray(result) != expected_result)
         if len(places):
             place = tuple(int(i) for i in places[0])
-            return Counterexample(dict(description), dict(sizes), place, str(result[place]), str(expected_result[place]))
+            return Counterexample(
+                dict(description), dict(sizes), place, str(result[place]), str(expected_result[place]), DRIVER_AND_NUMERICS
+            )
     return None
 
 
