@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 Monomial = tuple[int, ...]  # numbers of atoms in order, repeated by degree
@@ -66,9 +66,12 @@ class Poly:
         return _poly_of(coefficients)
 
     def __mul__(self, other: Poly | int) -> Poly:
+        factor = as_poly(other)
+        if self is ONE or factor is ONE:
+            return factor if self is ONE else self
         coefficients: dict[Monomial, int] = {}
         for m, c in self.terms:
-            for n, d in as_poly(other).terms:
+            for n, d in factor.terms:
                 key = tuple(sorted(m + n))
                 coefficients[key] = coefficients.get(key, 0) + c * d
         return _poly_of(coefficients)
@@ -91,16 +94,17 @@ class Poly:
 
     def substitute(self, atom: int, value: Poly) -> Poly:
         """Return the polynomial with a value substituted for an atom."""
-        if atom not in self.atoms:
+        if all(atom not in m for m, _ in self.terms):
             return self
-        result = ZERO
+        coefficients: dict[Monomial, int] = {}
         for m, c in self.terms:
             remaining = tuple(a for a in m if a != atom)
             term = Poly(((remaining, c),))
             for _ in range(len(m) - len(remaining)):
                 term = term * value
-            result = result + term
-        return result
+            for n, d in term.terms:
+                coefficients[n] = coefficients.get(n, 0) + d
+        return _poly_of(coefficients)
 
 
 def _poly_of(coefficients: Mapping[Monomial, int]) -> Poly:
@@ -112,9 +116,17 @@ def _poly_of(coefficients: Mapping[Monomial, int]) -> Poly:
 ZERO = Poly(())
 
 
+@cache
+def _constant(x: int) -> Poly:
+    return Poly((((), x),)) if x else ZERO
+
+
+ONE = _constant(1)
+
+
 def as_poly(x: Poly | int) -> Poly:
     """Return a number as a polynomial."""
-    return x if isinstance(x, Poly) else Poly((((), x),)) if x else ZERO
+    return x if isinstance(x, Poly) else _constant(x)
 
 
 @cache
@@ -130,7 +142,7 @@ def atom_of(number: int) -> Poly:
 
 def product(factors: Iterable[Poly | int]) -> Poly:
     """Return the product of some polynomials."""
-    result = as_poly(1)
+    result = ONE
     for x in factors:
         result = result * x
     return result
@@ -222,6 +234,8 @@ class Facts:
 
     def norm(self, p: Poly) -> Poly:
         """Return a polynomial in normal form under the equations."""
+        if not self.values and not self.rewrites:
+            return p
         equations_state = (len(self.values), len(self.rewrites), self.revision)
         if equations_state != self.normal_state:
             self.normal_state = equations_state
@@ -400,11 +414,16 @@ class Facts:
 
     def _is_plainly_nonnegative(self, p: Poly) -> bool:
         """Tell whether no coefficient is negative when every atom is its least value and something more."""
-        if not p.atoms <= self.lower_bounds.keys():
-            return False
-        if all(c >= 0 for _, c in p.terms):
+        least, has_negative = 0, False  # the value where every atom is its least one
+        for m, c in p.terms:
+            bounds = [self.lower_bounds.get(a) for a in m]
+            if None in bounds:
+                return False
+            least += c if all(bounds) else 0
+            has_negative |= c < 0
+        if not has_negative:
             return True
-        if sum(c for m, c in p.terms if all(self.lower_bounds[a] for a in m)) < 0:  # where every atom is its least value
+        if least < 0:
             return False
         coefficients: dict[Monomial, int] = {}
         for m, c in p.terms:
@@ -507,7 +526,12 @@ class Facts:
 
 def place_of(index: Sequence[Poly], shape: Sequence[Poly]) -> Poly:
     """Return the row-major place of an index."""
-    place = as_poly(0)
+    return _row_major_place(tuple(index), tuple(shape))
+
+
+@lru_cache(maxsize=1 << 14)  # the same indices come in many permutations
+def _row_major_place(index: tuple[Poly, ...], shape: tuple[Poly, ...]) -> Poly:
+    place = ZERO
     for i, n in zip(index, shape, strict=True):
         place = place * n + i
     return place
