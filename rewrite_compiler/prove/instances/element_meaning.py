@@ -193,7 +193,7 @@ class Reading:
         data = self.array(e.data)
         if 0 in data.shape:  # a branch that is never taken
             return nodes.constant(0)
-        clamped_index = tuple(np.clip(i, 0, n - 1) for i, n in zip(index, data.shape, strict=True))
+        clamped_index = tuple(np.minimum(np.maximum(i, 0), n - 1) for i, n in zip(index, data.shape, strict=True))
         return data[clamped_index]
 
     def _element_at(self, a: Array, index: Sequence[Any], at: _Points) -> Any:
