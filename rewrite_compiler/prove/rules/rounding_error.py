@@ -199,7 +199,8 @@ def _lost_precisions(values: _Values, a: Node, b: Node, kind: Any, grade: str, d
     left, right = values.values_of(a), values.values_of(b)
     type_info = np.finfo(kind)
     size = np.maximum(np.abs(left), np.abs(right)).astype(np.float64)
-    step = float(type_info.eps) * np.maximum(np.where(np.isfinite(size), size, 1), float(type_info.tiny))
+    least = 1.0 if grade == "F" else float(type_info.tiny)  # a law of grade F may lose all digits of a result that is near 0
+    step = float(type_info.eps) * np.maximum(np.where(np.isfinite(size), size, 1), least)
     bounds = values.error(a) + step, values.error(b) + step
     is_bounded = np.isfinite(bounds[0]) | np.isfinite(bounds[1])
     ratio = np.where(is_bounded, np.maximum(*bounds) / np.minimum(*bounds), 1.0)  # of two infinite bounds none is the larger one

@@ -63,6 +63,16 @@ def _choice(m: Arithmetic, v: Sequence[Any], e: Sequence[Any], _: Any) -> Any:
     return m.maximum(e[1], e[2]) + m.where(e[0] > 0, m.absolute(v[1] - v[2]), 0)
 
 
+def _maximum(m: Arithmetic, v: Sequence[Any], e: Sequence[Any], _: Any) -> Any:
+    """The larger operand remains it where they are further apart than their errors: then the other one's error is gone."""
+    gap, error = v[0] - v[1], e[0] + e[1]
+    return m.where(gap > error, e[0], m.where(-gap > error, e[1], m.maximum(e[0], e[1])))
+
+
+def _minimum(m: Arithmetic, v: Sequence[Any], e: Sequence[Any], x: Any) -> Any:
+    return _maximum(m, [-v[0], -v[1]], e, x)
+
+
 def _comparison(m: Arithmetic, v: Sequence[Any], e: Sequence[Any], _: Any) -> Any:
     """A comparison comes out otherwise only where the sides are as close as their errors."""
     error = e[0] + e[1]
@@ -108,7 +118,8 @@ ERROR_RULES: dict[str, ErrorRule] = {
     "rdiv": _quotient,
     "select": _choice,
     **dict.fromkeys(("neg", "real", "not"), lambda m, v, e, x: e[0]),
-    **dict.fromkeys(("max", "min"), lambda m, v, e, x: m.maximum(e[0], e[1])),
+    "max": _maximum,
+    "min": _minimum,
     **dict.fromkeys(("lt", "le", "eq", "ne"), _comparison),
     "exp": _exponential,
     "sqrt": _root,
