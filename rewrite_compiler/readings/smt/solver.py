@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -57,6 +57,19 @@ def limited_solver(
     solver.set("rlimit", max(int(seconds * WORK), 1))
     solver.set("timeout", max(int(seconds * PATIENCE * 1000), 1))
     solver.add(*constraints)
+    return solver
+
+
+def lone_solver(constraints: Iterable[z3.BoolRef], work: int, tactic: str = "") -> z3.Solver:
+    """Return a solver of a context of its own, by a tactic or z3's own choice, that gives up after so many steps, or at last by the clock.
+
+    Steps are no bound alone: one of them on algebraic numbers may take seconds. A model is translated back by its `translate`.
+    """
+    context = z3.Context()
+    solver = z3.Tactic(tactic, ctx=context).solver() if tactic else z3.Solver(ctx=context)
+    solver.set("rlimit", work)
+    solver.set("timeout", max(work * PATIENCE * 1000 // WORK, 1000))
+    solver.add(*(c.translate(context) for c in constraints))
     return solver
 
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import z3
 
+from ..solver import lone_solver
 from .scalar_term import ATTRIBUTE, Comparison, Scalar, Translation, Undecided
 
 KINDS = {"float16": (z3.Float16, np.uint16, np.float16), "float32": (z3.Float32, np.uint32, np.float32)}
@@ -37,14 +38,12 @@ def difference(
         left, right = terms.of(a), terms.of(b)
     except KeyError as unknown:
         raise Undecided(f"it does not read {unknown.args[0]}") from None
-    solver = z3.Solver()
-    solver.set("rlimit", work)
-    solver.add(*(terms.assumption(c) for c in guard), *(terms.within(b) for b in bounds))
-    solver.add(*(z3.Not(z3.Or(z3.fpIsNaN(x), z3.fpIsInf(x))) for (_, place), x in terms.leaves.items() if place == ATTRIBUTE))
+    finite = [x for (_, place), x in terms.leaves.items() if place == ATTRIBUTE]
     if up_to_zeros:
-        for x in (*terms.leaves.values(), left, right):
-            solver.add(z3.Not(z3.Or(z3.fpIsNaN(x), z3.fpIsInf(x))))
-    solver.add(z3.Not(z3.fpEQ(left, right) if up_to_zeros else left == right))
+        finite += [*terms.leaves.values(), left, right]
+    constraints = [*(terms.assumption(c) for c in guard), *(terms.within(b) for b in bounds)]
+    constraints += [z3.Not(z3.Or(z3.fpIsNaN(x), z3.fpIsInf(x))) for x in finite]
+    solver = lone_solver([*constraints, z3.Not(z3.fpEQ(left, right) if up_to_zeros else left == right)], work)
     answer = solver.check()
     if answer == z3.unsat:
         return None
@@ -52,7 +51,7 @@ def difference(
         raise Undecided(f"it gives up at {kind}")
     if terms.functions:
         raise Undecided(f"without the bits of {', '.join(sorted(terms.functions))} the sides may differ at {kind}")
-    model = solver.model()
+    model = solver.model().translate(z3.main_ctx())
     operands = {(name if place == ATTRIBUTE else f"{name}[{place}]"): _decimal(model, x, kind) for (name, place), x in terms.leaves.items()}
     return operands, _decimal(model, left, kind), _decimal(model, right, kind)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import z3
 
+from ..solver import lone_solver
 from .scalar_term import ATTRIBUTE, Comparison, Scalar, Side, Translation, Undecided
 
 Numbers = dict[tuple[str, int], float]  # operands by name and place
@@ -62,15 +63,13 @@ def difference(left: Scalar, right: Scalar, guard: Sequence[Comparison], work: i
 
 
 def _model(constraints: Sequence[z3.BoolRef], work: int, *, has_functions: bool) -> z3.ModelRef | None:
-    solvers = [z3.Solver()] if has_functions else [z3.Solver(), z3.Tactic("qfnra").solver()]
-    for solver in solvers:
-        solver.set("rlimit", work)
-        solver.add(*constraints)
+    for tactic in ("",) if has_functions else ("", "qfnra"):
+        solver = lone_solver(constraints, work, tactic)
         answer = solver.check()
         if answer == z3.unsat:
             return None
         if answer == z3.sat:
-            return solver.model()
+            return solver.model().translate(z3.main_ctx())
     raise Undecided(f"z3 gives up after {work:,} steps")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import z3
 
+from ..solver import lone_solver
 from .scalar_term import Undecided
 
 Word = Any  # z3.BitVecRef
@@ -70,15 +71,13 @@ def difference(kind: IntegerType, left: Word, right: Word, symbols: Mapping[str,
     Raises:
         Undecided: z3 exceeds `work` steps.
     """
-    solver = z3.Solver()
-    solver.set("rlimit", work)
-    solver.add(left != right)
+    solver = lone_solver([left != right], work)
     answer = solver.check()
     if answer == z3.unsat:
         return None
     if answer == z3.unknown:
         raise Undecided(f"z3 gives up at {kind.width} bits")
-    model = solver.model()
+    model = solver.model().translate(z3.main_ctx())
     return {name: kind.value(model, x) for name, x in symbols.items()}, kind.value(model, left), kind.value(model, right)
 
 
