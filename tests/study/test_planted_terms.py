@@ -14,6 +14,7 @@ from house import ROOT
 
 from rewrite_compiler.apps import find_application
 from rewrite_compiler.cli.verbs.repair import lines as repair_lines
+from rewrite_compiler.cli.verbs.repair import remedy_in
 from rewrite_compiler.compile import Offload, Plan, calibrated, calibrated_within_range, compile_model
 from rewrite_compiler.cosim.metrics.loss_bound import band_of
 from rewrite_compiler.cosim.metrics.metrics import metric_of
@@ -260,6 +261,10 @@ def test_repair_proposes_the_term_where_no_format_helps(sound: Plan, tmp_path: P
     assert best["what"].startswith("start at toy.py:")
     assert (best["kind"], best["verify"]["within"], best["distinguishable"]) == ("term", True, True)
     assert any(row.startswith("or in") for row in repair_lines(document))
+    assert remedy_in(document).startswith("make the change of the specification")
+    in_doubt = [{**p, "distinguishable": False} for p in document["specification"]]
+    assert remedy_in({**document, "specification": in_doubt}).startswith("give more samples")
+    assert remedy_in({**document, "specification": []}) == ""
 
 
 def test_accumulators_of_folds_in_folds_are_watched() -> None:

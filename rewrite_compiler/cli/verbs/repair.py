@@ -67,10 +67,19 @@ def run(arguments: Sequence[str]) -> int:
     if not result.document["holds_already"] and result.plan is None:
         undecided = result.document["undecided"]
         reason = "" if undecided is None else f" and is told from the design as it is by {undecided['samples']} samples held back"
-        remedy = "" if undecided is None else "give more samples, or a metric that changes with every sample: --metric cosine"
-        sentence = f"No change that was tried keeps the loss of {metric.name} within {band.text}{reason}"
-        raise AnswerNo("C105", sentence, place=str(args.plan), help=remedy)
+        sentence = f"No change of the plan that was tried keeps the loss of {metric.name} within {band.text}{reason}"
+        raise AnswerNo("C105", sentence, place=str(args.plan), help=remedy_in(result.document))
     return 0
+
+
+def remedy_in(document: Mapping[str, Any]) -> str:
+    """Return what to do where no change of the plan holds; nothing where no change of the specification does, either."""
+    terms = [p for p in document["specification"] if p["verify"]["within"]]
+    if any(p["distinguishable"] for p in terms):
+        return "make the change of the specification that is named above, and compile again"
+    if terms or document["undecided"] is not None:
+        return "give more samples, or a metric that changes with every sample: --metric cosine"
+    return ""
 
 
 def lines(document: Mapping[str, Any], file_names: Sequence[str] = ()) -> list[str]:
