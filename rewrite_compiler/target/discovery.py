@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -12,7 +13,7 @@ from types import ModuleType
 from ..errors import UsageError, did_you_mean
 from ..ila import Ila
 from ..limits import Limits
-from ..rewrite.user_file import module_at
+from ..rewrite.user_file import files_of, module_at
 from .target import Target
 
 SHIPPED = "rewrite_compiler.targets"
@@ -70,7 +71,9 @@ def load_target(name: str, limits: Limits | None = None) -> Target:
         UsageError: F201 where there is no such target.
     """
     if name.endswith(".py") or "/" in name:
-        return _target_in(module_at(Path(name), "target", "F201", limits), name)
+        target = _target_in(module_at(Path(name), "target", "F201", limits), name)
+        files = files_of(Path(name).absolute())
+        return target if len(files) == 1 else replace(target, sources=tuple({*target.sources, *files}))
     if name not in target_names():
         raise UsageError("F201", f'there is no accelerator called "{name}"', help=_suggestion(name))
     for entry in entry_points(group=ENTRY_POINT_GROUP):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import py_compile
+import shutil
+from importlib.util import cache_from_source
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -94,9 +98,68 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_or_another_kind_of_file_is_refused(tmp_path: Path) -> None:
-    assert refused(f"{tmp_path}/")[1] == f"there is no target file {tmp_path}"
+    remedy = f"give a file of it: {tmp_path}/__init__.py is the target, and may import the others"
+    assert refused(f"{tmp_path}/") == ("F201", f"{tmp_path} is a folder", remedy)
     (tmp_path / "target.txt").write_text("")
     assert refused(f"{tmp_path}/target.txt") == ("F201", f"{tmp_path}/target.txt is not a Python file", "a target file ends in .py")
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """Write a target of three files, one of them in a folder of its own."""
+    folder = tmp_path / "my.unit"
+    (folder / "parts").mkdir(parents=True)
+    texts = {
+        "__init__.py": FILE.replace("from rewrite_compiler", "from .sizes import LARGE\nfrom rewrite_compiler").replace('"1"', "LARGE"),
+        "sizes.py": "from .parts.width import WIDTH\n\nLARGE = str(WIDTH)\n",
+        "parts/width.py": "WIDTH = 16\n",
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return folder / "__init__.py"
+
+
+def test_a_folder_is_one_target(package: Path, tmp_path: Path) -> None:
+    """What its files say counts, as they are now, though byte code of another text lies beside them."""
+    found, width = load_target(str(package)), package.parent / "parts" / "width.py"
+    assert found.parameters == {"size": ("16", "2")}
+    assert {path.name for path in found.sources} == {"__init__.py", "sizes.py", "width.py"}
+    compiled, before = Path(cache_from_source(str(width))), width.stat()
+    assert not compiled.exists()
+    py_compile.compile(str(width), str(compiled))
+    width.write_text("WIDTH = 32\n")
+    os.utime(width, ns=(before.st_atime_ns, before.st_mtime_ns))
+    changed = load_target(str(package))
+    assert changed.parameters == {"size": ("32", "2")}
+    assert changed.sha256 != found.sha256
+    same_name = tmp_path / "elsewhere" / "my.unit"
+    shutil.copytree(package.parent, same_name)
+    (same_name / "parts" / "width.py").write_text("WIDTH = 64\n")
+    assert load_target(str(same_name / "__init__.py")).parameters == {"size": ("64", "2")}
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "cause"),
+    [
+        ("parts/width.py", "WIDTH = 1 // 0\n", "ZeroDivisionError: integer division or modulo by zero"),
+        ("sizes.py", "\nfrom .nowhere import X\n", "ModuleNotFoundError: No module named '.*nowhere'"),
+        ("parts/width.py", "WIDTH = = 1\n", r"SyntaxError: invalid syntax \(width.py, line 1\)"),
+    ],
+)
+def test_an_exception_in_a_file_of_a_folder_names_its_line(package: Path, file: str, text: str, cause: str) -> None:
+    (package.parent / file).write_text(text)
+    with pytest.raises(FlexmatchError, match=f"the target file cannot be imported: {cause}") as caught:
+        find_target(str(package))
+    assert caught.value.problem.place == f"{package.parent / file}:{text.count(chr(10))}"
+
+
+@pytest.mark.parametrize("statement", ["from .sizes import LARGE", "import sizes"])
+def test_a_file_that_imports_one_beside_it_is_told_what_to_give(package: Path, statement: str) -> None:
+    path = package.with_name("unit.py")
+    path.write_text(f"{statement}\n")
+    with pytest.raises(FlexmatchError) as caught:
+        find_target(str(path))
+    assert caught.value.problem.help == f"give {package}, and let the files of that folder import each other by `from .name import …`"
 
 
 @pytest.mark.parametrize(("text", "count"), [("", 0), (FILE + 'other = Target("other", None)\n', 2)])
