@@ -1,6 +1,13 @@
-"""What the short run leaves to `python -m pytest --campaign`: seconds each, or many of a kind of which it keeps every n-th."""
+"""What the short run leaves to `python -m pytest --campaign`: seconds each, many of a kind of which it keeps every n-th, and examples."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from hypothesis import HealthCheck, is_hypothesis_test, settings
+
+SHARE, FEWEST = 3, 10  # of a property the short run takes one example in three, at least ten; each run draws others
 
 # part of a test's id → of the tests that have it, the short run keeps every n-th; 0: none; of several parts the longest counts
 KEPT = {
@@ -30,6 +37,8 @@ KEPT = {
     "cli/test_cli_documents.py::test_demo_compiles_and_simulates_each_application": 2,  # 2 CPU-seconds each
     "cli/test_cli_explain.py::test_a_name_of_one_node_explains_it": 2,
     "cli/test_cli_explain.py::test_a_name_of_several_nodes_lists_them": 2,
+    "cli/test_cli_init.py::test_every_next_command_answers_yes": 0,  # docs/how-to/start-from-a-skeleton.md runs them
+    "cli/test_cli_init.py::test_its_own_test_passes_by_itself[accelerator": 0,  # docs/how-to/start-from-a-skeleton.md runs it
     "cli/test_cli_live.py::test_quiet_runs_and_documents_have_no_live_lines": 2,  # 2 CPU-seconds each
     "cli/test_cli_output.py::test_lines_are_at_most_100_columns": 3,
     "cli/test_cli_output.py::test_quiet_prints_nothing_and_json_alone": 3,
@@ -47,6 +56,7 @@ KEPT = {
     "compile/test_misfits.py::test_resources_that_make_no_sense": 4,
     "compile/test_moving_weights.py::test_both_products_of_attention_go_to_the_device_if_asked": 4,  # each accelerator and each form once
     "compile/test_moving_weights.py::test_moving_weights_are_simulated_bit_by_bit": 2,
+    "compile/test_one_path.py::test_both_paths_give_the_same_plan": 3,  # of six applications on five targets: each of both
     "compile/test_operating.py::test_what_is_out_of_range_is_rescaled_by_a_proved_law": 2,  # 3 CPU-seconds each; a law up and one down
     "compile/test_real_models.py::test_exporters_models": 12,
     "compile/test_real_models.py::test_trained_models": 8,
@@ -55,6 +65,7 @@ KEPT = {
     "compile/test_written_out.py::test_a_target_of_products_takes_its_steps": 4,
     "cosim/test_audit.py::test_engines_give_the_same_bits": 3,  # 3 CPU-seconds each
     "cosim/test_audit.py::test_machine_code_gives_the_bits_of_plain_arrays": 2,
+    "cosim/test_audit.py::test_the_last_batch_runs_the_machine_code_of_the_others": 2,  # 2 CPU-seconds each
     "cosim/test_cluster.py::test_a_sweep_over_sets_of_accelerators_on_workers_has_the_same_rows": 0,
     "cosim/test_cosimulate.py::test_batch_and_threads_change_nothing": 3,
     "cosim/test_log.py::test_a_killed_command_goes_on_where_it_was": 2,
@@ -150,6 +161,7 @@ KEPT = {
     "prove/test_branch_coverage.py::test_every_way_of_a_driver_is_taken_by_a_trial_or_marked[vta]": 0,  # 60 CPU-seconds
     "prove/test_certificates.py::test_all_of_them_are_what_a_run_without_a_cache_says": 0,  # a share of them is judged
     "prove/test_code_draws.py::test_few_results_saturate": 2,
+    "prove/test_driver_classes.py::test_a_fault_is_refuted_or_refused[every image of a batch": 0,  # 7 CPU-seconds; two others stay
     "prove/test_driver_classes.py::test_a_fault_is_refuted_or_refused": 40,  # 8 CPU-minutes
     "prove/test_floating.py::test_other_bits_are_shown_with_operands": 2,
     "prove/test_floating.py::test_the_same_bits_are_shown": 2,
@@ -191,6 +203,8 @@ KEPT = {
     "rules/test_styles.py::test_every_spelling_of_a_linear_layer_is_offloaded": 6,
     "rules/test_styles.py::test_every_spelling_of_a_residual_network_gives_the_same_offloads": 3,
     "sched/test_drivers.py::test_a_mutated_model_is_noticed_or_driven_rightly[outer-acc[i, j] + (bias": 0,  # 50 CPU-seconds
+    "sched/test_drivers.py::test_a_mutated_model_is_noticed_or_driven_rightly[outer-select": 0,  # 5 CPU-seconds; scales has one
+    "sched/test_drivers.py::test_a_mutated_model_is_noticed_or_driven_rightly[stages-max": 0,  # 4 CPU-seconds; its other limit stays
     "sched/test_drivers.py::test_generated_drivers_have_certificates[scales": 0,  # 15 CPU-seconds
     "sched/test_drivers.py::test_generated_drivers_have_certificates": 2,  # 2 CPU-seconds each
     "sched/test_drivers.py::test_units_of_dense_layers_do_convolutions[systolic": 0,  # 19 CPU-seconds; another accelerator stays
@@ -248,3 +262,11 @@ def in_short_run(ids: list[str]) -> list[bool]:
             seen[part] = number + 1
         found.append(part is None or (bool(KEPT[part]) and number % KEPT[part] == 0))
     return found
+
+
+def shorten_properties(tests: Iterable[Any]) -> None:
+    """Let each property among test functions have the short run's examples."""
+    for test in {t for t in tests if is_hypothesis_test(t)}:
+        given = test._hypothesis_internal_use_settings or settings.default
+        fewer = min(given.max_examples, max(FEWEST, -(-given.max_examples // SHARE)))
+        test._hypothesis_internal_use_settings = settings(given, max_examples=fewer, suppress_health_check=list(HealthCheck))

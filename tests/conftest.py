@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from browser import browser, tell_what_was_missing
-from campaign import in_short_run
+from campaign import in_short_run, shorten_properties
 from groups import group_by_shared_work
 from helplines import look_at_help
 from hypothesis import HealthCheck, settings
@@ -59,6 +59,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = in_short_run([i.nodeid for i in items])
         config.stash[_LONGER] = kept.count(False)
         items[:] = [i for i, is_short in zip(items, kept, strict=True) if is_short]
+        shorten_properties([getattr(i, "function", None) for i in items])
 
 
 _LEFT_OUT, _LONGER = pytest.StashKey[int](), pytest.StashKey[int]()
@@ -82,7 +83,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(f"{count} tests need ../shared: not run")
     longer = config.stash.get(_LONGER, 0)
     if longer:
-        terminalreporter.write_line(f"{longer} tests are left to `python -m pytest --campaign` (tests/campaign.py): not run")
+        terminalreporter.write_line(
+            f"{longer} tests and most examples of properties are left to `python -m pytest --campaign` (tests/campaign.py): not run"
+        )
     tell_what_was_missing(terminalreporter)
     for line in skipped_blocks():
         terminalreporter.write_line(f"block not run: {line}")

@@ -40,7 +40,8 @@ BIASES = range(8)
 CODES = np.arange(256)
 ADAPTIV = [AdaptivFloat(bias=b) for b in BIASES]
 TRUNCATED = [AdaptivFloat(bias=b, rounding="truncate") for b in BIASES]
-SMALL = [*ADAPTIV, *TRUNCATED, AdaptivFloat(6, 2, 1, -3), AdaptivFloat(16, 4, 2), IEEE(8, 4), IEEE(8, 5), FLOAT16, BFLOAT16]
+NARROW = [AdaptivFloat(3, 1, 1, -2), AdaptivFloat(6, 2, 1, -3)]  # the first has as few bits of both kinds as there can be
+SMALL = [*ADAPTIV, *TRUNCATED, *NARROW, AdaptivFloat(16, 4, 2), IEEE(8, 4), IEEE(8, 5), FLOAT16, BFLOAT16]
 FIXED = [Fixed(8, 6, r, s) for r in ROUNDINGS for s in (True, False)] + [
     Fixed(16, 20),
     Fixed(16, -2),

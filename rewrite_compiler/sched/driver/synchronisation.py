@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -47,36 +47,27 @@ def synchronised(ila: Ila, commands: Sequence[Issued]) -> list[Issued]:
         NotEmitted: two queues that depend on each other share no token.
     """
     queue_of = {name: q for q in ila.queues for name in q.instructions}
+    queues = [queue_of.get(c.instruction) for c in commands]
     waits: dict[tuple[str, str], int] = {}  # (queue, queue that it waited for) → the last command of the latter that it knows of
     fields = [dict(c.fields) for c in commands]
-    for n, c in enumerate(commands):
-        q = queue_of.get(c.instruction)
+    for n, (c, q) in enumerate(zip(commands, queues, strict=True)):
         if q is None:
             continue
-        for k in _dependences(commands, n):
-            other = queue_of.get(commands[k].instruction)
-            if other is None or other is q or waits.get((q.name, other.name), -1) >= k:
+        for k in range(n - 1, -1, -1):
+            other = queues[k]
+            if other is None or other is q or waits.get((q.name, other.name), -1) >= k or not _depends(c, commands[k]):
                 continue
-            k = _giver(commands, queue_of, other, n)
+            last = max(i for i in range(n) if queues[i] is other)  # it gives the token, so that no later one has to
             give, take = _token(other, q)
-            fields[k][give], fields[n][take] = 1, 1
-            waits[q.name, other.name] = k
+            fields[last][give], fields[n][take] = 1, 1
+            waits[q.name, other.name] = last
     return [replace(c, fields=f) for c, f in zip(commands, fields, strict=True)]
 
 
-def _giver(commands: Sequence[Issued], queue_of: dict[str, Queue], q: Queue, before: int) -> int:
-    """Return the last command of a queue before another one: it gives the token, so that no later one has to."""
-    return max(k for k in range(before) if queue_of.get(commands[k].instruction) is q)
-
-
-def _dependences(commands: Sequence[Issued], n: int) -> Iterator[int]:
-    """Yield the commands before one that write what it reads or writes, or read what it writes, the last first."""
-    c = commands[n]
-    for k in range(n - 1, -1, -1):
-        before = commands[k]
-        pairs = [*((a, b) for a in before.writes for b in (*c.reads, *c.writes)), *((a, b) for a in before.reads for b in c.writes)]
-        if any(a.memory == b.memory and a.overlaps(b) for a, b in pairs):
-            yield k
+def _depends(c: Issued, before: Issued) -> bool:
+    """Tell whether a command reads or writes what one before it writes, or writes what that one reads."""
+    pairs = [*((a, b) for a in before.writes for b in (*c.reads, *c.writes)), *((a, b) for a in before.reads for b in c.writes)]
+    return any(a.memory == b.memory and a.overlaps(b) for a, b in pairs)
 
 
 def _token(giver: Queue, taker: Queue) -> tuple[str, str]:
