@@ -5,12 +5,14 @@
 A mutant is a copy of a model's package with one number or operator changed, drawn by seed. It is *refused* where it cannot be built,
 or noticed by the first test of the model, or of the target's drivers, that fails with it: these tests have the check of the model,
 the published vectors, and drivers beside their numerics. One that all tests pass is *missed*, and ends the script with 1.
+An unchanged copy is judged first: all tests must pass with it, and a mutant may take several times as long.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import math
 import os
 import random
 import re
@@ -32,7 +34,7 @@ FIELD = re.compile(r"Bits\((\d+), (\d+)")
 SIZE = re.compile(r"(?<=[ (=,\[])(\d+)(?=[,)\] \n:])")
 OPERATORS = {" + ": " - ", " - ": " + ", " * ": " + ", " % ": " + ", " // ": " * ", " >> ": " << ", " << ": " >> ", " == ": " != "}
 REFUSED, MISSED, ENDLESS = "not built", "missed", "ended by the limit of time"
-SECONDS = 90  # of processor time of a mutant, which may not end
+SECONDS, TIMES = 600, 3  # of processor time of an unchanged copy, and how many times as long a mutant, which may not end, may take
 
 
 def changes(text: str) -> Iterator[tuple[str, int, str]]:
@@ -66,8 +68,8 @@ def _changed(text: str, at: int, old: str, new: str) -> tuple[int, str]:
     return text.count("\n", 0, at) + 1, text[:at] + new + text[at + len(old) :]
 
 
-def outcome(accelerator: str, file: str, text: str) -> str:
-    """Return what notices a mutant, in a process of its own."""
+def outcome(accelerator: str, file: str, text: str, seconds: int = SECONDS) -> str:
+    """Return what notices a mutant, in a process of its own that has so many seconds."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(ROOT / "ila_models" / accelerator, Path(folder) / accelerator)
         (Path(folder) / accelerator / file).write_text(text, "utf-8")
@@ -75,7 +77,7 @@ def outcome(accelerator: str, file: str, text: str) -> str:
         pid = os.fork()
         if not pid:
             os.close(read)
-            resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
             try:
                 found = _outcome(accelerator, folder)
             except BaseException as e:
@@ -124,6 +126,17 @@ def _outcome(accelerator: str, folder: str) -> str:
     return MISSED
 
 
+def usual_seconds(accelerator: str) -> int:
+    """Return the seconds that the tests take with an unchanged copy, or end the script where one does not pass."""
+    file = ROOT / "ila_models" / accelerator / "__init__.py"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found = outcome(accelerator, file.name, file.read_text("utf-8"))
+    if found != MISSED:
+        raise SystemExit(f"{accelerator}: an unchanged copy does not pass: {found}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return math.ceil(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+
+
 def main() -> int:
     """Judge the mutants; return 1 when one is missed."""
     import rewrite_compiler.cosim  # once, for all forks
@@ -141,9 +154,10 @@ def main() -> int:
             for file in sorted((ROOT / "ila_models" / accelerator).glob("*.py"))
             for kind, line, text in changes(file.read_text("utf-8"))
         ]
+        seconds = TIMES * usual_seconds(accelerator)
         counts: Counter[tuple[str, str]] = Counter()
         for kind, file, line, text in random.Random(args.seed).sample(every, min(args.sample, len(every))):
-            found = outcome(accelerator, file, text)
+            found = outcome(accelerator, file, text, seconds)
             counts[kind, "missed" if found == MISSED else "not built" if found.startswith(REFUSED) else "noticed"] += 1
             print(f"{accelerator}/{file}:{line} {kind}: {found}", flush=True)
         rows += [
