@@ -14,6 +14,7 @@ from rewrite_compiler.compile.matching.pattern_difference import PartialMatch, f
 from rewrite_compiler.compile.matching.requirements import (
     AttributeOf,
     Capacity,
+    FewerSteps,
     Guarded,
     OneMatrix,
     Pinned,
@@ -25,6 +26,8 @@ from rewrite_compiler.ir.program import OPAQUE, Builder, Node, Program, Source, 
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.ops.op import COMPUTE, ELEMENTWISE, OPS, Apply, AttributeValue, ShapeError, subterms
 from rewrite_compiler.ops.static import HasType, IsConstant, holds
+from rewrite_compiler.prove.mappings.mappings import attributes_at, first_sizes, shapes_at
+from rewrite_compiler.target import Mapping, body_of
 
 TRIED = Source("tried", "")
 REACH = 8  # nodes between a node and what it may depend on, more than any pattern or law is deep
@@ -42,7 +45,9 @@ class Edit:
     detached: frozenset[Value] = frozenset()
 
     def __or__(self, other: Edit) -> Edit:
-        return Edit({**self.operands, **other.operands}, {**self.attributes, **other.attributes}, self.detached | other.detached)
+        nodes = self.attributes.keys() | other.attributes.keys()
+        attributes = {n: {**self.attributes.get(n, {}), **other.attributes.get(n, {})} for n in nodes}
+        return Edit({**self.operands, **other.operands}, attributes, self.detached | other.detached)
 
 
 def constant(t: TensorType) -> Factory:
@@ -119,6 +124,16 @@ def around(p: Program, node: Node, reach: int = REACH) -> Program:
     )
 
 
+def alone(m: Mapping, node: Node) -> Program:
+    """Return the meaning of a mapping as a program, at sizes that it takes; its nodes with the operator of a node have source 0."""
+    sizes, reason = first_sizes(m)
+    assert sizes is not None, reason
+    types = [TensorType(shape, "float32") for shape in shapes_at(m, sizes).values()]
+    body = body_of(m, types, attributes_at(m, sizes))
+    nodes = [replace(n, origins=frozenset([0] if n.op == node.op else [])) for n in body.nodes]
+    return replace(body, nodes=tuple(nodes), sources=(TRIED,))
+
+
 def ancestors(p: Program, node: Node) -> list[Node]:
     """Return the nodes whose results a node depends on."""
     needed, path = set(node.inputs), []
@@ -146,6 +161,9 @@ def _edits(p: Program, tried: Node, r: Requirement) -> Iterator[Edit]:
     elif isinstance(r, OneMatrix):
         t = p.types[r.value]
         yield _in_place(p, tried, r.node, r.value, constant(TensorType(t.shape[-2:], t.dtype)))
+    elif isinstance(r, FewerSteps):
+        t = p.types[r.node.inputs[0]]
+        yield Edit({(id(r.node), 0): fresh(replace(t, shape=(1, *t.shape[1:])))})
     elif isinstance(r, SoleReader):
         yield Edit(detached=frozenset([r.value]))
     elif isinstance(r, AttributeOf):
@@ -169,6 +187,9 @@ def _with_attribute(p: Program, r: AttributeOf) -> Iterator[Edit]:
         channels, weights = p.types[r.node.inputs[0]].shape[1], p.types[r.node.inputs[1]]
         shape = (weights.shape[0], channels // r.value, *weights.shape[2:])
         edit |= Edit({(id(r.node), 1): constant(replace(weights, shape=shape))})
+    if r.name == "axis" and isinstance(r.value, int) and len(r.node.inputs) == 2:
+        vector = TensorType(p.types[r.node.inputs[0]].shape[r.value :][:1], p.types[r.node.inputs[1]].dtype)
+        edit |= Edit({(id(r.node), 1): constant(vector)})
     yield edit
 
 

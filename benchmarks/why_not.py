@@ -6,7 +6,8 @@ operator that is named, or a constant; an attribute, a shape, the kind of number
 the device, and where the objective is named the node is pinned; then all is matched anew, and an offload must compute the node.
 Where `--rules lowering` is named, the node must be offloaded with it. A reason that names no change says that none would do: there
 the operator is tried in many forms, each with a price on the host, with and without the lowerings, and none may be offloaded.
-Reasons that were not true are shown, and with fewer true ones than --share the script ends with 1.
+Reasons that were not true are shown, and with fewer true ones than --share the script ends with 1. With `--json FILE` the record
+goes on where it ended.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from changed_programs import Edit, Rebuilt, around, cores_of, edits, variants
-from record import Row, finish, options
+from changed_programs import Edit, Rebuilt, alone, around, cores_of, edits, variants
+from record import Row, finish, options, recorded
 from styles import models
 
 from rewrite_compiler.compile import Options
-from rewrite_compiler.compile.compile import SearchSpace, search_space
+from rewrite_compiler.compile.compile import SearchSpace, cheaper_in_steps, search_space
 from rewrite_compiler.compile.explanation.host_reasons import HostReasons, Reason
 from rewrite_compiler.compile.matching.match import MatchResult, match
 from rewrite_compiler.compile.matching.pins import NO_PINS, Pins
 from rewrite_compiler.compile.matching.recurrences import RECURRENT, unroll_recurrences
-from rewrite_compiler.compile.matching.requirements import Capacity, Pinned
+from rewrite_compiler.compile.matching.requirements import Capacity, PartOf, Pinned
 from rewrite_compiler.egraph.extraction.prune import CostOf
 from rewrite_compiler.egraph.graph.graph import EGraph, ENode
 from rewrite_compiler.egraph.graph.term_rows import operator_named
@@ -49,6 +50,7 @@ UNHURRIED = replace(DEFAULT, saturation_seconds=3600, extraction_seconds=3600, a
 PRICE = 10**9  # on the first level of the objective, beyond all multiply-accumulates of a small model
 WITH_LOWERINGS = Options(rules=(Path(LOWERING),))
 MOST_EDITS = 8  # ways to make a change that are tried
+WRITTEN = 10  # verdicts after which the record is written
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,8 @@ def taken(p: Program, space: SearchSpace, pins: Pins) -> frozenset[int]:
 def compiled(path: Path, target: Target) -> Compiled:
     """Return a model matched for a target."""
     program, space = load(path).program, search_space([target], Options())
-    result = match(program, space.rules, space.mappings, UNHURRIED, space.objective)
+    alone = match(program, space.rules, space.mappings, UNHURRIED, space.objective)
+    _, result = cheaper_in_steps(program, alone, space, Options(limits=UNHURRIED))
     unselected = [m for m in target.mappings.values() if m.runtime_weights]
     lowerings = lowering_rules()
     reasons = HostReasons(
@@ -134,6 +137,9 @@ def without_limit(m: Mapping, limit: Limit) -> Mapping:
 
 def is_met(c: Compiled, node: Node, reason: Reason) -> bool:
     """Tell whether a node is offloaded once the requirements of its reason are met."""
+    part = next((r for r in reason.requirements if isinstance(r, PartOf)), None)
+    if part is not None:
+        return 0 in taken(alone(part.mapping, node), c.space, NO_PINS)
     lifted = {id(r.mapping): without_limit(r.mapping, r.limit) for r in reason.requirements if isinstance(r, Capacity)}
     space = replace(c.space, mappings=[lifted.get(id(m), m) for m in c.space.mappings])
     pinned = next((r.target for r in reason.requirements if isinstance(r, Pinned)), "")
@@ -190,16 +196,22 @@ def main() -> None:
     parser.add_argument("--models", type=Path, metavar="DIR", help="a folder of models, in place of the gallery")
     parser.add_argument("--share", type=float, default=0.95, help="of reasons that must be true (default: %(default)s)")
     args = parser.parse_args()
-    verdicts: Counter[tuple[str, bool]] = Counter()
-    rows: list[Row] = []
+    rows = recorded(args.json)
     with TemporaryDirectory() as scratch:
         paths = list(models(args.models, Path(scratch)))
-        for c, node in drawn(paths, [find_target(t) for t in args.targets.split(",")], args.runs):
+        for number, (c, node) in enumerate(drawn(paths, [find_target(t) for t in args.targets.split(",")], args.runs)):
+            place: Row = {"name": c.name, "target": c.target.name, "op": node.op}
+            if number < len(rows):
+                if any(rows[number][key] != value for key, value in place.items()):
+                    raise SystemExit(f"{args.json}: row {number} is not {place}, which is drawn now: delete the file")
+                continue
             kind, is_true, reason = verdict(c, node)
-            verdicts[kind, is_true] += 1
-            rows.append({"name": c.name, "target": c.target.name, "op": node.op, "kind": kind, "true": is_true, "reason": reason})
+            rows.append({**place, "kind": kind, "true": is_true, "reason": reason})
             if not is_true:
                 print(f"not true: {c.name} on {c.target.name}, {node.op}: {reason}", flush=True)
+            if len(rows) % WRITTEN == 0:
+                finish("why_not", rows, args.json)
+    verdicts = Counter((str(row["kind"]), bool(row["true"])) for row in rows)
     for (kind, is_true), n in sorted(verdicts.items()):
         print(f"{n:4} {kind}: {'true' if is_true else 'NOT true'}")
     true = sum(bool(row["true"]) for row in rows)

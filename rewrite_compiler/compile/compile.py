@@ -36,8 +36,8 @@ from .explanation.egraph_statistics import back_off_notes, egraph_document, rule
 from .explanation.host_reasons import HostReasons
 from .matching.match import MatchResult, case_of, match, offloads_as_written, spelling_rules
 from .matching.objective import OFFLOADS, Objective, comparable_mappings, objective_for
-from .matching.pins import HOST, Pins, pins_of, require_pins, unmet_pin
-from .matching.recurrences import unroll_recurrences
+from .matching.pins import HOST, NO_PINS, Pins, pins_of, require_pins, unmet_pin
+from .matching.recurrences import RECURRENT, unroll_recurrences
 from .operating import calibrated_within_range
 from .plan.accounting import account
 from .plan.application_time import picoseconds_of_sources
@@ -114,7 +114,7 @@ def _uncalibrated_plan(model: Model, targets: Sequence[Target], options: Options
     with ThreadPoolExecutor(1) as pool:
         exact_future = pool.submit(offloads_as_written, imported.program, spelling_rules(rules), mappings, options.limits, objective)
         match_result = _match_pinned(imported.program, applied_rules, mappings, options, objective, pins)
-        program, match_result = _cheaper_in_steps(imported.program, match_result, applied_rules, mappings, options, objective, pins)
+        program, match_result = cheaper_in_steps(imported.program, match_result, replace(space, rules=tuple(applied_rules)), options, pins)
         exact = exact_future.result()
     imported = replace(imported, program=program)
     match_time = time.perf_counter()
@@ -140,24 +140,6 @@ def _uncalibrated_plan(model: Model, targets: Sequence[Target], options: Options
     return rescaled(plan, options.scaled, objective.resources)
 
 
-def _cheaper_in_steps(
-    p: Program,
-    match_result: MatchResult,
-    rules: Sequence[Rule],
-    mappings: Sequence[Mapping],
-    options: Options,
-    objective: Objective,
-    pins: Pins,
-) -> tuple[Program, MatchResult]:
-    """Return the program and its match; recurrences left on the host are unrolled if that makes the match cheaper."""
-    takes_products = any("dense" in {x.op.name for x in subterms(m.rule.left) if isinstance(x, Apply)} for m in mappings)
-    steps = unroll_recurrences(p, match_result.program.nodes) if takes_products and not options.exact else None
-    if steps is None:
-        return p, match_result
-    alternative = _match_pinned(steps, rules, mappings, options, objective, pins)
-    return (steps, alternative) if alternative.extraction.cost < match_result.extraction.cost else (p, match_result)
-
-
 @dataclass(frozen=True)
 class SearchSpace:
     """The search space of a compilation: rules, mappings and the objective, with notes and the certificates of rules from files."""
@@ -167,6 +149,27 @@ class SearchSpace:
     objective: Objective
     notes: tuple[str, ...] = ()
     certificates: MappingOf[str, Certificate] = field(default_factory=dict)  # of rules from files, by name
+
+
+def cheaper_in_steps(
+    p: Program, match_result: MatchResult, space: SearchSpace, options: Options, pins: Pins = NO_PINS
+) -> tuple[Program, MatchResult]:
+    """Return a program and its match; recurrences left on the host are unrolled if that makes the match cheaper.
+
+    Raises:
+        BudgetError: (F210) saturation crashed before its first round.
+        AnswerNo: (F216) a pin cannot be kept.
+    """
+    operators = {x.op.name for m in space.mappings for x in subterms(m.rule.left) if isinstance(x, Apply)}
+    takes_products = "dense" in operators or ("conv" in operators and _uses_lowerings(options))
+    steps = unroll_recurrences(p, match_result.program.nodes) if takes_products and not options.exact else None
+    if steps is None:
+        return p, match_result
+    alternative = _match_pinned(steps, space.rules, space.mappings, options, space.objective, pins)
+    names, recurrent = {m.name for m in space.mappings}, {s for n in match_result.program.nodes if n.op in RECURRENT for s in n.origins}
+    takes_steps = any(n.op in names and n.origins & recurrent for n in alternative.program.nodes)
+    is_cheaper = takes_steps and alternative.extraction.cost < match_result.extraction.cost
+    return (steps, alternative) if is_cheaper else (p, match_result)
 
 
 def search_space(targets: Sequence[Target], options: Options) -> SearchSpace:

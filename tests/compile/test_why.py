@@ -108,7 +108,8 @@ def test_the_number_of_axes_that_a_mapping_takes_is_told(model: Path) -> None:
 
 def test_what_stands_where_a_pattern_has_another_operator_is_told(model: Path) -> None:
     written(model, [node("Tanh", "x", "h"), node("Softmax", "h", "y")], (2, 3), ["y"])
-    assert "the operand x of softmax must be a result of matmul, not of tanh" in reasons_of(model, "flexasr")["Softmax"]
+    said = "the operand x of softmax must be a result of matmul, not of tanh: it takes matmul(softmax(matmul(q, transpose(e, "
+    assert said in reasons_of(model, "flexasr")["Softmax"]
 
 
 def test_a_convolution_over_another_number_of_axes_is_told_so(model: Path) -> None:
@@ -209,6 +210,21 @@ def test_a_law_that_would_fold_a_node_into_the_weights_before_it_is_named(model:
     assert re.match(said, reason) or "into layer_norm by scale-layer-norm" in reason
     assert "the operand x of scale must be a result of" in reason
     assert reason.endswith(", not of softmax")
+
+
+def test_all_that_a_law_asks_for_is_told(model: Path) -> None:
+    """A mean over rows needs an image for a pool, not only other axes; a scale along the columns of an image another axis."""
+    mean = {"keepdims": 0, "axes": [1]}
+    written(model, [node("ReduceMean", "x", "y", **mean)], (1, 4, 16), ["y"])
+    reason = reasons_of(model, "hvx")["ReduceMean"]
+    said = "its operand x must have 4 axes, not 3, and axes of reduce_mean must be (2, 3), not (1,)"
+    assert f"{said}, and keepdims of reduce_mean must be 1, not 0" in reason
+    written(model, [node("ReduceMean", "x", "y", axes=[2, 3], keepdims=1)], (1, 16, 8, 8), ["y"])
+    assert compile_model(model, ["hvx"]).counts == {"hvx": {"average_pool": 1}}
+    written(model, [node("Conv", "x w", "c"), node("Mul", "c v", "y")], (1, 4, 6, 6), ["y"], w=weight(8, 4, 3, 3), v=weight(4))
+    reason = reasons_of(model, "hlscnn")["Mul"]
+    assert reason.startswith("into conv by scale-filters (rules/convolution.py:")
+    assert reason.endswith("axis of scale must be 1, not 3")
 
 
 def test_what_else_would_be_in_the_way_is_told_with_the_first_difference(model: Path) -> None:

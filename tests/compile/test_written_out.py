@@ -19,11 +19,11 @@ WIDTH, HIDDEN = 6, 5
 BOTH: dict[str, Any] = {"direction": "bidirectional"}
 
 
-def written(path: Path, op: str, steps: int, batch: int, **attributes: Any) -> Path:
+def written(path: Path, op: str, steps: int, batch: int, *, biased: bool = True, **attributes: Any) -> Path:
     """Write a model of one recurrent layer with drawn weights."""
     random = np.random.default_rng(2)
     directions, rows = 1 + (attributes.get("direction") == "bidirectional"), GATES[op] * HIDDEN
-    shapes = {"W": (directions, rows, WIDTH), "R": (directions, rows, HIDDEN), "B": (directions, 2 * rows)}
+    shapes = {"W": (directions, rows, WIDTH), "R": (directions, rows, HIDDEN)} | ({"B": (directions, 2 * rows)} if biased else {})
     weights = [numpy_helper.from_array((random.standard_normal(s) / 2).astype(np.float32), n) for n, s in shapes.items()]
     node = helper.make_node(op, ["x", *shapes], ["y", "last"], name="cell", hidden_size=HIDDEN, **attributes)
     ends = {"x": (steps, batch, WIDTH), "y": (steps, directions, batch, HIDDEN), "last": (directions, batch, HIDDEN)}
@@ -62,6 +62,21 @@ def test_a_target_of_products_takes_its_steps(tmp_path: Path, name: str, batch: 
     assert plan.notes == ('written out step by step, because no operation takes them whole: "cell"',)
 
 
+def test_a_bias_that_is_left_out_is_a_known_one(tmp_path: Path) -> None:
+    plan = checked(written(tmp_path / "net.onnx", "LSTM", 4, 1, biased=False), ["vta"])
+    assert plan.counts == {"vta": {"dense": 4}}
+
+
+@pytest.mark.parametrize("op", ["LSTM", "GRU"])
+def test_steps_whose_products_only_lowerings_take_go_with_them(tmp_path: Path, op: str) -> None:
+    path = written(tmp_path / "net.onnx", op, 4, 1)
+    (host,) = compile_model(path, ["hlscnn"]).host
+    assert host.why_not == f"no mapping for {op.lower()}; with --rules lowering hlscnn.conv2d may take it; offered: hlscnn.conv2d"
+    plan = compile_model(path, ["hlscnn"], Options(rules=(Path("lowering"),)))
+    assert plan.counts["hlscnn"] or plan.lowered_counts["hlscnn"]
+    assert not any(h.op == op for h in plan.host if "no mapping" in h.why_not)
+
+
 @pytest.mark.parametrize(("op", "attributes"), [("LSTM", {}), ("GRU", {"linear_before_reset": 1}), ("RNN", {})])
 def test_a_mapping_that_takes_it_whole_is_left_alone(tmp_path: Path, op: str, attributes: dict[str, Any]) -> None:
     plan = checked(written(tmp_path / "net.onnx", op, 4, 1, **attributes), ["flexasr", "vta"])
@@ -81,6 +96,8 @@ def test_without_products_or_with_too_many_steps_it_stays_whole(tmp_path: Path, 
     plan = checked(written(tmp_path / "net.onnx", "GRU", steps, 1), [accel])
     assert plan.counts == {accel: {}}
     assert plan.host[0].why_not.startswith("no mapping for gru")
+    excess = ", and written out step by step, the recurrences would be 3,200 nodes, more than 3,000; offered: "
+    assert (excess in plan.host[0].why_not) == (accel == "vta")
 
 
 def test_steps_are_simulated(tmp_path: Path) -> None:

@@ -16,12 +16,24 @@ from ...ops.op import COMPUTE, ELEMENTWISE, LAYOUT, Apply, Shape, Tensor, Variab
 from ...ops.static import Condition, HasType, IsConstant, ListsEqual, RealComparison, ShapeOf, TermIsTrue, holds, list_of
 from ...rewrite.rule import Rule, short_place
 from ...rewrite.ruleset import LOWERING
-from ...rewrite.text import condition_text
+from ...rewrite.text import condition_text, tensor_text
 from ...target import Limit, Mapping
 from ..matching.match import Fits, fit_case
 from ..matching.objective import OFFLOADS, Objective
 from ..matching.pattern_difference import PartialMatch, first_difference
-from ..matching.requirements import AttributeOf, Capacity, Difference, Guarded, OneMatrix, Pinned, Requirement, SoleReader
+from ..matching.recurrences import RECURRENT, excess_of_steps
+from ..matching.requirements import (
+    AttributeOf,
+    Capacity,
+    Difference,
+    FewerSteps,
+    Guarded,
+    OneMatrix,
+    PartOf,
+    Pinned,
+    Requirement,
+    SoleReader,
+)  # fmt: skip
 from .law_routes import LawRoutes, Step, fold_of, variables_of
 
 FACTORS = ("dense", "matmul")  # products whose factors may both be computed
@@ -122,7 +134,9 @@ class HostReasons:
         reasons, remedy = self.obstacles(node), self.remedy(node)
         if not reasons:
             offered = ", ".join(sorted({f"{m.target}.{m.operation}" for m in self.mappings})) or "nothing"
-            return Reason(f"no mapping for {node.op}{remedy}; offered: {offered}{self.unusable}", lowers=bool(remedy))
+            excess = excess_of_steps(self.program) if node.op in RECURRENT and self.takes_steps else ""
+            sentence = f"no mapping for {node.op}{f', and {excess}' if excess else remedy}; offered: {offered}{self.unusable}"
+            return Reason(sentence, (FewerSteps(node),) if excess else (), bool(remedy) and not excess)
         nearest = reasons[0]
         names = dict.fromkeys(r.place for r in reasons if r.sentence == nearest.sentence)
         remedy = remedy if nearest.distance == Distance.FORM else ""
@@ -131,11 +145,19 @@ class HostReasons:
 
     def remedy(self, node: Node) -> str:
         """Return which operations may take a node once the lowerings are used, as the end of a sentence; empty where none applies."""
-        operators = {x.op.name for r in self.lowerings if self.applies(r, node) for x in subterms(r.right) if isinstance(x, Apply)}
+        lowerings = [
+            r for r in self.lowerings if self.applies(r, node) or (node.op in RECURRENT and not self.takes_steps and _is_of_product(r))
+        ]
+        operators = {x.op.name for r in lowerings for x in subterms(r.right) if isinstance(x, Apply)}
         names = dict.fromkeys(f"{m.target}.{m.operation}" for m in self.mappings if root_of(m) in operators & set(PRODUCTS))
         if not names and self.is_product_of_results(node):
             names = dict.fromkeys(filter(None, [self.unselected]))
         return f"; with --rules {LOWERING} {' or '.join(names)} may take it" if names else ""
+
+    @property
+    def takes_steps(self) -> bool:
+        """Whether an operation that is offered takes the product of a recurrence's step."""
+        return "dense" in self.offered
 
     def is_product_of_results(self, node: Node) -> bool:
         """Tell whether a node is a product of two computed tensors."""
@@ -170,8 +192,8 @@ class HostReasons:
             near = [m for m in self.offered.get(step.right.op.name, ()) if step.right.op.name in {root_of(m)} | _cores(m)]
             guards = self.failing(step.rule, node, partial_match)
             if difference is not None:
-                failed = 0 if guards is None else guards.failed_guards
-                yield from (_through(step, replace(self.formed(m, difference), failed_guards=failed)) for m in near)
+                obstacles = [_through(step, self.formed(m, difference), guards) for m in near]
+                yield from (replace(o, bound_values=0) for o in obstacles)
                 continue
             other = step.node(node, partial_match)
             obstacles = [self.formal(m, other) for m in near] + [*self.folding(other, self.producer)] if other is not None else []
@@ -182,7 +204,7 @@ class HostReasons:
         """Return the difference in form between a mapping and a node that a law made, or that there is none."""
         partial_match = PartialMatch(self.program, self.users, self.absorbing)
         difference = first_difference(partial_match, anchor_of(m.rule, node), node, self.producer)
-        if difference is None or difference.requirement is None:
+        if difference is None or not difference.requirements:
             return Obstacle(_place(m), Distance.COST)
         obstacle = self.formed(m, difference, len(partial_match.values))
         return replace(obstacle, failed_guards=int(not self.is_along_channels("conv" in _cores(m), node)))
@@ -194,7 +216,7 @@ class HostReasons:
 
     def formed(self, m: Mapping, difference: Difference, bound_values: int = 0) -> Obstacle:
         """Return a difference as the obstacle of a mapping."""
-        return Obstacle(_place(m), Distance.FORM, (difference.sentence,), bound_values, requirements=_known(difference.requirement))
+        return Obstacle(_place(m), Distance.FORM, (difference.sentence,), bound_values, requirements=difference.requirements)
 
     def folding(self, node: Node, producer: MappingOf[Value, Node]) -> Iterator[Obstacle]:
         """Yield why the laws do not fold a function of each element into the weights of an operator before it that is offered."""
@@ -207,8 +229,8 @@ class HostReasons:
             place = f"into {fold_of(r)} by {r.name} ({short_place(r.place)})"
             bound = len(partial_match.values)
             obstacle = self.failing(r, node, partial_match) or Obstacle(place, Distance.COST)
-            if difference is not None and difference.requirement is not None:
-                obstacle = _both(obstacle, Obstacle(place, Distance.FORM, (difference.sentence,), requirements=(difference.requirement,)))
+            if difference is not None and difference.requirements:
+                obstacle = _both(obstacle, Obstacle(place, Distance.FORM, (difference.sentence,), requirements=difference.requirements))
             if obstacle.sentences:
                 off_axis = int(not self.is_along_channels(fold_of(r) == "conv", node))
                 yield replace(obstacle, place=place, bound_values=bound, failed_guards=obstacle.failed_guards + off_axis)
@@ -277,6 +299,8 @@ class HostReasons:
         anchor = anchor_of(m.rule, node)
         difference = first_difference(partial_match, anchor, node, self.producer)
         if difference:
+            if len(_cores(m)) > 1:
+                return self.outside(m, difference, node)
             obstacle = self.with_readers(self.formed(m, difference), anchor, node)
             refused = self.then_refused(m, difference, partial_match)
             return obstacle if refused is None else _then(obstacle, f"then {refused.limit}", _capacity(m, refused))
@@ -293,12 +317,18 @@ class HostReasons:
             return Obstacle(_place(m), Distance.COST, (f"as written, {reader_sentence}",))
         return Obstacle(_place(m), Distance.COST, (f"the chosen program is no dearer with {node.op} on the host",))
 
+    def outside(self, m: Mapping, difference: Difference, node: Node) -> Obstacle:
+        """Return the obstacle of a mapping of several operators that compute: the first difference, and the meaning that it takes."""
+        guards = ", ".join(map(condition_text, m.rule.where))
+        meaning = f"{tensor_text(m.rule.left)}{f' where {guards}' if guards else ''}"
+        return Obstacle(_place(m), Distance.FORM, (f"{difference.sentence}: it takes {meaning}",), requirements=(PartOf(node, m),))
+
     def with_readers(self, obstacle: Obstacle, anchor: Apply, node: Node) -> Obstacle:
         """Return a difference in form with other readers of what is inside the pattern, which would be in the way, too."""
         inside = next((x for x in anchor.operands if isinstance(x, Apply)), None)
         maker = self.producer.get(node.inputs[0]) if inside is not None and inside is anchor.operands[0] else None
         while inside is not None and maker is not None and maker.op == inside.op.name:
-            others = [n for n in self.users.get(maker.outputs[0], ()) if n is not node]
+            others = [n for n in self.users.get(maker.outputs[0], ()) if n.outputs != node.outputs]
             if others:
                 reader = next((f'"{self.program.sources[s].name}"' for n in others for s in sorted(n.origins)), others[0].op)
                 sentence = f"no other node may read the result of {maker.op}, as {reader} does"
@@ -310,8 +340,8 @@ class HostReasons:
 
     def then_refused(self, m: Mapping, difference: Difference, partial_match: PartialMatch) -> Refusal | None:
         """Return the refusal of a convolution once it is in one group, as a mapping asks; None where it fits then, or asks another."""
-        r = difference.requirement
-        if not isinstance(r, AttributeOf) or (r.node.op, r.name, r.value) != ("conv", "group", 1):
+        (r, *others) = difference.requirements or (None,)
+        if others or not isinstance(r, AttributeOf) or (r.node.op, r.name, r.value) != ("conv", "group", 1):
             return None
         image, weights = (self.program.types[v] for v in r.node.inputs)
         filters = replace(weights, shape=(weights.shape[0], image.shape[1], *weights.shape[2:]))
@@ -431,10 +461,6 @@ def _place(m: Mapping) -> str:
     return f"{m.name} ({short_place(m.rule.place)})"
 
 
-def _known(requirement: Requirement | None) -> tuple[Requirement, ...]:
-    return () if requirement is None else (requirement,)
-
-
 def _capacity(m: Mapping, refusal: Refusal) -> tuple[Requirement, ...]:
     return (Capacity(m, refusal.limit),) if isinstance(refusal.limit, Limit) else ()
 
@@ -463,6 +489,11 @@ def _cores(m: Mapping) -> set[str]:
 
 def _is_on_rank(c: Condition) -> bool:
     return isinstance(c, TermIsTrue) and re.fullmatch(r"\w+\.rank == \d+", condition_text(c)) is not None
+
+
+def _is_of_product(r: Rule) -> bool:
+    """Tell whether a rule is one of products with weights: what the steps of a recurrence have."""
+    return isinstance(r.left, Apply) and r.left.op.name == "dense"
 
 
 def _needs_weights(m: Mapping) -> bool:

@@ -40,23 +40,24 @@ class PartialMatch:
 def first_difference(partial_match: PartialMatch, pattern: Apply, node: Node, producer: MappingOf[Value, Node]) -> Difference | None:
     """Match a pattern top-down at a node, extending the partial match; return the first difference, None without any."""
     partial_match.values.update((id(x), v) for x, v in zip(pattern.operands, node.inputs, strict=False))
+    fused = None
     for x, v in zip(pattern.operands, node.inputs, strict=False):
         if not isinstance(x, Apply):
             continue
         maker = producer.get(v)
-        if maker is None or maker.op != x.op.name:
-            conflict = _reader_conflict(partial_match, x, v, node, maker)
-            sentence = f"the operand {name_of(pattern, x)} of {node.op} must be a result of {x.op.name}, not "
-            return conflict or Difference(sentence + _origin_text(partial_match.program, v, maker), ResultOf(node, v, x))
-        inner_difference = first_difference(partial_match, x, maker, producer)
-        if inner_difference:
-            return inner_difference
+        if maker is not None and maker.op == x.op.name:
+            difference = first_difference(partial_match, x, maker, producer)
+        else:
+            difference = _operand_difference(partial_match, pattern, x, v, node, maker)
+        if difference is not None and difference.requirements:
+            return difference
+        fused = fused or difference
     wrong = [(name, term) for name, term in pattern.attributes.items() if not _agrees(partial_match, term, dict(node.attributes).get(name))]
     if not wrong:
-        return None
-    name, term = wrong[0]
-    expected = value_of_attribute(term, partial_match)
-    return Difference(_attribute_sentence(node, name, expected), AttributeOf(node, name, expected))
+        return fused
+    expected = [(name, value_of_attribute(term, partial_match)) for name, term in wrong]
+    sentences = dict.fromkeys(_attribute_sentence(node, name, value) for name, value in expected)
+    return Difference(", and ".join(sentences), tuple(AttributeOf(node, name, value) for name, value in expected))
 
 
 def _attribute_sentence(node: Node, name: str, expected: AttributeValue | None) -> str:
@@ -80,17 +81,25 @@ def _counted(axes: int) -> str:
     return f"{axes} {'axis' if axes == 1 else 'axes'}"
 
 
-def _reader_conflict(partial_match: PartialMatch, operand: Apply, v: Value, node: Node, maker: Node | None) -> Difference | None:
-    """Return the difference that another reader makes to an operand of a device operation: it prevents fusing; else None."""
+def _operand_difference(
+    partial_match: PartialMatch, pattern: Apply, operand: Apply, v: Value, node: Node, maker: Node | None
+) -> Difference:
+    """Return the difference that an operand makes which another operator gives than a pattern has there.
+
+    Where a device operation gives it that has the operator inside, other readers prevent fusing, and without any nothing is required.
+    """
     if maker is None or operand.op.name not in partial_match.absorbing.get(maker.op, ()):
-        return None
+        sentence = f"the operand {name_of(pattern, operand)} of {node.op} must be a result of {operand.op.name}, not "
+        return Difference(sentence + _origin_text(partial_match.program, v, maker), (ResultOf(node, v, operand),))
     p = partial_match.program
-    other_readers = sorted({p.sources[s].name for n in partial_match.users.get(v, ()) if n is not node for s in n.origins if p.sources})
+    other_readers = sorted(
+        {p.sources[s].name for n in partial_match.users.get(v, ()) if n.outputs != node.outputs for s in n.origins if p.sources}
+    )
     if not other_readers and v not in p.outputs:
         return Difference(f"the chosen program is no dearer with {node.op} on the host")
     reader = f'another node, "{other_readers[0]}",' if other_readers else "the caller"
     sentence = f"{reader} reads the result of {maker.op}, too, so that {node.op} cannot become part of it"
-    return Difference(sentence, SoleReader(node, v))
+    return Difference(sentence, (SoleReader(node, v),))
 
 
 def _origin_text(p: Program, v: Value, maker: Node | None) -> str:

@@ -20,11 +20,9 @@ STEP_NODES = 16  # at most, of one step
 
 def unroll_recurrences(p: Program, host_nodes: Sequence[Node]) -> Program | None:
     """Return a program with the recurrences among `left`, nodes on the host, unrolled; None without any, or for too many steps."""
-    host_origins = {n.origins for n in host_nodes if n.op in RECURRENT}
-    expandable = [n for n in p.nodes if n.op in RECURRENT and n.origins in host_origins and all(v in p.constants for v in n.inputs[1:4])]
+    expandable = _expandable(p, host_nodes)
     expanded = {n.outputs[0] for n in expandable}
-    steps = sum(p.types[n.inputs[0]].shape[0] for n in expandable)
-    if not 0 < steps * STEP_NODES <= MOST_NODES:
+    if not 0 < _size(p, expandable) <= MOST_NODES:
         return None
     work = _Work(p)
     for node in p.nodes:
@@ -38,11 +36,34 @@ def unroll_recurrences(p: Program, host_nodes: Sequence[Node]) -> Program | None
     return replace(program, opaque=dict(p.opaque), absorbed=p.absorbed, notes=(*p.notes, note))
 
 
+def excess_of_steps(p: Program) -> str:
+    """Return why recurrences that are on the host in a program are not unrolled: how many nodes they would be; empty if they are few."""
+    size = _size(p, _expandable(p, p.nodes))
+    return f"written out step by step, the recurrences would be {size:,} nodes, more than {MOST_NODES:,}" if size > MOST_NODES else ""
+
+
+def _expandable(p: Program, host_nodes: Sequence[Node]) -> list[Node]:
+    """Return the recurrences of a program that are on the host and whose weights are known."""
+    host_origins, tensors = {n.origins for n in host_nodes if n.op in RECURRENT}, known_tensors(p)
+    return [n for n in p.nodes if n.op in RECURRENT and n.origins in host_origins and all(v in tensors for v in n.inputs[1:4])]
+
+
+def known_tensors(p: Program) -> dict[Value, Data]:
+    """Return the constants of a program and its tensors of one number, such as a bias that a model leaves out."""
+    filled = {n.outputs[0]: dict(n.attributes)["value"] for n in p.nodes if n.op == "full"}
+    return {**p.constants, **{v: np.full(p.types[v].shape, x, p.types[v].dtype) for v, x in filled.items()}}
+
+
+def _size(p: Program, recurrences: Sequence[Node]) -> int:
+    """Return about how many nodes the steps of recurrences are."""
+    return STEP_NODES * sum(p.types[n.inputs[0]].shape[0] for n in recurrences)
+
+
 class _Work:
     """A program under construction with the values of another."""
 
     def __init__(self, p: Program) -> None:
-        self.p, self.b = p, Builder(p.name)
+        self.p, self.b, self.known = p, Builder(p.name), known_tensors(p)
         self.b.types, self.b.names, self.b.inputs = list(p.types), list(p.names), list(p.inputs)
         self.b.constants, self.b.sources = dict(p.constants), list(p.sources)
 
@@ -56,8 +77,7 @@ class _Layer:
         x, w, r, bias, *states = node.inputs
         self.time, self.batch, self.width = self.p.types[x].shape
         self.hidden, gates = self.p.types[r].shape[1], RECURRENT[node.op]
-        self.w, self.r = self.constant(self.p.constants[w]), self.p.constants[r]
-        biases = self.p.constants[bias]
+        self.w, self.r, biases = self.constant(work.known[w]), work.known[r], work.known[bias]
         self.from_x, self.from_h = biases[: gates * self.hidden], biases[gates * self.hidden :]
         self.x, self.states = x, states
 

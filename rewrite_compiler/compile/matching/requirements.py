@@ -54,6 +54,21 @@ class OneMatrix:
 
 
 @dataclass(frozen=True)
+class FewerSteps:
+    """A recurrence has so few steps that it is unrolled."""
+
+    node: Node
+
+
+@dataclass(frozen=True)
+class PartOf:
+    """A node is part of the whole pattern of a mapping, which has several operators that compute."""
+
+    node: Node
+    mapping: Mapping
+
+
+@dataclass(frozen=True)
 class Capacity:
     """A device has as much of a capacity as an operation needs."""
 
@@ -68,12 +83,12 @@ class Pinned:
     target: str
 
 
-Requirement = ResultOf | AttributeOf | SoleReader | Guarded | OneMatrix | Capacity | Pinned
+Requirement = ResultOf | AttributeOf | SoleReader | Guarded | OneMatrix | FewerSteps | PartOf | Capacity | Pinned
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The first difference between a pattern and a program: a sentence, and the requirement that would remove it, if it is known."""
+    """The first difference between a pattern and a program: a sentence, and the requirements that would remove it, if they are known."""
 
     sentence: str
-    requirement: Requirement | None = None
+    requirements: tuple[Requirement, ...] = ()
