@@ -217,6 +217,7 @@ KEPT = {
     "study/test_check_verb.py::test_what_is_wrong_with_a_target_is_found": 2,
     "study/test_lift.py::test_numerics_are_those_that_were_written_by_hand[systolic-dense]": 0,  # 30 CPU-seconds
     "study/test_lift.py::test_operations_of_a_shipped_accelerator_are_those_that_were_written_by_hand[conv2d": 0,  # 25 CPU-seconds each
+    "study/test_lift_configured.py::test_convolutions_are_those_that_were_written_by_hand": 1,  # 4 CPU-seconds each
     "study/test_planted_terms.py::test_a_narrow_accumulator_is_named": 0,  # 5 CPU-seconds
     "study/test_planted_terms.py::test_the_line_of_a_planted_flaw_is_named_first": 3,  # `benchmarks/planted_terms.py` has all
     "study/test_style_sets.py::test_a_spelling_changes_no_offload": 10,

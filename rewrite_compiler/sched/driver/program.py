@@ -108,6 +108,7 @@ class Program:
     lane_bits: Mapping[str, int]  # instruction → bits of a lane
     images: Images | None = None
     command_bits: int = 0  # of a command without data
+    waits: frozenset[int] = frozenset()  # the blocks after which the host waits for the interrupt
 
     @property
     def commands(self) -> int:
@@ -156,7 +157,11 @@ class Program:
             device.attach(name, count)
         for p in images.inputs if images is not None else ():
             device.place(p.image, p.at, self._words(p, pools))
-        returned = [x for b in self.blocks for x in self._sent(device, b, pools)]
+        returned: list[Data] = []
+        for n, b in enumerate(self.blocks):
+            returned += self._sent(device, b, pools)
+            if n in self.waits:
+                device.wait()
         if images is not None:
             device.wait()
         return returned

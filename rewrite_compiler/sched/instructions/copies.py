@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ class Part:
     """Bits low … low + width − 1 of a word go to the bits from `at` on."""
 
     memory: str
-    index: tuple[int, ...]
+    index: tuple[Any, ...]  # numbers, or whatever the evaluation gives
     low: int
     width: int
     at: int
@@ -44,55 +44,76 @@ class NoCopy(Exception):
     """A value is computed, not copied."""
 
 
+class Parts:
+    """The parts of a value; `evaluate` gives a term of loop variables and control as a number, or anything else as an index alone."""
+
+    def __init__(self, evaluate: Callable[[Expr, Mapping[Expr, Any]], Any]) -> None:
+        """Take the evaluation, which raises NoCopy where a term depends on data."""
+        self.evaluate = evaluate
+
+    def of(self, e: Expr, numbers: Mapping[Expr, Any]) -> list[Part]:
+        """Return the parts of a value at values of loop variables.
+
+        Raises:
+            NoCopy: it is more than words joined, cut and shifted.
+        """
+        if e.value is not None:
+            if e.value:
+                raise NoCopy
+            return []
+        if e.op == "load":
+            return self._load(e, numbers)
+        if e.op in ("wrap", "extract"):
+            low, width = e.data if e.op == "extract" else (0, e.data[0])
+            return _cut(self.of(e.args[0], numbers), low, width)
+        if e.op in ("add", "bitor"):
+            return _joined([p for a in e.args for p in self.of(a, numbers)])
+        if e.op == "select":
+            return self.of(e.args[1] if self._number(e.args[0], numbers) else e.args[2], numbers)
+        if e.op in ("shl", "shr", "mul", "mod", "div", "min", "max"):
+            return self._scaled(e, numbers)
+        raise NoCopy
+
+    def _number(self, e: Expr, numbers: Mapping[Expr, Any]) -> int:
+        x = self.evaluate(e, numbers)
+        if not isinstance(x, int):
+            raise NoCopy
+        return x
+
+    def _load(self, e: Expr, numbers: Mapping[Expr, Any]) -> list[Part]:
+        index = [self.evaluate(a, numbers) for a in e.args]
+        if isinstance(e.data, Comprehension):
+            return self.of(e.data.body, {**numbers, **dict(zip(e.data.variables, index, strict=True))})
+        width = iv.width_of(e.data.interval)
+        if not isinstance(e.data, Leaf) or width is None:
+            raise NoCopy
+        return [Part(e.data.name, tuple(index) or (0,), 0, width[0], 0)]
+
+    def _scaled(self, e: Expr, numbers: Mapping[Expr, Any]) -> list[Part]:
+        by = self._number(e.args[1], numbers)
+        inner = self.of(e.args[0], numbers)
+        if e.op in ("min", "max"):  # a clamp that the words inside of it never reach
+            bits = max((p.at + p.width for p in inner), default=0)
+            if (e.op == "max" and by > 0) or (e.op == "min" and by < (1 << bits) - 1):
+                raise NoCopy
+            return inner
+        amount = by if e.op in ("shl", "shr") else by.bit_length() - 1
+        if amount < 0 or (e.op not in ("shl", "shr") and by != 1 << amount):
+            raise NoCopy
+        if e.op == "mod":
+            return _cut(inner, 0, amount)
+        if e.op in ("shr", "div"):
+            return _cut(inner, amount, WIDE)
+        return [Part(p.memory, p.index, p.low, p.width, p.at + amount) for p in inner]
+
+
 def parts_of(e: Expr, numbers: Mapping[Expr, int], control: Mapping[str, int]) -> list[Part]:
     """Return the parts of a value at values of loop variables and control.
 
     Raises:
         NoCopy: it is more than words joined, cut and shifted.
     """
-    if e.value is not None:
-        if e.value:
-            raise NoCopy
-        return []
-    if e.op == "load":
-        return _load(e, numbers, control)
-    if e.op in ("wrap", "extract"):
-        low, width = e.data if e.op == "extract" else (0, e.data[0])
-        return _cut(parts_of(e.args[0], numbers, control), low, width)
-    if e.op in ("add", "bitor"):
-        return _joined([p for a in e.args for p in parts_of(a, numbers, control)])
-    if e.op == "select":
-        branch = e.args[1] if number(e.args[0], numbers, control) else e.args[2]
-        return parts_of(branch, numbers, control)
-    if e.op in ("shl", "shr", "mul", "mod", "div", "min", "max"):
-        return _scaled(e, numbers, control)
-    raise NoCopy
-
-
-def _load(e: Expr, numbers: Mapping[Expr, int], control: Mapping[str, int]) -> list[Part]:
-    index = [number(a, numbers, control) for a in e.args]
-    if isinstance(e.data, Comprehension):
-        return parts_of(e.data.body, {**numbers, **dict(zip(e.data.variables, index, strict=True))}, control)
-    width = iv.width_of(e.data.interval)
-    if not isinstance(e.data, Leaf) or width is None:
-        raise NoCopy
-    return [Part(e.data.name, tuple(index) or (0,), 0, width[0], 0)]
-
-
-def _scaled(e: Expr, numbers: Mapping[Expr, int], control: Mapping[str, int]) -> list[Part]:
-    by = number(e.args[1], numbers, control)
-    inner = parts_of(e.args[0], numbers, control)
-    if e.op in ("min", "max"):  # a clamp that the words inside of it never reach
-        bits = max((p.at + p.width for p in inner), default=0)
-        if (e.op == "max" and by > 0) or (e.op == "min" and by < (1 << bits) - 1):
-            raise NoCopy
-        return inner
-    amount = by if e.op in ("shl", "shr") else by.bit_length() - 1
-    if amount < 0 or (e.op not in ("shl", "shr") and by != 1 << amount):
-        raise NoCopy
-    if e.op == "mod":
-        return _cut(inner, 0, amount)
-    return _cut(inner, amount, WIDE) if e.op in ("shr", "div") else [Part(p.memory, p.index, p.low, p.width, p.at + amount) for p in inner]
+    return Parts(lambda x, at: number(x, at, control)).of(e, numbers)
 
 
 def _cut(parts: list[Part], low: int, width: int) -> list[Part]:

@@ -39,58 +39,11 @@ from ...sched.instructions.image import attachment, condition_values
 from ...sched.selection import reads_of
 from ...target import Mapping as Operation
 from ...target import Target, body_of, find_target
+from .configured import Candidate, candidates
 from .patterns import PATTERNS, Pattern
 from .source import Source
+from .template import BODY, HEAD, SHIFT, TAIL
 
-HEAD = '''"""Operations of {name}, lifted from its model."""
-
-import math
-from dataclasses import replace
-from pathlib import Path
-from runpy import run_path
-
-from rewrite_compiler import IsConstant, Tensor, Where
-from rewrite_compiler import ops as o
-from rewrite_compiler.lang import Fixed, array, fold, lift, maximum, minimum, reduce_max, reduce_sum, select, wrap
-from rewrite_compiler.rewrite import Ints
-from rewrite_compiler.target import Target, find_target
-
-
-def fixed(bits):
-    """Return the format of so many bits with the finest step in which a magnitude fits."""
-    return lambda largest: Fixed(bits, bits - 1 - math.frexp(largest)[1])
-
-
-def accelerate(target):
-    """Give a target its operations."""
-'''
-BODY = '''
-    @target.accelerates(axes="{axes}", {formats}, trials={trials}{whole})
-    def {name}({parameters}):
-        """{doc}"""
-        return {meaning}, Where({guard})
-
-    @{name}.numerics
-    def {name}_codes({arguments}):
-        """What {instructions} leaves in memory, with every rounding, clamp and wrap in its place."""
-        shift = f["x"].fraction + f["w"].fraction - f["y"].fraction
-
-        def code({index}):
-            return {code}
-
-        return array(code, ({shape}))
-'''
-TAIL = '''
-
-def bare():
-    """Return the accelerator without the operations that it declares."""
-    {declared}
-    return replace(declared, mappings={{}}, sources=(*declared.sources, Path(__file__)))
-
-
-target = bare()
-accelerate(target)
-'''
 RANGE, DRAWS = 6, 4
 SHOWN = 3  # instructions that a reason names
 
@@ -141,28 +94,53 @@ def lifted(target: Target, p: Pattern, progress: Callable[[str], None] = lambda 
     count = "two" if len(p.operands) == 2 else len(p.operands)
     reasons = [(0.0, f"no instruction computes with {count} operands so{_unread(target.ila())}")]  # with how far each try came
     texts: set[str] = set()
-    for chain in _chains(target.ila(), p):
-        names = tuple(s.computation.instruction for s in chain)
-        progress(f"{p.name}: {', then '.join(names)}")
+    for t in _tries(target.ila(), p, lambda depth, reason: reasons.append((depth, reason))):
+        names = ", then ".join(t.instructions)
+        progress(f"{p.name}: {names}")
         try:
-            text = declaration(p, chain)
+            text = t.text()
             if text in texts:
                 continue
             texts.add(text)
             m = _declared(target, p, text)
-            suggest(target.ila(), m, chain)
-            error = _difference(p, m)
+            t.prepare(m)
+            error = _difference(p, m, t.scale)
             proof = None if error else prove_mapping(m, target.ila())
         except FlexmatchError as refusal:
-            reasons.append((2, f"{', then '.join(names)}: {refusal.problem.sentence}"))
+            reasons.append((2, f"{names}: {refusal.problem.sentence}"))
             continue
         if proof is None:
-            reasons.append((1 / (1 + error), f"{', then '.join(names)}: it is off by {error:.3g} on small codes"))
+            reasons.append((1 / (1 + error), f"{names}: it is off by {error:.3g} on small codes"))
         elif proof.verdict is Outcome.PROVED:
-            return Lifted(p.name, names, text, proof.strength)
+            return Lifted(p.name, t.instructions, text, proof.strength)
         else:
-            reasons.append((3, f"{', then '.join(names)} is not certified: {proof.evidence}"))
+            reasons.append((3, f"{names} is not certified: {proof.evidence}"))
     return NotLifted(p.name, max(reasons, key=lambda x: x[0])[1])
+
+
+@dataclass(frozen=True)
+class _Try:
+    """A way that may do an operation: its instructions, the text of its declaration, and what is known before its driver is looked for."""
+
+    instructions: tuple[str, ...]
+    text: Callable[[], str]
+    prepare: Callable[[Operation], None]
+    scale: int = 0
+
+
+def _tries(ila: Ila, p: Pattern, note: Callable[[float, str], None]) -> Iterator[_Try]:
+    """Yield chains of computations, then instructions that run a nest of loops of their own."""
+    yield from (_of_chain(ila, p, chain) for chain in _chains(ila, p))
+    yield from (_of_candidate(c) for c in candidates(ila, p, note))
+
+
+def _of_chain(ila: Ila, p: Pattern, chain: tuple[Schedule, ...]) -> _Try:
+    names = tuple(s.computation.instruction for s in chain)
+    return _Try(names, lambda: declaration(p, chain), lambda m: suggest(ila, m, chain))
+
+
+def _of_candidate(c: Candidate) -> _Try:
+    return _Try((c.instruction,), lambda: c.text, lambda _: None, c.scale)
 
 
 # -- what instructions compute
@@ -222,6 +200,7 @@ def declaration(p: Pattern, chain: tuple[Schedule, ...]) -> str:
     trials = [{**at, p.blocked: lanes * at[p.blocked]} if p.blocked else dict(at) for at in (p.small, p.large)]
     instructions = ", then ".join(s.computation.instruction for s in chain)
     return BODY.format(
+        registers=SHIFT, driver="",
         axes=p.axes, formats=_formats(p, names, state.bits, bool(scales)), trials=trials, whole=f', whole="{p.whole}"' if p.whole else "",
         name=p.name, doc=f"What {instructions} computes.", guard=p.guard.format(lanes=lanes), instructions=instructions, code=code,
         parameters=", ".join([*(f"{n}: Tensor" for n in p.operands), *(f"{n}: Ints" for n in p.attributes)]), meaning=p.meaning,
@@ -355,7 +334,7 @@ def _declared(target: Target, p: Pattern, text: str) -> Operation:
     return completed(bare).mappings[p.name]
 
 
-def _difference(p: Pattern, m: Operation) -> float:
+def _difference(p: Pattern, m: Operation, scale: int = 0) -> float:
     """Return by how much numerics differ from the meaning on small codes; 0 where they do by no more than a step of the result."""
     formats = m.formats_for(dict.fromkeys(m.format_choices, 1.0))
     random = np.random.default_rng(RANGE)
@@ -365,7 +344,7 @@ def _difference(p: Pattern, m: Operation) -> float:
         attributes = {name: at[name] for name, _ in m.statics}
         term = m.result_codes(leaves, formats, attributes)
         for _ in range(DRAWS):
-            rooms = {leaf: _room(formats[leaf.name], half=m.axes.result in m.derived and p.is_product) for leaf in leaves}
+            rooms = {leaf: _room(formats[leaf.name], half=m.axes.result in m.derived and p.is_product and not scale) for leaf in leaves}
             codes = {leaf: random.integers(-RANGE, RANGE, shapes[leaf.name], endpoint=True) << rooms[leaf] for leaf in leaves}
             values = {leaf.name: codes[leaf] * 2.0 ** -_fraction(formats[leaf.name]) for leaf in leaves}
             result = evaluate(term, codes) * 2.0 ** -_fraction(formats[m.axes.result])

@@ -36,6 +36,7 @@ class Pattern:
     extents: Mapping[str, str]
     small: Mapping[str, Any]
     large: Mapping[str, Any]
+    probes: tuple[Mapping[str, Any], ...] = ()  # sizes no two of which are alike in both, by which registers are told apart
     is_product: bool = False
     blocked: str = ""  # the dimension of sums that lanes divide
     attributes: tuple[str, ...] = ()
@@ -77,6 +78,7 @@ DENSE = Pattern(
     "dense", "x: t k; w: n k; y: t n", "x.rank == 2, x.shape[1] % {lanes} == 0, IsConstant(w)", "o.dense(x, w)", _dense,
     sizes={"t": 2, "n": 12, "k": 48}, extents={"t": "x.shape[0]", "n": "w.shape[0]", "k": "x.shape[1]"},
     small={"t": 1, "n": 3, "k": 1}, large={"t": 2, "n": 11, "k": 3}, is_product=True, blocked="k", whole="k",
+    probes=({"t": 5, "n": 10, "k": 24}, {"t": 3, "n": 19, "k": 35}),
 )  # fmt: skip
 CONV2D = Pattern(
     "conv2d", "x: b c i j; w: n c r s; y: b n u v",
@@ -91,6 +93,10 @@ CONV2D = Pattern(
     large={"b": 1, "c": 2, "i": 5, "j": 5, "n": 18, "r": 3, "s": 3, "u": 2, "v": 2, "strides": (2, 2), "pads": (0, 0, 0, 0)},
     is_product=True, blocked="c", attributes=("strides", "pads"), whole="c i j r s u v",
     places={"i": "{u} * strides[0] + {r}", "j": "{v} * strides[1] + {s}"},
+    probes=(
+        {"b": 2, "n": 10, "c": 24, "i": 11, "j": 13, "r": 3, "s": 2, "u": 5, "v": 4, "strides": (2, 3)},
+        {"b": 3, "n": 19, "c": 11, "i": 9, "j": 17, "r": 4, "s": 5, "u": 6, "v": 7, "strides": (1, 2)},
+    ),
 )  # fmt: skip
 
 
@@ -99,6 +105,7 @@ def _of_rows(name: str, meaning: str, element: Element, *, is_product: bool = Fa
     return Pattern(
         name, ROWS, SAME, meaning, element, sizes={"t": 2, "n": 12}, extents={"t": "x.shape[0]", "n": "x.shape[1]"},
         small={"t": 1, "n": 3}, large={"t": 2, "n": 11}, is_product=is_product,
+        probes=({"t": 3, "n": 20}, {"t": 5, "n": 33}),
     )  # fmt: skip
 
 
