@@ -78,20 +78,14 @@ def results(m: Mapping, attributes: dict[str, Any], shapes: list[tuple[int, ...]
     return evaluate(m.result_codes(leaves, f, {name: attributes[name] for name, _ in m.statics}), codes)
 
 
-@pytest.mark.parametrize(
-    ("revision", "operation"),
-    [
-        ("ext8", "conv2d_bias_relu"),
-        *((r, o) for r in ("ext8", "ext16") for o in ("conv2d", "conv2d_relu", "conv2d_bias")),
-    ],
-)
-def test_convolutions_are_those_that_were_written_by_hand(revision: str, operation: str, tmp_path: Path) -> None:
-    target = hlscnn(revision)
+@pytest.mark.parametrize("operation", ["conv2d", "conv2d_relu", "conv2d_bias", "conv2d_bias_relu"])
+def test_convolutions_are_those_that_were_written_by_hand(operation: str, tmp_path: Path) -> None:
+    target = hlscnn("ext8")
     row = lifted(target, BY_NAME[operation])
     assert isinstance(row, Lifted), row
     assert "by induction in steps of 8" in row.strength
     path = tmp_path / "lifted.py"
-    path.write_text(target_file(HEAD.format(name="hlscnn") + row.text, f"hlscnn:revision={revision}", tmp_path))
+    path.write_text(target_file(HEAD.format(name="hlscnn") + row.text, "hlscnn:revision=ext8", tmp_path))
     m, hand = load_target(str(path)).mappings[operation], target.mappings[operation]
     shapes = [tuple(SIZES[d] for d in m.axes.of[v.name]) for v in m.operands]
     for seed in range(8):
@@ -99,6 +93,12 @@ def test_convolutions_are_those_that_were_written_by_hand(revision: str, operati
     every = {name: tuple(SIZES[d] for d in dims) for name, dims in m.axes.of.items()}
     assert all(x.holds for x in m.limits_at(sizes(m, every, {}), ATTRIBUTES))
     assert [x.what for x in m.limits_at({**SIZES, "i": 2000, "u": 999}, ATTRIBUTES) if not x.holds][:1] == ["conv input rows"]
+
+
+def test_lanes_that_are_written_out_are_refused_with_their_number() -> None:
+    """Each product of ext16 is truncated by itself, so that its eight lanes are no loop."""
+    row = lifted(hlscnn("ext16"), BY_NAME["conv2d"])
+    assert row == NotLifted("conv2d", "accel_conv_trigger: it computes with 17 words, the operation with 2")
 
 
 def test_what_the_instruction_does_not_compute_is_refused_with_the_reason() -> None:

@@ -25,6 +25,7 @@ from .terms import Grid
 ONCE = "1"  # what a loop of one step takes
 MOST_TRIED, MOST_TRIED_IN_ALL = 1500, 6000  # combinations of values of registers, for one way to take the loops and for all
 LENGTH, PLACE, CONDITION = range(3)  # kinds of demands, in the order in which they decide what registers hold
+MOST_TOGETHER = 3  # registers that one demand decides, of which all values are tried; of more, all but two are 0
 SWITCHED = 4  # values of a register that decides what is computed
 
 
@@ -172,9 +173,7 @@ class Search:
         """Yield a configuration with values of registers, those of related names first."""
         sizes = [n for n in self.goal.probes[0].at if n not in related]
         order = [*dict.fromkeys([*(n for n in related if n in self.goal.probes[0].at or n == "0"), "0", *sizes, "1"])]
-        ranks = {x: n for n, x in enumerate(order)}
-        every = itertools.product(order, repeat=len(names))
-        for values in sorted(every, key=lambda x: (len(x) - len({*x}), sum(ranks[v] for v in x))) if len(names) > 1 else every:
+        for values in _few_at_once(order, len(names)) if len(names) > MOST_TOGETHER else _by_rank(order, len(names)):
             yield replace(c, registers={**c.registers, **dict(zip(names, values, strict=True))})
 
     def _layouts(self, c: Configuration) -> Iterator[Layout]:
@@ -251,6 +250,23 @@ class Search:
 
 
 Demand = tuple[frozenset[str], Callable[[Configuration], bool], list[str], int]
+
+
+def _by_rank(order: Sequence[str], count: int) -> Iterator[tuple[str, ...]]:
+    """Yield all combinations, those of different values first, and those near the front of the order."""
+    ranks = {x: n for n, x in enumerate(order)}
+    every = itertools.product(order, repeat=count)
+    yield from every if count == 1 else sorted(every, key=lambda x: (count - len({*x}), sum(ranks[v] for v in x)))
+
+
+def _few_at_once(order: Sequence[str], count: int) -> Iterator[tuple[str, ...]]:
+    """Yield combinations in which all but a few values are 0."""
+    values = [x for x in order if x != "0"]
+    for size in range(MOST_TOGETHER):
+        for places in itertools.combinations(range(count), size):
+            for others in itertools.product(values, repeat=size):
+                at = dict(zip(places, others, strict=True))
+                yield tuple(at.get(n, "0") for n in range(count))
 
 
 def _is_shared_by_lanes(bounds: Bounds, names: Sequence[str]) -> bool:

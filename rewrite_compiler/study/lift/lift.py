@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import tempfile
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +33,7 @@ from ...rewrite.user_file import module_at
 from ...sched.driver.completion import completed
 from ...sched.driver.generation import suggest
 from ...sched.driver.matching import Match, Slot, matches
-from ...sched.driver.operation import CHAINED, continuation
+from ...sched.driver.operation import CHAINED, ZEROS, continuation
 from ...sched.driver.schedule import Schedule, schedules
 from ...sched.instructions.computation import Computation, computations
 from ...sched.instructions.image import attachment, condition_values
@@ -45,6 +46,7 @@ from .source import Source
 from .template import BODY, HEAD, SHIFT, TAIL
 
 RANGE, DRAWS = 6, 4
+MOST_SECONDS = 120  # of processor time after which no other way is looked for
 SHOWN = 3  # instructions that a reason names
 
 
@@ -93,8 +95,8 @@ def lifted(target: Target, p: Pattern, progress: Callable[[str], None] = lambda 
     """Return an operation with numerics and certificate, or why there is none."""
     count = "two" if len(p.operands) == 2 else len(p.operands)
     reasons = [(0.0, f"no instruction computes with {count} operands so{_unread(target.ila())}")]  # with how far each try came
-    texts: set[str] = set()
-    for t in _tries(target.ila(), p, lambda depth, reason: reasons.append((depth, reason))):
+    texts, deadline = set[str](), time.process_time() + MOST_SECONDS
+    for t in _tries(target.ila(), p, deadline, lambda depth, reason: reasons.append((depth, reason))):
         names = ", then ".join(t.instructions)
         progress(f"{p.name}: {names}")
         try:
@@ -115,7 +117,9 @@ def lifted(target: Target, p: Pattern, progress: Callable[[str], None] = lambda 
             return Lifted(p.name, t.instructions, text, proof.strength)
         else:
             reasons.append((3, f"{names} is not certified: {proof.evidence}"))
-    return NotLifted(p.name, max(reasons, key=lambda x: x[0])[1])
+    furthest = max(reasons, key=lambda x: x[0])[1]
+    ended = f"the search ended after {MOST_SECONDS} s of processor time; what came furthest: " if time.process_time() > deadline else ""
+    return NotLifted(p.name, ended + furthest)
 
 
 @dataclass(frozen=True)
@@ -128,10 +132,12 @@ class _Try:
     scale: int = 0
 
 
-def _tries(ila: Ila, p: Pattern, note: Callable[[float, str], None]) -> Iterator[_Try]:
+def _tries(ila: Ila, p: Pattern, deadline: float, note: Callable[[float, str], None]) -> Iterator[_Try]:
     """Yield chains of computations, then instructions that run a nest of loops of their own."""
-    yield from (_of_chain(ila, p, chain) for chain in _chains(ila, p))
-    yield from (_of_candidate(c) for c in candidates(ila, p, note))
+    every = itertools.chain(
+        (_of_chain(ila, p, chain) for chain in _chains(ila, p, deadline)), (_of_candidate(c) for c in candidates(ila, p, note)),
+    )  # fmt: skip
+    yield from itertools.takewhile(lambda _: time.process_time() <= deadline, every)
 
 
 def _of_chain(ila: Ila, p: Pattern, chain: tuple[Schedule, ...]) -> _Try:
@@ -153,15 +159,19 @@ def _unread(ila: Ila) -> str:
     return f"; what {names} computes is not read, because {next(iter(opaque.values())).reason}" if opaque else ""
 
 
-def _chains(ila: Ila, p: Pattern) -> Iterator[tuple[Schedule, ...]]:
+def _chains(ila: Ila, p: Pattern, deadline: float) -> Iterator[tuple[Schedule, ...]]:
     """Yield computations of a pattern, and chains of two, those of most lanes first."""
     first = [m for c in computations(ila) for m in matches(p.operation, c) if not m.left]
     mains = []
     for m in sorted(first, key=lambda m: -_lanes(m)):
+        if time.process_time() > deadline:
+            return
         for s in _scheduled(ila, m, None):
             mains.append(s)
             yield (s,)
     for before in mains:
+        if time.process_time() > deadline:
+            return
         op = continuation(p.operation, (), before.tile)
         options = (m for c in computations(ila) if len(c.operands) + c.accumulates == 1 for m in matches(op, c) if not m.left)
         yield from ((before, s) for m in options for s in _scheduled(ila, m, before))
@@ -306,8 +316,8 @@ def _operand_text(
     reach = initial if slot is None else slot.reach
     if reach is None:
         return lambda _: total
-    if reach.name == CHAINED:
-        return lambda _: before
+    if reach.name in (CHAINED, ZEROS):
+        return lambda _: before if reach.name == CHAINED else "lift(0)"
     memory = s.result.memory if slot is None else slot.access.memory
     is_signed = memory in s.ila.states and s.ila.states[memory].signed
     bits = s.ila.states[memory].bits if memory in s.ila.states else 8
