@@ -126,13 +126,13 @@ def cost_texts(offloads: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def application_texts(document: Mapping[str, Any]) -> list[str]:
-    """Return one line on the time of the whole application: all of it on one host core → with its offloads on their devices."""
+    """Return one line on the time of the whole application, on one host core and with its offloads on their devices."""
     times = document.get("application")
     if times is None or not document["offloads"]:
         return []
     host, mixed = (times[key] / 1000 for key in ("host_nanoseconds", "nanoseconds"))
     mark = "! slower: " if mixed > host else ""
-    return [f"{mark}whole application {host:,.1f} → {mixed:,.1f} µs, all of it on one host core → with its offloads on the device"]
+    return [f"{mark}the whole application takes {mixed:,.1f} µs with its offloads on the device, {host:,.1f} µs on one host core"]
 
 
 def cost_comparisons(offloads: Iterable[Mapping[str, Any]]) -> list[tuple[str, bool]]:
@@ -368,7 +368,7 @@ def inaccurate_text(offloads: Iterable[Mapping[str, Any]]) -> str:
         return ""
     remaining_text = f" and {len(error_texts) - MAX_WORST} more" if len(error_texts) > MAX_WORST else ""
     worst = ", ".join(error_texts[:MAX_WORST])
-    return f"{count_text(len(error_texts), 'offload')} by more than {INACCURATE:.0%} of what is meant: {worst}{remaining_text}"
+    return f"{count_text(len(error_texts), 'offload')} by more than {INACCURATE:.0%} of the exact result: {worst}{remaining_text}"
 
 
 def diverging_text(document: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from command import flexmatch
 from test_report_views import COSIM, PLAN, drawn
 
 from rewrite_compiler.apps import find_application
+from rewrite_compiler.report.page.comparison import comparison_page, entry_of
 from rewrite_compiler.report.page.html import page as page_of
 
 AXE = os.environ.get("FLEXMATCH_AXE")  # a checked-out axe.min.js
@@ -202,17 +203,39 @@ def test_links_lead_to_an_offload_a_node_and_a_folded_section(browser: Any, repo
     page.close()
 
 
-def test_axe_finds_nothing_serious(browser: Any, report: Path) -> None:
-    if AXE is None:
-        pytest.skip("no axe-core: npm install axe-core, and name its axe.min.js in FLEXMATCH_AXE")
-    for scheme, wide in itertools.product(("light", "dark"), (390, 1400)):
-        page = browser.new_context(color_scheme=scheme, viewport={"width": wide, "height": 900}, bypass_csp=True).new_page()
-        page.goto(report.as_uri())
-        page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
-        page.add_script_tag(path=AXE)
-        problems = page.evaluate("axe.run().then((r) => r.violations.map((v) => [v.impact, v.id]))")
-        assert [p for p in problems if p[0] in ("serious", "critical")] == []
-        page.close()
+def serious(browser: Any, address: str, scheme: str, wide: int) -> list[list[str]]:
+    """Return what axe-core calls serious or critical on a page with all its folds open: rule and first place."""
+    page = browser.new_context(color_scheme=scheme, viewport={"width": wide, "height": 900}, bypass_csp=True).new_page()
+    page.goto(address)
+    page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
+    page.add_script_tag(path=AXE)
+    found = page.evaluate("axe.run().then((r) => r.violations.map((v) => [v.impact, v.id, String(v.nodes[0].target)]))")
+    page.context.close()
+    return [place for impact, *place in found if impact in ("serious", "critical")]
+
+
+@pytest.mark.skipif(AXE is None, reason="no axe-core: npm install axe-core, and name its axe.min.js in FLEXMATCH_AXE")
+@pytest.mark.parametrize("shown", ["plan", "report", "comparison"])
+def test_axe_finds_nothing_serious(shown: str, browser: Any, report: Path, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(
+        {
+            "plan": lambda: report.read_text("utf-8"),
+            "report": lambda: page_of(PLAN, COSIM, drawn("relu_1")),
+            "comparison": lambda: comparison_page([entry_of(PLAN, COSIM), entry_of(PLAN, None)]),
+        }[shown](),
+        "utf-8",
+    )
+    for scheme, wide in itertools.product(("light", "dark"), (390, 768, 1400)):
+        assert serious(browser, file.as_uri(), scheme, wide) == []
+
+
+@pytest.mark.skipif(AXE is None, reason="no axe-core: npm install axe-core, and name its axe.min.js in FLEXMATCH_AXE")
+def test_axe_finds_a_control_without_name(browser: Any, report: Path, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(
+        report.read_text("utf-8").replace(' aria-label="filter all tables"', "").replace(' placeholder="filter all tables"', "")
+    )
+    assert serious(browser, (tmp_path / "page.html").as_uri(), "light", 768) == [["label", "#filter"]]
 
 
 def test_a_printed_page_has_the_tables_and_no_controls(browser: Any, report: Path) -> None:

@@ -76,12 +76,12 @@ def test_an_offload_that_is_far_off_is_marked_although_the_metric_holds() -> Non
     assert "far off" not in marks(plan, cosim_with(a=0.25, b=None))
     said = marks(plan, cosim_with(a=0.01, b=3.2, c=0.26, d=None))
     assert said["accuracy"][0] == "!"
-    assert said["far off"] == ("!", "2 offloads by more than 25% of what is meant: b 320%, c 26%")
+    assert said["far off"] == ("!", "2 offloads by more than 25% of the exact result: b 320%, c 26%")
 
 
 def test_only_the_worst_are_named() -> None:
     errors = [{"id": f"n{k}", "relative_error": k / 2} for k in range(7)]
-    assert inaccurate_text(errors) == "6 offloads by more than 25% of what is meant: n6 300%, n5 250%, n4 200% and 3 more"
+    assert inaccurate_text(errors) == "6 offloads by more than 25% of the exact result: n6 300%, n5 250%, n4 200% and 3 more"
 
 
 @pytest.mark.parametrize(("deviation", "is_rescaled"), [(0.5, False), (8.0, True)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ from ..options import (
     json_files,
     parse_arguments,
     parser,
+    python_files,
     whole_number,
 )
 from ..output import document_bytes, print_json, print_lines
@@ -72,7 +74,8 @@ def run(arguments: Sequence[str]) -> int:
         file_names.append(args.html)
     from ...report.terminal import plan_lines
 
-    next_command = f"flexmatch cosim {stem}.json --data FILE" if plan.offloads else ""
+    files = "".join(f" --accel {shlex.quote(name)}" for name in accelerators(args) if name.partition(":")[0] in python_files(args))
+    next_command = f"flexmatch cosim {stem}.json{files} --data FILE" if plan.offloads else ""
     print_lines(args, plan_lines(document, file_names, next_command, verbose=args.verbose))
     if args.alternatives:
         print_lines(args, _alternatives(args, targets, stem, document))

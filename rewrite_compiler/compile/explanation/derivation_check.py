@@ -51,13 +51,13 @@ class DerivationCheck:
 
     def __str__(self) -> str:
         if self.rules is None:
-            return "not replayed: its source nodes alone do not lead to it"
+            return "not checked: its source nodes alone do not lead to it"
         difference = f"{self.difference:.1e}" if self.difference else "0"
         verdict = (
-            f"{self.e_nodes} e-nodes computed on random operands, {self.compared} of them other forms of a value, "
-            f"off by at most {difference}"
+            f"of {self.e_nodes} e-nodes evaluated on random operands, {self.compared} are other forms of a value and "
+            f"differ from it by at most {difference}"
         )
-        return f"replayed by {', '.join(self.rules) or 'the mapping alone'}; {verdict}"
+        return f"checked: derived again by {', '.join(self.rules) or 'the mapping alone'}; {verdict}"
 
 
 def check_derivation(plan: Plan, offload: Offload, limits: Limits = DEFAULT) -> DerivationCheck:
