@@ -6,6 +6,7 @@ into the page's folder instead of running it; `skip` leaves it out, for the reas
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import io
 import json
@@ -116,11 +117,12 @@ def skipped_blocks() -> Iterator[str]:
 
 @dataclass
 class Session:
-    """One page being run: its folder, the namespace of its Python blocks, and what the last of them printed."""
+    """One page being run: its folder, the namespace of its Python blocks, what the last of them printed, and where its terminal is."""
 
     folder: Path
     space: dict[str, object] = field(default_factory=lambda: {"__name__": "__main__"})
     printed: str = ""
+    terminal: str = "."
 
     def run(self, block: Block) -> None:
         """Run one block; PageError shows where it differs from the page."""
@@ -136,16 +138,20 @@ class Session:
 
     def _console(self, block: Block) -> None:
         for command, expected in commands(block):
-            said, code = shell(command, self.folder)
+            said, code, self.terminal = shell(command, self.folder, self.terminal)
             compare(f"{block.place}: $ {command}", expected, said)
             if code and "error[" not in expected and "usage:" not in expected:
                 raise PageError(f"{block.place}: $ {command}\nexit code {code} without an error that the page shows")
 
     def _python(self, block: Block) -> None:
-        text = "\n" * block.line + block.text
-        with contextlib.redirect_stdout(io.StringIO()) as caught:
-            exec(compile(text, str(block.path), "exec"), self.space)
+        echoed: list[object] = []
+        shown = mock.patch.object(sys, "displayhook", lambda value: None if value is None else echoed.append(value))
+        with contextlib.redirect_stdout(io.StringIO()) as caught, shown:
+            for statement in ast.parse("\n" * block.line + block.text).body:
+                exec(compile(ast.Interactive([statement]), str(block.path), "single"), self.space)
         self.printed = caught.getvalue()
+        if echoed:
+            raise PageError(f"{block.place}: an interactive Python shows {echoed[0]!r}, which the page does not; give it a name")
 
     def _output(self, block: Block) -> None:
         compare(block.place, block.text, self.printed)
@@ -207,16 +213,21 @@ def commands(block: Block) -> Iterator[tuple[str, str]]:
         yield command[0], part[command.end() :].strip("\n")
 
 
-def shell(command: str, folder: Path) -> tuple[str, int]:
-    """Run one command as a reader would, with this interpreter's programs first in the path; return what it says and its exit code."""
+def shell(command: str, folder: Path, terminal: str = ".") -> tuple[str, int, str]:
+    """Run one command as a reader would, with this interpreter's programs first in the path.
+
+    Return what it says, its exit code, and where the terminal is after it: a `cd` holds for the commands that follow.
+    """
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     environment = os.environ | {"PATH": path, "NO_COLOR": "1", "COLUMNS": "100", "LC_ALL": "C.UTF-8", "HOME": str(folder)}
     if plain := PLAIN.fullmatch(command):
-        return _inside(shlex.split(plain[1]), folder, environment)
-    call = ["bash", "-o", "pipefail", "-c", command]
+        return *_inside(shlex.split(plain[1]), folder / terminal, environment), terminal
+    reading, writing = os.pipe()
+    call = ["bash", "-o", "pipefail", "-c", f"{command}\nstatus=$?; pwd >&{writing}; exit $status" if "cd " in command else command]
     run = subprocess.run(
         call,
-        cwd=folder,
+        cwd=folder / terminal,
+        pass_fds=[writing],
         env=environment,
         text=True,
         stdin=subprocess.DEVNULL,
@@ -224,7 +235,9 @@ def shell(command: str, folder: Path) -> tuple[str, int]:
         stderr=subprocess.STDOUT,
         timeout=SECONDS_A_COMMAND,
     )
-    return run.stdout, run.returncode
+    os.close(writing)
+    with open(reading, encoding="utf-8") as place:
+        return run.stdout, run.returncode, place.read().strip() or terminal
 
 
 def _inside(arguments: list[str], folder: Path, environment: Mapping[str, str]) -> tuple[str, int]:

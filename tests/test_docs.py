@@ -33,6 +33,18 @@ def test_every_python_block_can_be_typed_into_an_interactive_python(path: Path) 
     assert not [f"{b.place}: {said}" for b in typed if (said := not_typed(b.text))]
 
 
+def test_a_page_runs_as_it_is_typed(tmp_path: Path) -> None:
+    """A directory holds for the commands that follow, and values that an interactive Python shows are on the page."""
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```console\n$ mkdir a && cd a\n$ basename $PWD; cd ..; false || cd b 2> error.txt; ls\na\na\nerror.txt\npage.md\n```\n"
+    )
+    run_page(page, tmp_path)
+    page.write_text("```python\nfor x in (None, 7):\n    x\n```\n")
+    with pytest.raises(PageError, match=r"page\.md:1: an interactive Python shows 7, which the page does not; give it a name"):
+        run_page(page, tmp_path)
+
+
 def not_typed(text: str) -> str:
     """Return the line at which an interactive Python stops taking a text, or nothing."""
     waiting: list[str] = []
