@@ -116,7 +116,7 @@ def lines(document: Mapping[str, Any], *, verbose: bool) -> list[str]:
 def _golden(g: Mapping[str, Any] | None) -> str:
     if g is None:
         return "no vectors beside the target"
-    other_designs = f"; {g['of_other_designs']} are of other designs" if g["of_other_designs"] else ""
+    other_designs = f"; not replayed, of other designs: {g['of_other_designs']}" if g["of_other_designs"] else ""
     return f"{g['equal']} of {g['run']} vectors equal{other_designs}"
 
 

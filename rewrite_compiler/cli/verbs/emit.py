@@ -243,12 +243,13 @@ def emit_device(args: argparse.Namespace) -> Emission:
 def emit_c(args: argparse.Namespace) -> Emission:
     """Return the C source and header of a plan's host program."""
     from ...emit.c.program import program_files
+    from ...report.terminal import count_text
 
     plan, _, _ = plan_and_inputs(args)
     files = program_files(plan)
     folder = Path(args.output or ".")
     host = sum(n.operator is not None for n in plan.program.nodes)
-    size = f"{len(plan.offloads)} offloads, {host} host operators"
+    size = f"{count_text(len(plan.offloads), 'offload')}, {count_text(host, 'host operator')}"
     return {folder / name: data for name, data in files.items()}, {}, [f"program   {size}"]
 
 
