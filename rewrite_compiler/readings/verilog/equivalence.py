@@ -16,6 +16,7 @@ from ..smt.bitvector_operators import resize, width_of
 from ..smt.evaluator import refute
 from ..smt.solver import Outcome, Verdict, solve
 from ..smt.symbolic_state import SymbolicState, size_of
+from .products import abstract_products, constants_of
 from .reader import Expression, Statement, Word
 from .semantics import INDEX_BITS, Machine
 
@@ -93,12 +94,13 @@ class Comparison:
             goals.append(_difference(actual, goal, self.words[name].count))
         if not goals:
             return Verdict(Outcome.PROVED)
-        constraints = [z3.Or(*goals), *pair.state.premises]
+        goal, premises = z3.Or(*goals), pair.state.premises
+        constraints = [goal, *premises]
         verdict = _refuted_either_way(constraints, min(QUICK_SECONDS, self.seconds))
         if verdict.outcome == Outcome.UNKNOWN:
-            bounded_words = {str(x) for p in pair.state.premises for x in _constants(p)}
+            bounded_words = {str(x) for x in constants_of(premises)}
             sample = _refutation_by_samples(z3.And(*constraints), bounded_words, self.rounds)
-            verdict = sample or _refuted_either_way(constraints, self.seconds)
+            verdict = sample or _proof_without_products(goal, premises, self.seconds) or _refuted_either_way(constraints, self.seconds)
         return verdict
 
     def commit(self, machine: Machine) -> None:
@@ -170,13 +172,20 @@ def _refuted_either_way(constraints: Sequence[z3.BoolRef], seconds: float) -> Ve
     return verdict if by_core.outcome == Outcome.UNKNOWN else by_core
 
 
+def _proof_without_products(goal: z3.BoolRef, premises: Sequence[z3.BoolRef], seconds: float) -> Verdict | None:
+    """Return a proof with symbols in place of products, None without one: what holds of any numbers holds of products."""
+    abstracted = abstract_products(goal, premises)
+    verdict = _refuted_either_way(abstracted, seconds) if abstracted is not None else None
+    return verdict if verdict is not None and verdict.outcome == Outcome.PROVED else None
+
+
 def _refutation_by_samples(goal: z3.BoolRef, bounded_words: set[str], rounds: int) -> Verdict | None:
     """Return a refutation by extreme and random values, where the solver is slow; None when none of them refutes.
 
     `bounded_words` decide how long loops run: they are `rounds`.
     """
     generator = random.Random(SEED)
-    free = [x for x in _constants(goal) if isinstance(x, z3.BitVecRef | z3.ArrayRef)]
+    free = [x for x in sorted(constants_of([goal]), key=str) if isinstance(x, z3.BitVecRef | z3.ArrayRef)]
     for _ in range(TRIES):
         assignment = [
             (
@@ -199,20 +208,6 @@ def _random_value(x: Any, generator: random.Random) -> Any:
     number = generator.choice((0, 1, 4, 1 << bits - 1, (1 << bits) - 1, (1 << bits - 1) - 1, generator.getrandbits(bits)))
     value = z3.BitVecVal(number, bits)
     return z3.K(sort.domain(), value) if isinstance(x, z3.ArrayRef) else value
-
-
-def _constants(e: z3.ExprRef) -> list[z3.ExprRef]:
-    """Return the free constants of an expression, sorted by name."""
-    constants, visited, work = list[z3.ExprRef](), set[int](), [e]
-    while work:
-        x = work.pop()
-        if x.get_id() in visited:
-            continue
-        visited.add(x.get_id())
-        if z3.is_const(x) and x.decl().kind() == z3.Z3_OP_UNINTERPRETED:
-            constants.append(x)
-        work.extend(x.children())
-    return sorted(constants, key=str)
 
 
 def _constant(word: Word, value: int) -> Any:
