@@ -11,10 +11,11 @@ from rewrite_compiler.errors import InputError
 from rewrite_compiler.fit.mapping.architectures import find_clusters
 from rewrite_compiler.fit.mapping.clusters import Cluster, Clusters
 from rewrite_compiler.fit.mapping.constraints import constraints_from
-from rewrite_compiler.fit.mapping.schedule import Schedule, schedule_of, violations
+from rewrite_compiler.fit.mapping.schedule import Schedule, schedule_from, schedule_of, violations
 from rewrite_compiler.fit.mapping.space import Space
 from rewrite_compiler.fit.mapping.texts.codelet import codelet_of
 from rewrite_compiler.fit.mapping.texts.forms import FORMS, form_of, schedule_of_text
+from rewrite_compiler.fit.mapping.texts.loops import listing
 from rewrite_compiler.fit.problems.layers import layer_problem
 from rewrite_compiler.fit.problems.problem import Problem
 from rewrite_compiler.sched.codelet import Stage
@@ -138,3 +139,18 @@ def test_a_codelet_with_another_transfer_is_refused() -> None:
     line = next(line for line in text.splitlines() if "-> b_L2@L2" in line)
     with pytest.raises(InputError, match="The codelet is no mapping of the problem on edge: line"):
         schedule_of_text(text.replace(line, line.replace("b[", "b[1 + ")), problem, edge)
+
+
+def test_loops_that_an_order_leaves_out_are_counted_and_shown() -> None:
+    """They are the outermost of their level: without them the list of loops would visit a third of the points."""
+    problem = layer_problem("conv:k=4,c=4,p=4,q=4,r=3,s=3")
+    once = dict.fromkeys(problem.dimensions, 1)
+    clusters = Clusters("two", (Cluster("DRAM"), Cluster("L1", 64)), 10**9)
+    last = {"cluster": "L1", "order": [], "temporal": once, "spatial": once}
+    short, full = (
+        schedule_from([{"cluster": "DRAM", "order": order, "temporal": once, "spatial": once}, last], problem, clusters)
+        for order in (["k", "c", "p"], ["s", "r", "q", "k", "c", "p"])
+    )
+    assert short == full
+    assert violations(problem, clusters, short) == ()
+    assert [line.split()[1] for line in listing(short, problem, clusters) if " for " in line] == ["s", "r", "q", "k", "c", "p"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ class Violation:
 
 
 def schedule_from(document: Any, problem: Problem, clusters: Clusters) -> Schedule:
-    """Return the mapping of a JSON document.
+    """Return the mapping of a JSON document; loops that turn at a level and stand in no order are its outermost, the last one first.
 
     Raises:
         InputError: the document is not a mapping of the problem on these clusters (F230).
@@ -74,7 +74,12 @@ def schedule_from(document: Any, problem: Problem, clusters: Clusters) -> Schedu
     if holder is not None:
         reason = "the outermost memory holds every tensor" if holder is levels[0] else "it is virtual and holds none"
         raise InputError("F230", f"The mapping must have no bypass at {holder.cluster}: {reason}")
-    return Schedule(levels)
+    counts = counts_of(Schedule(levels), problem, rests=True)
+    return Schedule(tuple(_with_every_loop(m, temporal) for m, (temporal, _) in zip(levels, counts, strict=True)))
+
+
+def _with_every_loop(m: LevelMap, counts: dict[str, int]) -> LevelMap:
+    return replace(m, order=(*(d for d in reversed(counts) if counts[d] > 1 and d not in m.order), *m.order))
 
 
 def _level(entry: Any, problem: Problem) -> LevelMap:
