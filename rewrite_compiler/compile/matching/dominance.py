@@ -71,7 +71,7 @@ def _dominated(
                 else (min(placement.cost_by_residents.values()), _largest_move(placement, loads, stores))
             )
             limit = least - moves * move_cost
-            if limit > trees.cheapest(c, frozenset(n.children), DEPTH, limit, {}):
+            if trees.has_one_below(limit, c, frozenset(n.children)):
                 dominated.add(id(n))
     return dominated
 
@@ -109,6 +109,15 @@ class _Trees:
             moving = ((node_cost, frozenset(d for d in n.children if not self.graph.classes[d].fixed)) for node_cost, n in costed)
             self.costed_nodes[c] = sorted(moving, key=lambda entry: entry[0])
         return self.costed_nodes[c]
+
+    def has_one_below(self, limit: float, c: ClassId, free_classes: AbstractSet[ClassId]) -> bool:
+        """Tell whether a tree of a class costs less than a limit: most often one operator alone does."""
+        for node_cost, children in self.costs_of(c):
+            if node_cost >= limit:
+                return False
+            if children <= free_classes:
+                return True
+        return self.cheapest(c, free_classes, DEPTH, limit, {}) < limit
 
     def cheapest(self, c: ClassId, free_classes: AbstractSet[ClassId], depth: int, limit: float, memo: Memo) -> float:
         """Return the cost of the cheapest tree of at most `depth` levels of operators, `limit` or more if none is below it."""

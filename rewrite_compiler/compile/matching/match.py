@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as MappingOf
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
@@ -38,6 +38,7 @@ from .placement import RESULT, Key, Placement, PlacementGraph, key_of
 FREE = (0, 0, 0, 0, 0)
 Case = tuple[str, tuple[TensorType, ...], tuple[tuple[str, AttributeValue], ...]]  # an operation on operand types with attributes
 Fits = MappingOf[Case, Tiling | Refusal]
+Signature = tuple[Hashable, ...]  # an e-node's operator, its attributes, and types of its class and operands with whether they are constant
 
 
 @dataclass(frozen=True)
@@ -169,17 +170,26 @@ class Costs:
         """Create the cost function; `work` are the multiply-accumulates of opaque operators by key."""
         self.graph, self.devices, self.objective, self.work = graph, devices, objective, work or {}
         self.fitted: dict[Case, Tiling | Refusal] = {}
-        self.cache: dict[tuple[int, int], tuple[int, ...] | None] = {}  # by class and id of an e-node
+        self.cache: dict[Signature, tuple[int, ...] | None] = {}
         self.priced: dict[Case, tuple[Tiling, Price]] = {}
-        self.placed: dict[tuple[Case, tuple[bool, ...]], Placement | None] = {}  # by operation, and which operands are constant
+        self.placed: dict[Signature, Placement | None] = {}
+        numbers: dict[tuple[TensorType | None, bool], int] = {}
+        self.forms = {c: numbers.setdefault((e.type, e.fixed), len(numbers)) for c, e in graph.classes.items()}
         self.forbidden: AbstractSet[int] = frozenset()  # ids of e-nodes that are never chosen, and never tiled
 
     def __call__(self, c: int, node: ENode) -> tuple[int, ...] | None:
         """Return the cost, cached; None for an e-node that must not be chosen: an operation that does not fit or that is constant."""
-        at = c, id(node)
-        if at not in self.cache:
-            self.cache[at] = None if id(node) in self.forbidden else self.cost(c, node)
-        return self.cache[at]
+        if id(node) in self.forbidden:
+            return None
+        signature = self.signature(c, node)
+        if signature not in self.cache:
+            self.cache[signature] = self.cost(c, node)
+        return self.cache[signature]
+
+    def signature(self, c: int, node: ENode) -> Signature:
+        """Return what the cost and the placement of an e-node depend on: those of equal signatures are computed once."""
+        forms = self.forms
+        return node.op, node.attributes, forms[c], *[forms[d] for d in node.children]
 
     def cost(self, c: int, node: ENode) -> tuple[int, ...] | None:
         """Return the cost of an e-node, not cached."""
@@ -240,22 +250,19 @@ class Costs:
     def placements(self) -> dict[int, Placement]:
         """Return the placement of each device operation that can have a resident operand or result, by the id of its e-node."""
         nodes = ((c, n) for c, e_class in self.graph.classes.items() for n in e_class.nodes if n.op in self.devices and not e_class.fixed)
-        fitting_ones = (n for c, n in nodes if self(c, n) is not None)
-        return {id(n): placement for n in fitting_ones if (placement := self.placement_of(n)) is not None}
+        fitting_ones = ((c, n) for c, n in nodes if self(c, n) is not None)
+        return {id(n): placement for c, n in fitting_ones if (placement := self.placement_of(c, n)) is not None}
 
-    def placement_of(self, node: ENode) -> Placement | None:
-        """Return the placement of a device operation; None when it states no rooms or costs, or its tiling divides all of them.
-
-        Those of equal operations with the same constant operands are one.
-        """
-        if self.objective.is_mapped(self.devices[node.op]):
-            return None
-        key = self.case(node), tuple(self.graph.classes[child].fixed for child in node.children)
-        if key not in self.placed:
-            self.placed[key] = self._placement(node)
-        return self.placed[key]
+    def placement_of(self, c: int, node: ENode) -> Placement | None:
+        """Return the placement of a device operation; None when it states no rooms or costs, or its tiling divides all of them."""
+        signature = self.signature(c, node)
+        if signature not in self.placed:
+            self.placed[signature] = self._placement(node)
+        return self.placed[signature]
 
     def _placement(self, node: ENode) -> Placement | None:
+        if self.objective.is_mapped(self.devices[node.op]):
+            return None
         m, (fit, node_price) = self.devices[node.op], self.tiling_and_price(node)
         rooms = self.rooms(m, fit, self.attributes(node))
         names = {v.name: k for k, v in enumerate(m.operands) if not self.graph.classes[node.children[k]].fixed}

@@ -36,11 +36,11 @@ def candidates(graph: EGraph, cost_of: CostOf, constants: frozenset[ClassId] = f
 def pruned(options: Candidates, roots: Sequence[ClassId]) -> Candidates:
     """Return the candidates left by all reductions, repeated to a fixed point: buildable, not dominated, reachable, acyclic."""
     while True:
-        count = sum(map(len, options.values()))
         options = _reachable(_undominated(_buildable(options)), roots)
-        options = _grounded(options)
-        if sum(map(len, options.values())) == count:
-            return options
+        grounded = _grounded(options)
+        if sum(map(len, grounded.values())) == sum(map(len, options.values())):
+            return options  # the other reductions leave alone what they returned
+        options = grounded
 
 
 def _buildable(candidates: Candidates) -> Candidates:
