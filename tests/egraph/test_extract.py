@@ -66,7 +66,6 @@ def solver_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module("rewrite_compiler.egraph.extraction.extract")
     monkeypatch.setattr(module, "cheapest_by_elimination", lambda *_: None)
     monkeypatch.setattr(module, "within_bound", unbounded)
-    monkeypatch.setattr("rewrite_compiler.egraph.extraction.dominator_split.bounded", unpruned)
 
 
 @pytest.mark.parametrize("first", range(0, 400, 100))

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from ..graph.graph import ClassId
-from .bound import bounded
 from .prune import Candidates, components, dominator_sets, pruned
 
 
@@ -38,7 +37,7 @@ def parts(options: Candidates, roots: Iterable[ClassId]) -> list[Part]:
         part_roots = tuple(c for c in group if c in needed)
         part_options = {c: separated[c] for c in group}
         is_open = any(len(candidates) > 1 for candidates in part_options.values())
-        independent.append(Part(pruned(bounded(part_options, part_roots), part_roots) if is_open else part_options, part_roots))
+        independent.append(Part(pruned(part_options, part_roots) if is_open else part_options, part_roots))
     return independent
 
 
