@@ -24,7 +24,7 @@ from ..ir.program import Node, Program
 from ..lang.formats import IEEE, AdaptivFloat, Fixed, Format, Int
 from ..limits import DEFAULT, Limits
 from ..target import Target, body_of
-from .compile import Options, compile_model
+from .compile import Options, chosen_targets, compile_model
 from .plan.plan import SCHEMA, Calibration, Offload, Plan, to_json
 from .plan.schema_check import CALIBRATED, CALIBRATION, PLAN, misfit
 
@@ -93,6 +93,8 @@ def plan_of_document(
 ) -> Plan:  # fmt: skip
     """Return the plan that a checked document describes, of a model's file; `place` is where refusals point.
 
+    Parameters that `targets` leave at their defaults have the values that the plan was made with.
+
     Raises:
         UsageError: (F201, F220) an accelerator or rule file must be named again.
         InputError: (F106) the model has changed; (F220) the document's formats are not those of the target.
@@ -104,7 +106,8 @@ def plan_of_document(
             "F220", f"Rule files must be those the plan was made with ({rule_files})", place=place, help="give them with --rules"
         )
     options = _options_of(document["settings"], rules, limits)
-    plan = compile_model(model, targets or [_target_text(t) for t in document["targets"]], options)
+    accelerators = chosen_targets(targets or [_target_text(t) for t in document["targets"]], limits)
+    plan = compile_model(model, [_as_recorded(t, document["targets"]) for t in accelerators], options)
     if plan.model["sha256"] != document["model"]["sha256"]:
         raise InputError("F106", f"{model} is not the model the plan was made of: its sha256 differs", place=place, help="compile again")
     changed_targets = [t.name for t, old in zip(plan.targets, document["targets"], strict=False) if t.sha256 != old["sha256"]]
@@ -116,6 +119,12 @@ def plan_of_document(
     return _with_formats(
         replace(plan, notes=(*plan.notes, *(f"target {n} changed since the plan" for n in changed_targets))), document, place
     )
+
+
+def _as_recorded(target: Target, documents: Sequence[MappingOf[str, Any]]) -> Target:
+    """Return a target with the parameter values of a plan's own where none are chosen, as far as it has them still."""
+    values: dict[str, str] = next((d["parameters"] for d in documents if d["name"] == target.name), {})
+    return target.configured({k: v for k, v in values.items() if k not in target.chosen and v in target.parameters.get(k, ())})
 
 
 def _options_of(settings: MappingOf[str, Any], rules: Sequence[Path], limits: Limits) -> Options:

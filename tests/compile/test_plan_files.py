@@ -114,6 +114,12 @@ def test_a_changed_target_is_noted(copy: Path) -> None:
     assert "target flexasr changed since the plan" in read_plan(copy, ["flexasr:sigmoid=3.4"]).notes
 
 
+def test_parameters_that_are_not_given_are_those_of_the_plan(copy: Path) -> None:
+    for text, sigmoid, notes in (("flexasr", "3.4", ()), ("flexasr:sigmoid=3.2", "3.2", ("target flexasr changed since the plan",))):
+        plan = read_plan(copy, [text])
+        assert (plan.targets[0].values["sigmoid"], plan.notes) == (sigmoid, notes)
+
+
 def test_a_target_of_the_same_name_does_not_stand_in_for_another(copy: Path) -> None:
     """A plan of a user's copy of FlexASR, say, which the command must name."""
     change(copy, lambda d: d["targets"][0].update(sha256="0" * 64))

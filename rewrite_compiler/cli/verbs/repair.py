@@ -63,7 +63,7 @@ def run(arguments: Sequence[str]) -> int:
         onnx, document = plan_paths(stem)
         write_atomically({onnx: files.onnx, document: document_bytes(files.document)})
         file_names = [str(onnx), str(document)]
-    print_lines(args, lines(result.document, file_names))
+    print_lines(args, lines(result.document, file_names, plan.notes))
     if not result.document["holds_already"] and result.plan is None:
         undecided = result.document["undecided"]
         reason = "" if undecided is None else f" and is told from the design as it is by {undecided['samples']} samples held back"
@@ -82,7 +82,7 @@ def remedy_in(document: Mapping[str, Any]) -> str:
     return ""
 
 
-def lines(document: Mapping[str, Any], file_names: Sequence[str] = ()) -> list[str]:
+def lines(document: Mapping[str, Any], file_names: Sequence[str] = (), notes: Sequence[str] = ()) -> list[str]:
     """Return a repair as text: the culprit, the proposals by their price, and the one that was chosen."""
     from ...report.tables import grid
     from ...report.terminal import number, table
@@ -103,6 +103,7 @@ def lines(document: Mapping[str, Any], file_names: Sequence[str] = ()) -> list[s
         ("culprit", culprit_text(document["attribution"])),
         ("repair", repair_text),
         *(("or in", f"the specification: {_with_doubt(p, samples['verify'])}") for p in document["specification"] if p["verify"]["within"]),
+        *(("note", text) for text in notes),
         ("wrote", ", ".join(file_names)),
     ]
     return [*table(rows), *grid(("change", "bits", "searched", "held back", "held back against now"), changes, ("bits", "searched"))]
