@@ -24,6 +24,7 @@ from .patterns import BIAS, Pattern
 from .source import Source
 from .template import BODY, CONFIGURED
 
+FILLED = 0.1  # how far an instruction comes that brings arrays together first: it can be nothing but a whole operation
 MOST_CONFIGURATIONS = 8  # of one nest that are looked at further
 
 
@@ -51,7 +52,7 @@ def candidates(ila: Ila, p: Pattern, note: Callable[[float, str], None]) -> Iter
                         yield Candidate(nest.instruction, _Text(ila, p, candidate, scale, index).declaration, scale)
                     except SpecError as refusal:
                         note(0.9, f"{nest.instruction}: {refusal.problem.sentence}")
-        note(0.1 + search.furthest[0] / 100, f"{nest.instruction}: {search.furthest[1]}")
+        note((FILLED if nest.fills else -0.03) + search.furthest[0] / 100, f"{nest.instruction}: {search.furthest[1]}")
 
 
 def _is_configured(ila: Ila, nest: Nest) -> bool:
