@@ -39,7 +39,7 @@ CODE_BYTES = 1 << 16  # of a dense layer's code: longer ones are divided, which 
 class Product:
     """The bytes of the inputs, the rows that are read from them, the segments of a row and their bytes, the columns.
 
-    Results are codes, or with `sums` words as they are.
+    Results are codes, or with `keeps_sums` words as they are.
     """
 
     inputs: int
@@ -47,7 +47,7 @@ class Product:
     segments: int
     length: int
     columns: int
-    sums: bool = False
+    keeps_sums: bool = False
 
     @property
     def segment_words(self) -> int:
@@ -78,7 +78,7 @@ class Product:
     def places(self) -> dict[str, int]:
         """The first byte of each tensor, and the end; behind the inputs a vector of them may reach."""
         inputs = -(-self.inputs // VECTOR) + 1
-        results = self.rows * (self.vectors if self.sums else len(self.blocks))
+        results = self.rows * (self.vectors if self.keeps_sums else len(self.blocks))
         sizes = {"x": inputs, "w": self.words * self.vectors, "b": self.vectors, "y": results}
         ends = np.cumsum([0, *sizes.values()]) * VECTOR
         return dict(zip([*sizes, "end"], ends.tolist(), strict=True))
@@ -150,7 +150,7 @@ def multiply(
     device.place("dram", m.places["b"], _bias_bytes(m, b))
     for register, value in enumerate(DISTANCES):
         set_register(device, register, value)
-    if m.sums:
+    if m.keeps_sums:
         set_register(device, Y, m.places["y"])
     else:
         set_constants(device, f, m.places["y"])
@@ -160,10 +160,10 @@ def multiply(
             set_register(device, W, m.places["w"] + n * VECTORS * m.words * VECTOR)
             _sum(device, m, [starts[row] for row in band], count, instruction)
             for row in range(len(band)):
-                (_keep if m.sums else partial(narrow, relu=relu))(device, row, count)
+                (_keep if m.keeps_sums else partial(narrow, relu=relu))(device, row, count)
     finish(device)
     found = device.fetch("dram", m.places["y"], m.places["end"] - m.places["y"])
-    return (_sums if m.sums else _columns)(m, join_bytes(found.reshape(*found.shape[:-1], -1, WORD if m.sums else 1)))
+    return (_sums if m.keeps_sums else _columns)(m, join_bytes(found.reshape(*found.shape[:-1], -1, WORD if m.keeps_sums else 1)))
 
 
 def _columns(m: Product, codes: Codes) -> Codes:

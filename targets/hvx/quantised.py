@@ -27,7 +27,7 @@ ZEROS = {"int8": (-128, 5), "uint8": (200, 3)}  # of trials
 
 
 def _product(t: int, k: int, n: int) -> Product:
-    return replace(dense_product(t, k, n), sums=True)
+    return replace(dense_product(t, k, n), keeps_sums=True)
 
 
 def _drive(device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = None, *, x_zero: int, instruction: str) -> Codes:
