@@ -45,7 +45,9 @@ def test_the_plan_has_the_keys_of_its_contract(folder: Path) -> None:
     assert plan["calibrated"] is True
     for o in plan["offloads"]:
         assert set(o) == OFFLOAD
-        assert [set(r) for r in o["because"]] == [{"rule", "at", "grade", "covers", "ulp", "share_of_rounding"}] * len(o["because"])
+        assert [set(r) for r in o["because"]] == [{"rule", "at", "grade", "covers", "ulp", "share_of_rounding", "error_bound_ratio"}] * len(
+            o["because"]
+        )
         assert o["parts"][:2] == ["dense", "bias_add"]
         assert set(o["resident"]) == {"inputs", "outputs", "constants", "saved_bytes", "why_not"}
         assert o["cost"]["cycles"] > 0 < o["cost"]["bytes"]

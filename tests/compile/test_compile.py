@@ -62,7 +62,7 @@ KEYS = [
     "schema", "model", "targets", "rules_sha256", "settings", "calibrated", "calibration", "counts", "lowered_counts", "exact_counts",
     "device_calls", "offloads", "host", "absorbed", "inserted", "formats", "egraph", "extraction", "limited", "notes", "run",
 ]  # fmt: skip
-REASON = {"rule", "at", "grade", "covers", "ulp", "share_of_rounding"}
+REASON = {"rule", "at", "grade", "covers", "ulp", "share_of_rounding", "error_bound_ratio"}
 OFFLOAD = {
     "id", "target", "operation", "parts", "nodes", "shape", "macs", "because", "certificate", "device_calls", "tiles", "formats",
     "resident", "cost",
