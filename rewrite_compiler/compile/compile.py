@@ -352,8 +352,7 @@ class _Reasons:
         if birth not in self.reasons:
             step = self.births[birth]
             at, grade = (short_place(step.rule.place), "E") if isinstance(step, Mapping) else (short_place(step.place), step.full_grade)
-            certificate = self.certified.of_operation(step) if isinstance(step, Mapping) else self.certified.of_rule(step)
-            c = certificate
+            c = self.certified.of_operation(step) if isinstance(step, Mapping) else self.certified.of_rule(step)
             measured = () if c is None else (c.ulp, c.share_of_rounding, c.error_bound_ratio)
             self.reasons[birth] = Reason(step.name, at, grade, coverage_of(c), *measured)
         return self.reasons[birth]

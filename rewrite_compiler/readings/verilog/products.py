@@ -107,15 +107,15 @@ class _Values:
         generator = random.Random(SEED)
         free = [*constants_of(terms)]
         self._samples = [[(x, _drawn(x, generator)) for x in free] for _ in range(SAMPLES)]
-        self._found: dict[int, tuple[int, ...]] = {}
+        self._values: dict[int, tuple[int, ...]] = {}
 
     def of(self, term: z3.BitVecRef) -> tuple[int, ...]:
         """Return the values of a term; of one without a number on a sample, its own identity."""
-        if term.get_id() not in self._found:
+        if term.get_id() not in self._values:
             values = [z3.simplify(z3.substitute(term, *sample)) for sample in self._samples]
             numbers = tuple(v.as_signed_long() for v in values if z3.is_bv_value(v))
-            self._found[term.get_id()] = numbers if len(numbers) == SAMPLES else (term.get_id(),)
-        return self._found[term.get_id()]
+            self._values[term.get_id()] = numbers if len(numbers) == SAMPLES else (term.get_id(),)
+        return self._values[term.get_id()]
 
 
 def _drawn(x: z3.ExprRef, generator: random.Random) -> z3.ExprRef:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import lru_cache
 
 from ...ila import Ila
-from ...lang import intervals as iv
 from ...lang.binders import static_shape
 from ...readings.arrays.labelled_array import Data
 from ...target.timing import Region as Span
@@ -19,7 +18,7 @@ from ..instructions.image import attachment, condition_values, word_bits
 from ..instructions.movement import Address, Mover, readers, writers
 from .matching import NONE, Match, matches
 from .operation import clearing, continuation
-from .program import BYTE, LITERALS, Images, Issued, Lane, Program, blocks_of
+from .program import BYTE, LITERALS, Images, Issued, Lane, Program, blocks_of, command_bits, lane_bits
 from .pushing import is_pusher, push
 from .schedule import COPIED, Failure, Place, Schedule, excess_of, is_chained, schedules
 from .start import first_step
@@ -51,10 +50,10 @@ def emitted(chain: Sequence[Schedule], code_bits: int, signed: bool) -> Program:
 
 
 def _program(s: Schedule, w: Writer, code_bits: int, signed: bool) -> Program:
-    lane_bits = {name: _lane_bits(s.ila, name) for name in {c.instruction for c in w.commands if c.lanes}}
+    bits = {name: lane_bits(s.ila, name) for name in {c.instruction for c in w.commands if c.lanes}}
     commands = ended(s.ila, w) if s.ila.externals else w.commands
     shape, images = s.match.operation.result.shape, _images(w) if s.ila.externals else None
-    return Program(blocks_of(commands), shape, code_bits, signed, lane_bits, images, _command_bits(s.ila))
+    return Program(blocks_of(commands), shape, code_bits, signed, bits, images, command_bits(s.ila))
 
 
 def unfinished(s: Schedule, code_bits: int) -> tuple[Program, Data, Data]:
@@ -97,22 +96,9 @@ def _by_bus(movers: Sequence[Mover]) -> str:
     return f"over the bus: {', '.join(dict.fromkeys(f'{m.instruction} {m.memory}' for m in movers)) or 'no instruction'}"
 
 
-def _command_bits(ila: Ila) -> int:
-    data = ila.inputs.get("data")
-    width = None if data is None else iv.width_of(data.interval)
-    return 0 if data is None or width is None else width[0] * math.prod(n for n in data.shape if isinstance(n, int))
-
-
 def _images(w: Writer) -> Images:
     bits = {name: word_bits(w.ila, name) for name in w.sizes}
     return Images(dict(w.sizes), tuple(w.inputs), tuple(w.outputs), tuple(w.constants), bits)
-
-
-def _lane_bits(ila: Ila, name: str) -> int:
-    instruction = ila.instructions[name]
-    leaf = next((o.leaf for o in instruction.operands.values() if o.leaf.shape), None) or instruction.result
-    width = iv.width_of(leaf.interval) if leaf is not None else None
-    return BYTE if width is None or instruction.result is not None else width[0]
 
 
 @lru_cache(maxsize=64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ...ila import Ila
+from ...lang import intervals as iv
 from ...readings.arrays.labelled_array import Data
 from ...target.array_algebra import join_bytes, split_bytes, widen
 from ...target.timing import Region
@@ -245,6 +248,21 @@ class _Pools:
             padded = np.concatenate([flat, np.zeros((*flat.shape[:-1], 1), flat.dtype)], axis=-1)
             self.pools[name, size] = padded if size == 1 else split_bytes(padded, size).reshape(*padded.shape, size)
         return self.pools[name, size]
+
+
+def command_bits(ila: Ila) -> int:
+    """Return the bits of a command without data."""
+    data = ila.inputs.get("data")
+    width = None if data is None else iv.width_of(data.interval)
+    return 0 if data is None or width is None else width[0] * math.prod(n for n in data.shape if isinstance(n, int))
+
+
+def lane_bits(ila: Ila, name: str) -> int:
+    """Return the bits of a lane that an instruction carries; what one returns is taken byte by byte."""
+    instruction = ila.instructions[name]
+    leaf = next((o.leaf for o in instruction.operands.values() if o.leaf.shape), None)
+    width = iv.width_of(leaf.interval) if leaf is not None and instruction.result is None else None
+    return BYTE if width is None else width[0]
 
 
 def blocks_of(commands: Sequence[Issued]) -> tuple[Block, ...]:

@@ -13,7 +13,7 @@ from ...ila import Ila
 from ...ila.summary import Opaque, summarise
 from ...lang import intervals as iv
 from ..driver.matching import NONE
-from ..driver.program import BYTE, Issued, Lane, Program, blocks_of
+from ..driver.program import BYTE, Issued, Lane, Program, blocks_of, command_bits, lane_bits
 from ..driver.transport import read_by_bus
 from ..driver.writer import NotEmitted, Writer
 from ..instructions.control import Settings, reset_state, setters
@@ -48,7 +48,7 @@ def program(ila: Ila, c: Configuration, shapes: Shapes, at: Mapping[str, int], c
     names = {x.instruction for x in w.commands if x.lanes}
     shape = shapes[c.result.operand]
     return Program(
-        tuple(b for part in blocks for b in part), shape, *code, {n: lane_bits(ila, n) for n in names}, None, bus_bits(ila), waits,
+        tuple(b for part in blocks for b in part), shape, *code, {n: lane_bits(ila, n) for n in names}, None, command_bits(ila), waits,
     )  # fmt: skip
 
 
@@ -59,22 +59,8 @@ def layouts(ila: Ila, c: Configuration, shapes: Shapes, at: Mapping[str, int]) -
         yield Layout(ila, c, shapes, at, dict(zip(names, steps, strict=True)))
 
 
-def bus_bits(ila: Ila) -> int:
-    """Return the bits of a command without data."""
-    data = ila.inputs.get("data")
-    width = None if data is None else iv.width_of(data.interval)
-    return 0 if data is None or width is None else width[0] * math.prod(n for n in data.shape if isinstance(n, int))
-
-
-def lane_bits(ila: Ila, name: str) -> int:
-    """Return the bits of a lane that an instruction carries or returns."""
-    leaf = next((o.leaf for o in ila.instructions[name].operands.values() if o.leaf.shape), ila.instructions[name].result)
-    width = None if leaf is None else iv.width_of(leaf.interval)
-    return BYTE if width is None else width[0]
-
-
 @lru_cache(maxsize=64)
-def _kept(ila: Ila, name: str) -> frozenset[str]:
+def _written_memories(ila: Ila, name: str) -> frozenset[str]:
     """Return the memories that an instruction writes."""
     summary = summarise(ila, name)
     return frozenset() if isinstance(summary, Opaque) else frozenset(t.write.memory for *_, t in summary.transitions())
@@ -103,7 +89,7 @@ class Commands:
         steps = math.prod(layout.extent(v) for v, n in (*self.c.nest.loops, *self.c.nest.steps) if n.value is None)
         self.w.issue(Issued(self.c.nest.instruction, self.w.with_fields(self.c.nest.instruction, arguments), steps=steps))
         self.ran = len(self.w.commands)
-        for memory in _kept(self.ila, self.c.nest.instruction):
+        for memory in _written_memories(self.ila, self.c.nest.instruction):
             self.loaded.pop(memory, None)
         self.read(*layout.results())
 
