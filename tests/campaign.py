@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis import is_hypothesis_test, settings
 
 SHARE, FEWEST = 3, 10  # of a property the short run takes one example in three, at least ten; each run draws others
 
@@ -270,4 +270,4 @@ def shorten_properties(tests: Iterable[Any]) -> None:
     for test in {t for t in tests if is_hypothesis_test(t)}:
         given = test._hypothesis_internal_use_settings or settings.default
         fewer = min(given.max_examples, max(FEWEST, -(-given.max_examples // SHARE)))
-        test._hypothesis_internal_use_settings = settings(given, max_examples=fewer, suppress_health_check=list(HealthCheck))
+        test._hypothesis_internal_use_settings = settings(given, max_examples=fewer)
