@@ -24,6 +24,7 @@ FACADE = "flexmatch"  # a package that has the library's public names and nothin
 CONTENT = ("ila_models", "targets", "rules")
 IMPORTERS = frozenset({"import_module", "__import__"})  # functions that import a module by its name
 COMPUTED_IMPORTS = frozenset({"importlib", "pkgutil", "runpy", "__import__", "exec", "eval"})
+IMPORTING = (ast.Name, ast.Import, ast.ImportFrom, ast.Call)  # the nodes that say what a file imports
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,10 @@ def imports_of(file: Path) -> Imports:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):  # what is not Python imports nothing; its bytes count
         return Imports((), (), are_computed=False)
-    names = {x.id for x in ast.walk(tree) if isinstance(x, ast.Name)}
-    modules = [m for x in ast.walk(tree) for m in _modules(file, x)]
-    computed = not COMPUTED_IMPORTS.isdisjoint(names | {a.name.partition(".")[0] for x in ast.walk(tree) for a in _aliases(x)})
+    parts = [x for x in ast.walk(tree) if isinstance(x, IMPORTING)]
+    names = {x.id for x in parts if isinstance(x, ast.Name)}
+    modules = [m for x in parts for m in _modules(file, x)]
+    computed = not COMPUTED_IMPORTS.isdisjoint(names | {a.name.partition(".")[0] for x in parts for a in _aliases(x)})
     content = [m for m in modules if _is_content(m) or not (m.is_relative_to(ENGINE) or _is_other_installation(m, file))]
     engine = [m.relative_to(ENGINE).as_posix() for m in modules if m not in content and m.is_relative_to(ENGINE)]
     return Imports(tuple(dict.fromkeys(content)), tuple(dict.fromkeys(engine)), computed)

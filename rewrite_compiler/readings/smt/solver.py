@@ -54,10 +54,15 @@ def limited_solver(
 ) -> z3.Solver:
     """Return a solver with the constraints that gives up after so many seconds of an idle processor."""
     solver = z3.Solver(ctx=context) if preprocessed else z3.SimpleSolver(ctx=context)
-    solver.set("rlimit", max(int(seconds * WORK), 1))
-    solver.set("timeout", max(int(seconds * PATIENCE * 1000), 1))
+    _limit(solver, int(seconds * WORK))
     solver.add(*constraints)
     return solver
+
+
+def _limit(solver: z3.Solver, work: int) -> None:
+    """Let a solver give up after so many steps, or at last by the clock."""
+    solver.set("rlimit", max(work, 1))
+    solver.set("timeout", max(work * PATIENCE * 1000 // WORK, 1))
 
 
 def lone_solver(constraints: Iterable[z3.BoolRef], work: int, tactic: str = "") -> z3.Solver:
@@ -67,8 +72,7 @@ def lone_solver(constraints: Iterable[z3.BoolRef], work: int, tactic: str = "") 
     """
     context = z3.Context()
     solver = z3.Tactic(tactic, ctx=context).solver() if tactic else z3.Solver(ctx=context)
-    solver.set("rlimit", work)
-    solver.set("timeout", max(work * PATIENCE * 1000 // WORK, 1000))
+    _limit(solver, work)
     solver.add(*(c.translate(context) for c in constraints))
     return solver
 
