@@ -46,6 +46,7 @@ class Limits:
     import_bytes: int = 4 * GIB
     host_seconds: int = 60
     data_bytes: int = 8 * GIB
+    data_pixels: int = 1 << 28
     data_seconds: int = 300
 
     def __repr__(self) -> str:

@@ -18,10 +18,10 @@ from ..errors import FlexmatchError, InputError, UsageError
 from ..intake import FileBound, open_bounded
 from ..ir.program import Data
 from ..limits import Limits
-from .image_budgets import IMAGE_BYTES, check_pixels, within_time
-from .pillow import JPEG, decode_jpeg, decoder
-from .png import decode_png
-from .resize import Size, cropped, resized
+from .image_budgets import IMAGE_BYTES, ImageHeader, check_pixels, check_work, within_time
+from .pillow import JPEG, decode_jpeg, decoder, jpeg_header
+from .png import decode_png, png_header
+from .resize import Size, cropped, cropped_sides, resized, resized_sides
 from .stored_samples import StoredSamples, changed_error, file_stamp
 
 JPEG_SUFFIXES = (".jpg", ".jpeg")
@@ -44,35 +44,30 @@ class ImageFolder:
 
 @dataclass(frozen=True)
 class Images(StoredSamples):
-    """Image files, one a sample, with the size and modification time by which a change is noticed."""
+    """Image files, one a sample, with the pixels of each, and the size and modification time by which a change is noticed."""
 
     files: tuple[Path, ...]
     stamps: tuple[tuple[int, int], ...]
+    pixels: tuple[int, ...]
     source: ImageFolder
-    seconds: int  # that one reading may take
+    limits: Limits  # of one reading
 
     def read(self, indices: Data) -> Data:
         """Return images [samples, rows, columns, channels] by index.
 
         Raises:
-            InputError: a file changed, is no valid image, or differs from the first one in shape or depth.
-            BudgetError: decoding takes longer than the limit.
+            InputError: a file changed, or is no valid image.
+            BudgetError: the images have more pixels together, or take longer to decode, than the limits allow.
         """
-        images = np.empty((len(indices), *self.shape[1:]), self.dtype)
-        for n, k in enumerate(within_time(indices.tolist(), self.seconds, str(self.source.folder))):
-            images[n] = self._image(self.files[k], self.stamps[k])
+        numbers, place = indices.tolist(), str(self.source.folder)
+        check_work(sum(self.pixels[k] for k in numbers), self.limits.data_pixels, len(numbers), place)
+        images = np.empty((len(numbers), *self.shape[1:]), self.dtype)
+        for n, k in enumerate(within_time(numbers, self.limits.data_seconds, place)):
+            raw, stamp = _bytes(self.files[k])
+            if stamp != self.stamps[k]:
+                raise changed_error(self.files[k])
+            images[n] = prepared_image(raw, self.files[k], self.source)
         return images
-
-    def _image(self, file: Path, stamp: tuple[int, int]) -> Data:
-        raw, current_stamp = _bytes(file)
-        if current_stamp != stamp:
-            raise changed_error(file)
-        image = prepared_image(raw, file, self.source)
-        if (image.shape, image.dtype) != (self.shape[1:], self.dtype):
-            expected, actual = _shape_text(self.shape[1:], self.dtype), _shape_text(image.shape, image.dtype)
-            remedy = "a description can bring them to one size: resize = 256, crop = 224"
-            raise InputError("C100", f"all images must be {expected}, as the first one, not {actual}", place=str(file), help=remedy)
-        return image
 
 
 def _shape_text(shape: Sequence[int], dtype: np.dtype[Any]) -> str:
@@ -84,7 +79,7 @@ def read_images(source: ImageFolder, limits: Limits) -> tuple[Images, Data | Non
 
     Raises:
         UsageError: there is no such folder.
-        InputError: it has no images, or the first one is not valid.
+        InputError: it has no images, or one is not valid at once, or differs from the first one in shape or depth.
     """
     if not source.folder.is_dir():
         raise UsageError("F101", "there is no such folder of images", place=str(source.folder))
@@ -98,20 +93,47 @@ def read_images(source: ImageFolder, limits: Limits) -> tuple[Images, Data | Non
             place=str(source.folder),
             help="put the images there, or in one folder a class",
         )
-    first = prepared_image(_bytes(files[0])[0], files[0], source)
     labels = np.repeat(np.arange(len(groups)), [len(g) for g in groups]) if classes else None
-    stamps, digest = list[tuple[int, int]](), hashlib.sha256()
+    kinds, pixels, stamps, digest = list[_Kind](), list[int](), list[tuple[int, int]](), hashlib.sha256()
     for f in files:
         raw, stamp = _bytes(f)
+        kind, count = _prepared_kind(raw, f, source)
+        if kinds and kind != kinds[0]:
+            sentence = f"all images must be {_shape_text(*kinds[0])}, as the first one, not {_shape_text(*kind)}"
+            raise InputError("C100", sentence, place=str(f), help="a description can bring them to one size: resize = 256, crop = 224")
+        kinds.append(kind)
+        pixels.append(count)
         stamps.append(stamp)
         digest.update(f"{f.relative_to(source.folder)}\0".encode(errors="surrogateescape") + hashlib.sha256(raw).digest())
     if any(f.suffix.lower() in JPEG_SUFFIXES for f in files):
         digest.update(decoder().encode())
-    return Images((len(files), *first.shape), first.dtype, files, tuple(stamps), source, limits.data_seconds), labels, digest.hexdigest()
+    (shape, dtype), *_ = kinds
+    return Images((len(files), *shape), dtype, files, tuple(stamps), tuple(pixels), source, limits), labels, digest.hexdigest()
 
 
 def _files(folder: Path) -> list[Path]:
     return sorted(f for f in folder.iterdir() if f.suffix.lower() in SUFFIXES and f.is_file())
+
+
+_Kind = tuple[tuple[int, int, int], np.dtype[Any]]
+
+
+def _prepared_kind(raw: bytes, file: Path, source: ImageFolder) -> tuple[_Kind, int]:
+    """Return shape and type that `prepared_image` will have, and the pixels that are decoded for it."""
+    try:
+        header = _header(raw)
+        rows, columns = header.rows, header.columns
+        rows, columns = resized_sides((rows, columns), source.resize) if source.resize else (rows, columns)
+        rows, columns = cropped_sides((rows, columns), source.crop) if source.crop else (rows, columns)
+    except FlexmatchError as error:
+        raise error.at(str(file)) from None
+    return ((rows, columns, 1 if source.channels == "L" else 3), header.dtype), header.pixels
+
+
+def _header(raw: bytes) -> ImageHeader:
+    if raw.startswith(JPEG):
+        return jpeg_header(raw)
+    return _netpbm_header(raw)[0] if NETPBM.match(raw) else png_header(raw)
 
 
 def prepared_image(raw: bytes, file: Path, source: ImageFolder) -> Data:
@@ -140,7 +162,8 @@ def _bytes(file: Path) -> tuple[bytes, tuple[int, int]]:
         return image.read(), file_stamp(image.fileno())
 
 
-def _netpbm(raw: bytes) -> Data:
+def _netpbm_header(raw: bytes) -> tuple[ImageHeader, int]:
+    """Return what a PGM or PPM declares, and where its pixels start."""
     head = NETPBM.match(raw)
     assert head is not None
     columns, rows, most = (int(head[k]) for k in (2, 3, 4))
@@ -149,7 +172,12 @@ def _netpbm(raw: bytes) -> Data:
     if most != 255 or len(raw) - head.end() != rows * columns * depth:
         sentence = f"the image must have {rows * columns * depth} bytes of 0 to 255, not {len(raw) - head.end()} of 0 to {most}"
         raise InputError("C100", sentence)
-    return np.frombuffer(raw, np.uint8, offset=head.end()).reshape(rows, columns, depth)
+    return ImageHeader(rows, columns, depth, np.dtype(np.uint8)), head.end()
+
+
+def _netpbm(raw: bytes) -> Data:
+    header, start = _netpbm_header(raw)
+    return np.frombuffer(raw, np.uint8, offset=start).reshape(header.rows, header.columns, header.channels)
 
 
 def _with_channels(image: Data, channels: str) -> Data:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
 from ..errors import InputError
 from ..ir.program import Data
-from .image_budgets import check_pixels
+from .image_budgets import ImageHeader, check_pixels
 
 JPEG = b"\xff\xd8\xff"
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -19,28 +22,50 @@ COLOURS = {1: 0, 2: 4, 3: 2, 4: 6}  # PNG's colour type by bytes of a pixel
 STRIP = 1 << 24  # bytes that are given to Pillow at once
 
 
+def jpeg_header(raw: bytes) -> ImageHeader:
+    """Return what a JPEG declares: one channel when it is gray, else three.
+
+    Raises:
+        InputError: the bytes are no JPEG, or have too many pixels.
+    """
+    with _opened_jpeg(raw) as image:
+        return _jpeg_header(raw, image)
+
+
 def decode_jpeg(raw: bytes) -> Data:
     """Return an image [rows, columns, channels] of bytes: one channel when it is gray, else three.
 
     Raises:
         InputError: the bytes are no JPEG, damaged, or have too many pixels.
     """
+    with _opened_jpeg(raw) as image:
+        header = _jpeg_header(raw, image)
+        pixels = np.asarray(image if image.mode == "L" else image.convert("RGB"))
+    return pixels.reshape(header.rows, header.columns, header.channels)
+
+
+def _jpeg_header(raw: bytes, image: Any) -> ImageHeader:
+    check_pixels(image.height, image.width)
+    header = ImageHeader(image.height, image.width, 1 if image.mode == "L" else 3, np.dtype(np.uint8), max(1, raw.count(SCAN)))
+    if header.pixels > MAX_SCANNED:
+        raise InputError("C101", f"the scans of an image must have at most {MAX_SCANNED} pixels, not {header.pixels}")
+    return header
+
+
+@contextmanager
+def _opened_jpeg(raw: bytes) -> Iterator[Any]:
+    """Open a JPEG with Pillow, whose errors become refusals."""
     from PIL import Image, UnidentifiedImageError
 
     try:
         with Image.open(io.BytesIO(raw), formats=("JPEG",)) as image:
-            check_pixels(image.height, image.width)
-            scanned = raw.count(SCAN) * image.height * image.width
-            if scanned > MAX_SCANNED:
-                raise InputError("C101", f"the scans of an image must have at most {MAX_SCANNED} pixels, not {scanned}")
-            pixels = np.asarray(image if image.mode == "L" else image.convert("RGB"))
+            yield image
     except UnidentifiedImageError:
         raise InputError("C100", "the file is not a JPEG image") from None
     except Image.DecompressionBombError:
         raise InputError("C101", "the image has far too many pixels") from None
     except (OSError, SyntaxError, ValueError) as error:
         raise InputError("C100", f"the image is damaged: {error}") from None
-    return pixels.reshape(*pixels.shape[:2], -1)
 
 
 def decoder() -> str:

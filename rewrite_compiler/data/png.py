@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..ir.program import Data
-from .image_budgets import check_pixels
+from .image_budgets import ImageHeader, check_pixels
 from .pillow import PNG, unfiltered
 
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type
@@ -44,6 +44,19 @@ class _Header:
     def line(self, columns: int) -> int:
         """Return the bytes of a scanline of so many pixels."""
         return -(-columns * self.channels * self.bits // 8)
+
+
+def png_header(raw: bytes) -> ImageHeader:
+    """Return what a PNG declares; colours of a palette have three channels.
+
+    Raises:
+        InputError: the bytes are no PNG, damaged at once, or have too many pixels.
+    """
+    if not raw.startswith(PNG):
+        raise InputError("C100", "the file is not a PNG, PGM or PPM image", help="convert it to PNG")
+    h = _header(next((body for kind, body in _chunks(raw) if kind == b"IHDR"), b""))
+    channels = 3 if h.colour == PALETTE else h.channels
+    return ImageHeader(h.rows, h.columns, channels, np.dtype(np.uint16 if h.bits == 16 else np.uint8))
 
 
 def decode_png(raw: bytes) -> Data:

@@ -18,37 +18,41 @@ Size = tuple[int, ...]  # the shorter side, or rows and columns
 
 
 def resized(image: Data, size: Size) -> Data:
-    """Return an image [rows, columns, channels] resized to other rows and columns; one number is the shorter side's.
-
-    Raises:
-        InputError: the result would have too many pixels.
-    """
-    rows, columns = _sides(image.shape, size)
-    check_pixels(max(rows, image.shape[0]), columns)
+    """Return an image [rows, columns, channels] resized to other rows and columns; one number is the shorter side's."""
+    rows, columns = resized_sides(image.shape, size)
     stretched = image if columns == image.shape[1] else _resized_rows(image.swapaxes(0, 1), columns).swapaxes(0, 1)
     return stretched if rows == image.shape[0] else _resized_rows(stretched, rows)
 
 
 def cropped(image: Data, size: Size) -> Data:
-    """Return the centre of an image; one number is both sides'.
+    """Return the centre of an image; one number is both sides'."""
+    rows, columns = cropped_sides(image.shape, size)
+    top, left = round((image.shape[0] - rows) / 2), round((image.shape[1] - columns) / 2)
+    return image[top : top + rows, left : left + columns]
+
+
+def resized_sides(shape: Size, size: Size) -> Size:
+    """Return rows and columns of a resized image.
+
+    Raises:
+        InputError: the result would have too many pixels.
+    """
+    shorter = min(shape[:2])
+    sides = size if len(size) == 2 else tuple(size[0] if n == shorter else int(size[0] * n / shorter) for n in shape[:2])
+    check_pixels(max(sides[0], shape[0]), sides[1])
+    return sides
+
+
+def cropped_sides(shape: Size, size: Size) -> Size:
+    """Return rows and columns of an image's centre.
 
     Raises:
         InputError: the image is smaller than the crop.
     """
     rows, columns = (*size, *size)[:2]
-    if rows > image.shape[0] or columns > image.shape[1]:
-        raise InputError(
-            "C100", f"the image must have at least {rows}×{columns} pixels to be cropped, not {image.shape[0]}×{image.shape[1]}"
-        )
-    top, left = round((image.shape[0] - rows) / 2), round((image.shape[1] - columns) / 2)
-    return image[top : top + rows, left : left + columns]
-
-
-def _sides(shape: Size, size: Size) -> Size:
-    if len(size) == 2:
-        return size
-    shorter = min(shape[:2])
-    return tuple(size[0] if n == shorter else int(size[0] * n / shorter) for n in shape[:2])
+    if rows > shape[0] or columns > shape[1]:
+        raise InputError("C100", f"the image must have at least {rows}×{columns} pixels to be cropped, not {shape[0]}×{shape[1]}")
+    return rows, columns
 
 
 def _resized_rows(image: Data, count: int) -> Data:

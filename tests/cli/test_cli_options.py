@@ -142,7 +142,7 @@ def test_an_unknown_accelerator_and_what_was_meant(name: str, guess: str, folder
 def test_an_unknown_limit_lists_the_known_ones(folder: Path) -> None:
     answer = flexmatch(*APP, "--limits", "depth=1")
     assert answer.code == 2
-    known = "known limits: alternatives_seconds, data_bytes, data_seconds, e_nodes, "
+    known = "known limits: alternatives_seconds, data_bytes, data_pixels, data_seconds, e_nodes, "
     assert answer.err.startswith(f'error[F203]: there is no limit called "depth"\n  help: {known}')
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from onnx import numpy_helper
 
 from rewrite_compiler.data import Dataset, load_data, samples_for
-from rewrite_compiler.data.images import ImageFolder, prepared_image
+from rewrite_compiler.data.images import CHANNELS, ImageFolder, _prepared_kind, prepared_image
 from rewrite_compiler.data.pillow import decode_jpeg, unfiltered
 from rewrite_compiler.data.png import decode_png
 from rewrite_compiler.data.resize import cropped, resized
@@ -225,8 +225,7 @@ def test_bad_images_are_named(tmp_path: Path) -> None:
         (deep(np.zeros((4, 5, 3), np.uint16)), "all images must be 4×5×3, as the first one, not 4×5×3 of 16 bits"),
     ):
         file.write_bytes(content)
-        data = load_data(tmp_path / "d.toml", IMAGE)
-        assert refusal(lambda data=data: data.inputs).splitlines()[0] == f"{file}: error[C100]: {said}"
+        assert refusal(lambda: load_data(tmp_path / "d.toml", IMAGE)).splitlines()[0] == f"{file}: error[C100]: {said}"
     for f in (tmp_path / "pictures").rglob("*.p*"):
         f.rename(f.with_suffix(".gif"))
     assert refusal(lambda: load_data(tmp_path / "d.toml", IMAGE)) == (
@@ -290,6 +289,34 @@ def test_images_must_be_decoded_in_time(tmp_path: Path, monkeypatch: pytest.Monk
         f"{tmp_path / 'pictures'}: error[C101]: 5 images must be decoded within 3 seconds, not 3 of them\n"
         "  help: make them smaller before, or raise --limits data_seconds="
     )
+
+
+def test_the_pixels_of_images_that_are_decoded_at_once_are_counted_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their headers decide, so that a folder of images that each are small enough is refused in no time."""
+    pictures(tmp_path)
+    data = load_data(tmp_path / "d.toml", IMAGE, limits=DEFAULT.with_overrides(["data_pixels=80"]))
+    assert data.evenly(4).inputs["x"].shape[0] == 4
+    monkeypatch.setattr("rewrite_compiler.data.images.prepared_image", None)
+    assert refusal(lambda: data.inputs) == (
+        f"{tmp_path / 'pictures'}: error[C101]: 5 images that are decoded at once must have at most 80 pixels together, not 100\n"
+        "  help: make them smaller before, or raise --limits data_pixels="
+    )
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "CMYK", "P", "I;16", "LA", "1"])
+def test_a_header_declares_what_decoding_gives(mode: str, tmp_path: Path) -> None:
+    """Whatever is resized, cropped and made gray: what a folder was read as is what its images are."""
+    from PIL import Image
+
+    picture = Image.new(mode, (9, 6), 0)
+    for kind in ("png", "jpeg", *["ppm"] * (mode in ("L", "RGB"))):
+        with contextlib.suppress(OSError):  # JPEG has not every mode
+            picture.save(file := tmp_path / f"x.{kind}")
+            for channels in CHANNELS:
+                for resize, crop in ((), ()), ((4,), (3, 2)), ((7, 5), ()):
+                    source = ImageFolder(tmp_path, channels, resize, crop)
+                    found = prepared_image(raw := file.read_bytes(), file, source)
+                    assert _prepared_kind(raw, file, source) == ((found.shape, found.dtype), 54)
 
 
 def test_a_folder_of_enormous_images_is_answered_at_once(tmp_path: Path) -> None:
@@ -394,8 +421,7 @@ def test_jpeg_images(tmp_path: Path) -> None:
     whole = file.read_bytes()
     for content, said in ((whole[:20], "the file is not a JPEG image"), (whole[: len(whole) // 2], "the image is damaged: ")):
         file.write_bytes(content)
-        data = load_data(tmp_path / "d.toml", IMAGE)
-        assert refusal(lambda data=data: data.inputs).startswith(f"{file}: error[C100]: {said}")
+        assert refusal(lambda: load_data(tmp_path / "d.toml", IMAGE).inputs).startswith(f"{file}: error[C100]: {said}")
 
 
 # -- text
