@@ -17,6 +17,7 @@ from ...lang.binders import Leaf
 from ..instructions.computation import Computation, is_same
 from ..instructions.control import Addressing, Settings, free_names, reset_state, setters
 from ..selection import Nest, NoSelection, Operand, Selection, reads_of, select, words_of
+from .loop_split import splits
 from .matching import NONE, Match, Region, Slot, orders
 from .operation import CHAINED, Reach
 
@@ -159,19 +160,39 @@ def schedules(ila: Ila, match: Match, switches: Settings, before: Schedule | Non
         yield Failure(0, f"{match.computation.instruction} does not read what {before.computation.instruction} writes")
         return
     beyond: list[Schedule] = []
-    yield from _within(ila, match, switches, before, beyond)
+    for s in _within(ila, match, switches, before, beyond):
+        if isinstance(s, Schedule):
+            yield from _with_parts(s)
+        yield s
     yield from beyond
+
+
+def _with_parts(s: Schedule) -> Iterator[Schedule]:
+    """Yield schedules in which one command takes parts of the loops that sums go over, where it cannot take all their steps."""
+    m = s.match
+    for loop, _ in sorted(s.outside, key=lambda x: -x[1]):
+        if loop not in m.operation.reduced or (m.starts and m.computation.repeats):
+            continue  # one command would start anew with each step
+        for split, outer in splits(m, loop):
+            outside = tuple((outer, split.outer[outer]) if v == loop else (v, n) for v, n in s.outside)
+            if _excess_loops(split, outside):
+                continue
+            candidates = _with_outside(s.ila, split, outside, s.switches, None, [])
+            candidate = next((c for c in candidates if isinstance(c, Schedule)), None)
+            if candidate is not None:
+                yield from _with_parts(candidate)
+                yield candidate
+                return
 
 
 def _within(ila: Ila, match: Match, switches: Settings, before: Schedule | None, beyond: list[Schedule]) -> Iterator[Schedule | Failure]:
     """Yield the schedules whose regions fit into memories, and note the others."""
     loops = list(match.outer.items())
     subsets = [s for n in range(len(loops) + 1) for s in itertools.combinations(loops, n)]
-    counted = len(match.computation.loops) - len(match.computation.lanes)
     for outside in sorted(subsets, key=lambda s: math.prod(n for _, n in s)):
-        kinds = {_moved_slots(match, v) for v, n in loops if (v, n) not in outside}  # those of one kind may be one in memory
-        if len(kinds) > counted and not match.computation.has_table:
-            yield Failure(0, f"{counted} loops of {match.computation.instruction} cannot take {len(loops) - len(outside)} of the nest")
+        excess = _excess_loops(match, outside)
+        if excess:
+            yield Failure(0, excess)
             continue
         is_reduced = [v in match.operation.reduced for v, _ in outside]
         if any(is_reduced) and not match.computation.accumulates:
@@ -179,6 +200,17 @@ def _within(ila: Ila, match: Match, switches: Settings, before: Schedule | None,
         if match.starts and match.computation.repeats and not all(v in dict(outside) for v in match.outer if v in match.operation.reduced):
             continue  # one command would start anew with each step
         yield from _with_outside(ila, match, outside, switches, before, beyond)
+
+
+def _excess_loops(match: Match, outside: Steps) -> str:
+    """Return why a computation has too few loops for those that the host leaves to it; nothing where it has enough."""
+    c = match.computation
+    inside = [v for v, n in match.outer.items() if (v, n) not in outside]
+    counted = len(c.loops) - len(c.lanes)
+    kinds = {_moved_slots(match, v) for v in inside}  # those of one kind may be one in memory
+    if len(kinds) <= counted or c.has_table:
+        return ""
+    return f"{counted} loops of {c.instruction} cannot take {len(inside)} of the nest"
 
 
 def _with_outside(
