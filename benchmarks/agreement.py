@@ -3,26 +3,24 @@
 One control state and one command are run on many samples of the data state: at once by arrays and by machine code, and
 one after the other by the oracle and by the machine code of single samples. All memories the instruction touches are
 compared; where the oracle refuses, every other reading must refuse. On a large state several commands follow each other,
-each with its own control and operands: what is read is compared after each of them, the memories after the last. With a
-log, each instruction that is done is a line of it, and the next call goes on from there. An instruction with the text of
-one that is done (another revision's, say) is named with that one, and its inputs are not counted.
+each with its own control and operands: what is read is compared after each of them, the memories after the last. An
+instruction with the text of one that is done (another revision's, say) is named with that one, and its inputs are not
+counted. With `--json FILE` it goes on where it ended.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from record import Row, commit, finish, options
+from record import Row, finish, options, recorded
 
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila import Ila, Instruction
@@ -305,15 +303,8 @@ def measure(model: str, ila: Ila, name: str, inputs: int, samples: int, seed: in
         "first_mismatch": tally.first,
         "without_machine_code": sorted(tally.not_native),
         "seed": seed,
-        "commit": commit(),
         "cpu_seconds": round(time.process_time() - started, 3),
     }
-
-
-def finished(log: Path | None, inputs: int) -> dict[str, Row]:
-    """Return the rows of a log with at least so many inputs, by name."""
-    lines = log.read_text("utf-8").splitlines() if log is not None and log.exists() else []
-    return {str(row["name"]): row for row in map(json.loads, lines) if row["wanted_inputs"] >= inputs}
 
 
 def same(name: str, row: Row | None) -> Row | None:
@@ -331,28 +322,22 @@ def main() -> None:
     parser.add_argument("--model", choices=tuple(MODELS), action="append", help="only this model; may be repeated")
     parser.add_argument("--only", default="", metavar="TEXT", help="only instructions whose name contains TEXT")
     parser.add_argument("--seed", type=int, default=7, metavar="N")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="go on in this log, a line for each instruction that is done")
     args = parser.parse_args()
-    finished_models, rows, texts = finished(args.log, args.inputs), list[Row](), dict[str, Row]()
+    rows = [row for row in recorded(args.json) if row.get("wanted_inputs", args.inputs) >= args.inputs]
+    names, texts = {str(row["name"]) for row in rows}, dict[str, Row]()
+    measured_rows = {str(row["name"]): row for row in rows if "same_text_as" not in row}
     for model in args.model or MODELS:
-        ila, model_rows = MODELS[model](), list[Row]()
+        ila = MODELS[model]()
         for n, name in enumerate(ila.instructions):
-            if args.only not in name:
-                continue
             key, text = f"{model}: {name}", text_of(ila, ila.instructions[name])
-            row = (
-                finished_models.get(key)
-                or same(key, texts.get(text))
-                or measure(model, ila, name, args.inputs, args.samples, args.seed + n)
-            )
-            texts.setdefault(text, row)
-            if args.log is not None and key not in finished_models and "same_text_as" not in row:
-                with args.log.open("a", encoding="utf-8") as log:
-                    log.write(json.dumps(row) + "\n")
-            model_rows.append(row)
-        rows += model_rows
-        show(model, model_rows)
-        finish("agreement", rows, args.json)
+            if args.only in name and key not in names:
+                row = same(key, texts.get(text)) or measure(model, ila, name, args.inputs, args.samples, args.seed + n)
+                rows.append(row)
+                finish("agreement", rows, args.json)
+                measured_rows.update({} if "same_text_as" in row else {key: row})
+            if key in measured_rows:
+                texts.setdefault(text, measured_rows[key])
+        show(model, [row for row in rows if str(row["name"]).startswith(f"{model}: ")])
     if any(r["mismatches"] for r in rows):
         raise SystemExit("readings differ")
 
