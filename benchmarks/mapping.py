@@ -1,16 +1,18 @@
-"""Mappings: evaluations a second, gaps on ResNet-18, and the figures of Union: contractions, aspect ratios, chiplets.
+"""Mappings: evaluations a second, `flexmatch map` from cold, gaps on ResNet-18, and Union's contractions, aspect ratios, chiplets.
 
-Times are processor seconds; the last three groups are the same on every machine.
+Times are processor seconds, from cold those of the clock, too; the last three groups are the same on every machine.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from record import Row, in_groups, spread
+from record import Row, fresh_answers, in_groups, spread
 
 from rewrite_compiler.fit.mappers.run import best_mapping
 from rewrite_compiler.fit.mapping.architectures import find_clusters
@@ -54,6 +56,21 @@ def speed(runs: int) -> list[Row]:
                 TIMELOOP.evaluate(flat, replace(batch), bypasses)
             rates.append(round(sum(b.rows for b in batches) / (time.process_time() - start)))
         rows.append({"layer": name, "mappings_a_second": spread(rates), "least": min(rates), "most": max(rates)})
+    return rows
+
+
+def cold(runs: int) -> list[Row]:
+    """`flexmatch map LAYER` in a new process with nothing kept: seconds by the clock and of the processor."""
+    rows = list[Row]()
+    for layer in (*RESNET18, LAYERS["DLRM-2"]):
+        by_clock, of_processor = [], []
+        for _ in range(runs):
+            with fresh_answers():
+                start, before = time.perf_counter(), os.times()
+                subprocess.run(["flexmatch", "map", layer, "--arch", "edge"], check=True, stdout=subprocess.DEVNULL)
+                by_clock.append(round(time.perf_counter() - start, 3))
+                of_processor.append(round(sum(os.times()[2:4]) - sum(before[2:4]), 3))
+        rows.append({"layer": layer, "clock_seconds": spread(by_clock), "most": max(by_clock), "processor_seconds": spread(of_processor)})
     return rows
 
 
@@ -158,7 +175,7 @@ def by_rate(layer: str, rates: Sequence[int], budget: int = 6_000) -> list[float
     return values
 
 
-GROUPS = {f.__name__: f for f in (speed, resnet18, contractions, aspect, chiplets)}
+GROUPS = {f.__name__: f for f in (speed, cold, resnet18, contractions, aspect, chiplets)}
 
 
 def shown(row: Row) -> str:
