@@ -2,26 +2,23 @@
 
 Every different tile of a layer is driven on the strict simulator, which raises where a command leaves a memory or a field.
 Edges are one below, at, and one above the largest size that fits; one above must be split or refused. VTA runs with its own
-buffers and with small ones, whose edges are cheap to drive. Rounds of layers are kept in the log, and a run goes on behind
-them; with `--rounds 0` it prints what there is. The script ends with 1 where a stream raises or a tile is beyond a capacity
-that its mapping declares.
+buffers and with small ones, whose edges are cheap to drive. With `--json FILE` it goes on where it ended; with `--rounds 0`
+it prints what there is. The script ends with 1 where a stream raises or a tile is beyond a capacity that its mapping declares.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from lifting import DRAWS as LIFTED
 from lifting import Draw, completed, log_uniform, windows
-from record import ROOT, Row, finish, options
+from record import Row, finish, options, recorded
 
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.fit import Refusal, tile
@@ -227,20 +224,15 @@ def campaign(target: str, name: str, number: int, runs: int, seconds: float) -> 
     }  # fmt: skip
 
 
-def rounds(log: Path, count: int, runs: int, seconds: float, only: str) -> Iterator[Row]:
-    """Yield the rows of a log, then those of rounds that it does not have, each written there; of targets that start with `only`."""
-    rows = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-    yield from rows
+def rounds(rows: Sequence[Row], count: int, runs: int, seconds: float, only: str) -> Iterator[Row]:
+    """Yield the rows of rounds that a record does not have; of targets that start with `only`."""
     recorded_rounds = {(r["target"], r["mapping"], r["round"]) for r in rows}
     candidates = ((t, name, n) for n in range(count) for t in TARGETS if t.startswith(only) for name in DRAWS[t.partition(":")[0]])
     for target, name, number in candidates:
-        if (target, name, number) in recorded_rounds:
-            continue
-        row = campaign(target, name, number, runs, seconds)
-        with log.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-        print(target, name, row["layers"], row["streams_driven"], row["cpu_seconds"], *row["violations"][:2], flush=True)  # type: ignore[index]
-        yield row
+        if (target, name, number) not in recorded_rounds:
+            row = campaign(target, name, number, runs, seconds)
+            print(target, name, row["layers"], row["streams_driven"], row["cpu_seconds"], *row["violations"][:2], flush=True)  # type: ignore[index]
+            yield row
 
 
 def main() -> int:
@@ -249,14 +241,14 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=8.0, metavar="S", help="drive the streams of a mapping for so long (default: 8)")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds of all mappings (default: 3)")
     parser.add_argument("--only", default="", metavar="TEXT", help="drive only targets whose name starts so")
-    parser.add_argument("--log", type=Path, default=ROOT / "build" / "capacities.log", metavar="FILE", help="go on behind its rows")
     args = parser.parse_args()
-    args.log.parent.mkdir(parents=True, exist_ok=True)
-    rows = list(rounds(args.log, args.rounds, args.runs, args.seconds, args.only))
+    rows = recorded(args.json)
+    for row in rounds(tuple(rows), args.rounds, args.runs, args.seconds, args.only):
+        rows.append(row)
+        finish("capacities", rows, args.json)
     wrong = sum(len(r["violations"]) for r in rows)  # type: ignore[arg-type, misc]
     layers, driven = (sum(int(str(r[key])) for r in rows) for key in ("layers", "streams_driven"))
     print(f"{layers:,} layers, {driven:,} streams driven, {wrong} violations")
-    finish("capacities", rows, args.json)
     return int(bool(wrong))
 
 
