@@ -127,10 +127,11 @@ def whole_window(pool: Op, reduce: Op, extra: dict[str, int], grade: str) -> tup
     """Return the rules that read a reduction over an image as a pool whose window is the image, and back."""
 
     @rule(name=f"{reduce.name.replace('_', '-')}-as-window", grade=grade)
-    def as_window(x: Tensor) -> Law:
-        """reduce(x, height and width, kept) = pool(x, (height, width))"""
-        y = reduce(x, axes=(2, 3), keepdims=1)
-        return y, pool(x, (x.shape[2], x.shape[3]), (1, 1), (0,) * 4, (1, 1), ceil=0, **extra), Where(x.rank == 4, x.size > 0)
+    def as_window(x: Tensor, keepdims: Int) -> Law:
+        """reduce(x, height and width) = reshape(pool(x, (height, width)))"""
+        y = reduce(x, axes=(2, 3), keepdims=keepdims)
+        pooled = pool(x, (x.shape[2], x.shape[3]), (1, 1), (0,) * 4, (1, 1), ceil=0, **extra)
+        return y, o.reshape(pooled, y.shape), Where(x.rank == 4, x.size > 0)
 
     @rule(name=f"{pool.name.replace('_', '-')}-of-image-as-reduction", grade=grade)
     def as_reduction(x: Tensor, kernel: Ints, strides: Ints) -> Law:
