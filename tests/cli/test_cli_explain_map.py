@@ -168,7 +168,7 @@ SPOILED: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
     (lambda d: d.update(layers=[]), "The document must hold layers with their mappings, as flexmatch map --json writes them"),
     (lambda d: d["layers"][0].update(repeats=0), "A layer of the document must be there once or more, not 0 times"),
     (lambda d: d["layers"][0]["cost"].update(model="zigzag"), 'The model must be one of timeloop, maestro, not "zigzag"'),
-    (lambda d: d["layers"][0]["clusters"].update(levels=[]), "The outermost and the innermost level of an architecture must be memories"),
+    (lambda d: d["layers"][0]["clusters"].update(levels=[]), "There must be levels of an architecture, not none"),
     (lambda d: d["layers"][0]["mapping"].pop(), "The levels of the mapping must be DRAM, L2, row, L1, not DRAM, L2, row"),
     (lambda d: d["layers"][0].update(objective="fame"), 'The objective of the document must be one that edge can price, not "fame"'),
 ]

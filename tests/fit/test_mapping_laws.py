@@ -280,12 +280,43 @@ REFUSED = [
     ({"parallel": {"row": ["c", "q"]}}, "Constraint parallel [c, q] names c: the problem has m n k"),
     ({"tiles": {"L3": {"k": 2}}}, "Constraint tiles names L3: the architecture has DRAM L2 row L1"),
     ({"utilisation": {"min": 2}}, "The min of utilisation must be from 0 to 1, not 2"),
+    ({"bypass": {"row": ["a"]}}, "Constraint bypass ['a'] at row is not possible: it is virtual and holds none"),
+    ({"schema": "flexmatch.constraints/2"}, "The schema must be \"flexmatch.constraints/1\", not 'flexmatch.constraints/2'"),
     ({"bypass": {"DRAM": ["a"]}}, "Constraint bypass ['a'] at DRAM is not possible: the outermost memory holds every tensor"),
     (
         {"colour": 1},
-        'The constraints has no key "colour", only tiles, orders, parallel, bypass, one_dimension_an_axis, utilisation, schema',
+        'The constraints must not have the key "colour", only tiles, orders, parallel, bypass, one_dimension_an_axis, utilisation, schema',
     ),
 ]
+
+
+ARCHITECTURES = [
+    ({"levels": []}, "There must be levels of an architecture, not none"),
+    ({"name": 5}, "The name of an architecture must be a text, not 5"),
+    ({"schema": "flexmatch.clusters/2"}, "The schema must be \"flexmatch.clusters/1\", not 'flexmatch.clusters/2'"),
+    ({"levels": [{"name": "D"}, {"name": "R", "virtual": "yes"}, {"name": "L"}]}, "virtual of R must be true or false, not 'yes'"),
+]
+PROBLEMS = [
+    ({"dimensions": {}}, "There must be dimensions, not none"),
+    ({"tensors": {}}, "There must be tensors, not none"),
+    ({"dimensions": {"": 4, "m": 8, "n": 4, "k": 6}}, "A dimension must be a text, not ''"),
+    ({"unit": ""}, "The problem's unit must be a text, not ''"),
+    ({"schema": "flexmatch.problem/2"}, "The schema must be \"flexmatch.problem/1\", not 'flexmatch.problem/2'"),
+]
+
+
+@pytest.mark.parametrize(("change", "sentence"), ARCHITECTURES, ids=[s for _, s in ARCHITECTURES])
+def test_documents_that_are_no_architecture(change: Any, sentence: str) -> None:
+    with pytest.raises(InputError) as caught:
+        clusters_from({**machine().document(), **change})
+    assert (caught.value.problem.code, caught.value.problem.sentence) == ("F231", sentence)
+
+
+@pytest.mark.parametrize(("change", "sentence"), PROBLEMS, ids=[s for _, s in PROBLEMS])
+def test_documents_that_are_no_problem(change: Any, sentence: str) -> None:
+    with pytest.raises(InputError) as caught:
+        problem_from({**GEMM.document(), **change})
+    assert (caught.value.problem.code, caught.value.problem.sentence) == ("F230", sentence)
 
 
 @pytest.mark.parametrize(("document", "sentence"), REFUSED, ids=[s for _, s in REFUSED])
@@ -304,7 +335,7 @@ def test_constraints_that_no_mapping_satisfies_are_named_minimally() -> None:
         check_feasible(Space(GEMM, machine(64, 14), constraints), MODELS["timeloop"])
     sentence = caught.value.problem.sentence
     assert sentence.startswith(
-        "No mapping satisfies the constraints: with tile k = 6 at L1 and tile n = 4 at L1 at L1 b alone takes 24 of 14 elements; "
+        "No mapping satisfies the constraints: with tile k = 6 at L1 and tile n = 4 at L1, at L1 b alone takes 24 of 14 elements; "
     )
     assert "parallel" not in sentence
     for _, lacking in replace(constraints, tiles={("L1", "k"): 6, ("L1", "n"): 4}, parallel={}, is_one_an_axis=False).atoms():

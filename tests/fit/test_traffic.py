@@ -189,7 +189,7 @@ L1 = NESTED[0]
 REFUSED: list[tuple[Any, Any, str]] = [
     ([], NESTED, "The problem must be an object, not []"),
     ({"dimensions": {}}, NESTED, 'The problem must have the key "tensors"'),
-    (edited(x=1), NESTED, 'The problem has no key "x", only dimensions, tensors, output'),
+    (edited(x=1), NESTED, 'The problem must not have the key "x", only dimensions, tensors, output'),
     (edited(dimensions=[4]), NESTED, "Dimensions must be an object of names, not [4]"),
     (edited(dimensions={"M": 0}), NESTED, "Dimension M must be a positive integer, not 0"),
     (edited(dimensions={"M": True}), NESTED, "Dimension M must be a positive integer, not True"),
@@ -204,7 +204,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (LARGE, [], "The mapping must have at least one level, not none"),
     (LARGE, mapped(7), "A level of the mapping must be an object, not 7"),
     (LARGE, mapped({"temporal": []}), 'A level of the mapping must have the key "memory"'),
-    (LARGE, mapped({**L1, "loops": []}), 'A level of the mapping has no key "loops", only memory, spatial, temporal'),
+    (LARGE, mapped({**L1, "loops": []}), 'A level of the mapping must not have the key "loops", only memory, spatial, temporal'),
     (LARGE, mapped({**L1, "memory": ""}), "The memory of a level must be a name, not ''"),
     (LARGE, mapped({**L1, "memory": "L2"}), 'The memories of a mapping must differ, not be "L2" twice'),
     (LARGE, mapped({**L1, "temporal": 3}), "The temporal loops of L1 must be a list, not 3"),
@@ -226,7 +226,7 @@ LIMITED = [
     ({"L1": {"elements": 127}}, "Tiles in L1 must be at most 127 elements, not 128"),
     ({"L2": {"fanout": 7}}, "Instances below L2 must be at most 7, not 8"),
     ({"L3": {}}, 'Limits must be of memories of the mapping (L1, L2, DRAM), not of "L3"'),
-    ({"L1": {"bytes": 3}}, 'The bound of L1 has no key "bytes", only elements, fanout'),
+    ({"L1": {"bytes": 3}}, 'The bound of L1 must not have the key "bytes", only elements, fanout'),
     ({"L1": {"elements": 0}}, "The bound of L1 on elements must be a positive integer, not 0"),
 ]
 

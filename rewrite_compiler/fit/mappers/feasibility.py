@@ -97,7 +97,7 @@ def check_feasible(space: Space, model: CostModel) -> None:
     relaxed = next(lacking for _, lacking in remaining.atoms())
     count = replace(space, constraints=relaxed).count
     relief = f"relaxing {'this one constraint' if len(names) == 1 else names[0]} leaves {count:,} mappings"
-    raise InputError("F232", f"No mapping satisfies the constraints: with {' and '.join(names)} {reason}; {relief}")
+    raise InputError("F232", f"No mapping satisfies the constraints: with {' and '.join(names)}, {reason}; {relief}")
 
 
 def _minimal(space: Space, model: CostModel) -> tuple[list[str], Constraints]:

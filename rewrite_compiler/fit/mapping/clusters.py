@@ -9,7 +9,16 @@ from functools import cached_property
 from typing import Any
 
 from ...errors import InputError
-from ..problems.documents import WORD_BITS, check_count, check_keys, checked_list, checked_object, positive_integer
+from ..problems.documents import (
+    WORD_BITS,
+    check_count,
+    check_keys,
+    check_schema,
+    checked_list,
+    checked_name,
+    checked_object,
+    positive_integer,
+)
 from ..problems.problem import Problem
 
 AXES = ("X", "Y")
@@ -126,12 +135,13 @@ def clusters_from(document: Any) -> Clusters:
 
 def _parsed(document: Any) -> Clusters:
     check_keys(document, "The architecture", ("name", "clock_hertz", "levels"), ("energies", "operations", "source", "schema"))
+    check_schema(document, "flexmatch.clusters/1")
     entries = checked_list(document["levels"], "The levels of the architecture")
     check_count(entries, "levels of an architecture")
     levels = tuple(_cluster(entry) for entry in entries)
     if math.prod(level.children for level in levels) >= 1 << WORD_BITS:
         raise InputError("F231", f"An architecture must have fewer than 2^{WORD_BITS} units")
-    if not levels or levels[0].is_virtual or levels[-1].is_virtual:
+    if levels[0].is_virtual or levels[-1].is_virtual:
         raise InputError("F231", "The outermost and the innermost level of an architecture must be memories, not virtual")
     names = [level.name for level in levels]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -143,20 +153,20 @@ def _parsed(document: Any) -> Clusters:
     if (energies or operations) and not isinstance(source, str):
         raise InputError("F231", "An architecture with energies must say their source")
     hertz = positive_integer(document["clock_hertz"], "clock_hertz")
-    return Clusters(str(document["name"]), levels, hertz, energies, operations, source)
+    return Clusters(checked_name(document["name"], "The name of an architecture"), levels, hertz, energies, operations, source)
 
 
 def _cluster(entry: Any) -> Cluster:
     check_keys(entry, "A level of the architecture", ("name",), ("capacity", "children", "axis", "width", "virtual"))
-    name = entry["name"]
-    if not isinstance(name, str) or not name:
-        raise InputError("F231", f"The name of a level must be a text, not {name!r}")
+    name = checked_name(entry["name"], "The name of a level")
     numbers = {k: positive_integer(entry[k], f"{k} of {name}") for k in ("capacity", "children", "width") if k in entry}
     axis = entry.get("axis")
     if axis not in (None, *AXES):
         raise InputError("F231", f"The axis of {name} must be X or Y, not {axis!r}")
     is_virtual = entry.get("virtual", False)
-    if is_virtual not in (True, False) or (is_virtual and "capacity" in numbers):
+    if not isinstance(is_virtual, bool):
+        raise InputError("F231", f"virtual of {name} must be true or false, not {is_virtual!r}")
+    if is_virtual and "capacity" in numbers:
         raise InputError("F231", f"The level {name} must be virtual or have a capacity, not both")
     return Cluster(name, numbers.get("capacity"), numbers.get("children", 1), axis, numbers.get("width"), is_virtual)
 

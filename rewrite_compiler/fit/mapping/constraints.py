@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import InputError
-from ..problems.documents import check_keys, checked_list, checked_object, positive_integer
+from ..problems.documents import check_keys, check_schema, checked_list, checked_object, positive_integer
 from ..problems.problem import Problem
 from .clusters import Clusters
 
@@ -77,6 +77,7 @@ def constraints_from(document: Any, problem: Problem, clusters: Clusters) -> Con
 
 def _parsed(document: Any, problem: Problem, clusters: Clusters) -> Constraints:
     check_keys(document, "The constraints", (), KEYS)
+    check_schema(document, "flexmatch.constraints/1")
     tiles = {}
     for level, sizes in _by_level(document, "tiles", clusters).items():
         for d, n in checked_object(sizes, f"tiles of {level}").items():
@@ -90,11 +91,14 @@ def _parsed(document: Any, problem: Problem, clusters: Clusters) -> Constraints:
         for names in table.values():
             _check_names(kind, names, problem)
     for level, tensors in bypass.items():
-        foreign = next((t for t in tensors if t not in problem.spaces), None)
-        if foreign is not None or level == clusters.names[0]:
-            constraint = f"Constraint bypass {list(tensors)} at {level}"
-            reason = "the outermost memory holds every tensor" if foreign is None else f"the tensors are {' '.join(problem.spaces)}"
-            raise InputError("F232", f"{constraint} is not possible: {reason}")
+        reasons = {
+            f"the tensors are {' '.join(problem.spaces)}": any(t not in problem.spaces for t in tensors),
+            "the outermost memory holds every tensor": level == clusters.names[0],
+            "it is virtual and holds none": any(c.is_virtual for c in clusters.levels if c.name == level),
+        }
+        reason = next((why for why, applies in reasons.items() if applies), None)
+        if reason is not None:
+            raise InputError("F232", f"Constraint bypass {list(tensors)} at {level} is not possible: {reason}")
     utilisation = checked_object(document.get("utilisation", {}), "utilisation")
     check_keys(utilisation, "The utilisation", (), ("min", "max"))
     shares = {k: _share(v, f"The {k} of utilisation") for k, v in utilisation.items()}

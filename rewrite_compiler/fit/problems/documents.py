@@ -24,7 +24,17 @@ def check_keys(document: Any, subject: str, needed: Sequence[str], allowed: Sequ
             raise InputError("F230", f'{subject} must have the key "{name}"')
     for name in document:
         if name not in needed and name not in allowed:
-            raise InputError("F230", f'{subject} has no key "{name}", only {", ".join((*needed, *allowed))}')
+            raise InputError("F230", f'{subject} must not have the key "{name}", only {", ".join((*needed, *allowed))}')
+
+
+def check_schema(document: Mapping[str, Any], schema: str) -> None:
+    """Check that a document that names its schema names this one.
+
+    Raises:
+        InputError: it names another (F230).
+    """
+    if document.get("schema", schema) != schema:
+        raise InputError("F230", f'The schema must be "{schema}", not {document["schema"]!r}')
 
 
 def checked_object(document: Any, subject: str) -> Mapping[str, Any]:
@@ -49,6 +59,17 @@ def checked_list(document: Any, subject: str) -> Sequence[Any]:
     return document
 
 
+def checked_name(value: Any, subject: str) -> str:
+    """Return a text that is not empty.
+
+    Raises:
+        InputError: the value is anything else (F230).
+    """
+    if not isinstance(value, str) or not value:
+        raise InputError("F230", f"{subject} must be a text, not {value!r}")
+    return value
+
+
 def positive_integer(value: Any, subject: str) -> int:
     """Return a positive integer that fits a word.
 
@@ -63,10 +84,12 @@ def positive_integer(value: Any, subject: str) -> int:
 
 
 def check_count(entries: Sequence[Any] | Mapping[str, Any], subject: str) -> None:
-    """Check that a document has no more entries of a kind than can be searched.
+    """Check that a document has an entry of a kind, and no more than can be searched.
 
     Raises:
-        InputError: it has more (F230).
+        InputError: it has none, or more (F230).
     """
+    if not entries:
+        raise InputError("F230", f"There must be {subject}, not none")
     if len(entries) > MAX_ENTRIES:
         raise InputError("F230", f"There must be at most {MAX_ENTRIES} {subject}, not {len(entries):,}")

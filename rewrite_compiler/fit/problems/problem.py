@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from ...errors import InputError
-from .documents import WORD_BITS, check_count, check_keys, checked_list, checked_object, positive_integer
+from .documents import WORD_BITS, check_count, check_keys, check_schema, checked_list, checked_name, checked_object, positive_integer
 
 Projection = Mapping[str, int]  # coefficient of each dimension along an axis
 MAX_POINTS = 1 << WORD_BITS  # of an iteration space or positions along an axis, so that every counter is a word of 64 bits
@@ -56,15 +56,17 @@ def problem_from(document: Any) -> Problem:
     """
     described = {k: v for k, v in document.items() if k not in DESCRIPTION} if isinstance(document, Mapping) else document
     check_keys(described, "The problem", ("dimensions", "tensors", "output"))
-    dimensions = {d: positive_integer(n, f"Dimension {d}") for d, n in checked_object(document["dimensions"], "dimensions").items()}
-    check_count(dimensions, "dimensions")
-    tensors = {t: _axes(t, axes, dimensions) for t, axes in checked_object(document["tensors"], "tensors").items()}
-    check_count(tensors, "tensors")
+    check_schema(document, "flexmatch.problem/1")
+    sizes, spaces = (checked_object(document[key], key) for key in ("dimensions", "tensors"))
+    check_count(sizes, "dimensions")
+    check_count(spaces, "tensors")
+    dimensions = {checked_name(d, "A dimension"): positive_integer(n, f"Dimension {d}") for d, n in sizes.items()}
+    tensors = {checked_name(t, "A tensor"): _axes(t, axes, dimensions) for t, axes in spaces.items()}
     if not isinstance(document["output"], str) or document["output"] not in tensors:
         raise InputError("F230", f'The output must be one of {", ".join(tensors)}, not "{document["output"]}"')
     for key in ("unit", "tag"):
-        if not isinstance(document.get(key, ""), str):
-            raise InputError("F230", f"The problem's {key} must be a name, not {document[key]!r}")
+        if key in document:
+            checked_name(document[key], f"The problem's {key}")
     problem = Problem(dimensions, tensors, document["output"], document.get("unit", MAC), document.get("tag"))
     check_size(problem)
     return problem
@@ -88,7 +90,8 @@ def check_size(problem: Problem) -> None:
 def _axes(tensor: str, axes: Any, dimensions: Mapping[str, int]) -> tuple[Projection, ...]:
     coefficients = []
     dimensions_used: set[str] = set()
-    check_count(checked_list(axes, f"Tensor {tensor}"), f"axes of tensor {tensor}")
+    if checked_list(axes, f"Tensor {tensor}"):
+        check_count(axes, f"axes of tensor {tensor}")
     for axis in axes:
         for d, coefficient in checked_object(axis, f"an axis of tensor {tensor}").items():
             check_dimension(d, dimensions, f"Tensor {tensor}")
