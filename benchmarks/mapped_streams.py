@@ -116,11 +116,11 @@ def vta_cycles(target: Target, m: Operation, issued: Sequence[tuple[str, Mapping
 def genesys_cycles(m: Operation, sizes: Mapping[str, int], attributes: Mapping[str, Any], port_bits: int) -> Parts:
     """Return compute and stalls of the published performance model, with the tile of the driver."""
     if "c" in sizes:
-        shape, kernel = [sizes[d] for d in "bcij"], (sizes["r"], sizes["s"])
+        shape, kernel = [sizes[d] for d in "bncij"], (sizes["r"], sizes["s"])
     else:
-        shape, kernel = [1, sizes["k"], 1, sizes["t"]], (1, 1)
+        shape, kernel = [1, sizes["n"], sizes["k"], 1, sizes["t"]], (1, 1)
     strides, pads = attributes.get("strides", (1, 1)), attributes.get("pads", (0, 0, 0, 0))
-    layer = conv_layer(shape, sizes["n"], kernel, strides, pads, m.parameters, False)
+    layer = conv_layer(*shape, *kernel, strides, pads, m.parameters)
     rows, columns = layer.design.array_n, layer.design.array_m
     design = Design(rows, columns, 8, 8, 32, 32, *[1] * 5, *[port_bits] * 4)  # rooms are those that the driver's tile keeps
     whole = SystolicLayer(layer.oc * columns, layer.ic * rows, *kernel, *layer.out, strides[0])

@@ -5,6 +5,7 @@ from .array_algebra import join_bytes, low_bits, pad_axis, row_sums, split_bytes
 from .cost import Cost, Levels, levels_times
 from .device import Device, SimulatedDevice, SimulatedStream, StreamedDevice, simulated_device
 from .discovery import find_target, load_target, target_names
+from .layers import axis_sizes, bordered, conv_sums, dense_sums, depthwise_sums, window_counts, window_maxima, windowed
 from .mapping import Axes, FormatFor, Limit, Mapping
 from .meaning import body_of, inlined
 from .resources import Clock, Energy, Link, Memory, Resources, Unit, resource_document, state_memory
@@ -34,7 +35,12 @@ __all__ = [
     "StreamedDevice",
     "Target",
     "Unit",
+    "axis_sizes",
     "body_of",
+    "bordered",
+    "conv_sums",
+    "dense_sums",
+    "depthwise_sums",
     "find_target",
     "inlined",
     "join_bytes",
@@ -52,4 +58,7 @@ __all__ = [
     "untile",
     "values_of",
     "widen",
+    "window_counts",
+    "window_maxima",
+    "windowed",
 ]

@@ -78,8 +78,8 @@ def reporting_failures(
 
 
 def place_of_function(f: Callable[..., Any] | None) -> str:
-    """Return file and line of a function, nothing where it has none."""
+    """Return file and line of a function, of the first one that another is applied to; nothing where it has none."""
     while isinstance(f, partial):
-        f = f.func
+        f = next(filter(callable, f.args), f.func)
     code = None if f is None else getattr(inspect.unwrap(f), "__code__", None)
     return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"

@@ -11,7 +11,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any, Required, TypedDict, Unpack
+from operator import itemgetter
+from typing import Any, Protocol, Required, TypedDict, Unpack
 
 import numpy as np
 
@@ -60,6 +61,16 @@ class Limit:
 
     def __str__(self) -> str:
         return self.reason or f"{self.what} {self.needs:,}, must be at most {self.most:,}"
+
+
+class Work(Protocol):
+    """What a driver does for one tile."""
+
+    def limits(self) -> Iterable[Limit]:
+        """Return what the tile needs of the device's capacities."""
+
+    def cost(self, resources: Resources) -> Cost:
+        """Return the cycles and bytes of the tile."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +167,11 @@ class Mapping:
     def costs(self, f: Callable[..., Cost]) -> Callable[..., Cost]:
         """Take the function that prices one tile: (**sizes, static variables, resources=…, p=parameters) → Cost."""
         self.price = f
+        return f
+
+    def work(self, f: Callable[..., Work]) -> Callable[..., Work]:
+        """Take the function that plans one tile, whose work says its limits and its cost: (**sizes, static variables, p=…) → Work."""
+        self.capacities, self.price = partial(_limits_of, f), partial(_cost_of, f)
         return f
 
     def residency(self, f: Callable[..., Iterable[Room]]) -> Callable[..., Iterable[Room]]:
@@ -391,6 +407,14 @@ class Mapping:
             yield limit
 
 
+def _limits_of(plan: Callable[..., Work], **tile: Any) -> Iterable[Limit]:
+    return plan(**accepted_arguments(plan, tile)).limits()
+
+
+def _cost_of(plan: Callable[..., Work], *, resources: Resources, **tile: Any) -> Cost:
+    return plan(**accepted_arguments(plan, tile)).cost(resources)
+
+
 def _odd_levels(levels: MappingOf[Any, Any]) -> Iterator[Any]:
     """Yield what is none of levels: a name of a memory or tensor that is no text, an entry that is no dictionary, no pair of counts."""
     for memory, tensors in levels.items():
@@ -456,13 +480,13 @@ def accepted_arguments(f: Callable[..., Any], available: MappingOf[str, Any]) ->
     return dict(available) if names is None else {name: value for name, value in available.items() if name in names}
 
 
-def _behaviour_key(f: Callable[..., Any] | None) -> Hashable:
+def _behaviour_key(f: Hashable) -> Hashable:
     """Return a key of a function's behaviour: partial applications with different arguments differ."""
     if not isinstance(f, partial):
         return f
-    bound = (*f.args, *f.keywords.values())
-    is_key = all(isinstance(x, Hashable) for x in bound)
-    return (f.func, f.args, tuple(sorted(f.keywords.items()))) if is_key else f
+    args, keywords = (tuple(map(_behaviour_key, bound)) for bound in (f.args, f.keywords.values()))
+    is_key = all(isinstance(x, Hashable) for x in (*args, *keywords))
+    return (f.func, args, tuple(sorted(zip(f.keywords, keywords, strict=True), key=itemgetter(0)))) if is_key else f
 
 
 @lru_cache(maxsize=4096)

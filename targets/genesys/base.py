@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -104,6 +104,12 @@ def blocks(size: int, lanes: int) -> int:
 
 
 # -- layouts
+
+
+def bordered_codes(x: Codes, pads: Sequence[int], code: int) -> Codes:
+    """Return images [… i, j] with a code around them."""
+    margins = [(0, 0)] * (x.ndim - 2) + [(pads[0], pads[2]), (pads[1], pads[3])]
+    return np.pad(x, margins, constant_values=code)
 
 
 def input_bytes(x: Codes, m: Layer) -> Codes:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from types import FunctionType
 from typing import Any
@@ -17,11 +17,11 @@ from rewrite_compiler.lang import Array, Expr, Fixed, array, lift, maximum, mini
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Float
-from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice, pad_axis
 from rewrite_compiler.target import Mapping as Operation
+from rewrite_compiler.target import StreamedDevice, axis_sizes, pad_axis
 
 from .base import Codes, config, int8, target
-from .simd import FIRST, SECOND, Nest, Operand, Program, Sweep, cost, flat, limits, run, scalar, spread
+from .simd import FIRST, SECOND, Nest, Operand, Sweep, flat, run, scalar, spread
 
 RANKS = {2: "a b", 4: "a b c d"}
 FRACTION = 16  # bits of the fraction of the functions' operands and results
@@ -47,14 +47,14 @@ class Work:
         return [Nest(name, counts, rows[space], rows[space], b) for (name, space, _), b in zip(self.steps, sources, strict=True)]
 
 
-def sweep(sizes: Mapping[str, int], rank: int, p: P, *, operands: int, is_apart: bool = False) -> Sweep:
+def sweep(sizes: Mapping[str, int], rank: int, p: P, *, operands: int) -> Sweep:
     """Return the work on all elements of tensors, whose axes do not matter."""
     c = config(p)
-    return Sweep(c, 1, 1, spread(c, math.prod(sizes[d] for d in RANKS[rank].split())), operands=operands, is_apart=is_apart)
+    return Sweep(c, 1, 1, spread(c, math.prod(sizes[d] for d in RANKS[rank].split())), operands=operands)
 
 
 def run_flat(
-    device: StreamedDevice, m: Sweep, tensors: Sequence[Codes], rank: int, program: Program, scalars: Sequence[int], fraction: int = 0
+    device: StreamedDevice, m: Sweep, tensors: Sequence[Codes], rank: int, scalars: Sequence[int], fraction: int = 0
 ) -> Codes:  # fmt: skip
     """Emit the work on tensors [(samples,) …] of one shape and rank; return results of that shape."""
     shape, lanes = tensors[0].shape[tensors[0].ndim - rank :], m.design.lanes
@@ -62,25 +62,22 @@ def run_flat(
     for x in tensors:
         rows = pad_axis(x.reshape(*x.shape[: x.ndim - rank], size), -1, m.size[0] * lanes)
         images.append(np.moveaxis(rows.reshape(*rows.shape[:-1], 1, *m.size, lanes), -1, -3))
-    y = run(device, m, images, program, scalars=scalars, fraction=fraction)
+    y = run(device, m, images, scalars=scalars, fraction=fraction)
     return np.moveaxis(y, -3, -1).reshape(*y.shape[:-4], -1)[..., :size].reshape(*y.shape[:-4], *shape)
 
 
 def _drive(device: StreamedDevice, *, rank: int, work: Callable[..., Work], p: P, f: Formats, **given: Any) -> Codes:
     """Emit the operation on x and, where there is one, z [(samples,) …] of one shape."""
     tensors = [given.pop(name) for name in ("x", "z") if name in given]
-    sizes = dict(zip(RANKS[rank].split(), tensors[0].shape[-rank:], strict=True))
+    sizes = axis_sizes(RANKS[rank], tensors[0])
     done = work(f, given)
-    return run_flat(device, sweep(sizes, rank, p, operands=len(tensors)), tensors, rank, done.nests, done.scalars, done.fraction)
+    m = replace(sweep(sizes, rank, p, operands=len(tensors)), program=done.nests)
+    return run_flat(device, m, tensors, rank, done.scalars, done.fraction)
 
 
-def _limits(*, rank: int, operands: int, p: P, **sizes: int) -> Iterator[Limit]:
-    yield from limits(sweep(sizes, rank, p, operands=operands))
-
-
-def _cost(*, rank: int, operands: int, steps: int, p: P, resources: Resources, **sizes: Any) -> Cost:
-    work = Work((("add", FIRST, scalar(0)),) * steps)
-    return cost(sweep(sizes, rank, p, operands=operands), work.nests, resources)
+def _plan(*, rank: int, operands: int, steps: int, p: P, **sizes: int) -> Sweep:
+    """Return the work of so many steps, whatever they are: limits and cost depend on no more."""
+    return replace(sweep(sizes, rank, p, operands=operands), program=Work((("add", FIRST, scalar(0)),) * steps).nests)
 
 
 # -- what there is: work on codes, and the same as a function of elements
@@ -242,11 +239,9 @@ def _register(kind: Kind, rank: int, dims: str) -> None:
         axes=axes, formats=formats, derived=derived, operation=name.removesuffix("_relu").removesuffix("_int32"), whole=dims,
         shared=("x z",) if kind.is_shared else (), trials=trials,
     )(function(kind.meaning, f"{name}_{rank}"))  # fmt: skip
-    of: dict[str, Any] = {"rank": rank, "operands": len(inputs)}
-    mapping.limits(partial(_limits, **of))
+    mapping.work(partial(_plan, rank=rank, operands=len(inputs), steps=kind.steps))
     mapping.driver(partial(_drive, rank=rank, work=kind.work))
     mapping.numerics(partial(_codes, kind.element))
-    mapping.costs(partial(_cost, **of, steps=kind.steps))
 
 
 for _rank in RANKS:

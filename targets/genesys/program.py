@@ -6,16 +6,17 @@ A layer lies in memory as the ports hold it: inputs and results N, H, W, C with 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rewrite_compiler.ila_models.genesys import Config
 from rewrite_compiler.ila_models.genesys.words import ACCESSES, BBUF, BUFFERS, IBUF, OBUF, SIMD, SPACES, SYSTOLIC, WBUF
-from rewrite_compiler.target import StreamedDevice
+from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice
 
 Word = tuple[str, dict[str, int]]
 ROWS = 4  # of a block of weights
 WORD = 4  # bytes of a sum
+MOST = (1 << 16) - 1  # of a request, and of the iterations of a loop
 BITS = 32  # of an element of a vector memory
 OC, N, IC, KH, KW, OH, OW = range(7)  # loops of tiles; the same inside of a tile are 7 higher
 INSIDE = 7
@@ -70,6 +71,33 @@ class Layer:
             "param": self.oc * c.array_m * WORD + tiles * self.weight_rows * c.array_n * c.array_m,
             "obuf": positions * self.oc * c.array_m * WORD,
         }
+
+    def limits(self) -> Iterator[Limit]:
+        """Yield what a tile needs of every buffer, and of the fields of its words."""
+        c, (_, width) = self.design, self.out
+        results = self.toh * width * self.toc
+        for label, needs, most in (
+            ("input rows", self.input_rows * self.size[1] * self.tic, c.ibuf_depth),
+            ("weight rows", self.weight_rows, min(c.wbuf_depth, MOST)),
+            ("sum rows", results, c.obuf_depth),
+            ("bias rows", self.toc, c.bbuf_depth),
+            ("vector rows", results if self.relu else 1, min(c.vmem_depth, MOST)),
+            ("bytes a bank of a request", max(self.size[1] * self.tic, WORD * width * self.toc), MOST),
+        ):
+            yield Limit(label, needs, most)
+
+    def cost(self, resources: Resources) -> Cost:
+        """Return the cycles of the layer: its steps on the array, and what every tile moves."""
+        n, (oc, _, ic, oh) = self.design.array_n, self.tiles.values()
+        tiles = self.samples * oc * ic * oh
+        step = self.toh * self.out[1] * self.kernel[0] * self.kernel[1] * self.tic * self.toc
+        moved = {
+            "x": tiles * self.input_rows * self.size[1] * self.tic * n,
+            "w": tiles * self.weight_rows * n * n,
+            "y": (2 * ic - 1) * self.bytes["obuf"],
+            "commands": WORD * len(layer_words(self)) + tiles * self.toc * n * WORD,
+        }
+        return Cost("systolic", tiles * (step + 2 * (n - 1)), resources.link("host", "wbuf").cycles_for(sum(moved.values())), moved)
 
 
 class Emitter:

@@ -7,8 +7,7 @@ zero point leave out is a number for each output, (offset − zero) · Σ w, at 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +19,7 @@ from rewrite_compiler.lang import Array, Expr, array, maximum, minimum, number_a
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice, low_bits, row_sums, widen
+from rewrite_compiler.target import Limit, StreamedDevice, axis_sizes, low_bits, row_sums, widen
 
 from .base import Codes, blocks, config, target
 from .elementwise import RANKS, P, function, run_flat, sweep
@@ -31,15 +30,13 @@ from .products import (
     DENSE_BIAS,
     TRIALS,
     conv2d_codes,
-    conv2d_cost,
-    conv2d_limits,
+    conv_layer,
     dense_codes,
-    dense_cost,
-    dense_limits,
+    dense_layer,
     drive_conv2d,
     drive_dense,
 )
-from .simd import FIRST, SECOND, Nest, Operand, Sweep, cost, flat, limits, run, scalar
+from .simd import FIRST, SECOND, Nest, Operand, Sweep, flat, run, scalar
 
 OFFSET = 128  # what is taken from a code to make a signed byte of it
 PART = 20  # bits of the lower part of a factor of a sum
@@ -62,14 +59,9 @@ def _starts(w: Codes, b: Codes | None, zero: int) -> Codes:
     return missing if b is None else np.asarray(widen(b) + missing)
 
 
-def centred(x: Array, zero: int) -> Array:
-    """Return codes less their zero point."""
-    return array(lambda *place: x[place] - zero, x.shape)
-
-
 def _drive_dense(device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = None, *, x_zero: int, p: P) -> Codes:
     """Emit one product of codes: x [(samples,) t, k], w [n, k], b [n] → y [(samples,) t, n]."""
-    return drive_dense(device, widen(x) - OFFSET, widen(w), _starts(widen(w), b, x_zero), p=p, relu=False)
+    return drive_dense(device, widen(x) - OFFSET, widen(w), _starts(widen(w), b, x_zero), p=p)
 
 
 def _drive_conv2d(
@@ -77,16 +69,8 @@ def _drive_conv2d(
     pads: tuple[int, ...],
 ) -> Codes:  # fmt: skip
     """Emit one layer of codes; zero points around the image are the host's."""
-    sums, where = _starts(widen(w), b, x_zero), {"strides": strides, "pads": pads}
-    return drive_conv2d(device, widen(x) - OFFSET, widen(w), sums, p=p, relu=False, border=x_zero - OFFSET, **where)
-
-
-def _dense_sums(x: Array, w: Array, b: Array | None = None, *, x_zero: int) -> Array:
-    return dense_codes(centred(x, x_zero), w, b)
-
-
-def _conv2d_sums(x: Array, w: Array, b: Array | None = None, *, x_zero: int, strides: tuple[int, ...], pads: tuple[int, ...]) -> Array:
-    return conv2d_codes(centred(x, x_zero), w, b, strides=strides, pads=pads)
+    sums = _starts(widen(w), b, x_zero)
+    return drive_conv2d(device, widen(x) - OFFSET, widen(w), sums, strides=strides, pads=pads, p=p, border=x_zero - OFFSET)
 
 
 def bytes_of(x: Tensor, w: Tensor, rank: int, *constants: Tensor) -> list[Any]:
@@ -126,15 +110,13 @@ def conv2d_bias_uint8(x: Tensor, w: Tensor, b: Tensor, x_zero: Int, strides: Int
 
 
 for _mapping in (dense_uint8, dense_bias_uint8):
-    _mapping.limits(partial(dense_limits, relu=False))
+    _mapping.work(dense_layer)
     _mapping.driver(_drive_dense)
-    _mapping.numerics(_dense_sums)
-    _mapping.costs(partial(dense_cost, relu=False))
+    _mapping.numerics(dense_codes)
 for _mapping in (conv2d_uint8, conv2d_bias_uint8):
-    _mapping.limits(partial(conv2d_limits, relu=False))
+    _mapping.work(conv_layer)
     _mapping.driver(_drive_conv2d)
-    _mapping.numerics(_conv2d_sums)
-    _mapping.costs(partial(conv2d_cost, relu=False))
+    _mapping.numerics(conv2d_codes)
 
 
 # -- the codes of sums
@@ -150,10 +132,15 @@ def _amounts(multiplier: tuple[int, ...], shift: tuple[int, ...]) -> tuple[int, 
     return fraction, np.array([multiplier, [1 << (n - 1) for n in further], further], np.int64)
 
 
-def _channel_sweep(sizes: Mapping[str, int], rank: int, p: P) -> Sweep:
+def _channel_sweep(multiplier: tuple[int, ...], shift: tuple[int, ...], p: P, rank: int, **sizes: int) -> Sweep:
     a, channels, *size = (*(sizes[d] for d in RANKS[rank].split()), 1, 1)[:4]
     c = config(p)
-    return Sweep(c, a, blocks(channels, c.lanes), (size[0] * size[1], 1), numbers=3)
+    bounds = (
+        Limit("bits of a factor", max(multiplier).bit_length(), FACTOR_BITS),
+        Limit("bits that a factor is shifted by", max(shift), MOST),
+        Limit(f"bits that a factor is shifted by, short of {LEAST}", max(LEAST - min(shift), 0), 0),
+    )
+    return Sweep(c, a, blocks(channels, c.lanes), (size[0] * size[1], 1), numbers=3, program=_requantised, bounds=bounds)
 
 
 def _requantised(m: Sweep, group: int, band: int) -> list[Nest]:
@@ -170,10 +157,10 @@ def _drive_requantise(
 ) -> Codes:  # fmt: skip
     """Emit one requantisation: sums x [(samples,) a, channels, …] → codes."""
     lead, shape = x.shape[: x.ndim - rank], x.shape[x.ndim - rank :]
-    m = _channel_sweep(dict(zip(RANKS[rank].split(), shape, strict=True)), rank, p)
+    m = _channel_sweep(multiplier, shift, p, rank, **axis_sizes(RANKS[rank], x))
     fraction, numbers = _amounts(*(tuple(np.resize(n, shape[1]).tolist()) for n in (multiplier, shift)))
     image = x.reshape(*lead, *shape[:2], *m.size)
-    y = run(device, m, [image], _requantised, numbers=numbers, scalars=(zero, low, high), fraction=fraction)
+    y = run(device, m, [image], numbers=numbers, scalars=(zero, low, high), fraction=fraction)
     codes = y.reshape(*y.shape[:-4], *shape)
     return low_bits(codes, 8)
 
@@ -190,17 +177,6 @@ def _requantised_codes(
         return minimum(maximum(code + zero, low), high)
 
     return array(element, x.shape)
-
-
-def _requantise_limits(multiplier: tuple[int, ...], shift: tuple[int, ...], p: P, rank: int, **sizes: Any) -> Iterator[Limit]:
-    yield from limits(_channel_sweep(sizes, rank, p))
-    yield Limit("bits of a factor", max(multiplier).bit_length(), FACTOR_BITS)
-    yield Limit("bits that a factor is shifted by", max(shift), MOST)
-    yield Limit(f"bits that a factor is shifted by, short of {LEAST}", max(LEAST - min(shift), 0), 0)
-
-
-def _requantise_cost(p: P, resources: Resources, rank: int, **sizes: Any) -> Cost:
-    return cost(_channel_sweep(sizes, rank, p), _requantised, resources)
 
 
 # -- sums of codes
@@ -239,10 +215,9 @@ def _drive_sum(
     low: int, high: int, p: P, rank: int,
 ) -> Codes:  # fmt: skip
     """Emit one sum: x, z [(samples,) …] → codes of the same shape."""
-    f, sizes = Factors.of(multiplier, shift), dict(zip(RANKS[rank].split(), x.shape[-rank:], strict=True))
-    m = sweep(sizes, rank, p, operands=2, is_apart=True)
+    f, sizes = Factors.of(multiplier, shift), axis_sizes(RANKS[rank], x)
     scalars = (-zeros[0], -zeros[1], *f.low, PART, *f.high, f.half, f.shift - PART, zero, low, high)
-    y = run_flat(device, m, [widen(x), widen(z)], rank, _summed, scalars)
+    y = run_flat(device, _sum_sweep(multiplier, shift, p, rank, **sizes), [widen(x), widen(z)], rank, scalars)
     return low_bits(y, 8)
 
 
@@ -261,16 +236,14 @@ def _sum_codes(
     return array(element, x.shape)
 
 
-def _sum_limits(multiplier: tuple[int, ...], shift: tuple[int, ...], p: P, rank: int, **sizes: Any) -> Iterator[Limit]:
-    yield from limits(sweep(sizes, rank, p, operands=2, is_apart=True))
+def _sum_sweep(multiplier: tuple[int, ...], shift: tuple[int, ...], p: P, rank: int, **sizes: int) -> Sweep:
     widest = max(m << (max(shift) - n) for m, n in zip(multiplier, shift, strict=True))
-    yield Limit("bits of a factor over the common power of two", widest.bit_length(), WIDEST)
-    yield Limit("bits that a sum is shifted by", max(shift), PART + 30)
-    yield Limit(f"bits that a sum is shifted by, short of {PART + 1}", max(PART + 1 - max(shift), 0), 0)
-
-
-def _sum_cost(p: P, resources: Resources, rank: int, **sizes: Any) -> Cost:
-    return cost(sweep(sizes, rank, p, operands=2, is_apart=True), _summed, resources)
+    bounds = (
+        Limit("bits of a factor over the common power of two", widest.bit_length(), WIDEST),
+        Limit("bits that a sum is shifted by", max(shift), PART + 30),
+        Limit(f"bits that a sum is shifted by, short of {PART + 1}", max(PART + 1 - max(shift), 0), 0),
+    )
+    return replace(sweep(sizes, rank, p, operands=2), is_apart=True, program=_summed, bounds=bounds)
 
 
 # -- the mappings: one a rank
@@ -303,18 +276,16 @@ def _declare_codes(rank: int) -> None:
         axes=f"x: {dims}; y: {dims}", formats={}, derived={"x": partial(Integers, 32), "y": codes}, operation="requantise", whole=dims,
         trials=[{**at, **(EACH if at["b"] == 3 else ONE)} for at in sizes],
     )(function(requantise, f"requantise_{dtype}_{rank}"))  # fmt: skip
-    single.limits(partial(_requantise_limits, rank=rank))
+    single.work(partial(_channel_sweep, rank=rank))
     single.driver(partial(_drive_requantise, rank=rank))
     single.numerics(_requantised_codes)
-    single.costs(partial(_requantise_cost, rank=rank))
     added = target.accelerates(
         axes=f"x: {dims}; z: {dims}; y: {dims}", formats={}, derived=dict.fromkeys("xzy", codes), operation="quantized_add", whole=dims,
         trials=[{**at, **numbers} for at, numbers in zip(sizes, (BOTH, APART), strict=True)],
     )(function(quantized_add, f"quantized_add_{dtype}_{rank}"))  # fmt: skip
-    added.limits(partial(_sum_limits, rank=rank))
+    added.work(partial(_sum_sweep, rank=rank))
     added.driver(partial(_drive_sum, rank=rank))
     added.numerics(_sum_codes)
-    added.costs(partial(_sum_cost, rank=rank))
 
 
 for _rank in RANKS:

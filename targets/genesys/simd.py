@@ -52,7 +52,10 @@ def scalar(n: int) -> Operand:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Work on images [samples, blocks of channels, rows, columns], what stands around them counted."""
+    """Work on images [samples, blocks of channels, rows, columns], what stands around them counted.
+
+    `program` has the nests of a tile of so many blocks and rows of results; `bounds` are limits of its own.
+    """
 
     design: Config
     samples: int
@@ -63,6 +66,8 @@ class Sweep:
     operands: int = 1
     numbers: int = 0  # of a channel
     is_apart: bool = False  # whether results have rows of their own: else they lie where the first operand did
+    program: Callable[[Sweep, int, int], list[Nest]] = lambda m, group, band: []
+    bounds: tuple[Limit, ...] = ()
 
     @property
     def out(self) -> tuple[int, int]:
@@ -119,6 +124,26 @@ class Sweep:
         out = numbers + self.row_bytes * self.blocks * self.numbers
         return {"numbers": numbers, "out": out, "end": out + self.row_bytes * self.samples * self.blocks * math.prod(self.out)}
 
+    def limits(self) -> Iterator[Limit]:
+        """Yield what a tile of one block and one row of results needs, and the limits of its own."""
+        for label, rows in zip(("vector rows of the first memory", "vector rows of the second memory"), self.needs(1, 1), strict=True):
+            yield Limit(label, rows, self.depth)
+        yield Limit("blocks and images of the port in bytes", self.places["end"], (1 << 31) - 1)
+        yield from self.bounds
+
+    def cost(self, resources: Resources) -> Cost:
+        """Return the cycles of the work, one a row of each nest, and the bytes that tiles move."""
+        steps = commands = 0
+        moved = dict.fromkeys(("x", "z")[: self.operands], 0)
+        for group, _, band in self.tiles:
+            nests = self.program(self, len(group), len(band))
+            steps += sum(math.prod(each.counts) for each in nests)
+            rows = len(group) * self.image_rows(len(band)) * self.size[1]
+            moved = {name: size + rows * self.row_bytes for name, size in moved.items()}
+            commands += len(group) * self.numbers * self.row_bytes + WORD * sum(8 + 9 * len(each.counts) for each in nests)
+        moved |= {"y": self.places["end"] - self.places["out"], "commands": commands}
+        return Cost("simd", steps, resources.link("host", "vmem1").cycles_for(sum(moved.values())), moved)
+
     # -- operands of nests: over all rows of a tile, or over taps, rows, columns and blocks
 
     def image(self, group: int) -> Operand:
@@ -147,9 +172,6 @@ class Sweep:
         return (*(self.kernel if taps else (1, 1)), band, self.out[1], group)
 
 
-Program = Callable[[Sweep, int, int], list[Nest]]  # of a tile of so many blocks and rows of results
-
-
 def flat(space: str, row: int = 0) -> Operand:
     """Return all rows of a tile, one after the other."""
     return Operand(space, row, (1,))
@@ -170,8 +192,8 @@ def spread(design: Config, size: int) -> tuple[int, int]:
 
 
 def run(
-    device: StreamedDevice, m: Sweep, tensors: Sequence[Codes], program: Program, *, numbers: Codes | None = None,
-    scalars: Sequence[int] = (), fraction: int = 0,
+    device: StreamedDevice, m: Sweep, tensors: Sequence[Codes], *, numbers: Codes | None = None, scalars: Sequence[int] = (),
+    fraction: int = 0,
 ) -> Codes:  # fmt: skip
     """Emit the work on tensors [(samples,) n, c, i, j] with their numbers [number, c]; return results [(samples,) n, c, u, v]."""
     device.attach("dram_simd", m.places["end"])
@@ -181,7 +203,7 @@ def run(
         device.place("dram_simd", m.places["numbers"], _number_bytes(numbers, m))
     tiles = m.tiles
     for n, (group, image, band) in enumerate(tiles):
-        nests = program(m, len(group), len(band))
+        nests = m.program(m, len(group), len(band))
         issue(device, _tile_words(m, group, image, band, nests, scalars, fraction))
         device.issue("block_end", last=int(n == len(tiles) - 1))
     device.wait()
@@ -260,27 +282,3 @@ def _nest(e: Emitter, n: Nest) -> None:
             names |= {f"{role}_space": place["space"], f"{role}_index": place["index"]}
         levels.append((n.counts[level], names))
     nest(e, levels, n.name, levels[-1][1])
-
-
-# -- what a tile needs and costs
-
-
-def limits(m: Sweep) -> Iterator[Limit]:
-    """Yield what a tile of one block and one row of results needs."""
-    for label, rows in zip(("vector rows of the first memory", "vector rows of the second memory"), m.needs(1, 1), strict=True):
-        yield Limit(label, rows, m.depth)
-    yield Limit("blocks and images of the port in bytes", m.places["end"], (1 << 31) - 1)
-
-
-def cost(m: Sweep, program: Program, resources: Resources) -> Cost:
-    """Return the cycles of the work, one a row of each nest, and the bytes that tiles move."""
-    steps = commands = 0
-    moved = dict.fromkeys(("x", "z")[: m.operands], 0)
-    for group, _, band in m.tiles:
-        nests = program(m, len(group), len(band))
-        steps += sum(math.prod(each.counts) for each in nests)
-        rows = len(group) * m.image_rows(len(band)) * m.size[1]
-        moved = {name: size + rows * m.row_bytes for name, size in moved.items()}
-        commands += len(group) * m.numbers * m.row_bytes + WORD * sum(8 + 9 * len(each.counts) for each in nests)
-    moved |= {"y": m.places["end"] - m.places["out"], "commands": commands}
-    return Cost("simd", steps, resources.link("host", "vmem1").cycles_for(sum(moved.values())), moved)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,41 +12,32 @@ import numpy as np
 
 from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
-from rewrite_compiler.lang import Array, Expr, Fixed, array, reduce_max, reduce_sum, signed
+from rewrite_compiler.lang import Array, Expr, Fixed, reduce_sum
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice, low_bits, widen
+from rewrite_compiler.target import Limit, StreamedDevice, axis_sizes, depthwise_sums, low_bits, widen, window_maxima, windowed
 
-from .base import Codes, blocks, config, int8, sums, target
+from .base import Codes, blocks, bordered_codes, config, int8, sums, target
 from .elementwise import function
-from .products import bordered_array, bordered_codes
-from .quantised import bytes_of, centred, formats
-from .simd import FIRST, Nest, Sweep, cost, flat, limits, run, scalar
+from .products import finished
+from .quantised import bytes_of, formats
+from .simd import FIRST, Nest, Sweep, flat, run, scalar
 
 LEAST = {"": -128, "uint8": 0}  # the least code: what stands around the image of a maximum
 GUARD = 8  # bits of the fraction that means have more than codes
 LARGEST = 1 << 15  # elements of a mean, whose reciprocal has 16 bits
 P = Mapping[str, str]
 Sizes = tuple[int, ...]
+Program = Callable[[Sweep, int, int], list[Nest]]
 
 
-def _sweep(shape: Sequence[int], kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], p: P, numbers: int = 0) -> Sweep:
-    c = config(p)
-    images, channels, rows, cols = shape
-    size = rows + pads[0] + pads[2], cols + pads[1] + pads[3]
-    return Sweep(
-        c, images, blocks(channels, c.lanes), size, (kernel[0], kernel[1]), (strides[0], strides[1]), numbers=numbers, is_apart=True
-    )
-
-
-def _windows(x: Array, kernel: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    return tuple((int(n) - kernel[a]) // strides[a] + 1 for a, n in enumerate(x.shape[2:]))  # type: ignore[arg-type]
-
-
-def _of_windows(x: Array, kernel: Sizes, strides: Sizes, element: Callable[..., Expr]) -> Array:
-    """Return an element for each channel and place of a window, from the image and the window's first row and column."""
-    return array(lambda k, c, u, v: element(k, c, u * strides[0], v * strides[1]), (*x.shape[:2], *_windows(x, kernel, strides)))
+def _sweep(
+    shape: Sequence[int], kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], p: P, program: Program, numbers: int = 0
+) -> Sweep:  # fmt: skip
+    c, (images, channels, rows, cols) = config(p), shape
+    size, taps, steps = (rows + pads[0] + pads[2], cols + pads[1] + pads[3]), (kernel[0], kernel[1]), (strides[0], strides[1])
+    return Sweep(c, images, blocks(channels, c.lanes), size, taps, steps, numbers=numbers, is_apart=True, program=program)
 
 
 # -- pools
@@ -68,53 +60,43 @@ def _mean_nests(m: Sweep, group: int, band: int) -> list[Nest]:
     return [start, Nest("add", taps.counts, to, to, m.image(group)), mean]
 
 
-def _drive_max(device: StreamedDevice, x: Codes, *, kernel: Sizes, strides: Sizes, pads: Sizes, p: P, least: int) -> Codes:
-    """Emit one pooling of codes: x [(samples,) b, c, i, j] → [(samples,) b, c, u, v]."""
-    m = _sweep(x.shape[-4:], kernel, strides, pads, p)
-    y = run(device, m, [bordered_codes(widen(x), pads, least)], _max_nests, scalars=(least,))
-    return y if least else low_bits(y, 8)
-
-
 def _reciprocal(kernel: Sizes) -> int:
     return round((1 << 16) / math.prod(kernel))
 
 
+def _maxima(b: int, c: int, i: int, j: int, kernel: Sizes, strides: Sizes, pads: Sizes, p: P) -> Sweep:
+    return _sweep((b, c, i, j), kernel, strides, pads, p, _max_nests)
+
+
+def _means(b: int, c: int, i: int, j: int, kernel: Sizes, strides: Sizes, p: P) -> Sweep:
+    bounds = (Limit("elements of a mean", math.prod(kernel), LARGEST),)
+    return replace(_sweep((b, c, i, j), kernel, strides, (0, 0, 0, 0), p, _mean_nests), bounds=bounds)
+
+
+def _drive_max(device: StreamedDevice, x: Codes, *, kernel: Sizes, strides: Sizes, pads: Sizes, p: P, least: int) -> Codes:
+    """Emit one pooling of codes: x [(samples,) b, c, i, j] → [(samples,) b, c, u, v]."""
+    y = run(
+        device,
+        _maxima(**axis_sizes("b c i j", x), kernel=kernel, strides=strides, pads=pads, p=p),
+        [bordered_codes(widen(x), pads, least)],
+        scalars=(least,),
+    )
+    return y if least else low_bits(y, 8)
+
+
 def _drive_mean(device: StreamedDevice, x: Codes, *, kernel: Sizes, strides: Sizes, p: P) -> Codes:
     """Emit one pooling by means: x [(samples,) b, c, i, j] → [(samples,) b, c, u, v]."""
-    m = _sweep(x.shape[-4:], kernel, strides, (0, 0, 0, 0), p)
-    return run(device, m, [widen(x)], _mean_nests, scalars=(0, _reciprocal(kernel)), fraction=16 - GUARD)
-
-
-def _max_codes(x: Array, *, kernel: Sizes, strides: Sizes, pads: Sizes, least: int) -> Array:
-    """The largest code of each window; around the image there are least ones."""
-    image = bordered_array(x, pads, least)
-    return _of_windows(image, kernel, strides, lambda k, c, u, v: reduce_max(lambda r, s: image[k, c, u + r, v + s], kernel))
+    m = _means(**axis_sizes("b c i j", x), kernel=kernel, strides=strides, p=p)
+    return run(device, m, [widen(x)], scalars=(0, _reciprocal(kernel)), fraction=16 - GUARD)
 
 
 def _mean_codes(x: Array, *, kernel: Sizes, strides: Sizes) -> Array:
     """The sum of each window times the rounded reciprocal of its size, cut to eight bits more than codes have."""
 
-    def mean(k: Expr, c: Expr, u: Expr, v: Expr) -> Expr:
-        return (reduce_sum(lambda r, s: x[k, c, u + r, v + s], kernel) * _reciprocal(kernel)) >> 16 - GUARD
+    def mean(k: Expr, c: Expr, i: Expr, j: Expr) -> Expr:
+        return (reduce_sum(lambda r, s: x[k, c, i + r, j + s], kernel) * _reciprocal(kernel)) >> 16 - GUARD
 
-    return _of_windows(x, kernel, strides, mean)
-
-
-def _max_limits(b: int, c: int, i: int, j: int, kernel: Sizes, strides: Sizes, pads: Sizes, p: P) -> Iterator[Limit]:
-    yield from limits(_sweep((b, c, i, j), kernel, strides, pads, p))
-
-
-def _mean_limits(b: int, c: int, i: int, j: int, kernel: Sizes, strides: Sizes, p: P) -> Iterator[Limit]:
-    yield from _max_limits(b, c, i, j, kernel, strides, (0, 0, 0, 0), p)
-    yield Limit("elements of a mean", math.prod(kernel), LARGEST)
-
-
-def _max_cost(b: int, c: int, i: int, j: int, kernel: Sizes, strides: Sizes, pads: Sizes, p: P, resources: Resources) -> Cost:
-    return cost(_sweep((b, c, i, j), kernel, strides, pads, p), _max_nests, resources)
-
-
-def _mean_cost(b: int, c: int, i: int, j: int, kernel: Sizes, strides: Sizes, p: P, resources: Resources) -> Cost:
-    return cost(_sweep((b, c, i, j), kernel, strides, (0, 0, 0, 0), p), _mean_nests, resources)
+    return windowed(x, kernel, strides, mean)
 
 
 def _trial(c: int, size: int, kernel: int, stride: int, pad: int, batch: int = 1) -> dict[str, Any]:
@@ -139,10 +121,9 @@ def _declare_max(dtype: str) -> None:
     mapping = target.accelerates(operation="max_pool", trials=_TRIALS, **types, **_POOL)(
         function(max_pool, f"max_pool_{dtype}" if dtype else "max_pool")
     )
-    mapping.limits(_max_limits)
+    mapping.work(_maxima)
     mapping.driver(partial(_drive_max, least=LEAST[dtype]))
-    mapping.numerics(partial(_max_codes, least=LEAST[dtype]))
-    mapping.costs(_max_cost)
+    mapping.numerics(partial(window_maxima, least=LEAST[dtype]))
 
 
 def _same(x: Fixed) -> Fixed:
@@ -160,10 +141,9 @@ def average_pool(x: Tensor, kernel: Ints, strides: Ints) -> tuple[Tensor, Where]
     return y, Where(x.rank == 4)
 
 
-average_pool.limits(_mean_limits)
+average_pool.work(_means)
 average_pool.driver(_drive_mean)
 average_pool.numerics(_mean_codes)
-average_pool.costs(_mean_cost)
 
 
 # -- depthwise convolutions
@@ -180,40 +160,23 @@ def _depthwise_nests(m: Sweep, group: int, band: int, *, zero: int) -> list[Nest
     return [*([Nest("add", (rows,), flat(FIRST), flat(FIRST), scalar(0))] if zero else []), started, added]
 
 
-def _depthwise_sweep(shape: Sequence[int], kernel: Sequence[int], strides: Sizes, pads: Sizes, p: P) -> Sweep:
-    return _sweep(shape, kernel, strides, pads, p, numbers=math.prod(kernel) + 1)
+def _layer(b: int, c: int, i: int, j: int, r: int, s: int, strides: Sizes, pads: Sizes, p: P, x_zero: int = 0) -> Sweep:
+    return _sweep((b, c, i, j), (r, s), strides, pads, p, partial(_depthwise_nests, zero=x_zero), numbers=r * s + 1)
 
 
 def _drive_depthwise(
     device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = None, *, strides: Sizes, pads: Sizes, p: P, x_zero: int = 0
 ) -> Codes:  # fmt: skip
     """Emit one layer: x [(samples,) b, c, i, j], w [c, 1, r, s], b [c] → sums [(samples,) b, c, u, v]."""
-    m = _depthwise_sweep(x.shape[-4:], w.shape[2:], strides, pads, p)
     taps = widen(w).reshape(len(w), -1).T
     numbers = np.concatenate([taps, (np.zeros(len(w), np.int64) if b is None else widen(b))[None]])
-    image = bordered_codes(widen(x), pads, x_zero)
-    return run(device, m, [image], partial(_depthwise_nests, zero=x_zero), numbers=numbers, scalars=(-x_zero,))
+    m = _layer(**axis_sizes("b c i j", x) | axis_sizes("r s", w), strides=strides, pads=pads, p=p, x_zero=x_zero)
+    return run(device, m, [bordered_codes(widen(x), pads, x_zero)], numbers=numbers, scalars=(-x_zero,))
 
 
 def _depthwise_codes(x: Array, w: Array, b: Array | None = None, *, strides: Sizes, pads: Sizes, x_zero: int = 0) -> Array:
     """Products of codes less their zero point, zeros around them, summed by channel in 32 bits that wrap from the bias on."""
-    image, kernel = bordered_array(centred(x, x_zero), pads), tuple(int(n) for n in w.shape[2:])  # type: ignore[arg-type]
-
-    def total(k: Expr, c: Expr, u: Expr, v: Expr) -> Expr:
-        products = reduce_sum(lambda r, s: image[k, c, u + r, v + s] * w[c, 0, r, s], kernel)
-        return signed(products if b is None else b[c] + products, 32)
-
-    return _of_windows(image, kernel, strides, total)
-
-
-def _depthwise_limits(b: int, c: int, i: int, j: int, r: int, s: int, strides: Sizes, pads: Sizes, p: P) -> Iterator[Limit]:
-    yield from limits(_depthwise_sweep((b, c, i, j), (r, s), strides, pads, p))
-
-
-def _depthwise_cost(
-    b: int, c: int, i: int, j: int, r: int, s: int, strides: Sizes, pads: Sizes, p: P, resources: Resources, x_zero: int = 0
-) -> Cost:  # fmt: skip
-    return cost(_depthwise_sweep((b, c, i, j), (r, s), strides, pads, p), partial(_depthwise_nests, zero=x_zero), resources)
+    return depthwise_sums(x, w, b, partial(finished, relu=False), strides=strides, pads=pads, zero=x_zero)
 
 
 def _layer_trial(c: int, size: int, kernel: int, stride: int, pad: int, batch: int = 1) -> dict[str, Any]:
@@ -254,10 +217,9 @@ def _register_layer(f: Callable[..., Any], axes: str, chosen: Mapping[str, Any],
     mapping = target.accelerates(
         axes=axes, formats=chosen, derived=derived, whole="b c o i j r s u v", operation="depthwise", trials=trials
     )(f)  # fmt: skip
-    mapping.limits(_depthwise_limits)
+    mapping.work(_layer)
     mapping.driver(_drive_depthwise)
     mapping.numerics(_depthwise_codes)
-    mapping.costs(_depthwise_cost)
 
 
 _INPUTS = {"x": int8, "w": int8}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.ila_models import hvx as model
 from rewrite_compiler.ila_models.hvx.state import VECTOR
-from rewrite_compiler.lang import Array, Expr, Fixed, array, select
+from rewrite_compiler.lang import Fixed
 from rewrite_compiler.target import Clock, Link, Resources, Small, StreamedDevice, Target, Unit, state_memory
 
 Codes = np.ndarray[Any, Any]
@@ -73,29 +73,6 @@ def int8(largest: float) -> Fixed:
 def sums(x: Fixed, w: Fixed) -> Fixed:
     """Return the format of sums of products."""
     return Fixed(32, x.fraction + w.fraction)
-
-
-def window_counts(size: Sequence[int], kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int]) -> tuple[int, ...]:
-    """Return rows and columns of the results of windows over an image."""
-    return tuple((size[d] + pads[d] + pads[d + 2] - kernel[d]) // strides[d] + 1 for d in range(2))
-
-
-def bordered(x: Array, pads: Sequence[int], code: int) -> Array:
-    """Return images [b, c, i, j] with a code around them."""
-    shape = [int(n) for n in x.shape]  # type: ignore[arg-type]
-    top, left, bottom, right = pads
-
-    def element(k: Expr, c: Expr, i: Expr, j: Expr) -> Expr:
-        is_inside = (i >= top) & (i < top + shape[2]) & (j >= left) & (j < left + shape[3])
-        return select(is_inside, x[k, c, i - top, j - left], code)
-
-    return array(element, (*shape[:2], top + shape[2] + bottom, left + shape[3] + right)) if any(pads) else x
-
-
-def windows(x: Array, kernel: Sequence[int], strides: Sequence[int], element: Callable[..., Expr], channels: int | None = None) -> Array:
-    """Return the elements of the windows of images [b, c, i, j], of as many channels."""
-    shape = [int(n) for n in x.shape]  # type: ignore[arg-type]
-    return array(element, (shape[0], channels or shape[1], *window_counts(shape[2:], kernel, strides, (0,) * 4)))
 
 
 def set_register(device: StreamedDevice, register: int, value: int) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,23 @@ import numpy as np
 from rewrite_compiler import Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.hvx.state import VECTOR
-from rewrite_compiler.lang import Array, Expr, reduce_max
+from rewrite_compiler.lang import Array
 from rewrite_compiler.rewrite import Ints
-from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice, join_bytes, pad_axis, split_bytes
+from rewrite_compiler.target import (
+    Cost,
+    Limit,
+    Resources,
+    StreamedDevice,
+    axis_sizes,
+    join_bytes,
+    pad_axis,
+    split_bytes,
+    window_counts,
+    window_maxima,
+)
 
-from .base import Codes, bordered, finish, int8, memory_bytes, set_register, target, window_counts, windows
-from .products import WORD, Y
+from .base import Codes, finish, int8, memory_bytes, set_register, target
+from .products import WORD, Parameters, Y
 
 ITEM, LARGEST = 0, 1  # vector registers
 X = 0  # a scalar register
@@ -24,14 +36,32 @@ LEAST = -128
 Shape = tuple[int, ...]
 
 
-def _vectors(shape: Sequence[int], kernel: Shape, strides: Shape, pads: Shape) -> int:
-    """Return the vectors of the results of images [b, c, i, j]."""
-    return -(-math.prod((*shape[:2], *window_counts(shape[2:], kernel, strides, pads))) // VECTOR)
+@dataclass(frozen=True)
+class Pool:
+    """The taps of a window, the vectors of the results, and the bytes of memory."""
+
+    taps: int
+    count: int
+    memory: int
+
+    @property
+    def code(self) -> int:
+        """Bytes of the program."""
+        return WORD * (2 + self.count * 3 * self.taps)
+
+    def limits(self) -> Iterator[Limit]:
+        """What one pool and its code take of memory."""
+        yield Limit("bytes of memory", (self.taps + 1) * self.count * VECTOR + self.code, self.memory)
+
+    def cost(self, resources: Resources) -> Cost:
+        """A packet holds one load beside what is computed, so that loads decide."""
+        moved = {"x": self.taps * self.count * VECTOR, "y": self.count * VECTOR, "commands": self.code}
+        return Cost("vector", self.count * (self.taps + 1), resources.link("host", "v").cycles_for(sum(moved.values())), moved)
 
 
-def _instructions(taps: int, count: int) -> int:
-    """Return the instructions of a program."""
-    return 2 + count * (3 * taps)
+def plan(b: int, c: int, i: int, j: int, kernel: Shape, strides: Shape, pads: Shape, p: Parameters) -> Pool:
+    """Return the pool of images."""
+    return Pool(math.prod(kernel), -(-b * c * math.prod(window_counts((i, j), kernel, strides, pads)) // VECTOR), memory_bytes(p))
 
 
 def planes(x: Codes, kernel: Shape, strides: Shape, pads: Shape, border: int) -> Codes:
@@ -52,10 +82,10 @@ def images(codes: Codes, shape: Sequence[int], out: Sequence[int]) -> Codes:
     return codes[..., : math.prod((*shape[:2], *out))].reshape(*codes.shape[:-1], *shape[:2], *out)
 
 
-def drive(device: StreamedDevice, x: Codes, *, kernel: Shape, strides: Shape, pads: Shape) -> Codes:
+def drive(device: StreamedDevice, x: Codes, *, kernel: Shape, strides: Shape, pads: Shape, p: Parameters) -> Codes:
     """Emit one pool of codes: x [(samples,) b, c, i, j] → [(samples,) b, c, u, v]."""
-    shape = x.shape[-4:]
-    taps, count = math.prod(kernel), _vectors(shape, kernel, strides, pads)
+    shape, m = x.shape[-4:], plan(**axis_sizes("b c i j", x), kernel=kernel, strides=strides, pads=pads, p=p)
+    taps, count = m.taps, m.count
     items = pad_axis(planes(x, kernel, strides, pads, LEAST).reshape(*x.shape[:-4], taps, -1), -1, count * VECTOR)
     device.attach("dram", (taps + 1) * count * VECTOR)
     device.place("dram", 0, split_bytes(items.reshape(*items.shape[:-2], -1)))
@@ -74,25 +104,7 @@ def drive(device: StreamedDevice, x: Codes, *, kernel: Shape, strides: Shape, pa
 
 def codes(x: Array, *, kernel: Shape, strides: Shape, pads: Shape) -> Array:
     """The largest code of each window; around an image there are least ones."""
-    image = bordered(x, pads, LEAST)
-
-    def element(k: Expr, c: Expr, u: Expr, v: Expr) -> Expr:
-        return reduce_max(lambda r, s: image[k, c, u * strides[0] + r, v * strides[1] + s], kernel)
-
-    return windows(image, kernel, strides, element)
-
-
-def limits(b: int, c: int, i: int, j: int, kernel: Shape, strides: Shape, pads: Shape, p: Mapping[str, str]) -> Iterator[Limit]:
-    """What one pool and its code take of memory."""
-    taps, count = math.prod(kernel), _vectors((b, c, i, j), kernel, strides, pads)
-    yield Limit("bytes of memory", (taps + 1) * count * VECTOR + WORD * _instructions(taps, count), memory_bytes(p))
-
-
-def cost(b: int, c: int, i: int, j: int, kernel: Shape, strides: Shape, pads: Shape, resources: Resources) -> Cost:
-    """A packet holds one load beside what is computed, so that loads decide."""
-    taps, count = math.prod(kernel), _vectors((b, c, i, j), kernel, strides, pads)
-    moved = {"x": taps * count * VECTOR, "y": count * VECTOR, "commands": WORD * _instructions(taps, count)}
-    return Cost("vector", count * (taps + 1), resources.link("host", "v").cycles_for(sum(moved.values())), moved)
+    return window_maxima(x, kernel, strides, pads, LEAST)
 
 
 def trial(c: int, size: int, kernel: int, stride: int, pad: int) -> dict[str, Any]:
@@ -115,7 +127,6 @@ def max_pool(x: Tensor, kernel: Ints, strides: Ints, pads: Ints) -> tuple[Tensor
     return o.max_pool(x, kernel=kernel, strides=strides, pads=pads, dilations=(1, 1), ceil=0), Where(x.rank == 4)
 
 
-max_pool.limits(limits)
+max_pool.work(plan)
 max_pool.driver(drive, moves=True)
 max_pool.numerics(codes)
-max_pool.costs(cost)

@@ -17,12 +17,13 @@ import numpy as np
 from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.hvx.state import VECTOR
-from rewrite_compiler.lang import Array, Expr, Fixed, array, maximum, reduce_sum, sat, shift_right, signed
-from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice, join_bytes, pad_axis, split_bytes
+from rewrite_compiler.lang import Array, Expr, Fixed, maximum, sat, shift_right, signed
+from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice, axis_sizes, dense_sums, join_bytes, pad_axis, split_bytes
 
 from .base import Codes, finish, int8, memory_bytes, set_register, sums, target
 
 Formats = Mapping[str, Fixed]
+Parameters = Mapping[str, str]
 WORD = 4  # bytes: of an accumulator, and inputs of a sum of products
 LANES = VECTOR // WORD
 ROWS, VECTORS = 2, 4  # a block: four vectors of sums are narrowed to one of codes
@@ -39,9 +40,12 @@ CODE_BYTES = 1 << 16  # of a dense layer's code: longer ones are divided, which 
 class Product:
     """The bytes of the inputs, the rows that are read from them, the segments of a row and their bytes, the columns.
 
-    Results are codes, or with `keeps_sums` words as they are.
+    `memory` is how many bytes there are, `code` how many of them may be code, where that is apart. Results are codes, or with
+    `keeps_sums` words as they are.
     """
 
+    memory: int
+    code: int
     inputs: int
     rows: int
     segments: int
@@ -102,6 +106,23 @@ class Product:
         once = blocks * self.rows * (self.segments + (1 + len(DISTANCES)) * self.loads + self.words + 7)
         each = self.vectors * (2 * self.rows + self.words * (self.rows + bands))
         return once + each + 2 * blocks * bands + len(DISTANCES) + 6
+
+    def limits(self) -> Iterator[Limit]:
+        """What the product takes of memory, and its code."""
+        code = WORD * self.instructions
+        if self.code:
+            yield Limit("bytes of code", code, self.code)
+        yield Limit("bytes of memory", self.places["end"] + (0 if self.code else code), self.memory)
+
+    def cost(self, resources: Resources) -> Cost:
+        """Return the packets of the product, and what its program moves."""
+        moved = {
+            "x": len(self.blocks) * self.rows * self.loads * VECTOR,
+            "w": len(self.bands) * self.words * self.vectors * VECTOR,
+            "y": self.places["end"] - self.places["y"],
+            "commands": WORD * self.instructions,
+        }
+        return Cost("vector", self.cycles, resources.link("host", "v").cycles_for(sum(moved.values())), moved)
 
 
 def _by_block(m: Product, columns: Codes) -> Iterator[Codes]:
@@ -253,55 +274,30 @@ def requantised(total: Expr, f: Formats, relu: bool) -> Expr:
     return maximum(code, 0) if relu else code
 
 
-def product_cost(m: Product, resources: Resources) -> Cost:
-    """Return the packets of a product, and what its program moves."""
-    moved = {
-        "x": len(m.blocks) * m.rows * m.loads * VECTOR,
-        "w": len(m.bands) * m.words * m.vectors * VECTOR,
-        "y": m.places["end"] - m.places["y"],
-        "commands": WORD * m.instructions,
-    }
-    return Cost("vector", m.cycles, resources.link("host", "v").cycles_for(sum(moved.values())), moved)
-
-
 # -- dense layers: a row has one segment
 
 
-def dense_product(t: int, k: int, n: int) -> Product:
+def dense_product(t: int, k: int, n: int, p: Parameters, keeps_sums: bool = False) -> Product:
     """Return the product of a dense layer."""
-    return Product(t * k, t, 1, k, n)
+    return Product(memory_bytes(p), CODE_BYTES, t * k, t, 1, k, n, keeps_sums)
 
 
-def drive_dense(device: StreamedDevice, x: Codes, w: Codes, b: Codes, *, f: Formats, relu: bool) -> Codes:
+def drive_dense(device: StreamedDevice, x: Codes, w: Codes, b: Codes, *, f: Formats, relu: bool, p: Parameters) -> Codes:
     """Emit one product: x [(samples,) t, k], w [n, k], b [n] → y [(samples,) t, n], all codes."""
-    rows, inner = x.shape[-2:]
-    m = dense_product(rows, inner, len(w))
-    return multiply(device, m, [[row * inner] for row in range(rows)], x.reshape(*x.shape[:-2], -1), w[:, None], b, f, relu)
+    return multiply_rows(device, dense_product(**axis_sizes("t k", x), n=len(w), p=p), x, w, b, f, relu)
+
+
+def multiply_rows(
+    device: StreamedDevice, m: Product, x: Codes, w: Codes, b: Codes, f: Formats, relu: bool = False, instruction: str = SIGNED
+) -> Codes:
+    """Emit the product of rows [(samples,) t, k] and columns [n, k]."""
+    starts = [[row * m.length] for row in range(m.rows)]
+    return multiply(device, m, starts, x.reshape(*x.shape[:-2], -1), w[:, None], b, f, relu, instruction)
 
 
 def dense_codes(x: Array, w: Array, b: Array, *, f: Formats, relu: bool) -> Array:
     """Sums from the bias on, requantised."""
-
-    def element(t: Expr, n: Expr) -> Expr:
-        return requantised(b[n] + reduce_sum(lambda k: x[t, k] * w[n, k], x.shape[1]), f, relu)
-
-    return array(element, (x.shape[0], w.shape[0]))
-
-
-def dense_limits(t: int, k: int, n: int, p: Mapping[str, str]) -> Iterator[Limit]:
-    """What one product takes of memory, and its code."""
-    yield from product_limits(dense_product(t, k, n), p)
-
-
-def product_limits(m: Product, p: Mapping[str, str]) -> Iterator[Limit]:
-    """What a product takes of memory, and its code."""
-    yield Limit("bytes of code", WORD * m.instructions, CODE_BYTES)
-    yield Limit("bytes of memory", m.places["end"], memory_bytes(p))
-
-
-def dense_cost(t: int, k: int, n: int, resources: Resources) -> Cost:
-    """Packets and bytes of one product."""
-    return product_cost(dense_product(t, k, n), resources)
+    return dense_sums(x, w, b, partial(requantised, f=f, relu=relu))
 
 
 DENSE: dict[str, Any] = {
@@ -324,7 +320,6 @@ def dense_relu(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Where]:
 
 
 for mapping, relu in ((dense, False), (dense_relu, True)):
-    mapping.limits(dense_limits)
+    mapping.work(dense_product)
     mapping.driver(partial(drive_dense, relu=relu), moves=True)
     mapping.numerics(partial(dense_codes, relu=relu))
-    mapping.costs(dense_cost)

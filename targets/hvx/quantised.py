@@ -5,83 +5,106 @@ A zero point leaves out the same number for each output, zero · Σ w, from whic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.hvx.state import VECTOR
-from rewrite_compiler.lang import Array, Expr, array, reduce_sum, signed
+from rewrite_compiler.lang import Array, Expr, signed
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
-from rewrite_compiler.rewrite import Int
-from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice, row_sums, widen
+from rewrite_compiler.rewrite import Int, Ints
+from rewrite_compiler.target import StreamedDevice, axis_sizes, conv_sums, dense_sums, row_sums, widen
 
 from .base import Codes, target
-from .products import SIGNED, UNSIGNED, Product, dense_product, multiply, product_cost, product_limits
+from .conv2d import UNEVEN, conv_product, multiply_windows, trial
+from .products import SIGNED, UNSIGNED, Parameters, dense_product, multiply_rows
 
 ZEROS = {"int8": (-128, 5), "uint8": (200, 3)}  # of trials
+WORDS = partial(Integers, 32)
 
 
-def _product(t: int, k: int, n: int) -> Product:
-    return replace(dense_product(t, k, n), keeps_sums=True)
+def _starts(w: Codes, b: Codes | None, zero: int) -> Codes:
+    """Return the numbers at which sums start: the biases, less what the zero point adds."""
+    start = -zero * row_sums(widen(w.reshape(len(w), -1)))
+    return start if b is None else np.asarray(widen(b) + start)
 
 
-def _drive(device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = None, *, x_zero: int, instruction: str) -> Codes:
+def _drive_dense(
+    device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = None, *, x_zero: int, instruction: str, p: Parameters
+) -> Codes:
     """Emit one product: x [(samples,) t, k], w [n, k], b [n] → sums [(samples,) t, n]."""
-    rows, inner = x.shape[-2:]
-    start = -x_zero * row_sums(widen(w))
-    m, sums = _product(rows, inner, len(w)), start if b is None else np.asarray(widen(b) + start)
-    return multiply(
-        device, m, [[row * inner] for row in range(rows)], x.reshape(*x.shape[:-2], -1), w[:, None], sums, {}, False, instruction
-    )
+    m = dense_product(**axis_sizes("t k", x), n=len(w), p=p, keeps_sums=True)
+    return multiply_rows(device, m, x, w, _starts(w, b, x_zero), {}, instruction=instruction)
 
 
-def _sums(x: Array, w: Array, b: Array | None = None, *, x_zero: int) -> Array:
+def _drive_conv2d(
+    device: StreamedDevice, x: Codes, w: Codes, b: Codes | None = None, *, x_zero: int, strides: tuple[int, ...], pads: tuple[int, ...],
+    instruction: str, p: Parameters,
+) -> Codes:  # fmt: skip
+    """Emit one convolution: x [(samples,) b, c, i, j] in zero points, w [n, c, r, s], b [n] → sums [(samples,) b, n, u, v]."""
+    how: dict[str, Any] = {"keeps_sums": True, "border": x_zero, "instruction": instruction}
+    return multiply_windows(device, x, w, _starts(w, b, x_zero), strides=strides, pads=pads, p=p, f={}, **how)
+
+
+def _wrapped(total: Expr) -> Expr:
+    return signed(total, 32)
+
+
+def _dense_codes(x: Array, w: Array, b: Array | None = None, *, x_zero: int) -> Array:
     """Sums of products of codes less the zero point, which wrap at 32 bits."""
-
-    def element(t: Expr, n: Expr) -> Expr:
-        total = reduce_sum(lambda k: (x[t, k] - x_zero) * w[n, k], x.shape[1])
-        return signed(total if b is None else b[n] + total, 32)
-
-    return array(element, (x.shape[0], w.shape[0]))
+    return dense_sums(x, w, b, _wrapped, x_zero)
 
 
-def _limits(t: int, k: int, n: int, p: Mapping[str, str]) -> Iterator[Limit]:
-    yield from product_limits(_product(t, k, n), p)
+def _conv2d_codes(x: Array, w: Array, b: Array | None = None, *, x_zero: int, strides: tuple[int, ...], pads: tuple[int, ...]) -> Array:
+    """Sums of products of codes less the zero point, zeros around them, which wrap at 32 bits."""
+    return conv_sums(x, w, b, _wrapped, strides=strides, pads=pads, zero=x_zero)
 
 
-def _cost(t: int, k: int, n: int, resources: Resources) -> Cost:
-    return product_cost(_product(t, k, n), resources)
+_DENSE: dict[str, Any] = {"axes": "x: t k; w: n k; {}y: t n", "whole": "k", "operation": "dense"}
+_CONV: dict[str, Any] = {"axes": "x: b c i j; w: n c r s; {}y: b n u v", "whole": "b c i j r s u v", "operation": "conv2d"}
+_PARTS: dict[str, tuple[Callable[..., Any], ...]] = {
+    "dense": (partial(dense_product, keeps_sums=True), _drive_dense, _dense_codes),
+    "conv2d": (partial(conv_product, keeps_sums=True), _drive_conv2d, _conv2d_codes),
+}
+_TRIALS = {"dense": ({"t": 3, "k": 6, "n": 37}, {"t": 2, "k": 150, "n": 140}), "conv2d": (trial(1, 5, 3, 2, 2, 2, 1), UNEVEN)}
 
 
 def _declare(dtype: str, instruction: str) -> None:
+    def of_codes(x: Tensor, w: Tensor, rank: int, *constants: Tensor) -> Where:
+        return Where(x.rank == rank, HasType(x, (dtype,)), HasType(w, ("int8",)), *(IsConstant(t) for t in (w, *constants)))
+
     def dense(x: Tensor, w: Tensor, x_zero: Int) -> tuple[Tensor, Where]:
         """A product of codes with constant weights, as int32 sums."""
-        return o.integer_dense(x, w, x_zero=x_zero, w_zero=0), Where(
-            x.rank == 2, HasType(x, (dtype,)), HasType(w, ("int8",)), IsConstant(w)
-        )
+        return o.integer_dense(x, w, x_zero=x_zero, w_zero=0), of_codes(x, w, 2)
 
     def dense_bias(x: Tensor, w: Tensor, b: Tensor, x_zero: Int) -> tuple[Tensor, Where]:
         """A product of codes with constant weights, as int32 sums that start at the bias."""
-        y, guard = dense(x, w, x_zero)
-        return o.bias_add(y, b, 1), Where(*guard.conditions, IsConstant(b))
+        return o.bias_add(o.integer_dense(x, w, x_zero=x_zero, w_zero=0), b, 1), of_codes(x, w, 2, b)
 
-    codes = {"x": partial(Integers, 8, dtype == "int8"), "w": partial(Integers, 8), "y": partial(Integers, 32)}
-    trials = [{"t": t, "k": k, "n": n, "x_zero": zero} for (t, k, n), zero in zip(((3, 6, 37), (2, 150, 140)), ZEROS[dtype], strict=True)]
-    for f, axes, bias in ((dense, "", {}), (dense_bias, "b: n; ", {"b": partial(Integers, 32)})):
+    def conv2d(x: Tensor, w: Tensor, x_zero: Int, strides: Ints, pads: Ints) -> tuple[Tensor, Where]:
+        """A convolution of codes without groups or dilation, as int32 sums."""
+        return o.integer_conv(x, w, strides, pads, (1, 1), group=1, x_zero=x_zero, w_zero=0), of_codes(x, w, 4)
+
+    def conv2d_bias(x: Tensor, w: Tensor, b: Tensor, x_zero: Int, strides: Ints, pads: Ints) -> tuple[Tensor, Where]:
+        """A convolution of codes without groups or dilation, as int32 sums that start at the bias."""
+        return o.bias_add(o.integer_conv(x, w, strides, pads, (1, 1), group=1, x_zero=x_zero, w_zero=0), b, 1), of_codes(x, w, 4, b)
+
+    codes = {"x": partial(Integers, 8, dtype == "int8"), "w": partial(Integers, 8)}
+    for f, declared in ((dense, _DENSE), (dense_bias, _DENSE), (conv2d, _CONV), (conv2d_bias, _CONV)):
+        bias = "b" * f.__name__.endswith("_bias")
         f.__name__ = f"{f.__name__}_{dtype}"
-        mapping = target.accelerates(
-            axes=f"x: t k; w: n k; {axes}y: t n", formats={}, derived=codes | bias, units={"n": VECTOR}, operation="dense", whole="k",
-            trials=trials,
-        )(f)  # fmt: skip
-        mapping.limits(_limits)
-        mapping.driver(partial(_drive, instruction=instruction))
-        mapping.numerics(_sums)
-        mapping.costs(_cost)
+        trials = [{**at, "x_zero": zero} for at, zero in zip(_TRIALS[declared["operation"]], ZEROS[dtype], strict=True)]
+        axes, derived = declared["axes"].format("b: n; " if bias else ""), codes | dict.fromkeys(f"{bias}y", WORDS)
+        mapping = target.accelerates(**{**declared, "axes": axes}, formats={}, derived=derived, units={"n": VECTOR}, trials=trials)(f)
+        plan, drive, numerics = _PARTS[declared["operation"]]
+        mapping.work(plan)
+        mapping.driver(partial(drive, instruction=instruction))
+        mapping.numerics(numerics)
 
 
 for _dtype, _instruction in (("int8", SIGNED), ("uint8", UNSIGNED)):

@@ -20,7 +20,7 @@ from rewrite_compiler.lang import Array, Expr, array, maximum, minimum, number_a
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice, join_bytes, low_bits, pad_axis, split_bytes
+from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice, axis_sizes, join_bytes, low_bits, pad_axis, split_bytes
 
 from .base import Codes, finish, memory_bytes, set_register, target
 from .elementwise import RANKS
@@ -63,7 +63,7 @@ def _drive(
 ) -> Codes:  # fmt: skip
     """Emit one requantisation: sums x [(samples,) a, channel, …] → codes."""
     lead, shape = x.shape[: x.ndim - rank], x.shape[x.ndim - rank :]
-    channels, count = _counts(rank, dict(zip(RANKS[rank].split(), shape, strict=True)))
+    channels, count = _counts(rank, axis_sizes(RANKS[rank], x))
     by_channel = np.swapaxes(x, len(lead), len(lead) + 1)
     rows = pad_axis(by_channel.reshape(*lead, channels, -1), -1, count * VECTOR)
     results = channels * count * VECTOR * WORD

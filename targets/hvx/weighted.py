@@ -7,7 +7,7 @@ windows shares weights and a bias. The weights of a mean have seven bits and tog
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +18,23 @@ from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.hvx.state import VECTOR
 from rewrite_compiler.lang import Array, Expr, Fixed, reduce_sum
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice, join_bytes, pad_axis, split_bytes
+from rewrite_compiler.target import (
+    Cost,
+    Limit,
+    Resources,
+    StreamedDevice,
+    axis_sizes,
+    depthwise_sums,
+    join_bytes,
+    pad_axis,
+    split_bytes,
+    window_counts,
+    windowed,
+)
 
-from .base import Codes, bordered, finish, int8, memory_bytes, set_register, sums, target, window_counts, windows
+from .base import Codes, finish, int8, memory_bytes, set_register, sums, target
 from .pooling import POOL, UNEVEN, Shape, images, planes, trial
-from .products import LANES, SUMS, VECTORS, WEIGHTS, WORD, Formats, narrow, requantised, set_constants
+from .products import LANES, SUMS, VECTORS, WEIGHTS, WORD, Formats, Parameters, narrow, requantised, set_constants
 
 MOST_WEIGHT = 127
 PADS = (0, 0, 0, 0)  # of means
@@ -31,11 +43,12 @@ ITEMS, AT, SPREAD = 1, 2, 12  # two scalar registers and a vector register
 
 @dataclass(frozen=True)
 class Weighing:
-    """Rows of windows, the windows of a row, each with one result, and their taps."""
+    """Rows of windows, the windows of a row, each with one result, their taps, and the bytes of memory."""
 
     rows: int
     results: int
     taps: int
+    memory: int
 
     @property
     def count(self) -> int:
@@ -59,9 +72,9 @@ class Weighing:
         """A bound on the instructions of the program."""
         return 8 + self.rows * self.count * (2 + VECTORS + self.groups * (1 + 2 * VECTORS) + VECTORS + 5)
 
-    def limits(self, p: Mapping[str, str]) -> Iterator[Limit]:
+    def limits(self) -> Iterator[Limit]:
         """What the work and its code take of memory."""
-        yield Limit("bytes of memory", self.places[-1] + WORD * self.instructions, memory_bytes(p))
+        yield Limit("bytes of memory", self.places[-1] + WORD * self.instructions, self.memory)
 
     def cost(self, resources: Resources) -> Cost:
         """A packet holds one load beside a sum of products."""
@@ -115,41 +128,30 @@ def _weights(taps: int) -> tuple[int, int, int]:
     return *divmod(1 << places, taps), places
 
 
-def _means(shape: Sequence[int], kernel: Shape, strides: Shape) -> Weighing:
-    return Weighing(1, math.prod((*shape[:2], *window_counts(shape[2:], kernel, strides, PADS))), math.prod(kernel))
+def means(b: int, c: int, i: int, j: int, kernel: Shape, strides: Shape, p: Parameters) -> Weighing:
+    """Return the work of one pool by means."""
+    return Weighing(1, b * c * math.prod(window_counts((i, j), kernel, strides)), math.prod(kernel), memory_bytes(p))
 
 
-def drive_mean(device: StreamedDevice, x: Codes, *, kernel: Shape, strides: Shape, f: Formats) -> Codes:
+def drive_mean(device: StreamedDevice, x: Codes, *, kernel: Shape, strides: Shape, f: Formats, p: Parameters) -> Codes:
     """Emit one pool by means: x [(samples,) b, c, i, j] → [(samples,) b, c, u, v], all codes."""
-    shape, m = x.shape[-4:], _means(x.shape[-4:], kernel, strides)
+    shape, m = x.shape[-4:], means(**axis_sizes("b c i j", x), kernel=kernel, strides=strides, p=p)
     least, larger, places = _weights(m.taps)
     w = np.array([[least + (n < larger) for n in range(m.taps)]], "int8")
     rows = planes(x, kernel, strides, PADS, 0).reshape(*x.shape[:-4], m.taps, 1, -1)
     y = _weigh(device, m, rows, w, np.zeros(1, np.int32), {**f, "w": Fixed(8, places)})
-    return images(y[..., 0, :], shape, window_counts(shape[2:], kernel, strides, PADS))
+    return images(y[..., 0, :], shape, window_counts(shape[2:], kernel, strides))
 
 
 def mean_codes(x: Array, *, kernel: Shape, strides: Shape, f: Formats) -> Array:
     """The weighted sum of each window, requantised."""
     least, larger, places = _weights(math.prod(kernel))
 
-    def element(k: Expr, c: Expr, u: Expr, v: Expr) -> Expr:
-        def item(r: Expr, s: Expr) -> Expr:
-            return x[k, c, u * strides[0] + r, v * strides[1] + s] * (least + (r * kernel[1] + s < larger))
+    def element(k: Expr, c: Expr, i: Expr, j: Expr) -> Expr:
+        total = reduce_sum(lambda r, s: x[k, c, i + r, j + s] * (least + (r * kernel[1] + s < larger)), kernel)
+        return requantised(total, {**f, "w": Fixed(8, places)}, False)
 
-        return requantised(reduce_sum(item, kernel), {**f, "w": Fixed(8, places)}, False)
-
-    return windows(x, kernel, strides, element)
-
-
-def mean_limits(b: int, c: int, i: int, j: int, kernel: Shape, strides: Shape, p: Mapping[str, str]) -> Iterator[Limit]:
-    """What one pool by means and its code take of memory."""
-    yield from _means((b, c, i, j), kernel, strides).limits(p)
-
-
-def mean_cost(b: int, c: int, i: int, j: int, kernel: Shape, strides: Shape, resources: Resources) -> Cost:
-    """Packets and bytes of one pool by means."""
-    return _means((b, c, i, j), kernel, strides).cost(resources)
+    return windowed(x, kernel, strides, element)
 
 
 UNPADDED = {**trial(5, 7, 3, 2, 0), "b": 2, "j": 9, "kernel": (3, 2), "strides": (2, 1), "u": 3, "v": 8}
@@ -163,23 +165,25 @@ def average_pool(x: Tensor, kernel: Ints, strides: Ints) -> tuple[Tensor, Where]
     return y, Where(x.rank == 4)
 
 
-average_pool.limits(mean_limits)
+average_pool.work(means)
 average_pool.driver(drive_mean, moves=True)
 average_pool.numerics(mean_codes)
-average_pool.costs(mean_cost)
 
 
 # -- depthwise convolutions: a row is a channel
 
 
-def _layer(shape: Sequence[int], kernel: Shape, strides: Shape, pads: Shape) -> Weighing:
-    return Weighing(shape[1], math.prod((shape[0], *window_counts(shape[2:], kernel, strides, pads))), math.prod(kernel))
+def layer(b: int, c: int, i: int, j: int, r: int, s: int, strides: Shape, pads: Shape, p: Parameters) -> Weighing:
+    """Return the work of one layer."""
+    return Weighing(c, b * math.prod(window_counts((i, j), (r, s), strides, pads)), r * s, memory_bytes(p))
 
 
-def drive_depthwise(device: StreamedDevice, x: Codes, w: Codes, b: Codes, *, strides: Shape, pads: Shape, f: Formats) -> Codes:
+def drive_depthwise(
+    device: StreamedDevice, x: Codes, w: Codes, b: Codes, *, strides: Shape, pads: Shape, f: Formats, p: Parameters
+) -> Codes:  # fmt: skip
     """Emit one layer: x [(samples,) b, c, i, j], w [c, 1, r, s], b [c] → y [(samples,) b, c, u, v], all codes."""
     shape, kernel = x.shape[-4:], w.shape[2:]
-    m = _layer(shape, kernel, strides, pads)
+    m = layer(**axis_sizes("b c i j", x) | axis_sizes("r s", w), strides=strides, pads=pads, p=p)
     rows = np.swapaxes(planes(x, kernel, strides, pads, 0), -4, -3).reshape(*x.shape[:-4], m.taps, m.rows, -1)
     y = _weigh(device, m, rows, w.reshape(m.rows, -1), b, f)
     return np.swapaxes(y.reshape(*y.shape[:-1], shape[0], *window_counts(shape[2:], kernel, strides, pads)), -4, -3)
@@ -187,23 +191,7 @@ def drive_depthwise(device: StreamedDevice, x: Codes, w: Codes, b: Codes, *, str
 
 def depthwise_codes(x: Array, w: Array, b: Array, *, strides: Shape, pads: Shape, f: Formats) -> Array:
     """Sums over the taps of a channel's filter from its bias on, requantised; around an image there are zeros."""
-    kernel, image = [int(n) for n in w.shape[2:]], bordered(x, pads, 0)  # type: ignore[arg-type]
-
-    def element(k: Expr, c: Expr, u: Expr, v: Expr) -> Expr:
-        total = reduce_sum(lambda r, s: image[k, c, u * strides[0] + r, v * strides[1] + s] * w[c, 0, r, s], kernel)
-        return requantised(b[c] + total, f, False)
-
-    return windows(image, kernel, strides, element)
-
-
-def depthwise_limits(b: int, c: int, i: int, j: int, r: int, s: int, strides: Shape, pads: Shape, p: Mapping[str, str]) -> Iterator[Limit]:
-    """What one layer and its code take of memory."""
-    yield from _layer((b, c, i, j), (r, s), strides, pads).limits(p)
-
-
-def depthwise_cost(b: int, c: int, i: int, j: int, r: int, s: int, strides: Shape, pads: Shape, resources: Resources) -> Cost:
-    """Packets and bytes of one layer."""
-    return _layer((b, c, i, j), (r, s), strides, pads).cost(resources)
+    return depthwise_sums(x, w, b, lambda total: requantised(total, f, False), strides=strides, pads=pads)
 
 
 def _layer_trial(at: Mapping[str, Any]) -> dict[str, Any]:
@@ -224,7 +212,6 @@ def depthwise(x: Tensor, w: Tensor, b: Tensor, strides: Ints, pads: Ints, group:
     return y, Where(x.rank == 4, x.shape[1] == group, w.shape[0] == group, group > 1, IsConstant(w), IsConstant(b))
 
 
-depthwise.limits(depthwise_limits)
+depthwise.work(layer)
 depthwise.driver(drive_depthwise, moves=True)
 depthwise.numerics(depthwise_codes)
-depthwise.costs(depthwise_cost)

@@ -184,7 +184,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "activations of later images lie one row apart": _genesys("_simd_relu", "(N, rows * line)", "(N, line)", "genesys.conv2d_bias_relu"),
     "an image begins behind as many zeros as are on its right": Fault(
-        "genesys.conv2d", "genesys.products", "bordered_codes", "(pads[1], pads[3])", "(pads[3], pads[1])"
+        "genesys.conv2d", "genesys.base", "bordered_codes", "(pads[1], pads[3])", "(pads[3], pads[1])"
     ),
     "bands of windows begin one row apart": _genesys_simd(
         "_tile_words", "band.start * m.strides[0])", "band.start)", "genesys.max_pool"
@@ -216,7 +216,7 @@ FAULTS: dict[str, Fault] = {
         "hvx.relu_2", "hvx.elementwise", "_drive", "range(count)", "range(min(count, 5))"
     ),
     "inputs behind the last whole word are left out": _hvx("_sum", "m.segment_words - first", "m.length // WORD - first"),
-    "from the fourth row on inputs are those of the third": _hvx("drive_dense", "[row * inner]", "[min(row, 2) * inner]"),
+    "from the fourth row on inputs are those of the third": _hvx("multiply_rows", "[row * m.length]", "[min(row, 2) * m.length]"),
     "sums of a fourth vector go on from those of an earlier block": _hvx(
         "_sum", "for vector in range(vectors)", "for vector in range(min(vectors, 3))"
     ),
@@ -227,10 +227,10 @@ FAULTS: dict[str, Fault] = {
     "sums of the second vector are rounded down": _hvx("narrow", '_rnd_sat", vd=odd', '_sat", vd=odd'),
     "codes of the fourth vector are those of the third": _hvx("narrow", "vectors - 1)", "vectors - 1, 2)"),
     "words of the second half of a vector are not spread": _hvx("_spread", "if count > half:", "if count > half and level:"),
-    "columns of an image step as its rows do": Fault("hvx.conv2d", "hvx.conv2d", "drive", "v * strides[1]", "v * strides[0]"),
-    "every image of a batch is the first": Fault("hvx.conv2d", "hvx.conv2d", "drive", "k * height + u", "0 * height + u"),
+    "columns of an image step as its rows do": Fault("hvx.conv2d", "hvx.conv2d", "multiply_windows", "v * strides[1]", "v * strides[0]"),
+    "every image of a batch is the first": Fault("hvx.conv2d", "hvx.conv2d", "multiply_windows", "k * height + u", "0 * height + u"),
     "an image stands behind as many zeros as follow it": Fault(
-        "hvx.conv2d_relu", "hvx.conv2d", "drive", "pads[1] : pads[1] + cols", "pads[3] : pads[3] + cols"
+        "hvx.conv2d_relu", "hvx.conv2d", "multiply_windows", "pads[1] : pads[1] + cols", "pads[3] : pads[3] + cols"
     ),
     "every tap of a mean weighs the same": Fault("hvx.average_pool", "hvx.weighted", "drive_mean", "least + (n < larger)", "least"),
     "from the ninth tap on nothing is added to a mean": Fault(

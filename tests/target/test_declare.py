@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from rewrite_compiler import ops as o
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.lang import AdaptivFloat
 from rewrite_compiler.rewrite import Int
-from rewrite_compiler.target import Axes, Limit, Target
+from rewrite_compiler.target import Axes, Clock, Cost, Limit, Resources, Target, Unit
 
 AXES = "x: t k; w: n k; y: t n"
 
@@ -117,3 +119,49 @@ def test_shared_tensors_get_one_format() -> None:
 def test_the_smallest_tile_takes_units_and_whole_dimensions() -> None:
     m = target().accelerates(axes=AXES, formats={}, units={"k": 16, "n": 64}, whole="t")(dense)
     assert m.unit_sizes({"t": 35, "k": 100, "n": 10}) == {"t": 35, "k": 16, "n": 10}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Work that takes as many lines as it has rows, a cycle each."""
+
+    rows: int
+    lines: int
+
+    def limits(self) -> list[Limit]:
+        return [Limit("lines", self.rows, self.lines)]
+
+    def cost(self, resources: Resources) -> Cost:
+        return Cost(resources.units[0].name, self.rows, 0, {"x": self.rows})
+
+
+def test_limits_and_costs_are_those_of_the_work_that_is_planned() -> None:
+    m = target().accelerates(axes=AXES, formats={}, operation="linear")(dense)
+
+    @m.work
+    def plan(t: int, k: int, p: Any, lines: int = 7) -> Rows:
+        return Rows(t * k, lines)
+
+    resources = Resources(Clock(1, "a test"), (), (Unit("core", ("linear",), ("int8",), {}),), ())
+    assert m.exceeded_limit({"t": 2, "k": 4, "n": 9}) == Limit("lines", 8, 7)
+    assert m.exceeded_limit({"t": 2, "k": 4, "n": 9}, {"lines": 8}) is None
+    assert m.cost({"t": 2, "k": 4, "n": 9}, {}, resources) == Cost("core", 8, 0, {"x": 8})
+    others = [target().accelerates(axes=AXES, formats={})(dense) for _ in range(2)]
+    for other, lines in zip(others, (7, 8), strict=True):
+        other.work(partial(plan, lines=lines))
+    again = target().accelerates(axes=AXES, formats={})(dense)
+    again.work(partial(plan, lines=8))
+    assert again.tiling_key == others[1].tiling_key != others[0].tiling_key
+
+
+def test_a_plan_that_fails_is_told_at_its_line() -> None:
+    m = target().accelerates(axes=AXES, formats={})(dense)
+
+    @m.work
+    def plan(t: int) -> Rows:
+        return Rows(t // 0, 7)
+
+    line = plan.__code__.co_firstlineno + 2
+    with pytest.raises(SpecError, match=r"must return Limits \(at t=2, k=4, n=9\), not end with ZeroDivisionError") as refusal:
+        m.exceeded_limit({"t": 2, "k": 4, "n": 9})
+    assert refusal.value.problem.place.endswith(f"test_declare.py:{line}")

@@ -114,6 +114,27 @@ def test_sums_of_codes_are_those_of_integers_on_hvx(dtype: str, bias: bool) -> N
         assert np.array_equal(y, exact.astype(np.int32))
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize(("sizes", "bias"), [(CONV, True), (BORDER_ONLY, False)])
+def test_sums_of_convolutions_of_codes_are_those_of_integers_on_hvx(dtype: str, sizes: dict[str, Any], bias: bool) -> None:
+    """Zero points at the ends of the type stand around the image and add nothing; sums wrap at 32 bits."""
+    draw, ends = np.random.default_rng(3), np.iinfo(dtype)
+    mapping = target("hvx").mappings[f"conv2d{'_bias' * bias}_{dtype}"]
+    zero, kernel, (down, right), (top, left, bottom, far) = ends.max, (sizes["r"], sizes["s"]), sizes["strides"], sizes["pads"]
+    x = draw.integers(ends.min, ends.max, [sizes[d] for d in "bcij"], dtype, endpoint=True)
+    w = draw.integers(-128, 128, (sizes["n"], sizes["c"], *kernel), "int8")
+    b = draw.integers(-(2**31), 2**31, sizes["n"]).astype(np.int32)
+    image = np.pad(x.astype(np.int64) - zero, ((0, 0), (0, 0), (top, bottom), (left, far)))
+    taps = np.lib.stride_tricks.sliding_window_view(image, kernel, (2, 3))[:, :, ::down, ::right]
+    exact = np.einsum("bcuvrs,ncrs->bnuv", taps, w.astype(np.int64)) + (b[:, None, None] if bias else 0)
+    codes, attributes = (
+        {"x": x, "w": w} | ({"b": b} if bias else {}),
+        {"x_zero": int(zero), "strides": (down, right), "pads": sizes["pads"]},
+    )
+    y = mapping.run_driver(simulated_device(target("hvx").ila(), strict=True), codes, {}, attributes)
+    assert np.array_equal(y, exact.astype(np.int32))
+
+
 def test_samples_run_together() -> None:
     t = target(SMALL)
     mapping, codes = t.mappings["dense_bias_relu"], operands(t.mappings["dense_bias_relu"], DENSE, 9)
