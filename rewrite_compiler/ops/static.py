@@ -10,13 +10,15 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from ..errors import SpecError
 from ..lang.expr import INTEGER, Expr, Operand, lift, var
 
 SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<="}
 _names = itertools.count()
+COMPILED = 1 << 14  # lists, terms and conditions each that are kept as functions
 ONE_BY_ONE = "give the guard its conditions one by one, parted by commas"
 
 
@@ -305,9 +307,8 @@ def as_condition(x: object) -> Condition:
     raise SpecError("R101", f"a guard must be a condition on shapes or attributes, not {x!r}")
 
 
-@dataclass(frozen=True)
-class Binding:
-    """The environment of a match: shapes, element types and constness of tensors, values of attributes."""
+class Binding(NamedTuple):
+    """The environment of a match: shapes, element types and constness of tensors, values of attributes; searches make many."""
 
     shape: Callable[[Any], tuple[int, ...]]
     attributes: Mapping[Any, Any]
@@ -322,27 +323,7 @@ def list_of(x: Ints, b: Binding) -> tuple[int, ...]:
         SpecError: the list is of an unknown kind.
         IndexError: a list that it takes elements of is too short.
     """
-    if isinstance(x, NamedList):
-        return tuple(b.attributes[x.name])
-    if isinstance(x, ShapeOf):
-        return b.shape(x.tensor)
-    if isinstance(x, ListLiteral):
-        return tuple(value_of(e, b) for e in x.elements)
-    if isinstance(x, ListSlice):
-        return list_of(x.base, b)[x.start : x.stop]
-    if isinstance(x, ListConcatenation):
-        return tuple(n for p in x.parts for n in list_of(p, b))
-    if isinstance(x, ListUpdate):
-        base, at = list(list_of(x.base, b)), value_of(x.index, b)
-        base[at] = value_of(x.element, b)
-        return tuple(base)
-    if isinstance(x, PermutedList):
-        base = list(list_of(x.base, b))
-        return tuple(base[p] for p in list_of(x.perm, b))
-    if isinstance(x, Inverse):
-        perm = list_of(x.perm, b)
-        return tuple(perm.index(n) for n in range(len(perm)))
-    raise SpecError("R101", f"a static list of kind {type(x).__name__} cannot be evaluated")
+    return list_function(x)(b)
 
 
 def value_of(e: Expr, b: Binding) -> int:
@@ -351,32 +332,7 @@ def value_of(e: Expr, b: Binding) -> int:
     Raises:
         IndexError: a list that it takes an element of is too short.
     """
-    if e.op == "const":
-        return int(e.data)
-    if e.op == "var":
-        element = ELEMENTS.get(e)
-        return int(b.attributes[e]) if element is None else _measured(element, b)
-    if len(e.args) == 2:  # nearly all, and guards are read often
-        return INTEGER[e.op](value_of(e.args[0], b), value_of(e.args[1], b))
-    operands = [value_of(a, b) for a in e.args]
-    if e.op == "select":
-        return operands[1] if operands[0] else operands[2]
-    if e.op in ("neg", "not"):
-        return -operands[0] if e.op == "neg" else 1 - operands[0]
-    return INTEGER[e.op](*operands)
-
-
-def _measured(element: Element, b: Binding) -> int:
-    values = list_of(element.base, b)
-    if element.kind:
-        return len(values) if element.kind == "length" else math.prod(values)
-    index = value_of(element.index, b) if element.index is not None else 0
-    return values[index]
-
-
-REAL: dict[str, Callable[[float, float], bool]] = {
-    "eq": lambda a, b: a == b, "ne": lambda a, b: a < b or a > b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
-}  # fmt: skip
+    return term_function(e)(b)
 
 
 def holds(c: Condition, b: Binding) -> bool:
@@ -386,16 +342,129 @@ def holds(c: Condition, b: Binding) -> bool:
         SpecError: the condition is of an unknown kind.
     """
     try:
-        if isinstance(c, ListsEqual):
-            return list_of(c.left, b) == list_of(c.right, b)
-        if isinstance(c, TermIsTrue):
-            return value_of(c.term, b) != 0
-        if isinstance(c, RealComparison):
-            return REAL[c.comparison](*(float(b.attributes[x.name]) if isinstance(x, Real) else x for x in (c.left, c.right)))
-        if isinstance(c, IsConstant):
-            return b.is_constant(c.tensor)
-        if isinstance(c, HasType):
-            return b.dtype(c.tensor) in c.dtypes
+        return _condition_function(c)(b)
     except (IndexError, ZeroDivisionError, ValueError):
         return False
+
+
+# -- lists, terms and conditions as functions of a match: guards are evaluated often, and are few
+
+
+@lru_cache(maxsize=COMPILED)
+def list_function(x: Ints) -> Callable[[Binding], tuple[int, ...]]:
+    """Return a static list as a function of a match.
+
+    Raises:
+        SpecError: the list is of an unknown kind.
+    """
+    if isinstance(x, NamedList):
+        name = x.name
+        return lambda b: tuple(b.attributes[name])
+    if isinstance(x, ShapeOf):
+        tensor = x.tensor
+        return lambda b: b.shape(tensor)
+    if isinstance(x, ListLiteral):
+        elements = [term_function(e) for e in x.elements]
+        return lambda b: tuple([e(b) for e in elements])
+    if isinstance(x, ListSlice):
+        base, part = list_function(x.base), slice(x.start, x.stop)
+        return lambda b: base(b)[part]
+    if isinstance(x, ListConcatenation):
+        parts = [list_function(p) for p in x.parts]
+        return lambda b: tuple([n for p in parts for n in p(b)])
+    if isinstance(x, ListUpdate):
+        return _updated_list(list_function(x.base), term_function(x.index), term_function(x.element))
+    if isinstance(x, PermutedList):
+        permuted, perm = list_function(x.base), list_function(x.perm)
+        return lambda b: tuple(map(permuted(b).__getitem__, perm(b)))
+    if isinstance(x, Inverse):
+        return _inverse_permutation(list_function(x.perm))
+    raise SpecError("R101", f"a static list of kind {type(x).__name__} cannot be evaluated")
+
+
+def _updated_list(
+    base: Callable[[Binding], tuple[int, ...]], index: Callable[[Binding], int], value: Callable[[Binding], int]
+) -> Callable[[Binding], tuple[int, ...]]:
+    def update(b: Binding) -> tuple[int, ...]:
+        elements, place = list(base(b)), index(b)
+        elements[place] = value(b)
+        return tuple(elements)
+
+    return update
+
+
+def _inverse_permutation(perm: Callable[[Binding], tuple[int, ...]]) -> Callable[[Binding], tuple[int, ...]]:
+    def invert(b: Binding) -> tuple[int, ...]:
+        axes = perm(b)
+        return tuple(map(axes.index, range(len(axes))))
+
+    return invert
+
+
+@lru_cache(maxsize=COMPILED)
+def term_function(e: Expr) -> Callable[[Binding], int]:
+    """Return an integer term as a function of a match."""
+    if e.op == "const":
+        number = int(e.data)
+        return lambda b: number
+    if e.op == "var":
+        element = ELEMENTS.get(e)
+        return (lambda b: int(b.attributes[e])) if element is None else _element_function(element)
+    operands = [term_function(a) for a in e.args]
+    if e.op == "select":
+        return lambda b: _selected(*[f(b) for f in operands])
+    if e.op in ("neg", "not"):
+        (operand,) = operands
+        return (lambda b: -operand(b)) if e.op == "neg" else (lambda b: 1 - operand(b))
+    apply = INTEGER[e.op]
+    if len(operands) != 2:
+        return lambda b: apply(*[f(b) for f in operands])
+    left, right = operands
+    return lambda b: apply(left(b), right(b))
+
+
+def _selected(condition: int, then: int, otherwise: int) -> int:
+    return then if condition else otherwise
+
+
+def _element_function(element: Element) -> Callable[[Binding], int]:
+    base = list_function(element.base)
+    if element.index is None:
+        return (lambda b: len(base(b))) if element.kind == "length" else (lambda b: math.prod(base(b)))
+    if element.index.op == "const":
+        place = int(element.index.data)
+        return lambda b: base(b)[place]
+    index = term_function(element.index)
+    return lambda b: base(b)[index(b)]
+
+
+REAL: dict[str, Callable[[float, float], bool]] = {
+    "eq": lambda a, b: a == b, "ne": lambda a, b: a < b or a > b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
+}  # fmt: skip
+
+
+@lru_cache(maxsize=COMPILED)
+def _condition_function(c: Condition) -> Callable[[Binding], bool]:
+    if isinstance(c, ListsEqual):
+        left, right = list_function(c.left), list_function(c.right)
+        return lambda b: left(b) == right(b)
+    if isinstance(c, TermIsTrue):
+        term = term_function(c.term)
+        return lambda b: term(b) != 0
+    if isinstance(c, RealComparison):
+        compare, low, high = REAL[c.comparison], _real_function(c.left), _real_function(c.right)
+        return lambda b: compare(low(b), high(b))
+    if isinstance(c, IsConstant):
+        tensor = c.tensor
+        return lambda b: b.is_constant(tensor)
+    if isinstance(c, HasType):
+        typed, dtypes = c.tensor, c.dtypes
+        return lambda b: b.dtype(typed) in dtypes
     raise SpecError("R101", f"a condition of kind {type(c).__name__} cannot be evaluated")
+
+
+def _real_function(x: Real | float) -> Callable[[Binding], float]:
+    if isinstance(x, Real):
+        name = x.name
+        return lambda b: float(b.attributes[name])
+    return lambda b: x

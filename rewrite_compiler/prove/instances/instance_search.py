@@ -29,13 +29,14 @@ from ...ops.static import (
     ShapeOf,
     TermIsTrue,
     holds,
-    list_of,
-    value_of,
+    list_function,
+    term_function,
 )
 from ...rewrite.rule import Float, Rule, condition_atoms, condition_variables, free_attribute, name_of
 
 DRAWS = 10  # draws for each instance wanted
 CANDIDATES_PER_DRAW = 1_000
+APPLICATIONS = 1 << 12  # of which the attributes are kept as functions
 WINDOW = 2  # the largest window that is tried where a rule does not ask for more
 Operands = tuple[tuple[str, Shape], ...]
 Extents = range | tuple[int, ...]
@@ -274,10 +275,9 @@ class Search:
     def with_attributes(self, t: Apply, state: State) -> Iterator[State]:
         """Yield the states in which the attributes of an application are bound."""
         states: Iterator[State] = iter([state])
-        for a in t.op.attributes:
-            key = free_attribute(t.attributes[a.name])
-            if key is not None and key not in state.values:
-                states = self.with_attribute(states, t, a.name, key)
+        for name, key in _free_attributes(t):
+            if key not in state.values:
+                states = self.with_attribute(states, t, name, key)
         return states
 
     def with_attribute(self, states: Iterator[State], t: Apply, name: str, key: Any) -> Iterator[State]:
@@ -394,22 +394,32 @@ def attributes_of(t: Apply, binding: Binding) -> dict[str, AttributeValue]:
         SpecError: one uses a variable that the left side does not bind.
     """
     attributes: dict[str, AttributeValue] = {}
-    for name, value in t.attributes.items():
+    for name, function in _attribute_functions(t):
         try:
-            attributes[name] = _value(value, binding)
+            attributes[name] = function(binding)
         except KeyError as missing:
             raise SpecError("R101", f"attribute {name} of {t.op.name} uses {missing}, which the left side does not bind") from None
     return attributes
 
 
-def _value(value: object, binding: Binding) -> AttributeValue:
+@lru_cache(maxsize=APPLICATIONS)
+def _attribute_functions(t: Apply) -> tuple[tuple[str, Callable[[Binding], AttributeValue]], ...]:
+    return tuple((name, _attribute_function(value)) for name, value in t.attributes.items())
+
+
+def _attribute_function(value: object) -> Callable[[Binding], AttributeValue]:
     if isinstance(value, Float):
-        return binding.attributes[value.name]  # type: ignore[no-any-return]
+        return lambda b: b.attributes[value.name]
     if isinstance(value, Ints):
-        return list_of(value, binding)
-    if isinstance(value, Expr):
-        return value_of(value, binding)
-    return value  # type: ignore[return-value]
+        return list_function(value)
+    return term_function(value) if isinstance(value, Expr) else lambda _: value  # type: ignore[return-value]
+
+
+@lru_cache(maxsize=APPLICATIONS)
+def _free_attributes(t: Apply) -> tuple[tuple[str, Any], ...]:
+    """Return the attributes of an application that a match binds, with the keys that it binds them under, in the operator's order."""
+    keys = [(a.name, free_attribute(t.attributes[a.name])) for a in t.op.attributes]
+    return tuple((name, key) for name, key in keys if key is not None)
 
 
 @cache
