@@ -79,7 +79,8 @@ def _court_by_imports(kind: str) -> Court:
 def import_closure(roots: Iterable[str], left_out: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """Return the files that some modules import, directly or not, themselves included; what stands beside the court is left out.
 
-    The files `left_out` are so, too, with what they import.
+    The files `left_out` are so, too, with what they import. Of packages that run only because a module of theirs is
+    imported, the file itself counts: what it imports for others to use is followed where that is used.
     """
     pending, file_names = [ENGINE / name for name in roots], {GRAMMAR} - left_out
     while pending:
@@ -88,7 +89,8 @@ def import_closure(roots: Iterable[str], left_out: frozenset[str] = frozenset())
         if name.parts[0] not in OUTSIDE_COURT and name.as_posix() not in file_names | left_out:
             file_names.add(name.as_posix())
             pending += _imports(file)
-    return tuple(sorted(file_names))
+    packages = {(folder / "__init__.py").as_posix() for name in file_names for folder in Path(name).parents}
+    return tuple(sorted(file_names | {name for name in packages - left_out if (ENGINE / name).is_file()}))
 
 
 def _imports(file: Path) -> Iterator[Path]:
