@@ -18,6 +18,7 @@ from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.sched.driver import completion
 from rewrite_compiler.sched.driver.generation import Request, program_of
 from rewrite_compiler.sched.driver.program import Issued, Program, blocks_of
+from rewrite_compiler.sched.instructions.computation import computations
 from rewrite_compiler.target import Target, find_target, load_target, simulated_device
 
 ACCELERATORS = Path(__file__).parent / "accelerators"
@@ -249,9 +250,32 @@ def test_results_may_lie_byte_by_byte_in_any_order_and_form(changed: str | None,
 
 
 def test_sums_of_any_length_are_split_where_a_memory_ends() -> None:
-    """Eight vectors are one command; more are in equal parts of at most eight, since no field says where the inputs begin."""
+    """Eight vectors are one command; more are parts of at most eight, the last of which may be filled up with zeros."""
     counts = {k: [name for name, _ in commands(accelerator("outer"), "dense", t=1, k=k, n=3)].count("outer") for k in (8, 9, 11, 16, 60)}
-    assert counts == {8: 1, 9: 3, 11: 11, 16: 2, 60: 10}
+    assert counts == {8: 1, 9: 3, 11: 2, 16: 2, 60: 10}
+
+
+def test_zeros_fill_up_sums_of_products_alone() -> None:
+    """Not the largest of several numbers, nor a sum that a bias is added to at each step."""
+    found = {
+        (name, c.instruction): [c.is_annulled_by(a) for a in c.operands]
+        for name in ("outer", "pool", "stages", "scales")
+        for c in computations(accelerator(name).ila())
+        if c.accumulates and c.operands
+    }
+    assert found == {
+        ("outer", "outer"): [True, True], ("pool", "push"): [False], ("stages", "add_bias"): [False], ("scales", "push_add"): [True, True],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("k", [9, 11, 16, 23])
+def test_sums_in_parts_are_those_of_the_numerics(k: int) -> None:
+    target = accelerator("outer")
+    r = request(target, "dense_bias_relu", t=5, k=k, n=6)
+    program = program_of(target.ila(), r)
+    for codes, expected in r.samples:
+        result = program.run(simulated_device(target.ila()), codes, {n: len(s) for n, s in r.shapes.items()})
+        assert np.array_equal(result, expected)
 
 
 @pytest.mark.parametrize(

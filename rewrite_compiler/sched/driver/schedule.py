@@ -133,6 +133,12 @@ class Schedule:
         candidate = unified(self.ila, self.match, self.places, self.inside, self.outside, switches)
         return candidate if isinstance(candidate, Failure) else replace(candidate, switches=self.switches)
 
+    @property
+    def issues(self) -> tuple[int, int]:
+        """How many commands compute, and how many addresses of operands are loaded."""
+        loads = (p.region.addresses * (1 if p.base is not None else _changes(p, self.outside)) for p in self.operands)
+        return math.prod(n for _, n in self.outside), sum(loads)
+
     @cached_property
     def needs(self) -> dict[str, int]:
         """Addresses of each memory that the regions take."""
@@ -173,16 +179,27 @@ def _with_parts(s: Schedule) -> Iterator[Schedule]:
     for loop, _ in sorted(s.outside, key=lambda x: -x[1]):
         if loop not in m.operation.reduced or (m.starts and m.computation.repeats):
             continue  # one command would start anew with each step
-        for split, outer in splits(m, loop):
-            outside = tuple((outer, split.outer[outer]) if v == loop else (v, n) for v, n in s.outside)
-            if _excess_loops(split, outside):
-                continue
-            candidates = _with_outside(s.ila, split, outside, s.switches, None, [])
-            candidate = next((c for c in candidates if isinstance(c, Schedule)), None)
-            if candidate is not None:
-                yield from _with_parts(candidate)
-                yield candidate
-                return
+        divided = _in_parts(s, loop)
+        if divided is not None:
+            yield from _with_parts(divided)
+            yield divided
+            return
+
+
+def _in_parts(s: Schedule, loop: str) -> Schedule | None:
+    """Return the schedule that issues and loads least, itself included, with a loop of the host in parts that one command takes."""
+    best, most, count = s, s.match.outer[loop], s.match.outer[loop]
+    for split, outer in splits(s.match, loop):
+        parts = split.outer[outer]
+        if parts >= most:
+            break  # more commands than what is loaded behind the last step
+        outside = tuple((outer, parts) if v == loop else (v, n) for v, n in s.outside)
+        variants = () if _excess_loops(split, outside) else _with_outside(s.ila, split, outside, s.switches, None, [])
+        candidate = next((c for c in variants if isinstance(c, Schedule)), None)
+        if candidate is not None and sum(candidate.issues) < sum(best.issues):
+            best, steps = candidate, parts * split.outer.get(loop, 1)
+            most = parts + -(-candidate.issues[1] * (steps - count) // steps)
+    return None if best is s else best
 
 
 def _within(ila: Ila, match: Match, switches: Settings, before: Schedule | None, beyond: list[Schedule]) -> Iterator[Schedule | Failure]:

@@ -14,7 +14,7 @@ from ...ila.summary import Access, Opaque, Summary, Transition, summarise, witho
 from ...lang import intervals as iv
 from ...lang.binders import Leaf
 from ...lang.expr import Expr, select, var
-from ...lang.traversal import inner_terms
+from ...lang.traversal import inner_terms, terms_of
 from ..selection import reads_of
 from .copies import NoCopy, addressed, number, number_or_none
 from .image import copiers
@@ -23,6 +23,7 @@ from .movement import writers
 MOST_MODES = 8  # values of a switch of which one may leave the accumulator out
 Start = tuple[str, int, int]  # switch, the value with which the accumulator is not read, and with which it is
 SHIFTED = (0, 1, 255, 256, -1, -256, 12345, -54321)  # numbers on which shifts are told from others
+ODD = (1, -5, 77)  # numbers on which products are told from others
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +100,23 @@ class Computation:
         """The ordered loops around the transition, and its inner_loops counted ones, as selection takes them."""
         inner_loops = {v for v, _ in self.transition.loops}
         return tuple((v, p) for v, p in self.loops if v not in inner_loops)
+
+    def is_annulled_by(self, operand: Access) -> bool:
+        """Tell whether accumulators stay as they are where an operand is zero, whatever the others are."""
+        zeros = {r.load: 0 for r in self.transition.reads if r.access is operand}
+        totals = {r.load for r in self.transition.reads if is_same(r.access, self.result)}
+        others = {r.load for r in self.transition.reads} - totals - zeros.keys()
+        control = {switch: on for switch, _, on in self.starts}
+        try:
+            return all(self._with(zeros | dict.fromkeys(others, x) | dict.fromkeys(totals, y), control) == y for x in ODD for y in SHIFTED)
+        except NoCopy:
+            return False
+
+    def _with(self, loads: Mapping[Expr, int], control: Mapping[str, int]) -> int:
+        """Return what is written where loads have these values; sums of other terms than zero are not evaluated."""
+        sums = [e for e in terms_of(self.transition.value) if e.op == "reduce" and e.data[0] == "sum"]
+        empty = {e: 0 for e in sums if number(e.args[0], loads, control) == 0}
+        return number(self.transition.value, {**loads, **empty}, control)
 
 
 @lru_cache(maxsize=16)
