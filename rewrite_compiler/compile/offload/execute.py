@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,11 @@ class PreparedOffload:
             statistics.range_out = range_of(totals.values())
         return tuple(totals[n] for n in axes.results), statistics
 
+    @cached_property
+    def constants_hash(self) -> str:
+        """The SHA-256 of the codes of the constant operands."""
+        return hash_of_arrays(self.codes)
+
     def encode_operand(self, name: str, x: Operand, ends: Ends) -> Data:
         """Return the codes of an operand that is not constant."""
         return moved_codes(self.offload.formats[name], x, ends)
@@ -144,6 +150,19 @@ class PreparedOffload:
             part = codes[name][(*lead, *(slices[d] for d in dims))]
             parts[name] = part if _enters(o, name, slices) else np.zeros_like(part)
         return parts
+
+
+def hash_of_arrays(arrays: Mapping[str, Data]) -> str:
+    """Return the SHA-256 of the elements of arrays by name: equal numbers have equal ones, whatever their type."""
+    digest = sha256()
+    for name, x in arrays.items():
+        digest.update(f"{name} {x.shape} ".encode())
+        if x.dtype.kind == "O":
+            digest.update(repr(x.tolist()).encode())
+        else:
+            elements: Data = np.asarray(x, np.float64 if x.dtype.kind == "f" else np.int64) + 0  # -0.0 equals 0.0
+            digest.update(elements.tobytes())
+    return digest.hexdigest()
 
 
 def check_finite(o: Offload, name: str, x: Data) -> None:

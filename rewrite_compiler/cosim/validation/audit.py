@@ -2,7 +2,7 @@
 
 Control is the same for all samples, so one sample exercises every command, address and bound of a batch. The first sample of a
 run is audited, and a random one of every few batches; of each of their offloads also a random unit of a random tile by the oracle.
-With the first sample, each offload is computed on drawn operands, too.
+With the first sample, each offload is computed on drawn operands, too. What agreed in an earlier process is not simulated again.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from typing import cast
 import numpy as np
 
 from ...compile.host.lazy_codes import Operand, elements_of
-from ...compile.offload.execute import PreparedOffload, Statistics
+from ...compile.offload.execute import PreparedOffload, Statistics, hash_of_arrays
 from ...compile.offload.specified import NumericsOffload, plain_results
 from ...compile.plan.plan import Offload
 from ...errors import AnswerNo, SpecError
 from ...ila import Ila
 from ...ir.program import Data
-from ...target import Device, SimulatedDevice, SimulatedStream, simulated_device
+from ...target import Device, simulated_device
+from .device_history import DeviceHistory, DeviceRun, Simulated
 from .drawn_operands import with_drawn_sample
 
 SEED = 105
@@ -50,54 +51,76 @@ class Audit:
     samples: Sequence[int]
     ilas: Mapping[str, Ila]
     reading: str
-    devices: dict[tuple[str, int], SimulatedDevice | SimulatedStream] = field(default_factory=dict)
+    histories: dict[tuple[str, int], DeviceHistory] = field(default_factory=dict)  # by target and sample
     notes: dict[str, None] = field(default_factory=dict)  # what could not be computed again, and why
-
-    @property
-    def instructions(self) -> int:
-        """The number of executed commands."""
-        return sum(d.sim.executed for d in self.devices.values())
+    instructions: int = 0  # executed commands, kept runs included
 
     def check(self, prepared: PreparedOffload, moving: Mapping[str, Operand], results: Sequence[Operand], statistics: Statistics) -> None:
-        """Compute an offload of the audited samples again and compare its results.
+        """Compare an offload of the audited samples with the simulator, whose results of an earlier process are stored.
 
         Raises:
             AnswerNo: C104, an element of a result differs.
         """
-        o = prepared.offload
         driven = prepared.by_driver if isinstance(prepared, NumericsOffload) else prepared
         for n in self.samples:
-            device = self._device(o.target.name, n)
-            executed_before = device.sim.executed
-            operands = {name: elements_of(x)[n : n + 1] for name, x in moving.items()}
-            unit = _SampledUnit(self, driven, n)
-            expected, _ = driven.run(device, operands, unit.take)
-            commands = f"the {device.sim.executed - executed_before:,} commands of its driver"
-            for name, y, z in zip(o.mapping.axes.results, results, expected, strict=True):
-                self._compare(o, name, elements_of(y)[n], z[0], ("it", commands), n)
-            unit.check(statistics)
+            operands = {name: np.array(elements_of(x)[n : n + 1]) for name, x in moving.items()}
+            actual = {name: elements_of(y)[n] for name, y in zip(driven.offload.mapping.axes.results, results, strict=True)}
+            self._check_sample(driven, n, operands, actual, statistics)
             statistics.validated += 1
         if isinstance(prepared, NumericsOffload) and 0 in self.samples and not self.part.start:
             self._check_drawn(prepared, moving)
 
+    def _check_sample(
+        self, driven: PreparedOffload, n: int, operands: Mapping[str, Data], actual: Mapping[str, Data], statistics: Statistics
+    ) -> None:
+        """Compare the results of one sample, and a random unit of them."""
+        history = self._history(driven.offload.target.name, n)
+        stored = history.begin(driven, operands, driven.offload.id, self.part.start + n)
+        if stored is not None and stored.results == hash_of_arrays(actual):
+            history.leave_out(lambda device: driven.run(device, operands))
+            statistics.audited += stored.audited
+            self.instructions += stored.commands
+            return
+        device, unit, audited_before = history.ready(), _SampledUnit(self, driven, n), statistics.audited
+        executed_before = device.sim.executed
+        expected, _ = driven.run(device, operands, unit.take)
+        commands = device.sim.executed - executed_before
+        self._compare_with_driver(driven.offload, actual, expected, commands, n)
+        unit.check(statistics)
+        history.keep(DeviceRun(hash_of_arrays(actual), commands, statistics.audited - audited_before))
+
     def _check_drawn(self, prepared: NumericsOffload, moving: Mapping[str, Operand]) -> None:
         """Compare numerics and driver on drawn operands, in place of those of the first sample."""
-        o = prepared.offload
+        o, driven = prepared.offload, prepared.by_driver
         random = np.random.default_rng([SEED, zlib.crc32(o.id.encode())])
         drawn = {name: with_drawn_sample(x, 0, o.formats[name], random) for name, x in moving.items()}
-        device = self._device(o.target.name, 0)
-        executed_before = device.sim.executed
-        try:
-            expected, _ = prepared.by_driver.run(device, {name: elements_of(x)[:1] for name, x in drawn.items()})
-        except SpecError as refusal:
-            if refusal.problem.code not in DATA_DIAGNOSTICS:  # of commands, which are the same for all operands
-                raise
-            self.notes[f"{o.mapping.name} was not computed on drawn operands, which its model refuses: {refusal.problem.sentence}"] = None
+        operands = {name: np.array(elements_of(x)[:1]) for name, x in drawn.items()}
+        history = self._history(o.target.name, 0)
+        stored = history.begin(driven, operands, "drawn")
+        actual = {} if stored is None or stored.refusal else _first_results(prepared, drawn)
+        if stored is not None and stored.results == hash_of_arrays(actual):
+            history.leave_out(lambda device: _results_or_refusal(driven, device, operands))
+            self.instructions += stored.commands
+            self._note_refusal(o, stored.refusal)
             return
-        results, _ = prepared.run(cast(Device, None), drawn)
-        commands = f"the {device.sim.executed - executed_before:,} commands of its driver"
-        for name, y, z in zip(o.mapping.axes.results, results, expected, strict=True):
-            self._compare(o, name, y[0], z[0], ("it", commands), None)
+        device = history.ready()
+        executed_before = device.sim.executed
+        expected, refusal = _results_or_refusal(driven, device, operands)
+        commands = device.sim.executed - executed_before
+        actual = {} if refusal else _first_results(prepared, drawn)
+        self._compare_with_driver(o, actual, expected, commands, None)
+        self._note_refusal(o, refusal)
+        history.keep(DeviceRun(hash_of_arrays(actual), commands, refusal=refusal))
+
+    def _note_refusal(self, o: Offload, refusal: str) -> None:
+        if refusal:
+            self.notes[f"{o.mapping.name} was not computed on drawn operands, which its model refuses: {refusal}"] = None
+
+    def _compare_with_driver(self, o: Offload, actual: Mapping[str, Data], expected: Sequence[Data], commands: int, n: int | None) -> None:
+        """Compare results of one sample with those that the commands of the driver gave."""
+        self.instructions += commands
+        for (name, y), z in zip(actual.items(), expected, strict=True):
+            self._compare(o, name, y, z[0], ("it", f"the {commands:,} commands of its driver"), n)
 
     def _compare(
         self, o: Offload, name: str, actual: Data, expected: Data, sources: tuple[str, str], n: int | None, offset: Sequence[int] = ()
@@ -116,11 +139,27 @@ class Audit:
         remedy = "correct driver, numerics or model: flexmatch prove compares all three"
         raise AnswerNo("C104", sentence, place=o.mapping.rule.place, help=remedy)
 
-    def _device(self, target: str, n: int) -> SimulatedDevice | SimulatedStream:
-        key = target, n
-        if key not in self.devices:
-            self.devices[key] = simulated_device(self.ilas[target], reading=self.reading, samples=1)
-        return self.devices[key]
+    def _history(self, target: str, n: int) -> DeviceHistory:
+        if (target, n) not in self.histories:
+            make = partial(simulated_device, self.ilas[target], reading=self.reading, samples=1)
+            self.histories[target, n] = DeviceHistory(make, self.reading)
+        return self.histories[target, n]
+
+
+def _first_results(prepared: NumericsOffload, operands: Mapping[str, Operand]) -> dict[str, Data]:
+    """Return the results of the first sample by the numerics."""
+    results, _ = prepared.run(cast(Device, None), operands)
+    return {name: y[0] for name, y in zip(prepared.offload.mapping.axes.results, results, strict=True)}
+
+
+def _results_or_refusal(driven: PreparedOffload, device: Simulated, operands: Mapping[str, Data]) -> tuple[Sequence[Data], str]:
+    """Return the results of a driver, or why its model refuses these operands."""
+    try:
+        return driven.run(device, operands)[0], ""
+    except SpecError as refusal:
+        if refusal.problem.code not in DATA_DIAGNOSTICS:  # of commands, which are the same for all operands
+            raise
+        return (), refusal.problem.sentence
 
 
 class _SampledUnit:
