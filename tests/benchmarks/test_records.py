@@ -80,6 +80,15 @@ def test_the_record_of_host_costs_lies_beside_the_table_that_ships() -> None:
     assert (shipped["call", "tanh"], products) == (SHIPPED.call, SHIPPED.mac)
 
 
+def test_plans_by_energy_times_time_are_never_worse_than_those_by_offloads() -> None:
+    """On every shared model, at equal work left to the host, all operations priced; on some model other operations are chosen."""
+    rows = [r for r in records()["objectives"]["rows"] if r["objective"] == "edp"]
+    assert len(rows) >= 15
+    assert all(r["unpriced_of_offloads"] == 0 and r["host"] == r["host_of_offloads"] for r in rows)
+    assert [r["model"] for r in rows if r["picojoule_microseconds"] > r["picojoule_microseconds_of_offloads"]] == []
+    assert any(r["operations"] != r["operations_of_offloads"] for r in rows)
+
+
 @pytest.mark.parametrize(
     ("record", "said"),
     [
