@@ -1,6 +1,7 @@
-"""Mappings: evaluations a second, `flexmatch map` from cold, gaps on ResNet-18, and Union's contractions, aspect ratios, chiplets.
+"""Mappings: evaluations a second, `flexmatch map` from cold, gaps on ResNet-18, legal ones drawn a second, and Union's figures.
 
-Times are processor seconds, from cold those of the clock, too; the last three groups are the same on every machine.
+Times are processor seconds, from cold those of the clock, too; the figures (contractions, aspect ratios, chiplets) are the same on
+every machine.
 """
 
 from __future__ import annotations
@@ -101,6 +102,22 @@ def groups_of(equation: str) -> tuple[str, str, str]:
     return "".join(d for d in left if d not in summed), "".join(d for d in right if d not in summed), summed
 
 
+def drawn(runs: int) -> list[Row]:
+    """Legal mappings a second of the mapper that draws, and what 5,000 evaluations of the default one reach beside 50,000 of it."""
+    edge, rows = find_clusters("edge"), list[Row]()
+    for layer in (*RESNET18, *LAYERS.values()):
+        problem, ratios = layer_problem(layer), []
+        legal, start = 0, time.process_time()
+        results = [best_mapping(problem, edge, TIMELOOP, mapper="random", budget=50_000, seed=seed) for seed in range(max(runs // 4, 1))]
+        seconds = time.process_time() - start
+        for seed, result in enumerate(results):
+            legal += result.legal
+            best = best_mapping(problem, edge, TIMELOOP, budget=5_000, seed=seed)
+            ratios.append(round(float(best.cost.value(Objective.EDP)) / float(result.cost.value(Objective.EDP)), 3))
+        rows.append({"layer": layer, "legal_a_second": round(legal / seconds), "most_edp_beside_drawn": max(ratios)})
+    return rows
+
+
 def contractions(_: int) -> list[Row]:
     """Native contraction against transpose-transpose-GEMM-transpose on `cloud`, with and without one dimension an axis."""
     cloud, rows = find_clusters("cloud"), list[Row]()
@@ -175,7 +192,7 @@ def by_rate(layer: str, rates: Sequence[int], budget: int = 6_000) -> list[float
     return values
 
 
-GROUPS = {f.__name__: f for f in (speed, cold, resnet18, contractions, aspect, chiplets)}
+GROUPS = {f.__name__: f for f in (speed, cold, resnet18, drawn, contractions, aspect, chiplets)}
 
 
 def shown(row: Row) -> str:
