@@ -91,7 +91,11 @@ class Search:
     @property
     def is_close(self) -> bool:
         """Whether no mapping saves more than the tolerated share of what the best one costs."""
-        return self.splits is not None and self.best_value * (1 - self.tolerance) <= self.splits.least
+        return self.is_within(self.tolerance)
+
+    def is_within(self, share: float) -> bool:
+        """Tell whether no mapping saves more than a share of what the best one costs."""
+        return self.splits is not None and self.best_value * (1 - share) <= self.splits.least
 
     @cached_property
     def bypasses(self) -> tuple[frozenset[str], ...]:

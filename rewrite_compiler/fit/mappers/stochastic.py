@@ -20,6 +20,7 @@ SPLITS = 16  # over the units that most points of a round have
 DRAWS = 12  # tilings for each point of a round, of which those of the least bounds stay
 STARTS = 8  # points of a round that go downhill
 BARREN = 2  # rounds in a row without a better mapping, after which a search ends
+NEAR = 0.02  # share that a better mapping may save where one such round is enough
 UNIFORM = 8  # one point of so many is drawn from the whole space
 
 
@@ -58,13 +59,13 @@ def _first(search: Search, count: int) -> tuple[Genomes, Values]:
 
 
 def anytime(search: Search) -> Stop:
-    """Draw, breed, and go downhill from the best points, as long as there is budget and hope.
+    """Draw, breed, and go downhill from the best points, as long as there is budget and hope: near the bound, one round in vain ends it.
 
     A search that shows all it prices, without a tolerance, uses its budget up.
     """
     barren = 0
     while search.remaining > 0 and not search.is_close:
-        if barren == BARREN and search.tolerance:
+        if search.tolerance and (barren == BARREN or (barren and search.is_within(NEAR))):
             return Stop.LIMITED
         before = search.best_value
         population = _promising(search, min(max(search.remaining // SHARES, 64), MOST, search.remaining))
