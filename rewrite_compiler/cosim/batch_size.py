@@ -11,7 +11,10 @@ MOST_BYTES = 1 << 26  # of the largest tensor of a batch: memory is in proportio
 
 def batch_size(p: Program) -> int:
     """Return the largest power of two, up to MOST_SAMPLES, of samples whose largest tensor takes MOST_BYTES at most; at least one."""
-    largest = max((t.nbytes for v, t in enumerate(p.types) if not p.is_constant(v)), default=0)
+    moving = set(p.inputs)  # what an input decides: a transpose of weights is there once
+    for node in p.nodes:
+        moving |= set() if moving.isdisjoint(node.inputs) else set(node.outputs)
+    largest = max((p.types[v].nbytes for v in moving), default=0)
     samples = MOST_SAMPLES
     while samples > 1 and samples * largest > MOST_BYTES:
         samples //= 2

@@ -247,7 +247,8 @@ class _Run:
         with self._engine() as (engine, comparison_engine, threads):
             is_concurrent = threads > 1 and comparison_engine is None and not reference.is_cached
             is_whole = comparison_engine is None and (is_concurrent or reference.is_cached)
-            ahead = len(parts) if is_whole else threads * BATCHES_AHEAD
+            most_ahead = min(threads * BATCHES_AHEAD, prefetch_limit(self.plan.source, batch, threads))
+            ahead = len(parts) if is_whole else most_ahead
             for k in range(0, len(parts), ahead):
                 chunk = parts[k : k + ahead]
                 other_outputs = (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.cosim.batch_size import MOST_BYTES, MOST_SAMPLES, batch_size
-from rewrite_compiler.ir.program import Program, TensorType
+from rewrite_compiler.ir.program import Node, Program, TensorType
 
 
 def program(elements: int, constant: int = 1) -> Program:
@@ -28,3 +28,12 @@ def test_the_largest_tensor_decides(elements: int, samples: int) -> None:
 
 def test_parameters_are_not_of_a_batch() -> None:
     assert batch_size(program(1, constant=MOST_BYTES)) == MOST_SAMPLES
+
+
+def test_what_follows_from_parameters_alone_is_not_of_a_batch() -> None:
+    p = program(1, constant=MOST_BYTES // 4)
+    types = (*p.types, p.types[1], p.types[1])
+    alone = Program("p", types, ("x", "w", "t", "y"), (0,), (2,), (Node("transpose", (1,), (2,)),), p.constants)
+    assert batch_size(alone) == MOST_SAMPLES
+    later = Node("add", (2, 0), (3,))
+    assert batch_size(Program("p", types, ("x", "w", "t", "y"), (0,), (3,), (*alone.nodes, later), p.constants)) == 1

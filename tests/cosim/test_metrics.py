@@ -51,6 +51,10 @@ def test_perplexity_is_that_of_the_softmax() -> None:
     assert value("perplexity", logits, tokens) == pytest.approx(wanted, rel=1e-12)
     assert value("perplexity", np.log(p)[:, :, None] + 1000, tokens) == pytest.approx(wanted, rel=1e-12)
     assert value("perplexity", np.zeros((2, 5, 9)), np.ones((2, 5), int)) == pytest.approx(9)
+    assert value("perplexity", np.zeros((2, 5, 9), np.uint8), np.ones((2, 5), int)) == pytest.approx(9)
+    wide = np.random.default_rng(3).normal(0, 4, (3, 7, 5000)).astype(np.float32)
+    places = np.arange(21).reshape(3, 7) * 200
+    assert value("perplexity", wide, places) == pytest.approx(value("perplexity", wide.astype(np.float64), places), rel=1e-7)
     assert value("perplexity", np.full((1, 1, 2), np.nan), [[0]]) == math.inf
 
 

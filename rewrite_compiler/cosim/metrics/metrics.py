@@ -223,9 +223,11 @@ def _negative_log_likelihood(outputs: Data, targets: Data) -> Scores:
         raise InputError("C100", f"targets must be tokens 0 to {logits.shape[2] - 1}, not {tokens.min()} to {tokens.max()}")
     totals = np.empty(samples)
     for s in range(samples):  # one sample at a time: the logits of a language model are large
-        rows = logits[s].astype(np.float64)
-        rows -= rows.max(axis=1, keepdims=True)
-        totals[s] = (np.log(np.exp(rows).sum(axis=1)) - rows[np.arange(positions), tokens[s]]).sum()
+        # exponentials of float32 logits are correct to 2^-22, and their errors average out in the sum, which is in float64
+        rows = logits[s] if logits.dtype == np.float32 else logits[s].astype(np.float64)
+        largest = rows.max(axis=1)
+        sums = np.exp(rows - largest[:, None]).sum(axis=1, dtype=np.float64)
+        totals[s] = (np.log(sums) + largest - rows[np.arange(positions), tokens[s]].astype(np.float64)).sum()
     return Scores(worst_if_nan(totals), np.full(samples, float(positions)))
 
 
