@@ -93,18 +93,19 @@ class Compiled:
             return False
         pins = Pins({rebuilt.number: pinned}) if pinned else NO_PINS
         steps = unroll_recurrences(p, p.nodes) if node.op in RECURRENT else None
-        return rebuilt.number in taken(p if steps is None else steps, space, pins)
+        return rebuilt.number in (taken(p, space, pins) if steps is None else taken(steps, space, pins, partly=True))
 
 
-def taken(p: Program, space: SearchSpace, pins: Pins) -> frozenset[int]:
-    """Return the source nodes that offloads compute and no host operator does."""
+def taken(p: Program, space: SearchSpace, pins: Pins, *, partly: bool = False) -> frozenset[int]:
+    """Return the source nodes that offloads compute, those of which the host computes a part, as gates of a layer, only if asked."""
     try:
         program = match(p, space.rules, space.mappings, UNHURRIED, space.objective, pins).program
     except (FlexmatchError, ValueError):  # without its condition on shapes an operation has no dimensions
         return frozenset()
     names = {m.name for m in space.mappings}
     offloaded = frozenset(s for n in program.nodes if n.op in names for s in n.origins)
-    return offloaded - {s for n in program.nodes if n.operator is not None and n.operator.kind != LAYOUT for s in n.origins}
+    hosts = [n for n in program.nodes if n.operator is not None and n.operator.kind != LAYOUT]
+    return offloaded if partly else offloaded - {s for n in hosts for s in n.origins}
 
 
 def compiled(path: Path, target: Target) -> Compiled:

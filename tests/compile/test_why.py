@@ -228,6 +228,13 @@ def test_all_that_a_law_asks_for_is_told(model: Path) -> None:
     assert reason.endswith("axis of scale must be 1, not 3")
 
 
+def test_the_capacity_that_a_fused_operation_exceeds_is_told(model: Path) -> None:
+    """A product of long rows is split, and its parts are added on the host: the ReLU after it could only be in one call."""
+    written(model, [node("MatMul", "x w", "h"), node("Relu", "h", "y")], (4, 4608), ["y"], w=weight(4608, 64))
+    reason = reasons_of(model, "flexasr")["Relu"]
+    assert re.match(r"flexasr\.linear_relu \(flexasr/linear\.py:\d+\): input vectors of a timestep 288, must be at most 255", reason)
+
+
 def test_what_else_would_be_in_the_way_is_told_with_the_first_difference(model: Path) -> None:
     """Swish reads the bias twice, so that a product before it would not take the sigmoid along; one group of so many is too large."""
     layers = [node("Conv", "x w b", "h", group=8), node("Sigmoid", "h", "s"), node("Mul", "h s", "y")]

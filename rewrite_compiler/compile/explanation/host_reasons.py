@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, replace
@@ -299,6 +300,9 @@ class HostReasons:
         anchor = anchor_of(m.rule, node)
         difference = first_difference(partial_match, anchor, node, self.producer)
         if difference:
+            refused = None if difference.requirements else self.fused_refusal(m, node)
+            if refused is not None:
+                return Obstacle(_place(m), Distance.CAPACITY, (str(refused.limit),), requirements=_capacity(m, refused))
             if len(_cores(m)) > 1:
                 return self.outside(m, difference, node)
             obstacle = self.with_readers(self.formed(m, difference), anchor, node)
@@ -415,6 +419,13 @@ class HostReasons:
             if operand_types and name == m.name and isinstance(fit, Refusal) and all(types[n] == t for n, t in operand_types.items()):
                 return fit
         return None
+
+    def fused_refusal(self, m: Mapping, node: Node) -> Refusal | None:
+        """Return the refusal of a mapping that would take a node with the operation before it, on that one's operands."""
+        makers = (self.producer[v] for v in node.inputs if v in self.producer)
+        before = [Counter(self.program.types[v] for v in n.inputs) for n in makers if n.op in self.absorbing]
+        refusals = ((types, fit) for (name, types, _), fit in self.fitted.items() if name == m.name and isinstance(fit, Refusal))
+        return next((fit for types, fit in refusals if any(b <= Counter(types) for b in before)), None)
 
 
 def _without_units(shapes: Sequence[Shape]) -> list[Shape]:
