@@ -88,6 +88,7 @@ CASES: dict[str, tuple[str, list[Any], dict[str, Any], list[str]]] = {
     "gemm": ("Gemm", [(3, 4), normal(4, 5), normal(5)], {}, ["dense", "bias_add"]),
     "gemm transposed": ("Gemm", [(4, 3), normal(5, 4), normal(1, 5)], {"transA": 1, "transB": 1}, ["transpose", "dense", "bias_add"]),
     "gemm at run time": ("Gemm", [(3, 4), (4, 5), (3, 1)], {}, ["transpose", "dense", "add"]),
+    "gemm of a row at run time": ("Gemm", [(1, 3), normal(3, 5), (5,)], {}, ["dense", "reshape", "add"]),
     "gemm no c": ("Gemm", [(3, 4), normal(5, 4)], {"transB": 1}, ["dense"]),
     "gemm factors": ("Gemm", [(3, 4), normal(4, 5), normal(5)], {"alpha": 0.5, "beta": 2.0}, ["dense", "mul", "mul", "bias_add"]),
     "gemm scalar c": ("Gemm", [(3, 4), normal(4, 5), normal()], {}, ["dense", "add"]),

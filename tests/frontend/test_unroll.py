@@ -30,13 +30,19 @@ def value(name: str, kind: int, *shape: int) -> Any:
     return helper.make_tensor_value_info(name, kind, list(shape))
 
 
-def cell() -> list[Any]:
+SUMS = {
+    "sum": [helper.make_node("MatMul", ["h", "rt"], ["c"]), helper.make_node("Add", ["a", "c"], ["s"])],
+    "gemm": [helper.make_node("Gemm", ["h", "rt", "a"], ["s"])],
+    "gemm of a row": [helper.make_node("Squeeze", ["a"], ["row"]), helper.make_node("Gemm", ["h", "rt", "row"], ["s"])],
+}  # as exporters write them; the last two are tf2onnx's
+
+
+def cell(sums: str = "sum") -> list[Any]:
     """Return h' = tanh(x·wᵀ + h·rᵀ + b); the transposed weight does not depend on the step."""
     return [
         helper.make_node("Transpose", ["r"], ["rt"], perm=[1, 0]),
         helper.make_node("Gemm", ["xt", "w", "b"], ["a"], transB=1),
-        helper.make_node("MatMul", ["h", "rt"], ["c"]),
-        helper.make_node("Add", ["a", "c"], ["s"]),
+        *SUMS[sums],
         helper.make_node("Tanh", ["s"], ["hn"]),
         helper.make_node("Identity", ["hn"], ["yt"]),
     ]
@@ -48,8 +54,8 @@ def scan(**attributes: Any) -> Any:
     return helper.make_node("Scan", ["h0", "x"], ["last", "y"], body=body, num_scan_inputs=1, **attributes)
 
 
-def loop(condition: str = "go") -> Any:
-    nodes = [helper.make_node("Gather", ["x", "n"], ["xt"], axis=0), *cell(), helper.make_node("Identity", ["cin"], ["cout"])]
+def loop(condition: str = "go", sums: str = "sum") -> Any:
+    nodes = [helper.make_node("Gather", ["x", "n"], ["xt"], axis=0), *cell(sums), helper.make_node("Identity", ["cin"], ["cout"])]
     inputs = [value("n", INT64), value("cin", BOOL), value("h", FLOAT, 1, WIDTH)]
     body = helper.make_graph(nodes, "body", inputs, [value("cout", BOOL), value("hn", FLOAT, 1, WIDTH), value("yt", FLOAT, 1, WIDTH)])
     return helper.make_node("Loop", ["steps", condition, "h0"], ["last", "y"], body=body)
@@ -66,10 +72,11 @@ def test_the_steps_are_those_of_the_loop(node: Any) -> None:
     assert sum(n.op == "tanh" for n in nodes) == STEPS
 
 
-def test_a_loop_is_one_recurrent_layer() -> None:
+@pytest.mark.parametrize("sums", SUMS)
+def test_a_loop_is_one_recurrent_layer(sums: str) -> None:
     mappings = [m for m in find_target("flexasr").mappings.values() if m.operation in ("rnn", "linear")]
     names = {m.name: m.operation for m in mappings}
-    found = match(imported(whole(loop())).program, shipped_rules(), mappings, DEFAULT)
+    found = match(imported(whole(loop(sums=sums))).program, shipped_rules(), mappings, DEFAULT)
     assert [names[n.op] for n in found.program.nodes if n.op in names] == ["rnn"]
 
 

@@ -52,8 +52,10 @@ def _scaled(site: Site, v: Value, factor: float, name: str) -> Value:
 
 
 def _biased(site: Site, y: Value, c: Value) -> Value:
-    columns, shape = site.type(y).shape[1], site.type(c).shape
+    (rows, columns), shape = site.type(y).shape, site.type(c).shape
     if shape in ((columns,), (1, columns)):
+        if rows == 1 and site.data(2) is None:  # a sum of two rows, as of the two products of a recurrence
+            return site.apply("add", y, site.reshape(c, (1, columns)))
         return site.apply("bias_add", y, site.reshape(c, (columns,)), axis=1)
     biased = site.apply("add", y, c)
     if site.type(biased).shape != site.type(y).shape:
