@@ -224,15 +224,20 @@ OVER_REFUSED = [
     ("colour", '--over is NAME=VALUE,…, not "colour"', "shape=1x256,16x16 or LEVEL.capacity=1024,2048"),
     ("L3.width=1", 'edge has no parameter "L3.width" for --over', f'did you mean "L1.width"? it has {PARAMETERS}'),
     ("DRAM.width=1", 'edge has no parameter "DRAM.width" for --over', f"it has {PARAMETERS}"),
-    ("L2.width=0", 'L2.width is a number of elements a cycle from 1 on, not "0"', "as in L2.width=32"),
-    ("shape=16", 'A shape is rows x columns, as 16x16, not "16"', "rows lie along axis Y, columns along axis X"),
-    ("shape=0x4", 'A shape is rows x columns, as 16x16, not "0x4"', "rows lie along axis Y, columns along axis X"),
+    ("L2.width=0", 'L2.width is a number of elements a cycle of at most 15 digits from 1 on, not "0"', "as in L2.width=32"),
+    ("shape=16", 'A shape is rows x columns of at most 15 digits, as 16x16, not "16"', "rows lie along axis Y, columns along axis X"),
+    ("shape=0x4", 'A shape is rows x columns of at most 15 digits, as 16x16, not "0x4"', "rows lie along axis Y, columns along axis X"),
 ]
 
 
 @pytest.mark.parametrize(("text", "sentence", "remedy"), OVER_REFUSED, ids=[text for text, *_ in OVER_REFUSED])
 def test_what_cannot_be_varied_is_refused(text: str, sentence: str, remedy: str) -> None:
     refused(flexmatch("map", LAYER, "--arch", "edge", "--over", text), 2, f"error[F203]: {sentence}\n  help: {remedy}")
+
+
+def test_an_array_of_more_units_than_a_word_counts_is_refused() -> None:
+    answer = flexmatch("map", LAYER, "--arch", "edge", "--over", "shape=99999999999x9999999999")
+    assert (answer.code, answer.err.splitlines()[0]) == (3, "error[F231]: An architecture must have fewer than 2^62 units")
 
 
 def test_options_without_an_effect_on_a_variation_are_refused() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -133,14 +133,23 @@ def clusters_from(document: Any) -> Clusters:
         raise InputError("F231", error.problem.sentence) from error
 
 
+def check_units(levels: Sequence[Cluster]) -> None:
+    """Check that the units of an architecture are a word.
+
+    Raises:
+        InputError: they are more (F231).
+    """
+    if math.prod(level.children for level in levels) >= 1 << WORD_BITS:
+        raise InputError("F231", f"An architecture must have fewer than 2^{WORD_BITS} units")
+
+
 def _parsed(document: Any) -> Clusters:
     check_keys(document, "The architecture", ("name", "clock_hertz", "levels"), ("energies", "operations", "source", "schema"))
     check_schema(document, "flexmatch.clusters/1")
     entries = checked_list(document["levels"], "The levels of the architecture")
     check_count(entries, "levels of an architecture")
     levels = tuple(_cluster(entry) for entry in entries)
-    if math.prod(level.children for level in levels) >= 1 << WORD_BITS:
-        raise InputError("F231", f"An architecture must have fewer than 2^{WORD_BITS} units")
+    check_units(levels)
     if levels[0].is_virtual or levels[-1].is_virtual:
         raise InputError("F231", "The outermost and the innermost level of an architecture must be memories, not virtual")
     names = [level.name for level in levels]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ...errors import UsageError, did_you_mean
-from .clusters import Cluster, Clusters
+from .clusters import Cluster, Clusters, check_units
 
 SIZES = ("capacity", "children", "width")
 SHAPE = "shape"
@@ -28,6 +28,7 @@ def variants(text: str, base: Clusters) -> tuple[str, list[Variant]]:
 
     Raises:
         UsageError: F203, there is no such parameter or a value is none of it.
+        InputError: F231, an architecture would have more units than a word counts.
     """
     name, separator, values = text.partition("=")
     texts = [v.strip() for v in values.split(",") if v.strip()]
@@ -36,9 +37,13 @@ def variants(text: str, base: Clusters) -> tuple[str, list[Variant]]:
     if len(texts) > MOST_VALUES:
         raise UsageError("F203", f"--over takes at most {MOST_VALUES} values, not {len(texts)}", help="search in two runs")
     if name == SHAPE:
-        return name, [Variant(v, _shaped(base, v)) for v in texts]
-    level, size = _parameter(name, base)
-    return name, [Variant(v, _sized(base, level, size, v)) for v in texts]
+        options = [Variant(v, _shaped(base, v)) for v in texts]
+    else:
+        level, size = _parameter(name, base)
+        options = [Variant(v, _sized(base, level, size, v)) for v in texts]
+    for variant in options:
+        check_units(variant.clusters.levels)
+    return name, options
 
 
 def _parameter(name: str, base: Clusters) -> tuple[Cluster, str]:
@@ -61,7 +66,11 @@ def _sizes_of(base: Clusters, level: Cluster) -> list[str]:
 def _shaped(base: Clusters, text: str) -> Clusters:
     sides = re.fullmatch(rf"([0-9]{{1,{DIGITS}}})x([0-9]{{1,{DIGITS}}})", text)
     if sides is None or not all(int(n) for n in sides.groups()):
-        raise UsageError("F203", f'A shape is rows x columns, as 16x16, not "{text}"', help="rows lie along axis Y, columns along axis X")
+        raise UsageError(
+            "F203",
+            f'A shape is rows x columns of at most {DIGITS} digits, as 16x16, not "{text}"',
+            help="rows lie along axis Y, columns along axis X",
+        )
     return base.with_shape({"Y": int(sides[1]), "X": int(sides[2])})
 
 
@@ -69,7 +78,9 @@ def _sized(base: Clusters, level: Cluster, size: str, text: str) -> Clusters:
     if not re.fullmatch(rf"[0-9]{{1,{DIGITS}}}", text) or not int(text):
         subject = "elements" if size == "capacity" else "elements a cycle" if size == "width" else "sub-clusters"
         raise UsageError(
-            "F203", f'{level.name}.{size} is a number of {subject} from 1 on, not "{text}"', help=f"as in {level.name}.{size}=32"
+            "F203",
+            f'{level.name}.{size} is a number of {subject} of at most {DIGITS} digits from 1 on, not "{text}"',
+            help=f"as in {level.name}.{size}=32",
         )
     return resized(base, {(level.name, size): int(text)})
 
