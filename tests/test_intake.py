@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import json
 import os
@@ -20,7 +21,7 @@ import pytest
 from command import flexmatch, onnx_model, perceptron, process, samples
 from onnx import helper
 
-from rewrite_compiler.compile.document import read_plan
+from rewrite_compiler.compile.document import _has_hash, read_plan
 from rewrite_compiler.cosim.journal import Journal
 from rewrite_compiler.data import load_data
 from rewrite_compiler.errors import FlexmatchError, InputError, UsageError
@@ -91,6 +92,17 @@ def test_a_sparse_file_is_refused_without_its_memory(name: str, size: int, tmp_p
         assert tracemalloc.get_traced_memory()[1] < 100 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_a_file_that_a_plan_names_is_read_in_blocks(tmp_path: Path) -> None:
+    model, digest = tmp_path / "m.onnx", hashlib.sha256(bytes(1 << 28)).hexdigest()
+    model.write_bytes(b"")
+    tracemalloc.start()
+    for size, is_found in ((1 << 28, True), (2 << 28, False), (5 * GIB, False)):
+        os.truncate(model, size)
+        assert _has_hash(model, digest) is is_found
+    assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    tracemalloc.stop()
 
 
 def test_a_log_with_a_hole_behind_its_header_is_cut_without_its_memory(tmp_path: Path) -> None:

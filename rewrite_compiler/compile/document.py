@@ -145,11 +145,19 @@ def plan_for_data(plan: Plan, data: Samples, limits: Limits = DEFAULT) -> Plan:
     """
     shapes = {} if plan.settings["shapes"] else single_samples(plan.source, data, limits)
     path = Path(plan.model["path"])
-    if not shapes or not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != plan.model["sha256"]:
+    if not shapes or not _has_hash(path, plan.model["sha256"]):
         return plan
     rules = [Path(f) for f in plan.settings["rules"]]
     single = compile_model(path, plan.targets, replace(_options_of(plan.settings, rules, limits), shapes=shapes))
     return _with_formats(single, to_json(plan), str(path)) if plan.calibrated else single
+
+
+def _has_hash(path: Path, sha256: str) -> bool:
+    """Tell whether a path that a plan names is a file of a model's size with a hash; it is read in blocks."""
+    if not path.is_file() or path.stat().st_size > MODEL.bytes:
+        return False
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == sha256
 
 
 def is_plan(path: Path) -> bool:
