@@ -7,10 +7,9 @@ where it ended.
 
 from __future__ import annotations
 
-import itertools
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -43,12 +42,13 @@ class Place:
 
 
 EARLY, MIDDLE, LATE = 0.1, 0.6, 0.95
-CASES: tuple[tuple[Application, Design, tuple[Place, ...]], ...] = (
-    (MOBILENET, Design("VTA", AS_DESIGNED, ("vta",)), tuple(Place(at, t) for at in (EARLY, MIDDLE, LATE) for t in "wx")),
-    (MOBILENET, Design("FlexASR, all layers", AS_DESIGNED, ("flexasr",)), (Place(EARLY, "x"), Place(MIDDLE, "y"), Place(LATE, "w"))),
-    (RESNET, Design("FlexASR, all layers", AS_DESIGNED, ("flexasr",)), (Place(0.05, "x"), Place(0.9, "x"), Place(1, "y"))),
-    (RESNET, Design("HLSCNN, 8-bit weights", NEAREST_8, (EXT8,), nearest=True), (Place(EARLY, "w"), Place(MIDDLE, "y"), Place(LATE, "x"))),
-    (RESNET, Design("HLSCNN, 16-bit weights", AS_DESIGNED, (EXT16,)), (Place(EARLY, "x"), Place(MIDDLE, "y"), Place(LATE, "w"))),
+# one flaw each: of 18 flaws those of one application and platform took equally long within 11 %, wherever they were
+CASES: tuple[tuple[Application, Design, Place], ...] = (
+    (MOBILENET, Design("VTA", AS_DESIGNED, ("vta",)), Place(MIDDLE, "w")),
+    (MOBILENET, Design("FlexASR, all layers", AS_DESIGNED, ("flexasr",)), Place(EARLY, "x")),
+    (RESNET, Design("FlexASR, all layers", AS_DESIGNED, ("flexasr",)), Place(1, "y")),
+    (RESNET, Design("HLSCNN, 8-bit weights", NEAREST_8, (EXT8,), nearest=True), Place(EARLY, "w")),
+    (RESNET, Design("HLSCNN, 16-bit weights", AS_DESIGNED, (EXT16,)), Place(LATE, "w")),
 )
 
 
@@ -103,11 +103,13 @@ def planted(plan: Plan, trials: Trials, place: Place) -> Flaw | None:
     return None
 
 
-def flaws(app: Application, design: Design, places: tuple[Place, ...]) -> Iterator[tuple[Application, Design, Flaw]]:
-    """Yield the flaws of an application on a design."""
+def flaw_of(app: Application, design: Design, place: Place) -> Flaw:
+    """Return the flaw that is planted in an application on a design."""
     plan = good(app, design)
-    trials = Trials(plan, data_of(app, plan), metric_of("top1"), threads=THREADS)
-    yield from ((app, design, flaw) for place in places if (flaw := planted(plan, trials, place)) is not None)
+    flaw = planted(plan, Trials(plan, data_of(app, plan), metric_of("top1"), threads=THREADS), place)
+    if flaw is None:
+        raise SystemExit(f"{app.name} on {design.platform}: no change of {place.tensor} there costs {LEAST_LOSS:g} of the metric")
+    return flaw
 
 
 def measured(app: Application, design: Design, flaw: Flaw) -> Row:
@@ -146,7 +148,8 @@ def main() -> None:
     args = parser.parse_args()
     rows, recorded_pairs = recorded(args.json), {(r["application"], r["platform"]) for r in recorded(args.json)}
     cases = [c for c in CASES if args.only in f"{c[0].name} {c[1].platform}" and (c[0].name, c[1].platform) not in recorded_pairs]
-    for app, design, flaw in itertools.chain.from_iterable(flaws(*c) for c in cases):
+    for app, design, place in cases:
+        flaw = flaw_of(app, design, place)
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
             rows.append(alone.submit(measured, app, design, flaw).result())
         print(line(rows[-1]), flush=True)

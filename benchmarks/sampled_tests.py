@@ -1,21 +1,14 @@
-"""A plugin of pytest (`-p sampled_tests`): a part of the cases of each test function, and which function ran a line.
+"""A plugin of pytest (`-p sampled_tests`): a part of the cases of each test function.
 
-`--each N` keeps at most N cases of a function, evenly spaced, and at most 10 N examples of a property; `--enough S` runs no
-more cases of a function once they have used S processor seconds; `--longest S` breaks a test off after so many; `--until S`
-starts no more tests once all have used S; `--tally FILE` writes the processor seconds of each function and which failed. While
-coverage.py measures, lines are kept apart by the function that ran them.
+`--each N` keeps at most N cases of a function, evenly spaced, and at most 10 N examples of a property; `--longest S` breaks a test
+off after so many processor seconds.
 """
 
 from __future__ import annotations
 
-import json
-import math
-import os
 import signal
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,16 +23,11 @@ class TookTooLong(BaseException):
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--each", type=int, default=0, help="at most so many cases of a test function (default: all)")
-    parser.addoption("--enough", type=float, default=0.0, help="no more cases of a function after so many processor seconds")
     parser.addoption("--longest", type=float, default=0.0, help="break a test off after so many processor seconds (default: never)")
-    parser.addoption("--until", type=float, default=0.0, help="start no more tests after so many processor seconds in all (default: never)")
-    parser.addoption("--tally", default="", help="write seconds and failures of each test function there")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Sampled(config), "sampled")
-    if config.getoption("--enough") or config.getoption("--until"):
-        config.pluginmanager.register(Enough(config), "enough")
 
 
 def function_of(name: str) -> str:
@@ -61,33 +49,11 @@ def shorten(test: Any, examples: int) -> None:
     )  # fmt: skip
 
 
-def used() -> float:
-    """Return the processor seconds of this process and those it has waited for."""
-    return sum(os.times()[:4])
-
-
-class Enough:
-    """What ends the cases of a function that has used up its processor time, and the run that has."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self.sampled: Sampled = config.pluginmanager.get_plugin("sampled")  # type: ignore[assignment]
-        self.enough = float(config.getoption("--enough")) or math.inf
-        self.until = float(config.getoption("--until")) or math.inf
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
-        seconds = self.sampled.seconds
-        return True if seconds[function_of(item.nodeid)] > self.enough or sum(seconds.values()) > self.until else None
-
-
 class Sampled:
-    """What a run keeps, spends and breaks off."""
+    """What a run keeps and breaks off."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.each, self.longest = int(config.getoption("--each")), float(config.getoption("--longest"))
-        self.tally = str(config.getoption("--tally"))
-        self.seconds: dict[str, float] = defaultdict(float)
-        self.failed: list[str] = []
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -100,16 +66,6 @@ class Sampled:
         for test in {getattr(item, "obj", None) for item in items}:
             if is_hypothesis_test(test):
                 shorten(test, EXAMPLES * self.each)
-
-    @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        name, before = function_of(item.nodeid), used()
-        measured = sys.modules.get("coverage")
-        measuring = measured.Coverage.current() if measured else None
-        if measuring:
-            measuring.switch_context(name)
-        yield
-        self.seconds[name] += used() - before
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_call(self) -> Iterator[None]:
@@ -127,12 +83,3 @@ class Sampled:
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
             signal.signal(signal.SIGPROF, before)
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed:
-            self.failed.append(report.nodeid)
-
-    def pytest_sessionfinish(self) -> None:
-        if self.tally:
-            tally = {"seconds": {name: round(s, 3) for name, s in self.seconds.items()}, "failed": self.failed}
-            Path(self.tally).write_text(json.dumps(tally, indent=0) + "\n", "utf-8")
