@@ -14,6 +14,7 @@ from rewrite_compiler.errors import SpecError, UsageError
 from rewrite_compiler.ila import check
 from rewrite_compiler.ila.assembler import assemble_text, disassemble_program, read_program
 from rewrite_compiler.ila.mnemonic import InstructionSet, instruction_set
+from rewrite_compiler.ila_models.genesys import Config
 from rewrite_compiler.ila_models.genesys.words import SIMD, SPACES
 from rewrite_compiler.targets.genesys.program import Emitter, Layer, Word, load, nest, store
 
@@ -195,6 +196,11 @@ def disassembled(isa: InstructionSet, program: list[int]) -> list[str]:
         ([("sync_inst", {"phase": 1})], "a group must be started before it ends"),
         ([("sync_inst", {}), ("block_end", {})], "a block must not end inside of a group"),
         ([("sa_loop_cfg", {"reserved": 1})], "the reserved bits of sa_loop_cfg must be 0, not 1"),
+        ([("sa_reduction_loop", {"reserved": 33, "loop": 2})], "the reserved bits of sa_reduction_loop must be 32, not 33"),
+        ([("sync_inst", {"unit": 1}), ("add", {"dst_space": 4}), ("sync_inst", {"unit": 1, "phase": 1}), ("block_end", {})],
+         "a body must stand in a nest: SET_ITER, SET_INDEX and SET_INST come before"),
+        ([("sync_inst", {"unit": 1}), ("set_iter", {"level": 0, "immediate": 1}), ("set_index", {}), ("add", {"dst_space": 4}),
+          ("sync_inst", {"unit": 1, "phase": 1}), ("block_end", {})], "a body must write a buffer and read buffers or scalars"),
         ([("sa_reduction_loop", {"reserved": 32, "loop": 5})], "loop 5 cannot be a reduction: only loops 2, 3 and 4 are"),
         ([("ld_st", {"buffer": 1, "loop": 14})], "a transfer of buffer 1 cannot count in loop 14: LD has 17 (IBUF), 23 (WBUF), 27 (OBUF), "
                                                  "28 (BBUF), ST 32 (OBUF)"),
@@ -221,6 +227,36 @@ def test_a_function_without_a_definition_and_a_row_outside_are_refused() -> None
     m = replace(LAYERS[0], out=(66, 64), toh=66)
     with pytest.raises(SpecError, match=r"LD IBUF writes the rows \d+…\d+; the buffer has 4096"):
         run_layer(small(ibuf_depth=4096), m, *operands(m, 1), "oracle")
+
+
+FILLED = {"ibuf": 32, "wbuf": 32, "obuf": 36, "bbuf": 4}  # rows that one tile has, all of a design's
+
+
+@pytest.mark.parametrize("buffer", ["", "ibuf", "wbuf", "obuf"])
+def test_a_tile_may_fill_its_buffers_and_no_row_more(buffer: str) -> None:
+    m = Layer(SMALL, 1, 2, 4, (2, 2), (3, 3), tic=2, toc=4, toh=3)
+    x, w, bias = operands(m, 2)
+    model = small(**{f"{name}_depth": n - (4 if name == "wbuf" else 1) * (name == buffer) for name, n in FILLED.items()})
+    if buffer:
+        with pytest.raises(SpecError, match=rf"{buffer.upper()}( writes the rows|, which has)"):
+            run_layer(model, m, x, w, bias, "oracle")
+    else:
+        assert np.array_equal(run_layer(model, m, x, w, bias, "oracle"), expected(m, x, w, bias))
+
+
+ENDS = {
+    "array_n array_m": (1, 128), "ibuf_depth": (4, 65536), "wbuf_depth": (4, 262144), "obuf_depth": (4, 65536), "bbuf_depth": (4, 65536),
+    "vmem_depth": (4, 65536), "simd_instructions": (16, 4096),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("names", ENDS)
+def test_parameters_have_ends(names: str) -> None:
+    for value in ENDS[names]:
+        assert {vars(Config(**dict.fromkeys(names.split(), value)))[name] for name in names.split()} == {value}
+    for value in (ENDS[names][0] - 1, ENDS[names][1] + 1):
+        with pytest.raises(UsageError, match=f"parameter {names.split()[0]} of genesys"):
+            Config(**dict.fromkeys(names.split(), value))
 
 
 @pytest.mark.parametrize(
