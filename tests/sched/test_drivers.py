@@ -16,8 +16,10 @@ from rewrite_compiler.prove import prove_mapping
 from rewrite_compiler.prove.certificates import statements
 from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.sched.driver import completion
-from rewrite_compiler.sched.driver.generation import Request, program_of
-from rewrite_compiler.sched.driver.program import Issued, Program, blocks_of
+from rewrite_compiler.sched.driver.generation import Request, known_schedule, program_of
+from rewrite_compiler.sched.driver.matching import NONE
+from rewrite_compiler.sched.driver.program import Block, Program
+from rewrite_compiler.sched.driver.schedule import Failure
 from rewrite_compiler.sched.instructions.computation import computations
 from rewrite_compiler.target import Target, find_target, load_target, simulated_device
 
@@ -38,7 +40,7 @@ def request(target: Target, operation: str, **sizes: Any) -> Request:
 
 def commands(target: Target, operation: str, **sizes: Any) -> list[tuple[str, int]]:
     program = program_of(target.ila(), request(target, operation, **sizes))
-    return [(b.first.instruction, len(b.commands)) for b in program.blocks]
+    return [(b.instruction, b.count) for b in program.blocks]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_stages_are_as_many_as_the_sizes_need() -> None:
         codes = {leaf.name: np.full(leaf.shape, 127) for leaf in r.leaves}
         result = program.run(simulated_device(accelerator("stages").ila()), codes, {n: len(s) for n, s in r.shapes.items()})
         assert np.array_equal(result, evaluate(r.term, {leaf: codes[leaf.name] for leaf in r.leaves}))
-        kinds[k] = [b.first.instruction for b in program.blocks]
+        kinds[k] = [b.instruction for b in program.blocks]
     assert kinds[8] == ["put_x", "put_w", "multiply", "put_bias", "add_bias", "relu", "half", "get"]
     assert kinds[60] == [*kinds[8][:-1], "clamp", "get"]
 
@@ -298,15 +300,14 @@ def test_the_court_refutes_a_fault_in_a_stream(
 ) -> None:
     """A command that is left out, or a field of it that has another value."""
 
-    def changed(c: Issued) -> list[Issued]:
-        if c.instruction != instruction:
-            return [c]
-        return [replace(c, fields={**c.fields, field: value})] if field else []
+    def changed(b: Block) -> list[Block]:
+        if b.instruction != instruction:
+            return [b]
+        return [replace(b, columns={**b.columns, field: np.full(b.count, value)})] if field else []
 
     def faulty(ila: Ila, r: Request) -> Program:
         p = program_of(ila, r)
-        every = [x for b in p.blocks for c in b.commands for x in changed(c)]
-        return replace(p, blocks=blocks_of(every))
+        return replace(p, blocks=tuple(x for b in p.blocks for x in changed(b)))
 
     monkeypatch.setattr(completion, "program_of", faulty)
     target = load_target(str(ACCELERATORS / f"{name}.py"))
@@ -399,6 +400,22 @@ def test_queues_tables_and_narrow_stores_need_no_driver(sizes: dict[str, int]) -
     by_hand = CountingDevice(simulated_device(target.ila()))
     r.mapping.run_driver(by_hand, codes, r.formats, {})
     assert program.commands == by_hand.count
+
+
+@pytest.mark.parametrize(("name", "operation"), [("outer", "dense"), ("toy", "dense"), ("systolic", "dense"), ("vector", "add")])
+def test_elements_lie_as_far_from_the_first_as_their_axes_say(name: str, operation: str) -> None:
+    """Ways along each axis, by which layouts are compared, add up to the address of each element."""
+    target = accelerator(name)
+    r = request(target, operation, t=5, k=24, n=7)
+    chain = known_schedule(target.ila(), r)
+    assert not isinstance(chain, Failure)
+    place = chain[-1].result
+    assert place.region.ways is not None
+    first = place.first(target.ila())
+    addresses, elements = place.region.addresses_from(first), place.region.elements({})
+    index = np.unravel_index(elements[elements != NONE], place.slot.reach.shape)
+    ways = sum((way[n] for way, n in zip(place.region.ways, index, strict=True)), np.array(first))
+    assert np.array_equal(addresses[elements != NONE], ways)
 
 
 def refusal(call: Any) -> str:

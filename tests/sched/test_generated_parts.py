@@ -12,9 +12,9 @@ from rewrite_compiler.ila.model import Queue
 from rewrite_compiler.lang import Expr, wrap
 from rewrite_compiler.lang.binders import Leaf
 from rewrite_compiler.lang.expr import lift, node
-from rewrite_compiler.sched.driver import pushing, schedule, start
+from rewrite_compiler.sched.driver import pushing, schedule, start, transport
 from rewrite_compiler.sched.driver.completion import capacity_limits
-from rewrite_compiler.sched.driver.program import Issued
+from rewrite_compiler.sched.driver.program import Block
 from rewrite_compiler.sched.driver.synchronisation import synchronised
 from rewrite_compiler.sched.driver.writer import NotEmitted
 from rewrite_compiler.sched.instructions.copies import parts_of
@@ -30,14 +30,14 @@ def at(first: int, stop: int, memory: str = "inp") -> Region:
     return Region(memory, first, stop)
 
 
-def tokens(*commands: Issued) -> list[list[str]]:
-    return [sorted(c.fields) for c in synchronised(DEVICE, commands)]
+def tokens(*commands: Block) -> list[list[str]]:
+    return [sorted(c.columns) for c in synchronised(DEVICE, commands)]
 
 
 def test_a_command_waits_for_the_last_one_of_another_queue_that_it_depends_on_once() -> None:
     """What the queue has waited for, and what came before that, needs no further token."""
-    load = [Issued("load", {}, writes=(at(8 * n, 8 * n + 8),)) for n in range(3)]
-    compute = [Issued("compute", {}, reads=(at(8 * n, 8 * n + 8),)) for n in range(3)]
+    load = [Block("load", {}, writes=(at(8 * n, 8 * n + 8),)) for n in range(3)]
+    compute = [Block("compute", {}, reads=(at(8 * n, 8 * n + 8),)) for n in range(3)]
     assert tokens(load[0], compute[0], compute[0]) == [["push_next"], ["pop_prev"], []]
     assert tokens(load[0], load[1], compute[1], compute[0]) == [[], ["push_next"], ["pop_prev"], []]
     assert tokens(load[0], load[1], compute[0], compute[1]) == [[], ["push_next"], ["pop_prev"], []]
@@ -46,11 +46,11 @@ def test_a_command_waits_for_the_last_one_of_another_queue_that_it_depends_on_on
 
 
 def test_what_is_read_is_not_written_before_it_was_read() -> None:
-    load, compute = Issued("load", {}, writes=(at(0, 8),)), Issued("compute", {}, reads=(at(7, 9),))
+    load, compute = Block("load", {}, writes=(at(0, 8),)), Block("compute", {}, reads=(at(7, 9),))
     assert tokens(compute, load) == [["push_prev"], ["pop_next"]]
-    elsewhere = Issued("compute", {}, reads=(at(7, 9, "wgt"),))
+    elsewhere = Block("compute", {}, reads=(at(7, 9, "wgt"),))
     assert tokens(elsewhere, load) == [[], []]
-    assert tokens(Issued("compute", {}, writes=(at(7, 9),)), load) == [["push_prev"], ["pop_next"]]
+    assert tokens(Block("compute", {}, writes=(at(7, 9),)), load) == [["push_prev"], ["pop_next"]]
     without_token: Any = SimpleNamespace(queues=(Queue("load", frozenset({"load"}), {}, {}), COMPUTE))
     with pytest.raises(NotEmitted, match="no token leads from queue compute to queue load"):
         synchronised(without_token, [compute, load])
@@ -115,10 +115,9 @@ def test_a_command_starts_accumulators_where_another_goes_on(difference: str) ->
     slot = SimpleNamespace(access=SimpleNamespace(address=("row", "lane")))
 
     def place(is_dictated: bool = False, base: int = 8, elements: tuple[int, ...] = (0, 1, 2)) -> Any:
-        def window(origin: tuple[int, ...], control: Any) -> tuple[Any, Any]:
-            return np.arange(3)[:, None] + np.array(origin), np.array(elements)
-
-        region = SimpleNamespace(window=window)
+        region = SimpleNamespace(
+            addresses_from=lambda origin: np.arange(3)[:, None] + np.array(origin), elements=lambda steps: np.array(elements)
+        )
         return SimpleNamespace(addressing=SimpleNamespace(is_dictated=is_dictated), base=base, slot=slot, region=region)
 
     others = {"none": place(), "who dictates it": place(True), "the base": place(base=9), "the elements": place(elements=(0, 2, 1))}
@@ -166,6 +165,33 @@ def test_an_instruction_pushes_where_others_move_on_or_a_pointer_does(
     mover: Any = SimpleNamespace(addressing=addressing, shifted={(1,): (0,)} if shifted else {}, instruction="push")
     writer: Any = SimpleNamespace(ila=DEVICE, registers={"head": 0})
     assert pushing.is_pusher(writer, mover) is pushes
+
+
+def taken_one_by_one(places: list[list[int]]) -> list[int]:
+    """Return the candidates that are taken where each takes all places that it covers."""
+    left, taken = dict.fromkeys(range(len(places))), []
+    while left:
+        taken.append(next(iter(left)))
+        for place in places[taken[-1]]:
+            left.pop(place, None)
+    return taken
+
+
+def test_commands_cover_addresses_as_they_do_one_after_the_other() -> None:
+    random = np.random.default_rng(29)
+    for count in (1, 2, 5, 17, 40):
+        for _ in range(40):
+            others = random.integers(-1, count, (count, int(random.integers(0, 5))))
+            places = np.column_stack([np.arange(count), others])
+            assert transport._cover(places).tolist() == taken_one_by_one(places.tolist())
+
+
+def test_an_address_that_comes_twice_stays_where_it_is_first_with_what_comes_last() -> None:
+    addresses = np.array([[3, 1], [0, 0], [3, 1], [2, 1], [0, 0]])
+    once = transport.Contents(addresses, np.array([5, 6, 7, -1, 8]), np.array([0, 1, 2, 3, 4])).once()
+    assert once.addresses.tolist() == [[3, 1], [0, 0], [2, 1]]
+    assert (once.elements.tolist(), once.digits.tolist()) == ([7, 8, -1], [2, 4, 3])
+    assert once.without_zeros().addresses.tolist() == [[3, 1], [0, 0]]
 
 
 BYTES = Leaf((4,), (0, 255), False, "bytes")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
+
+import numpy as np
 
 from ...ila import Ila
 from ...lang.binders import static_shape
@@ -16,15 +17,17 @@ from ..instructions.computation import Computation, clears, computations, shifts
 from ..instructions.control import Settings, reset_state
 from ..instructions.image import attachment, condition_values, word_bits
 from ..instructions.movement import Address, Mover, readers, writers
-from .matching import NONE, Match, matches
+from .matching import Match, matches
 from .operation import clearing, continuation
-from .program import BYTE, LITERALS, Images, Issued, Lane, Program, blocks_of, command_bits, lane_bits
+from .program import BYTE, LITERALS, Block, Images, Lanes, Program, blocks_of, command_bits, lane_bits
 from .pushing import is_pusher, push
 from .schedule import COPIED, Failure, Place, Schedule, excess_of, is_chained, schedules
 from .start import first_step
 from .synchronisation import ended
-from .transport import Pending, load_from_image, read_by_bus, store_by_bus, store_to_image, stored_bits
-from .writer import NotEmitted, Writer
+from .transport import NOTHING, Contents, load_from_image, read_by_bus, store_by_bus, store_to_image, stored_bits
+from .writer import NotEmitted, Writer, columns_of, runs_of
+
+Run = Mapping[str, Data]  # steps of the host's loops, one after the other
 
 
 def emitted(chain: Sequence[Schedule], code_bits: int, signed: bool) -> Program:
@@ -34,7 +37,7 @@ def emitted(chain: Sequence[Schedule], code_bits: int, signed: bool) -> Program:
         NotEmitted: an operand or a result cannot be moved.
     """
     s = chain[-1]
-    w = Writer(s.ila, reset_state(s.ila))
+    w = Writer(s.ila, dict(reset_state(s.ila)))
     ends = {name: max(part.needs.get(name, 0) for part in chain) for part in chain for name in part.needs}
     for excess in (excess_of(s.ila, p, ends.get(p.memory, 0)) for part in chain for p in part.places):
         if excess:
@@ -50,7 +53,7 @@ def emitted(chain: Sequence[Schedule], code_bits: int, signed: bool) -> Program:
 
 
 def _program(s: Schedule, w: Writer, code_bits: int, signed: bool) -> Program:
-    bits = {name: lane_bits(s.ila, name) for name in {c.instruction for c in w.commands if c.lanes}}
+    bits = {name: lane_bits(s.ila, name) for name in {b.instruction for b in w.commands if b.lanes.elements.size}}
     commands = ended(s.ila, w) if s.ila.externals else w.commands
     shape, images = s.match.operation.result.shape, _images(w) if s.ila.externals else None
     return Program(blocks_of(commands), shape, code_bits, signed, bits, images, command_bits(s.ila))
@@ -62,17 +65,18 @@ def unfinished(s: Schedule, code_bits: int) -> tuple[Program, Data, Data]:
     Raises:
         NotEmitted: an operand cannot be moved.
     """
-    w = Writer(s.ila, reset_state(s.ila))
+    w = Writer(s.ila, dict(reset_state(s.ila)))
     for excess in (excess_of(s.ila, p, s.needs.get(p.memory, 0)) for p in s.places):
         if excess:
             raise NotEmitted(excess)
     e = Emission(s, w, code_bits)
     e.load_operands()
-    steps: dict[str, int] = {}
-    for steps in e.points():
+    last: dict[str, int] = {}
+    for steps in e.runs():
         e.step(steps, keeps=False)
+        last = {v: int(x[-1]) for v, x in steps.items()}
     p = e.schedule.result
-    return _program(s, w, code_bits, signed=True), *p.region.window(e.base_of(p, steps), steps)
+    return _program(s, w, code_bits, signed=True), e.addresses_of(p, last), p.region.elements(last)
 
 
 def _emit_tiles(emissions: Sequence[Emission]) -> None:
@@ -81,10 +85,10 @@ def _emit_tiles(emissions: Sequence[Emission]) -> None:
     tile = first.schedule.tile or {}
     last = {v: n - 1 for v, n in first.schedule.outside if v in first.schedule.within_tile}
     first.load_operands()
-    for steps in first.points():
+    for steps in first.runs():
         first.step(steps, keeps=False)
-        if all(steps[v] == n for v, n in last.items()):
-            origin = {v: n * tile[v] for v, n in steps.items() if v not in last}
+        if all(steps[v][-1] == n for v, n in last.items()):
+            origin = {v: int(x[-1]) * tile[v] for v, x in steps.items() if v not in last}
             for e in others:
                 e.origin = origin
                 e.run()
@@ -112,21 +116,50 @@ class Emission:
 
     def __init__(self, s: Schedule, writer: Writer, code_bits: int) -> None:
         self.schedule, self.ila, self.writer, self.code_bits = s, s.ila, writer, code_bits
-        self.pending: list[Pending] = []
+        self.pending = NOTHING
         self.loaded: dict[int, tuple[int, ...]] = {}
         self.origin: Mapping[str, int] = {}  # where the tile begins that it works on
+        self.reduced = [v for v, _ in s.outside if v in s.match.operation.reduced]
+        self.elements: dict[tuple[int, tuple[int, ...]], Data] = {}  # what is loaded again, by operand and what moves it
 
     def run(self) -> None:
         """Write the commands of all steps of the host, and what they need."""
         self.load_operands()
-        for steps in self.points():
+        for steps in self.runs():
             self.step(steps)
 
-    def points(self) -> Iterator[dict[str, int]]:
-        """Yield the steps of the host's loops."""
+    def runs(self) -> Iterator[Run]:
+        """Yield the steps of the host's loops, together those between which nothing but the command's fields and data changes."""
         loops = [v for v, _ in self.schedule.outside]
-        for point in itertools.product(*(range(n) for _, n in self.schedule.outside)):
-            yield dict(zip(loops, point, strict=True))
+        extents = [n for _, n in self.schedule.outside]
+        steps = dict(zip(loops, np.indices(extents).reshape(len(loops), -1), strict=True)) if loops else {}
+        count = math.prod(extents)
+        for first, end in runs_of(self._is_new(steps, count)):
+            yield {v: x[first:end] for v, x in steps.items()}
+
+    def _is_new(self, steps: Run, count: int) -> Data:
+        """Tell of each step whether something else must be done before its command than fields say."""
+        s = self.schedule
+        commands = [x.computation.instruction for x in (s, s.starter) if isinstance(x, Schedule)]
+        if any(self.writer.issues_singly(name) for name in commands):
+            return np.ones(count, bool)
+        is_first = self._is_first(steps, count)
+        is_new = is_first & (s.starter is not None)
+        if s.starter is not None:
+            is_new[1:] |= is_first[:-1]
+        if s.is_tiled:
+            is_new |= np.all([steps[v] == 0 for v in s.within_tile], axis=0)
+        reloaded = [p.slot.reach for p in s.operands if p.base is None and not s.computation.carries(p.memory)]
+        for v in {v for reach in reloaded for v in steps if reach.moves_with(v)}:
+            is_new[1:] |= steps[v][1:] != steps[v][:-1]
+        return is_new
+
+    def _is_first(self, steps: Run, count: int) -> Data:
+        """Tell of each step whether it is the first of a reduction."""
+        is_first = np.ones(count, bool)
+        for v in self.reduced:
+            is_first &= steps[v] == 0
+        return is_first
 
     def load_operands(self) -> None:
         """Bring what lies in memory from the first command on."""
@@ -134,7 +167,7 @@ class Emission:
         for n, p in enumerate(s.operands):
             if p.base is not None and not is_chained(s.match, p.slot) and self.loaded.get(n) != self._key(p, {}):
                 self.loaded[n] = self._key(p, {})
-                self.load(p, {})
+                self.load(p, {}, p.region.elements({}, self.origin))
         self.schedule = self.tabled()  # before others: theirs may be part of it
         if self.is_initialised and not s.is_tiled:
             self.initialise({})
@@ -152,50 +185,53 @@ class Emission:
         is_needed = m.computation.accumulates and m.starts is None and not is_chained(m, m.result)
         return is_needed and self.schedule.starter is None
 
-    def settings_of(self, s: Schedule, steps: Mapping[str, int], *, is_first: bool) -> Settings:
-        """Return the settings of a command; the first of a reduction may start its accumulators."""
-        start = s.match.starts
-        return s.at(steps) if start is None else {**s.at(steps), start[0]: start[1] if is_first else start[2]}
-
-    def step(self, steps: Mapping[str, int], *, keeps: bool = True) -> None:
-        """Write what one command computes, and what it needs; its results are kept, or left to a computation on them."""
+    def step(self, steps: Run, *, keeps: bool = True) -> None:
+        """Write what the commands of a run compute, and what they need; their results are kept, or left to a computation on them."""
         s = self.schedule
-        is_first = not any(steps[v] for v in steps if v in s.match.operation.reduced)
-        is_new_tile = s.is_tiled and not any(steps[v] for v in s.within_tile)
+        count = len(next(iter(steps.values()))) if steps else 1
+        point = {v: int(x[0]) for v, x in steps.items()}
+        is_first = not any(point[v] for v in self.reduced)
+        is_new_tile = s.is_tiled and not any(point[v] for v in s.within_tile)
         if keeps and is_new_tile:
-            self.keep_results(steps)  # what lies there leaves before operands overwrite it
-        vector_place = None
+            self.keep_results(point)  # what lies there leaves before operands overwrite it
         if is_first and s.starter == COPIED:
-            self.copy_first(steps)
+            self.copy_first(point)
             return
         for n, p in enumerate(s.operands):
-            if s.computation.carries(p.memory):
-                vector_place = p
-            elif p.base is None and not is_chained(s.match, p.slot):
-                self.reload(n, p, steps)
+            if p.base is None and not is_chained(s.match, p.slot) and not s.computation.carries(p.memory):
+                self.reload(n, p, point)
         if self.is_initialised and is_new_tile:
-            self.initialise(steps)
-        self.schedule = self.tabled()
-        s = self.schedule.starter if is_first and isinstance(self.schedule.starter, Schedule) else self.schedule
-        c = s.computation
-        fields = self.writer.with_fields(c.instruction, self.settings_of(s, steps, is_first=is_first))
-        reads = tuple(Span(p.memory, *self.span_of(p, steps)) for p in s.operands if p is not vector_place)
-        writes = (Span(s.result.memory, *self.span_of(s.result, steps)),)
+            self.initialise(point)
+        s = s.starter if is_first and isinstance(s.starter, Schedule) else s
+        settings: dict[str, int | Data] = {**s.at(steps)}
+        if s.match.starts is not None:
+            name, start, keep = s.match.starts
+            settings[name] = np.where(self._is_first(steps, count), start, keep)
+        self.writer.issue(self._computed(s, steps, columns_of(settings, count), count))
+        self.writer.contents.pop(s.result.memory, None)
+
+    def _computed(self, s: Schedule, steps: Run, columns: Mapping[str, Data], count: int) -> Block:
+        """Return the commands of a run."""
+        c, carried = s.computation, next((p for p in s.operands if s.computation.carries(p.memory)), None)
+        b = Block(c.instruction, columns, count, steps=count * math.prod(s.inside.values()))
+        if carried is not None:
+            lanes = self.lanes_of(s, carried, steps, count)
+            b = replace(b, vector=carried.memory, source=carried.slot.reach.source, lanes=lanes)
+        if not self.ila.externals:
+            return b
+        point = {v: int(x[0]) for v, x in steps.items()}
+        reads = tuple(Span(p.memory, *self.span_of(p, point)) for p in s.operands if p is not carried)
+        writes = (Span(s.result.memory, *self.span_of(s.result, point)),)
         if c.accumulates:
             reads = (*reads, *writes)
         if s.table:
-            reads = (*reads, Span(c.table, fields[c.table_base], fields[c.table_base] + len(s.table)))
-        command = Issued(c.instruction, fields, reads=reads, writes=writes, steps=math.prod(s.inside.values()))
-        if vector_place is not None:
-            carried = s.operands[self.schedule.operands.index(vector_place)]
-            lanes = self.lanes_of(s, carried, steps)
-            command = replace(command, vector=carried.memory, source=carried.slot.reach.source, lanes=lanes)
-        self.writer.issue(command)
-        self.writer.contents.pop(s.result.memory, None)
+            base = int(columns[c.table_base][0])
+            reads = (*reads, Span(c.table, base, base + len(s.table)))
+        return replace(b, reads=reads, writes=writes)
 
     def span_of(self, p: Place, steps: Mapping[str, int]) -> tuple[int, int]:
         """Return the addresses of a region."""
-        first = self.base_of(p, steps)[0]
+        first = self.base_of(p, steps)[0] if p.base is None else p.base
         return first, first + p.region.addresses
 
     def tabled(self) -> Schedule:
@@ -213,10 +249,10 @@ class Emission:
         schedule = s.with_table_at(at) if at else s
         if isinstance(schedule, Failure):
             raise NotEmitted(f"{memory} has no room for another table: {schedule.reason}")
-        new: dict[Address, int] = {(a,): x for a, x in schedule.table.items() if a not in words}
+        new = {a: x for a, x in schedule.table.items() if a not in words}
         if new:
-            self.store(memory, LITERALS, new)
-            words |= {a: x for (a, *_), x in new.items()}
+            self.store(memory, LITERALS, np.array([*new])[:, None], np.array([*new.values()]))
+            words |= new
         return replace(schedule, table=schedule.table)
 
     def _key(self, p: Place, steps: Mapping[str, int]) -> tuple[int, ...]:
@@ -226,18 +262,14 @@ class Emission:
         """Bring to accumulators what the first step of a reduction would bring there."""
         p, reach = self.schedule.result, first_step(self.schedule)
         assert reach is not None
-        addresses, _ = p.region.window(self.base_of(p, steps), steps, self.origin)
-        elements = p.region.initial(reach, steps)
-        self.store(p.memory, reach.name, dict(zip(map(tuple, addresses.tolist()), elements.tolist(), strict=True)))
+        self.store(p.memory, reach.name, self.addresses_of(p, steps), p.region.initial(reach, steps))
 
-    def lanes_of(self, s: Schedule, p: Place, steps: Mapping[str, int]) -> tuple[Lane | None, ...]:
-        """Return what the lanes of a command carry."""
-        addresses, elements = p.region.window((0,) * len(p.slot.access.address), steps, self.origin)
-        leaf = s.computation.summary.instruction.operands[p.memory].leaf
-        lanes: list[Lane | None] = [None] * static_shape(leaf)[0]
-        for (lane, *_), element in zip(addresses.tolist(), elements.tolist(), strict=True):
-            lanes[lane] = None if element == NONE else Lane(element, 0)
-        return tuple(lanes)
+    def lanes_of(self, s: Schedule, p: Place, steps: Run, count: int) -> Lanes:
+        """Return what the lanes of commands carry."""
+        addresses = p.region.addresses_from((0,) * len(p.slot.access.address))
+        lanes = Lanes.empty(count, static_shape(s.computation.summary.instruction.operands[p.memory].leaf)[0])
+        lanes.elements[:, addresses[:, 0]] = p.region.elements(steps, self.origin)
+        return lanes
 
     def base_of(self, p: Place, steps: Mapping[str, int], registers: Settings | None = None) -> Address:
         """Return where the region of a place begins now, or while registers hold other values."""
@@ -245,60 +277,61 @@ class Emission:
         base = p.addressing.base(control)
         return base if p.base is None else (p.base, *base[1:])
 
+    def addresses_of(self, p: Place, steps: Mapping[str, int], registers: Settings | None = None) -> Data:
+        """Return where the elements of a place lie now, or while registers hold other values."""
+        return p.region.addresses_from(self.base_of(p, steps, registers))
+
     # -- operands
 
     def reload(self, n: int, p: Place, steps: Mapping[str, int]) -> None:
         """Bring the region of an operand to its memory unless it lies where the command reads it."""
-        if self.loaded.get(n) == (*self._key(p, steps), *self.base_of(p, steps)):
-            return
-        self.load(p, steps)
-        self.loaded[n] = *self._key(p, steps), *self.base_of(p, steps)
+        key = self._key(p, steps)
+        if self.loaded.get(n) != (*key, *self.base_of(p, steps)):
+            if (n, key) not in self.elements:
+                self.elements[n, key] = p.region.elements(steps, self.origin)
+            self.load(p, steps, self.elements[n, key])
+            self.loaded[n] = *key, *self.base_of(p, steps)
 
-    def load(self, p: Place, steps: Mapping[str, int]) -> None:
+    def load(self, p: Place, steps: Mapping[str, int], elements: Data) -> None:
         """Bring the region of an operand to its memory."""
-
-        def window(registers: Settings) -> dict[Address, int]:
-            addresses, elements = p.region.window(self.base_of(p, steps, registers), steps, self.origin)
-            return dict(zip(map(tuple, addresses.tolist()), elements.tolist(), strict=True))
-
         pushers = [m for m in writers(self.ila) if m.memory == p.memory and p.base is None and is_pusher(self.writer, m)]
-        if not any(push(self.writer, m, p.slot.reach.source, window) for m in pushers):
-            self.store(p.memory, p.slot.reach.source, window(self.writer.registers))
+        if not any(push(self.writer, m, p.slot.reach.source, elements, partial(self.addresses_of, p, steps)) for m in pushers):
+            self.store(p.memory, p.slot.reach.source, self.addresses_of(p, steps), elements)
 
     def initialise(self, steps: Mapping[str, int]) -> None:
         """Bring what accumulators start from to them."""
         s = self.schedule
-        if s.match.initial is None and self.cleared():
+        clear = self.clear() if s.match.initial is None else None
+        if clear is not None:
+            Emission(clear, self.writer, self.code_bits).run()
             return
-        addresses, _ = s.result.region.window(self.base_of(s.result, steps), steps)
-        elements = s.result.region.initial(s.match.initial, steps)
-        contents = dict(zip(map(tuple, addresses.tolist()), elements.tolist(), strict=True))
-        self.store(s.result.memory, s.match.initial.name if s.match.initial else "", contents)
+        source = s.match.initial.name if s.match.initial else ""
+        self.store(s.result.memory, source, self.addresses_of(s.result, steps), s.result.region.initial(s.match.initial, steps))
 
-    def store(self, memory: str, source: str, contents: Mapping[Address, int]) -> None:
+    def store(self, memory: str, source: str, addresses: Data, elements: Data) -> None:
         """Write elements to a memory, by the bus or from an image.
 
         Raises:
             NotEmitted: no instruction does.
         """
+        contents = Contents(addresses, elements, np.zeros_like(elements))
         if not store_by_bus(self.writer, memory, source, contents) and not load_from_image(self.writer, memory, source, contents):
             raise NotEmitted(f"no instruction brings {source or 'zeros'} to {memory} ({_by_bus(writers(self.ila))})")
 
     # -- results
 
-    def results(self, steps: Mapping[str, int]) -> list[Pending]:
+    def results(self, steps: Mapping[str, int]) -> Contents:
         """Return where the results of a command lie, each element once."""
         p = self.schedule.result
-        addresses, elements = p.region.window(self.base_of(p, steps), steps, self.origin)
-        triples = zip(map(tuple, addresses.tolist()), elements.tolist(), p.region.parts.tolist(), strict=True)
-        return [(a, e, byte) for a, (e, byte) in {a: (e, byte) for a, e, byte in triples}.items() if e != NONE]
+        contents = Contents(self.addresses_of(p, steps), p.region.elements(steps, self.origin), p.region.parts)
+        return (contents if p.region.is_distinct else contents.once()).without_zeros()
 
     def keep_results(self, steps: Mapping[str, int]) -> None:
         """Note results that the next command writes; what lies there already is read before."""
         new = self.results(steps)
-        if {a for a, *_ in self.pending} & {a for a, *_ in new}:
+        if self.pending.meets(new):
             self.drain()
-        self.pending += new
+        self.pending = self.pending.with_others(new)
 
     def drain(self) -> None:
         """Read all results that lie in memory, by the bus or to an image.
@@ -310,7 +343,7 @@ class Emission:
         if not read_by_bus(self.writer, memory, self.pending) and not self.stored(memory):
             result = self.schedule.result.slot.reach.name
             raise NotEmitted(f"no instruction returns the result {result} from the memory {memory} ({_by_bus(readers(self.ila))})")
-        self.pending = []
+        self.pending = NOTHING
 
     def stored(self, memory: str) -> bool:
         """Store results, as many bits at a time as a copy takes, the next ones shifted down; tell whether there is a copy.
@@ -321,30 +354,32 @@ class Emission:
         bits = stored_bits(self.writer, memory)
         if not bits or not store_to_image(self.writer, memory, self.pending, 0):
             return False
-        for low in range(bits, self.schedule.match.part_bits, bits):
-            if not self.shifted(bits):
-                reason = f"{bits} at a time leave the others, which none shifts down"
-                raise NotEmitted(f"no instruction moves {memory} outside in {self.code_bits} bits: {reason}")
+        lows = range(bits, self.schedule.match.part_bits, bits)
+        shift = self.shift(bits) if lows else None
+        if shift is None and lows:
+            reason = f"{bits} at a time leave the others, which none shifts down"
+            raise NotEmitted(f"no instruction moves {memory} outside in {self.code_bits} bits: {reason}")
+        if shift is None:
+            return True
+        for low in lows:
+            Emission(shift, self.writer, self.code_bits).run()
             store_to_image(self.writer, memory, self.pending, low // BYTE)
         return True
 
-    def shifted(self, bits: int) -> bool:
-        """Shift all results in memory right; tell whether there is an instruction that does."""
+    def shift(self, bits: int) -> Schedule | None:
+        """Return the schedule of an instruction that shifts all results in memory right; None where there is none."""
         op = continuation(self.schedule.match.operation)
         options = ((m, values) for c, values in _shifters(self.ila, self.schedule.result.memory, bits) for m in matches(op, c))
-        return any(self.goes_over(m, values) for m, values in options)
+        return self.first_of(options)
 
-    def cleared(self) -> bool:
-        """Set accumulators to zero; tell whether there is an instruction that does."""
+    def clear(self) -> Schedule | None:
+        """Return the schedule of an instruction that sets accumulators to zero; None where there is none."""
         op, fixed = clearing(self.schedule.match.operation, self.schedule.tile), attachment(self.ila, "")
-        clearing_here = (c for c in clears(self.ila) if c.result.memory == self.schedule.result.memory)
-        options = ((m, v) for c in clearing_here for m in matches(op, c) for v in condition_values(c.conditions, fixed))
-        return any(self.goes_over(m, values) for m, values in options)
+        clearing_here = [c for c in clears(self.ila) if c.result.memory == self.schedule.result.memory]
+        clearing_here.sort(key=lambda c: c.instruction != self.schedule.computation.instruction)  # its lanes are those that compute
+        return self.first_of((m, v) for c in clearing_here for m in matches(op, c) for v in condition_values(c.conditions, fixed))
 
-    def goes_over(self, m: Match, switches: Settings) -> bool:
-        """Write commands that go over the results in memory; tell whether they can."""
-        schedule = next((s for s in schedules(self.ila, m, switches, self.schedule) if isinstance(s, Schedule)), None)
-        if schedule is None:
-            return False
-        Emission(schedule, self.writer, self.code_bits).run()
-        return True
+    def first_of(self, options: Iterable[tuple[Match, Settings]]) -> Schedule | None:
+        """Return the first schedule that goes over the results in memory."""
+        every = (s for m, switches in options for s in schedules(self.ila, m, switches, self.schedule))
+        return next((s for s in every if isinstance(s, Schedule)), None)

@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -166,8 +168,12 @@ def high_end(a: Affine, extents: Mapping[str, int]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class _Grid:
-    """Addresses [places, axes of the memory] from base 0 on, the index along each axis of the operand, and whether lanes use a place."""
+    """Addresses [places, axes of the memory] from base 0 on, the index along each axis of the operand, and whether lanes use a place.
 
+    Indices have an axis for each of `shape`, of one element where they do not depend on it.
+    """
+
+    shape: tuple[int, ...]
     addresses: Data
     positions: Sequence[Data]
     is_used: Data
@@ -241,52 +247,80 @@ class Region:
         extent = self.match.lane_extent(loop)
         return sum(f * extent // width * step for f, width, step in zip(factors, self.widths, self.strides, strict=True))
 
-    def window(self, base: Sequence[int], outside: Mapping[str, int], origin: Mapping[str, int] | None = None) -> tuple[Data, Data]:
-        """Return the addresses [count, axes of the memory] of a region, and the operand's flat index at each, or NONE.
-
-        `base` is the address of its first element, `outside` the steps of loops, of which those count that move it from outside, `origin`
-        the iteration of each loop at which the tile begins that it is a region of.
-        """
-        addresses = self._grid.addresses + np.array(base)
+    def addresses_from(self, base: Sequence[int]) -> Data:
+        """Return the address of each place [places, axes of the memory], given that of the first."""
+        addresses: Data = self._grid.addresses + np.array(base)
         for axis, modulus in enumerate(self.slot.access.moduli):
             if modulus is not None:
                 addresses[:, axis] %= modulus
-        return addresses, self._elements({v: n for v, n in outside.items() if v not in self.loops}, origin or {})
+        return addresses
+
+    @cached_property
+    def is_distinct(self) -> bool:
+        """Whether no two of its places have one address."""
+        addresses = self.addresses_from((0,) * len(self.slot.access.address))
+        return len(np.unique(addresses, axis=0)) == len(addresses)
+
+    @cached_property
+    def ways(self) -> list[Data] | None:
+        """How far each element along each axis lies from the first [size, axes of the memory]; None where axes are not apart."""
+        reach, m, lanes = self.slot.reach, self.match, self.lanes
+        loops = [a.terms[0][0] for a in reach.axes if a.terms]
+        is_affine = all(a.constant == 0 and len(a.terms) <= 1 and all(f == 1 for _, f in a.terms) for a in reach.axes)
+        is_direct = reach.folded is None and reach.name != ZEROS and len({*loops}) == len(loops)
+        lane_counts = {v: math.prod(n for lane, n in lanes.items() if m.lanes[lane] == v) for v in loops}
+        if not (is_affine and is_direct and all(n == m.lane_extent(v) for v, n in lane_counts.items())):
+            return None
+        if any(m.lanes[lane] in PARTS for lane in lanes):
+            return None
+        return [self._way(axis, a.terms[0][0] if a.terms else "") for axis, a in enumerate(reach.axes)]
+
+    def _way(self, axis: int, loop: str) -> Data:
+        elements = np.arange(min(self.slot.reach.shape[axis], self.sizes[axis] * self.widths[axis]))
+        steps, left = elements // self.widths[axis], elements % self.widths[axis]
+        way = np.zeros((len(elements), len(self.slot.access.address)), np.int64)
+        way[:, 0] = steps * self.strides[axis]
+        for v, n in reversed(self.lanes.items()):
+            if self.match.lanes[v] == loop:
+                way += (left % n)[:, None] * np.array(coefficients(self.slot.access, v))
+                left = left // n
+        return way
 
     @cached_property
     def _grid(self) -> _Grid:
         """The places of a region and what lies there while no loop outside has moved."""
         lanes, reach = self.lanes, self.slot.reach
-        grid = np.indices((*self.sizes, *lanes.values())).reshape(len(self.sizes) + len(lanes), -1)
+        shape = (*self.sizes, *lanes.values())
+        grid = np.indices(shape, sparse=True)
         steps, lane_values = grid[: len(self.sizes)], dict(zip(lanes, grid[len(self.sizes) :], strict=True))
-        addresses = np.zeros((grid.shape[1], len(self.slot.access.address)), np.int64)
+        axes = [np.zeros((), np.int64) for _ in self.slot.access.address]
         for v, values in lane_values.items():
-            addresses += values[:, None] * np.array(coefficients(self.slot.access, v))
-        addresses[:, 0] += sum((steps[n] * step for n, step in enumerate(self.strides)), np.zeros(grid.shape[1], np.int64))
-        positions, is_used = [], np.ones(grid.shape[1], bool)
+            axes = [a + values * c for a, c in zip(axes, coefficients(self.slot.access, v), strict=True)]
+        axes[0] = sum((steps[n] * step for n, step in enumerate(self.strides)), axes[0])
+        addresses = np.stack([np.broadcast_to(a, shape).reshape(-1) for a in axes], axis=-1)
+        positions, is_used = [], np.ones((), bool)
         for axis, offset in enumerate(reach.axes if reach.name != ZEROS else ()):
             value = steps[axis] * self.widths[axis] + self.low[axis]
             positions.append(value + sum(factor * self._lane_index(v, lane_values) for v, factor in offset.terms))
         for v, values in lane_values.items():
             if not self._is_used(v):
-                is_used &= values == 0
-        return _Grid(addresses, positions, is_used)
+                is_used = is_used & (values == 0)
+        return _Grid(shape, addresses, positions, is_used)
 
     @cached_property
     def parts(self) -> Data:
         """The byte of an element's code at which each place of a window begins."""
-        lanes = self.lanes
-        grid = np.indices((*self.sizes, *lanes.values())).reshape(len(self.sizes) + len(lanes), -1)
-        first = np.zeros(grid.shape[1], np.int64)
-        for (v, n), values in zip(lanes.items(), grid[len(self.sizes) :], strict=True):
+        shape = (*self.sizes, *self.lanes.values())
+        first = np.zeros((), np.int64)
+        for (v, n), values in zip(self.lanes.items(), np.indices(shape, sparse=True)[len(self.sizes) :], strict=True):
             if self.match.lanes[v] in PARTS:
                 order = values if self.match.lanes[v] == LOW_FIRST else n - 1 - values
                 first = first * n + order
-        return first * (self.match.part_bits // BYTE)
+        return np.broadcast_to(first * (self.match.part_bits // BYTE), shape).reshape(-1)
 
     def initial(self, start: Reach | None, outside: Mapping[str, int]) -> Data:
         """Return of each place of a result's window the flat index of what its accumulator starts from, or NONE."""
-        _, elements = self.window((0,) * len(self.slot.access.address), outside)
+        elements = self.elements(outside)
         if start is None:
             return np.full(elements.shape, NONE)
         loops = [a.terms[0][0] if a.terms else "" for a in self.slot.reach.axes]
@@ -296,19 +330,27 @@ class Region:
             flat = flat * size + a.constant + sum((f * position[v] for v, f in a.terms), np.zeros(elements.shape, np.int64))
         return np.where(elements == NONE, NONE, flat)
 
-    def _elements(self, outside: Mapping[str, int], origin: Mapping[str, int]) -> Data:
-        """Return the flat index of the operand's element at each place."""
+    def elements(self, outside: Mapping[str, Any], origin: Mapping[str, int] = MappingProxyType({})) -> Data:
+        """Return the flat index of the operand's element at each place, or NONE; where steps are arrays, for each of them.
+
+        `outside` are the steps of loops, of which those count that move the region from outside, `origin` the iteration of each loop at
+        which the tile begins that it is a region of.
+        """
         reach, m, grid = self.slot.reach, self.match, self._grid
         if reach.name == ZEROS:
-            return np.full(grid.is_used.shape, NONE)
-        shifts = [sum(f * (outside.get(v, 0) * m.lane_extent(v) + origin.get(v, 0)) for v, f in a.terms) for a in reach.axes]
-        values = [position + n for position, n in zip(grid.positions, shifts, strict=True)]
+            return np.full(len(grid.addresses), NONE)
+        begin = {v: n * m.lane_extent(v) for v, n in outside.items() if v not in self.loops}
+        shifts = [sum((f * (begin.get(v, 0) + origin.get(v, 0)) for v, f in a.terms), np.zeros((), np.int64)) for a in reach.axes]
+        ends = (1,) * len(grid.shape)
+        values = [position + n.reshape(*n.shape, *ends) for position, n in zip(grid.positions, shifts, strict=True)]
         flat, is_valid = _flat(values, reach.shape, grid.is_used)
         if reach.folded is not None:
             at = dict(zip(reach.dims, values, strict=True))
-            places = [a.constant + sum((f * at[v] for v, f in a.terms), np.zeros_like(flat)) for a in reach.folded.axes]
+            places = [sum((f * at[v] for v, f in a.terms), np.array(a.constant)) for a in reach.folded.axes]
             flat, is_valid = _flat(places, reach.folded.shape, is_valid)
-        return np.where(is_valid, flat, NONE)
+        elements = np.where(is_valid, flat, NONE)
+        lead = max((n.shape for n in shifts), key=len, default=())
+        return np.broadcast_to(elements, (*lead, *grid.shape)).reshape(*lead, -1)
 
     def _is_used(self, lane: str) -> bool:
         loop = self.match.lanes[lane]
@@ -316,7 +358,7 @@ class Region:
 
     def _lane_index(self, loop: str, lane_values: Mapping[str, Data]) -> Data:
         """Return which iteration of a loop the lanes at each place are, the last lane innermost."""
-        index = np.zeros(next(iter(lane_values.values())).shape if lane_values else (1,), np.int64)
+        index = np.zeros((), np.int64)
         for v, n in self.lanes.items():
             if self.match.lanes[v] == loop:
                 index = index * n + lane_values[v]
@@ -325,7 +367,7 @@ class Region:
 
 def _flat(values: Sequence[Data], shape: Sequence[int], is_valid: Data) -> tuple[Data, Data]:
     """Return the flat index of each place of an array, and whether it is one."""
-    flat = np.zeros(is_valid.shape, np.int64)
+    flat = np.zeros((), np.int64)
     for value, size in zip(values, shape, strict=True):
         is_valid = is_valid & (value >= 0) & (value < size)
         flat = flat * size + value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,35 +19,72 @@ from .matching import NONE
 
 BYTE = 8
 LITERALS = "="  # the source of numbers that are no operand's
+NO_LANES: Data = np.zeros((1, 0), np.int64)
 
 
-@dataclass(frozen=True)
-class Lane:
-    """What a lane of the bus carries: bits of the code of an operand, or for a read of a result; `element` is its flat index."""
+@dataclass(frozen=True, eq=False)
+class Lanes:
+    """What lanes carry: the flat index of an element, or NONE for a zero, and the byte of its code from which on a lane has bits."""
 
-    element: int
-    digit: int  # bits low … of the code, in bytes
+    elements: Data
+    digits: Data
+
+    @classmethod
+    def empty(cls, *shape: int) -> Lanes:
+        """Return lanes that carry zeros."""
+        return cls(np.full(shape, NONE), np.zeros(shape, np.int64))
+
+    def part(self, first: int, end: int) -> Lanes:
+        """Return the lanes of some commands."""
+        return Lanes(self.elements[first:end], self.digits[first:end])
 
 
-@dataclass(frozen=True)
-class Issued:
-    """One command: fields, the lanes that it carries and of which operand, or the lanes that it returns."""
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Commands of one kind, one after the other: the values of each field, the lanes that each carries or returns [count, lanes]."""
 
     instruction: str
-    fields: Mapping[str, int]
+    columns: Mapping[str, Data]
+    count: int = 1
     vector: str = ""  # the operand of the instruction that carries data
     source: str = ""  # the operand of the operation that the data are of
-    lanes: tuple[Lane | None, ...] = ()
+    lanes: Lanes = Lanes(NO_LANES, NO_LANES)
     returns: bool = False  # whether it returns the lanes
-    reads: tuple[Region, ...] = ()
+    reads: tuple[Region, ...] = ()  # of one command alone
     writes: tuple[Region, ...] = ()
-    steps: int = 0  # of its unit, where it computes
+    steps: int = 0  # of its unit, all commands together, where they compute
     is_alone: bool = False  # whether it moves a pointer, so that the address of the next one depends on it
 
     @property
     def kind(self) -> tuple[Any, ...]:
         """What commands of one block have in common."""
-        return self.instruction, tuple(sorted(self.fields)), self.vector, self.source, self.returns, len(self.lanes)
+        return self.instruction, tuple(sorted(self.columns)), self.vector, self.source, self.returns, self.lanes.elements.shape[1]
+
+    def part(self, first: int, end: int) -> Block:
+        """Return some of its commands."""
+        if (first, end) == (0, self.count):
+            return self
+        columns = {name: x[first:end] for name, x in self.columns.items()}
+        lanes = self.lanes.part(first, end) if self.lanes.elements.size else self.lanes
+        count = end - first
+        return replace(self, columns=columns, count=count, lanes=lanes, steps=self.steps * count // self.count)
+
+
+@dataclass(frozen=True, eq=False)
+class Cover:
+    """Commands that move contents: the first address of each, their fields, and of each lane the number of its address and the first byte.
+
+    There are no fields where commands reach other addresses only while registers hold something else.
+    """
+
+    bases: Data
+    columns: Mapping[str, Data] | None
+    numbers: Data
+    digits: Data
+
+    def lanes(self, elements: Data, digits: Data) -> Lanes:
+        """Return what the lanes carry of elements, each from a byte of its code on."""
+        return Lanes(np.append(elements, NONE)[self.numbers], np.append(digits, 0)[self.numbers] + self.digits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +94,7 @@ class ImageWords:
     image: str
     at: int
     source: str
-    lanes: tuple[Lane | None, ...]
-
-    @cached_property
-    def gather(self) -> tuple[Data, Data]:
-        """The element and the byte of each word; a zero is the element after the last."""
-        lanes = [x or Lane(NONE, 0) for x in self.lanes]
-        return np.array([x.element for x in lanes]), np.array([x.digit for x in lanes])
+    lanes: Lanes
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,29 +106,6 @@ class Images:
     outputs: tuple[ImageWords, ...]
     constants: tuple[int, ...]
     word_bits: Mapping[str, tuple[int, bool]]
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Commands of one kind, one after the other."""
-
-    commands: Sequence[Issued]
-
-    @property
-    def first(self) -> Issued:
-        """The first command."""
-        return self.commands[0]
-
-    @cached_property
-    def columns(self) -> dict[str, Data]:
-        """The values of each field."""
-        return {name: np.array([c.fields[name] for c in self.commands]) for name in self.first.fields}
-
-    @cached_property
-    def gather(self) -> tuple[Data, Data]:
-        """The element and the byte of each lane [count, lanes]; a zero is the element after the last."""
-        lanes = [[x or Lane(NONE, 0) for x in c.lanes] for c in self.commands]
-        return np.array([[x.element for x in row] for row in lanes]), np.array([[x.digit for x in row] for row in lanes])
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,15 +124,15 @@ class Program:
     @property
     def commands(self) -> int:
         """How many commands it has."""
-        return sum(len(b.commands) for b in self.blocks)
+        return sum(b.count for b in self.blocks)
 
     @property
     def steps(self) -> dict[str, int]:
         """How many steps each instruction that computes makes of its unit."""
         totals: dict[str, int] = {}
         for b in self.blocks:
-            if b.first.steps:
-                totals[b.first.instruction] = totals.get(b.first.instruction, 0) + sum(c.steps for c in b.commands)
+            if b.steps:
+                totals[b.instruction] = totals.get(b.instruction, 0) + b.steps
         return totals
 
     def moved(self, result: str) -> dict[str, int]:
@@ -135,22 +143,22 @@ class Program:
             totals[name] = totals.get(name, 0) + -(-bits // BYTE)
 
         for b in self.blocks:
-            lanes = len(b.commands) * len(b.first.lanes)
-            name = result if b.first.returns else b.first.source if b.first.vector else "commands"
-            add(name or "commands", lanes * self.lane_bits[b.first.instruction] if lanes else len(b.commands) * self.command_bits)
+            lanes = b.lanes.elements.size
+            name = result if b.returns else b.source if b.vector else "commands"
+            add(name or "commands", lanes * self.lane_bits[b.instruction] if lanes else b.count * self.command_bits)
         if self.images is not None:
             bits = {name: width for name, (width, _) in self.images.word_bits.items()}
             for p in self.images.inputs:
-                add(p.source if p.source not in ("", LITERALS) else "commands", len(p.lanes) * bits[p.image])
+                add(p.source if p.source not in ("", LITERALS) else "commands", p.lanes.elements.size * bits[p.image])
             for p in self.images.outputs:
-                add(result, len(p.lanes) * bits[p.image])
+                add(result, p.lanes.elements.size * bits[p.image])
         return totals
 
     def run(self, device: Any, operands: Mapping[str, Data], ranks: Mapping[str, int]) -> Data:
         """Run the program on a device; operands are codes, with a leading axis of samples where they depend on them."""
         returned = self.execute(device, operands, ranks)
         if self.images is not None:
-            returned = [device.fetch(p.image, p.at, len(p.lanes)) for p in self.images.outputs]
+            returned = [device.fetch(p.image, p.at, p.lanes.elements.size) for p in self.images.outputs]
         return self._result(returned)
 
     def execute(self, device: Any, operands: Mapping[str, Data], ranks: Mapping[str, int]) -> list[Data]:
@@ -171,34 +179,34 @@ class Program:
 
     def _sent(self, device: Any, b: Block, pools: _Pools) -> Iterator[Data]:
         """Send a block; yield the lanes [(samples,) lanes] that it returns."""
-        if b.first.returns:  # reads without fields are sent one by one
-            columns = [b.columns] if b.columns else [{} for _ in b.commands]
-            for lanes in (device.load(b.first.instruction, **c) for c in columns):
+        if b.returns:  # reads without fields are sent one by one
+            columns = [b.columns] if b.columns else [{}] * b.count
+            for lanes in (device.load(b.instruction, **c) for c in columns):
                 yield lanes.reshape(*lanes.shape[:-2], -1)
-        elif b.first.vector:
-            lanes = pools.codes(b.first.source, *b.gather, self.lane_bits[b.first.instruction])
-            device.store(b.first.instruction, **b.columns, **{b.first.vector: lanes})
+        elif b.vector:
+            lanes = pools.codes(b.source, b.lanes, self.lane_bits[b.instruction])
+            device.store(b.instruction, **b.columns, **{b.vector: lanes})
         else:
-            for c in b.commands:
-                device.issue(c.instruction, **c.fields)
+            rows = zip(*(x.tolist() for x in b.columns.values()), strict=True) if b.columns else [()] * b.count
+            for row in rows:
+                device.issue(b.instruction, **dict(zip(b.columns, row, strict=True)))
 
     def _words(self, p: ImageWords, pools: _Pools) -> Data:
         """Return the words [(samples,) count] of an image."""
         assert self.images is not None
         if p.source == LITERALS:
-            return np.array([*self.images.constants, 0])[p.gather[0]]
+            return np.array([*self.images.constants, 0])[p.lanes.elements]
         bits, signed = self.images.word_bits[p.image]
-        codes = pools.codes(p.source, *p.gather, bits)
+        codes = pools.codes(p.source, p.lanes, bits)
         half = 1 << bits - 1
         return np.asarray((codes + half) % (2 * half) - half) if signed else codes
 
     @cached_property
-    def _returned(self) -> list[tuple[tuple[Lane | None, ...], int]]:
+    def _returned(self) -> list[tuple[Lanes, int]]:
         """The lanes that come back, in their order, each with its bits."""
         if self.images is not None:
             return [(p.lanes, self.images.word_bits[p.image][0]) for p in self.images.outputs]
-        blocks = (b for b in self.blocks if b.first.returns)
-        return [(tuple(x for c in b.commands for x in c.lanes), self.lane_bits[b.first.instruction]) for b in blocks]
+        return [(b.lanes, self.lane_bits[b.instruction]) for b in self.blocks if b.returns]
 
     @cached_property
     def _places(self) -> Data:
@@ -206,10 +214,10 @@ class Program:
         count = max(-(-self.code_bits // min((bits for _, bits in self._returned), default=self.code_bits)), 1)
         places, at = np.full((int(np.prod(self.shape)), count), NONE), 0
         for lanes, _ in self._returned:
-            for lane, x in enumerate(lanes):
-                if x is not None:
-                    places[x.element, x.digit if count > 1 else 0] = at + lane
-            at += len(lanes)
+            elements, digits = lanes.elements.reshape(-1), lanes.digits.reshape(-1)
+            used = np.flatnonzero(elements != NONE)
+            places[elements[used], digits[used] if count > 1 else 0] = at + used
+            at += elements.size
         return places
 
     def _result(self, returned: Sequence[Data]) -> Data:
@@ -233,13 +241,13 @@ class _Pools:
     def __init__(self, operands: Mapping[str, Data], ranks: Mapping[str, int]) -> None:
         self.operands, self.ranks, self.pools = operands, ranks, dict[tuple[str, int], Data]()
 
-    def codes(self, name: str, element: Data, digit: Data, bits: int) -> Data:
+    def codes(self, name: str, lanes: Lanes, bits: int) -> Data:
         """Return bits of elements: those from a byte on that a lane has."""
-        size = int(digit.max()) + 1
+        size = int(lanes.digits.max()) + 1
         pool = self.pool(name, size)
         if size == 1:
-            return np.asarray(pool[..., element] % (1 << bits))
-        return np.asarray(pool[..., element, digit])
+            return np.asarray(pool[..., lanes.elements] % (1 << bits))
+        return np.asarray(pool[..., lanes.elements, lanes.digits])
 
     def pool(self, name: str, size: int) -> Data:
         if (name, size) not in self.pools:
@@ -265,12 +273,22 @@ def lane_bits(ila: Ila, name: str) -> int:
     return BYTE if width is None else width[0]
 
 
-def blocks_of(commands: Sequence[Issued]) -> tuple[Block, ...]:
+def blocks_of(commands: Sequence[Block]) -> tuple[Block, ...]:
     """Return commands as blocks of like ones that follow each other."""
-    blocks: list[list[Issued]] = []
-    for c in commands:
-        if blocks and blocks[-1][0].kind == c.kind and not c.is_alone:
-            blocks[-1].append(c)
+    groups: list[list[Block]] = []
+    kinds = [b.kind for b in commands]
+    for before, kind, b in zip([None, *kinds], kinds, commands, strict=False):
+        if before == kind and not b.is_alone:
+            groups[-1].append(b)
         else:
-            blocks.append([c])
-    return tuple(Block(tuple(b)) for b in blocks)
+            groups.append([b])
+    return tuple(b[0] if len(b) == 1 else _joined(b) for b in groups)
+
+
+def _joined(blocks: Sequence[Block]) -> Block:
+    first = blocks[0]
+    columns = {name: np.concatenate([b.columns[name] for b in blocks]) for name in first.columns}
+    lanes = first.lanes
+    if lanes.elements.size:
+        lanes = Lanes(np.concatenate([b.lanes.elements for b in blocks]), np.concatenate([b.lanes.digits for b in blocks]))
+    return replace(first, columns=columns, count=sum(b.count for b in blocks), lanes=lanes, steps=sum(b.steps for b in blocks))

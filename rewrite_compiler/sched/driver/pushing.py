@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ...readings.arrays.labelled_array import Data
 from ..instructions.control import Settings, after
 from ..instructions.copies import NoCopy
 from ..instructions.movement import Address, Mover, width_of
 from .matching import NONE
-from .program import BYTE, Issued, Lane
+from .program import BYTE, Block, Lanes
 from .schedule import depth_of
 from .writer import Held, Writer
 
@@ -36,14 +37,15 @@ def is_pusher(w: Writer, m: Mover) -> bool:
     return bool(m.shifted) or m.addressing.base(shifted) != m.addressing.base(w.registers)
 
 
-def push(w: Writer, m: Mover, source: str, window: Callable[[Settings], Mapping[Address, int]]) -> bool:
+def push(w: Writer, m: Mover, source: str, indices: Data, addresses: Callable[[Settings], Data]) -> bool:
     """Write the fewest commands after which elements lie where they should, given what lies there already; tell whether there are any.
 
-    `window` gives the elements that should lie at each address, which may depend on what the commands do to registers.
+    `addresses` says where they should, which may depend on what the commands do to registers.
     """
+    items = [NOTHING if e == NONE else (source, e) for e in indices.tolist()]
     contents = w.contents.get(m.memory, {})
     for count, (registers, origins) in enumerate(_states(w, m)):
-        targets = {a: NOTHING if e == NONE else (source, e) for a, e in window(registers).items()}
+        targets = dict(zip(map(tuple, addresses(registers).tolist()), items, strict=True))
         elements = _elements(origins, targets, contents)
         if elements is not None:
             _issue(w, m, source, elements, count)
@@ -87,8 +89,9 @@ def _elements(
 
 def _issue(w: Writer, m: Mover, source: str, elements: Mapping[Origin, Held], count: int) -> None:
     for n in range(count):
-        lanes: list[Lane | None] = [None] * width_of(w.ila, m)
+        lanes = Lanes.empty(1, width_of(w.ila, m))
         for p in m.pieces:
             _, element = elements.get(Origin(n, p.offset), NOTHING)
-            lanes[p.lane] = lanes[p.lane] if element == NONE else Lane(element, p.low // BYTE)
-        w.issue(Issued(m.instruction, w.with_fields(m.instruction, {}), m.lanes, source, tuple(lanes)))
+            if element != NONE:
+                lanes.elements[0, p.lane], lanes.digits[0, p.lane] = element, p.low // BYTE
+        w.issue(Block(m.instruction, {}, 1, m.lanes, source, lanes))

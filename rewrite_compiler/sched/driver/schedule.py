@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Union
+from typing import Any, Union
 
 import numpy as np
 
@@ -105,12 +105,18 @@ class Schedule:
         """The result and the operands."""
         return (self.result, *self.operands)
 
-    def at(self, steps: Mapping[str, int]) -> Settings:
-        """Return the settings of a command."""
-        return {
-            name: x + sum(n * self.changes[v].get(name, 0) for v, n in steps.items() if v in self.changes)
-            for name, x in self.settings.items()
-        }
+    def at(self, steps: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of a command, or of several, whose steps are arrays."""
+        settings: dict[str, Any] = dict(self.settings)
+        for name, v, change in self._moved_settings:
+            if v in steps:
+                settings[name] = settings[name] + steps[v] * change
+        return settings
+
+    @cached_property
+    def _moved_settings(self) -> tuple[tuple[str, str, int], ...]:
+        """The settings that a step of a loop changes, the loop, and by how much."""
+        return tuple((name, v, x) for v, new in self.changes.items() for name, x in new.items() if x and name in self.settings)
 
     def with_switches(self, switches: Settings) -> Schedule:
         """Return the schedule with values of what decides a computation's value; those that decide whether it computes stay."""
@@ -164,6 +170,9 @@ def schedules(ila: Ila, match: Match, switches: Settings, before: Schedule | Non
     """
     if before is not None and not _is_beside(match, before):
         yield Failure(0, f"{match.computation.instruction} does not read what {before.computation.instruction} writes")
+        return
+    if before is not None and not _may_continue(ila, match, before):
+        yield _not_as_it_lies(match, before)
         return
     beyond: list[Schedule] = []
     for s in _within(ila, match, switches, before, beyond):
@@ -240,7 +249,7 @@ def _with_outside(
             yield Failure(len(inside), f"lanes of {match.computation.instruction} do not take whole steps of an axis that loops share")
             continue
         if before is not None and not _is_continued(ila, match, places, before):
-            yield Failure(0, f"{match.computation.instruction} does not read what {before.computation.instruction} writes as it lies")
+            yield _not_as_it_lies(match, before)
             return
         candidate = unified(ila, match, places, inside, outside, switches)
         excess = next((x for p in places if (x := excess_of(ila, p))), "") if isinstance(candidate, Schedule) else ""
@@ -360,10 +369,34 @@ def _is_beside(match: Match, before: Schedule) -> bool:
     return place.access.memory == before.result.memory
 
 
+def _not_as_it_lies(match: Match, before: Schedule) -> Failure:
+    return Failure(0, f"{match.computation.instruction} does not read what {before.computation.instruction} writes as it lies")
+
+
+def _may_continue(ila: Ila, match: Match, before: Schedule) -> bool:
+    """Tell whether what the schedule before leaves lies where a match reads it, as far as that does not depend on loops inside."""
+    slot = next(s for s in (match.result, *match.operands) if is_chained(match, s))
+    addressing = addressing_of(ila, match.computation, slot)
+    if addressing.is_dictated or before.result.region.ways is None:
+        return True
+    region = Region(match, slot, before.result.region.order, match.outer)
+    return not region.is_aligned or _is_continued(ila, match, (Place(region, addressing, before.result.first(ila)[0]),), before)
+
+
 def _is_continued(ila: Ila, match: Match, places: Sequence[Place], before: Schedule) -> bool:
     """Tell whether what the schedule before leaves lies where this one reads it."""
     place = next(p for p in places if is_chained(match, p.slot))
+    first, ways = before.result.first(ila), before.result.region.ways
+    if ways is not None and place.region.ways is not None and not any(_wraps(p, first) for p in (before.result, place)):
+        are_equal = all(np.array_equal(a, b) for a, b in zip(ways, place.region.ways, strict=True))
+        return are_equal and first == place.first(ila)
     return _contents_of(ila, before.result) == _contents_of(ila, place)
+
+
+def _wraps(p: Place, first: tuple[int, ...]) -> bool:
+    """Tell whether elements that lie behind an address may reach the end of their memory, where it begins anew."""
+    ends = np.array(first) + sum(way.max(axis=0, initial=0) for way in p.region.ways or ())
+    return any(m is not None and end >= m for end, m in zip(ends.tolist(), p.slot.access.moduli, strict=True))
 
 
 def _contents_of(ila: Ila, p: Place) -> bytes:
@@ -378,7 +411,8 @@ def _contents_of(ila: Ila, p: Place) -> bytes:
 def _contents(match: Match, number: int, reach: Reach, order: tuple[int, ...], loops: Steps, first: tuple[int, ...]) -> bytes:
     """Return the digest of the region of the result or of an operand, by its number, of a match."""
     slot = Slot((match.result, *match.operands)[number].access, reach)
-    addresses, elements = Region(match, slot, order, dict(loops)).window(first, {})
+    region = Region(match, slot, order, dict(loops))
+    addresses, elements = region.addresses_from(first), region.elements({})
     rows = np.column_stack([elements, addresses])[elements != NONE]
     sorted_rows = rows[np.lexsort(rows.T[::-1])]
     is_new = np.any(np.diff(sorted_rows, axis=0, prepend=-2), axis=1)

@@ -68,5 +68,5 @@ def _is_same_window(a: Place, b: Place) -> bool:
     if a.addressing.is_dictated != b.addressing.is_dictated:
         return False
     origins = [(p.base or 0, *(0,) * (len(p.slot.access.address) - 1)) for p in (a, b)]
-    windows = [p.region.window(origin, {}) for p, origin in zip((a, b), origins, strict=True)]
+    windows = [(p.region.addresses_from(origin), p.region.elements({})) for p, origin in zip((a, b), origins, strict=True)]
     return all(np.array_equal(x, y) for x, y in zip(*windows, strict=True))

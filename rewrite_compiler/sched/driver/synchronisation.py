@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+import numpy as np
+
 from ...ila import Ila
 from ...ila.model import Queue
 from ...ila.summary import Opaque, summarise
-from .program import Issued
+from ...readings.arrays.labelled_array import Data
+from .program import Block
 from .writer import NotEmitted, Writer
 
 
-def ended(ila: Ila, w: Writer) -> list[Issued]:
+def ended(ila: Ila, w: Writer) -> list[Block]:
     """Return the commands of a stream with the one that raises the interrupt last, and the tokens that order its queues.
 
     Raises:
@@ -23,7 +26,7 @@ def ended(ila: Ila, w: Writer) -> list[Issued]:
     if finish is None:
         raise NotEmitted(f"no instruction of {ila.name} raises the interrupt at the end of a stream")
     spans = tuple(r for c in w.commands for r in c.writes if r.memory in ila.externals)
-    return synchronised(ila, [*w.commands, Issued(finish, {}, reads=spans)])
+    return synchronised(ila, [*w.commands, Block(finish, {}, reads=spans)])
 
 
 @lru_cache(maxsize=16)
@@ -40,7 +43,7 @@ def _raises_interrupt(ila: Ila, name: str) -> bool:
     return writes == [(ila.interrupt.name, 1)]
 
 
-def synchronised(ila: Ila, commands: Sequence[Issued]) -> list[Issued]:
+def synchronised(ila: Ila, commands: Sequence[Block]) -> list[Block]:
     """Return commands with the tokens that make each wait for what it depends on in another queue; none that order implies.
 
     Raises:
@@ -49,7 +52,7 @@ def synchronised(ila: Ila, commands: Sequence[Issued]) -> list[Issued]:
     queue_of = {name: q for q in ila.queues for name in q.instructions}
     queues = [queue_of.get(c.instruction) for c in commands]
     waits: dict[tuple[str, str], int] = {}  # (queue, queue that it waited for) → the last command of the latter that it knows of
-    fields = [dict(c.fields) for c in commands]
+    tokens: list[dict[str, Data]] = [{} for _ in commands]
     for n, (c, q) in enumerate(zip(commands, queues, strict=True)):
         if q is None:
             continue
@@ -59,12 +62,12 @@ def synchronised(ila: Ila, commands: Sequence[Issued]) -> list[Issued]:
                 continue
             last = max(i for i in range(n) if queues[i] is other)  # it gives the token, so that no later one has to
             give, take = _token(other, q)
-            fields[last][give], fields[n][take] = 1, 1
+            tokens[last][give] = tokens[n][take] = np.ones(1, np.int64)
             waits[q.name, other.name] = last
-    return [replace(c, fields=f) for c, f in zip(commands, fields, strict=True)]
+    return [replace(c, columns={**c.columns, **t}) for c, t in zip(commands, tokens, strict=True)]
 
 
-def _depends(c: Issued, before: Issued) -> bool:
+def _depends(c: Block, before: Block) -> bool:
     """Tell whether a command reads or writes what one before it writes, or writes what that one reads."""
     pairs = [*((a, b) for a in before.writes for b in (*c.reads, *c.writes)), *((a, b) for a in before.reads for b in c.writes)]
     return any(a.memory == b.memory and a.overlaps(b) for a, b in pairs)

@@ -2,81 +2,187 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
+
+from ...readings.arrays.labelled_array import Data
 from ...target.timing import Region as Span
-from ..instructions.control import Settings, after, strobes
+from ..instructions.control import Settings, after, changes_registers, strobes
 from ..instructions.image import Copier, copiers, word_bits
-from ..instructions.movement import Address, Mover, readers, width_of, writers
+from ..instructions.movement import Mover, readers, width_of, writers
 from .matching import NONE
-from .program import BYTE, LITERALS, Issued, Lane
-from .writer import Writer
+from .program import BYTE, LITERALS, Block, Cover, Lanes
+from .writer import Writer, columns_of
 
 MOST_STROBES = 256  # commands that move a pointer to where a read begins
-Contents = Mapping[Address, int]  # address → flat index of an operand, or NONE
-Pending = tuple[Address, int, int]  # address, flat index of the result, and which of its bytes begins there
+Copies = list[tuple[dict[str, int], int, int, int]]  # fields, first address, first word, how many elements
+
+
+class _Directory:
+    """Which of some addresses [count, axes] another one is: the last where there are several."""
+
+    def __init__(self, addresses: Data) -> None:
+        self.sizes = addresses.max(axis=0, initial=0) + 1
+        self.factors = np.append(np.cumprod(self.sizes[:0:-1])[::-1], 1)
+        self.keys = addresses @ self.factors
+        self.numbers = np.full(int(np.prod(self.sizes)), NONE)
+        self.numbers[self.keys] = np.arange(len(addresses))
+
+    @cached_property
+    def first(self) -> Data:
+        """The number of each address where it comes first, in their order."""
+        return np.asarray(np.sort(np.unique(self.keys, return_index=True)[1]))
+
+    def find(self, addresses: Data) -> Data:
+        """Return the number of each address [..., axes], or NONE."""
+        is_inside = ((addresses >= 0) & (addresses < self.sizes)).all(axis=-1)
+        return np.where(is_inside, self.numbers[np.where(is_inside, addresses @ self.factors, 0)], NONE)
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What lies at addresses [count, axes]: the flat index of an operand's element, or NONE, and from which byte of its code on."""
+
+    addresses: Data
+    elements: Data
+    digits: Data
+
+    def once(self) -> Contents:
+        """Return the contents with each address once, where it comes first, and what comes last for it."""
+        directory = _Directory(self.addresses)
+        last = directory.find(self.addresses[directory.first])
+        return Contents(self.addresses[directory.first], self.elements[last], self.digits[last])
+
+    def without_zeros(self) -> Contents:
+        """Return the contents that are elements."""
+        is_used = self.elements != NONE
+        return Contents(self.addresses[is_used], self.elements[is_used], self.digits[is_used])
+
+    def with_others(self, other: Contents) -> Contents:
+        """Return these contents, then others."""
+        if not len(self.addresses):
+            return other
+        pairs = ((self.addresses, other.addresses), (self.elements, other.elements), (self.digits, other.digits))
+        return Contents(*map(np.concatenate, pairs))
+
+    def meets(self, other: Contents) -> bool:
+        """Tell whether others have an address in common with these."""
+        return bool(len(self.addresses) and (_Directory(self.addresses).find(other.addresses) != NONE).any())
+
+
+NOTHING = Contents(np.zeros((0, 1), np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def _cover(places: Data) -> Data:
+    """Return which candidates are taken one after the other, each the first that none of them covered, by the places of each [n, reach].
+
+    A candidate covers its own place.
+    """
+    count = len(places)
+    left, selection = np.arange(count), [np.zeros(0, np.int64)]
+    while left.size:
+        covering = _earliest(places, left, count)
+        selection.append(left[covering[left] >= left])
+        left = left[_earliest(places, selection[-1], count)[left] > left]
+    return np.sort(np.concatenate(selection))
+
+
+def _earliest(places: Data, candidates: Data, count: int) -> Data:
+    """Return for each of so many places the first candidate that covers it, or the number of places."""
+    first = np.full(count + 1, count)
+    first[places[candidates[::-1]].reshape(-1)] = np.repeat(candidates[::-1], places.shape[1])
+    return first
 
 
 def store_by_bus(w: Writer, memory: str, source: str, contents: Contents) -> bool:
     """Write elements to a memory by the first instruction that can; tell whether there is one."""
     for m in writers(w.ila):
-        commands = list(_covering(w, m, contents)) if m.memory == memory and not m.shifted else [None]
-        if None not in commands:
-            for fields, lanes in (c for c in commands if c is not None):
-                w.issue(Issued(m.instruction, w.with_fields(m.instruction, fields), m.lanes, source, lanes))
+        if m.memory == memory and not m.shifted and _store_all(w, m, source, contents):
             w.contents.pop(memory, None)
             return True
     return False
 
 
-def _covering(w: Writer, m: Mover, contents: Contents) -> Iterator[tuple[Settings, tuple[Lane | None, ...]] | None]:
-    """Yield the commands of a mover that cover elements: fields and lanes; None where it does not reach one."""
-    left = dict(contents)
-    count = width_of(w.ila, m)
-    while left:
-        address = next(iter(left))
-        fields = m.addressing.settings(address, w.registers)
-        if fields is None:
-            yield None
-            return
-        lanes: list[Lane | None] = [None] * count
-        for p in m.pieces:
-            element = contents.get(_moved(address, p.offset), NONE)
-            lanes[p.lane] = lanes[p.lane] if element == NONE else Lane(element, p.low // BYTE)
-            left.pop(_moved(address, p.offset), None)
-        yield fields, tuple(lanes)
+def _store_all(w: Writer, m: Mover, source: str, contents: Contents) -> bool:
+    """Write elements by commands that cover their addresses; tell whether those reach all of them."""
+    if not len(contents.addresses):
+        return True
+    c = _cover_of(w, m, contents, _stores)
+    if c.columns is None:
+        return False
+    w.issue(Block(m.instruction, c.columns, len(c.bases), m.lanes, source, c.lanes(contents.elements, contents.digits)))
+    return True
 
 
-def read_by_bus(w: Writer, memory: str, pending: Sequence[Pending]) -> bool:
+def read_by_bus(w: Writer, memory: str, pending: Contents) -> bool:
     """Read elements from a memory, in their order, by the first instruction that can; tell whether there is one."""
     return any(_read(w, m, pending) for m in readers(w.ila) if m.memory == memory)
 
 
-def _read(w: Writer, m: Mover, pending: Sequence[Pending]) -> bool:
-    elements = {a: (element, byte) for a, element, byte in pending}
-    missing = dict.fromkeys((a, p.low) for a in elements for p in m.pieces)
-    before = w.registers, len(w.commands)
-    while missing:
-        address, low = next(iter(missing))
-        offset = next(p.offset for p in m.pieces if p.low == low)
-        base = _moved(address, tuple(-n for n in offset))
-        fields = _reaching(w, m, base)
+def _read(w: Writer, m: Mover, pending: Contents) -> bool:
+    """Read from addresses; where registers decide which, one after the other."""
+    if not len(pending.addresses):
+        return True
+    c = _cover_of(w, m, pending, _reads)
+    lanes, before = c.lanes(pending.elements, pending.digits), (w.registers, len(w.commands))
+    if c.columns is not None and not changes_registers(w.ila, m.instruction):
+        w.issue(Block(m.instruction, c.columns, len(c.bases), "", "", lanes, returns=True))
+        return True
+    for n, base in enumerate(c.bases.tolist()):
+        fields = _reaching(w, m, tuple(base))
         if fields is None:
             w.registers = before[0]
             del w.commands[before[1] :]
             return False
-        lanes: list[Lane | None] = [None] * width_of(w.ila, m)
-        for p in m.pieces:
-            place = _moved(base, p.offset)
-            if (place, p.low) in missing:
-                element, byte = elements[place]
-                lanes[p.lane] = Lane(element, byte + p.low // BYTE)
-                del missing[place, p.low]
-        w.issue(Issued(m.instruction, w.with_fields(m.instruction, fields), "", "", tuple(lanes), returns=True))
+        w.issue(Block(m.instruction, columns_of(fields), 1, "", "", lanes.part(n, n + 1), returns=True))
     return True
 
 
-def _reaching(w: Writer, m: Mover, base: Address) -> Settings | None:
+def _cover_of(w: Writer, m: Mover, x: Contents, found: Callable[[Writer, Mover, Contents], tuple[Data, Data, Data]]) -> Cover:
+    """Return the commands of an instruction that move contents."""
+    registers = tuple([w.registers.get(name) for name in m.addressing.leaves])
+    key = m.instruction, registers, x.addresses.tobytes(), (x.elements == NONE).tobytes()
+    if key not in w.covers:
+        bases, *lanes = found(w, m, x)
+        w.covers[key] = Cover(bases, m.addressing.columns(bases, w.registers), *lanes)
+    return w.covers[key]
+
+
+def _stores(w: Writer, m: Mover, x: Contents) -> tuple[Data, Data, Data]:
+    """Return where commands begin that cover addresses, which address each lane of each is of, or NONE, and from which byte on."""
+    directory = _Directory(x.addresses)
+    addresses = x.addresses[directory.first]
+    reached = addresses[:, None] + np.array([p.offset for p in m.pieces])
+    selection = _cover(_Directory(addresses).find(reached))
+    numbers, lanes = directory.find(reached[selection]), Lanes.empty(len(selection), width_of(w.ila, m))
+    for n, p in enumerate(m.pieces):
+        is_used = np.append(x.elements, NONE)[numbers[:, n]] != NONE
+        lanes.elements[is_used, p.lane], lanes.digits[is_used, p.lane] = numbers[is_used, n], p.low // BYTE
+    return addresses[selection], lanes.elements, lanes.digits
+
+
+def _reads(w: Writer, m: Mover, x: Contents) -> tuple[Data, Data, Data]:
+    """Return where reads of addresses begin, which address each lane of each is of, or NONE, and from which byte on."""
+    every = _Directory(x.addresses)
+    last, addresses = every.find(x.addresses[every.first]), x.addresses[every.first]
+    lows = list(dict.fromkeys(p.low for p in m.pieces))
+    starts = np.array([next(p.offset for p in m.pieces if p.low == low) for low in lows])
+    bases = (addresses[:, None] - starts).reshape(-1, starts.shape[1])  # of a read that begins with bits from `low` on
+    numbers = _Directory(addresses).find(bases[:, None] + np.array([p.offset for p in m.pieces]))
+    places = np.where(numbers == NONE, NONE, numbers * len(lows) + np.array([lows.index(p.low) for p in m.pieces]))
+    selection = _cover(places)
+    reader, lanes = _earliest(places, selection, len(bases)), Lanes.empty(len(selection), width_of(w.ila, m))
+    for n, p in enumerate(m.pieces):
+        is_new = (places[selection, n] != NONE) & (reader[places[selection, n]] == selection)
+        reader[places[selection, n][is_new]] = NONE
+        lanes.elements[is_new, p.lane], lanes.digits[is_new, p.lane] = last[numbers[selection, n][is_new]], p.low // BYTE
+    return bases[selection], lanes.elements, lanes.digits
+
+
+def _reaching(w: Writer, m: Mover, base: tuple[int, ...]) -> Settings | None:
     """Return the fields with which a read begins at an address; commands that move its pointer there are written before."""
     fields = m.addressing.settings(base, w.registers)
     for name in strobes(w.ila) if fields is None else ():
@@ -85,12 +191,8 @@ def _reaching(w: Writer, m: Mover, base: Address) -> Settings | None:
             registers, count = after(w.ila, name, {}, registers), count + 1
             fields = m.addressing.settings(base, registers)
         for _ in range(count if fields is not None else 0):
-            w.issue(Issued(name, {}))
+            w.issue(Block(name, {}))
     return fields
-
-
-def _moved(address: Address, offset: Address) -> Address:
-    return tuple(a + b for a, b in zip(address, offset, strict=True))
 
 
 # -- images
@@ -102,50 +204,45 @@ def load_from_image(w: Writer, memory: str, source: str, contents: Contents) -> 
 
 
 def _load(w: Writer, c: Copier, source: str, contents: Contents) -> bool:
-    runs = list(_runs(c, contents))
-    unit = c.span
-    starts = [_first(w, c, count, unit) for _, count in runs]
-    commands = [cmd for (a, count), at in zip(runs, starts, strict=True) for cmd in _copies(w, c, a, at, count)]
-    if any(settings is None for settings, *_ in commands):
+    runs = _runs(c, contents)
+    starts = [w.allocate(c.image, count * c.span, c.span) for _, count in runs]
+    commands = _copies(w, c, runs, starts)
+    if commands is None:
         return False
-    for (address, count), at in zip(runs, starts, strict=True):
-        lanes: list[Lane | None] = [None] * (count * c.span)
-        for row in range(count):
-            for word in c.words:
-                element = contents.get(_place(address + row * c.step, word.offset), NONE)
-                if element != NONE:
-                    lanes[row * c.span + word.word] = _lane(w, c, source, element, word.low)
-        w.place(c.image, at, source, lanes)
+    lows = np.array([word.low for word in c.words])
+    for at, lanes in zip(starts, _lanes(c, contents, runs), strict=True):
+        w.place(c.image, at, source, _literals(w, c, lanes, lows) if source == LITERALS else lanes)
     _issue(w, c, commands)
     return True
 
 
-def _lane(w: Writer, c: Copier, source: str, element: int, low: int) -> Lane:
+def _literals(w: Writer, c: Copier, lanes: Lanes, lows: Data) -> Lanes:
+    """Return lanes that carry bits of numbers as lanes of these numbers among all constants."""
     bits, _ = word_bits(w.ila, c.image)
-    return w.constant(element >> low & (1 << bits) - 1) if source == LITERALS else Lane(element, low // BYTE)
+    used = np.flatnonzero(lanes.elements != NONE)
+    words = np.array([word.word for word in c.words])
+    low = np.zeros(c.span, np.int64)
+    low[words] = lows
+    values = lanes.elements[used] >> low[used % c.span] & (1 << bits) - 1
+    literals = Lanes.empty(len(lanes.elements))
+    literals.elements[used] = [w.constant(x) for x in values.tolist()]
+    return literals
 
 
-def store_to_image(w: Writer, memory: str, pending: Sequence[Pending], digit: int) -> bool:
+def store_to_image(w: Writer, memory: str, pending: Contents, digit: int) -> bool:
     """Copy elements from a memory by the first instruction that can; `digit` is the byte of the code that their lowest is now."""
     return any(_store(w, c, pending, digit) for c in copiers(w.ila) if c.memory == memory and c.is_store)
 
 
-def _store(w: Writer, c: Copier, pending: Sequence[Pending], digit: int) -> bool:
-    elements = {a: (element, byte) for a, element, byte in pending}
-    runs = list(_runs(c, elements))
-    before = dict(w.sizes)
-    starts = [_first(w, c, count, c.span) for _, count in runs]
-    commands = [cmd for (a, count), at in zip(runs, starts, strict=True) for cmd in _copies(w, c, a, at, count)]
-    if any(settings is None for settings, *_ in commands):
+def _store(w: Writer, c: Copier, pending: Contents, digit: int) -> bool:
+    runs, before = _runs(c, pending), dict(w.sizes)
+    starts = [w.allocate(c.image, count * c.span, c.span) for _, count in runs]
+    commands = _copies(w, c, runs, starts)
+    if commands is None:
         w.sizes = before
         return False
     _issue(w, c, commands)
-    for (address, count), at in zip(runs, starts, strict=True):
-        lanes: list[Lane | None] = [None] * (count * c.span)
-        for row in range(count):
-            for word in c.words:
-                element, byte = elements.get(_place(address + row * c.step, word.offset), (NONE, 0))
-                lanes[row * c.span + word.word] = None if element == NONE else Lane(element, byte + digit + word.low // BYTE)
+    for at, lanes in zip(starts, _lanes(c, Contents(pending.addresses, pending.elements, pending.digits + digit), runs), strict=True):
         w.fetch(c.image, at, lanes)
     return True
 
@@ -155,43 +252,49 @@ def stored_bits(w: Writer, memory: str) -> int:
     return max((c.bits for c in copiers(w.ila) if c.memory == memory and c.is_store), default=0)
 
 
-def _first(w: Writer, c: Copier, count: int, unit: int) -> int:
-    return w.allocate(c.image, count * c.span, unit)
+def _copies(w: Writer, c: Copier, runs: Sequence[tuple[int, int]], starts: Sequence[int]) -> Copies | None:
+    """Return commands that copy runs of elements, as many at once as fields allow; None where they allow not even one."""
+    commands: Copies = []
+    for (address, left), at in zip(runs, starts, strict=True):
+        while left:
+            size = left
+            while (settings := c.settings(w.ila, address, at, size)) is None and size > 1:
+                size = -(-size // 2)
+            if settings is None:
+                return None
+            commands.append((settings, address, at, size))
+            address, at, left = address + size * c.step, at + size * c.span, left - size
+    return commands
 
 
-def _copies(w: Writer, c: Copier, address: int, at: int, count: int) -> Iterator[tuple[dict[str, int] | None, int, int, int]]:
-    """Yield commands that copy elements: fields, first address, first word, and how many; as many at once as fields allow."""
-    while count:
-        size = count
-        settings = c.settings(w.ila, address, at, size)
-        while settings is None and size > 1:
-            size = -(-size // 2)
-            settings = c.settings(w.ila, address, at, size)
-        yield settings, address, at, size
-        if settings is None:
-            return
-        address, at, count = address + size * c.step, at + size * c.span, count - size
-
-
-def _issue(w: Writer, c: Copier, commands: Sequence[tuple[dict[str, int] | None, int, int, int]]) -> None:
+def _issue(w: Writer, c: Copier, commands: Copies) -> None:
     for settings, address, at, count in commands:
         memory, image = Span(c.memory, address, address + count * c.step), Span(c.image, at, at + count * c.span)
         read, destination = (memory, image) if c.is_store else (image, memory)
-        fields = w.with_fields(c.instruction, settings or {})
-        w.issue(Issued(c.instruction, fields, reads=(read,), writes=(destination,)))
+        w.issue(Block(c.instruction, columns_of(settings), reads=(read,), writes=(destination,)))
 
 
-def _runs(c: Copier, contents: Iterable[Address]) -> Iterator[tuple[int, int]]:
-    """Yield first address and number of the elements that follow each other."""
-    bases = sorted({a[0] for a in contents})
-    first, count = bases[0], 0
-    for base in bases:
-        if base >= first + (count + 1) * c.step:
-            yield first, count
-            first, count = base, 0
-        count = max(count, (base - first) // c.step + 1)
-    yield first, count
+def _runs(c: Copier, contents: Contents) -> list[tuple[int, int]]:
+    """Return first address and number of the elements that follow each other."""
+    is_base = np.zeros(int(contents.addresses[:, 0].max()) + 1, bool)
+    is_base[contents.addresses[:, 0]] = True
+    bases, runs = np.flatnonzero(is_base), []
+    while bases.size:
+        steps = (bases - bases[0]) // c.step
+        end = next(iter(np.flatnonzero(np.diff(steps) > 1).tolist()), bases.size - 1) + 1
+        runs.append((int(bases[0]), int(steps[end - 1]) + 1))
+        bases = bases[end:]
+    return runs
 
 
-def _place(address: int, offset: Address) -> Address:
-    return (address + offset[0], *offset[1:])
+def _lanes(c: Copier, x: Contents, runs: Sequence[tuple[int, int]]) -> Iterator[Lanes]:
+    """Yield the words of each run of elements."""
+    directory, words = _Directory(x.addresses), [word.word for word in c.words]
+    offsets, digits = np.array([word.offset for word in c.words]), np.array([word.low // BYTE for word in c.words])
+    for first, count in runs:
+        places = np.broadcast_to(offsets, (count, *offsets.shape)).copy()
+        places[..., 0] += first + np.arange(count)[:, None] * c.step
+        numbers, lanes = directory.find(places), Lanes.empty(count, c.span)
+        lanes.elements[:, words] = elements = np.append(x.elements, NONE)[numbers]
+        lanes.digits[:, words] = np.where(elements == NONE, 0, np.append(x.digits, 0)[numbers] + digits)
+        yield Lanes(lanes.elements.reshape(-1), lanes.digits.reshape(-1))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
 
 from ...ila import Ila
-from ..instructions.control import Settings, after, setters
+from ...readings.arrays.labelled_array import Data
+from ..instructions.control import Settings, after, changes_registers, setters
 from ..instructions.copies import NoCopy
-from .program import ImageWords, Issued, Lane
+from .program import Block, Cover, ImageWords, Lanes
 
 Address = tuple[int, ...]
 Held = tuple[str, int]  # the operand, and which element of it
@@ -24,26 +29,45 @@ class Writer:
 
     ila: Ila
     registers: Settings
-    commands: list[Issued] = field(default_factory=list)
+    commands: list[Block] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)  # words of each image
     inputs: list[ImageWords] = field(default_factory=list)
     outputs: list[ImageWords] = field(default_factory=list)
-    constants: list[int] = field(default_factory=list)
+    constants: dict[int, int] = field(default_factory=dict)  # numbers that are no operand's, each with its place among them
     contents: dict[str, dict[Address, Held]] = field(default_factory=dict)  # what lies in memories through which elements are shifted
+    covers: dict[tuple[Any, ...], Cover] = field(default_factory=dict)  # commands that move contents, by what they depend on
     tables: dict[str, dict[int, int]] = field(default_factory=dict)  # words of control memories
 
-    def issue(self, c: Issued) -> None:
-        """Append a command.
+    def issues_singly(self, instruction: str) -> bool:
+        """Tell whether what a command finds may depend on the one before it: registers that it moves, or the order of queues."""
+        return changes_registers(self.ila, instruction) or bool(self.ila.externals)
+
+    def issue(self, b: Block) -> None:
+        """Append commands; registers among their columns are set before.
 
         Raises:
-            NotEmitted: what it does to registers cannot be followed.
+            NotEmitted: what they do to registers cannot be followed.
         """
+        operands = self.ila.instructions[b.instruction].operands
+        registers = {k: x for k, x in b.columns.items() if k not in operands and k in setters(self.ila)}
+        is_plain = b.columns.keys() <= operands.keys()
+        fields = b if is_plain else replace(b, columns={k: x for k, x in b.columns.items() if k in operands})
+        is_new = np.full(b.count, self.issues_singly(b.instruction))
+        for x in registers.values():
+            is_new[1:] |= x[1:] != x[:-1]
+        for first, end in runs_of(is_new):
+            self.set_registers({k: int(x[first]) for k, x in registers.items()})
+            self._append(fields.part(first, end))
+
+    def _append(self, b: Block) -> None:
+        """Append commands of which none changes what the next one finds."""
         before = self.registers
-        try:
-            self.registers = after(self.ila, c.instruction, c.fields, self.registers)
-        except NoCopy:
-            raise NotEmitted(f"what {c.instruction} does to registers depends on data") from None
-        self.commands.append(replace(c, is_alone=True) if c.vector and self.registers != before else c)
+        if changes_registers(self.ila, b.instruction):
+            try:
+                self.registers = after(self.ila, b.instruction, {k: int(x[0]) for k, x in b.columns.items()}, before)
+            except NoCopy:
+                raise NotEmitted(f"what {b.instruction} does to registers depends on data") from None
+        self.commands.append(replace(b, is_alone=True) if b.vector and self.registers != before else b)
 
     def set_registers(self, values: Mapping[str, int]) -> None:
         """Set registers that hold something else."""
@@ -51,14 +75,8 @@ class Writer:
         while different:
             setter = setters(self.ila)[next(iter(different))]
             fields = {f: values.get(r, self.registers[r]) for r, f in setter.fields.items()}
-            self.issue(Issued(setter.instruction, fields))
+            self.issue(Block(setter.instruction, columns_of(fields)))
             different = {r: x for r, x in different.items() if r not in setter.fields}
-
-    def with_fields(self, instruction: str, settings: Mapping[str, int]) -> Settings:
-        """Set the registers among settings, and return the fields of the instruction."""
-        fields = self.ila.instructions[instruction].operands
-        self.set_registers({k: x for k, x in settings.items() if k not in fields and k in setters(self.ila)})
-        return {k: x for k, x in settings.items() if k in fields}
 
     # -- images
 
@@ -68,16 +86,25 @@ class Writer:
         self.sizes[image] = first + count
         return first
 
-    def place(self, image: str, at: int, source: str, lanes: Sequence[Lane | None]) -> None:
+    def place(self, image: str, at: int, source: str, lanes: Lanes) -> None:
         """Put codes into an image before the commands run."""
-        self.inputs.append(ImageWords(image, at, source, tuple(lanes)))
+        self.inputs.append(ImageWords(image, at, source, lanes))
 
-    def fetch(self, image: str, at: int, lanes: Sequence[Lane | None]) -> None:
+    def fetch(self, image: str, at: int, lanes: Lanes) -> None:
         """Take codes from an image after the commands have run."""
-        self.outputs.append(ImageWords(image, at, "", tuple(lanes)))
+        self.outputs.append(ImageWords(image, at, "", lanes))
 
-    def constant(self, value: int) -> Lane:
-        """Return the lane of a number, which is no operand's."""
-        if value not in self.constants:
-            self.constants.append(value)
-        return Lane(self.constants.index(value), 0)
+    def constant(self, value: int) -> int:
+        """Return the place of a number, which is no operand's, among those."""
+        return self.constants.setdefault(value, len(self.constants))
+
+
+def runs_of(is_new: Data) -> Iterator[tuple[int, int]]:
+    """Yield the first of commands that belong together and the first after them; others begin where something is new."""
+    later = np.flatnonzero(is_new[1:]) + 1 if len(is_new) > 1 else np.zeros(0, np.int64)
+    return itertools.pairwise([0, *later.tolist(), len(is_new)])
+
+
+def columns_of(fields: Mapping[str, int | Data], count: int = 1) -> dict[str, Data]:
+    """Return fields, some the same for all commands, as columns."""
+    return {k: x if isinstance(x, np.ndarray) else np.full(count, x, np.int64) for k, x in fields.items()}

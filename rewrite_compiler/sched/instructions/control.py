@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+import numpy as np
+
 from ...ila import CONTROL, Ila
 from ...ila.polynomial import Symbols
 from ...ila.summary import Access, Opaque, Transition, summarise
-from ...lang import intervals as iv
 from ...lang.binders import Leaf
 from ...lang.expr import Expr
+from ...readings.arrays.labelled_array import Data
 from .copies import NoCopy, number
 
 Settings = dict[str, int]
@@ -61,7 +63,8 @@ def is_register(ila: Ila, name: str) -> bool:
     return state is not None and state.binding == CONTROL and not state.leaf.shape
 
 
-def reset_state(ila: Ila) -> Settings:
+@lru_cache(maxsize=16)
+def reset_state(ila: Ila) -> Mapping[str, int]:
     """Return what the registers hold at first."""
     return {name: s.reset for name, s in ila.states.items() if is_register(ila, name)}
 
@@ -74,19 +77,36 @@ def _control_transitions(ila: Ila, name: str) -> tuple[tuple[tuple[Expr, ...], T
     return tuple((conditions, t) for conditions, _, t in summary.transitions() if is_register(ila, t.write.memory))
 
 
+@lru_cache(maxsize=64)
+def changes_registers(ila: Ila, name: str) -> bool:
+    """Tell whether a command of an instruction may change registers."""
+    return isinstance(summarise(ila, name), Opaque) or bool(_control_transitions(ila, name))
+
+
 def after(ila: Ila, name: str, fields: Mapping[str, int], registers: Mapping[str, int]) -> Settings:
     """Return what the registers hold after a command.
 
     Raises:
         NoCopy: data decides it.
     """
-    transitions = _control_transitions(ila, name)
-    if not transitions:
-        return dict(registers)
     operands = ila.instructions[name].operands
-    control = {**registers, **{key: fields.get(key, 0) for key, o in operands.items() if not o.leaf.shape}}
-    new = {t.write.memory: number(t.value, {}, control) for conditions, t in transitions if all(number(x, {}, control) for x in conditions)}
-    return {**registers, **new}
+    items = tuple([(n, fields.get(n, 0) if n in operands else registers.get(n)) for n in _deciding(ila, name)])
+    return {**registers, **_changes(ila, name, items)}
+
+
+@lru_cache(maxsize=64)
+def _deciding(ila: Ila, name: str) -> tuple[str, ...]:
+    """Return the fields and registers that decide what a command does to registers."""
+    every = [x for conditions, t in _control_transitions(ila, name) for e in (*conditions, t.value) for x in e.reads]
+    return tuple(dict.fromkeys(x.name for x in every if not x.shape))
+
+
+@lru_cache(maxsize=1 << 12)
+def _changes(ila: Ila, name: str, items: tuple[tuple[str, int | None], ...]) -> Mapping[str, int]:
+    """Return the registers that a command sets at values of what decides it."""
+    control = {n: x for n, x in items if x is not None}
+    active = [t for conditions, t in _control_transitions(ila, name) if all(number(x, {}, control) for x in conditions)]
+    return {t.write.memory: number(t.value, {}, control) for t in active}
 
 
 @lru_cache(maxsize=16)
@@ -111,6 +131,12 @@ class Addressing:
 
     def base(self, control: Mapping[str, int]) -> tuple[int, ...]:
         """Return the first address at values of fields and registers."""
+        key = tuple([control.get(name) for name in self.leaves])
+        if key not in self.bases:
+            self.bases[key] = self._base(control)
+        return self.bases[key]
+
+    def _base(self, control: Mapping[str, int]) -> tuple[int, ...]:
         sums = [sum(c * self._value(m, control) for m, c in p.items() if not self._moves(m)) for p in self.access.address]
         return tuple(n if modulus is None else n % modulus for n, modulus in zip(sums, self.access.moduli, strict=True))
 
@@ -123,34 +149,44 @@ class Addressing:
             value *= number(self.symbols.atoms[n], {}, control)
         return value
 
-    @property
+    @cached_property
     def is_dictated(self) -> bool:
         """Whether no field, and no word of a table, decides where it begins."""
         if any(n in self.symbols.atoms and self.symbols.atoms[n].free for p in self.access.address for m in p for n in m):
             return False
         return not self.leaves & self.free
 
-    def settings(self, base: tuple[int, ...], control: Mapping[str, int]) -> Settings | None:
-        """Return values of fields with which an access begins at an address, the rest as it is; None where there are none."""
+    def columns(self, bases: Data, control: Mapping[str, int]) -> dict[str, Data] | None:
+        """Return values of fields with which accesses begin at addresses [count, axes], the rest as it is; None where there are none."""
         if not self._is_linear:
-            return self._searched(base, control)
-        values: Settings = {}
-        for p, target, modulus in zip(self.access.address, base, self.access.moduli, strict=True):
+            rows = [self._searched(tuple(base), control) for base in bases.tolist()]
+            return {k: np.array([r[k] for r in rows if r is not None]) for k in rows[0] or {}} if None not in rows else None
+        values: dict[str, Data] = {}
+        for p, target, modulus in zip(self.access.address, bases.T, self.access.moduli, strict=True):
             rest, unknowns = target, list[tuple[int, Leaf]]()
             for monomial, c in p.items():
                 leaf = self._field(monomial)
                 if self._moves(monomial):
                     continue
-                if leaf is None or leaf.name in values:
-                    rest -= c * self._value(monomial, {**control, **values})
-                else:
+                if leaf is not None and leaf.name not in values:
                     unknowns.append((c, leaf))
+                else:
+                    rest = rest - c * (self._value(monomial, control) if leaf is None else values[leaf.name])
             for c, leaf in sorted(unknowns, key=lambda x: -abs(x[0])):
-                values[leaf.name] = _within(rest // c, leaf.interval)
-                rest -= c * values[leaf.name]
-            if rest if modulus is None else rest % modulus:
+                low, high = leaf.interval
+                values[leaf.name] = np.clip(rest // c, low or 0, high)
+                rest = rest - c * values[leaf.name]
+            if (rest if modulus is None else rest % modulus).any():
                 return None
         return values
+
+    def settings(self, base: tuple[int, ...], control: Mapping[str, int]) -> Settings | None:
+        """Return values of fields with which an access begins at an address, the rest as it is; None where there are none."""
+        if self.is_dictated:
+            differences = ((a - b, n) for a, b, n in zip(self.base(control), base, self.access.moduli, strict=True))
+            return None if any(d if n is None else d % n for d, n in differences) else {}
+        columns = self.columns(np.array([base]), control)
+        return None if columns is None else {k: int(x[0]) for k, x in columns.items()}
 
     @cached_property
     def _is_linear(self) -> bool:
@@ -170,7 +206,7 @@ class Addressing:
             low, high = next(iter(fields.values())).interval
             if len(fields) == 1 and low == 0 and high is not None and high < MOST_SEARCHED:
                 values = (dict.fromkeys(fields, n) for n in range(int(high), -1, -1))
-                self.found[key] = {self.base({**control, **x}): x for x in values}
+                self.found[key] = {self._base({**control, **x}): x for x in values}
         return self.found[key].get(base)
 
     @cached_property
@@ -179,6 +215,11 @@ class Addressing:
         return frozenset(
             x.name for p in self.access.address for m in p if not self._moves(m) for n in m for x in self.symbols.term(n).reads
         )
+
+    @cached_property
+    def bases(self) -> dict[tuple[int | None, ...], tuple[int, ...]]:
+        """First addresses by the values of the fields and registers that decide them."""
+        return {}
 
     @cached_property
     def found(self) -> dict[tuple[tuple[str, int], ...], dict[tuple[int, ...], Settings]]:
@@ -192,11 +233,6 @@ class Addressing:
         e = self.symbols.atoms[monomial[0]]
         is_field = e.op == "load" and isinstance(e.data, Leaf) and not e.args and e.data.name in self.free
         return e.data if is_field else None
-
-
-def _within(x: int, interval: iv.Interval) -> int:
-    low, high = interval
-    return max(x if high is None else min(x, high), 0 if low is None else low)
 
 
 def free_names(ila: Ila, name: str) -> frozenset[str]:

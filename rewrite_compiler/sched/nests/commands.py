@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -13,15 +13,14 @@ from ...ila import Ila
 from ...ila.summary import Opaque, summarise
 from ...lang import intervals as iv
 from ..driver.matching import NONE
-from ..driver.program import BYTE, Issued, Lane, Program, blocks_of, command_bits, lane_bits
-from ..driver.transport import read_by_bus
-from ..driver.writer import NotEmitted, Writer
+from ..driver.program import Block, Program, blocks_of, command_bits, lane_bits
+from ..driver.transport import Contents, read_by_bus, store_by_bus
+from ..driver.writer import NotEmitted, Writer, columns_of
 from ..instructions.control import Settings, reset_state, setters
-from ..instructions.movement import Address, Mover, width_of, writers
+from ..instructions.movement import writers
 from .copies import RunCopy, run_copies
-from .places import Configuration, Elements, Layout, NoPlaces
+from .places import Configuration, Layout, NoPlaces
 
-Lanes = Mapping[Address, Lane | None]
 Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -33,7 +32,7 @@ def program(ila: Ila, c: Configuration, shapes: Shapes, at: Mapping[str, int], c
     """
     if ila.externals:
         raise NotEmitted("operands lie outside of the device, where no configured instruction reads them")
-    w, segments = Writer(ila, reset_state(ila)), list[int]()
+    w, segments = Writer(ila, dict(reset_state(ila))), list[int]()
     emission = Commands(w, c)
     try:
         for layout in layouts(ila, c, shapes, at):
@@ -45,7 +44,7 @@ def program(ila: Ila, c: Configuration, shapes: Shapes, at: Mapping[str, int], c
     blocks = [blocks_of(part) for part in parts]
     ends = [*itertools.accumulate(map(len, blocks))][:-1]
     waits = frozenset(n - 1 for n in ends) if ila.waits else frozenset[int]()
-    names = {x.instruction for x in w.commands if x.lanes}
+    names = {x.instruction for x in w.commands if x.lanes.elements.size}
     shape = shapes[c.result.operand]
     return Program(
         tuple(b for part in blocks for b in part), shape, *code, {n: lane_bits(ila, n) for n in names}, None, command_bits(ila), waits,
@@ -72,7 +71,7 @@ class Commands:
     def __init__(self, w: Writer, c: Configuration) -> None:
         """Take the writer."""
         self.w, self.c, self.ila, self.ran = w, c, w.ila, 0
-        self.loaded: dict[str, list[tuple[str, Elements]]] = {}  # what lies in each memory
+        self.loaded: dict[str, list[tuple[str, Contents]]] = {}  # what lies in each memory
 
     def run(self, layout: Layout) -> None:
         """Write the commands of one step."""
@@ -87,13 +86,13 @@ class Commands:
         self.set({name: control[name] for name in self.c.registers if name not in fields})
         arguments = {name: layout.at.get(x, 0) if not x.isdigit() else int(x) for name, x in self.c.registers.items() if name in fields}
         steps = math.prod(layout.extent(v) for v, n in (*self.c.nest.loops, *self.c.nest.steps) if n.value is None)
-        self.w.issue(Issued(self.c.nest.instruction, self.w.with_fields(self.c.nest.instruction, arguments), steps=steps))
+        self.w.issue(Block(self.c.nest.instruction, columns_of(arguments), steps=steps))
         self.ran = len(self.w.commands)
         for memory in _written_memories(self.ila, self.c.nest.instruction):
             self.loaded.pop(memory, None)
         self.read(*layout.results())
 
-    def refuse_overlaps(self, operands: Mapping[str, Mapping[str, Elements]], results: tuple[str, Elements]) -> None:
+    def refuse_overlaps(self, operands: Mapping[str, Mapping[str, Contents]], results: tuple[str, Contents]) -> None:
         """Refuse tensors that share an address, but for what results start from.
 
         Raises:
@@ -131,7 +130,7 @@ class Commands:
                     raise NotEmitted(f"{name} holds at most {interval[1]:,}, not {x:,}")
                 fields[field] = x
             if any(self.w.registers[r] != x for r, x in values.items()):
-                self.w.issue(Issued(instruction, self.w.with_fields(instruction, fields)))
+                self.w.issue(Block(instruction, columns_of(fields)))
 
     # -- operands
 
@@ -139,84 +138,66 @@ class Commands:
         """Tell whether a memory is filled from another only."""
         return not any(m.memory == memory and not m.shifted for m in writers(self.ila))
 
-    def store(self, memory: str, name: str, x: Elements) -> None:
+    def store(self, memory: str, name: str, x: Contents) -> None:
         """Bring elements to a memory: by commands that carry them, or to another memory first and from there.
 
         Raises:
             NotEmitted: no instruction does.
         """
-        lanes = _lanes(x)
-        if self.carried(memory, name, lanes) or any(self.copied(c, name, lanes) for c in run_copies(self.ila) if c.memory == memory):
+        contents = _with_zeros_between(x)
+        if self.carried(memory, name, contents) or any(self.copied(c, name, contents) for c in run_copies(self.ila) if c.memory == memory):
             self.loaded.setdefault(memory, []).append((name, x))
             return
         raise NotEmitted(f"no instruction brings {name} to {memory}")
 
-    def carried(self, memory: str, name: str, lanes: Lanes) -> bool:
+    def carried(self, memory: str, name: str, contents: Contents) -> bool:
         """Write elements by the first instruction that carries them; tell whether there is one."""
-        for m in writers(self.ila):
-            commands = list(self.covering(m, lanes)) if m.memory == memory and not m.shifted else [None]
-            if None not in commands:
-                self.loaded.pop(memory, None)
-                for fields, carried in (c for c in commands if c is not None):
-                    self.w.issue(Issued(m.instruction, self.w.with_fields(m.instruction, fields), m.lanes, name, carried))
-                return True
-        return False
+        is_carried = store_by_bus(self.w, memory, name, contents)
+        if is_carried:
+            self.loaded.pop(memory, None)
+        return is_carried
 
-    def covering(self, m: Mover, lanes: Lanes) -> Iterator[tuple[Settings, tuple[Lane | None, ...]] | None]:
-        """Yield fields and lanes of the commands of an instruction that cover elements; None where it does not reach one."""
-        left, count = dict.fromkeys(lanes), width_of(self.ila, m)
-        while left:
-            first = next(iter(left))
-            fields = m.addressing.settings(first, self.w.registers)
-            if fields is None:
-                yield None
-                return
-            carried: list[Lane | None] = [None] * count
-            for piece in m.pieces:
-                address = tuple(a + b for a, b in zip(first, piece.offset, strict=True))
-                lane = lanes.get(address)
-                carried[piece.lane] = carried[piece.lane] if lane is None else Lane(lane.element, lane.digit + piece.low // BYTE)
-                left.pop(address, None)
-            yield fields, tuple(carried)
-
-    def copied(self, c: RunCopy, name: str, lanes: Lanes) -> bool:
+    def copied(self, c: RunCopy, name: str, contents: Contents) -> bool:
         """Carry elements to the memory that a copy reads, and copy them; tell whether that can be."""
-        first, last = min(lanes)[0], max(lanes)[0]
+        first, last = int(contents.addresses.min()), int(contents.addresses.max())
         setting = c.settings(first, 0, last + 1 - first, self.w.registers)
         if setting is None:
             return False
         settings, count = setting
-        staged: dict[Address, Lane | None] = {(n,): lanes.get((first + n,)) for n in range(count)}
-        if not self.carried(c.source, name, staged):
+        if not self.carried(c.source, name, _segment(contents, first, count, 0)):
             return False
         fields = self.ila.instructions[c.instruction].operands
         self.set({k: x for k, x in settings.items() if k not in fields})
-        self.w.issue(Issued(c.instruction, self.w.with_fields(c.instruction, {k: x for k, x in settings.items() if k in fields})))
+        self.w.issue(Block(c.instruction, columns_of({k: x for k, x in settings.items() if k in fields})))
         return True
 
     # -- results
 
-    def read(self, memory: str, x: Elements) -> None:
+    def read(self, memory: str, x: Contents) -> None:
         """Write the reads of results.
 
         Raises:
             NotEmitted: no instruction returns them.
         """
-        rows: Sequence[tuple[list[int], int, int]] = list(zip(x.addresses.tolist(), x.elements.tolist(), x.bytes.tolist(), strict=True))
-        if not read_by_bus(self.w, memory, [(tuple(a), element, byte) for a, element, byte in rows]):
+        if not read_by_bus(self.w, memory, x):
             raise NotEmitted(f"no instruction returns results from {memory}")
 
 
-def _lanes(x: Elements) -> dict[Address, Lane | None]:
-    """Return what lies at each address; zeros lie between, where an instruction may read over what it does not use."""
-    rows = zip(x.addresses.tolist(), x.elements.tolist(), x.bytes.tolist(), strict=True)
-    lanes = {tuple(a): None if element == NONE else Lane(element, byte) for a, element, byte in rows}
+def _with_zeros_between(x: Contents) -> Contents:
+    """Return contents with zeros at the addresses between, where an instruction may read over what it does not use."""
     if x.addresses.shape[1] > 1:
-        return lanes
+        return x
     first, last = int(x.addresses.min()), int(x.addresses.max())
-    return {(a,): lanes.get((a,)) for a in range(first, last + 1)}
+    return _segment(x, first, last + 1 - first, first)
 
 
-def same(a: Elements, b: Elements) -> bool:
+def _segment(x: Contents, first: int, count: int, at: int) -> Contents:
+    """Return what lies at so many addresses from one on, zeros between, as it lies from another on."""
+    elements, digits, places = np.full(count, NONE), np.zeros(count, np.int64), x.addresses[:, 0] - first
+    elements[places], digits[places] = x.elements, x.digits
+    return Contents(np.arange(at, at + count)[:, None], elements, digits)
+
+
+def same(a: Contents, b: Contents) -> bool:
     """Tell whether the same elements lie at the same addresses."""
-    return all(np.array_equal(x, y) for x, y in ((a.addresses, b.addresses), (a.elements, b.elements), (a.bytes, b.bytes)))
+    return all(np.array_equal(x, y) for x, y in ((a.addresses, b.addresses), (a.elements, b.elements), (a.digits, b.digits)))

@@ -13,9 +13,9 @@ from ...ila import Ila
 from ...lang.expr import Expr
 from ...lang.step import Update
 from ...lang.traversal import terms_of
-from ...readings.arrays.labelled_array import Data
 from ..driver.matching import NONE
 from ..driver.program import BYTE
+from ..driver.transport import Contents
 from ..instructions.control import is_register, reset_state
 from ..instructions.copies import NoCopy, Part
 from .nest import Nest
@@ -61,16 +61,7 @@ class Configuration:
 
     def control(self, ila: Ila, at: Mapping[str, int]) -> dict[str, int]:
         """Return what the registers hold at sizes."""
-        return reset_state(ila) | {name: at[x] if x in at else int(x) for name, x in self.registers.items()}
-
-
-@dataclass(frozen=True, eq=False)
-class Elements:
-    """What lies in a memory: addresses [count, axes], the flat index of an element at each, or NONE, and which byte of it."""
-
-    addresses: Data
-    elements: Data
-    bytes: Data
+        return {**reset_state(ila), **{name: at[x] if x in at else int(x) for name, x in self.registers.items()}}
 
 
 class Layout:
@@ -124,13 +115,13 @@ class Layout:
                 valid = valid & (self.loop(name, grid) < self.at[name])
         return flat, valid
 
-    def operands(self) -> dict[str, dict[str, Elements]]:
+    def operands(self) -> dict[str, dict[str, Contents]]:
         """Return what must lie in each memory, by operand.
 
         Raises:
             NoPlaces: two elements would lie at one address.
         """
-        contents: dict[str, dict[str, Elements]] = {}
+        contents: dict[str, dict[str, Contents]] = {}
         for word, access in zip(self.c.nest.words, self.c.words, strict=True):
             if access is not None:
                 for memory, elements in self.word(word, access).items():
@@ -141,7 +132,7 @@ class Layout:
             contents[self.c.initial.operand] = dict(self.word(word, self.c.initial))
         return contents
 
-    def word(self, word: Expr, access: Access) -> dict[str, Elements]:
+    def word(self, word: Expr, access: Access) -> dict[str, Contents]:
         """Return where the elements lie that a word is.
 
         Raises:
@@ -151,7 +142,7 @@ class Layout:
         moving = [v for v in self.bounds if v in word.free or any(v in self.taken.get(n, ()) for n in names)]
         grid = axes_of({v: self.extent(v) for v in moving})
         flat, valid = self.flat(access, grid)
-        pieces: dict[str, list[Elements]] = {}
+        pieces: dict[str, list[Contents]] = {}
         for p in self.resolved(self.copy(word, grid)):
             if p.at % BYTE or p.low or p.width != self.ila.states[p.memory].bits:
                 raise NoPlaces(f"a word has bits {p.low} to {p.low + p.width - 1} of an element of {p.memory}")
@@ -182,7 +173,7 @@ class Layout:
                 if low < high:
                     yield Part(q.memory, q.index, q.low + low - q.at, high - low, p.at + low - p.low)
 
-    def results(self) -> tuple[str, Elements]:
+    def results(self) -> tuple[str, Contents]:
         """Return the memory that results are in, and where.
 
         Raises:
@@ -192,9 +183,7 @@ class Layout:
         memories = {memory for memory, _ in elements_by_store}
         if len(memories) != 1:
             raise NoPlaces("no store takes results to one memory")
-        elements = united([x for _, x in elements_by_store], distinct=True)
-        is_result = elements.elements != NONE
-        used = Elements(elements.addresses[is_result], elements.elements[is_result], elements.bytes[is_result])
+        used = united([x for _, x in elements_by_store], distinct=True).without_zeros()
         if not is_register(self.ila, min(memories)) and len(np.unique(used.elements)) * self.host_steps != np.prod(
             self.shapes[self.c.result.operand]
         ):
@@ -210,7 +199,7 @@ class Layout:
         """Tell whether conditions of control hold."""
         return all(self.numbers.of(x) for x in conditions)
 
-    def stored(self, store: Update) -> Iterator[tuple[str, Elements]]:
+    def stored(self, store: Update) -> Iterator[tuple[str, Contents]]:
         """Yield where one store takes elements.
 
         Raises:
@@ -241,24 +230,24 @@ def _shifting(value: Expr) -> set[Expr]:
     return {v for e in terms_of(value) if e.op in ("shr", "shl") for v in e.args[1].free}
 
 
-def elements_of(index: Any, elements: Any, byte: int) -> Elements:
+def elements_of(index: Any, elements: Any, byte: int) -> Contents:
     """Return elements at indices as lists."""
     *axes, flat = np.broadcast_arrays(*index, elements)
-    return Elements(np.stack([a.ravel() for a in axes], axis=1), flat.ravel(), np.where(flat.ravel() == NONE, 0, byte))
+    return Contents(np.stack([a.ravel() for a in axes], axis=1), flat.ravel(), np.where(flat.ravel() == NONE, 0, byte))
 
 
-def united(parts: list[Elements], *, distinct: bool = False) -> Elements:
+def united(parts: list[Contents], *, distinct: bool = False) -> Contents:
     """Return what lies at each address once.
 
     Raises:
         NoPlaces: two elements lie at one, or, where all are `distinct`, any is written twice.
     """
     addresses = np.concatenate([p.addresses for p in parts])
-    rows = np.column_stack([addresses, np.concatenate([p.elements for p in parts]), np.concatenate([p.bytes for p in parts])])
+    rows = np.column_stack([addresses, np.concatenate([p.elements for p in parts]), np.concatenate([p.digits for p in parts])])
     once = np.unique(rows, axis=0)
     places = once[:, : addresses.shape[1]]
     if len(once) > 1 and bool((places[1:] == places[:-1]).all(axis=1).any()):
         raise NoPlaces("two elements lie at one address")
     if distinct and len(once) != len(rows):
         raise NoPlaces("two results lie at one address")
-    return Elements(places, once[:, -2], once[:, -1])
+    return Contents(places, once[:, -2], once[:, -1])
