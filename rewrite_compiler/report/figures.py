@@ -41,3 +41,10 @@ def decimals(ends: Sequence[float]) -> int | None:
     """Return the number of decimals that show two digits of an interval's width; None for a width of 0 or infinity."""
     width = abs(ends[1] - ends[0])
     return max(0, 1 - math.floor(math.log10(width))) if 0 < width < math.inf else None
+
+
+def rounding_text(ulp: float, share: float, ratio: float | None) -> str:
+    """Return what was measured of rounding in words; the ratio is of rules of grade A or F."""
+    share_text = f", {share:.2g} of what rounding can do" if ulp else ""
+    ratio_text = "" if ratio is None else f", error bounds within {ratio:.3g}×"
+    return f"{ulp:,.4g} ulp{share_text}{ratio_text}"

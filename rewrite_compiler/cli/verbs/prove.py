@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError, did_you_mean
+from ...report.figures import rounding_text
 from ...report.terminal import columns
 from ..findings import Finding, add_finding_options, write_findings
 from ..options import Parser, accelerators, emit_json, parse_arguments, parser, python_files, whole_number
@@ -161,12 +162,7 @@ def _details(p: Mapping[str, Any], *, verbose: bool) -> list[str]:
 def _figures(p: Mapping[str, Any]) -> str:
     """Return the measured differences of a rule that its grade does not make 0, and how far apart the error bounds of its sides are."""
     return " · ".join(
-        f"{m['dtype']} {m['ulp']:g} ulp ({m['share_of_rounding']:.2g} of what rounding can do{_ratio_text(m)})"
+        f"{m['dtype']} {rounding_text(m['ulp'], m['share_of_rounding'], m['error_bound_ratio'])}"
         for m in p["measured"]
         if m["ulp"] or m["error_bound_ratio"] is not None
     )
-
-
-def _ratio_text(figures: Mapping[str, Any]) -> str:
-    ratio = figures["error_bound_ratio"]
-    return "" if ratio is None else f", error bounds within {ratio:.3g}×"

@@ -18,6 +18,7 @@ from ...prove.certificates.shipped_certificates import (
     certificate_of_rule,
 )
 from ...rewrite.ruleset import every_rule, rules_at
+from ..figures import rounding_text
 from ..graphics.charts import growth_curve
 from ..graphics.markup import Cell, figure, folded, note, table, text
 from ..terminal import count_text, rule_table
@@ -91,5 +92,4 @@ def _ulp(c: Certificate) -> Cell:
     """Return what was seen of rounding: units in the last place, and how far apart the error bounds of the sides are."""
     if c.ulp is None:
         return text("–")
-    ratio = "" if c.error_bound_ratio is None else f" · error bounds within {c.error_bound_ratio:.3g}×"
-    return figure((f"{c.ulp:,.0f} ulp ({c.share_of_rounding:.2g} of what rounding can do)" if c.ulp else "0") + ratio)
+    return figure(rounding_text(c.ulp, c.share_of_rounding or 0.0, c.error_bound_ratio))
