@@ -17,6 +17,7 @@ from onnx import helper, numpy_helper
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found in Linux's /proc")
 SIGNALS = {signal.SIGINT: (130, "interrupted"), signal.SIGTERM: (143, "terminated")}
 SECONDS = 2.0
+JUDGING_SECONDS = 2.5  # of the processor, after which a process that judges has imported what it needs
 
 
 def convolutions(layers: int) -> bytes:
@@ -126,6 +127,22 @@ def test_a_worker_ends_with_its_parent_even_when_that_is_killed(started: list[su
     run.kill()
     run.communicate()
     have_ended(workers)
+
+
+def test_processes_that_judge_end_with_a_killed_prove(started: list[subprocess.Popen[bytes]]) -> None:
+    """In the middle of a case; one that waits for its next case would end by itself."""
+    run = start(started, "prove", "--accel", "flexasr", "--no-rules", "--no-cache", "--jobs", "2")
+    wait_for(lambda: len([w for w in children(run.pid) if processor_seconds(w) > JUDGING_SECONDS]) == 2, run)
+    workers = children(run.pid)
+    run.kill()
+    run.communicate()
+    have_ended(workers)
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time of a process that runs."""
+    fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_an_interrupt_inside_of_a_program_that_calls_main(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

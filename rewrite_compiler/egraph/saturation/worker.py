@@ -8,22 +8,20 @@ round is reported, so that the parent can ask for just those rounds again.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import os
-import signal
 import sys
 import time
 from typing import Any
 
+from ...child_process import die_with_parent
 from ..graph.graph import to_json
 from ..graph.outcome import StopReason
 from ..graph.schema import Constructor
 from .backoff import Backoff
 from .engine import Engine
 
-PR_SET_PDEATHSIG = 1
 FOLD_ROUNDS = 32  # rounds of fold rules between two checks of the limits
 GROWTH_MARGIN = 2.0  # the next round's growth ratio was at most 1.96 times the last one's on every measured set
 
@@ -38,12 +36,6 @@ def main() -> int:
     gc.disable()  # it ends with its answer, and nearly all it makes is kept until then
     Schedule(request).run()
     return 0
-
-
-def die_with_parent() -> None:
-    """Ask Linux to kill this process when its parent ends; on other systems the parent's clean-up must do."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def limit_memory(size: int) -> None:

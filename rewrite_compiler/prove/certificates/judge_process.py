@@ -9,13 +9,15 @@ import json
 import sys
 from dataclasses import asdict
 
+from ...child_process import die_with_parent
 from ...errors import FlexmatchError
 from ...garbage import RARE, rare_collection
 from .judge import judge_message
 
 
 def main() -> int:
-    """Judge the cases on standard input, one a line, until its end."""
+    """Judge the cases on standard input, one a line, until its end or that of the process which asks."""
+    die_with_parent()
     with rare_collection(RARE):
         for line in sys.stdin:
             try:
