@@ -2,7 +2,7 @@
 
 A planted fault is one change of the text, drawn by seed: an operator, a constant, a name, a width, a target, or a statement
 left out. A text that is proved all the same means what the model says; such changes are listed with their line. With
-`--json FILE` it goes on where it ended.
+`--json FILE` it goes on where it ended, at the same commit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from record import ROOT, Row, commit, finish, options, recorded
@@ -20,7 +22,7 @@ from record import ROOT, Row, commit, finish, options, recorded
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "emit"), str(ROOT / "tests" / "ila_models")]
 
 import icarus  # noqa: E402
-from test_emit_verilog import commands_of, compared  # noqa: E402
+from test_emit_verilog import commands_of, compared_on, compiled  # noqa: E402
 from test_vta import BASE, random_program  # noqa: E402
 from vectors import arrays, traces  # noqa: E402
 
@@ -93,54 +95,93 @@ def _random(folder: Path) -> Iterator[tuple[str, bool]]:
 
 
 def _bus(name: str, folder: Path) -> Iterator[tuple[str, bool]]:
-    for n, (trace, vector) in enumerate(traces(name).items()):
-        m = ila(name, revision=vector["design"]) if name == "hlscnn" else ila(name)
+    benches = dict[str, tuple[Ila, Path, Collection[str]]]()
+    for trace, vector in traces(name).items():
+        revision = vector["design"] if name == "hlscnn" else ""
+        if revision not in benches:
+            m = ila(name, revision=revision) if revision else ila(name)
+            benches[revision] = (m, *compiled(m, folder / (revision or name)))
+        m, bench, omitted = benches[revision]
         try:
-            compared(m, list(commands_of(name, vector))[:COMMANDS], folder / str(n))
+            compared_on(bench, omitted, m, list(commands_of(name, vector))[:COMMANDS])
         except AssertionError:
             yield trace, False
             continue
         yield trace, True
 
 
+@dataclass(frozen=True)
+class _Fault:
+    """One changed line of a part."""
+
+    part: str
+    at: int  # the line's number, from 0
+    before: str
+    after: str
+
+
 def planted(name: str, count: int) -> Row:
-    """Plant faults, one at a time, and tell what the check says of the part that has it."""
-    m, draw = ila(name), random.Random(9)
-    text = text_of(m)
-    lines, spans = text.split("\n"), _parts_of(text, m)
-    answer_counts: dict[str, int] = {}
-    survivors = list[str]()
-    while sum(answer_counts.values()) < count:
-        part, first, last = draw.choice(spans)
-        at = draw.randrange(first, last)
-        changed = draw.choice(KINDS)(draw, lines, first, last, at)
-        if changed is None or changed == lines[at]:
-            continue
-        wrong = "\n".join([*lines[:at], changed, *lines[at + 1 :]])
-        answer = _answer(wrong, m, {part})
-        answer = _answer(wrong, m, set()) if answer == "proved" else answer  # a line may belong to another part
-        answer_counts[answer] = answer_counts.get(answer, 0) + 1
-        if answer not in ("refuted", "refused"):
-            survivors.append(f"{part}, line {at + 1}: {lines[at].strip()} -> {changed.strip()} ({answer})")
+    """Plant faults and tell what the check says of the part that has each; `words` with all parts, if they stay as they are."""
+    m = ila(name)
+    lines = text_of(m).split("\n")
+    faults = list(_drawn(lines, m, random.Random(9), count))
+    answers = dict[_Fault, str]()
+    while waiting := [f for f in faults if f not in answers]:
+        first_of_part = {f.part: f for f in reversed(waiting)}
+        alone = first_of_part.pop("words", None)
+        answers |= _answers(lines, m, [*first_of_part.values()])
+        answers |= _answers(lines, m, [alone]) if alone else {}
+    found = [f for f, answer in answers.items() if answer in ("refuted", "refused")]
     return {
         "faults": count,
-        "faults_found": answer_counts.get("refuted", 0) + answer_counts.get("refused", 0),
-        "faults_by_answer": answer_counts,
-        "not_found": survivors,
+        "faults_found": len(found),
+        "faults_by_answer": dict(Counter(answers.values())),
+        "not_found": [
+            f"{f.part}, line {f.at + 1}: {f.before.strip()} -> {f.after.strip()} ({answers[f]})" for f in faults if f not in found
+        ],
     }
 
 
-def _parts_of(text: str, m: Ila) -> list[tuple[str, int, int]]:
-    """Return the parts with their first and last line; `words` is the head of the module."""
-    names, parts = [*m.instructions], list[tuple[str, int, int]]()
-    clocks = dict(_clocks(text, m))
-    lines = text.split("\n")
-    starts = [(n, line) for n, line in enumerate(lines) if re.match(r" {12}(\d+: )?begin : (do_|clock_|decode)", line)]
-    for (n, line), (after, _) in zip(starts, [*starts[1:], (len(lines) - 8, "")], strict=True):
-        label = re.sub(r".*begin : ", "", line)
+def _drawn(lines: list[str], m: Ila, draw: random.Random, count: int) -> Iterator[_Fault]:
+    spans, drawn = _parts_of(lines, m), set[_Fault]()
+    while len(drawn) < count:
+        part, first, last = draw.choice(spans)
+        at = draw.randrange(first, last)
+        changed = draw.choice(KINDS)(draw, lines, first, last, at)
+        if changed is None or changed == lines[at] or (fault := _Fault(part, at, lines[at], changed)) in drawn:
+            continue
+        drawn.add(fault)
+        yield fault
+
+
+def _answers(lines: list[str], m: Ila, faults: list[_Fault]) -> dict[_Fault, str]:
+    """Judge faults of as many parts in one text; where it is refused as a whole, each half by itself."""
+    wrong = {f.at: f.after for f in faults}
+    parts = {f.part for f in faults}
+    try:
+        text = "\n".join(wrong.get(n, line) for n, line in enumerate(lines))
+        judgements = [*check_verilog(text, m, seconds=SECONDS, only=parts - {"words"})]
+    except FlexmatchError:
+        judgements = []
+    outcomes = {j.part: str(j.verdict.outcome) for j in judgements}
+    if len(faults) == 1:
+        return {faults[0]: next((x for x in outcomes.values() if x != "proved"), "proved") if judgements else "refused"}
+    if outcomes.get("words") != "proved":
+        half = len(faults) // 2
+        return _answers(lines, m, faults[:half]) | _answers(lines, m, faults[half:])
+    return {f: outcomes[f.part] for f in faults}
+
+
+def _parts_of(lines: list[str], m: Ila) -> list[tuple[str, int, int]]:
+    """Return the parts with their first line and the one after their last; `words` is the head of the module."""
+    parts = list[tuple[str, int, int]]()
+    clocks = dict(_clocks("\n".join(lines), m))
+    starts = [(n, x[1]) for n, line in enumerate(lines) if (x := re.match(r" {12}(?:\d+: )?begin : (do_\w+|clock_\d+|decode)$", line))]
+    for n, label in starts:
         part = "decode" if label == "decode" else clocks[int(label[6:])] if label.startswith("clock_") else label[3:]
-        if after - 1 > n + 1 and (part == "decode" or part in names or part in clocks.values()):
-            parts.append((part, n + 1, after - 1))
+        end = lines.index(" " * 12 + "end", n)
+        if end > n + 1:
+            parts.append((part, n + 1, end))
     head = next(n for n, line in enumerate(lines) if line.startswith("module"))
     return [*parts, ("words", head, starts[0][0])]
 
@@ -149,14 +190,6 @@ def _clocks(text: str, m: Ila) -> Iterator[tuple[int, str]]:
     numbers = iter(int(n) for n in re.findall(r"begin : clock_(\d+)\n", text))
     for name, count in verilog_device(m).clock_counts.items():
         yield from ((n := next(numbers), f"clock {n} of {name}") for _ in range(count))
-
-
-def _answer(text: str, m: Ila, only: set[str]) -> str:
-    try:
-        outcomes = [j.verdict.outcome for j in check_verilog(text, m, seconds=SECONDS, only=only)]
-    except FlexmatchError:
-        return "refused"
-    return next((o for o in outcomes if o != "proved"), "proved")
 
 
 # -- changes of a line
@@ -206,14 +239,17 @@ def main() -> None:
     parser = options(__doc__ or "", runs=1)
     parser.add_argument("--faults", type=int, default=100, metavar="N", help="planted in each text (default: %(default)s)")
     args = parser.parse_args()
-    rows = recorded(args.json)
+    measured = {"proved": proved, "simulated": simulated, "planted": lambda name: planted(name, args.faults)}
+    rows = [row for row in recorded(args.json) if row["commit"] == commit()]
     for name in NAMES:
-        if any(row["name"] == name for row in rows):
-            continue
-        row: Row = {"name": name, **proved(name), **simulated(name), **planted(name, args.faults), "commit": commit()}
-        rows.append(row)
-        print(*(f"{key} {x}" for key, x in row.items() if key not in ("left_out", "not_found")), sep="  ", flush=True)
-        finish("verilog", rows, args.json)
+        row = next((row for row in rows if row["name"] == name), {"name": name, "commit": commit()})
+        rows = [*(r for r in rows if r is not row), row]
+        for step, measure in measured.items():
+            if step in row:
+                continue
+            row[step] = shown = measure(name)
+            print(name, step, *(f"{key} {x}" for key, x in shown.items() if key not in ("left_out", "not_found")), sep="  ", flush=True)
+            finish("verilog", rows, args.json)
 
 
 if __name__ == "__main__":

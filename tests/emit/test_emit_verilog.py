@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -86,14 +86,23 @@ LONG = re.compile(rb"( m_\w+ \[0:|\.WORDS\()\d{7,}(\]|\))")  # the words of a me
 
 def compared(m: Ila, commands: list[dict[str, int]], folder: Path) -> int:
     """Run commands on both, instructions that the text leaves out on neither; return how many reads there were."""
+    return compared_on(*compiled(m, folder), m, commands)
+
+
+def compiled(m: Ila, folder: Path) -> tuple[Path, Collection[str]]:
+    """Return the compiled bench of a model, and the instructions that the text leaves out."""
     made = verilog_device(m)
-    files = {path: LONG.sub(rb"\g<1>131072\2", data) for path, data in made.files.items()}
-    answers, state = icarus.run(icarus.compiled(files, folder), m, commands)
+    return icarus.compiled({path: LONG.sub(rb"\g<1>131072\2", data) for path, data in made.files.items()}, folder), made.omitted
+
+
+def compared_on(bench: Path, omitted: Collection[str], m: Ila, commands: list[dict[str, int]]) -> int:
+    """Run commands on a compiled bench and on the simulator; return how many reads there were."""
+    answers, state = icarus.run(bench, m, commands)
     sim, names = m.simulator(reading="oracle"), [None, *m.instructions]
     reads = 0
     for command, (number, outside, result) in zip(commands, answers, strict=True):
         name = names[number]
-        assert bool(outside) == (name in made.omitted), command
+        assert bool(outside) == (name in omitted), command
         if name is None or outside:
             continue
         found = sim.command(command)

@@ -8,25 +8,17 @@ from dataclasses import dataclass, field, replace
 
 from ...errors import InputError
 
+NAME = re.compile(r"\$?[A-Za-z_]\w*")
 TOKEN = re.compile(
-    r"(?P<space>\s+|//[^\n]*)|(?P<number>\d+'s?[dhb][0-9a-fA-F]+|\d+)|(?P<name>\$?[A-Za-z_]\w*)"
-    r"|(?P<sign><<<|>>>|<<|>>|<=|>=|==|!=|&&|\|\||\+:|[-+*/%&|^~!<>?:;,.=()\[\]{}@#])"
+    rf"(?P<space>\s+|//[^\n]*)|\d+'s?[dhb][0-9a-fA-F]+|\d+|{NAME.pattern}"
+    r"|(?:<<<|>>>|<<|>>|<=|>=|==|!=|&&|\|\||\+:|[-+*/%&|^~!<>?:;,.=()\[\]{}@#])"
 )
+END_OF_FILE = "the end of the file"
 END = re.compile(r"^endmodule\b", re.MULTILINE)
 BASES = {"d": 10, "h": 16, "b": 2}
 # binary operators from the weakest to the strongest
-LEVELS = (
-    ("||",),
-    ("&&",),
-    ("|",),
-    ("^",),
-    ("&",),
-    ("==", "!="),
-    ("<", "<=", ">", ">="),
-    ("<<", ">>", "<<<", ">>>"),
-    ("+", "-"),
-    ("*", "/", "%"),
-)
+LEVELS = ("||", "&&", "|", "^", "&", "== !=", "< <= > >=", "<< >> <<< >>>", "+ -", "* / %")
+PRECEDENCE = {op: level for level, ops in enumerate(LEVELS) for op in ops.split()}
 
 
 @dataclass(frozen=True)
@@ -115,34 +107,38 @@ def read_verilog(text: str, place: str = "") -> Module:
 
 class _Reader:
     def __init__(self, text: str, place: str) -> None:
-        self.file, self.tokens, self.position, self.wires = place, list[tuple[str, str, int]](), 0, dict[str, Expression]()
+        self.file, self.position, self.wires = place, 0, dict[str, Expression]()
+        self.tokens, self.lines = list[str](), list[int]()
         line, start = 1, 0
         while start < len(text):
             match = TOKEN.match(text, start)
             if match is None:
                 raise self.refusal(f'"{text[start]}" is not Verilog that is written here', line)
-            kind = str(match.lastgroup)
-            if kind != "space":
-                self.tokens.append((kind, match[0], line))
-            line, start = line + match[0].count("\n"), match.end()
-        self.tokens.append(("end", "the end of the file", line))
+            if match.lastgroup == "space":
+                line += match[0].count("\n")
+            else:
+                self.tokens.append(match[0])
+                self.lines.append(line)
+            start = match.end()
+        self.tokens.append(END_OF_FILE)
+        self.lines.append(line)
 
     # -- tokens
 
     def refusal(self, sentence: str, line: int = 0) -> InputError:
-        return InputError("F103", sentence, place=f"{self.file}:{line or self.tokens[self.position][2]}".lstrip(":"))
+        return InputError("F103", sentence, place=f"{self.file}:{line or self.lines[self.position]}".lstrip(":"))
 
     def advance(self) -> str:
         self.position += 1
-        return self.tokens[self.position - 1][1]
+        return self.tokens[self.position - 1]
 
     def peeks(self, text: str) -> bool:
-        return self.tokens[self.position][1] == text
+        return self.tokens[self.position] == text
 
     def expect(self, *texts: str) -> None:
         for text in texts:
             if not self.peeks(text):
-                raise self.refusal(f'"{text}" must stand here, not "{self.tokens[self.position][1]}"')
+                raise self.refusal(f'"{text}" must stand here, not "{self.tokens[self.position]}"')
             self.position += 1
 
     def accept(self, text: str) -> bool:
@@ -152,13 +148,13 @@ class _Reader:
         return True
 
     def name(self) -> str:
-        if self.tokens[self.position][0] != "name":
-            raise self.refusal(f'a name must stand here, not "{self.tokens[self.position][1]}"')
+        if NAME.fullmatch(self.tokens[self.position]) is None:
+            raise self.refusal(f'a name must stand here, not "{self.tokens[self.position]}"')
         return self.advance()
 
     def integer(self) -> int:
-        if not self.tokens[self.position][1].isdigit():
-            raise self.refusal(f'a number must stand here, not "{self.tokens[self.position][1]}"')
+        if not self.tokens[self.position].isdigit():
+            raise self.refusal(f'a number must stand here, not "{self.tokens[self.position]}"')
         return int(self.advance())
 
     # -- declarations
@@ -177,7 +173,7 @@ class _Reader:
         self.expect(";")
         self.declarations(words)
         instances = dict[str, Instance]()
-        while self.tokens[self.position + 1][1] == "#":
+        while self.tokens[self.position + 1] == "#":
             self.instance(instances)
             self.declarations(words)
         initial: tuple[Statement, ...] = ()
@@ -186,7 +182,7 @@ class _Reader:
         self.expect("always", "@", "(", "posedge", "clock", ")")
         always = self.statement()
         self.expect("endmodule")
-        if self.tokens[self.position][0] != "end":
+        if self.tokens[self.position] != END_OF_FILE:
             raise self.refusal("a file must have one module")
         return Module(name, words, initial, always, instances, self.wires)
 
@@ -259,7 +255,7 @@ class _Reader:
     # -- statements
 
     def statement(self) -> Statement:
-        line = self.tokens[self.position][2]
+        line = self.lines[self.position]
         if self.accept("begin"):
             return self.block(line)
         if self.accept("if"):
@@ -314,7 +310,7 @@ class _Reader:
         return Statement("case", line, (selector,), (*bodies, default), tuple(labels))
 
     def assignment(self) -> Statement:
-        line, target = self.tokens[self.position][2], self.operand()
+        line, target = self.lines[self.position], self.operand()
         if target.op not in ("name", "at", "bits", "part"):
             raise self.refusal("what is assigned must be a name or a part of one")
         is_delayed = self.accept("<=")
@@ -332,18 +328,16 @@ class _Reader:
         self.expect(":")
         return Expression("?", (condition, then, self.term()))
 
-    def binary(self, level: int) -> Expression:
-        if level == len(LEVELS):
-            return self.operand()
-        left = self.binary(level + 1)
-        while self.tokens[self.position][1] in LEVELS[level]:
-            op = self.advance()
-            left = Expression(op, (left, self.binary(level + 1)))
+    def binary(self, weakest: int) -> Expression:
+        """Parse operands joined by operators of at least a precedence, those of one precedence from the left."""
+        left = self.operand()
+        while (level := PRECEDENCE.get(self.tokens[self.position], -1)) >= weakest:
+            left = Expression(self.advance(), (left, self.binary(level + 1)))
         return left
 
     def operand(self) -> Expression:
-        kind, text, _ = self.tokens[self.position]
-        if kind == "number":
+        text = self.tokens[self.position]
+        if text[0].isdigit():
             return self.number()
         if text in ("-", "~", "!"):
             self.position += 1
