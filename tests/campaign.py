@@ -78,8 +78,6 @@ KEPT = {
     "cosim/test_resume_key.py::test_a_run_that_differs_in_one_field_does_not_go_on": 3,
     "cosim/test_variants.py::test_numerics_give_what_a_simulator_gives": 2,
     "cosim/test_variants.py::test_variants_give_what_runs_alone_give": 3,  # each accelerator once
-    "docs/how-to/check-a-target.md]": 0,  # 40 CPU-seconds; tests/study/test_check_verb.py has its command on a small target
-    "docs/how-to/find-and-fix-a-number-format.md]": 0,  # 22 CPU-seconds; tests/study/test_attribution.py names planted flaws
     "docs/how-to/run-on-a-cluster.md]": 0,  # tests/cosim/test_cluster.py
     "egraph/test_encode.py::test_every_operator_has_one_row_and_comes_back": 4,
     "egraph/test_regions.py::test_regions_lose_nothing_against_the_whole": 3,

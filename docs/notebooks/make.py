@@ -15,8 +15,8 @@ from nbclient import NotebookClient
 HERE = Path(__file__).resolve().parent
 TOY = re.search(r"```python file=toy\.py\n(.*?)```", (HERE.parent / "tutorial" / "first-accelerator.md").read_text("utf-8"), re.DOTALL)
 assert TOY
-RULE = '''from rewrite_compiler import Law, Tensor, rule
-from rewrite_compiler import ops as o
+RULE = '''from flexmatch import Law, Tensor, rule
+from flexmatch import ops as o
 
 @rule(grade="E")
 def relu_twice(x: Tensor) -> Law:

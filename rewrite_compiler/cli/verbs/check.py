@@ -145,7 +145,7 @@ def _ranges(mappings: Sequence[Mapping[str, Any]]) -> list[str]:
         return [f"{about}no operation is more than {INACCURATE:.0%} off"]
     return [
         f"{about}more than {INACCURATE:.0%} off are",
-        *(f"          {name}: {100 * worst[name][1]:.3g}% at 2^{worst[name][0]}" for name in inaccurate_names),
+        *(f"          {name}: {100 * worst[name][1]:,.0f}% at 2^{worst[name][0]}" for name in inaccurate_names),
     ]
 
 
