@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, cast
 
 DONE, NO, USAGE, REFUSED, BUDGET, INTERNAL = 0, 1, 2, 3, 4, 5
 INTERRUPTED, TERMINATED = 130, 143
@@ -73,6 +74,29 @@ class AnswerNo(FlexmatchError):
 
 class SpecError(InputError):
     """A specification (term, ILA, target, rule) breaks its own contract."""
+
+
+def require_type(value: object, kinds: tuple[type, ...], subject: str, expected: str) -> None:
+    """Require a value of these types where a user's Python calls.
+
+    Raises:
+        UsageError: F203, it has another type.
+    """
+    if not isinstance(value, kinds):
+        raise UsageError("F203", f"{subject} must be {expected}, not {type(value).__qualname__}")
+
+
+def each_of(values: object, kinds: tuple[type, ...], subject: str, expected: str) -> list[Any]:
+    """Return one value of these types, or several, as a list.
+
+    Raises:
+        UsageError: F203, a value has another type.
+    """
+    is_one = isinstance(values, (*kinds, bytes)) or not isinstance(values, Iterable)
+    listed = [values] if is_one else list(cast("Iterable[object]", values))
+    for value in listed:
+        require_type(value, kinds, subject, expected)
+    return listed
 
 
 def printable(text: str, limit: int = 1024) -> str:

@@ -96,6 +96,31 @@ def forms(arrays: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "single samples", [(one, label) for one, label in zip(x, labels, strict=True)]
 
 
+FORMS = "a name of `flexmatch list`, the path of a Python file, or a Target"
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda p: flexmatch.compile(APP.model, 5), f"an accelerator must be {FORMS}, not int"),
+        (lambda p: flexmatch.compile(APP.model, ["vta", b"x"]), f"an accelerator must be {FORMS}, not bytes"),
+        (lambda p: flexmatch.compile(APP.model, "vta", {"exact": True}), "options must be compile.Options, not dict"),
+        (lambda p: flexmatch.cosimulate("digits.flexasr.json", APP.data), "a plan must be what compile returns, not str"),
+        (lambda p: flexmatch.cosimulate(p, APP.data, samples="4"), "samples must be a whole number, not str"),
+        (lambda p: flexmatch.prove(5), "rules must be Rule objects or the path of a rule file, not int"),
+        (lambda p: flexmatch.prove(targets=None), f"a target must be {FORMS}, not NoneType"),
+        (lambda p: flexmatch.check(None), "what is checked must be the name of a target or the path of a file, not NoneType"),
+    ],
+)
+def test_a_value_of_another_type_is_refused(call: Callable[[Any], Any], sentence: str, plan: Any) -> None:
+    assert refusal(lambda: call(plan)) == f"error[F203]: {sentence}"
+
+
+def test_a_path_of_a_target_may_be_an_object(tmp_path: Path) -> None:
+    absent = tmp_path / "none.py"
+    assert refusal(lambda: flexmatch.compile(APP.model, absent)).startswith(f"error[F201]: there is no target file {absent}\n")
+
+
 def test_samples_in_memory_score_as_those_of_files(plan: Any, arrays: dict[str, Any]) -> None:
     settings = Settings(samples=0, tier="arrays", keep_outputs=True)
     expected = flexmatch.cosimulate(plan, arrays, settings=settings)
@@ -120,7 +145,7 @@ def test_samples_that_mean_nothing_are_refused(plan: Any, arrays: dict[str, Any]
         f'the given samples: error[C100]: "{name}" must hold numbers, not <U1\n  help: ' + forms: {name: np.array(["a"])},
         "the given samples: error[C100]: data must have at least one sample, not 0": [],
         f'the given samples: error[C100]: there is no array for the input "{name}"\n'
-        '  help: the file has "y"; name arrays as the model\'s inputs, or describe the data in a .toml': {"y": arrays[name]},
+        '  help: it has "y"; name arrays as the model\'s inputs, or describe the data in a .toml': {"y": arrays[name]},
     }  # fmt: skip
     for sentence, samples in cases.items():
         assert refusal(lambda samples=samples: flexmatch.cosimulate(plan, samples)) == sentence

@@ -17,7 +17,7 @@ from ..egraph.graph.outcome import Saturation, StopReason
 from ..egraph.saturation.explanation import BirthRule, Explainer
 from ..egraph.saturation.rule_text import rule_text
 from ..egraph.saturation.saturate import start_children
-from ..errors import AnswerNo, BudgetError, UsageError
+from ..errors import AnswerNo, BudgetError, UsageError, each_of, require_type
 from ..fit import Refusal, Tiling
 from ..fit.cost import price_with_overlap
 from ..fit.host import SHIPPED, HostTable, host_document, picoseconds_of
@@ -27,6 +27,7 @@ from ..garbage import rare_collection
 from ..ir.program import Node, Program, total_macs
 from ..limits import DEFAULT, Limits, compact_repr
 from ..ops.op import Apply, subterms
+from ..prove.certificates.document import TARGET_FORMS
 from ..prove.certificates.operations import Progress
 from ..prove.certificates.shipped_certificates import Certificate, coverage_of
 from ..rewrite.rule import Rule, short_place
@@ -72,7 +73,7 @@ class Options:
 
 @rare_collection()
 def compile_model(
-    model: Model | LibraryModel, accel: str | Target | Sequence[str | Target], options: Options = Options(), *,
+    model: Model | LibraryModel, accel: str | Path | Target | Sequence[str | Path | Target], options: Options = Options(), *,
     example_inputs: object = None, calibrate: Samples | None = None, calibration_method: str = "", progress: Progress | None = None,
 ) -> Plan:  # fmt: skip
     """Return the plan of a model for one or several accelerators.
@@ -91,6 +92,7 @@ def compile_model(
         AnswerNo: (R102, R103) a rule of a file is not proved; (I105) an operation is refuted; (F216) a pin cannot be kept.
         BudgetError: (F210) saturation ended before its first round.
     """
+    require_type(options, (Options,), "options", "compile.Options")
     targets = chosen_targets(accel, options.limits)
     model = as_onnx(model, example_inputs)
     plan = _uncalibrated_plan(model, targets, options, calibrate, progress or (lambda _: None))
@@ -224,14 +226,14 @@ def _match_pinned(
     raise unmet_pin(name, place, host_reasons.get(name, "no program has all pinned nodes in their places"))
 
 
-def chosen_targets(accel: str | Target | Sequence[str | Target], limits: Limits | None = None) -> tuple[Target, ...]:
+def chosen_targets(accel: str | Path | Target | Sequence[str | Path | Target], limits: Limits | None = None) -> tuple[Target, ...]:
     """Return the configured targets of one or several accelerators.
 
     Raises:
         UsageError: (F201) there is none; (F202) two have one name.
     """
-    accel = [accel] if isinstance(accel, (str, Target)) else accel
-    targets = tuple(t.configured({}) if isinstance(t, Target) else find_target(t, limits) for t in accel)
+    listed = each_of(accel, (str, Path, Target), "an accelerator", TARGET_FORMS)
+    targets = tuple(t.configured({}) if isinstance(t, Target) else find_target(str(t), limits) for t in listed)
     if not targets:
         raise UsageError("F201", "no accelerator is given", help="add --accel NAME; `flexmatch list` shows the names")
     names = [t.name for t in targets]

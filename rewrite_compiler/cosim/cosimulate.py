@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from ..compile.offload.specified import is_certified
 from ..compile.plan.plan import Offload
 from ..data import CALIBRATION_SAMPLES, Dataset, Samples, samples_for
 from ..data.data_frame import data_frame
-from ..errors import FlexmatchError, UsageError
+from ..errors import FlexmatchError, UsageError, require_type
 from ..garbage import rare_collection
 from ..ir.program import Data
 from ..limits import DEFAULT, Limits, compact_repr
@@ -131,6 +132,7 @@ def cosimulate(
         InputError: the data does not fit the model or the metric, or C106, the log belongs to another run.
         AnswerNo: C104, a simulator does not give what the numerics of an operation specify.
     """
+    require_type(plan, (Plan,), "a plan", "what compile returns")
     overrides = {"metric": metric, "samples": samples, "tier": tier, "threads": threads, "batch": batch}
     s = replace(settings or Settings(), **{name: value for name, value in overrides.items() if value})  # type: ignore[arg-type]
     s = _valid_settings(replace(s, threads=s.threads or os.cpu_count() or 1, audit=s.audit if audit is None else audit))
@@ -155,6 +157,7 @@ def _valid_settings(s: Settings) -> Settings:
     if s.engine not in ENGINES:
         raise UsageError("F203", f'engine must be one of {", ".join(ENGINES)}, not "{s.engine}"')
     for name in ("samples", "batch", "threads", "audit"):
+        require_type(vars(s)[name], (int, NoneType), name, "a whole number")
         if (vars(s)[name] or 0) < (name == "threads"):
             raise UsageError("F203", f"{name} must be positive, not {vars(s)[name]}")
     return replace(s, batch=1) if s.tier == "oracle" else s

@@ -260,7 +260,7 @@ def _from_arrays(archive: NamedArrays, inputs: Mapping[str, TensorType], zeros: 
             array_names = ", ".join(f'"{n}"' for n in archive.arrays)
             raise InputError(
                 "C100", f'there is no array for the input "{name}"', place=place,
-                help=f"the file has {array_names or 'no arrays'}; name arrays as the model's inputs, or describe the data in a .toml",
+                help=f"it has {array_names or 'no arrays'}; name arrays as the model's inputs, or describe the data in a .toml",
             )  # fmt: skip
         columns[name] = Column(t, archive.arrays.get(name))
         check_column(columns[name], name, name, place)

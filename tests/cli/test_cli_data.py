@@ -27,7 +27,7 @@ BAD: dict[str, tuple[Callable[[Any, Any], Arrays], str]] = {
     "other name": (
         lambda x, labels: {"image": x, "labels": labels},
         'error[C100]: there is no array for the input "x"\n'
-        '  help: the file has "image", "labels"; name arrays as the model\'s inputs, or describe the data in a .toml',
+        '  help: it has "image", "labels"; name arrays as the model\'s inputs, or describe the data in a .toml',
     ),
     "other shape": (
         lambda x, labels: {"x": x[:, :9], "labels": labels},

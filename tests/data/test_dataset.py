@@ -70,7 +70,7 @@ def test_integers_widen_and_zero_states_may_be_absent(tmp_path: Path) -> None:
     assert data.columns["tokens"].sample_axis == 1
     assert refusal(lambda: load_data(file, TOKENS)) == (
         f'{file}: error[C100]: there is no array for the input "h"\n'
-        '  help: the file has "tokens", "targets"; name arrays as the model\'s inputs, or describe the data in a .toml'
+        '  help: it has "tokens", "targets"; name arrays as the model\'s inputs, or describe the data in a .toml'
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...errors import each_of
 from ...rewrite.rule import Rule, short_place
 from ...rewrite.ruleset import rules_at
 from ...target import Target, find_target
@@ -17,6 +18,7 @@ from .json_record import ModelVerdict
 from .judge import judge_cases, model_case, proofs, rule_case, target_cases
 
 SCHEMA = "flexmatch.prove/1"
+TARGET_FORMS = "a name of `flexmatch list`, the path of a Python file, or a Target"
 Progress = Callable[[str], None]
 
 
@@ -36,7 +38,7 @@ class Verdicts:
 
 def prove(
     rules: Iterable[Rule] | str | Path = (),
-    targets: str | Target | Sequence[str | Target] = (),
+    targets: str | Path | Target | Sequence[str | Path | Target] = (),
     *,
     only: Collection[str] | None = None,
     instances: int | None = None,
@@ -55,10 +57,14 @@ def prove(
         InputError: a rule file that cannot be read, or without a rule (R101).
         UsageError: there is no such target (F201), or it has no such parameter (F203).
     """
-    rules = rules_at(Path(rules)) if isinstance(rules, (str, Path)) else rules
-    sequence = [targets] if isinstance(targets, (str, Target)) else targets
-    pairs = [(t.name, t) if isinstance(t, Target) else (t, find_target(t)) for t in sequence]
-    return judge_library(rules, pairs, cache or Cache(None), only=only, instances=instances, jobs=jobs, progress=progress)
+    listed = (
+        rules_at(Path(rules))
+        if isinstance(rules, (str, Path))
+        else each_of(rules, (Rule,), "rules", "Rule objects or the path of a rule file")
+    )
+    sequence = each_of(targets, (str, Path, Target), "a target", TARGET_FORMS)
+    pairs = [(t.name, t) if isinstance(t, Target) else (str(t), find_target(str(t))) for t in sequence]
+    return judge_library(listed, pairs, cache or Cache(None), only=only, instances=instances, jobs=jobs, progress=progress)
 
 
 def judge_library(

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...compile.document import is_plan, read_plan
 from ...data import Samples
-from ...errors import FlexmatchError, Problem, UsageError
+from ...errors import FlexmatchError, Problem, UsageError, require_type
 from ...ila import Ila
 from ...ila.verification.check import Check
 from ...ila.verification.check import check as check_ila
@@ -91,7 +91,7 @@ def kind_of(subject: str) -> Kind:
 
 
 def check(
-    subject: str,
+    subject: str | Path,
     *,
     groups: int = GROUPS,
     seed: int = SEED,
@@ -107,6 +107,8 @@ def check(
     Of a plan `arithmetic` has what rounding may cost it beside its model on samples of `data`, else on one random input; `accel` and
     `rules` are accelerators and rule files of yours that it was made with.
     """
+    require_type(subject, (str, Path), "what is checked", "the name of a target or the path of a file")
+    subject = str(subject)
     report, (name, _, _) = progress or (lambda _: None), subject.partition(":")
     path = Path(name)
     if path.suffix == ".py":
