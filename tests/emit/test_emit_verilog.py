@@ -387,7 +387,7 @@ def test_the_command_writes_the_text_and_proves_it(tmp_path: Path, monkeypatch: 
     (tmp_path / "toy.py").write_text(toy_text(), "utf-8")
     answer = flexmatch("emit", "verilog", "./toy.py")
     assert (answer.code, answer.err) == (0, "")
-    assert answer.out.splitlines()[:2] == ["verilog   toy: 5 of 5 instructions", "clocks    store_x takes several, of 2 kinds"]
+    assert answer.out.splitlines()[:2] == ["verilog   toy: 5 of 5 instructions", "clocks    store_x takes several clocks, of 2 kinds"]
     assert answer.out.splitlines()[-2:] == ["wrote     toy_device.v", "wrote     toy_bench.v"]
     answer = flexmatch("emit", "check", "toy_device.v", "--accel", "./toy.py")
     assert (answer.code, answer.err) == (0, "")

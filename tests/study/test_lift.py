@@ -90,7 +90,7 @@ def test_what_a_model_does_not_compute_is_listed_with_the_reason() -> None:
     text, rows = lift(accelerator("vector"))
     assert {r.name for r in rows if isinstance(r, Lifted)} == {"add", "mul", "max_"}
     reasons = {r.name: r.reason for r in rows if isinstance(r, NotLifted)}
-    assert reasons["dense"] == "no instruction computes with two operands so"
+    assert reasons["dense"] == "no instruction computes this from two operands"
     assert "it is off by" in reasons["sub"]
     assert "it is off by" in reasons["min_"]
     assert text.count("@target.accelerates") == 3
@@ -99,10 +99,10 @@ def test_what_a_model_does_not_compute_is_listed_with_the_reason() -> None:
 def test_instructions_whose_meaning_is_not_read_are_named() -> None:
     row = lifted(find_target("genesys"), BY_NAME["mul"])
     assert isinstance(row, NotLifted)
-    assert row.reason.startswith("no instruction computes with two operands so; what block_end computes is not read, because an address")
+    assert row.reason.startswith("no instruction computes this from two operands; what block_end computes is not read, because an address")
 
 
 def test_the_reason_counts_the_operands() -> None:
     row = lifted(accelerator("vector"), BY_NAME["dense_bias"])
     assert isinstance(row, NotLifted)
-    assert row.reason == "no instruction computes with 3 operands so"
+    assert row.reason == "no instruction computes this from 3 operands"

@@ -25,7 +25,7 @@ def test_what_is_written_is_a_target(tmp_path: Path) -> None:
     assert answer.code == 0
     document = json.loads(answer.out)
     assert [(x["name"], x["instructions"]) for x in document["lifted"]] == [("max_", ["max"])]
-    assert document["refused"] == [{"name": "dense", "reason": "no instruction computes with two operands so"}]
+    assert document["refused"] == [{"name": "dense", "reason": "no instruction computes this from two operands"}]
     target = load_target("./lifted.py")
     assert [*target.mappings] == ["max_"]
     assert str(prove_mapping(target.mappings["max_"], target.ila()).verdict) == "proved"
@@ -33,7 +33,7 @@ def test_what_is_written_is_a_target(tmp_path: Path) -> None:
 
 def test_nothing_is_written_where_nothing_is_lifted(tmp_path: Path) -> None:
     answer = flexmatch("lift", str(ACCELERATORS / "vector.py"), "--only", "dense")
-    assert (answer.code, answer.out) == (1, "not       dense: no instruction computes with two operands so\n")
+    assert (answer.code, answer.out) == (1, "not       dense: no instruction computes this from two operands\n")
     assert not [*tmp_path.iterdir()]
 
 

@@ -29,7 +29,7 @@ def emit_verilog(args: argparse.Namespace) -> Emission:
     count = len(device.instructions) + len(device.omitted)
     lines = [f"verilog   {target.name}: {len(device.instructions)} of {count} instructions"]
     lines += [f"outside   {name}: {reason}" for name, reason in device.omitted.items()]
-    lines += [f"clocks    {name} takes several, of {n} kinds" for name, n in device.clock_counts.items()]
+    lines += [f"clocks    {name} takes several clocks, of {n} kinds" for name, n in device.clock_counts.items()]
     document = {
         "target": target.name,
         "instructions": list(device.instructions),

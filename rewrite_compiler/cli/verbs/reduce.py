@@ -27,6 +27,7 @@ def run(arguments: Sequence[str]) -> int:
     target = Path(args.output or f"{model.stem}.reduced.onnx")
     check_outputs([target], args.inputs)
     from ...compile import chosen_targets
+    from ...report.terminal import count_text
     from ...study.laws.reduce import Question, reduce_model, reduction_document
 
     names = accelerators(args)
@@ -35,6 +36,6 @@ def run(arguments: Sequence[str]) -> int:
     reduced = reduce_model(model, question)
     write_atomically({target: reduced.onnx})
     emit_json(reduction_document(reduced, question, model, target), args.json)
-    ops = f"{reduced.ops_before} → {reduced.ops_after} ops after {reduced.tests} tests"
+    ops = f"{reduced.ops_before} → {reduced.ops_after} ops after {count_text(reduced.tests, 'test')}"
     print_lines(args, [f"{model.name}  {ops}", f"shows     {reduced.outcome}", f"wrote     {target}"])
     return 0

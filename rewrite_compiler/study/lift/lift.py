@@ -94,7 +94,7 @@ def target_file(text: str, accelerator: str, folder: Path) -> str:
 def lifted(target: Target, p: Pattern, progress: Callable[[str], None] = lambda _: None) -> Lifted | NotLifted:
     """Return an operation with numerics and certificate, or why there is none."""
     count = "two" if len(p.operands) == 2 else len(p.operands)
-    reasons = [(0.0, f"no instruction computes with {count} operands so{_unread(target.ila())}")]  # with how far each try came
+    reasons = [(0.0, f"no instruction computes this from {count} operands{_unread(target.ila())}")]  # with how far each try came
     texts, deadline = set[str](), time.process_time() + MOST_SECONDS
     for t in _tries(target.ila(), p, deadline, lambda depth, reason: reasons.append((depth, reason))):
         names = ", then ".join(t.instructions)
