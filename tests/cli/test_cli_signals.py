@@ -50,8 +50,8 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def wait_for(condition: object, run: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + 60
+def wait_for(condition: object, run: subprocess.Popen[bytes], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:  # type: ignore[operator]
         assert run.poll() is None, run.communicate()
         time.sleep(0.01)
@@ -132,7 +132,7 @@ def test_a_worker_ends_with_its_parent_even_when_that_is_killed(started: list[su
 def test_processes_that_judge_end_with_a_killed_prove(started: list[subprocess.Popen[bytes]]) -> None:
     """In the middle of a case; one that waits for its next case would end by itself."""
     run = start(started, "prove", "--accel", "flexasr", "--no-rules", "--no-cache", "--jobs", "2")
-    wait_for(lambda: len([w for w in children(run.pid) if processor_seconds(w) > JUDGING_SECONDS]) == 2, run)
+    wait_for(lambda: len([w for w in children(run.pid) if processor_seconds(w) > JUDGING_SECONDS]) == 2, run, 300.0)
     workers = children(run.pid)
     run.kill()
     run.communicate()
