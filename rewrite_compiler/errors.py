@@ -9,6 +9,7 @@ from typing import Any, cast
 
 DONE, NO, USAGE, REFUSED, BUDGET, INTERNAL = 0, 1, 2, 3, 4, 5
 INTERRUPTED, TERMINATED = 130, 143
+TARGET_FORMS = "a name of `flexmatch list`, the path of a Python file, or a Target"  # what names an accelerator
 MAX_EDITS = 2  # between a name that does not exist and one that may be meant
 
 

@@ -17,7 +17,7 @@ from ..egraph.graph.outcome import Saturation, StopReason
 from ..egraph.saturation.explanation import BirthRule, Explainer
 from ..egraph.saturation.rule_text import rule_text
 from ..egraph.saturation.saturate import start_children
-from ..errors import AnswerNo, BudgetError, UsageError, each_of, require_type
+from ..errors import TARGET_FORMS, AnswerNo, BudgetError, UsageError, each_of, require_type
 from ..fit import Refusal, Tiling
 from ..fit.cost import price_with_overlap
 from ..fit.host import SHIPPED, HostTable, host_document, picoseconds_of
@@ -27,7 +27,6 @@ from ..garbage import rare_collection
 from ..ir.program import Node, Program, total_macs
 from ..limits import DEFAULT, Limits, compact_repr
 from ..ops.op import Apply, subterms
-from ..prove.certificates.document import TARGET_FORMS
 from ..prove.certificates.operations import Progress
 from ..prove.certificates.shipped_certificates import Certificate, coverage_of
 from ..rewrite.rule import Rule, short_place

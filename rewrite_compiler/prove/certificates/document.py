@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...errors import each_of
+from ...errors import TARGET_FORMS, each_of
 from ...rewrite.rule import Rule, short_place
 from ...rewrite.ruleset import rules_at
 from ...target import Target, find_target
@@ -18,7 +18,6 @@ from .json_record import ModelVerdict
 from .judge import judge_cases, model_case, proofs, rule_case, target_cases
 
 SCHEMA = "flexmatch.prove/1"
-TARGET_FORMS = "a name of `flexmatch list`, the path of a Python file, or a Target"
 Progress = Callable[[str], None]
 
 
