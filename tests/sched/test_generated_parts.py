@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,13 +13,15 @@ from rewrite_compiler.ila.model import Queue
 from rewrite_compiler.lang import Expr, wrap
 from rewrite_compiler.lang.binders import Leaf
 from rewrite_compiler.lang.expr import lift, node
-from rewrite_compiler.sched.driver import pushing, schedule, start, transport
+from rewrite_compiler.sched.driver import pushing, schedule, start, transport, writer
 from rewrite_compiler.sched.driver.completion import capacity_limits
 from rewrite_compiler.sched.driver.program import Block
 from rewrite_compiler.sched.driver.synchronisation import synchronised
 from rewrite_compiler.sched.driver.writer import NotEmitted
+from rewrite_compiler.sched.instructions.control import reset_state
 from rewrite_compiler.sched.instructions.copies import parts_of
 from rewrite_compiler.sched.selection import Nest, Operand, Selection, _Unifier, side_effect
+from rewrite_compiler.target import load_target
 from rewrite_compiler.target.timing import Region
 
 LOAD = Queue("load", frozenset({"load"}), {"pop_next": "computed"}, {"push_next": "loaded"})
@@ -217,3 +220,12 @@ def test_a_copy_is_bits_of_words_that_do_not_meet(term: Expr, parts: list[tuple[
             parts_of(term, {}, {})
     else:
         assert [(p.index[0], p.low, p.width, p.at) for p in parts_of(term, {}, {})] == parts
+
+
+def test_commands_that_move_the_same_addresses_are_found_once_and_others_anew() -> None:
+    ila = load_target(str(Path(__file__).parent / "accelerators" / "toy.py")).ila()
+    w, rows = writer.Writer(ila, dict(reset_state(ila))), np.array([[0, lane] for lane in range(8)])
+    for row in (0, 1, 0):  # the same bytes of the same operand each time
+        transport.store_by_bus(w, "x", "x", transport.Contents(rows + np.array([row, 0]), np.arange(8), np.zeros(8, np.int64)))
+    assert [(b.instruction, b.columns["index"].tolist()) for b in w.commands] == [("store_x", [n]) for n in (0, 1, 0)]
+    assert len(w.covers) == 2
