@@ -24,6 +24,7 @@ from rewrite_compiler.ila import Stream, assemble
 from rewrite_compiler.ila.verification.packet_legality import assign_resources
 from rewrite_compiler.lang import Fixed
 from rewrite_compiler.target import find_target
+from rewrite_compiler.target.mapping import accepted_arguments
 
 Issued = tuple[str, Mapping[str, int]]
 FORMATS = dict.fromkeys("xwy", Fixed(8, 4))
@@ -143,7 +144,7 @@ def issued(variant: str, shapes: Mapping[str, tuple[int, ...]], **attributes: An
     """Return what a driver issues on operands of some shapes, without the trap at its end."""
     program = Program()
     codes = {name: np.zeros(shape, np.int32 if name == "b" else np.int8) for name, shape in shapes.items()}
-    find_target("hvx").mappings[variant].drive(program, **codes, f=FORMATS, **attributes)  # type: ignore[misc]
+    drive(variant, program, **codes, f=FORMATS, **attributes)
     return program.issued[:-1]
 
 
@@ -189,9 +190,14 @@ def simulated_convolution(layer: Layer, x: Codes, w: Codes, b: Codes, f: Mapping
 
 def driven(name: str, x: Codes, w: Codes, b: Codes, **attributes: Any) -> Codes:
     """Return what the code of a driver leaves for each sample of x."""
-    drive = find_target("hvx").mappings[name].drive
-    assert drive is not None
-    return np.asarray(drive(Repeated(samples=len(x)), x=x, w=w, b=b, **attributes))
+    return np.asarray(drive(name, Repeated(samples=len(x)), x=x, w=w, b=b, **attributes))
+
+
+def drive(name: str, device: Any, **arguments: Any) -> Any:
+    """Return what a driver returns on a device, with the parameters of its accelerator where it takes them."""
+    m = find_target("hvx").mappings[name]
+    assert m.drive is not None
+    return m.drive(device, **arguments, **accepted_arguments(m.drive, {"p": m.parameters}))
 
 
 def row(layer: Layer) -> Row:

@@ -31,7 +31,7 @@ def by_hand() -> dict[tuple[str, str], dict[str, int]]:
 BY_HAND = by_hand()
 # what only has to come in with the numbers of the model: the loops of Keras, and activations that are quantised at run time
 MORE = {
-    ("gru_loop", "flexasr"): {"linear": 27},
+    ("gru_loop", "flexasr"): {"linear": 18, "rnn": 9},  # of each step two gates; the candidate is a step of an RNN from r·h
     ("gru_loop", "vta"): {"dense": 27},
     ("convlstm", "hlscnn"): {"conv2d": 20},
     ("residual_keras", "flexasr"): {"linear": 4, "mean_pool": 1},  # two of them convolutions

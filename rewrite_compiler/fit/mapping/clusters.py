@@ -145,7 +145,7 @@ def check_units(levels: Sequence[Cluster]) -> None:
 
 def _parsed(document: Any) -> Clusters:
     check_keys(document, "The architecture", ("name", "clock_hertz", "levels"), ("energies", "operations", "source", "schema"))
-    check_schema(document, "flexmatch.clusters/1")
+    check_schema(document, "clusters")
     entries = checked_list(document["levels"], "The levels of the architecture")
     check_count(entries, "levels of an architecture")
     levels = tuple(_cluster(entry) for entry in entries)

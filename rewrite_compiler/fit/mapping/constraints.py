@@ -77,7 +77,7 @@ def constraints_from(document: Any, problem: Problem, clusters: Clusters) -> Con
 
 def _parsed(document: Any, problem: Problem, clusters: Clusters) -> Constraints:
     check_keys(document, "The constraints", (), KEYS)
-    check_schema(document, "flexmatch.constraints/1")
+    check_schema(document, "constraints")
     tiles = {}
     for level, sizes in _by_level(document, "tiles", clusters).items():
         for d, n in checked_object(sizes, f"tiles of {level}").items():

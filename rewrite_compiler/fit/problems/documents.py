@@ -27,12 +27,13 @@ def check_keys(document: Any, subject: str, needed: Sequence[str], allowed: Sequ
             raise InputError("F230", f'{subject} must not have the key "{name}", only {", ".join((*needed, *allowed))}')
 
 
-def check_schema(document: Mapping[str, Any], schema: str) -> None:
-    """Check that a document that names its schema names this one.
+def check_schema(document: Mapping[str, Any], name: str) -> None:
+    """Check that a document that names its schema names that of documents of this name.
 
     Raises:
         InputError: it names another (F230).
     """
+    schema = f"flexmatch.{name}/1"
     if document.get("schema", schema) != schema:
         raise InputError("F230", f'The schema must be "{schema}", not {document["schema"]!r}')
 

@@ -56,7 +56,7 @@ def problem_from(document: Any) -> Problem:
     """
     described = {k: v for k, v in document.items() if k not in DESCRIPTION} if isinstance(document, Mapping) else document
     check_keys(described, "The problem", ("dimensions", "tensors", "output"))
-    check_schema(document, "flexmatch.problem/1")
+    check_schema(document, "problem")
     sizes, spaces = (checked_object(document[key], key) for key in ("dimensions", "tensors"))
     check_count(sizes, "dimensions")
     check_count(spaces, "tensors")
