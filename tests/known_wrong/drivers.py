@@ -248,7 +248,10 @@ FAULTS: dict[str, Fault] = {
     "all channels have the factor of the first": Fault(
         "hvx.requantise_uint8_2", "hvx.requantise", "_drive", "multiplier[channel % len(multiplier)]", "multiplier[0]"
     ),
-    "sums start as if zero were the zero point": Fault("hvx.dense_uint8", "hvx.quantised", "_drive", "-x_zero * row", "0 * row"),
+    "sums start as if zero were the zero point": Fault("hvx.dense_uint8", "hvx.quantised", "_starts", "-zero * row", "0 * row"),
+    "around an image lie zeros, not zero points": Fault(
+        "hvx.conv2d_uint8", "hvx.quantised", "_drive_conv2d", '"border": x_zero', '"border": 0'
+    ),
     "sums of the fourth vector are stored as those of the third": Fault(
         "hvx.dense_bias_int8", "hvx.products", "_keep", "VECTORS + vector", "VECTORS + min(vector, 2)"
     ),
