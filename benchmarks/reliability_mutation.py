@@ -166,8 +166,11 @@ def interval(noticed: int, of: int) -> tuple[float, float]:
 def check(mine: list[Place], court: Court) -> None:
     """End here if the tests do not pass on the copy as it is."""
     tests = next(filter(None, (asked(p, court.have, court.seconds) for p in mine)), [])
-    if not any(court.client.answer(None, [t], court.seconds)["outcome"] == "survived" for t in tests[:3]):
+    right = next((t for t in tests[:3] if court.client.answer(None, [t], court.seconds)["outcome"] == "survived"), None)
+    if right is None:
         raise SystemExit(f"these tests do not pass without a change: {', '.join(tests[:3]) or 'none was measured'}")
+    if in_fresh_process(court.folder, [right], court.seconds, court.more) != "survived":
+        raise SystemExit(f"{right} does not pass without a change in a process of its own")
 
 
 def sampled(chosen: dict[str, list[Place]], log: CampaignLog, ends: float, court: Court) -> None:

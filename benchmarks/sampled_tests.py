@@ -1,11 +1,13 @@
 """A plugin of pytest (`-p sampled_tests`): a part of the cases of each test function.
 
 `--each N` keeps at most N cases of a function, evenly spaced, and at most 10 N examples of a property; `--longest S` breaks a test
-off after so many processor seconds.
+off after so many processor seconds; `--until S` starts no more tests once all have used S.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import signal
 from collections import defaultdict
 from collections.abc import Iterator
@@ -24,6 +26,7 @@ class TookTooLong(BaseException):
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--each", type=int, default=0, help="at most so many cases of a test function (default: all)")
     parser.addoption("--longest", type=float, default=0.0, help="break a test off after so many processor seconds (default: never)")
+    parser.addoption("--until", type=float, default=0.0, help="start no more tests after so many processor seconds in all (default: never)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,11 +52,28 @@ def shorten(test: Any, examples: int) -> None:
     )  # fmt: skip
 
 
+def used() -> float:
+    """Return the processor seconds of this process and those it has waited for."""
+    return sum(os.times()[:4])
+
+
 class Sampled:
     """What a run keeps and breaks off."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.each, self.longest = int(config.getoption("--each")), float(config.getoption("--longest"))
+        self.until = float(config.getoption("--until")) or math.inf
+        self.seconds = 0.0  # of all tests so far
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self) -> bool | None:
+        return True if self.seconds > self.until else None
+
+    @pytest.hookimpl(hookwrapper=True, specname="pytest_runtest_protocol")
+    def pytest_count_seconds(self) -> Iterator[None]:
+        before = used()
+        yield
+        self.seconds += used() - before
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
