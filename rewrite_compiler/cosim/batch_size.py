@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..compile.plan.application_time import moving_nodes
 from ..ir.program import Program
 
 MOST_SAMPLES = 32
@@ -11,9 +12,7 @@ MOST_BYTES = 1 << 26  # of the largest tensor of a batch: memory is in proportio
 
 def batch_size(p: Program) -> int:
     """Return the largest power of two, up to MOST_SAMPLES, of samples whose largest tensor takes MOST_BYTES at most; at least one."""
-    moving = set(p.inputs)  # what an input decides: a transpose of weights is there once
-    for node in p.nodes:
-        moving |= set() if moving.isdisjoint(node.inputs) else set(node.outputs)
+    moving = [*p.inputs, *(v for n in moving_nodes(p) for v in n.outputs)]  # a transpose of weights is there once
     largest = max((p.types[v].nbytes for v in moving), default=0)
     samples = MOST_SAMPLES
     while samples > 1 and samples * largest > MOST_BYTES:

@@ -19,10 +19,10 @@ def application_time(source: Program, program: Program, prices: Mapping[Value, P
     known_prices = [price for price in prices.values() if price is not None]
     if len(known_prices) < len(prices):
         return None
-    host_nodes = [n for n in _moving_nodes(program) if n.outputs[0] not in prices]
+    host_nodes = [n for n in moving_nodes(program) if n.outputs[0] not in prices]
     devices = sum(price.picoseconds for price in known_prices)
     return {
-        "host_nanoseconds": _nanoseconds(picoseconds_of(source, _moving_nodes(source), table)),
+        "host_nanoseconds": _nanoseconds(picoseconds_of(source, moving_nodes(source), table)),
         "nanoseconds": _nanoseconds(devices + picoseconds_of(program, host_nodes, table)),
     }
 
@@ -33,14 +33,14 @@ def picoseconds_of_sources(source: Program, covered: Sequence[Sequence[str]], ta
     An offload's body may have operations that no node of the model has, such as the sum with a bias of zeros.
     """
     costs: Counter[str] = Counter()
-    for n in _moving_nodes(source):
+    for n in moving_nodes(source):
         for s in n.origins:
             costs[source.sources[s].name] += picoseconds_of(source, [n], table) // len(n.origins)
     times_covered = Counter(name for names in covered for name in names)
     return [sum(costs[name] // times_covered[name] for name in names) for names in covered]
 
 
-def _moving_nodes(p: Program) -> Iterator[Node]:
+def moving_nodes(p: Program) -> Iterator[Node]:
     """Yield the nodes that depend on an input."""
     moving = set(p.inputs)
     for n in p.nodes:
