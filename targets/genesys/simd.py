@@ -177,11 +177,6 @@ def flat(space: str, row: int = 0) -> Operand:
     return Operand(space, row, (1,))
 
 
-def images_of(x: Codes, rank: int) -> Codes:
-    """Return a tensor of rank 2 or 4 as images [(samples,) n, c, i, j] whose channels are its second axis."""
-    return x if rank == 4 else x[..., None, None]
-
-
 @lru_cache(maxsize=256)
 def spread(design: Config, size: int) -> tuple[int, int]:
     """Return rows and columns of an image of one block that holds so many elements: what has no channels fills all lanes."""
