@@ -38,6 +38,7 @@ def in_copy(folder: Path) -> None:
     sys.path.insert(0, str(folder))
     more = os.pathsep.join([str(folder), str(ROOT / "benchmarks")])
     os.environ.update(PYTHONPATH=more, PYTHONSAFEPATH="1", PYTHONDONTWRITEBYTECODE="1")
+    os.environ.pop("PYTEST_ADDOPTS", None)  # options of a run of all tests, some of them of plugins that are not loaded here
     sys.dont_write_bytecode = True
     silence = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):

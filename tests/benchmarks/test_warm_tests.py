@@ -45,7 +45,10 @@ def test_at_last():
         (2, 0.1, (), "survived"),  # the second test is not begun
     ],
 )
-def test_a_fresh_process_says_what_tests_say(number: int, seconds: float, more: tuple[str, ...], outcome: str, tmp_path: Path) -> None:
+def test_a_fresh_process_says_what_tests_say(
+    number: int, seconds: float, more: tuple[str, ...], outcome: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--require-shared")  # of a run around this one
     package = tmp_path / "rewrite_compiler"
     package.mkdir()
     (package / "__init__.py").touch()
