@@ -8,7 +8,8 @@ takes the changed code and asks those that run the place, the quickest first, un
 What is run when a module is imported is asked in a fresh process. A test that fails without the change does not count. Finished
 changes are in the log, from which the next call goes on.
 A change that survives is printed with its line: it is either the same program, or a test is missing, or one that is slower
-would notice; `--again` asks those once more.
+would notice; `--again` asks those once more. `--reasons FILE` (JSON: "PART NUMBER", as printed, → a sentence) says which are
+known to be the same program, and why; the record has both, and the share of the others beside that of all.
 """
 
 from __future__ import annotations
@@ -214,17 +215,19 @@ def drawn(part: str, seed: int, runs: int) -> tuple[list[Place], int]:
     return mine[:runs], len(mine)
 
 
-def row_of(part: str, log: CampaignLog, of: int, seed: int) -> Row:
-    """Return the figures of a part, or of all together."""
-    rows = [log.of(p) for p in PARTS if part in (p, "all")]
+def row_of(part: str, log: CampaignLog, of: int, seed: int, reasons: dict[str, str]) -> Row:
+    """Return the figures of a part, or of all together; `reasons` says of which changes it is known that they change nothing."""
+    parts = [p for p in PARTS if part in (p, "all")]
+    rows, alive = [log.of(p) for p in parts], {f"{p} {n}": line for p in parts for n, line in survivors(p, log).items()}
     cases, first = sum(p.cases for p in rows), sum(p.outcomes[o] for p in rows for o in NOTICED)
-    noticed = cases - sum(len(survivors(p, log)) for p in PARTS if part in (p, "all"))
+    noticed, same = cases - len(alive), len(alive.keys() & reasons.keys())
     return {
-        "name": part, "runs": cases, "places": of, "seed": seed, "noticed_at_first": first, "noticed": noticed,
+        "name": part, "runs": cases, "places": of, "seed": seed, "noticed_at_first": first, "noticed": noticed, "same_program": same,
         "percent": round(100 * noticed / max(cases, 1), 1), "percent_95": list(interval(noticed, cases)),
+        "percent_of_others": round(100 * noticed / max(cases - same, 1), 1),
         "outcomes": dict(sorted(sum((p.outcomes for p in rows), Counter[str]()).items())),
         "cpu_seconds": round(sum(p.seconds for p in rows), 1),
-        "survived": [] if part == "all" else list(survivors(part, log).values()),
+        "survived": [] if part == "all" else [{"name": name, "change": line, "why": reasons.get(name, "")} for name, line in alive.items()],
     }  # fmt: skip
 
 
@@ -239,6 +242,7 @@ def main() -> None:
     parser.add_argument("--longest", type=float, default=5, metavar="S", help="of one test; longer ones are not asked (default: 5)")
     parser.add_argument("--reach-minutes", type=float, default=60, metavar="N", help="of the first run of the tests (default: 60)")
     parser.add_argument("--again", action="store_true", help="judge those again that survived")
+    parser.add_argument("--reasons", type=Path, metavar="FILE", help="which survivors are the same program, and why (JSON)")
     parser.add_argument("--minutes", type=float, default=600, metavar="N", help="stop after so many minutes (default: %(default)s)")
     parser.add_argument("--log", type=Path, default=Path("reliability_mutation.jsonl"), metavar="FILE", help="go on in this log")
     args = parser.parse_args()
@@ -259,11 +263,15 @@ def main() -> None:
             (judged_again if args.again else sampled)({part: mine for part, (mine, _) in chosen.items()}, log, ends, court)
             court.client.close()
     totals = {part: count for part, (_, count) in chosen.items()}
-    rows = [row_of(part, log, count, args.seed) for part, count in totals.items()]
-    rows = [*rows, row_of("all", log, sum(totals.values()), args.seed)] if len(rows) == len(PARTS) else rows
+    reasons = json.loads(args.reasons.read_text("utf-8")) if args.reasons else {}
+    alive = {f"{part} {number}" for part in PARTS for number in survivors(part, log)}
+    if foreign := sorted(reasons.keys() - alive):
+        raise SystemExit(f"this change has a reason but did not survive: {foreign[0]}")
+    rows = [row_of(part, log, count, args.seed, reasons) for part, count in totals.items()]
+    rows = [*rows, row_of("all", log, sum(totals.values()), args.seed, reasons)] if len(rows) == len(PARTS) else rows
     for r in rows:
         print(f"{r['name']:10}{r['noticed']} of {r['runs']} noticed, {r['percent']} % ({r['percent_95']}); {WANTED:g} % wanted")
-        print("".join(f"    {line}\n" for line in r["survived"]), end="")  # type: ignore[attr-defined]
+        print("".join(f"    {s['name']} {s['change']} {s['why']}\n" for s in r["survived"]), end="")  # type: ignore[attr-defined]
     finish("reliability_mutation", rows, args.json)
 
 
