@@ -7,7 +7,7 @@ decode reads and no field says follows after `|`, input by input. Comments run f
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from .mnemonic import LIMB, UNDECODED, Field, InstructionSet, Mnemonic, limbs_of
 COMMENT = re.compile(r"(?:;|//)[^\n]*")
 NUMBER = re.compile(r"#?([+-]?\d+|0x[0-9a-fA-F]+|0b[01]+)", re.ASCII)
 ASSIGNMENT = re.compile(r"(\w+)=(\S+)", re.ASCII)
+GREATEST = (1 << 63) - 1  # where numbers end that are parsed at once: a longer one reads as this one
 WORD_FORMS = ("binary", "hex", "bits")
 
 
@@ -131,17 +132,32 @@ def _column(line: str, refusal: SpecError) -> int:
     return offset + 1 if offset >= 0 else start
 
 
-def _columns(m: Mnemonic, rests: Sequence[str]) -> dict[str, Sequence[int]] | None:
+def _columns(m: Mnemonic, rests: Sequence[str]) -> Mapping[str, Sequence[int] | Data] | None:
     """Return the fields of regular lines as columns; None where a line has another form."""
-    joined = ",".join(rests).replace("#", "")
-    if not joined.isascii() or "=" in joined or "|" in joined:
+    commas, joined = max(len(m.fields) - 1, 0), ",".join(rests).replace("#", "")
+    is_regular = {rest.count(",") for rest in rests} == {commas} and (m.fields or not any(rests))
+    if not is_regular or not joined.isascii() or "=" in joined or "|" in joined:
         return None
-    parts, count = joined.split(",") if m.fields else [], len(m.fields)
-    if len(parts) != count * len(rests) or (not m.fields and any(rests)):
+    return _decimal_columns(m, joined, len(rests)) or _mixed_columns(m, joined)
+
+
+def _decimal_columns(m: Mnemonic, joined: str, count: int) -> dict[str, Data] | None:
+    """Return the fields of lines that hold decimal numbers of at most 63 bits alone, all parsed at once; None for others."""
+    try:
+        numbers = np.fromstring(joined, np.int64, sep=",")
+    except ValueError:
         return None
+    if len(numbers) != count * len(m.fields) or joined.endswith(",") or not (abs(numbers) < GREATEST).all():
+        return None
+    return {f.name: numbers[n :: len(m.fields)] for n, f in enumerate(m.fields)}
+
+
+def _mixed_columns(m: Mnemonic, joined: str) -> dict[str, list[int]] | None:
+    """Return the fields of lines some of which hold names or long numbers; None where a part is neither."""
+    parts = joined.split(",") if m.fields else []
     number = _strict_int if "_" in joined else int  # Python takes 1_000 for a number
     try:
-        return {f.name: _numbers(f, parts[n::count], number) for n, f in enumerate(m.fields)}
+        return {f.name: _numbers(f, parts[n :: len(m.fields)], number) for n, f in enumerate(m.fields)}
     except (ValueError, KeyError):
         return None
 
