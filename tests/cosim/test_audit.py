@@ -20,10 +20,11 @@ from rewrite_compiler.cosim.batch_size import EVERY, default_rate
 from rewrite_compiler.cosim.tier import LEAST_COMMAND_BYTES, chosen_engine, chosen_tier, command_bytes_of
 from rewrite_compiler.cosim.validation.audit import Audit, _SampledUnit, _unit, _work, audited_samples
 from rewrite_compiler.cosim.validation.device_history import DeviceHistory
-from rewrite_compiler.cosim.validation.drawn_operands import drawn_codes
+from rewrite_compiler.cosim.validation.drawn_operands import drawn_codes, with_drawn_sample
 from rewrite_compiler.errors import AnswerNo, SpecError, UsageError
 from rewrite_compiler.kernels.kernel import Kernel
 from rewrite_compiler.lang import Array, array, select
+from rewrite_compiler.lang.formats import Int
 from rewrite_compiler.readings.arrays.labelled_array import Data
 from rewrite_compiler.report.terminal import cosim_lines
 
@@ -156,6 +157,9 @@ def test_drawn_codes_have_both_ends_and_zero_with_their_neighbours() -> None:
         assert {low, low + 1, max(low, -1), 0, 1, high - 1, high} <= set(drawn.tolist())
         assert low <= drawn.min() <= drawn.max() <= high
         assert len({int(x).bit_length() for x in np.abs(drawn)}) > high.bit_length()
+    for given in ([[0, 0, 0]], [[-3, 0, -1]], [[2, 5, 3]]):  # a model's integers stay within 0 and those of the sample
+        drawn = with_drawn_sample(np.array(given * 50).reshape(1, -1), 0, Int(8), np.random.default_rng(0))
+        assert (drawn.min(), drawn.max()) == (min(0, *given[0]), max(0, *given[0]))
 
 
 def test_nothing_audited_is_said() -> None:

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import calibrated, compile_model
 from rewrite_compiler.cosim import Settings, cosimulate
 from rewrite_compiler.cosim.cosimulate import dataset_for
-from rewrite_compiler.cosim.metrics.host_comparison import compare_hosts
+from rewrite_compiler.cosim.metrics.host_comparison import compare_hosts, hosts_text
 from rewrite_compiler.cosim.metrics.scores import Scores
 
 SAMPLES = 6
@@ -35,11 +36,19 @@ def test_a_report_on_the_exact_host_compares_it_with_onnxruntime(tmp_path: Path)
         "differing_values": int((x != y).sum()), "differing_samples": int((x != y).any(axis=1).sum()),
         "largest_difference": float(np.abs(x.astype(float) - y.astype(float)).max()),
     }  # fmt: skip
-    assert exact.document["notes"][-1].startswith("hosts exact and onnxruntime: ")
+    assert exact.document["notes"][-1] == hosts_text("exact", "top1", exact.document["accelerated"]["value"], found)
     for _ in range(2):
         logged = cosimulate(plan, data, settings=Settings(host="exact", threads=1, batch=4, log=tmp_path / "log"))
         assert logged.document["hosts"] == found
     assert logged.document["run"]["resumed_samples"] == SAMPLES
+
+
+@pytest.mark.parametrize(
+    ("count", "told"), [(0, "all 1,200 output values are equal"), (3, "3 of 1,200 output values differ, by at most 0.5")]
+)
+def test_hosts_that_differ_or_not_are_told_in_one_sentence(count: int, told: str) -> None:
+    document = {"other": "onnxruntime", "value": None, "values": 1200, "differing_values": count, "largest_difference": 0.5}
+    assert hosts_text("exact", "top-1", 0.25, document) == f"hosts exact and onnxruntime: {told}; top-1 is 0.25 and undefined"
 
 
 @example([(math.nan, math.nan)])
