@@ -42,6 +42,7 @@ from rewrite_compiler.intake import (
 from rewrite_compiler.ir.types import TensorType
 from rewrite_compiler.limits import DEFAULT
 from rewrite_compiler.rewrite.text_file import rules_of_file
+from rewrite_compiler.rewrite.user_file import module_at
 
 GIB = 1 << 30
 SIZES = (5 * GIB, 20 * GIB)
@@ -64,6 +65,12 @@ def described(text: str) -> Callable[[Path], Any]:
     return read
 
 
+def imports_beside(file: Path) -> Any:
+    """Import a package that has the file."""
+    (file.parent / "__init__.py").write_text("", "utf-8")
+    return module_at(file.parent / "__init__.py", "rule", "F200")
+
+
 READERS: dict[str, Callable[[Path], Any]] = {
     "app.onnx": load,
     "plan.json": read_plan,
@@ -73,6 +80,9 @@ READERS: dict[str, Callable[[Path], Any]] = {
     "x.npy": lambda file: load_data(file.parent, IMAGE),
     "x.txt": described('[inputs.x]\ntext = "{}"\nvocabulary = "vocabulary.txt"\nwindow = 4\n'),
     "x.rules": rules_of_file,
+    "x.py": lambda file: module_at(file, "target", "F200"),
+    "__init__.py": lambda file: module_at(file, "target", "F200"),
+    "beside.py": imports_beside,
     "trace.jsonl": lambda file: read_bytes(file, FileBound("a trace", 1 << 29)),
 }
 

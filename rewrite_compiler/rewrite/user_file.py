@@ -18,12 +18,14 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from ..errors import FlexmatchError, InputError, UsageError
-from ..limits import DEFAULT, Limits
+from ..intake import FileBound, check_size, read_bytes
+from ..limits import DEFAULT, MIB, Limits
 from ..readings.oracle.counterexample import with_example
 from ..user_code import PREFIX, error_text
 from .rehearsal import rehearse
 
 PACKAGE = "__init__.py"
+MAX_SOURCE_BYTES = 4 * MIB  # of a Python file
 
 
 class _TextLoader(SourceFileLoader):
@@ -55,7 +57,7 @@ def module_at(path: Path, kind: str, code: str, limits: Limits | None = None) ->
     Raises:
         UsageError: `code`, there is no such file, or it is no Python file; a folder is given.
         BudgetError: R107, importing it exceeds the limits.
-        InputError: R100, it is no text, or importing it fails.
+        InputError: F105, it or a file beside it is too large; R100, it is no text, or importing it fails.
     """
     if path.is_dir():
         raise UsageError(code, f"{path} is a folder", help=f"give a file of it: {path / PACKAGE} is the {kind}, and may import the others")
@@ -63,6 +65,8 @@ def module_at(path: Path, kind: str, code: str, limits: Limits | None = None) ->
         raise UsageError(code, f"there is no {kind} file {path}", help=f"give the path of a Python file that defines a {kind.capitalize()}")
     if path.suffix != ".py":
         raise UsageError(code, f"{path} is not a Python file", help=f"a {kind} file ends in .py")
+    for file in files_of(path):
+        check_size(file.stat().st_size, _bound(kind), str(file))
     _check_text(path, kind)
     rehearse(path, kind, lambda: _imported(path, kind), limits or DEFAULT)
     try:
@@ -120,9 +124,13 @@ def _forget(package: str) -> None:
         sys.meta_path.insert(0, FINDER)
 
 
+def _bound(kind: str) -> FileBound:
+    return FileBound(f"a {kind}", MAX_SOURCE_BYTES, f"give a {kind} file that is written by hand, and data in files of their own")
+
+
 def _check_text(path: Path, kind: str) -> None:
     """Refuse a file that is no text in the encoding that its first lines name, UTF-8 without."""
-    data = path.read_bytes()
+    data = read_bytes(path, _bound(kind))
     remedy = f"give a {kind} file that is written in Python, in UTF-8"
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
