@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,8 +13,10 @@ from command import flexmatch
 from rewrite_compiler.apps import find_application
 from rewrite_compiler.compile import Options, compile_model
 from rewrite_compiler.errors import UsageError
+from rewrite_compiler.fit.host import SHIPPED, picoseconds_of
 from rewrite_compiler.study.designs.advise import advice_document, advise
 from rewrite_compiler.study.designs.diff import plan_totals
+from rewrite_compiler.study.designs.totals import Totals, totals
 
 CNN = find_application("digits_cnn").model
 SHAPES = {"image": (1, 1, 8, 8)}
@@ -35,6 +39,19 @@ def test_what_a_change_saves_is_what_compiling_with_it_saves() -> None:
     assert best["totals"] == plan_totals(compiled("vta:log_wgt_buffer=13")).document()
     assert best["saved_bytes"] == document["base"]["totals"]["bytes"] - best["totals"]["bytes"] > 0
     assert best["saved"]["moved_bytes"] == best["saved_bytes"] + best["saved_host_bytes"]
+    for change in document["changes"]:
+        assert change["saved"] == {level: n - change["cost"][level] for level, n in document["base"]["cost"].items()}
+
+
+def test_totals_say_time_and_bytes_of_devices_and_host_together() -> None:
+    document = Totals(bytes=5, device_nanoseconds=3, host_bytes=6, host_nanoseconds=4).document()
+    assert (document["nanoseconds"], document["moved_bytes"]) == (7, 11)
+    assert document.keys() == {*vars(Totals()), "nanoseconds", "moved_bytes"}
+    p = compile_model(CNN, ["hlscnn"], Options(shapes=SHAPES)).program
+    host = [n for n in p.nodes if n.operator is not None]
+    alone = [totals(replace(p, nodes=(n,)), lambda _: None).host_nanoseconds for n in host]
+    assert alone == [math.ceil(picoseconds_of(p, [n], SHIPPED) / 1000) for n in host]
+    assert sum(alone) > 0
 
 
 def compiled(accel: str) -> Any:

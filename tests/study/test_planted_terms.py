@@ -244,6 +244,18 @@ def test_intermediates_are_watched_step_by_step() -> None:
     assert limited.bits == max(max(before), -min(before) - 1).bit_length() + 1
 
 
+def test_terms_of_one_line_and_one_word_are_one_row() -> None:
+    """What is at an end of the word is within it."""
+    x = Leaf((3,), (-128, 127), False, "x")
+    results, places = with_places(lambda: array(lambda i: sum(sat(x[i] + by, 4) for by in (0, 5)), 3))
+    terms = SourceTerms((results,), places.of_terms, tuple(e for e in terms_of(results.body) if e.reads))
+    for codes in ([-8, 2, 7], [-14, -9, 1], [-20, 30, 40]):
+        both = [code + by for code in codes for by in (0, 5)]
+        (row,) = [r for r in watch(terms, {x: np.array([codes])}, {}) if r.kind == "saturates"]
+        assert (row.low, row.high, row.count) == (min(both), max(both), 6)
+        assert row.outside == sum(not -8 <= y <= 7 for y in both)
+
+
 def test_the_width_that_suffices_and_the_intermediates_are_in_the_document(sound: Plan, tmp_path: Path) -> None:
     plan, data = planted(sound, tmp_path, FLAWS["accumulator of 13 bits"][2])
     document = attribute(plan, Trials(plan, data, metric_of("cosine")))

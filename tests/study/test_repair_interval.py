@@ -11,10 +11,10 @@ from rewrite_compiler.apps import find_application
 from rewrite_compiler.cli.verbs.repair import lines
 from rewrite_compiler.compile import Plan, compile_model
 from rewrite_compiler.cosim.metrics.loss_bound import band_of
-from rewrite_compiler.cosim.metrics.metrics import metric_of
+from rewrite_compiler.cosim.metrics.metrics import PairedComparison, metric_of
 from rewrite_compiler.data import samples_for
 from rewrite_compiler.report.figures import interval_text
-from rewrite_compiler.study.diagnosis.repair import Repair, repair
+from rewrite_compiler.study.diagnosis.repair import Repair, _is_distinguishable, repair
 from rewrite_compiler.study.diagnosis.trials import with_formats_of
 
 MLP = find_application("digits_mlp")
@@ -71,3 +71,11 @@ def test_a_maximum_has_no_interval_and_so_no_repair(flawed: Plan) -> None:
     undecided = found.document["undecided"]
     assert found.plan is None
     assert (undecided["interval"], undecided["method"]) == (None, "a maximum has no interval")
+
+
+@pytest.mark.parametrize(("ends", "is_told"), [
+    (None, False), ((0.2, 3.0), True), ((-3.0, -0.1), True), ((-0.5, 0.5), False), ((0.0, 2.0), False), ((-2.0, 0.0), False),
+])  # fmt: skip
+def test_samples_tell_a_change_where_the_interval_excludes_0(ends: tuple[float, float] | None, is_told: bool) -> None:
+    assert _is_distinguishable(PairedComparison(1.0, ends, "", 1, 1, 1)) is is_told
+    assert not _is_distinguishable(None)
