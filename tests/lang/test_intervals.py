@@ -187,3 +187,16 @@ def test_a_remainder_has_the_sign_of_what_is_divided() -> None:
     assert iv.trunc_mod((-5, 0), (3, 3)) == (-2, 0)
     assert iv.trunc_mod((0, 5), (3, 3)) == (0, 2)
     assert iv.trunc_mod((-5, 5), (-3, 2)) == (-2, 2)
+
+
+@pytest.mark.parametrize(("interval", "count"), [
+    ((0, 0), 1), ((0, 255), 1), ((-128, 127), 1), ((0, 256), 2), ((-129, 0), 2), ((0, 65535), 2), ((0, 65536), 4), ((0, 2**32 - 1), 4),
+    ((-(2**31), 5), 4), ((0, 2**32), 8), ((-(2**31) - 1, 0), 8), ((0, 2**80), 8), ((None, 3), 8), ((3, None), 8),
+])  # fmt: skip
+def test_the_bytes_of_the_narrowest_machine_word(interval: Interval, count: int) -> None:
+    assert iv.storage_bytes(interval) == count
+
+
+def test_a_conjunction_is_no_larger_than_an_operand_that_is_not_negative() -> None:
+    assert iv.bit_and((0, 3), (-8, 7)) == iv.bit_and((-8, 7), (0, 3)) == iv.bit_and((0, 3), (None, None)) == (0, 3)
+    assert iv.bit_and((0, None), (1, 6)) == (0, 6)
