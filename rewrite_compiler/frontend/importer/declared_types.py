@@ -73,7 +73,7 @@ def result_types(site: Site, node: Any, reads: Mapping[str, int], declared: Mapp
                 "F160",
                 f'the shape of "{name}", which {site.label} gives, is not known{_because(site, reason)}',
                 place=site.place,
-                help="declare it in the model (value_info), or fix the dimensions it depends on with --shape",
+                help=_remedy(site, reason),
             )
     return [t for t in types_or_none if t is not None]
 
@@ -83,6 +83,14 @@ def _because(site: Site, reason: str) -> str:
     if site.domain == "" and site.op in BY_DATA:
         return ": it depends on data"
     return f": {reason}" if "data" in reason or "run time" in reason else ""
+
+
+def _remedy(site: Site, reason: str) -> str:
+    """Return how a shape becomes known: no dimension of an input fixes one that depends on data."""
+    if not _because(site, reason):
+        return "declare it in the model (value_info), or fix the dimensions it depends on with --shape"
+    declared = "declare it in the model (value_info) if it is always the same"
+    return f"{declared}, or make what ends the loop a constant of the model (initializer)" if site.op == "Loop" else declared
 
 
 def _loop_states(site: Site, node: Any) -> list[TensorType | None]:
