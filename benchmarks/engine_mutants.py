@@ -230,7 +230,7 @@ def schedule_mutant(plan: Plan, draw: Draw, log: list[str], calls: int) -> Any:
         if stage[0] - 1 == place and places:
             n = draw.choice(places)
             log.append(f"stage {place}: number {n} is {self.numbers[n] - 1}, not {self.numbers[n]}")
-            self.numbers = [x - 1 if m == n else x for m, x in enumerate(self.numbers)]
+            self.numbers = tuple(x - 1 if m == n else x for m, x in enumerate(self.numbers))
 
     return patched(kernels.Kernel, "__init__", other)
 

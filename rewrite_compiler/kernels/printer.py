@@ -141,14 +141,8 @@ class Printer:
 
     def _out_stride(self, axis: int) -> Value:
         """Return the elements between neighbours along an axis of the result, whose lanes lie innermost, filled up."""
-        inner = self.result_shape()[axis - (axis > self.schedule.lane) + 1 :]
+        inner = self.schedule.result_shape(self.shape)[axis - (axis > self.schedule.lane) + 1 :]
         return self.number(int(np.prod(inner, dtype=np.int64)), "result", axis)
-
-    def result_shape(self) -> list[int]:
-        """Return the shape of the result in memory: the axis of lanes innermost, rounded up to whole vectors."""
-        shape = list(self.shape)
-        lanes = -(-shape.pop(self.schedule.lane) // self.schedule.lanes) * self.schedule.lanes
-        return [*shape, lanes]
 
     # -- arguments
 

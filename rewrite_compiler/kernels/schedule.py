@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..lang.binders import Comprehension, FoldResult, Leaf, static_shape
@@ -27,6 +27,11 @@ class Schedule:
     def __str__(self) -> str:
         jam = f", {self.positions} positions of axis {self.jam} together" if self.jam is not None else ""
         return f"{self.lanes} lanes on axis {self.lane}{jam}"
+
+    def result_shape(self, shape: Sequence[int]) -> list[int]:
+        """Return the shape of a result in memory: the axis of lanes innermost, rounded up to whole vectors."""
+        lanes = -(-shape[self.lane] // self.lanes) * self.lanes
+        return [*shape[: self.lane], *shape[self.lane + 1 :], lanes]
 
 
 def schedules(value: Comprehension, features: frozenset[str]) -> list[Schedule]:
