@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from operator import mul
 from typing import Any
 
 from ..ila.polynomial import Poly, Symbols
 from ..ila.summary import Access, Read, Summary, Transition
 from ..lang import intervals as iv
-from ..lang.binders import Leaf, scalar_array
-from ..lang.expr import INTEGER, Expr, lift
+from ..lang.binders import Leaf
+from ..lang.expr import lift
 from ..lang.substitution import substitute
-from ..readings.oracle.emit_python import evaluate
+from .instructions.copies import number
 
 Settings = dict[str, int]  # field or register → value
 Equation = tuple[str, Poly, int]  # what it is about, the polynomial, and the number that it must be
@@ -45,6 +45,12 @@ class Nest:
     loops: tuple[tuple[str, int], ...]
     result: Operand
     operands: tuple[Operand, ...]
+
+    @property
+    def anywhere(self) -> Nest:
+        """The same loops and strides without a base of any operand."""
+        result, *operands = (Operand(o.memory, None, o.strides) for o in (self.result, *self.operands))
+        return Nest(self.loops, result, tuple(operands))
 
 
 @dataclass(frozen=True)
@@ -72,21 +78,35 @@ def select(
     `fixed` are registers that have a value already; `parts` are the transitions of the update that the one consists of, where it is not
     one of them itself. Iterations keep their order when they are `ordered`; a sum in a ring may be permuted.
     """
-    unifier = _Unifier(summary, transition, [*loops, *transition.loops], nest, fixed, ordered)
-    unifier.parts = tuple(parts) or (transition,)
-    attempts = (unifier.attempt(assignment) for assignment in sorted(unifier.candidates(), key=unifier.words))  # shortest table first
+    every = tuple([(v, tuple(p.items())) for v, p in (*loops, *transition.loops)])
+    question = summary, transition, every, nest.anywhere, tuple(sorted(fixed.items())), ordered, tuple(parts) or (transition,)
+    unifier, candidates, furthest = _candidates(*question)
+    unifier.furthest = furthest
+    bases = [nest.result.base, *(o.base for o in nest.operands)]
+    attempts = (unifier.attempt(assignment, bases) for assignment in candidates)
     return next((selection for selection in attempts if selection is not None), None) or NoSelection(unifier.furthest[1])
 
 
+@lru_cache(maxsize=1 << 12)
+def _candidates(
+    summary: Summary, transition: Transition, loops: tuple[tuple[str, Any], ...], nest: Nest, fixed: tuple[tuple[str, int], ...],
+    ordered: bool, parts: tuple[Transition, ...],
+) -> tuple[_Unifier, list[dict[str, int]], tuple[float, str]]:  # fmt: skip
+    """Return what unifies nests that differ in their bases alone, the maps of loops, shortest table first, and the furthest reason."""
+    unifier = _Unifier(summary, transition, [(v, dict(p)) for v, p in loops], nest, dict(fixed), ordered, parts)
+    candidates = sorted(unifier.candidates(), key=unifier.words)
+    return unifier, candidates, unifier.furthest
+
+
 class _Unifier:
-    """One transition and one nest."""
+    """One transition, which consists of parts, and nests that differ in their bases alone."""
 
     def __init__(
-        self, summary: Summary, t: Transition, loops: Sequence[tuple[str, Poly]], nest: Nest, fixed: Mapping[str, int], ordered: bool
-    ) -> None:
+        self, summary: Summary, t: Transition, loops: Sequence[tuple[str, Poly]], nest: Nest, fixed: Mapping[str, int], ordered: bool,
+        parts: tuple[Transition, ...],
+    ) -> None:  # fmt: skip
         self.summary, self.symbols, self.nest, self.fixed, self.ordered = summary, summary.symbols, nest, fixed, ordered
-        self.transition = t
-        self.parts: tuple[Transition, ...] = (t,)
+        self.parts = parts
         self.accesses = [(t.write, nest.result), *((r.access, o) for r, o in zip(reads_of(t), nest.operands, strict=True))]
         self.lanes = {v for v, p in loops if set(p) <= {()}}
         self.loops = [(v, p) for v, p in loops if v not in self.lanes]
@@ -163,8 +183,8 @@ class _Unifier:
         if depth > self.furthest[0]:
             self.furthest = (depth, reason)
 
-    def attempt(self, assignment: dict[str, int]) -> Selection | None:
-        """Return the selection of one map of loops; None where its equations have no solution."""
+    def attempt(self, assignment: dict[str, int], bases: Sequence[int | None]) -> Selection | None:
+        """Return the selection of one map of loops at the base of each access; None where its equations have no solution."""
         rest = [n for n in range(len(self.nest.loops)) if n not in assignment.values()]
         if self.table_loop and not self.room:
             self.note(len(assignment), f"an address of {self.summary.instruction.name} is neither a sum of fields and loops nor a table")
@@ -174,8 +194,8 @@ class _Unifier:
             return None
         equations = list(self._equations(assignment, [v for v, _ in self.loops]))
         strides_of_atom: dict[str, tuple[int, ...]] = {}  # base and strides of what a field of the table holds
-        for access, operand in self.accesses:
-            base, strides = operand.base or 0, [operand.strides[n] for n in rest]
+        for (access, operand), place in zip(self.accesses, bases, strict=True):
+            base, strides = place or 0, [operand.strides[n] for n in rest]
             ends = [stride * (self.nest.loops[n][1] - 1) for n, stride in zip(rest, strides, strict=True)]
             low, high = base + sum(min(x, 0) for x in ends), base + sum(max(x, 0) for x in ends)
             atom = next((m[0] for m in access.address[0] if len(m) == 1 and m[0] in self.table_atoms), None)
@@ -183,7 +203,7 @@ class _Unifier:
                 if any(ends):
                     self.note(len(assignment), f"{access.memory} has no table for the loops that are left over")
                     return None
-                equations += [(f"base of {access.memory}", self.base(access), base)] if operand.base is not None else []
+                equations += [(f"base of {access.memory}", self.base(access), base)] if place is not None else []
             elif not iv.inside((low, high), self.symbols.atoms[atom].interval):
                 self.note(len(assignment), f"a field of the table cannot hold element {high} of {access.memory}")
                 return None
@@ -216,13 +236,13 @@ class _Unifier:
         """Yield the equations of extents and strides of these loops of the instruction under a map."""
         extents = dict(self.loops)
         for variable in variables:
-            number = self.nest.loops[assignment[variable]][1] if variable in assignment else 1
-            yield f"extent of {variable}", extents[variable], self.words(assignment) if variable == self.table_loop else number
+            extent = self.nest.loops[assignment[variable]][1] if variable in assignment else 1
+            yield f"extent of {variable}", extents[variable], self.words(assignment) if variable == self.table_loop else extent
         for access, operand in self.accesses:
             for variable in variables:
                 if variable in assignment:
-                    number = operand.strides[assignment[variable]]
-                    yield f"stride of {variable} in {access.memory}", self._factor(access, variable), number
+                    stride = operand.strides[assignment[variable]]
+                    yield f"stride of {variable} in {access.memory}", self._factor(access, variable), stride
 
     def _factor(self, access: Access, variable: str) -> Poly:
         return {tuple(n for n in m if n != variable): c for m, c in access.address[0].items() if variable in m}
@@ -242,21 +262,38 @@ def side_effect(summary: Summary, parts: Sequence[Transition], settings: Setting
 
     Nothing where it is all that it does.
     """
+    values = tuple([settings.get(name, 0) for name in _deciding(summary)])
+    return _side_effect(summary, tuple(parts), values)
+
+
+@lru_cache(maxsize=64)
+def _deciding(summary: Summary) -> tuple[str, ...]:
+    """Return the fields and registers that decide which transitions of an instruction happen, and whether it is refused."""
+    symbols = summary.symbols
+    every = [(conditions, (*loops, *t.loops)) for conditions, loops, t in summary.transitions()]
+    atoms = {name for _, loops in every for _, p in loops for monomial in p for name in monomial if name in symbols.atoms}
+    terms = [*(x for conditions, _ in every for x in conditions), *(symbols.atoms[name] for name in atoms), *summary.domain]
+    return tuple(sorted({leaf.name for e in terms for leaf in e.reads if leaf in symbols.control and not leaf.shape}))
+
+
+@lru_cache(maxsize=1 << 12)
+def _side_effect(summary: Summary, parts: tuple[Transition, ...], values: tuple[int, ...]) -> str:
+    """Return the same at values of what decides it."""
     registers = {leaf.name for leaf in summary.symbols.control if not leaf.shape}
-    every: Settings = {leaf.name: 0 for leaf in summary.symbols.control if not leaf.shape} | settings
+    settings = dict(zip(_deciding(summary), values, strict=True))
     system = _Equations(summary.symbols, {}, {})
     name = summary.instruction.name
     for conditions, loops, t in summary.transitions():
         is_guarded = any(x.free for x in conditions)
-        holds = is_guarded or all(system.number(x, every) for x in conditions)
+        holds = is_guarded or all(number(x, {}, settings) for x in conditions)
         extents = [p for _, p in (*loops, *t.loops)]
-        is_active = holds and (is_guarded or all(system.value(p, every) > 0 for p in extents))
+        is_active = holds and (is_guarded or all(system.value(p, settings) > 0 for p in extents))
         if t not in parts and is_active and t.write.memory not in registers:
             return f"{name} also writes {t.write.memory} under these settings"
         if t in parts and (is_guarded or not holds):
             return f"a condition of {name} does not hold under these settings"
     scalars = frozenset(leaf for leaf in summary.symbols.control if not leaf.shape)
-    if any(x.reads <= scalars and not system.number(x, every) for x in summary.domain):
+    if any(x.reads <= scalars and not number(x, {}, settings) for x in summary.domain):
         return f"a diagnostic of {name} refuses these settings"
     return ""
 
@@ -272,7 +309,7 @@ def words_of(selection: Selection, symbols: Symbols) -> dict[int, int]:
                 low, e = low + e.data[0], e.args[0]
             (index,) = e.args
             numbers = {v: lift(k) for v in index.free}
-            address = _Equations(symbols, {}, {}).number(substitute(index, numbers), dict(selection.settings))
+            address = number(substitute(index, numbers), {}, selection.settings)
             words[address] = words.get(address, 0) | value << low
     return words
 
@@ -284,73 +321,79 @@ class _Equations:
         self.symbols, self.intervals, self.fixed = symbols, intervals, fixed
         self.reason, self.solved = "", -1
 
-    def solve(self, equations: Sequence[Equation]) -> Settings | None:
+    def solve(self, equations: Iterable[Equation]) -> Settings | None:
         """Return values that fulfil all equations, within the intervals of their fields; what no equation needs is 0."""
-        return self._solve(list(equations), dict(self.fixed))
+        return self._solve([(*e, self._unknowns(e[1])) for e in equations], dict(self.fixed))
 
     def has_one_unknown(self, equation: Equation) -> bool:
         """Tell whether an equation depends on one field or register that is not fixed, or on none."""
-        return len(self._unknowns(equation[1], dict(self.fixed))) <= 1
+        return len(self._unknowns(equation[1])) <= 1
 
-    def _solve(self, equations: list[Equation], settings: Settings) -> Settings | None:
+    def _unknowns(self, p: Poly) -> list[str]:
+        """Return the fields and registers of a polynomial that are not fixed."""
+        names = frozenset[str]().union(*(_fields_of(self.symbols, name) for monomial in p for name in monomial))
+        return sorted(names - self.fixed.keys())
+
+    def _solve(self, equations: list[tuple[str, Poly, int, list[str]]], settings: Settings) -> Settings | None:
+        """Return values that fulfil equations, each with what may be unknown in it, where some are known already."""
         if not equations:
             return settings
-        unknowns = [self._unknowns(p, settings) for _, p, _ in equations]
+        unknowns = [[name for name in names if name not in settings] for *_, names in equations]
         n = min(range(len(equations)), key=lambda k: len(unknowns[k]))
-        subject, p, number = equations[n]
+        subject, p, target, _ = equations[n]
         rest = equations[:n] + equations[n + 1 :]
         if not unknowns[n]:
-            if self.value(p, settings) == number:
+            if self.value(p, settings) == target:
                 return self._solve(rest, settings)
-            self._note(f"{subject} is {self.value(p, settings)}, not {number}", len(rest))
+            self._note(f"{subject} is {self.value(p, settings)}, not {target}", len(rest))
             return None
         for name in unknowns[n]:
             zeros = {**settings, **dict.fromkeys(unknowns[n], 0)}
-            for value in self._values(p, name, zeros, number):
+            for value in self._values(p, name, zeros, target):
                 trial = {**zeros, name: value}
-                if self._fits(name, value) and self.value(p, trial) == number:
+                if self._fits(name, value) and self.value(p, trial) == target:
                     solution = self._solve(rest, trial)
                     if solution is not None:
                         return solution
-        self._note(f"{subject} cannot be {number}", len(rest))
+        self._note(f"{subject} cannot be {target}", len(rest))
         return None
 
     def _note(self, reason: str, left_over: int) -> None:
         if not self.reason or left_over < self.solved:
             self.reason, self.solved = reason, left_over
 
-    def _values(self, p: Poly, name: str, zeros: Settings, number: int) -> Iterator[int]:
+    def _values(self, p: Poly, name: str, zeros: Settings, target: int) -> Iterator[int]:
         """Yield values of one name that may fulfil an equation that is linear from 0 on, or at the end of the field; else the number."""
         _, last = self.intervals.get(name, (0, None))
         for first in (0, (last or 1) - 1):
             low, high = (self.value(p, {**zeros, name: x}) for x in (first, first + 1))
             slope = high - low
-            if slope and (number - low) % slope == 0:
-                yield first + (number - low) // slope
-        yield number
+            if slope and (target - low) % slope == 0:
+                yield first + (target - low) // slope
+        yield target
 
     def _fits(self, name: str, value: int) -> bool:
         return iv.inside((value, value), self.intervals.get(name, (0, None)))
 
-    def _leaves(self, name: str) -> list[str]:
-        return sorted(leaf.name for leaf in self.symbols.atoms[name].reads)
-
-    def _unknowns(self, p: Poly, settings: Settings) -> list[str]:
-        names = {leaf for monomial in p for name in monomial for leaf in self._leaves(name)}
-        return sorted(names - settings.keys())
-
     def value(self, p: Poly, settings: Settings) -> int:
         """Return a polynomial at settings."""
-        values = {name: self.number(self.symbols.atoms[name], settings) for monomial in p for name in monomial}
-        return sum(c * math.prod(values[name] for name in monomial) for monomial, c in p.items())
+        total = 0
+        for monomial, c in p.items():
+            for name in monomial:
+                field = _field_of(self.symbols, name)
+                c *= settings[field] if field else number(self.symbols.atoms[name], {}, settings)
+            total += c
+        return total
 
-    def number(self, e: Expr, settings: Settings) -> int:
-        """Return a control term at settings."""
-        if e.value is not None:
-            return int(e.value)
-        if e.op == "load" and isinstance(e.data, Leaf):
-            return settings[e.data.name]
-        if e.op in INTEGER:
-            return int(INTEGER[e.op](*(self.number(a, settings) for a in e.args)))
-        contents: dict[Leaf, MutableSequence[Any]] = {leaf: [settings[leaf.name]] for leaf in e.reads}
-        return int(evaluate(scalar_array(e), contents, 1)[0])
+
+@lru_cache(maxsize=1 << 12)
+def _fields_of(symbols: Symbols, atom: str) -> frozenset[str]:
+    """Return the fields and registers that an atom depends on."""
+    return frozenset(leaf.name for leaf in symbols.atoms[atom].reads)
+
+
+@lru_cache(maxsize=1 << 12)
+def _field_of(symbols: Symbols, atom: str) -> str:
+    """Return the field or register that an atom is; nothing where it is a term over some."""
+    e = symbols.atoms[atom]
+    return e.data.name if e.op == "load" and isinstance(e.data, Leaf) and not e.args else ""

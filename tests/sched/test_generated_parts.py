@@ -131,7 +131,8 @@ def test_settings_that_a_diagnostic_refuses_are_none() -> None:
     count, row = Leaf((), (0, 15), False, "count"), Leaf((16,), (0, 255), False, "row")
     symbols: Any = SimpleNamespace(control=[count, row], atoms={})
     domain = (count[()] < 5, row[count[()]] < 9)  # the second one depends on a memory
-    summary: Any = SimpleNamespace(symbols=symbols, transitions=list, domain=domain, instruction=SimpleNamespace(name="gemm"))
+    contents = {"symbols": symbols, "transitions": list, "domain": domain, "instruction": SimpleNamespace(name="gemm")}
+    summary: Any = type("Summary", (), contents)()
     assert side_effect(summary, (), {"count": 4}) == side_effect(summary, (), {}) == ""
     assert side_effect(summary, (), {"count": 5}) == "a diagnostic of gemm refuses these settings"
 
@@ -147,7 +148,7 @@ def test_operands_that_share_a_field_of_a_table_move_alike() -> None:
         unifier.loops, unifier.table_loop, unifier.table_atoms, unifier.furthest = [("t", {})], "t", {"at"}, (-1, "")
         unifier.symbols = SimpleNamespace(atoms={"at": field}, control=[], variables={})
         unifier.summary, unifier.fixed, unifier.__dict__["room"] = SimpleNamespace(fields={}), {}, 8
-        assert unifier.attempt({}) is None
+        assert unifier.attempt({}, (0, 0)) is None
         assert ("share a field of the table and move in other ways" in unifier.furthest[1]) is not is_alike
 
 

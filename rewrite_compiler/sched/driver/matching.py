@@ -251,15 +251,18 @@ class Region:
         """Return the address of each place [places, axes of the memory], given that of the first."""
         addresses: Data = self._grid.addresses + np.array(base)
         for axis, modulus in enumerate(self.slot.access.moduli):
-            if modulus is not None:
+            if modulus is not None and (addresses[:, axis].min(initial=0) < 0 or addresses[:, axis].max(initial=0) >= modulus):
                 addresses[:, axis] %= modulus
         return addresses
 
     @cached_property
     def is_distinct(self) -> bool:
         """Whether no two of its places have one address."""
-        addresses = self.addresses_from((0,) * len(self.slot.access.address))
-        return len(np.unique(addresses, axis=0)) == len(addresses)
+        keys = np.zeros(len(self._grid.addresses), np.int64)
+        for axis in self.addresses_from((0,) * len(self.slot.access.address)).T:
+            steps = axis - axis.min(initial=0)
+            keys = keys * (steps.max(initial=0) + 1) + steps
+        return int(np.bincount(keys).max(initial=0)) <= 1
 
     @cached_property
     def ways(self) -> list[Data] | None:
@@ -297,7 +300,7 @@ class Region:
         for v, values in lane_values.items():
             axes = [a + values * c for a, c in zip(axes, coefficients(self.slot.access, v), strict=True)]
         axes[0] = sum((steps[n] * step for n, step in enumerate(self.strides)), axes[0])
-        addresses = np.stack([np.broadcast_to(a, shape).reshape(-1) for a in axes], axis=-1)
+        addresses = np.stack([np.broadcast_to(a, shape).reshape(-1) for a in axes]).T
         positions, is_used = [], np.ones((), bool)
         for axis, offset in enumerate(reach.axes if reach.name != ZEROS else ()):
             value = steps[axis] * self.widths[axis] + self.low[axis]

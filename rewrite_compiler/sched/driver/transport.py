@@ -25,9 +25,9 @@ class _Directory:
     """Which of some addresses [count, axes] another one is: the last where there are several."""
 
     def __init__(self, addresses: Data) -> None:
-        self.sizes = addresses.max(axis=0, initial=0) + 1
+        self.sizes = np.array([axis.max(initial=0) for axis in addresses.T]) + 1
         self.factors = np.append(np.cumprod(self.sizes[:0:-1])[::-1], 1)
-        self.keys = addresses @ self.factors
+        self.keys = sum((axis * factor for axis, factor in zip(addresses.T, self.factors, strict=True)), np.zeros(len(addresses), np.int64))
         self.numbers = np.full(int(np.prod(self.sizes)), NONE)
         self.numbers[self.keys] = np.arange(len(addresses))
 
@@ -38,8 +38,24 @@ class _Directory:
 
     def find(self, addresses: Data) -> Data:
         """Return the number of each address [..., axes], or NONE."""
-        is_inside = ((addresses >= 0) & (addresses < self.sizes)).all(axis=-1)
-        return np.where(is_inside, self.numbers[np.where(is_inside, addresses @ self.factors, 0)], NONE)
+        return self._numbers([addresses[..., axis] for axis in range(addresses.shape[-1])])
+
+    def find_moved(self, addresses: Data, by: Data) -> Data:
+        """Return the number of each address [count, axes] moved along the first axis by each of some distances, or NONE."""
+        first, *others = addresses.T
+        ends = addresses.min(axis=0), addresses.max(axis=0)
+        ends[0][0] += by.min()
+        ends[1][0] += by.max()
+        if (ends[0] >= 0).all() and (ends[1] < self.sizes).all():
+            return np.asarray(self.numbers[addresses @ self.factors + by[:, None] * self.factors[0]])
+        return self._numbers([first + by[:, None], *others])
+
+    def _numbers(self, axes: Sequence[Data]) -> Data:
+        """Return the number of each address, given by its axes, which broadcast."""
+        keys, is_inside = np.zeros((), np.int64), np.ones((), bool)
+        for axis, size, factor in zip(axes, self.sizes, self.factors, strict=True):
+            keys, is_inside = keys + axis * factor, is_inside & (axis >= 0) & (axis < size)
+        return self.numbers[keys] if is_inside.all() else np.where(is_inside, self.numbers[np.where(is_inside, keys, 0)], NONE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +66,16 @@ class Contents:
     elements: Data
     digits: Data
 
+    @cached_property
+    def directory(self) -> _Directory:
+        """Which of the addresses another one is."""
+        return _Directory(self.addresses)
+
     def once(self) -> Contents:
         """Return the contents with each address once, where it comes first, and what comes last for it."""
-        directory = _Directory(self.addresses)
-        last = directory.find(self.addresses[directory.first])
-        return Contents(self.addresses[directory.first], self.elements[last], self.digits[last])
+        addresses = self.addresses[self.directory.first]
+        last = self.directory.find(addresses)
+        return Contents(addresses, self.elements[last], self.digits[last])
 
     def without_zeros(self) -> Contents:
         """Return the contents that are elements."""
@@ -70,7 +91,7 @@ class Contents:
 
     def meets(self, other: Contents) -> bool:
         """Tell whether others have an address in common with these."""
-        return bool(len(self.addresses) and (_Directory(self.addresses).find(other.addresses) != NONE).any())
+        return bool(len(self.addresses) and (self.directory.find(other.addresses) != NONE).any())
 
 
 NOTHING = Contents(np.zeros((0, 1), np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -153,7 +174,7 @@ def _cover_of(w: Writer, m: Mover, x: Contents, found: Callable[[Writer, Mover, 
 
 def _stores(w: Writer, m: Mover, x: Contents) -> tuple[Data, Data, Data]:
     """Return where commands begin that cover addresses, which address each lane of each is of, or NONE, and from which byte on."""
-    directory = _Directory(x.addresses)
+    directory = x.directory
     addresses = x.addresses[directory.first]
     reached = addresses[:, None] + np.array([p.offset for p in m.pieces])
     selection = _cover(_Directory(addresses).find(reached))
@@ -166,8 +187,8 @@ def _stores(w: Writer, m: Mover, x: Contents) -> tuple[Data, Data, Data]:
 
 def _reads(w: Writer, m: Mover, x: Contents) -> tuple[Data, Data, Data]:
     """Return where reads of addresses begin, which address each lane of each is of, or NONE, and from which byte on."""
-    every = _Directory(x.addresses)
-    last, addresses = every.find(x.addresses[every.first]), x.addresses[every.first]
+    addresses = x.addresses[x.directory.first]
+    last = x.directory.find(addresses)
     lows = list(dict.fromkeys(p.low for p in m.pieces))
     starts = np.array([next(p.offset for p in m.pieces if p.low == low) for low in lows])
     bases = (addresses[:, None] - starts).reshape(-1, starts.shape[1])  # of a read that begins with bits from `low` on
@@ -242,7 +263,7 @@ def _store(w: Writer, c: Copier, pending: Contents, digit: int) -> bool:
         w.sizes = before
         return False
     _issue(w, c, commands)
-    for at, lanes in zip(starts, _lanes(c, Contents(pending.addresses, pending.elements, pending.digits + digit), runs), strict=True):
+    for at, lanes in zip(starts, _lanes(c, pending, runs, digit), strict=True):
         w.fetch(c.image, at, lanes)
     return True
 
@@ -287,14 +308,16 @@ def _runs(c: Copier, contents: Contents) -> list[tuple[int, int]]:
     return runs
 
 
-def _lanes(c: Copier, x: Contents, runs: Sequence[tuple[int, int]]) -> Iterator[Lanes]:
-    """Yield the words of each run of elements."""
-    directory, words = _Directory(x.addresses), [word.word for word in c.words]
-    offsets, digits = np.array([word.offset for word in c.words]), np.array([word.low // BYTE for word in c.words])
+def _lanes(c: Copier, x: Contents, runs: Sequence[tuple[int, int]], digit: int = 0) -> Iterator[Lanes]:
+    """Yield the words of each run of elements; `digit` is the byte of the code that their lowest is now."""
+    elements, digits = np.append(x.elements, NONE), np.append(x.digits + digit, 0)
+    is_whole = not digits.any() and all(word.low < BYTE for word in c.words)
+    order = [word.word for word in c.words]
+    words: slice | list[int] = slice(None) if order == [*range(c.span)] else order
+    offsets, lows = np.array([word.offset for word in c.words]), np.array([word.low // BYTE for word in c.words])
     for first, count in runs:
-        places = np.broadcast_to(offsets, (count, *offsets.shape)).copy()
-        places[..., 0] += first + np.arange(count)[:, None] * c.step
-        numbers, lanes = directory.find(places), Lanes.empty(count, c.span)
-        lanes.elements[:, words] = elements = np.append(x.elements, NONE)[numbers]
-        lanes.digits[:, words] = np.where(elements == NONE, 0, np.append(x.digits, 0)[numbers] + digits)
+        numbers, lanes = x.directory.find_moved(offsets, first + np.arange(count) * c.step), Lanes.empty(count, c.span)
+        lanes.elements[:, words] = found = elements[numbers]
+        if not is_whole:
+            lanes.digits[:, words] = np.where(found == NONE, 0, digits[numbers] + lows)
         yield Lanes(lanes.elements.reshape(-1), lanes.digits.reshape(-1))

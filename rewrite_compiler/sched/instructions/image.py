@@ -91,13 +91,16 @@ def attachment(ila: Ila, image: str) -> Settings:
     return fixed if external is None else {**fixed, external.base.name: 0, external.size.name: ATTACHED}
 
 
-def condition_values(conditions: Sequence[Expr], fixed: Mapping[str, int]) -> Iterator[Settings]:
-    """Yield values of the fields of one bit that conditions read, under which none of them is false."""
+def condition_values(conditions: Sequence[Expr], fixed: Mapping[str, int]) -> tuple[Settings, ...]:
+    """Return values of the fields of one bit that conditions read, under which none of them is false."""
+    return _condition_values(tuple(conditions), frozenset(fixed))
+
+
+@lru_cache(maxsize=256)
+def _condition_values(conditions: tuple[Expr, ...], fixed: frozenset[str]) -> tuple[Settings, ...]:
     leaves = {x.name: x for c in conditions for x in c.reads if x.name not in fixed and x.interval == (0, 1)}
-    for values in itertools.product((1, 0), repeat=len(leaves)):
-        settings = dict(zip(leaves, values, strict=True))
-        if is_possible(conditions, settings):
-            yield settings
+    every = (dict(zip(leaves, values, strict=True)) for values in itertools.product((1, 0), repeat=len(leaves)))
+    return tuple(settings for settings in every if is_possible(conditions, settings))
 
 
 @lru_cache(maxsize=16)
