@@ -1,4 +1,4 @@
-"""Is a wrong specification noticed? Single changes of GeneSys's and HVX's models: fields, strides, depths, lanes, operators.
+"""Is a wrong specification noticed? Single changes of accelerators' models: fields, strides, depths, lanes, operators.
 
     python benchmarks/specification_mutants.py --sample 40 --log mutants.json --json benchmarks/results/specification_mutants.json
 
@@ -36,6 +36,11 @@ TESTS = {
         ("tests/targets/test_machines.py", "tests/targets/test_genesys_target.py"),
     ),
     "hvx": (("tests/ila_models/test_hvx.py",), ("tests/targets/test_machines.py",)),
+    "hlscnn": (
+        ("tests/ila_models/test_hlscnn.py", "tests/ila_models/test_hlscnn_convolution.py"),
+        ("tests/targets/test_hlscnn_target.py",),
+    ),
+    "vta": (("tests/ila_models/test_vta.py",), ("tests/targets/test_vta_target.py", "tests/targets/test_vta_alu.py")),
 }
 LEFT_OUT = ("native", "arrays", "network", "application", "follow")  # other readings, and models compiled whole: minutes for each mutant
 FIELD = re.compile(r"Bits\((\d+), (\d+)")
