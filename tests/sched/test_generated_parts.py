@@ -20,7 +20,7 @@ from rewrite_compiler.sched.driver.synchronisation import synchronised
 from rewrite_compiler.sched.driver.writer import NotEmitted
 from rewrite_compiler.sched.instructions.control import reset_state
 from rewrite_compiler.sched.instructions.copies import parts_of
-from rewrite_compiler.sched.selection import Nest, Operand, Selection, _Unifier, side_effect
+from rewrite_compiler.sched.instructions.selection import Nest, Operand, Selection, _Unifier, side_effect
 from rewrite_compiler.target import load_target
 from rewrite_compiler.target.timing import Region
 

@@ -19,7 +19,7 @@ from rewrite_compiler.lang.binders import static_shape
 from rewrite_compiler.lang.step import reads_of, updates_of
 from rewrite_compiler.readings.arrays.labelled_array import Data, storage_dtype
 from rewrite_compiler.readings.oracle.emit_python import StepFunction
-from rewrite_compiler.sched.selection import Nest, NoSelection, Operand, Selection, select, words_of
+from rewrite_compiler.sched.instructions.selection import Nest, NoSelection, Operand, Selection, select, words_of
 
 DEPTH, DRAM = 64, 1 << 14
 VTA: dict[str, Any] = {"log_wgt_buffer": 14, "log_inp_buffer": 10, "log_acc_buffer": 12, "log_uop_buffer": 8}

@@ -16,7 +16,7 @@ from ...ila import Ila
 from ...lang.binders import Leaf
 from ..instructions.computation import Computation, is_same
 from ..instructions.control import Addressing, Settings, free_names, reset_state, setters
-from ..selection import Nest, NoSelection, Operand, Selection, reads_of, select, words_of
+from ..instructions.selection import Nest, NoSelection, Operand, Selection, reads_of, select, words_of
 from .loop_split import splits
 from .matching import NONE, Match, Region, Slot, orders
 from .operation import CHAINED, Reach

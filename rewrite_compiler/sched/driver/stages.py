@@ -21,7 +21,7 @@ from ...target.device import simulated_device
 from ..instructions.computation import Computation, computations, is_same
 from ..instructions.control import Settings
 from ..instructions.copies import NoCopy, number
-from ..selection import reads_of
+from ..instructions.selection import reads_of
 from .emission import unfinished
 from .matching import NONE, Match, matches
 from .operation import CHAINED, ZEROS, Operation, Reach, continuation

@@ -317,7 +317,7 @@ def _lanes(c: Copier, x: Contents, runs: Sequence[tuple[int, int]], digit: int =
     offsets, lows = np.array([word.offset for word in c.words]), np.array([word.low // BYTE for word in c.words])
     for first, count in runs:
         numbers, lanes = x.directory.find_moved(offsets, first + np.arange(count) * c.step), Lanes.empty(count, c.span)
-        lanes.elements[:, words] = found = elements[numbers]
+        lanes.elements[:, words] = codes = elements[numbers]
         if not is_whole:
-            lanes.digits[:, words] = np.where(found == NONE, 0, digits[numbers] + lows)
+            lanes.digits[:, words] = np.where(codes == NONE, 0, digits[numbers] + lows)
         yield Lanes(lanes.elements.reshape(-1), lanes.digits.reshape(-1))

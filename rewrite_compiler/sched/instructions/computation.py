@@ -15,10 +15,10 @@ from ...lang import intervals as iv
 from ...lang.binders import Leaf
 from ...lang.expr import Expr, select, var
 from ...lang.traversal import inner_terms, terms_of
-from ..selection import reads_of
 from .copies import NoCopy, addressed, number, number_or_none
 from .image import copiers
 from .movement import writers
+from .selection import reads_of
 
 MOST_MODES = 8  # values of a switch of which one may leave the accumulator out
 Start = tuple[str, int, int]  # switch, the value with which the accumulator is not read, and with which it is

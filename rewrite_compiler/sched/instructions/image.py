@@ -12,9 +12,9 @@ from ...ila.polynomial import Poly
 from ...ila.summary import Opaque, Summary, Transition, summarise
 from ...lang import intervals as iv
 from ...lang.expr import Expr
-from ..selection import Nest, Operand, Selection, reads_of, select
 from .control import Settings, reset_state, setters
 from .copies import NoCopy, Part, is_possible, parts_of
+from .selection import Nest, Operand, Selection, reads_of, select
 
 Address = tuple[int, ...]
 ATTACHED = 1 << 40  # elements of an image while settings are looked for

@@ -37,7 +37,7 @@ from ...sched.driver.operation import CHAINED, ZEROS, continuation
 from ...sched.driver.schedule import Schedule, schedules
 from ...sched.instructions.computation import Computation, computations
 from ...sched.instructions.image import attachment, condition_values
-from ...sched.selection import reads_of
+from ...sched.instructions.selection import reads_of
 from ...target import Mapping as Operation
 from ...target import Target, body_of, find_target
 from .configured import Candidate, candidates

@@ -14,13 +14,13 @@ from functools import cached_property, lru_cache
 from operator import mul
 from typing import Any
 
-from ..ila.polynomial import Poly, Symbols
-from ..ila.summary import Access, Read, Summary, Transition
-from ..lang import intervals as iv
-from ..lang.binders import Leaf
-from ..lang.expr import lift
-from ..lang.substitution import substitute
-from .instructions.copies import number
+from ...ila.polynomial import Poly, Symbols
+from ...ila.summary import Access, Read, Summary, Transition
+from ...lang import intervals as iv
+from ...lang.binders import Leaf
+from ...lang.expr import lift
+from ...lang.substitution import substitute
+from .copies import number
 
 Settings = dict[str, int]  # field or register → value
 Equation = tuple[str, Poly, int]  # what it is about, the polynomial, and the number that it must be
