@@ -1,6 +1,7 @@
 """Whole applications on accelerators: offloads found, accuracy beside that of the model on the host, seconds of each stage.
 
-With `--json FILE` it goes on where it ended; each row has the commit that it was measured at.
+Each row is measured with nothing kept by runs before it but verdicts. With `--json FILE` it goes on where it ended; each row has the
+commit that it was measured at.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from record import ROOT, Row, commit, finish, options, recorded
+from record import ROOT, Row, commit, finish, fresh_answers, options, recorded
 
 SHARED = Path(os.environ.get("FLEXMATCH_SHARED", ROOT.parent / "shared"))
 MODELS = SHARED / "models"
@@ -158,7 +159,7 @@ def main() -> None:
     for case in cases():
         if args.only not in f"{case.name} {case.accelerator}" or (case.name, case.title) in measured:
             continue
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, fresh_answers():
             row = measure(case, Path(folder))
         rows.append({**row, "commit": commit()})
         finish("applications", rows, args.json)

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
-from rewrite_compiler.disk_cache import private_cache_folder
+from rewrite_compiler.disk_cache import KEY, private_cache_folder, user_key
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORDS = Path("benchmarks/results")
@@ -45,11 +46,12 @@ def peak_bytes() -> int:
 
 @contextmanager
 def fresh_answers() -> Iterator[None]:
-    """Let saturation be computed and not found: a new folder for what is kept, with the user's verdicts in it."""
+    """Let everything be computed and not found: a new folder for what is kept, with the user's verdicts in it and the key they have."""
     before, court = os.environ.get("FLEXMATCH_CACHE"), private_cache_folder("court")
     with tempfile.TemporaryDirectory() as folder:
-        if court:
+        if court and user_key():
             (Path(folder) / "court").symlink_to(court)
+            shutil.copy(court.with_name(KEY), folder)
         os.environ["FLEXMATCH_CACHE"] = folder
         try:
             yield

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from house import ROOT
 
 BENCHMARKS = ROOT / "benchmarks"
@@ -14,7 +15,7 @@ BENCHMARKS = ROOT / "benchmarks"
 
 def run(code: str) -> object:
     """Run a line of Python among the benchmarks and read what it prints as JSON."""
-    command = [sys.executable, "-c", f"import json, record; {code}"]
+    command = [sys.executable, "-c", f"import json, record\n{code}"]
     return json.loads(subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=True).stdout)
 
 
@@ -32,6 +33,21 @@ def test_a_record_names_what_was_measured_and_where(tmp_path: Path) -> None:
     assert record["rows"] == [{"name": "a", "wall_seconds": 1.5}]
     assert record["machine"]["processor"]
     assert {"python", "numpy", "onnx"} <= record["versions"].keys()
+
+
+def test_fresh_answers_are_computed_anew_but_verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways: a verdict of before is found, one that is given meanwhile is found later, and nothing is damaged."""
+    monkeypatch.setenv("FLEXMATCH_CACHE", str(tmp_path))
+    code = """
+from rewrite_compiler.disk_cache import DiskCache, private_cache_folder as folder
+kept = lambda name, *keys: [(DiskCache(folder(name)).get(key) or b'').decode() for key in keys]
+DiskCache(folder('court')).put('a', b'1'), DiskCache(folder('saturation')).put('a', b'1')
+with record.fresh_answers():
+    DiskCache(folder('court')).put('b', b'2')
+    found = [kept('court', 'a'), kept('saturation', 'a')]
+print(json.dumps([*found, kept('court', 'a', 'b')]))
+"""
+    assert run(code) == [["1"], [""], ["1", "2"]]
 
 
 def test_every_benchmark_is_in_the_list() -> None:
