@@ -7,7 +7,8 @@ or noticed by the first test of the model, or of the target's drivers, that fail
 the published vectors, and drivers beside their numerics. One that all tests pass is *missed*, and ends the script with 1.
 An unchanged copy is judged first: all tests must pass with it, and a mutant may take several times as long.
 With `--log FILE` a call goes on where the last one ended and judges those again that were missed, as tests were written since;
-`--reasons FILE` (JSON: the mutant, as printed, → a sentence) says which of them are the same machine, and why.
+`--reasons FILE` (JSON: the mutant, as printed, → a sentence) says which of them are the same machine, and why. With `--json FILE`
+the rows of other models stay.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from record import ROOT, Row, finish, options
+from record import ROOT, Row, commit, finish, options, recorded
 
 TESTS = {
     "genesys": (
@@ -170,7 +171,7 @@ def row_of(accelerator: str, found: dict[str, str], of: int, seed: int, reasons:
     missed = [name for name, o in found.items() if o == MISSED]
     built = {name: o for name, o in found.items() if not o.startswith(REFUSED)}
     return {
-        "model": accelerator, "mutants": len(found), "of": of, "seed": seed, "not_built": len(found) - len(built),
+        "model": accelerator, "commit": commit(), "mutants": len(found), "of": of, "seed": seed, "not_built": len(found) - len(built),
         "noticed": len(built) - len(missed), "same_machine": {name: reasons[name] for name in missed if name in reasons},
         "missed": [name for name in missed if name not in reasons],
         "noticed_by": dict(Counter(o.partition("[")[0] for o in built.values() if o != MISSED).most_common()),
@@ -206,7 +207,8 @@ def main() -> int:
         rows.append(row_of(accelerator, {name: found.get(name, MISSED) for name in mine}, len(every), args.seed, reasons))
         if foreign := sorted(name for name in reasons if name in mine and found.get(name, MISSED) != MISSED):
             raise SystemExit(f"this mutant has a reason but was noticed: {foreign[0]}")
-    finish("specification_mutants", rows, args.json)
+    others = [row for row in recorded(args.json) if row["model"] not in args.accelerators]
+    finish("specification_mutants", [*others, *rows], args.json)
     return any(row["missed"] for row in rows)
 
 
