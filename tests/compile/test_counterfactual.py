@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 from rewrite_compiler.cli.main import main
-from rewrite_compiler.compile.counterfactuals import counterfactuals
+from rewrite_compiler.compile import Options
+from rewrite_compiler.compile.counterfactuals import _changes, counterfactuals
+from rewrite_compiler.target import load_target
 
 
 @pytest.fixture
@@ -22,6 +25,15 @@ def grouped(tmp_path: Path) -> Path:
     graph = helper.make_graph([node], "app", [x], [y], [numpy_helper.from_array(w, "w")])
     path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString())
     return path
+
+
+def test_each_name_that_is_left_out_is_taken_back_alone() -> None:
+    base = Options(exact=True, without=("linear", "lstm"))
+    changed = {option: options for option, _, options in _changes([load_target("flexasr")], "conv", base)}
+    assert changed["no --exact"] == replace(base, exact=False)
+    assert changed["no --without linear"] == replace(base, without=("lstm",))
+    assert changed["no --without lstm"] == replace(base, without=("linear",))
+    assert changed["--on flexasr=conv"] == replace(base, on=("flexasr=conv",))
 
 
 def test_what_would_offload_a_node_is_compiled_and_measured(grouped: Path) -> None:

@@ -96,6 +96,7 @@ def test_directives_without_levels_go_to_those_with_sub_clusters() -> None:
 FAULTS = {
     "loops": ("DRAM  holds all\n  for z in 0..3 step 2\n", "The mapping must have the level L2 of edge, which no line begins"),
     "no form": ("hello\n", 'The mapping begins with "hello", which is no form of one'),
+    "no form, long": ("h" * 99, f'The mapping begins with "{"h" * 80}", which is no form of one'),
     "timeloop target": (
         "mapping:\n  - target: L3\n    type: temporal\n    factors: m=1\n",
         "A block of the mapping must have a target (DRAM, L2, row, L1) and a type (temporal, spatial, bypass, datatype), "

@@ -287,6 +287,7 @@ def test_what_cannot_be_bound_evaluated_or_tiled_is_refused() -> None:
         lambda: evaluate(unknown, {"a": np.zeros(3), "b": np.zeros(3)})
     )
     assert "A tile of n must be positive, not 0" in refusal(lambda: tile(bound, {"n": 0}, "M"))
+    assert [x.stride for x in tile(bound, {"n": 1}, "M").body if isinstance(x, Loop)] == [1]
     assert "must be a nest of loops of stride 1" in refusal(lambda: tile(tile(bound, {"n": 2}, "M"), {"n": 1}, "M"))
     overlapping = (
         "codelet f(inp x[8]:i8, out y[8]:i8) { loop n(0, 4, 1) { compute COPY(x[n]) -> y[2*n]; compute COPY(x[n]) -> y[2*n + 1]; } }"
