@@ -183,6 +183,11 @@ def test_other_operators_stay_whole_with_known_types(op: str) -> None:
         assert np.array_equal(twice[name], np.concatenate([once, once]))
 
 
+def test_a_classifier_of_one_label_stays_whole() -> None:
+    attributes = {"coefficients": numbers(FEATURES), "intercepts": [0.5], "classlabels_strings": ["a"]}
+    assert operators(imported(classical("LinearClassifier", 2, **attributes))) == ["ai.onnx.ml.LinearClassifier"]
+
+
 def test_every_operator_with_a_type_is_one_of_onnx() -> None:
     assert all(onnx.defs.has(op, ML) for op in TYPES)
 

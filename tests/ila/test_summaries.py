@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rewrite_compiler.ila import Bits, Ila, ila, mmio
 from rewrite_compiler.ila.polynomial import Poly, coefficient, text_of
 from rewrite_compiler.ila.summary import Access, Choice, Group, Node, Opaque, Repeat, Summary, Transition, summarise
-from rewrite_compiler.ila.summary_check import check_summary
+from rewrite_compiler.ila.summary_check import _of_node, check_summary
 from rewrite_compiler.lang import Expr, assign, loop, reduce_sum, require, seq, signed, update, when, wrap
 
 SMALL_VTA = {"log_wgt_buffer": 12, "log_inp_buffer": 8, "log_acc_buffer": 10, "log_uop_buffer": 6}
@@ -35,7 +35,9 @@ def test_every_instruction_is_summarised_or_says_why_not(name: str, parameters: 
         if isinstance(s, Opaque):
             assert s.reason.startswith(OPAQUE[i])
         elif not i.startswith(("pe1", "pe2", "pe3")):  # what pe0 does, in another row
-            assert check_summary(m, s, enough=6).holds, i
+            verdict = check_summary(m, s, enough=6)
+            assert verdict.holds, i
+            assert verdict.equalities == sum(1 for _ in _of_node(s.node))
 
 
 def summary(m: Ila, name: str) -> Summary:

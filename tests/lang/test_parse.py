@@ -65,6 +65,13 @@ def test_an_inner_variable_hides_an_outer_one_of_its_name() -> None:
     assert evaluate(scalar_array(found), {}, 1) == [3 + 3 * 30]
 
 
+@pytest.mark.parametrize(("name", "base"), [("row_no", "row_no"), ("row_no_7", "row_no"), ("row", "row"), ("row7", "row7"), ("_7", "_7")])
+def test_a_variable_keeps_its_name_but_for_the_number_that_it_was_shown_with(name: str, base: str) -> None:
+    found = parser.parse(f"sum({name} < 3: {name} * 2)", {})
+    (variable,) = found.data[1]
+    assert (variable.data[0], evaluate(scalar_array(found), {}, 1)) == (base, [6])
+
+
 SENTENCES = {
     "x[0, 1": "'x[0, 1' is not a whole term: it ends too early",
     "x[0, 1] + + 2": "'x[0, 1] + + 2' cannot be read as a term from column 11 on",

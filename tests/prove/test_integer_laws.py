@@ -83,6 +83,18 @@ def test_a_law_that_is_true_of_integers_is_proved(law: Rule) -> None:
     assert has_integer_operands(law)
 
 
+def test_an_operand_has_the_type_of_another_only_where_an_operator_takes_both() -> None:
+    """A convolution's image and weights, each of a sum, have types of their own."""
+    conv = "conv(add(x, y), add(v, w), strides=s, pads=p, dilations=s, group=1)"
+    for typed, has_them in (
+        ('type(x, "int8")', False),
+        ('type(x, "int8"), type(w, "int8")', True),
+        ('type(x, "int8"), type(y, "int8")', False),
+    ):
+        (law,) = laws(f"rule r(x: tensor, y: tensor, v: tensor, w: tensor, s: ints, p: ints) grade E {{ {conv} = {conv} where {typed} }}")
+        assert has_integer_operands(law) is has_them
+
+
 @pytest.mark.parametrize("law", laws(OPEN), ids=str)
 def test_what_is_not_read_on_integers_is_unproved(law: Rule) -> None:
     assert prove_rule(law).verdict == "unproved"
