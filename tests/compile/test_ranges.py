@@ -12,7 +12,8 @@ import pytest
 from command import flexmatch, perceptron, samples
 
 from rewrite_compiler.compile import compile_model, read_plan
-from rewrite_compiler.compile.formats.range_methods import magnitude, method_of
+from rewrite_compiler.compile.formats.calibrate import _sampled_values
+from rewrite_compiler.compile.formats.range_methods import KEPT_VALUES, magnitude, method_of
 from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.lang.formats import Fixed, Format
 from rewrite_compiler.readings.kernels.format_conversion import codes_of, values_of
@@ -97,3 +98,9 @@ def test_a_plan_says_how_every_tensor_was_calibrated(tmp_path: Path, monkeypatch
     assert read.calibration == again.calibration
     answer = flexmatch(*command, "linear_7.x=mse")
     assert answer.err.startswith('error[F203]: there is no tensor "linear_7.x" to calibrate')
+
+
+@pytest.mark.parametrize(("count", "parts", "step"), [(100, 1, 1), (KEPT_VALUES, 1, 1), (4 * KEPT_VALUES, 1, 4), (KEPT_VALUES, 3, 3)])
+def test_of_a_tensor_evenly_spaced_values_are_kept(count: int, parts: int, step: int) -> None:
+    x = np.arange(count, dtype=np.float32)
+    assert np.array_equal(_sampled_values(x.reshape(2, -1), parts), x[::step])

@@ -79,6 +79,7 @@ def test_columns_are_the_commands(reading: str) -> None:
     left, right = Simulator(model, reading=reading), Simulator(model, reading="oracle")
     gives = left.play(columns_of(model, stream))
     assert [bytes(x) for x in gives] == one_by_one(right, stream, gives.shape[1])
+    assert gives.shape[1] == 16
     assert left.executed == right.executed
     for name in model.states:
         assert (left.state(name) == right.state(name)).all(), name
