@@ -40,6 +40,8 @@ def drawn_invocations(m: Mapping, target: Target, seed: int, products: int) -> I
     """Yield random invocations of so many products that a mapping admits; it ends only where hardly any size is admitted."""
     random, m = Random(f"{seed} {m.name}"), replace(m, units=_admitted_units(m))
     drawn, misses, completions, counted = _Drawn.of(m), 0, dict[Hashable, Any](), _Products.of(m)
+    if drawn.least_products(counted) > products:
+        return
     while misses < CANDIDATES:
         candidate = drawn.candidate(random)
         key = tuple(candidate.items())
@@ -124,6 +126,10 @@ class _Drawn:
         ints = [name for name, kind in m.statics if kind == "ints"]
         lists = tuple(name for name in ints if all(max(map(abs, t[name]), default=0) <= LARGEST_ENTRY for t in m.trials))
         return cls(m.trials, units, lists, ties(m), frozenset(result_dimensions(m)))
+
+    def least_products(self, counted: _Products) -> int:
+        """Return how many products a call computes whose dimensions are 1."""
+        return counted.count(dict.fromkeys((*self.units, *self.results), 1))
 
     def candidate(self, random: Random) -> dict[str, Any]:
         """Return random sizes of operands and attributes."""

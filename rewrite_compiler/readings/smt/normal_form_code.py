@@ -115,11 +115,17 @@ def _bits(terms: Terms, e: Expr, a: Number, b: Number) -> Number:
 
 
 def _wrap(terms: Terms, e: Expr, a: Number) -> Number:
-    bits, signed = e.data
-    half = 1 << bits - 1 if signed else 0
-    if iv.inside(interval_of(a), iv.of_width(bits, signed)):
+    if iv.inside(interval_of(a), iv.of_width(*e.data)):
         return a
-    return terms.plus(terms.modulo(terms.plus(a, half), 1 << bits), -half)
+    return terms.once(_wrapped, a, e.data) if isinstance(a, Term) else _wrapped(a, e.data)
+
+
+def _wrapped(a: Number, kind: tuple[int, bool]) -> Any:
+    bits, signed = kind
+    half = 1 << bits - 1 if signed else 0
+    if not isinstance(a, Term):
+        return (a + half) % (1 << bits) - half
+    return a.terms.plus(a.terms.modulo(a.terms.plus(a, half), 1 << bits), -half)
 
 
 def _clz(terms: Terms, e: Expr, a: Number) -> Number:
@@ -276,10 +282,13 @@ class _Source:
 
     def _binary(self, e: Expr, scopes: Scopes) -> str:
         """Return an operator that differs between numbers and terms."""
-        if e.op in ("div", "mod", "tdiv", "tmod", "shl", "shr"):  # they have no value for some integers
+        if e.op in ("div", "mod", "tdiv", "tmod"):  # they have no value for some integers
             return f"apply(terms, {self._object(e)}, {self._list(e.args, scopes)})"
         (a, b), bindings = self._named(e.args, scopes)
         otherwise = f"apply(terms, {self._object(e)}, {a}, {b})"
+        if e.op in ("shl", "shr"):
+            conditions = [bindings] if bindings else []
+            return f"({a} {INFIX[e.op]} {b} if {' and '.join([*conditions, f'0 <= {b} <= {iv.LARGEST_SHIFT}'])} else {otherwise})"
         if e.op in COMPARISONS:
             by_numbers = f"(1 if {a} {INFIX[e.op]} {b} else 0)"
         elif e.op in ("min", "max"):

@@ -12,6 +12,7 @@ from typing import Any, Union
 from ...lang import intervals as iv
 from ...lang.intervals import Interval
 
+MEMORISED = 1 << 20  # results of operators, some 200 MB
 DISTRIBUTED = 4  # terms of a sum, up to which a product with it becomes a sum
 _FLATTENED = ("sum", "mul")  # operators that a product looks into
 Number = Union[int, "Term"]
@@ -26,7 +27,7 @@ class Term:
         self.terms, self.number, self.op, self.data, self.args, self.interval = terms, number, op, data, args, interval
 
     def __add__(self, other: Number) -> Number:
-        return self.terms.total((self, other)) if isinstance(other, Term) else self.terms.plus(self, int(other))
+        return self.terms.once(_plus, self, other) if isinstance(other, Term) else self.terms.plus(self, int(other))
 
     def __sub__(self, other: Number) -> Number:
         return self.terms.linear_combination([(1, self), (-1, other)]) if isinstance(other, Term) else self.terms.plus(self, -int(other))
@@ -35,13 +36,13 @@ class Term:
         return self.terms.linear_combination([(-1, self), (1, other)])
 
     def __mul__(self, other: Number) -> Number:
-        return self.terms.product(self, other)
+        return self.terms.once(_times, self, other)
 
     def __mod__(self, other: int) -> Number:
-        return self.terms.modulo(self, other)
+        return self.terms.once(_modulo, self, other)
 
     def __floordiv__(self, other: int) -> Number:
-        return self.terms.quotient(self, other)
+        return self.terms.once(_quotient, self, other)
 
     def __neg__(self) -> Number:
         return self.terms.linear_combination([(-1, self)])
@@ -59,6 +60,17 @@ class Terms:
     def __init__(self, *, unbounded: bool = False) -> None:
         self.unbounded = unbounded
         self.interned: dict[tuple[Any, ...], Term] = {}
+        self.results: dict[tuple[Any, ...], Number] = {}  # of operators that have been applied to terms
+
+    def once(self, operator: Callable[[Term, Any], Number], a: Term, other: Any) -> Number:
+        """Return an operator's result: vectors hold the same terms in many lanes, and each is rewritten once."""
+        key = operator, a, other
+        result = self.results.get(key)
+        if result is None:
+            if len(self.results) == MEMORISED:
+                self.results.clear()
+            result = self.results[key] = operator(a, other)
+        return result
 
     def make(self, op: str, data: Any, args: tuple[Term, ...], interval: Interval) -> Number:
         """Return the hash-consed term of an operator, without rewriting; the number where its interval has one value."""
@@ -351,3 +363,22 @@ _COMPARED: dict[str, Callable[[Interval, Interval], bool | None]] = {
     "le": lambda x, y: _three_valued(_is_at_most(x, y), _is_less(y, x)),
 }
 _EXTREMA = {"min": iv.minimum, "max": iv.maximum}
+
+
+# -- operators that are computed once for the same operands
+
+
+def _plus(a: Term, b: Term) -> Number:
+    return a.terms.total((a, b))
+
+
+def _times(a: Term, b: Number) -> Number:
+    return a.terms.product(a, b)
+
+
+def _modulo(a: Term, m: int) -> Number:
+    return a.terms.modulo(a, m)
+
+
+def _quotient(a: Term, m: int) -> Number:
+    return a.terms.quotient(a, m)
