@@ -437,6 +437,28 @@ def test_refusals_say_what_is_missing(tmp_path: Path) -> None:
     assert "No driver of toy.dense follows from toy at t=1, n=3, k=8: no instruction returns the result y from the memory y" in unread
     other = refused("assign(y, wrap(code, 8, False)", "assign(y, wrap(code + 1, 8, False)")
     assert "gives other codes than the numerics" in other
+    computing = refused("lanes_of(y, index[()], lanes=LANES)", "array(lambda j: wrap(y[index[()], j] * y[index[()], j], 8, False), LANES)")
+    assert "from the memory y as it lies (over the bus: no instruction; load_y computes with what it reads)" in computing
+
+
+def test_a_memory_that_fields_address_along_two_axes_is_refused_by_its_name(tmp_path: Path) -> None:
+    """Two banks of weights: the field of the row, not the bank's, is the one that no schedule moves."""
+    text = (ACCELERATORS / "toy.py").read_text()
+    for right, wrong in (
+        ("(size, LANES), 8) for name", '((2, size // 2, LANES) if name == "w" else (size, LANES)), 8) for name'),
+        ("((index[()], j), vector[j])", "((*divided(memory, index[()]), j), vector[j])"),
+        ("8:0 first, 21:16 to", "7:0 first, 8 bank, 21:16 to"),
+        ("def dot(first, to)", "def dot(first, bank, to)"),
+        ("w[(first[()] + v) % WEIGHTS, j]", "w[bank[()], (first[()] + v) % (WEIGHTS // 2), j]"),
+        ("def build", "def divided(memory, at):\n    return (at // 256, at % 256) if memory.name == 'w' else (at,)\n\n\ndef build"),
+    ):
+        assert right in text
+        text = text.replace(right, wrong)
+    path = tmp_path / "toy.py"
+    path.write_text(text)
+    target = load_target(str(path))
+    sentence = refusal(lambda: program_of(target.ila(), request(target, "dense", t=1, k=8, n=3)))
+    assert "dot moves along axis 1 of w by first, k, and schedules move along axis 0 alone" in sentence
 
 
 def test_a_certificate_of_a_generated_driver_depends_on_what_generates_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from ...target.timing import Region as Span
 from ..instructions.computation import Computation, clears, computations, shifts
 from ..instructions.control import Settings, reset_state
 from ..instructions.image import attachment, condition_values, word_bits
-from ..instructions.movement import Address, Mover, readers, writers
+from ..instructions.movement import Address, Mover, computing_readers, readers, writers
 from .matching import Match, matches
 from .operation import clearing, continuation
 from .program import BYTE, LITERALS, Block, Images, Lanes, Program, blocks_of, command_bits, lane_bits
@@ -96,8 +96,10 @@ def _emit_tiles(emissions: Sequence[Emission]) -> None:
 
 
 def _by_bus(movers: Sequence[Mover]) -> str:
-    """Return which instructions reach which memories by the bus, as text."""
-    return f"over the bus: {', '.join(dict.fromkeys(f'{m.instruction} {m.memory}' for m in movers)) or 'no instruction'}"
+    """Return which instructions reach which memories by the bus, and where registers say so, as text."""
+    pointers = [sorted(m.addressing.leaves) if m.addressing.is_dictated else [] for m in movers]
+    ways = [f"{m.instruction} {m.memory}" + " at " * bool(p) + ", ".join(p) for m, p in zip(movers, pointers, strict=True)]
+    return f"over the bus: {', '.join(dict.fromkeys(ways)) or 'no instruction'}"
 
 
 def _images(w: Writer) -> Images:
@@ -342,7 +344,9 @@ class Emission:
         memory = self.schedule.result.memory
         if not read_by_bus(self.writer, memory, self.pending) and not self.stored(memory):
             result = self.schedule.result.slot.reach.name
-            raise NotEmitted(f"no instruction returns the result {result} from the memory {memory} ({_by_bus(readers(self.ila))})")
+            computing = "".join(f"; {name} computes with what it reads" for name in computing_readers(self.ila, memory))
+            ways = f"{_by_bus(readers(self.ila))}{computing}"
+            raise NotEmitted(f"no instruction returns the result {result} from the memory {memory} as it lies ({ways})")
         self.pending = NOTHING
 
     def stored(self, memory: str) -> bool:

@@ -273,7 +273,9 @@ def _refusal(ila: Ila, r: Request, op: Operation, failures: Sequence[Failure]) -
 
 def _starting(ila: Ila, r: Request, failures: list[Failure]) -> list[Schedule]:
     """Return a schedule of each match that has one, for each value of what decides whether an instruction computes so."""
-    return [s for c in computations(ila) for s in _schedules_of(ila, r.operation, c, r, None, failures)]
+    every = computations(ila)
+    failures += [Failure(len(r.operation.loops) + 1, c.obstacle) for c in every if c.obstacle]
+    return [s for c in every if not c.obstacle for s in _schedules_of(ila, r.operation, c, r, None, failures)]
 
 
 def _schedules_of(

@@ -101,6 +101,20 @@ class Computation:
         inner_loops = {v for v, _ in self.transition.loops}
         return tuple((v, p) for v, p in self.loops if v not in inner_loops)
 
+    @cached_property
+    def obstacle(self) -> str:
+        """Why no schedule can move an access: fields or counted loops do along another axis than the first; nothing where none does."""
+        symbols, fields = self.summary.symbols, {o.leaf for o in self.summary.instruction.operands.values()}
+        counted = {v for v, _ in self.loops} - self.lanes.keys()
+        moving = counted | {name for name, e in symbols.atoms.items() if e.reads & fields}
+        for access in (self.result, *self.operands):
+            for axis, p in enumerate(access.address[1:], 1):
+                names = sorted({name for m in p for name in m} & moving)
+                if names:
+                    place = f"along axis {axis} of {access.memory} by {', '.join(names)}"
+                    return f"{self.instruction} moves {place}, and schedules move along axis 0 alone: one address may count both"
+        return ""
+
     def is_annulled_by(self, operand: Access) -> bool:
         """Tell whether accumulators stay as they are where an operand is zero, whatever the others are."""
         zeros = {r.load: 0 for r in self.transition.reads if r.access is operand}

@@ -55,6 +55,13 @@ def readers(ila: Ila) -> tuple[Mover, ...]:
     return _sorted(m for name in ila.instructions for m in _reader(ila, name))
 
 
+def computing_readers(ila: Ila, memory: str) -> list[str]:
+    """Return the instructions whose result follows from a memory, but is not what lies there."""
+    copies = {m.instruction for m in readers(ila) if m.memory == memory}
+    results = ((name, i.result) for name, i in ila.instructions.items() if i.result is not None and name not in copies)
+    return [name for name, result in results if memory in {leaf.name for leaf in result.reads}]
+
+
 def width_of(ila: Ila, m: Mover) -> int:
     """Return how many lanes a command carries, or a read returns."""
     instruction = ila.instructions[m.instruction]
