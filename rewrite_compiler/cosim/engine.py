@@ -7,28 +7,25 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
 import numpy as np
 
-from ..compile.formats.calibrate import float_program
 from ..compile.host.exact_host import host_program
 from ..compile.host.host_program import HostProgram
-from ..compile.host.lazy_codes import Operand, elements_of
+from ..compile.host.lazy_codes import Operand
 from ..compile.offload.execute import PreparedOffload, Statistics
 from ..compile.offload.specified import NumericsOffload
 from ..compile.plan.plan import Offload, Plan
 from ..errors import UsageError
 from ..ila import Ila
-from ..ir.evaluate import run as evaluate
 from ..ir.program import Data, Value
 from ..limits import DEFAULT
-from ..readings.arrays.labelled_array import Data as Array
-from ..target import Device, SimulatedDevice, SimulatedStream, body_of, simulated_device
+from ..target import Device, SimulatedDevice, SimulatedStream, simulated_device
 from .batch_size import EVERY
-from .format_errors import OffloadNumerics, squared_norm
+from .float_comparison import FloatComparison
+from .format_errors import OffloadNumerics
 from .metrics.segmentation import Segment, segments
 from .prefetch import in_order, prefetch_limit
 from .schedule import constants_of, layout_free_offloads, run_segments
@@ -38,7 +35,6 @@ from .validation.audit import Audit, audited_samples
 SHOWN_INSTRUCTIONS = 4
 LEAST_COMPARED, MOST_COMPARED = 8, 64  # the first samples of a run, in which offloads are compared with their float meaning
 COMPARED_WORK = 1 << 25  # multiply-accumulates of these samples, of which the least number may have more
-COMPARED_BYTES = 1 << 23  # of tensors of an offload whose float meaning is evaluated at once
 Progress = Callable[[int, int], None]
 Take = Callable[[slice], Mapping[str, Data]]  # inputs of some samples
 Figures = TypeVar("Figures", Statistics, OffloadNumerics)  # what can be added up
@@ -155,7 +151,7 @@ class Engine:
         p, samples = self.plan.program, part.stop - part.start
         devices: dict[str, SimulatedDevice | SimulatedStream] = {}
         statistics: dict[str, Statistics] = {}
-        comparison = _FloatComparison(self, {v: inputs[p.names[v]] for v in p.inputs}, samples, part.start)
+        comparison = self._float_comparison({v: inputs[p.names[v]] for v in p.inputs}, samples, part.start)
         reading = "arrays" if self.reading == "oracle" else self.reading
         audit = Audit(part, audited_samples(part, self.size, self.audit), self.ilas, reading)
 
@@ -183,71 +179,22 @@ class Engine:
         executed = sum(d.sim.executed for d in devices.values()) + audit.instructions
         return Outcome(outputs, statistics, executed, (*notes, *slow, *audit.notes), comparison.numerics)
 
+    def _float_comparison(self, inputs: Mapping[Value, Data], samples: int, start: int) -> FloatComparison:
+        """Return the comparison with float values of a batch's samples that are among the first of the run."""
+        count = max(min(self.compared - start, samples), 0)
+        return FloatComparison(self.plan, {v: x[:count] for v, x in inputs.items()}, count, start, self.host_seconds)
+
     def _compare_with_float(
-        self, o: Offload, moving: Mapping[str, Operand], results: Sequence[Operand], statistics: Statistics, comparison: _FloatComparison
+        self, o: Offload, moving: Mapping[str, Operand], results: Sequence[Operand], statistics: Statistics, comparison: FloatComparison
     ) -> None:
         """Compare an offload's results with float values, for the batch's samples that are to be compared."""
         if not comparison.count:
             return
-        operands = {n: elements_of(x)[: comparison.count] for n, x in moving.items()}
-        work = partial(comparison.compare, o, operands, [elements_of(x)[: comparison.count] for x in results], statistics)
+        work = comparison.work_of(self.prepared[o.id], moving, results, statistics)
         if self.background is None:
             work()
         else:
             self.background_work.append(self.background.submit(work))
-
-
-class _FloatComparison:
-    """Compares offloads with their float meaning, for a batch's samples that are among the first `compared` of the run."""
-
-    def __init__(self, engine: Engine, inputs: Mapping[Value, Data], samples: int, start: int) -> None:
-        self.engine, self.start = engine, start
-        self.count = max(min(engine.compared - start, samples), 0)
-        self.numerics: dict[str, OffloadNumerics] = {}
-        self.float_values: Mapping[Value, Data] = {}
-        offloads = engine.plan.offloads
-        if self.count and offloads:
-            p = engine.plan.program
-            results = tuple(dict.fromkeys(o.node.outputs[0] for o in offloads))
-            host = HostProgram(replace(float_program(engine.plan), outputs=results), p.inputs, seconds=engine.host_seconds)
-            self.float_values = host.one_by_one({v: x[: self.count] for v, x in inputs.items()}, self.count)
-
-    def compare(self, o: Offload, moving: Mapping[str, Array], results: Sequence[Data], statistics: Statistics) -> None:
-        """Compare an offload's first result with its meaning in float64 on the same operands, and with the float32 run."""
-        if not self.count:
-            return
-        p = self.engine.plan.program
-        body = body_of(o.mapping, [p.types[v] for v in o.node.inputs], dict(o.node.attributes))
-        constants = self.engine.prepared[o.id].constants
-        numerics = self.numerics[o.id] = OffloadNumerics()
-        result = o.mapping.axes.result
-        if not self.start:
-            for name, x in constants.items():
-                numerics.add_operand(name, x, o.formats[name])
-        operands = {
-            v: moving[name] if name in moving else constants[name]
-            for v, name in zip(body.inputs, [x.name for x in o.mapping.operands], strict=True)
-        }
-        moving_inputs = [v for v, x in zip(body.inputs, o.mapping.operands, strict=True) if x.name in moving]
-        together = max(1, COMPARED_BYTES // max(1, sum(t.nbytes for t in body.types)))
-        for first in range(0, self.count, together):
-            part = slice(first, min(first + together, self.count))
-            sampled = {v: x[part] if v in moving_inputs else x for v, x in operands.items()}
-            every_expected = evaluate(body, sampled, moving=moving_inputs)[body.outputs[0]]
-            for n, expected in zip(range(part.start, part.stop), every_expected, strict=True):
-                expected_float = expected.astype(np.float64)
-                error = results[0][n].astype(np.float64) - expected_float
-                if expected.dtype.kind in "iu":
-                    statistics.codes += error.size
-                    statistics.differing_codes += int(np.count_nonzero(error))
-                statistics.squared_errors.append(squared_norm(error))
-                statistics.squared_references.append(squared_norm(expected_float))
-                statistics.max_abs_error = max(statistics.max_abs_error, float(np.max(np.abs(error), initial=0)))
-                statistics.compared += 1
-                for name, x in moving.items():
-                    numerics.add_operand(name, x[n], o.formats[name])
-                numerics.add_result(result, expected_float, results[0][n], o.formats[result])
-                numerics.add_cumulative_error(results[0][n], self.float_values[o.node.outputs[0]][n])
 
 
 def without_numerics(o: Offload) -> str:

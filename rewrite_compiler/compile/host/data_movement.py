@@ -20,7 +20,7 @@ from ...ir.program import Data, Node, Program, Value
 from ...limits import DEFAULT
 from ...ops.op import LAYOUT
 from .host_program import HostProgram
-from .lazy_codes import Operand, elements_of
+from .lazy_codes import LazyCodes, Operand, elements_of
 from .windows import windows_of
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 LEAST = 1 << 12  # elements of a result: below, the host engine is as fast
 CHECKED_SAMPLES = 2  # samples of the first run whose bits are compared with the host engine's
+WINDOWS: dict[bytes, Windows | None] = {}  # by the digest of a move
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,10 @@ class Move:
 
     @cached_property
     def windows(self) -> Windows | None:
-        """The result as windows over the root; None where it has no such form."""
-        return windows_of(self.places, self.size)
+        """The result as windows over the root; None where it has no such form. Equal moves are analysed once."""
+        if self.digest not in WINDOWS:
+            WINDOWS[self.digest] = windows_of(self.places, self.size)
+        return WINDOWS[self.digest]
 
     @cached_property
     def is_onto(self) -> bool:
@@ -93,6 +96,13 @@ class PendingMove:
     def data(self) -> Data:
         """The result [samples, …], gathered at the first use."""
         return self.move(self.root)
+
+
+def samples_of(x: Operand, part: slice) -> Operand:
+    """Return some samples of a value: of windows only their elements will be gathered."""
+    if isinstance(x, PendingMove):
+        return replace(x, root=x.root[part])
+    return replace(x, codes=x.codes[part]) if isinstance(x, LazyCodes) else elements_of(x)[part]
 
 
 class MovingProgram(HostProgram):

@@ -221,12 +221,13 @@ def _negative_log_likelihood(outputs: Data, targets: Data) -> Scores:
     tokens = targets.reshape(samples, positions)
     if not 0 <= tokens.min() <= tokens.max() < logits.shape[2]:
         raise InputError("C100", f"targets must be tokens 0 to {logits.shape[2] - 1}, not {tokens.min()} to {tokens.max()}")
-    totals = np.empty(samples)
+    totals, exponentials = np.empty(samples), np.empty(logits.shape[1:], np.float32 if logits.dtype == np.float32 else np.float64)
     for s in range(samples):  # one sample at a time: the logits of a language model are large
         # exponentials of float32 logits are correct to 2^-22, and their errors average out in the sum, which is in float64
         rows = logits[s] if logits.dtype == np.float32 else logits[s].astype(np.float64)
         largest = rows.max(axis=1)
-        sums = np.exp(rows - largest[:, None]).sum(axis=1, dtype=np.float64)
+        np.exp(np.subtract(rows, largest[:, None], out=exponentials), out=exponentials)
+        sums = exponentials.sum(axis=1, dtype=np.float64)
         totals[s] = (np.log(sums) + largest - rows[np.arange(positions), tokens[s]].astype(np.float64)).sum()
     return Scores(worst_if_nan(totals), np.full(samples, float(positions)))
 

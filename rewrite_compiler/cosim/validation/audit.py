@@ -15,6 +15,7 @@ from typing import cast
 
 import numpy as np
 
+from ...compile.host.data_movement import samples_of
 from ...compile.host.lazy_codes import Operand, elements_of
 from ...compile.offload.execute import PreparedOffload, Statistics, hash_of_arrays
 from ...compile.offload.specified import NumericsOffload, plain_results
@@ -63,8 +64,10 @@ class Audit:
         """
         driven = prepared.by_driver if isinstance(prepared, NumericsOffload) else prepared
         for n in self.samples:
-            operands = {name: np.array(elements_of(x)[n : n + 1]) for name, x in moving.items()}
-            actual = {name: elements_of(y)[n] for name, y in zip(driven.offload.mapping.axes.results, results, strict=True)}
+            part = slice(n, n + 1)
+            operands = {name: np.array(elements_of(samples_of(x, part))) for name, x in moving.items()}
+            returned = zip(driven.offload.mapping.axes.results, results, strict=True)
+            actual = {name: elements_of(samples_of(y, part))[0] for name, y in returned}
             self._check_sample(driven, n, operands, actual, statistics)
             statistics.validated += 1
         if isinstance(prepared, NumericsOffload) and 0 in self.samples and not self.part.start:
@@ -94,7 +97,7 @@ class Audit:
         o, driven = prepared.offload, prepared.by_driver
         random = np.random.default_rng([SEED, zlib.crc32(o.id.encode())])
         drawn = {name: with_drawn_sample(x, 0, o.formats[name], random) for name, x in moving.items()}
-        operands = {name: np.array(elements_of(x)[:1]) for name, x in drawn.items()}
+        operands = {name: np.array(elements_of(samples_of(x, slice(0, 1)))) for name, x in drawn.items()}
         history = self._history(o.target.name, 0)
         stored = history.begin(driven, operands, "drawn")
         actual = {} if stored is None or stored.refusal else _first_results(prepared, drawn)

@@ -49,16 +49,11 @@ class DeviceHistory:
 
     def begin(self, prepared: PreparedOffload, operands: Mapping[str, Data], *details: object) -> DeviceRun | None:
         """Begin a run of an offload, after those before; return what is kept of it."""
-        o = prepared.offload
-        # an operation that is not the one of its target's files has no text to know it by
-        self.is_known &= bool(o.target.sources) and o.target.mappings.get(o.mapping.variant) is o.mapping
+        content = content_of(prepared)
+        self.is_known &= content is not None
         if not self.is_known:
             return None
-        content = (
-            self.key, _engine(), self.reading, statement_of_operation(o.target, o.mapping.variant), sorted(o.formats.items()), o.tiling,
-            o.node.attributes, prepared.constants_hash, hash_of_arrays(operands), details,
-        )  # fmt: skip
-        self.key = sha256(repr(content).encode()).hexdigest()
+        self.key = sha256(repr((self.key, engine_hash(), self.reading, content, hash_of_arrays(operands), details)).encode()).hexdigest()
         stored = _cache().get(self.key)
         return None if stored is None else DeviceRun(**json.loads(stored))
 
@@ -85,7 +80,16 @@ def _cache() -> DiskCache:
     return DiskCache(private_cache_folder("simulated"))
 
 
+def content_of(prepared: PreparedOffload) -> tuple[object, ...] | None:
+    """Return all that an offload is, its moving operands left out; None for an operation that is not the one of its target's files."""
+    o = prepared.offload
+    if not o.target.sources or o.target.mappings.get(o.mapping.variant) is not o.mapping:
+        return None
+    statement = statement_of_operation(o.target, o.mapping.variant)
+    return statement, sorted(o.formats.items()), o.tiling, o.node.attributes, prepared.constants_hash
+
+
 @lru_cache(maxsize=1)
-def _engine() -> str:
+def engine_hash() -> str:
     """Return the hash of what simulates: the engine's sources, Python, numpy and LLVM, and the machine."""
     return sources_hash([ENGINE], [sys.version, version("numpy"), version("llvmlite"), *platform.uname()])
