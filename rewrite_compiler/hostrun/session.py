@@ -83,9 +83,9 @@ class Session:
 
     def __init__(
         self, model: bytes | Path, *, threads: int = 1, name: str = "the model", is_part: bool = False, is_exact: bool = True,
-        is_optimised: bool = True,
+        is_optimised: bool = True, folder: Path | None = None,
     ) -> None:  # fmt: skip
-        """Load a model from bytes or from a file.
+        """Load a model from a file, or from bytes, whose external weights are in `folder`.
 
         `threads` is the number of threads inside one operator; operators run one after the other. A part of a model uses the
         memory that all parts share, which otherwise each would keep. What is not exact has onnxruntime's own settings for codes,
@@ -99,7 +99,7 @@ class Session:
         if threads < 1:
             raise UsageError("F203", f"Number of threads must be positive, not {threads}")
         self.name, self.refusal = name, ""
-        source, settings = _exact_model(model) if is_exact else (_loadable(model), {})
+        source, settings = _loadable(model, folder, is_exact)
         with translated_errors("F162", f"{name} cannot be run on the host"):
             import onnxruntime
 
@@ -152,22 +152,24 @@ class Session:
                     raise InputError("C100", f'{self.name} has no {kind} called "{name}"', help=f"its {kind}s are {port_names or 'none'}")
 
 
-def _loadable(model: bytes | Path) -> bytes | str:
-    return os.fspath(model) if isinstance(model, Path) else model
+def _loadable(model: bytes | Path, folder: Path | None, is_exact: bool) -> tuple[bytes | str, dict[str, str]]:
+    """Return what onnxruntime loads and the settings for it; exact: so that products of codes are."""
+    settings = EXACT if is_exact else {}
+    if isinstance(model, Path):
+        data = model.read_bytes() if is_exact else b""
+        if not multiplies_codes(data):
+            return os.fspath(model), settings
+        folder, model = model.parent, data
+    rewritten = with_unsigned_codes(model) if is_exact and multiplies_codes(model) else model
+    return rewritten, settings | ({WEIGHTS_BESIDE: os.fspath(folder)} if folder else {})
 
 
-def _exact_model(model: bytes | Path) -> tuple[bytes | str, dict[str, str]]:
-    """Return the model that onnxruntime loads so that products of codes are exact, and the settings for it."""
-    data = model.read_bytes() if isinstance(model, Path) else model
-    if not multiplies_codes(data):
-        return _loadable(model), EXACT
-    return with_unsigned_codes(data), EXACT | ({WEIGHTS_BESIDE: os.fspath(model.parent)} if isinstance(model, Path) else {})
-
-
-def reference(path: str | Path, *, threads: int = 1, is_exact: bool = True, is_optimised: bool = True) -> Session:
+def reference(
+    path: str | Path, content: bytes | None = None, *, threads: int = 1, is_exact: bool = True, is_optimised: bool = True
+) -> Session:  # fmt: skip
     """Load a source model from its file, external weights included; one that only onnxruntime's optimiser refuses, without it.
 
-    What the optimiser refused is the `refusal` of the session.
+    What the optimiser refused is the `refusal` of the session. `content` stands for the bytes of the file.
 
     Raises:
         UsageError: there is no such file, or it is not a regular one.
@@ -176,11 +178,12 @@ def reference(path: str | Path, *, threads: int = 1, is_exact: bool = True, is_o
     file = Path(path)
     if not file.is_file():
         raise UsageError("F101", "there is no such file" if not file.exists() else "a model must be a regular file", place=str(file))
+    model, folder = (file, None) if content is None else (content, file.parent)
     try:
-        return Session(file, threads=threads, name=file.name, is_exact=is_exact, is_optimised=is_optimised)
+        return Session(model, threads=threads, name=file.name, is_exact=is_exact, is_optimised=is_optimised, folder=folder)
     except InputError as refused:
         try:
-            session = Session(file, threads=threads, name=file.name, is_exact=is_exact, is_optimised=False)
+            session = Session(model, threads=threads, name=file.name, is_exact=is_exact, is_optimised=False, folder=folder)
         except InputError:
             raise refused from None
         session.refusal = refused.problem.sentence

@@ -16,6 +16,8 @@ from .opaque import captured_names
 from .opset_upgrade import schema_of
 from .signature import check_node
 
+ABSENT = b"\n\0"  # an operand without a name, as a node's bytes have it
+
 
 @dataclass
 class StructureCheck:
@@ -78,6 +80,16 @@ def check_structure(model: Any, place: str, limits: Limits) -> tuple[list[int], 
         check.notes.append("the nodes were not in an order in which values are defined before they are read; they were sorted")
     _note_names(model.graph, check)
     return order, check.notes
+
+
+def without_trailing_absent(data: bytes) -> bytes | None:
+    """Return the bytes of a model without trailing empty operands, None where it has none."""
+    if ABSENT not in data:
+        return None
+    from onnx import ModelProto
+
+    model = ModelProto.FromString(data)
+    return bytes(model.SerializeToString()) if drop_trailing_absent(model) else None
 
 
 def drop_trailing_absent(model: Any) -> bool:
