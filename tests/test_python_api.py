@@ -79,7 +79,7 @@ def test_a_model_in_memory_has_the_plan_of_its_file(plan: Any) -> None:
 
 def test_what_is_no_model_is_refused() -> None:
     assert refusal(lambda: flexmatch.compile(3, "flexasr")) == (
-        "error[F100]: a model must be an ONNX file, its bytes or a ModelProto, not builtins.int\n"
+        "error[F100]: a model must be an ONNX file, its bytes or a ModelProto, not int\n"
         "  help: give the path of an .onnx file, or a model of torch, Keras or scikit-learn"
     )
     assert refusal(lambda: flexmatch.compile(b"", "flexasr")) == "the model in memory: error[F102]: the file is empty"
@@ -89,6 +89,7 @@ def forms(arrays: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     x, labels = arrays[input_of(arrays)], arrays["labels"]
     batches = [slice(n, n + 16) for n in range(0, SAMPLES, 16)]
     yield "by name", arrays
+    yield "lists of Python numbers", {input_of(arrays): x.tolist(), "labels": labels.tolist()}
     yield "pair", (x, labels)
     yield "pair of names and labels", ({input_of(arrays): x}, labels)
     yield "batches of pairs", ([x[b], labels[b]] for b in batches)
@@ -107,6 +108,7 @@ FORMS = "a name of `flexmatch list`, the path of a Python file, or a Target"
         (lambda p: flexmatch.compile(APP.model, "vta", {"exact": True}), "options must be compile.Options, not dict"),
         (lambda p: flexmatch.cosimulate("digits.flexasr.json", APP.data), "a plan must be what compile returns, not str"),
         (lambda p: flexmatch.cosimulate(p, APP.data, samples="4"), "samples must be a whole number, not str"),
+        (lambda p: flexmatch.cosimulate(p, APP.data, metric=["top1"]), "metric must be a name, or MODULE:FUNCTION for your own, not list"),
         (lambda p: flexmatch.prove(5), "rules must be Rule objects or the path of a rule file, not int"),
         (lambda p: flexmatch.prove(targets=None), f"a target must be {FORMS}, not NoneType"),
         (lambda p: flexmatch.check(None), "what is checked must be the name of a target or the path of a file, not NoneType"),

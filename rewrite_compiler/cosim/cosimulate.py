@@ -150,6 +150,7 @@ def cosimulate(
 
 def _valid_settings(s: Settings) -> Settings:
     """Return the settings once checked; the oracle takes one sample at a time."""
+    require_type(s.metric, (str,), "metric", "a name, or MODULE:FUNCTION for your own")
     if s.tier not in TIERS:
         raise UsageError("F203", f'tier must be one of {", ".join(TIERS)}, not "{s.tier}"')
     if s.host not in HOSTS:

@@ -203,7 +203,7 @@ def _check_type(column: Column, raw: Raw, subject: str, name: str, place: str) -
     if not narrows and not (same_kind and np.can_cast(dtype, to)):
         raise InputError(
             "C100", f'{subject} for the input "{name}" must be {to}, not {dtype}', place=place,
-            help="save it with that type, or describe its preprocessing in a .toml",
+            help="convert it, as numpy's astype does, or describe its preprocessing in a .toml",
         )  # fmt: skip
 
 

@@ -46,7 +46,7 @@ def _by_name(samples: object, inputs: Mapping[str, TensorType]) -> dict[str, Dat
     if isinstance(samples, (tuple, list)) and len(samples) == 2 and not isinstance(samples[0], (int, float)):
         return {**_by_name(samples[0], inputs), TRUTHS[0]: _array(samples[1], TRUTHS[0])}
     if isinstance(samples, Mapping):
-        return {str(name): _array(value, str(name)) for name, value in samples.items()}
+        return {str(name): _array(value, str(name), inputs.get(str(name))) for name, value in samples.items()}
     if hasattr(samples, "columns") and hasattr(samples, "to_numpy"):  # a table: of pandas, polars, …
         return _of_table(samples, inputs)
     if _is_array(samples):
@@ -64,8 +64,8 @@ def _single_input(inputs: Mapping[str, TensorType]) -> str:
     return next(iter(inputs))
 
 
-def _array(value: object, name: str) -> Data:
-    """Return an array; a tensor of another library is converted by its `__array__`."""
+def _array(value: object, name: str, of: TensorType | None = None) -> Data:
+    """Return an array; a tensor of another library is converted by its `__array__`, Python's numbers to a real input's type."""
     try:
         array = np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:
@@ -73,7 +73,9 @@ def _array(value: object, name: str) -> Data:
         raise InputError("C100", f'"{name}" cannot be read as an array: {reason}', place=str(PLACE), help=FORMS) from None
     if array.dtype.kind not in "biuf":
         raise InputError("C100", f'"{name}" must hold numbers, not {array.dtype}', place=str(PLACE), help=FORMS)
-    return array
+    if of is None or hasattr(value, "__array__") or not of.dtype.startswith("float"):
+        return array
+    return array.astype(of.dtype)
 
 
 def _of_table(table: Any, inputs: Mapping[str, TensorType]) -> dict[str, Data]:

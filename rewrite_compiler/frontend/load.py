@@ -77,7 +77,8 @@ def _bytes_of(model: object) -> bytes:
     if hasattr(model, "SerializeToString") and hasattr(model, "graph"):
         return bytes(model.SerializeToString())
     kind = type(model)
-    sentence = f"a model must be an ONNX file, its bytes or a ModelProto, not {kind.__module__}.{kind.__qualname__}"
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    sentence = f"a model must be an ONNX file, its bytes or a ModelProto, not {name}"
     raise UsageError("F100", sentence, help="give the path of an .onnx file, or a model of torch, Keras or scikit-learn")
 
 
