@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rewrite_compiler.compile.offload import execute
-from rewrite_compiler.lang.formats import AdaptivFloat, Fixed, Format
+from rewrite_compiler.lang.formats import AdaptivFloat, Fixed, Format, Int
 from rewrite_compiler.readings.kernels.format_conversion import values_of
 
 FORMATS = [AdaptivFloat(8, 3, 2), AdaptivFloat(8, 3, 9), Fixed(8, 5), Fixed(16, 7), Fixed(8, 3, signed=False)]
@@ -24,3 +24,12 @@ def test_codes_say_how_many_values_are_at_an_end(f: Format) -> None:
         expected = execute.count_saturated(values[part], f, size)
         assert execute.count_saturated(values[part], f, size, codes[part]) == expected
         assert (expected > 0) == (len(part) == len(codes))
+
+
+def test_integers_of_a_model_do_not_saturate() -> None:
+    """They are the model's own; a float format saturates at its largest values, and nowhere below."""
+    codes = np.array([-128.0, 127.0, 3.0])
+    assert execute.saturated_count(codes, Int(8)) == 0
+    assert execute.saturated_count(codes, Fixed(8, 0, "half_even")) == 2
+    assert execute.saturated_count(codes - 1, Fixed(8, 0, "half_even")) == 1
+    assert execute.saturated_count(codes / 2, Fixed(8, 0, "half_even")) == 0
