@@ -5,8 +5,8 @@ limits (`max`, `min`), filters of comprehensions, entries of tables and parts of
 each function's cases, on a copy of the engine that tells which of them runs a drawn place, and what each takes (`--reach FOLDER`
 keeps it; processes that tests start count too). Then the tests are collected once, and for each change a copy of that process
 takes the changed code and asks those that run the place, the quickest first, until one fails or they have used `--seconds`.
-What is run when a module is imported is asked in a fresh process. A test that fails without the change does not count. Finished
-changes are in the log, from which the next call goes on.
+What is run when a module is imported, and what changes which variables an inner function shares, is asked in a fresh process. A
+test that fails without the change does not count. Finished changes are in the log, from which the next call goes on.
 A change that survives is printed with its line: it is either the same program, or a test is missing, or one that is slower
 would notice; `--again` asks those once more. `--reasons FILE` (JSON: "PART NUMBER", as printed, → a sentence) says which are
 known to be the same program, and why; the record has both, and the share of the others beside that of all.
@@ -27,7 +27,21 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from changed_code import PARTS, Place, changed, in_function, line_of, nodes_of, overlay, parsed, places, test_files, with_probes, write_text
+from changed_code import (
+    PARTS,
+    Place,
+    changed,
+    in_function,
+    line_of,
+    new_code,
+    nodes_of,
+    overlay,
+    parsed,
+    places,
+    test_files,
+    with_probes,
+    write_text,
+)
 from record import ROOT, Row, finish, options
 from warm_tests import NOTICED, Client, in_fresh_process, measure, restore
 
@@ -120,7 +134,7 @@ class Court:
         write_text(self.folder, place.file, ast.unparse(changed(place)))
         try:
             outcome = self._warm(place)
-            if outcome not in NOTICED and self._is_run_by_import(place):
+            if outcome not in NOTICED and (self._is_run_by_import(place) or not new_code(place, self.folder)):
                 outcome = self._fresh(place)
         finally:
             restore(self.folder, place.file)

@@ -57,3 +57,41 @@ def test_a_fresh_process_says_what_tests_say(
     command = [sys.executable, "-c", ASK, str(tmp_path), str(seconds), *more]
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert answer.stdout == f"{outcome}\n"
+
+
+SHARED = """
+def common(names, known):
+    return {n for n in names if n in known}
+
+def few(names):
+    return [n for n in names if n != "x"]
+"""
+JUDGE = """
+import sys
+sys.path.insert(0, "benchmarks")
+from pathlib import Path
+import changed_code, reliability_mutation as m
+folder = Path(sys.argv[1])
+changed_code.ROOT = m.ROOT = folder
+m.restore = lambda folder, file: None
+m.in_fresh_process = lambda *_: "noticed"
+
+class Warm:
+    def answer(self, place, tests, seconds):
+        return {"outcome": "survived", "failed": "", "seconds": 0.1}
+
+file = "rewrite_compiler/errors.py"
+nodes = changed_code.nodes_of(changed_code.parsed(file))
+places = [m.Place("lang", file, n) for n, x in enumerate(nodes) if isinstance(x, changed_code.ast.comprehension)]
+have = m.Known({p.key: {"t"} for p in places}, {"t": 0.1})
+print([m.Court(folder / "copy", Warm(), have, 1.0, []).judged(p)[0] for p in places])
+"""
+
+
+def test_a_change_of_the_variables_that_an_inner_function_shares_is_asked_in_a_fresh_process(tmp_path: Path) -> None:
+    """Without its filter the first set reads no variable of the function around it: its code cannot be exchanged."""
+    for folder in (tmp_path, tmp_path / "copy"):
+        (folder / "rewrite_compiler").mkdir(parents=True)
+        (folder / "rewrite_compiler" / "errors.py").write_text(SHARED, "utf-8")
+    answer = subprocess.run([sys.executable, "-c", JUDGE, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert answer.stdout == "['noticed', 'survived']\n"

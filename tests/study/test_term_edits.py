@@ -34,6 +34,7 @@ EDITS: dict[str, tuple[Callable[[Expr], Expr], Callable[[int], int]]] = {
     "nearest": (lambda i: (X[i, 0] + 3) >> 3, lambda i: CODES[i, 0] + 4 >> 3),
     "nearest of a plain shift": (lambda i: (X[i, 0] + X[i, 1]) >> 3, lambda i: CODES[i, 0] + CODES[i, 1] + 4 >> 3),
     "shift_less": (lambda i: X[i, 0] >> 3, lambda i: CODES[i, 0] >> 2),
+    "shift_less of a factor": (lambda i: (X[i, 0] >> 3) * X[i, 1], lambda i: (CODES[i, 0] >> 2) * CODES[i, 1]),
     "shift_more": (lambda i: X[i, 0] >> 3, lambda i: CODES[i, 0] >> 4),
     "swap_operands": (lambda i: X[i, 0] - X[i, 1], lambda i: CODES[i, 1] - CODES[i, 0]),
     "swap_branches": (lambda i: select(X[i, 0] < 0, X[i, 1], X[i, 2]), lambda i: CODES[i, 2 if CODES[i, 0] < 0 else 1]),
