@@ -1,13 +1,13 @@
 """Judge the library and write the certificates that ship with it, or compare them with a run that judges all of it.
 
     python benchmarks/certificates.py
-    python benchmarks/certificates.py --check
+    python benchmarks/certificates.py --check [--jobs 1]
 
 The first keeps the certificates that still count (their statements and the hash of the court say which), takes what this
 machine's court has judged with the sources as they are, judges the rest, and writes nothing unless all is proved. The second
 believes neither file nor cache: it judges every rule, operation and model, and ends with 1 and the names where the file that
 ships has another byte. Processor seconds are those of all processes: of rules, of operations as targets ship, of operations at
-other parameters of theirs, and of models.
+other parameters of theirs, and of models. One process tells them of each statement, too: those that take the most follow each part.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import argparse
 import resource
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 
 from rewrite_compiler.prove.certificates.cache import Cache, court_cache
-from rewrite_compiler.prove.certificates.judge import Case, judge_cases, model_case, rule_case, target_cases
+from rewrite_compiler.prove.certificates.judge import JSON, Case, judge_cases, model_case, rule_case, target_cases
 from rewrite_compiler.prove.certificates.shipped_certificates import (
     Certificate,
     certificate_of_model,
@@ -32,6 +33,7 @@ from rewrite_compiler.prove.certificates.statements import statement_of_model, s
 from rewrite_compiler.rewrite.ruleset import every_rule
 from rewrite_compiler.target import find_target, target_names
 
+DEAREST = 20  # statements whose processor time is shown
 DESIGNS = ("flexasr:sigmoid=3.4", "hlscnn:revision=ext16", "hlscnn:revision=orig")  # beside the designs without parameters
 
 
@@ -59,6 +61,23 @@ def processor_seconds() -> float:
     return sum(u.ru_utime + u.ru_stime for u in usages)
 
 
+def judged_part(part: str, cases: list[Case], cache: Cache, jobs: int) -> list[JSON]:
+    """Return the records of a part of the library, and print its processor time; in one process that of its statements, too."""
+    ends, names = [processor_seconds()], list[str]()
+
+    def progress(name: str) -> None:
+        print(name, flush=True)
+        names.append(name)
+        ends.append(processor_seconds())
+
+    records = judge_cases(cases, cache, progress, jobs)
+    print(f"{len(cases)} {part}: {processor_seconds() - ends[0]:.0f} processor seconds", flush=True)
+    if jobs == 1:  # the time of other processes is known when they end
+        spent = sorted(((end - start, name) for (start, end), name in zip(pairwise(ends), names, strict=True)), reverse=True)
+        print(*(f"{seconds:8.1f} {name}" for seconds, name in spent[:DEAREST]), sep="\n", flush=True)
+    return records
+
+
 def certificates(cache: Cache, jobs: int, *, anew: bool) -> dict[str, Certificate]:
     """Return the certificates of the library by their statements; `anew`: those that ship are judged, too."""
     library = [(statement, case, None if anew else shipped) for statement, case, shipped in statements()]
@@ -68,12 +87,10 @@ def certificates(cache: Cache, jobs: int, *, anew: bool) -> dict[str, Certificat
             lacking.setdefault(part_of(case), []).append((statement, case))
     judged = {}
     for part, cases in lacking.items():
-        before = processor_seconds()
-        records = judge_cases([case for _, case in cases], cache, lambda name: print(name, flush=True), jobs)
+        records = judged_part(part, [case for _, case in cases], cache, jobs)
         for (statement, case), record in zip(cases, records, strict=True):
             kind = "operation" if case.message["kind"] == "mapping" else case.message["kind"]
             judged[statement] = certificate_of_record(kind, case.name, record)
-        print(f"{len(cases)} {part}: {processor_seconds() - before:.0f} processor seconds", flush=True)
     return {statement: shipped or judged[statement] for statement, _, shipped in library}
 
 

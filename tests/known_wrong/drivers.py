@@ -252,6 +252,18 @@ FAULTS: dict[str, Fault] = {
     "around an image lie zeros, not zero points": Fault(
         "hvx.conv2d_uint8", "hvx.quantised", "_drive_conv2d", '"border": x_zero', '"border": 0'
     ),
+    "sums start at the bias whatever the zero point": Fault(
+        "hvx.conv2d_bias_int8", "hvx.quantised", "_starts", "widen(b) + start", "widen(b)"
+    ),
+    "codes without sign are multiplied as signed ones": Fault(
+        "hvx.conv2d_bias_uint8", "hvx.quantised", "_drive_conv2d", '"instruction": instruction', '"instruction": SIGNED'
+    ),
+    "rows of a filter from the fourth on read the third row": Fault(
+        "hvx.conv2d_int8", "hvx.conv2d", "multiply_windows", "strides[0] + r) * width", "strides[0] + min(r, 2)) * width"
+    ),
+    "sums of every block of columns are those of the first": Fault(
+        "hvx.dense_int8", "hvx.products", "_sums", "words[..., n * size :]", "words[..., 0 * size :]"
+    ),
     "sums of the fourth vector are stored as those of the third": Fault(
         "hvx.dense_bias_int8", "hvx.products", "_keep", "VECTORS + vector", "VECTORS + min(vector, 2)"
     ),
