@@ -42,7 +42,7 @@ from changed_code import (
     with_probes,
     write_text,
 )
-from record import ROOT, Row, finish, options
+from record import ROOT, Row, commit, finish, options
 from warm_tests import NOTICED, Client, in_fresh_process, measure, restore
 
 sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
@@ -128,6 +128,7 @@ class Court:
     seconds: float
     more: list[str]
     spent: float = 0.0
+    commit: str = field(default_factory=commit)
 
     def judged(self, place: Place) -> tuple[str, str]:
         """Return whether the tests notice, and the line that was changed."""
@@ -198,7 +199,8 @@ def sampled(chosen: dict[str, list[Place]], log: CampaignLog, ends: float, court
         outcome, line = court.judged(chosen[part][number])
         seconds = sum(os.times()[:4]) + court.spent - before
         alive = outcome not in NOTICED
-        log.add(part, number, 1, 1, Chunk(Counter([outcome]), {str(number): f"{line} {outcome}"} if alive else {}), seconds, seconds)
+        chunk = Chunk(Counter([outcome]), {str(number): f"{line} {outcome}"} if alive else {}, {"commits": [court.commit]})
+        log.add(part, number, 1, 1, chunk, seconds, seconds)
         print(f"{part} {number} {outcome} {seconds:.1f} s {line}", flush=True)
 
 
@@ -213,7 +215,7 @@ def judged_again(chosen: dict[str, list[Place]], log: CampaignLog, ends: float, 
         outcome, line = court.judged(chosen[part][number])
         print(f"{part} {number} {outcome} {line}", flush=True)
         if outcome in NOTICED:
-            log.add(part + AGAIN, number, 1, 1, Chunk(Counter([outcome]), {str(number): line}), 0, 0)
+            log.add(part + AGAIN, number, 1, 1, Chunk(Counter([outcome]), {str(number): line}, {"commits": [court.commit]}), 0, 0)
 
 
 def survivors(part: str, log: CampaignLog) -> dict[str, str]:
@@ -241,6 +243,7 @@ def row_of(part: str, log: CampaignLog, of: int, seed: int, reasons: dict[str, s
         "percent_of_others": round(100 * noticed / max(cases - same, 1), 1),
         "outcomes": dict(sorted(sum((p.outcomes for p in rows), Counter[str]()).items())),
         "cpu_seconds": round(sum(p.seconds for p in rows), 1),
+        "judged_at": sorted(set[str]().union(*(log.of(p + again).keys.get("commits", ()) for p in parts for again in ("", AGAIN)))),
         "survived": [] if part == "all" else [{"name": name, "change": line, "why": reasons.get(name, "")} for name, line in alive.items()],
     }  # fmt: skip
 
