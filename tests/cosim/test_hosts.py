@@ -41,7 +41,7 @@ def test_a_report_on_the_exact_host_compares_it_with_onnxruntime(tmp_path: Path)
         logged = cosimulate(plan, data, settings=Settings(host="exact", threads=1, batch=4, log=tmp_path / "log"))
         assert logged.document["hosts"] == found
     assert logged.document["run"]["resumed_samples"] == SAMPLES
-    assert all(0 < r.document["run"]["wall_seconds"] < 1000 for r in (exact, other, logged))
+    assert all(0 < r.document["run"]["wall_seconds"] < 1000 for r in (exact, other))  # the last one ran nothing: it may round to 0
 
 
 @pytest.mark.parametrize(
