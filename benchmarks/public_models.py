@@ -207,14 +207,14 @@ def main() -> int:
     rows = recorded(args.json)
     known = {(r["group"], r["name"], r["target"]) for r in rows}
     with tempfile.TemporaryDirectory() as folder:
-        for group, (models, targets) in ((g, made) for g, made in GROUPS.items() if args.only in (None, g)):
+        for group, (models, targets) in ((name, of) for name, of in GROUPS.items() if args.only in (None, name)):
             for name, write in models():
                 wanted = [t for t in targets if (group, name, t) not in known]
                 path = Path(folder) / "model.onnx"
                 without_model = refusal(write, path) if wanted else ""
                 for target in wanted:
-                    made = {"no_model": without_model} if without_model else measured(path, target)
-                    rows.append({"group": group, "name": name, "target": target, **made})
+                    row = {"no_model": without_model} if without_model else measured(path, target)
+                    rows.append({"group": group, "name": name, "target": target, **row})
                     print(shown(rows[-1]), flush=True)
                     finish("public_models", rows, args.json)
     return int(not all(map(has_its_plan, rows)))

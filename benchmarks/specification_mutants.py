@@ -166,12 +166,12 @@ def usual_seconds(accelerator: str) -> int:
     return math.ceil(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
-def row_of(accelerator: str, found: dict[str, str], of: int, seed: int, reasons: dict[str, str]) -> Row:
+def row_of(accelerator: str, outcomes: dict[str, str], of: int, seed: int, reasons: dict[str, str]) -> Row:
     """Return the figures of a model, with the mutants that no test notices by name."""
-    missed = [name for name, o in found.items() if o == MISSED]
-    built = {name: o for name, o in found.items() if not o.startswith(REFUSED)}
+    missed = [name for name, o in outcomes.items() if o == MISSED]
+    built = {name: o for name, o in outcomes.items() if not o.startswith(REFUSED)}
     return {
-        "model": accelerator, "commit": commit(), "mutants": len(found), "of": of, "seed": seed, "not_built": len(found) - len(built),
+        "model": accelerator, "commit": commit(), "mutants": len(outcomes), "of": of, "seed": seed, "not_built": len(outcomes) - len(built),
         "noticed": len(built) - len(missed), "same_machine": {name: reasons[name] for name in missed if name in reasons},
         "missed": [name for name in missed if name not in reasons],
         "noticed_by": dict(Counter(o.partition("[")[0] for o in built.values() if o != MISSED).most_common()),
@@ -191,21 +191,21 @@ def main() -> int:
     parser.add_argument("accelerators", nargs="*", default=list(TESTS))
     args = parser.parse_args()
     reasons: dict[str, str] = json.loads(args.reasons.read_text("utf-8")) if args.reasons else {}
-    found: dict[str, str] = json.loads(args.log.read_text("utf-8")) if args.log and args.log.exists() else {}
+    outcomes: dict[str, str] = json.loads(args.log.read_text("utf-8")) if args.log and args.log.exists() else {}
     rows: list[Row] = []
     for accelerator in args.accelerators:
         every = list(mutants(accelerator))
-        mine = {m.name: m for m in random.Random(args.seed).sample(every, min(args.sample, len(every)))}
-        known = {name for name, o in found.items() if o != MISSED or name in reasons}
-        left = [m for m in mine.values() if m.name not in known]
+        drawn = {m.name: m for m in random.Random(args.seed).sample(every, min(args.sample, len(every)))}
+        known = {name for name, o in outcomes.items() if o != MISSED or name in reasons}
+        left = [m for m in drawn.values() if m.name not in known]
         seconds = TIMES * usual_seconds(accelerator) if left else 0
         for m in left:
-            found[m.name] = outcome(accelerator, m.file, m.text, seconds)
-            print(f"{m.name}: {found[m.name]}", flush=True)
+            outcomes[m.name] = outcome(accelerator, m.file, m.text, seconds)
+            print(f"{m.name}: {outcomes[m.name]}", flush=True)
             if args.log:
-                args.log.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
-        rows.append(row_of(accelerator, {name: found.get(name, MISSED) for name in mine}, len(every), args.seed, reasons))
-        if foreign := sorted(name for name in reasons if name in mine and found.get(name, MISSED) != MISSED):
+                args.log.write_text(json.dumps(outcomes, indent=1) + "\n", "utf-8")
+        rows.append(row_of(accelerator, {name: outcomes.get(name, MISSED) for name in drawn}, len(every), args.seed, reasons))
+        if foreign := sorted(name for name in reasons if name in drawn and outcomes.get(name, MISSED) != MISSED):
             raise SystemExit(f"this mutant has a reason but was noticed: {foreign[0]}")
     others = [row for row in recorded(args.json) if row["model"] not in args.accelerators]
     finish("specification_mutants", [*others, *rows], args.json)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import AnswerNo, BudgetError, FlexmatchError, InputError
+from ..frontend.file.read import read_bytes
 from ..frontend.graph.emit import to_onnx
 from ..frontend.graph.structure import without_trailing_absent
 from ..hostrun import Session, coded_operators, reference, saturates
@@ -168,7 +169,7 @@ def _source(plan: Plan, model: Path, seconds: float, is_optimised: bool) -> tupl
 
 def _reference(model: Path, *, is_exact: bool = True, is_optimised: bool = True) -> Session:
     """Return the model on the host, without trailing absent operands: onnxruntime 1.31.1 may read through a null pointer there."""
-    return reference(model, without_trailing_absent(model.read_bytes()), is_exact=is_exact, is_optimised=is_optimised)
+    return reference(model, without_trailing_absent(read_bytes(model, DEFAULT)), is_exact=is_exact, is_optimised=is_optimised)
 
 
 def _runner(plan: Plan, source: Session, seconds: float) -> Run:

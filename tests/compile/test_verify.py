@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from rewrite_compiler.apps import find_application
-from rewrite_compiler.compile import compile_model, verify
-from rewrite_compiler.compile.verify import beyond_rounding, differences
+from rewrite_compiler.compile import compile_model, plan_onnx, verify
+from rewrite_compiler.compile.verify import beyond_rounding, check_plan, differences
+from rewrite_compiler.errors import FlexmatchError
 from rewrite_compiler.frontend.graph.emit import to_onnx
 
 X = np.linspace(0.5, 1.5, 65, dtype=np.float32)
@@ -83,3 +86,13 @@ def test_a_plan_is_held_against_its_model_at_decision_boundaries_too(monkeypatch
     assert len(compared) >= 2
     assert compared[-1] is edge
     assert np.ptp(compared[0][name]) > 0
+
+
+@pytest.mark.parametrize(("size", "sentence"), [(None, "there is no such file"), (0, "is empty"), (20 << 30, "at most")])
+def test_a_model_that_cannot_be_read_is_refused_before_it_is(size: int | None, sentence: str, tmp_path: Path) -> None:
+    plan, file = compile_model(find_application("digits_mlp").model, ["flexasr"]), tmp_path / "model.onnx"
+    if size is not None:
+        file.touch()
+        os.truncate(file, size)  # a sparse file, which takes no room
+    with pytest.raises(FlexmatchError, match=sentence):
+        check_plan(plan, plan_onnx(plan), file)
