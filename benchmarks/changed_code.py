@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import compileall
 import copy
+import hashlib
 import os
 import re
 import shutil
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -136,6 +137,34 @@ def places(part: str) -> Iterator[Place]:
         yield from (Place(part, file, number) for number in range(len(nodes_of(parsed(file)))))
 
 
+@cache
+def names(file: str) -> list[str]:
+    """Return a name of each place of a file: edits of other lines, and of the same in other definitions, leave it."""
+    tree = parsed(file)
+    owner: dict[int, str] = {}
+    for definition in ast.walk(tree):  # outer ones come first
+        if isinstance(definition, ast.FunctionDef | ast.ClassDef):
+            owner.update((id(n), f"{owner.get(id(definition), '')}.{definition.name}") for n in ast.walk(definition))
+    lines = (ROOT / file).read_bytes().split(b"\n")
+    seen, found = Counter[str](), list[str]()
+    for node in nodes_of(tree):
+        at = decided(node)
+        text = f"{file} {owner.get(id(node), '')} {type(node).__name__} {b' '.join(lines[at.lineno - 1 : at.end_lineno])!r} {at.col_offset}"
+        found.append(hashlib.sha256(f"{text} {seen[text]}".encode()).hexdigest()[:10])
+        seen[text] += 1
+    return found
+
+
+def decided(node: Any) -> Any:
+    """Return the node itself; of a condition, not what it decides on."""
+    return node.test if isinstance(node, ast.If) else node.ifs[0] if isinstance(node, ast.comprehension) else node
+
+
+def name_of(place: Place) -> str:
+    """Return the name of a place that later commits have, too."""
+    return names(place.file)[place.number]
+
+
 def in_function(tree: ast.Module, node: ast.AST) -> bool:
     """Tell whether a node is run by a call, not by the import of its file."""
     functions = (f for f in ast.walk(tree) if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
@@ -145,7 +174,7 @@ def in_function(tree: ast.Module, node: ast.AST) -> bool:
 def line_of(place: Place) -> str:
     """Return file, line and text of a place; of a condition, not of what it decides on."""
     node = nodes_of(parsed(place.file))[place.number]
-    at: Any = node.test if isinstance(node, ast.If) else node.ifs[0] if isinstance(node, ast.comprehension) else node
+    at = decided(node)
     text = (ROOT / place.file).read_text("utf-8").splitlines()[at.lineno - 1].strip()
     return f"{place.file}:{at.lineno}: {text} [{type(node).__name__}]"
 

@@ -1,25 +1,26 @@
 """Do the tests notice a wrong engine? One small change at a time in ten of its packages; the tests that run it must fail.
 
-The changes are drawn by seed (`--runs 80` of each package) from all comparisons, sums, conditions, negations and constants,
-limits (`max`, `min`), filters of comprehensions, entries of tables and parts of unions. First the tests run once, with `--cases` of
-each function's cases, on a copy of the engine that tells which of them runs a drawn place, and what each takes (`--reach FOLDER`
-keeps it; processes that tests start count too). Then the tests are collected once, and for each change a copy of that process
-takes the changed code and asks those that run the place, the quickest first, until one fails or they have used `--seconds`.
-What is run when a module is imported, and what changes which variables an inner function shares, is asked in a fresh process. A
-test that fails without the change does not count. Finished changes are in the log, from which the next call goes on.
-A change that survives is printed with its line: it is either the same program, or a test is missing, or one that is slower
-would notice; `--again` asks those once more. `--reasons FILE` (JSON: "PART NUMBER", as printed, → a sentence) says which are
-known to be the same program, and why; the record has both, and the share of the others beside that of all.
+The changes are drawn by seed (`--runs 78` of each package, or of those in `--only`) from all comparisons, sums, conditions, negations and
+constants, limits (`max`, `min`), filters of comprehensions, entries of tables and parts of unions. A place has a name that edits
+elsewhere leave as it is: later commits draw the same, but for what was edited. First the tests run once, with `--cases` of each
+function's cases, on a copy of the engine that tells which of them runs a drawn place, and what each takes (`--reach FOLDER` keeps it;
+processes that tests start count too). Then the tests are collected once, and for each change a copy of that process takes the changed
+code and asks those that run the place, the quickest first, until one fails or they have used `--seconds`; tests of the package's own
+folder count as four times as quick. What is run when a module is imported, and what changes which variables an inner function shares, is
+asked in a fresh process. A test that fails without the change does not count. Finished changes are in the log, from which the next call
+goes on. A change that survives is printed with its line: it is either the same program, or a test is missing, or one that is slower would
+notice; `--again` asks those once more, with `--tests` by these files alone. `--reasons FILE` (JSON: "PART NAME", as printed, → a
+sentence) says which are known to be the same program, and why; the record has both, and the share of the others beside that of all.
 """
 
 from __future__ import annotations
 
 import ast
+import hashlib
 import importlib
 import json
 import math
 import os
-import random
 import sys
 import tempfile
 import time
@@ -33,6 +34,7 @@ from changed_code import (
     changed,
     in_function,
     line_of,
+    name_of,
     new_code,
     nodes_of,
     overlay,
@@ -50,6 +52,7 @@ sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
 from campaign_log import CampaignLog, Chunk  # noqa: E402
 
 WANTED = 92.0
+OWN = 4  # a test of the package's own folder may take so many times as long as another
 # imported before the tests of all changes start as copies of this process
 AHEAD = ("numpy", "onnx.helper", "onnx.checker", "z3", "lark", "llvmlite.binding", "highspy", "rich.console", "pytest", "hypothesis")
 
@@ -101,7 +104,7 @@ def reach(drawn_places: list[Place], folder: Path, tests: list[str], more: list[
 
 
 def asked(place: Place, have: Known, seconds: float) -> list[str]:
-    """Return the tests that a change must make fail: those that run it, the quickest first, as many as take so long.
+    """Return the tests that a change must make fail: those that run it, quick ones first, as many as take so long.
 
     Of a place that no test runs by itself, those that run its file, then those of its own part, of the first functions only.
     """
@@ -110,7 +113,9 @@ def asked(place: Place, have: Known, seconds: float) -> list[str]:
         near = {t for key, tests in have.runs.items() if key.startswith(f"{place.file}#") for t in tests} - {""}
         runs = near or {t for t in have.seconds if t.startswith(PARTS[place.part][1])}
     names, remaining = list[str](), seconds
-    for name in sorted((runs & have.seconds.keys()) - have.wrong, key=lambda t: (have.seconds[t], t)):
+    own = PARTS[place.part][1][0]
+    cost = {t: (have.seconds[t] / (OWN if t.startswith(own) else 1), t) for t in runs & have.seconds.keys()}
+    for name in sorted(cost.keys() - have.wrong, key=lambda t: cost[t]):
         remaining -= have.seconds[name]
         if names and remaining < 0:
             break
@@ -134,16 +139,13 @@ class Court:
         """Return whether the tests notice, and the line that was changed."""
         write_text(self.folder, place.file, ast.unparse(changed(place)))
         try:
-            outcome = self._warm(place)
-            if outcome not in NOTICED and (self._is_run_by_import(place) or not new_code(place, self.folder)):
+            is_called = in_function(tree := parsed(place.file), nodes_of(tree)[place.number]) and new_code(place, self.folder)
+            outcome = self._warm(place) if is_called else ""
+            if not is_called or (outcome not in NOTICED and "" in self.have.runs.get(place.key, ())):  # run by an import
                 outcome = self._fresh(place)
         finally:
             restore(self.folder, place.file)
         return outcome, line_of(place)
-
-    def _is_run_by_import(self, place: Place) -> bool:
-        tree = parsed(place.file)
-        return "" in self.have.runs.get(place.key, ()) or not in_function(tree, nodes_of(tree)[place.number])
 
     def _warm(self, place: Place) -> str:
         while tests := asked(place, self.have, self.seconds):
@@ -190,50 +192,53 @@ def check(mine: list[Place], court: Court) -> None:
 
 
 def sampled(chosen: dict[str, list[Place]], log: CampaignLog, ends: float, court: Court) -> None:
-    """Judge places, one of each part in turn, until the time is over."""
-    turns = sorted((n, part) for part, mine in chosen.items() for n in range(log.of(part).cases, len(mine)))
+    """Judge places that have not been, one of each part in turn, until the time is over."""
+    turns = sorted((n, part) for part, mine in chosen.items() for n, p in enumerate(mine) if name_of(p) not in judged_names(part, log))
     for number, part in turns:
         if time.monotonic() > ends:
             return
-        before = sum(os.times()[:4]) + court.spent
-        outcome, line = court.judged(chosen[part][number])
-        seconds = sum(os.times()[:4]) + court.spent - before
-        alive = outcome not in NOTICED
-        chunk = Chunk(Counter([outcome]), {str(number): f"{line} {outcome}"} if alive else {}, {"commits": [court.commit]})
-        log.add(part, number, 1, 1, chunk, seconds, seconds)
-        print(f"{part} {number} {outcome} {seconds:.1f} s {line}", flush=True)
+        place, before = chosen[part][number], sum(os.times()[:4]) + court.spent
+        outcome, line = court.judged(place)
+        seconds, name = sum(os.times()[:4]) + court.spent - before, name_of(place)
+        findings = {} if outcome in NOTICED else {name: f"{line} {outcome}"}
+        log.add(part, number, 1, 1, Chunk(Counter([outcome]), findings, {"commits": [court.commit], "places": [name]}), seconds, seconds)
+        print(f"{part} {name} {outcome} {seconds:.1f} s {line}", flush=True)
 
 
 AGAIN = " again"  # what a log calls changes that survived once and were judged a second time
 
 
+def judged_names(part: str, log: CampaignLog) -> set[str]:
+    """Return the names of the places that a log has."""
+    return log.of(part).keys.get("places", set())
+
+
 def judged_again(chosen: dict[str, list[Place]], log: CampaignLog, ends: float, court: Court) -> None:
-    """Judge the places once more whose change survived, as tests were written since then."""
-    for part, number in [(p, int(n)) for p in chosen for n in survivors(p, log)]:
+    """Judge places whose change survived once more, as tests were written since then."""
+    for number, (part, place) in enumerate((part, p) for part, mine in chosen.items() for p in mine):
         if time.monotonic() > ends:
             return
-        outcome, line = court.judged(chosen[part][number])
-        print(f"{part} {number} {outcome} {line}", flush=True)
+        outcome, line = court.judged(place)
+        name = name_of(place)
+        print(f"{part} {name} {outcome} {line}", flush=True)
         if outcome in NOTICED:
-            log.add(part + AGAIN, number, 1, 1, Chunk(Counter([outcome]), {str(number): line}, {"commits": [court.commit]}), 0, 0)
+            log.add(part + AGAIN, number, 1, 1, Chunk(Counter([outcome]), {name: line}, {"commits": [court.commit]}), 0, 0)
 
 
 def survivors(part: str, log: CampaignLog) -> dict[str, str]:
-    """Return the changes by number that no test noticed, the last time they were judged."""
+    """Return the changes by name that no test noticed, the last time they were judged."""
     later = log.of(part + AGAIN).findings
-    return {number: line for number, line in log.of(part).findings.items() if number not in later}
+    return {name: line for name, line in log.of(part).findings.items() if name not in later}
 
 
 def drawn(part: str, seed: int, runs: int) -> tuple[list[Place], int]:
     """Return the places that are changed, and how many there are."""
-    mine = list(places(part))
-    random.Random(seed).shuffle(mine)
+    mine = sorted(places(part), key=lambda p: hashlib.sha256(f"{seed} {name_of(p)}".encode()).digest())
     return mine[:runs], len(mine)
 
 
-def row_of(part: str, log: CampaignLog, of: int, seed: int, reasons: dict[str, str]) -> Row:
-    """Return the figures of a part, or of all together; `reasons` says of which changes it is known that they change nothing."""
-    parts = [p for p in PARTS if part in (p, "all")]
+def row_of(part: str, parts: list[str], log: CampaignLog, of: int, seed: int, reasons: dict[str, str]) -> Row:
+    """Return the figures of parts together; `reasons` says of which changes it is known that they change nothing."""
     rows, alive = [log.of(p) for p in parts], {f"{p} {n}": line for p in parts for n, line in survivors(p, log).items()}
     cases, first = sum(p.cases for p in rows), sum(p.outcomes[o] for p in rows for o in NOTICED)
     noticed, same = cases - len(alive), len(alive.keys() & reasons.keys())
@@ -250,8 +255,8 @@ def row_of(part: str, log: CampaignLog, of: int, seed: int, reasons: dict[str, s
 
 def main() -> None:
     """Run the command line."""
-    parser = options(__doc__ or "", runs=80)
-    parser.add_argument("--only", default="", metavar="PART", help=", ".join(PARTS))
+    parser = options(__doc__ or "", runs=78)
+    parser.add_argument("--only", nargs="+", default=list(PARTS), choices=PARTS, metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     parser.add_argument("--reach", type=Path, default=Path("reliability_reach"), metavar="FOLDER", help="which tests run a place")
     parser.add_argument("--seconds", type=float, default=10, metavar="S", help="of tests for a change (default: %(default)s)")
@@ -259,15 +264,18 @@ def main() -> None:
     parser.add_argument("--longest", type=float, default=5, metavar="S", help="of one test; longer ones are not asked (default: 5)")
     parser.add_argument("--reach-minutes", type=float, default=60, metavar="N", help="of the first run of the tests (default: 60)")
     parser.add_argument("--again", action="store_true", help="judge those again that survived")
+    parser.add_argument("--tests", nargs="+", default=[], metavar="FILE", help="ask these alone (default: the folders of the packages)")
     parser.add_argument("--reasons", type=Path, metavar="FILE", help="which survivors are the same program, and why (JSON)")
     parser.add_argument("--minutes", type=float, default=600, metavar="N", help="stop after so many minutes (default: %(default)s)")
     parser.add_argument("--log", type=Path, default=Path("reliability_mutation.jsonl"), metavar="FILE", help="go on in this log")
     args = parser.parse_args()
     log, ends = CampaignLog(args.log), time.monotonic() + 60 * args.minutes
-    chosen = {part: drawn(part, args.seed, args.runs) for part in PARTS if args.only in ("", part)}
+    chosen = {part: drawn(part, args.seed, args.runs) for part in args.only}
+    totals = {part: count for part, (_, count) in chosen.items()}
+    wanted = {part: [p for p in mine if not args.again or name_of(p) in survivors(part, log)] for part, (mine, _) in chosen.items()}
     if args.minutes > 0:
         more = ["--each", str(args.cases)]
-        tests, mine = test_files(chosen), [p for places_of, _ in chosen.values() for p in places_of]
+        tests, mine = args.tests or test_files(chosen), [p for places_of in wanted.values() for p in places_of]
         have = reach(mine, args.reach, tests, [*more, "--longest", str(args.longest)], args.reach_minutes)
         for name in AHEAD:
             importlib.import_module(name)
@@ -277,15 +285,14 @@ def main() -> None:
             overlay(folder)
             court = Court(folder, Client(folder, tests, more), have, args.seconds, more)
             check(mine, court)
-            (judged_again if args.again else sampled)({part: mine for part, (mine, _) in chosen.items()}, log, ends, court)
+            (judged_again if args.again else sampled)(wanted, log, ends, court)
             court.client.close()
-    totals = {part: count for part, (_, count) in chosen.items()}
     reasons = json.loads(args.reasons.read_text("utf-8")) if args.reasons else {}
-    alive = {f"{part} {number}" for part in PARTS for number in survivors(part, log)}
+    alive = {f"{part} {name}" for part in args.only for name in survivors(part, log)}
     if foreign := sorted(reasons.keys() - alive):
         raise SystemExit(f"this change has a reason but did not survive: {foreign[0]}")
-    rows = [row_of(part, log, count, args.seed, reasons) for part, count in totals.items()]
-    rows = [*rows, row_of("all", log, sum(totals.values()), args.seed, reasons)] if len(rows) == len(PARTS) else rows
+    rows = [row_of(part, [part], log, count, args.seed, reasons) for part, count in totals.items()]
+    rows += [row_of("all", args.only, log, sum(totals.values()), args.seed, reasons)] if len(rows) > 1 else []
     for r in rows:
         print(f"{r['name']:10}{r['noticed']} of {r['runs']} noticed, {r['percent']} % ({r['percent_95']}); {WANTED:g} % wanted")
         print("".join(f"    {s['name']} {s['change']} {s['why']}\n" for s in r["survived"]), end="")  # type: ignore[attr-defined]
