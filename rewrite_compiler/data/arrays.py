@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ..errors import InputError, UsageError
-from ..intake import FileBound, open_bounded, remember_opened_file, unreadable_error
+from ..intake import FileBound, check_size, open_bounded, remember_opened_file, unreadable_error
 from ..ir.program import Data
 from ..limits import Limits
 from .stored_samples import StoredRows, file_stamp
@@ -59,12 +59,12 @@ def read_npz(path: Path, limits: Limits) -> Archive:
             raise unreadable_error(str(path), error) from None
 
 
-def read_npy(path: Path) -> tuple[StoredRows, str]:
+def read_npy(path: Path, limits: Limits) -> tuple[StoredRows, str]:
     """Return the rows of an .npy file, read on demand, and the SHA-256 of the file.
 
     Raises:
         UsageError: the file is missing, not a regular file, or not readable.
-        InputError: the header, the element type or the size is not valid, or the array is column-major.
+        InputError: the header, the element type or the size is not valid or over the limits, or the array is column-major.
     """
     if not path.is_file():
         raise UsageError("F101", "data must be a regular file" if path.exists() else "there is no such file", place=str(path))
@@ -73,6 +73,7 @@ def read_npy(path: Path) -> tuple[StoredRows, str]:
         with path.open("rb") as file:
             remember_opened_file(file.fileno())
             stamp = file_stamp(file.fileno())
+            check_size(stamp[0], FileBound("an .npy", limits.data_bytes, "raise --limits data_bytes=", code="C101"), place)
             shape, fortran, dtype = _header(file, name, place)
             _check_kind(dtype, name, place)
             if fortran and len(shape) > 1:

@@ -157,7 +157,7 @@ def _from_folder(folder: Path, inputs: Mapping[str, TensorType], zeros: Collecti
         raise InputError(
             "C100", "the folder must have .npz files, .npy files or folders test_data_set_0, …, and has none", place=str(folder)
         )
-    stored_rows = {f: read_npy(f) for f in files[".npy"]}
+    stored_rows = {f: read_npy(f, limits) for f in files[".npy"]}
     arrays: dict[str, Raw] = {f.stem: rows for f, (rows, _) in stored_rows.items()}
     return _from_arrays(NamedArrays(folder, arrays, _digest({f.name: digest for f, (_, digest) in stored_rows.items()})), inputs, zeros)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from .image_budgets import ImageHeader, check_pixels
 JPEG = b"\xff\xd8\xff"
 PNG = b"\x89PNG\r\n\x1a\n"
 SCAN, MAX_SCANNED = b"\xff\xda", 1 << 30  # the mark of a scan; pixels of all scans
+MAX_SEGMENTS, MAX_FILL = 4096, 1024  # before the first scan, and bytes between two of them
+FILL, ALONE = re.compile(rb"\xff+"), re.compile(rb"[\x01\xd0-\xd8]")  # a segment's mark follows; marks that no length follows
 COLOURS = {1: 0, 2: 4, 3: 2, 4: 6}  # PNG's colour type by bytes of a pixel
 STRIP = 1 << 24  # bytes that are given to Pillow at once
 
@@ -57,6 +60,7 @@ def _opened_jpeg(raw: bytes) -> Iterator[Any]:
     """Open a JPEG with Pillow, whose errors become refusals."""
     from PIL import Image, UnidentifiedImageError
 
+    _check_segments(raw)
     try:
         with Image.open(io.BytesIO(raw), formats=("JPEG",)) as image:
             yield image
@@ -66,6 +70,25 @@ def _opened_jpeg(raw: bytes) -> Iterator[Any]:
         raise InputError("C101", "the image has far too many pixels") from None
     except (OSError, SyntaxError, ValueError) as error:
         raise InputError("C100", f"the image is damaged: {error}") from None
+
+
+def _check_segments(raw: bytes) -> None:
+    """Refuse what takes Pillow long to walk through, byte by byte, until it finds an image."""
+    offset = len(JPEG) - 1
+    for _ in range(MAX_SEGMENTS):
+        fill = FILL.match(raw, offset)
+        if fill is None:
+            return  # which Pillow refuses
+        if fill.end() - offset > MAX_FILL:
+            break
+        mark = raw[fill.end() : fill.end() + 1]
+        if mark == SCAN[1:]:
+            return
+        offset = fill.end() + 1
+        if ALONE.match(mark) is None:
+            offset += max(2, int.from_bytes(raw[offset : offset + 2], "big"))
+    sentence = f"the image is damaged: no scan of a JPEG comes within {MAX_SEGMENTS} segments, or {MAX_FILL} bytes behind one"
+    raise InputError("C100", sentence)
 
 
 def decoder() -> str:

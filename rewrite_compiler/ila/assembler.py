@@ -40,7 +40,7 @@ class Program:
         """Return the words little-endian one after the other, or as lines of hexadecimal or binary digits, highest digit first."""
         size = self.isa.bits // 8
         if form == "binary":
-            raw = np.ascontiguousarray(self.words, "<u8").view(np.uint8).reshape(len(self), -1)
+            raw = np.ascontiguousarray(self.words, "<u8").view(np.uint8).reshape(len(self), 8 * self.isa.limbs)
             return raw[:, :size].tobytes()
         digits = f"0{2 * size}x" if form == "hex" else f"0{8 * size}b"
         return "".join(f"{word:{digits}}\n" for word in self).encode()

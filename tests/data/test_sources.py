@@ -92,6 +92,14 @@ def test_npy_files_that_are_none(tmp_path: Path) -> None:
         assert str(tmp_path) in found
 
 
+def test_an_npy_file_has_no_more_bytes_than_data_may(tmp_path: Path) -> None:
+    npy(tmp_path / "x.npy", "<f4", f"({1 << 28}, 3, 4, 5)", b"")
+    os.truncate(tmp_path / "x.npy", (tmp_path / "x.npy").stat().st_size + (240 << 28))
+    size = (tmp_path / "x.npy").stat().st_size
+    found = refusal(lambda: load_data(tmp_path, IMAGE))
+    assert found.endswith(f"error[C101]: an .npy file must have at most {8 << 30} bytes, not {size}\n  help: raise --limits data_bytes=")
+
+
 def test_the_sample_that_is_not_finite_is_named(tmp_path: Path) -> None:
     x = normal(50, 6)
     x[[31, 40], 2] = np.nan

@@ -222,6 +222,13 @@ def test_words_that_are_none_are_refused() -> None:
         flexmatch.disassemble([0], isa.ila)
 
 
+@pytest.mark.parametrize("text", ["", "\n \n", "; a comment\n"])
+def test_a_text_without_instructions_has_no_words(text: str) -> None:
+    program = assemble_text(instruction_set(paper_example()), text)
+    assert [len(program), *map(program.to_bytes, ("binary", "hex", "bits"))] == [0, b"", b"", b""]
+    assert len(read_program(program.isa, b"", "words")) == 0
+
+
 def test_names_of_values_are_checked() -> None:
     assert bit_fields("3:2 port IN=1|OUT=3, 1:0 unit A|B")["port"].names == {"IN": 1, "OUT": 3}
     for text, sentence in (

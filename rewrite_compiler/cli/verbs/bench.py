@@ -76,7 +76,7 @@ def read_baseline(path: Path) -> Mapping[str, Any]:
         InputError: there is no such file (F101), or it is not a document of bench (F103).
     """
     try:
-        document = parse_json(read_bytes(path, FileBound("a document", MAX_DOCUMENT_BYTES)))
+        document = parse_json(read_bytes(path, FileBound("a document", MAX_DOCUMENT_BYTES, "give what bench writes with --json")))
     except MalformedText:
         document = None
     if not _is_timed(document):

@@ -12,7 +12,7 @@ from .clusters import Clusters, clusters_from
 
 SHIPPED = "rewrite_compiler.targets"
 FOLDER = "_arch"
-BOUND = FileBound("an architecture", MAX_TOML_BYTES)
+BOUND = FileBound("an architecture", MAX_TOML_BYTES, "describe equal clusters once: children says how many there are")
 
 
 def architecture_names() -> list[str]:
