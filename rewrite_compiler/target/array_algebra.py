@@ -89,7 +89,29 @@ def row_sums(x: Data) -> Data:
     return sums
 
 
+def initial_sums(w: Data, b: Data | None, offset: int) -> Data | None:
+    """Return the numbers at which sums of products start where each code of the other operand lacks an offset: weights [n, …] → [n].
+
+    They are the biases, if there are any, and offset · Σ w; None where both are left out.
+    """
+    if not offset:
+        return b
+    missing = offset * row_sums(widen(w.reshape(len(w), -1)))
+    return missing if b is None else np.asarray(widen(b) + missing)
+
+
 # -- layouts
+
+
+def tile_count(size: int, extent: int) -> int:
+    """Return how many tiles of an extent hold a size."""
+    return -(-size // extent)
+
+
+def bordered_codes(x: Data, pads: Sequence[int], code: int = 0) -> Data:
+    """Return images [… i, j] with a code around them: above, left, below, right."""
+    margins = [(0, 0)] * (x.ndim - 2) + [(pads[0], pads[2]), (pads[1], pads[3])]
+    return np.pad(x, margins, constant_values=code)
 
 
 def _contiguous(x: Data) -> Data:

@@ -496,29 +496,40 @@ def _parameters(f: Callable[..., Any]) -> frozenset[str] | None:
     return None if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()) else frozenset(parameters)
 
 
-class MappingDeclaration(TypedDict, total=False):
-    """What a mapping declares beside its meaning; `Target.accelerates` explains the entries."""
-
-    axes: Required[str]
-    formats: Required[FormatChoices]
-    operation: str
+class _Declaration(TypedDict, total=False):
     units: MappingOf[str, int]
     shared: Sequence[str]
-    whole: str
     trials: Sequence[MappingOf[str, Any]]
     search: MappingOf[str, Sequence[Format]]
     derived: MappingOf[str, Callable[..., Format]]
     draws: MappingOf[str, tuple[float, float]]
     runtime_weights: str
+    operation: str
+    whole: str
 
 
-def make_mapping(target: str, f: Callable[..., Any], **declared: Unpack[MappingDeclaration]) -> Mapping:
+class MappingDeclaration(_Declaration, total=False):
+    """What a mapping declares beside its meaning; `Target.accelerates` explains the entries."""
+
+    axes: Required[str]
+    formats: Required[FormatChoices]
+
+
+class PatternDeclaration(_Declaration, total=False):
+    """What a mapping declares beside a pattern of the table; what is left out is the pattern's."""
+
+    formats: FormatChoices
+
+
+def make_mapping(target: str, f: Callable[..., Any], place: str = "", **declared: Unpack[MappingDeclaration]) -> Mapping:
     """Return the mapping whose meaning, and optionally guard, a function of pattern variables returns.
+
+    Its place is that of the function unless it is given.
 
     Raises:
         SpecError: the function fails, or the axes do not name its operands and, last, its results.
     """
-    place = place_of(f)
+    place = place or place_of(f)
     variables = make_variables(f, place)
     role = Role(f"The meaning of {target}.{f.__name__}", "its result and, last, Where(…)", place)
     with reporting_failures(role, f):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Callable, Iterator
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Unpack
 
 from ..errors import UsageError
 from ..ila import Ila
 from .functions import Role, call_user
-from .mapping import Mapping, MappingDeclaration, make_mapping
+from .layers.formats import integer_format
+from .layers.patterns import Pattern
+from .mapping import Mapping, MappingDeclaration, PatternDeclaration, make_mapping
 from .resources import Describe, Resources
 
 
@@ -75,6 +78,23 @@ class Target:
             return mapping
 
         return decorate
+
+    def offers(self, pattern: Pattern, name: str = "", **declared: Unpack[PatternDeclaration]) -> Mapping:
+        """Declare a pattern of the table of layers, under its own name unless one is given; the entries are those of `accelerates`.
+
+        Operation, whole dimensions and the formats of a model's own codes are the pattern's unless they are given.
+        """
+        caller = inspect.currentframe()
+        frame = caller.f_back if caller is not None else None
+        place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
+        own = {tensor: partial(integer_format, dtype) for tensor, dtype in pattern.types.items()}
+        entries: MappingDeclaration = {
+            "axes": pattern.axes, "formats": {}, "operation": pattern.operation, "whole": pattern.whole, **declared,
+            "derived": {**own, **declared.get("derived", {})},
+        }  # fmt: skip
+        mapping = make_mapping(self.name, pattern.meaning(name), place, **entries)
+        self.mappings[mapping.variant] = mapping
+        return mapping
 
     def configured(self, parameters: MappingOf[str, str]) -> Target:
         """Return the target with parameter values.

@@ -157,7 +157,7 @@ def conv2d_codes(
     x: Array, w: Array, b: Array | None = None, *, strides: Sizes, pads: Sizes, x_zero: int = 0, relu: bool = False
 ) -> Array:  # fmt: skip
     """As a dense layer, over the taps of a filter; taps outside of the image are zeros."""
-    return conv_sums(x, w, b, partial(finished, relu=relu), strides=strides, pads=pads, zero=x_zero)
+    return conv_sums(x, w, b, partial(finished, relu=relu), strides=strides, pads=pads, x_zero=x_zero)
 
 
 def drive_conv2d(

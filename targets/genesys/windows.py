@@ -176,7 +176,7 @@ def _drive_depthwise(
 
 def _depthwise_codes(x: Array, w: Array, b: Array | None = None, *, strides: Sizes, pads: Sizes, x_zero: int = 0) -> Array:
     """Products of codes less their zero point, zeros around them, summed by channel in 32 bits that wrap from the bias on."""
-    return depthwise_sums(x, w, b, partial(finished, relu=False), strides=strides, pads=pads, zero=x_zero)
+    return depthwise_sums(x, w, b, partial(finished, relu=False), strides=strides, pads=pads, x_zero=x_zero)
 
 
 def _layer_trial(c: int, size: int, kernel: int, stride: int, pad: int, batch: int = 1) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def _dense_codes(x: Array, w: Array, b: Array | None = None, *, x_zero: int) -> 
 
 def _conv2d_codes(x: Array, w: Array, b: Array | None = None, *, x_zero: int, strides: tuple[int, ...], pads: tuple[int, ...]) -> Array:
     """Sums of products of codes less the zero point, zeros around them, which wrap at 32 bits."""
-    return conv_sums(x, w, b, _wrapped, strides=strides, pads=pads, zero=x_zero)
+    return conv_sums(x, w, b, _wrapped, strides=strides, pads=pads, x_zero=x_zero)
 
 
 _DENSE: dict[str, Any] = {"axes": "x: t k; w: n k; {}y: t n", "whole": "k", "operation": "dense"}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..lang.binders import Array, array, reduce_max, reduce_sum
-from ..lang.expr import Expr, select
+from ...lang.arithmetic import signed
+from ...lang.binders import Array, array, reduce_max, reduce_sum
+from ...lang.expr import Expr, select
 
 Finish = Callable[[Expr], Expr]  # what becomes of a sum
 NO_PADS = (0, 0, 0, 0)
@@ -51,9 +52,14 @@ def window_maxima(x: Array, kernel: Sequence[int], strides: Sequence[int], pads:
     return windowed(image, kernel, strides, lambda k, c, i, j: reduce_max(lambda r, s: image[k, c, i + r, j + s], taps))
 
 
-def dense_sums(x: Array, w: Array, b: Array | None, finish: Finish, zero: int = 0) -> Array:
+def word_sum(total: Expr) -> Expr:
+    """Return a sum that wraps at 32 bits."""
+    return signed(total, 32)
+
+
+def dense_sums(x: Array, w: Array, b: Array | None = None, finish: Finish = word_sum, x_zero: int = 0) -> Array:
     """Return a finish of the sums of products of x [t, k], less its zero point, and w [n, k], from the bias b [n] on."""
-    codes = _centred(x, zero)
+    codes = _centred(x, x_zero)
 
     def element(t: Expr, n: Expr) -> Expr:
         return finish(_from_bias(b, n, reduce_sum(lambda k: codes[t, k] * w[n, k], x.shape[1])))
@@ -62,10 +68,10 @@ def dense_sums(x: Array, w: Array, b: Array | None, finish: Finish, zero: int = 
 
 
 def conv_sums(
-    x: Array, w: Array, b: Array | None, finish: Finish, *, strides: Sequence[int], pads: Sequence[int], zero: int = 0
+    x: Array, w: Array, b: Array | None = None, finish: Finish = word_sum, *, strides: Sequence[int], pads: Sequence[int], x_zero: int = 0
 ) -> Array:  # fmt: skip
     """Return a finish of the sums of a convolution of x [b, c, i, j], less its zero point, by w [n, c, r, s], from b [n] on."""
-    (filters, *kernel), image = _sizes(w), bordered(_centred(x, zero), pads)
+    (filters, *kernel), image = _sizes(w), bordered(_centred(x, x_zero), pads)
 
     def element(k: Expr, n: Expr, i: Expr, j: Expr) -> Expr:
         return finish(_from_bias(b, n, reduce_sum(lambda c, r, s: image[k, c, i + r, j + s] * w[n, c, r, s], tuple(kernel))))
@@ -74,10 +80,10 @@ def conv_sums(
 
 
 def depthwise_sums(
-    x: Array, w: Array, b: Array | None, finish: Finish, *, strides: Sequence[int], pads: Sequence[int], zero: int = 0
+    x: Array, w: Array, b: Array | None = None, finish: Finish = word_sum, *, strides: Sequence[int], pads: Sequence[int], x_zero: int = 0
 ) -> Array:  # fmt: skip
     """Return a finish of the sums of x [b, c, i, j], less its zero point, each channel by its own filter w [c, 1, r, s], from b [c] on."""
-    (_, _, *kernel), image = _sizes(w), bordered(_centred(x, zero), pads)
+    (_, _, *kernel), image = _sizes(w), bordered(_centred(x, x_zero), pads)
 
     def element(k: Expr, c: Expr, i: Expr, j: Expr) -> Expr:
         return finish(_from_bias(b, c, reduce_sum(lambda r, s: image[k, c, i + r, j + s] * w[c, 0, r, s], tuple(kernel))))
