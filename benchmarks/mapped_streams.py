@@ -35,7 +35,7 @@ from rewrite_compiler.target import Target, find_target
 from rewrite_compiler.target.timing import queued_commands, timeline
 from rewrite_compiler.targets._genesys_performance.design import Design
 from rewrite_compiler.targets._genesys_performance.systolic import SystolicLayer, Tile, systolic_costs
-from rewrite_compiler.targets.genesys.products import conv_layer
+from rewrite_compiler.targets.genesys.systolic import conv_layer
 from rewrite_compiler.targets.vta.base import UOP_BYTES, config
 
 Parts = dict[str, int]  # cycles by what they are spent on

@@ -9,7 +9,8 @@ import numpy as np
 
 from rewrite_compiler.ila import Ila, assemble
 from rewrite_compiler.ila_models import genesys
-from rewrite_compiler.targets.genesys.program import IC, OC, ROWS, Layer, Word, layer_words
+from rewrite_compiler.ila_models.genesys.programs import Word
+from rewrite_compiler.targets.genesys.systolic import IC, OC, ROWS, Layer, layer_words
 
 build = cache(genesys.build)
 SMALL = genesys.Config(array_n=4, array_m=4)

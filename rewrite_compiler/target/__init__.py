@@ -17,7 +17,19 @@ from .array_algebra import (
 from .cost import Cost, Levels, levels_times
 from .device import Device, SimulatedDevice, SimulatedStream, StreamedDevice, simulated_device
 from .discovery import find_target, load_target, target_names
-from .layers.codes import axis_sizes, bordered, conv_sums, dense_sums, depthwise_sums, window_counts, window_maxima, windowed, word_sum
+from .layers.codes import (
+    axis_sizes,
+    bordered,
+    code_sum,
+    common_factors,
+    conv_sums,
+    dense_sums,
+    depthwise_sums,
+    window_counts,
+    window_maxima,
+    windowed,
+    word_sum,
+)
 from .layers.formats import fixed_byte, fixed_nearest, fixed_products
 from .layers.patterns import (
     RANKS,
@@ -63,6 +75,8 @@ __all__ = [
     "body_of",
     "bordered",
     "bordered_codes",
+    "code_sum",
+    "common_factors",
     "conv_sums",
     "dense_sums",
     "depthwise_sums",

@@ -174,6 +174,14 @@ class Mapping:
         self.capacities, self.price = partial(_limits_of, f), partial(_cost_of, f)
         return f
 
+    def implement(
+        self, work: Callable[..., Work], driver: Callable[..., Any], numerics: Callable[..., Any], *, moves: bool = False
+    ) -> None:  # fmt: skip
+        """Take all of `work`, `driver` and `numerics`."""
+        self.work(work)
+        self.driver(driver, moves=moves)
+        self.numerics(numerics)
+
     def residency(self, f: Callable[..., Iterable[Room]]) -> Callable[..., Iterable[Room]]:
         """Take the function that lists where the tensors of one tile lie: (**sizes, p=parameters) → Rooms; its driver takes a `stay`."""
         self.room_lists = f

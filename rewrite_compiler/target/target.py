@@ -87,10 +87,10 @@ class Target:
         caller = inspect.currentframe()
         frame = caller.f_back if caller is not None else None
         place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
-        own = {tensor: partial(integer_format, dtype) for tensor, dtype in pattern.types.items()}
+        integers = {tensor: partial(integer_format, dtype) for tensor, dtype in pattern.types.items()}
         entries: MappingDeclaration = {
             "axes": pattern.axes, "formats": {}, "operation": pattern.operation, "whole": pattern.whole, **declared,
-            "derived": {**own, **declared.get("derived", {})},
+            "derived": {**integers, **declared.get("derived", {})},
         }  # fmt: skip
         mapping = make_mapping(self.name, pattern.meaning(name), place, **entries)
         self.mappings[mapping.variant] = mapping

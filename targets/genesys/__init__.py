@@ -1,6 +1,6 @@
 """GeneSys: which operations its systolic and SIMD arrays accelerate, in which formats, within which capacities, and by which words."""
 
-from . import elementwise, products, quantised, windows
+from . import elementwise, systolic, windows
 from .base import target
 
-__all__ = ["elementwise", "products", "quantised", "target", "windows"]
+__all__ = ["elementwise", "systolic", "target", "windows"]

@@ -1,104 +1,56 @@
-"""GeneSys's element-wise operations: nests over the rows of vector memories, in 32 bits."""
+"""GeneSys's element-wise operations: nests over the rows of vector memories, in 32 bits.
+
+The SIMD array multiplies words of 32 bits and keeps any 32 of the product's bits, so that codes of sums need one product each. Sums
+of codes take each factor in two parts.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from types import FunctionType
 from typing import Any
 
 import numpy as np
 
-from rewrite_compiler import Tensor, Where
-from rewrite_compiler import ops as o
-from rewrite_compiler.lang import Array, Expr, Fixed, array, lift, maximum, minimum, select, signed
-from rewrite_compiler.lang import Int as Integers
-from rewrite_compiler.ops import HasType
-from rewrite_compiler.rewrite import Float
-from rewrite_compiler.target import Mapping as Operation
-from rewrite_compiler.target import StreamedDevice, axis_sizes, pad_axis
+from rewrite_compiler.lang import Array, Expr, Fixed, array, lift, maximum, minimum, number_at, select, signed
+from rewrite_compiler.target import (
+    RANKS,
+    Limit,
+    Pattern,
+    StreamedDevice,
+    axis_sizes,
+    code_sum,
+    common_factors,
+    element_pattern,
+    fixed_byte,
+    fixed_nearest,
+    low_bits,
+    pad_axis,
+    quantized_add_pattern,
+    requantise_pattern,
+    tile_count,
+    widen,
+)
 
-from .base import Codes, config, int8, target
-from .simd import FIRST, SECOND, Nest, Operand, Sweep, flat, run, scalar, spread
+from .base import Codes, P, config, target
+from .simd import Sweep, run
 
-RANKS = {2: "a b", 4: "a b c d"}
 FRACTION = 16  # bits of the fraction of the functions' operands and results
-BYTE = (-128, 127)
-P = Mapping[str, str]
+AMOUNTS = ("factor", "half", "further")
+PART = 20  # bits of the lower part of a factor of a sum
 Formats = Mapping[str, Fixed]
 Numbers = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Work:
-    """What is done to every element: operations from a place to itself with a source, and the scalars that they name."""
-
-    steps: tuple[tuple[str, str, Operand], ...]  # operation, the memory that it changes, its second source
-    scalars: tuple[int, ...] = ()
-    fraction: int = 0
-
-    def nests(self, m: Sweep, group: int, band: int) -> list[Nest]:
-        """Return the nests of a tile."""
-        rows = {FIRST: flat(FIRST), SECOND: flat(SECOND)}
-        counts = (group * band * m.size[1],)
-        sources = (rows[source.space] if source.space != "IMM" else source for _, _, source in self.steps)
-        return [Nest(name, counts, rows[space], rows[space], b) for (name, space, _), b in zip(self.steps, sources, strict=True)]
+# -- scalars that programs name, and results as functions of elements
 
 
-def sweep(sizes: Mapping[str, int], rank: int, p: P, *, operands: int) -> Sweep:
-    """Return the work on all elements of tensors, whose axes do not matter."""
-    c = config(p)
-    return Sweep(c, 1, 1, spread(c, math.prod(sizes[d] for d in RANKS[rank].split())), operands=operands)
-
-
-def run_flat(
-    device: StreamedDevice, m: Sweep, tensors: Sequence[Codes], rank: int, scalars: Sequence[int], fraction: int = 0
-) -> Codes:  # fmt: skip
-    """Emit the work on tensors [(samples,) …] of one shape and rank; return results of that shape."""
-    shape, lanes = tensors[0].shape[tensors[0].ndim - rank :], m.design.lanes
-    size, images = math.prod(shape), []
-    for x in tensors:
-        rows = pad_axis(x.reshape(*x.shape[: x.ndim - rank], size), -1, m.size[0] * lanes)
-        images.append(np.moveaxis(rows.reshape(*rows.shape[:-1], 1, *m.size, lanes), -1, -3))
-    y = run(device, m, images, scalars=scalars, fraction=fraction)
-    return np.moveaxis(y, -3, -1).reshape(*y.shape[:-4], -1)[..., :size].reshape(*y.shape[:-4], *shape)
-
-
-def _drive(device: StreamedDevice, *, rank: int, work: Callable[..., Work], p: P, f: Formats, **given: Any) -> Codes:
-    """Emit the operation on x and, where there is one, z [(samples,) …] of one shape."""
-    tensors = [given.pop(name) for name in ("x", "z") if name in given]
-    sizes = axis_sizes(RANKS[rank], tensors[0])
-    done = work(f, given)
-    m = replace(sweep(sizes, rank, p, operands=len(tensors)), program=done.nests)
-    return run_flat(device, m, tensors, rank, done.scalars, done.fraction)
-
-
-def _plan(*, rank: int, operands: int, steps: int, p: P, **sizes: int) -> Sweep:
-    """Return the work of so many steps, whatever they are: limits and cost depend on no more."""
-    return replace(sweep(sizes, rank, p, operands=operands), program=Work((("add", FIRST, scalar(0)),) * steps).nests)
-
-
-# -- what there is: work on codes, and the same as a function of elements
-
-
-def _one(name: str, source: Operand, *scalars: int) -> Callable[[Formats, Numbers], Work]:
-    return lambda f, g: Work(((name, FIRST, source),), scalars)
-
-
-def _bounds(f: Formats, g: Numbers) -> tuple[int, int]:
+def _bounds(f: Formats, g: Numbers) -> tuple[int, ...]:
     """Return the codes nearest to the bounds of a clip; an open one bounds nothing."""
-
-    def code(bound: float) -> int:
-        scaled = bound * 2.0 ** f["x"].fraction
-        return min(max(round(scaled), BYTE[0]), BYTE[1]) if math.isfinite(scaled) else BYTE[int(bound > 0)]
-
-    return code(g["low"]), code(g["high"])
-
-
-def _clip(f: Formats, g: Numbers) -> Work:
-    return Work((("max", FIRST, scalar(0)), ("min", FIRST, scalar(1))), _bounds(f, g))
+    return fixed_nearest(g["low"], f["x"]), fixed_nearest(g["high"], f["x"])
 
 
 def _clipped(x: Expr, f: Formats, g: Numbers) -> Expr:
@@ -109,14 +61,6 @@ def _clipped(x: Expr, f: Formats, g: Numbers) -> Expr:
 def _shift(f: Formats) -> int:
     """Return by how many bits codes go up to have the fraction of the functions: where that is more than 24 every code saturates."""
     return max(min(FRACTION - f["x"].fraction, 24), -31)
-
-
-def _function(name: str) -> Callable[[Formats, Numbers], Work]:
-    def work(f: Formats, g: Numbers) -> Work:
-        by = _shift(f)
-        return Work(((f"{'l' if by >= 0 else 'r'}shift", FIRST, scalar(0)), (name, FIRST, scalar(1))), (abs(by), 0), FRACTION)
-
-    return work
 
 
 def _scaled(x: Expr, f: Formats) -> Expr:
@@ -139,110 +83,154 @@ def _tanh(x: Expr, f: Formats, g: Numbers) -> Expr:
     return minimum(maximum(_scaled(x, f), -one), one)
 
 
-@dataclass(frozen=True)
+def _amounts(f: Formats, g: Numbers) -> tuple[int, ...]:
+    """Return zero points, lower parts of factors, their bits, upper parts, what rounds, the bits left to shift, zero point, limits."""
+    shift, factors = common_factors(g["multiplier"], g["shift"])
+    low, high = [m % (1 << PART) for m in factors], [m >> PART for m in factors]
+    return (*(-n for n in g["zeros"]), *low, PART, *high, 1 << (shift - PART - 1), shift - PART, g["zero"], g["low"], g["high"])
+
+
+def _factor_limits(factors: Sequence[int], shifts: Sequence[int], widest: int, least: int, most: int) -> tuple[Limit, ...]:
+    """Return the limits of the bits of factors, and of those that their products are shifted by."""
+    return (
+        Limit("bits of a factor", max(factors).bit_length(), widest),
+        Limit("bits that products are shifted by", max(shifts), most),
+        Limit(f"bits that products are shifted by, short of {least}", max(least - min(shifts), 0), 0),
+    )
+
+
+def _sum_limits(g: Numbers) -> tuple[Limit, ...]:
+    """Return the limits of factors over one power of two, whose upper parts times codes stay in 32 bits."""
+    shift, factors = common_factors(g["multiplier"], g["shift"])
+    return _factor_limits(factors, (shift,), 41, PART + 1, PART + 30)
+
+
+def _channel_amounts(g: Numbers) -> tuple[int, Codes]:
+    """Return the fraction of products of sums, and factors, halves and further shifts of the channels [number, channel]."""
+    fraction = min(min(g["shift"]) - 1, 31)
+    further = [n - fraction for n in g["shift"]]
+    return fraction, np.array([g["multiplier"], [1 << (n - 1) for n in further], further], np.int64)
+
+
+def _code(x: Expr, channel: Expr, f: Formats, g: Numbers) -> Expr:
+    """The product with the factor of the channel, cut at the common fraction; nearest, ties up, limited to low … high."""
+    fraction, numbers = _channel_amounts(g)
+    factor, half, further = (number_at(name, row.tolist(), channel) for name, row in zip(AMOUNTS, numbers, strict=True))
+    code = signed(((x * factor) >> fraction) + half, 32) >> further
+    return minimum(maximum(code + g["zero"], g["low"]), g["high"])
+
+
+# -- what there is
+
+
+@dataclass(frozen=True, eq=False)
 class Kind:
-    """One operation: its meaning, the format of its result, the work, its steps, and the same as a function of elements."""
+    """One operation: its pattern, its program, its result as a function of elements, and the scalars that the program names.
 
-    meaning: FunctionType
-    y: Callable[..., Fixed]
-    work: Callable[[Formats, Numbers], Work]
+    Functions of elements take formats `f` and attributes `g`, after a channel where there are numbers of channels.
+    """
+
+    pattern: Callable[[int], Pattern]  # of a rank
+    program: tuple[str, ...]  # a line with {} is made by the direction of a shift
     element: Callable[..., Expr]
-    steps: int = 1
+    scalars: Callable[[Formats, Numbers], tuple[int, ...]] = lambda f, g: ()
+    y: Callable[..., Fixed] = lambda x: x
+    fraction: Callable[[Numbers], int] = lambda g: 0
+    shift: Callable[[Formats], int] = lambda f: 0
+    numbers: Callable[[Numbers], Codes] | None = None  # [number, channel], one channel for all
+    limits: Callable[[Numbers], tuple[Limit, ...]] = lambda g: ()
     is_shared: bool = False
-    is_integer: bool = False  # whether it works on a model's own int32
-
-    @property
-    def operands(self) -> int:
-        """How many tensors it has."""
-        return 1 + ("z" in self.meaning.__code__.co_varnames)
+    trials: tuple[Numbers, ...] = ({}, {})
 
 
-def _codes(element: Callable[..., Expr], *operands: Array, f: Formats, **attributes: Any) -> Array:
-    return array(lambda *i: element(*(x[i] for x in operands), f, attributes), operands[0].shape)
+def _plan(*, kind: Kind, rank: int, operands: int, p: P, **given: Any) -> Sweep:
+    """Return the work on all elements of tensors: they fill all lanes of rows, whatever their axes, or channels lie in lanes."""
+    c, shape = config(p), [given[d] for d in RANKS[rank].split()]
+    how: dict[str, Any] = {"program": kind.program, "bounds": kind.limits(given)}
+    if kind.numbers is not None:
+        return Sweep(c, shape[0], tile_count(shape[1], c.lanes), (math.prod(shape[2:]), 1), numbers=3, **how)
+    is_apart = any(" y " in line for line in kind.program)
+    return Sweep(c, 1, 1, (tile_count(math.prod(shape), c.lanes), 1), operands=operands, is_apart=is_apart, **how)
 
 
-def function(f: Callable[..., Any], name: str = "") -> FunctionType:
-    """Return a function that is to be named."""
-    assert isinstance(f, FunctionType)
-    f.__name__ = name or f.__name__
-    return f
+def _drive(device: StreamedDevice, *, kind: Kind, rank: int, is_byte: bool, p: P, f: Formats, **given: Any) -> Codes:
+    """Emit the operation on x and, where there is one, z [(samples,) …] of one shape."""
+    tensors = [widen(given.pop(name)) for name in ("x", "z") if name in given]
+    shape = tensors[0].shape[-rank:]
+    m = _plan(kind=kind, rank=rank, operands=len(tensors), p=p, **axis_sizes(RANKS[rank], tensors[0]), **given)
+    m = replace(m, program=tuple(line.format("l" if kind.shift(f) >= 0 else "r") for line in kind.program))
+    numbers = None if kind.numbers is None else np.broadcast_to(kind.numbers(given), (m.numbers, shape[1]))
+    images = [_images(x, m, shape) for x in tensors]
+    y = run(device, m, images, numbers=numbers, scalars=kind.scalars(f, given), fraction=kind.fraction(given))
+    lead = y.shape[:-4]
+    elements = y if m.numbers else np.moveaxis(y, -3, -1).reshape(*lead, -1)[..., : math.prod(shape)]
+    codes = elements.reshape(*lead, *shape)
+    return low_bits(codes, 8) if is_byte else codes
 
 
-def _wide(x: Fixed) -> Fixed:
-    return Fixed(32, x.fraction)
+def _images(x: Codes, m: Sweep, shape: tuple[int, ...]) -> Codes:
+    """Return a tensor [(samples,) …] as images of one column; without numbers of channels as one of a block of them."""
+    lead, lanes = x.shape[: x.ndim - len(shape)], m.design.lanes
+    if m.numbers:
+        return x.reshape(*lead, *shape[:2], *m.size)
+    rows = pad_axis(x.reshape(*lead, -1), -1, m.size[0] * lanes)
+    return np.moveaxis(rows.reshape(*lead, 1, *m.size, lanes), -1, -3)
 
 
-def _same(x: Fixed) -> Fixed:
-    return x
+def _codes(kind: Kind, *operands: Array, f: Formats, p: P, **attributes: Any) -> Array:
+    channel = slice(1, 1 if kind.numbers is None else 2)
+    return array(lambda *i: kind.element(*(x[i] for x in operands), *i[channel], f, attributes), operands[0].shape)
 
 
-def _declare(rank: int) -> None:
-    dims = RANKS[rank]
-
-    def add(x: Tensor, z: Tensor) -> tuple[Tensor, Where]:
-        """The sum of two tensors of one shape."""
-        return o.add(x, z), Where(x.rank == rank, x.shape == z.shape)
-
-    def add_relu(x: Tensor, z: Tensor) -> tuple[Tensor, Where]:
-        """The larger of the sum of two tensors of one shape and zero."""
-        return o.relu(o.add(x, z)), Where(x.rank == rank, x.shape == z.shape)
-
-    def relu(x: Tensor) -> tuple[Tensor, Where]:
-        """The larger of each element and zero."""
-        return o.relu(x), Where(x.rank == rank)
-
-    def clip(x: Tensor, low: Float, high: Float) -> tuple[Tensor, Where]:
-        """Each element limited to the codes nearest to two bounds."""
-        return o.clip(x, low=low, high=high), Where(x.rank == rank)
-
-    def sigmoid(x: Tensor) -> tuple[Tensor, Where]:
-        """The sigmoid as a line of pieces, which the compiler's tests give."""
-        return o.sigmoid(x), Where(x.rank == rank)
-
-    def tanh(x: Tensor) -> tuple[Tensor, Where]:
-        """The hyperbolic tangent as each element limited to −1 … 1, which the compiler's tests give."""
-        return o.tanh(x), Where(x.rank == rank)
-
-    def add_int32(x: Tensor, z: Tensor) -> tuple[Tensor, Where]:
-        """The sum of two int32 tensors of one shape, which wraps."""
-        return o.add(x, z), Where(x.rank == rank, x.shape == z.shape, HasType(x, ("int32",)), HasType(z, ("int32",)))
-
-    def relu_int32(x: Tensor) -> tuple[Tensor, Where]:
-        """The larger of each int32 and zero."""
-        return o.relu(x), Where(x.rank == rank, HasType(x, ("int32",)))
-
-    added, fixed = ("add", FIRST, Operand(SECOND)), lambda x: Fixed(32, FRACTION)
-    for kind in (
-        Kind(function(add), _wide, _one("add", Operand(SECOND)), lambda x, z, f, g: x + z, is_shared=True),
-        Kind(function(add_relu), _wide, lambda f, g: Work((added, ("relu", FIRST, scalar(0))), (0,)),
-             lambda x, z, f, g: maximum(x + z, 0), 2, is_shared=True),
-        Kind(function(relu), _same, _one("relu", scalar(0), 0), lambda x, f, g: maximum(x, 0)),
-        Kind(function(clip), _same, _clip, _clipped, 2),
-        Kind(function(sigmoid), fixed, _function("sigmoid"), _sigmoid, 2),
-        Kind(function(tanh), fixed, _function("tanh"), _tanh, 2),
-        Kind(function(add_int32), _same, _one("add", Operand(SECOND)), lambda x, z, f, g: signed(x + z, 32), is_integer=True),
-        Kind(function(relu_int32), _same, _one("relu", scalar(0), 0), lambda x, f, g: maximum(x, 0), is_integer=True),
-    ):  # fmt: skip
-        _register(kind, rank, dims)
+BOUNDS: tuple[Numbers, ...] = ({"low": -0.25, "high": 3.0}, {"low": -math.inf, "high": 3.0})
+ONE: Numbers = {"multiplier": (11_184_811,), "shift": (33,), "zero": 3, "low": 0, "high": 100}
+EACH: Numbers = {"multiplier": (8_388_608, 16_777_215, 12_345_679), "shift": (25, 54, 32), "zero": 0, "low": 0, "high": 127}
+BOTH: Numbers = {"multiplier": (11_184_811, 12_345_679), "shift": (24, 26), "zeros": (3, 100), "zero": 7, "low": 0, "high": 120}
+APART: Numbers = {"multiplier": (8_388_608, 16_777_215), "shift": (40, 23), "zeros": (0, 0), "zero": 0, "low": 0, "high": 127}
+ADD, RELU, SHIFT = "rows add x x z", "rows relu x x s0", "rows {}shift x x s0"
+# the carry of products with lower parts, onto which those with upper parts are added; rounded, and limited
+SUM_OF_CODES = (
+    "rows add x x s0", "rows add z z s1", "rows mul y x s2", "rows macc y z s3", "rows rshift y y s4", "rows macc y x s5",
+    "rows macc y z s6", "rows add y y s7", "rows rshift y y s8", "rows add y y s9", "rows max y y s10", "rows min y y s11",
+)  # fmt: skip
+# the product's bits from the fraction on, half of what is cut off after it, the cut, the zero point, the limits
+CODES_OF_SUMS = (
+    "channels mul x x n0", "channels add x x n1", "channels rshift x x n2", "channels add x x s0", "channels max x x s1",
+    "channels min x x s2",
+)  # fmt: skip
+_function: dict[str, Any] = {
+    "scalars": lambda f, g: (abs(_shift(f)), 0), "y": lambda x: Fixed(32, FRACTION), "fraction": lambda g: FRACTION, "shift": _shift,
+}  # fmt: skip
+_wide: dict[str, Any] = {"y": lambda x: Fixed(32, x.fraction), "is_shared": True}
+_zero: dict[str, Any] = {"scalars": lambda f, g: (0,)}
+KINDS = (
+    Kind(partial(element_pattern, "add"), (ADD,), lambda x, z, f, g: x + z, **_wide),
+    Kind(partial(element_pattern, "add", relu=True), (ADD, RELU), lambda x, z, f, g: maximum(x + z, 0), **_zero, **_wide),
+    Kind(partial(element_pattern, "add", codes="int32"), (ADD,), lambda x, z, f, g: signed(x + z, 32)),
+    Kind(partial(element_pattern, "relu"), (RELU,), lambda x, f, g: maximum(x, 0), **_zero),
+    Kind(partial(element_pattern, "relu", codes="int32"), (RELU,), lambda x, f, g: maximum(x, 0), **_zero),
+    Kind(partial(element_pattern, "clip"), ("rows max x x s0", "rows min x x s1"), _clipped, _bounds,
+         trials=(*BOUNDS[:1] * 2, *BOUNDS[1:] * 2)),
+    Kind(partial(element_pattern, "sigmoid"), (SHIFT, "rows sigmoid x x s1"), _sigmoid, **_function),
+    Kind(partial(element_pattern, "tanh"), (SHIFT, "rows tanh x x s1"), _tanh, **_function),
+    Kind(partial(quantized_add_pattern, "uint8"), SUM_OF_CODES, lambda x, z, f, g: code_sum(x, z, **g), _amounts,
+         limits=_sum_limits, trials=(BOTH, APART)),
+    Kind(partial(requantise_pattern, "uint8"), CODES_OF_SUMS, _code, lambda f, g: (g["zero"], g["low"], g["high"]),
+         fraction=lambda g: _channel_amounts(g)[0], numbers=lambda g: _channel_amounts(g)[1],
+         limits=lambda g: _factor_limits(g["multiplier"], g["shift"], 24, 25, 54), trials=(ONE, EACH)),
+)  # fmt: skip
 
 
-def _register(kind: Kind, rank: int, dims: str) -> None:
-    name = kind.meaning.__name__
-    inputs = dict.fromkeys(("x", "z")[: kind.operands], int8)
-    axes = "; ".join(f"{n}: {dims}" for n in (*inputs, "y"))
-    bounds = ({"low": -0.25, "high": 3.0}, {"low": -math.inf, "high": 3.0}) if name == "clip" else ({},)
-    sizes = ((*(1,) * (rank - 1), 17), (3, 2, 5, 7)[:rank])
-    trials = tuple({**dict(zip(dims.split(), s, strict=True)), **b} for b in bounds for s in sizes)
-    integers = dict.fromkeys((*inputs, "y"), partial(Integers, 32))
-    formats, derived = ({}, integers) if kind.is_integer else (inputs, {"y": kind.y})
-    mapping: Operation = target.accelerates(
-        axes=axes, formats=formats, derived=derived, operation=name.removesuffix("_relu").removesuffix("_int32"), whole=dims,
-        shared=("x z",) if kind.is_shared else (), trials=trials,
-    )(function(kind.meaning, f"{name}_{rank}"))  # fmt: skip
-    mapping.work(partial(_plan, rank=rank, operands=len(inputs), steps=kind.steps))
-    mapping.driver(partial(_drive, rank=rank, work=kind.work))
-    mapping.numerics(partial(_codes, kind.element))
+def _declare(kind: Kind, rank: int) -> None:
+    pattern = kind.pattern(rank)
+    operands = [name for name in ("x", "z") if name in pattern.variables]
+    shapes = itertools.cycle(((*(1,) * (rank - 1), 17), (2, 3, 5, 7)[:rank]))
+    trials = [pattern.element_trial(*shape, **g) for shape, g in zip(shapes, kind.trials, strict=False)]
+    formats: dict[str, Any] = {} if pattern.types else {"formats": dict.fromkeys(operands, fixed_byte), "derived": {"y": kind.y}}
+    mapping = target.offers(pattern, shared=("x z",) if kind.is_shared else (), trials=trials, **formats)
+    drive = partial(_drive, kind=kind, rank=rank, is_byte=pattern.types.get("y") == "uint8")
+    mapping.implement(partial(_plan, kind=kind, rank=rank, operands=len(operands)), drive, partial(_codes, kind))
 
 
-for _rank in RANKS:
-    _declare(_rank)
+for _kind, _rank in itertools.product(KINDS, (2, 4)):
+    _declare(_kind, _rank)

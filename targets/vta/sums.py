@@ -18,11 +18,22 @@ import numpy as np
 from rewrite_compiler import Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.vta.config import Config
-from rewrite_compiler.lang import Array, Expr, array, maximum, minimum
+from rewrite_compiler.lang import Array, array
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import Cost, Levels, Limit, Resources, StreamedDevice, low_bits, pad_axis, split_bytes
+from rewrite_compiler.target import (
+    Cost,
+    Levels,
+    Limit,
+    Resources,
+    StreamedDevice,
+    code_sum,
+    common_factors,
+    low_bits,
+    pad_axis,
+    split_bytes,
+)
 
 from .alu import INSTRUCTION_BYTES, RANKS, function, has_multiplication, reach, run_limits
 from .base import UOP_BYTES, Codes, config, elements, micro_ops, no_rooms, target
@@ -38,9 +49,9 @@ X_LOW, Z_LOW, X_HIGH, Z_HIGH, HALF = NUMBERS = ("x_low", "z_low", "x_high", "z_h
 
 def parts_of(multiplier: Sequence[int], shift: Sequence[int]) -> dict[str, int]:
     """Return the numbers of the program: both parts of both factors over one power of two, and what rounds."""
-    x, z = (m << (max(shift) - n) for m, n in zip(multiplier, shift, strict=True))
+    most, (x, z) = common_factors(multiplier, shift)
     low = (1 << PART) - 1
-    return {X_LOW: x & low, Z_LOW: z & low, X_HIGH: x >> PART, Z_HIGH: z >> PART, HALF: 1 << max(shift) - PART - 1}
+    return {X_LOW: x & low, Z_LOW: z & low, X_HIGH: x >> PART, Z_HIGH: z >> PART, HALF: 1 << most - PART - 1}
 
 
 def shift_steps(area: str, by: int) -> list[Step]:
@@ -157,15 +168,8 @@ def codes(
     x: Array, z: Array, *, multiplier: tuple[int, ...], shift: tuple[int, ...], zeros: tuple[int, ...], zero: int, low: int, high: int
 ) -> Array:  # fmt: skip
     """Both operands less their zero points times their factors, exactly; nearest, ties up, limited to low … high."""
-    n = parts_of(multiplier, shift)
-
-    def element(*i: Expr) -> Expr:
-        a, b = x[i] - zeros[0], z[i] - zeros[1]
-        carry = (a * n[X_LOW] + b * n[Z_LOW]) >> PART
-        code = ((a * n[X_HIGH] + b * n[Z_HIGH] + carry + n[HALF]) >> max(shift) - PART) + zero
-        return minimum(maximum(code, low), high)
-
-    return array(element, x.shape)
+    scales: dict[str, Any] = {"multiplier": multiplier, "shift": shift, "zeros": zeros, "zero": zero, "low": low, "high": high}
+    return array(lambda *i: code_sum(x[i], z[i], **scales), x.shape)
 
 
 def limits(multiplier: tuple[int, ...], shift: tuple[int, ...], p: Mapping[str, str]) -> Iterator[Limit]:
@@ -173,10 +177,10 @@ def limits(multiplier: tuple[int, ...], shift: tuple[int, ...], p: Mapping[str, 
     yield Limit("multiplications of the ALU", int(not has_multiplication(p)), 0)
     yield Limit("bits of an accumulator, short of 32", 32 - config(p).width("acc"), 0)
     yield from run_limits(p, len(AREAS) + len(NUMBERS), len(_sweep((1,), steps((0, 0), max(shift), 0, 0, 0), p).pairs))
-    widest = max(m << (max(shift) - n) for m, n in zip(multiplier, shift, strict=True))
-    yield Limit("bits of a factor over the common power of two", widest.bit_length(), WIDEST)
-    yield Limit("bits that a sum is shifted by", max(shift), MOST)
-    yield Limit(f"bits that a sum is shifted by, short of {LEAST}", max(LEAST - max(shift), 0), 0)
+    most, factors = common_factors(multiplier, shift)
+    yield Limit("bits of a factor over the common power of two", max(factors).bit_length(), WIDEST)
+    yield Limit("bits that a sum is shifted by", most, MOST)
+    yield Limit(f"bits that a sum is shifted by, short of {LEAST}", max(LEAST - most, 0), 0)
 
 
 def cost(*, shift: tuple[int, ...], p: Mapping[str, str], resources: Resources, rank: int, **sizes: Any) -> Cost:

@@ -11,7 +11,7 @@ from board import Board, compiled, needs_gcc
 from genesys_programs import SMALL, build, expected, operands, small, weight_bytes, words
 
 from rewrite_compiler.emit.c.device_model import device_files
-from rewrite_compiler.targets.genesys.program import Layer, layer_words
+from rewrite_compiler.targets.genesys.systolic import Layer, layer_words
 
 pytestmark = needs_gcc
 

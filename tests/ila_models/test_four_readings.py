@@ -23,7 +23,7 @@ from rewrite_compiler.lang.binders import static_shape
 from rewrite_compiler.lowering.lower import lower_step
 from rewrite_compiler.readings.arrays.labelled_array import Data, storage_dtype
 from rewrite_compiler.readings.c.printer import NoC, Tables, print_c
-from rewrite_compiler.targets.genesys.program import Layer, layer_words
+from rewrite_compiler.targets.genesys.systolic import Layer, layer_words
 
 READINGS = ("oracle", "arrays", "native")
 BYTES = 1 << 12

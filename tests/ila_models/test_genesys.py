@@ -15,8 +15,9 @@ from rewrite_compiler.ila import check
 from rewrite_compiler.ila.assembler import assemble_text, disassemble_program, read_program
 from rewrite_compiler.ila.mnemonic import InstructionSet, instruction_set
 from rewrite_compiler.ila_models.genesys import Config
+from rewrite_compiler.ila_models.genesys.programs import Nest, Operand, Program, Word
 from rewrite_compiler.ila_models.genesys.words import SIMD, SPACES
-from rewrite_compiler.targets.genesys.program import Emitter, Layer, Word, load, nest, store
+from rewrite_compiler.targets.genesys.systolic import Layer
 
 READINGS = ("oracle", "arrays", "native")
 PROGRAMS = {"add": 67, "conv_relu": 248}
@@ -60,7 +61,7 @@ def test_the_order_of_a_tile_does_not_matter() -> None:
 
 
 def _layer_words(m: Layer) -> list[Word]:
-    from rewrite_compiler.targets.genesys.program import layer_words
+    from rewrite_compiler.targets.genesys.systolic import layer_words
 
     return layer_words(m)
 
@@ -78,22 +79,22 @@ def _give(sim: Any, m: Layer, x: np.ndarray, w: np.ndarray, bias: np.ndarray, ou
 
 def binary(name: str, rows: int, *, type: int = 0, integers: int = 16) -> list[Word]:
     """Return a program that applies a function to rows of two operands and stores the rows behind them."""
-    e, size = Emitter(), 4 * rows
-    e.emit("sync_inst", unit=SIMD, phase=0)
-    e.emit("dtype_cfg", type=type, dst=integers, src1=integers, src2=integers)
-    for space, base in (("VMEM1", 0), ("VMEM2", 16 * rows)):
-        e.halves("ld_config_base_addr", base, space=SPACES[space])
-        load(e, space, [], size)
-    e.halves("st_config_base_addr", 32 * rows, space=SPACES["VMEM1"])
-    for space in ("VMEM1", "VMEM2"):
-        e.emit("base_sign_ext", space=SPACES[space], index=1, immediate=0)
-        e.emit("stride_low", space=SPACES[space], index=1, immediate=1)
-    places = {"dst_space": 2, "src1_space": 2, "src2_space": 3, "dst_index": 1, "src1_index": 1, "src2_index": 1}
-    nest(e, [(rows, places)], name, places)
-    store(e, "VMEM1", [], size)
-    e.emit("sync_inst", unit=SIMD, phase=1)
-    e.emit("block_end", last=1)
-    return e.words
+    p, size = Program(), 4 * rows
+    with p.group(SIMD):
+        p.emit("dtype_cfg", type=type, dst=integers, src1=integers, src2=integers)
+        for space, base in (("VMEM1", 0), ("VMEM2", 16 * rows)):
+            p.move("ld", space, size, address=base)
+        for space in ("VMEM1", "VMEM2"):
+            p.emit("base_sign_ext", space=SPACES[space], index=1, immediate=0)
+            p.emit("stride_low", space=SPACES[space], index=1, immediate=1)
+        places = {"dst_space": 2, "src1_space": 2, "src2_space": 3, "dst_index": 1, "src1_index": 1, "src2_index": 1}
+        p.emit("set_iter", level=0, immediate=rows)
+        p.emit("set_index", **places)
+        p.emit("set_inst", level=1, immediate=1)
+        p.emit(name, **places)
+        p.move("st", "VMEM1", size, address=32 * rows)
+    p.emit("block_end", last=1)
+    return p.words
 
 
 ONE = 1 << 16
@@ -137,25 +138,18 @@ def test_function(name: str) -> None:
 )
 def test_rows_that_depend_on_one_another_are_worked_on_in_order(first: int, step: int, want: Any) -> None:
     a, b = np.random.default_rng(8).integers(-1000, 1000, (2, 6, 4))
-    b, e = b[:5], Emitter()
-    e.emit("sync_inst", unit=SIMD, phase=0)
-    for space, base, rows in (("VMEM1", 0, 6), ("VMEM2", 96, 5)):
-        e.halves("ld_config_base_addr", base, space=SPACES[space])
-        load(e, space, [], 4 * rows)
-    for index, (space, base, stride) in enumerate((("VMEM1", first, step), ("VMEM1", 0, 1), ("VMEM2", 0, 1))):
-        e.emit("base_zerofill", space=SPACES[space], index=index, immediate=base)
-        e.emit("stride_zerofill", space=SPACES[space], index=index, immediate=stride)
-    places = {"dst_space": 2, "src1_space": 2, "src2_space": 3, "dst_index": 0, "src1_index": 1, "src2_index": 2}
-    nest(e, [(5, places)], "add", places)
-    e.halves("st_config_base_addr", 176, space=SPACES["VMEM1"])
-    store(e, "VMEM1", [], 24)
-    e.emit("sync_inst", unit=SIMD, phase=1)
-    e.emit("block_end", last=1)
+    b, p = b[:5], Program()
+    with p.group(SIMD):
+        p.move("ld", "VMEM1", 24)
+        p.move("ld", "VMEM2", 20, address=96)
+        p.nest(Nest("add", (5,), Operand("VMEM1", first, (step,)), Operand("VMEM1", 0, (1,)), Operand("VMEM2", 0, (1,))))
+        p.move("st", "VMEM1", 24, address=176)
+    p.emit("block_end", last=1)
     for reading in READINGS:
         simd = np.concatenate([a.reshape(-1), b.reshape(-1), np.zeros(24, np.int64)]).astype(np.int32).view(np.uint8)
         sim = small().simulator(reading=reading)
         sim.give("dram_simd", simd)
-        sim.run(words(small(), e.words))
+        sim.run(words(small(), p.words))
         assert np.array_equal(simd.view(np.int32)[44:].reshape(6, 4), want(a, b)), reading
 
 

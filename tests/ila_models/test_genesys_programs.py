@@ -15,8 +15,8 @@ import pytest
 from genesys_programs import small, words
 
 from rewrite_compiler.ila import Ila, Stream
+from rewrite_compiler.ila_models.genesys.programs import Word
 from rewrite_compiler.ila_models.genesys.words import SIMD
-from rewrite_compiler.targets.genesys.program import Word
 
 LANES, DEPTH, PORT = 4, 24, 4096
 END: list[Word] = [("sync_inst", {"unit": SIMD, "phase": 1}), ("block_end", {"last": 1})]

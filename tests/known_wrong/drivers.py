@@ -39,7 +39,7 @@ def _hlscnn(function: str, old: str, new: str, of: str = "hlscnn.conv2d") -> Fau
 
 
 def _genesys(function: str, old: str, new: str, of: str = "genesys.conv2d") -> Fault:
-    return Fault(of, "genesys.program", function, old, new)
+    return Fault(of, "genesys.systolic", function, old, new)
 
 
 def _hvx(function: str, old: str, new: str) -> Fault:
@@ -177,14 +177,14 @@ FAULTS: dict[str, Fault] = {
     "tiles of rows begin two strides apart at most": _genesys(
         "_transfers", "m.toh * m.strides[0] * line", "m.toh * min(m.strides[0], 2) * line"
     ),
-    "later steps of the reduction do not find the sums": _genesys("_results", '["LD", "ST"] if', '["ST"] if'),
-    "columns of inputs are two apart at most": _genesys("_strides_inside", "OW: m.strides[1] * m.tic", "OW: min(m.strides[1], 2) * m.tic"),
+    "later steps of the reduction do not find the sums": _genesys("_transfers", "[LD, ST] if", "[ST] if"),
+    "columns of inputs are two apart at most": _genesys("_inside", "OW: m.strides[1] * m.tic", "OW: min(m.strides[1], 2) * m.tic"),
     "tiles of filters lie one tile apart, whatever the channels": _genesys(
         "_transfers", "{OC: m.tiles[IC] * tile_bytes", "{OC: tile_bytes"
     ),
-    "activations of later images lie one row apart": _genesys("_simd_relu", "(N, rows * line)", "(N, line)", "genesys.conv2d_bias_relu"),
+    "activations of later images lie one row apart": _genesys("_results", "N: rows * line", "N: line", "genesys.conv2d_bias_relu"),
     "an image begins behind as many zeros as are on its right": Fault(
-        "genesys.conv2d", "genesys.base", "bordered_codes", "(pads[1], pads[3])", "(pads[3], pads[1])"
+        "genesys.conv2d", "genesys.systolic", "_drive_conv2d", "x, pads, x_zero", "x, (pads[0], pads[3], *pads[2:]), x_zero"
     ),
     "bands of windows begin one row apart": _genesys_simd(
         "_tile_words", "band.start * m.strides[0])", "band.start)", "genesys.max_pool"
@@ -196,17 +196,17 @@ FAULTS: dict[str, Fault] = {
         "_tile_words", "row * group.start * m.numbers", "0 * group.start", "genesys.requantise_uint8_4"
     ),
     "operands of more fraction than that of functions are not shifted": Fault(
-        "genesys.tanh_2", "genesys.elementwise", "_drive", "done.scalars, done",
-        '(0, *done.scalars[1:]) if done.steps[0][0] == "rshift" else done.scalars, done',
+        "genesys.tanh_2", "genesys.elementwise", "_drive", "scalars=kind.scalars(f, given)",
+        "scalars=kind.scalars(f, given) if kind.shift(f) >= 0 else (0, 0)",
     ),
     "rows of taps lie one block apart": _genesys_simd(
-        "Sweep.of_taps", "(self.kernel[1] * group, group", "(self.kernel[1], group", "genesys.depthwise"
+        "Sweep.nests", "(self.kernel[1] * group, group", "(self.kernel[1], group", "genesys.depthwise"
     ),
     "the sum of codes overwrites its second operand": _genesys_simd(
         "Sweep.result_row", "(self.operands - 1)", "0", "genesys.quantized_add_uint8_2"
     ),
     "biases lie behind four taps at most": Fault(
-        "genesys.depthwise_bias", "genesys.windows", "_depthwise_nests", "m.numbers - 1", "min(m.numbers - 1, 4)"
+        "genesys.depthwise_bias", "genesys.windows", "_layer", "n{r * s}", "n{min(r * s, 4)}"
     ),
     "operands lie two vectors apart at most": Fault(
         "hvx.add_2", "hvx.elementwise", "_drive", "set_register(device, n, n * count * VECTOR)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...lang.arithmetic import signed
+from ...lang.arithmetic import maximum, minimum, shift_right, signed
 from ...lang.binders import Array, array, reduce_max, reduce_sum
 from ...lang.expr import Expr, select
 
@@ -89,6 +89,21 @@ def depthwise_sums(
         return finish(_from_bias(b, c, reduce_sum(lambda r, s: image[k, c, i + r, j + s] * w[c, 0, r, s], tuple(kernel))))
 
     return windowed(image, kernel, strides, element)
+
+
+def common_factors(multiplier: Sequence[int], shift: Sequence[int]) -> tuple[int, list[int]]:
+    """Return the factors multiplier · 2^−shift over one power of two, after the logarithm of that."""
+    most = max(shift)
+    return most, [m << (most - n) for m, n in zip(multiplier, shift, strict=True)]
+
+
+def code_sum(
+    x: Expr, z: Expr, *, multiplier: Sequence[int], shift: Sequence[int], zeros: Sequence[int], zero: int, low: int, high: int
+) -> Expr:  # fmt: skip
+    """Return the code of the sum of two codes, each less its zero point times its factor, exactly: nearest, ties up, in low … high."""
+    most, factors = common_factors(multiplier, shift)
+    total = (x - zeros[0]) * factors[0] + (z - zeros[1]) * factors[1]
+    return minimum(maximum(shift_right(total, most, "half_up") + zero, low), high)
 
 
 def _from_bias(b: Array | None, n: Expr, total: Expr) -> Expr:

@@ -61,10 +61,10 @@ class Pattern:
         sizes = {"b": 1, "j": at["i"], **at}
         u, v = window_counts((sizes["i"], sizes["j"]), kernel, strides, pads)
         attributes = {"kernel": kernel, "strides": strides, "pads": pads, "group": at["c"]}
-        own = {name: n for name, n in attributes.items() if name in self.variables}
-        taps = {} if "kernel" in own else {"r": kernel[0], "s": kernel[1], **({"o": 1} if "group" in own else {})}
-        plain = {name: n for name, n in sizes.items() if name not in attributes}
-        return {**plain, **taps, "u": u, "v": v, **own}
+        statics = {name: n for name, n in attributes.items() if name in self.variables}
+        taps = {} if "kernel" in statics else {"r": kernel[0], "s": kernel[1], **({"o": 1} if "group" in statics else {})}
+        extents = {name: n for name, n in sizes.items() if name not in attributes}
+        return {**extents, **taps, "u": u, "v": v, **statics}
 
     def element_trial(self, *shape: int, **attributes: Any) -> dict[str, Any]:
         """Return the sizes of a call on tensors of one shape, with its attributes."""
