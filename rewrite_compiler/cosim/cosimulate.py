@@ -45,6 +45,7 @@ from .tier import AUTO, ENGINES, NUMERICS, SIMULATOR, TIERS, chosen_engine, chos
 
 SCHEMA = "flexmatch.cosim/1"
 DIVERGED = 0.1  # relative error against the float32 run, from which on an offload diverges
+CLASS_METRICS = ("top1", "top5", "f1")  # of which the predicted classes of both runs are compared
 BATCHES_AHEAD = 4  # a thread's, whose reference outputs are kept
 Expected = Generator[Future[dict[str, Data]], None, None]  # the reference's outputs of each batch
 
@@ -202,6 +203,8 @@ class _Run:
         self.wall = self.cpu = self.reference_cpu = 0.0
         self.concurrent_seconds: list[float] = []  # processor seconds of the reference's thread, which are in `cpu`, too
         self.is_kept = False
+        self.keeps_outputs = s.keep_outputs and s.log is None
+        self.needs_outputs = self.keeps_outputs or metric.name in CLASS_METRICS  # of the reference, where its scores are cached
 
     def report(self, progress: Progress | None) -> Report:
         log = None if self.s.log is None else Journal(self.s.log, self._key(), [o.id for o in self.plan.offloads])
@@ -244,7 +247,7 @@ class _Run:
         """
         if first_sample >= self.data.count:
             return
-        reference = CachedReference(self.plan, self.data, self.s.batch, self.s.host_seconds)
+        reference = CachedReference(self.plan, self.data, self.s.batch, self.s.host_seconds, None if self.needs_outputs else self.metric)
         self.is_kept = reference.is_cached
         batch = self.s.batch
         parts = [slice(k, min(k + batch, self.data.count)) for k in range(first_sample, self.data.count, batch)]
@@ -263,7 +266,7 @@ class _Run:
                 with contextlib.closing(
                     (self._reference_concurrently if is_concurrent else self._reference_first)(reference, chunk)
                 ) as expected:
-                    yield from self._chunk(engine, chunk, expected, other_outputs)
+                    yield from self._chunk(engine, chunk, reference, expected, other_outputs)
         share = (self.data.count - first_sample) / self.data.count if reference.is_cached else 1.0
         self.reference_cpu = reference.seconds * share
 
@@ -303,15 +306,16 @@ class _Run:
             yield RemoteEngine(local_engine, cluster), comparison_engine, cluster.threads
 
     def _chunk(
-        self, engine: Engine | RemoteEngine, parts: Sequence[slice], expected: Expected,
+        self, engine: Engine | RemoteEngine, parts: Sequence[slice], reference: CachedReference, expected: Expected,
         comparison_outputs: Sequence[dict[str, Data] | None],
     ) -> Iterator[FinishedBatch]:  # fmt: skip
         wall, cpu, scoring = time.perf_counter(), time.process_time(), 0.0
         for part, truth, other_outputs, outcome in zip(
             parts, expected, comparison_outputs, engine.batches(self._inputs, parts), strict=True
         ):
-            reference, started = truth.result(), time.thread_time()
-            batch = self._finished(part, reference, outcome, other_outputs)
+            outputs, started = truth.result(), time.thread_time()
+            batch = self._finished(part, reference.scores_of(part), outputs, outcome, other_outputs)
+            reference.collect_scores(part, batch.reference)
             scoring += time.thread_time() - started
             self.wall, wall = self.wall + time.perf_counter() - wall, time.perf_counter()
             yield batch
@@ -334,20 +338,25 @@ class _Run:
             raise error.at(self.data.place) from None
 
     def _finished(
-        self, part: slice, reference: Mapping[str, Data], outcome: Outcome, other_outputs: Mapping[str, Data] | None
-    ) -> FinishedBatch:
-        expected, accelerated = reference[self.output], outcome.outputs[self.output]
-        samples = self.data.rows(part)
-        scores = score_samples(self.metric, samples, expected, expected), score_samples(self.metric, samples, accelerated, expected)
+        self, part: slice, reference_scores: Scores | None, reference: Mapping[str, Data], outcome: Outcome,
+        other_outputs: Mapping[str, Data] | None,
+    ) -> FinishedBatch:  # fmt: skip
+        """Return a batch with its scores; `reference` has no outputs where the scores of the reference are given."""
+        accelerated, samples = outcome.outputs[self.output], self.data.rows(part)
+        expected = reference.get(self.output, accelerated[:0])
+        scores = (
+            score_samples(self.metric, samples, expected, expected) if reference_scores is None else reference_scores,
+            score_samples(self.metric, samples, accelerated, expected),
+        )
         comparison = (
             None
             if other_outputs is None
             else compare_hosts(outcome.outputs, other_outputs, score_samples(self.metric, samples, other_outputs[self.output], expected))
         )
-        if self.s.keep_outputs and self.s.log is None:
+        if self.keeps_outputs:
             self.kept_outputs.append((reference, outcome.outputs))
         equal_predictions = None
-        if self.metric.name in ("top1", "top5", "f1"):
+        if self.metric.name in CLASS_METRICS:
             equal_predictions = np.equal(*map(predicted_classes, (expected, accelerated)))
         return FinishedBatch(
             part.start,

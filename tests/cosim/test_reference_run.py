@@ -109,6 +109,52 @@ def test_large_outputs_are_not_kept(plan: Plan, cache: Path, monkeypatch: pytest
     assert not list((cache / "reference").iterdir())
 
 
+@pytest.fixture
+def tokens(tmp_path: Path) -> Path:
+    """The digits with their labels as true values, one token a sample, which perplexity scores."""
+    with np.load(DATA) as data:
+        arrays = {name: data[name] for name in data.files}
+    file = tmp_path / "tokens.npz"
+    np.savez(file, **{**arrays, "targets": arrays.pop("labels")[:, None]})  # type: ignore[arg-type]
+    return file
+
+
+def perplexity(plan: Plan, data: Path, **settings: Any) -> tuple[dict[str, Any], bool]:
+    chosen = Settings(**{"metric": "perplexity", "samples": 12, "batch": 4, "keep_outputs": False, **settings})
+    document = dict(flexmatch.cosimulate(plan, data, settings=chosen).document)
+    return document, document.pop("run")["reference_kept"]
+
+
+def test_of_large_outputs_the_scores_are_cached(plan: Plan, cache: Path, tokens: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "MOST_BYTES", 100)
+    first = perplexity(plan, tokens)
+    monkeypatch.setattr(Reference, "run", None)
+    assert perplexity(plan, tokens) == (first[0], True)
+    assert first[0]["reference"]["value"] != first[0]["accelerated"]["value"]
+
+
+@pytest.mark.parametrize("change", ["metric", "outputs", "data", "samples"])
+def test_cached_scores_are_those_of_one_metric_and_one_data_set(
+    plan: Plan, cache: Path, tokens: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    monkeypatch.setattr(reference, "MOST_BYTES", 100)
+    perplexity(plan, tokens)
+    if change == "data":
+        with np.load(tokens) as data:
+            arrays = {name: data[name] for name in data.files}
+        np.savez(tokens, **{**arrays, "targets": (arrays["targets"] + 1) % 10})  # type: ignore[arg-type]
+    other: dict[str, dict[str, Any]] = {
+        "metric": {"metric": "token-error-rate"}, "outputs": {"keep_outputs": True}, "data": {}, "samples": {"samples": 8},
+    }  # fmt: skip
+    assert not perplexity(plan, tokens, **other[change])[1]
+
+
+def test_a_metric_that_compares_with_the_reference_runs_it(plan: Plan, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "MOST_BYTES", 100)
+    for _ in range(2):
+        assert not outcome(plan, samples=8, metric="mse", keep_outputs=False)[1]
+
+
 def test_the_outputs_are_the_bits_of_a_run(plan: Plan, cache: Path) -> None:
     data = dataset_for(plan, DATA).evenly(10)
     parts = [slice(0, 4), slice(4, 8), slice(8, 10)]

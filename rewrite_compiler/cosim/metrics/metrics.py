@@ -113,6 +113,13 @@ def metric_of(name: str, task: str = "") -> Metric:
     )
 
 
+def compares_with_data(metric: Metric, data: Dataset) -> bool:
+    """Tell whether the metric compares outputs with the data's labels or targets, never with the reference's outputs."""
+    if metric.truth_source in (TruthSource.LABELS, TruthSource.TARGETS):
+        return True
+    return data.targets is not None or (metric.truth_source == TruthSource.ANY and data.labels is not None)
+
+
 def truth_for(metric: Metric, data: Dataset, reference: Data) -> Data:
     """Return what the metric compares outputs with; targets, where the data has them, take precedence over the reference's outputs.
 
