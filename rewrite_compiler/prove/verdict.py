@@ -123,9 +123,9 @@ class Proof:
         sentence = f"rule {self.name} is {'false' if self.verdict == REFUTED else 'not proved'}: {self.evidence}"
         if self.counterexample is not None:
             sentence += f"; {self.counterexample}"
-        remedy = (
-            "add a guard, or move the rule to the known-wrong ones" if self.verdict == REFUTED else "simplify the rule or narrow its guard"
-        )
+        remedy = "simplify the rule or narrow its guard"
+        if self.verdict == REFUTED:
+            remedy = "correct the side that is wrong, or add a guard that such operands do not meet"
         if self.suggestion:
             remedy = f"it is proved under the guard {self.suggestion}{f', which leaves out {self.left_out}' if self.left_out else ''}"
         return Problem(self.code, sentence, self.at, remedy)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from ..errors import FlexmatchError, SpecError
@@ -78,8 +79,19 @@ def reporting_failures(
 
 
 def place_of_function(f: Callable[..., Any] | None) -> str:
-    """Return file and line of a function, of the first one that another is applied to; nothing where it has none."""
+    """Return file and line of a function, of the first one that another is applied to, of what an object does when it is called."""
     while isinstance(f, partial):
         f = next(filter(callable, f.args), f.func)
-    code = None if f is None else getattr(inspect.unwrap(f), "__code__", None)
+    code = None if f is None else _code_of(f) or _code_of(inspect.getattr_static(type(f), "__call__", None))
     return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def _code_of(f: object) -> CodeType | None:
+    """Return the code of a function, of the one that it wraps at last; nothing where it is none or wrappers go in a circle."""
+    trail = set[int]()
+    while (inner := f.__func__ if isinstance(f, MethodType) else inspect.getattr_static(f, "__wrapped__", None)) is not None:
+        if id(f) in trail:
+            return None
+        trail.add(id(f))
+        f = inner
+    return f.__code__ if isinstance(f, FunctionType) else None

@@ -16,6 +16,7 @@ from ..user_code import entries_of, is_a, name_text, quoted
 
 JOULES = {"fJ": 1e-15, "pJ": 1e-12, "nJ": 1e-9, "µJ": 1e-6}
 AXES = ("instance", "bank", "depth", "lane")
+MOST_HERTZ = 10**12  # a period of a picosecond, the unit in which times are counted
 HOST = "host"  # the end of a link that is no part of the accelerator
 
 
@@ -52,6 +53,8 @@ class Clock:
 
     def __post_init__(self) -> None:
         _positive("Hertz of a clock", self.hertz)
+        if self.hertz > MOST_HERTZ:
+            raise SpecError("I102", f"Hertz of a clock must be at most {MOST_HERTZ:,}, not {_magnitude(self.hertz)}")
         if not name_text("Source of a clock", self.source):
             raise SpecError("I102", f"A clock of {self.hertz:,} Hz must name its source")
 
@@ -303,6 +306,11 @@ def _energy(e: Energy | None) -> dict[str, object] | None:
 def _positive(label: str, n: int) -> None:
     if type(n) is not int or n < 1:
         raise SpecError("I102", f"{label} must be a positive integer, not {quoted(n)}")
+
+
+def _magnitude(n: int) -> str:
+    """Return a large number by its digits where it is short, else by its power of two."""
+    return f"{n:,}" if n < 10**15 else f"about 2^{n.bit_length() - 1}"
 
 
 def _check_energy(label: str, energy: object) -> None:

@@ -107,7 +107,8 @@ class Target:
                 names = ", ".join(self.parameters) or "none"
                 raise UsageError("F203", f'{self.name} has no parameter "{key}"', help=f"parameters: {names}")
             if value not in self.parameters[key]:
-                raise UsageError("F203", f'parameter {key} of {self.name} must be one of {", ".join(self.parameters[key])}, not "{value}"')
+                sentence = f'parameter {key} of {self.name} must be one of {", ".join(self.parameters[key])}, not "{value}"'
+                raise UsageError("F203", sentence, help=f"leave it out for {self.values[key]}")
         return self.variant(parameters)
 
     def variant(self, parameters: MappingOf[str, str]) -> Target:

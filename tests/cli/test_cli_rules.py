@@ -27,7 +27,7 @@ def relu_over_add(x: Tensor, y: Tensor) -> Law:
     return o.relu(o.add(x, y)), o.add(o.relu(x), o.relu(y))
 '''
 DIFFER = "rule relu-over-add is false: the sides differ; left 0, right 1, with x = -1, y = 1"
-REMEDY = "add a guard, or move the rule to the known-wrong ones, or name it with --trust-unproved"
+REMEDY = "correct the side that is wrong, or add a guard that such operands do not meet, or name it with --trust-unproved"
 
 
 @pytest.fixture(autouse=True)

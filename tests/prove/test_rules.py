@@ -74,7 +74,7 @@ def test_a_refutation_shows_small_operands_and_fractions() -> None:
     problem = prove_rule(half_of_relu).problem
     assert problem is not None
     assert problem.sentence == "rule half-of-relu is false: the sides differ; left 0, right 1/2, with x = -1, y = 1"
-    assert problem.help == "add a guard, or move the rule to the known-wrong ones"
+    assert problem.help == "correct the side that is wrong, or add a guard that such operands do not meet"
     assert re.fullmatch(r".*/test_rules\.py:\d+", problem.place)
 
 

@@ -12,9 +12,11 @@ from typing import Any
 import z3
 
 from ...errors import SpecError
+from ..smt.solver import limited_solver
 from .reader import Expression, Statement, Word
 
 INDEX_BITS = 32
+INDEX_SECONDS = 0.5  # of an idle processor, in which z3 tells whether an index always lies inside
 ROUNDS = 1 << 17  # of one loop
 COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 TRUTHS = frozenset({"&&", "||", "unary!"})
@@ -194,10 +196,7 @@ class Machine:
 
     def is_always_true(self, condition: z3.BoolRef) -> bool:
         """Tell whether a condition holds in every state."""
-        solver = z3.Solver()
-        solver.set("timeout", 500)
-        solver.add(z3.Not(condition))
-        return bool(solver.check() == z3.unsat)
+        return bool(limited_solver([z3.Not(condition)], INDEX_SECONDS).check() == z3.unsat)
 
     # -- expressions
 

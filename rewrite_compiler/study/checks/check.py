@@ -224,7 +224,8 @@ def _mapping_problems(m: Mapping, ila: Ila, target: Target, *, compares: bool) -
             yield error.at(m.rule.place).problem
             return
         if example is not None:
-            yield Problem("I105", f"driver and numerics of {m.name} differ at {sizes_text(sizes)}: {example}", m.rule.place)
+            sentence = f"driver and numerics of {m.name} differ at {sizes_text(sizes)}: {example}"
+            yield Problem("I105", sentence, m.rule.place, "correct the driver, or where its codes are right, the numerics")
             return
 
 

@@ -66,7 +66,8 @@ def _axis(text: str, values_by_name: Mapping[str, tuple[str, ...]]) -> Axis:
     values = tuple(v.strip() for v in values_text.split(",")) if has_values else values_by_name[name]
     unknown = next((v for v in values if v not in values_by_name[name]), None)
     if unknown is not None:
-        raise UsageError("F203", f'{name} must be one of {", ".join(values_by_name[name])}, not "{unknown}"')
+        remedy = f"{name} alone takes all of them; other values are for the target's parameters to list"
+        raise UsageError("F203", f'{name} must be one of {", ".join(values_by_name[name])}, not "{unknown}"', help=remedy)
     return Axis(name, tuple(dict.fromkeys(values)))
 
 
