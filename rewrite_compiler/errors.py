@@ -109,9 +109,9 @@ def printable(text: str, limit: int = 1024) -> str:
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
-    """Return "did you mean …?" for the name nearest to `name` within edit distance 2, or "" when none is that near."""
+    """Return "did you mean …?" for the name nearest to `name` within edit distance 2; "" when none is, or all letters differ."""
     near = (k for k in candidates if abs(len(k) - len(name)) <= MAX_EDITS)  # a name of a file may be a megabyte
-    matches = sorted((distance, k) for k in near if (distance := edits(name, k)) <= MAX_EDITS)
+    matches = sorted((distance, k) for k in near if (distance := edits(name, k)) <= min(MAX_EDITS, max(len(name), len(k)) - 1))
     return f'did you mean "{matches[0][1]}"?' if matches else ""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..errors import SpecError
+from ..errors import SpecError, did_you_mean
 from ..lang import intervals as iv
 from ..lang.binders import Leaf, static_shape
 from ..lang.expr import Expr, clamp
@@ -113,7 +113,8 @@ def check_names(instruction: Instruction, operands: Mapping[str, Any]) -> None:
     unknown_names = sorted(operands.keys() - instruction.operands.keys())
     if unknown_names:
         available = ", ".join(instruction.operands) or "none"
-        raise SpecError("I102", f'{instruction.name} has no operand "{unknown_names[0]}"', help=f"operands: {available}")
+        remedy = " ".join(filter(None, (did_you_mean(unknown_names[0], instruction.operands), f"operands: {available}")))
+        raise SpecError("I102", f'{instruction.name} has no operand "{unknown_names[0]}"', help=remedy)
 
 
 def rows_of(operands: Mapping[str, Any]) -> int:

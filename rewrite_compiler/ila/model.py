@@ -7,8 +7,9 @@ Simulators, proofs, the assembler and the documentation are all derived from the
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,10 +20,12 @@ from ..lang.binders import Array, Comprehension, Leaf, array
 from ..lang.expr import Expr, clamp, extract, lift, wrap
 from ..lang.step import NOTHING, Step, Update, assign, together
 from ..readings.oracle.counterexample import with_example
+from ..user_code import is_a, quoted
 from .bit_fields import Bits, Fields, pack
 from .external_memory import External
 
 CONTROL, DATA = "control", "data"
+MAX_LISTED = 20  # names of states in a message
 ADDRESS_BITS = 48  # of what lies outside of the device
 Resources = frozenset[str]
 Effect = Step | Array | tuple[Step, Array]  # of an instruction: its update, what a read returns, or both
@@ -145,14 +148,19 @@ class Revisions:
 class States:
     """The leaves of a model's state elements by name: `s.large`."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: str) -> None:
+        self._model = model
         self._leaves: dict[str, Leaf] = {}
 
     def __getattr__(self, name: str) -> Leaf:
-        try:
-            return self._leaves[name]
-        except KeyError:
-            raise AttributeError(f'there is no state "{name}"') from None
+        if name.startswith("_"):  # Python's own protocols ask for these
+            raise AttributeError(name)
+        if name not in self._leaves:
+            names = [*self._leaves][:MAX_LISTED]
+            listing = f"states: {', '.join(names)}{', …' if len(self._leaves) > MAX_LISTED else ''}" if names else ""
+            remedy = " ".join(filter(None, (did_you_mean(name, self._leaves), listing))) or "declare it before it is used"
+            raise SpecError("I102", f'{self._model} has no state "{name}"', help=remedy)
+        return self._leaves[name]
 
     def __getitem__(self, name: str) -> Leaf:
         return self.__getattr__(name)
@@ -192,7 +200,7 @@ class Ila:
         self.queues: list[Queue] = []
         self.packets: Packets | None = None
         self.idle: list[Expr] = []  # conditions on the inputs under which there is no command
-        self.s = States()
+        self.s = States(name)
         self.r = Registers(self.s)
         self.interrupt: Leaf | None = None
         self.interrupt_stays = False  # taking it does not clear it
@@ -229,6 +237,11 @@ class Ila:
         """
         if name in self.states:
             raise SpecError("I102", f'{self.name} declares the state "{name}" twice', place=_caller())
+        for quantity, n in (("bits", bits), *(("elements along an axis", n) for n in shape)):
+            if type(n) is not int or n < 1:
+                remedy = "give a number of 1 or more"
+                sentence = f'the {quantity} of the state "{name}" of {self.name} must be a whole number, not {quoted(n)}'
+                raise SpecError("I102", sentence, place=_caller(), help=remedy)
         leaf = Leaf(tuple(shape), iv.of_width(bits, signed), False, name)
         self.states[name] = State(leaf, bits, signed, binding, reset, doc)
         return self.s.add(leaf)
@@ -295,10 +308,15 @@ class Ila:
                 all_operands[lanes] = Operand(
                     Leaf(data.shape, data.interval, False, lanes), array(lambda j: data[j], data.shape), "data", Bits(0, 127)
                 )
+            _check_parameters(f"{name} of {self.name}", function, list(all_operands), place)
             try:
                 effect = function(**{key: o.leaf for key, o in all_operands.items()})
             except SpecError as refusal:
                 raise with_example(refusal).at(f"{place} in {name}") from None
+            if not all(is_a(part, (Step, Array)) for part in (effect if isinstance(effect, tuple) else (effect,))):
+                remedy = "end the function with `return update(…)` or `return assign(…)`, or with the array that a read gives"
+                sentence = f"{name} of {self.name} must return its update, the array of a read, or both, not {quoted(effect)}"
+                raise SpecError("I102", sentence, place=place, help=remedy)
             update, result = effect if isinstance(effect, tuple) else (NOTHING, effect) if isinstance(effect, Array) else (effect, None)
             return self.add(
                 Instruction(name, inspect.getdoc(function) or "", place, match.condition, match.fixed, all_operands, update, result)
@@ -407,7 +425,7 @@ class Ila:
         """Add a complete instruction.
 
         Raises:
-            SpecError: I102, the model has an instruction of this name.
+            SpecError: I102, the model has an instruction of this name, or two operands of it share bits.
         """
         if instruction.name in self.instructions:
             first = self.instructions[instruction.name].place
@@ -417,6 +435,10 @@ class Ila:
                 place=instruction.place,
                 help=f"the first is at {first}",
             )
+        shared = next(_shared_bits(instruction.operands), None)
+        if shared is not None:
+            sentence = f"{shared[0]} and {shared[1]} of {instruction.name} of {self.name} must not share bits of {shared[2]}"
+            raise SpecError("I102", sentence, place=instruction.place, help="give each operand bits of its own in the word")
         self.instructions[instruction.name] = instruction
         return instruction
 
@@ -424,6 +446,24 @@ class Ila:
         """Declare the update of an instruction in the order of the device: the same next state, word by word."""
         self.instructions[instruction.name] = replace(instruction, sequential=step)
         return self.instructions[instruction.name]
+
+
+def _shared_bits(operands: Mapping[str, Operand]) -> Iterator[tuple[str, str, str]]:
+    """Yield pairs of scalar operands that share bits of an input: name, name, input."""
+    scalars = sorted(((o.input, o.bits.low, o.bits.high, name) for name, o in operands.items() if not o.leaf.shape))
+    yield from ((a[3], b[3], a[0]) for a, b in itertools.pairwise(scalars) if a[0] == b[0] and b[1] <= a[2])
+
+
+def _check_parameters(subject: str, function: Callable[..., Effect], operands: Sequence[str], place: str) -> None:
+    """Require that a function takes the operands of its instruction by name."""
+    signature = inspect.signature(function)
+    try:
+        signature.bind(**dict.fromkeys(operands))
+    except TypeError:
+        parameters = ", ".join(signature.parameters) or "nothing"
+        sentence = f"{subject} must take its operands by name, {', '.join(operands) or 'none'}, not {parameters}"
+        remedy = "give a parameter the name of its bit field, or the field that of its parameter"
+        raise SpecError("I102", sentence, place=place, help=remedy) from None
 
 
 def lanes_of(state: Leaf, *index: Expr | int, lanes: int = 16) -> Comprehension:

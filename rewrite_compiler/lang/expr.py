@@ -68,7 +68,7 @@ class Expr:
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
-        raise TypeError(f"a term has no truth value: {self!r}; use select() or when()")
+        raise TypeError(f"a term has no truth value: {self!r}; use select() or when(), and for conditions & or commas instead of `and`")
 
     def __repr__(self) -> str:
         return PRINTERS[0](self) if PRINTERS else object.__repr__(self)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from typing import SupportsIndex
 
 from ..errors import SpecError
 from . import intervals as iv
@@ -114,6 +115,7 @@ class Fixed(Format):
     signed: bool = True
 
     def __post_init__(self) -> None:
+        _check(self, isinstance(self.fraction, SupportsIndex), "a whole number of fraction bits", repr(self.fraction))
         _check_integer(self, self.rounding)
 
     @property
@@ -265,4 +267,5 @@ def _check(f: Format, holds: bool, requirement: str, value: object) -> None:
 
 def _check_integer(f: Format, rounding: str) -> None:
     _check(f, rounding in ROUNDINGS, f"one of the roundings {', '.join(ROUNDINGS)}", rounding)
+    _check(f, isinstance(f.width, SupportsIndex), "a whole number of bits", repr(f.width))
     _check(f, f.width >= 1, "a width of at least one bit", f.width)

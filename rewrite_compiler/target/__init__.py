@@ -14,7 +14,8 @@ from .array_algebra import (
     untile,
     widen,
 )
-from .cost import Cost, Levels, levels_times
+from .axes import Axes
+from .cost import Cost, Levels, Limit, levels_times
 from .device import Device, SimulatedDevice, SimulatedStream, StreamedDevice, simulated_device
 from .discovery import find_target, load_target, target_names
 from .layers.codes import (
@@ -40,7 +41,7 @@ from .layers.patterns import (
     quantized_add_pattern,
     requantise_pattern,
 )
-from .mapping import Axes, FormatFor, Limit, Mapping
+from .mapping import FormatFor, Mapping
 from .meaning import body_of, inlined
 from .resources import Clock, Energy, Link, Memory, Resources, Unit, resource_document, state_memory
 from .stay import USUAL, Room, Stay

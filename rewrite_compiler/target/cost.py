@@ -1,14 +1,17 @@
-"""Cost: cycles of one call of a device, and the bytes that cross its links to the host."""
+"""Cost and limits: cycles of one call of a device, the bytes that cross its links to the host, and what it needs of its capacities."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from operator import index
-from typing import SupportsIndex
+from typing import TYPE_CHECKING, Protocol, SupportsIndex
 
 from ..errors import SpecError
 from ..user_code import name_text, quoted
+
+if TYPE_CHECKING:
+    from .resources import Resources
 
 Levels = Mapping[str, Mapping[str, tuple[int, int]]]  # memory → tensor → bytes read, bytes written, over all its instances
 
@@ -48,6 +51,45 @@ class Cost:
         bytes_moved = {name: self.moved.get(name, 0) + other.moved.get(name, 0) for name in names}
         compute, transfer = self.compute_cycles + other.compute_cycles, self.transfer_cycles + other.transfer_cycles
         return Cost(self.unit, compute, transfer, bytes_moved, self.estimated or other.estimated)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A capacity of the device: its name, how much of it a tile needs, how much there is; `reason` says it in a sentence."""
+
+    what: str
+    needs: int
+    most: int
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if type(self.needs) is type(self.most) is int and type(self.what) is type(self.reason) is str:
+            return
+        for label, text in (("what", self.what), ("reason", self.reason)):
+            object.__setattr__(self, label, name_text("Name and reason of a capacity", text))
+        for label, n in (("Need", self.needs), ("Most", self.most)):
+            if isinstance(n, bool) or not hasattr(type(n), "__index__"):
+                raise SpecError("I102", f"{label} of the capacity {self.what} must be a whole number, not {quoted(n)}")
+        object.__setattr__(self, "needs", int(self.needs))
+        object.__setattr__(self, "most", int(self.most))
+
+    @property
+    def holds(self) -> bool:
+        """Tell whether the tile fits."""
+        return self.needs <= self.most
+
+    def __str__(self) -> str:
+        return self.reason or f"{self.what} {self.needs:,}, must be at most {self.most:,}"
+
+
+class Work(Protocol):
+    """What a driver does for one tile."""
+
+    def limits(self) -> Iterable[Limit]:
+        """Return what the tile needs of the device's capacities."""
+
+    def cost(self, resources: Resources) -> Cost:
+        """Return the cycles and bytes of the tile."""
 
 
 def counted(cost: Cost) -> Cost:

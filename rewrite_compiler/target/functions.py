@@ -16,15 +16,20 @@ from ..rewrite.user_file import user_line
 from ..user_code import ENGINE, error_text, is_a, package_of, quoted
 
 CODE = "I102"
+RETURN = "end the function with `return …`: one that ends without it returns None"
 
 
 @dataclass(frozen=True)
 class Role:
-    """The purpose of a user's function: its subject ("The costs of toy.dense"), the result it must return, a place to report."""
+    """The purpose of a user's function: its subject ("The costs of toy.dense"), the result it must return, a place to report.
+
+    `operands` are the names of what it is given by position.
+    """
 
     subject: str
     expected: str
     place: str = ""
+    operands: tuple[str, ...] = ()
 
 
 def call_user(role: Role, kind: type | tuple[type, ...], f: Callable[..., Any], /, *operands: Any, **arguments: Any) -> Any:
@@ -36,10 +41,35 @@ def call_user(role: Role, kind: type | tuple[type, ...], f: Callable[..., Any], 
     with reporting_failures(role, f, arguments, places=True):
         result = f(*operands, **arguments)
     if not is_a(result, kind):
-        raise wrong_result(role, f, f"not {quoted(result)}")
+        raise wrong_result(role, f, f"not {quoted(result)}", help=RETURN if result is None else "")
     if is_a(result, tuple):
         return tuple(tuple.__iter__(result))
     return dict(dict.items(result)) if is_a(result, dict) else result
+
+
+def listed_by(
+    role: Role, kind: type, f: Callable[..., Any], arguments: Mapping[str, Any], *, places: bool = False
+) -> Iterator[Any]:  # fmt: skip
+    """Yield the results of one kind that a target's function returns or yields; the next is asked for when it is needed.
+
+    Raises:
+        SpecError: I102 with file and line, where the function fails or a result is of another kind.
+    """
+    with reporting_failures(role, f, arguments, places=places):
+        results = f(**arguments)
+    if results is None or is_a(results, kind):
+        one = f"return a tuple of them, (…,): this is a single {kind.__name__}"
+        raise wrong_result(role, f, f"not {quoted(results)}", help=RETURN if results is None else one)
+    with reporting_failures(role, f, arguments, places=places):
+        remaining = iter(results)
+    while True:
+        with reporting_failures(role, f, arguments, places=places):
+            result: Any = next(remaining, role)
+        if result is role:
+            return
+        if not is_a(result, kind):
+            raise wrong_result(role, f, f"not {quoted(result)} among them")
+        yield result
 
 
 def wrong_result(role: Role, f: Callable[..., Any] | None, actual: str, *, line: str = "", help: str = "") -> SpecError:
@@ -54,7 +84,8 @@ def reporting_failures(
 ) -> Iterator[None]:
     """Turn exceptions of a user's function, and an exit that it asks for, into refusals; the engine's own and interrupts pass.
 
-    Refusals without a place get the function's where `places` says so: they are about what it says, not about a device that it drives.
+    Refusals without a place get the line of the user's file that they come through; where none is, the function's if `places` says so:
+    they are about what it says, not about a device that it drives.
 
     Raises:
         SpecError: I102 at the line of the function that failed.
@@ -62,9 +93,12 @@ def reporting_failures(
     try:
         yield
     except FlexmatchError as error:
-        if not places or error.problem.place:
+        place = place_of_function(f) or role.place
+        line = "" if error.problem.place or not place else user_line(place, error)
+        at = line if line.rpartition(":")[2].isdigit() else place if places else ""
+        if error.problem.place or not at:
             raise
-        raise with_example(error).at(place_of_function(f) or role.place) from None
+        raise with_example(error).at(at) from None
     except BaseException as error:  # whatever the function raises; an interrupt is the user's
         place = place_of_function(f) or role.place
         line = user_line(place, error) if place else ""
@@ -73,7 +107,7 @@ def reporting_failures(
             raise
         at = line if is_inside else place  # a call with wrong operands never entered the function
         is_call = isinstance(error, TypeError) and at == place and arguments is not None
-        called = f"it is called with {', '.join(arguments or ()) or 'nothing'}"
+        called = f"it is called with {', '.join((*role.operands, *(arguments or ()))) or 'nothing'}"
         remedy = called if is_call else "correct the line, or narrow the guard or the limits to the sizes that it takes"
         raise wrong_result(role, f, f"not end with {error_text(error)}", line=at, help=remedy) from error
 

@@ -12,95 +12,27 @@ from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from operator import itemgetter
-from typing import Any, Protocol, Required, TypedDict, Unpack
+from typing import Any, Required, TypedDict, Unpack
 
 import numpy as np
 
-from ..errors import SpecError
+from ..errors import SpecError, did_you_mean
 from ..lang.binders import Array
 from ..lang.formats import Format
 from ..ops.op import INT, INTS, Apply, Tensor, Variable
 from ..ops.static import NamedList
 from ..readings.arrays.labelled_array import storage_dtype
 from ..rewrite.rule import Float, Rule, Where, make_variables, name_of, place_of
-from ..user_code import ENGINE, is_a, name_text, package_of, quoted
-from .cost import Cost, Levels, counted
-from .functions import Role, call_user, reporting_failures, wrong_result
+from ..user_code import ENGINE, entries_of, is_a, name_text, package_of, quoted
+from .axes import Axes, check_axes
+from .cost import Cost, Levels, Limit, Work, counted
+from .functions import RETURN, Role, call_user, listed_by, reporting_failures, wrong_result
 from .resources import Resources
 from .stay import Room, Stay
 
 SOLVER = "z3"  # the package of terms beside the engine's
 FormatFor = Callable[[float], Format]  # the format for a tensor whose largest magnitude is given
 FormatChoices = MappingOf[str, FormatFor] | Callable[[MappingOf[str, str]], MappingOf[str, FormatFor]]  # fixed, or by parameters
-
-
-@dataclass(frozen=True)
-class Limit:
-    """A capacity of the device: its name, how much of it a tile needs, how much there is; `reason` says it in a sentence."""
-
-    what: str
-    needs: int
-    most: int
-    reason: str = ""
-
-    def __post_init__(self) -> None:
-        if type(self.needs) is type(self.most) is int and type(self.what) is type(self.reason) is str:
-            return
-        for label, text in (("what", self.what), ("reason", self.reason)):
-            object.__setattr__(self, label, name_text("Name and reason of a capacity", text))
-        for label, n in (("Need", self.needs), ("Most", self.most)):
-            if isinstance(n, bool) or not hasattr(type(n), "__index__"):
-                raise SpecError("I102", f"{label} of the capacity {self.what} must be a whole number, not {quoted(n)}")
-        object.__setattr__(self, "needs", int(self.needs))
-        object.__setattr__(self, "most", int(self.most))
-
-    @property
-    def holds(self) -> bool:
-        """Tell whether the tile fits."""
-        return self.needs <= self.most
-
-    def __str__(self) -> str:
-        return self.reason or f"{self.what} {self.needs:,}, must be at most {self.most:,}"
-
-
-class Work(Protocol):
-    """What a driver does for one tile."""
-
-    def limits(self) -> Iterable[Limit]:
-        """Return what the tile needs of the device's capacities."""
-
-    def cost(self, resources: Resources) -> Cost:
-        """Return the cycles and bytes of the tile."""
-
-
-@dataclass(frozen=True)
-class Axes:
-    """Which loop dimension runs along each axis of each operand and result, e.g. "x: t k; w: n k; y: t n"."""
-
-    of: MappingOf[str, tuple[str, ...]]
-    results: tuple[str, ...]
-
-    @classmethod
-    def parse(cls, text: str, results: int = 1) -> Axes:
-        """Return the axes of the text form; its last entries are the results."""
-        entries = [entry.partition(":") for entry in text.split(";")]
-        of = {name.strip(): tuple(dims.split()) for name, _, dims in entries}
-        return cls(of, tuple(of)[-results:])
-
-    @property
-    def result(self) -> str:
-        """The first result."""
-        return self.results[0]
-
-    @property
-    def summed(self) -> tuple[str, ...]:
-        """The reduction dimensions, which the result does not have: partial results along them add up."""
-        result_dimensions = set(self.of[self.result])
-        return tuple(dict.fromkeys(d for dims in self.of.values() for d in dims if d not in result_dimensions))
-
-    def sizes(self, shapes: MappingOf[str, Sequence[int]]) -> dict[str, int]:
-        """Return the size of every dimension."""
-        return {d: n for name, shape in shapes.items() for d, n in zip(self.of[name], shape, strict=True)}
 
 
 @dataclass(eq=False)
@@ -217,15 +149,8 @@ class Mapping:
         """
         if self.room_lists is None:
             return None
-        arguments, role = (
-            accepted_arguments(self.room_lists, {**sizes, **attributes, "p": self.parameters}),
-            self._role("residency", "Rooms"),
-        )
-        with reporting_failures(role, self.room_lists, arguments, places=True):
-            rooms = tuple(self.room_lists(**arguments))
-        odd = next((r for r in rooms if not is_a(r, Room)), self)
-        if odd is not self:
-            raise wrong_result(role, self.room_lists, f"not {quoted(odd)} among them")
+        arguments = accepted_arguments(self.room_lists, {**sizes, **attributes, "p": self.parameters})
+        rooms: tuple[Room, ...] = tuple(listed_by(self._role("residency", "Rooms"), Room, self.room_lists, arguments, places=True))
         stray = next((r.tensor for r in rooms if r.tensor and r.tensor not in self.axes.of), None)
         if stray is not None:
             raise self.misplaced_room(f"of {', '.join(self.axes.of)}, or of no tensor", f"of {stray}")
@@ -322,7 +247,7 @@ class Mapping:
         arrays = tuple(map(_plain_array, tuple.__iter__(results) if is_a(results, tuple) else (results,)))
         odd = next((r for r in arrays if not _are_codes(r)), self)
         if odd is not self:
-            raise wrong_result(role, self.drive, f"not {_quoted_codes(odd)}")
+            raise wrong_result(role, self.drive, f"not {_quoted_codes(odd)}", help=RETURN if odd is None else "")
         self._check_count(role, self.drive, len(arrays))
         return arrays if is_a(results, tuple) else arrays[0]
 
@@ -351,7 +276,9 @@ class Mapping:
         """
         if self.codes is None:
             raise SpecError("I104", f"{self.name} has no numerics", place=self.rule.place)
-        role = self._role("numerics", "an array of the language, or a tuple of them")
+        role = replace(
+            self._role("numerics", "an array of the language, or a tuple of them"), operands=tuple(v.name for v in self.operands)
+        )
         results = call_user(
             role,
             (Array, tuple),
@@ -374,7 +301,8 @@ class Mapping:
             axes, shape = self.axes.of[name], tuple(result.shape)
             if len(shape) != len(axes) or any(_differ(sizes.get(d, n), n) for d, n in zip(axes, shape, strict=True)):
                 expected = f"{name} with the axes {', '.join(f'{d}={sizes[d]}' if d in sizes else d for d in axes) or 'of a single number'}"
-                raise wrong_result(replace(role, expected=expected), self.codes, f"not an array of shape {shape}")
+                remedy = f"build it over the sizes of {', '.join(axes) or 'no axis'}, in this order"
+                raise wrong_result(replace(role, expected=expected), self.codes, f"not an array of shape {shape}", help=remedy)
 
     def with_format(self, formats: MappingOf[str, Format], name: str, format_: Format) -> dict[str, Format]:
         """Return formats with another one for a tensor and all that share it."""
@@ -403,16 +331,7 @@ class Mapping:
             return
         arguments = accepted_arguments(self.capacities, {**sizes, **(attributes or {}), "p": self.parameters})
         role = self._role("limits", f"Limits (at {', '.join(f'{d}={n}' for d, n in sizes.items())})")
-        with reporting_failures(role, self.capacities, arguments):
-            limits = iter(self.capacities(**arguments))
-        while True:
-            with reporting_failures(role, self.capacities, arguments):
-                limit: Any = next(limits, self)
-            if limit is self:
-                return
-            if not is_a(limit, Limit):
-                raise wrong_result(role, self.capacities, f"not {quoted(limit)} among them")
-            yield limit
+        yield from listed_by(role, Limit, self.capacities, arguments)
 
 
 def _limits_of(plan: Callable[..., Work], **tile: Any) -> Iterable[Limit]:
@@ -538,24 +457,21 @@ def make_mapping(target: str, f: Callable[..., Any], place: str = "", **declared
         SpecError: the function fails, or the axes do not name its operands and, last, its results.
     """
     place = place or place_of(f)
+    _check_keywords(f"{target}.{f.__name__}", declared, place)
     variables = make_variables(f, place)
     role = Role(f"The meaning of {target}.{f.__name__}", "its result and, last, Where(…)", place)
     with reporting_failures(role, f):
         returned = f(**variables)
-    meaning, where = _meaning(returned, place)
+    meaning, where = _meaning(role, returned)
     rule = Rule(f.__name__, f.__doc__ or "", place, tuple((m, m) for m in meaning), where.conditions, "map", "E", frozenset(), variables)
     operands = tuple(v for v in variables.values() if isinstance(v, Variable))
     statics = tuple((name_of(v), _kind(v)) for v in variables.values() if not isinstance(v, Variable))
     axes = Axes.parse(declared["axes"], len(meaning))
-    missing = {v.name for v in operands} - axes.of.keys()
-    if missing:
-        sentence = f'the axes of {target}.{f.__name__} must name its operand {min(missing)}, not only "{declared["axes"]}"'
-        remedy = f"every parameter of {f.__name__} is an operand or an attribute of its pattern: leave out what is none"
-        raise SpecError("I102", sentence, place=place, help=remedy)
-    mistaken = sorted(set(axes.results) & {v.name for v in operands})
-    if mistaken:
-        sentence = f"the axes of {target}.{f.__name__} must end with its result, not with {mistaken[0]}, which is an operand"
-        raise SpecError("I102", sentence, place=place, help=f'move "{mistaken[0]}: …" forward, and name the result as no parameter is')
+    try:
+        check_axes(f"{target}.{f.__name__}", axes, declared["axes"], [v.name for v in operands])
+        _check_names(f"{target}.{f.__name__}", axes, [name for name, _ in statics], declared)
+    except SpecError as refusal:
+        raise refusal.at(place) from None
     return Mapping(
         target,
         declared.get("operation", f.__name__),
@@ -576,17 +492,71 @@ def make_mapping(target: str, f: Callable[..., Any], place: str = "", **declared
     )
 
 
-def _meaning(returned: Any, place: str) -> tuple[tuple[Tensor, ...], Where]:
+def _meaning(role: Role, returned: Any) -> tuple[tuple[Tensor, ...], Where]:
     """Return the results that a mapping's function gives (one, or all of one operator) and its guard."""
     parts = list(tuple.__iter__(returned)) if is_a(returned, tuple) else [returned]
     where = parts.pop() if parts and is_a(parts[-1], Where) else Where()
     results = tuple(tuple.__iter__(parts[0])) if len(parts) == 1 and is_a(parts[0], tuple) else tuple(parts)
-    if not results or any(not is_a(m, Tensor) for m in results):
-        raise SpecError("R101", "a mapping returns its meaning and, last, Where(…)", place=place)
+    odd = next((m for m in results if not is_a(m, Tensor)), role) if results else returned
+    if odd is not role:
+        remedy = RETURN if odd is None else "return a term of `ops` on its operands, as `return o.relu(x), Where(x.rank == 2)`"
+        raise SpecError("R101", f"{role.subject} must return {role.expected}, not {quoted(odd)}", place=role.place, help=remedy)
     first = results[0]
     if len(results) > 1 and not (isinstance(first, Apply) and len(results) == first.op.outputs):
-        raise SpecError("R101", f"a mapping of several results returns all of one operator, not {len(results)} tensors", place=place)
+        sentence = f"a mapping of several results returns all of one operator, not {len(results)} tensors"
+        raise SpecError("R101", sentence, place=role.place)
     return results, where
+
+
+def _check_keywords(name: str, declared: MappingOf[str, Any], place: str) -> None:
+    """Require the keywords without which there is no mapping, and no unknown one."""
+    keywords = sorted(MappingDeclaration.__annotations__)
+    unknown = [k for k in declared if k not in keywords]
+    if unknown:
+        remedy = " ".join(filter(None, (did_you_mean(unknown[0], keywords), f"keywords: {', '.join(keywords)}")))
+        raise SpecError("I102", f"accelerates(…) of {name} takes no {unknown[0]}", place=place, help=remedy)
+    missing = [k for k in ("axes", "formats") if k not in declared]
+    if missing:
+        remedy = 'write it as axes="x: t k; w: n k; y: t n", formats=dict.fromkeys("xwy", format_of_magnitude)'
+        raise SpecError("I102", f"accelerates(…) of {name} must be given {missing[0]}", place=place, help=remedy)
+    name_text(f"The axes of {name}", declared["axes"])
+
+
+def _check_names(name: str, axes: Axes, attributes: Sequence[str], declared: MappingDeclaration) -> None:
+    """Require that what is declared of axes and tensors names those there are, and that every trial gives every axis a size."""
+    dimensions, tensors = list(dict.fromkeys(d for dims in axes.of.values() for d in dims)), list(axes.of)
+    formats, trials = declared["formats"], entries_of(f"The trials of {name}", declared.get("trials", ()), dict, noun="sizes by axis")
+    entries: tuple[tuple[str, Iterable[str], list[str], str], ...] = (
+        ("units", declared.get("units", {}), dimensions, "axes"),
+        ("whole", declared.get("whole", "").split(), dimensions, "axes"),
+        ("shared", " ".join(declared.get("shared", ())).split(), tensors, "tensors"),
+        ("formats", () if callable(formats) else formats, tensors, "tensors"),
+        ("search", declared.get("search", {}), tensors, "tensors"),
+        ("derived", declared.get("derived", {}), tensors, "tensors"),
+        ("draws", declared.get("draws", {}), [*tensors, *attributes], "tensors"),
+        ("runtime_weights", declared.get("runtime_weights", "").split(), tensors, "tensors"),
+        *((f"trial {_listing(at)}", at, [*dimensions, *attributes], "axes") for at in trials),
+    )
+    for part, names, existing, kind in entries:
+        strange = [n for n in names if n not in existing]
+        if strange:
+            remedy = " ".join(filter(None, (did_you_mean(str(strange[0]), existing), f"they are {', '.join(existing)}")))
+            raise SpecError("I102", f"the {part} of {name} must name its {kind}, not {quoted(strange[0])}", help=remedy)
+    formatted = [*(() if callable(formats) else formats), *declared.get("derived", {})]
+    missing = [n for n in tensors if n not in formatted] if formatted and not callable(formats) else []
+    if missing:
+        sentence = f"the formats of {name} must give {missing[0]} a format, not only {', '.join(formatted)}"
+        raise SpecError("I102", sentence, help=f'add "{missing[0]}" to its `formats`, or to `derived` if it follows from others')
+    for at in trials:
+        missing = [n for n in (*dimensions, *attributes) if n not in at]
+        if missing:
+            kind = "attribute" if missing[0] in attributes else "axis"
+            remedy = f'add "{missing[0]}": … to it: the sizes of a trial are {", ".join((*dimensions, *attributes))}'
+            raise SpecError("I102", f"the trial {_listing(at)} of {name} must give the {kind} {missing[0]} a value", help=remedy)
+
+
+def _listing(at: MappingOf[str, Any]) -> str:
+    return ", ".join(f"{n}={quoted(x)}" for n, x in at.items())
 
 
 def _kind(variable: object) -> str:

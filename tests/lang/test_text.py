@@ -117,7 +117,7 @@ def test_steps(step: Step, text: str) -> None:
 
 
 def test_a_term_has_no_truth_value_and_says_which_it_is() -> None:
-    with pytest.raises(TypeError, match=re.escape("a term has no truth value: x[0, 1] < x[2, 3]; use select() or when()")):
+    with pytest.raises(TypeError, match=re.escape("a term has no truth value: x[0, 1] < x[2, 3]; use select() or when(), and for")):
         bool(a < b)
     with pytest.raises(TypeError, match="a term is not a sequence"):
         list(a)

@@ -47,6 +47,7 @@ from ..instances.sides import binding_of
 from ..verdict import PROVED, REFUTED, UNPROVED, Counterexample, Outcome, Proof
 from .code_draws import CodeDraws
 from .induction import Steps, induction_failure
+from .omission_recorder import OmissionRecorder
 from .symbolic_device import symbolic_device
 
 SEED = 7
@@ -73,7 +74,8 @@ def prove_mapping(m: Mapping, ila: Ila, seconds: float = 60.0) -> Proof:
         return proof(*_judge(m, ila, seconds))
     except FlexmatchError as error:
         p = error.problem
-        return proof(UNPROVED, "", f"{p.sentence} at {p.place}" if p.place not in ("", m.rule.place) else p.sentence, code=p.code)
+        evidence = f"{p.sentence} at {p.place}" if p.place not in ("", m.rule.place) else p.sentence
+        return proof(UNPROVED, "", "; ".join(filter(None, (evidence, p.help))), code=p.code)
     except Exception as error:  # the driver and the numerics are code of the target
         place = f"{error_text(error)} at {user_line(m.rule.place, error)}"
         return proof(UNPROVED, "", f"its driver or numerics end with {place}", code="R103")
@@ -90,17 +92,17 @@ def _judge(m: Mapping, ila: Ila, seconds: float) -> Verdict:
         return _unproved(reason)
     trials = [sizes, *(at for at in numeric_sizes(m) if at != sizes)]
     for at, counterexample in _differences(m, ila, trials):
-        return _refuted(at, counterexample)
+        return _refuted(m, ila, at, counterexample)
     verdict, executed = symbolic_verdict(m, ila, sizes, seconds)
     if verdict.outcome == "refuted":
         example = _example_of_model(m, ila, sizes, verdict.model)
         evidence = f"z3 separates driver and numerics at {sizes_text(sizes)}, but no codes were found that do"
-        return _unproved(evidence) if example is None else _refuted(sizes, example)
+        return _unproved(evidence) if example is None else _refuted(m, ila, sizes, example)
     if verdict.outcome != "proved":
         return _unproved(f"the solver gave up at {sizes_text(sizes)}: {verdict.reason}")
     lengths = inductions(m, ila, sizes)
     for at, counterexample in _differences(m, ila, lengths.suspect_sizes):
-        return _refuted(at, counterexample)
+        return _refuted(m, ila, at, counterexample)
     strength = f"symbolic at {sizes_text(sizes)} ({executed} instructions), random codes at {len(trials)} sizes"
     reasons = f"; no induction: {'; '.join(lengths.reasons)}" if lengths.reasons else ""
     return PROVED, "; ".join((strength, *lengths.proved)), f"sizes {'; '.join(map(sizes_text, trials))}{reasons}", None, ""
@@ -110,8 +112,17 @@ def _unproved(reason: str) -> Verdict:
     return UNPROVED, "", reason, None, "R103"
 
 
-def _refuted(sizes: MappingOf[str, Any], example: Counterexample) -> Verdict:
-    return REFUTED, "", f"driver and numerics differ at {sizes_text(sizes)}", example, "I105"
+def _refuted(m: Mapping, ila: Ila, sizes: MappingOf[str, Any], example: Counterexample) -> Verdict:
+    return REFUTED, "", f"driver and numerics differ at {sizes_text(sizes)}{omissions(m, ila, sizes)}", example, "I105"
+
+
+def omissions(m: Mapping, ila: Ila, sizes: MappingOf[str, Any]) -> str:
+    """Return which operands the driver gives no value, as the end of a sentence; nothing where it gives all."""
+    recorder = OmissionRecorder(simulated_device(ila, reading="native", strict=False), ila)
+    with contextlib.suppress(FlexmatchError):  # what it sent up to there counts
+        _, codes, _ = next(iter(code_draws(m, sizes, SEED).draws()))
+        m.run_driver(recorder, dict(codes), formats_at(m), attributes_at(m, sizes))
+    return recorder.text
 
 
 def _differences(m: Mapping, ila: Ila, trials: Sequence[MappingOf[str, Any]]) -> Iterator[tuple[MappingOf[str, Any], Counterexample]]:

@@ -12,8 +12,8 @@ from typing import Any
 from ...errors import SpecError
 from ...ila import Ila
 from ...readings.arrays.labelled_array import Data
-from ...target.cost import Cost
-from ...target.mapping import Limit, Mapping
+from ...target.cost import Cost, Limit
+from ...target.mapping import Mapping
 from ...target.resources import HOST, Resources
 from ...target.target import Target
 from .generation import Request, known_schedule, program_of

@@ -12,8 +12,7 @@ from ...errors import SpecError
 from ...ila import Ila
 from ...lang import intervals as iv
 from ...readings.arrays.labelled_array import Data
-from ...target.cost import Cost
-from ...target.mapping import Limit
+from ...target.cost import Cost, Limit
 from ...target.mapping import Mapping as Operation
 from ...target.resources import HOST, Resources
 from ...target.target import Target

@@ -19,7 +19,7 @@ from ...ila.verification.check import check as check_ila
 from ...limits import DEFAULT, Limits
 from ...prove.certificates.shipped_certificates import certificate_of_operation
 from ...prove.mappings.limit_edges import capacity_edges, limit_corners
-from ...prove.mappings.mappings import code_difference, numeric_sizes
+from ...prove.mappings.mappings import code_difference, numeric_sizes, omissions
 from ...prove.rules.rules import prove_rule
 from ...prove.verdict import PROVED
 from ...rewrite.rule import Rule
@@ -224,7 +224,8 @@ def _mapping_problems(m: Mapping, ila: Ila, target: Target, *, compares: bool) -
             yield error.at(m.rule.place).problem
             return
         if example is not None:
-            sentence = f"driver and numerics of {m.name} differ at {sizes_text(sizes)}: {example}"
+            at = f"{sizes_text(sizes)}{omissions(m, ila, sizes)}"
+            sentence = f"driver and numerics of {m.name} differ at {at}: {example}"
             yield Problem("I105", sentence, m.rule.place, "correct the driver, or where its codes are right, the numerics")
             return
 

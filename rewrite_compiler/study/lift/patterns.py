@@ -10,7 +10,7 @@ from ...lang.arithmetic import maximum, minimum
 from ...lang.binders import Array, Leaf, array, reduce_sum
 from ...lang.expr import Expr
 from ...sched.driver.operation import Operation, operation_of
-from ...target.mapping import Axes
+from ...target.axes import Axes
 
 ROWS = "x: t n; w: t n; y: t n"
 SAME = "x.rank == 2, w.rank == 2, x.shape[0] == w.shape[0], x.shape[1] == w.shape[1]"
