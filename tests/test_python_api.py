@@ -201,3 +201,10 @@ def test_prove_takes_a_file_and_names(tmp_path: Path) -> None:
     assert [(p.name, p.is_proved) for p in verdicts.rules] == [("same", True)]
     assert (verdicts.mappings, verdicts.ilas) == ((), ())
     assert 'no accelerator called "flexasm"' in refusal(lambda: flexmatch.prove(targets="flexasm"))
+
+
+def test_progress_that_is_no_function_is_refused_before_anything_is_read() -> None:
+    number: Any = 3
+    with pytest.raises(flexmatch.FlexmatchError) as refusal:
+        flexmatch.compile("absent.onnx", "vta", progress=number)
+    assert refusal.value.problem.sentence == "progress must be a function of a name, not int"

@@ -92,6 +92,8 @@ def compile_model(
         BudgetError: (F210) saturation ended before its first round.
     """
     require_type(options, (Options,), "options", "compile.Options")
+    if progress is not None and not callable(progress):
+        raise UsageError("F203", f"progress must be a function of a name, not {type(progress).__qualname__}", help="give print, or none")
     targets = chosen_targets(accel, options.limits)
     model = as_onnx(model, example_inputs)
     plan = _uncalibrated_plan(model, targets, options, calibrate, progress or (lambda _: None))
