@@ -49,6 +49,10 @@ def check_axes(name: str, axes: Axes, text: str, operands: Sequence[str]) -> Non
     odd = [entry.strip() for entry in text.split(";") if ":" not in entry]
     if odd:
         raise SpecError("I102", f'the axes of {name} must be a tensor, a colon and its axes, as "x: t k", not "{odd[0]}"', help=form)
+    mistaken = sorted(set(axes.results) & set(operands))
+    if mistaken:
+        sentence = f"the axes of {name} must end with its result, not with {mistaken[0]}, which is an operand"
+        raise SpecError("I102", sentence, help=f'move "{mistaken[0]}: …" forward, and name the result as no parameter is')
     strange = [n for n in axes.of if n not in (*operands, *axes.results)]
     if strange:
         sentence = f"the axes of {name} name {strange[0]}, which is no parameter of {function}"
@@ -57,7 +61,3 @@ def check_axes(name: str, axes: Axes, text: str, operands: Sequence[str]) -> Non
     if missing:
         remedy = f"every parameter of {function} is an operand or an attribute of its pattern: leave out what is none"
         raise SpecError("I102", f'the axes of {name} must name its operand {missing[0]}, not only "{text}"', help=remedy)
-    mistaken = sorted(set(axes.results) & set(operands))
-    if mistaken:
-        sentence = f"the axes of {name} must end with its result, not with {mistaken[0]}, which is an operand"
-        raise SpecError("I102", sentence, help=f'move "{mistaken[0]}: …" forward, and name the result as no parameter is')

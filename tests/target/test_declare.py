@@ -72,8 +72,8 @@ def with_default(x: Tensor, relu: Any = o.relu) -> Any:
 
 
 REFUSED: list[tuple[Callable[..., Any], str, str, str]] = [
-    (nothing, "x: t; y: t", "R101", "a mapping returns its meaning and, last, Where(…)"),
-    (no_guard, "x: t; y: t", "R101", "a mapping returns its meaning and, last, Where(…)"),
+    (nothing, "x: t; y: t", "R101", "The meaning of made.nothing must return its result and, last, Where(…), not None"),
+    (no_guard, "x: t; y: t", "R101", "The meaning of made.no_guard must return its result and, last, Where(…), not 'x has rank 2'"),
     (untyped, "x: t; y: t", "R101", 'parameter x must be annotated Tensor, Ints, Int, Float or Str, not "float"'),
     (dense, "x: t k; y: t n", "I102", 'the axes of made.dense must name its operand w, not only "x: t k; y: t n"'),
     (
