@@ -13,6 +13,7 @@ from .array_algebra import (
     tile_count,
     untile,
     widen,
+    window_taps,
 )
 from .axes import Axes
 from .cost import Cost, Levels, Limit, levels_times
@@ -110,6 +111,7 @@ __all__ = [
     "widen",
     "window_counts",
     "window_maxima",
+    "window_taps",
     "windowed",
     "word_sum",
 ]

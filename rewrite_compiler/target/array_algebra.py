@@ -114,6 +114,16 @@ def bordered_codes(x: Data, pads: Sequence[int], code: int = 0) -> Data:
     return np.pad(x, margins, constant_values=code)
 
 
+def window_taps(x: Data, kernel: Sequence[int], strides: Sequence[int]) -> Data:
+    """Return the elements of windows of images [… b, c, i, j] tap by tap, the first of every window first: [… tap, b, c, u, v]."""
+    counts = [(size - n) // step + 1 for size, n, step in zip(x.shape[-2:], kernel, strides, strict=True)]
+    taps = []
+    for place in np.ndindex(*kernel):
+        rows, cols = (slice(at, at + (n - 1) * step + 1, step) for at, n, step in zip(place, counts, strides, strict=True))
+        taps.append(x[..., rows, cols])
+    return np.stack(taps, axis=-5)
+
+
 def _contiguous(x: Data) -> Data:
     """Return an array as it lies in memory row by row, copied where it does not."""
     if x.flags.c_contiguous:

@@ -1,9 +1,10 @@
-"""HVX as a target: its resources, its number formats, and the code that its drivers have in common."""
+"""HVX as a target: its resources, and programs: straight-line code on tensors that lie in memory one behind the other."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,29 @@ import numpy as np
 from rewrite_compiler.ila import Ila
 from rewrite_compiler.ila_models import hvx as model
 from rewrite_compiler.ila_models.hvx.state import VECTOR
-from rewrite_compiler.lang import Fixed
-from rewrite_compiler.target import Clock, Link, Resources, Small, StreamedDevice, Target, Unit, state_memory
+from rewrite_compiler.target import (
+    Clock,
+    Cost,
+    Limit,
+    Link,
+    Resources,
+    Small,
+    StreamedDevice,
+    Target,
+    Unit,
+    fixed_byte,
+    join_bytes,
+    state_memory,
+)
 
 Codes = np.ndarray[Any, Any]
+Parameters = Mapping[str, str]
+Shape = tuple[int, ...]
+WORD = 4  # bytes: of an instruction, of an accumulator, and inputs of a sum of products
+LANES = VECTOR // WORD
 LOW_BITS, MIDDLE_BITS = 6, 14  # of a constant of 32 bits: in the instruction, and first in its extender
 PARAMETERS = {"l2_kib": ("1024", "256", "512", "2048")}  # of the memory that data lies in
+BYTES: dict[str, Any] = {"formats": {"x": fixed_byte}, "derived": {"y": lambda x: x}}  # results in the format of x
 
 
 def build(l2_kib: str) -> Ila:
@@ -25,12 +43,7 @@ def build(l2_kib: str) -> Ila:
     return model.build()
 
 
-def memory_bytes(p: Mapping[str, str]) -> int:
-    """Return the bytes of the level-2 memory."""
-    return int(p["l2_kib"]) << 10
-
-
-def resources(ila: Ila, parameters: Mapping[str, str]) -> Resources:
+def resources(ila: Ila, parameters: Parameters) -> Resources:
     """Return the architecture graph: vector and scalar registers, the vector unit, and the level-2 memory behind one port."""
     return Resources(
         Clock(1_000_000_000, "assumed: one packet a cycle, and no frequency is published with the instruction set"),
@@ -64,25 +77,76 @@ target = Target(
 )
 
 
-def int8(largest: float) -> Fixed:
-    """Return the 8-bit format with the finest power-of-two step in which `largest` does not saturate."""
-    exponent = math.ceil(math.log2(largest / 127)) if largest > 0 else -7
-    return Fixed(8, -exponent)
+@dataclass(frozen=True)
+class Program:
+    """Straight-line code: the vectors that each tensor takes, those that are loaded or stored, instructions at most, packets.
+
+    Where `code` bytes hold the instructions apart from the tensors, they are not in the same memory.
+    """
+
+    p: Parameters
+    vectors: Mapping[str, int]
+    moved: Mapping[str, int]
+    instructions: int
+    packets: int
+    code: int = 0
+    bounds: tuple[Limit, ...] = ()
+
+    @property
+    def places(self) -> dict[str, int]:
+        """The first byte of each tensor, and the end."""
+        ends = itertools.accumulate(self.vectors.values(), initial=0)
+        return {name: n * VECTOR for name, n in zip((*self.vectors, "end"), ends, strict=True)}
+
+    def limits(self) -> Iterator[Limit]:
+        """What tensors and instructions take of memory."""
+        commands = WORD * self.instructions
+        if self.code:
+            yield Limit("bytes of code", commands, self.code)
+        yield Limit("bytes of memory", self.places["end"] + (0 if self.code else commands), int(self.p["l2_kib"]) << 10)
+        yield from self.bounds
+
+    def cost(self, resources: Resources) -> Cost:
+        """Return the packets, and what crosses the port."""
+        moved = {name: n * VECTOR for name, n in self.moved.items()} | {"commands": WORD * self.instructions}
+        return Cost("vector", self.packets, resources.link("host", "v").cycles_for(sum(moved.values())), moved)
 
 
-def sums(x: Fixed, w: Fixed) -> Fixed:
-    """Return the format of sums of products."""
-    return Fixed(32, x.fraction + w.fraction)
+class Work:
+    """What a driver does for one tile, by the program that it emits."""
+
+    @property
+    def program(self) -> Program:
+        """The program."""
+        raise NotImplementedError
+
+    def limits(self) -> Iterator[Limit]:
+        """What the program takes of memory."""
+        return self.program.limits()
+
+    def cost(self, resources: Resources) -> Cost:
+        """Return the cost of the program."""
+        return self.program.cost(resources)
 
 
-def set_register(device: StreamedDevice, register: int, value: int) -> None:
-    """Put an address into a scalar register."""
-    above, low = divmod(value, 1 << LOW_BITS)
-    high, middle = divmod(above, 1 << MIDDLE_BITS)
-    device.issue("transfer_extended", rd=register, low=low, imm_low=middle, imm_high=high)
+def place(device: StreamedDevice, m: Program, **tensors: Codes) -> None:
+    """Put the bytes of tensors [(samples,) byte] where they lie."""
+    device.attach("dram", m.places["end"])
+    for name, data in tensors.items():
+        device.place("dram", m.places[name], data)
 
 
-def finish(device: StreamedDevice) -> None:
-    """End the code with a trap, and wait for it."""
+def set_registers(device: StreamedDevice, values: Mapping[int, int]) -> None:
+    """Put numbers into scalar registers."""
+    for register, value in values.items():
+        above, low = divmod(value % (1 << 32), 1 << LOW_BITS)
+        high, middle = divmod(above, 1 << MIDDLE_BITS)
+        device.issue("transfer_extended", rd=register, low=low, imm_low=middle, imm_high=high)
+
+
+def results(device: StreamedDevice, m: Program, size: int = 1) -> Codes:
+    """End the code with a trap, wait for it, and return the results [(samples,) word], of so many bytes each."""
     device.issue("trap0")
     device.wait()
+    data = device.fetch("dram", m.places["y"], m.vectors["y"] * VECTOR)
+    return join_bytes(data.reshape(*data.shape[:-1], -1, size))

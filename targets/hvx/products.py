@@ -1,4 +1,4 @@
-"""HVX's products of int8: sums in lanes of 32 bits, requantised by a power of two, as straight-line code; dense layers are one.
+"""HVX's products of bytes: sums in lanes of 32 bits, kept or requantised by a power of two, as straight-line code.
 
 Two rows by four vectors of columns are summed in registers, so that a vector of weights is used for both rows and a word of
 four inputs for all four vectors. A row is made of segments of neighbouring bytes, which are loaded from where they lie; pair
@@ -9,23 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any
+from functools import partial
 
 import numpy as np
 
-from rewrite_compiler import IsConstant, Tensor, Where
-from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.hvx.state import VECTOR
-from rewrite_compiler.lang import Array, Expr, Fixed, maximum, sat, shift_right, signed
-from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice, axis_sizes, dense_sums, join_bytes, pad_axis, split_bytes
+from rewrite_compiler.lang import Expr, Fixed, maximum, sat, shift_right
+from rewrite_compiler.target import StreamedDevice, pad_axis, split_bytes, tile_count, word_sum
 
-from .base import Codes, finish, int8, memory_bytes, set_register, sums, target
+from .base import LANES, WORD, Codes, Parameters, Program, Work, place, results, set_registers
 
 Formats = Mapping[str, Fixed]
-Parameters = Mapping[str, str]
-WORD = 4  # bytes: of an accumulator, and inputs of a sum of products
-LANES = VECTOR // WORD
 ROWS, VECTORS = 2, 4  # a block: four vectors of sums are narrowed to one of codes
 SUMS, WEIGHTS, SPREAD, NARROWED = 0, 8, (12, 22), (8, 9, 10)  # vector registers; the weights' hold results at the end
 DISTANCES = (64, 32, 16, 8, 4)  # of the exchanges that spread a word; scalar registers 0 … 4
@@ -33,18 +27,16 @@ SHIFT, ZERO, X, W, BIAS, Y, BEFORE = 5, 6, 8, 10, 11, 12, 13  # scalar registers
 MOST_NARROWING = 15  # places that narrowing shifts words by; others are shifted before
 LEAST, MOST = -8, 46  # places: shifted further to the left every sum but 0 saturates, further to the right every one is 0
 SIGNED, UNSIGNED = "vrmpy_w_b_b_acc", "vrmpy_w_ub_b_acc"  # products that are added, by the type of the inputs
-CODE_BYTES = 1 << 16  # of a dense layer's code: longer ones are divided, which costs nothing, as blocks share no sums
 
 
 @dataclass(frozen=True)
-class Product:
+class Product(Work):
     """The bytes of the inputs, the rows that are read from them, the segments of a row and their bytes, the columns.
 
-    `memory` is how many bytes there are, `code` how many of them may be code, where that is apart. Results are codes, or with
-    `keeps_sums` words as they are.
+    `code` is how many bytes hold the code, where that is apart. Results are codes, or with `keeps_sums` words as they are.
     """
 
-    memory: int
+    p: Parameters
     code: int
     inputs: int
     rows: int
@@ -56,7 +48,7 @@ class Product:
     @property
     def segment_words(self) -> int:
         """Words of four inputs in a segment."""
-        return -(-self.length // WORD)
+        return tile_count(self.length, WORD)
 
     @property
     def words(self) -> int:
@@ -66,7 +58,7 @@ class Product:
     @property
     def vectors(self) -> int:
         """Vectors of columns."""
-        return -(-self.columns // LANES)
+        return tile_count(self.columns, LANES)
 
     @property
     def blocks(self) -> list[int]:
@@ -78,26 +70,10 @@ class Product:
         """The rows of each block."""
         return [range(at, min(at + ROWS, self.rows)) for at in range(0, self.rows, ROWS)]
 
-    @cached_property
-    def places(self) -> dict[str, int]:
-        """The first byte of each tensor, and the end; behind the inputs a vector of them may reach."""
-        inputs = -(-self.inputs // VECTOR) + 1
-        results = self.rows * (self.vectors if self.keeps_sums else len(self.blocks))
-        sizes = {"x": inputs, "w": self.words * self.vectors, "b": self.vectors, "y": results}
-        ends = np.cumsum([0, *sizes.values()]) * VECTOR
-        return dict(zip([*sizes, "end"], ends.tolist(), strict=True))
-
-    @property
-    def cycles(self) -> int:
-        """Packets: each has one sum of products and, beside it, a load or a shuffle; the more numerous decide."""
-        steps = [(len(band), count) for count in self.blocks for band in self.bands]
-        sums_or_loads = sum(max(rows * count, rows + count) for rows, count in steps)
-        return self.words * sums_or_loads + sum(rows * (count + self.loads + 4) for rows, count in steps)
-
     @property
     def loads(self) -> int:
         """Vectors of a row of inputs."""
-        return self.segments * -(-self.segment_words // LANES)
+        return self.segments * tile_count(self.segment_words, LANES)
 
     @property
     def instructions(self) -> int:
@@ -107,22 +83,21 @@ class Product:
         each = self.vectors * (2 * self.rows + self.words * (self.rows + bands))
         return once + each + 2 * blocks * bands + len(DISTANCES) + 6
 
-    def limits(self) -> Iterator[Limit]:
-        """What the product takes of memory, and its code."""
-        code = WORD * self.instructions
-        if self.code:
-            yield Limit("bytes of code", code, self.code)
-        yield Limit("bytes of memory", self.places["end"] + (0 if self.code else code), self.memory)
+    @property
+    def packets(self) -> int:
+        """Each has one sum of products and, beside it, a load or a shuffle; the more numerous decide."""
+        steps = [(len(band), count) for count in self.blocks for band in self.bands]
+        sums_or_loads = sum(max(rows * count, rows + count) for rows, count in steps)
+        return self.words * sums_or_loads + sum(rows * (count + self.loads + 4) for rows, count in steps)
 
-    def cost(self, resources: Resources) -> Cost:
-        """Return the packets of the product, and what its program moves."""
-        moved = {
-            "x": len(self.blocks) * self.rows * self.loads * VECTOR,
-            "w": len(self.bands) * self.words * self.vectors * VECTOR,
-            "y": self.places["end"] - self.places["y"],
-            "commands": WORD * self.instructions,
-        }
-        return Cost("vector", self.cycles, resources.link("host", "v").cycles_for(sum(moved.values())), moved)
+    @property
+    def program(self) -> Program:
+        """The program; behind the inputs a vector of them may reach."""
+        inputs, weights, blocks = tile_count(self.inputs, VECTOR) + 1, self.words * self.vectors, len(self.blocks)
+        stored = self.rows * (self.vectors if self.keeps_sums else blocks)
+        moved = {"x": blocks * self.rows * self.loads, "w": len(self.bands) * weights, "y": stored}
+        vectors = {"x": inputs, "w": weights, "b": self.vectors, "y": stored}
+        return Program(self.p, vectors, moved, self.instructions, self.packets, self.code)
 
 
 def _by_block(m: Product, columns: Codes) -> Iterator[Codes]:
@@ -150,11 +125,10 @@ def _shifts(f: Formats) -> tuple[int, int]:
     return places - narrowing, narrowing
 
 
-def set_constants(device: StreamedDevice, f: Formats, results: int) -> None:
+def set_constants(device: StreamedDevice, f: Formats, first: int) -> None:
     """Set the registers that sums are narrowed by, and the place of the first result."""
     before, narrowing = _shifts(f)
-    for register, value in {SHIFT: narrowing, ZERO: 0, BEFORE: before % (1 << 32), Y: results}.items():
-        set_register(device, register, value)
+    set_registers(device, {SHIFT: narrowing, ZERO: 0, BEFORE: before, Y: first})
 
 
 def multiply(
@@ -165,26 +139,21 @@ def multiply(
 
     `starts` has the first byte of each segment of each row.
     """
-    device.attach("dram", m.places["end"])
-    device.place("dram", m.places["x"], split_bytes(x))
-    device.place("dram", m.places["w"], _weight_bytes(m, w))
-    device.place("dram", m.places["b"], _bias_bytes(m, b))
-    for register, value in enumerate(DISTANCES):
-        set_register(device, register, value)
+    at = m.program.places
+    place(device, m.program, x=split_bytes(x), w=_weight_bytes(m, w), b=_bias_bytes(m, b))
+    set_registers(device, dict(enumerate(DISTANCES)))
     if m.keeps_sums:
-        set_register(device, Y, m.places["y"])
+        set_registers(device, {Y: at["y"]})
     else:
-        set_constants(device, f, m.places["y"])
+        set_constants(device, f, at["y"])
     for n, count in enumerate(m.blocks):
-        set_register(device, BIAS, m.places["b"] + n * VECTORS * VECTOR)
+        set_registers(device, {BIAS: at["b"] + n * VECTORS * VECTOR})
         for band in m.bands:
-            set_register(device, W, m.places["w"] + n * VECTORS * m.words * VECTOR)
-            _sum(device, m, [starts[row] for row in band], count, instruction)
+            set_registers(device, {W: at["w"] + n * VECTORS * m.words * VECTOR})
+            _sum(device, m, [[at["x"] + start for start in starts[row]] for row in band], count, instruction)
             for row in range(len(band)):
                 (_keep if m.keeps_sums else partial(narrow, relu=relu))(device, row, count)
-    finish(device)
-    found = device.fetch("dram", m.places["y"], m.places["end"] - m.places["y"])
-    return (_sums if m.keeps_sums else _columns)(m, join_bytes(found.reshape(*found.shape[:-1], -1, WORD if m.keeps_sums else 1)))
+    return (_sums if m.keeps_sums else _columns)(m, results(device, m.program, WORD if m.keeps_sums else 1))
 
 
 def _columns(m: Product, codes: Codes) -> Codes:
@@ -210,7 +179,7 @@ def _sum(device: StreamedDevice, m: Product, band: Sequence[Sequence[int]], vect
             device.issue("vmem_load", vd=SUMS + row * VECTORS + vector, rt=BIAS, offset_low=vector)
     for segment in range(m.segments):
         for row, starts in enumerate(band):
-            set_register(device, X + row, m.places["x"] + starts[segment])
+            set_registers(device, {X + row: starts[segment]})
         for first in range(0, m.segment_words, LANES):
             _sum_vector(device, len(band), vectors, min(LANES, m.segment_words - first), instruction)
 
@@ -268,58 +237,7 @@ def narrow(device: StreamedDevice, row: int, vectors: int, relu: bool) -> None:
 def requantised(total: Expr, f: Formats, relu: bool) -> Expr:
     """A sum that wraps at 32 bits, shifted, nearest, ties up, saturated to 16 bits, then to 8; with `relu` not below 0."""
     before, narrowing = _shifts(f)
-    wrapped = signed(total, 32)
-    shifted = wrapped >> before if before >= 0 else signed(wrapped << -before, 32)
+    wrapped = word_sum(total)
+    shifted = wrapped >> before if before >= 0 else word_sum(wrapped << -before)
     code = sat(sat(shift_right(shifted, narrowing, "half_up"), 16), 8)
     return maximum(code, 0) if relu else code
-
-
-# -- dense layers: a row has one segment
-
-
-def dense_product(t: int, k: int, n: int, p: Parameters, keeps_sums: bool = False) -> Product:
-    """Return the product of a dense layer."""
-    return Product(memory_bytes(p), CODE_BYTES, t * k, t, 1, k, n, keeps_sums)
-
-
-def drive_dense(device: StreamedDevice, x: Codes, w: Codes, b: Codes, *, f: Formats, relu: bool, p: Parameters) -> Codes:
-    """Emit one product: x [(samples,) t, k], w [n, k], b [n] → y [(samples,) t, n], all codes."""
-    return multiply_rows(device, dense_product(**axis_sizes("t k", x), n=len(w), p=p), x, w, b, f, relu)
-
-
-def multiply_rows(
-    device: StreamedDevice, m: Product, x: Codes, w: Codes, b: Codes, f: Formats, relu: bool = False, instruction: str = SIGNED
-) -> Codes:
-    """Emit the product of rows [(samples,) t, k] and columns [n, k]."""
-    starts = [[row * m.length] for row in range(m.rows)]
-    return multiply(device, m, starts, x.reshape(*x.shape[:-2], -1), w[:, None], b, f, relu, instruction)
-
-
-def dense_codes(x: Array, w: Array, b: Array, *, f: Formats, relu: bool) -> Array:
-    """Sums from the bias on, requantised."""
-    return dense_sums(x, w, b, partial(requantised, f=f, relu=relu))
-
-
-DENSE: dict[str, Any] = {
-    "axes": "x: t k; w: n k; b: n; y: t n", "formats": {"x": int8, "w": int8, "y": int8}, "derived": {"b": sums}, "units": {"n": VECTOR},
-    "operation": "dense", "whole": "k",
-    "trials": ({"t": 3, "k": 6, "n": 37}, {"t": 2, "k": 150, "n": 140}, {"t": 1, "k": 4, "n": 128}),
-}  # fmt: skip
-
-
-@target.accelerates(**DENSE)
-def dense(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Where]:
-    """A matrix product with constant weights whose sums start at the bias: y[t, n] = b[n] + Σ_k x[t, k] · w[n, k]."""
-    return o.bias_add(o.dense(x, w), b, 1), Where(x.rank == 2, IsConstant(w), IsConstant(b))
-
-
-@target.accelerates(**DENSE)
-def dense_relu(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Where]:
-    """A matrix product with bias, and the larger of each code and zero."""
-    return o.relu(o.bias_add(o.dense(x, w), b, 1)), Where(x.rank == 2, IsConstant(w), IsConstant(b))
-
-
-for mapping, relu in ((dense, False), (dense_relu, True)):
-    mapping.work(dense_product)
-    mapping.driver(partial(drive_dense, relu=relu), moves=True)
-    mapping.numerics(partial(dense_codes, relu=relu))

@@ -6,25 +6,30 @@ product's bits from the 24th on, exactly.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from rewrite_compiler import Tensor, Where
-from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.hvx.state import VECTOR
 from rewrite_compiler.lang import Array, Expr, array, maximum, minimum, number_at
-from rewrite_compiler.lang import Int as Integers
-from rewrite_compiler.ops import HasType
-from rewrite_compiler.rewrite import Int, Ints
-from rewrite_compiler.target import Cost, Limit, Resources, StreamedDevice, axis_sizes, join_bytes, low_bits, pad_axis, split_bytes
+from rewrite_compiler.target import (
+    RANKS,
+    Limit,
+    StreamedDevice,
+    axis_sizes,
+    low_bits,
+    pad_axis,
+    requantise_pattern,
+    split_bytes,
+    tile_count,
+)
 
-from .base import Codes, finish, memory_bytes, set_register, target
-from .elementwise import RANKS
-from .products import VECTORS, WORD, Y
+from .base import WORD, Codes, Parameters, Program, Shape, place, results, set_registers, target
+from .products import VECTORS, Y
 
 HALF, PART = 1 << 16, 1 << 8  # of factors and of sums, what is multiplied apart
 FACTOR_BITS, LEAST, MOST = 24, 25, 54  # of a factor, and the bits that products are shifted by
@@ -54,23 +59,32 @@ STEPS: tuple[tuple[str, dict[str, int]], ...] = (  # of sums in a register, whic
 def _counts(rank: int, sizes: Mapping[str, int]) -> tuple[int, int]:
     """Return the channels, and the vectors of the codes of one."""
     images, channels, *size = (sizes[d] for d in RANKS[rank].split())
-    return channels, -(-images * math.prod(size) // VECTOR)
+    return channels, tile_count(images * math.prod(size), VECTOR)
+
+
+def _plan(multiplier: Shape, shift: Shape, p: Parameters, rank: int, **sizes: Any) -> Program:
+    """Two of the products take both multipliers, and so a packet each; shifts share one pipe."""
+    channels, count = _counts(rank, sizes)
+    bounds = (
+        Limit("bits of a factor", max(multiplier).bit_length(), FACTOR_BITS),
+        Limit("bits that a factor is shifted by", max(shift), MOST),
+        Limit(f"bits that a factor is shifted by, short of {LEAST}", max(LEAST - min(shift), 0), 0),
+    )
+    vectors = {"x": channels * count * WORD, "y": channels * count}
+    instructions = 24 + channels * (4 + count * (VECTORS * (1 + len(STEPS)) + 4))
+    return Program(p, vectors, vectors, instructions, channels * (4 + count * (VECTORS * len(STEPS) // 2 + 4)), bounds=bounds)
 
 
 def _drive(
-    device: StreamedDevice, x: Codes, *, multiplier: tuple[int, ...], shift: tuple[int, ...], zero: int, low: int, high: int, rank: int,
-    to: str,
+    device: StreamedDevice, x: Codes, *, multiplier: Shape, shift: Shape, zero: int, low: int, high: int, p: Parameters, rank: int, to: str
 ) -> Codes:  # fmt: skip
     """Emit one requantisation: sums x [(samples,) a, channel, …] → codes."""
-    lead, shape = x.shape[: x.ndim - rank], x.shape[x.ndim - rank :]
-    channels, count = _counts(rank, axis_sizes(RANKS[rank], x))
+    lead, sizes = x.shape[: x.ndim - rank], axis_sizes(RANKS[rank], x)
+    m, (channels, count) = _plan(multiplier, shift, p, rank, **sizes), _counts(rank, sizes)
     by_channel = np.swapaxes(x, len(lead), len(lead) + 1)
     rows = pad_axis(by_channel.reshape(*lead, channels, -1), -1, count * VECTOR)
-    results = channels * count * VECTOR * WORD
-    device.attach("dram", results + channels * count * VECTOR)
-    device.place("dram", 0, split_bytes(rows.reshape(*lead, -1), WORD))
-    for register, value in {X: 0, Y: results, PART_BITS: 8, ONE_BIT: 1}.items():
-        set_register(device, register, value)
+    place(device, m, x=split_bytes(rows.reshape(*lead, -1), WORD))
+    set_registers(device, {X: m.places["x"], Y: m.places["y"], PART_BITS: 8, ONE_BIT: 1})
     for vector, value in {MASK: PART - 1, ONE: 1, ZERO: zero, LOW: low, HIGH: high}.items():
         _splat(device, vector, value)
     for channel in range(channels):
@@ -78,18 +92,16 @@ def _drive(
         _splat(device, AMOUNT, shift[channel % len(shift)] - LEAST)
         for _ in range(count):
             _narrow(device)
-    finish(device)
-    y = join_bytes(device.fetch("dram", results, channels * count * VECTOR)[..., None])
-    codes = y.reshape(*y.shape[:-1], channels, -1)[..., : math.prod(shape) // channels].reshape(
-        *y.shape[:-1], *by_channel.shape[len(lead) :]
-    )
+    y = results(device, m)
+    shape = by_channel.shape[len(lead) :]
+    codes = y.reshape(*y.shape[:-1], channels, -1)[..., : math.prod(shape) // channels].reshape(*y.shape[:-1], *shape)
     codes = np.swapaxes(codes, codes.ndim - rank, codes.ndim - rank + 1)
     return low_bits(codes, 8) if to == "uint8" else codes
 
 
 def _splat(device: StreamedDevice, vector: int, value: int) -> None:
     """Bring a number into all lanes of a vector."""
-    set_register(device, NUMBER, value % (1 << 32))
+    set_registers(device, {NUMBER: value})
     device.issue("vsplat_r", vd=vector, rt=NUMBER)
 
 
@@ -105,7 +117,7 @@ def _narrow(device: StreamedDevice) -> None:
     device.issue("vmem_store_step", vs=0, rt=Y, step=1)
 
 
-def _codes(x: Array, *, multiplier: tuple[int, ...], shift: tuple[int, ...], zero: int, low: int, high: int) -> Array:
+def _codes(x: Array, *, multiplier: Shape, shift: Shape, zero: int, low: int, high: int) -> Array:
     """Products with the factor of the channel; nearest, ties up, limited to low … high.
 
     They are summed in parts as the driver does, exactly: ⌊x · factor / 2²⁴⌋ is shifted by all places but one, and rounded by the last.
@@ -121,53 +133,16 @@ def _codes(x: Array, *, multiplier: tuple[int, ...], shift: tuple[int, ...], zer
     return array(element, x.shape)
 
 
-def _instructions(channels: int, count: int) -> int:
-    return 24 + channels * (4 + count * (VECTORS * (1 + len(STEPS)) + 4))
-
-
-def _limits(multiplier: tuple[int, ...], shift: tuple[int, ...], p: Mapping[str, str], rank: int, **sizes: Any) -> Iterator[Limit]:
-    channels, count = _counts(rank, sizes)
-    yield Limit("bytes of memory", channels * count * VECTOR * (WORD + 1) + WORD * _instructions(channels, count), memory_bytes(p))
-    yield Limit("bits of a factor", max(multiplier).bit_length(), FACTOR_BITS)
-    yield Limit("bits that a factor is shifted by", max(shift), MOST)
-    yield Limit(f"bits that a factor is shifted by, short of {LEAST}", max(LEAST - min(shift), 0), 0)
-
-
-def _cost(resources: Resources, rank: int, **sizes: Any) -> Cost:
-    """Two of the products take both multipliers, and so a packet each; shifts share one pipe."""
-    channels, count = _counts(rank, sizes)
-    moved = {"x": channels * count * VECTOR * WORD, "y": channels * count * VECTOR, "commands": WORD * _instructions(channels, count)}
-    cycles = channels * (4 + count * (VECTORS * len(STEPS) // 2 + 4))
-    return Cost("vector", cycles, resources.link("host", "v").cycles_for(sum(moved.values())), moved)
-
-
 ONE_FACTOR: dict[str, Any] = {"multiplier": (11_184_811,), "shift": (33,)}
 EACH: dict[str, Any] = {"multiplier": (8_388_608, 16_777_215, 12_345_679), "shift": (25, 54, 32)}
 BOUNDS = {"uint8": ({"zero": 3, "low": 0, "high": 100}, {"zero": 0, "low": 0, "high": 255}),
           "int8": ({"zero": -3, "low": -100, "high": 100}, {"zero": 0, "low": -128, "high": 127})}  # fmt: skip
 
 
-def _declare(rank: int, dtype: str) -> None:
-    dims = RANKS[rank]
-
-    def requantise(x: Tensor, multiplier: Ints, shift: Ints, zero: Int, low: Int, high: Int) -> tuple[Tensor, Where]:
-        """The codes of int32 sums: a factor for all of them or one for each channel, nearest, limited."""
-        y = o.requantize(x, multiplier=multiplier, shift=shift, axis=1, zero=zero, low=low, high=high, to=dtype)
-        return y, Where(x.rank == rank, HasType(x, ("int32",)))
-
-    requantise.__name__ = f"requantise_{dtype}_{rank}"
-    shapes = zip(((*(1,) * (rank - 1), 17), (3, 3, 5, 11)[:rank]), (ONE_FACTOR, EACH), BOUNDS[dtype], strict=True)
-    mapping = target.accelerates(
-        axes=f"x: {dims}; y: {dims}", formats={}, derived={"x": partial(Integers, 32), "y": partial(Integers, 8, dtype == "int8")},
-        operation="requantise", whole=dims,
-        trials=[{**dict(zip(dims.split(), shape, strict=True)), **factors, **bounds} for shape, factors, bounds in shapes],
-    )(requantise)  # fmt: skip
-    mapping.limits(partial(_limits, rank=rank))
-    mapping.driver(partial(_drive, rank=rank, to=dtype))
-    mapping.numerics(_codes)
-    mapping.costs(partial(_cost, rank=rank))
-
-
-for _rank in (2, 4):
-    for _dtype in BOUNDS:
-        _declare(_rank, _dtype)
+for _dtype, _rank in itertools.product(BOUNDS, (2, 4)):
+    _pattern = requantise_pattern(_dtype, _rank)
+    _shapes = zip(((*(1,) * (_rank - 1), 17), (3, 3, 5, 11)[:_rank]), (ONE_FACTOR, EACH), BOUNDS[_dtype], strict=True)
+    _mapping = target.offers(
+        _pattern, trials=[_pattern.element_trial(*shape, **factors, **bounds) for shape, factors, bounds in _shapes]
+    )  # fmt: skip
+    _mapping.implement(partial(_plan, rank=_rank), partial(_drive, rank=_rank, to=_dtype), _codes)

@@ -209,57 +209,56 @@ FAULTS: dict[str, Fault] = {
         "genesys.depthwise_bias", "genesys.windows", "_layer", "n{r * s}", "n{min(r * s, 4)}"
     ),
     "operands lie two vectors apart at most": Fault(
-        "hvx.add_2", "hvx.elementwise", "_drive", "set_register(device, n, n * count * VECTOR)",
-        "set_register(device, n, n * min(count, 2) * VECTOR)"
+        "hvx.add_2", "hvx.sweeps", "_sweep", "m.places[name] for n", "n * min(count, 2) * VECTOR for n"
     ),
     "from the sixth vector on nothing is computed": Fault(
-        "hvx.relu_2", "hvx.elementwise", "_drive", "range(count)", "range(min(count, 5))"
+        "hvx.relu_2", "hvx.sweeps", "_sweep", "range(count)", "range(min(count, 5))"
     ),
     "inputs behind the last whole word are left out": _hvx("_sum", "m.segment_words - first", "m.length // WORD - first"),
-    "from the fourth row on inputs are those of the third": _hvx("multiply_rows", "[row * m.length]", "[min(row, 2) * m.length]"),
+    "from the fourth row on inputs are those of the third": _hvx("multiply", "starts[row]]", "starts[min(row, 2)]]"),
     "sums of a fourth vector go on from those of an earlier block": _hvx(
         "_sum", "for vector in range(vectors)", "for vector in range(min(vectors, 3))"
     ),
-    "later blocks of columns start at the biases of the first": _hvx("multiply", 'm.places["b"] + n *', 'm.places["b"] + 0 *'),
+    "later blocks of columns start at the biases of the first": _hvx("multiply", 'at["b"] + n *', 'at["b"] + 0 *'),
     "the third block of columns has the weights of the second": _hvx(
         "multiply", "n * VECTORS * m.words", "min(n, 1) * VECTORS * m.words"
     ),
     "sums of the second vector are rounded down": _hvx("narrow", '_rnd_sat", vd=odd', '_sat", vd=odd'),
     "codes of the fourth vector are those of the third": _hvx("narrow", "vectors - 1)", "vectors - 1, 2)"),
     "words of the second half of a vector are not spread": _hvx("_spread", "if count > half:", "if count > half and level:"),
-    "columns of an image step as its rows do": Fault("hvx.conv2d", "hvx.conv2d", "multiply_windows", "v * strides[1]", "v * strides[0]"),
-    "every image of a batch is the first": Fault("hvx.conv2d", "hvx.conv2d", "multiply_windows", "k * height + u", "0 * height + u"),
+    "columns of an image step as its rows do": Fault("hvx.conv2d", "hvx.layers", "_drive_conv2d", "v * strides[1]", "v * strides[0]"),
+    "every image of a batch is the first": Fault("hvx.conv2d", "hvx.layers", "_drive_conv2d", "k * height + u", "0 * height + u"),
     "an image stands behind as many zeros as follow it": Fault(
-        "hvx.conv2d_relu", "hvx.conv2d", "multiply_windows", "pads[1] : pads[1] + cols", "pads[3] : pads[3] + cols"
+        "hvx.conv2d_relu", "hvx.layers", "_drive_conv2d", "bordered_codes(x, pads,", "bordered_codes(x, (pads[0], *pads[:0:-1]),"
     ),
-    "every tap of a mean weighs the same": Fault("hvx.average_pool", "hvx.weighted", "drive_mean", "least + (n < larger)", "least"),
+    "every tap of a mean weighs the same": Fault("hvx.average_pool", "hvx.weighted", "_drive_mean", "least + (n < larger)", "least"),
     "from the ninth tap on nothing is added to a mean": Fault(
         "hvx.average_pool", "hvx.weighted", "_weigh", "in range(m.groups):", "in range(min(m.groups, 2)):"
     ),
     "windows of the third vector are those of the second": Fault(
         "hvx.average_pool", "hvx.weighted", "_weigh", "rt=ITEMS, step=1", "rt=ITEMS, step=int(vector != 1)"
     ),
-    "zeros stand around an image of a pool": Fault("hvx.max_pool", "hvx.pooling", "drive", "pads, LEAST", "pads, 0"),
+    "zeros stand around an image of a pool": Fault("hvx.max_pool", "hvx.sweeps", "_drive_pool", "pads, LEAST", "pads, 0"),
     "channels from the third on have the filter of the second": Fault(
-        "hvx.depthwise", "hvx.weighted", "_weigh", "weights + row", "weights + min(row, 1)"
+        "hvx.depthwise", "hvx.weighted", "_weigh", 'at["w"] + row', 'at["w"] + min(row, 1)'
     ),
-    "channels start at the bias of the first": Fault("hvx.depthwise", "hvx.weighted", "_weigh", "biases + row", "biases + 0"),
-    "both bounds of a clip are the lower one": Fault("hvx.clip_2", "hvx.elementwise", "_drive", "else CONSTANTS + n", "else CONSTANTS"),
+    "channels start at the bias of the first": Fault("hvx.depthwise", "hvx.weighted", "_weigh", 'at["b"] + row', 'at["b"] + 0'),
+    "both bounds of a clip are the lower one": Fault("hvx.clip_2", "hvx.sweeps", "_sweep", "vv=CONSTANTS + n", "vv=CONSTANTS"),
     "all channels have the factor of the first": Fault(
         "hvx.requantise_uint8_2", "hvx.requantise", "_drive", "multiplier[channel % len(multiplier)]", "multiplier[0]"
     ),
-    "sums start as if zero were the zero point": Fault("hvx.dense_uint8", "hvx.quantised", "_starts", "-zero * row", "0 * row"),
+    "sums start as if zero were the zero point": Fault("hvx.dense_uint8", "hvx.layers", "_drive_conv2d", "b, -x_zero", "b, 0"),
     "around an image lie zeros, not zero points": Fault(
-        "hvx.conv2d_uint8", "hvx.quantised", "_drive_conv2d", '"border": x_zero', '"border": 0'
+        "hvx.conv2d_uint8", "hvx.layers", "_drive_conv2d", "pads, x_zero)", "pads, 0)"
     ),
     "sums start at the bias whatever the zero point": Fault(
-        "hvx.conv2d_bias_int8", "hvx.quantised", "_starts", "widen(b) + start", "widen(b)"
+        "hvx.conv2d_bias_int8", "hvx.layers", "_drive_conv2d", "initial_sums(w, b, -x_zero)", "b"
     ),
     "codes without sign are multiplied as signed ones": Fault(
-        "hvx.conv2d_bias_uint8", "hvx.quantised", "_drive_conv2d", '"instruction": instruction', '"instruction": SIGNED'
+        "hvx.conv2d_bias_uint8", "hvx.layers", "_drive_conv2d", "relu, instruction)", "relu, SIGNED)"
     ),
     "rows of a filter from the fourth on read the third row": Fault(
-        "hvx.conv2d_int8", "hvx.conv2d", "multiply_windows", "strides[0] + r) * width", "strides[0] + min(r, 2)) * width"
+        "hvx.conv2d_int8", "hvx.layers", "_drive_conv2d", "strides[0] + r) * width", "strides[0] + min(r, 2)) * width"
     ),
     "sums of every block of columns are those of the first": Fault(
         "hvx.dense_int8", "hvx.products", "_sums", "words[..., n * size :]", "words[..., 0 * size :]"
@@ -271,7 +270,7 @@ FAULTS: dict[str, Fault] = {
         "hvx.requantise_int8_4", "hvx.requantise", "_narrow", "vu=vector + 1,", "vu=vector + (vector == 0),"
     ),
     "taps from the seventh on are left out": Fault(
-        "hvx.max_pool", "hvx.pooling", "drive", "for n in range(taps):", "for n in range(min(taps, 6)):"
+        "hvx.max_pool", "hvx.sweeps", "_sweep", "            if n:", "            if 0 < n < 6:"
     ),
 }  # fmt: skip
 

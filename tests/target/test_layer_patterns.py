@@ -126,7 +126,8 @@ def text(x: object) -> str:
 def test_a_pattern_is_what_one_writes_out(pattern: Pattern, written: Callable[..., Any], axes: str, whole: str) -> None:
     target = Target("toy", hvx.build)
     ours = target.offers(pattern)
-    theirs = target.accelerates(axes=axes, formats={}, whole=whole)(written)
+    names = [part.partition(":")[0].strip() for part in axes.split(";")]
+    theirs = target.accelerates(axes=axes, formats=dict.fromkeys(names, fixed_byte), whole=whole)(written)
     assert target.mappings[written.__name__] is theirs
     assert (ours.variant, ours.axes, ours.whole, ours.statics) == (theirs.variant, theirs.axes, theirs.whole, theirs.statics)
     assert text(ours.rule.left) == text(theirs.rule.left)
@@ -137,7 +138,9 @@ def test_a_pattern_is_what_one_writes_out(pattern: Pattern, written: Callable[..
 
 def test_a_pattern_lies_where_a_target_offers_it_under_a_name_of_its_own() -> None:
     target = Target("toy", hvx.build)
-    mapping = target.offers(product_pattern("dense", bias=True), "linear", formats={"x": fixed_byte}, whole="k", operation="product")
+    mapping = target.offers(
+        product_pattern("dense", bias=True), "linear", formats=dict.fromkeys("xwby", fixed_byte), whole="k", operation="product"
+    )
     assert mapping.rule.place.rpartition(":")[0] == __file__
     assert (mapping.name, mapping.operation, mapping.whole, set(target.mappings)) == ("toy.linear", "product", ("k",), {"linear"})
 
