@@ -34,7 +34,7 @@ def every_split(ila: Ila, r: Request, way: Sequence[Choice], chain: tuple[Schedu
 def costs(chain: tuple[Schedule, ...], r: Request) -> tuple[int, int, int] | None:
     """Return commands, steps of units and bytes over the border; None where commands cannot be ordered so."""
     try:
-        program = emitted(chain, *r.code)
+        program = emitted(chain, r.code)
     except NotEmitted:
         return None
     return program.commands, sum(program.steps.values()), sum(program.moved(r.mapping.axes.result).values())

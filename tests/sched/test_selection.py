@@ -58,7 +58,7 @@ def executed(m: Ila, name: str, selection: Selection, summary: Summary, contents
         if not leaf.shape:
             data[leaf][()] = selection.settings.get(leaf.name, 0)
         if leaf.name == "uop":
-            for address, word in words_of(selection, summary.symbols).items():
+            for address, word in words_of(selection, summary.symbols)[0].items():
                 data[leaf][address] = word
     function = compiled(name)
     views: dict[Leaf, MutableSequence[Any]] = {leaf: x.reshape(-1).data for leaf, x in data.items()}  # type: ignore[misc]

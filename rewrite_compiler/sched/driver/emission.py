@@ -19,7 +19,7 @@ from ..instructions.image import attachment, condition_values, word_bits
 from ..instructions.movement import Address, Mover, computing_readers, readers, writers
 from .matching import Match, matches
 from .operation import clearing, continuation
-from .program import BYTE, LITERALS, Block, Images, Lanes, Program, blocks_of, command_bits, lane_bits
+from .program import BYTE, LITERALS, Block, Code, Images, Lanes, Program, blocks_of, command_bits, lane_bits
 from .pushing import is_pusher, push
 from .schedule import COPIED, Failure, Place, Schedule, excess_of, is_chained, schedules
 from .start import first_step
@@ -30,8 +30,10 @@ from .writer import NotEmitted, Writer, columns_of, runs_of
 Run = Mapping[str, Data]  # steps of the host's loops, one after the other
 
 
-def emitted(chain: Sequence[Schedule], code_bits: int, signed: bool) -> Program:
+def emitted(chain: Sequence[Schedule], code: Code) -> Program:
     """Return the program of schedules, each of which goes on with the results of the one before.
+
+    Of results that are no sums the low bytes alone are stored in an image where those say them.
 
     Raises:
         NotEmitted: an operand or a result cannot be moved.
@@ -42,20 +44,22 @@ def emitted(chain: Sequence[Schedule], code_bits: int, signed: bool) -> Program:
     for excess in (excess_of(s.ila, p, ends.get(p.memory, 0)) for part in chain for p in part.places):
         if excess:
             raise NotEmitted(excess)
-    emissions = [Emission(part, w, code_bits) for part in chain]
+    if s.ila.externals and not chain[0].match.operation.reduced and s.match.part_bits == code.bits:
+        code = code.low_bytes
+    emissions = [Emission(part, w, code.bits) for part in chain]
     if len(chain) > 1 and chain[0].tile is not None:
         _emit_tiles(emissions)
     else:
         for e in emissions:
             e.run()
         emissions[-1].finish()
-    return _program(s, w, code_bits, signed)
+    return _program(s, w, code.bits, code.signed)
 
 
 def _program(s: Schedule, w: Writer, code_bits: int, signed: bool) -> Program:
     bits = {name: lane_bits(s.ila, name) for name in {b.instruction for b in w.commands if b.lanes.elements.size}}
     commands = ended(s.ila, w) if s.ila.externals else w.commands
-    shape, images = s.match.operation.result.shape, _images(w) if s.ila.externals else None
+    shape, images = s.match.operation.shape, _images(w) if s.ila.externals else None
     return Program(blocks_of(commands), shape, code_bits, signed, bits, images, command_bits(s.ila))
 
 
@@ -247,7 +251,7 @@ class Emission:
         if not s.table:
             return s
         order = [*range(len(words) + 1)]
-        at = next(n for n in order if all(words.get(a + n, x) == x for a, x in s.table.items()))
+        at = next(n for n in order if all((words.get(a + n, x) ^ x) & s.table_bits[a] == 0 for a, x in s.table.items()))
         schedule = s.with_table_at(at) if at else s
         if isinstance(schedule, Failure):
             raise NotEmitted(f"{memory} has no room for another table: {schedule.reason}")
@@ -358,7 +362,7 @@ class Emission:
         bits = stored_bits(self.writer, memory)
         if not bits or not store_to_image(self.writer, memory, self.pending, 0):
             return False
-        lows = range(bits, self.schedule.match.part_bits, bits)
+        lows = range(bits, min(self.schedule.match.part_bits, self.code_bits), bits)
         shift = self.shift(bits) if lows else None
         if shift is None and lows:
             reason = f"{bits} at a time leave the others, which none shifts down"

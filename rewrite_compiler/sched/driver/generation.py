@@ -26,10 +26,10 @@ from ..instructions.control import Settings
 from ..instructions.copies import is_possible
 from .emission import emitted
 from .matching import Match, matches
-from .operation import ZEROS, Operation, continuation, operation_of
-from .program import Program
+from .operation import ZEROS, Operation, continuation, operation_of, with_joined_axes
+from .program import BYTE, Code, Program
 from .schedule import Failure, Schedule, schedules, tiled
-from .stages import Samples, staged
+from .stages import Forecast, Samples, staged
 from .start import started
 from .writer import NotEmitted
 
@@ -76,7 +76,12 @@ class Request:
     def operation(self) -> Operation:
         """The operation as a nest of loops."""
         axes = self.mapping.axes
-        return operation_of(self.term, self.leaves, axes.result, axes.of, self.code[0])
+        return operation_of(self.term, self.leaves, axes.result, axes.of, self.code.bits)
+
+    @cached_property
+    def row_operation(self) -> Operation:
+        """The operation with axes joined that all operands have in common, so that lanes go on from row to row."""
+        return with_joined_axes(self.operation)
 
     @cached_property
     def small(self) -> Request:
@@ -101,6 +106,11 @@ class Request:
         draws = list(_draws(self))
         return [(codes, evaluate(self.term, {leaf: codes[leaf.name] for leaf in self.leaves})) for codes in draws]
 
+    @property
+    def trial_codes(self) -> Samples:
+        """The codes that are tried, with what their search needs."""
+        return Samples(self.samples, {n: len(x) for n, x in self.shapes.items()}, self.code.bits)
+
     @cached_property
     def numbers(self) -> list[int]:
         """Numbers that may stand in registers: the difference of the formats' scales, and those of the numerics, as shifts, too."""
@@ -112,12 +122,13 @@ class Request:
         amounts = [int(e.args[1].value) for e in terms_of(self.term.body) if e.op in ("shl", "shr") and isinstance(e.args[1].value, int)]
         return list(dict.fromkeys([scale, *amounts, *shifts, *numbers]))
 
-    @property
-    def code(self) -> tuple[int, bool]:
-        """Bits and sign of a result's code."""
-        name = self.mapping.axes.result
-        interval = self.formats[name].codes if name in self.formats else self.term.interval
-        return iv.width_of(interval) or (32, True)
+    @cached_property
+    def code(self) -> Code:
+        """What a result's code is."""
+        name, interval = self.mapping.axes.result, self.term.interval
+        width = iv.width_of(interval) or (32, True)
+        bits, signed = (iv.width_of(self.formats[name].codes) or (32, True)) if name in self.formats else width
+        return Code(bits, signed, *width)
 
 
 def _small(n: int) -> int:
@@ -141,13 +152,16 @@ class Choice:
     starts: Start | None
     starter: str
     tiled: tuple[str, ...]
+    is_flat: bool
 
     @classmethod
     def of(cls, s: Schedule) -> Choice:
         """Return the choice that a schedule is an instance of."""
         m = s.match
         starter = s.starter.computation.instruction if isinstance(s.starter, Schedule) else s.starter or ""
-        return cls(m.computation, _names(m), m.initial.name if m.initial else "", m.lanes, s.switches, m.starts, starter, s.tiled)
+        initial = m.initial.name if m.initial else ""
+        is_flat = bool(m.operation.whole_shape)
+        return cls(m.computation, _names(m), initial, m.lanes, s.switches, m.starts, starter, s.tiled, is_flat)
 
     def is_of(self, m: Match) -> bool:
         """Tell whether a match is the same at other sizes."""
@@ -177,12 +191,16 @@ def chosen(ila: Ila, r: Request) -> tuple[Choice, ...]:
         SpecError: I116, no way does, with the one that came furthest.
     """
     small, failures = r.small, list[Failure]()
+    samples = small.trial_codes
     ways, of_any = _ways(ila, r.mapping.codes, tuple(r.attributes.items())), _ways(ila, r.mapping.codes, None)
     for chain in _known_and_single(ila, small, [*ways, *(way for way in of_any if way not in ways)], failures):
         switches = list(dict.fromkeys(x for s in chain for x in s.chosen_switches))
+        forecast = Forecast(chain[0], samples) if len(chain) == 1 else None
         for values in _switch_values(switches, r, deciding=False):
             candidate = tuple(s.with_switches(values) for s in chain)
-            if _agrees(small, candidate, failures):
+            if forecast is not None and forecast.refutes(candidate[0]):
+                failures.append(_other_codes(candidate, len(small.operation.loops)))
+            elif _agrees(small, candidate, failures):
                 for known_ways in (ways, of_any):
                     if not any(_is_alike(chain, way) for way in known_ways):
                         known_ways.append(tuple(Choice.of(s) for s in chain))
@@ -197,12 +215,12 @@ def chosen(ila: Ila, r: Request) -> tuple[Choice, ...]:
 def _staged(ila: Ila, r: Request, failures: list[Failure]) -> Iterator[tuple[Schedule, ...]]:
     """Yield chains of two computations and more, without and then with tiles of results, those of fewest commands first."""
     mains, hopeless = _starting(ila, r, failures), set[Any]()
-    samples = Samples(r.samples, {n: len(x) for n, x in r.shapes.items()}, r.code[0])
+    samples = r.trial_codes
 
     def chains(mains: Iterable[Schedule]) -> Iterator[tuple[Schedule, ...]]:
         for main in mains:
             for values in itertools.islice(_switch_values(main.chosen_switches, r, deciding=False), MOST_MAINS):
-                yield from staged(main.with_switches(values), r.operation, samples, r.numbers, hopeless)
+                yield from staged(main.with_switches(values), samples, r.numbers, hopeless)
 
     for every in (chains(mains), chains(s for s in _tiles(mains, failures) if s.match not in hopeless)):
         while batch := list(itertools.islice(every, MOST_CHAINS)):
@@ -275,7 +293,8 @@ def _starting(ila: Ila, r: Request, failures: list[Failure]) -> list[Schedule]:
     """Return a schedule of each match that has one, for each value of what decides whether an instruction computes so."""
     every = computations(ila)
     failures += [Failure(len(r.operation.loops) + 1, c.obstacle) for c in every if c.obstacle]
-    return [s for c in every if not c.obstacle for s in _schedules_of(ila, r.operation, c, r, None, failures)]
+    forms = (r.operation,) if r.row_operation is r.operation else (r.row_operation, r.operation)
+    return [s for c in every if not c.obstacle for op in forms for s in _schedules_of(ila, op, c, r, None, failures)]
 
 
 def _schedules_of(
@@ -305,11 +324,13 @@ def _tiles(mains: Sequence[Schedule], failures: list[Failure]) -> Iterator[Sched
 
 
 def _by_commands(chains: Iterable[tuple[Schedule, ...]], r: Request, failures: list[Failure]) -> list[tuple[Schedule, ...]]:
-    """Return the chains that can be emitted, those of fewest commands first."""
+    """Return the chains that can be emitted, those of fewest commands first, and among these of fewest bytes."""
     candidates = []
     for chain in chains:
         try:
-            candidates.append((emitted(chain, *r.code).commands, chain))
+            program = emitted(chain, r.code)
+            bytes_moved = sum(program.moved(r.mapping.axes.result).values())
+            candidates.append(((program.commands, bytes_moved), chain))
         except NotEmitted as reason:
             failures.append(Failure(len(r.operation.loops) + 1, str(reason)))
     return [s for _, s in sorted(candidates, key=lambda x: x[0])]
@@ -348,7 +369,7 @@ def _agrees(r: Request, chain: tuple[Schedule, ...], failures: list[Failure]) ->
     """Tell whether a chain gives the numerics on random codes, small and large."""
     depth = len(r.operation.loops)
     try:
-        program = emitted(chain, *r.code)
+        program = emitted(chain, r.code)
     except NotEmitted as reason:
         failures.append(Failure(depth + 1, str(reason)))
         return False
@@ -359,12 +380,15 @@ def _agrees(r: Request, chain: tuple[Schedule, ...], failures: list[Failure]) ->
             failures.append(Failure(depth + 2, str(refusal.problem.sentence)))
             return False
         if not np.array_equal(np.asarray(result), expected):
-            values = ", ".join(f"{k}={v}" for s in chain for k, v in s.switches.items())
-            names = ", then ".join(s.computation.instruction for s in chain)
-            sentence = f"{names}{f' with {values}' if values else ''} gives other codes than the numerics"
-            failures.append(Failure(depth + 3, sentence))
+            failures.append(_other_codes(chain, depth))
             return False
     return True
+
+
+def _other_codes(chain: Sequence[Schedule], depth: int) -> Failure:
+    values = ", ".join(f"{k}={v}" for s in chain for k, v in s.switches.items())
+    names = ", then ".join(s.computation.instruction for s in chain)
+    return Failure(depth + 3, f"{names}{f' with {values}' if values else ''} gives other codes than the numerics")
 
 
 def _draws(r: Request) -> Iterator[dict[str, Data]]:
@@ -374,10 +398,15 @@ def _draws(r: Request) -> Iterator[dict[str, Data]]:
         yield from _corners(r)
         return
     results = math.prod(int(n) for n in r.term.shape if isinstance(n, int))
+    ranges = {name: r.formats[name].codes for name in r.shapes}
+    lows, highs = ({name: ends[n] or 0 for name, ends in ranges.items()} for n in (0, 1))
+    bits = {name: max(lows[name].bit_length(), highs[name].bit_length(), 1) for name in ranges}
     for n in range(min(max(DRAWS, ENOUGH // max(results, 1)), MOST_DRAWS)):
-        limits = {name: r.formats[name].codes for name in r.shapes}
-        span = {name: ((low or 0) // 8 ** (n % DRAWS), (high or 0) // 8 ** (n % DRAWS)) for name, (low, high) in limits.items()}
-        yield {name: random.integers(*span[name], s, endpoint=True) for name, s in r.shapes.items()}
+        by = 8 ** (n % DRAWS)
+        yield {name: random.integers(lows[name] // by, highs[name] // by, s, endpoint=True) for name, s in r.shapes.items()}
+    for _ in range(DRAWS if max(bits.values(), default=0) > BYTE else 0):  # of all magnitudes: a wide code mostly saturates
+        codes = {name: random.integers(lows[name], highs[name], s, endpoint=True) for name, s in r.shapes.items()}
+        yield {name: x >> random.integers(0, bits[name], x.shape) for name, x in codes.items()}
     yield from _corners(r)
 
 
@@ -401,7 +430,8 @@ def schedule_of(ila: Ila, r: Request, choices: Sequence[Choice]) -> tuple[Schedu
 
 def _schedule_of(ila: Ila, r: Request, choice: Choice, before: Schedule | None, tile: Mapping[str, int] | None) -> Schedule | Failure:
     furthest = Failure(-1, "no loops match")
-    op = r.operation if before is None else continuation(r.operation, before.match.left, tile)
+    op = r.row_operation if choice.is_flat else r.operation
+    op = op if before is None else continuation(op, before.match.left, tile)
     for m in matches(op, choice.computation):
         if not choice.is_of(m):
             continue
@@ -418,7 +448,7 @@ def _agrees_deep(ila: Ila, r: Request, choice: Sequence[Choice]) -> bool:
     if isinstance(s, Failure):
         return True
     try:
-        emitted(s, *r.code)
+        emitted(s, r.code)
     except NotEmitted:
         return True
     return _agrees(r, s, [])
@@ -439,7 +469,7 @@ def _program(ila: Ila, key: _Key) -> Program:
     if isinstance(s, Failure):
         raise _refusal(ila, r, r.operation, [s])
     try:
-        return emitted(s, *r.code)
+        return emitted(s, r.code)
     except NotEmitted as reason:
         raise _refusal(ila, r, r.operation, [Failure(0, str(reason))]) from None
 

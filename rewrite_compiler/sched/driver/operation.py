@@ -15,6 +15,7 @@ from ..codelet import Affine
 
 Loops = tuple[tuple[str, int], ...]
 CHAINED = "(sums)"  # what the computation before left in memory
+NOWHERE = -1  # an axis of an operand that loops do not move
 ZEROS = "(zeros)"  # what an instruction takes and the operation does not have
 
 
@@ -63,6 +64,12 @@ class Operation:
     result: Reach
     operands: tuple[Reach, ...]
     code_bits: int = 0  # of a result's code
+    whole_shape: tuple[int, ...] = ()  # of the result, where axes of it are joined
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the result as the numerics give it."""
+        return self.whole_shape or self.result.shape
 
     @cached_property
     def reduced(self) -> frozenset[str]:
@@ -73,7 +80,9 @@ class Operation:
 def continuation(op: Operation, left: Sequence[Reach] = (), tile: Mapping[str, int] | None = None) -> Operation:
     """Return the operation that goes over the results of another, element by element, and what it left over; of a tile alone, if any."""
     loops = tuple((v, n if tile is None else min(tile[v], n)) for v, n in op.loops if op.result.moves_with(v))
-    return Operation(loops, op.result, (Reach(CHAINED, op.result.shape, op.result.axes, op.result.dims), *left), op.code_bits)
+    return Operation(
+        loops, op.result, (Reach(CHAINED, op.result.shape, op.result.axes, op.result.dims), *left), op.code_bits, op.whole_shape
+    )
 
 
 def zeros(op: Operation) -> Iterator[Reach]:
@@ -109,6 +118,38 @@ def operation_of(
     reaches_with_dims = (replace(r, dims=tuple((dims or {}).get(r.name, ()))) for r in (result_reach, *reaches))
     first, *others = reaches_with_dims
     return _named(_coalesced(Operation(tuple(extents.items()), first, tuple(others), code_bits)))
+
+
+def with_joined_axes(op: Operation) -> Operation:
+    """Return an operation in which axes that follow each other, and along which all operands move alike, are one; itself where none are."""
+    extents = dict(op.loops)
+    for outer, inner in itertools.permutations(extents, 2):
+        rows = [_row(r, outer, inner, extents[inner]) for r in (op.result, *op.operands)]
+        if None not in rows and max(n for n in rows if n is not None) != NOWHERE:
+            name = f"{outer}·{inner}"
+            result, *operands = (_joined_axes(r, n, name) for r, n in zip((op.result, *op.operands), rows, strict=True) if n is not None)
+            loops = tuple((name, extents[outer] * n) if v == inner else (v, n) for v, n in op.loops if v != outer)
+            return with_joined_axes(Operation(loops, result, tuple(operands), op.code_bits, op.shape))
+    return op
+
+
+def _row(r: Reach, outer: str, inner: str, extent: int) -> int | None:
+    """Return the axis along which one loop goes alone, before that of the other: NOWHERE if neither moves it, None if they do otherwise."""
+    if not {outer, inner} & r.moving:
+        return NOWHERE
+    ends = [n for n, a in enumerate(r.axes) if {outer, inner} & {v for v, _ in a.terms}]
+    is_row = len(ends) == 2 and ends[1] == ends[0] + 1 and r.shape[ends[1]] == extent
+    return ends[0] if is_row and [r.axes[n] for n in ends] == [Affine(0, ((outer, 1),)), Affine(0, ((inner, 1),))] else None
+
+
+def _joined_axes(r: Reach, n: int, loop: str) -> Reach:
+    if n == NOWHERE:
+        return r
+    dims = ("·".join(r.dims[n : n + 2]),) if r.dims else ()
+    shape = (*r.shape[:n], r.shape[n] * r.shape[n + 1], *r.shape[n + 2 :])
+    return replace(
+        r, shape=shape, axes=(*r.axes[:n], Affine(0, ((loop, 1),)), *r.axes[n + 2 :]), dims=(*r.dims[:n], *dims, *r.dims[n + 2 :])
+    )
 
 
 def _named(op: Operation) -> Operation:

@@ -108,6 +108,22 @@ class Images:
     word_bits: Mapping[str, tuple[int, bool]]
 
 
+@dataclass(frozen=True)
+class Code:
+    """Bits and sign of a result's code, and of the numbers that the numerics can give, which may be fewer."""
+
+    bits: int
+    signed: bool
+    used_bits: int
+    used_signed: bool
+
+    @property
+    def low_bytes(self) -> Code:
+        """The code of the low bytes, where those alone say what it is; else itself."""
+        bits = -(-self.used_bits // BYTE) * BYTE
+        return self if bits >= self.bits else Code(bits, self.used_signed, self.used_bits, self.used_signed)
+
+
 @dataclass(frozen=True, eq=False)
 class Program:
     """The blocks of one call, the shape of its result, bits and sign of a code of it, and images where the device has them."""

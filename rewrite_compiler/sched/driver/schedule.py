@@ -75,6 +75,7 @@ class Schedule:
     settings: Settings  # of the first command
     changes: Mapping[str, Settings]  # loop → by how much a step of it changes them
     table: Mapping[int, int]  # words of a control memory that the command reads, by address
+    table_bits: Mapping[int, int]  # which bits of each word it reads
     starter: Starter = None
     tiled: tuple[str, ...] = ()  # loops for one step of which alone results lie in memory, though there might be room for all
 
@@ -450,7 +451,7 @@ def unified(
         switches,
         settings,
         changes,
-        words_of(first, match.computation.summary.symbols) if first.table else {},
+        *(words_of(first, match.computation.summary.symbols) if first.table else ({}, {})),
     )
     last = {v: n - 1 for v, n in outside}
     corner = solution(last)

@@ -7,6 +7,7 @@ breadth first, each set of numbers once, until they are the codes of the result.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import FlexmatchError
+from ...lang import intervals as iv
 from ...lang.binders import Leaf
 from ...lang.expr import Expr
 from ...readings.arrays.labelled_array import Data
@@ -24,7 +26,7 @@ from ..instructions.copies import NoCopy, number
 from ..instructions.selection import reads_of
 from .emission import unfinished
 from .matching import NONE, Match, matches
-from .operation import CHAINED, ZEROS, Operation, Reach, continuation
+from .operation import CHAINED, ZEROS, Reach, continuation
 from .schedule import Schedule, schedules
 from .writer import NotEmitted
 
@@ -70,7 +72,7 @@ class State:
         return self.numbers.tobytes(), self.memory, tuple(r.name for r in self.left)
 
 
-def staged(main: Schedule, op: Operation, samples: Samples, numbers: Sequence[int], hopeless: set[Any]) -> Iterator[tuple[Schedule, ...]]:
+def staged(main: Schedule, samples: Samples, numbers: Sequence[int], hopeless: set[Any]) -> Iterator[tuple[Schedule, ...]]:
     """Yield chains that begin with a computation and give the codes of the result, those of fewest stages first.
 
     Numbers from which no stages lead to the result, and the match that leaves them, are `hopeless` for other tiles and layouts, too.
@@ -84,7 +86,7 @@ def staged(main: Schedule, op: Operation, samples: Samples, numbers: Sequence[in
     key = (*state.key, elements.tobytes())
     if key in hopeless:
         return
-    search, leads_on = _Search(main, op, samples, elements, numbers), MOST_STAGES
+    search, leads_on = _Search(main, samples, elements, numbers), MOST_STAGES
     for after in search.reachable(state):
         if len(after.stages) > leads_on:
             return
@@ -121,11 +123,35 @@ def _left_by(main: Schedule, samples: Samples) -> tuple[Data, Data]:
     return elements[is_used], np.concatenate(columns).astype(np.int64)
 
 
+class Forecast:
+    """What a single computation without sums makes of the codes that are tried: read from its transition, before it is simulated."""
+
+    def __init__(self, s: Schedule, samples: Samples) -> None:
+        self.search: _Search | None = None
+        op = s.match.operation
+        is_plain = all(a.constant == 0 and [f for _, f in a.terms] in ([], [1]) for a in op.result.axes)
+        if op.reduced or not is_plain or s.starter is not None or s.match.starts is not None:
+            return
+        elements = np.arange(math.prod(op.result.shape))
+        self.search = _Search(s, samples, elements, ())
+        self.state = State(np.zeros(len(elements) * len(samples.draws), np.int64), s.result.memory, ())
+        self.expected = np.concatenate([y.reshape(-1) for _, y in samples.draws])
+        width = iv.width_of(s.computation.transition.update.memory.interval)
+        self.modulus = 1 << min(samples.code_bits, samples.code_bits if width is None else width[0])
+
+    def refutes(self, s: Schedule) -> bool:
+        """Tell whether values of switches give other codes than the numerics; never where the value is no function of operands."""
+        if self.search is None:
+            return False
+        numbers = self.search.numbers(s.match, self.state, s.settings)
+        return numbers is not None and bool(((numbers - self.expected) % self.modulus).any())
+
+
 class _Search:
     """What computations make of numbers."""
 
-    def __init__(self, main: Schedule, op: Operation, samples: Samples, elements: Data, numbers: Sequence[int]) -> None:
-        self.main, self.op, self.samples, self.elements = main, op, samples, elements
+    def __init__(self, main: Schedule, samples: Samples, elements: Data, numbers: Sequence[int]) -> None:
+        self.main, self.op, self.samples, self.elements = main, main.match.operation, samples, elements
         self.values = list(dict.fromkeys([*numbers, 0, 1]))
         self.operands: dict[Match, dict[Expr, Data | None] | None] = {}
         self.options: dict[tuple[str, tuple[str, ...]], list[tuple[Match, Settings]]] = {}
@@ -153,7 +179,7 @@ class _Search:
             c = match.computation
             free = [x for x in c.switches if x.name not in conditions]
             for switches in self._switches(free):
-                numbers = self._numbers(match, state, {**conditions, **switches})
+                numbers = self.numbers(match, state, {**conditions, **switches})
                 if numbers is not None:
                     stage = Stage(match, conditions, {**conditions, **switches})
                     yield State(numbers, c.result.memory, match.left, (*state.stages, stage))
@@ -177,7 +203,7 @@ class _Search:
         for values in itertools.product(*options):
             yield {leaf.name: x for leaf, x in zip(leaves, values, strict=True)}
 
-    def _numbers(self, match: Match, state: State, control: Mapping[str, int]) -> Data | None:
+    def numbers(self, match: Match, state: State, control: Mapping[str, int]) -> Data | None:
         """Return what a computation makes of numbers; None where it is no function of them."""
         c = match.computation
         if match not in self.operands:

@@ -20,7 +20,7 @@ from ...lang import intervals as iv
 from ...lang.binders import Leaf
 from ...lang.expr import lift
 from ...lang.substitution import substitute
-from .copies import number
+from .copies import WIDE, number
 
 Settings = dict[str, int]  # field or register → value
 Equation = tuple[str, Poly, int]  # what it is about, the polynomial, and the number that it must be
@@ -298,20 +298,22 @@ def _side_effect(summary: Summary, parts: tuple[Transition, ...], values: tuple[
     return ""
 
 
-def words_of(selection: Selection, symbols: Symbols) -> dict[int, int]:
-    """Return the words of a selection's table by their address in the memory that holds them."""
+def words_of(selection: Selection, symbols: Symbols) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the words of a selection's table by their address in the memory that holds them, and the bits of each that are read."""
     words: dict[int, int] = {}
+    bits: dict[int, int] = {}
     for k, row in enumerate(selection.table):
         for atom, value in row.items():
             e = symbols.atoms[atom]
-            low = 0
+            low, width = 0, WIDE
             while e.op == "extract":
-                low, e = low + e.data[0], e.args[0]
+                low, width, e = low + e.data[0], min(width, e.data[1]), e.args[0]
             (index,) = e.args
             numbers = {v: lift(k) for v in index.free}
             address = number(substitute(index, numbers), {}, selection.settings)
             words[address] = words.get(address, 0) | value << low
-    return words
+            bits[address] = bits.get(address, 0) | ((1 << width) - 1) << low
+    return words, bits
 
 
 class _Equations:
