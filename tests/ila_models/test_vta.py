@@ -255,7 +255,12 @@ PARAMETERS = (
     ({"log_block": "4"}, "parameter log_block of vta must be an integer in 0…24, not 4"),
     ({"log_inp_buffer": 3}, "parameter log_inp_buffer of vta must be at least 4 (one element), not 3"),
     ({"log_wgt_buffer": 19}, "a micro-op of vta must fit in 32 bits, not 33"),
+    ({"log_acc_buffer": 18, "log_wgt_buffer": 17}, "the second half of an ALU instruction of vta must fit in 64 bits, not 66"),
 )  # fmt: skip
+ENDS = {
+    "log_inp_width": (3, 5), "log_wgt_width": (3, 5), "log_acc_width": (4, 5), "log_batch": (0, 24), "log_block": (0, 24),
+    "log_uop_buffer": (2, 15), "log_inp_buffer": (0, 24), "log_wgt_buffer": (0, 24), "log_acc_buffer": (0, 24),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "sentence"), PARAMETERS)
@@ -263,6 +268,24 @@ def test_bad_parameter(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UsageError) as refusal:
         new_model(**given)
     assert refusal.value.problem.sentence == sentence
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_parameters_have_ends(name: str) -> None:
+    low, high = ENDS[name]
+    for value in (low - 1, high + 1):
+        with pytest.raises(UsageError) as refusal:
+            new_model(**{name: value})
+        assert refusal.value.problem.sentence == f"parameter {name} of vta must be an integer in {low}…{high}, not {value}"
+
+
+def test_the_published_ila_clears_rows_before_the_data_and_nothing_before_them() -> None:
+    """Two elements from element 7 on, between one row of zeros, which begins at element 2, and a zero on either side."""
+    ila = build(behaviour="ila")
+    vta = ila.simulator(dram=bytearray([1] * 16 * 16))
+    padded = {"sram_base": 2, "y_size": 1, "x_size": 2, "y_pad_0": 1, "x_pad_0": 1, "x_pad_1": 1}
+    vta.run(stream(("load_inp", {"y_size": 1, "x_size": 12}), ("load_inp", padded), behaviour="ila"))
+    assert vta.state("inp")[:12, 0, 0].tolist() == [1, 1, 0, 0, 0, 0, 0, 1, 1, 0, 1, 1]
 
 
 IMAGE = 4096
