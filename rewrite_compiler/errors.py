@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -38,15 +38,13 @@ class FlexmatchError(Exception):
         super().__init__(str(self.problem))
 
     def __reduce__(self) -> tuple[Callable[[], FlexmatchError], tuple[()]]:
-        p = self.problem
-        return partial(type(self), p.code, p.sentence, place=p.place, help=p.help), ()
+        return partial(_refusal_of, type(self), self.problem), ()
 
     def at(self, place: str) -> FlexmatchError:
         """Return the same refusal located at `place`, unless it already has a place."""
         if self.problem.place:
             return self
-        p = self.problem
-        return type(self)(p.code, p.sentence, place=place, help=p.help)
+        return _refusal_of(type(self), replace(self.problem, place=printable(place)))
 
 
 class UsageError(FlexmatchError):
@@ -75,6 +73,13 @@ class AnswerNo(FlexmatchError):
 
 class SpecError(InputError):
     """A specification (term, ILA, target, rule) breaks its own contract."""
+
+
+def _refusal_of(kind: type[FlexmatchError], p: Problem) -> FlexmatchError:
+    """Return the refusal of a kind for a problem, whatever arguments the kind itself is made from."""
+    refusal = kind.__new__(kind)
+    FlexmatchError.__init__(refusal, p.code, p.sentence, place=p.place, help=p.help)
+    return refusal
 
 
 def require_type(value: object, kinds: tuple[type, ...], subject: str, expected: str) -> None:

@@ -23,7 +23,8 @@ def every_split(ila: Ila, r: Request, way: Sequence[Choice], chain: tuple[Schedu
         yield chain
         return
     choice, before = way[len(chain)], chain[-1] if chain else None
-    op = r.operation if before is None else continuation(r.operation, before.match.left, chain[0].tile)
+    first = r.row_operation if choice.is_flat else r.operation
+    op = first if before is None else continuation(r.operation, before.match.left, chain[0].tile)
     for m in matches(op, choice.computation):
         for s in schedules(ila, m, choice.switches, before) if choice.is_of(m) else ():
             variant = s if isinstance(s, Failure) else choice.variant_of(s)
@@ -43,7 +44,7 @@ def costs(chain: tuple[Schedule, ...], r: Request) -> tuple[int, int, int] | Non
 @pytest.mark.parametrize(
     ("name", "operation", "sizes", "splits"),
     [
-        ("vector", "add", {"t": 3, "n": 16}, 4),
+        ("vector", "add", {"t": 3, "n": 16}, 2),
         ("modes", "mul", {"t": 3, "n": 11}, 2),
         ("dma", "dense", {"t": 3, "k": 10, "n": 5}, 9),
         ("stages", "dense_bias_relu", {"t": 2, "k": 10, "n": 6}, 27),

@@ -201,7 +201,7 @@ def test_what_is_wrong_with_a_target_is_found(what: str, toy: Callable[..., str]
 def test_a_limit_with_an_odd_field_is_told_with_its_line(toy: Callable[..., str]) -> None:
     path = toy(before='Limit("weight vectors"', after="Limit(None")
     (problem,) = check(path, groups=1).problems
-    line = Path(path).read_text().split("@dense.limits")[0].count("\n") + 1
+    line = Path(path).read_text().split("Limit(None")[0].count("\n") + 1
     assert (problem.code, problem.sentence) == ("I102", "Name and reason of a capacity must be a text, not None")
     assert problem.place.endswith(f"{Path(path).name}:{line}")
 
@@ -438,7 +438,7 @@ def test_what_is_no_subject_is_refused() -> None:
 FAILS = "the driver of toy.dense fails at every size that is tried, at t=1, k=8, n=1 because"
 ADMITS = "the limits of toy.dense admit t=1, k="
 MISTAKES: dict[str, tuple[str, str, str]] = {
-    "a name of an instruction": ('issue("dot"', 'issue("dott"', f'[I104] {FAILS} toy has no instruction "dott"'),
+    "a name of an instruction": ('issue("dot"', 'issue("dott"', '[F203] toy has no instruction "dott"'),
     "a name of a field": (
         "length=length, shift",
         "len=length, shift",
