@@ -174,7 +174,7 @@ def simulated_product(layer: Layer, x: Codes, w: Codes, b: Codes, _: Mapping[str
     bands = rows.reshape(-1, 1 + (len(rows) % 2 == 0), rows.shape[1])
     for at in range(0, len(w), BLOCK):
         part = slice(at, at + BLOCK)
-        y = driven("dense_bias_int8", bands, w[part, :, 0, 0], b[part], x_zero=0)
+        y = driven("dense_bias_int8", bands, w[part, :, 0, 0], b[part], f={}, x_zero=0)
         blocks.append(y.reshape(len(rows), -1))
     return np.concatenate(blocks, 1).T[None, :, :, None]
 

@@ -18,7 +18,7 @@ import numpy as np
 from rewrite_compiler import Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.vta.config import Config
-from rewrite_compiler.lang import Array, array
+from rewrite_compiler.lang import Array, Expr, array, maximum, minimum
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
@@ -28,7 +28,6 @@ from rewrite_compiler.target import (
     Limit,
     Resources,
     StreamedDevice,
-    code_sum,
     common_factors,
     low_bits,
     pad_axis,
@@ -167,9 +166,19 @@ def _run(device: StreamedDevice, m: Sweep, run: range) -> None:
 def codes(
     x: Array, z: Array, *, multiplier: tuple[int, ...], shift: tuple[int, ...], zeros: tuple[int, ...], zero: int, low: int, high: int
 ) -> Array:  # fmt: skip
-    """Both operands less their zero points times their factors, exactly; nearest, ties up, limited to low … high."""
-    scales: dict[str, Any] = {"multiplier": multiplier, "shift": shift, "zeros": zeros, "zero": zero, "low": low, "high": high}
-    return array(lambda *i: code_sum(x[i], z[i], **scales), x.shape)
+    """Both operands less their zero points times their factors, exactly; nearest, ties up, limited to low … high.
+
+    Factors are taken in two parts, as the ALU does, so that calls are proved as one term.
+    """
+    n = parts_of(multiplier, shift)
+
+    def element(*i: Expr) -> Expr:
+        a, b = x[i] - zeros[0], z[i] - zeros[1]
+        carry = (a * n[X_LOW] + b * n[Z_LOW]) >> PART
+        code = ((a * n[X_HIGH] + b * n[Z_HIGH] + carry + n[HALF]) >> max(shift) - PART) + zero
+        return minimum(maximum(code, low), high)
+
+    return array(element, x.shape)
 
 
 def limits(multiplier: tuple[int, ...], shift: tuple[int, ...], p: Mapping[str, str]) -> Iterator[Limit]:
