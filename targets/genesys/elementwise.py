@@ -25,6 +25,7 @@ from rewrite_compiler.target import (
     code_sum,
     common_factors,
     element_pattern,
+    factor_parts,
     fixed_byte,
     fixed_nearest,
     low_bits,
@@ -85,9 +86,8 @@ def _tanh(x: Expr, f: Formats, g: Numbers) -> Expr:
 
 def _amounts(f: Formats, g: Numbers) -> tuple[int, ...]:
     """Return zero points, lower parts of factors, their bits, upper parts, what rounds, the bits left to shift, zero point, limits."""
-    shift, factors = common_factors(g["multiplier"], g["shift"])
-    low, high = [m % (1 << PART) for m in factors], [m >> PART for m in factors]
-    return (*(-n for n in g["zeros"]), *low, PART, *high, 1 << (shift - PART - 1), shift - PART, g["zero"], g["low"], g["high"])
+    low, high, half, left = factor_parts(g["multiplier"], g["shift"], PART)
+    return (*(-n for n in g["zeros"]), *low, PART, *high, half, left, g["zero"], g["low"], g["high"])
 
 
 def _factor_limits(factors: Sequence[int], shifts: Sequence[int], widest: int, least: int, most: int) -> tuple[Limit, ...]:
@@ -213,7 +213,7 @@ KINDS = (
          trials=(*BOUNDS[:1] * 2, *BOUNDS[1:] * 2)),
     Kind(partial(element_pattern, "sigmoid"), (SHIFT, "rows sigmoid x x s1"), _sigmoid, **_function),
     Kind(partial(element_pattern, "tanh"), (SHIFT, "rows tanh x x s1"), _tanh, **_function),
-    Kind(partial(quantized_add_pattern, "uint8"), SUM_OF_CODES, lambda x, z, f, g: code_sum(x, z, **g), _amounts,
+    Kind(partial(quantized_add_pattern, "uint8"), SUM_OF_CODES, lambda x, z, f, g: code_sum(x, z, **g, part=PART), _amounts,
          limits=_sum_limits, trials=(BOTH, APART)),
     Kind(partial(requantise_pattern, "uint8"), CODES_OF_SUMS, _code, lambda f, g: (g["zero"], g["low"], g["high"]),
          fraction=lambda g: _channel_amounts(g)[0], numbers=lambda g: _channel_amounts(g)[1],

@@ -18,7 +18,7 @@ import numpy as np
 from rewrite_compiler import Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.ila_models.vta.config import Config
-from rewrite_compiler.lang import Array, Expr, array, maximum, minimum
+from rewrite_compiler.lang import Array, array
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
 from rewrite_compiler.rewrite import Int, Ints
@@ -28,7 +28,9 @@ from rewrite_compiler.target import (
     Limit,
     Resources,
     StreamedDevice,
+    code_sum,
     common_factors,
+    factor_parts,
     low_bits,
     pad_axis,
     split_bytes,
@@ -48,9 +50,8 @@ X_LOW, Z_LOW, X_HIGH, Z_HIGH, HALF = NUMBERS = ("x_low", "z_low", "x_high", "z_h
 
 def parts_of(multiplier: Sequence[int], shift: Sequence[int]) -> dict[str, int]:
     """Return the numbers of the program: both parts of both factors over one power of two, and what rounds."""
-    most, (x, z) = common_factors(multiplier, shift)
-    low = (1 << PART) - 1
-    return {X_LOW: x & low, Z_LOW: z & low, X_HIGH: x >> PART, Z_HIGH: z >> PART, HALF: 1 << most - PART - 1}
+    (x_low, z_low), (x_high, z_high), half, _ = factor_parts(multiplier, shift, PART)
+    return {X_LOW: x_low, Z_LOW: z_low, X_HIGH: x_high, Z_HIGH: z_high, HALF: half}
 
 
 def shift_steps(area: str, by: int) -> list[Step]:
@@ -166,19 +167,9 @@ def _run(device: StreamedDevice, m: Sweep, run: range) -> None:
 def codes(
     x: Array, z: Array, *, multiplier: tuple[int, ...], shift: tuple[int, ...], zeros: tuple[int, ...], zero: int, low: int, high: int
 ) -> Array:  # fmt: skip
-    """Both operands less their zero points times their factors, exactly; nearest, ties up, limited to low … high.
-
-    Factors are taken in two parts, as the ALU does, so that calls are proved as one term.
-    """
-    n = parts_of(multiplier, shift)
-
-    def element(*i: Expr) -> Expr:
-        a, b = x[i] - zeros[0], z[i] - zeros[1]
-        carry = (a * n[X_LOW] + b * n[Z_LOW]) >> PART
-        code = ((a * n[X_HIGH] + b * n[Z_HIGH] + carry + n[HALF]) >> max(shift) - PART) + zero
-        return minimum(maximum(code, low), high)
-
-    return array(element, x.shape)
+    """Both operands less their zero points times their factors, exactly; nearest, ties up, limited to low … high."""
+    scales: dict[str, Any] = {"multiplier": multiplier, "shift": shift, "zeros": zeros, "zero": zero, "low": low, "high": high}
+    return array(lambda *i: code_sum(x[i], z[i], **scales, part=PART), x.shape)
 
 
 def limits(multiplier: tuple[int, ...], shift: tuple[int, ...], p: Mapping[str, str]) -> Iterator[Limit]:

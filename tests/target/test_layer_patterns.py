@@ -7,19 +7,25 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rewrite_compiler import IsConstant, Tensor, Where
 from rewrite_compiler import ops as o
 from rewrite_compiler.errors import SpecError
 from rewrite_compiler.ila_models import hvx
-from rewrite_compiler.lang import Fixed
+from rewrite_compiler.lang import Fixed, array, lift
 from rewrite_compiler.lang import Int as Integers
 from rewrite_compiler.ops import HasType
+from rewrite_compiler.prove.calls.call_validation import CallCourt, Method
+from rewrite_compiler.readings.kernels.evaluate import evaluate
 from rewrite_compiler.rewrite import Float, Int, Ints
 from rewrite_compiler.target import (
     Pattern,
     Target,
+    code_sum,
     element_pattern,
+    find_target,
     fixed_byte,
     fixed_nearest,
     fixed_products,
@@ -194,3 +200,24 @@ def test_formats_of_bytes_have_the_finest_step() -> None:
         -128,
         127,
     ]
+
+
+@given(
+    st.lists(st.integers(0, 255), min_size=4, max_size=4), st.lists(st.integers(1 << 23, (1 << 24) - 1), min_size=2, max_size=2),
+    st.lists(st.integers(21, 50), min_size=2, max_size=2),
+)  # fmt: skip
+def test_a_sum_of_codes_in_two_parts_is_exact(codes: list[int], multiplier: list[int], shift: list[int]) -> None:
+    (x, z, *zeros), most = codes, max(shift)
+    total = sum((c - n) * m << (most - k) for c, n, m, k in zip((x, z), zeros, multiplier, shift, strict=True))
+    expected = min(max(((total + (1 << most - 1)) >> most) + 7, 0), 255)
+    y = code_sum(lift(x), lift(z), multiplier=multiplier, shift=shift, zeros=zeros, zero=7, low=0, high=255, part=20)
+    assert evaluate(array(lambda n: y, (1,)), {}).tolist() == [expected]
+
+
+@pytest.mark.parametrize("name", ["genesys", "vta"])
+def test_calls_of_sums_of_codes_are_one_term_with_their_numerics(name: str) -> None:
+    """A driver that multiplies in parts is proved by the term alone; the sum of whole products would be another term."""
+    target = find_target(name)
+    scales = {"multiplier": (11_671_530, 8_730_912), "shift": (24, 24), "zeros": (118, 111), "zero": 116, "low": 0, "high": 255}
+    verdict = CallCourt(target).verdict(target.mappings["quantized_add_uint8_2"], {"a": 2, "b": 7, **scales})
+    assert verdict.method in (Method.TERM, Method.BLOCKS), verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...lang.arithmetic import maximum, minimum, shift_right, signed
+from ...lang.arithmetic import maximum, minimum, signed
 from ...lang.binders import Array, array, reduce_max, reduce_sum
 from ...lang.expr import Expr, select
 
@@ -97,13 +97,23 @@ def common_factors(multiplier: Sequence[int], shift: Sequence[int]) -> tuple[int
     return most, [m << (most - n) for m, n in zip(multiplier, shift, strict=True)]
 
 
-def code_sum(
-    x: Expr, z: Expr, *, multiplier: Sequence[int], shift: Sequence[int], zeros: Sequence[int], zero: int, low: int, high: int
-) -> Expr:  # fmt: skip
-    """Return the code of the sum of two codes, each less its zero point times its factor, exactly: nearest, ties up, in low … high."""
+def factor_parts(multiplier: Sequence[int], shift: Sequence[int], part: int) -> tuple[list[int], list[int], int, int]:
+    """Return both factors over one power of two in parts, the lower ones of so many bits first, what rounds, and the bits left to shift."""
     most, factors = common_factors(multiplier, shift)
-    total = (x - zeros[0]) * factors[0] + (z - zeros[1]) * factors[1]
-    return minimum(maximum(shift_right(total, most, "half_up") + zero, low), high)
+    return [m % (1 << part) for m in factors], [m >> part for m in factors], 1 << (most - part - 1), most - part
+
+
+def code_sum(
+    x: Expr, z: Expr, *, multiplier: Sequence[int], shift: Sequence[int], zeros: Sequence[int], zero: int, low: int, high: int, part: int
+) -> Expr:  # fmt: skip
+    """Return the code of the sum of two codes, each less its zero point times its factor, exactly: nearest, ties up, in low … high.
+
+    Factors are multiplied in two parts, the lower one of `part` bits, as devices with narrow products do: their calls are this term.
+    """
+    lower, upper, half, left = factor_parts(multiplier, shift, part)
+    a, b = x - zeros[0], z - zeros[1]
+    carry = (a * lower[0] + b * lower[1]) >> part
+    return minimum(maximum(((carry + a * upper[0] + b * upper[1] + half) >> left) + zero, low), high)
 
 
 def _from_bias(b: Array | None, n: Expr, total: Expr) -> Expr:
