@@ -204,7 +204,7 @@ class _Run:
         self.concurrent_seconds: list[float] = []  # processor seconds of the reference's thread, which are in `cpu`, too
         self.is_kept = False
         self.keeps_outputs = s.keep_outputs and s.log is None
-        self.needs_outputs = self.keeps_outputs or metric.name in CLASS_METRICS  # of the reference, where its scores are cached
+        self.needs_outputs = self.keeps_outputs or metric.name in CLASS_METRICS  # of the reference: its scores do not suffice
 
     def report(self, progress: Progress | None) -> Report:
         log = None if self.s.log is None else Journal(self.s.log, self._key(), [o.id for o in self.plan.offloads])

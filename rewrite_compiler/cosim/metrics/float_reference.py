@@ -20,7 +20,7 @@ from ...disk_cache import DiskCache, private_cache_folder, sources_hash
 from ...frontend.graph.emit import to_onnx
 from ...ir.program import Data, Program
 from ...limits import DEFAULT
-from .metrics import Metric, compares_with_data
+from .metrics import Metric, truth_of_data
 from .scores import Scores, concatenated_scores
 
 TOLERANCE = 1e-5  # of a batched reference run against single runs
@@ -55,7 +55,7 @@ class CachedReference:
     def __init__(self, plan: Plan, data: Dataset, batch: int, limit: int = DEFAULT.host_seconds, metric: Metric | None = None) -> None:
         self.program, self.data, self.batch, self.limit = plan.source, data, batch, limit
         self.cache, self.key = DiskCache(private_cache_folder("reference")), _key(plan, data, batch)
-        self.score_key = "" if metric is None or not compares_with_data(metric, data) else _score_key(self.key, metric)
+        self.score_key = "" if metric is None or truth_of_data(metric, data) is None else _score_key(self.key, metric)
         self.names = [plan.source.names[v] for v in plan.source.outputs]
         self.seconds, self.batches, self.size = 0.0, list[dict[str, Data]](), 0
         self.scores: list[Scores] = []

@@ -113,11 +113,20 @@ def metric_of(name: str, task: str = "") -> Metric:
     )
 
 
-def compares_with_data(metric: Metric, data: Dataset) -> bool:
-    """Tell whether the metric compares outputs with the data's labels or targets, never with the reference's outputs."""
-    if metric.truth_source in (TruthSource.LABELS, TruthSource.TARGETS):
-        return True
-    return data.targets is not None or (metric.truth_source == TruthSource.ANY and data.labels is not None)
+def truth_of_data(metric: Metric, data: Dataset) -> Data | None:
+    """Return the labels or true values that the metric compares outputs with; None where it takes the reference's outputs.
+
+    Raises:
+        InputError: C100, the metric needs labels or targets that the data does not have.
+    """
+    if metric.truth_source == TruthSource.ANY and data.labels is not None:
+        return data.labels
+    if metric.truth_source in (TruthSource.REFERENCE, TruthSource.ANY):
+        return data.targets
+    truth = data.labels if metric.truth_source == TruthSource.LABELS else data.targets
+    if truth is None:
+        raise InputError("C100", f"metric {metric.name} needs {metric.truth_source}, which the data does not have", place=data.place)
+    return truth
 
 
 def truth_for(metric: Metric, data: Dataset, reference: Data) -> Data:
@@ -126,14 +135,8 @@ def truth_for(metric: Metric, data: Dataset, reference: Data) -> Data:
     Raises:
         InputError: C100, the metric needs labels or targets that the data does not have.
     """
-    if metric.truth_source == TruthSource.ANY and data.labels is not None:
-        return data.labels
-    if metric.truth_source in (TruthSource.REFERENCE, TruthSource.ANY):
-        return reference if data.targets is None else data.targets
-    truth = data.labels if metric.truth_source == TruthSource.LABELS else data.targets
-    if truth is None:
-        raise InputError("C100", f"metric {metric.name} needs {metric.truth_source}, which the data does not have", place=data.place)
-    return truth
+    truth = truth_of_data(metric, data)
+    return reference if truth is None else truth
 
 
 def compare_paired(metric: Metric, first: Scores, second: Scores) -> PairedComparison:
