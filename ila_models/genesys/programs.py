@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .systolic import OWN_LOOPS
@@ -51,11 +50,12 @@ class Program:
         for half in (0, 1):
             self.emit(name, **fields, half=half, immediate=value >> 16 * half & 0xFFFF)
 
-    @contextmanager
-    def group(self, unit: int) -> Iterator[None]:
-        """Put what is appended inside into a group of a unit."""
+    def begin(self, unit: int) -> None:
+        """Begin a group of a unit, which has the words that follow."""
         self.emit("sync_inst", unit=unit, phase=0)
-        yield
+
+    def end(self, unit: int) -> None:
+        """End the group of a unit."""
         self.emit("sync_inst", unit=unit, phase=1)
 
     # -- the systolic array

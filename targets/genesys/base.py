@@ -80,7 +80,7 @@ target = Target(
 )
 
 
-def product(
+def declare_product(
     kind: str, sizes: Sequence[Mapping[str, Any]], zeros: Sequence[int], *, bias: bool, relu: bool = False, codes: str = "",
     **declared: Any,
 ) -> Operation:  # fmt: skip

@@ -138,7 +138,7 @@ class Kind:
     fraction: Callable[[Numbers], int] = lambda g: 0
     shift: Callable[[Formats], int] = lambda f: 0
     numbers: Callable[[Numbers], Codes] | None = None  # [number, channel], one channel for all
-    limits: Callable[[Numbers], tuple[Limit, ...]] = lambda g: ()
+    capacities: Callable[[Numbers], tuple[Limit, ...]] = lambda g: ()
     is_shared: bool = False
     trials: tuple[Numbers, ...] = ({}, {})
 
@@ -146,7 +146,7 @@ class Kind:
 def _plan(*, kind: Kind, rank: int, operands: int, p: P, **given: Any) -> Sweep:
     """Return the work on all elements of tensors: they fill all lanes of rows, whatever their axes, or channels lie in lanes."""
     c, shape = config(p), [given[d] for d in RANKS[rank].split()]
-    how: dict[str, Any] = {"program": kind.program, "bounds": kind.limits(given)}
+    how: dict[str, Any] = {"program": kind.program, "bounds": kind.capacities(given)}
     if kind.numbers is not None:
         return Sweep(c, shape[0], tile_count(shape[1], c.lanes), (math.prod(shape[2:]), 1), numbers=3, **how)
     is_apart = any(" y " in line for line in kind.program)
@@ -214,10 +214,10 @@ KINDS = (
     Kind(partial(element_pattern, "sigmoid"), (SHIFT, "rows sigmoid x x s1"), _sigmoid, **_function),
     Kind(partial(element_pattern, "tanh"), (SHIFT, "rows tanh x x s1"), _tanh, **_function),
     Kind(partial(quantized_add_pattern, "uint8"), SUM_OF_CODES, lambda x, z, f, g: code_sum(x, z, **g, part=PART), _amounts,
-         limits=_sum_limits, trials=(BOTH, APART)),
+         capacities=_sum_limits, trials=(BOTH, APART)),
     Kind(partial(requantise_pattern, "uint8"), CODES_OF_SUMS, _code, lambda f, g: (g["zero"], g["low"], g["high"]),
          fraction=lambda g: _channel_amounts(g)[0], numbers=lambda g: _channel_amounts(g)[1],
-         limits=lambda g: _factor_limits(g["multiplier"], g["shift"], 24, 25, 54), trials=(ONE, EACH)),
+         capacities=lambda g: _factor_limits(g["multiplier"], g["shift"], 24, 25, 54), trials=(ONE, EACH)),
 )  # fmt: skip
 
 

@@ -184,20 +184,21 @@ def _tile_words(m: Sweep, group: range, image: int, band: range, scalars: Sequen
     p, size, row = Program(), len(group), m.row_bytes
     moved = WORD * size * m.image_rows(len(band)) * m.size[1]
     first = row * (group.start * m.samples * math.prod(m.size) + size * m.size[1] * (image * m.size[0] + band.start * m.strides[0]))
-    with p.group(SIMD):
-        p.emit("dtype_cfg", **dict.fromkeys(("dst", "src1", "src2"), ELEMENT_BITS - fraction))
-        for n, value in enumerate(scalars):
-            p.emit("set_imm_low", index=n, immediate=value & 0xFFFF)
-            p.emit("set_imm_high", index=n, immediate=value >> 16 & 0xFFFF)
-        p.move("ld", FIRST, moved, address=first)
-        if m.numbers:
-            p.move("ld", SECOND, WORD * m.numbers * size, address=m.places["numbers"] + row * group.start * m.numbers)
-        if m.operands > 1:
-            p.move("ld", SECOND, moved, address=m.places["z"] + first, row=m.numbers * size)
-        for nest in m.nests(size, len(band)):
-            p.nest(nest)
-        area = math.prod(m.out)
-        stored = m.places["out"] + row * (group.start * m.samples * area + size * (image * area + band.start * m.out[1]))
-        space, at = (SECOND, m.result_row(size, len(band))) if m.is_apart else (FIRST, 0)
-        p.move("st", space, WORD * size * len(band) * m.out[1], address=stored, row=at)
+    p.begin(SIMD)
+    p.emit("dtype_cfg", **dict.fromkeys(("dst", "src1", "src2"), ELEMENT_BITS - fraction))
+    for n, value in enumerate(scalars):
+        p.emit("set_imm_low", index=n, immediate=value & 0xFFFF)
+        p.emit("set_imm_high", index=n, immediate=value >> 16 & 0xFFFF)
+    p.move("ld", FIRST, moved, address=first)
+    if m.numbers:
+        p.move("ld", SECOND, WORD * m.numbers * size, address=m.places["numbers"] + row * group.start * m.numbers)
+    if m.operands > 1:
+        p.move("ld", SECOND, moved, address=m.places["z"] + first, row=m.numbers * size)
+    for nest in m.nests(size, len(band)):
+        p.nest(nest)
+    area = math.prod(m.out)
+    stored = m.places["out"] + row * (group.start * m.samples * area + size * (image * area + band.start * m.out[1]))
+    space, at = (SECOND, m.result_row(size, len(band))) if m.is_apart else (FIRST, 0)
+    p.move("st", space, WORD * size * len(band) * m.out[1], address=stored, row=at)
+    p.end(SIMD)
     return p.words

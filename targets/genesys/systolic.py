@@ -40,7 +40,7 @@ from rewrite_compiler.target import (
     word_sum,
 )
 
-from .base import WORD, Codes, P, config, product
+from .base import WORD, Codes, P, config, declare_product
 
 ROWS = 4  # of a block of weights
 MOST = (1 << 16) - 1  # of a request, and of the iterations of a loop
@@ -134,12 +134,13 @@ def tiled(m: Layer) -> Layer:
 def layer_words(m: Layer) -> list[Word]:
     """Return the words of a layer: one block."""
     p = Program()
-    with p.group(SYSTOLIC):
-        p.halves("set_base_addr", 0, buffer=BBUF)
-        p.halves("set_base_addr", m.bytes["bias"], buffer=WBUF)
-        p.loops(m.tiles)
-        _transfers(p, m)
-        _inside(p, m)
+    p.begin(SYSTOLIC)
+    p.halves("set_base_addr", 0, buffer=BBUF)
+    p.halves("set_base_addr", m.bytes["bias"], buffer=WBUF)
+    p.loops(m.tiles)
+    _transfers(p, m)
+    _inside(p, m)
+    p.end(SYSTOLIC)
     if m.relu:
         _relu(p, m)
     p.emit("block_end", last=1)
@@ -186,9 +187,10 @@ def _inside(p: Program, m: Layer) -> None:
 def _relu(p: Program, m: Layer) -> None:
     """The larger of each sum and 0, from the sums of a tile to the same rows of a vector memory, and these to memory."""
     tiles, requests, size = _results(m)
-    with p.group(SIMD):
-        p.nest(Nest("relu", (m.toh * m.out[1] * m.toc,), Operand("VMEM2", 0, (1,)), Operand("OBUF", 0, (1,)), Operand("IMM")))
-        p.move("st", "VMEM2", size, tiles=[(m.tiles[loop], stride) for loop, stride in tiles.items()], requests=requests)
+    p.begin(SIMD)
+    p.nest(Nest("relu", (m.toh * m.out[1] * m.toc,), Operand("VMEM2", 0, (1,)), Operand("OBUF", 0, (1,)), Operand("IMM")))
+    p.move("st", "VMEM2", size, tiles=[(m.tiles[loop], stride) for loop, stride in tiles.items()], requests=requests)
+    p.end(SIMD)
 
 
 # -- ports
@@ -298,7 +300,9 @@ EPILOGUES: tuple[dict[str, Any], ...] = (
 def _declare(kind: str, *, bias: bool = False, relu: bool = False, codes: str = "") -> None:
     plan, drive, numerics, units, sizes = KINDS[kind]
     driver, finish = partial(drive, relu=relu, offset=OFFSET if codes else 0), _rectified if relu else word_sum
-    mapping = product(kind, sizes if codes or kind == "conv2d" else (), (3, 200, OFFSET), bias=bias, relu=relu, codes=codes, units=units)
+    mapping = declare_product(
+        kind, sizes if codes or kind == "conv2d" else (), (3, 200, OFFSET), bias=bias, relu=relu, codes=codes, units=units
+    )
     mapping.implement(partial(plan, relu=relu), driver, partial(numerics, finish=finish), moves=not codes)
 
 

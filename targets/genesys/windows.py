@@ -24,7 +24,7 @@ from rewrite_compiler.target import (
     windowed,
 )
 
-from .base import Codes, P, config, product, target
+from .base import Codes, P, config, declare_product, target
 from .simd import Sweep, run
 
 LEAST = {"": -128, "uint8": 0}  # the least code: what stands around the image of a maximum
@@ -120,4 +120,4 @@ def _drive_depthwise(
 
 for _codes in LEAST:
     for _bias in (False, True):
-        product("depthwise", SIZES, (3, 100, 0), bias=_bias, codes=_codes).implement(_layer, _drive_depthwise, depthwise_sums)
+        declare_product("depthwise", SIZES, (3, 100, 0), bias=_bias, codes=_codes).implement(_layer, _drive_depthwise, depthwise_sums)

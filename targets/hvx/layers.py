@@ -62,8 +62,8 @@ def _drive_conv2d(
         [((k * height + u * strides[0] + r) * width + v * strides[1]) * channels for r in range(w.shape[2])]
         for k in range(batch) for u in range(out[0]) for v in range(out[1])
     ]  # fmt: skip
-    taps, first = np.moveaxis(w, 1, -1).reshape(len(w), w.shape[2], -1), initial_sums(w, b, -x_zero)
-    biases = np.zeros(len(w), np.int32) if first is None else first
+    taps = np.moveaxis(w, 1, -1).reshape(len(w), w.shape[2], -1)
+    biases = np.asarray(initial_sums(w, np.zeros(len(w), np.int32) if b is None else b, -x_zero))
     y = multiply(device, m, starts, image.reshape(*x.shape[:-4], -1), taps, biases, f, relu, instruction)
     return np.moveaxis(y.reshape(*y.shape[:-2], batch, *out, len(w)), -1, -3)
 

@@ -80,19 +80,20 @@ def _give(sim: Any, m: Layer, x: np.ndarray, w: np.ndarray, bias: np.ndarray, ou
 def binary(name: str, rows: int, *, type: int = 0, integers: int = 16) -> list[Word]:
     """Return a program that applies a function to rows of two operands and stores the rows behind them."""
     p, size = Program(), 4 * rows
-    with p.group(SIMD):
-        p.emit("dtype_cfg", type=type, dst=integers, src1=integers, src2=integers)
-        for space, base in (("VMEM1", 0), ("VMEM2", 16 * rows)):
-            p.move("ld", space, size, address=base)
-        for space in ("VMEM1", "VMEM2"):
-            p.emit("base_sign_ext", space=SPACES[space], index=1, immediate=0)
-            p.emit("stride_low", space=SPACES[space], index=1, immediate=1)
-        places = {"dst_space": 2, "src1_space": 2, "src2_space": 3, "dst_index": 1, "src1_index": 1, "src2_index": 1}
-        p.emit("set_iter", level=0, immediate=rows)
-        p.emit("set_index", **places)
-        p.emit("set_inst", level=1, immediate=1)
-        p.emit(name, **places)
-        p.move("st", "VMEM1", size, address=32 * rows)
+    p.begin(SIMD)
+    p.emit("dtype_cfg", type=type, dst=integers, src1=integers, src2=integers)
+    for space, base in (("VMEM1", 0), ("VMEM2", 16 * rows)):
+        p.move("ld", space, size, address=base)
+    for space in ("VMEM1", "VMEM2"):
+        p.emit("base_sign_ext", space=SPACES[space], index=1, immediate=0)
+        p.emit("stride_low", space=SPACES[space], index=1, immediate=1)
+    places = {"dst_space": 2, "src1_space": 2, "src2_space": 3, "dst_index": 1, "src1_index": 1, "src2_index": 1}
+    p.emit("set_iter", level=0, immediate=rows)
+    p.emit("set_index", **places)
+    p.emit("set_inst", level=1, immediate=1)
+    p.emit(name, **places)
+    p.move("st", "VMEM1", size, address=32 * rows)
+    p.end(SIMD)
     p.emit("block_end", last=1)
     return p.words
 
@@ -139,11 +140,12 @@ def test_function(name: str) -> None:
 def test_rows_that_depend_on_one_another_are_worked_on_in_order(first: int, step: int, want: Any) -> None:
     a, b = np.random.default_rng(8).integers(-1000, 1000, (2, 6, 4))
     b, p = b[:5], Program()
-    with p.group(SIMD):
-        p.move("ld", "VMEM1", 24)
-        p.move("ld", "VMEM2", 20, address=96)
-        p.nest(Nest("add", (5,), Operand("VMEM1", first, (step,)), Operand("VMEM1", 0, (1,)), Operand("VMEM2", 0, (1,))))
-        p.move("st", "VMEM1", 24, address=176)
+    p.begin(SIMD)
+    p.move("ld", "VMEM1", 24)
+    p.move("ld", "VMEM2", 20, address=96)
+    p.nest(Nest("add", (5,), Operand("VMEM1", first, (step,)), Operand("VMEM1", 0, (1,)), Operand("VMEM2", 0, (1,))))
+    p.move("st", "VMEM1", 24, address=176)
+    p.end(SIMD)
     p.emit("block_end", last=1)
     for reading in READINGS:
         simd = np.concatenate([a.reshape(-1), b.reshape(-1), np.zeros(24, np.int64)]).astype(np.int32).view(np.uint8)
