@@ -16,6 +16,7 @@ from ..errors import AnswerNo, BudgetError, FlexmatchError, InputError
 from ..frontend.file.read import read_bytes
 from ..frontend.graph.emit import to_onnx
 from ..frontend.graph.structure import without_trailing_absent
+from ..frontend.perturb.rounding_noise import with_rounding_noise
 from ..hostrun import Session, coded_operators, reference, saturates
 from ..ir.evaluate import random_tensor
 from ..ir.program import Data, Program
@@ -24,12 +25,12 @@ from ..limits import DEFAULT, Limits
 from .formats.edge_data import edge_inputs
 from .plan.plan import Plan
 from .plan.suspect_laws import suspect
+from .rounding_ties import Run, undecided_by_ties
 
 TOLERANCE = 1e-5  # of the largest output: what float32 rounding in another order may do
 PERTURBATION = 2.0**-21  # of an input: what reordered sums of a few dozen float32 terms may lose before the model's first cancellation
 PERTURBATIONS = 8
 SEED = 20261
-Run = Callable[[Mapping[str, Data]], dict[str, Data]]
 MODEL = "model"
 NO_VNNI = "without VNNI its sums of products of uint8 and int8 saturate in 16 bits"
 AS_WRITTEN = "the plan was checked against the model as it is written"
@@ -47,8 +48,8 @@ class PlanDiffers(FlexmatchError):
 class PlanCheck:
     """The largest difference of the plan's outputs from the reference, relative to the largest value of the output.
 
-    A difference above the tolerance is allowed only where perturbing the model's inputs in their last bits moves the output as far:
-    an output that cancels has no digits to agree in.
+    A difference above the tolerance is allowed only where perturbing the model's inputs in their last bits moves the output as far,
+    or the numbers that it quantises: an output that cancels has no digits to agree in, a number between two codes may become either.
     `against` is "model", "imported program" when the host engine refuses the model as it is written, or why nothing was compared.
     `defaults` states how onnxruntime with its own settings deviates from the model's codes, or its optimiser from the model.
     """
@@ -106,7 +107,7 @@ def _check(plan: Plan, onnx: bytes, model: Path, limits: Limits, *, is_optimised
     p = plan.program
     values = random_inputs(p, random)
     try:
-        run, against, refusal = _source(plan, model, limits.host_seconds, is_optimised)
+        run = _source(plan, model, limits.host_seconds, is_optimised)
         expected = run(values)
     except (InputError, BudgetError) as error:
         if error.problem.code not in NO_HOST:
@@ -114,23 +115,27 @@ def _check(plan: Plan, onnx: bytes, model: Path, limits: Limits, *, is_optimised
         return PlanCheck(None, 0, f"not compared with the model: {error.problem.sentence}")
     compiled = Session(onnx, name="the plan")
     deviations = _checked_deviations(plan, compiled, run, values, expected, model, limits)
-    extra_inputs = [random_inputs(p, random)] if isinstance(run, _InBatch) else []
+    extra_inputs = [random_inputs(p, random)] if isinstance(run.run, _InBatch) else []
     for edge in (*extra_inputs, *edge_inputs(plan, random)):
         _checked_deviations(plan, compiled, run, edge, run(edge), model, limits)
-    by_default = _by_default(plan, model, run, values, expected, limits) if against == MODEL else ""
-    without = f"onnxruntime's optimiser refuses the model ({refusal}); {AS_WRITTEN}" if refusal else ""
-    return PlanCheck(max(deviations.values(), default=0.0), len(expected), against, without or by_default)
+    by_default = _by_default(plan, model, run, values, expected, limits) if run.against == MODEL else ""
+    without = f"onnxruntime's optimiser refuses the model ({run.refusal}); {AS_WRITTEN}" if run.refusal else ""
+    return PlanCheck(max(deviations.values(), default=0.0), len(expected), run.against, without or by_default)
 
 
 def _checked_deviations(
-    plan: Plan, compiled: Session, run: Run, values: Mapping[str, Data], expected: Mapping[str, Data], model: Path, limits: Limits
+    plan: Plan, compiled: Session, run: _Source, values: Mapping[str, Data], expected: Mapping[str, Data], model: Path, limits: Limits
 ) -> dict[str, float]:
     """Return the relative difference of each output from the expected one; refuse differences beyond rounding."""
     outputs = compiled.run(values, seconds=10 * limits.host_seconds)
     deviations = differences(expected, outputs.values())
-    differs = next(iter(beyond_rounding(deviations, expected, run, values)), None)
-    if differs is None:
+    far = beyond_rounding(deviations, expected, run, values)
+    noisy = run.with_noise() if far else None
+    if noisy is not None:
+        far = undecided_by_ties(far, expected, dict(zip(expected, outputs.values(), strict=True)), noisy, values, TOLERANCE)
+    if not far:
         return deviations
+    differs = far[0]
     sentence = f"the plan differs from its model by {deviations[differs]:.3g} of the largest value of {differs}; {TOLERANCE:g} is allowed"
     law = suspect(plan, values, limits)
     if law is None:
@@ -155,21 +160,48 @@ def beyond_rounding(deviations: Mapping[str, float], expected: Mapping[str, Data
     return [name for name in far if not deviations[name] <= movement[name]]
 
 
-def _source(plan: Plan, model: Path, seconds: float, is_optimised: bool) -> tuple[Run, str, str]:
-    """Return a runner of the reference, which it is (the model, else the imported program), and what the optimiser refused of it."""
+@dataclass(frozen=True)
+class _Source:
+    """The reference: a runner of it, which it is (the model, else the imported program), and what the optimiser refused of it.
+
+    `with_noise` makes a runner of the model with rounding noise before it quantises, None where it does not.
+    """
+
+    run: Run
+    against: str
+    refusal: str
+    with_noise: Callable[[], Run | None]
+
+    def __call__(self, values: Mapping[str, Data]) -> dict[str, Data]:
+        """Return the outputs of the reference."""
+        return self.run(values)
+
+
+def _source(plan: Plan, model: Path, seconds: float, is_optimised: bool) -> _Source:
+    """Return the model as the reference, the imported program where the host engine refuses the model."""
+
+    def with_noise() -> Run | None:
+        changed = with_rounding_noise(_content(model) or read_bytes(model, DEFAULT), PERTURBATION)
+        return None if changed is None else _runner(plan, reference(model, changed, is_optimised=is_optimised), seconds)
+
     try:
         source = _reference(model, is_optimised=is_optimised)
-        return _runner(plan, source, seconds), MODEL, source.refusal
+        return _Source(_runner(plan, source, seconds), MODEL, source.refusal, with_noise)
     except InputError as error:
         if error.problem.code not in NO_HOST:
             raise
     imported = Session(to_onnx(plan.source), name="the imported program")
-    return lambda values: imported.run(values, seconds=seconds), "imported program", ""
+    return _Source(lambda values: imported.run(values, seconds=seconds), "imported program", "", lambda: None)
 
 
 def _reference(model: Path, *, is_exact: bool = True, is_optimised: bool = True) -> Session:
-    """Return the model on the host, without trailing absent operands: onnxruntime 1.31.1 may read through a null pointer there."""
-    return reference(model, without_trailing_absent(read_bytes(model, DEFAULT)), is_exact=is_exact, is_optimised=is_optimised)
+    """Return the model on the host."""
+    return reference(model, _content(model), is_exact=is_exact, is_optimised=is_optimised)
+
+
+def _content(model: Path) -> bytes | None:
+    """Return a model without trailing absent operands, None where it has none: onnxruntime 1.31.1 may read through a null pointer."""
+    return without_trailing_absent(read_bytes(model, DEFAULT))
 
 
 def _runner(plan: Plan, source: Session, seconds: float) -> Run:
