@@ -196,6 +196,11 @@ def updates_of(step: Step) -> Iterator[Update]:
             yield from updates_of(part)
 
 
+def has_loops(step: Step) -> bool:
+    """Tell whether a step, or a part of it, is a loop."""
+    return isinstance(step, Loop) or any(map(has_loops, children(step)))
+
+
 def reads_of(step: Step) -> frozenset[Leaf]:
     """Return the leaves that a step and its parts depend on, local names left out."""
     leaves = _own_reads(step).union(*map(reads_of, children(step)))

@@ -87,3 +87,15 @@ def test_bounds_are_exact_where_addresses_run_on() -> None:
     assert [m.name for m in bounds.reads] == ["dram"]
     nothing = read_sets.instruction_bounds(model, sim.memories, i, {**operands, "y_size": [0]})
     assert (nothing.reads, nothing.writes) == ({}, {})
+
+
+@pytest.mark.parametrize(("micro_ops", "outer", "inner"), [(3, 5, 7), (1, 1, 1), (0, 5, 7), (2, 0, 4)])
+def test_values_are_counted_by_loops_and_addends(micro_ops: int, outer: int, inner: int) -> None:
+    """A micro-op of VTA's product computes 16 sums of 16 addends, and narrows them."""
+    model = ila("vta")
+    sim = model.simulator(dram=bytearray(1 << 16), strict=True)
+    fields = {"uop_end": micro_ops, "iter_out": outer, "iter_in": inner}
+    operands = {n: [fields.get(n, 0)] for n in model.instructions["gemm"].operands}
+    bounds = read_sets.instruction_bounds(model, sim.memories, model.instructions["gemm"], operands)
+    passes = micro_ops * outer * inner
+    assert passes * 16 * 16 <= bounds.values <= passes * (16 * 16 + 4 * 16)

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from vectors import replay, traces
 
-from rewrite_compiler.ila import Ila, mmio
+from rewrite_compiler.ila import Bits, Ila, mmio
+from rewrite_compiler.ila.simulation import simulator
 from rewrite_compiler.ila.simulation.simulator import SHORT_BLOCK, Simulator
 from rewrite_compiler.ila_models.flexasr import build
-from rewrite_compiler.lang import assign, select
+from rewrite_compiler.lang import Leaf, Step, assign, loop, reduce_sum, select, wrap
 
 TRACES = traces("flexasr")
 
@@ -67,6 +68,30 @@ def test_what_words_cannot_hold_is_run_by_numpy_and_named() -> None:
     assert sim.state("b") == 7
     assert list(sim.not_native) == ["run"]
     assert "more than a word of 64 bits holds" in sim.not_native["run"]
+
+
+def test_a_call_of_many_values_is_compiled_to_the_full_level_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls of few values are compiled fast; the level stays once a call of many needs it, and changes no bit."""
+    monkeypatch.setattr(simulator, "LIGHT_VALUES", 100)
+    m = Ila("sums")
+    bus = mmio(m)
+    m.memory("x", (64,), 8, signed=True)
+    m.memory("total", (), 32, signed=True)
+
+    @m.instruction("add", bus.write(0x10), {"count": Bits(0, 7)})
+    def _add(count: Leaf) -> Step:
+        return loop([count[()]], lambda i: assign(m.s.total, wrap(m.s.total[()] + reduce_sum(lambda k: m.s.x[k] * (i + k), 8), 32, True)))
+
+    levels, totals = [], []
+    for reading in ("native", "oracle"):
+        sim = Simulator(m, reading=reading)
+        sim.memories[m.s.x].data[:] = np.arange(-20, 44)
+        for count in (3, 12, 13, 3):
+            sim.issue("add", count=count)
+            totals.append(int(sim.state("total")))
+            levels.append(sim._executable(m.instructions["add"]).level)
+    assert levels[:4] == [simulator.LIGHT, simulator.LIGHT, simulator.LEVEL, simulator.LEVEL]
+    assert totals[:4] == totals[4:]
 
 
 def test_blocks_with_samples(flexasr: Ila) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from ...errors import AnswerNo, SpecError, UsageError
 from ...lang.binders import Leaf, index_variable, static_shape
 from ...lang.expr import Expr, const, var
-from ...lang.step import Loop, Seq, Step, assign, seq, update, updates_of, when
+from ...lang.step import Loop, Seq, Step, assign, has_loops, seq, update, updates_of, when
 from ...readings.arrays.batched_memory import Memory
 from ...readings.arrays.labelled_array import Axis, Data, Store, axis_of, storage_dtype
 from ...readings.kernels.selection import machine_code_refusal
@@ -29,11 +29,12 @@ from ..mmio import Command, assemble, split_lanes
 from ..model import CONTROL, Ila, Instruction, instruction_of, unknown_name_error
 from .batch_decoder import play
 from .initialisation_tracking import InitialisationMap
+from .read_sets import instruction_bounds
 
 READINGS = ("arrays", "oracle", "native")
 CACHED_DECODES = 1 << 16
-# an instruction is compiled fast, and again to this level when it has run for as long as that may take
-LEVEL, LIGHT_SECONDS = 2, 0.5
+# an instruction is compiled fast, and again to this level when it has run for as long as that may take, or a call computes so many values
+LIGHT, LEVEL, LIGHT_SECONDS, LIGHT_VALUES = 1, 2, 0.5, 1 << 27
 SHORT_BLOCK = 256  # commands that machine code runs one by one; numpy is quicker on more
 
 
@@ -276,6 +277,7 @@ class _Executable:
         accessed_memories = self.written_memories.union(*(e.reads for u in updates_of(instruction.update) for e in (u.value, *u.address)))
         self.is_control = all(s.binding == CONTROL for s in sim.ila.states.values() if s.leaf in accessed_memories)
         self.counter = index_variable("n", 1 << 31)
+        self.has_loops, self.level = has_loops(instruction.update), LIGHT
         self.has_update = not isinstance(instruction.update, Seq) or bool(instruction.update.steps)
         self.reads_update = instruction.result is not None and not instruction.result[(0,) * instruction.result.rank].reads.isdisjoint(
             self.written_memories
@@ -327,13 +329,14 @@ class _Executable:
         """
         if self.sim.by_arrays:
             return False, None
-        from ...readings.native.jit import LIGHT
         from ...readings.native.printer import native_function
 
         step, returned = _step_with_result(self.instruction)
-        function = native_function(step, self.sim.strict, LIGHT)
-        if not isinstance(function, str) and function.seconds > LIGHT_SECONDS:
-            function = native_function(step, self.sim.strict, LEVEL)
+        self.level = LEVEL if self.level < LEVEL and self._values(count, operands) > LIGHT_VALUES else self.level
+        function = native_function(step, self.sim.strict, self.level)
+        if not isinstance(function, str) and self.level < LEVEL and function.seconds > LIGHT_SECONDS:
+            self.level = LEVEL
+            function = native_function(step, self.sim.strict, self.level)
         if isinstance(function, str):
             self.sim.not_native[self.instruction.name] = function
             return False, None
@@ -351,6 +354,12 @@ class _Executable:
         function.seconds += time.thread_time() - started
         self._forget()
         return True, None if returned is None else rows[returned].reshape(count, *static_shape(returned))
+
+    def _values(self, count: int, operands: Mapping[str, Data]) -> int:
+        """Return at most how many values commands compute, 0 of an instruction without loops."""
+        if not self.has_loops:
+            return 0
+        return count * instruction_bounds(self.sim.ila, self.sim.machine.memories, self.instruction, operands).values
 
     def _forget(self) -> None:
         self.sim.machine.invalidate(self.written_memories)

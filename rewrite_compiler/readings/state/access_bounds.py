@@ -7,15 +7,16 @@ elements that are not touched: what is disjoint by bounds is disjoint, what over
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from ...lang import intervals as iv
-from ...lang.binders import Array, Leaf
-from ...lang.expr import ARITHMETIC, Expr
+from ...lang.binders import Array, FoldResult, Leaf
+from ...lang.expr import ARITHMETIC, Expr, lift
 from ...lang.intervals import Interval
 from ...lang.step import Let, Loop, Seq, Step, Together, Update, When, updates_of
+from ...lang.traversal import inner_terms
 from ..arrays.labelled_array import Data
 from .dependence_test import loads_and_binders
 
@@ -24,10 +25,11 @@ Bounds = tuple[int, int]
 
 @dataclass
 class AccessBounds:
-    """The first and the last row-major element number that may be accessed, by memory."""
+    """The first and the last row-major element number that may be accessed, by memory, and at most how many values are computed."""
 
     reads: dict[Leaf, Bounds] = field(default_factory=dict)
     writes: dict[Leaf, Bounds] = field(default_factory=dict)
+    values: int = 0  # of updates, each as often as its loops run, a sum counted by its addends
 
 
 def access_bounds(step: Step, result: Array | None, memories: Mapping[Leaf, Sequence[int]], contents: Mapping[Leaf, Data]) -> AccessBounds:
@@ -48,12 +50,28 @@ def _loads_and_binders(e: Expr) -> tuple[list[Expr], dict[Expr, Expr]]:
     return loads_and_binders(e)
 
 
+@lru_cache(maxsize=4096)
+def _nested_reductions(e: Expr) -> frozenset[tuple[Expr, ...]]:
+    """Return the extents of every nest of reductions and folds below a term, outermost first."""
+    nests: dict[Expr, frozenset[tuple[Expr, ...]]] = {}
+
+    def visit(x: Expr) -> frozenset[tuple[Expr, ...]]:
+        if x not in nests:
+            extents = x.args[1:] if x.op == "reduce" else (x.data.fold.extent,) if isinstance(x.data, FoldResult) else ()
+            inner_nests = frozenset().union(*map(visit, inner_terms(x))) or {()}
+            nests[x] = frozenset((*extents, *nest) for nest in inner_nests)
+        return nests[x]
+
+    return visit(e)
+
+
 class _Walk:
     def __init__(self, memories: Mapping[Leaf, Sequence[int]], contents: Mapping[Leaf, Data]) -> None:
         self.memories, self.contents = memories, contents
         self.bounds = AccessBounds()
         self.variables: dict[Expr, Interval] = {}
         self.memo: dict[Expr, Interval] = {}
+        self.iterations = 1  # of the loops around
 
     # -- steps
 
@@ -73,8 +91,11 @@ class _Walk:
                 self.step(step.otherwise)
         elif isinstance(step, Loop):
             if self.bind(step.variable, step.extent):
+                iterations, self.iterations = self.iterations, self.iterations * self.largest(step.extent)
                 self.step(step.body)
+                self.iterations = iterations
         elif isinstance(step, Let):
+            self.count(step.array[(0,) * step.array.rank], map(lift, step.array.shape))
             self.loads(step.array[(0,) * step.array.rank])
             self.step(step.body)
 
@@ -85,6 +106,16 @@ class _Walk:
         self.access(self.bounds.writes, u.memory, u.address)
         for term in (u.value, *u.address):
             self.loads(term)
+        self.count(u.value, u.extents)
+
+    def count(self, value: Expr, extents: Iterable[Expr]) -> None:
+        """Count the values of an array: its elements, times the addends of the deepest nest of reductions in one."""
+        addends = max(math.prod(map(self.largest, nest)) for nest in _nested_reductions(value))
+        self.bounds.values += self.iterations * math.prod(map(self.largest, extents)) * addends
+
+    def largest(self, extent: Expr) -> int:
+        """Return the largest value of an extent, 1 where none is known."""
+        return max(self.interval(extent)[1] or 1, 1)
 
     def loads(self, term: Expr) -> None:
         """Add the loads below a term."""
