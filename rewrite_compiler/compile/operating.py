@@ -142,7 +142,9 @@ class _Completion:
             useless = [o for o in plan.offloads if errors.get(o.id, 0.0) >= USELESS and not _is_wanted(o, on)]
             if not useless:
                 rescaling_notes = (_rescaling_note(t, errors.get(t.offload.id, 0.0)) for t in trials)
-                return replace(plan, model=self.plan.model, notes=(*plan.notes, *refusals, *rescaling_notes, *_far_note(errors)))
+                return replace(
+                    plan, model=self.plan.model, notes=(*plan.notes, *refusals, *rescaling_notes, *_far_note(errors), *_zero_note(plan))
+                )
             refusals += [_refusal(o, errors[o.id]) for o in useless]
             pins += tuple(f"{HOST}={name}" for o in useless for name in o.nodes if f"{HOST}={name}" not in pins)
             trials, examined_ids = [], set()  # offloads are numbered anew
@@ -178,6 +180,30 @@ def _far_note(errors: MappingOf[str, float]) -> list[str]:
     far_offloads = sorted((key for key, error in errors.items() if error > FAR), key=lambda key: -errors[key])
     if not far_offloads:
         return []
-    overflow = f" and {len(far_offloads) - MOST_NAMED} more" if len(far_offloads) > MOST_NAMED else ""
-    listing = ", ".join(f"{key} {100 * errors[key]:.3g}%" for key in far_offloads[:MOST_NAMED])
-    return [f"more than {FAR:.0%} off on calibration samples: {listing}{overflow}"]
+    return [f"more than {FAR:.0%} off on calibration samples: {_listing([f'{key} {100 * errors[key]:.3g}%' for key in far_offloads])}"]
+
+
+def _zero_note(plan: Plan) -> list[str]:
+    """Return the note on tensors that are zero in all calibration samples, of which formats that follow magnitudes say nothing."""
+    assert plan.calibration is not None
+    largest = {(t["offload"], t["tensor"]): t["largest"] for t in plan.calibration.tensors}
+    zero_names = []
+    for o in plan.offloads:
+        groups = [*o.mapping.shared, *((n,) for n in o.formats if not any(n in group for group in o.mapping.shared))]
+        zeros = [g for g in groups if not any(largest.get((o.id, n), 1.0) for n in g) and not _is_known(plan, o, g)]
+        if zeros:
+            usual = o.mapping.formats_for(dict.fromkeys(o.mapping.format_choices, 1.0))
+            zero_names += [f"{g[0]} of {o.id}" for g in zeros if usual[g[0]] != o.formats[g[0]]]
+    return [f"nothing but zeros in calibration samples, so that formats are guesses: {_listing(zero_names)}"] if zero_names else []
+
+
+def _is_known(plan: Plan, o: Offload, names: Iterable[str]) -> bool:
+    """Tell whether tensors of an offload are constants of the program."""
+    values = tensors_of(o)
+    return all(values[n] in plan.program.constants for n in names)
+
+
+def _listing(texts: list[str]) -> str:
+    """Return the first texts, and how many more there are."""
+    overflow = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
+    return f"{', '.join(texts[:MOST_NAMED])}{overflow}"

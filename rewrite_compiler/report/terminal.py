@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import printable
 from ..frontend.site.context import Absorption
-from ..study.diagnosis.change_text import change_text, culprit_text
+from ..study.diagnosis.change_text import Explanation, change_text, culprit_text
 from .figures import difference_text, interval_text
 from .figures import number as number
 from .tables import columns as columns
@@ -345,6 +345,9 @@ def attribution_texts(attribution: Mapping[str, Any] | None) -> list[str]:
     changes += [watch_text(row) for row in attribution.get("intermediates", ()) if row["outside"]][:MAX_WORST]
     label = "culprit: " if attribution["culprit"] or attribution.get("either") else ""
     answer = f"{label}{culprit_text(attribution)}"
+    if attribution["explanation"] == Explanation.CALIBRATION:
+        left = _loss_text(attribution["recalibrated"])
+        answer += f": those that calibration on these chooses leave {left}; calibrate on samples like these"
     return [f"on {attribution['samples']} samples all offloads together: {_loss_text(device_trial)}", *texts, *changes, answer]
 
 

@@ -94,8 +94,8 @@ def test_axes_that_do_not_batch_are_forgotten(monkeypatch: pytest.MonkeyPatch) -
     """The first axes are said to give other bits: the session of the second ones runs all batches after that."""
     p = sum_and_limit()
     answers = iter([False, False])
-    equal = host_program._are_equal
-    monkeypatch.setattr(host_program, "_are_equal", lambda a, b, tolerance: next(answers, None) is None and equal(a, b, tolerance))
+    equal = host_program.are_equal
+    monkeypatch.setattr(host_program, "are_equal", lambda a, b, tolerance: next(answers, None) is None and equal(a, b, tolerance))
     host, values = HostProgram(p, p.inputs), values_of(p)
     found = host.run(values)
     assert host.batching is not None

@@ -199,6 +199,15 @@ def test_results_that_are_zeros_are_not_far_off(norm: Path) -> None:
     assert ([o.id for o in plan.offloads], plan.notes) == (["layer_norm_0"], ())
 
 
+def test_tensors_that_are_zero_in_all_samples_are_named(norm: Path) -> None:
+    """Not the bias, whose zeros are the model's own, and no tensor of an accelerator whose formats do not depend on magnitudes."""
+    plan = compile_model(norm, "flexasr", calibrate={"x": np.zeros((4, 1, FEATURES), np.float32)})
+    assert plan.notes == ("nothing but zeros in calibration samples, so that formats are guesses: x of layer_norm_0",)
+    app = find_application("digits_cnn")
+    zeros = {n: np.zeros_like(x[:4]) for n, x in np.load(app.calibration).items() if x.dtype == np.float32}
+    assert compile_model(app.model, "hlscnn:revision=ext16", calibrate=zeros).notes == ()
+
+
 @pytest.mark.parametrize(
     ("curve", "least", "tried"),
     [

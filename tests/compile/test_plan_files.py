@@ -289,8 +289,12 @@ def test_inputs_that_cannot_calibrate_are_refused(tmp_path: Path) -> None:
     for bad in (np.nan, np.inf):
         with pytest.raises(FlexmatchError) as caught:
             calibrated(plan, {"x": np.full((1, 2, 8), bad, np.float32)}, "bad.npz")
-        assert (caught.value.problem.code, caught.value.problem.help) == ("C102", "check the calibration samples")
-        assert caught.value.problem.sentence == "a tensor of the float run is not finite"
+        assert (caught.value.problem.code, caught.value.problem.help) == (
+            "C102", "calibrate on samples of the magnitudes that the model is for"
+        )  # fmt: skip
+        assert caught.value.problem.sentence == (
+            "x of linear_0 must be finite in the float32 run of calibration samples, not so in samples from 0 on"
+        )
 
 
 @pytest.mark.parametrize("form", [int, FIGURE, SIZE, SECONDS, (int, None), [int], PAIR], ids=str)

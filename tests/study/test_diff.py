@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from command import flexmatch
 
@@ -135,3 +136,20 @@ def test_targets_are_told_apart_by_parameters_and_hashes() -> None:
     assert found["targets"]["new"]["sha256"][:12] in said
     same = "\n".join(lines(document(SMALL, SMALL)))
     assert "model     the same states and instructions" in same
+
+
+def test_samples_of_their_own_calibrate_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All samples of the data are left to the metric; without them the first ones calibrate, of which there must be enough."""
+    monkeypatch.chdir(tmp_path)
+    data = dict(np.load(MLP.data))
+    np.savez("few.npz", **{name: a[:8] for name, a in data.items()})
+    given = ("diff", "vta", "vta:log_block=5", MLP.model, "--shape", "image=1,1,8,8")
+    refused = flexmatch(*given, "--data", "few.npz")
+    assert (refused.code, "help: give more samples, or --calibrate FILE" in refused.err) == (3, True)
+    answer = flexmatch(*given, "--data", "few.npz", "--calibrate", MLP.calibration, "--json", "found.json")
+    assert answer.code == 0, answer.err
+    assert json.loads(Path("found.json").read_text("utf-8"))["accuracy"]["samples"] == 8
+    alone = flexmatch(*given, "--calibrate", MLP.calibration)
+    assert (alone.code, alone.err) == (
+        2, "error[F203]: --calibrate and --calibration-method need --data, whose samples diff runs\n  help: add --data FILE\n"
+    )  # fmt: skip

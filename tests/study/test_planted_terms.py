@@ -143,6 +143,18 @@ def test_two_flaws_are_no_single_culprit(sound: Plan, tmp_path: Path) -> None:
     assert document["explanation"] == "no single change explains it" == attribution_texts(document)[-1]
 
 
+@pytest.mark.parametrize("scale", [1e9, 1e-9, 0.0])
+def test_formats_of_other_samples_are_told_from_flaws(scale: float, sound: Plan, tmp_path: Path) -> None:
+    """On samples of other magnitudes than those of the calibration all codes are zeros, or saturate; no single format is to blame."""
+    plan, data = planted(sound, tmp_path, [], scale)
+    document = attribute(plan, Trials(plan, data, metric_of("cosine")))
+    assert (document["culprit"], document["either"], document["explanation"]) == (None, [], "the number formats fit other samples")
+    assert document["recalibrated"]["loss"] < 0.02 < document["accelerated"]["loss"]
+    assert attribution_texts(document)[-1].startswith(
+        "the number formats fit other samples: those that calibration on these chooses leave loss 0.0"
+    )
+
+
 def test_a_sound_machine_has_no_culprit(sound: Plan, tmp_path: Path) -> None:
     plan, data = planted(sound, tmp_path, [])
     document = attribute(plan, Trials(plan, data, metric_of("top1")))

@@ -394,15 +394,42 @@ def test_a_file_in_an_encoding_that_it_names_is_read(folder: Path) -> None:
     assert flexmatch("show", "target", "./toy.py").code == 0
 
 
+def with_fault(source: str, function: str, fault: str) -> str:
+    """Return a target one of whose functions is wrong."""
+    line, _ = FUNCTIONS[function]
+    head, body = FAULTS[fault](line)
+    start = source.index(line)
+    end = source.index(":\n", start) + 2
+    return f"{source[:start]}{head}{source[start + len(line) : end]}{body}{source[end:]}"
+
+
+@pytest.mark.parametrize("fault", ["another operand", "an exception", "None", "a text", "an exit"])
+def test_check_names_all_functions_that_are_wrong_at_once(fault: str, folder: Path) -> None:
+    wrong, source = [name for name in FUNCTIONS if name not in ("build", "dense")], text()
+    for function in wrong:
+        source = with_fault(source, function, fault)
+    Path("toy.py").write_text(source, "utf-8")
+    answer = flexmatch("check", "./toy.py", "--groups", "1")
+    assert (answer.code, f"problems  {len(wrong)}" in answer.out) == (1, True), answer
+    for function in wrong:
+        assert re.search(rf"toy\.py:\d+: error\[I102\]: The {FUNCTIONS[function][1]} of ", answer.out + answer.err), function
+
+
+def test_costs_that_ask_for_resources_are_not_blamed_for_those_that_cannot_be_had(folder: Path) -> None:
+    asking = text().replace('return Cost("core"', "return Cost(resources.units[0].name")
+    for function, count in (("describe", 1), ("build", 1)):
+        Path("toy.py").write_text(with_fault(asking, function, "None"), "utf-8")
+        answer = flexmatch("check", "./toy.py", "--groups", "1")
+        assert (answer.code, f"problems  {count}" in answer.out, "The costs of" in answer.out + answer.err) == (1, True, False), answer
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_function_that_is_wrong_is_told_with_its_line(function: str, fault: str, folder: Path) -> None:
     line, what = FUNCTIONS[function]
-    head, body = FAULTS[fault](line)
     source = text()
     start = source.index(line)
-    end = source.index(":\n", start) + 2
-    source = f"{source[:start]}{head}{source[start + len(line) : end]}{body}{source[end:]}"
+    source = with_fault(source, function, fault)
     said = answers(source)
     assert all("X100" not in words and "Traceback" not in words for _, words in said), said
     first = source[:start].count("\n") + 1

@@ -10,6 +10,7 @@ from ...errors import AnswerNo, UsageError
 from ..config import FLAG
 from ..options import add_steering_options, compile_options, emit_json, parse_arguments, parser, whole_number
 from ..output import print_lines
+from .cosim import add_calibration_options
 
 SUBJECTS, DIFFERENCES = 8, 4  # states and instructions that are listed, and differences of each
 TOTALS = ("device_calls", "device_cycles", "nanoseconds", "host_macs", "host_bytes", "bytes")  # bytes: over the links
@@ -19,15 +20,16 @@ def run(arguments: Sequence[str]) -> int:
     """Run `flexmatch diff` and return its exit code.
 
     Raises:
-        UsageError: --accel is given, which diff takes from OLD and NEW (F203).
+        UsageError: --accel is given, which diff takes from OLD and NEW, or --calibrate without --data (F203).
         AnswerNo: --fail-on-change is given and the plans differ (F213).
     """
     verb_parser = parser("diff", "Compile a model for two targets and tell what differs: offloads, cycles, bytes, with data the accuracy.")
-    verb_parser.add_argument("old", metavar="OLD")
-    verb_parser.add_argument("new", metavar="NEW")
+    verb_parser.add_argument("old", metavar="OLD", help="an accelerator by name or path, with its parameters: NAME[:key=value,…]")
+    verb_parser.add_argument("new", metavar="NEW", help="another one, or the same with other parameters")
     verb_parser.add_argument("model", metavar="MODEL.onnx")
     add_steering_options(verb_parser)
     verb_parser.add_argument("--data", metavar="FILE", help="samples, to compare the accuracy of both, too")
+    add_calibration_options(verb_parser)
     verb_parser.add_argument("--metric", default="", metavar="NAME", help="the metric of the accuracy (default: by the data)")
     verb_parser.add_argument("--samples", type=whole_number(0), default=0, metavar="N", help="use N evenly spaced samples (default: all)")
     verb_parser.add_argument("--fail-on-change", action="store_true", help="answer no (exit 1) when anything differs")
@@ -36,11 +38,15 @@ def run(arguments: Sequence[str]) -> int:
         raise UsageError(
             "F203", "--accel has no place here: diff takes its two targets as OLD and NEW", help="flexmatch diff OLD NEW MODEL.onnx"
         )
+    if args.data is None and (args.calibrate is not None or args.calibration_method):
+        raise UsageError("F203", "--calibrate and --calibration-method need --data, whose samples diff runs", help="add --data FILE")
     from ...study.designs.diff import compile_both, diff_document, is_changed
 
     document = diff_document(
         compile_both(args.old, args.new, args.model, compile_options(args)),
         None if args.data is None else Path(args.data),
+        calibrate=None if args.calibrate is None else Path(args.calibrate),
+        method=args.calibration_method,
         metric=args.metric,
         samples=args.samples,
     )

@@ -181,7 +181,10 @@ def _observed(plan: Plan, inputs: MappingOf[str, Data], samples: int, batch: int
         values = {v: inputs[p.names[v]][at : at + batch] for v in p.inputs}
         results = {**values, **run.run(values)}
         for v in tensors & results.keys():
-            observations.largest[v] = max(observations.largest.get(v, 0.0), _magnitude(results[v]))
+            size = _magnitude(results[v])
+            if not np.isfinite(size):
+                raise _not_finite(plan, v, at)
+            observations.largest[v] = max(observations.largest.get(v, 0.0), size)
             if method.needs_values:
                 observations.values.setdefault(v, []).append(_sampled_values(results[v], batches))
         if not at:
@@ -198,10 +201,14 @@ def _sampled_values(x: Data | PendingMove, parts: int) -> Data:
 
 def _magnitude(x: Data | PendingMove) -> float:
     values = x.root if isinstance(x, PendingMove) and x.move.is_onto else elements_of(x)
-    size = float(np.max(np.abs(values), initial=0))
-    if not np.isfinite(size):
-        raise InputError("C102", "a tensor of the float run is not finite", help="check the calibration samples")
-    return size
+    return float(np.max(np.abs(values), initial=0))
+
+
+def _not_finite(plan: Plan, v: Value, at: int) -> InputError:
+    """Return the refusal of a tensor that overflows in the float run of a batch of samples."""
+    o, name = next((o, name) for o in plan.offloads for name, value in tensors_of(o).items() if value == v)
+    sentence = f"{name} of {o.id} must be finite in the float32 run of calibration samples, not so in samples from {at} on"
+    return InputError("C102", sentence, place=", ".join(o.nodes), help="calibrate on samples of the magnitudes that the model is for")
 
 
 def _check_names(plan: Plan, method: Method) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...ir.program import Data, Node, Program, Value
 from ..host.data_movement import Move, PendingMove, is_movement, move_of
-from ..host.host_program import HostProgram
+from ..host.host_program import HostProgram, are_equal
 from ..host.lazy_codes import elements_of
 
 CHECK_SAMPLES = 2  # samples on which both programs are compared
@@ -83,7 +83,7 @@ class FloatRun:
         """Tell whether both programs agree on some samples up to the order of sums."""
         assert self.lowered_host is not None
         actual, expected = self._unlowered(few), self.lowered_host.one_by_one(few, min(len(x) for x in few.values()))
-        return all(_are_close(elements_of(actual[v]), expected[v]) for v in self.requested)
+        return all(are_equal(elements_of(actual[v]), expected[v], DIFFERENCE) for v in self.requested)
 
 
 def _naming(source: Program, lowered: Program, named_count: int) -> SourceValue:
@@ -135,8 +135,3 @@ def _subprogram(p: Program, source_value: SourceValue, outputs: tuple[Value, ...
             live.update(node.inputs)
     defined = {v for node in nodes for v in node.outputs}
     return replace(p, nodes=tuple(reversed(nodes)), inputs=tuple(sorted(live - defined - p.constants.keys())), outputs=outputs)
-
-
-def _are_close(a: Data, b: Data) -> bool:
-    scale = float(np.max(np.abs(b), initial=0))
-    return a.shape == b.shape and bool(np.allclose(a, b, rtol=0, atol=DIFFERENCE * scale, equal_nan=True))

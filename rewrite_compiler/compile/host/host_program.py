@@ -100,7 +100,7 @@ class HostProgram:
                 why = batched.reason
                 continue
             actual = self.run_batched(places, pair, 2)
-            different = [v for v in expected if not _are_equal(actual[v], expected[v], self.tolerance)]
+            different = [v for v in expected if not are_equal(actual[v], expected[v], self.tolerance)]
             if not different:
                 return Batching(places)
             why = f"value {self.program.names[different[0]]} has other bits in a batch of two"
@@ -137,9 +137,11 @@ class HostProgram:
         return {v: results[self._name(v)] for v in self.program.outputs}
 
 
-def _are_equal(a: Data, b: Data, tolerance: float) -> bool:
+def are_equal(a: Data, b: Data, tolerance: float) -> bool:
+    """Tell whether two arrays are equal, of floats that are finite up to a tolerance relative to the largest magnitude of the second."""
     if a.shape != b.shape:
         return False
-    if a.dtype.kind != "f" or not tolerance:
+    scale = float(np.max(np.abs(b), initial=0)) if b.dtype.kind == "f" and tolerance else 0.0
+    if a.dtype.kind != "f" or not 0 < scale < np.inf:
         return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f"))
-    return bool(np.allclose(a, b, rtol=0, atol=tolerance * float(np.max(np.abs(b), initial=0)), equal_nan=True))
+    return bool(np.allclose(a, b, rtol=0, atol=tolerance * scale, equal_nan=True))

@@ -31,6 +31,7 @@ ATTRIBUTION = {
         {"offload": str, "term": str, "place": str, "kind": str, "range": [int], "bits": int, "word": PAIR, "outside": int, "count": int}
     ],
     "culprit": ({"offload": str, "field": str}, None), "either": [{"offload": str, "field": str}], "explanation": str,
+    "recalibrated": (LOST, None),
 }  # fmt: skip
 TENSOR = {
     "tensor": str, "format": str, "values": int, "zeros": int, "saturated": int, "underflowed": int, "range": PAIR, "largest": SIZE,

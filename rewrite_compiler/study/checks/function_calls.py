@@ -25,17 +25,34 @@ Call = tuple[str, Callable[[], object]]  # what is called, and how
 def function_problems(m: Mapping, target: Target, ila: Ila | None) -> dict[Problem, str]:
     """Return what is wrong with the functions of a mapping, each with the part that it belongs to.
 
-    Each is called at the first of its trials, else at the sizes at which its accuracy is measured; costs and a driver need the model.
+    Each is called at the first of its trials, else at the sizes at which its accuracy is measured; a driver needs the model. Costs of a
+    target whose resources cannot be had are judged as far as they do not ask for them.
     """
     sizes = m.trials[0] if m.trials else accuracy_sizes(m)
     attributes = {name: sizes[name] for name, _ in m.statics if name in sizes}
-    resources = None if ila is None else _resources(target)
     refusals = _refusals([("residency", partial(m.rooms, sizes, attributes)), ("levels", partial(m.accesses, sizes, attributes))])
-    refusals |= {} if resources is None else _refusals([("costs", partial(m.cost, sizes, attributes, resources))])
+    refusals |= _cost_refusals(m, target if ila is not None else None, sizes, attributes)
     limits = _refusals([("limits", partial(m.exceeded_limit, sizes, attributes))], place_of_function(m.capacities))
-    if limits or m.exceeded_limit(sizes, attributes) is not None:  # sizes that the limits refuse are a problem of the limits
-        return refusals | limits
-    return refusals | _refusals(_computing(m, ila, sizes, attributes))
+    if not limits and m.exceeded_limit(sizes, attributes) is not None:  # sizes that the limits refuse are a problem of the limits
+        return refusals
+    return refusals | limits | _refusals(_computing(m, ila, sizes, attributes))
+
+
+class _UnknownResources:
+    """Stands for resources that a target fails to state: whoever asks it for anything cannot be judged."""
+
+    is_asked = False
+
+    def __getattr__(self, name: str) -> Any:
+        self.is_asked = True
+        raise AttributeError(name)
+
+
+def _cost_refusals(m: Mapping, target: Target | None, sizes: MappingOf[str, Any], attributes: MappingOf[str, Any]) -> dict[Problem, str]:
+    """Return what is wrong with the costs of a mapping, without a target what they get wrong before they ask for its resources."""
+    resources: Any = (None if target is None else _resources(target)) or _UnknownResources()
+    refusals = _refusals([("costs", partial(m.cost, sizes, attributes, resources))])
+    return {} if isinstance(resources, _UnknownResources) and resources.is_asked else refusals
 
 
 def _resources(target: Target) -> Resources | None:

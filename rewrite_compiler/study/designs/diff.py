@@ -38,11 +38,17 @@ def compile_both(old: str, new: str, model: str | Path, options: Options = DEFAU
     return Sides(compile_model(model, [old], options), compile_model(model, [new], options), (old, new))
 
 
-def diff_document(sides: Sides, data: str | Path | None = None, *, metric: str = "", samples: int = 0) -> dict[str, Any]:
-    """Return the differences as JSON; with data, those of the plans that its samples calibrate, and the accuracy of both, too."""
+def diff_document(
+    sides: Sides, data: str | Path | None = None, *, calibrate: str | Path | None = None, method: str = "", metric: str = "",
+    samples: int = 0,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the differences as JSON; with data, those of calibrated plans, and the accuracy of both, too.
+
+    Samples of `calibrate` fix the number formats, else the first of `data`.
+    """
     dataset = None
     if data is not None:
-        sides, dataset = _calibrated(sides, data)
+        sides, dataset = _calibrated(sides, data, calibrate, method)
     old, new = _by_nodes(sides.old), _by_nodes(sides.new)
     common = [(old[key], new[key]) for key in old if key in new]
     sums = [plan_totals(plan) for plan in (sides.old, sides.new)]
@@ -109,11 +115,11 @@ def _difference(old: Totals, new: Totals) -> dict[str, int]:
     return {key: new_sums[key] - old_sums[key] for key in old_sums}
 
 
-def _calibrated(sides: Sides, data: str | Path) -> tuple[Sides, Dataset]:
+def _calibrated(sides: Sides, data: str | Path, calibrate: str | Path | None, method: str) -> tuple[Sides, Dataset]:
     """Return both plans with formats, and the same samples for both: where one needs formats, both leave out those that calibrate."""
     old, new = (plan_for_data(p, data) for p in (sides.old, sides.new))
     dataset = dataset_for(old, data)
-    formatted = [with_formats(p, dataset, None) for p in (old, new)]
+    formatted = [with_formats(p, dataset, calibrate, method) for p in (old, new)]
     remaining = min((samples for _, samples in formatted), key=lambda samples: samples.count)
     return replace(sides, old=formatted[0][0], new=formatted[1][0]), remaining
 

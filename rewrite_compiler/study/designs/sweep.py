@@ -89,7 +89,8 @@ def sweep(
 ) -> dict[str, Any]:  # fmt: skip
     """Compile, calibrate and co-simulate a model at every point; return the document with one row for each."""
     every = list(points(axes))
-    job = _Job(model.resolve(), tuple(map(target_text, targets)), data.resolve(), calibrate and calibrate.resolve(), options, settings)
+    place = Path.resolve if settings.scheduler else Path  # workers may have other folders
+    job = _Job(place(model), tuple(map(target_text, targets)), place(data), calibrate and place(calibrate), options, settings)
     rows = []
     for row in _rows(job, targets, every):
         rows.append(row)

@@ -6,20 +6,21 @@ preselected by the isolated error of the offload, and each change is judged by t
 the worst offloads do on data (range, values that leave their word) is in the document. A change is the
 culprit only if it alone takes back SHARE of the loss, by more than the samples' own variation; else no single change explains it.
 Where changes at several places are as likely and each alone takes back as much, data cannot tell which is wrong: all of them are named.
+Where no change explains the loss, all formats are chosen anew by these samples: the plan may have been calibrated on others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from ...compile import Offload, Plan
 from ...errors import UsageError
 from ..numerics.edits import Rank
 from ..numerics.rewriting import WIDE
-from .candidates import Change, FloatRun, float_run
+from .candidates import Change, FloatRun, float_run, recalibrated_on
+from .change_text import Explanation
 from .term_candidates import LEAST_GAIN, TermChange, bases_of, least_width, term_changes, watched_terms, with_width
 from .trials import Trial, Trials, with_float, with_formats_of
 
@@ -29,19 +30,6 @@ MAX_JUDGED = 8  # changes of each kind that are judged by the whole application
 NEARLY_EQUAL = 0.95  # of the most that a change takes back: then the likelier cause goes first
 EQUAL_ERRORS = 1.1  # ratio of two output errors that do not tell two changes apart
 SHARE = 0.8  # of the loss that a culprit takes back
-
-
-class Explanation(StrEnum):
-    """What attribution says about a loss."""
-
-    CULPRIT = "culprit"
-    """One change alone takes back SHARE of the loss."""
-    EITHER = "either of several changes explains it"
-    """Changes at different places do, each alone, and as much: the samples do not tell which is the mistake."""
-    NONE = "no single change explains it"
-    """None of the changes that were tried does."""
-    NO_LOSS = "there is no loss"
-    """The metric loses nothing."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +70,9 @@ def attribute_with_plans(plan: Plan, trials: Trials, table: FloatRun | None = No
     changes = _ordered(device_trial, [*fields, *terms])
     rows = [*ranked, *(key for key in order if key not in restored_trials)]
     culprits = _culprits(trials, device_trial, changes)
+    is_open = device_trial.loss > 0 and not culprits
+    recalibrated_trial = trials.run(recalibrated_on(plan, trials.data)) if is_open else None
+    has_other_formats = recalibrated_trial is not None and _explains(trials, device_trial, recalibrated_trial)
     document = {
         "metric": trials.metric.name, "samples": trials.data.count, "reference": trials.value,
         "accelerated": {"value": device_trial.value, "loss": device_trial.loss, "output_error": device_trial.error},
@@ -90,7 +81,8 @@ def attribute_with_plans(plan: Plan, trials: Trials, table: FloatRun | None = No
         "terms": [{**c.document(), **_figures(device_trial, t)} for c, t in changes if isinstance(c, TermChange)],
         "intermediates": [row for o in plan.offloads if o.id in suspects for row in _intermediates(o, table)],
         "culprit": culprits[0] if len(culprits) == 1 else None, "either": culprits if len(culprits) > 1 else [], "share": SHARE,
-        "explanation": _explanation(device_trial, len(culprits)),
+        "recalibrated": None if recalibrated_trial is None else _figures(device_trial, recalibrated_trial),
+        "explanation": Explanation.CALIBRATION if has_other_formats else _explanation(device_trial, len(culprits)),
         "runs": trials.runs,
     }  # fmt: skip
     return Attribution(document, tuple((c, term_plans[c]) for c, _ in changes if isinstance(c, TermChange)))

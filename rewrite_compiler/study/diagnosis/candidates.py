@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ...compile import Offload, Plan, float_program
+from ...compile import Offload, Plan, calibrated_within_range, float_program
 from ...compile.formats.calibrate import isolated_error
 from ...compile.host.host_program import HostProgram
 from ...compile.offload.specified import format_refusal, is_certified
 from ...compile.plan.plan import tensors_of
-from ...data import Dataset
+from ...data import CALIBRATION_SAMPLES, Dataset
 from ...errors import FlexmatchError
 from ...ila import Ila
 from ...ir.program import Data, Value
@@ -164,6 +164,13 @@ def float_run(plan: Plan, data: Dataset) -> FloatRun:
         host = HostProgram(replace(p, outputs=tuple(computed)), p.inputs)
         values.update(host.one_by_one({v: inputs[p.names[v]] for v in p.inputs}, first.count))
     return FloatRun(plan, values)
+
+
+def recalibrated_on(plan: Plan, data: Dataset) -> Plan:
+    """Return the plan with the formats that calibration on the first samples chooses."""
+    first = data.take(np.arange(min(CALIBRATION_SAMPLES, data.count)))
+    inputs = first.inputs  # not the samples with the hash of their file, by which those that calibrated the plan may be known
+    return calibrated_within_range(plan, inputs, source=f"the first {first.count} of the samples that were run")
 
 
 def changes(o: Offload, usual: Mapping[str, Format]) -> Iterator[Change]:

@@ -1,9 +1,25 @@
-"""Text of a change that attribution or repair tried."""
+"""Text of a change that attribution or repair tried, and what it explains."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any
+
+
+class Explanation(StrEnum):
+    """What attribution says about a loss."""
+
+    CULPRIT = "culprit"
+    """One change alone takes back SHARE of the loss."""
+    EITHER = "either of several changes explains it"
+    """Changes at different places do, each alone, and as much: the samples do not tell which is the mistake."""
+    CALIBRATION = "the number formats fit other samples"
+    """No single change does, but all formats as calibration on these samples chooses them take back SHARE of the loss."""
+    NONE = "no single change explains it"
+    """None of the changes that were tried does."""
+    NO_LOSS = "there is no loss"
+    """The metric loses nothing."""
 
 
 def change_text(change: Mapping[str, Any]) -> str:
@@ -19,8 +35,8 @@ def change_text(change: Mapping[str, Any]) -> str:
 
 def culprit_text(attribution: Mapping[str, Any]) -> str:
     """Return the change that explains a loss as text, all of them where data do not tell which is the mistake, else the explanation."""
-    either = attribution.get("either", ())
+    either = attribution["either"]
     if either:
         return f"either of {'; '.join(map(change_text, either))}"
     culprit = attribution["culprit"]
-    return change_text(culprit) if culprit else str(attribution.get("explanation", "no culprit"))
+    return change_text(culprit) if culprit else str(attribution["explanation"])

@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from ...compile import Options, Plan, calibrated_within_range, compile_model
+from ...compile import Options, Plan, compile_model
 from ...cosim.batch_size import batch_size
 from ...cosim.metrics.loss_bound import Band
 from ...cosim.metrics.metrics import Metric, PairedComparison
-from ...data import CALIBRATION_SAMPLES, Dataset
+from ...data import Dataset
 from ...errors import FlexmatchError, UsageError
 from ...lang.formats import Format
 from ...target import Target
 from .attribution import Attribution, attribute_with_plans
-from .candidates import Change, FloatRun, float_run
+from .candidates import Change, FloatRun, float_run, recalibrated_on
 from .change_text import change_text
 from .trials import Trial, Trials, variants_of, with_formats_of
 
@@ -101,10 +101,13 @@ def repair(
     """Search the changes of a calibrated plan that keep the metric's loss within a band; `options` are those it was compiled with.
 
     Raises:
-        UsageError: there are too few samples to split (F203), or the plan has no offloads (C100).
+        UsageError: there are too few samples to split, or the plan has no offloads (C100).
     """
     if data.count < MIN_SAMPLES:
-        raise UsageError("F203", f"Repair needs at least {MIN_SAMPLES} samples, not {data.count}", place=data.place)
+        raise UsageError(
+            "C100", f"repair needs at least {MIN_SAMPLES} samples, one half to search on and one to judge by, not {data.count}",
+            place=data.place, help="give more samples in --data, or a larger --samples",
+        )  # fmt: skip
     halves = [data.take(np.arange(k, data.count, 2)) for k in (0, 1)]
     batch = batch or batch_size(plan.source)
     shared = variants_of(halves[0].count, batch, tier)
@@ -219,15 +222,9 @@ def _widths(plan: Plan, formats: Formats) -> set[tuple[str, int, int]]:
     return widths
 
 
-def _recalibrated(plan: Plan, data: Dataset) -> Plan:
-    """Return the plan with the formats that calibration on the first samples chooses."""
-    first = data.take(np.arange(min(CALIBRATION_SAMPLES, data.count)))
-    return calibrated_within_range(plan, first, source=f"{first.count} samples that were searched on")
-
-
 def _of_calibration(plan: Plan, data: Dataset) -> list[Proposal]:
     """Return the formats that calibration chooses, where they are others than those of the plan."""
-    recalibrated = _recalibrated(plan, data)
+    recalibrated = recalibrated_on(plan, data)
     changes = [
         Change(o.id, tensor, field, value, f.parameters.get(field, value), offload.formats)
         for o, offload in zip(plan.offloads, recalibrated.offloads, strict=True)
@@ -264,7 +261,7 @@ def _with_parameter(plan: Plan, target: Target, name: str, value: str, options: 
         variant = compile_model(plan.model["path"], targets, options)
     except FlexmatchError:
         return None
-    variant = _recalibrated(variant, data)
+    variant = recalibrated_on(variant, data)
     widths = {(role, after) for role, _, after in _widths(variant, {o.id: o.formats for o in variant.offloads})}
     old_widths = {role: width for role, width, _ in _widths(plan, {o.id: o.formats for o in plan.offloads})}
     added_bits = sum(max(0, after - old_widths.get(role, after)) for role, after in widths)
