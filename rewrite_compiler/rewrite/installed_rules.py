@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 
+from .entry_points import installed_entries
 from .rule import Rule
 
 GROUP = "rewrite_compiler.rules"
@@ -14,7 +14,7 @@ GROUP = "rewrite_compiler.rules"
 
 def installed_names() -> list[str]:
     """Return the names under which installed packages offer rules."""
-    return sorted({e.name for e in entry_points(group=GROUP)})
+    return sorted({e.name for e in installed_entries(GROUP)})
 
 
 def is_installed(path: Path) -> bool:
@@ -24,7 +24,7 @@ def is_installed(path: Path) -> bool:
 
 def installed_rules(name: str) -> tuple[Rule, ...]:
     """Return the rules of an entry point: a module, a rule, or several."""
-    entry = next(e for e in entry_points(group=GROUP) if e.name == name)
+    entry = next(e for e in installed_entries(GROUP) if e.name == name)
     return tuple({id(r): r for r in rules_of(entry.load())}.values())  # a module may name a rule twice
 
 

@@ -6,13 +6,13 @@ import importlib
 import inspect
 import pkgutil
 from dataclasses import replace
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 
 from ..errors import UsageError, did_you_mean
 from ..ila import Ila
 from ..limits import Limits
+from ..rewrite.entry_points import installed_entries
 from ..rewrite.user_file import files_of, module_at
 from .target import Target
 
@@ -25,7 +25,7 @@ def target_names() -> list[str]:
     """Return the names of shipped and installed targets."""
     package = importlib.import_module(SHIPPED)
     shipped = {m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")}
-    return sorted(shipped | {e.name for e in entry_points(group=ENTRY_POINT_GROUP)})
+    return sorted(shipped | {e.name for e in installed_entries(ENTRY_POINT_GROUP)})
 
 
 def find_target(text: str, limits: Limits | None = None) -> Target:
@@ -76,7 +76,7 @@ def load_target(name: str, limits: Limits | None = None) -> Target:
         return target if len(files) == 1 else replace(target, sources=tuple({*target.sources, *files}))
     if name not in target_names():
         raise UsageError("F201", f'there is no accelerator called "{name}"', help=_suggestion(name))
-    for entry in entry_points(group=ENTRY_POINT_GROUP):
+    for entry in installed_entries(ENTRY_POINT_GROUP):
         if entry.name == name:
             loaded = entry.load()
             return _completed(loaded) if isinstance(loaded, Target) else _target_in(loaded, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +50,18 @@ def test_rules_are_found_by_entry_point(installed: Path) -> None:
         assert [r.name for r in installed_rules(name)] == ["negate-weights"]
         assert [r.name for r in rules_at(Path(name))] == ["negate-weights"]
     assert isinstance(sys.modules["algebra_of_mine"], ModuleType)
+
+
+def test_a_package_that_is_installed_or_removed_later_is_noticed(installed: Path) -> None:
+    """Into a folder that was read before, as pip does beside a running notebook."""
+    assert installed_names() == ["also", "mine"]
+    about = installed / "site" / "another-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: another\nVersion: 1.0\n", "utf-8")
+    (about / "entry_points.txt").write_text("[rewrite_compiler.rules]\nlater = algebra_of_mine\n", "utf-8")
+    assert installed_names() == ["also", "later", "mine"]
+    shutil.rmtree(about)
+    assert installed_names() == ["also", "mine"]
 
 
 def test_installed_rules_are_judged_and_used(installed: Path) -> None:

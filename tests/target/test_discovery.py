@@ -206,7 +206,7 @@ def test_installed_targets_are_found_by_entry_point(as_module: bool, monkeypatch
     if as_module:
         found = ModuleType("installed_module")
         found.target = made
-    monkeypatch.setattr(discovery, "entry_points", lambda group: [Entry(found)] if group == "rewrite_compiler.targets" else [])
+    monkeypatch.setattr(discovery, "installed_entries", lambda group: [Entry(found)] if group == "rewrite_compiler.targets" else [])
     assert "installed" in target_names()
     assert load_target("installed") is made
     assert refused("instaled")[2] == f'did you mean "installed"? {listed()}'
