@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from browser import browser, tell_what_was_missing
 from campaign import in_short_run, shorten_properties
-from groups import group_by_shared_work
+from groups import group_by_shared_work, put_longest_first
 from helplines import look_at_help
 from hypothesis import HealthCheck, settings
 from pages import skipped_blocks
@@ -52,6 +52,7 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     group_by_shared_work(items)
+    put_longest_first(items)
     if SHARED is None:
         config.stash[_LEFT_OUT] = sum(i.get_closest_marker("shared") is not None for i in items)
         items[:] = [i for i in items if not i.get_closest_marker("shared")]

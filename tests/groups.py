@@ -1,4 +1,4 @@
-"""Which tests one process of a run has together: those that share work, which each process would do for itself otherwise."""
+"""Which tests one process has together, those that share work which each process would do for itself otherwise, and their order."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ from collections.abc import Sequence
 from types import ModuleType
 
 import pytest
+
+LONGEST = ("tests/test_types.py", "tests/test_docs.py")  # of tests without a group; pytest-xdist begins with groups
+
+
+def put_longest_first(items: list[pytest.Item]) -> None:
+    """Begin with long tests, so that at the end of a run no process waits for another that has just begun one."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
 
 
 def group_by_shared_work(items: Sequence[pytest.Item]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as MappingOf
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ from .plan.residency import residencies
 from .plan.step_certificates import CertificateLookup
 from .plan.user_rules import admit_rules, judge_used_operations
 from .rescaling import rescaled
+
+RULESETS = 8  # whose digests a process keeps
 
 
 @dataclass(frozen=True)
@@ -280,7 +283,7 @@ def _plan(
         model={"path": str(model.path), "sha256": model.sha256, "ops": len(model.program.sources), "opset": model.file_opset},
         source=model.program, program=match_result.program, targets=tuple(targets), offloads=offloads,
         host=accounting.host, absorbed=accounting.absorbed,
-        rules_sha256=hashlib.sha256("\n".join(rule_text(r, n) for n, r in enumerate(rules)).encode()).hexdigest(),
+        rules_sha256=_digest_of_rules(tuple(rules)),
         counts=_counts(targets, (by_name[n.op] for n, is_lowered in zip(devices, lowered, strict=True) if not is_lowered)),
         lowered_counts=_counts(targets, (by_name[n.op] for n, is_lowered in zip(devices, lowered, strict=True) if is_lowered)),
         exact_counts=_counts(targets, exact),
@@ -289,6 +292,11 @@ def _plan(
         notes=(*model.program.notes, *back_off_notes(match_result.saturation, rules)),
         residency=residencies(match_result.program, offloads, objective.resources),
     )  # fmt: skip
+
+
+@lru_cache(maxsize=RULESETS)
+def _digest_of_rules(rules: tuple[Rule, ...]) -> str:
+    return hashlib.sha256("\n".join(rule_text(r, n) for n, r in enumerate(rules)).encode()).hexdigest()
 
 
 def _ids(devices: Sequence[Node], mappings: MappingOf[str, Mapping]) -> dict[str, Node]:

@@ -35,7 +35,7 @@ from ..matching.requirements import (
     Requirement,
     SoleReader,
 )  # fmt: skip
-from .law_routes import LawRoutes, Step, fold_of, variables_of
+from .law_routes import Step, fold_of, law_routes, variables_of
 
 FACTORS = ("dense", "matmul")  # products whose factors may both be computed
 PRODUCTS = (*FACTORS, "conv")
@@ -110,7 +110,7 @@ class HostReasons:
         self.objective, self.names_pins = objective, names_pins
         self.unusable = "".join(f"; {name} is not used: {sentence}" for name, sentence in objective.unusable.items())
         self.unselected = ", ".join(m.name for m in unselected)
-        self.laws, self.lowerings = LawRoutes(rules), lowerings
+        self.laws, self.lowerings = law_routes(tuple(rules)), lowerings
         self.producer, self.users = program.producer(), program.users()
         self.offered: dict[str, list[Mapping]] = {}
         for m in mappings:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from ...ir.program import Node, Value
 from ...ops.op import COMPUTE, LAYOUT, Apply, Tensor, Variable, subterms
 from ...ops.static import IsConstant
 from ...rewrite.rule import Rule, short_place
 from ..matching.pattern_difference import PartialMatch, value_of_attribute
+
+RULESETS = 8  # whose laws a process keeps
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,12 @@ class LawRoutes:
                 self.flattened.add(left.op.name)
         elif fold_of(r) is not None:
             self.folds.setdefault(left.op.name, []).append(r)
+
+
+@lru_cache(maxsize=RULESETS)
+def law_routes(rules: tuple[Rule, ...]) -> LawRoutes:
+    """Return the laws of a ruleset by operator, entered once for all models that a process compiles."""
+    return LawRoutes(rules)
 
 
 def fold_of(r: Rule) -> str | None:
