@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from types import ModuleType
 
 import pytest
@@ -28,5 +29,6 @@ def _shares_work(item: pytest.Function) -> bool:
     )
 
 
+@cache
 def _has_cached_function(module: ModuleType) -> bool:
     return any(hasattr(f, "cache_info") and getattr(f, "__module__", "") == module.__name__ for f in vars(module).values())
