@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from ...readings.arrays.labelled_array import Data
 from ...target.device import simulated_device
 from ..instructions.computation import Computation, computations, is_same
 from ..instructions.control import Settings
-from ..instructions.copies import NoCopy, number
+from ..instructions.copies import NoCopy, number, number_or_none
 from ..instructions.selection import reads_of
 from .emission import unfinished
 from .matching import NONE, Match, matches
@@ -37,6 +37,7 @@ NUMPY: dict[str, Any] = {
     "mod": np.mod, "min": np.minimum, "max": np.maximum, "bitand": np.bitwise_and, "bitor": np.bitwise_or, "bitxor": np.bitwise_xor,
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
 }  # fmt: skip
+Function = Callable[[Mapping[Expr, Any], Mapping[str, int]], Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +155,7 @@ class _Search:
         self.main, self.op, self.samples, self.elements = main, main.match.operation, samples, elements
         self.values = list(dict.fromkeys([*numbers, 0, 1]))
         self.operands: dict[Match, dict[Expr, Data | None] | None] = {}
+        self.functions: dict[Match, Function] = {}
         self.options: dict[tuple[str, tuple[str, ...]], list[tuple[Match, Settings]]] = {}
 
     def reachable(self, state: State) -> Iterator[State]:
@@ -213,7 +215,9 @@ class _Search:
             return None
         values_of = {load: state.numbers if x is None else x for load, x in operands.items()}
         try:
-            numbers = np.asarray(_value(c.transition.value, values_of, control), np.int64)
+            if match not in self.functions:
+                self.functions[match] = _function(c.transition.value, values_of.keys())
+            numbers = np.asarray(self.functions[match](values_of, control), np.int64)
         except (NoCopy, OverflowError):
             return None
         return numbers if numbers.shape else np.full_like(state.numbers, numbers)
@@ -254,28 +258,38 @@ def _conditions(c: Computation) -> Iterator[Settings]:
             continue
 
 
-def _value(e: Expr, values_of: Mapping[Expr, Any], control: Mapping[str, int]) -> Any:
-    """Return a term on arrays of numbers.
-
-    Raises:
-        NoCopy: it has another form.
-    """
-    if e in values_of:
-        return values_of[e]
-    if not e.reads or e.op == "load":
-        return number(e, {}, control)
+def _function(e: Expr, loads: Collection[Expr]) -> Function:
+    """Return a term as a function of arrays for its loads and of control, called for thousands of states; NoCopy says that it is none."""
+    if e in loads:
+        return lambda values_of, _: values_of[e]
+    if e.op == "load":
+        return lambda _, control: number(e, {}, control)
+    if not e.reads:
+        constant = number_or_none(e, {})
+        return _refused if constant is None else lambda *_: constant
+    if e.op not in ("select", "neg", "not", "wrap", "extract", *NUMPY):
+        return _refused
+    parts = [_function(a, loads) for a in e.args]
     if e.op == "select":
-        condition = _value(e.args[0], values_of, control)
-        if np.ndim(condition) == 0:
-            return _value(e.args[1 if condition else 2], values_of, control)
-        return np.where(condition, *(_value(a, values_of, control) for a in e.args[1:]))
-    values = [_value(a, values_of, control) for a in e.args]
+        return lambda *x: _selected(parts, *x)
     if e.op in NUMPY:
-        return NUMPY[e.op](*values)
+        function, (left, right) = NUMPY[e.op], parts
+        return lambda *x: function(left(*x), right(*x))
+    (part,) = parts
     if e.op in ("neg", "not"):
-        return -values[0] if e.op == "neg" else np.logical_not(values[0])
-    if e.op in ("wrap", "extract"):
-        low, bits, signed = (0, *e.data) if e.op == "wrap" else (*e.data, False)
-        cut = (np.asarray(values[0]) >> low) & ((1 << bits) - 1)
-        return np.where(cut >> bits - 1 & 1, cut - (1 << bits), cut) if signed else cut
+        return (lambda *x: -part(*x)) if e.op == "neg" else (lambda *x: np.logical_not(part(*x)))
+    low, bits, signed = (0, *e.data) if e.op == "wrap" else (*e.data, False)
+    ones, half = (1 << bits) - 1, 1 << bits - 1 if signed else 0
+    return lambda *x: ((np.asarray(part(*x)) >> low) + half & ones) - half
+
+
+def _refused(*_: object) -> Any:
     raise NoCopy
+
+
+def _selected(parts: Sequence[Function], values_of: Mapping[Expr, Any], control: Mapping[str, int]) -> Any:
+    """Return the alternative that is chosen, one for all numbers or each its own."""
+    condition = parts[0](values_of, control)
+    if np.ndim(condition) == 0:
+        return parts[1 if condition else 2](values_of, control)
+    return np.where(condition, *(part(values_of, control) for part in parts[1:]))
